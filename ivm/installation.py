@@ -284,7 +284,7 @@ def refitted(txn: StoreTransaction, before: Installed) -> Installed:
 
     Raises RuleError or EditError if a rule reads a column that has changed, or names all columns of a row by position.
     """
-    after, store = Installed(), _relations(txn, before)
+    after, store = Installed(partial=before.partial), _relations(txn, before)
     tables = [before.program.predicates.get(name) for name in tables_of_sql(txn.catalog.properties) if name in txn]
     others = [one for one in tables if one and one.extensional and not is_declared(txn, before, one)]
     for block in before.blocks:

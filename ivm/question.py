@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ivm.answer import Answer
 from ivm.engine.compile import Given, with_block
-from ivm.engine.fill import naming_the_rule
 from ivm.engine.installed import Installed, Limits, Options
 from ivm.engine.relations import Relations
 from ivm.engine.replan import PlanningFiller
+from ivm.engine.scans import naming_the_rule
 from ivm.engine.stored import create_relation, drop_stray_trees, plant
 from ivm.errors import OptionError
 from ivm.join.join import MemoryUse, within_memory

@@ -10,11 +10,11 @@ import numpy as np
 import pagestore
 from ivm.answer import Answer
 from ivm.engine.engine import Engine
-from ivm.engine.fill import Account
 from ivm.engine.installed import Installed
+from ivm.engine.scans import Account
 from ivm.engine.schedule import Schedule, carry
 from ivm.engine.stored import BUILT, HOST, BuiltSizes, KnownRules, save
-from ivm.errors import EditError, FunctionConflictError
+from ivm.errors import EditError, FunctionConflictError, MaintainError
 from ivm.join.join import allowing
 from ivm.lang.ir import ROPE, Edit
 from ivm.maintenance.surgery import Delta
@@ -59,6 +59,7 @@ class Maintainer:
         self.evaluated: frozenset[str] = frozenset()  # the views that the newest transaction evaluated from scratch
         self._built_sizes = BuiltSizes()
         self.exceeding: dict[int, float] = {}  # operations a row, by the number of a rule, far too many
+        self.put_in_words: Callable[[MaintainError], None] = lambda error: None  # those of SQL, if it made the view
 
     @property
     def accounts(self) -> dict[str, Account]:
@@ -302,8 +303,10 @@ class Transaction:
             if self._maintainer is None:
                 raise EditError("these edits are committed by what asked for them, an installation or a preview")
             return self._maintainer.commit(self._txn, self._installed, self.composed())
-        except BaseException:
+        except BaseException as error:
             self._txn.rollback()
+            if self._maintainer is not None and isinstance(error, MaintainError):
+                self._maintainer.put_in_words(error)
             raise
 
     def rollback(self) -> None:

@@ -1,9 +1,9 @@
-"""Views of SQL that are not one relation as it is: of too many columns, or with lists and intervals.
+"""Views of SQL that are not one relation as it is: of too many columns, or with lists, structs and intervals.
 
     v:part1  (key: 1, a: 2, ...)      v:part2  (key: 1, q: 7, ...)          read    (a: 2, ..., q: 7, ...)
 
-If rows may be equal, the last column of each part, which has a name that nothing else has, is the multiplicity.  A list
-is stored as a text, its values as JSON without the brackets, and an interval as microseconds.
+If rows may be equal, the last column of each part, which has a name that nothing else has, is the multiplicity.  Lists,
+structs and maps are stored as texts, their values as JSON without the brackets, and intervals as microseconds.
 """
 
 from __future__ import annotations
@@ -245,17 +245,51 @@ def statement_of(text: str) -> str | None:
 
 
 def is_encoded(type_: str) -> bool:
-    """Return whether columns of a type of SQL are stored as something else: lists and intervals."""
-    return type_.endswith("[]") or type_ == "INTERVAL"
+    """Return whether columns of a type of SQL are stored as something else: lists, structs, maps and intervals."""
+    return type_ == "INTERVAL" or _is_nested(type_)
+
+
+def _is_nested(type_: str) -> bool:
+    return type_.endswith("[]") or type_.startswith(("STRUCT(", "TUPLE(", "MAP("))
+
+
+TOKEN = re.compile(r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|.", re.DOTALL)
+
+
+def members(type_: str) -> list[tuple[str, str]]:
+    """Return the names and types of the fields of a STRUCT, those of a TUPLE or a MAP, or the words of an ENUM.
+
+    >>> members('STRUCT(a INTEGER, "b c" DECIMAL(8,2)[])'), members("MAP(VARCHAR, INTEGER)")
+    ([('a', 'INTEGER'), ('b c', 'DECIMAL(8,2)[]')], [('', 'VARCHAR'), ('', 'INTEGER')])
+    """
+    kind, _, inner = type_.partition("(")
+    parts, depth = [list[str]()], 0
+    for token in TOKEN.findall(inner[:-1]):
+        depth += (token == "(") - (token == ")")
+        if token == "," and not depth:
+            parts.append([])
+        else:
+            parts[-1].append(token)
+    if kind != "STRUCT":
+        return [("", "".join(part).strip()) for part in parts]
+    found = []
+    for part in parts:
+        tokens = TOKEN.findall("".join(part).strip())
+        if tokens[0].startswith('"'):
+            found.append((tokens[0][1:-1].replace('""', '"'), "".join(tokens[1:]).strip()))
+        else:
+            name, _, own = "".join(tokens).partition(" ")
+            found.append((name, own))
+    return found
 
 
 def as_shown(table: pa.Table, types: Sequence[str]) -> pa.Table:
-    """Return rows with the lists and intervals that its columns stand for, and moments with UTC as zone.  O(rows)."""
+    """Return rows with the lists, structs, maps and intervals of columns, and moments with UTC as zone.  O(rows)."""
     import pyarrow as pa
 
     for place, type_ in enumerate(types):
         if is_encoded(type_):
-            shown = _lists if type_.endswith("[]") else _intervals
+            shown = _nested if _is_nested(type_) else _intervals
             table = table.set_column(place, table.field(place).name, shown(table.column(place), type_))
         elif type_ == MOMENT and table.schema.types[place] == pa.timestamp(
             "us"
@@ -265,17 +299,34 @@ def as_shown(table: pa.Table, types: Sequence[str]) -> pa.Table:
     return table
 
 
-def _lists(column: pa.ChunkedArray, type_: str) -> pa.Array:
+def _nested(column: pa.ChunkedArray, type_: str) -> pa.Array:
+    """Return the values of a column of texts, which are JSON without the brackets around it."""
+    texts = column.to_pylist()
+    values = json.loads(f"[{','.join(f'[{one or str()}]' for one in texts)}]", strict=False)
+    return _array([None if text is None else value for text, value in zip(texts, values, strict=True)], type_)
+
+
+def _array(values: list[Any], type_: str) -> pa.Array:
+    """Return values, as JSON has them, as an array of a type of SQL.  O(values)."""
     import pyarrow as pa
 
-    texts = column.to_pylist()
-    lists = json.loads(f"[{','.join(f'[{one or str()}]' for one in texts)}]", strict=False)
-    wanted = _element(type_.removesuffix("[]"))
-    plain = pa.float64() if pa.types.is_floating(wanted) else None
-    offsets = np.cumsum([0, *map(len, lists)], dtype=np.int32)
-    values = pa.array([value for one in lists for value in one], plain).cast(wanted)
-    missing = pa.array([one is None for one in texts], pa.bool_())
-    return pa.ListArray.from_arrays(pa.array(offsets), values, mask=missing)
+    if not _is_nested(type_):
+        wanted = _element(type_)
+        return pa.array(values, pa.float64() if pa.types.is_floating(wanted) else None).cast(wanted)
+    missing = pa.array([one is None for one in values], pa.bool_())
+    if type_.endswith("[]"):
+        offsets = pa.array(np.cumsum([0, *(len(one or ()) for one in values)], dtype=np.int32))
+        flat = [inner for one in values for inner in one or ()]
+        return pa.ListArray.from_arrays(offsets, _array(flat, type_.removesuffix("[]")), mask=missing)
+    own = members(type_)
+    if type_.startswith("MAP("):
+        pairs = [pair for one in values for pair in one or ()]
+        sizes = np.cumsum([0, *(len(one or ()) for one in values)], dtype=np.int32)
+        offsets = pa.array(sizes, mask=np.array([*(one is None for one in values), False]))
+        return pa.MapArray.from_arrays(offsets, *(_array([pair[n] for pair in pairs], own[n][1]) for n in (0, 1)))
+    fields = [_array([None if one is None else one[n] for one in values], kind) for n, (_, kind) in enumerate(own)]
+    names = [name or f"element{n + 1}" for n, (name, _) in enumerate(own)]
+    return pa.StructArray.from_arrays(fields, names, mask=missing)
 
 
 def _element(type_: str) -> pa.DataType:
@@ -284,9 +335,11 @@ def _element(type_: str) -> pa.DataType:
     if type_.startswith("DECIMAL("):
         precision, scale = map(int, type_[8:-1].split(","))
         return pa.decimal128(precision, scale)
-    named = {"VARCHAR": pa.string(), "UUID": pa.string(), "BOOLEAN": pa.bool_(), "DATE": pa.date32(),
-             "DOUBLE": pa.float64(), "FLOAT": pa.float32(), "TIMESTAMP": pa.timestamp("us"),
-             "TIME": pa.time64("us")}  # fmt: skip
+    if type_.startswith("ENUM("):
+        return pa.string()
+    named = {"VARCHAR": pa.string(), "UUID": pa.string(), "JSON": pa.string(), "BOOLEAN": pa.bool_(),
+             "DATE": pa.date32(), "DOUBLE": pa.float64(), "FLOAT": pa.float32(), "TIMESTAMP": pa.timestamp("us"),
+             "INTEGER": pa.int32(), "TIME": pa.time64("us")}  # fmt: skip
     return named.get(type_, pa.int64())
 
 

@@ -21,9 +21,10 @@ from ivm.answer import Answer
 from ivm.check.check import Progress, check, evaluate, no_progress, rebuild, rules_below, tree_difference
 from ivm.engine.constraints import violated
 from ivm.engine.engine import Engine
-from ivm.engine.fill import Account, not_a_view
+from ivm.engine.fill import not_a_view
 from ivm.engine.installed import Installed, InstallOptions, Limits, Options
 from ivm.engine.relations import declarations_of
+from ivm.engine.scans import Account
 from ivm.engine.stored import HOST, built_sizes, save
 from ivm.errors import DivergenceError, IvmError, OptionError, RuleError, RuleWarning, UninstallError, UnknownViewError
 from ivm.host import maintainers, record_dependants_everywhere
@@ -99,6 +100,7 @@ class Workspace(WorkspaceEdits):
     def __init__(self, store: Store, threads: int = 1, memory: int | None = None) -> None:
         self.store, self.threads, self.memory = store, threads, memory
         self._maintainer = Maintainer(store, threads, memory)
+        self._maintainer.put_in_words = self._put_in_words
         self._statements: Any = None  # those of SQL
         self._prepared: dict[str, PreparedEdits] = {}
         if store.mode == "rw":  # reading views needs no rules

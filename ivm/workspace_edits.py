@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import pagestore
 from ivm.answer import Answer
@@ -18,7 +18,7 @@ from ivm.engine.engine import Engine
 from ivm.engine.installed import Installed
 from ivm.engine.relations import Relations
 from ivm.engine.stored import built_sizes
-from ivm.errors import EditError
+from ivm.errors import EditError, MaintainError
 from ivm.join.join import allowing
 from ivm.lang.ir import Edit
 from ivm.lang.program import DerivedEdit, Program
@@ -26,12 +26,14 @@ from ivm.plan.expression import Encoder
 from ivm.prepared import PreparedEdits
 from ivm.question import answer, understand
 from ivm.transaction import Maintainer, Transaction
-from ivm.wide import changed_in, is_helper, wide_names
+from ivm.wide import CATALOG, changed_in, is_helper, wide_names
 from pagestore.host import ACTIONS, ERASE, FEW, INSERT, MAIN, SET, Store
 
 if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.compute as pc
+
+    from ivm.sql.session import Host
 
 Edits = str | Callable[[Transaction], Any]
 NAMES_MAX = 1 << 10  # relations whose edits have what they need kept
@@ -60,6 +62,15 @@ class WorkspaceEdits:
     transaction: Callable[..., Transaction]
     rules_of: Callable[..., Installed]
     _sql_in: Callable[..., Answer | None]
+
+    def _put_in_words(self, error: MaintainError) -> None:
+        """Let an error of a view or a table that SQL made say what is wrong in SQL's words."""
+        with self.store.snapshot() as snap:
+            if CATALOG not in snap.properties:
+                return
+        from ivm.sql.statements import Statements  # imports sqlglot, which others do not need
+
+        Statements(cast("Host", self)).put_in_words(error)
 
     def exec(self, text: str, branch: str = MAIN) -> int:
         """Run edits (`+edge(1, 2). -edge(3, 4). ^price["tea"] = 3.50.`) as one transaction; return its version.

@@ -1,6 +1,10 @@
 """What every test may rely on: shared graphs, and no deadline that a first compile would break."""
 
 import os
+import re
+import shutil
+import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,16 +27,55 @@ hypothesis.settings.register_profile("kernels", deadline=None)
 hypothesis.settings.load_profile("kernels")
 
 
+MEMORY, ROOM = Path("/dev/shm"), 8 << 30  # bytes, of which a run takes less than two at a time
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Keep files in memory, where a sync takes no time, and bytecode, where Python may not: tests start processes.
+
+    Set TMPDIR to have them on a disk.
+    """
+    if "TMPDIR" not in os.environ and has_room(MEMORY):
+        os.environ["TMPDIR"], tempfile.tempdir = str(MEMORY), None
+    if sys.dont_write_bytecode and "PYTHONPYCACHEPREFIX" not in os.environ:
+        folder = tempfile.mkdtemp(prefix="bytecode-")
+        config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
+        os.environ["PYTHONPYCACHEPREFIX"] = folder
+        os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
+
+def has_room(folder: Path) -> bool:
+    """Whether a folder of files in memory holds all that tests write, and programs among them may be run."""
+    if not os.access(folder, os.W_OK) or os.statvfs(folder).f_flag & os.ST_NOEXEC:
+        return False
+    available = re.search(r"MemAvailable:\s+(\d+)", Path("/proc/meminfo").read_text())
+    return available is not None and min(shutil.disk_usage(folder).free, int(available[1]) << 10) > ROOM
+
+
 SLOW = ("test_plain_python.py", "test_without_spark.py", "test_bench.py", "test_crash.py", "test_processes.py")
 
 
 @pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The slow files first, so that no worker is left with one at the end; Spark's on one worker, in one session."""
+    """The slow files first, then Spark's on one worker, in one session: so no worker is left with one at the end."""
     for item in items:
         if "spark" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.xdist_group("spark"))
-    items.sort(key=lambda item: SLOW.index(item.path.name) if item.path.name in SLOW else len(SLOW))
+
+    def place(item: pytest.Item) -> int:
+        if item.path.name in SLOW:
+            return SLOW.index(item.path.name)
+        return len(SLOW) + (item.get_closest_marker("xdist_group") is None)
+
+    items.sort(key=place)
+
+
+DAEMON = """
+import sys
+if "pyspark.daemon" in sys.orig_argv:  # once, and not in each process that it forks
+    import ivm, pyspark.worker
+    from pagestore_tools.spark.source import source, write
+"""
 
 
 @pytest.fixture(scope="session")
@@ -43,6 +86,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[SparkSession]":
 
     folder = tmp_path_factory.mktemp("path")  # where Spark looks for sources, whatever is installed
     (folder / "pyspark_pagestore").symlink_to(ROOT / "tools" / "spark" / "found")
+    (folder / "sitecustomize.py").write_text(DAEMON)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1")  # compiled less well, and sooner
         patch.setenv("PYTHONPATH", os.pathsep.join(filter(None, [str(folder), os.environ.get("PYTHONPATH")])))

@@ -22,17 +22,19 @@ import numpy as np
 
 from ivm.check.soundness import Soundness
 from ivm.engine.constraints import refuse_violations
-from ivm.engine.fill import Filler, fold_bindings, naming_the_rule, not_a_view, shown_names, unordered
+from ivm.engine.fill import Filler, fold_bindings, not_a_view, shown_names, unordered
 from ivm.engine.installed import Installed, InstalledRule, InstalledStratum, index_columns
 from ivm.engine.recursion.facts import limits_of
 from ivm.engine.recursion.semilattice import fixpoint_of
 from ivm.engine.rows import check_sums, compose_rows, head_spec
+from ivm.engine.scans import naming_the_rule
 from ivm.engine.stored import HOST, built_sizes, create_relation, dependants_of
 from ivm.errors import ConstraintError, MaintainError, UnregisteredError
 from ivm.join.evaluate import evaluate as evaluate_plan
 from ivm.maintenance.surgery import net_changes
 from ivm.plan.expression import Encoder
 from ivm.plan.plan import tree_name
+from ivm.views.ends import exact
 from ivm.views.layouts import SUM
 from pagestore.host import (
     ERASE,
@@ -210,7 +212,7 @@ def _check_predicate(
         found = tree_difference(sketch, name, predicate.stored_types, layout.compared)
         if found:
             yield _violation("support" if found.hidden else "view rows", f"{name}: {found.fact}")
-        if layout.fold and (found := tree_difference(sketch, layout.fold.state.name, ())):
+        if layout.fold and (found := _state_difference(sketch, layout.fold.state.name, name in installed.scanned_ends)):
             yield _violation("aggregate", f"{layout.fold.state.name}: {found.fact}")
     for index in installed.indices.get(name, ()):
         types = [predicate.stored_types[column] for column in index_columns(index, layout)]
@@ -252,10 +254,23 @@ def _check_ranks(sketch: EphemeralTransaction, installed: Installed, stratum: In
     for name, tree in stored.items():
         assert tree
         none = np.empty((tree.spec.columns, 0), np.int64)
-        fixpoint.facts.replace(name, np.concatenate([*read_batches(sketch.pages, tree), none], axis=1))
+        fixpoint.facts.replace(name, [np.concatenate([*read_batches(sketch.pages, tree), none], axis=1)])
     for name, row in fixpoint.unfounded():
         predicate = installed.program.predicates[name]
         yield _violation("rank", f"{name}: {_shown(sketch, predicate.types, row)} follows from no rows before it")
+
+
+def _state_difference(sketch: EphemeralTransaction, name: str, is_partial: bool) -> Difference | None:
+    """Return how a state differs from the rebuilt one; of a partial one, before the marks of groups in either."""
+    found = tree_difference(sketch, name, ())
+    old, new = tree_before(sketch, name), sketch.tree(name)
+    if not found or not is_partial or old is None or old.spec[1:3] != new.spec[1:3]:
+        return found
+    was, follows = (
+        np.concatenate([*read_batches(sketch.pages, tree), np.empty((tree.spec.columns, 0), np.int64)], axis=1)
+        for tree in (old, new)
+    )
+    return None if np.array_equal(exact(was, follows), exact(follows, was)) else found
 
 
 def tree_difference(

@@ -82,7 +82,7 @@ from ivm.plan.rewrite.helpers import (
 from ivm.plan.rewrite.magic import pass_constants
 from ivm.plan.rewrite.memberships import lift_memberships, seek_texts
 from ivm.plan.rewrite.ranges import lift_ranges, span_of
-from ivm.views.layouts import Layout, ranked_layout, view_layout
+from ivm.views.layouts import Layout, may_be_partial, ranked_layout, view_layout
 from ivm.views.levels import share_levels
 
 Given = str | Program  # a text; a program whose statements are syntax trees; or one of checked rules
@@ -212,7 +212,7 @@ def with_block(
         keys = {n: layout.keys for n, layout in layouts.items()} | views
         program = lift_ranges(program, keys, store.encode, store.distinct if once else None)
     if rewrites.levels and not once:
-        program = share_levels(program)
+        program = share_levels(program, rewrites.partial)
     if rewrites.lean:
         program = separate_bodies(program, known)
     program = lift_memberships(program)
@@ -226,12 +226,13 @@ def with_block(
     program = with_nullable_helpers(program, known)
     if rewrites.scans:
         program = fold_bodies(program)
+    program = replace(program, partial=rewrites.partial and any(map(may_be_partial, program.rules)))
     whole = known.including(program)
     before = before or installed
     first = saved.number if saved else max(before.next_number, installed.next_number)
     rules = _Planner(whole, program, store, options, layouts, saved, before).rules(first)
     block = Block(name, text, program, rules, options.limits, options.maintenance)
-    made = Installed((*installed.blocks, block), whole, layouts)
+    made = Installed((*installed.blocks, block), whole, layouts, partial=installed.partial)
     built = {index for rule in installed.rules for index in rule.indices} - installed.deferred
     return made.deferring({index for rule in made.rules for index in rule.indices} - built)
 

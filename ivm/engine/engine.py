@@ -10,7 +10,6 @@ wait until the first rule reads the head, or until the end. So all trees that a 
 import time
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from itertools import starmap
 from math import inf
 from typing import Any
@@ -18,14 +17,15 @@ from typing import Any
 import numpy as np
 
 from ivm.engine.constraints import refuse_violations
-from ivm.engine.fill import Account, divergence, naming_the_rule, unordered
+from ivm.engine.fill import divergence, unordered
 from ivm.engine.installed import InstalledRule, InstalledStratum, index_columns
-from ivm.engine.joined import HUB, INDEXED, READ, JoiningFiller
+from ivm.engine.joined import HUB, INDEXED, JoiningFiller
 from ivm.engine.kept import Kept
 from ivm.engine.kernels.plans import LARGE
 from ivm.engine.kernels.schedule import EXCESS_FREE
 from ivm.engine.recursion.compiled import CompiledStratum, compiled
 from ivm.engine.rows import check_sums
+from ivm.engine.scans import Account, naming_the_rule
 from ivm.engine.schedule import Schedule, is_stale, schedule_of
 from ivm.engine.steps import Flush, Follow, Scan, Settle, Step
 from ivm.errors import RecomputeError
@@ -48,10 +48,6 @@ SAMPLED = 64  # rows of a delta that are propagated to estimate what all cost
 PROBED = 14  # the cost of a row of a delta, without its operations
 EDITED = 17  # of a binding that changes a row of a view
 ADDED = 5  # of a binding that changes an aggregate, which many share
-ANEW = 40_000  # of evaluating views of few rows, more than a millisecond
-JOINED = 0.2  # of an operation of an evaluation in full
-STORED = 3  # of a row of a view that is built
-SORTED = 10  # of such a row that columns yield, in another order
 MATCHED_SHARE = 0.15  # of a relation's rows; more are not matched with sensitivity indices, for one trie of a plan
 # A recursive stratum is evaluated from scratch once REFILL_FROM plus one in REFILL_SHARE of its rows lost support.
 REFILL_FROM = 256
@@ -69,7 +65,6 @@ class Engine(JoiningFiller):
     watched: Container[str] = ()  # the predicates whose `change_of` will be called
     state_changes: dict[str, Edits] = field(default_factory=dict)  # of the aggregates' states that have changed so far
     has_large_delta: bool = False  # whether a delta has more than LARGE_FROM rows
-    strict: bool = False  # whether to raise RecomputeError rather than evaluate a view from scratch
     evaluated: set[str] = field(default_factory=set)  # the views that were evaluated from scratch
     erased: dict[str, Any] = field(default_factory=dict)  # of watched views, for their subscribers (ivm/rope.py)
 
@@ -208,19 +203,28 @@ class Engine(JoiningFiller):
             own = step.plan.tries[0].index if step.plan.is_scan and not known else None
             if own is not None and step.plan not in self._reached(schedule, own, reached):
                 continue
-            if known or self._is_better_anew(step):
+            if known or self._is_better_anew(step) or not self._follow(step, waiting):
                 group = self.installed.together[self.installed.numbered[step.rule.number]]
                 numbers = {rule.number for rule in group}
                 anew |= numbers
                 if not any(isinstance(one, Follow) and one.rule.number in numbers for one in steps[place + 1 :]):
                     self._evaluate_anew(group, waiting)
-                continue
+
+    def _follow(self, step: Follow, waiting: dict[str, list[Edits]]) -> bool:
+        """Add the edits of one plan for the deltas so far to `waiting`; return False, adding none, if it turns out that
+        evaluating the rule's views anew costs less.
+        """
+        started = time.perf_counter()
+        try:
             with naming_the_rule(step.rule.definition):
                 for name, edit in self._maintain_plan(*step):
                     if len(edit[0]):
                         waiting.setdefault(name, []).append(edit)
                     self.accounts[name].maintain_seconds += time.perf_counter() - started
                     started = time.perf_counter()
+        except Stopped:
+            return False
+        return True
 
     def _reached(self, schedule: Schedule, index: Index, known: dict[Index, set[Plan]]) -> set[Plan]:
         """Return the plans that scan a relation and may have bindings among its changes; `known` keeps them."""
@@ -256,9 +260,11 @@ class Engine(JoiningFiller):
         started = time.perf_counter()
         stored = self.installed.stored[name]
         layout = stored.layout
-        actions, rows = one_batch(parts)
+        actions, rows = self.kept_edits(name, one_batch(parts))
         if layout.fold:
             change = self._change_of_state(layout.fold.state, actions, rows)
+            if (edits := self.renewed_state(name, change)) is not None:
+                self._apply((layout.fold.state.name,), ALONE, *edits, layout.fold.state.visible)
             view, state = self.txn.tree(name), self.txn.tree(layout.fold.state.name)
             actions, rows = view_edits(name, layout, self.txn.pages, view, state, *change, self.encode.keys)
         self._store(name, actions, rows)
@@ -444,13 +450,16 @@ class Engine(JoiningFiller):
     # -- one plan
 
     def _maintain_plan(self, rule: InstalledRule, number: int) -> Iterable[tuple[str, Edits]]:
-        """Yield the head edits, by view, of one plan for the deltas so far; renew its sensitivity indices."""
+        """Yield the head edits, by view, of one plan for the deltas so far; renew its sensitivity indices.
+
+        Raises Stopped, before the first of them, if it turns out that evaluating the rule's views anew costs less.
+        """
         plan = rule.plans[number]
         indices = indices_of(plan)
         if self.deltas.keys().isdisjoint(indices):
             return
         needed = self.installed.probed_in(plan, self.deltas)
-        if needed and self.puts_off(plan, needed):
+        if needed and self.puts_off(rule, plan, needed):
             yield from self.join_rows(rule, plan)
             return
         self._build_deferred(needed)
@@ -458,12 +467,14 @@ class Engine(JoiningFiller):
         old = {**new, **self.before}
         names = rule.sensitivity_names(number)
         trees = [self.txn.tree(name) for name in names]
-        budget = Budget(HUB, partial(self.most_probed, rule, plan))
+        budget = Budget(HUB, lambda _: self.most_probed(rule, plan))
         try:
             change = maintain(
                 self.txn.pages, plan, old, new, self.deltas, trees, rule.granularity, self.threads, budget
             )
         except Stopped:
+            if self.joining(rule, plan) > self.instead(rule):
+                raise
             yield from self.join_rows(rule, plan)
             return
         if change is None:
@@ -492,13 +503,13 @@ class Engine(JoiningFiller):
         large = [(index, len(change.actions)) for index, change in changes if len(change.actions) > LARGE_FROM]
         if not large:
             return False
-        own = [self.installed.stored[name].indices[0] for name in rule.writes]
-        if not self.before.keys().isdisjoint(own):  # another rule of the view's state was first
+        if not self.may_be_anew(rule):
             return False
+        own = [self.installed.stored[name].indices[0] for name in rule.writes]
         empty = not any(self.txn.tree(index.predicate).count for index in own)
         if empty and any(rows > self.before[index].count for index, rows in large):
             return True
-        return self._propagating(rule, plan) > self._evaluating(rule)
+        return self._propagating(rule, plan) > self.evaluating(rule)
 
     def _propagating(self, rule: InstalledRule, plan: Plan) -> float:
         """Estimate the cost of following the deltas by a plan, from a sample of their rows."""
@@ -515,7 +526,7 @@ class Engine(JoiningFiller):
             return 0.0
         needed = self.installed.probed_in(plan, changes)
         building = INDEXED * sum(self.txn.tree(index.predicate).count for index in needed)
-        if building > self._evaluating(rule):
+        if building > self.evaluating(rule):
             return inf
         self._build_deferred(needed)
         every = max(1, rows // SAMPLED)
@@ -524,20 +535,6 @@ class Engine(JoiningFiller):
         new = dict(zip(indices, map(self.tree, indices), strict=True))
         found = maintain(self.txn.pages, plan, {**new, **self.before}, new, {**self.deltas, **sample}, ())
         return PROBED * rows + every * (found.operations + written * len(found.delta.actions)) if found else 0.0
-
-    def _evaluating(self, rule: InstalledRule) -> float:
-        """Estimate the cost of evaluating anew the views of a rule."""
-        group = self.installed.together[self.installed.numbered[rule.number]]
-        listed = any(plan.in_columns for one in group for plan in one.plans) and not rule.definition.aggregates
-        rows = sum(self.txn.tree(name).count for one in group for name in one.writes)
-        return ANEW + (SORTED if listed else STORED) * rows + sum(map(self._joining, group))
-
-    def _joining(self, rule: InstalledRule) -> float:
-        """Estimate the cost of finding all bindings of a rule: as many operations for each row as the last time."""
-        now, then = sum(self.txn.tree(name).count for name in rule.reads), sum(rule.basis.sizes.values())
-        if all(plan.in_columns or len(plan.tries) == 1 for plan in rule.plans) or not rule.basis.operations:
-            return READ * now
-        return now * (READ + JOINED * rule.basis.operations / max(1, then))
 
     def _evaluate_anew(self, rules: Sequence[InstalledRule], waiting: dict[str, list[Edits]]) -> None:
         """Evaluate the views of some rules anew, and record how they differ from before."""

@@ -15,14 +15,11 @@ Many bindings may make few rows: `fold_bindings` sums each part before it reads 
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import repeat
+from itertools import chain, islice, repeat
 from threading import Lock
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -30,71 +27,50 @@ from ivm.engine.installed import Installed, InstalledRule, InstalledStratum, ind
 from ivm.engine.recursion.facts import Facts, limits_of
 from ivm.engine.recursion.fixpoint import Fixpoint
 from ivm.engine.recursion.semilattice import fixpoint_of
-from ivm.engine.rows import Waiting, checked_sums, head_spec, out_of_range, whole_groups
+from ivm.engine.rows import KEPT, Waiting, adds_up, checked_sums, head_spec, out_of_range, whole_groups
+from ivm.engine.scans import Scanner, naming_the_rule
 from ivm.errors import DivergenceError, FunctionConflictError, RoomError, UnknownViewError
 from ivm.join.evaluate import Bindings, Evaluation, evaluate
-from ivm.join.groups import summed
-from ivm.join.join import FILLED, FILLING, Budget, Sink, concatenated, within_memory
-from ivm.lang.ir import Atom, Const, Predicate, Rule
+from ivm.join.join import FILLED, FILLING, Budget, Sink, concatenated, memory_allowed, within_memory
+from ivm.join.kernels.tries import NE
+from ivm.lang.ir import Atom, Const, Predicate
 from ivm.maintenance import surgery
 from ivm.maintenance.surgery import Delta
 from ivm.plan.columns import ColumnJoin
 from ivm.plan.evaluation import choice, evaluate_in_full, pairs, rows_of_constants
 from ivm.plan.expression import Encoder
+from ivm.plan.join_tree import is_linked, links_of
 from ivm.plan.plan import Index, Plan, indices_of, permuted, tree_name
 from ivm.plan.rewrite.ranges import Span
-from ivm.plan.scan import Wanted, scan
 from ivm.views.aggregates import FOLDED, folded, view_rows
 from ivm.views.edit_composition import SumOverflow, add_up, edits_to_sums
 from ivm.views.heads import Head
-from ivm.views.layouts import APART, INVERTED, PLAIN, SUM, VALUES, Fold, Layout, State
+from ivm.views.layouts import APART, INVERTED, SUM, VALUES, Fold, State
 from ivm.views.ranges import Find, Found, Results, ranged_rows
 from ivm.views.rope import text_rows
 from ivm.wide import is_helper
 from pagestore.errors import EditError
 from pagestore.host import (
-    ADD,
     INSERT,
     Edits,
-    Transaction,
     Tree,
     ascending,
     bulk,
     bulk_all,
     compose_edits,
     count_prefixes,
+    external_sort,
     is_operator,
     one_batch,
     read_batches,
 )
 
-if TYPE_CHECKING:
-    pass
-
-
+SORTED = 4  # times the bytes of rows that sorting them in memory takes
 NO_STATE = "", np.empty((0, 0), np.int64)
 
 
 @dataclass
-class Account:
-    """What maintenance of one view did in the newest transaction that touched it.
-
-    Times are seconds, shared by all views that one kernel call maintained; `operations` counts iterator operations on
-    both versions, `matched` the sensitivity intervals that surgeries hit, `inserted` and `erased` the view's rows. Of a
-    recursive view, `rounds` counts its rounds, and `examined` the rows whose support was searched for.
-    """
-
-    maintain_seconds: float = 0.0
-    operations: int = 0
-    matched: int = 0
-    inserted: int = 0
-    erased: int = 0
-    rounds: int = 0
-    examined: int = 0
-
-
-@dataclass
-class Filler:
+class Filler(Scanner):
     """Evaluate rules in full over the trees of one transaction.
 
     With `recording`, evaluation rebuilds sensitivity indices; rules that are evaluated `once` need no state. `built`
@@ -102,14 +78,10 @@ class Filler:
     indices were last built.
     """
 
-    txn: Transaction
-    installed: Installed
-    encode: Encoder
     threads: int = 1
     recording: bool = True
     once: bool = False
     built: dict[str, tuple[int, int]] = field(default_factory=dict)
-    accounts: defaultdict[str, Account] = field(default_factory=lambda: defaultdict(Account))
     _newest: tuple[str, np.ndarray] = NO_STATE  # the state that was filled last, and its records
 
     def fill(self, rules: Iterable[InstalledRule]) -> None:
@@ -161,7 +133,7 @@ class Filler:
         for plan in rule.plans:
             if plan.is_scan:
                 if plan not in scanned:
-                    scanned |= self._scan_for(plan, rules, waiting)
+                    scanned |= self.scan_for(plan, rules, waiting)
                 continue
             number = self.installed.numbered[rule.number].plans.index(plan)  # a rule may have some of its plans only
             with naming_the_rule(rule.definition):
@@ -174,13 +146,34 @@ class Filler:
         """
         owner = self.installed.numbered[rule]
         plan = owner.plans[number]
-        if plan.in_columns and not self._counts_what_lacks(plan):
-            read = {trie.index.predicate for trie in plan.tries}
-            waiting.add(self.in_columns(owner, number, {name: self.txn.tree(name) for name in read}))
+        if plan.in_columns and not self._counts_what_lacks(plan) and self._add_by_columns(owner, number, waiting):
             self.build_indices(() if self.once else indices_of(plan))
         else:
             self.build_indices(indices_of(plan))
             self._evaluate(owner, number, waiting, budget)
+
+    def _add_by_columns(self, rule: InstalledRule, number: int, waiting: Waiting) -> bool:
+        """Add the edits of an acyclic plan, joined by columns.
+
+        Return False, before the first edit, if rows of relations, to be looked up, take too much memory; then no index
+        of the plan's tries is deferred. Raises RoomError if tries are no better: rows were multiplied, or link ranges.
+        """
+        plan = rule.plans[number]
+        trees = {trie.index.predicate: self.txn.tree(trie.index.predicate) for trie in plan.tries}
+        needed, types = self.installed.heads[plan].needed, rule.definition.types
+        join = ColumnJoin(self.txn.pages, plan, trees, needed, types, self.encode)
+        edits = self._by_columns(rule, number, join)
+        try:
+            with within_memory("joining by columns"):
+                first = [*islice(edits, 1)]
+        except RoomError:
+            if join.memory.rows > join.read or is_linked(plan) or any(x.kind != NE for x in links_of(plan)):
+                raise
+            deferred = self.installed.deferred.difference(trie.index for trie in plan.tries)
+            self.installed = replace(self.installed, deferred=deferred)
+            return False
+        waiting.add(chain(first, edits))
+        return True
 
     def fitting(self, stratum: InstalledStratum) -> InstalledStratum:
         """Return a recursive stratum that is about to be evaluated, with the plans for that."""
@@ -191,52 +184,13 @@ class Filler:
         """Return rules that are about to be evaluated, with the plans for that (engine/replan.py)."""
         return rules
 
-    def _scan_for(self, first: Plan, rules: Sequence[InstalledRule], waiting: Waiting) -> set[Plan]:
-        """Evaluate all plans of some rules that scan the relation that a plan scans, in one pass; return them.
-
-        Add their edits to `waiting`, summed block by block.
-        """
-        name = first.tries[0].index.predicate
-        plans = {
-            plan: rule
-            for rule in rules
-            for plan in rule.plans
-            if plan.is_scan and plan.tries[0].index.predicate == name
-        }
-        heads, passed = [self.installed.heads[plan] for plan in plans], [0] * len(plans)
-        read = [0] * len(plans)
-        wanted = [
-            Wanted(plan, self.installed.heads[plan].needed, rule.definition.types) for plan, rule in plans.items()
-        ]
-        tree = self.txn.tree(name)  # before `pages`: opening a tree may remap the file
-        with naming_the_rule(rules[0].definition):
-            for count, batches in scan(self.txn.pages, tree, wanted, self.encode):
-                for place, batch in batches.items():
-                    read[place] += count
-                    waiting.add(self._summed(heads[place].insertions(batch, self.encode)))
-                    passed[place] += batch.n
-        for (plan, rule), rows, count in zip(plans.items(), passed, read, strict=True):
-            self.note_operations(rule, count)
-            self.note_steps(rule, rule.plans.index(plan), [rows])
-        return {*plans}
-
-    def in_columns(self, rule: InstalledRule, number: int, trees: Mapping[str, Tree]) -> Iterator[tuple[str, Edits]]:
-        """Yield the edits that insert all bindings of an acyclic plan over the trees of its relations."""
-        plan = rule.plans[number]
-        head = self.installed.heads[plan]
-        join = ColumnJoin(self.txn.pages, plan, trees, head.needed, rule.definition.types, self.encode)
+    def _by_columns(self, rule: InstalledRule, number: int, join: ColumnJoin) -> Iterator[tuple[str, Edits]]:
+        """Yield the edits that insert all bindings of an acyclic plan."""
+        head = self.installed.heads[rule.plans[number]]
         for batch, times in join.parts():
-            yield from self._summed(head.insertions(batch, self.encode, times))
+            yield from self.summed(head.insertions(batch, self.encode, times))
         self.note_operations(rule, join.read)
         self.note_steps(rule, number, join.met)
-
-    def note_steps(self, rule: InstalledRule, number: int, found: Sequence[int]) -> None:
-        """Take note of the rows that each step of a rule's plan found when it was evaluated (engine/replan.py)."""
-
-    def note_operations(self, rule: InstalledRule, operations: int) -> None:
-        """Count operations that evaluated a rule."""
-        for view in rule.writes:
-            self.accounts[view].operations += operations
 
     def _counts_what_lacks(self, plan: Plan) -> bool:
         """Return whether counting finds the rows that a subset lacks, so that the rest is not looked at."""
@@ -245,14 +199,6 @@ class Filler:
             return False
         rules, trees = self.installed.program.rules, [self.tree(trie.index) for trie in plan.tries]
         return any(choice(plan, trees, rules, pair).taken for pair in found)
-
-    def _summed(self, edits: Mapping[str, Edits]) -> Iterator[tuple[str, Edits]]:
-        """Yield edits by view, those of equal rows summed if that makes them fewer."""
-        for view, (actions, rows) in edits.items():
-            if _adds_up(layout := self.installed.layouts[view]):
-                rows = summed(rows, head_spec(layout, len(rows)).keys)
-                actions = np.full(rows.shape[1], ADD)
-            yield view, (actions, rows)
 
     def build_indices(self, indices: Iterable[Index]) -> None:
         """Create the trees of permuted indices that do not exist and are not deferred."""
@@ -266,9 +212,12 @@ class Filler:
         columns = index_columns(index, layout)
         tree = self.txn.create_words(tree_name(index), len(index.order), len(columns) - len(index.order))
         relation = relation or self.txn.tree(index.predicate)  # before `pages`: opening a tree may remap the file
-        batches = [batch[columns] for batch in read_batches(self.txn.pages, relation)]
-        if batches:
-            self.txn.replace(tree_name(index), bulk(self.txn.pager, tree.spec, ascending(batches)))
+        batches = (batch[columns] for batch in read_batches(self.txn.pages, relation))
+        size = SORTED * 8 * len(columns) * relation.count
+        big = size > KEPT and size > memory_allowed()
+        rows = external_sort(batches, tree.spec.keys, memory_allowed()) if big else ascending([*batches])
+        if relation.count:
+            self.txn.replace(tree_name(index), bulk(self.txn.pager, tree.spec, rows))
 
     def tree(self, index: Index) -> Tree:
         """Return the current tree of an index; if it is deferred, and so not read, its relation's."""
@@ -542,7 +491,7 @@ def fold_bindings(
     RangeError.
     """
     many = len(parts) > PARTS_KEPT
-    spared = {name: 0 if many and _adds_up(layout) else -1 for name, layout in installed.layouts.items()}
+    spared = {name: 0 if many and adds_up(layout) else -1 for name, layout in installed.layouts.items()}
     parts.reverse()
     while parts:
         part = parts.pop()
@@ -554,24 +503,9 @@ def fold_bindings(
             yield name, (actions, rows)
 
 
-def _adds_up(layout: Layout) -> bool:
-    """Return whether edits of a view add to the value of their key."""
-    return layout.kind != PLAIN and not (layout.fold and layout.fold.state.kind == INVERTED)
-
-
 def as_delta(part: Bindings, action: int) -> Delta:
     """Return bindings as a delta with one action for all."""
     return Delta(np.broadcast_to(action, part.rows.shape[1]), part.rows)
-
-
-@contextmanager
-def naming_the_rule(rule: Rule) -> Iterator[None]:
-    """Prefix a RoomError, also one for refused memory, with the place of the rule that is being evaluated."""
-    try:
-        with within_memory("evaluating the rule"):
-            yield
-    except RoomError as error:
-        raise RoomError(f"{rule.where}: {error}") from None
 
 
 def not_a_view(name: str) -> UnknownViewError:

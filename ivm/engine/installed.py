@@ -30,10 +30,9 @@ from ivm.wide import is_helper, names_of, stored_as
 from pagestore.host import Spec
 
 PROPERTY = "ivm"
-PLANNING = 8  # the version of how a rule becomes trees and key orders
-PLANNING_WITHOUT_LEAN = (
-    7  # the same, but aggregates read views of disjunctions, and of all that computed keys come from
-)
+PLANNING = 9  # the version of how a rule becomes trees and key orders
+PLANNING_WITHOUT_PARTIAL = 8  # the same, but the state of a min or max has all values of each group
+PLANNING_WITHOUT_LEAN = 7  # as 8, but aggregates read views of disjunctions, and of all that computed keys come from
 PLANNING_WITHOUT_SCANS = 6  # as 7, and a body of one relation has a key order and permuted indices as any other
 PLANNING_WITHOUT_TEXTS = 5  # as 6, and no rule reads the text of a concat
 PLANNING_WITHOUT_COLUMNS = 4  # as 5, and each column of a row that a rule names separately has its own atom
@@ -205,7 +204,8 @@ class Block:
         levels = any(rule.definition.levels for rule in self.rules)
         texts = any(rule.definition.texts for rule in self.rules)
         scans = any(plan.choice == SCANNED or plan.in_columns for rule in self.rules for plan in rule.plans)
-        return Rewrites(any(rule.span for rule in self.rules), levels, self.part.merged, texts, scans, self.part.lean)
+        ranges, part = any(rule.span for rule in self.rules), self.part
+        return Rewrites(ranges, levels, part.merged, texts, scans, part.lean, part.partial)
 
 
 class Rewrites(NamedTuple):
@@ -215,7 +215,8 @@ class Rewrites(NamedTuple):
     aggregates of one body share states though their groups differ; `columns` reads the columns of one row by one atom;
     `texts` reads the texts of concats, which earlier releases refuse; `scans` reads a body of one relation in the order
     that the relation is stored in, and evaluates joins by columns; `lean` gives an aggregate over a disjunction of
-    joins a plan for each instead of a view of all, and helpers of computed keys no column that their keys determine.
+    joins a plan for each instead of a view of all, and helpers of computed keys no column that their keys determine;
+    `partial` keeps a few values of each group for a min or max over one relation.
     """
 
     ranges: bool = True
@@ -224,6 +225,7 @@ class Rewrites(NamedTuple):
     texts: bool = True
     scans: bool = True
     lean: bool = True
+    partial: bool = True
 
 
 ALL = Rewrites()
@@ -234,12 +236,14 @@ class Installed:
     """All installed blocks. Immutable: installing or uninstalling returns a new value.
 
     `deferred` are permuted indices that no change has needed so far: they are built in the transaction that does.
+    `partial` has the views whose state kept a few values of some group when it was filled, maybe among others.
     """
 
     blocks: tuple[Block, ...] = ()
     program: Program = NOTHING
     layouts: Mapping[str, Layout] = field(default_factory=dict)
     deferred: frozenset[Index] = frozenset()
+    partial: frozenset[str] = frozenset()
 
     @cached_property
     def rules(self) -> tuple[InstalledRule, ...]:
@@ -507,8 +511,21 @@ class Installed:
         for block in reversed(blocks):
             program = program.excluding(block.part)
         layouts = {n: layout for n, layout in self.layouts.items() if n in program.predicates}
-        left = Installed(tuple(b for b in self.blocks if b not in blocks), program, layouts)
+        left = Installed(tuple(b for b in self.blocks if b not in blocks), program, layouts, partial=self.partial)
         return left.deferring(self.deferred)
+
+    @cached_property
+    def cut(self) -> frozenset[str]:
+        """The views whose state keeps a few values of some group."""
+        return self.partial & self.scanned_ends
+
+    @cached_property
+    def scanned_ends(self) -> frozenset[str]:
+        """The views whose state may keep a few values of each group, since a scan finds the others again."""
+        rules = chain(*(block.rules for block in self.blocks if block.part.partial))
+        scanned = (rule for rule in rules if len(rule.plans) == 1 and rule.plans[0].is_scan)
+        names = chain(*(rule.writes for rule in scanned))
+        return frozenset(n for n in names if (fold := self.layouts[n].fold) and fold.state.is_end)
 
     @property
     def next_number(self) -> int:
@@ -534,7 +551,8 @@ class Installed:
         used = [n for b in self.blocks for n, one in enumerate(b.rewrites, 1) if one]
         planning = PLANNING_WITHOUT_RANGES + max(used, default=0)
         deferred = {"deferred": sorted(self.deferred)} if self.deferred else {}
-        return json.dumps({"planning": planning, "blocks": blocks, **deferred})
+        partial = {"partial": sorted(self.cut)} if self.cut else {}
+        return json.dumps({"planning": planning, "blocks": blocks, **deferred, **partial})
 
 
 def refuse_foreign_writers(blocks: Iterable[Block], part: Program) -> None:

@@ -13,8 +13,10 @@ from math import inf
 
 from ivm.engine.installed import InstalledRule, index_columns
 from ivm.engine.replan import PlanningFiller
+from ivm.engine.rows import KEPT
+from ivm.join.join import memory_allowed
 from ivm.maintenance.surgery import Delta
-from ivm.plan.columns import ACTION, Changed, ColumnJoin, Sorted
+from ivm.plan.columns import ACTION, LOOKED_UP, Changed, ColumnJoin, Sorted
 from ivm.plan.join_tree import is_exchangeable
 from ivm.plan.plan import Index, Plan, tree_name
 from pagestore.host import Edits, Tree
@@ -23,6 +25,11 @@ from pagestore.host import Edits, Tree
 INDEXED = 10  # of a row of a relation for which an index is built
 READ = 2.4  # of a row that passes by in columns
 PROBING = 3  # of a binding that probes find, above that of one that a join by columns finds
+TABLE_BYTES = 8 * (2 + LOOKED_UP)  # of a row of a relation that is read whole and looked up
+ANEW = 40_000  # of evaluating views of few rows, more than a millisecond
+JOINED = 0.2  # of an operation of an evaluation in full
+STORED = 3  # of a row of a view that is built
+SORTED = 10  # of such a row that columns yield, in another order
 HUB = 1 << 14  # bindings that probes find before it is asked whether a join by columns would cost less
 
 
@@ -35,6 +42,7 @@ class JoiningFiller(PlanningFiller):
 
     deltas: dict[Index, Delta] = field(default_factory=dict)
     before: dict[Index, Tree] = field(default_factory=dict)
+    strict: bool = False  # whether to raise RecomputeError rather than evaluate a view from scratch
 
     def _changed(self, plan: Plan) -> list[int]:
         """Return the tries of a plan whose relations have changed, if their rows can be joined with the others by
@@ -52,22 +60,53 @@ class JoiningFiller(PlanningFiller):
         """Return the index of a relation that is the relation itself."""
         return self.installed.stored[name].indices[0]
 
-    def puts_off(self, plan: Plan, needed: Iterable[Index]) -> bool:
+    def puts_off(self, rule: InstalledRule, plan: Plan, needed: Iterable[Index]) -> bool:
         """Return whether changed rows are to be joined by columns instead of building the indices that probes need.
 
-        A few times that is cheaper; each time counts.
+        A few times that is cheaper, if what is read whole fits into memory; each time counts.
         """
         marks = [f"$joined:{tree_name(index)}" for index in needed]
         times = max(self.built.get(mark, (0, 0))[0] for mark in marks)
-        if times >= INDEXED / READ or len(self._changed(plan)) != 1:
+        changed = self._changed(plan)
+        if times >= INDEXED / READ or len(changed) != 1:
+            return False
+        size = TABLE_BYTES * self._join(rule, plan, changed[0]).whole()
+        if size > KEPT and size > memory_allowed():
             return False
         self.built |= dict.fromkeys(marks, (times + 1, 0))
         return True
 
-    def most_probed(self, rule: InstalledRule, plan: Plan, found: int) -> float:
-        """Return how many bindings probes may find, as joining by columns costs then; `found` are those so far."""
+    def joining(self, rule: InstalledRule, plan: Plan) -> float:
+        """Estimate the cost of joining changed rows by columns; infinite if that is not possible."""
         joins = [self._join(rule, plan, t) for t in self._changed(plan)]
-        return READ * sum(join.whole() for join in joins) / PROBING if joins else inf
+        return READ * sum(join.whole() for join in joins) if joins else inf
+
+    def most_probed(self, rule: InstalledRule, plan: Plan) -> float:
+        """Return how many bindings probes may find: as joining by columns, or evaluating anew, costs then."""
+        joining = self.joining(rule, plan)
+        return min(joining, self.instead(rule)) / PROBING if joining < inf else inf
+
+    def may_be_anew(self, rule: InstalledRule) -> bool:
+        """Return whether a rule's views have not changed: another rule of a view's state may have been first."""
+        return self.before.keys().isdisjoint(self.installed.stored[name].indices[0] for name in rule.writes)
+
+    def instead(self, rule: InstalledRule) -> float:
+        """Estimate the cost of evaluating a rule's views anew instead of following a delta; infinite if not allowed."""
+        return inf if self.strict or not self.may_be_anew(rule) else self.evaluating(rule)
+
+    def evaluating(self, rule: InstalledRule) -> float:
+        """Estimate the cost of evaluating anew the views of a rule."""
+        group = self.installed.together[self.installed.numbered[rule.number]]
+        listed = any(plan.in_columns for one in group for plan in one.plans) and not rule.definition.aggregates
+        rows = sum(self.txn.tree(name).count for one in group for name in one.writes)
+        return ANEW + (SORTED if listed else STORED) * rows + sum(map(self._joining, group))
+
+    def _joining(self, rule: InstalledRule) -> float:
+        """Estimate the cost of finding all bindings of a rule: as many operations for each row as the last time."""
+        now, then = sum(self.txn.tree(name).count for name in rule.reads), sum(rule.basis.sizes.values())
+        if all(plan.in_columns or len(plan.tries) == 1 for plan in rule.plans) or not rule.basis.operations:
+            return READ * now * max(1.0, rule.basis.operations / then if then else 1.0)
+        return now * (READ + JOINED * rule.basis.operations / max(1, then))
 
     def _join(self, rule: InstalledRule, plan: Plan, t: int) -> ColumnJoin:
         """Return the join by columns of the changed rows of trie t: with the new rows of those before it, and the old
@@ -96,7 +135,7 @@ class JoiningFiller(PlanningFiller):
             join = self._join(rule, plan, t)
             for batch, times in join.parts():
                 actions = batch.columns[ACTION]
-                yield from self._summed(head.insertions(batch, self.encode, times, actions))
+                yield from self.summed(head.insertions(batch, self.encode, times, actions))
             self.note_operations(rule, join.read)
 
 

@@ -69,7 +69,7 @@ def is_plain(installed: Installed, step: Step) -> bool:
     """Return whether the kernel can run this step."""
     if isinstance(step, Flush):
         fold = installed.layouts[step.name].fold
-        return fold is None or computed_from(fold) is not None
+        return fold is None or (computed_from(fold) is not None and step.name not in installed.cut)
     if isinstance(step, Settle):
         return compiled(installed, step.stratum).plain
     if isinstance(step, Scan):

@@ -21,7 +21,7 @@ from ivm.join.join import REMEDY, MemoryUse, concatenated, memory_allowed, memor
 from ivm.lang.ir import Predicate
 from ivm.lang.types import shown, word_range
 from ivm.views.edit_composition import SumOverflow, counted, sum_by_key
-from ivm.views.layouts import INVERTED, Layout
+from ivm.views.layouts import INVERTED, PLAIN, Layout
 from pagestore.errors import EditError
 from pagestore.host import (
     NULL,
@@ -63,14 +63,20 @@ class Source(Protocol):
 class Waiting(dict[str, list[Edits]]):
     """Inserting edits that wait for the trees of their views, by view; each view has some, though they may be empty."""
 
-    def __init__(self, source: Source, installed: Installed, spills: bool = True) -> None:
-        """With `spills` edits that take too much memory go to the disk."""
+    def __init__(
+        self, source: Source, installed: Installed, spills: bool = True, step: str = "sorting rows", most: int = 0
+    ) -> None:
+        """With `spills` edits that take too much memory go to the disk, up to `most` times the bytes allowed.
+
+        Errors name the `step` that makes them.
+        """
         super().__init__()
+        self._most = most or RUNS_MAX
         self._source, self._installed, self.spills = source, installed, spills
         self._runs: dict[str, Runs] = {}
         self._held: dict[str, int] = {}  # bytes
         self._found = 0
-        self._memory = MemoryUse(step="sorting rows").begin()
+        self._step, self._memory = step, MemoryUse(step=step).begin()
 
     @cached_property
     def _allowed(self) -> int:
@@ -126,7 +132,7 @@ class Waiting(dict[str, list[Edits]]):
             runs = self._runs.setdefault(view, Runs(self._spec(view).keys))
             runs.add(rows[:, :-1])
             rows = rows[:, -1:].copy()
-            self._refuse(view, RUNS_MAX * self._allowed, runs.nbytes, runs.rows, "temporary files")
+            self._refuse(view, self._most * self._allowed, runs.nbytes, runs.rows, "temporary files")
         self[view] = [(np.broadcast_to(action, rows.shape[1]), rows)]
         self._held[view] = rows.nbytes
 
@@ -134,7 +140,7 @@ class Waiting(dict[str, list[Edits]]):
         """Raise RoomError if edits of a view take more than the most bytes."""
         if held > most:
             raise RoomError(
-                f"sorting rows: {rows:,} rows so far of {view} take {shown_bytes(held)} in {where}; one evaluation may "
+                f"{self._step}: {rows:,} rows so far of {view} take {shown_bytes(held)} in {where}; one evaluation may "
                 f"take {shown_bytes(most)} there; {REMEDY}"
             )
 
@@ -162,6 +168,11 @@ def whole_groups(batches: Iterable[np.ndarray], columns: int) -> Iterator[np.nda
     yield from left
 
 
+def adds_up(layout: Layout) -> bool:
+    """Return whether edits of a view add to the value of their key."""
+    return layout.kind != PLAIN and not (layout.fold and layout.fold.state.kind == INVERTED)
+
+
 def head_spec(layout: Layout, columns: int) -> Spec:
     """Return the shape of the tree that edits of a view go to, given how many columns the edits have."""
     return layout.fold.state.spec if layout.fold else Spec(0, layout.keys, columns - layout.keys)
@@ -173,6 +184,7 @@ def compose_rows(source: Source, predicate: Predicate, parts: list[Edits], spec:
     Rows that are already in order are returned as they are. Raises RangeError for a sum beyond 64 bits.
     """
     rows = [rows for _, rows in parts if rows.shape[1]] or [parts[0][1]]
+    rows.sort(key=lambda part: part[: spec.keys, :1].T.tolist())  # ranges of keys, made by several threads
     if in_order(rows, spec.keys):
         return rows
     if not spec.values:

@@ -17,7 +17,6 @@ from typing import TypeAlias
 
 import numpy as np
 
-from ivm.engine.fill import Account
 from ivm.engine.installed import Installed
 from ivm.engine.kernel_tables import (
     Numbering,
@@ -38,6 +37,7 @@ from ivm.engine.kernels.schedule import EXCESS_FREE, UNTOUCHED
 from ivm.engine.recursion.compiled import FACTS, Strata
 from ivm.engine.recursion.kernels.facts import SUSPENDED_MAX, WORK, WORK_MAX
 from ivm.engine.recursion.kernels.maintain import maintain_at
+from ivm.engine.scans import Account
 from ivm.engine.steps import Flush, Follow, Scan, Settle, Step, steps_of
 from ivm.join.plan_arrays import slices_room
 from ivm.maintenance.kernels.match import SHORT, TALLY, MatchRoom, match_at

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from operator import index
 from typing import Any
 
@@ -49,7 +50,8 @@ def load(source: Snapshot | Transaction, saved: str | None = None, relations: An
         planning = found["planning"] if isinstance(found, dict) else None
         if planning in range(PLANNING_WITHOUT_RANGES, PLANNING + 1):
             deferred = {Index(name, (*order,)) for name, order in found.get("deferred", ())}
-            return _loaded(found["blocks"], store).deferring(deferred)
+            partial = frozenset(map(str, found.get("partial", ())))
+            return replace(_loaded(found["blocks"], store).deferring(deferred), partial=partial)
     except IvmError:
         raise
     except (LookupError, ValueError, TypeError, AttributeError, AssertionError, RecursionError) as error:

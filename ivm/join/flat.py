@@ -34,7 +34,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ivm.errors import RangeError
-from ivm.join.join import BATCH, Run, concatenated
+from ivm.join.join import BATCH, Run, concatenated, memory_allowed
 from ivm.join.kernels import flat_join, flat_layout, flat_trace, intersect, tries
 from ivm.join.kernels import flat_join as kernel
 from ivm.join.kernels.flat_layout import BitRows, FlatOutput, FlatRun, FlatTries, KeyTables
@@ -44,6 +44,8 @@ from pagestore.host import WORD_MAX, WORD_MIN, Coding, Pages, Tree, coding_withi
 
 DECODED_PER_RECORD = 64  # records that are decoded in the time in which the paged join passes one record
 RECORDS_MAX = 1 << 24  # of all tries together, so that they fit in memory together with the store's pages
+FLAT = 4  # times the words of a trie that laying it out takes
+ALWAYS = 1 << 22  # bytes that tries may take in any case
 TABLE_PER_KEY = 4  # the most entries per key in a table of first keys
 PARTS_MAX = 62  # atoms joined at a level: a set of them is the bits of a word, without its sign
 
@@ -74,7 +76,7 @@ class Flat(NamedTuple):
 
 
 def is_flat_cheaper(shape: Shape, trees: Sequence[Tree]) -> bool:
-    """Return whether flat tries can evaluate a plan, and faster than the paged join.  O(tries).
+    """Return whether flat tries can evaluate a plan, in the memory allowed and faster than the paged join.  O(tries).
 
     Only the paged join evaluates plans with negated atoms, with values read at a binding, with a constant at level 0,
     or with a level that joins more than PARTS_MAX atoms.
@@ -88,7 +90,9 @@ def is_flat_cheaper(shape: Shape, trees: Sequence[Tree]) -> bool:
         return False
     records = sum({tree.root: tree.count for tree in trees}.values())
     first = min(trees[t].count for t in first_tries)
-    return bool(records <= min(RECORDS_MAX, DECODED_PER_RECORD * first))
+    words = sum({t.root: t.count * int(depth) for t, depth in zip(trees, shape.depths, strict=True)}.values())
+    fits = 8 * FLAT * words <= ALWAYS or 8 * FLAT * words <= memory_allowed()
+    return bool(fits and records <= min(RECORDS_MAX, DECODED_PER_RECORD * first))
 
 
 def flatten(pages: Pages, shape: Shape, trees: Sequence[Tree]) -> Flat:

@@ -7,6 +7,7 @@ Keys within a short range are addressed directly; others are sorted.
 """
 
 from collections.abc import Sequence
+from functools import cached_property
 from math import prod
 from typing import NamedTuple
 
@@ -21,53 +22,135 @@ EXACT = 1 << 52  # floats hold whole numbers up to here, and more
 SHORT = (1 << 22) - 1  # the lowest bits of a word; 2^31 of them add up to an exact float
 
 
-def summed(rows: np.ndarray, keys: int, sorting: bool = False) -> np.ndarray:
-    """Add up the value columns of rows[C, n] where that halves their number, at the least; the others stay.
+class Groups:
+    """Rows by the values of K columns, `keys`, which are within short ranges: each tuple of values has a code."""
 
-    Keys within a short range are addressed directly; of others, those that are adjacent are added, with `sorting` all.
-    Rows whose sums might exceed 64 bits stay as they are.  O(n), with `sorting` O(n log n).
+    def __init__(self, keys: Sequence[np.ndarray]) -> None:
+        """Take columns int64[n], n > 0."""
+        self.keys = keys
+        self._low = [int(column.min()) for column in keys]
+        self._spans = [int(column.max()) - least + 1 for column, least in zip(keys, self._low, strict=True)]
+
+    @cached_property
+    def size(self) -> int:
+        """How many codes are possible."""
+        return prod(self._spans)
+
+    @cached_property
+    def codes(self) -> np.ndarray:
+        """The code of each row, int64[n]."""
+        return _codes(self.keys, self._low, self._spans)
+
+    def codes_of(self, keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the codes of other keys[K, m], and whether their values are within the ranges; arbitrary if not."""
+        inside = np.ones(keys.shape[1], bool)
+        for column, least, span in zip(keys, self._low, self._spans, strict=True):
+            inside &= (column >= least) & (column <= least + span - 1)
+        return _codes(keys, self._low, self._spans), inside
+
+    @cached_property
+    def counts(self) -> np.ndarray:
+        """The number of rows with each code."""
+        return np.bincount(self.codes)
+
+    @cached_property
+    def present(self) -> np.ndarray:
+        """The codes that rows have."""
+        return np.flatnonzero(self.counts)
+
+    @cached_property
+    def shown(self) -> list[np.ndarray]:
+        """The columns of the codes that rows have."""
+        columns, left = list[np.ndarray](), self.present
+        for least, span in zip(self._low[:0:-1], self._spans[:0:-1], strict=True):
+            left, rest = np.divmod(left, span)
+            columns.append(rest + least)
+        return [left + self._low[0], *columns[::-1]]
+
+
+Known = dict[tuple[int, ...], Groups]  # of some rows, by the ids of the columns
+
+
+def summed(
+    columns: np.ndarray | Sequence[np.ndarray], keys: int, sorting: bool = False, known: Known | None = None
+) -> np.ndarray:
+    """Add up the columns after the `keys` first of rows[C, n] where that halves the rows, at the least; others stay.
+
+    Keys within a short range are addressed directly, by groups that are `known`, if they are; of others, those that are
+    adjacent are added, with `sorting` all.  Rows whose sums might exceed 64 bits stay as they are.  O(n), with
+    `sorting` O(n log n).
 
     >>> summed(np.array([[7, 3, 7, 7], [10, 1, 20, 30]]), 1).tolist()
     [[3, 7], [1, 60]]
     """
-    n = rows.shape[1]
-    values = rows[keys:]
-    if not n or n * max(int(values.max()), -int(values.min())) >= FAR:
-        return rows
+    n, values = len(columns[0]), columns[keys:]
+    most = [greatest(column) for column in values]
+    if not n or n * max(most) >= FAR:
+        return as_rows(columns)
     if not keys:
-        return np.add.reduce(rows, axis=1, keepdims=True)
-    low = rows[:keys].min(axis=1).tolist()
-    spans = [high - least + 1 for least, high in zip(low, rows[:keys].max(axis=1).tolist(), strict=True)]
-    if prod(spans) > max(DENSE, SPARSE * n if sorting else n // 2):
-        if sorting:
-            rows = rows.take(sort_order(rows[:keys]), axis=1)
-        starts = np.flatnonzero(begins(rows[:keys]))
-        if 2 * len(starts) > n and not sorting:
-            return rows
-        return np.concatenate([rows[:keys, starts], np.add.reduceat(rows[keys:], starts, axis=1)])
-    codes = _codes(rows[:keys], low, spans)
-    counts = np.bincount(codes)
-    there = np.flatnonzero(counts)
-    sums = [counts[there] if (column == 1).all() else _sums(codes, column)[there] for column in rows[keys:]]
-    columns = []
-    for least, span in zip(low[::-1], spans[::-1], strict=True):
-        there, rest = np.divmod(there, span)
-        columns.append(rest + least)
-    return np.stack([*columns[::-1], *sums])
+        return np.array([[int(np.add.reduce(column))] for column in columns])
+    groups = groups_of(columns[:keys], known)
+    if groups.size > max(DENSE, SPARSE * n if sorting else n // 2):
+        return _adjacent(as_rows(columns), keys, sorting)
+    counts, present, codes = groups.counts, groups.present, groups.codes
+    sums = [
+        counts[present] * int(column[0]) if is_same(column) else _sums(codes, column, most_here)[present]
+        for column, most_here in zip(values, most, strict=True)
+    ]
+    return np.stack([*groups.shown, *sums])
+
+
+def groups_of(keys: np.ndarray | Sequence[np.ndarray], known: Known | None) -> Groups:
+    """Return the groups of rows by some columns: those that are `known`, if they are."""
+    if known is None:
+        return Groups([*keys])
+    ids = tuple(map(id, keys))
+    if ids not in known:
+        known[ids] = Groups([*keys])
+    return known[ids]
+
+
+def _adjacent(rows: np.ndarray, keys: int, sorting: bool) -> np.ndarray:
+    """Add up neighbours with the same key, as `summed` does."""
+    if sorting:
+        rows = rows.take(sort_order(rows[:keys]), axis=1)
+    starts = np.flatnonzero(begins(rows[:keys]))
+    if 2 * len(starts) > rows.shape[1] and not sorting:
+        return rows
+    return np.concatenate([rows[:keys, starts], np.add.reduceat(rows[keys:], starts, axis=1)])
+
+
+def as_rows(columns: np.ndarray | Sequence[np.ndarray]) -> np.ndarray:
+    """Return columns int64[n] as rows int64[C, n]."""
+    return columns if isinstance(columns, np.ndarray) else np.stack(columns)
+
+
+def is_same(column: np.ndarray) -> bool:
+    """Return whether a column, not empty, is one number that is broadcast, or has 1 in each row."""
+    return column.strides == (0,) or bool(column[0] == 1 and (column == 1).all())
+
+
+def greatest(words: np.ndarray) -> int:
+    """Return the greatest absolute value of words int64[n]; 0 if there are none."""
+    words = words[:1] if words.strides == (0,) else words
+    return max(int(words.max(initial=0)), -int(words.min(initial=0)))
 
 
 def _codes(columns: np.ndarray | Sequence[np.ndarray], low: Sequence[int], spans: Sequence[int]) -> np.ndarray:
     """Return one number for each tuple of columns, whose values are from low[k] to below low[k] + spans[k]."""
-    codes = columns[0] - low[0]
+    codes = columns[0] - low[0] if low[0] or len(columns) > 1 else columns[0]
     for column, least, span in zip(columns[1:], low[1:], spans[1:], strict=True):
         codes *= span
         codes += column - least
     return codes
 
 
-def _sums(codes: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """Return the sum of values int64[n] for each code, n < 2^31, by adding floats, none of which is rounded."""
-    if int(np.abs(values).max()) < EXACT // len(values):
+def _sums(codes: np.ndarray, values: np.ndarray, most: int) -> np.ndarray:
+    """Return the sum of values int64[n] for each code, n < 2^31, by adding floats, none of which is rounded.
+
+    `most` is the greatest absolute value.
+    """
+    if most < EXACT // len(values):
         sums: np.ndarray = np.bincount(codes, values).astype(np.int64)
         return sums
     parts = values & SHORT, (values >> 22) & SHORT, values >> 44
@@ -117,6 +200,29 @@ class Lookup:
 
     def find(self, keys: Sequence[np.ndarray]) -> Matches:
         """Return the rows, in `order`, with each of some keys, K arrays int64[n].  O(n), sparse keys O(n log size)."""
+        if not len(self._codes):
+            return Matches(np.zeros(len(keys[0]), np.int64), np.zeros(len(keys[0]), np.int64))
+        found = self._numbers(keys)
+        return Matches(np.where(found >= 0, self._count[found], 0), self._start[found])
+
+    def one_of(self, keys: Sequence[np.ndarray]) -> tuple[np.ndarray | None, np.ndarray]:
+        """Return which of some keys exist, None for all, and the row, in `order`, of each of these; rows are `unique`.
+
+        O(n), sparse keys O(n log size).
+        """
+        if not len(self._codes):
+            return np.empty(0, np.int64), np.empty(0, np.int64)
+        found = self._numbers(keys)
+        which = np.flatnonzero(found >= 0)
+        return (None, found) if len(which) == len(found) else (which, found.take(which))
+
+    def _numbers(self, keys: Sequence[np.ndarray]) -> np.ndarray:
+        """Return the number of each key among the distinct ones, -1 where it is none of them."""
+        if self._dense and len(keys) == 1:  # what is out of range exceeds all codes, as a word without a sign
+            places = keys[0] - self._low[0] if self._low[0] else keys[0]
+            codes = np.minimum(places.view(np.uint64), np.uint64(self._spans[0]))
+            found: np.ndarray = self._place.take(codes.view(np.int64))
+            return found
         codes, inside = np.zeros(len(keys[0]), np.int64), np.ones(len(keys[0]), bool)
         for k, column in enumerate(keys):
             if self._ranked:
@@ -128,14 +234,10 @@ class Lookup:
                 places = column - self._low[k]
             inside &= here
             codes = codes * self._spans[k] + places if k else places
-        codes = np.where(inside, codes, len(self._place) - 1 if self._dense else -1)
         if self._dense:
-            found = self._place.take(codes)
-        else:
-            found = np.searchsorted(self._codes, codes)
-            there = found < len(self._codes)
-            there[there] = self._codes[found[there]] == codes[there]
-            found = np.where(there, found, -1)
-        if not len(self._codes):
-            return Matches(np.zeros(len(codes), np.int64), np.zeros(len(codes), np.int64))
-        return Matches(np.where(found >= 0, self._count[found], 0), self._start[found])
+            return self._place.take(np.where(inside, codes, len(self._place) - 1))
+        codes = np.where(inside, codes, -1)
+        found = np.searchsorted(self._codes, codes)
+        there = found < len(self._codes)
+        there[there] = self._codes[found[there]] == codes[there]
+        return np.where(there, found, -1)

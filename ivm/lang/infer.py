@@ -373,6 +373,7 @@ def _typed_call(term: Call, types: Types) -> tuple[Term, Type]:
     alike = _alike(signature, args)
     joint = _joint([args[n] for n in alike])
     found: list[Term] = []
+    kinds: list[Type] = []
     for place, (arg, type_) in enumerate(args):
         kind = signature.kind(place)
         wanted = (
@@ -382,8 +383,10 @@ def _typed_call(term: Call, types: Types) -> tuple[Term, Type]:
             if (kind == "float64" or scale(kind) is not None) and is_literal(arg)
             else type_
         )
-        arg = _adapted(arg, wanted) if _adapts(arg, wanted) and wanted else arg
-        own = typed(arg, types)[1]
+        own = type_  # of a call it is not inferred again, since that would take as long at each level
+        if _adapts(arg, wanted) and wanted:
+            arg = _adapted(arg, wanted)
+            own = typed(arg, types)[1]
         if place in alike and own != joint and scale(own) is not None and (digits := scale(joint)) is not None:
             arg, own = _of_scale(arg, own, digits)
         if not is_kind(own, kind) or (place in alike and common(own, joint) is None):
@@ -395,9 +398,9 @@ def _typed_call(term: Call, types: Types) -> tuple[Term, Type]:
         if place in alike and own in UNORDERED and term.name in ("<", "<=", ">", ">="):
             raise RuleTypeError(term.where, f"`{term.name}` is not evaluated over {own}, only = and != are")
         found.append(arg)
+        kinds.append(joint if place in alike else own)
     constants = [arg if isinstance(arg, Const) else None for arg in found]
     gives = signature.gives
-    kinds = [joint if n in alike else typed(arg, types)[1] for n, arg in enumerate(found)]
     given = gives if isinstance(gives, str) else gives(kinds, constants)
     made = replace(term, args=tuple(found))
     return _long_constant(made, given) or made, given

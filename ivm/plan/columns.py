@@ -45,6 +45,7 @@ TOO_MANY = "more than 2^62 bindings: a row would follow from more than 64 bits c
 SLICE = 1 << 20  # bindings that one block may become at a time, where a key has several rows
 FEW_KEYS = 64  # of a table; the relation that looks it up is read by these alone, if an index leads with them
 RANGED = 2  # as far from a changed row, keys are mostly so few
+LOOKED_UP = 6  # words that each row of a table takes, next to its columns, while it is put in the order of its keys
 ACTION = ""  # the column of bindings with the action of the changed row that is in each
 
 Part = tuple[Batch, np.ndarray | None]  # bindings, and how many each represents; None for one
@@ -79,18 +80,19 @@ class ColumnJoin:
         self.tree = JoinTree(plan, {name: tree.spec.keys for name, tree in trees.items()})
         self._intervals, self._texts, self._encode = intervals_of(plan), text_ranges(plan.filters, types), encode
         self._read = [0]  # shared with the joins that this one is made of
+        self.memory = MemoryUse(step="joining by columns")  # of the tables that are looked up; shared as well
         self.met = [0] * (len(self.tree.sources) + 1)  # rows of each relation that its conditions left; bindings
         self._rows = dict[str, np.ndarray]()
-        self._sought = dict[
-            int, tuple[list[str], np.ndarray]
-        ]()  # of a relation, the variables and keys of the one above
+        # of a relation, the variables and keys of the one above
+        self._sought = dict[int, tuple[list[str], np.ndarray]]()
         if changed:
             self._rows[changed.predicate] = np.concatenate([changed.rows, changed.actions[None]])
             self._needed |= {ACTION}
             self.tree = self.tree.having(changed.predicate, ACTION, len(changed.rows))
 
     def parts(self) -> Iterator[Part]:
-        """Yield all bindings, with columns for the needed variables.  Raises CorruptionError, RangeError."""
+        """Yield all bindings, with columns for the needed variables.  Raises CorruptionError, RangeError, RoomError."""
+        self.memory.begin()
         for batch, times in self._net() or self._stream(self.root, -1, self._needed):
             self.met[-1] += batch.n
             yield batch, times
@@ -309,7 +311,7 @@ class ColumnJoin:
     def table(self, node: int, parent: int, names: Sequence[str]) -> tuple[np.ndarray, np.ndarray | None]:
         """Return the rows int64[C, n] of a subtree by some variables, and how many bindings each represents."""
         tells_apart = self.tree.identifying(node) <= {*names}
-        rows, weighed = _gathered(self._stream(node, parent, frozenset(names)), names, tells_apart)
+        rows, weighed = _gathered(self._stream(node, parent, frozenset(names)), names, tells_apart, self.memory)
         if not weighed:
             return rows, None
         rows = summed(rows, len(names), sorting=True)
@@ -348,9 +350,9 @@ class ColumnJoin:
         names = sorted(self._needed)
         join = self._with(self.counted)
         try:
-            parts = [_gathered(join._stream(self.root, -1, self._needed), names, False)[0]]
+            parts = [_gathered(join._stream(self.root, -1, self._needed), names, False, self.memory)[0]]
             for place, atom in enumerate(self.counted):  # one that holds, where those before it do not
-                rows, _ = _gathered(self._with(self.counted[place:])._matched(atom), names, False)
+                rows, _ = _gathered(self._with(self.counted[place:])._matched(atom), names, False, self.memory)
                 parts.append(np.concatenate([rows[:-1], -rows[-1:]]))
             rows = concatenated(parts)
             _refuse_overflow(np.abs(rows[-1]), rows.shape[1])
@@ -393,12 +395,14 @@ class ColumnJoin:
                 yield _passing([c for c in spanning if c not in early], found, weights)
 
 
-def _gathered(parts: Iterable[Part], names: Sequence[str], tells_apart: bool) -> tuple[np.ndarray, bool]:
+def _gathered(
+    parts: Iterable[Part], names: Sequence[str], tells_apart: bool, memory: MemoryUse
+) -> tuple[np.ndarray, bool]:
     """Return bindings by some variables, and whether a last column says how many each represents.
 
-    They are summed on the way, but not in the end.
+    They are summed on the way, but not in the end. Count the memory of a table in which they are looked up.
     """
-    memory, gathered, weighed, summed_up = MemoryUse(step="joining by columns").begin(), list[np.ndarray](), False, 0
+    gathered, weighed, summed_up, rows, held = list[np.ndarray](), False, 0, 0, 0
     for batch, times in parts:
         weighed = times is not None or not tells_apart
         gathered.append(_table(batch, names, _weights(batch, times) if weighed else None))
@@ -406,7 +410,9 @@ def _gathered(parts: Iterable[Part], names: Sequence[str], tells_apart: bool) ->
         if weighed and count > 2 * summed_up + SLICE:
             gathered = [summed(concatenated(gathered), len(names), sorting=True)]
             summed_up = count = gathered[0].shape[1]
-        memory.hold(count, sum(part.nbytes for part in gathered))
+        size = LOOKED_UP * 8 * count + sum(part.nbytes for part in gathered)
+        memory.add(count - rows, size - held)
+        rows, held = count, size
     return concatenated(gathered), weighed
 
 
@@ -460,26 +466,28 @@ class Child:
     def joined(self, parts: Iterable[Part], after: frozenset[str]) -> Iterator[Part]:
         """Yield bindings of the relation above with those of this subtree, and columns for the variables `after`."""
         for batch, times in parts:
-            matches = self.lookup.find([batch.columns[name] for name in self.sought])
+            keys = [batch.columns[name] for name in self.sought]
             if self.lookup.unique:
-                which = np.flatnonzero(matches.times)
-                yield self._taken(batch, times, which, matches.start[which], after)
+                yield self._taken(batch, times, *self.lookup.one_of(keys), after)
                 continue
-            for which, rows in _expanded(matches):
+            for which, rows in _expanded(self.lookup.find(keys)):
                 yield self._taken(batch, times, which, rows, after)
 
     def _taken(
-        self, batch: Batch, times: np.ndarray | None, which: np.ndarray, rows: np.ndarray, after: frozenset[str]
+        self, batch: Batch, times: np.ndarray | None, which: np.ndarray | None, rows: np.ndarray, after: frozenset[str]
     ) -> Part:
-        columns = {name: column.take(which) for name, column in batch.columns.items() if name in after}
+        """Return some bindings, None for all, each with one of the table's rows."""
+        columns = {name: column for name, column in batch.columns.items() if name in after}
+        if which is not None:
+            columns = {name: column.take(which) for name, column in columns.items()}
+            times = times if times is None else times[which]
         columns |= {name: column.take(rows) for name, column in zip(self._kept, self._columns, strict=True)}
-        times = times if times is None else times[which]
         if self._times is not None:
             own = self._times[rows]
             if times is not None:
                 _refuse_overflow(own, int(times.max(initial=0)))
             times = own if times is None else times * own
-        return Batch(len(which), columns, {}), times
+        return Batch(len(rows), columns, {}), times
 
 
 class Corner(Child):

@@ -26,6 +26,7 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 
 from ivm.errors import RangeError, RuleTypeError
+from ivm.join.groups import greatest
 from ivm.join.kernels.tries import EQ, GE, HALF, LE, NE, OTHERS
 from ivm.lang.functions import FUNCTIONS, call_may_fail
 from ivm.lang.ir import MIRRORED, Atom, Binary, Call, Compare, Const, Literal, Negation, Term, Type, Var
@@ -146,9 +147,9 @@ class Evaluator:
         if isinstance(term, Var):
             return batch.columns[term.name], batch.failures.get(term.name)
         if isinstance(term, Const):
-            return np.full(batch.n, self._encode(term), np.int64), None
+            return np.broadcast_to(np.int64(self._encode(term)), batch.n), None
         if isinstance(term, Call):
-            return self._applied(term, batch)
+            return self._applied(term, batch)[:2]
         words, codes = self._computed(term, batch)
         null = self._null(term, batch)
         if null is None:
@@ -237,21 +238,25 @@ class Evaluator:
         """Return where a function's application is null, bool[n]; None if it is nowhere."""
         if FUNCTIONS[term.name].strict:
             return _any([self._null(arg, batch) for arg in term.args])
-        if term.name in ("is_null", "same"):
-            return None
-        null: np.ndarray = self.words(term, batch)[0] == NULL
-        return null
+        return None if term.name in ("is_null", "same") else self._applied(term, batch)[2]
 
-    def _applied(self, term: Call, batch: Batch) -> tuple[np.ndarray, Codes]:
-        """Return the words and codes of a function's application; where it is null, its word is NULL."""
-        args = [self.words(arg, batch) for arg in term.args]
-        nulls = [self._null(arg, batch) for arg in term.args]
+    def _argument(self, term: Term, batch: Batch) -> tuple[np.ndarray, Codes, np.ndarray | None]:
+        """Return the words of a term, its codes, and where it is null; a function is applied once for all of them."""
+        if isinstance(term, Call):
+            return self._applied(term, batch)
+        return *self.words(term, batch), self._null(term, batch)
+
+    def _applied(self, term: Call, batch: Batch) -> tuple[np.ndarray, Codes, np.ndarray | None]:
+        """Return the words and codes of a function's application, and where it is null: there its word is NULL."""
+        args = [self._argument(arg, batch) for arg in term.args]
+        nulls = [null if null is not None and null.any() else None for _, _, null in args]
         types = tuple(self._type(arg) for arg in term.args)
-        operands = Operands(batch.n, [words for words, _ in args], nulls, types, self._type(term), self._encode)
+        operands = Operands(batch.n, [words for words, _, _ in args], nulls, types, self._type(term), self._encode)
         if term.name in CHOICES:
-            return CHOICES[term.name](operands, [codes for _, codes in args])
-        codes: Codes = None
-        for _, more in args:
+            words, codes = CHOICES[term.name](operands, [codes for _, codes, _ in args])
+            return words, codes, None if term.name in ("is_null", "same") else words == NULL
+        codes = None
+        for _, more, _ in args:
             codes = either(codes, more)
         null = _any(nulls)
         skipped = _any([null, None if codes is None else codes != 0])  # these words are not values
@@ -261,8 +266,8 @@ class Evaluator:
             words, fails = evaluate(term.name, operands, skipped)
             codes = either(codes, _coded(term, fails, NAN))
         if null is None:
-            return words, codes
-        return np.where(null, NULL, words), codes if codes is None else np.where(null, 0, codes)
+            return words, codes, None
+        return np.where(null, NULL, words), codes if codes is None else np.where(null, 0, codes), null
 
     def _applied_comparison(self, term: Call, operands: Operands, skipped: np.ndarray | None) -> np.ndarray:
         """Return 1 where a comparison holds, int64[n]; arbitrary where its sides are `skipped`."""
@@ -367,6 +372,11 @@ def refusal(term: Binary | Call, code: int, value: str = "", type_: Type = "its 
 
 def _quotient(left: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return quotients truncated towards zero, arbitrary where the divisor is zero, and which exceed 64 bits."""
+    if len(right) and right.strides == (0,) and right[0] > 0:  # numpy multiplies instead of dividing by one number
+        quotient = left // right[0]
+        if left.min() < 0:
+            quotient += (quotient < 0) & (quotient * right[0] != left)
+        return quotient, np.broadcast_to(False, len(left))
     beyond = (left == WORD_MIN) & (right == -1)
     right = np.where((right == 0) | beyond, 1, right)
     quotient = left // right
@@ -388,19 +398,14 @@ def _ratio(left: np.ndarray, right: np.ndarray, power: int) -> np.ndarray:
 
 def _product(left: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return products, and which exceed 64 bits; those near the limit are checked with Python integers."""
-    if _greatest(left) * _greatest(right) < 1 << 62:
-        return left * right, np.zeros(len(left), bool)
+    if greatest(left) * greatest(right) < 1 << 62:
+        return left * right, np.broadcast_to(False, len(left))
     with np.errstate(all="ignore"):
         product = left * right
         beyond = np.abs(left.astype(np.float64) * right.astype(np.float64)) >= 2.0**62
     for i in np.flatnonzero(beyond).tolist():
         beyond[i] = int(product[i]) != int(left[i]) * int(right[i])
     return product, beyond
-
-
-def _greatest(words: np.ndarray) -> int:
-    """Return the greatest absolute value of words int64[n]."""
-    return max(int(words.max(initial=0)), -int(words.min(initial=0)))
 
 
 def _floats(op: str, left: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -15,7 +15,7 @@ An index of a function of several values holds only the columns that a plan uses
 customer[c] = (n, e, a) by e       Index("customer", (2, 0))    the tree "$index:customer:2.0"
 """
 
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import chain
@@ -25,7 +25,7 @@ import numpy as np
 
 from ivm.join.kernels.tries import GE, LE, NE
 from ivm.join.plan_arrays import Sensors, Shape, bound_table
-from ivm.lang.ir import Compare, Const, Term, Var, variables
+from ivm.lang.ir import Compare, Const, Term, Var, renamed, variables
 from ivm.lang.nulls import tests_null
 
 MIRRORED = {GE: LE, LE: GE, NE: NE}
@@ -257,6 +257,14 @@ def compared(filters: Iterable[Filter]) -> Iterator[Compare]:
     """Yield the comparisons of some filters."""
     for one in filters:
         yield from chain(*one.options) if isinstance(one, Choice) else (one,)
+
+
+def renamed_filter(one: Filter, names: Mapping[Var, Var]) -> Filter:
+    """Return a filter with its variables renamed."""
+    if isinstance(one, Choice):
+        return Choice(tuple(tuple(renamed(part, names) for part in option) for option in one.options))
+    found: Compare = renamed(one, names)
+    return found
 
 
 def sensors_of(plan: Plan, sensors: Sequence[Sensor]) -> Sensors:

@@ -1,8 +1,8 @@
 """Read a relation once, by blocks, for every plan whose body is this relation alone.
 
     a[g] = t <- agg<<t = sum(v)>> r(k, g, v), k > 7.        one pass over the columns g and v, from the key 8 on,
-    b[g] = n <- agg<<n = count()>> r(k, g, v), k > 7.       that both rules share, as they share their filter
-    c(k) <- r(k, g, v), g = 3.
+    b[x] = n <- agg<<n = count()>> r(y, x, _), y > 7.       that both rules share, as they share their filter and
+    c(k) <- r(k, g, v), g = 3.                              their groups, whatever their variables are called
 
 Filters that cannot fail are applied here to whole columns; those on the first columns of the key become the range of
 keys that is read, or several ranges, if few texts satisfy what bounds the first one.  What may fail is left to
@@ -19,13 +19,14 @@ import numpy as np
 from ivm.lang.ir import MIRRORED, Call, Compare, Const, Type, Var, variables
 from ivm.lang.types import has_ids
 from ivm.plan.expression import SAME, Batch, Encoder, Evaluator
-from ivm.plan.plan import Choice, Filter, Plan, compared
+from ivm.plan.plan import Choice, Filter, Plan, compared, renamed_filter
 from pagestore.host import WORD_MAX, WORD_MIN, Pages, Tree, read_batches
 
 Range = tuple[tuple[int, ...], tuple[int, ...]]  # lo <= key < hi, by prefixes of keys; () leaves an end open
 EVERY_KEY: Range = ((), ())
 NO_KEY: Range = ((0,), (0,))
 Batches = dict[int, Batch]
+Masks = dict[tuple[Filter, frozenset[str]], np.ndarray]  # bool[n], by a filter and the columns that may be null
 TextRange = tuple[bytes, bytes | None]  # from a text up to another, or to the last
 SHARE = 8  # the texts of a range are sought in a relation that has at least so many rows for each of them
 SEEK_ROWS = 64  # reading so many rows costs as much as a seek
@@ -43,32 +44,72 @@ def scan(pages: Pages, tree: Tree, wanted: Sequence[Wanted], encode: Encoder) ->
     """Yield the number of rows of each block of a relation that is read, and a batch by the place of each plan that
     reads it, with the bindings that pass the plan's `sure` filters; for each plan one block at least.
 
-    Plans whose ranges of keys overlap are evaluated in one pass.  O(rows of these ranges).  Raises CorruptionError.
+    Plans whose ranges of keys overlap are evaluated in one pass: each column is read once, each filter is evaluated
+    once, and plans with the same filters get the same arrays.  O(rows of these ranges).  Raises CorruptionError.
     """
     ranges = [
         (place, keys)
         for place, one in enumerate(wanted)
         for keys in key_ranges(one.plan, one.types, tree.count, encode)
     ]
+    readings = [_Reading.of(one) for one in wanted]
     for (lo, hi), some in _passes(ranges):
-        places = {number: _places(wanted[number]) for number in some}
-        columns = sorted({column for one in places.values() for column in one.values()}) or [0]
-        at = {column: number for number, column in enumerate(columns)}
+        columns = sorted({column for number in some for column in readings[number].columns}) or [0]
+        at = {column: place for place, column in enumerate(columns)}
         alike: dict[object, list[int]] = {}
         for number in some:
-            alike.setdefault((wanted[number].plan.tries[0].text, wanted[number].plan.sure), []).append(number)
-        groups = [
-            (same, Evaluator(wanted[same[0]].types, encode, wanted[same[0]].plan.null_words)) for same in alike.values()
-        ]
+            alike.setdefault((readings[number].filters, readings[number].nulls), []).append(number)
         blocks = read_batches(pages, tree, lo, hi, tuple(columns))
         for block in chain([next(blocks, np.empty((len(columns), 0), np.int64))], blocks):
+            batch = Batch(block.shape[1], {str(column): block[place] for column, place in at.items()}, {})
+            masks: Masks = {}
             found: Batches = {}
-            for same, evaluator in groups:
-                named = {name: block[at[column]] for number in same for name, column in places[number].items()}
-                kept = passing(wanted[same[0]].plan.sure, Batch(block.shape[1], named, {}), evaluator)
-                for number in same:
-                    found[number] = kept._replace(columns={name: kept.columns[name] for name in places[number]})
-            yield block.shape[1], found
+            for numbers in alike.values():
+                which = readings[numbers[0]].passing(batch, encode, masks)
+                needed = {column for number in numbers for column in readings[number].places.values()}
+                taken = {c: block[at[c]] if which is None else block[at[c]].take(which) for c in needed}
+                left = batch.n if which is None else len(which)
+                for number in numbers:
+                    places = readings[number].places.items()
+                    found[number] = Batch(left, {name: taken[column] for name, column in places}, {})
+            yield batch.n, found
+
+
+class _Reading(NamedTuple):
+    """What a plan reads of its relation: columns, and of what passes its filters the `places` of needed variables.
+
+    In `filters` and `types` each variable is named by its column, so that rules may name it as they like; the columns
+    `nulls` may be null.
+    """
+
+    columns: set[int]
+    places: Mapping[str, int]
+    filters: tuple[Filter, ...]
+    types: Mapping[str, Type]
+    nulls: frozenset[str]
+
+    @classmethod
+    def of(cls, one: Wanted) -> "_Reading":
+        (trie,) = one.plan.tries
+        places = {name: trie.index.order[depth] for depth, name in enumerate(one.plan.variables)}
+        places |= {read.variable: read.column for read in one.plan.reads}
+        names = {Var(name): Var(str(column)) for name, column in places.items()}
+        filtered = {v.name for v in variables(*compared(one.plan.sure))}
+        types = {str(places[name]): one.types[name] for name in filtered & one.types.keys()}
+        nulls = frozenset(str(places[name]) for name in filtered & one.plan.null_words)
+        filters = tuple(renamed_filter(f, names) for f in one.plan.sure)
+        columns = {places[name] for name in filtered | one.names if name in places}
+        needed = {name: column for name, column in places.items() if name in one.names}
+        return cls(columns, needed, filters, types, nulls)
+
+    def passing(self, batch: Batch, encode: Encoder, masks: Masks) -> np.ndarray | None:
+        """Return which rows pass the filters, None for all; `masks` says it for each filter that was evaluated."""
+        keep: np.ndarray | None = None
+        for one in self.filters:
+            if (one, self.nulls) not in masks:
+                masks[one, self.nulls] = Evaluator(self.types, encode, self.nulls).passes(one, batch)[0]
+            keep = masks[one, self.nulls] if keep is None else keep & masks[one, self.nulls]
+        return None if keep is None or keep.all() else np.flatnonzero(keep)
 
 
 def _passes(ranges: Sequence[tuple[int, Range]]) -> list[tuple[Range, list[int]]]:
@@ -85,27 +126,6 @@ def _passes(ranges: Sequence[tuple[int, Range]]) -> list[tuple[Range, list[int]]
         else:
             found.append(((lo, hi), [number]))
     return found
-
-
-def _places(one: Wanted) -> dict[str, int]:
-    """Map the variables that a plan needs or filters by to the relation's columns."""
-    (trie,) = one.plan.tries
-    names = one.names.union(v.name for v in variables(*compared(one.plan.sure)))
-    found = {name: trie.index.order[depth] for depth, name in enumerate(one.plan.variables)}
-    found |= {read.variable: read.column for read in one.plan.reads}
-    return {name: column for name, column in found.items() if name in names}
-
-
-def passing(filters: Sequence[Filter], batch: Batch, evaluator: Evaluator) -> Batch:
-    """Return the bindings that pass filters, which cannot fail."""
-    keep: np.ndarray | None = None
-    for one in filters:
-        holds, _ = evaluator.passes(one, batch)
-        keep = holds if keep is None else keep & holds
-    if keep is None or keep.all():
-        return batch
-    which = np.flatnonzero(keep)
-    return Batch(len(which), {name: column.take(which) for name, column in batch.columns.items()}, {})
 
 
 def key_range(plan: Plan, encode: Encoder) -> Range:

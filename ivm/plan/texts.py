@@ -5,17 +5,20 @@
 Regular expressions are those of RE2, whose time is linear in the text.
 """
 
+import base64
 import hashlib
-import json
 import re
 import unicodedata
 from collections.abc import Callable
 from decimal import Decimal
 from functools import lru_cache, partial
+from operator import ne
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote, unquote
 
 import numpy as np
 
+from ivm.plan.lists import LIST_FUNCTIONS
 from ivm.plan.operands import Operands, Result, by_text, shown, text_of
 
 if TYPE_CHECKING:
@@ -127,7 +130,7 @@ def _split_part(text: str, separator: str, number: int) -> str:
     return parts[number - 1 if number > 0 else number] if -len(parts) <= number <= len(parts) else ""
 
 
-def _refused() -> str:
+def _refused() -> Any:
     raise ValueError
 
 
@@ -158,28 +161,21 @@ def _without_accents(text: str) -> str:
     return "".join(letter for letter in unicodedata.normalize("NFD", text) if not unicodedata.combining(letter))
 
 
-VALUE = re.compile(r'"(?:[^"\\]|\\.)*"|[^,]+')  # of a list that is kept as JSON without brackets
+def _distance(left: str, right: str, swaps: bool = False) -> int:
+    """Return how many letters are to be put in, left out or replaced to make one text of another.
 
-
-def _part_of_list(values: str, first: int, last: int) -> str:
-    """Return some values of a list, those from one place to another, counted from 1, or from -1 backwards."""
-    found = VALUE.findall(values)
-    begin, end = (place + len(found) + 1 if place < 0 else place for place in (first, last))
-    return ",".join(found[max(0, begin - 1) : max(0, end)])
-
-
-def _json(text: str, path: str) -> str:
-    """Return the value at a path in JSON, a text as it is and others as JSON.  Raises ValueError if it has none."""
-    found = json.loads(text)
-    for key in re.findall(r'\.("(?:[^"\\]|\\.)*"|[^.\[]+)|\[(-?\d+)\]', path.removeprefix("$")):
-        name = json.loads(key[0]) if key[0].startswith('"') else key[0]
-        try:
-            found = found[int(key[1])] if isinstance(found, list) and key[1] else found[name]
-        except (KeyError, IndexError, TypeError):
-            found = None
-    if found is None:
-        raise ValueError
-    return found if isinstance(found, str) else json.dumps(found, ensure_ascii=False, separators=(",", ":"))
+    If it `swaps`, two neighbours may also change places, at the cost of one.  O(letters * letters).
+    """
+    above: list[int] = [0] * (len(right) + 1)
+    row: list[int] = [*range(len(right) + 1)]
+    for n, letter in enumerate(left, 1):
+        above, last, row = row, above, [n]
+        for m, other in enumerate(right, 1):
+            found = min(above[m] + 1, row[-1] + 1, above[m - 1] + (letter != other))
+            if swaps and n > 1 and m > 1 and letter == right[m - 2] and left[n - 2] == other:
+                found = min(found, last[m - 2] + 1)
+            row.append(found)
+    return row[-1]
 
 
 def _hash(value: Any) -> int:
@@ -218,8 +214,18 @@ CALLED: dict[str, Callable[..., Any]] = {
     ),  # as short as tells it from other floats of 32 bits
     "string:bytes": lambda text: len(text.encode()),
     "string:strip_accents": _without_accents,
-    "string:json": _json,
-    "list:part": _part_of_list,
+    "string:hex": lambda text: text.encode().hex().upper(),
+    "string:bits": lambda text: "".join(f"{byte:08b}" for byte in text.encode()),
+    "string:digits": lambda number, base: format(number % 2**64, {2: "b", 16: "X"}[base]),
+    "string:sha1": lambda text: hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest(),
+    "string:base64": lambda text: base64.b64encode(text.encode()).decode(),
+    "string:url_encode": lambda text: quote(text, safe="-_.~"),
+    "string:url_decode": unquote,
+    "string:levenshtein": _distance,
+    "string:damerau_levenshtein": lambda a, b: _distance(a, b, swaps=True),
+    "string:hamming": lambda a, b: sum(map(ne, a, b)) if len(a) == len(b) else _refused(),
+    "string:jaccard": lambda a, b: len({*a} & {*b}) / len({*a} | {*b}) if a and b else _refused(),
+    **LIST_FUNCTIONS,
 }
 TEXT_FUNCTIONS: dict[str, Callable[[Operands], Result]] = {
     **{name: partial(by_text, function) for name, function in CALLED.items()},

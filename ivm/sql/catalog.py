@@ -3,6 +3,7 @@
     tables   the types of columns as SQL names them, defaults, and the order of columns
     views    those that are expanded where they are named, as text
     kept     for each kept view: its statement, its columns and types, and the name of its block
+    types    those of CREATE TYPE
 
 Everything else follows from the store: a table is a relation, a kept view is a block of rules.
 """
@@ -32,10 +33,11 @@ class Catalog:
         self.tables: dict[str, Any] = saved.get("tables", {})
         self.views: dict[str, Any] = saved.get("views", {})
         self.kept: dict[str, Any] = saved.get("kept", {})
+        self.types: dict[str, str] = saved.get("types", {})
 
     def saved(self) -> str:
         """Return the property's text."""
-        return json.dumps({"tables": self.tables, "views": self.views, "kept": self.kept})
+        return json.dumps({"tables": self.tables, "views": self.views, "kept": self.kept, "types": self.types})
 
     # -- names
 
@@ -47,6 +49,11 @@ class Catalog:
     def find(self, name: str) -> str | None:
         """Return the stored name of a table or a kept view, whatever the case of its letters."""
         return _find(name, [*(n for n in self.source if n != ONE), *self.kept])
+
+    def type_named(self, name: str) -> str | None:
+        """Return what a type of CREATE TYPE is, whatever the case of its letters; None if there is none."""
+        own = _find(str(name).strip('"'), self.types)
+        return None if own is None else self.types[own]
 
     def view(self, name: str) -> exp.Expr | None:
         """Return the query of a view that is expanded; None if there is none of that name."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from decimal import Decimal
 
@@ -17,6 +18,7 @@ from ivm.sql.types import (
     DATE,
     DOUBLE,
     FLOAT,
+    INTEGER,
     INTERVAL,
     LONG,
     MOST,
@@ -30,10 +32,18 @@ from ivm.sql.types import (
     common,
 )
 
+CONCAT = "string:concat"
+
 
 def call(name: str, *args: Term) -> Call:
     """Return a call."""
     return Call(name, args)
+
+
+def concat(*parts: Term) -> Term:
+    """Return texts one after the other, as one call."""
+    flat = [one for part in parts for one in (part.args if isinstance(part, Call) and part.name == CONCAT else (part,))]
+    return flat[0] if len(flat) == 1 else Call(CONCAT, tuple(flat))
 
 
 def is_null_constant(value: Typed) -> bool:
@@ -43,13 +53,16 @@ def is_null_constant(value: Typed) -> bool:
 
 def convert(value: Typed, type_: SqlType, node: exp.Expr | None = None) -> Typed:
     """Return a value in another type, as CAST does.  Raises SqlError if there is no such conversion."""
-    if isinstance(value.term, Lit):
+    if isinstance(value.term, Lit) and not value.type.is_nested:
         return converted(value, type_, node)
     own = value.type
     if own == type_:
         return value
-    if own.element != type_.element:
-        raise SqlError(f"{own} is not converted to {type_}", node)
+    if own.is_nested or type_.is_nested:
+        return _nested(value, type_, node)
+    if type_.words:
+        word = convert(value, VARCHAR, node) if own != VARCHAR else value
+        return Typed(in_words(call("string:place", word_list(type_), word.term), type_), type_, value.nullable)
     if type_ == UUID and own == VARCHAR:
         return value._replace(term=call("string:lower", value.term), type=type_)
     if own.store == type_.store and type_ != FLOAT and (not own.is_decimal or own.precision <= type_.precision):
@@ -57,6 +70,35 @@ def convert(value: Typed, type_: SqlType, node: exp.Expr | None = None) -> Typed
     if own.is_decimal and own._replace(precision=type_.precision) == type_ and own.precision <= type_.precision:
         return value._replace(type=type_)
     return Typed(_conversion(value, type_, node), type_, value.nullable)
+
+
+def _nested(value: Typed, type_: SqlType, node: exp.Expr | None) -> Typed:
+    """Return a list, a struct or a map as one of another type, if its values are written alike.  Raises SqlError."""
+    if not _written_alike(value.type, type_):
+        raise SqlError(f"{value.type} is not converted to {type_}: CAST its values one by one", node)
+    return value._replace(type=type_)
+
+
+def _written_alike(own: SqlType, wanted: SqlType) -> bool:
+    """Return whether the JSON of each value of a type is that of a value of another type."""
+    if own in (wanted, NULL):
+        return True
+    if own.element is not None and wanted.element is not None:
+        return _written_alike(own.element, wanted.element)
+    if own.fields or wanted.fields:
+        kinds = {own.name, wanted.name}
+        alike_ = len(kinds) == 1 or kinds == {"STRUCT", "TUPLE"}
+        pairs = list(zip(own.fields, wanted.fields, strict=False))
+        same = all(a.lower() == b.lower() or "TUPLE" in kinds for (a, _), (b, _) in pairs)
+        return alike_ and same and len(own.fields) == len(wanted.fields) and all(
+            _written_alike(a, b) for (_, a), (_, b) in pairs
+        )  # fmt: skip
+    if own.is_integer and wanted.is_integer:
+        return common(own, wanted) == wanted
+    if own.is_decimal and wanted.is_decimal:
+        return own.scale == wanted.scale and own.precision <= wanted.precision
+    nested = own.is_nested or wanted.is_nested
+    return own.store == wanted.store == "string" and not wanted.words and not nested
 
 
 def single(term: Term) -> Term:
@@ -166,7 +208,7 @@ def common_type(values: Sequence[Typed], node: exp.Expr) -> SqlType:
     """Return the type of several values that are alternatives.  Raises SqlError if there is none."""
     found = NULL
     for one in values:
-        if isinstance(one.term, Lit) and one.type == VARCHAR and found not in (NULL, VARCHAR):
+        if isinstance(one.term, Lit) and one.type == VARCHAR and found not in (NULL, VARCHAR) and not found.words:
             continue
         if isinstance(one.term, Lit) and one.type.is_integer and found.is_integer and not one.type.wide:
             continue
@@ -178,26 +220,63 @@ def common_type(values: Sequence[Typed], node: exp.Expr) -> SqlType:
 
 
 def as_json(value: Typed, node: exp.Expr) -> Term:
-    """Return the text of a value in a list that is kept as JSON."""
-    if value.type.element is not None or value.type in (BLOB, LONG):
+    """Return the text of a value in a list that is kept as JSON; decimals are texts there."""
+    if value.type in (BLOB, LONG):
         raise SqlError(f"a list of {value.type} is not kept: CAST its values", node)
-    shown = convert(value, VARCHAR, node).term
+    if value.type.is_decimal:
+        value = convert(value, VARCHAR, node)
+    return nested_text(value, node)
+
+
+def nested_text(value: Typed, node: exp.Expr) -> Term:
+    """Return the JSON of a value, "null" where it is null."""
+    quoted = not (value.type.is_number or value.type == BOOLEAN or value.type.is_nested)
+    shown = bracketed(value.term) if value.type.is_nested else convert(value, VARCHAR, node).term
     if value.type.is_float:
         for written, name in (("inf", "Infinity"), ("nan", "NaN")):
             shown = call("string:replace", shown, Lit(written, "string"), Lit(name, "string"))
-    elif not (value.type.is_number or value.type == BOOLEAN) or value.type.is_decimal:
-        if value.type == VARCHAR:
+    elif quoted:
+        if value.type.store == "string":
             for letter in '\\"':
                 shown = call("string:replace", shown, Lit(letter, "string"), Lit("\\" + letter, "string"))
         quote = Lit('"', "string")
-        shown = call("string:concat", call("string:concat", quote, shown), quote)
+        shown = concat(quote, shown, quote)
     return call("coalesce", shown, Lit("null", "string")) if value.nullable else shown
+
+
+def bracketed(values: Term) -> Term:
+    """Return a list that is kept as JSON."""
+    return concat(Lit("[", "string"), values, Lit("]", "string"))
 
 
 def of_json(values: Term, element: SqlType, node: exp.Expr) -> Typed:
     """Return the first value of a list that is kept as JSON; null if it has none."""
-    bracketed = call("string:concat", call("string:concat", Lit("[", "string"), values), Lit("]", "string"))
-    text = Typed(call("string:json", bracketed, Lit("$[0]", "string")), VARCHAR, True)
+    text = Typed(call("string:json", bracketed(values), Lit("$[0]", "string")), VARCHAR, True)
     if element == BOOLEAN:
         return Typed(call("try", call("=", text.term, Lit("true", "string"))), BOOLEAN, True)
+    if element.is_nested:
+        inner = call("-", call("string:length", text.term), Lit(2, "int64"))
+        return Typed(call("try", call("string:substring", text.term, Lit(2, "int64"), inner)), element, True)
+    if element.store == "string":
+        return Typed(call("try", text.term), element, True)
     return Typed(call("try", convert(text, element, node).term), element, True)
+
+
+def word_list(type_: SqlType) -> Lit:
+    """Return the words of an ENUM as a list that is kept as JSON."""
+    return Lit(json.dumps(type_.words, ensure_ascii=False)[1:-1], "string")
+
+
+def in_order(value: Typed) -> Typed:
+    """Return the place of a word of an ENUM, by which words are in order; any other value as it is."""
+    if not value.type.words:
+        return value
+    if isinstance(value.term, Lit):
+        place = None if value.term.value is None else value.type.words.index(str(value.term.value))
+        return Typed(Lit(place, "int64"), INTEGER, value.nullable)
+    return Typed(call("string:place", word_list(value.type), value.term), INTEGER, value.nullable)
+
+
+def in_words(place: Term, type_: SqlType) -> Term:
+    """Return the word of an ENUM at a place."""
+    return call("string:word", word_list(type_), place)

@@ -20,6 +20,7 @@ from ivm.sql.rules import Builder, Column
 from ivm.sql.session import Reader
 from ivm.sql.tables import default_value
 from ivm.sql.terms import Lit
+from ivm.sql.types import VARCHAR
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -63,7 +64,8 @@ class Edits:
         columns = []
         for (name, value), column in zip(found.columns, types, strict=True):
             value = value._replace(nullable=builder.may_be_null(found.body, value))
-            columns.append((name, value if column is None else convert(value, column.type, query)))
+            value = value if column is None else convert(value, column.type, query)
+            columns.append((name, value._replace(type=VARCHAR) if value.type.is_nested else value))  # as it is stored
         names = [f"c{n}" for n in range(len(columns))]
         table = answer(queries, Rows(found.body, list(zip(names, (v for _, v in columns), strict=True))),
                        lambda text: self.reader.ask(text, self._views(query))).to_arrow()  # fmt: skip
@@ -203,7 +205,9 @@ class Edits:
         """Return a subquery of one row of constants."""
         items = [
             exp.alias_(
-                exp.Cast(this=literal(value), to=exp.DataType.build(str(c.type), dialect="duckdb")), c.name, quoted=True
+                exp.Cast(this=stored(value, c), to=exp.DataType.build(str(c.type), dialect="duckdb")),
+                c.name,
+                quoted=True,
             )
             for value, c in zip(row, self.columns, strict=True)
         ]
@@ -292,7 +296,7 @@ class Edits:
         types = [exp.DataType.build(str(c.type), dialect="duckdb") for c in self.columns]
         if self.changed:
             rows = exp.Values(
-                expressions=[exp.Tuple(expressions=[literal(v) for v in row]) for row in self.changed],
+                expressions=[exp.Tuple(expressions=[*map(stored, row, self.columns)]) for row in self.changed],
                 alias=exp.TableAlias(
                     this=exp.to_identifier("row_values"), columns=[*map(exp.to_identifier, _numbered(types))]
                 ),
@@ -431,6 +435,11 @@ def rows_of(table: pa.Table) -> list[Row]:
     return list(zip(*(column.to_pylist() for column in table.columns), strict=True)) if table.num_columns else []
 
 
+def stored(value: Any, column: Column) -> exp.Expr:
+    """Return a value of a row as a literal of SQL: a list, as which a text is stored, in brackets."""
+    return literal(f"[{value}]" if column.type.is_nested and value is not None else value)
+
+
 def literal(value: Any) -> exp.Expr:
     """Return a value of Python as a literal of SQL."""
     if value is None:
@@ -441,6 +450,11 @@ def literal(value: Any) -> exp.Expr:
         return exp.Literal.number(value) if value >= 0 else exp.Neg(this=exp.Literal.number(-value))
     if isinstance(value, str):
         return exp.Literal.string(value)
+    if isinstance(value, list | tuple):
+        return exp.Array(expressions=[literal(one) for one in value])
+    if isinstance(value, dict):
+        pairs = [exp.PropertyEQ(this=exp.to_identifier(key), expression=literal(one)) for key, one in value.items()]
+        return exp.Struct(expressions=pairs)
     name = {"date": "DATE", "datetime": "TIMESTAMP", "time": "TIME"}.get(type(value).__name__)
     if isinstance(value, datetime) and value.tzinfo is not None:
         name = "TIMESTAMPTZ"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import struct
 import uuid
@@ -23,6 +24,7 @@ from ivm.sql.types import (
     FLOAT,
     INTEGER,
     INTERVAL,
+    JSON,
     LONG,
     MOST,
     NULL,
@@ -115,8 +117,15 @@ def _converted(value: object, type_: SqlType) -> Value:
     if type_.is_float:
         found = float(str(_plain(value)))
         return found if type_ != FLOAT else struct.unpack("f", struct.pack("f", found))[0]
-    if type_ == VARCHAR:
+    if type_ in (VARCHAR, JSON):
         return _text(value)
+    if type_.words:
+        return type_.words[type_.words.index(_text(value))]
+    if type_.is_nested:
+        found = json.loads(_text(value))
+        if not isinstance(found, list):
+            raise ValueError
+        return _text(value).strip()[1:-1]
     if type_ == BLOB:
         return value if isinstance(value, bytes) else _bytes(_text(value))
     if type_ == UUID:

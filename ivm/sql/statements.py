@@ -15,7 +15,7 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
 from ivm.answer import Answer
-from ivm.errors import ConstraintError, OptionError, RangeError, RuleError
+from ivm.errors import ConstraintError, MaintainError, OptionError, RangeError, RuleError
 from ivm.sql import files, tables, versions, views
 from ivm.sql.answers import PART, answer, finish, in_words
 from ivm.sql.edits import Edits, Row, literal
@@ -36,6 +36,8 @@ DIALECTS = ("duckdb", "postgres", "sqlite", "spark")
 QUERIES = (exp.Select, exp.SetOperation, exp.Values, exp.Subquery, exp.Pivot)
 EDITS = (exp.Insert, exp.Update, exp.Delete, exp.Merge, exp.TruncateTable)
 CREATE_PIVOT = re.compile(r"(create\b.*?\bas)\s+((?:un)?pivot\b.*)", re.IGNORECASE | re.DOTALL)
+SCHEMAS = ("main", "public")  # names of the one schema
+NAMED_TYPES = "named types"  # in the meta of a statement that names types of CREATE TYPE
 EXPLAIN = re.compile(r"\s*explain\s+(.*)", re.IGNORECASE | re.DOTALL)
 
 
@@ -61,12 +63,20 @@ def _read(node: exp.Expr, dialect: str, text: str) -> exp.Expr:
 
     `/` of a dialect in which integers have an integer for a quotient becomes a function, so that DuckDB's text has it.
     """
-    refuse_halves(node)
-    found = [*node.find_all(exp.Div, *spelled.KEPT)]
-    for one in found:
+    nodes = [*node.walk(bfs=False)]
+    refuse_halves(nodes)
+    spelled.remember(nodes, text)
+    for one in nodes:
         if isinstance(one, exp.Div) and one.args.get("typed"):
             one.replace(exp.Anonymous(this=QUOTIENT, expressions=[one.this, one.expression]))
-    spelled.remember(found, text)
+        elif isinstance(one, exp.DataType) and one.this == exp.DataType.Type.USERDEFINED:
+            node.meta[NAMED_TYPES] = True
+        elif (
+            isinstance(one, exp.Table | exp.Column)
+            and one.text("db").lower() in SCHEMAS
+            and not one.args.get("catalog")
+        ):
+            one.set("db", None)
     if isinstance(node, exp.Command) and (parts := CREATE_PIVOT.fullmatch(f"{node.this} {node.expression}")):
         return sqlglot.parse_one(f"{parts[1]} SELECT * FROM ({parts[2]})", dialect=dialect)
     return node
@@ -152,25 +162,37 @@ class Statements:
             try:
                 found = self._explain(node) if explained else self._run(node, text)
             except ConstraintError as error:
-                raise self._violated(error, node) from error
+                if said := self._violated(error):
+                    raise SqlError(said, node) from error
+                raise
             except RangeError as error:
                 raise SqlError(self._in_words(error, node), node) from error
             except RuleError as error:
                 raise SqlError(f"this is not evaluated: {error.reason}", node) from error
         return found
 
-    def _violated(self, error: ConstraintError, node: exp.Expr) -> Exception:
-        """Return the error of a constraint in the words of SQL, if it is one of a table."""
+    def put_in_words(self, error: MaintainError) -> None:
+        """Let the error of a constraint or of a value say in SQL's words what is wrong, if SQL made the view."""
+        said = ""
+        if isinstance(error, ConstraintError):
+            said = self._violated(error)
+        elif isinstance(error, RangeError) and error.of:
+            said = self._in_words(error)
+        if said:
+            error.args = (said,)
+
+    def _violated(self, error: ConstraintError) -> str:
+        """Return the error of a constraint of a table in the words of SQL; empty for another constraint."""
         with Reader(self.host).catalog() as catalog:
             for name, table in catalog.tables.items():
                 if shown := (table.get("constraints") or {}).get(error.constraint):
                     row = ", ".join(f"{c} = {v!r}" for c, v in zip(error.columns, error.rows[0], strict=True)
                                     if c in catalog.source[name].schema.names)  # fmt: skip
-                    return SqlError(f"{name}: {shown} does not hold for {row}: nothing was changed", node)
-        return error
+                    return f"{name}: {shown} does not hold for {row}: nothing was changed"
+        return ""
 
-    def _in_words(self, error: RangeError, node: exp.Expr) -> str:
-        """Return in the words of SQL that a value of a kept view cannot be computed."""
+    def _in_words(self, error: RangeError, node: exp.Expr | None = None) -> str:
+        """Return in SQL's words that a value of a kept view, or of one that a statement creates, has no value."""
         name = PART.sub("", error.of)
         with Reader(self.host).catalog() as catalog, suppress(SqlError):
             kept = catalog.kept.get(name, {})
@@ -186,6 +208,7 @@ class Statements:
         return f"a row has no value ({error}): TRY(...) and TRY_CAST give null there" if error.of else str(error)
 
     def _run(self, node: exp.Expr, text: str) -> Answer | None:
+        self._name_types(node)
         if isinstance(node, QUERIES):
             return self._query(node)
         if isinstance(node, exp.From):
@@ -201,12 +224,12 @@ class Statements:
             self._bracket(node)
             return None
         change = self._definitions().get(type(node))
-        if change is None:
+        if change is None or (isinstance(node, exp.Command) and not tables.is_of_type(node)):
             raise no_statement(node)
         if self.version is not None:
             raise SqlError("an older version does not change: run this on the workspace", node)
         if self.inside is not None or self.open is not None:
-            raise SqlError(f"{node.key.upper()} is a commit of its own: COMMIT or ROLLBACK first", node)
+            raise SqlError(f"{_word(node)} is a commit of its own: COMMIT or ROLLBACK first", node)
         with warnings.catch_warnings(record=True) as said:
             warnings.simplefilter("always")
             change(self.host, node)
@@ -214,8 +237,17 @@ class Statements:
             warnings.warn(one.message, stacklevel=4)
         return None
 
+    def _name_types(self, node: exp.Expr) -> None:
+        """Replace types that CREATE TYPE named by what they are."""
+        if node.meta.pop(NAMED_TYPES, False):
+            with self._reader().catalog() as catalog:
+                for one in [*node.find_all(exp.DataType)]:
+                    if one.this == exp.DataType.Type.USERDEFINED and (own := catalog.type_named(one.args["kind"])):
+                        one.replace(exp.DataType.build(own, dialect="duckdb"))
+
     def _definitions(self) -> dict[type[exp.Expr], Callable[[Host, Any], None]]:
-        return {exp.Create: partial(views.create, strict=self.strict), exp.Drop: tables.drop, exp.Alter: tables.alter}
+        return {exp.Create: partial(views.create, strict=self.strict), exp.Drop: tables.drop, exp.Alter: tables.alter,
+                exp.Command: tables.define_type}  # fmt: skip
 
     def _reader(self) -> Reader:
         return Reader(self.host, self.version, self.inside or self.open)
@@ -239,6 +271,7 @@ class Statements:
     def _explain(self, node: exp.Expr) -> Answer:
         import pyarrow as pa
 
+        self._name_types(node)
         reader = self._reader()
         with reader.catalog() as catalog:
             if isinstance(node, exp.Column | exp.Table):
@@ -289,6 +322,11 @@ class Statements:
             raise SqlError(f"{node.key.upper()}: no transaction has begun", node)
         txn, self.open = self.open, None
         txn.commit() if isinstance(node, exp.Commit) else txn.rollback()
+
+
+def _word(node: exp.Expr) -> str:
+    """Return the first word of a statement."""
+    return (node.name if isinstance(node, exp.Command) else node.key).upper()
 
 
 def _edited(host: Host, txn: Transaction, node: exp.Expr, rows: list[Row] | None) -> Answer:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
 
 from sqlglot import exp
@@ -60,11 +60,12 @@ def no_statement(node: exp.Expr) -> SqlError:
     return SqlError(f"no statement begins with {word}{near or '; docs/sql.md lists the statements'}", node)
 
 
-def refuse_halves(node: exp.Expr) -> None:
-    """Raise SqlError for a statement that parses though a part is missing."""
-    for part in (node, *node.find_all(exp.Update, exp.Insert, exp.OnConflict)):
-        for missing in _lacks(part):
-            raise SqlError(missing, part if part.find(exp.Identifier) else node)
+def refuse_halves(nodes: Sequence[exp.Expr]) -> None:
+    """Raise SqlError for a statement that parses though a part is missing; `nodes` are all of it, itself first."""
+    for part in nodes:
+        if part is nodes[0] or isinstance(part, exp.Update | exp.Insert | exp.OnConflict):
+            for missing in _lacks(part):
+                raise SqlError(missing, part if part.find(exp.Identifier) else nodes[0])
 
 
 def _lacks(part: exp.Expr) -> Iterator[str]:

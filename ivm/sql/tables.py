@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from sqlglot import exp
+from sqlglot.errors import SqlglotError
 
 from ivm.errors import RuleError
 from ivm.sql.catalog import Catalog
@@ -20,6 +22,10 @@ from ivm.sql.types import SqlType, sql_type
 from ivm.wide import CATALOG
 from pagestore.errors import DependantsError
 from pagestore.host import KEYS_MAX, Column, Schema, Type
+
+TYPE = re.compile(
+    r'(create|drop)\s+type\s+(?:if\s+(?:not\s+)?exists\s+)?("[^"]+"|\w+)(?:\s+as\s+(.+))?', re.IGNORECASE | re.DOTALL
+)
 
 
 def _none(*_: Any) -> Any:
@@ -234,6 +240,38 @@ def create_bag(txn: Any, name: str, columns: tuple[Column, ...]) -> None:
     if len(columns) > KEYS_MAX:
         raise SqlError(f"{name} has {len(columns)} columns and no PRIMARY KEY, which is kept up to {KEYS_MAX} columns")
     txn.create(name, Schema(columns, tuple(c.name for c in columns)), keys_null=True, bag=True)
+
+
+def is_of_type(node: exp.Command) -> bool:
+    """Return whether a statement, which the parser leaves as it is, is CREATE TYPE or DROP TYPE."""
+    found = TYPE.fullmatch(f"{node.this} {node.expression}")
+    return found is not None and (found[3] is not None) == (found[1].lower() == "create")
+
+
+def define_type(host: Host, node: exp.Command) -> None:
+    """CREATE TYPE name AS ENUM (...), or as any other type, and DROP TYPE.  Raises SqlError."""
+    found = TYPE.fullmatch(f"{node.this} {node.expression}")
+    assert found is not None
+    name, given, lenient = found[2].strip('"'), found[3], re.match(r"\w+\s+type\s+if\b", found[0], re.IGNORECASE)
+    try:
+        type_ = None if given is None else str(sql_type(exp.DataType.build(given, dialect="duckdb")))
+    except (SqlglotError, ValueError) as error:
+        raise SqlError(f"CREATE TYPE {name}: write AS ENUM ('a', 'b'), or AS a type", node) from error
+
+    def change(txn: Any, catalog: Catalog) -> None:
+        exists = catalog.type_named(name) is not None
+        if exists == (type_ is not None):
+            if not lenient:
+                known = (
+                    "exists already: DROP TYPE it first" if exists else f"does not exist{nearest(name, catalog.types)}"
+                )
+                raise SqlError(f"type {name} {known}", node)
+        elif type_ is None:
+            catalog.types = {own: kept for own, kept in catalog.types.items() if own.lower() != name.lower()}
+        else:
+            catalog.types[name] = type_
+
+    change_catalog(host, f"{found[1].lower()} type {name}", change)
 
 
 def drop(host: Host, node: exp.Drop) -> None:

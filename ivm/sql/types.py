@@ -5,15 +5,19 @@ TINYINT ... BIGINT, UINTEGER                   int64
 DECIMAL(p,s), HUGEINT                          decimal(p,s), decimal(38,0)
 sums of integers, products of decimals         int64, decimal(18,s): of one word, though their types have 38 digits
 FLOAT, DOUBLE                                  float64
-VARCHAR, CHAR(n), TEXT, UUID                   string
+VARCHAR, CHAR(n), TEXT, UUID, JSON, ENUM       string
+lists, STRUCT, MAP                             string: their values as JSON, without the brackets around them
 BOOLEAN, DATE, TIME, TIMESTAMP                 bool, date, time, timestamp
 """
 
+import re
 from typing import NamedTuple
 
 from sqlglot import exp
 
 from ivm.sql.errors import SqlError
+from ivm.sql.keywords import KEYWORDS
+from ivm.wide import members
 
 DIGITS = 18  # of a decimal in one word
 MOST = 38  # of any decimal
@@ -27,7 +31,8 @@ FLOATS = ("FLOAT", "DOUBLE")
 class SqlType(NamedTuple):
     """A type by its name, with the precision and scale of a decimal; `element` is the type of a list's values.
 
-    A `wide` number has 38 digits; another of the same name and precision has those of one word, or is an error.
+    A `wide` number has 38 digits; another of the same name and precision has those of one word, or is an error. The
+    `fields` of a STRUCT have names and types; those of a MAP are its keys and its values. An ENUM has `words`.
     """
 
     name: str
@@ -35,10 +40,18 @@ class SqlType(NamedTuple):
     scale: int = 0
     element: "SqlType | None" = None
     wide: bool = False
+    fields: "tuple[tuple[str, SqlType], ...]" = ()
+    words: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         if self.element is not None:
             return f"{self.element}[]"
+        if self.name == "STRUCT":
+            return f"STRUCT({', '.join(f'{_quoted(name)} {type_}' for name, type_ in self.fields)})"
+        if self.fields:
+            return f"{self.name}({', '.join(str(type_) for _, type_ in self.fields)})"
+        if self.words:
+            return f"ENUM({', '.join(_text(word) for word in self.words)})"
         return f"DECIMAL({self.precision},{self.scale})" if self.name == "DECIMAL" else self.name
 
     @property
@@ -55,6 +68,11 @@ class SqlType(NamedTuple):
     def is_decimal(self) -> bool:
         """Whether values are decimals."""
         return self.name == "DECIMAL"
+
+    @property
+    def is_nested(self) -> bool:
+        """Whether values are lists, structs or maps."""
+        return self.element is not None or bool(self.fields)
 
     @property
     def is_number(self) -> bool:
@@ -79,6 +97,11 @@ _STORE = {
     "VARCHAR": "string",
     "UUID": "string",
     "LIST": "string",
+    "STRUCT": "string",
+    "TUPLE": "string",
+    "MAP": "string",
+    "ENUM": "string",
+    "JSON": "string",
     "BOOLEAN": "bool",
     "DATE": "date",
     "TIME": "time",
@@ -92,6 +115,7 @@ LONG = SqlType("HUGEINT", wide=True)
 FLOAT, DOUBLE, VARCHAR, BOOLEAN = map(SqlType, ("FLOAT", "DOUBLE", "VARCHAR", "BOOLEAN"))
 DATE, TIMESTAMP, TIME, INTERVAL, NULL = map(SqlType, ("DATE", "TIMESTAMP", "TIME", "INTERVAL", "NULL"))
 TIMESTAMPTZ, UUID, BLOB = SqlType("TIMESTAMP WITH TIME ZONE"), SqlType("UUID"), SqlType("BLOB")
+JSON = SqlType("JSON")
 _T = exp.DataType.Type
 _NAMES = {
     _T.TINYINT: "TINYINT", _T.SMALLINT: "SMALLINT", _T.INT: "INTEGER", _T.BIGINT: "BIGINT", _T.INT128: "HUGEINT",
@@ -102,6 +126,7 @@ _NAMES = {
     _T.DATETIME: "TIMESTAMP", _T.TIMESTAMPTZ: "TIMESTAMP WITH TIME ZONE", _T.BINARY: "BLOB", _T.VARBINARY: "BLOB",
     _T.BLOB: "BLOB", _T.INTERVAL: "INTERVAL", _T.SERIAL: "INTEGER", _T.BIGSERIAL: "BIGINT",
     _T.UUID: "UUID", _T.TIMESTAMP_S: "TIMESTAMP", _T.TIMESTAMP_MS: "TIMESTAMP",
+    _T.JSON: "JSON", _T.JSONB: "JSON",
 }  # fmt: skip
 
 
@@ -117,7 +142,17 @@ def sql_type(node: exp.DataType) -> SqlType:
         return decimal(precision, scale)
     if node.this in _NAMES:
         return LONG if node.this == _T.INT128 else SqlType(_NAMES[node.this])
+    if node.this == _T.ENUM and node.expressions:
+        return SqlType("ENUM", words=tuple(one.name for one in node.expressions))
+    if node.this in (_T.LIST, _T.ARRAY) and len(node.expressions) == 1:
+        return list_of(sql_type(node.expressions[0]))
+    if node.this == _T.STRUCT and all(isinstance(one, exp.ColumnDef) for one in node.expressions):
+        return SqlType("STRUCT", fields=tuple((one.name, sql_type(one.args["kind"])) for one in node.expressions))
+    if node.this == _T.MAP and len(node.expressions) == 2:
+        return map_of(*map(sql_type, node.expressions))
     shown = node.sql(dialect="duckdb")
+    if node.this == _T.USERDEFINED:
+        raise SqlError(f"no type {shown} exists: CREATE TYPE {shown} AS ENUM (...), or take one of SQL's", node)
     raise SqlError(f"columns of type {shown} are not stored; there are numbers, texts, dates, times and BOOLEAN", node)
 
 
@@ -131,14 +166,35 @@ def list_of(element: SqlType) -> SqlType:
     return SqlType("LIST", element=element)
 
 
+def map_of(keys: SqlType, values: SqlType) -> SqlType:
+    """Return the type of a map, which is kept as its pairs are in a list."""
+    return SqlType("MAP", fields=(("key", keys), ("value", values)))
+
+
+def _quoted(name: str) -> str:
+    plain = re.fullmatch("[a-z_][a-z0-9_]*", name) and name not in KEYWORDS
+    return name if plain else '"' + name.replace('"', '""') + '"'
+
+
+def _text(word: str) -> str:
+    return "'" + word.replace("'", "''") + "'"
+
+
 def parsed(text: str) -> SqlType:
     """Return the type that `str` shows.
 
-    >>> str(parsed("DECIMAL(8,2)[]").element)
-    'DECIMAL(8,2)'
+    >>> str(parsed("DECIMAL(8,2)[]").element), parsed("STRUCT(a INTEGER, b ENUM('x', 'y'))").fields[1][1].words
+    ('DECIMAL(8,2)', ('x', 'y'))
     """
     if text.endswith("[]"):
         return list_of(parsed(text.removesuffix("[]")))
+    name = text.partition("(")[0]
+    if name == "ENUM":
+        return SqlType(name, words=tuple(one[1:-1].replace("''", "'") for _, one in members(text)))
+    if name in ("STRUCT", "TUPLE"):
+        return SqlType(name, fields=tuple((own, parsed(type_)) for own, type_ in members(text)))
+    if name == "MAP":
+        return map_of(*(parsed(type_) for _, type_ in members(text)))
     if text.startswith("DECIMAL("):
         precision, scale = text[8:-1].split(",")
         return SqlType("DECIMAL", int(precision), int(scale))
@@ -180,6 +236,11 @@ def common(left: SqlType, right: SqlType) -> SqlType | None:
     pair = {left.name, right.name}
     if pair <= {"DATE", "TIMESTAMP"}:
         return TIMESTAMP
+    if pair <= {"ENUM", "VARCHAR"} or pair == {"JSON", "VARCHAR"}:
+        return VARCHAR
+    if left.element is not None and right.element is not None:
+        element = common(left.element, right.element)
+        return None if element is None else list_of(element)
     return None
 
 

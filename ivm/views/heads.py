@@ -49,6 +49,7 @@ Steps = Sequence[tuple[str, Node]]  # filters ("", comparison) and computed vari
 
 
 PLACE = "$place"  # in names: the place of a part
+Columns = tuple[np.ndarray | None, list[np.ndarray]]  # edits: their actions, or None if each adds, and their columns
 
 
 class Queued(NamedTuple):
@@ -162,16 +163,21 @@ class Head:
         if self.copies_all:
             return {self._rule.heads[0].predicate: (delta.actions, delta.rows)}
         batch = Batch(len(delta.actions), dict(zip(self._plan.columns, delta.rows, strict=True)), {})
-        return self._edits_of(self._steps, delta.actions, batch, encode, times)
+        made = self._edits_of(self._steps, delta.actions, batch, encode, times)
+        return {name: one_batch([*map(_stacked, parts)]) for name, parts in made.items()}
 
     def insertions(
         self, batch: Batch, encode: Encoder, times: np.ndarray | None = None, action: int | np.ndarray = INSERT
-    ) -> dict[str, Edits]:
-        """Return the edits that insert or erase bindings which pass the plan's `sure` filters; otherwise like `edits`.
+    ) -> Iterator[tuple[str, Columns]]:
+        """Yield edits as columns that insert or erase bindings which pass the plan's `sure` filters, by predicate.
 
-        `action` says which, for all or each of them.  The batch has a column for each of `needed`.  Raises RangeError.
+        `action` says which, for all or each of them.  The batch has a column for each of `needed`.  Columns that copy
+        a variable are those of the batch.  Raises RangeError.
         """
-        return self._edits_of(self._late_steps, np.broadcast_to(action, batch.n), batch, encode, times)
+        made = self._edits_of(self._late_steps, np.broadcast_to(action, batch.n), batch, encode, times)
+        for name, parts in made.items():
+            for part in parts:
+                yield name, part
 
     @cached_property
     def needed(self) -> frozenset[str]:
@@ -185,14 +191,15 @@ class Head:
 
     def _edits_of(
         self, steps: Steps, actions: np.ndarray, batch: Batch, encode: Encoder, times: np.ndarray | None
-    ) -> dict[str, Edits]:
+    ) -> dict[str, list[Columns]]:
         if all(self._copies) and not steps:
             copies = zip(self._rule.heads, self._copies, strict=True)
             edits = [self._copy(head, columns, actions, batch, times) for head, columns in copies]
         else:
             evaluator = Evaluator(self._rule.types, encode, self._plan.null_words)
             which, batch, codes = self._computed(steps, batch, evaluator)
-            actions, times = actions[which], times if times is None else times[which]
+            if which is not None:
+                actions, times = actions[which], times if times is None else times[which]
             failed = [] if codes is None else [self._failed(_weights(actions, times), batch, codes, evaluator)]
             if codes is not None:
                 actions, batch = actions[codes == 0], batch.only(codes == 0)
@@ -201,11 +208,11 @@ class Head:
                 (code,) = (int(batch.columns[v.name][0]) for v in variables(*self._rule.heads))
                 raise refusal(self._rule.refuses[place(code)], code)
             edits = [*self._edits(actions, batch, times), *failed]
-        found: dict[str, list[tuple[np.ndarray, np.ndarray]]] = {}
+        found: dict[str, list[Columns]] = {}
         heads = self._rule.heads if self._rule.failed is None else (*self._rule.heads, self._rule.failed)
         for head, part in zip(heads, edits, strict=False):  # edits of `failed` exist only if some bindings fail
             found.setdefault(head.predicate, []).append(part)
-        return {name: one_batch(parts) for name, parts in found.items()}
+        return found
 
     def derive(self, rows: np.ndarray, encode: Encoder, strict: bool) -> tuple[np.ndarray, np.ndarray]:
         """Return which of the bindings rows[C, n] pass the filters, int64[m], and the words of the head for each.
@@ -218,7 +225,8 @@ class Head:
             return np.arange(rows.shape[1]), rows[self._copies[0]]
         evaluator = Evaluator(self._rule.types, encode, self._plan.null_words)
         batch = Batch(rows.shape[1], dict(zip(self._plan.columns, rows, strict=True)), {})
-        which, batch, codes = self._computed(self._steps, batch, evaluator)
+        passing, batch, codes = self._computed(self._steps, batch, evaluator)
+        which = np.arange(batch.n) if passing is None else passing
         if codes is not None:
             if strict:
                 self._failed(which, batch, codes, evaluator)
@@ -237,11 +245,11 @@ class Head:
 
     def _copy(
         self, head: Atom, columns: list[int], actions: np.ndarray, batch: Batch, times: np.ndarray | None
-    ) -> Edits:
+    ) -> Columns:
         words = [batch.columns[self._plan.columns[column]] for column in columns]
         if self._layouts[head.predicate].kind == PLAIN:
-            return _erased_first(actions, np.stack(words))
-        return np.full(batch.n, ADD), np.stack([*words, _weights(actions, times)])
+            return _erased_first(actions, words)
+        return None, [*words, _weights(actions, times)]
 
     @cached_property
     def _late_steps(self) -> Steps:
@@ -266,9 +274,11 @@ class Head:
         return steps
 
     @staticmethod
-    def _computed(steps: Steps, batch: Batch, evaluator: Evaluator) -> tuple[np.ndarray, Batch, Codes]:
-        """Return which bindings pass the filters, int64[m], their columns, and failure codes if a step failed."""
-        which, codes = np.arange(batch.n), None
+    def _computed(steps: Steps, batch: Batch, evaluator: Evaluator) -> tuple[np.ndarray | None, Batch, Codes]:
+        """Return which bindings pass the filters, int64[m], None for all without filters; their columns, and failure
+        codes if a step failed.
+        """
+        which, codes = None, None
         batch = batch._replace(columns={**batch.columns}, failures={})
         for computed, node in steps:
             if not isinstance(node, Compare | Choice):
@@ -281,13 +291,11 @@ class Head:
             codes = either(codes, failed)
             if failed is not None:
                 keep = keep | (failed != 0)
-            which, batch = which[keep], batch.only(keep)
+            which, batch = np.flatnonzero(keep) if which is None else which[keep], batch.only(keep)
             codes = None if codes is None else codes[keep]
         return which, batch, codes if codes is not None and codes.any() else None
 
-    def _failed(
-        self, weights: np.ndarray, batch: Batch, codes: np.ndarray, evaluator: Evaluator
-    ) -> tuple[np.ndarray, np.ndarray]:
+    def _failed(self, weights: np.ndarray, batch: Batch, codes: np.ndarray, evaluator: Evaluator) -> Columns:
         """Return the edits of the rule's view of failing bindings (failure.py).  Raises RangeError if it has none."""
         which = np.flatnonzero(codes)
         if self._rule.failed is None:
@@ -296,13 +304,11 @@ class Head:
             raise evaluator.complaint(terms[place(code)], code, batch.only(which[:1]))
         *told, _ = variables(self._rule.failed)
         words = [*(batch.columns[v.name][which] for v in told), codes[which]]
-        return np.full(len(which), ADD), np.stack([*words, weights[which]])
+        return None, [*words, weights[which]]
 
-    def _edits(
-        self, actions: np.ndarray, batch: Batch, times: np.ndarray | None
-    ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    def _edits(self, actions: np.ndarray, batch: Batch, times: np.ndarray | None) -> Iterator[Columns]:
         """Yield the edits of each head; heads that share a state share their edits."""
-        made: dict[State, tuple[np.ndarray, np.ndarray]] = {}
+        made: dict[State, Columns] = {}
         for number, head in enumerate(self._rule.heads):
             fold = self._layouts[head.predicate].fold
             if fold and fold.state.kind != ALONE:
@@ -322,11 +328,11 @@ class Head:
         actions: np.ndarray,
         batch: Batch,
         times: np.ndarray | None,
-    ) -> tuple[np.ndarray, np.ndarray]:
+    ) -> Columns:
         """Return the edits of a state of parts or of values."""
         state, weights = fold.state, _weights(actions, times)
         group = group_of(head, aggregate)
-        words = [batch.columns[v.name] for v in state.levels or group] or [np.zeros(batch.n, np.int64)]
+        words = [batch.columns[v.name] for v in state.levels or group] or [np.broadcast_to(np.int64(0), batch.n)]
         if state.kind == PARTS:
             assert aggregate.argument
             values = batch.columns[aggregate.argument.name]
@@ -336,11 +342,9 @@ class Head:
         else:
             values_ = [batch.columns[v.name] for v in value_of(aggregate, group)]
             words += [~value for value in values_] if state.falling else values_
-        return np.full(len(weights), ADD), np.stack([*words, weights])
+        return None, [*words, weights]
 
-    def _edit(
-        self, head: Atom, number: int, actions: np.ndarray, batch: Batch, times: np.ndarray | None
-    ) -> tuple[np.ndarray, np.ndarray]:
+    def _edit(self, head: Atom, number: int, actions: np.ndarray, batch: Batch, times: np.ndarray | None) -> Columns:
         layout = self._layouts[head.predicate]
         weights = _weights(actions, times)
         if self._rule.aggregates and self._rule.aggregates[number].op == PARTED:
@@ -348,19 +352,16 @@ class Head:
         terms = head.args if self._rule.aggregates else head.terms
         words = [batch.columns[term.name] for term in terms if isinstance(term, Var)]  # all are
         if not words:
-            words = [np.zeros(batch.n, np.int64)]  # the state of a bare aggregate has the key 0
+            words = [np.broadcast_to(np.int64(0), batch.n)]  # the state of a bare aggregate has the key 0
         if layout.kind == PLAIN:
-            return _erased_first(actions, np.stack(words))
+            return _erased_first(actions, words)
         if layout.kind == SUM:
             argument = self._rule.aggregates[number].argument
             assert argument
-            table = np.stack(_signed(words, batch.columns[argument.name], weights))
-            return np.full(table.shape[1], ADD), table
-        return np.full(len(weights), ADD), np.stack([*words, weights])
+            return None, _signed(words, batch.columns[argument.name], weights)
+        return None, [*words, weights]
 
-    def _parts_edit(
-        self, head: Atom, aggregate: Aggregate, batch: Batch, weights: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray]:
+    def _parts_edit(self, head: Atom, aggregate: Aggregate, batch: Batch, weights: np.ndarray) -> Columns:
         """Return the edits of a view that stores parts by place: one or more per binding."""
         assert aggregate.argument
         name, (squared, counted) = aggregate.argument.name, (bool(const.value) for const in aggregate.constants)
@@ -369,7 +370,7 @@ class Head:
         weights = weights[which]
         terms = [term for term in head.args if isinstance(term, Var)]  # all are
         keys = [places if term == aggregate.place else batch.columns[term.name][which] for term in terms]
-        return np.full(len(which), ADD), np.stack([*keys, found * weights, weights])
+        return None, [*keys, found * weights, weights]
 
 
 def _names(terms: Sequence[Term]) -> tuple[str, ...]:
@@ -377,12 +378,22 @@ def _names(terms: Sequence[Term]) -> tuple[str, ...]:
     return tuple(term.name for term in terms if isinstance(term, Var))
 
 
-def _erased_first(actions: np.ndarray, rows: np.ndarray) -> Edits:
+def _erased_first(actions: np.ndarray, words: list[np.ndarray]) -> Columns:
     """Put erasures first: a row may go and come if only a value has changed that it does not show."""
-    if (actions == INSERT).all():
-        return actions, rows
+    if _all_insert(actions):
+        return actions, words
     order = np.argsort(actions == INSERT, kind="stable")
-    return actions[order], rows.take(order, axis=1)
+    return actions[order], [word[order] for word in words]
+
+
+def _all_insert(actions: np.ndarray) -> bool:
+    """Return whether all actions insert; a single one may be broadcast."""
+    return bool((actions[:1] == INSERT).all() if actions.strides == (0,) else (actions == INSERT).all())
+
+
+def _stacked(made: Columns) -> Edits:
+    actions, columns = made
+    return np.full(len(columns[0]), ADD) if actions is None else actions, np.stack(columns)
 
 
 def _parts(node: Node) -> tuple[Term | Compare, ...]:
@@ -392,6 +403,8 @@ def _parts(node: Node) -> tuple[Term | Compare, ...]:
 
 def _signed(words: list[np.ndarray], values: np.ndarray, weights: np.ndarray) -> list[np.ndarray]:
     """Return the columns to add to sums and supports; WORD_MIN has no negative, so minus its half is added twice."""
+    if weights.strides == (0,):  # each is 1
+        return [*words, values, weights]
     if int(np.abs(weights).max(initial=0)) > 1:
         words, values, weights = _in_parts(words, values, weights)
     table = [*words, values * weights, weights]
@@ -417,5 +430,8 @@ def _in_parts(
 
 
 def _weights(actions: np.ndarray, times: np.ndarray | None) -> np.ndarray:
+    """Return what each binding adds to a support; one 1 for all is broadcast."""
+    if _all_insert(actions):
+        return np.broadcast_to(np.int64(1), len(actions)) if times is None else times
     weights = np.where(actions == INSERT, 1, -1)
     return weights if times is None else weights * times

@@ -29,7 +29,8 @@ The trees of state that aggregates have in addition to their views, and which ag
     kind       a record               for
     alone      (0; the row's values)  count and sum of f[], whose view has the result as its key
     parts      (s..., place; t, eta)  total, avg, variance and the like: exact sums of summands and of their squares
-    values     (s..., v...; eta)      all others: the variables that order, then those that are the result
+    values     (s..., v...; eta)      all others: the variables that order, then those that are the result; of a min or
+                                      max over one relation perhaps a few of a group (ends.py)
     inverted   (s...; x, eta)         users' operators with an inverse (invertible.py)
 
 s is the group's key, 0 for an aggregate without keys, and eta is the number of assignments.
@@ -124,6 +125,12 @@ class State(NamedTuple):
         return any(op in MOMENTS for op in self.ops)
 
     @property
+    def is_end(self) -> bool:
+        """Whether only the first record of a group matters: a least value, or the complement of a greatest."""
+        serves = self.ops == ("min",) or (self.ops == ("max",) and self.falling)
+        return serves and self.kind == VALUES and self.values == 1 and not (self.texts or self.levels)
+
+    @property
     def visible(self) -> int:
         """The number of words of a record that can affect a view: with the support, if assignments are counted."""
         spec = self.spec
@@ -188,14 +195,6 @@ class Fold(NamedTuple):
         return most
 
     @property
-    def is_first(self) -> bool:
-        """Whether the only row of a group has the value of the first record in it, as a least value or a complement."""
-        state = self.state
-        serves = state.ops == ("min",) or (state.ops == ("max",) and state.falling)
-        several = self.numbered or self.between or self.order or self.absent is not None
-        return serves and self.grouped and state.kind == VALUES and state.values == 1 and not (several or state.texts)
-
-    @property
     def is_text_ordered(self) -> bool:
         """Whether the order of texts matters, which is not that of their words."""
         return bool(self.state.texts) and self.op not in ("count_distinct", "concat")
@@ -207,6 +206,12 @@ def states_of(rule: Rule) -> list[State | None]:
     serving = [_serves_levels(rule, one.op, key) for key, one in zip(wanted, rule.aggregates, strict=True)]
     keyed = chains(wanted, serving) if rule.levels else {}
     return [key and _state(rule, wanted, n, keyed) for n, key in enumerate(wanted)]
+
+
+def may_be_partial(rule: Rule) -> bool:
+    """Return whether a state of a rule may keep a few values of each group, since its body is one relation."""
+    alone = len(rule.body) == 1 and len(reads(rule)) == 1
+    return alone and bool(rule.aggregates) and any(state and state.is_end for state in states_of(rule))
 
 
 def state_names(rule: Rule) -> list[str]:
@@ -274,6 +279,7 @@ def value_of(aggregate: Aggregate, group: Sequence[Var]) -> tuple[Var, ...]:
     return order if order[-1:] == taken else order + taken
 
 
+MORE = 1 << 50  # the support of a mark, which no other record has (views/ends.py)
 PLAIN, SUPPORT, COUNT, SUM, FOLD, RANKED = "plain", "support", "count", "sum", "fold", "ranked"
 FALLING = "falling"  # of values whose complements are counted (views/heads.py)
 RANGED, TEXT = "ranged", "text"  # of rules without plans (engine/schedule.py)

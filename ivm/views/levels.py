@@ -15,13 +15,14 @@ from itertools import chain
 from ivm.lang.aggregate import serves_levels
 from ivm.lang.ir import Rule, Var, leaves, renamed, writes
 from ivm.lang.program import Program, recursive_names
-from ivm.views.layouts import state_names
+from ivm.views.layouts import may_be_partial, state_names
 
 
-def share_levels(program: Program) -> Program:
+def share_levels(program: Program, partial: bool) -> Program:
     """Merge the aggregates of a program that can share states, because their groups are nested.
 
-    Recursive views are not changed.
+    Recursive views are not changed.  If states may be `partial`, a least and a greatest value of one relation are not
+    merged: each needs a few values of its own end, both together all.
     """
     rules, recursive = list[Rule](), recursive_names(program.rules)
     for rule in program.rules:
@@ -29,7 +30,7 @@ def share_levels(program: Program) -> Program:
             rules.append(rule)
             continue
         for place, earlier in enumerate(rules):
-            if merged := None if _is_one_of(earlier, recursive) else _merged(earlier, rule):
+            if merged := None if _is_one_of(earlier, recursive) else _merged(earlier, rule, partial):
                 rules[place] = merged
                 break
         else:
@@ -47,11 +48,14 @@ def _levelled(rule: Rule) -> Rule:
     return shared if state_names(shared) != state_names(rule) else rule
 
 
-def _merged(earlier: Rule, rule: Rule) -> Rule | None:
+def _merged(earlier: Rule, rule: Rule, partial: bool) -> Rule | None:
     """Merge two rules into one if some of their heads would share a state; else return None."""
     if earlier.range or not earlier.aggregates:
         return None
     if not all(serves_levels(one.op) for one in (*earlier.aggregates, *rule.aggregates)):
+        return None
+    ends = {one.op for one in (*earlier.aggregates, *rule.aggregates)}
+    if partial and len(ends) > 1 and may_be_partial(earlier) and may_be_partial(rule):
         return None
     names = _same_body(earlier, rule)
     if names is None:

@@ -30,7 +30,7 @@ from pagestore.versions.commit_record import Commit, checkpoint_of
 from pagestore.versions.handle import Handle
 from pagestore.versions.recovery import read_slots
 from pagestore.versions.store_state import load_version
-from pagestore.versions.version_table import DEAD, VERSION_TREE, DeadList, Entry
+from pagestore.versions.version_table import DEAD, VERSION_TREE, DeadList, Entry, VersionTable
 
 TRIES = 5
 
@@ -55,7 +55,7 @@ class Check(Walk):
     def __init__(self, handle: Handle):
         super().__init__(handle.mapping)
         self.handle = handle
-        self.entries = handle.state.versions.readable(self.pages)
+        self.entries = handle.read_versions(VersionTable.readable)
         self.dead: dict[int, DeadList] = {}  # by version, if its record can be read
 
     def run(self) -> list[Violation]:

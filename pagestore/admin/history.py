@@ -22,7 +22,7 @@ from pagestore.versions.catalog import FIRST_TREE, MAIN, check_name
 from pagestore.versions.commit_record import Commit
 from pagestore.versions.handle import Handle
 from pagestore.versions.store_state import Head
-from pagestore.versions.version_table import Entry
+from pagestore.versions.version_table import Entry, VersionTable
 
 
 def begin_branch(handle: Handle, name: str, from_version: int | str | None) -> None:
@@ -132,14 +132,14 @@ def describe_versions(handle: Handle, limit: int | None, branch: str | None) -> 
     """See Store.history."""
     if limit is not None and limit < 0:
         raise ValueError(f"limit={limit}: give a number of versions, 0 or more, or None for all")
-    state = handle.refresh()
+    handle.refresh()
     wanted = None if branch is None else handle.branch_id(branch)
     while True:
-        entries = (e for e in state.versions.newest_first(handle.mapping.pages) if wanted in (None, e.branch))
+        entries = (e for e in handle.newest_first() if wanted in (None, e.branch))
         described = list(islice((info for e in entries if (info := _described(handle, e))), limit))
         if described or limit == 0 or wanted is not None:
             return described
-        state = handle.refresh()  # all of the entries were dropped while they were read
+        handle.refresh()  # all of the entries were dropped while they were read
 
 
 def _described(handle: Handle, entry: Entry) -> VersionInfo | None:
@@ -148,7 +148,8 @@ def _described(handle: Handle, entry: Entry) -> VersionInfo | None:
     try:
         commit = Commit.read(handle.mapping, entry.run, entry.version)
     except CorruptionError as error:
-        if handle.refresh().versions.find(handle.mapping.pages, entry.version):
+        handle.refresh()
+        if handle.read_versions(VersionTable.find, entry.version):
             fact = f"it holds the record of version {entry.version}, which does not read"
             raise CorruptionError(fact, page=error.page) from None
         return None

@@ -15,6 +15,7 @@ from pagestore.trees.tree import Tree
 from pagestore.values.dictionary import PLACES
 from pagestore.versions.handle import Handle
 from pagestore.versions.store_state import Version
+from pagestore.versions.version_table import VersionTable
 
 
 class Reader(NamedTuple):
@@ -46,7 +47,7 @@ class Stat(NamedTuple):
 def measure_store(handle: Handle, readers: list[Reader]) -> Stat:
     """See Store.stat. O(versions * index pages)."""
     reach = {}
-    for entry in list(handle.state.versions.entries(handle.mapping.pages)):
+    for entry in [*handle.read_versions(VersionTable.entries)]:
         snapshot = take_snapshot(handle, entry.version)
         if snapshot is not None:  # no writer has dropped it meanwhile
             with snapshot:
@@ -89,7 +90,7 @@ def _pages_of(handle: Handle, tree: Tree) -> np.ndarray:
 
 def list_readers(handle: Handle) -> list[Reader]:
     """See Store.readers."""
-    versions = {entry.version for entry in handle.state.versions.entries(handle.mapping.pages)}
+    versions = {entry.version for entry in handle.read_versions(VersionTable.entries)}
     here = [Reader(version, os.getpid(), process_start(os.getpid())) for version in sorted(handle.locks.pins)]
     others = []
     for version in sorted(versions):

@@ -112,8 +112,9 @@ def _drop(handle: Handle, doomed: list[Entry], reasons: dict[int, str]) -> Vacuu
     freed = len(committer.plan(doomed).freed)
     handle.administer(doomed=doomed, shrink=True)
     handle.administer(shrink=True)  # pages that the first commit freed can be cut off only after it
-    handle.file.truncate(handle.state.commit.top * handle.page_size)
-    handle.mapping.shrink()
+    top = handle.state.commit.top
+    handle.mapping.shrink(top)  # first: after an interrupt, no commit may take a page that the file has no longer
+    handle.file.truncate(top * handle.page_size)
     return Vacuum(tuple(entry.version for entry in doomed), reasons, freed, max(0, size - handle.file.size()))
 
 

@@ -33,6 +33,7 @@ from pagestore.runtime.lazy import pyarrow as pa
 from pagestore.storage.system import FileEvents
 from pagestore.versions.catalog import MAIN
 from pagestore.versions.handle import Handle
+from pagestore.versions.version_table import VersionTable
 
 BURST = 8  # wakes without a commit that a watcher answers at once
 PAUSE = 0.005  # seconds between further ones
@@ -163,7 +164,7 @@ class Watch(Generic[Found]):
             self._fruitless += 1
             return None
         self._fruitless = 0
-        for entry in state.versions.entries(self._handle.mapping.pages):
+        for entry in self._handle.read_versions(VersionTable.entries):
             if entry.branch != self._branch or entry.version <= self._at.version:
                 continue
             new = take_snapshot(self._handle, entry.version)  # None if it was dropped meanwhile: a later one follows

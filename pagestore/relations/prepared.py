@@ -152,31 +152,38 @@ class PreparedSeries(Prepared):
             and not reports.COMMIT.isEnabledFor(DEBUG)
         ):
             writer = Writer()
-            handle.writers.take(writer, None, committer.flush)
             try:
-                with committer.lock:
-                    series: Any = committer.series or self._begin_series()
-                    if series and series.subject == self._subject:
-                        try:
-                            version = series.commit(edits) or 0
-                        except BaseException as error:
-                            if series.fail(error):
-                                raise
-                        number = committer.made
-                if not version:
-                    handle.kept = writer  # else the transaction would wait for its turn once more
-                    return super()._commit(edits)
-            finally:
-                if handle.kept is writer:
-                    handle.kept = None
-                handle.writers.give_back(writer)
+                handle.writers.take(writer, None, committer.flush)
+                try:
+                    with committer.lock:
+                        series: Any = committer.series or self._begin_series()
+                        if series and series.subject == self._subject:
+                            try:
+                                version = series.commit(edits) or 0
+                            except BaseException as error:
+                                if series.fail(error):
+                                    raise
+                            number = committer.made
+                    if not version:
+                        handle.kept = writer  # else the transaction would wait for its turn once more
+                        return super()._commit(edits)
+                finally:
+                    if handle.kept is writer:
+                        handle.kept = None
+                    handle.writers.give_back(writer)
+                if committer.durable < number:
+                    handle.complete(number)
+            except BaseException as error:
+                if not committer.cause:
+                    handle.complete(committer.made)  # what was made is shown, so that it must be durable
+                    if version:
+                        error.add_note(f"the transaction was committed, as version {version}")
+                raise
         if not version:
             return super()._commit(edits)
         self._made += 1
         if self._made == USEFUL:
             self._misses = 0
-        if committer.durable < number:
-            self._complete(number, version)
         return version
 
     def _begun(self) -> Any:
@@ -192,16 +199,6 @@ class PreparedSeries(Prepared):
         else:
             committer.prepared = self._subject, committer.state.last_version + 1
             self._pause = (1 << min(self._misses, PAUSES)) - 1
-
-    def _complete(self, number: int, version: int) -> None:
-        """Return once a commit is durable; an exception that comes in between, such as an interrupt, gets a note."""
-        try:
-            self._handle.complete(number)
-        except BaseException as error:
-            if not self._handle.committer.cause:
-                self._handle.complete(number)
-                error.add_note(f"the transaction was committed, as version {version}")
-            raise
 
     def _begin_series(self) -> Series | None:
         """Begin a series after a commit that was made here, too, if nothing is in the way."""

@@ -314,12 +314,12 @@ class Transaction(WorkingTrees):
                 version, number = committer.state.last_version, committer.made - number
                 self._writer.over = True
                 self._end()
+            handle.complete(committer.made)
         except BaseException as error:
             if number and not committer.cause:
                 handle.complete(committer.made)
                 error.add_note(f"the transaction was committed, as version {version}")
             raise
-        handle.complete(committer.made)
         if report:
             report.finish(made)
         for tell in told:

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
+from contextvars import copy_context
 from functools import cache
 from threading import local
 from typing import TypeVar
@@ -15,6 +16,7 @@ THREADS_MAX = 1 << 10  # so high that no task waits for a free thread: tasks may
 def together(tasks: Sequence[Callable[[], T]]) -> list[T]:
     """Run tasks at the same time, the first in this thread, the others in pooled ones; return their results in order.
 
+    All know the context variables of this thread.
     Wait for all tasks even if one raises, or a signal interrupts this thread, which makes `refuse_stopped` raise in the
     others; then raise the exception.
 
@@ -24,7 +26,7 @@ def together(tasks: Sequence[Callable[[], T]]) -> list[T]:
     if len(tasks) == 1:
         return [tasks[0]()]
     group = _Group(getattr(_here, "group", None))
-    others = [_pool().submit(group.run, task) for task in tasks[1:]]
+    others = [_pool().submit(copy_context().run, group.run, task) for task in tasks[1:]]
     try:
         return [tasks[0](), *(other.result() for other in others)]
     except BaseException:

@@ -1,7 +1,7 @@
 """Sort more words than fit into memory: write sorted runs to temporary files, and merge them by windows.
 
-    run 1    2 3 5 9 | 12 ...       a window of each run is read; the least of the last keys, 7, ends the round:
-    run 2    1 4 7 | 8 ...          2 3 5 and 1 4 7 are sorted together; 9 is the first of run 1 in the next round
+    run 1    2 3 5 9 | 12 ...       a window of each run is in memory; the least of the last keys, 7, ends a round:
+    run 2    1 4 7 | 8 ...          2 3 5 and 1 4 7 are sorted together; 9 stays, and 8 ... is read
 
 Rows are int64[C, n]: C columns of n rows, of which the first `keys` decide the order.
 """
@@ -38,14 +38,17 @@ class Runs:
         if not self._runs:
             return
         rows = max(1, memory // (3 * sum(8 * run.shape[0] for run in self._runs)))
-        starts = [0] * len(self._runs)
-        while any(start < run.shape[1] for start, run in zip(starts, self._runs, strict=True)):
-            windows = [run.read(start, rows) for start, run in zip(starts, self._runs, strict=True)]
-            bound = min((window[: self._keys, -1] for window in windows if window.size), key=tuple)
-            taken = [count_below(window[: self._keys], bound) for window in windows]
-            starts = [start + count for start, count in zip(starts, taken, strict=True)]
-            merged = np.concatenate([window[:, :count] for window, count in zip(windows, taken, strict=True)], axis=1)
+        readers = [run.windows(rows) for run in self._runs]
+        left = [(next(reader, None), reader) for reader in readers]
+        while parts := [(window, reader) for window, reader in left if window is not None]:
+            bound = min((window[: self._keys, -1] for window, _ in parts), key=tuple)
+            cuts = [count_below(window[: self._keys], bound) for window, _ in parts]
+            merged = np.concatenate([window[:, :cut] for (window, _), cut in zip(parts, cuts, strict=True)], axis=1)
             yield merged[:, sort_order(merged[: self._keys])]
+            left = [
+                (window[:, cut:] if cut < window.shape[1] else next(reader, None), reader)
+                for (window, reader), cut in zip(parts, cuts, strict=True)
+            ]
 
 
 class _Run:
@@ -58,14 +61,15 @@ class _Run:
             self._file.write(np.ascontiguousarray(column).data)
         self._file.flush()
 
-    def read(self, start: int, rows: int) -> np.ndarray:
-        """Return up to `rows` rows from `start` on."""
+    def windows(self, rows: int) -> Iterator[np.ndarray]:
+        """Yield all rows, up to `rows` at a time."""
         columns, count = self.shape
-        window = np.empty((columns, min(rows, count - start)), np.int64)
-        for number, column in enumerate(window):
-            self._file.seek(8 * (number * count + start))
-            self._file.readinto(column)
-        return window
+        for start in range(0, count, rows):
+            window = np.empty((columns, min(rows, count - start)), np.int64)
+            for number, column in enumerate(window):
+                self._file.seek(8 * (number * count + start))
+                self._file.readinto(column)
+            yield window
 
 
 def external_sort(batches: Iterable[np.ndarray], keys: int, memory: int) -> Iterator[np.ndarray]:

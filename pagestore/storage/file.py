@@ -9,6 +9,9 @@ that holds the file open, however it ends. They are at offsets far beyond any da
     SINCE_LOCK + t       one byte, exclusive: held with WRITER_LOCK until the file is closed, since t seconds after 1970
     OPEN_LOCK            one byte, shared by all handles that are open for writing
     GUARD_LOCK           one byte, exclusive: its holder is joining the queue
+    REFUSED_LOCK         one byte, shared: its holders want to see no commit to which no slot leads
+    SLOTS_LOCK           one byte, exclusive: its holder writes a slot and syncs it, with handles that share syncs
+    SHOWN_LOCK + n       one byte, shared: its holder shows a commit to which no slot leads (versions/shared_syncs.py)
     QUEUE_LOCK + n       one byte, exclusive: its holder is number n in the queue for WRITER_LOCK
     SYNCED_LOCK + s      one byte, shared: its holder has seen commit s become durable
     VERSION_LOCK + v     one byte per version: shared by readers of version v, exclusive while it is dropped
@@ -48,9 +51,9 @@ from pagestore.storage.system import allocate, file_system, sync_data, told
 
 WRITER_LOCK, SINCE_LOCK, SINCE_END = 1 << 61, 3 << 60, 1 << 40
 VERSION_LOCK, MAKER_LOCK = 1 << 62, 1 << 60
-OPEN_LOCK, GUARD_LOCK = MAKER_LOCK + 1, MAKER_LOCK + 2
+OPEN_LOCK, GUARD_LOCK, REFUSED_LOCK, SLOTS_LOCK = (MAKER_LOCK + n for n in range(1, 5))
 QUEUE_LOCK, QUEUE_END = 5 << 58, 1 << 57  # the first place, and the number of places
-SYNCED_LOCK = 7 << 60
+SHOWN_LOCK, SYNCED_LOCK = 6 << 60, 7 << 60
 RESERVE_MIN = 1 << 26  # bytes of a map at least, so that a file may grow without being mapped anew
 STANDARD = 2  # the last descriptor of the standard streams
 SHARED, EXCLUSIVE, UNLOCKED = fcntl.F_RDLCK, fcntl.F_WRLCK, fcntl.F_UNLCK

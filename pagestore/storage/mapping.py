@@ -128,9 +128,8 @@ class Mapping:
             )
         self.cover(top + spare)
 
-    def shrink(self) -> None:
-        """Map what is left after the file was cut. Old arrays must not be read past its end."""
-        count = self.file.size() // self.page_size
+    def shrink(self, count: int) -> None:
+        """Map the first `count` pages, which the file is to end after. Old arrays must not be read past its end."""
         words = self.file.map(count * self.page_size)
         self.pages = Pages(words, self._seen[:count], self.page_size // WORD)
 
@@ -139,7 +138,7 @@ class Mapping:
         size = self.file.size()
         if size // self.page_size < len(self.pages.seen):
             self.file.was_cut(size)
-            self.shrink()
+            self.shrink(size // self.page_size)
         else:
             self.cover(size // self.page_size)
         self.forget()

@@ -44,6 +44,7 @@ from pagestore.values.dictionary import TEXT_TREES
 from pagestore.versions.catalog import MAIN_ID, Catalog, Settings
 from pagestore.versions.commit_record import Commit, RecordRoom, checksum_of, free_pages_of, lie_within, time_now
 from pagestore.versions.locks import FileLock, SyncedCommits, SyncQueue, VersionLocks
+from pagestore.versions.shared_syncs import SharedSyncs
 from pagestore.versions.short_commit import Ahead, Draft, ShortCommit, ShortRoom, lay_out
 from pagestore.versions.store_state import Head, StoreState, Version, excess_versions, roots_of
 from pagestore.versions.version_table import DEAD, RECENT_MAX, VERSION_TREE, DeadList, Entry, Reclaim, VersionTable
@@ -60,6 +61,8 @@ class Interrupted(Exception):
 
 class Committer:
     """The writer's half of a store: free space, and the sequence of commits."""
+
+    shared: SharedSyncs | None = None  # what is shown to other processes, if these share syncs (sharing.py)
 
     def __init__(
         self, mapping: Mapping, state: StoreState, meta: Meta, sync: str, locks: VersionLocks, threads: int = 1,
@@ -127,7 +130,7 @@ class Committer:
         self._begin(self.state.last_version + 1, branch, self.state.heads[branch].origin)
 
     def _begin(self, version: int, lineage: int, origin: int, owns: bool = True) -> None:
-        if not self.is_pager_current or (self.group and sum(map(len, self.group)) > GROUP_PAGES):
+        if not (self.is_pager_current or self.is_following) or (self.group and sum(map(len, self.group)) > GROUP_PAGES):
             self.flush()  # a new pager takes all pages that the newest commit says are free
         with self.lock:  # else the store might be closed meanwhile
             if self.failure or self.poison or self.pager.poison:
@@ -160,6 +163,11 @@ class Committer:
     def is_complete(self) -> bool:
         """Whether all commits are in a slot, and as durable as they will be."""
         return self.durable == self.made
+
+    @property
+    def is_following(self) -> bool:
+        """Whether the newest commit is one of another process to which no slot leads (sharing.py)."""
+        return False
 
     def flush(self) -> None:
         """Return once all commits that were made are durable."""
@@ -203,19 +211,28 @@ class Committer:
             sequence, version = series.newest if series else (state.sequence, state.last_version)
             slot = bytes(series.slot) if series else self.meta(state.commit, state.run, clean=False).pack()
             self.next_sequence = sequence + 1
-        if self.sync == "full":
-            self.mapping.file.fdatasync()
-        self._write_slot(slot, sequence, format_)
+        self._sync_slot(slot, sequence, format_)
         with self.lock:
             self._slotted, self.durable, self.slot_sequence, self.slot_version = state, made, sequence, version
             self.completed += 1
             space.reuse_pending(freed)
             if going:
                 self.locks.unlock(going)
-            if self._synced and self.sync != "off":
-                self._synced.add(sequence)
             if self.file_lock:
-                self.file_lock.busy = made != self.made
+                self.file_lock.busy = made != self.made and self.file_lock.held
+
+    def _sync_slot(self, slot: bytes, sequence: int, format_: int) -> None:
+        """Make the commits of a sequence durable, by steps 3 to 5; before, the file had some format."""
+        file, last = self.mapping.file, self._slotted
+        if self.sync == "full":
+            file.fdatasync()
+        file.pwrite(slot, SLOT_SIZE * slot_of(sequence))
+        if self.sync != "off":
+            file.fdatasync()
+        if format_ != FORMAT:  # else a library for the old format would take the commit before for the newest
+            file.pwrite(self.meta(last.commit, last.run, clean=False).pack(), SLOT_SIZE * slot_of(last.sequence))
+        if self._synced and self.sync != "off":
+            self._synced.add(sequence)
 
     def note_unsynced(self, used: np.ndarray) -> None:
         """Note the pages of a commit of a series that no slot leads to yet."""
@@ -550,15 +567,6 @@ class Committer:
             record.written, record.checksum = word_list(extents_of(written)), checksum_of(self.mapping, written)
         self._room_of_records.write(pager, run, record, used)
         return run
-
-    def _write_slot(self, slot: bytes, sequence: int, format_: int) -> None:
-        """Write the slot that leads to the commits of a sequence, and sync it; before, the file had some format."""
-        file, last = self.mapping.file, self._slotted
-        file.pwrite(slot, SLOT_SIZE * slot_of(sequence))
-        if self.sync != "off":
-            file.fdatasync()
-        if format_ != FORMAT:  # else a library for the old format would take the commit before for the newest
-            file.pwrite(self.meta(last.commit, last.run, clean=False).pack(), SLOT_SIZE * slot_of(last.sequence))
 
     def meta(self, record: Commit, run: Run, clean: bool) -> Meta:
         """Return the meta slot that leads to a commit."""

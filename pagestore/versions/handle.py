@@ -7,13 +7,13 @@ import os
 import threading
 import time
 import warnings
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, nullcontext
 from datetime import datetime
 from math import inf
 from operator import index
 from threading import current_thread
-from typing import Any
+from typing import Any, TypeVar
 
 from pagestore.errors import (
     ClosedError,
@@ -34,8 +34,12 @@ from pagestore.versions.catalog import MAIN_ID, Catalog
 from pagestore.versions.committer import Committer
 from pagestore.versions.locks import FileLock, Pin, SyncedCommits, VersionLocks, Writer, WriterQueue
 from pagestore.versions.recovery import Recovery, make_durable, newest_meta, recover, search, verify
+from pagestore.versions.shared_syncs import holding_slots, refuse
+from pagestore.versions.sharing import SharingCommitter
 from pagestore.versions.store_state import StoreState, Version, load_state, load_version
-from pagestore.versions.version_table import Entry
+from pagestore.versions.version_table import Entry, VersionTable
+
+Found = TypeVar("Found")
 
 VERSIONS_CACHED = 64
 OPENING, PAUSE = 0.05, 0.001  # seconds between attempts to take the lock of a handle that keeps it, or that closes
@@ -63,7 +67,8 @@ class Handle:
         try:
             if mode == "rw":
                 self._lock(timeout)
-            self._load(page_size, searched)
+            with holding_slots(file) if self._file_lock.held else nullcontext():
+                self._load(page_size, searched)
         except BaseException:
             file.close()
             raise
@@ -83,6 +88,8 @@ class Handle:
             time.sleep(min(OPENING, max(0.0, end - time.monotonic())))
         if self.exclusive:
             lock.keep()
+        if self.exclusive or self.sync != "commit":
+            refuse(self.file)
 
     def _is_alone(self) -> bool:
         """Return whether no other handle has the file open for writing, as far as that is known."""
@@ -119,7 +126,8 @@ class Handle:
             make_durable(self.mapping, self.state, self.meta, problems)
             self._synced.add(self.state.sequence)
             self.meta = self.meta._replace(clean=False)
-        self.committer = Committer(
+        shares = self.sync == "commit" and not self.exclusive
+        self.committer = (SharingCommitter if shares else Committer)(
             self.mapping, self.state, self.meta, self.sync, self.locks, self.threads,
             None if self.exclusive else self._synced, self._file_lock, self.gather,
         )  # fmt: skip
@@ -189,8 +197,12 @@ class Handle:
         return self.mode == "rw" and self.committer.failure is not None
 
     def _knows(self, state: StoreState) -> bool:
-        """Return whether the newest slot, as the map shows it unverified, has the sequence of a state."""
-        return sequence_in(self.mapping.pages.words) == state.sequence
+        """Return whether the newest slot, as the map shows it unverified, has the sequence of a state.
+
+        Nor may other processes show a later commit, to which no slot leads yet."""
+        shared = self.committer.shared
+        known = sequence_in(self.mapping.pages.words) == state.sequence
+        return known and (shared is None or shared.is_newest(state.last_version))
 
     def _follow(self) -> None:
         """Continue from the newest commit of any process, once it is durable; this handle holds the writer's lock.
@@ -198,15 +210,22 @@ class Handle:
         Until it does, the committer's state may be an old one.
         """
         committer = self.committer
+        if committer.shared and committer.shared.shows:
+            committer.flush()
         known = committer.is_ready and self._knows(committer.state)
         if self.exclusive or known or not committer.is_complete:
             return
         with self._guard:
-            meta = newest_meta(self.file)
+            newest = committer.shared.newest() if committer.shared else None
+            meta = newest.commit if newest else newest_meta(self.file)
             if meta is not None and meta.sequence >= committer.state.sequence:  # else a slot is damaged
                 self.mapping.follow()
                 self.state, self.meta = load_state(self.mapping, meta), meta
                 committer.follow(self.state, meta)
+                if newest and isinstance(committer, SharingCommitter):
+                    committer.go_on(newest)
+        if committer.shared:
+            return
         if not (self.meta.clean or self.sync == "off" or self.state.sequence in self._synced):
             make_durable(self.mapping, self.state, self.meta, False)
             self._synced.add(self.state.sequence)
@@ -302,13 +321,38 @@ class Handle:
             if not self.committer.cause:
                 self.committer.flush()
             self._file_lock.busy = False
-            self._load()
+            with holding_slots(self.file):
+                self._load()
 
     # --- versions -------------------------------------------------------------------------------
 
+    def read_versions(self, read: Callable[..., Found], *arguments: Any) -> Found:
+        """Return what a method of VersionTable reads in the newest commit's table.
+
+        That is not pinned: if a later commit may have reused pages of the table meanwhile, its table is read instead.
+        """
+        while True:
+            state, found = self.state, None
+            try:
+                found = read(state.versions, self.mapping.pages, *arguments)
+            except CorruptionError:
+                if self.refresh() is state:
+                    raise
+                continue
+            if state.sequence >= sequence_in(self.mapping.pages.words) or self.refresh() is state:
+                return found
+
+    def newest_first(self) -> Iterator[Entry]:
+        """Yield the retained versions from the newest back; reads those in the tree only after the recent ones."""
+        recent = self.state.versions.recent
+        yield from reversed(recent)
+        for entry in reversed(self.read_versions(VersionTable.old)):
+            if not recent or entry.version < recent[0].version:
+                yield entry
+
     def version_of(self, number: int) -> Version | None:
         """Return a retained version, cached; None if it is not retained."""
-        entry = self.state.versions.find(self.mapping.pages, number)
+        entry = self.read_versions(VersionTable.find, number)
         if entry is None:
             return None
         with self._guard:
@@ -337,7 +381,7 @@ class Handle:
 
     def entry(self, version: int) -> Entry:
         """Return where the record of a version is. Raises VersionError."""
-        entry = self.state.versions.find(self.mapping.pages, version)
+        entry = self.read_versions(VersionTable.find, version)
         if entry is None:
             raise VersionError(f"version {version} is not retained; store.history() lists those that are")
         return entry
@@ -361,7 +405,7 @@ class Handle:
             limit = int(when.timestamp() * 1e6)
         except (OverflowError, ValueError, OSError):
             raise VersionError(f"{when} is out of the range of times that this system knows") from None
-        for entry in self.state.versions.newest_first(self.mapping.pages):
+        for entry in self.newest_first():
             if entry.timestamp <= limit and entry.branch == MAIN_ID:
                 return entry.version
         raise VersionError(f"no retained version is as old as {when}; store.history() lists those that exist")
@@ -399,7 +443,7 @@ class Handle:
         try:
             while True:
                 state = self.refresh()
-                wanted = {entry.version for entry in state.versions.readable(self.mapping.pages)}
+                wanted = {entry.version for entry in self.read_versions(VersionTable.readable)}
                 for version in sorted(wanted - held.keys()):
                     if pin := self.pin(version):
                         held[version] = pin
@@ -449,6 +493,8 @@ class Handle:
     def release_writer(self, writer: Writer) -> None:
         """Release the lock. Idempotent."""
         self.writers.give_back(writer)
+        if self.committer.shared and self.committer.is_following:
+            self.committer.flush()
 
     def complete(self, number: int) -> None:
         """Return once the first `number` commits of this handle are durable; see Committer.complete."""

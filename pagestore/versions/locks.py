@@ -199,6 +199,7 @@ class FileLock:
         self.busy = False  # whether it must be held on, since commits were made that no slot leads to
         self.held = False
         self.look = 0.0  # when to ask next whether others wait, by the clock `monotonic`
+        self.show: Callable[[], bool] = lambda: False  # shows these commits to others, if it can, which may then go on
 
     def take(self, end: float = inf) -> None:
         """Wait for the lock, behind those that wait already. Raises LockedError at `end`, by the clock `monotonic`."""
@@ -234,13 +235,13 @@ class FileLock:
 
     def release(self) -> None:
         """Release the lock, unless it is kept or busy. Idempotent."""
-        if self.lasting or self.busy:
+        if self.lasting or (self.busy and not self.show()):
             return
         try:  # noqa: SIM105 - `suppress` would take as long as the call of the system
             self.file.lock(UNLOCKED, WRITER_LOCK)
         except PagestoreError:  # a closed file has no locks
             pass
-        self.held = False
+        self.held = self.busy = False
 
     def is_awaited(self) -> bool:
         """Return whether other handles wait for the lock."""

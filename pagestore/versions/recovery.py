@@ -129,8 +129,8 @@ def _without_slot(file: File, older: Meta) -> tuple[Meta, StoreState, Mapping] |
     """Find the commit after that of the only readable slot in the file; return None if it is not intact. O(store)."""
     mapping = Mapping(file, older.page_size)
     mapping.cover(file.size() // older.page_size)
-    for meta in sorted(_commits(mapping, older.uuid), key=lambda meta: -meta.version):  # the last one of a group
-        if meta.sequence == older.sequence + 1:
+    for _, meta in sorted(_commits(mapping, older.uuid), reverse=True):  # the last of those that shared a sync
+        if meta.sequence > older.sequence:
             with suppress(CorruptionError):
                 state = load_state(mapping, meta)
                 verify(mapping, state)
@@ -186,7 +186,7 @@ def search(file: File) -> tuple[Meta, StoreState, Mapping, Recovery]:
     while size <= PAGE_SIZE_MAX:
         mapping = Mapping(file, size, whole=False)
         mapping.cover(file.size() // size)
-        for meta in sorted(_commits(mapping, bytes(16)), key=lambda meta: -meta.sequence):
+        for _, meta in sorted(_commits(mapping, bytes(16)), key=lambda found: -found[1].sequence):
             with suppress(CorruptionError):
                 state = load_state(mapping, meta, lenient=True)
                 how = f"no meta slot leads to a whole commit; commit {meta.sequence} was found by reading every page"
@@ -195,8 +195,8 @@ def search(file: File) -> tuple[Meta, StoreState, Mapping, Recovery]:
     raise CorruptionError(f"{file.path}: there is no commit record that reads; nothing can be salvaged")
 
 
-def _commits(mapping: Mapping, uuid: bytes) -> Iterator[Meta]:
-    """Yield the meta slots that would lead to the commit records found in a file."""
+def _commits(mapping: Mapping, uuid: bytes) -> Iterator[tuple[int, Meta]]:
+    """Yield the meta slots that would lead to the commit records found in a file, each after the record's time."""
     words, seen, page_words = mapping.pages
     for page in range(FIRST_PAGE, len(seen)):
         head = words[page * page_words : page * page_words + HEADER]
@@ -208,7 +208,10 @@ def _commits(mapping: Mapping, uuid: bytes) -> Iterator[Meta]:
         run = Run(page, count + (int(words[last * page_words + ENTRY_COUNT]) // WORD if last < len(seen) else 0))
         with suppress(CorruptionError):
             commit = Commit.decode(mapping.read_run(run))
-            yield Meta(mapping.page_size, uuid, commit.sequence, commit.last_version, *run, commit.top, False)
+            yield (
+                commit.timestamp,
+                Meta(mapping.page_size, uuid, commit.sequence, commit.last_version, *run, commit.top, False),
+            )
 
 
 def verify(mapping: Mapping, state: StoreState) -> None:

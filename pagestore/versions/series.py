@@ -203,7 +203,8 @@ class Series:
             return None
         slots = self._pages.words
         newest = slots[SEQUENCE] if slots[SEQUENCE] > slots[OTHER_SEQUENCE] else slots[OTHER_SEQUENCE]
-        if newest != committer.slot_sequence and newest != committer.next_sequence - 1:  # which is being written
+        known = newest in (committer.slot_sequence, committer.next_sequence - 1)  # the latter is being written
+        if not known or (committer.shared and not committer.shared.is_newest(made.version)):
             return None  # another process has committed
         words = self._words_of(edits) if self._words_of else edits
         if committer.failure or committer.poison or not (words and self.queues.put(words, self._group)):

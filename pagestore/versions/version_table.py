@@ -22,7 +22,7 @@ as long as the branch is.
 """
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -116,11 +116,6 @@ class VersionTable:
     def newest(self, pages: Pages) -> int:
         """Return the newest version."""
         return (self.recent or self.old(pages))[-1].version
-
-    def newest_first(self, pages: Pages) -> Iterator[Entry]:
-        """Yield entries from the newest back; reads the tree only after the recent ones."""
-        yield from reversed(self.recent)
-        yield from reversed(self.old(pages))
 
     def add(self, entry: Entry) -> None:
         """Append the entry of the version that is being made."""

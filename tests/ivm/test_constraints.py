@@ -16,6 +16,7 @@ from ivm.engine.compile import compile
 from ivm.errors import ConstraintError, ConstructError, RuleError, UninstallError
 from ivm.spark.layout import plan
 from tests.support.mirror import Mirror
+from tests.support.programs.amounts import times
 from tests.support.strategies import FULL, Clause, edits, programs
 
 GRAPH = "edge(x, y) -> int(x), int(y). vertex(x) -> int(x). "
@@ -307,7 +308,7 @@ def constrained(draw):
     return text, draw(st.lists(st.lists(edits(["a", "e", "r", "f"]), min_size=1, max_size=4), max_size=12))
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=times(20), deadline=None, suppress_health_check=list(HealthCheck))
 @given(constrained())
 def test_random_constraints_follow_the_truth(case):
     text, transactions = case

@@ -13,6 +13,7 @@ from ivm import errors
 from ivm.engine.compile import compile
 from ivm.lang.ir import Const, Edit
 from tests.support import naive
+from tests.support.programs.amounts import times
 from tests.support.strategies import DOMAIN
 
 RULES = """e(x, y) -> int(x), int(y).  f[x] = v -> int(x), int(v).
@@ -41,7 +42,7 @@ EDITS = st.one_of(
 )  # fmt: skip
 
 
-@settings(max_examples=100, suppress_health_check=list(HealthCheck))
+@settings(max_examples=times(40), suppress_health_check=list(HealthCheck))
 @given(st.lists(st.lists(EDITS, min_size=1, max_size=6).map(" ".join), min_size=1, max_size=6))
 def test_exec_follows_the_truth(texts):
     program = compile(RULES)

@@ -19,6 +19,7 @@ from ivm.errors import (
 )
 from ivm.spark.layout import plan
 from tests.support.mirror import Mirror
+from tests.support.programs.amounts import times
 from tests.support.strategies import DOMAIN, FULL, STORED, Clause, edits, programs
 
 EDGE = "edge(x, y) -> int(x), int(y). "
@@ -190,7 +191,7 @@ def declared_and_derived(draw):
     return "\n".join([text, *made]), draw(st.lists(small, max_size=6))
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=times(20), deadline=None, suppress_health_check=list(HealthCheck))
 @given(declared_and_derived())
 def test_random_ones_follow_the_truth(case):
     text, transactions = case

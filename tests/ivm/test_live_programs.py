@@ -13,6 +13,7 @@ from ivm.engine.compile import compile
 from ivm.errors import FunctionConflictError, RuleError, UninstallError
 from pagestore_tools.bench.meter import Meter
 from tests.support.mirror import Mirror
+from tests.support.programs.amounts import times
 from tests.support.strategies import DECLARATIONS, FULL, Clause, edits
 
 EDGE = "edge(x, y) -> int(x), int(y). "
@@ -200,7 +201,7 @@ def programs_in_turn(draw):
     return turns
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=times(15), deadline=None, suppress_health_check=list(HealthCheck))
 @given(programs_in_turn())
 def test_programs_that_follow_each_other_follow_the_truth(turns):
     with tempfile.TemporaryDirectory() as folder:

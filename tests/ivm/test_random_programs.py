@@ -15,6 +15,7 @@ from ivm.maintenance import probe
 from pagestore.sorting.tuples import FEW
 from tests.support import naive
 from tests.support.mirror import Mirror
+from tests.support.programs.amounts import times
 from tests.support.simulator import compiled
 from tests.support.strategies import BASIC, DECLARATIONS, FULL, Features, cases, renumbered
 
@@ -32,7 +33,7 @@ NUMBERS = [
     (0, 1, 2**31, 2**32),
     (10**18, 10**18 + 1, 10**18 + 2, 10**18 + 5),
 ]
-EXAMPLES = 30  # of each test; campaigns run thousands
+EXAMPLES = times(15)  # of each test; campaigns run thousands
 relaxed = settings(max_examples=EXAMPLES, suppress_health_check=list(HealthCheck))
 
 

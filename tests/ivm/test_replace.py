@@ -14,6 +14,7 @@ from ivm import errors
 from ivm.engine.compile import compile
 from ivm.lang.ir import Rule, reads
 from tests.support import naive
+from tests.support.programs.amounts import times
 from tests.support.strategies import DECLARATIONS, FULL, cases
 
 EDGE = "edge(x, y) -> int(x), int(y)."
@@ -51,7 +52,7 @@ def unchanged(old: str, new: str) -> set[str]:
     return same
 
 
-@settings(max_examples=60, suppress_health_check=list(HealthCheck))
+@settings(max_examples=times(25), suppress_health_check=list(HealthCheck))
 @given(cases(FULL), st.lists(st.sets(st.integers(0, 5)), min_size=1, max_size=4), st.sampled_from(["match", "auto"]))
 def test_random_rules_replace_others(case, choices, maintenance):
     """Each time the rows are those of the new rules, views that are as they were keep their pages, and none is left."""

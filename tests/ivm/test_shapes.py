@@ -19,9 +19,10 @@ from ivm.plan import columns, planner
 from pagestore_tools.bench.meter import Meter
 from tests.support.mirror import Mirror
 from tests.support.programs import lsqb
+from tests.support.programs.amounts import times
 from tests.support.programs.shapes import DECLARATIONS, RELATIONS, shapes
 
-EXAMPLES = 40  # campaigns run thousands
+EXAMPLES = times(15)  # campaigns run thousands
 relaxed = settings(max_examples=EXAMPLES, suppress_health_check=list(HealthCheck), deadline=None)
 ways = st.sampled_from(["auto", "auto", "probe", "match"])
 FALLING = count(0, -1)  # so that each set of variables appears to list more than the one that is asked about next

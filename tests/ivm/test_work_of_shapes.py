@@ -9,6 +9,10 @@ import pyarrow as pa
 import pytest
 
 import ivm
+from ivm.join.groups import Groups
+from ivm.plan import scan
+from ivm.plan.expression import Evaluator
+from pagestore.host import read_batches
 from pagestore_tools.bench.harness import workspace_with
 from pagestore_tools.bench.meter import Meter
 from pagestore_tools.bench.shapes import DECLARED, RELATED, SHAPES, tables
@@ -105,3 +109,24 @@ def test_an_install_and_an_edit_take_no_more_than_they_do(shape, warehouse):
     dearest = Work(*np.max(edits[2:], axis=0).tolist())
     for found, most in zip((installing, dearest), BOUNDS[shape], strict=True):
         assert all(one <= bound for one, bound in zip(found, most, strict=True)), (found, most)
+
+
+def test_views_of_one_relation_share_columns_filters_and_groups(warehouse, monkeypatch):
+    """Whatever their variables are called: a block's columns are read once, filtered once and grouped once."""
+    made, filtered, columns = [], [], []
+
+    def counted(one, list_, kept=lambda *args: args):
+        return lambda *args, **named: list_.append(kept(*args)) or one(*args, **named)
+
+    monkeypatch.setattr(Groups, "__init__", counted(Groups.__init__, made))
+    monkeypatch.setattr(Evaluator, "passes", counted(Evaluator.passes, filtered))
+    monkeypatch.setattr(scan, "read_batches", counted(read_batches, columns, lambda *args: args[4]))
+    warehouse.install(
+        """q[f] = n <- agg<<n = count()>> item[_, _] = (_, _, d, f), d <= 900.
+           r[kind] = t <- agg<<t = sum(p)>> item[_, _] = (_, p, day, kind), day <= 900.
+           s[g] = t <- agg<<t = sum(n)>> item[_, _] = (n, _, x, g), x <= 900.""",
+        "shape",
+    )
+    assert (len(made), len(filtered), columns) == (1, 1, [(2, 3, 4, 5)])
+    for name in "qrs":
+        warehouse.verify(name)

@@ -51,7 +51,7 @@ def explode(ws, kind, what):
 def outcome(ws, kind, what):
     taken = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
     before = resource.getrlimit(resource.RLIMIT_AS)
-    resource.setrlimit(resource.RLIMIT_AS, (taken + (300 << 20), before[1]))
+    resource.setrlimit(resource.RLIMIT_AS, (taken + (150 << 20), before[1]))
     version = ws.store.version
     try:
         explode(ws, kind, what)

@@ -14,6 +14,7 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invar
 
 import pagestore
 from pagestore.errors import ExistsError, MissingError, RetainedError, SchemaError, VersionError
+from tests.support.programs.amounts import times
 
 Model = dict[str, dict[tuple[int, int], int]]  # relation -> key -> value
 
@@ -265,5 +266,5 @@ class StoreMachine(RuleBasedStateMachine):
         assert self.store.check() == []
 
 
-StoreMachine.TestCase.settings = settings(max_examples=40, stateful_step_count=25, deadline=None)
+StoreMachine.TestCase.settings = settings(max_examples=times(20), stateful_step_count=25, deadline=None)
 test_random_operations = StoreMachine.TestCase

@@ -12,6 +12,7 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, rule
 
 import pagestore
 from pagestore.admin import backup
+from tests.support.programs.amounts import times
 
 MEGABYTE = "y" * (1 << 20)
 URL = b"https://www.example.com/items/"
@@ -187,4 +188,4 @@ class TextMachine(RuleBasedStateMachine):
 
 
 TestTextMachine = TextMachine.TestCase
-TestTextMachine.settings = settings(max_examples=12, stateful_step_count=20, deadline=None)
+TestTextMachine.settings = settings(max_examples=times(6), stateful_step_count=20, deadline=None)

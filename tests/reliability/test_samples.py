@@ -10,19 +10,19 @@ from tests.reliability.__main__ import main as run_all
 from tests.support.syscalls import COMPILER
 
 SAMPLES = {
-    "images": 1500,
-    "interrupts": 150,
+    "images": 750,
+    "interrupts": 75,
     "kills": 6,
-    "flips": 200,
+    "flips": 100,
     "beside": 30,
     "full": 6,
-    "crafted": 200,
-    "crafted_stores": 200,
-    "files": 200,
-    "stale": 12,
+    "crafted": 100,
+    "crafted_stores": 60,
+    "files": 100,
+    "stale": 6,
     "power": 200,
-    "compose": 40,
-    "over_cells": 8,
+    "compose": 16,
+    "over_cells": 3,
 }
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 import ivm
+from ivm.errors import ConstraintError, RangeError
 from tests.support.sql.oracle import Both
 
 TABLES = [
@@ -72,6 +73,17 @@ FORMS = {
         "SELECT id, strftime(DATE '2026-01-29' + id, '%Y-%m') AS a, "
         "strftime('%d.%m.', DATE '2026-01-29' + id) AS b FROM t",
     ],
+    "many branches, and calls in each other": [
+        "SELECT id, CASE "
+        + " ".join(f"WHEN p = {n} THEN {n * n}" for n in range(30))
+        + " ELSE CAST(x AS INTEGER) END AS "
+        "c, "
+        + "coalesce(s || '1', " * 30
+        + "'z'"
+        + ")" * 30
+        + " AS d, age(DATE '2024-06-01', DATE '2020-01-01' + p) IS "
+        "NULL AS e FROM main.t",
+    ],
     "the first rows": ["SELECT id FROM t ORDER BY v DESC, id FETCH FIRST 2 ROWS ONLY"],
 }
 
@@ -104,3 +116,45 @@ def test_columns_have_duckdbs_names(tmp_path: Path) -> None:
             answer = workspace.sql(f"SELECT {item} FROM t")
             assert answer is not None
             assert answer.to_arrow().column_names == both.duck.sql(f"SELECT {item} FROM t").columns
+
+
+def test_columns_come_go_and_are_renamed_under_views(tmp_path: Path) -> None:
+    with ivm.open(tmp_path / "t.pages", threads=1) as workspace:
+        both = Both(workspace)
+        both.run("CREATE TABLE u (k INTEGER PRIMARY KEY, c INTEGER, e VARCHAR)")
+        both.run("INSERT INTO u VALUES (1, 2, 'a'), (2, NULL, 'b')")
+        both.keep("w", "SELECT e, sum(k) AS s FROM u GROUP BY e")
+        for statement in (
+            "ALTER TABLE u RENAME COLUMN c TO d",
+            "ALTER TABLE u ADD COLUMN f DECIMAL(6,2) DEFAULT 1.5",
+            "INSERT INTO u VALUES (3, 4, 'a', 7)",
+            "UPDATE u SET f = f + 1, d = k WHERE k < 3",
+            "ALTER TABLE u RENAME COLUMN f TO g",
+            "ALTER TABLE u ADD COLUMN c VARCHAR",
+            "ALTER TABLE u DROP COLUMN d",
+            "INSERT INTO u (k, c) VALUES (9, 'x')",
+        ):
+            both.run(statement)
+            both.compare()
+            answer = workspace.sql("SELECT * FROM u ORDER BY k")
+            assert answer is not None and list(answer) == both.duck.sql("SELECT * FROM u ORDER BY k").fetchall()
+        assert workspace.check() == [] and workspace.store.check() == []
+
+
+def test_errors_of_edits_from_python_are_in_the_words_of_sql(tmp_path: Path) -> None:
+    with ivm.open(tmp_path / "t.pages", threads=1) as workspace:
+        workspace.sql("CREATE TABLE n (k INTEGER PRIMARY KEY, b BIGINT, t VARCHAR, CHECK (b > -5))")
+        workspace.sql("CREATE MATERIALIZED VIEW s AS SELECT k % 2 AS g, b * b AS p, CAST(t AS INTEGER) AS i FROM n")
+        with pytest.raises(ConstraintError, match=r"^n: CHECK \(b > -5\) does not hold for b = -9: nothing was"):
+            workspace.insert("n", [(1, -9, "5")])
+        with (
+            pytest.raises(RangeError, match=r"^s: b \* b is 21267\d+, beyond BIGINT: CAST what it reads AS HUGEINT"),
+            workspace.transaction() as txn,
+        ):
+            txn.insert("n", [(1, 2**62, "5")])
+        with pytest.raises(RangeError, match=r"^s: CAST\(t AS INT\) has no value in a row: TRY\(\.\.\.\) and TRY"):
+            workspace.insert("n", [(1, 3, "x")])
+        workspace.install("q[k] = r <- n[k] = (b, _), r = 10 / (b - 3).")
+        with pytest.raises(RangeError, match=r"`10 / \(b - 3\)`"):
+            workspace.insert("n", [(1, 3, "4")])
+        assert not list(workspace["s"]) and workspace.check() == []

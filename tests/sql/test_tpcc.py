@@ -27,7 +27,7 @@ REFUSED = {  # by what the message says
 
 
 BATCHES = [
-    pytest.param(first, marks=[pytest.mark.campaign] * (first // BATCH % 4 != 0))
+    pytest.param(first, marks=[pytest.mark.campaign] * (first // BATCH % 6 != 0))
     for first in range(0, len(QUERIES), BATCH)
 ]
 

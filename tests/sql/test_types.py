@@ -53,6 +53,53 @@ FORMS = {
         "SELECT g, list_contains(list(i), 5) AS a, len(list(DISTINCT i)) AS b, len(list(i)) AS c FROM t GROUP BY g",
         "SELECT g, list(u ORDER BY id) AS l, list(f ORDER BY id) AS fl FROM t GROUP BY g",
     ],
+    "structs": [
+        "SELECT id, {'a': i, 'b': s, 'c': d, 'd': dt, 'e': b, 'f': c, 'Big one': ts, 'year': {'q': [i, 2]}} AS r "
+        "FROM t",
+        "SELECT id, r.a, r.b AS x, r.c.q AS q, w.r.c.q + 1 AS z FROM (SELECT id, {'a': i, 'b': s, 'c': {'q': d}} AS r "
+        "FROM t) AS w",
+        "SELECT id, r['b'] AS v, struct_extract(r, 'a') AS w, (r).a AS x FROM (SELECT id, struct_pack(a := i, b := s) "
+        "AS r FROM t)",
+        "SELECT row(i, s) AS r, row(i, s)[1] AS f FROM t",
+        "SELECT g, list({'a': i, 'b': s} ORDER BY id) AS l FROM t GROUP BY g",
+        "SELECT {'a': i % 2} AS r, count(*) AS n FROM t GROUP BY 1",
+    ],
+    "maps": [
+        "SELECT id, MAP {'a': i, 'b': 2} AS m, MAP {'a': i}['a'] AS v, map_keys(MAP {'a': i}) AS k, map_values(MAP "
+        "{id: s}) AS w, map_contains(MAP {'a': i}, 'b') AS c, cardinality(MAP {'a': 1}) AS n FROM t",
+        "SELECT id, m['b'] AS b, m['z'] AS z FROM (SELECT id, map(['a', 'b'], [i, id]) AS m FROM t)",
+    ],
+    "functions of lists": [
+        "SELECT id, list_sort([3, i, 1]) AS a, list_reverse_sort([3, i]) AS b, list_max([i, 2]) AS m, list_sum([c, 2]) "
+        "AS q, list_avg([i, 2]) AS v, len([i, 2]) AS n, list_position([i, 2], 2) AS p, list_min([s, 'c']) AS o FROM t",
+        "SELECT id, string_split(s, ',') AS a, len(string_split(s, ',')) AS n, array_to_string([g, 'z'], '-') AS j, "
+        "regexp_extract_all(s, '[a-z]') AS e, [i] || [9] AS c, list_slice([1, 2, i], 1, 2) AS sl, [[i], [1, 2]] AS ll, "
+        "flatten([[i], [1, 2]]) AS f, range(id) AS r, list_has_any([i], [1, 5]) AS h FROM t",
+        "SELECT id, w FROM t, unnest([i, id]) AS z(w)",
+        "SELECT id, unnest(l) AS u FROM (SELECT id, list(s ORDER BY s) AS l FROM t GROUP BY id)",
+    ],
+    "more of JSON": [
+        "SELECT id, j->'a' AS a, j->'$.a.b[1]' AS b, j->>'$.a.b[0]' AS c, json_type(j, '$.a') AS e, "
+        "json_array_length(j, '$.a.b') AS f, json_keys(j) AS k, json_valid(j) AS v, json_exists(j, '$.k') AS x FROM t",
+        "SELECT id, json_object('a', i, 's', s, 'd', d, 'n', {'q': b}) AS o, json_array(i, s, b) AS r, to_json(s) AS "
+        "t, j::JSON->>'a' AS q FROM t",
+        "SELECT j->'a' AS k, count(*) AS n FROM t GROUP BY 1",
+    ],
+    "values of ANY and ALL": [
+        "SELECT id, i > ALL (SELECT i FROM t) AS a, i >= ANY (SELECT i FROM t WHERE id < 3) AS b, i < ANY (SELECT i "
+        "FROM t WHERE id > 99) AS c, i <= ALL (SELECT i FROM t WHERE i IS NOT NULL) AS d FROM t",
+    ],
+    "intervals of months and days": [
+        "SELECT id, ts + INTERVAL '1 month 2 days' AS a, ts - INTERVAL '1 year 2 months 3 days 04:05:06' AS b, "
+        "dt + INTERVAL '36:30:00' AS c, ts - INTERVAL '2 years 1 month' AS d FROM t",
+    ],
+    "further functions": [
+        "SELECT id, hex(i) AS a, hex(s) AS b, bin(i) AS c, levenshtein(s, 'abc') AS d, url_encode(s) AS e, sha1(s) AS "
+        "f, even(d) AS h, i ** 2 AS p, i IS TRUE AS q, overlay(s placing 'xx' from 2 for 1) AS o, era(dt) AS r, "
+        "epoch_ns(ts) AS n, make_time(1, 2, 3.5) AS m, sinh(c) AS y, fdiv(i, 2) AS z, to_base64(encode(s)) AS w FROM t",
+        "SELECT factorial(ti % 10) AS f, b < true AS l, damerau_levenshtein(s, 'bA') AS d, jaccard(s, 'bÄ') AS j "
+        "FROM t WHERE s <> ''",
+    ],
     "aggregates": [
         "SELECT g, product(i) + 0 AS p, product(c) + 0 AS pc FROM t GROUP BY g",
         "SELECT g, mad(i) AS m, mad(c) AS mc, entropy(g) AS e, entropy(b) AS eb FROM t GROUP BY g",
@@ -135,6 +182,73 @@ def test_columns_of_all_types_are_kept_as_duckdb_answers(form: str, tmp_path: Pa
         for edit in EDITS:
             both.run(edit)
             both.compare()
+
+
+ENUMS = [
+    "SELECT id, m, m > 'ok' AS t, m > 'ok'::mood AS w, m <= 'ok'::mood AS q, enum_code(m) AS c FROM p",
+    "SELECT g, min(m) AS lo, max(m) AS hi, count(DISTINCT m) AS n, arg_max(id, prio) AS a, any_value(m) AS v "
+    "FROM p GROUP BY g",
+    "SELECT m, count(*) AS n FROM p WHERE m = 'ok' OR prio IN ('high', 'none') GROUP BY m",
+    "SELECT id, row_number() OVER (ORDER BY m, id) AS r, rank() OVER (PARTITION BY g ORDER BY prio DESC) AS k, "
+    "lag(m) OVER (ORDER BY prio DESC, id) AS l FROM p",
+    "SELECT id, m FROM p ORDER BY m DESC NULLS LAST, id LIMIT 2",
+    "SELECT a.id, b.id AS o FROM p a JOIN p b ON a.m < b.m",
+    "SELECT a.id, b.id AS o FROM p a JOIN p b ON a.m = b.m AND a.id <> b.id",
+    "SELECT upper(m) AS u, m || '!' AS c, coalesce(m, 'none') AS d, length(m) AS l, if(id = 1, m, NULL) AS i, "
+    "CASE WHEN id = 1 THEN m ELSE 'z' END AS e, greatest(m, 'ok') AS gr, nullif(m, 'ok') AS n FROM p",
+    "SELECT g, list(m ORDER BY id) AS l, string_agg(m, ',' ORDER BY m, id) AS s FROM p GROUP BY g",
+    "SELECT g::mood AS m, [m] AS l FROM p WHERE g IN ('sad', 'ok')",
+]
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_words_of_an_enum_are_in_the_order_of_their_places(tmp_path: Path) -> None:
+    with ivm.open(tmp_path / "t.pages", threads=1) as workspace:
+        both = Both(workspace)
+        both.run("CREATE TYPE Mood AS ENUM ('sad', 'ok', 'happy')")
+        both.run("CREATE TABLE p (id INTEGER PRIMARY KEY, m mood, g VARCHAR, prio ENUM('low', 'mid', 'high') NOT NULL)")
+        both.run("INSERT INTO p VALUES (1, 'happy', 'ok', 'low'), (2, 'sad', 'ok', 'high'), (3, NULL, 'b', 'mid'), "
+                 "(4, 'ok', 'b', 'low'), (5, 'ok', 'sad', 'high')")  # fmt: skip
+        for number, query in enumerate(ENUMS):
+            both.keep(f"v{number}", query)
+        both.compare()
+        for name, query in both.views.items():
+            own, other = workspace.sql(f"DESCRIBE {name}"), both.duck.sql(f"DESCRIBE {query}").fetchall()
+            assert own is not None and [row[:2] for row in own] == [row[:2] for row in other]
+        for edit in ("UPDATE p SET m = 'happy', prio = 'mid' WHERE id > 3",
+                     "INSERT INTO p SELECT id + 10, m, g, prio FROM p",
+                     "DELETE FROM p WHERE m = 'sad'", "UPDATE p SET m = NULL"):  # fmt: skip
+            both.run(edit)
+            both.compare()
+        with pytest.raises(ivm.IvmError, match=r"'bad' is not a value of type ENUM\('sad', 'ok', 'happy'\)"):
+            workspace.sql("INSERT INTO p VALUES (9, 'bad', NULL, 'low')")
+        with pytest.raises(ivm.IvmError, match="type mood exists already: DROP TYPE it first"):
+            workspace.sql("CREATE TYPE mood AS ENUM ('x')")
+        workspace.sql("DROP TYPE mood; CREATE TYPE IF NOT EXISTS mood AS ENUM ('x'); DROP TYPE IF EXISTS moody")
+        with pytest.raises(ivm.IvmError, match="no type moody exists"):
+            workspace.sql("CREATE TABLE q (m moody)")
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_tables_have_columns_of_lists_structs_and_json(tmp_path: Path) -> None:
+    with ivm.open(tmp_path / "t.pages", threads=1) as workspace:
+        both = Both(workspace)
+        both.run("CREATE TABLE q (id INTEGER PRIMARY KEY, l INTEGER[], s STRUCT(a INTEGER, b VARCHAR), m MAP(VARCHAR, "
+                 "INTEGER), j JSON)")  # fmt: skip
+        both.run("INSERT INTO q VALUES (1, [1, 2], {'a': 1, 'b': 'x'}, MAP {'k': 5}, '{\"a\": [1]}'), "
+                 "(2, [], NULL, NULL, NULL), (3, NULL, {'a': NULL, 'b': 'y'}, MAP {'z': 1}, '[]')")  # fmt: skip
+        both.keep("v", "SELECT id, l, s, m, j FROM q")
+        both.keep("w", "SELECT id, l[1] AS f, len(l) AS n, s.b AS b, m['k'] AS k, j->'a' AS a FROM q")
+        both.keep("u", "SELECT id, unnest(l) AS x FROM q")
+        both.compare()
+        for edit in ("UPDATE q SET l = l || [7], s = {'a': id, 'b': s.b}", "DELETE FROM q WHERE l[1] = 1",
+                     "INSERT INTO q SELECT id + 5, l, s, m, j FROM q"):  # fmt: skip
+            both.run(edit)
+            both.compare()
+        workspace.sql("INSERT INTO q VALUES (9, ?, ?, NULL, NULL)", [[4, 5], {"a": 3, "b": "z"}])
+        assert [row[1:] for row in workspace.sql("SELECT id, l, s FROM q WHERE id = 9")] == [
+            ([4, 5], {"a": 3, "b": "z"})
+        ]
 
 
 def test_sums_of_signed_and_unsigned_numbers_have_duckdbs_types(tmp_path: Path) -> None:

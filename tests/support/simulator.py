@@ -143,6 +143,9 @@ class SimulatedFile:
     def lock(self, kind: int, at: int, count: int = 1) -> bool:
         return True
 
+    def lock_when_free(self, kind: int, at: int) -> None:
+        pass
+
     def locked(self, at: int, count: int) -> int | None:
         return None
 

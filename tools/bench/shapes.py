@@ -23,11 +23,14 @@ DECLARED = """
     da[a] = y -> int(a), int(y).  db[b] = y -> int(b), int(y).  dc[c] = y -> int(c), int(y).
     item[o, l] = (q, p, d, f) -> int(o), int(l), int(q), int(p), int(d), int(f).
     orders[o] = (c, d) -> int(o), int(c), int(d).  customer[c] = s -> int(c), int(s).
+    sale[i] = (s, v) -> int(i), int(s), int(v).  store[s] = r -> int(s), int(r).
     e(x, y) -> int(x), int(y).  span[i] = (s, t) -> int(i), int(s), int(t).
 """
 RELATED = "fact[i] = (a, b, c, v)"
 WHAT = "install", "one row goes and comes back"
+AROUND = "a hub goes and comes back"
 ITEM = "item[o, l] = (q, p, d, f)"
+HUB = 1  # the store with the most sales, nearly a fifth
 
 
 class Shape(NamedTuple):
@@ -128,6 +131,20 @@ SHAPES = {
 }
 
 
+HUBS = {  # rules, those for the part that follows from the hub, and this as a query
+    "sales listed with a store": (
+        "q(i, r, v) <- sale[i] = (s, v), store[s] = r.",
+        f"part(i, r, v) <- sale[i] = ({HUB}, v), store[{HUB}] = r.",
+        f"select i, r, v from sale, store where sale.s = store.s and store.s = {HUB}",
+    ),
+    "sales of regions added up": (
+        "q[r] = t <- agg<<t = sum(v)>> sale[_] = (s, v), store[s] = r.",
+        f"part[r] = t <- agg<<t = sum(v)>> sale[_] = ({HUB}, v), store[{HUB}] = r.",
+        f"select r, sum(v) from sale, store where sale.s = store.s and store.s = {HUB} group by r",
+    ),
+}
+
+
 def tables(size: int) -> dict[str, dict[str, np.ndarray]]:
     """Return a table of `size` facts with dimensions, as many items of a fourth as many orders, a graph and spans."""
     drawn, few, orders = np.random.default_rng(7), max(100, size // 1000), max(1, size // 4)
@@ -135,6 +152,7 @@ def tables(size: int) -> dict[str, dict[str, np.ndarray]]:
     order, line = np.divmod(np.arange(size), 4)
     x, y = skewed(few)
     start = drawn.integers(0, 50 * few, 20 * few)
+    hubs = np.random.default_rng(2).zipf(1.2, size // 2) % 100
     return {
         "fact": {"i": np.arange(size), "a": a, "b": b, "c": c, "v": drawn.integers(0, 10_000, size)},
         **{f"d{k}": {k: np.arange(1000), "y": drawn.integers(0, 10, 1000)} for k in "abc"},
@@ -144,6 +162,8 @@ def tables(size: int) -> dict[str, dict[str, np.ndarray]]:
         },
         "orders": {"o": np.arange(orders), "c": drawn.integers(0, few, orders), "d": drawn.integers(0, 1000, orders)},
         "customer": {"c": np.arange(few), "s": drawn.integers(0, 5, few)},
+        "sale": {"i": np.arange(size // 2), "s": hubs, "v": np.arange(size // 2) % 1000},
+        "store": {"s": np.arange(100), "r": np.arange(100) % 5},
         "e": {"x": x, "y": y},
         "span": {"i": np.arange(20 * few), "s": start, "t": start + drawn.integers(1, 60, 20 * few)},
     }  # fmt: skip
@@ -157,7 +177,39 @@ def shapes(folder: Path, options: argparse.Namespace) -> Iterator[Row]:
     for name, shape in SHAPES.items():
         if any(options.only in f"{name}: {what}" for what in WHAT):
             yield from _both(workspace, peer, name, shape, given[shape.changed])
+    for name in HUBS:
+        if options.only in f"{name}: {AROUND}":
+            yield from _around_hub(workspace, peer, name)
     workspace.close()
+
+
+def _around_hub(workspace: ivm.Workspace, peer: Any, name: str) -> Iterator[Row]:
+    """Yield a row in which a hub's row goes and comes back, beside evaluating twice what follows from it."""
+    rules, part, query = HUBS[name]
+    row, blocks = next(row for row in workspace["store"] if row[0] == HUB), ("goes", "comes")
+    workspace.install(rules, "shape")
+
+    def edit() -> None:
+        for change in ("delete", "insert"):
+            with workspace.transaction() as txn:
+                getattr(txn, change)("store", [row])
+
+    def uninstall() -> None:
+        for block in workspace.blocks.keys() & {*blocks}:
+            workspace.uninstall(block)
+
+    def anew() -> None:
+        for block in blocks:
+            workspace.install(part.replace("part", block, 1), block)
+
+    def answer() -> None:
+        for block in blocks:
+            peer.execute(f"create or replace table {block} as {query}")
+
+    anew_here, anew_there = Side("ivm, that part anew", anew, uninstall), Side("DuckDB, that part anew", answer)
+    yield Row(f"{name}: {AROUND}", those_installed(Side("ivm", edit), anew_here, anew_there))
+    uninstall()
+    workspace.uninstall("shape")
 
 
 def _both(

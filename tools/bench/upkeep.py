@@ -411,51 +411,70 @@ def _prepared(store: pagestore.Store, thread: int) -> Put:
 
 
 def _processes(folder: Path, seconds: float) -> Row:
-    """Return the row of durable transactions of many processes; counts say how many the slowest made."""
-    slowest: dict[str, int] = {}
+    """Return the row of durable transactions of many processes; counts say how long each takes, and who is slowest."""
+    waits: dict[str, dict[str, float]] = {}
 
-    def rate(name: str, write: Callable[..., None]) -> float:
+    def rate(name: str, make: Callable[[Path, int], Put]) -> float:
         path = folder / f"processes-{name}"
         path.unlink(missing_ok=True)
-        (_opened if name == "pagestore" else _sqlite)(path, durable=True).close()
+        (_sqlite if name == "SQLite" else _opened)(path, durable=True).close()
         ends = [SPAWN.Pipe() for _ in range(PROCESSES)]
-        processes = [SPAWN.Process(target=write, args=(path, seconds, n, end)) for n, (_, end) in enumerate(ends)]
+        processes = [
+            SPAWN.Process(target=_write, args=(path, seconds, n, end, make)) for n, (_, end) in enumerate(ends)
+        ]
         for process in processes:
             process.start()
         for here, _ in ends:
             here.recv()
         for here, _ in ends:
             here.send("go")
-        found = [here.recv() for here, _ in ends]
+        found: list[list[float]] = [here.recv() for here, _ in ends]
         for process in processes:
             process.join()
-        slowest[name] = min(found)
-        return float(sum(found) / seconds)
+        taken = 1e3 * np.concatenate(found)
+        middle, high = np.percentile(taken, [50, 99])
+        waits[name] = {"slowest process": min(map(len, found)) / seconds}
+        waits[name] |= {"median ms": middle, "99th percentile ms": high, "longest ms": taken.max()}
+        return len(taken) / seconds
 
     sides = [
-        Side(name, partial(rate, name, write), counts=lambda name=name: {"slowest process": slowest[name] / seconds})  # type: ignore[misc]
-        for name, write in (("pagestore", _write_ours), ("SQLite", _write_sqlite))
+        Side(name, partial(rate, name, make), counts=lambda name=name: {k: round(n, 1) for k, n in waits[name].items()})  # type: ignore[misc]
+        for name, make in (("pagestore", _put_ours), ("pagestore, prepared", _put_prepared), ("SQLite", _put_sqlite))
     ]
     return Row(f"durable rows of {PROCESSES} processes", sides, 2, "a second", told=True)
 
 
-def _write_ours(path: Path, seconds: float, number: int, end: Connection) -> None:
-    with closing(_opened(path, durable=True)) as store:
-        end.send("ready")
-        end.recv()
-        end.send(_put_for(seconds, store, _transactions, number))
-
-
-def _write_sqlite(path: Path, seconds: float, number: int, end: Connection) -> None:
-    db, made = _sqlite(path, durable=True), 0
+def _write(path: Path, seconds: float, number: int, end: Connection, make: Callable[[Path, int], Put]) -> None:
+    """Put rows for some time, and send how many seconds each took."""
+    put, taken = make(path, number), list[float]()
     end.send("ready")
     end.recv()
-    stop = time.monotonic() + seconds
-    while time.monotonic() < stop:
-        with suppress(sqlite3.OperationalError):  # it was locked for longer than its limit
-            db.execute("insert into r values(?, ?)", (number, made))
-            made += 1
-    end.send(made)
+    began = now = time.monotonic()
+    while now < began + seconds:
+        put(len(taken))
+        before, now = now, time.monotonic()
+        taken.append(now - before)
+    end.send(taken)
+
+
+def _put_ours(path: Path, number: int) -> Put:
+    return _transactions(_opened(path, durable=True), number)
+
+
+def _put_prepared(path: Path, number: int) -> Put:
+    return _prepared(_opened(path, durable=True), number)
+
+
+def _put_sqlite(path: Path, number: int) -> Put:
+    db = _sqlite(path, durable=True)
+
+    def put(n: int) -> None:
+        while True:
+            with suppress(sqlite3.OperationalError):  # it was locked for longer than its limit
+                db.execute("insert into r values(?, ?)", (number, n))
+                return
+
+    return put
 
 
 def _watched(folder: Path, rounds: int) -> Row:

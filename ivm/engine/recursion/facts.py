@@ -18,7 +18,7 @@ The order of a derivation is the greatest order of the stratum's facts in it; th
 Limits of recursion: the most rows and rounds, so that an endless recursion stops.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -27,6 +27,7 @@ import numpy as np
 
 from ivm.engine.installed import Installed, InstalledRule, InstalledStratum, index_columns
 from ivm.errors import LimitError
+from ivm.join.join import memory_allowed
 from ivm.lang.ir import Compare, Rule
 from ivm.lang.recursion import adds_only
 from ivm.lang.types import has_ids
@@ -47,6 +48,7 @@ from pagestore.host import (
     begins,
     bulk,
     distinct,
+    external_sort,
     get,
     is_operator,
     read_batches,
@@ -185,28 +187,37 @@ class Facts:
         if not self.folds(name):
             actions, rows = self._apply(name, INSERT, new)
             return rows[: self.keys(name), actions == INSERT]
-        known = self.orders(name, new.keys)
-        better = new.only(~known.found | (new.cost < known.cost))
+        better = self.better(name, new)
         self._apply(name, SET, better)
         return better.keys
+
+    def better(self, name: str, new: Proposal) -> Proposal:
+        """Return the proposals of facts that do not exist, or have a worse value."""
+        known = self.orders(name, new.keys)
+        return new.only(~known.found | (new.cost < known.cost))
 
     def rank(self, name: str, new: Proposal) -> None:
         """Change the orders of existing facts."""
         self._apply(name, SET, new)
 
-    def replace(self, name: str, words: np.ndarray) -> None:
-        """Replace all facts by others, given as words int64[C, n] with ranks, in key order."""
+    def replace(self, name: str, words: Iterable[np.ndarray]) -> None:
+        """Replace all facts by others, given as batches int64[C, n] of words with ranks, in key order."""
         kept = self.stored[name]
         for t in self._there[name]:
             spec = self._txn.tree(kept.names[t]).spec
-            rows = words if t == 0 else words[kept.places[t][: spec.columns]]
-            rows = rows if t == 0 else rows.take(sort_order(np.ascontiguousarray(rows[: spec.keys])), axis=1)
-            self._txn.replace(kept.names[t], bulk(self._txn.pager, spec, [rows]))
+            rows = self._permuted(name, kept.places[t][: spec.columns], spec.keys) if t else words
+            self._txn.replace(kept.names[t], bulk(self._txn.pager, spec, rows))
+
+    def _permuted(self, name: str, columns: np.ndarray, keys: int) -> Iterator[np.ndarray]:
+        """Yield all facts by some columns, in the order of so many of these."""
+        facts = self._txn.tree(name)  # before `pages`: opening a tree may remap the file
+        batches = read_batches(self._txn.pages, facts)
+        return external_sort((batch[columns] for batch in batches), keys, memory_allowed())
 
     def clear(self) -> None:
         """Delete all facts."""
         for name, kept in self.stored.items():
-            self.replace(name, np.empty((kept.layout.visible + 1, 0), np.int64))
+            self.replace(name, [np.empty((kept.layout.visible + 1, 0), np.int64)])
 
     def words(self, name: str, new: Proposal) -> np.ndarray:
         """Return the words of proposed facts without their ranks."""

@@ -16,6 +16,7 @@ A kernel does the same for strata that compute no values (compiled.py).
 import heapq
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
 
 import numpy as np
 
@@ -25,8 +26,9 @@ from ivm.engine.recursion.facts import SUSPENDED, Body, Derivations, Facts, Limi
 from ivm.engine.recursion.flat_bodies import FlatBodies, NotPlain
 from ivm.engine.recursion.in_memory import FlatFacts, FlatRounds
 from ivm.engine.recursion.kernels.rounds import DONE as DERIVED_ALL
-from ivm.errors import RangeError
-from ivm.join.join import MemoryUse, memory_allowed, within_memory
+from ivm.engine.rows import Waiting
+from ivm.errors import RangeError, RoomError
+from ivm.join.join import MemoryUse, allowing, memory_allowed, within_memory
 from ivm.lang.ir import constants
 from ivm.maintenance.maintain import binding_difference, maintain_by_probing
 from ivm.maintenance.surgery import Delta
@@ -40,7 +42,11 @@ Keys = dict[str, np.ndarray]  # keys int64[K, n] of facts, by view
 STEPS_FREE, STEP_ROWS = 64, 1000
 BELOW_MAX = 1 << 25  # the most rows from outside the stratum that are read into memory
 PAGED_SHARE = 16  # rounds use pages until they took one in PAGED_SHARE of the operations of reading all into memory
+BINDINGS_SHARE = (
+    8  # bindings take at most one in so many of the bytes allowed: facts are made of them, and put in order
+)
 FOLLOWING_SHARE = 4  # of the facts, at most one in FOLLOWING_SHARE is erased or stored after deriving it in memory
+RUNS = 4  # times the bytes allowed: with more facts on the disk, a recursion is senseless
 ROUNDS = "deriving facts in rounds"  # the step, for errors
 SEARCHED = 1 << 12  # facts per search for derivations, since each may have many
 
@@ -71,6 +77,7 @@ class Fixpoint:
         self._installed, self._stratum = installed, stratum
         self._steps_left = WORD_MAX
         self._failing: list[tuple[Body, np.ndarray]] = []  # bindings whose arithmetic failed so far
+        self._memory = MemoryUse(step=ROUNDS)
         self._trail: Trail | None = None  # the parents of the facts of the last rounds, if they are needed
         self.facts, self.work = Facts(txn, installed, stratum, encode, threads), Work()
         self.ordered = True  # whether every stored fact comes after those that it derives from
@@ -120,20 +127,19 @@ class Fixpoint:
         """Return the stratum prepared for evaluation in memory; None if it cannot be evaluated so."""
         try:
             bodies = FlatBodies(self._txn, self._installed, self._stratum, self._bodies, self._encode)
-            flat = FlatRounds(bodies, self._limits, self._threads)
+            wait = partial(Waiting, self._txn, self._installed, step=ROUNDS, most=RUNS)
+            flat = FlatRounds(bodies, self._limits, self._threads, wait)
         except NotPlain:
             return None
         return flat if flat.below <= BELOW_MAX else None
 
     def _fill_flat(self, flat: FlatRounds, first: Mapping[str, Proposal]) -> bool:
         """Evaluate the stratum in memory, given its base facts; return whether that was possible."""
-        found = flat.run([(name, self.facts.words(name, one)) for name, one in first.items()])
-        if found is None:
+        if not flat.run([(name, self.facts.words(name, one)) for name, one in first.items()]):
             return False
-        for name, words in found.items():
-            self.facts.replace(name, words)
-        ranks = np.concatenate([words[-1] for words in found.values()])
-        self.work.rows = np.bincount(ranks)[1:].tolist()
+        for name in self.facts.stored:
+            self.facts.replace(name, flat.found.rows(name))
+        self.work.rows = flat.by_rank[1:].tolist()
         self.work.operations += flat.operations
         if flat.unfinished is not None:  # memory was short: rounds over pages go on from what was derived
             self._steps_left = WORD_MAX
@@ -291,7 +297,7 @@ class Fixpoint:
         Return whether the fixpoint was reached; stop after `most` operations, if given, or when no steps are left.
         """
         below = below if below is not None else self._below()
-        memory = MemoryUse(step=ROUNDS).begin()
+        self._memory = MemoryUse(step=ROUNDS).begin()
         self._trail = None
         while total(fresh):
             self._steps_left -= 1
@@ -299,7 +305,7 @@ class Fixpoint:
                 return False
             self.work.rows.append(total(fresh))
             self._limits.check(self.work.rows, self.facts.count())
-            memory.hold(self.facts.count(), self.facts.nbytes())
+            self._memory.hold(self.facts.count(), self.facts.nbytes())
             rank = len(self.work.rows) if counted else None
             fresh = self._adopt(self._gather(self._consequences(fresh, below, rank)))
             if not self.ordered and self.facts.adds_only:
@@ -327,14 +333,49 @@ class Fixpoint:
         return {index: self._txn.tree(tree_name(index)) for index in indices if index not in own}
 
     def _consequences(self, fresh: Keys, below: Mapping[Index, Tree], rank: int | None) -> list[tuple[str, Proposal]]:
-        found = []
+        """Return the facts that follow from fresh ones.
+
+        Of bindings that take too much memory a part is joined at a time, and only what is new is kept of it.
+        """
+        found: list[tuple[str, Proposal]] = []
         trees = {**below, **self.facts.trees}
         for body in self._bodies:
             if body.reads(fresh):
-                rows = self._bindings(body, trees, fresh)
-                if rows.shape[1]:
-                    found.append(self._propose(body, rows, rank))
+                for rows, whole in self._parts(body, trees, fresh):
+                    if rows.shape[1]:
+                        found.append(self._propose(body, rows, rank))
+                    if not whole:
+                        found = [(name, self._news(name, one)) for name, one in self._gather(found).items()]
+                        held = sum(one.cost.size * (2 + len(one.keys)) for _, one in found)
+                        self._memory.hold(self.facts.count(), self.facts.nbytes() + 8 * held)
         return found
+
+    def _parts(self, body: Body, trees: Mapping[Index, Tree], keys: Keys) -> Iterator[tuple[np.ndarray, bool]]:
+        """Yield the bindings with one of some facts, and whether these are all: if they exceed a share of the bytes
+        allowed, those with half of the facts, and with the others.  Raises RoomError if one fact has too many.
+        """
+        found = None
+        try:
+            with allowing(self._allowed // BINDINGS_SHARE if total(keys) > 1 else self._allowed):
+                found = self._bindings(body, trees, keys)
+        except RoomError:
+            if total(keys) < 2:
+                raise
+        if found is not None:
+            yield found, True
+            return
+        for half in halves(keys):
+            for rows, _ in self._parts(body, trees, half):
+                yield rows, False
+
+    @cached_property
+    def _allowed(self) -> int:
+        """The bytes that an evaluation may take."""
+        return memory_allowed()
+
+    def _news(self, name: str, new: Proposal) -> Proposal:
+        """Return the proposals that are new or better than what is stored."""
+        return self.facts.better(name, new)
 
     def _bindings(self, body: Body, trees: Mapping[Index, Tree], keys: Keys) -> np.ndarray:
         rows, operations = body.bindings(self._txn.pages, trees, keys, self._threads)
@@ -439,6 +480,22 @@ class Fixpoint:
         for name, proposal in back.items():
             self.facts.rank(name, proposal)
         return {name: proposal.keys for name, proposal in back.items() if proposal.keys.shape[1]}
+
+
+def halves(keys: Keys) -> Iterator[Keys]:
+    """Yield the first half of some facts, and the others.
+
+    >>> [*halves({"p": np.array([[1, 2]]), "q": np.array([[3, 4]])})]
+    [{'p': array([[1, 2]])}, {'q': array([[3, 4]])}]
+    """
+    half, before = total(keys) // 2, 0
+    found: tuple[Keys, Keys] = {}, {}
+    for name, rows in keys.items():
+        cut, before = max(0, half - before), before + rows.shape[1]
+        for part, some in zip((rows[:, :cut], rows[:, cut:]), found, strict=True):
+            if part.shape[1]:
+                some[name] = part
+    yield from found
 
 
 def _joined(some: Keys, others: Keys) -> Keys:

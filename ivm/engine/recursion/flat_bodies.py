@@ -92,6 +92,10 @@ class FlatBodies:
         self._of = np.cumsum([0, *(len(found) for found in rows.values())], dtype=np.int64)
         self._bodies = [row for found in rows.values() for row in found]
 
+    def columns(self, p: int) -> int:
+        """Return how many words a fact of a predicate has in its tree: keys, a value if aggregated, and the rank."""
+        return int(self.keys[p]) + self.folds + 1
+
     # -- layout
 
     def _lay_body(self, body: Body) -> Iterator[tuple[int, list[int]]]:

@@ -13,6 +13,8 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import pairwise
+from math import prod
+from threading import Lock
 
 import numpy as np
 
@@ -21,14 +23,16 @@ from ivm.engine.recursion.flat_bodies import FlatBodies, NotPlain
 from ivm.engine.recursion.kernels import rounds
 from ivm.engine.recursion.kernels import rounds as kernel
 from ivm.engine.recursion.kernels import shared_rounds as shared
+from ivm.engine.rows import Waiting
 from ivm.join.join import memory_allowed, memory_left
 from pagestore.compiled import Table, TypedKernel, Words
-from pagestore.host import WORD_MAX, WORD_MIN, sort_order, together
+from pagestore.host import INSERT, WORD_MAX, WORD_MIN, Edits, sort_order, together
 
 FACTS_MIN, FACTS_MAX = 1 << 14, 1 << 26  # initial capacity, and the most: beyond, rounds use pages
 GROWTHS = 4, 2  # by which the capacity may grow, the first for which there is memory
 SAMPLED = 1 << 14
 NUMBERS_MAX = 1 << 24  # words of a table of numbered facts
+NUMBERS_SHARE = 4  # these tables take at most one in so many of the bytes allowed
 
 RUN = TypedKernel(kernel.run_rounds, rounds.Bodies, rounds.Facts, rounds.Run)
 RELINK = TypedKernel(rounds.relink, rounds.Bodies, rounds.Facts, Words, int, int, int, int)
@@ -43,7 +47,7 @@ class FlatFacts:
     def __init__(
         self, bodies: FlatBodies, arrays: rounds.Bodies, base: Base, limits: Limits, threads: int, memory: int
     ) -> None:
-        self._bodies, self._arrays, self._base, self._threads = bodies, arrays, base, threads
+        self._bodies, self._arrays, self._base, self.threads = bodies, arrays, base, threads
         self._memory = memory
         self._progress = progress = np.zeros(kernel.PROGRESS, np.int64)
         progress[kernel.SIZE_MAX] = limits.rows_max or WORD_MAX
@@ -51,7 +55,8 @@ class FlatFacts:
         progress[kernel.FOLD] = bodies.fold
         progress[kernel.SHARED_MIN] = SHARED_MIN if threads > 1 else WORD_MAX
         self._number()
-        self._facts = self._room(max(FACTS_MIN, 2 * sum(rows.shape[1] for _, rows in base)))
+        wanted = max(FACTS_MIN, 2 * sum(rows.shape[1] for _, rows in base))
+        self._facts = self._room(wanted if self._size(wanted) < self._memory else FACTS_MIN)
 
     def derive(self) -> int:
         """Derive all facts. Return DONE, or the status that says why that was impossible."""
@@ -60,7 +65,7 @@ class FlatFacts:
         empty = none.reshape(0, 1)
         at, costs, ranks = (np.zeros(bodies.depth, np.int64) for _ in range(3))
         run = rounds.Run(progress, values, at, costs, ranks, empty, none, none)
-        shared = SharedRounds(self._arrays, run, bodies.keys, bodies.words, self._threads)
+        shared = SharedRounds(self._arrays, run, bodies.keys, bodies.words, self.threads)
         todo = [(bodies.names.index(name), rows) for name, rows in self._base]
         while todo or progress[kernel.WAIT]:
             if todo:
@@ -132,37 +137,50 @@ class FlatFacts:
         ends = [int(end) for part in parts if part.size for end in (part.min(), part.max())] + bodies.constants
         span = max(ends, default=0) - min(ends, default=0) + 1
         room = len(bodies.names) * span**most
-        if bodies.computes_keys or room > (NUMBERS_MAX if bodies.fold else 64 * NUMBERS_MAX):
+        words = room + 1 if bodies.fold else room // 64 + 1
+        tables = 1 if bodies.fold or self.threads == 1 else 1 + self.threads  # threads that share rounds have their own
+        if bodies.computes_keys or words > NUMBERS_MAX or 8 * words * tables > self._memory // NUMBERS_SHARE:
             return
         self._progress[[kernel.SPAN, kernel.LOW]] = span, min(ends, default=0)
-        self._dense = np.zeros(room + 1 if bodies.fold else room // 64 + 1, np.int64)
+        self._dense = np.zeros(words, np.int64)
+        self._memory -= 8 * words * tables
 
     def _room(self, facts: int) -> rounds.Facts:
+        rows, nexts, begins, waiting = (np.zeros(shape, np.int64) for shape in self._shapes(facts))
+        return rounds.Facts(rows, nexts, begins, waiting, self._dense)
+
+    def _shapes(self, facts: int) -> tuple[tuple[int, ...], ...]:
+        """Return the shapes of the arrays that hold so many facts."""
         indices = len(self._arrays.indices)
         size = 1 << int(2 * facts - 1).bit_length()
         waiting = (2 if self._bodies.fold else 1) * facts + 1  # improved values are queued again in a shared round
-        return rounds.Facts(
-            np.zeros((facts, self._bodies.words + kernel.FACT), np.int64), np.zeros((indices, facts), np.int64),
-            np.zeros((indices, size), np.int64), np.zeros(waiting, np.int64), self._dense,
-        )  # fmt: skip
+        return (facts, self._bodies.words + kernel.FACT), (indices, facts), (indices, size), (waiting,)
+
+    def _size(self, facts: int) -> int:
+        """Return the bytes of the arrays that hold so many facts."""
+        return 8 * sum(map(prod, self._shapes(facts)))
 
     def _grow(self) -> rounds.Facts | None:
-        """Increase the capacity, if there is memory for that and as much again for the trees that facts become."""
+        """Increase the capacity, if there is memory for the arrays old and new, and as much again is left.
+
+        The tables that facts become take no more than these: the indices are freed before.
+        """
         old, progress = self._facts, self._progress
-        nbytes = old.rows.nbytes + old.nexts.nbytes + old.begins.nbytes
-        most = min(self._memory, memory_left() // 2)
-        growth = next((growth for growth in GROWTHS if growth * nbytes < most), 0)
-        if len(old.rows) >= FACTS_MAX or not growth:
+        count, left = len(old.rows), memory_left() // 2
+        sizes = [(growth, self._size(growth * count)) for growth in GROWTHS]
+        most = self._memory - self._size(count)
+        growth = next((growth for growth, size in sizes if size < min(most, left)), 0)
+        if count >= FACTS_MAX or not growth:
             return None
         size, wait, begin = progress[[kernel.SIZE, kernel.WAIT, kernel.RING]].tolist()
         try:
-            self._facts = new = self._room(growth * len(old.rows))
+            self._facts = new = self._room(growth * count)
         except MemoryError:
             return None
         new.rows[:size] = old.rows[:size]
         new.ring[:wait] = np.roll(old.ring, -begin)[:wait]
         progress[kernel.RING] = 0
-        first, parts = int(not progress[kernel.SPAN]), self._threads
+        first, parts = int(not progress[kernel.SPAN]), self.threads
         relink = partial(RELINK.call, self._arrays, new, self._bodies.keys, size, first)
         together([partial(relink, part, parts) for part in range(parts)])
         return new
@@ -170,58 +188,97 @@ class FlatFacts:
 
 RANGED_MIN = 1 << 10  # facts; ranges of fewer are not worth a thread
 RANGES = 2  # ranges per thread, since some derive more facts than others
+PIECES = 8  # of a range that does not fit into memory: only its own facts are derived twice
 
 
 class FlatRounds:
     """One evaluation of a stratum."""
 
-    def __init__(self, bodies: FlatBodies, limits: Limits, threads: int) -> None:
-        """Raises NotPlain."""
+    def __init__(self, bodies: FlatBodies, limits: Limits, threads: int, wait: Callable[[], Waiting]) -> None:
+        """`wait` returns what keeps facts until their trees are built.  Raises NotPlain."""
         if bodies.fold and limits.rounds_max not in (None, ROUNDS_MAX):
             raise NotPlain  # ranks of aggregated values are not numbers of rounds
-        self._bodies, self._limits, self._threads = bodies, limits, threads
+        self._bodies, self._limits, self._threads, self._wait = bodies, limits, threads, wait
         self._memory = memory_allowed()
         self.below = bodies.below  # how many rows are read into memory
-        self.operations = 0
-        self.unfinished: dict[str, np.ndarray] | None = None  # if memory was short: facts to be joined with others
+        self._restart()
 
-    def run(self, base: Base) -> dict[str, np.ndarray] | None:
-        """Derive all facts from `base`, by view: words int64[K, n], a value if aggregated, then the rank.
+    def _restart(self) -> None:
+        """Forget what was derived."""
+        self.found = self._wait()  # words int64[C, n] by view: keys, a value if aggregated, the rank
+        for p, name in enumerate(self._bodies.names):
+            self.found.add([(name, _inserted(np.empty((self._bodies.columns(p), 0), np.int64)))])
+        self.operations, self.by_rank = 0, np.zeros(1, np.int64)  # how many facts have each rank
+        self.unfinished: dict[str, np.ndarray] | None = None  # if memory was short: keys to be joined with others
 
-        If memory is short, return those that were derived, and set `unfinished` to the keys int64[K, n] of those whose
-        consequences were not; facts of `base` may be missing. Return None if a value overflows or is better than one
-        that it derives from. Raises LimitError.
+    def run(self, base: Base) -> bool:
+        """Derive all facts from `base`; return whether that was possible.
+
+        It is not if a value overflows or is better than one that it derives from. If memory is short, facts are derived
+        for one range after the other of a column that every fact copies from its parent. Without such a column
+        `unfinished` has the facts whose consequences are missing; facts of `base` may be missing as well.  Raises
+        LimitError.
         """
-        arrays = self._bodies.arrays()
-        column = min(self._bodies.kept, default=None)
-        found, status = ([], kernel.LIMIT) if column is None else self._ranges(arrays, base, column)
+        arrays, status = self._bodies.arrays(), kernel.LIMIT
+        column = min(self._bodies.kept, default=None) if self._limits.rows_max is None else None
+        if column is not None and self._threads > 1:
+            cuts = _cuts(_words(base, column), RANGES * self._threads)
+            if len(cuts) >= self._threads:
+                status = self._ranges(arrays, base, column, cuts)
         if status not in (kernel.DONE, kernel.GROW):
-            found = [self._facts(arrays, base, self._threads)]
-            status = found[0].derive()
-            if status == kernel.LIMIT:
-                by_rank = np.bincount(found[0].ranks)[1:].tolist()
-                self._limits.check([*by_rank, 1], found[0].count + 1)
-        if status not in (kernel.DONE, kernel.GROW):
-            return None
-        self.operations, names = sum(facts.operations for facts in found), [*enumerate(self._bodies.names)]
-        if status == kernel.GROW:
-            self.unfinished = {name: np.concatenate([f.waiting(p) for f in found], axis=1) for p, name in names}
-        return {name: self._table(found, p, column) for p, name in names}
+            status = self._whole(arrays, base, keep=column is None)
+            if status == kernel.GROW and column is not None:
+                status = self._ranges(arrays, base, column, _pieces(_words(base, column)))
+        return status in (kernel.DONE, kernel.GROW)
 
-    def _facts(self, arrays: rounds.Bodies, base: Base, threads: int) -> FlatFacts:
-        return FlatFacts(self._bodies, arrays, base, self._limits, threads, self._memory // (self._threads // threads))
+    def _whole(self, arrays: rounds.Bodies, base: Base, keep: bool) -> int:
+        """Derive all facts with all threads; return why that stopped. If memory is short, `keep` those derived."""
+        self._restart()
+        facts = FlatFacts(self._bodies, arrays, base, self._limits, self._threads, self._memory)
+        status = facts.derive()
+        if status == kernel.LIMIT:
+            self._limits.check([*np.bincount(facts.ranks)[1:].tolist(), 1], facts.count + 1)
+        if status == kernel.DONE or (status == kernel.GROW and keep):
+            self._take(facts, status == kernel.DONE)
+        return status
 
-    def _ranges(self, arrays: rounds.Bodies, base: Base, column: int) -> tuple[list[FlatFacts], int]:
+    def _take(self, facts: FlatFacts, finished: bool) -> None:
+        """Add facts to those that were found."""
+        counts = np.bincount(facts.ranks, minlength=len(self.by_rank))
+        counts[: len(self.by_rank)] += self.by_rank
+        self.by_rank, self.operations = counts, self.operations + facts.operations
+        for p, name in enumerate(self._bodies.names):
+            cuts = _cuts(facts.sample(p), facts.threads)
+            tasks = [partial(facts.table, p, low, high) for low, high in pairwise([None, *cuts, None])]
+            self.found.add((name, _inserted(table)) for table in together(tasks))
+        if not finished:
+            known, self.unfinished = self.unfinished or {}, {}
+            for p, name in enumerate(self._bodies.names):
+                keys = [known[name]] if name in known else []
+                self.unfinished[name] = np.concatenate([*keys, facts.waiting(p)], axis=1)
+
+    def _ranges(self, arrays: rounds.Bodies, base: Base, column: int, cuts: Sequence[int]) -> int:
         """Derive facts for each range of a column that every fact copies from its parent; return why that stopped.
 
-        That is LIMIT if threads do not help, or if a range cannot be evaluated.
+        A range that does not fit into memory is cut into pieces. If one of a single word does not fit, no other is
+        begun.
         """
-        words = np.concatenate([rows[column] for _, rows in base] or [np.empty(0, np.int64)])
-        cuts = _cuts(words, RANGES * self._threads)
-        if self._threads == 1 or self._limits.rows_max is not None or len(cuts) < self._threads:
-            return [], kernel.LIMIT
-        left = deque(pairwise([WORD_MIN, *cuts, WORD_MAX]))
-        found: dict[int, FlatFacts] = {}
+        self._restart()
+        left, lock = deque(pairwise([WORD_MIN, *cuts, WORD_MAX])), Lock()
+        memory = self._memory // (2 * self._threads)  # as much again is for facts that wait for their trees
+
+        def derive(low: int, high: int) -> int:
+            """Evaluate a range, or leave its pieces to be evaluated."""
+            chosen = [(name, rows[:, (rows[column] >= low) & (rows[column] < high)]) for name, rows in base]
+            facts = FlatFacts(self._bodies, arrays, chosen, self._limits, 1, memory)
+            status = facts.derive()
+            if status == kernel.GROW and (pieces := _pieces(_words(chosen, column))):
+                left.extendleft(reversed([*pairwise([low, *pieces, high])]))
+                return kernel.DONE
+            with lock:
+                if status in (kernel.DONE, kernel.GROW):
+                    self._take(facts, status == kernel.DONE)
+            return status
 
         def work() -> int:
             """Evaluate ranges until none is left; return why the last one stopped."""
@@ -230,29 +287,31 @@ class FlatRounds:
                     low, high = left.popleft()
                 except IndexError:
                     return kernel.DONE
-                chosen = [(name, rows[:, (rows[column] >= low) & (rows[column] < high)]) for name, rows in base]
-                found[low] = self._facts(arrays, chosen, threads=1)
-                status = found[low].derive()
+                status = derive(low, high)
                 if status != kernel.DONE:
                     left.clear()
                     return status
 
         ends = {*together([work] * self._threads)}
         others = ends - {kernel.DONE, kernel.GROW}
-        status = min(others) if others else max(ends)
-        return [facts for _, facts in sorted(found.items())], status
+        return min(others) if others else max(ends)
 
-    def _table(self, found: list[FlatFacts], p: int, column: int | None) -> np.ndarray:
-        """Return all facts of a predicate, sorted: words and ranks int64[C, n]."""
-        if len(found) == 1:
-            cuts = _cuts(found[0].sample(p), self._threads)
-            tasks = [partial(found[0].table, p, low, high) for low, high in pairwise([None, *cuts, None])]
-        else:
-            tasks = [partial(facts.table, p) for facts in found]
-        table = np.concatenate(together(tasks), axis=1)
-        if len(found) > 1 and column != 0:
-            table = table.take(sort_order(table[: self._bodies.keys[p]]), axis=1)
-        return table
+
+def _inserted(rows: np.ndarray) -> Edits:
+    """Return edits that insert rows."""
+    return np.broadcast_to(INSERT, rows.shape[1]), rows
+
+
+def _words(base: Base, column: int) -> np.ndarray:
+    """Return the words of a column of all base facts."""
+    return np.concatenate([rows[column] for _, rows in base] or [np.empty(0, np.int64)])
+
+
+def _pieces(words: np.ndarray) -> list[int]:
+    """Return the words at which all pieces but the first begin; none if there is one word."""
+    distinct = np.unique(words)
+    found: list[int] = distinct[:: -(-len(distinct) // PIECES) or 1][1:].tolist()
+    return found
 
 
 def _cuts(words: np.ndarray, parts: int) -> list[int]:

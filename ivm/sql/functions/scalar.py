@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Sequence
 from decimal import Decimal
 from difflib import get_close_matches
@@ -10,18 +9,16 @@ from math import pi
 
 from sqlglot import exp
 
-from ivm.sql.conversions import alike, call, common_type, convert, is_null_constant, single
+from ivm.sql.conversions import alike, amount, call, common_type, convert, in_order, is_null_constant, single
 from ivm.sql.errors import SqlError
-from ivm.sql.functions import texts, times
+from ivm.sql.functions import numbers, texts, times
 from ivm.sql.terms import Lit, Term, Typed
 from ivm.sql.types import (
-    BIGINT,
     BOOLEAN,
     DATE,
     DIGITS,
     DOUBLE,
     FLOAT,
-    HUGEINT,
     INTEGER,
     INTEGERS,
     INTERVAL,
@@ -266,7 +263,7 @@ def _extreme(node: exp.Expr, value: Value) -> Typed:
     operation = ">" if name == "greatest" else "<"
     found = values[0]
     for one in values[1:]:
-        term = call("if", call(operation, one.term, found.term), one.term, found.term)
+        term = call("if", call(operation, in_order(one).term, in_order(found).term), one.term, found.term)
         if found.nullable or one.nullable:
             term = call("if", call("is_null", found.term), one.term, term)
         found = Typed(term, type_, found.nullable and one.nullable)
@@ -281,10 +278,13 @@ def _same(node: exp.Expr, value: Value) -> Typed:
 
 def _is(node: exp.Expr, value: Value) -> Typed:
     inner, other = value(node.this), node.expression
+    if isinstance(other, exp.Boolean) and inner.type.is_number:
+        inner = convert(inner, BOOLEAN, node)
     if isinstance(other, exp.Null):
         if not inner.nullable:
             return Typed(Lit(False, "bool"), BOOLEAN, False)
-        return Typed(call("is_null", inner.term), BOOLEAN, False)
+        term = amount(inner) if inner.type == INTERVAL else inner.term
+        return Typed(call("is_null", term), BOOLEAN, False)
     right = value(other)
     return Typed(call("same", inner.term, right.term), BOOLEAN, False)
 
@@ -482,61 +482,9 @@ def _bits(node: exp.Expr, value: Value) -> Typed:
     return Typed(call(_BITS[type(node)], *(one.term for one in args)), type_, any(one.nullable for one in args))
 
 
-_INFINITE = call("ratio", Lit(1.0, "float64"), Lit(0.0, "float64"))
-
-
-def _infinite(node: exp.Expr, value: Value) -> Typed:
-    """isfinite, isinf and isnan: a quotient of zeros is none, and greater than all numbers."""
-    name = node.name.lower() if isinstance(node, exp.Anonymous) else node.key
-    number = value(node.expressions[0] if isinstance(node, exp.Anonymous) else node.this)
-    largest = Lit(sys.float_info.max, "float64")
-    finite: Term = call("!=", call("is_null", number.term), Lit(True, "bool"))
-    if number.type.is_float:
-        finite = call("<=", call("abs", number.term), largest)
-    if name == "isnan":
-        finite = call(">", number.term, _INFINITE) if number.type.is_float else call("!=", number.term, number.term)
-    elif name == "isinf":
-        finite = call("=", call("abs", number.term), _INFINITE) if number.type.is_float else call("not", finite)
-    if not number.nullable:
-        return Typed(finite, BOOLEAN, False)
-    return Typed(call("if", call("is_null", number.term), Lit(None, "bool"), finite), BOOLEAN, True)
-
-
-def _whole_pair(node: exp.Expr, value: Value) -> tuple[Typed, Typed]:
-    left, right = (value(one) for one in node.expressions)
-    if not (left.type.is_integer and right.type.is_integer):
-        raise SqlError(f"{node.name.lower()} takes whole numbers", node)
-    return left, right
-
-
-def _divisor(node: exp.Expr, value: Value) -> Typed:
-    left, right = _whole_pair(node, value)
-    return Typed(call("gcd", left.term, right.term), _wide(left, right), left.nullable or right.nullable)
-
-
-def _multiple(node: exp.Expr, value: Value) -> Typed:
-    left, right = _whole_pair(node, value)
-    part = call("/", left.term, call("greatest", call("gcd", left.term, right.term), Lit(1, "int64")))
-    return Typed(call("abs", call("*", part, right.term)), _wide(left, right), left.nullable or right.nullable)
-
-
-def _wide(left: Typed, right: Typed) -> SqlType:
-    return HUGEINT if HUGEINT in (left.type, right.type) else BIGINT
-
-
-def _count_of_bits(node: exp.Expr, value: Value) -> Typed:
-    number = value(node.expressions[0] if isinstance(node, exp.Anonymous) else node.this)
-    if not number.type.is_integer:
-        raise SqlError("bit_count takes a whole number", node)
-    width = {3: 8, 5: 16, 10: 32}.get(INTEGERS[number.type.name], 64)
-    bits = number.term if width == 64 else call("bit_and", number.term, Lit(2**width - 1, "int64"))
-    return Typed(call("bit_count", bits), SqlType("TINYINT"), number.nullable)
-
-
-def _contained(node: exp.Expr, value: Value) -> Typed:
-    if not isinstance(node.this, exp.Array):
-        raise SqlError("list_contains takes a list of values that is written out", node)
-    return value(exp.In(this=node.expression, expressions=node.this.expressions))
+def _collated(node: exp.Expr, value: Value) -> Typed:
+    raise SqlError(f"{node.sql(dialect='duckdb')[:60]}: texts compare by code points; compare lower(x), or "
+                   "strip_accents(x)", node)  # fmt: skip
 
 
 _FAMILIES: list[tuple[tuple[type[exp.Expr], ...], Callable[[exp.Expr, Value], Typed]]] = [
@@ -547,6 +495,7 @@ _FAMILIES: list[tuple[tuple[type[exp.Expr], ...], Callable[[exp.Expr, Value], Ty
     ((exp.Neg,), _minus),
     *times.FAMILIES,
     *texts.FAMILIES,
+    *numbers.FAMILIES,
     ((exp.Case, exp.If), _case),
     ((exp.Coalesce,), _coalesce),
     ((exp.Nullif,), _nullif),
@@ -560,7 +509,7 @@ _FAMILIES: list[tuple[tuple[type[exp.Expr], ...], Callable[[exp.Expr, Value], Ty
     ((exp.Cast,), _cast),
     ((exp.Try,), _tried),
     ((exp.Typeof,), _type_of),
-    ((exp.ArrayContains,), _contained),
+    ((exp.Collate,), _collated),
     ((*_SCALED,), _scaled),
     ((exp.Pi,), _pi),
     ((exp.Atan2,), _angle),
@@ -574,11 +523,7 @@ _FAMILIES: list[tuple[tuple[type[exp.Expr], ...], Callable[[exp.Expr, Value], Ty
     ((exp.Pow,), _power),
     ((exp.Log,), _logarithm),
     ((exp.Trunc,), _cut),
-    ((exp.IsNan, exp.IsInf), _infinite),
-    ((exp.BitwiseCount,), _count_of_bits),
 ]
 _NAMED: dict[str, Callable[[exp.Expr, Value], Typed]] = {
-    **times.NAMED, **texts.NAMED, QUOTIENT: _quotient, "isfinite": _infinite, "isinf": _infinite, "isnan": _infinite,
-    "gcd": _divisor, "greatest_common_divisor": _divisor, "lcm": _multiple, "least_common_multiple": _multiple,
-    "bit_count": _count_of_bits,
+    **times.NAMED, **texts.NAMED, **numbers.NAMED, QUOTIENT: _quotient,
 }  # fmt: skip

@@ -41,6 +41,9 @@ _TEMPLATES = {
                f"THEN {_SIGN} * round({_PRODUCT}) ELSE {_SIGN} * {_PRODUCT} END",
     "list_contains": "bool_or(coalesce(:x = :y, false))", "list_has": "bool_or(coalesce(:x = :y, false))",
     "len_distinct": "nullif(count(DISTINCT :x) + max(CASE WHEN :x IS NULL THEN 1 ELSE 0 END), 0)",
+    "json_group_array": "to_json(list(:x))",
+    "json_group_object": "json('{' || string_agg(to_json(CAST(:x AS VARCHAR)) || ':' || coalesce(to_json(:y), 'null'), "
+                         "',') || '}')",
     "list_sum": "sum(:x)", "list_avg": "avg(:x)", "list_min": "min(:x)", "list_max": "max(:x)",
     "list_count": "count(:x)", "list_unique": "count(DISTINCT :x)", "len": "nullif(count(*), 0)",
 }  # fmt: skip
@@ -56,10 +59,11 @@ _PARSED: dict[str, exp.Expr] = {}
 
 def plainer(node: exp.Select) -> exp.Select:
     """Return a query in which such functions are written as others; its columns keep their names."""
-    for call in [*node.find_all(exp.Anonymous)]:
-        if call.name.lower() in FOLDS and call.parent_select is node:
+    nodes = [*node.walk()]
+    for call in nodes:
+        if isinstance(call, exp.Anonymous) and call.name.lower() in FOLDS and call.parent_select is node:
             call.replace(exp.AnonymousAggFunc(this=call.name.lower(), expressions=call.expressions))
-    found = [one for one in node.walk() if _wanted(one) and one.parent_select is node]
+    found = [one for one in nodes if _wanted(one) and one.parent_select is node]
     if not found:
         return node
     for item in node.expressions:

@@ -5,22 +5,23 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable
-from functools import reduce
 
 from sqlglot import exp
 
-from ivm.sql.conversions import as_json, call, common_type, convert, of_json
+from ivm.sql.conversions import call, concat, convert
 from ivm.sql.errors import SqlError
+from ivm.sql.functions import lists
 from ivm.sql.functions.times import Value
 from ivm.sql.literals import constant
 from ivm.sql.terms import Lit, Term, Typed
-from ivm.sql.types import BIGINT, BOOLEAN, INTEGER, VARCHAR, SqlType, list_of
+from ivm.sql.types import BIGINT, BOOLEAN, DOUBLE, INTEGER, VARCHAR, SqlType
 
 _TEXT: dict[type[exp.Expr], tuple[str, SqlType]] = {
     exp.Lower: ("string:lower", VARCHAR), exp.Upper: ("string:upper", VARCHAR), exp.Length: ("string:length", BIGINT),
     exp.Reverse: ("string:reverse", VARCHAR), exp.MD5: ("string:md5", VARCHAR),
     exp.StartsWith: ("string:starts_with", BOOLEAN), exp.EndsWith: ("string:ends_with", BOOLEAN),
-    exp.Contains: ("string:contains", BOOLEAN),
+    exp.Contains: ("string:contains", BOOLEAN), exp.SHA: ("string:sha1", VARCHAR),
+    exp.Levenshtein: ("string:levenshtein", BIGINT),
 }  # fmt: skip
 ANY, ALL = "[\\s\\S]", "[\\s\\S]*"  # a letter and a text in regular expressions, line breaks included
 
@@ -52,6 +53,9 @@ def _trim(node: exp.Expr, value: Value) -> Typed:
 
 def _concatenated(node: exp.Expr, value: Value) -> Typed:
     if isinstance(node, exp.DPipe):
+        both = [value(node.this), value(node.expression)]
+        if any(one.type.element is not None for one in both):
+            return lists.together(node, both)
         args = [convert(value(one), VARCHAR, node) for one in (node.this, node.expression)]
         nullable = any(one.nullable for one in args)
     else:  # concat ignores nulls
@@ -59,10 +63,7 @@ def _concatenated(node: exp.Expr, value: Value) -> Typed:
         empty = Lit("", "string")
         args = [one if not one.nullable else one._replace(term=call("coalesce", one.term, empty)) for one in args]
         nullable = False
-    term = args[0].term
-    for one in args[1:]:
-        term = call("string:concat", term, one.term)
-    return Typed(term, VARCHAR, nullable)
+    return Typed(concat(*(one.term for one in args)), VARCHAR, nullable)
 
 
 def _joined(node: exp.Expr, value: Value) -> Typed:
@@ -259,7 +260,12 @@ def _cut(node: exp.Expr, value: Value) -> Typed:
         return _piece(inner, place, value)
     own = value(inner)
     if own.type.element is not None:
-        return _of_list(own, place, node)
+        return lists.at_place(own, place, value, node)
+    if own.type.name == "MAP":
+        return lists.of_key(own, value(place), node)
+    if own.type.fields:
+        name = str(int(place.name) + 1) if isinstance(place, exp.Literal) and not place.is_string else place.name
+        return lists.field(own, name, node)
     text = convert(own, VARCHAR, node)
     if isinstance(place, exp.Slice):
         low, high = (_place(p, node) if p is not None else None for p in (place.this, place.expression))
@@ -280,34 +286,6 @@ def _place(node: exp.Expr, where: exp.Expr) -> int:
     if found is None or not isinstance(found.term, Lit) or not isinstance(found.term.value, int):
         raise SqlError("a text is cut by constant places", where)
     return found.term.value
-
-
-def _of_list(values: Typed, place: exp.Expr, node: exp.Expr) -> Typed:
-    """`values[2]` and `values[2:4]` of a list that is kept."""
-    assert values.type.element is not None
-    if isinstance(place, exp.Slice):
-        bounds = [constant(p) if p is not None else None for p in (place.this, place.expression)]
-    else:
-        found = constant(place)
-        at = found.term.value if found is not None and isinstance(found.term, Lit) else None
-        if not isinstance(at, int):
-            raise SqlError("a list is read at a constant place", node)
-        bounds = [Typed(Lit(at + 1, "int64"), BIGINT, False)] * 2  # the parser counts from 0
-    first, last = (one.term if one is not None else Lit(n, "int64") for one, n in zip(bounds, (1, -1), strict=True))
-    part = values._replace(term=call("list:part", values.term, first, last))
-    return part if isinstance(place, exp.Slice) else of_json(part.term, values.type.element, node)
-
-
-def _listed(node: exp.Expr, value: Value) -> Typed:
-    """`[a, b]`: a list, as JSON without the brackets around it."""
-    found = [value(one) for one in node.expressions]
-    if not found:
-        raise SqlError("an empty list has no type that is known: CAST it to one, or leave it out", node)
-    type_ = common_type(found, node)
-    parts = [as_json(convert(one, type_, node), node) for one in found]
-    comma = Lit(",", "string")
-    term = reduce(lambda left, right: call("string:concat", call("string:concat", left, comma), right), parts)
-    return Typed(term, list_of(type_), False)
 
 
 def _piece(node: exp.Split, place: exp.Expr, value: Value) -> Typed:
@@ -331,10 +309,11 @@ def _length(node: exp.Expr, value: Value) -> Typed:
     if isinstance(node.this, exp.Split):
         text, by = _text_of(node.this.this, value), value(node.this.expression)
         return Typed(_pieces(text, by), BIGINT, text.nullable or by.nullable)
-    if isinstance(node, exp.ArraySize) or isinstance(node.this, exp.Array):
-        if not isinstance(node.this, exp.Array):
-            raise SqlError("lists are not kept: the length of one that is written out is", node)
+    if isinstance(node.this, exp.Array):
         return Typed(Lit(len(node.this.expressions), "int64"), BIGINT, False)
+    found = value(node.this)
+    if found.type.element is not None:
+        return Typed(call("list:length", found.term), BIGINT, found.nullable)
     return _text(node, value)
 
 
@@ -368,26 +347,47 @@ def _mark(found: re.Match[str]) -> str:
     return f"{{:{shown}}}" if shown not in ("", "d") else "{}"
 
 
+_OF_TEXTS: dict[str, tuple[str, SqlType]] = {
+    "strlen": ("string:bytes", BIGINT), "strip_accents": ("string:strip_accents", VARCHAR),
+    "damerau_levenshtein": ("string:damerau_levenshtein", BIGINT), "editdist3": ("string:levenshtein", BIGINT),
+    "hamming": ("string:hamming", BIGINT), "mismatches": ("string:hamming", BIGINT),
+    "jaccard": ("string:jaccard", DOUBLE), "url_encode": ("string:url_encode", VARCHAR),
+    "url_decode": ("string:url_decode", VARCHAR), "sha1": ("string:sha1", VARCHAR),
+}  # fmt: skip
+
+
 def _of_text(node: exp.Expr, value: Value) -> Typed:
-    name, type_ = {"strlen": ("string:bytes", BIGINT)}.get(node.name.lower(), ("string:strip_accents", VARCHAR))
-    text = _text_of(node.expressions[0], value)
-    return Typed(call(name, text.term), type_, text.nullable)
+    name, type_ = _OF_TEXTS[node.name.lower()]
+    texts = [_text_of(one, value) for one in node.expressions]
+    return Typed(call(name, *(one.term for one in texts)), type_, any(one.nullable for one in texts))
 
 
-def _json(node: exp.Expr, value: Value) -> Typed:
-    """`text ->> '$.key'`: a value in JSON, null where there is none."""
-    if isinstance(node, exp.Anonymous):
-        inner, place = node.expressions
-        path = _constant(place, "the path in JSON", node)
-        path = path if path.startswith("$") else f'$."{path}"'
-    else:
-        inner, place = node.this, node.expression
-        path = place.sql(dialect="duckdb").strip("'")
-    if isinstance(inner, exp.JSONExtract | exp.JSONExtractScalar):
-        path = inner.expression.sql(dialect="duckdb").strip("'") + path.removeprefix("$")
-        inner = inner.this
-    found = call("string:json", _text_of(inner, value).term, Lit(path, "string"))
-    return Typed(call("try", found), VARCHAR, True)
+def _digits(node: exp.Expr, value: Value) -> Typed:
+    """hex and bin of a whole number, or of the bytes of a text."""
+    own = node.name.lower() if isinstance(node, exp.Anonymous) else "hex"
+    found = value(node.expressions[0] if isinstance(node, exp.Anonymous) else node.this)
+    base = 2 if own in ("bin", "to_binary") else 16
+    if found.type.is_integer and not found.type.wide:
+        return Typed(call("string:digits", found.term, Lit(base, "int64")), VARCHAR, found.nullable)
+    text = convert(found, VARCHAR, node)
+    return Typed(call("string:bits" if base == 2 else "string:hex", text.term), VARCHAR, text.nullable)
+
+
+def _overlaid(node: exp.Expr, value: Value) -> Typed:
+    """OVERLAY(text PLACING new FROM start FOR length)."""
+    start = node.args["from_"]
+    length = node.args.get("for_") or exp.Length(this=node.expression)
+    before = exp.Left(this=node.this, expression=exp.Sub(this=start, expression=exp.Literal.number(1)))
+    after = exp.Substring(this=node.this.copy(), start=exp.Add(this=start.copy(), expression=length))
+    return value(exp.DPipe(this=exp.DPipe(this=before, expression=node.expression), expression=after))
+
+
+def _based(node: exp.Expr, value: Value) -> Typed:
+    """to_base64(encode(text))."""
+    inner = node.this if not isinstance(node, exp.Anonymous) else node.expressions[0]
+    inner = inner.this if isinstance(inner, exp.Encode) else inner
+    text = convert(value(inner), VARCHAR, node)
+    return Typed(call("string:base64", text.term), VARCHAR, text.nullable)
 
 
 FAMILIES: list[tuple[tuple[type[exp.Expr], ...], Callable[[exp.Expr, Value], Typed]]] = [
@@ -414,12 +414,15 @@ FAMILIES: list[tuple[tuple[type[exp.Expr], ...], Callable[[exp.Expr, Value], Typ
     ((exp.Replace,), _replaced),
     ((exp.StrPosition,), _position),
     ((exp.Like, exp.ILike), _like),
-    ((exp.JSONExtractScalar,), _json),
-    ((exp.Array,), _listed),
+    ((exp.Hex,), _digits),
+    ((exp.Overlay,), _overlaid),
+    ((exp.ToBase64,), _based),
+    *lists.FAMILIES,
 ]
 NAMED: dict[str, Callable[[exp.Expr, Value], Typed]] = {
-    **dict.fromkeys(("strlen", "strip_accents"), _of_text),
-    **dict.fromkeys(("json_extract_string", "json_extract_path_text"), _json),
+    **dict.fromkeys(_OF_TEXTS, _of_text),
+    **dict.fromkeys(("to_hex", "bin", "to_binary"), _digits),
+    **lists.NAMED,
     "ord": _code,
     "prefix": lambda node, value: value(exp.StartsWith(this=node.expressions[0], expression=node.expressions[1])),
     "suffix": lambda node, value: value(exp.EndsWith(this=node.expressions[0], expression=node.expressions[1])),

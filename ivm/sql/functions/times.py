@@ -35,6 +35,11 @@ PARTS = {
     "DAYOFYEAR": "yearday", "WEEK": "week",
 }  # fmt: skip
 CLOCK = ("HOUR", "MINUTE", "SECOND")  # parts of a time, too
+CLOCK_TIME = re.compile(r"(-)?\b(\d+):(\d\d)(?::(\d\d(?:\.\d+)?))?\s*$")  # at the end of an interval
+UNITS = {"h": "HOUR", "hr": "HOUR", "hrs": "HOUR", "m": "MINUTE", "min": "MINUTE", "mins": "MINUTE", "s": "SECOND",
+         "sec": "SECOND", "secs": "SECOND", "d": "DAY", "mon": "MONTH", "mons": "MONTH", "y": "YEAR", "yr": "YEAR",
+         "ms": "MILLISECOND", "us": "MICROSECOND", "w": "WEEK", "centuries": "CENTURY"}  # fmt: skip
+MIXED = "months_micros"  # an interval of months and of microseconds
 _PART_NODES: dict[type[exp.Expr], str] = {
     exp.Year: "YEAR", exp.Month: "MONTH", exp.Day: "DAY", exp.Hour: "HOUR", exp.Minute: "MINUTE",
     exp.Second: "SECOND", exp.Quarter: "QUARTER", exp.DayOfWeek: "DOW", exp.DayOfYear: "DOY", exp.Week: "WEEK",
@@ -65,15 +70,33 @@ def _interval(node: exp.Expr, value: Value) -> Typed:
 
 
 def _of_parts(text: str) -> Typed | None:
-    """Return an interval of several parts without months, as `1 day 3 hours`; None for any other."""
-    parts = re.findall(r"(-?\d+)\s+([A-Za-z]+)", text)
-    sizes = [MICROSECONDS.get(unit.upper().rstrip("S")) for _, unit in parts]
-    if len(parts) < 2 or re.sub(r"-?\d+\s+[A-Za-z]+\s*", "", text):
+    """Return an interval of several parts, as `1 day 3 hours` or `1 month 04:05:06`; None for any other."""
+    clock = CLOCK_TIME.search(text)
+    parts = re.findall(r"(-?\d+)\s*([A-Za-z]+)", CLOCK_TIME.sub("", text))
+    if (
+        len(parts) + (clock is not None) * 2 < 2
+        or re.sub(r"-?\d+\s*[A-Za-z]+\s*", "", CLOCK_TIME.sub("", text)).strip()
+    ):
         return None
-    if None in sizes:
-        raise SqlError(f"INTERVAL '{text}': months and days are added one after the other")
-    micros = sum(int(number) * (size or 0) for (number, _), size in zip(parts, sizes, strict=True))
-    return Typed(call("micros", Lit(micros, "int64")), INTERVAL, False)
+    months, micros = 0, 0 if clock is None else _of_clock(clock)
+    for number, word in parts:
+        unit = UNITS.get(word.lower()) or word.upper().rstrip("S")
+        if unit not in MONTHS and unit not in MICROSECONDS:
+            raise SqlError(f"INTERVAL '{text}': intervals of {word} are not known")
+        months += int(number) * MONTHS.get(unit, 0)
+        micros += int(number) * MICROSECONDS.get(unit, 0)
+    if months and micros:
+        return Typed(call(MIXED, Lit(months, "int64"), Lit(micros, "int64")), INTERVAL, False)
+    found = call("months", Lit(months, "int64")) if months else call("micros", Lit(micros, "int64"))
+    return Typed(found, INTERVAL, False)
+
+
+def _of_clock(found: re.Match[str]) -> int:
+    """Return the microseconds of a time like -04:05:06.5."""
+    sign, hours, minutes, seconds = found.groups()
+    whole = int(hours) * MICROSECONDS["HOUR"] + int(minutes) * MICROSECONDS["MINUTE"]
+    whole += round(float(seconds or 0) * MICROSECONDS["SECOND"])
+    return -whole if sign else whole
 
 
 def constant_interval(node: exp.Interval) -> tuple[str, int]:
@@ -86,6 +109,8 @@ def constant_interval(node: exp.Interval) -> tuple[str, int]:
         return found
 
     term = _interval(node, value).term
+    if isinstance(term, Call) and term.name == MIXED:
+        raise SqlError("an interval of months and days is not constant in length: give one of either", node)
     assert isinstance(term, Call) and isinstance(term.args[0], Lit) and isinstance(term.args[0].value, int)
     return term.name, term.args[0].value
 
@@ -112,6 +137,9 @@ def multiplied(left: Typed, right: Typed, node: exp.Expr) -> Typed:
     if not right.type.is_integer:
         raise SqlError("an interval is multiplied by a whole number", node)
     own, name = amount(left), left.term.name if isinstance(left.term, Call) else "elapsed"
+    if name == MIXED:
+        raise SqlError("an interval of months and days is multiplied in two steps: months * n, and days * n",
+                       node)  # fmt: skip
     whole = own.value if isinstance(own, Lit) and isinstance(own.value, int) else None
     term = _times(right.term, whole) if whole is not None else call("*", own, right.term)
     return Typed(call(name, term), INTERVAL, left.nullable or right.nullable)
@@ -124,6 +152,10 @@ def moved(operation: str, left: Typed, right: Typed, node: exp.Expr) -> Typed:
         left, right = right, left
     if right.type == INTERVAL and left.type in (DATE, TIMESTAMP, TIMESTAMPTZ):
         moment, count = convert(left, TIMESTAMP, node).term, amount(right)
+        if isinstance(right.term, Call) and right.term.name == MIXED:
+            for name, part_ in zip(("months", "micros"), right.term.args, strict=True):
+                left = moved(operation, left, Typed(call(name, part_), INTERVAL, right.nullable), node)
+            return left
         if is_of_months(right):
             count = count if operation == "+" else call("-", Lit(0, "int64"), count)
             found = Typed(call("datetime:add_months", moment, count), TIMESTAMP, nullable)
@@ -206,7 +238,12 @@ def _since_epoch(moment: Term) -> Term:
     return call("-", moment, Lit(EPOCH, "timestamp"))
 
 
+def _era(moment: Term) -> Term:
+    return call("least", call("greatest", call("datetime:year", moment), Lit(0, "int64")), Lit(1, "int64"))
+
+
 _DERIVED: dict[str, Callable[[Term], Term]] = {
+    "ERA": _era, "NANOSECOND": lambda moment: _times(_within_minute(1)(moment), 1000),
     "ISOYEAR": _isoyear, "DECADE": _of_year(10, 0), "CENTURY": _of_year(100, 1), "MILLENNIUM": _of_year(1000, 1),
     "MILLISECOND": _within_minute(1000), "MICROSECOND": _within_minute(1),
 }  # fmt: skip
@@ -349,6 +386,22 @@ def _moment_from_parts(node: exp.Expr, value: Value) -> Typed:
     return Typed(call("+", convert(day, TIMESTAMP, node).term, micros), TIMESTAMP, nullable)
 
 
+def _time_from_parts(node: exp.Expr, value: Value) -> Typed:
+    """make_time."""
+    hour, minute, second = (value(node.args[key]) for key in ("hour", "min", "sec"))
+    micros = call("int", call("*", convert(second, DOUBLE, node).term, Lit(1e6, "float64")))
+    for term, unit in ((hour.term, "HOUR"), (minute.term, "MINUTE")):
+        micros = call("+", micros, _times(term, MICROSECONDS[unit]))
+    nullable = any(one.nullable for one in (hour, minute, second))
+    return Typed(call("time", call("+", Lit(EPOCH, "timestamp"), micros)), TIME, nullable)
+
+
+def _nanoseconds(node: exp.Expr, value: Value) -> Typed:
+    """epoch_ns of a date or a timestamp."""
+    moment = convert(value(node.expressions[0]), TIMESTAMP, node)
+    return Typed(_times(_since_epoch(moment.term), 1000), BIGINT, moment.nullable)
+
+
 def _age(node: exp.Expr, value: Value) -> Typed:
     """Age of a moment at another, in whole months, whose years and months EXTRACT takes."""
     later, earlier = (value(one) for one in node.expressions)
@@ -450,6 +503,7 @@ FAMILIES: list[tuple[tuple[type[exp.Expr], ...], Callable[[exp.Expr, Value], Typ
     ((exp.DateFromParts,), _from_parts),
     ((exp.TimestampFromParts,), _moment_from_parts),
     ((exp.AtTimeZone,), _in_zone),
+    ((exp.TimeFromParts,), _time_from_parts),
     ((exp.UnixToTime,), _epoch),
     ((exp.ToDays,), _units),
     ((exp.DateBin,), _bucket),
@@ -466,12 +520,16 @@ NAMED: dict[str, Callable[[exp.Expr, Value], Typed]] = {
             "millisecond",
             "microsecond",
             "weekday",
+            "era",
+            "nanosecond",
         ),
         part,
     ),
     **dict.fromkeys(("to_hours", "to_minutes", "to_seconds", "to_weeks", "to_months", "to_years"), _units),
     **dict.fromkeys(("date_sub", "datesub"), _whole_units),
     "epoch_us": _epoch,
+    "epoch_ns": _nanoseconds,
+    "timezone": lambda node, value: _in_zone(exp.AtTimeZone(this=node.expressions[1], zone=node.expressions[0]), value),
     "age": _age,
     "yearweek": _year_and_week,
 }

@@ -5,7 +5,7 @@ from typing import Any
 
 from sqlglot import exp
 
-from ivm.sql.naming.keywords import KEYWORDS
+from ivm.sql.keywords import KEYWORDS
 from ivm.sql.types import sql_type
 
 _INFIX: dict[type[exp.Expr], str] = {
@@ -13,6 +13,10 @@ _INFIX: dict[type[exp.Expr], str] = {
     exp.EQ: "=", exp.NEQ: "!=", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">=",
     exp.Like: "~~", exp.ILike: "~~*", exp.NullSafeEQ: "IS NOT DISTINCT FROM", exp.NullSafeNEQ: "IS DISTINCT FROM",
     exp.BitwiseAnd: "&", exp.BitwiseOr: "|", exp.BitwiseLeftShift: "<<", exp.BitwiseRightShift: ">>",
+}  # fmt: skip
+_PARTS = {  # of dates, which are words of the grammar and shown as they are written
+    "YEAR", "MONTH", "DAY", "HOUR", "MINUTE", "SECOND", "MILLISECOND", "MICROSECOND", "WEEK", "QUARTER", "DECADE",
+    "CENTURY", "MILLENNIUM",
 }  # fmt: skip
 _FUNCTIONS: dict[type[exp.Expr], str] = {
     exp.Variance: "variance", exp.Stddev: "stddev", exp.StddevPop: "stddev_pop", exp.StddevSamp: "stddev_samp",
@@ -25,6 +29,7 @@ _FUNCTIONS: dict[type[exp.Expr], str] = {
 }  # fmt: skip
 _ADDED: dict[type[exp.Expr], str] = {  # arguments that the parser adds
     exp.SHA2: "length", exp.UnixToTime: "scale", exp.RegexpExtract: "group", exp.Log: "this",
+    exp.RegexpExtractAll: "group",
 }  # fmt: skip
 
 
@@ -96,7 +101,7 @@ def text(node: exp.Expr) -> str:
         case exp.Anonymous() if node.name == "quotient":
             return f"({' / '.join(map(text, node.expressions))})"
         case exp.Anonymous():
-            return f"{node.name.lower()}({', '.join(map(text, node.expressions))})"
+            return f"{_identifier(node.name.lower())}({', '.join(map(text, node.expressions))})"
         case exp.Func() | exp.Mod() | exp.BitwiseXor():
             return _function(node)
     return node.sql(dialect="duckdb")
@@ -105,8 +110,25 @@ def text(node: exp.Expr) -> str:
 def _renamed(node: exp.Expr) -> str | None:
     """Return the text of a function that DuckDB shows by another name; None for any other expression."""
     match node:
-        case exp.Any():
-            return f"ANY({_query(node.this.unnest())})"
+        case exp.Any() | exp.All():
+            inner, word = node.this.unnest(), type(node).__name__.upper()
+            shown = f"SELECT unnest({text(inner)})" if isinstance(inner, exp.Array) else _query(inner)
+            return f"{word}({shown})"
+        case exp.GenerateSeries() if (
+            "name" in node.meta and node.args["start"].this == "0" and "start" not in (node.args["start"].meta)
+        ):  # range(n)
+            return f"{_identifier(str(node.meta['name']).lower())}({text(node.args['end'])})"
+        case exp.Bracket():
+            places = node.expressions
+            if len(places) == 1 and isinstance(places[0], exp.Literal) and not places[0].is_string:
+                return f"{text(node.this)}[{int(places[0].name) + 1}]"
+        case exp.Tuple():
+            return f'"row"({", ".join(map(text, node.expressions))})'
+        case exp.ArraySort():
+            return f"{str(node.meta.get('name', 'list_sort')).lower()}({text(node.this)})"
+        case exp.JSONObject():
+            pairs = ", ".join(f"{text(one.this)}, {text(one.expression)}" for one in node.expressions)
+            return f"json_object({pairs})"
         case exp.Exists():
             return f"EXISTS({_query(node.this)})"
         case exp.RegexpLike():
@@ -114,7 +136,7 @@ def _renamed(node: exp.Expr) -> str | None:
         case exp.SimilarTo():
             return f"regexp_full_match({text(node.this)}, {text(node.expression)})"
         case exp.Extract():
-            unit = node.name if node.name.islower() or node.name.upper() != "EPOCH" else "epoch"
+            unit = node.name if node.name.upper() in _PARTS else node.name.lower()
             return f"date_part('{unit}', {text(node.expression)})"
         case exp.If():
             parts = [node.this, node.args.get("true"), node.args.get("false")]
@@ -126,7 +148,8 @@ def _renamed(node: exp.Expr) -> str | None:
             return shown if isinstance(node.this, exp.AnyValue) else f"{shown[:-1]} IGNORE NULLS)"
         case exp.TimestampTrunc() | exp.DateTrunc():
             unit = node.args["unit"]
-            return f"date_trunc('{unit.meta.get('name', unit.name.lower())}', {text(node.this)})"
+            name = str(node.meta.get("name", "date_trunc")).lower()
+            return f"{name}('{unit.meta.get('name', unit.name.lower())}', {text(node.this)})"
     return None
 
 
@@ -188,7 +211,7 @@ def sql_type_text(node: exp.DataType) -> str:
         shown = sql_type(node)
     except ValueError:
         return node.sql(dialect="duckdb")
-    return str(shown).replace(",", ", ")
+    return str(shown) if shown.words or shown.fields else str(shown).replace(",", ", ")
 
 
 def _case(node: exp.Case) -> str:

@@ -4,7 +4,7 @@ Nodes keep it under `name` in their `meta`: functions, types of casts, the direc
 """
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Sequence
 
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
@@ -24,24 +24,43 @@ GRAMMAR = {  # types that are words of the grammar, which are shown by their own
 }  # fmt: skip
 
 
-KEPT = (exp.Func, exp.Ordered, exp.Interval)  # casts are functions, too
+Spans = dict[int, tuple[int, int]]  # by the id of a node: where it begins and where it ends in the text
 
 
-def remember(nodes: Iterable[exp.Expr], text: str) -> None:
-    """Let nodes of a statement keep how its text spells them."""
+def remember(nodes: Sequence[exp.Expr], text: str) -> None:
+    """Let nodes of a statement, all of them, each before those in it, keep how its text spells them."""
+    spans = _spans(nodes)
     intervals, units = INTERVAL.findall(text), {name.upper(): name for name in TRUNCATED.findall(text)}
     for one in nodes:
         if isinstance(one, exp.Cast):
-            _keep(one.to, _type(one, text))
+            _keep(one.to, _type(one, text, spans))
         elif isinstance(one, exp.TimestampTrunc | exp.DateTrunc):
             _keep(one.args["unit"], units.get(one.args["unit"].name.upper()))
+            _keep(one, _function(one, text, spans))
         elif isinstance(one, exp.Func):
-            _keep(one, _function(one, text))
+            _keep(one, _function(one, text, spans))
         elif isinstance(one, exp.Ordered):
-            _keep(one, _direction(one, text))
+            _keep(one, _direction(one, text, spans))
         elif isinstance(one, exp.Interval) and isinstance(one.this, exp.Literal):
             number = re.compile(f"'?{re.escape(one.this.name)}\\b")
             _keep(one, next((shown for shown in intervals if number.match(shown)), None))
+
+
+def _spans(nodes: Sequence[exp.Expr]) -> Spans:
+    spans: Spans = {}
+    for one in reversed(nodes):
+        span = spans.get(id(one))
+        if one._meta and "start" in one._meta:
+            own = one._meta["start"], one._meta["end"]
+            span = spans[id(one)] = own if span is None else _joined(span, own)
+        if span is not None and one.parent is not None:
+            around = spans.get(id(one.parent))
+            spans[id(one.parent)] = span if around is None else _joined(span, around)
+    return spans
+
+
+def _joined(one: tuple[int, int], other: tuple[int, int]) -> tuple[int, int]:
+    return min(one[0], other[0]), max(one[1], other[1])
 
 
 def _keep(node: exp.Expr, name: str | None) -> None:
@@ -49,21 +68,17 @@ def _keep(node: exp.Expr, name: str | None) -> None:
         node.meta["name"] = name
 
 
-def _places(node: exp.Expr, key: str) -> Iterator[int]:
-    return (one.meta[key] for one in node.walk() if key in one.meta)
-
-
-def _function(node: exp.Expr, text: str) -> str | None:
+def _function(node: exp.Expr, text: str, spans: Spans) -> str | None:
     if "start" in node.meta:
         return text[node.meta["start"] : node.meta["end"] + 1]
-    first = min(_places(node, "start"), default=None) if isinstance(node, exp.AggFunc) else None
+    first = spans[id(node)][0] if isinstance(node, exp.AggFunc) and id(node) in spans else None
     found = CALLED.search(text[:first]) if first is not None else None
     return found and found[1]
 
 
-def _type(node: exp.Cast, text: str) -> str | None:
+def _type(node: exp.Cast, text: str, spans: Spans) -> str | None:
     """Return the type of a cast if its word is none of the grammar."""
-    last = max(_places(node.this, "end"), default=None)
+    last = spans[id(node.this)][1] if id(node.this) in spans else None
     found = TYPED.match(text, last + 1) if last is not None else None
     if found is None and isinstance(node.this, exp.Literal) and "start" in node.this.meta:
         found = BEFORE.search(text[: node.this.meta["start"]])
@@ -83,8 +98,8 @@ def _type(node: exp.Cast, text: str) -> str | None:
     return shown if same else None
 
 
-def _direction(node: exp.Ordered, text: str) -> str | None:
-    last = max(_places(node.this, "end"), default=None)
+def _direction(node: exp.Ordered, text: str, spans: Spans) -> str | None:
+    last = spans[id(node.this)][1] if id(node.this) in spans else None
     pattern = FALLING if node.args.get("desc") else DIRECTED
     found = pattern.match(text, last + 1) if last is not None else None
     return None if found is None else "".join(" " + " ".join(part.upper().split()) for part in found.groups() if part)

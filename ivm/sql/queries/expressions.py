@@ -11,14 +11,14 @@ from typing import NamedTuple
 
 from sqlglot import exp
 
-from ivm.sql.conversions import alike
+from ivm.sql.conversions import alike, amount, convert, in_order
 from ivm.sql.errors import SqlError
 from ivm.sql.functions import scalar as fn
 from ivm.sql.literals import constant
 from ivm.sql.queries.scope import Scope, text_of
 from ivm.sql.rules import Body, Builder, is_null
 from ivm.sql.terms import FLIPPED, Call, Either, Lit, Literal, Term, Test, Typed
-from ivm.sql.types import BOOLEAN, NULL
+from ivm.sql.types import BOOLEAN, INTEGER, INTERVAL, NULL
 
 COMPARE: dict[type[exp.Expr], str] = {
     exp.EQ: "=", exp.NEQ: "!=", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">=",
@@ -76,6 +76,8 @@ class Expressions:
         if (within := _within(node)) is not None:
             return self.value(within)
         if operation := COMPARE.get(type(node)):
+            if isinstance(node.args.get("expression"), exp.Any | exp.All):
+                return self._of_rows(node, operation)
             return self._compared(node, operation)
         found = fn.translate(node, self.value)
         self.builder.terms.append((found.term, node))
@@ -87,6 +89,8 @@ class Expressions:
         try:
             found, scope = self.scope.column(node)
         except SqlError:
+            if (struct := self._struct(node)) is not None:
+                return struct
             if expression is None or node.name.lower() in self._aliases:
                 raise
             self._aliases.append(node.name.lower())
@@ -108,12 +112,27 @@ class Expressions:
             return self.builder.bound(scope.body, found)
         return found._replace(term=term, nullable=self.builder.may_be_null(self.body, found))
 
+    def _struct(self, node: exp.Column) -> Typed | None:
+        """Return a field of a struct, which parses as a column after the name of a table; None if there is none."""
+        *tables, last = (one for one in node.parts)
+        for size in range(1, len(tables) + 1):
+            column = exp.Column(this=tables[size - 1], table=tables[size - 2] if size > 1 else None)
+            try:
+                self.scope.column(column)
+            except SqlError:
+                continue
+            found: exp.Expr = column.copy()
+            for name in (*tables[size:], last):
+                found = exp.Dot(this=found, expression=name.copy())
+            return self.value(found)
+        return None
+
     def _compared(self, node: exp.Expr, operation: str) -> Typed:
         left, right = alike(node, self.value(node.this), self.value(node.expression))
         if left.type == NULL:
             return Typed(Lit(None, "bool"), BOOLEAN, True)
-        if left.type.element is not None and operation not in ("=", "!="):
-            raise SqlError("truth values and lists are compared by = and <> only", node)
+        if operation not in ("=", "!="):
+            left, right = _ordered(left, right, node)
         return Typed(Call(operation, (left.term, right.term)), BOOLEAN, left.nullable or right.nullable)
 
     def _marked(self, node: exp.Expr) -> Typed:
@@ -138,6 +157,19 @@ class Expressions:
         null = Lit(None, "bool")
         term = Call("if", (is_in, Lit(True, "bool"), Call("if", (unknown, null, Lit(False, "bool")))))
         return Typed(term, BOOLEAN, True)
+
+    def _of_rows(self, node: exp.Expr, operation: str) -> Typed:
+        """Return `x > ANY (query)` as a value, in three values, and `x > ALL (query)` as the opposite of one."""
+        every = isinstance(node.expression, exp.All)
+        inner = _subquery_of(node)
+        inner.selects[0].replace(exp.alias_(inner.selects[0].unalias(), "any_value"))
+        kind = next(kind for kind, one in COMPARE.items() if one == (FLIPPED[operation] if every else operation))
+        test = kind(this=node.this.copy(), expression=exp.column("any_value", "any_rows"))
+        rows = exp.select("count(*)").from_(exp.Subquery(this=inner, alias=exp.to_identifier("any_rows")))
+        holds = self._positive(rows.where(test))
+        unknown = self._positive(rows.where(exp.Is(this=test.copy(), expression=exp.Null())))
+        (yes, no), null = (Lit(not every, "bool"), Lit(every, "bool")), Lit(None, "bool")
+        return Typed(Call("if", (holds, yes, Call("if", (unknown, null, no)))), BOOLEAN, True)
 
     def _some(self, inner: exp.Expr) -> Typed:
         alias = exp.to_identifier("some_rows")
@@ -204,14 +236,14 @@ class Expressions:
         value = self.value(node)
         if not value.nullable:
             return [*NEVER] if wanted else []
-        return [Test(is_null(value.term, wanted))]
+        return [Test(is_null(amount(value) if value.type == INTERVAL else value.term, wanted))]
 
     def _comparison(self, node: exp.Expr, operation: str) -> list[Literal]:
         left, right = alike(node, self.value(node.this), self.value(node.expression))
         if left.type == NULL or (isinstance(right.term, Lit) and right.term.value is None):
             return [*NEVER]
-        if (left.type == BOOLEAN or left.type.element is not None) and operation not in ("=", "!="):
-            raise SqlError("truth values and lists are compared by = and <> only", node)
+        if operation not in ("=", "!="):
+            left, right = _ordered(left, right, node)
         return [Test(Call(operation, (left.term, right.term)))]
 
     def _listed(self, node: exp.In, wanted: bool) -> list[Literal]:
@@ -234,11 +266,7 @@ class Expressions:
         operation = COMPARE.get(type(node))
         if operation is None:
             raise SqlError("ANY and ALL stand after a comparison", node)
-        quantified = node.expression
-        inner = quantified.this.this if isinstance(quantified.this, exp.Subquery) else quantified.this
-        if not isinstance(inner, exp.Select):
-            raise SqlError(f"ANY and ALL take a subquery here: {node.sql(dialect='duckdb')}", node)
-        every = isinstance(quantified, exp.All)
+        inner, every = _subquery_of(node), isinstance(node.expression, exp.All)
         if every != wanted:  # some row for which the comparison is true, or false
             return self._deciding(node, inner, FLIPPED[operation] if every else operation, True)
         opposite = operation if not wanted else FLIPPED[operation]
@@ -268,6 +296,24 @@ class Expressions:
         if isinstance(value.term, Lit):
             return [] if value.term.value is wanted else [*NEVER]
         return [Test(value.term if wanted else negated(value.term))]
+
+
+def _subquery_of(node: exp.Expr) -> exp.Select:
+    """Return a copy of the query of ANY or ALL.  Raises SqlError for a list."""
+    inner = node.expression.this
+    inner = inner.this if isinstance(inner, exp.Subquery) else inner
+    if not isinstance(inner, exp.Select):
+        raise SqlError(f"ANY and ALL take a subquery here: {node.sql(dialect='duckdb')}", node)
+    return inner.copy()
+
+
+def _ordered(left: Typed, right: Typed, node: exp.Expr) -> tuple[Typed, Typed]:
+    """Return values of one type as numbers or texts that are in their order.  Raises SqlError if it has none."""
+    if left.type.is_nested:
+        raise SqlError("lists, structs and maps are compared by = and <> only", node)
+    if left.type == right.type == BOOLEAN:
+        return convert(left, INTEGER), convert(right, INTEGER)
+    return in_order(left), in_order(right)
 
 
 def _listed(node: exp.Expr) -> exp.In | None:

@@ -16,7 +16,7 @@ KNOWN = {
     "count", "limit_options", "rows", "operation_modifiers", "exclude", "sample", "laterals", "into", "name", "outer",
     "delimiter", "part_index", "times", "include_nulls", "value_columns_first", "modifiers", "single_replace",
     "null_if_pos_overflow", "format", "year", "month", "day", "scale", "typed", "flag", "asc",
-    "hour", "min", "sec", "zone",
+    "hour", "min", "sec", "zone", "charset", "keys", "values", "for_", "null_propagation",
 }  # fmt: skip
 
 
@@ -26,7 +26,9 @@ def refuse_unknown(node: exp.Expr) -> None:
         for key, value in part.args.items():
             if not value or key in KNOWN or (key == "negate" and isinstance(part, exp.Like | exp.ILike)):
                 continue
-            if key == "materialized" and isinstance(part, exp.CTE):
+            if (key == "materialized" and isinstance(part, exp.CTE)) or (
+                key in ("db", "catalog") and isinstance(part, exp.Column)
+            ):
                 continue
             shown = part.sql(dialect="duckdb")
             what = {"version": "time travel", "when": "time travel", "symmetric": "SYMMETRIC"}.get(key, key.strip("_"))

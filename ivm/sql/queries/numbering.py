@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from sqlglot import exp
 
-from ivm.sql.conversions import convert
+from ivm.sql.conversions import convert, in_order
 from ivm.sql.errors import SqlError
 from ivm.sql.literals import converted
 from ivm.sql.queries.clauses import Clauses
@@ -36,6 +36,7 @@ class Key(NamedTuple):
 
 def ordering(value: Typed, node: exp.Expr) -> tuple[Typed, bool, bool]:
     """Return a value with the direction that ORDER BY gives, nulls last unless it says otherwise."""
+    value = in_order(value)
     if not isinstance(node, exp.Ordered):
         return value, False, False
     return value, bool(node.args.get("desc")), bool(node.args.get("nulls_first"))
@@ -113,8 +114,8 @@ def _least(type_: SqlType) -> Lit:
 def ordered_terms(builder: Builder, body: Body, key: Key, upward: bool) -> list[Term]:
     """Return variables whose order, all upward or all downward, is that of a key."""
     value = builder.define(body, key.value)
-    if value.type.element is not None:
-        raise SqlError("lists have no order that is kept: ORDER BY one of their values")
+    if value.type.is_nested:
+        raise SqlError("lists, structs and maps have no order that is kept: ORDER BY one of their values")
     if value.type == BOOLEAN:
         value = builder.define(body, convert(value, INTEGER))
     found: list[Term] = []

@@ -82,6 +82,8 @@ def _function(queries: Translator, node: exp.Expr, outer: Scope | None) -> Rows:
         return queries.query(_pieces(inner), outer)
     elif isinstance(inner, exp.Array):
         items = list(inner.expressions)
+    elif isinstance(node, exp.Unnest):
+        return queries.query(_members(inner), outer)
     else:
         raise SqlError(f"FROM {node.sql(dialect='duckdb')[:50]} is not evaluated", node)
     if not items:
@@ -100,10 +102,20 @@ def _pieces(node: exp.Split) -> exp.Select:
     cut = exp.paren(exp.Sub(this=exp.Length(this=text.copy()), expression=left))
     count = exp.IntDiv(this=cut, expression=exp.Literal.number(len(separator.name)))
     last = exp.Add(this=count, expression=exp.Literal.number(1))
+    part = exp.SplitPart(this=text.copy(), delimiter=separator.copy(), part_index=exp.column("place", "pieces"))
+    return _counted_from_1(part, last)
+
+
+def _members(node: exp.Expr) -> exp.Select:
+    """Return a query of the values of a list: as many as its length says."""
+    part = exp.Anonymous(this="list_extract", expressions=[node.copy(), exp.column("place", "pieces")])
+    return _counted_from_1(part, exp.Length(this=node.copy()))
+
+
+def _counted_from_1(part: exp.Expr, last: exp.Expr) -> exp.Select:
+    """Return a query of an expression for each `pieces.place` from 1 to the last."""
     alias = exp.TableAlias(this=exp.to_identifier("pieces"), columns=[exp.to_identifier("place")])
     table = exp.Unnest(expressions=[exp.GenerateSeries(start=exp.Literal.number(1), end=last)], alias=alias)
-    place = exp.column("place", "pieces")
-    part = exp.SplitPart(this=text.copy(), delimiter=separator.copy(), part_index=place)
     return exp.select(exp.alias_(part, "unnest")).from_(table)
 
 

@@ -20,6 +20,7 @@ from ivm.join import evaluate
 from ivm.lang.ir import reads
 from ivm.lang.program import NOTHING
 from tests.support import naive
+from tests.support.programs.amounts import times
 from tests.support.strategies import DECLARATIONS, FULL, cases
 
 
@@ -106,7 +107,7 @@ class Blocks:
 
 
 @pytest.mark.parametrize("over_pages", [False, True])
-@settings(max_examples=40, suppress_health_check=list(HealthCheck))
+@settings(max_examples=times(20), suppress_health_check=list(HealthCheck))
 @given(cases(FULL, count_max=6), st.lists(st.integers(0, 2), min_size=3, max_size=8))
 def test_views_come_and_go(over_pages, case, toggles):
     with pytest.MonkeyPatch.context() as patch:

@@ -16,6 +16,7 @@ from pagestore.sorting import tuples
 from pagestore.trees import edit
 from pagestore_tools.bench.graphs import even, skewed
 from pagestore_tools.bench.meter import Meter
+from tests.support.programs.amounts import times
 from tests.support.simulator import compiled
 
 EDGES = "edge(x, y) -> int(x), int(y). mark(x) -> int(x). cost[x] = t -> int(x), int(t).\n"
@@ -369,12 +370,13 @@ def test_both_ways_come_to_the_same(program, tmp_path, monkeypatch):
     for few in (tuples.FEW, 0):
         monkeypatch.setattr(schedule, "FEW", few)
         workspace = opened(tmp_path / f"{few}.pages", rules, skewed(60), maintenance, granularity)
-        for seed in range(3):
+        for seed in range(times(1)):
             churn(workspace, seed)
             accounts.append({k: v for k, v in workspace.stats("v").items() if k != "maintain_seconds"})
             sizes.append(len(workspace.store.stat().relations) and sum(workspace.store.stat().relations.values()))
         workspace.close()
-    assert sizes[:3] == sizes[3:] and accounts[:3] == accounts[3:]
+    rounds = times(1)
+    assert sizes[:rounds] == sizes[rounds:] and accounts[:rounds] == accounts[rounds:]
 
 
 def test_subscribers_hear_of_what_a_kernel_did(tmp_path):

@@ -20,8 +20,9 @@ import ivm
 from ivm.errors import RangeError
 from ivm.lang.ir import Const, show_constant
 from tests.support.mirror import Mirror
+from tests.support.programs.amounts import times
 
-relaxed = settings(max_examples=30, suppress_health_check=list(HealthCheck))
+relaxed = settings(max_examples=times(12), suppress_health_check=list(HealthCheck))
 
 INT = st.one_of(st.integers(-9, 9), st.integers(-(2**63), 2**63 - 1))
 DATE = st.dates()

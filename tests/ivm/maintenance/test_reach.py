@@ -95,9 +95,9 @@ def follow(path, seed: int) -> None:
         assert workspace.check() == []
 
 
-@pytest.mark.parametrize("first", range(0, 60, 20))
+@pytest.mark.parametrize("first", range(0, 20, 10))
 def test_random_views_of_one_relation(first, tmp_path):
-    for seed in range(first, first + 20):
+    for seed in range(first, first + 10):
         follow(tmp_path / f"{seed}.pages", seed)
 
 

@@ -10,6 +10,7 @@ import pytest
 
 import ivm
 from ivm.engine import engine, schedule
+from ivm.engine import rows as filling
 from ivm.engine.compile import query
 from ivm.engine.recursion import compiled, fixpoint
 from ivm.engine.recursion import in_memory as flat_facts
@@ -20,7 +21,7 @@ from tests.support import naive
 from tests.support.mirror import Mirror
 from tests.support.programs.recursive_programs import DECLARATIONS, change, load, plain, program, recursion
 
-PROGRAMS, QUESTIONS, PART = 200, 60, 20  # of the suite; a campaign runs CAMPAIGN of them
+PROGRAMS, QUESTIONS, PART = 80, 20, 20  # of the suite; a campaign runs CAMPAIGN of them
 CAMPAIGN = 20_000
 TRANSACTIONS = 6
 
@@ -139,7 +140,8 @@ def in_memory(monkeypatch, numbers: int, parts: int) -> None:
 @pytest.mark.parametrize("numbers", [flat_facts.NUMBERS_MAX, 0])
 def test_random_recursions_evaluated_in_memory(monkeypatch, numbers, parts):
     in_memory(monkeypatch, numbers, parts)
-    for seed in range(2 * PART):
+    first = PART * (2 * parts + (numbers > 0))  # others in each way
+    for seed in range(first, first + 3 * PART // 4):
         follow(seed)
 
 
@@ -153,6 +155,55 @@ def test_random_recursions_that_outgrow_memory(monkeypatch, left, parts):
     for seed in range(PART // 2):
         follow(seed)
     assert short.called
+
+
+KEEPING = (  # a column of every fact is that of the one it derives from
+    "p0(x, y) <- e(x, y). p0(x, z) <- p0(x, y), e(y, z).",
+    "p0(x, y) <- e(x, y). p0(x, z) <- e(x, y), p0(y, z).",
+    "p0(x, y) <- e(x, y), !f(x, y). p0(x, z) <- p0(x, y), f(y, z), !e(x, z).",
+    "p0(x, y) <- e(x, y). p1(x, z) <- p0(x, y), f(y, z). p0(x, z) <- p1(x, y), e(y, z).",
+    "p0(x, y, u) <- e(x, y), e(y, u). p0(x, z, u) <- p0(x, y, u), f(y, z). p0(x, y, z) <- p0(x, y, u), e(u, z).",
+    "p0[x, y] = m <- agg<<m = min(c)>> (w[x, y] = c ; p0[x, z] = c, e(z, y)).",
+)
+
+
+@pytest.mark.parametrize(("allowed", "parts"), [(1200, 1), (2500, 3), (400, 1)])
+def test_random_recursions_of_which_ranges_fit_into_memory(monkeypatch, allowed, parts):
+    """One range is derived after the other, or by rounds over pages; facts wait for their trees in sorted runs."""
+    in_memory(monkeypatch, 0, parts)
+    monkeypatch.setattr(flat_facts, "memory_allowed", lambda: allowed)
+    monkeypatch.setattr(filling, "memory_allowed", lambda: 100)
+    monkeypatch.setattr(filling, "KEPT", 0)
+    monkeypatch.setattr(fixpoint, "RUNS", 1 << 40)
+    added, taken = Mock(wraps=filling.Runs.add), Mock(wraps=flat_rounds.FlatRounds._take)
+    monkeypatch.setattr(filling.Runs, "add", lambda *of: added(*of))
+    monkeypatch.setattr(flat_rounds.FlatRounds, "_take", lambda *of: taken(*of))
+    pieces = Mock(side_effect=flat_rounds._pieces)
+    monkeypatch.setattr(flat_rounds, "_pieces", pieces)
+    for seed in range(PART):
+        random = Random(seed)
+        with tempfile.TemporaryDirectory() as folder:
+            mirror = Mirror(Path(folder) / "store.pages", DECLARATIONS + KEEPING[seed % len(KEEPING)])
+            mirror.change(load(random))
+            mirror.change(change(random, mirror.state))
+            assert mirror.workspace.check() == []
+            mirror.close()
+    finished = {call.args[2] for call in taken.call_args_list}
+    assert added.called and pieces.call_count > PART and (allowed > 400) in finished
+
+
+def test_random_recursions_whose_rounds_are_joined_by_parts(monkeypatch):
+    """The bindings of most rounds exceed the bytes allowed."""
+    monkeypatch.setattr(fixpoint.Fixpoint, "_flat", lambda self: None)
+    monkeypatch.setattr(fixpoint, "memory_allowed", lambda: 1 << 20)
+    monkeypatch.setattr(fixpoint, "BINDINGS_SHARE", 1 << 14)
+    monkeypatch.setattr(schedule, "RECURSIVE_MOST", -1)
+    monkeypatch.setattr(compiled, "IN_MEMORY", -1)
+    halves = Mock(side_effect=fixpoint.halves)
+    monkeypatch.setattr(fixpoint, "halves", halves)
+    for seed in range(PART):
+        follow(seed)
+    assert halves.call_count > PART
 
 
 def test_random_recursions_of_which_all_that_follows_is_found_in_memory(monkeypatch):

@@ -92,11 +92,11 @@ def kill_drivers_of_views(folder: Path, seeds: range, *how: str) -> None:
 
 
 def test_drivers_over_cells(tmp_path: Path) -> None:
-    kill_drivers_over_cells(tmp_path / "c", range(3))
+    kill_drivers_over_cells(tmp_path / "c", range(2))
 
 
 def test_drivers_of_refreshes(tmp_path: Path) -> None:
-    kill_drivers_of_views(tmp_path, range(2))
+    kill_drivers_of_views(tmp_path, range(1))
 
 
 class Killing(OnSpark):

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 import ivm
 from ivm.errors import ConstraintError, EditError, FunctionConflictError, RangeError
 from tests.support.mirror import Mirror
+from tests.support.programs.amounts import times
 from tests.support.strategies import FULL, cases
 
 RULES = """
@@ -61,7 +62,7 @@ def test_a_preview_is_what_the_commit_does(ws, edits):
     assert ws.check() == []
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=times(15), deadline=None)
 @given(cases(FULL, count_max=3))
 def test_previews_of_random_programs_are_what_commits_do(case):
     text, transactions = case

@@ -15,6 +15,7 @@ from ivm.errors import RangeError
 from ivm.views.exact_sum import round_parts, split_floats
 from pagestore.values.codec import float_values, float_words
 from tests.support.mirror import Mirror
+from tests.support.programs.amounts import times
 
 BASE = "w[x, y] = v -> int(x), int(y), float(v). e(x) -> int(x)."
 PROGRAMS = [
@@ -33,7 +34,7 @@ EDITS = st.one_of(
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
-@settings(max_examples=40, suppress_health_check=list(HealthCheck))
+@settings(max_examples=times(15), suppress_health_check=list(HealthCheck))
 @given(case=st.lists(st.lists(EDITS, max_size=10), min_size=1, max_size=6))
 def test_totals_are_the_truth(program, case):
     with tempfile.TemporaryDirectory() as folder:

@@ -7,14 +7,19 @@ from decimal import Decimal
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
 import ivm
-from ivm.views import aggregates
+from ivm.engine import scans
+from ivm.views import aggregates, ends
+from ivm.views.layouts import APART, MORE
 from pagestore.trees.folds import select
+from pagestore.trees.read import read
 from tests.support.mirror import Mirror
+from tests.support.programs.amounts import times
 
 BASE = "e(x, y) -> int(x), int(y). f[x] = v -> int(x), int(v)."
 PROGRAMS = [
@@ -30,7 +35,7 @@ EDITS = st.tuples(st.sampled_from("ef"), st.tuples(VALUES, VALUES), st.booleans(
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
-@settings(max_examples=30, suppress_health_check=list(HealthCheck))
+@settings(max_examples=times(12), suppress_health_check=list(HealthCheck))
 @given(case=st.lists(st.lists(EDITS, max_size=10), min_size=1, max_size=6))
 def test_extremes_are_the_truth(program, case):
     """Keys and values up to both ends of a word; a value that cannot be computed refuses the transaction."""
@@ -130,3 +135,70 @@ def test_texts_of_a_group_are_read_where_its_extreme_has_gone(op, key, tmp_path,
                     assert found == best(text for (x, _), text in there.items() if not at or x == at[0])
         assert 5 < passes < 55
         assert ws.check() == []
+
+
+PARTIAL = [
+    "m[x] = n <- agg<<n = min(y)>> e(x, y).  k[x] = n <- agg<<n = count()>> e(x, _).",
+    "m[x] = n <- agg<<n = max(y)>> e(x, y).  top(x, y) <- m[x] = y, !f[x] = y.",
+    "m[] = n <- agg<<n = max(v)>> f[_] = v.  low[] = n <- agg<<n = min(x)>> e(x, y), y != 5.",
+    "m[y] = n <- agg<<n = min(x)>> e(x, y), x > 0.  p(x) <- e(x, _).  l[] = n <- agg<<n = min(x)>> p(x).",
+]
+
+
+@pytest.mark.parametrize("few", [0, 10**9])  # kernels maintain little changes, or Python does
+@pytest.mark.parametrize("program", PARTIAL)
+@settings(max_examples=25, suppress_health_check=list(HealthCheck))
+@given(data=st.data())
+def test_states_with_a_few_values_of_a_group_are_filled_again(program, few, data):
+    """Two values of a group are kept: deleting the least ones makes it run out again and again."""
+    value = st.integers(-(2**63), -(2**63) + 3) | st.integers(0, 12) | st.integers(2**63 - 4, 2**63 - 1)
+    row = st.tuples(st.sampled_from("ef"), st.tuples(st.integers(0, 2), value))
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ends, "KEPT", 2)
+        patch.setattr(ends, "FEW", 1)
+        patch.setattr("ivm.engine.schedule.FEW", few)
+        mirror = Mirror(Path(folder) / "store.pages", f"{BASE} {program}")
+        mirror.change([(*one, True) for one in data.draw(st.lists(row, min_size=20, max_size=40))])
+        marks = sum((rows[-1] >= MORE).any() for rows in states(mirror.workspace))
+        for _ in range(data.draw(st.integers(1, 8))):
+            edits = data.draw(st.lists(st.tuples(row, st.booleans()), max_size=4))
+            for name in "ef" if data.draw(st.booleans()) else ():  # the least and the greatest go
+                there = sorted(mirror.workspace[name], key=lambda row: row[1])
+                edits += [((name, row), False) for row in (*there[:2], *there[-2:])]
+            mirror.change([(*one, inserted) for one, inserted in edits])
+            assert mirror.workspace.check() == []
+        mirror.reopen()
+        for name in mirror.workspace:
+            if name not in "ef" and "$" not in name:
+                mirror.workspace.verify(name)
+        event("with marks" if marks else "without marks")
+        mirror.close()
+
+
+def states(workspace: ivm.Workspace) -> list[np.ndarray]:
+    """Return the records of the states of aggregates, which are at least one."""
+    snapshot = workspace.store.snapshot()
+    names = [name for name in snapshot._version.catalog.relations if name.startswith(APART)]
+    return [read(snapshot.pages, snapshot.tree(name)) for name in names]
+
+
+def test_a_state_of_many_values_keeps_a_few_of_each_group(tmp_path):
+    """What is kept, and how often the relation is read, while the least value goes again and again."""
+    n, drawn = 100_000, np.random.default_rng(5)
+    rows = {"i": np.arange(n), "g": drawn.integers(0, 3, n), "v": drawn.permutation(n)}
+    with ivm.open(tmp_path / "m.pages", sync="off") as ws:
+        ws.install("r[i] = (g, v) -> int(i), int(g), int(v).")
+        with ws.transaction() as txn:
+            txn.insert("r", pa.table(rows))
+        ws.install("m[g] = x <- agg<<x = min(v)>> r[_] = (g, v).  top[] = x <- agg<<x = max(v)>> r[_] = (_, v).", "m")
+        assert sorted(len(rows.T) for rows in states(ws)) == [ends.KEPT + 1, 3 * (ends.KEPT + 1)]
+    with ivm.open(tmp_path / "m.pages", sync="off") as ws:  # which states are partial is stored with the rules
+        again, order = [], np.argsort(rows["v"][rows["g"] == 1])
+        ids, values = rows["i"][rows["g"] == 1][order], rows["v"][rows["g"] == 1][order]
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(scans, "renewed", lambda *args: again.append(args) or ends.renewed(*args))
+            for place in range(2 * ends.KEPT + 5):
+                assert dict(ws["m"])[1] == values[place]
+                with ws.transaction() as txn:
+                    txn.delete("r", [(int(ids[place]), 1, int(values[place]))])
+        assert len(again) == 2 and ws.check() == []

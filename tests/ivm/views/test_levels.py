@@ -192,8 +192,9 @@ def test_rules_of_a_release_without_levels_keep_their_states(tmp_path, monkeypat
     """What such a release stored is a state for each rule, so they go on with these; new blocks share."""
     path = tmp_path / "old.pages"
     with monkeypatch.context() as patch:
-        patch.setattr(compile, "share_levels", lambda program: program)  # saved as such a release did
+        patch.setattr(compile, "share_levels", lambda program, _: program)  # saved as such a release did
         patch.setattr(ScanConjunction, "applies", lambda _: False)
+        patch.setattr(compile, "may_be_partial", lambda _: False)
         with ivm.open(path, sync="off") as ws:
             ws.install(f"{BASE} {LEVELS}")
             ws.exec("+r(1, 2, 3). +r(1, 3, 9). +r(2, 2, 7).")

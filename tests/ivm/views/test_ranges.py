@@ -23,10 +23,11 @@ from ivm.views import ranges
 from tests.ivm.test_random_programs import NUMBERS
 from tests.ivm.views.test_aggregates import counted_folds
 from tests.support.mirror import Mirror
+from tests.support.programs.amounts import times
 from tests.support.programs.range_programs import range_cases
 from tests.support.strategies import DECLARATIONS, renumbered
 
-relaxed = settings(max_examples=30, suppress_health_check=list(HealthCheck), deadline=None)
+relaxed = settings(max_examples=times(15), suppress_health_check=list(HealthCheck), deadline=None)
 BASE = """a(x) -> int(x).  g(x, t) -> int(x), int(t).  m[x, t] = v -> int(x), int(t), int(v).
     o[x] = v -> int(x), int?(v).  w[t] = v -> float(t), float(v).  d[t] = v -> date(t), decimal(8, 2)(v)."""
 
@@ -60,7 +61,7 @@ def test_random_programs_over_ranges(case, loaded):
     follow(case, loaded)
 
 
-@settings(relaxed, max_examples=20)
+@settings(relaxed, max_examples=times(10))
 @given(range_cases(sums=False), st.sampled_from(NUMBERS))
 def test_ranges_at_the_ends_of_words(case, numbers):
     follow(renumbered(case, numbers), False)

@@ -19,6 +19,7 @@ from ivm.why.missing import Missing
 from tests.support import naive
 from tests.support.mirror import Mirror
 from tests.support.programs import recursive_programs
+from tests.support.programs.amounts import times
 from tests.support.strategies import FULL, Edit, Features, cases
 
 TRIANGLES = """
@@ -136,7 +137,7 @@ def size_of(fact: Fact, step: Step | None, chosen: dict[Fact, Step]) -> int:
     return 1 + sum(size_of(f, chosen.get(f), chosen) for f in below)
 
 
-@settings(max_examples=15)
+@settings(max_examples=times(8))
 @given(cases(FULL, count_max=1))
 def test_rows_have_the_derivations_of_the_truth(case: tuple) -> None:
     text, transactions = case
@@ -147,7 +148,7 @@ def test_rows_have_the_derivations_of_the_truth(case: tuple) -> None:
     mirror.close()
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(times(6)))
 def test_rows_of_recursion_have_the_derivations_of_the_truth(seed: int) -> None:
     random = Random(seed)
     choices = (recursive_programs.plain, recursive_programs.recursion)
@@ -176,7 +177,7 @@ def test_ranks_lead_down_where_facts_are_too_many(seed: int, monkeypatch: pytest
 MONOTONE = Features(functions=False, arithmetic=False, aggregates=False, disjunction=True, views_max=2)
 
 
-@settings(max_examples=15)
+@settings(max_examples=times(8))
 @given(cases(MONOTONE, count_max=0))
 def test_insertions_are_the_smallest_that_bring_a_row(case: tuple) -> None:
     text, (load,) = case
@@ -255,14 +256,14 @@ def smallest(mirror: Mirror, name: str, row: tuple) -> list[tuple[Fact, ...]]:
         for values in product(range(4), repeat=len(mirror.program.predicates[n].types))
         if values not in mirror.state[n]
     ]
-    for size in (1, 2) if len(new) < 40 else (1,):
+    for size in (1, 2) if len(new) < 20 else (1,):
         found = [some for some in combinations(new, size) if derives(mirror, [*some], name, row)]
         if found:
             return found
     return []
 
 
-@settings(max_examples=15)
+@settings(max_examples=times(8))
 @given(cases(FULL, count_max=3, size_max=3))
 def test_every_changed_row_has_edits_responsible(case: tuple) -> None:
     """They are among the edits made, and where rules are monotone they alone bring the row."""
@@ -290,7 +291,7 @@ def test_every_changed_row_has_edits_responsible(case: tuple) -> None:
     mirror.close()
 
 
-@settings(max_examples=10)
+@settings(max_examples=times(6))
 @given(cases(MONOTONE, count_max=1, size_max=5))
 def test_the_edits_responsible_suffice_without_negation(case: tuple) -> None:
     text, transactions = case

@@ -18,8 +18,8 @@ KEYS = np.arange(150_000) << 45
 
 
 def test_some_crafted_stores():
-    outcomes = crafted_stores.run(seed=1, amount=250)
-    assert outcomes.total() > 250 and any("CorruptionError" in outcome for outcome in outcomes)
+    outcomes = crafted_stores.run(seed=1, amount=100)
+    assert outcomes.total() > 100 and any("CorruptionError" in outcome for outcome in outcomes)
 
 
 @pytest.mark.campaign

@@ -4,6 +4,7 @@ import errno
 import gc
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -166,11 +167,8 @@ for kernel, given in (last, np.arange(3)), (ones, 3):
 
 
 def test_a_kernel_found_on_disk_wants_no_compiler_unless_it_makes_arrays(tmp_path):
-    command, environment = [sys.executable, "-c", FOUND], {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
-    root = Path(__file__).parents[3]
     for compiler in True, False:
-        run = subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True)
-        assert run.stdout.split() == ["2", str(compiler), "1", "True"], run.stderr
+        assert found(tmp_path) == ["2", str(compiler), "1", "True"]
 
 
 def test_what_is_compiled_is_kept_at_home_or_else_in_a_folder_of_our_own(tmp_path, monkeypatch):
@@ -257,20 +255,32 @@ DAMAGE = {
 }
 
 
+def found(cache: Path) -> list[str]:
+    """What a process prints that keeps machine code in a folder."""
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(cache)}
+    command, root = [sys.executable, "-c", FOUND], Path(__file__).parents[3]
+    run = subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True)
+    assert run.stdout.split()[::2] == ["2", "1"], run.stderr
+    return run.stdout.split()
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory) -> Path:
+    """A folder of machine code, whole."""
+    folder: Path = tmp_path_factory.mktemp("kept")
+    found(folder)
+    return folder
+
+
 @pytest.mark.parametrize("kind", [".nbi", ".nbc"])
 @pytest.mark.parametrize("damage", DAMAGE)
-def test_a_damaged_file_of_machine_code_is_written_anew(tmp_path, kind, damage):
-    command = [sys.executable, "-c", FOUND]
-    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
-    for turn in range(3):
-        run = subprocess.run(command, cwd=Path(__file__).parents[3], env=environment, capture_output=True, text=True)
-        assert run.stdout.split()[::2] == ["2", "1"], run.stderr
-        if turn == 2:
-            assert run.stdout.split()[1] == "False"  # found whole again
-        files = [path for path in tmp_path.rglob(f"*{kind}") if "last" in path.name]
-        assert len(files) == 1
-        if turn == 0:
-            DAMAGE[damage](files[0])
+def test_a_damaged_file_of_machine_code_is_written_anew(tmp_path, kind, damage, kept):
+    shutil.copytree(kept, tmp_path, dirs_exist_ok=True)
+    (file,) = [path for path in tmp_path.rglob(f"*{kind}") if "last" in path.name]
+    DAMAGE[damage](file)
+    assert found(tmp_path)[1] == "True"
+    assert found(tmp_path)[1] == "False"  # found whole again
+    assert [path for path in tmp_path.rglob(f"*{kind}") if "last" in path.name] == [file]
 
 
 @pytest.mark.parametrize("fault", [errno.ENOSPC, errno.EROFS, errno.EACCES])

@@ -37,20 +37,20 @@ SHAPES = [
 def test_the_widest_records(tmp_path, page_size, keys, folds):
     random = np.random.default_rng(page_size + keys + folds)
     values = widest(page_size, keys, folds)
-    rows = random.integers(-WORDS - 1, WORDS, (keys + values, 1500))
+    rows = random.integers(-WORDS - 1, WORDS, (keys + values, 600))
     expected = {tuple(row[:keys]): tuple(row) for row in rows.T.tolist()}
     with pagestore.open(tmp_path / "s.pages", sync="off", page_size=page_size) as store:
         with store.transaction() as txn:
             txn.create_words("$wide", keys, values, scans(folds))
-        for some in (rows[:, :900], rows[:, 900:1200], rows[:, 1200:1201], rows[:, 1201:]):
+        for some in (rows[:, :400], rows[:, 400:500], rows[:, 500:501], rows[:, 501:]):
             with store.transaction() as txn:
                 txn.apply("$wide", np.full(some.shape[1], INSERT), some)
             assert not store.check()
-        gone, other = rows[:, 300:700], rows[:, 800:1000].copy()
-        other[keys:] = random.integers(-WORDS - 1, WORDS, (values, 200))
+        gone, other = rows[:, 100:250], rows[:, 300:400].copy()
+        other[keys:] = random.integers(-WORDS - 1, WORDS, (values, 100))
         with store.transaction() as txn:
-            txn.apply("$wide", np.full(400, ERASE), gone)
-            txn.apply("$wide", np.full(200, SET), other)
+            txn.apply("$wide", np.full(150, ERASE), gone)
+            txn.apply("$wide", np.full(100, SET), other)
         for row in gone.T.tolist():
             del expected[tuple(row[:keys])]
         expected |= {tuple(row[:keys]): tuple(row) for row in other.T.tolist()}

@@ -6,13 +6,15 @@ import signal
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime
 from random import Random
 
 import pytest
 
 import pagestore
-from pagestore.errors import ClosedError, PoisonedError
+from pagestore.errors import ClosedError, PoisonedError, VersionError
 from pagestore.versions import handle as handles
+from pagestore.versions import version_table
 from pagestore.versions.committer import Committer
 from pagestore.versions.handle import Handle
 from pagestore.versions.recovery import newest_meta
@@ -348,7 +350,7 @@ def test_nobody_reads_a_commit_whose_sync_failed_once_others_reuse_its_pages(pat
             raise OSError(5, "simulated")
 
         with monkeypatch.context() as patch:
-            patch.setattr(one._handle.committer, "_write_slot", fail)
+            patch.setattr(one._handle.committer, "_sync_slot", fail)
             with pytest.raises(OSError, match="simulated"):
                 insert(one, 0, 1)
         assert one.version == two.version == 2
@@ -482,3 +484,37 @@ def test_a_failed_sync_fails_all_commits_that_wait_for_it(path, monkeypatch):
         assert {*acknowledged} <= {(writer, k) for writer, k, _ in store.snapshot()["r"]}
         insert(store, 7, 0)
         assert not store.check()
+
+
+@pytest.mark.parametrize("ask", ["one", "all", "none"])
+def test_a_table_of_versions_whose_pages_are_reused_while_it_is_read(path, ask, monkeypatch):
+    """Nothing pins the table: it is read again, as a later commit has it."""
+    with pagestore.open(path, sync="off", retain=70) as one, pagestore.open(path, sync="off") as two:
+        for k in range(150):
+            insert(one, 0, k)
+        oldest, asked = one.history()[-1].version, []
+        with one.at(oldest) as held, pagestore.open(path, sync="off") as late:
+            assert oldest < late._handle.state.versions.recent[0].version
+
+            def overtaken(read):
+                def slow(*args):
+                    if not asked:
+                        asked.append(1)
+                        for k in range(400):
+                            insert(two, 1, k)
+                    return read(*args)
+
+                return slow
+
+            for name in ("get", "read_batches"):
+                monkeypatch.setattr(version_table, name, overtaken(getattr(version_table, name)))
+            if ask == "one":
+                with late.at(oldest) as found:
+                    assert [*found["r"]] == [*held["r"]]
+            elif ask == "all":
+                kept = [info.version for info in late.history()]
+                assert kept == sorted({*kept}, reverse=True) and kept[-1] == oldest
+            else:
+                with pytest.raises(VersionError, match="no retained version is as old"):
+                    late.at(datetime(1990, 1, 1))
+            assert asked and not late.check()

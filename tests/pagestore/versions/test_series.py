@@ -13,10 +13,12 @@ import pytest
 
 import pagestore
 from pagestore.errors import PagestoreError
+from pagestore.storage.file import File
 from pagestore.store import Store, empty_store
 from pagestore.versions.handle import Handle
 from pagestore.versions.locks import WriterQueue
 from pagestore.versions.series import Series
+from tests.support.programs.amounts import times
 from tests.support.simulator import FALLBACK, SimulatedFile, compiled, crashes
 
 pytestmark = [compiled, pytest.mark.filterwarnings("ignore::pagestore.errors.RecoveryWarning")]
@@ -116,7 +118,7 @@ class Model:
             assert [*snapshot["function"]] == function
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(times(5)))
 def test_series_store_what_transactions_do(seed, tmp_path):
     random = Random(seed)
     model = Model(tmp_path / "s.pages", random)
@@ -332,3 +334,73 @@ def test_threads_share_syncs(threads, tmp_path, monkeypatch):
     assert len(made) >= 0.7 * threads * each, "commits of a series, also during a sync"
     assert threads * each / syncs >= 0.6 * threads
     assert syncs >= each, "a thread waits for its own"
+
+
+@compiled
+@pytest.mark.parametrize(("owner", "method"), [(WriterQueue, "give_back"), (Handle, "complete")])
+@pytest.mark.parametrize("way", ["series", "transaction"])
+def test_what_an_interrupt_leaves_shown_is_durable(way, owner, method, tmp_path, monkeypatch):
+    """The interrupt comes once the commit is made, before the sync that makes it durable."""
+    with pagestore.open(tmp_path / "s.pages", page_size=4096, threads=1) as store:
+        with store.transaction() as txn:
+            txn.create("r", "x: int64")
+        put, called, come = store.prepare("r"), getattr(owner, method), []
+        for x in range(3):
+            put.insert(x)
+            put.commit()
+        committer = store._handle.committer
+        assert committer.series and committer.is_complete
+
+        def interrupted(self, *given):
+            if not come and not committer.is_complete:
+                come.append(given)
+                if method == "give_back":
+                    called(self, *given)
+                raise KeyboardInterrupt
+            return called(self, *given)
+
+        monkeypatch.setattr(owner, method, interrupted)
+        version = store.version
+        with pytest.raises(KeyboardInterrupt) as error:
+            if way == "series":
+                put.insert(7)
+                put.commit()
+            else:
+                with store.transaction() as txn:
+                    txn["r"].insert([(7,)])
+        assert error.value.__notes__ == [f"the transaction was committed, as version {version + 1}"]
+        assert come and store.version == version + 1 and committer.is_complete
+        with store.transaction() as txn:  # no lock is left
+            txn["r"].insert([(8,)])
+
+
+@compiled
+def test_a_series_follows_a_cut_after_which_an_interrupt_came(tmp_path, monkeypatch):
+    """Its commits say how long the file is at least, and the file is as long."""
+    truncate = File.truncate
+
+    def interrupted(self, size):
+        truncate(self, size)
+        raise KeyboardInterrupt
+
+    with pagestore.open(tmp_path / "s.pages", page_size=4096, threads=1) as store:
+        with store.transaction() as txn:
+            txn.create("r", "x: int64", key="x")
+            txn.create("names", "n: string")
+        for n in range(3):
+            with store.transaction() as txn:
+                txn["names"].insert([(f"name {n} {at} " * 300,) for at in range(20)])
+        with store.transaction() as txn:
+            txn["names"].delete([*txn["names"]])
+        with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+            patch.setattr(File, "truncate", interrupted)
+            store.vacuum(keep_versions=1)
+        put = store.prepare("r")
+        for x in range(9):
+            put.insert(x)
+            put.commit()
+        assert store._handle.committer.series
+        top = store._handle.committer.pager.free_list.top
+        assert store._handle.file.size() >= top * 4096
+    with pagestore.open(tmp_path / "s.pages") as store:
+        assert [*store.snapshot()["r"]] == [(x,) for x in range(9)] and store.check() == []

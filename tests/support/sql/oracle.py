@@ -21,8 +21,10 @@ def plain(value: Any) -> Any:
     """Return a value in a form in which equal values of both sides are equal."""
     if isinstance(value, bool) or value is None:
         return value
-    if isinstance(value, list):
+    if isinstance(value, list | tuple):
         return tuple(map(plain, value))
+    if isinstance(value, dict):
+        return tuple((key, plain(one)) for key, one in value.items())
     if isinstance(value, int | Decimal):
         return value if Decimal(value) != int(value) else int(value)
     if isinstance(value, float):

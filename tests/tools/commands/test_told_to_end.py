@@ -14,7 +14,7 @@ import pagestore
 from pagestore_tools.cli import main
 from pagestore_tools.store_commands import info
 
-POINTS = 5  # of each command at which the signal comes
+POINTS = 3  # of each command at which the signal comes
 RULES = "e(x, y) -> int(x), int(y). two(x, z) <- e(x, y), e(y, z). +e(1, 2). +e(2, 3)."
 CSV = "k,v\n" + "".join(f"{n},text {n}\n" for n in range(3000))
 
@@ -207,7 +207,7 @@ sys.exit(main.ivm(sys.argv[1:]))
     command = [sys.executable, "-c", start, "query", str(tmp_path / "a.pages"), rule]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout and process.stdout.readline() == "ready\n"
-        time.sleep(2)
+        time.sleep(1)
         assert process.poll() is None
         process.send_signal(number)
         out, _ = process.communicate(timeout=10)  # half a second where nothing else runs
@@ -274,7 +274,7 @@ def test_every_long_command_ends_at_a_signal(name: str, tmp_path: Path) -> None:
     environment = {**os.environ, "TMPDIR": str(temporary)}
     with subprocess.Popen(command, cwd=tmp_path, env=environment, stdin=-1, stdout=-1, stderr=-1) as process:
         assert process.stdout and process.stdout.readline() == b"ready\n"
-        time.sleep(2)
+        time.sleep(1)
         assert process.poll() is None
         process.send_signal(number)
         _, said = process.communicate(timeout=10)

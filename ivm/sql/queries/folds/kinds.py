@@ -14,7 +14,7 @@ from functools import reduce
 
 from sqlglot import exp
 
-from ivm.sql.conversions import as_json, convert, single
+from ivm.sql.conversions import as_json, convert, in_order, in_words, single
 from ivm.sql.errors import SqlError
 from ivm.sql.functions.times import EPOCH, MICROSECONDS
 from ivm.sql.queries.folds import ordered
@@ -23,6 +23,7 @@ from ivm.sql.terms import Call, Lit, Term, Typed
 from ivm.sql.types import (
     BIGINT,
     BOOLEAN,
+    DATE,
     DIGITS,
     DOUBLE,
     FLOAT,
@@ -51,7 +52,6 @@ def made(one: Aggregate) -> Made:
     """Add the rules of an aggregate; return the function of the group that has it.  Raises SqlError."""
     node = one.one.node
     more = [name for name in ("expressions", "count") if node.args.get(name)]
-    shown = node.sql(dialect="duckdb")
     if more and isinstance(node, exp.Min | exp.Max | exp.ArgMin | exp.ArgMax):
         return ordered.greatest(one)
     if isinstance(node, exp.AnonymousAggFunc):
@@ -59,6 +59,7 @@ def made(one: Aggregate) -> Made:
     for kinds, make in _KINDS:
         if isinstance(node, kinds):
             return _of_numbers(one, make) if _takes_truths(one) else make(one)
+    shown = node.sql(dialect="duckdb")
     raise SqlError(f"{shown[:60]}: this aggregate is not kept; docs/sql.md lists those that are", node)
 
 
@@ -124,6 +125,8 @@ def _long_sum(one: Aggregate, value: Typed, type_: SqlType) -> Made:
 
 def _avg(one: Aggregate) -> Made:
     value = one.argument()
+    if value.type == DATE:
+        value = one.builder.define(one.body, convert(value, TIMESTAMP))
     if value.type in (TIME, TIMESTAMP, TIMESTAMPTZ, INTERVAL):
         return _middle(one, value)
     value = one.as_number(value)
@@ -168,8 +171,11 @@ def _extreme(one: Aggregate) -> Made:
     value = one.argument()
     if value.type == BOOLEAN:
         return one.of_truths(value, op)
-    if value.type.element is not None:
-        raise SqlError(f"{op} of lists is not kept: they have no order", one.one.node)
+    if value.type.is_nested:
+        raise SqlError(f"{op} of {value.type} is not kept: lists, structs and maps have no order", one.one.node)
+    if value.type.words:
+        place = one.fold(op, INTEGER, one.builder.define(one.body, in_order(value)).term)
+        return one.computed(value.type, [place], lambda found: in_words(found, value.type))
     return one.fold(op, value.type, value.term)
 
 

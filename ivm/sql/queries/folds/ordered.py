@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from ivm.sql.conversions import as_json, convert
+from ivm.sql.conversions import as_json, convert, in_order, in_words
 from ivm.sql.errors import SqlError
 from ivm.sql.literals import constant
 from ivm.sql.queries.folds.aggregate import Aggregate, Made
@@ -82,6 +82,7 @@ def arg_extreme(one: Aggregate) -> Made:
     """arg_min and arg_max: the first of the rows whose order is the least or greatest."""
     op = "min" if isinstance(one.one.node, exp.ArgMin) else "max"
     value, by = one.variables([one.one.node.this, one.one.node.expression])
+    by = one.builder.define(one.body, in_order(by))
     if one.one.distinct or value.type == BOOLEAN or by.type == BOOLEAN:
         return one.fold(f"arg{op}", value.type, value.term, by.term)
     best = one.fold(op, by.type, by.term)
@@ -114,6 +115,12 @@ def mode(one: Aggregate) -> Made:
     value = one.argument()
     if value.type == BOOLEAN:
         raise SqlError("mode of truth values is not kept: CAST them to INTEGER", one.one.node)
+    words, value = value.type, one.builder.define(one.body, in_order(value))
+    made = _most_frequent(one, value)
+    return made if not words.words else one.computed(words, [made], lambda place: in_words(place, words))
+
+
+def _most_frequent(one: Aggregate, value: Typed) -> Made:
     least = (value.type.is_integer and not value.type.wide) or value.type == DATE
     own, rows, key = value, one.body.copy(), [*one.key]
     value, number = one.by_value(value)

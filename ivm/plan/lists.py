@@ -1,0 +1,222 @@
+"""Functions of JSON, and of lists, which are texts: their values as JSON, without the brackets around them.
+
+    list:part['1,"a",null', 2, -1] = '"a",null'      list:length["1,2"] = 2      json:at['{"a": [1]}', "$.a"] = "[1]"
+
+Structs are lists of their fields, and maps lists of pairs. Each function fails where it has no value.
+"""
+
+import json
+import re
+from collections.abc import Callable
+from decimal import Decimal
+from statistics import median
+from typing import Any
+
+VALUE = re.compile(r'"(?:[^"\\]|\\.)*"|[^,]+')  # of a list that has no others in it
+STEP = re.compile(r'\.("(?:[^"\\]|\\.)*"|[^.\[]+)|\[(-?\d+)\]')  # of a path
+KINDS = {dict: "OBJECT", list: "ARRAY", str: "VARCHAR", bool: "BOOLEAN", float: "DOUBLE", type(None): "NULL"}
+
+
+def _values(text: str) -> list[Any]:
+    found: list[Any] = json.loads(f"[{text}]", strict=False)
+    return found
+
+
+def _shown(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def _list(values: list[Any]) -> str:
+    return _shown(values)[1:-1]
+
+
+def _refused() -> Any:
+    raise ValueError
+
+
+def _part(text: str, first: int, last: int) -> str:
+    """Return some values of a list, those from one place to another, counted from 1, or from -1 backwards."""
+    plain = "[" not in text or not _is_valid(f"[{text}]")
+    found = VALUE.findall(text) if plain else _values(text)
+    begin, end = (place + len(found) + 1 if place < 0 else place for place in (first, last))
+    part = found[max(0, begin - 1) : max(0, end)]
+    return ",".join(part) if plain else _list(part)
+
+
+def _position(text: str, value: str) -> int:
+    return _values(text).index(json.loads(value, strict=False)) + 1
+
+
+def _number(value: Any) -> Any:
+    """Return a number in a list: decimals are texts there."""
+    return Decimal(value) if isinstance(value, str) else value
+
+
+def _sorted(text: str, how: str) -> str:
+    """Return a list in the order that `how` says: of "numbers" or others, "down", nulls "first"."""
+    values = _values(text)
+    kept = [one for one in values if one is not None]
+    kept.sort(key=_number if "numbers" in how else None, reverse="down" in how)
+    nulls = [None] * (len(values) - len(kept))
+    return _list(nulls + kept if "first" in how else kept + nulls)
+
+
+def _folded(text: str, fold: str, kind: str) -> str:
+    """Return a fold of the values of a list that are not null, as JSON; of "numbers" or others."""
+    read: Callable[[Any], Any] = _number if kind == "numbers" else lambda value: value
+    values = [read(one) for one in _values(text) if one is not None]
+    found = FOLDS[fold](values) if values else _refused()
+    return _shown(str(found) if isinstance(found, Decimal) else found)
+
+
+FOLDS: dict[str, Callable[[list[Any]], Any]] = {
+    "min": min, "max": max, "sum": sum, "first": lambda values: values[0], "last": lambda values: values[-1],
+    "avg": lambda values: float(sum(values)) / len(values), "median": lambda values: float(median(values)),
+    "product": lambda values: float(_product(values)),
+}  # fmt: skip
+
+
+def _product(values: list[Any]) -> float:
+    found = 1.0
+    for one in values:
+        found *= float(one)
+    return found
+
+
+def _joined(text: str, separator: str) -> str:
+    shown = ("true" if one is True else "false" if one is False else str(one) for one in _values(text)
+             if one is not None)  # fmt: skip
+    return separator.join(shown)
+
+
+def _both(first: str, second: str) -> str:
+    return f"{first},{second}" if first and second else first or second
+
+
+def _range(first: int, end: int, step: int) -> str:
+    numbers = range(first, end, step)
+    return ",".join(map(str, numbers)) if len(numbers) <= 1_000_000 else _refused()
+
+
+def _split(text: str, separator: str) -> str:
+    return _list(text.split(separator) if separator else [*text])
+
+
+def _split_by(text: str, pattern: str) -> str:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    return _list(pc.split_pattern_regex(pa.array([text]), pattern)[0].as_py())
+
+
+def _matches(text: str, pattern: str, group: int) -> str:
+    """Return a group of each match, which RE2 puts between marks."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    marked = pc.replace_substring_regex(pa.array([text]), f"({pattern})", f"\x01\\{group + 1}\x02")
+    return _list(re.findall("\x01([^\x01\x02]*)\x02", marked[0].as_py()))
+
+
+def _of_key(pairs: str, key: str) -> str:
+    wanted = json.loads(key, strict=False)
+    return next((_shown(value) for own, value in _values(pairs) if own == wanted), None) or _refused()
+
+
+def _column(pairs: str, place: int) -> str:
+    found = _values(pairs)
+    return _list([pair[place] for pair in found]) if all(isinstance(one, list) for one in found) else _refused()
+
+
+def _word(words: str, place: int) -> Any:
+    found = _values(words)
+    return found[place] if 0 <= place < len(found) else _refused()
+
+
+def _all_in(values: str, others: str, whole: bool) -> bool:
+    found = [one in _values(values) for one in _values(others) if one is not None]
+    return all(found) if whole else any(found)
+
+
+# -- JSON
+
+
+def _read(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except RecursionError:
+        return _refused()
+
+
+def _at(text: str, path: str) -> Any:
+    """Return the value at a path in JSON.  Raises ValueError if it has none."""
+    found = _read(text)
+    for key, place in STEP.findall(path.removeprefix("$")):
+        name = json.loads(key) if key.startswith('"') else key
+        try:
+            found = found[int(place)] if isinstance(found, list) and place else found[name]
+        except (KeyError, IndexError, TypeError):
+            return _refused()
+    return found
+
+
+def _text_at(text: str, path: str) -> str:
+    """Return the value at a path in JSON, a text as it is and others as JSON.  Raises ValueError if it is null."""
+    found = _at(text, path)
+    return found if isinstance(found, str) else _refused() if found is None else _shown(found)
+
+
+def _kind_at(text: str, path: str) -> str:
+    found = _at(text, path)
+    if isinstance(found, int) and not isinstance(found, bool):
+        return "UBIGINT" if found >= 0 else "BIGINT"
+    return KINDS[type(found)]
+
+
+def _length_at(text: str, path: str) -> int:
+    found = _at(text, path)
+    return len(found) if isinstance(found, list) else 0
+
+
+def _keys_at(text: str, path: str) -> str:
+    found = _at(text, path)
+    return _list([*found] if isinstance(found, dict) else [])
+
+
+def _is_valid(text: str) -> bool:
+    try:
+        _read(text)
+    except ValueError:
+        return False
+    return True
+
+
+LIST_FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "list:part": _part,
+    "list:length": lambda text: len(_values(text)),
+    "list:unique": lambda text: len({_shown(one) for one in _values(text) if one is not None}),
+    "list:position": _position,
+    "list:contains": lambda text, value: json.loads(value, strict=False) in _values(text),
+    "list:any_in": lambda values, others: _all_in(values, others, False),
+    "list:all_in": lambda values, others: _all_in(values, others, True),
+    "list:sort": _sorted,
+    "list:reverse": lambda text: _list(_values(text)[::-1]),
+    "list:fold": _folded,
+    "list:joined": _joined,
+    "list:concat": _both,
+    "list:range": _range,
+    "list:split": _split,
+    "list:split_by": _split_by,
+    "list:matches": _matches,
+    "list:of_key": _of_key,
+    "list:column": _column,
+    "list:flat": lambda text: _list([value for one in _values(text) for value in one or ()]),
+    "string:word": _word,
+    "string:place": lambda words, word: _values(words).index(word),
+    "string:json": _text_at,
+    "json:at": lambda text, path: _shown(_at(text, path)),
+    "json:kind": _kind_at,
+    "json:length": _length_at,
+    "json:keys": _keys_at,
+    "json:valid": _is_valid,
+}

@@ -1,0 +1,137 @@
+"""Functions of numbers that are no operators: of floats, of bits and of whole numbers."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from functools import partial
+from math import factorial
+
+from sqlglot import exp
+
+from ivm.sql.conversions import call, convert
+from ivm.sql.errors import SqlError
+from ivm.sql.functions.times import Value
+from ivm.sql.terms import Lit, Term, Typed
+from ivm.sql.types import BIGINT, BOOLEAN, DOUBLE, HUGEINT, INTEGERS, SqlType
+
+_INFINITE = call("ratio", Lit(1.0, "float64"), Lit(0.0, "float64"))
+
+
+def _infinite(node: exp.Expr, value: Value) -> Typed:
+    """isfinite, isinf and isnan: a quotient of zeros is none, and greater than all numbers."""
+    name = node.name.lower() if isinstance(node, exp.Anonymous) else node.key
+    number = value(node.expressions[0] if isinstance(node, exp.Anonymous) else node.this)
+    largest = Lit(sys.float_info.max, "float64")
+    finite: Term = call("!=", call("is_null", number.term), Lit(True, "bool"))
+    if number.type.is_float:
+        finite = call("<=", call("abs", number.term), largest)
+    if name == "isnan":
+        finite = call(">", number.term, _INFINITE) if number.type.is_float else call("!=", number.term, number.term)
+    elif name == "isinf":
+        finite = call("=", call("abs", number.term), _INFINITE) if number.type.is_float else call("not", finite)
+    if not number.nullable:
+        return Typed(finite, BOOLEAN, False)
+    return Typed(call("if", call("is_null", number.term), Lit(None, "bool"), finite), BOOLEAN, True)
+
+
+def _whole_pair(node: exp.Expr, value: Value) -> tuple[Typed, Typed]:
+    left, right = (value(one) for one in node.expressions)
+    if not (left.type.is_integer and right.type.is_integer):
+        raise SqlError(f"{node.name.lower()} takes whole numbers", node)
+    return left, right
+
+
+def _divisor(node: exp.Expr, value: Value) -> Typed:
+    left, right = _whole_pair(node, value)
+    return Typed(call("gcd", left.term, right.term), _wide(left, right), left.nullable or right.nullable)
+
+
+def _multiple(node: exp.Expr, value: Value) -> Typed:
+    left, right = _whole_pair(node, value)
+    part = call("/", left.term, call("greatest", call("gcd", left.term, right.term), Lit(1, "int64")))
+    return Typed(call("abs", call("*", part, right.term)), _wide(left, right), left.nullable or right.nullable)
+
+
+def _wide(left: Typed, right: Typed) -> SqlType:
+    return HUGEINT if HUGEINT in (left.type, right.type) else BIGINT
+
+
+def _count_of_bits(node: exp.Expr, value: Value) -> Typed:
+    number = value(node.expressions[0] if isinstance(node, exp.Anonymous) else node.this)
+    if not number.type.is_integer:
+        raise SqlError("bit_count takes a whole number", node)
+    width = {3: 8, 5: 16, 10: 32}.get(INTEGERS[number.type.name], 64)
+    bits = number.term if width == 64 else call("bit_and", number.term, Lit(2**width - 1, "int64"))
+    return Typed(call("bit_count", bits), SqlType("TINYINT"), number.nullable)
+
+
+def _of_floats(node: exp.Expr, value: Value) -> Typed:
+    """Sinh(x) and the like, fdiv(x, y), even(x): functions of DOUBLE."""
+    name = node.name.lower() if isinstance(node, exp.Anonymous) else node.key
+    given = node.expressions if isinstance(node, exp.Anonymous) else [node.this]
+    args = [convert(value(one), DOUBLE, node) for one in given]
+    return Typed(_OF_FLOATS[name](*(one.term for one in args)), DOUBLE, any(one.nullable for one in args))
+
+
+def _even(number: Term) -> Term:
+    """Return the nearest even number away from zero."""
+    two = Lit(2.0, "float64")
+    up = call("*", call("ceil", call("/", call("abs", number), two)), two)
+    return call("if", call("<", number, Lit(0.0, "float64")), call("-", Lit(0.0, "float64"), up), up)
+
+
+_OF_FLOATS: dict[str, Callable[..., Term]] = {
+    **{name: partial(call, name) for name in ("sinh", "cosh", "tanh", "asinh", "acosh", "atanh")},
+    "cot": lambda x: call("ratio", Lit(1.0, "float64"), call("tan", x)),
+    "fdiv": lambda x, y: call("floor", call("float:ratio", x, y)),
+    "fmod": lambda x, y: call("-", x, call("*", y, call("floor", call("float:ratio", x, y)))),
+    "even": _even,
+}
+
+
+def _factorial(node: exp.Expr, value: Value) -> Typed:
+    """factorial(n), of 64 bits up to that of 20."""
+    number = value(node.this)
+    if not number.type.is_integer:
+        raise SqlError(f"factorial takes a whole number, and this is {number.type}", node)
+    words = Lit(",".join(f'"{factorial(n)}"' for n in range(21)), "string")
+    found = call("int", call("string:word", words, call("greatest", number.term, Lit(0, "int64"))))
+    return Typed(found, HUGEINT, number.nullable)
+
+
+def _operator(node: exp.Expr, value: Value) -> Typed:
+    """add(x, y) and the like: operators under their names."""
+    kind = _OPERATORS[node.name.lower()]
+    if len(node.expressions) == 1:
+        return value(exp.Neg(this=node.expressions[0]))
+    left, right = node.expressions
+    return value(kind(this=left, expression=right))
+
+
+_OPERATORS: dict[str, type[exp.Expr]] = {
+    "add": exp.Add, "subtract": exp.Sub, "multiply": exp.Mul, "divide": exp.IntDiv,
+}  # fmt: skip
+
+
+def _negative(node: exp.Expr, value: Value) -> Typed:
+    """signbit(x)."""
+    number = convert(value(node.expressions[0]), DOUBLE, node)
+    return Typed(call("<", number.term, Lit(0.0, "float64")), BOOLEAN, number.nullable)
+
+
+FAMILIES: list[tuple[tuple[type[exp.Expr], ...], Callable[[exp.Expr, Value], Typed]]] = [
+    ((exp.Sinh, exp.Cosh, exp.Tanh, exp.Asinh, exp.Acosh, exp.Atanh, exp.Cot), _of_floats),
+    ((exp.Factorial,), _factorial),
+    ((exp.IsNan, exp.IsInf), _infinite),
+    ((exp.BitwiseCount,), _count_of_bits),
+]
+NAMED: dict[str, Callable[[exp.Expr, Value], Typed]] = {
+    **dict.fromkeys(("isfinite", "isinf", "isnan"), _infinite),
+    **dict.fromkeys(("gcd", "greatest_common_divisor"), _divisor),
+    **dict.fromkeys(("lcm", "least_common_multiple"), _multiple),
+    **dict.fromkeys(_OF_FLOATS, _of_floats),
+    **dict.fromkeys(_OPERATORS, _operator),
+    "bit_count": _count_of_bits,
+    "signbit": _negative,
+}

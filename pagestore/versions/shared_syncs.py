@@ -1,0 +1,228 @@
+"""Syncs that several processes share: a process lets others build on its commit before a slot leads to it.
+
+    A   edits, record, shows it, releases ──▶ waits for the slots ──▶ slot of C, sync ──▶ A, B and C are durable
+    B                 builds on A, shows, releases ──▶ waits for the slots ───────────────▶ finds C's slot
+    C                                 builds on B, shows, releases ──▶ waits ──────────────▶ finds its slot
+
+Commits are *shown* by a lock on a byte that says their version and the page of their record. So one whose process has
+died before it had a slot is no longer shown, and was never made, unless another one builds on it.
+
+- The lock of the slots is held from writing one until it is durable, so that the other one stays as it is. Nobody who
+  holds it waits for the writer's lock, which its holder may keep while it waits for the slots.
+- Whoever gets it writes a slot for the newest commit that is shown, or for its own if only this leaves the newest slot,
+  which is durable, as it is. If neither does, the newest slot is copied into the other one first.
+- A commit that frees pages is not shown, but made durable under the writer's lock. So all that is free by a commit that
+  is shown was free in the last durable one, too.
+- The record of a commit lists the pages of all those before it that may not be durable. After a power cut a slot that
+  leads to any pages that did not reach the disk is noticed, and the other one is taken (sync="commit").
+
+Only handles with sync="commit" take part. While others have the file open for writing, nothing is shown.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import NamedTuple
+
+import numpy as np
+
+from pagestore.errors import CorruptionError, LockedError
+from pagestore.pages.layout import BIRTH, ENTRY_COUNT, HEADER, PAGE_BITS, STAMP, TYPE, WORD
+from pagestore.storage.file import (
+    EXCLUSIVE,
+    REFUSED_LOCK,
+    SHARED,
+    SHOWN_LOCK,
+    SLOTS_LOCK,
+    UNLOCKED,
+    File,
+)
+from pagestore.storage.mapping import Mapping, Run
+from pagestore.storage.meta import SLOT_SIZE, Meta, slot_of
+from pagestore.storage.system import describe_holders
+from pagestore.versions.commit_record import Commit
+from pagestore.versions.locks import SyncedCommits
+from pagestore.versions.recovery import make_durable, newest_meta
+from pagestore.versions.store_state import load_state
+
+VERSIONS = 1 << 26  # after which the bytes of shown versions repeat
+PAUSE, PATIENCE = 0.001, 10.0  # seconds between looks whether commits are still shown, and to wait for that
+
+
+class Newest(NamedTuple):
+    """The newest slot, the newest commit, and whether that may not be durable yet: its pages are then to be listed."""
+
+    slot: Meta
+    commit: Meta
+    pending: bool
+
+
+class SharedSyncs:
+    """What one handle shows to other processes, and sees of theirs."""
+
+    def __init__(self, mapping: Mapping, synced: SyncedCommits, uuid: bytes) -> None:
+        self._mapping, self._file, self._synced, self._uuid = mapping, mapping.file, synced, uuid
+        self._shown = (-1, 0)  # the sequence of the commit that is shown here, and its byte
+
+    @property
+    def shows(self) -> bool:
+        """Whether a commit of this handle is shown, which may not be durable yet."""
+        return self._shown[0] >= 0
+
+    def show(self, commit: Meta) -> bool:
+        """Show a commit, made under the writer's lock, which is still held; return False if that is not possible."""
+        self.hide()
+        at = _byte_of(commit)
+        self._shown = commit.sequence, at  # first, so that a lock left by an exception is known
+        self._file.lock(SHARED, at)
+        if self._file.locked(REFUSED_LOCK, 1) is None:  # asked last: who refuses then waits until nothing is shown
+            return True
+        self.hide()
+        return False
+
+    def hide(self) -> None:
+        """Show nothing: what was shown is durable, or given up."""
+        if self.shows:
+            self._file.lock(UNLOCKED, self._shown[1])
+            self._shown = -1, 0
+
+    def is_newest(self, version: int) -> bool:
+        """Return whether no commit after a version is shown, and none by this handle; the writer's lock is held."""
+        return not self.shows and self._shown_after(version) is None
+
+    def newest(self) -> Newest | None:
+        """Return the newest commit; the caller holds the writer's lock, and shows nothing. None if no slot reads."""
+        slot = newest_meta(self._file)
+        while slot is not None:
+            shown, before = self._shown_after(slot.version), slot
+            slot = newest_meta(self._file)
+            if slot == before:
+                return Newest(slot, shown, True) if shown else Newest(slot, slot, self._is_pending(slot))
+        return None
+
+    def _is_pending(self, slot: Meta) -> bool:
+        """Return whether the commit of the newest slot may not be durable, but freed nothing; make others durable."""
+        if slot.clean or slot.sequence in self._synced:
+            return False
+        if self._file.locked(_byte_of(slot), 1) is not None:  # it is shown until it is durable
+            return True
+        with holding_slots(self._file):
+            self._ensure(slot)
+        return False
+
+    def complete(self, own: Meta) -> None:
+        """Make a commit of this handle durable, by the sync of whoever gets to make one. Raises OSError."""
+        if not (self.shows and self._is_durable(own)):
+            with holding_slots(self._file):
+                newest = newest_meta(self._file)
+                if newest is not None:
+                    self._ensure(newest)
+                if newest is None or newest.sequence < own.sequence:
+                    shown = self._shown_after(own.version) or own
+                    self._synced.add(self._lead(newest, own if _in_one_slot(newest, shown) else shown))
+        if self._shown[0] <= own.sequence:
+            self.hide()
+
+    def _is_durable(self, own: Meta) -> bool:
+        """Return whether the newest slot leads to a commit or a later one, and is durable, after the sync under way.
+
+        All that wait for that sync find out at the same time.
+        """
+        with holding_slots(self._file, SHARED):
+            slot = newest_meta(self._file)
+            return slot is not None and slot.sequence >= own.sequence and slot.sequence in self._synced
+
+    def _lead(self, last: Meta | None, commit: Meta) -> int:
+        """Write the slot of a commit and sync it, if `last` is the newest slot; return the commit's sequence."""
+        file, slot = self._file, slot_of(commit.sequence)
+        if last is not None and _in_one_slot(last, commit):
+            file.pwrite(last.pack(), SLOT_SIZE * (1 - slot))
+            file.fdatasync()
+        file.pwrite(commit.pack(), SLOT_SIZE * slot)
+        file.fdatasync()
+        return commit.sequence
+
+    def _ensure(self, slot: Meta) -> None:
+        """Make the commit of the newest slot durable, if nobody says that it is; the caller holds the slots."""
+        if not (slot.clean or slot.sequence in self._synced):
+            make_durable(self._mapping, load_state(self._mapping, slot), slot, False)
+            self._synced.add(slot.sequence)
+
+    def _shown_after(self, version: int) -> Meta | None:
+        """Return the newest commit after a version that another handle shows."""
+        first = (version + 1) % VERSIONS
+        end = first + VERSIONS // 2
+        for low, high in ((0, end - VERSIONS), (first, min(end, VERSIONS))):
+            at, top = SHOWN_LOCK + (low << PAGE_BITS), SHOWN_LOCK + (high << PAGE_BITS)
+            while (found := self._last_locked(at, top)) is not None:
+                number, page = divmod(found - SHOWN_LOCK, 1 << PAGE_BITS)
+                if commit := self._commit(version + 1 + (number - first) % VERSIONS, page):
+                    return commit
+                top = found  # it is of a process that has slept for long
+        return None
+
+    def _last_locked(self, at: int, end: int) -> int | None:
+        """Return the last byte of [at, end) that another handle has locked."""
+        last = None
+        while at < end and (found := self._file.locked(at, end - at)) is not None:
+            last, at = found, found + 1
+        return last
+
+    def _commit(self, version: int, page: int) -> Meta | None:
+        """Return the slot that would lead to the record in a page, if it is that of a version."""
+        try:
+            run = self._run_at(page)
+            commit = Commit.read(self._mapping, run, version)
+        except CorruptionError:
+            return None
+        size = self._mapping.page_size
+        return Meta(size, self._uuid, commit.sequence, commit.last_version, *run, commit.top, False)
+
+    def _run_at(self, page: int) -> Run:
+        """Return the run of the record that begins in a page. Raises CorruptionError where there are no pages."""
+        size, marks, words, at = self._mapping.page_size, None, 0, page
+        while len(data := self._file.pread(HEADER * WORD, at * size)) == HEADER * WORD:
+            head = np.frombuffer(data, np.int64)
+            count = int(head[ENTRY_COUNT]) // WORD
+            found = int(head[TYPE]), int(head[BIRTH]), int(head[STAMP])
+            if found != (marks or found):
+                break
+            marks, words, at = found, words + count, at + 1
+            if count != size // WORD - HEADER:
+                break
+        if not words:
+            raise CorruptionError("there is no record", page=page)
+        return Run(page, words)
+
+
+def _in_one_slot(newest: Meta | None, commit: Meta) -> bool:
+    """Return whether the slot of a commit is the newest one."""
+    return newest is not None and slot_of(newest.sequence) == slot_of(commit.sequence)
+
+
+def _byte_of(commit: Meta) -> int:
+    """Return the byte whose locks show a commit."""
+    return SHOWN_LOCK + (commit.version % VERSIONS << PAGE_BITS) + commit.state
+
+
+@contextmanager
+def holding_slots(file: File, kind: int = EXCLUSIVE) -> Iterator[None]:
+    """Hold the lock of the slots in the block, after waiting for the sync under way in another process."""
+    try:
+        file.lock_when_free(kind, SLOTS_LOCK)
+        yield
+    finally:
+        file.lock(UNLOCKED, SLOTS_LOCK)
+
+
+def refuse(file: File) -> None:
+    """Let nothing be shown while a file is open, and return once nothing is. Raises LockedError after PATIENCE."""
+    file.lock(SHARED, REFUSED_LOCK)
+    end = time.monotonic() + PATIENCE
+    while (found := file.locked(SHOWN_LOCK, VERSIONS << PAGE_BITS)) is not None:
+        if time.monotonic() >= end:
+            holders = describe_holders(file.path, found)
+            raise LockedError(f"{file.path} has a commit that {holders} does not finish; end that first")
+        time.sleep(PAUSE)

@@ -1,0 +1,83 @@
+"""A committer whose commits other processes may build on before a slot leads to them (shared_syncs.py says how)."""
+
+from typing import Any
+
+import numpy as np
+
+from pagestore.storage.meta import FORMAT, Meta, slot_of, unpack
+from pagestore.storage.records import rows
+from pagestore.versions.committer import Committer
+from pagestore.versions.shared_syncs import Newest, SharedSyncs
+from pagestore.versions.store_state import StoreState
+
+PAGES_MAX = 1 << 8  # pages of commits that may be shown to other processes: each record lists them
+WAIT = 0.05  # seconds that showing a commit waits for another thread at most
+
+
+class SharingCommitter(Committer):
+    """The committer of a handle with sync="commit", which does not keep the writer's lock."""
+
+    shared: SharedSyncs
+
+    def __init__(self, *about: Any) -> None:
+        """Take the arguments of Committer, among them `synced` and `file_lock`."""
+        super().__init__(*about)
+        mapping, _, meta = about[:3]
+        assert self._synced and self.file_lock
+        self.shared = SharedSyncs(mapping, self._synced, meta.uuid)
+        self.file_lock.show = self._show
+        self._followed: StoreState | None = None  # the newest commit of another process to which no slot led
+        self._overtaken = False  # whether another process has committed since this one did
+
+    @property
+    def is_following(self) -> bool:
+        """Whether the newest commit is one of another process to which no slot leads."""
+        return self.state is self._followed and not self.is_complete
+
+    def go_on(self, newest: Newest) -> None:
+        """Make durable, with the next commit, the one of another process that was just followed, if need be."""
+        state, (slot, commit, pending) = self.state, newest
+        record, page_words = state.commit, self.mapping.pages.page_words
+        with self.lock:
+            listed = [*rows(record.written, 2), (state.run.page, len(state.run.ids(page_words)))]
+            self.group = [np.concatenate([np.arange(first, first + n) for first, n in listed])] if pending else []
+            self._followed, self._overtaken = None if commit is slot else state, True
+            if self._followed and self.file_lock:
+                self.slot_sequence, self.slot_version = slot.sequence, slot.version
+                self.next_sequence = commit.sequence + 1
+                if slot_of(self.next_sequence) == slot_of(slot.sequence):  # else that slot would have to be copied
+                    self.next_sequence += 1
+                self.made += 1
+                self.file_lock.busy = True
+
+    def _show(self) -> bool:
+        """Let other processes build on the newest commit, if it and those that no slot leads to free nothing.
+
+        Only if others wait, or have committed since this one last did, so that they will soon do so again.
+        """
+        lock = self.file_lock
+        if not (lock and self.lock.acquire(timeout=WAIT)):  # who holds that may wait for the lock that is released
+            return False
+        try:
+            contended, self._overtaken = self._overtaken or lock.is_awaited(), False
+            if self.cause or not (self.is_following or contended) or self.format != FORMAT:
+                return False
+            if self.pager.free_list.pending or self.locks.going or sum(map(len, self.group)) > PAGES_MAX:
+                return False
+            if self.series:
+                self.series.end()
+            return self.shared.show(self.meta(self.state.commit, self.state.run, clean=False))
+        finally:
+            self.lock.release()
+
+    def give_up(self, error: BaseException) -> None:
+        """See Committer."""
+        super().give_up(error)
+        self.shared.hide()
+
+    def _sync_slot(self, slot: bytes, sequence: int, format_: int) -> None:
+        own = unpack(slot)
+        if format_ == FORMAT and isinstance(own, Meta):
+            self.shared.complete(own)
+        else:
+            super()._sync_slot(slot, sequence, format_)

@@ -1,0 +1,339 @@
+"""Handles of several processes share syncs: power cuts, kills, and what each of them shows and waits for.
+
+Here a handle has a thread of its own, and their file locks exclude each other as those of processes do.
+
+    python -m tests.pagestore.versions.test_shared_syncs SEED LIVES      judges power cuts, under the recorder
+"""
+
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from pathlib import Path
+from random import Random
+from warnings import simplefilter
+
+import pytest
+
+import pagestore
+from pagestore.errors import LockedError
+from pagestore.storage.file import SHOWN_LOCK, UNLOCKED, File
+from pagestore.storage.meta import SLOT_SIZE
+from pagestore.versions import shared_syncs
+from pagestore.versions.recovery import newest_meta
+from tests.support.simulator import FALLBACK
+from tests.support.syscalls import COMPILER, built, events, mark, moments, run
+
+CONTEXT = multiprocessing.get_context("fork")
+WRITERS = 5
+
+
+def made(path, retain=16, **options):
+    with pagestore.open(path, sync="off", retain=retain, **options) as store, store.transaction() as txn:
+        txn.create("r", "w: int64, k: int64")
+    return path
+
+
+def slow(store, seconds):
+    """Make the syncs of a handle take long; return a list that gets an entry for each."""
+    file, done = store._handle.file, []
+    sync = file.fdatasync
+
+    def fdatasync():
+        time.sleep(seconds)
+        sync()
+        done.append(newest_meta(file).version)
+
+    file.fdatasync = fdatasync
+    return done
+
+
+def write(store, writer, random, count, told):
+    """Append numbers, prepared or not; now and then a transaction is rolled back."""
+    numbers, put = iter(range(count)), store.prepare("r")
+    for k in numbers:
+        if random.random() < 0.2:
+            txn = store.transaction()
+            txn["r"].insert([(writer, -1)])
+            txn.rollback()
+        if random.random() < 0.5:
+            put.insert(writer, k)
+            put.commit()
+        else:
+            with store.transaction() as txn:
+                txn["r"].insert([(writer, k)])
+        told(writer, k)
+
+
+def in_threads(stores, count, told, seed=0):
+    failed = []
+
+    def work(writer, store):
+        try:
+            write(store, writer, Random(f"{seed} {writer}"), count, told)
+        except BaseException as error:
+            failed.append(error)
+            raise
+
+    threads = [threading.Thread(target=work, args=at) for at in enumerate(stores)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+        assert not thread.is_alive()
+    assert not failed
+
+
+def rows(store, writers=WRITERS):
+    """How many numbers each writer has, which are the first ones."""
+    found = [*store.snapshot()["r"]]
+    counts = Counter(writer for writer, _ in found)
+    assert found == [(writer, k) for writer in range(writers) for k in range(counts[writer])]
+    return [counts[writer] for writer in range(writers)]
+
+
+@pytest.mark.parametrize("retain", [1, 16, "all"])
+def test_what_is_acknowledged_is_durable_and_syncs_are_shared(tmp_path, retain):
+    path = made(tmp_path / "s.pages", retain)
+    stores = [pagestore.open(path, sync="commit", threads=1) for _ in range(WRITERS)]
+    readers = [pagestore.open(path, mode="r") for _ in stores]
+    syncs, early = [slow(store, 0.03) for store in stores], []
+
+    def told(writer, k):
+        if (writer, k) not in readers[writer].snapshot()["r"]:
+            early.append((writer, k))
+
+    in_threads(stores, 20, told)
+    assert not early
+    assert sum(map(len, syncs)) < 0.7 * WRITERS * 20 or retain == 1  # which drops versions with every commit
+    assert rows(stores[0]) == [20] * WRITERS and not stores[1].check()
+    for store in [*stores, *readers]:
+        store.close()
+    with pagestore.open(path) as store:
+        assert store.recovery is None and not store.check()
+
+
+def shown(path):
+    """A handle whose commit is shown and has no slot yet, what lets it go on, and its thread."""
+    one, go, reached = pagestore.open(path, sync="commit", threads=1), threading.Event(), threading.Event()
+    lock = one._handle._file_lock
+    lock.is_awaited = lambda: True
+    complete = one._handle.committer.shared.complete
+
+    def wait(own):
+        reached.set()
+        go.wait()
+        complete(own)
+
+    one._handle.committer.shared.complete = wait
+
+    def commit():
+        with one.transaction() as txn:
+            txn["r"].insert([(0, 0)])
+
+    thread = threading.Thread(target=commit)
+    thread.start()
+    assert reached.wait(20) and one._handle.committer.shared.shows
+    return one, go, thread
+
+
+@pytest.mark.parametrize("end", ["commit", "rollback", "prepared", "tag"])
+def test_a_commit_without_a_slot_is_built_upon(tmp_path, end):
+    path = made(tmp_path / "s.pages")
+    one, go, thread = shown(path)
+    with pagestore.open(path, sync="commit", threads=1) as two, pagestore.open(path, mode="r") as reader:
+        assert len(reader.snapshot()["r"]) == 0
+        txn = two.transaction()
+        assert [*txn["r"]] == [(0, 0)]
+        txn["r"].insert([(1, 0)])
+        if end == "rollback":
+            txn.rollback()
+        else:
+            txn.commit()
+        if end == "prepared":
+            put = two.prepare("r")
+            for k in range(1, 9):
+                put.insert(1, k)
+                put.commit()
+        if end == "tag":
+            two.tag("here")
+        expected = {"rollback": [1, 0], "prepared": [1, 9]}.get(end, [1, 1])
+        assert rows(reader, 2) == rows(two, 2) == expected  # durable, though the first one has done nothing
+        go.set()
+        thread.join()
+        assert rows(one, 2) == expected and not one.check() and not reader.check()
+        one.close()
+
+
+@pytest.mark.parametrize("builds", [False, True])
+def test_a_commit_without_a_slot_whose_process_has_died(tmp_path, builds):
+    """It never was, unless another process has built on it; the pages of neither are lost."""
+    path = made(tmp_path / "s.pages")
+    one, go, thread = shown(path)
+    with pagestore.open(path, sync="commit", threads=1) as two:
+        if builds:
+            with two.transaction() as txn:
+                txn["r"].insert([(1, 0)])
+        one._handle.file.lock(UNLOCKED, SHOWN_LOCK, 1 << 60)  # as if the process had died
+        for k in range(builds, 30):
+            with two.transaction() as txn:
+                txn["r"].insert([(1, k)])
+        assert rows(two, 2) == [builds, 30] and not two.check()
+    with pagestore.open(path, mode="r") as store:
+        assert rows(store, 2) == [builds, 30]
+    one._handle.committer.give_up(OSError("the process has died"))
+    go.set()
+    thread.join()
+
+
+def test_others_wait_until_nothing_is_shown(tmp_path, monkeypatch):
+    path = made(tmp_path / "s.pages")
+    one, go, thread = shown(path)
+    with monkeypatch.context() as patch:
+        patch.setattr(shared_syncs, "PATIENCE", 0.05)
+        with pytest.raises(LockedError, match=rf"a commit that this process \({os.getpid()}\) does not finish"):
+            pagestore.open(path)
+    threading.Timer(0.1, go.set).start()
+    with pagestore.open(path) as two:  # sync="full"
+        with two.transaction() as txn:
+            txn["r"].insert([(1, 0)])
+        assert rows(two, 2) == [1, 1]
+        thread.join()
+        with one.transaction() as txn:
+            txn["r"].insert([(0, 1)])
+        assert not one._handle.committer.shared.shows and rows(two, 2) == [2, 1]
+    one.close()
+
+
+def test_a_slot_that_is_durable_is_not_overwritten(tmp_path):
+    """Whatever the parity of the next one: it is copied into the other slot first."""
+    path = made(tmp_path / "s.pages")
+    with pagestore.open(path, sync="commit", threads=1) as store:
+        committer, file = store._handle.committer, store._handle.file
+        for k in range(12):
+            before, written = newest_meta(file), []
+            committer.next_sequence = before.sequence + 1 + k % 2
+
+            def pwrite(data, offset, before=before, written=written):
+                if offset < 2 * SLOT_SIZE:
+                    other = file.pread(len(data), SLOT_SIZE - offset)
+                    held = [bytes(data), other]
+                    written.append(bytes(data))
+                    assert any(meta.startswith(before.pack()[:92]) for meta in held) or before.clean
+                File.pwrite(file, data, offset)
+
+            file.pwrite = pwrite
+            with store.transaction() as txn:
+                txn["r"].insert([(0, k)])
+            del file.pwrite
+            assert len(written) == 1 + k % 2 and newest_meta(file).sequence == before.sequence + 1 + k % 2
+        assert rows(store, 1) == [12] and not store.check()
+
+
+def keep_writing(writer, path, generation, folder, sync):
+    with pagestore.open(path, sync=sync, threads=1) as store, (folder / str(writer)).open("a", buffering=1) as said:
+        first = rows(store)[writer]
+        put = store.prepare("r")
+        for k in range(first, 10**9):
+            if (k + generation) % 3:
+                put.insert(writer, k)
+                put.commit()
+            else:
+                with store.transaction() as txn:
+                    txn["r"].insert([(writer, k)])
+            said.write(f"{k}\n")
+
+
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+@pytest.mark.parametrize("seed", [0, 1, *(pytest.param(n, marks=pytest.mark.campaign) for n in range(2, 40))])
+def test_killed_processes_lose_nothing(tmp_path, seed):
+    random, running = Random(seed), {}
+    path = made(tmp_path / "s.pages", random.choice([1, 2, 16, "all"]), page_size=random.choice([4096, 8192]))
+    said = tmp_path / "said"
+    said.mkdir()
+
+    def start(writer, generation):
+        sync = random.choice(["commit"] * 9 + ["full", "off"])
+        running[writer] = CONTEXT.Process(target=keep_writing, args=(writer, path, generation, said, sync))
+        running[writer].start()
+
+    for writer in range(WRITERS):
+        start(writer, 0)
+    for generation in range(1, 10):
+        time.sleep(random.uniform(0.02, 0.25))
+        for writer in random.sample(range(WRITERS), random.randint(1, WRITERS)):
+            os.kill(running[writer].pid, signal.SIGKILL)
+            running[writer].join()
+            assert running[writer].exitcode == -signal.SIGKILL
+            start(writer, generation)
+    for process in running.values():
+        os.kill(process.pid, signal.SIGKILL)
+        process.join()
+    with pagestore.open(path) as store:
+        for writer, found in enumerate(rows(store)):
+            acknowledged = said / str(writer)
+            last = (
+                int(acknowledged.read_text().split()[-1]) if acknowledged.exists() and acknowledged.read_text() else -1
+            )
+            assert last < found
+        assert not store.check() and store.version == 1 + len(store.snapshot()["r"])
+
+
+def live(path, seed):
+    """Several handles append until they have done so a few times each, with slow syncs."""
+    stores = [pagestore.open(path, sync="commit", threads=1) for _ in range(WRITERS)]
+    for store in stores:
+        slow(store, 0.001)
+    in_threads(stores, 12, lambda writer, k: mark({"writer": writer, "k": k}), seed)
+
+
+def judge(seed, lives):
+    """Cut the power at many moments of some lives: all that was acknowledged is there, and nothing out of order."""
+    simplefilter("ignore")
+    images = 0
+    for number in range(lives):
+        random = Random(f"{seed} {number}")
+        with tempfile.TemporaryDirectory() as folder:
+            path, log, image = (Path(folder, name) for name in ("s.pages", "log", "image"))
+            made(path, random.choice([1, 2, 16, "all"]), page_size=4096)
+            start = [path.read_bytes()]
+            assert run([path], log, lambda path=path, number=number: live(path, number), random.randrange(900)) in (
+                0,
+                -9,
+            )
+            happened = events(log)
+            acknowledged = [[-1] * WRITERS]
+            for event in happened:
+                acknowledged.append([*acknowledged[-1]])
+                if event.kind == "K" and "writer" in event.said:
+                    acknowledged[-1][event.said["writer"]] = event.said["k"]
+            for done, (content,) in moments(start, happened, random, 3, 150 / len(happened)):
+                image.write_bytes(content)
+                with pagestore.open(image, mode="rw" if images % 8 == 0 else "r") as store:
+                    found = rows(store)
+                    assert all(last < n for last, n in zip(acknowledged[done], found, strict=True)), (number, done)
+                    if images % 8 == 0:
+                        with store.transaction() as txn:
+                            txn["r"].insert([(WRITERS, 0)])
+                        assert not [fault for fault in store.check() if fault.invariant not in FALLBACK]
+                images += 1
+    print(images)
+
+
+@pytest.mark.skipif(COMPILER is None, reason="recording system calls needs a C compiler (cc)")
+@pytest.mark.parametrize("lives", [2, pytest.param(200, marks=pytest.mark.campaign)])
+def test_power_cuts(lives):
+    command = [sys.executable, "-m", "tests.pagestore.versions.test_shared_syncs", "1", str(lives)]
+    environment = os.environ | {"LD_PRELOAD": built()}
+    done = subprocess.run(command, capture_output=True, text=True, cwd=Path(__file__).parents[3], env=environment)
+    assert not done.returncode, done.stderr[-3000:]
+    assert int(done.stdout) > 50 * lives
+
+
+if __name__ == "__main__":
+    judge(int(sys.argv[1]), int(sys.argv[2]))
