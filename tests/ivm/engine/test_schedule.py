@@ -363,7 +363,7 @@ WAYS |= {f"{name}, matched": (rules, "match", granularity) for name, (rules, gra
 
 @compiled
 @pytest.mark.parametrize("program", WAYS)
-def test_both_ways_come_to_the_same(program, tmp_path, monkeypatch):
+def test_both_ways_do_the_same(program, tmp_path, monkeypatch):
     """Trees, dead lists and all: the pages that a version replaces are freed with it, whoever replaced them."""
     sizes, accounts = [], []
     rules, maintenance, granularity = WAYS[program]
