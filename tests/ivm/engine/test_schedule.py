@@ -440,7 +440,7 @@ WAYS |= {f"{name} of a few": (rules, "probe", 1) for name, rules in ENDS.items()
 
 @compiled
 @pytest.mark.parametrize("program", WAYS)
-def test_both_ways_give_the_same(program, tmp_path, monkeypatch, request):
+def test_both_ways_do_the_same(program, tmp_path, monkeypatch, request):
     """Trees, dead lists and all: the pages that a version replaces are freed with it, whoever replaced them."""
     sizes, accounts = [], []
     rules, maintenance, granularity = WAYS[program]
