@@ -493,7 +493,7 @@ class Handle:
     def release_writer(self, writer: Writer) -> None:
         """Release the lock. Idempotent."""
         self.writers.give_back(writer)
-        if self.committer.shared and self.committer.is_following:
+        if self.mode == "rw" and self.committer.is_following:
             self.committer.flush()
 
     def complete(self, number: int) -> None:
