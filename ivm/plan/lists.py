@@ -122,7 +122,7 @@ def _split_by(text: str, pattern: str) -> str:
 def _matches(text: str, pattern: str, group: int) -> str:
     """Return a group of each match, 0 to 8, where 0 is all of it.  RE2 puts it between marks."""
     if not 0 <= group <= 8:  # all of the pattern is a group as well, and RE2 inserts groups up to 9
-        return no_value()
+        no_value()
     import pyarrow as pa
     import pyarrow.compute as pc
 
