@@ -89,6 +89,11 @@ class SharedSyncs:
             self._file.lock(UNLOCKED, self._shown[1])
             self._shown = -1, 0
 
+    def give_up(self) -> None:
+        """Show nothing, and leave the slots to others, even if a signal came as this was done."""
+        self.hide()
+        self._file.lock(UNLOCKED, SLOTS_LOCK)
+
     def is_newest(self, version: int) -> bool:
         """Return whether no commit after a version is shown, and none by this handle; requires the writer's lock."""
         return not self.shows and self._shown_after(version) is None
@@ -217,8 +222,10 @@ def holding_slots(file: File, kind: int = EXCLUSIVE) -> Iterator[None]:
     try:
         file.lock_when_free(kind, SLOTS_LOCK)
         yield
-    finally:
         file.lock(UNLOCKED, SLOTS_LOCK)
+    except BaseException:  # a signal may have raised it while this was unlocked
+        file.lock(UNLOCKED, SLOTS_LOCK)
+        raise
 
 
 def refuse(file: File) -> None:
