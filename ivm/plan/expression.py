@@ -147,7 +147,7 @@ class Evaluator:
         if isinstance(term, Var):
             return batch.columns[term.name], batch.failures.get(term.name)
         if isinstance(term, Const):
-            return np.broadcast_to(np.int64(self._encode(term)), batch.n), None
+            return np.full(batch.n, self._encode(term), np.int64), None  # kernels take arrays that may be written
         if isinstance(term, Call):
             return self._applied(term, batch)[:2]
         words, codes = self._computed(term, batch)
