@@ -56,6 +56,12 @@ FORMS = {
         "SELECT min(COLUMNS(['x', 'v'])), count(*) AS n FROM t",
         "SELECT sum(COLUMNS('x|y')) + 1 FROM t GROUP BY p",
     ],
+    "places in lists and keys of maps": [
+        "SELECT id, [x, y][p] AS a, [x, y][-p] AS b, [x, y][p - 2] AS c, [x, y][p + 1] AS d FROM t",
+        "SELECT id, [1, 2, 3][length(s)] AS a, [1, 2, 3][CAST(x AS INTEGER)] AS b, ([[x], [y]])[2][p] AS c FROM t",
+        "SELECT id, m[2] AS a, m[p] AS b, m[length(s)] AS c FROM (SELECT *, MAP {1: 'a', 2: 'b'} AS m FROM t)",
+        "SELECT id, s[2] AS a, (string_split(s, ','))[p] AS b, (string_split(s, ','))[-1] AS c FROM t",
+    ],
     "parts of texts as rows": [
         "SELECT id, unnest(string_split(s, ',')) AS part FROM t",
         "SELECT u.part, count(*) AS n FROM t, unnest(string_split(s, ',')) AS u(part) GROUP BY u.part",
