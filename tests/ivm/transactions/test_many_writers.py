@@ -100,7 +100,7 @@ def run(path, processes, count, killed=()):
     for n, process in enumerate(running):
         if n in killed:
             time.sleep(0.4)
-            os.kill(process.pid, signal.SIGKILL)
+            process.kill()  # it may have ended
             process.join()
             while not results[n].empty():
                 history.append(results[n].get())
