@@ -27,11 +27,11 @@ from ivm.engine.installed import Installed, InstalledRule, InstalledStratum, ind
 from ivm.engine.recursion.facts import Facts, limits_of
 from ivm.engine.recursion.fixpoint import Fixpoint
 from ivm.engine.recursion.semilattice import fixpoint_of
-from ivm.engine.rows import KEPT, Waiting, adds_up, checked_sums, head_spec, out_of_range, whole_groups
+from ivm.engine.rows import KEPT, Recording, Waiting, adds_up, checked_sums, head_spec, out_of_range, whole_groups
 from ivm.engine.scans import Scanner, naming_the_rule
 from ivm.errors import DivergenceError, FunctionConflictError, RoomError, UnknownViewError
 from ivm.join.evaluate import Bindings, Evaluation, evaluate
-from ivm.join.join import FILLED, FILLING, Budget, Sink, concatenated, memory_allowed, within_memory
+from ivm.join.join import FILLED, FILLING, Budget, Sink, TraceSink, concatenated, memory_allowed, within_memory
 from ivm.join.kernels.tries import NE
 from ivm.lang.ir import Atom, Const, Predicate
 from ivm.maintenance import surgery
@@ -395,17 +395,22 @@ class Filler(Scanner):
         plan = rule.plans[number]
         if not plan.sensors or not self.recording:
             return self._evaluate_plan(plan, trees, listed, budget, sink)
+        recording = Recording(self.threads)
         evaluation = evaluate(
             self.txn.pages, plan.shape, [trees[t.index] for t in plan.tries],
             sensors=plan.sensor_arrays, granularity=rule.granularity, threads=self.threads, listed=listed,
-            budget=budget, sink=sink,
+            budget=budget, sink=sink, trace_sink=TraceSink(recording.is_due, recording.take),
         )  # fmt: skip
         names = rule.sensitivity_names(number)
         for name, spec in zip(names, map(surgery.index_spec, plan.sensors), strict=True):
             if name not in self.txn:
                 self.txn.create_words(name, spec.keys, 0, spec.scans)
         specs = [self.txn.tree(name).spec for name in names]
-        indices = bulk_all(self.txn.pager, list(zip(specs, evaluation.recorded, strict=True)))
+        if recording.is_spilled:
+            recording.take(evaluation.recorded)
+            indices = [bulk(self.txn.pager, spec, recording.rows(sensor)) for sensor, spec in enumerate(specs)]
+        else:
+            indices = bulk_all(self.txn.pager, list(zip(specs, evaluation.recorded, strict=True)))
         for name, tree in zip(names, indices, strict=True):
             self.txn.replace(name, tree)
         rows = sum(tree.count for tree in indices)

@@ -11,13 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from functools import cached_property
+from threading import Lock
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
 from ivm.engine.installed import Installed
 from ivm.errors import RangeError, RoomError
-from ivm.join.join import REMEDY, MemoryUse, concatenated, memory_allowed, memory_left, shown_bytes
+from ivm.join.join import RECORDING, REMEDY, MemoryUse, concatenated, memory_allowed, memory_left, shown_bytes
 from ivm.lang.ir import Predicate
 from ivm.lang.types import shown, word_range
 from ivm.views.edit_composition import SumOverflow, counted, sum_by_key
@@ -25,6 +26,7 @@ from ivm.views.layouts import INVERTED, PLAIN, Layout
 from pagestore.errors import EditError
 from pagestore.host import (
     NULL,
+    Coded,
     Edits,
     Pages,
     Runs,
@@ -124,7 +126,8 @@ class Waiting(dict[str, list[Edits]]):
         """Add up the edits of each key of a view; if many are left, write them, except one, as a run."""
         parts, layout = self[view], self._installed.layouts[view]
         if layout.fold and layout.fold.state.kind == INVERTED:
-            self._refuse(view, self._allowed, self._held[view], sum(len(actions) for actions, _ in parts), "memory")
+            count = sum(len(actions) for actions, _ in parts)
+            refuse_beyond(self._allowed, self._step, f"{count:,} rows so far of {view}", self._held[view], "memory")
             return
         rows = concatenated(self._composed(view, parts))
         action = next(actions[:1] for actions, _ in parts if len(actions))
@@ -132,17 +135,10 @@ class Waiting(dict[str, list[Edits]]):
             runs = self._runs.setdefault(view, Runs(self._spec(view).keys))
             runs.add(rows[:, :-1])
             rows = rows[:, -1:].copy()
-            self._refuse(view, self._most * self._allowed, runs.nbytes, runs.rows, "temporary files")
+            found = f"{runs.rows:,} rows so far of {view}"
+            refuse_beyond(self._most * self._allowed, self._step, found, runs.nbytes)
         self[view] = [(np.broadcast_to(action, rows.shape[1]), rows)]
         self._held[view] = rows.nbytes
-
-    def _refuse(self, view: str, most: int, held: int, rows: int, where: str) -> None:
-        """Raise RoomError if edits of a view take more than the most bytes."""
-        if held > most:
-            raise RoomError(
-                f"{self._step}: {rows:,} rows so far of {view} take {shown_bytes(held)} in {where}; one evaluation may "
-                f"take {shown_bytes(most)} there; {REMEDY}"
-            )
 
     def _spec(self, view: str) -> Spec:
         fold = self._installed.layouts[view].fold
@@ -150,6 +146,58 @@ class Waiting(dict[str, list[Edits]]):
 
     def _composed(self, view: str, parts: list[Edits]) -> list[np.ndarray]:
         return compose_rows(self._source, self._installed.program.predicates[view], parts, self._spec(view))
+
+
+class Recording:
+    """Trace rows of a full evaluation that exceed the memory allowed: sorted runs of each of some sensors.
+
+    `threads` hold a share each of what stays in memory.
+    """
+
+    def __init__(self, threads: int) -> None:
+        self._runs: dict[int, Runs] = {}
+        self._threads, self._lock = threads, Lock()
+
+    @cached_property
+    def _allowed(self) -> int:
+        return min(memory_allowed(), memory_left())
+
+    def is_due(self, held: int) -> bool:
+        """Return whether the bytes that one thread holds are too many to stay in memory."""
+        return held > KEPT and self._threads * held > self._allowed // WAITING_SHARE
+
+    def take(self, parts: list[list[np.ndarray | Coded]]) -> None:
+        """Write parts[C, n] of each sensor as runs, without rows that repeat.  Raises RoomError."""
+        with self._lock:
+            for sensor, some in enumerate(parts):
+                if rows := [*ascending(some)]:
+                    runs = self._runs.setdefault(sensor, Runs(len(rows[0])))
+                    runs.add(concatenated(rows))
+            rows, held = (sum(getattr(runs, name) for runs in self._runs.values()) for name in ("rows", "nbytes"))
+            found = f"{rows:,} rows so far that matching needs"
+            refuse_beyond(RUNS_MAX * self._allowed, "recording a trace", found, held, remedy=REMEDY + RECORDING)
+
+    @property
+    def is_spilled(self) -> bool:
+        """Return whether trace rows are on the disk."""
+        return bool(self._runs)
+
+    def rows(self, sensor: int) -> Iterator[np.ndarray]:
+        """Yield the rows of a sensor's runs in order, each once.  O(rows log rows)."""
+        if sensor in self._runs:
+            for rows in self._runs.pop(sensor).merged(self._allowed // WAITING_SHARE):
+                yield rows.compress(begins(rows), axis=1)
+
+
+def refuse_beyond(
+    most: int, step: str, found: str, held: int, where: str = "temporary files", remedy: str = REMEDY
+) -> None:
+    """Raise RoomError if what a step `found` takes more than `most` bytes."""
+    if held > most:
+        raise RoomError(
+            f"{step}: {found} take {shown_bytes(held)} in {where}; one evaluation may take {shown_bytes(most)} there; "
+            f"{remedy}"
+        )
 
 
 def whole_groups(batches: Iterable[np.ndarray], columns: int) -> Iterator[np.ndarray]:

@@ -8,7 +8,18 @@ from typing import NamedTuple
 import numpy as np
 
 from ivm.join.flat import Flat, FlatJoin, Layout, flatten, is_flat_cheaper
-from ivm.join.join import STOCK_MAX, Budget, Join, MemoryUse, Run, Sink, concatenated, within_memory
+from ivm.join.join import (
+    NO_TRACE_SINK,
+    STOCK_MAX,
+    Budget,
+    Join,
+    MemoryUse,
+    Run,
+    Sink,
+    TraceSink,
+    concatenated,
+    within_memory,
+)
 from ivm.join.kernels.tries import EQ
 from ivm.join.plan_arrays import ALL, Sensors, Shape
 from pagestore.host import WORD_MAX, WORD_MIN, Coded, Pages, Tree, begins, read_batches, together
@@ -57,11 +68,12 @@ def evaluate(
     listed: frozenset[int] | None = None,
     budget: Budget | None = None,
     sink: Sink | None = None,
+    trace_sink: TraceSink = NO_TRACE_SINK,
 ) -> Evaluation:
     """Run a plan in full; threads take ranges of its first variable, since the kernels run without the GIL.
 
     `listed` are the levels whose values must be listed; None means all.  A `sink` takes those bindings that do not fit
-    into memory.  Raises CorruptionError, RangeError, RoomError, and Stopped by a budget.
+    into memory, and a `trace_sink` trace rows.  Raises CorruptionError, RangeError, RoomError, and Stopped by a budget.
     """
     memory = MemoryUse(recording=sensors is not None).begin()
     if sensors is None and _is_reading(shape):
@@ -73,6 +85,7 @@ def evaluate(
     def new() -> Run:
         join = FlatJoin(layout) if layout else Join(pages, shape, trees, sensors=sensors, granularity=granularity)
         join.memory, join.budget, join.sink = memory, budget or join.budget, sink or join.sink
+        join.trace_sink = trace_sink
         return join
 
     if len(ranges) == 1:

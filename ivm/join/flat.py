@@ -210,7 +210,7 @@ class FlatJoin(Run):
         self._counts = np.zeros((shape.levels, layout.counts), np.int64)
         self._collects = layout.counts > 0
         self._codings, self._codes = layout.codings, layout.codes
-        self._times = np.empty(batch, np.int64)
+        self._times = np.empty(self._out.shape[1], np.int64)
 
     def _advance(self) -> None:
         run = FlatRun(self._plan, self._state, self._steps, self._cursors, self._scratch)

@@ -43,6 +43,7 @@ REMEDY = (
     "ask for fewer rows at once (one more condition, or a variable that the relations share), or for an aggregate, "
     "which is counted and not listed"
 )
+MAPPING = " to map the store's file: allow the process an address space (ulimit -v) of several times the file's size"
 RECORDING = '. To be matched, a view records less with a coarser granularity, and nothing with maintenance="probe"'
 
 
@@ -96,7 +97,18 @@ class Sink(NamedTuple):
     take: Callable[[list[np.ndarray], list[np.ndarray]], object]
 
 
+class TraceSink(NamedTuple):
+    """What takes trace rows out of memory while an evaluation goes on, like a Sink, given the bytes of their columns.
+
+    `take` is called with the parts of each sensor.
+    """
+
+    is_due: Callable[[int], bool]
+    take: Callable[[list[list[np.ndarray | Coded]]], object]
+
+
 NO_SINK = Sink(lambda held: False, lambda batches, times: None)
+NO_TRACE_SINK = TraceSink(lambda held: False, lambda parts: None)
 
 
 class MemoryUse:
@@ -174,10 +186,14 @@ _allowed: ContextVar[int | None] = ContextVar("allowed", default=None)  # the by
 
 @contextmanager
 def allowing(memory: int | None) -> Iterator[None]:
-    """Let evaluations in the block take up to `memory` bytes, a share of the total memory if None."""
+    """Let evaluations in the block take up to `memory` bytes, a share of the total memory if None.
+
+    Raises RoomError if the block is refused memory by the system, wherever that is.
+    """
     token = _allowed.set(memory)
     try:
-        yield
+        with within_memory("evaluating rules"):
+            yield
     finally:
         _allowed.reset(token)
 
@@ -202,7 +218,8 @@ class within_memory(ContextDecorator):
             return
         rows = self._rows() if callable(self._rows) else self._rows
         found = _newest.get(MemoryUse()).found() if rows is None else f"{rows:,} rows so far"
-        raise RoomError(f"{self._step}: the system refused memory; {found}; {REMEDY}") from None
+        mapping = MAPPING if isinstance(error, OSError) else ""
+        raise RoomError(f"{self._step}: the system refused memory{mapping}; {found}; {REMEDY}") from None
 
 
 def _is_refusal(error: BaseException) -> bool:
@@ -290,6 +307,8 @@ def shown_bytes(count: int) -> str:
 BATCH = 1 << 16
 TRACED = 1 << 14  # trace rows of a batch: they are copied out, and the buffer stays in the cache
 STOCK_MAX = 16  # the most batches whose memory is allocated at once
+STOCK_SHARE = 4  # these take at most one in so many of the bytes that the user allows
+BATCH_MIN = 1 << 8  # rows of a batch in any case
 STRIDE = 1 << 20  # operations between two checks of the budget, and for signals: some 10 ms
 
 LEAPFROG = TypedKernel(kernel.leapfrog, Pages, Words, Words, Table, Words, Table, Tables, Table)
@@ -312,13 +331,13 @@ class Run(ABC):
         self._fresh = state_array(shape, sensors, covered).copy()
         self._state = self._fresh.copy()
         self._widths = sensors.widths
-        self._size = shape.levels + len(shape.reads), batch
+        self._size = shape.levels + len(shape.reads), _fitting(batch, shape.levels + len(shape.reads))
         self._stock: list[np.ndarray] = []
         self._stocked = 0
         self._out, self._rows = self._buffer(), np.empty((*sensors.sources.shape, min(batch, TRACED) + room), np.int64)
         self._codings: Sequence[Coding | None] = [None] * len(self._widths)
         self.times: list[np.ndarray] = []
-        self.memory, self.budget, self.sink = MemoryUse(), Budget(inf, float), NO_SINK
+        self.memory, self.budget, self.sink, self.trace_sink = MemoryUse(), Budget(inf, float), NO_SINK, NO_TRACE_SINK
 
     def stock(self, buffers: int) -> None:
         """Allocate that many batches of bindings, as one block, since the system backs large blocks by large pages."""
@@ -365,7 +384,7 @@ class Run(ABC):
 
         Raises RoomError, and Stopped.
         """
-        kept, spent, held = [], 0, 0
+        kept, spent, held, traced = list[tuple[np.ndarray, list[np.ndarray | Coded]]](), 0, 0, 0
         self.memory.begin()
         for out, rows in self:
             refuse_stopped()
@@ -381,10 +400,16 @@ class Run(ABC):
             if self.sink.is_due(held):
                 self.budget.lift()
                 self.sink.take([rows for rows, _ in kept], self.times)
-                kept = [(rows[:, :0], trace) for rows, trace in kept] if self._widths else []
-                self.times = [times[:0] for times in self.times[: len(kept)]]
+                kept = [(rows[:, :0].copy(), trace) for rows, trace in kept] if self._widths else []
+                self.times = [times[:0].copy() for times in self.times[: len(kept)]]
                 self.memory.release(held)
                 held = 0
+            traced += 8 * sum(width * part.shape[1] for width, part in zip(self._widths, rows, strict=True))
+            if self.trace_sink.is_due(traced):
+                self.budget.lift()
+                self.trace_sink.take([[*parts] for parts in zip(*(trace for _, trace in kept), strict=True)])
+                self.memory.release(sum(part.nbytes for _, trace in kept for part in trace))
+                kept, traced = [(rows, [*map(_none_of, trace)]) for rows, trace in kept], 0
         return kept
 
     def _buffer(self) -> np.ndarray:
@@ -404,10 +429,24 @@ class Run(ABC):
         return concatenated([out for out, _ in batches]), [concatenated([*map(columns_of, parts)]) for parts in trace]
 
 
+def _fitting(batch: int, columns: int) -> int:
+    """Return how many rows a batch has, at most `batch`, such that a whole stock is a part of what the user allows."""
+    allowed = _allowed.get()
+    if allowed is None:
+        return batch
+    return min(batch, max(BATCH_MIN, allowed // (STOCK_SHARE * STOCK_MAX * 8 * max(1, columns))))
+
+
 def _kept(rows: np.ndarray, coding: Coding | None) -> np.ndarray | Coded:
     if coding is None:
         return rows.copy()
     return Coded(coding, rows[0].copy(), rows[1].copy() if coding.tail else rows[1, :0].copy())
+
+
+def _none_of(part: np.ndarray | Coded) -> np.ndarray | Coded:
+    if isinstance(part, Coded):
+        return Coded(part.coding, part.words[:0].copy(), part.tails[:0].copy())
+    return part[:, :0].copy()
 
 
 def concatenated(parts: Sequence[np.ndarray]) -> np.ndarray:

@@ -27,6 +27,7 @@ import fcntl
 import mmap
 import os
 import re
+import resource
 import shutil
 import stat
 import struct
@@ -494,9 +495,13 @@ def mapped(*files: tuple[int, int], writable: bool = False) -> np.ndarray:
 
 
 def mapped_ahead(count: int, map_: Callable[[int], np.ndarray]) -> np.ndarray:
-    """Return a map of `count` bytes and as many to grow into, or of `count` if the process may map no more."""
+    """Return a map of `count` bytes and as many to grow into, or of `count` if the process may map no more.
+
+    Where the address space is limited, a quarter is left to grow into: arrays and older maps need room, too.
+    """
+    limited = resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY
     try:
-        return map_(max(2 * count, RESERVE_MIN))
+        return map_(max(count + count // (4 if limited else 1), RESERVE_MIN))
     except OSError as error:
         if error.errno != errno.ENOMEM:
             raise

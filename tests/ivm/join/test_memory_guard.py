@@ -1,5 +1,6 @@
 """Rows too many for memory: one error that names the rule, and nothing is lost."""
 
+import errno
 import os
 import resource
 import subprocess
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 
 import ivm
+from ivm import installation, question
 from ivm.engine import engine, fill
 from ivm.engine import rows as filling
 from ivm.errors import LimitError, OptionError, RoomError
@@ -72,7 +74,7 @@ def test_a_view_that_does_not_fit_is_not_installed(ws, monkeypatch, maintenance)
     version = ws.store.version
     monkeypatch.setattr(join, "limits", lambda: SCARCE)
     monkeypatch.setattr(filling, "RUNS_MAX", 1)  # nor do its runs
-    with pytest.raises(RoomError, match="^pairs:1:1: sorting rows: "):
+    with pytest.raises(RoomError, match="^pairs:1:1: (sorting rows|recording a trace): "):
         ws.install("pairs" + PAIRS, name="pairs", maintenance=maintenance)
     assert ws.store.version == version and "pairs" not in ws
     monkeypatch.undo()
@@ -157,6 +159,7 @@ REFUSED = r"""
 import os, re, resource, sys
 import numpy as np
 import ivm
+from ivm import installation, question
 
 def attempts():
     yield "a question", lambda: ws.query("q(y, x) <- a(x), a(y), x + y > 0.")
@@ -258,3 +261,28 @@ def test_a_workspace_that_may_take_little(ws, tmp_path, monkeypatch):
         assert len(ample["p"]) == 1_000_000
     with pytest.raises(OptionError, match="memory=0: it is a whole number of bytes"):
         ivm.open(path, memory=0)
+
+
+def test_memory_that_is_refused_anywhere(ws, monkeypatch):
+    """Whichever part of an install, a transaction or a query asks for it, also to map the file."""
+    ws.install("p(x) <- a(x), x > 3.", name="kept")
+    version = ws.store.version
+    mapping = OSError(errno.ENOMEM, "Cannot allocate memory")
+    for error, why in ((MemoryError(), "memory;"), (mapping, r"memory to map the store's file: .*ulimit -v")):
+        refused = Mock(side_effect=error)
+        with monkeypatch.context() as patched:
+            patched.setattr(installation, "refuse_violations", refused)
+            with pytest.raises(RoomError, match=rf"evaluating rules: the system refused {why}"):
+                ws.install("q(x) <- a(x).", name="q")
+        with monkeypatch.context() as patched:
+            patched.setattr(engine.Engine, "follow_sizes", refused)
+            with pytest.raises(RoomError, match=rf"the system refused {why}"):
+                ws.exec("+a(5000).")
+        with monkeypatch.context() as patched:
+            patched.setattr(question, "naming_the_rule", refused)
+            with pytest.raises(RoomError, match=rf"the system refused {why}"):
+                ws.query("q(x) <- a(x).")
+        assert refused.call_count == 3
+    assert ws.store.version == version
+    ws.exec("+a(5000).")
+    assert len(ws["p"]) == 997 and ws.check() == []
