@@ -1,8 +1,6 @@
 """Several processes edit one workspace: their transactions are serial, and views belong to what they follow."""
 
 import multiprocessing
-import os
-import signal
 import time
 from concurrent.futures import ThreadPoolExecutor
 from random import Random
