@@ -72,6 +72,15 @@ FORMS = {
         "SELECT id, (SELECT min(w) FROM (SELECT lag(u.y + t.x) OVER (ORDER BY u.id) AS w FROM t u)) AS f FROM t",
         "SELECT id, (SELECT list(part) FROM unnest([t.x, t.y]) u(part)) AS f FROM t",
     ],
+    "aggregates with DISTINCT and an order of their own": [
+        "SELECT mean(DISTINCT p) AS a, favg(DISTINCT y) AS b, fsum(DISTINCT p) AS c, sem(DISTINCT p) AS d FROM t",
+        "SELECT p, mean(DISTINCT x) AS a, arbitrary(s ORDER BY y DESC) AS b, fsum(x ORDER BY y) AS c FROM t GROUP BY p",
+        "SELECT p, mode(x > 0) AS a, count(*) AS n FROM t GROUP BY p",
+        "SELECT mode(y >= 2) AS a, mode(y < 2) AS b FROM t",
+        "SELECT first(v ORDER BY p) AS a, first(x ORDER BY p) AS b FROM t",
+        "SELECT id, first_value(x ORDER BY y) OVER (PARTITION BY p ORDER BY id) AS a, "
+        "last_value(x ORDER BY y) OVER (PARTITION BY p) AS b, last_value(s) OVER (ORDER BY id) AS c FROM t",
+    ],
     "places in lists and keys of maps": [
         "SELECT id, [x, y][p] AS a, [x, y][-p] AS b, [x, y][p - 2] AS c, [x, y][p + 1] AS d FROM t",
         "SELECT id, [1, 2, 3][length(s)] AS a, [1, 2, 3][CAST(x AS INTEGER)] AS b, ([[x], [y]])[2][p] AS c FROM t",

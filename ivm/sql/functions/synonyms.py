@@ -12,6 +12,7 @@ from collections.abc import Callable
 import sqlglot
 from sqlglot import exp
 
+from ivm.sql.errors import SqlError
 from ivm.sql.naming.names import output_name
 
 _MEAN = "sum(CAST(:x AS DOUBLE)) / count(:x)"
@@ -54,6 +55,9 @@ _NODES: dict[type[exp.Expr], str] = {
     exp.ArrayContains: "list_contains",
     exp.Length: "len", exp.ArraySize: "len", exp.ArrayMin: "list_min", exp.ArrayMax: "list_max",
 }  # fmt: skip
+_DISTINCT = ("mean", "favg", "fsum", "kahan_sum", "sumkahan", "sem")  # of distinct values
+_ANYHOW = ("approx_count_distinct", "arbitrary", "len_distinct")  # alike of all values and of distinct ones
+_ENDS: dict[type[exp.Expr], type[exp.Expr]] = {exp.FirstValue: exp.First, exp.LastValue: exp.Last}
 _PARSED: dict[str, exp.Expr] = {}
 
 
@@ -75,7 +79,13 @@ def plainer(node: exp.Select) -> exp.Select:
 
 
 def _wanted(node: exp.Expr) -> bool:
-    return _template(node) is not None or _tuples(node) or _joined_list(node) or _of_list(node)
+    return _template(node) is not None or _tuples(node) or _joined_list(node) or _of_list(node) or _is_end(node)
+
+
+def _is_end(node: exp.Expr) -> bool:
+    """Return whether a node is first_value or last_value in an order of its own."""
+    ends = type(node) in _ENDS and isinstance(node.this, exp.Order)
+    return ends and not isinstance(node.parent, exp.IgnoreNulls)
 
 
 def _template(node: exp.Expr) -> str | None:
@@ -119,6 +129,8 @@ def _rewrite(node: exp.Expr) -> None:
         node.replace(exp.paren(exp.or_(*map(_compared, equal))))
     elif isinstance(node, _COMPARED):
         node.replace(exp.paren(_compared(node)))
+    elif _is_end(node):
+        node.replace(_ENDS[type(node)](this=node.this))
     elif isinstance(node, exp.Bracket):
         node.replace(exp.First(this=node.this.this))
     elif isinstance(node, exp.ArraySort):
@@ -145,8 +157,16 @@ def _expand(node: exp.Expr) -> None:
     new, argument = _PARSED[name].copy(), _argument(node)
     if isinstance(argument, exp.ArrayAgg):
         argument = argument.this.this if isinstance(argument.this, exp.Order) else argument.this
-    if isinstance(argument, exp.Distinct):
+    order = argument.expressions if isinstance(argument, exp.Order) else []
+    argument = argument.this if order else argument
+    distinct = isinstance(argument, exp.Distinct)
+    if distinct:
         argument = argument.expressions[0]
+        if name not in _DISTINCT and name not in _ANYHOW:
+            shown = node.sql(dialect="duckdb")[:60]
+            raise SqlError(
+                f"{shown}: {name} of distinct values is not kept: take it of a SELECT DISTINCT in FROM", node
+            )
     second = node.args.get("expression") or (node.expressions[1] if len(node.expressions) > 1 else argument)
     values = {"x": argument, "y": second}
     for place in [*new.find_all(exp.Placeholder)]:
@@ -156,6 +176,10 @@ def _expand(node: exp.Expr) -> None:
         around.append(node.parent)
         node = node.parent
     for fold in [one for one in new.walk() if isinstance(one, exp.AggFunc)]:
+        if distinct and name in _DISTINCT:
+            fold.set("this", exp.Distinct(expressions=[fold.this]))
+        if order and isinstance(fold, exp.First):
+            fold.set("this", exp.Order(this=fold.this, expressions=order))
         wrapped: exp.Expr = fold.copy()
         for outer in around:
             copy = outer.copy()

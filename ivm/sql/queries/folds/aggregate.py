@@ -164,6 +164,10 @@ class Aggregate:
                 what = "distinct values have no order" if self.one.distinct else "rows without a key have no order"
                 raise SqlError(f"{name[:60]} without ORDER BY: {what}; add ORDER BY", self.one.node)
             self.builder.notes.append(f"{name[:60]} without ORDER BY: rows are taken in the order of their keys")
+        return self.identity()
+
+    def identity(self) -> list[Typed]:
+        """Return variables that tell the rows of a group apart, and order them as their keys."""
         rows = [one for one in self.builder.identity(self.body) if one.term not in [k.term for k in self.key]]
         return [Typed(part, one.type, False) for one in rows for part in told_apart(self.builder, self.body, one)]
 

@@ -64,8 +64,9 @@ def end(one: Aggregate) -> Made:
     op = "last" if isinstance(node, exp.Last) else "first"
     value = one.builder.define(one.body, one.values.value(one.arguments()[0]))
     parts = told_apart(one.builder, one.body, value)
-    rows = one.numbered([*(Typed(p, value.type, False) for p in parts), *one.places()])
-    by = [v.term for v in rows[len(parts) :]]
+    ties = one.identity() if one.one.order and not one.body.weights else []
+    rows = one.numbered([*(Typed(p, value.type, False) for p in parts), *one.places(), *ties])
+    by = [v.term for v in (*rows[len(parts) :], *rows[: len(parts)])]  # so that all parts are of the same row
     made = [one.fold(op, value.type if n == len(parts) - 1 else INTEGER, v.term, *by)
             for n, v in enumerate(rows[: len(parts)])]  # fmt: skip
     if len(made) == 1:
@@ -114,7 +115,8 @@ def mode(one: Aggregate) -> Made:
         raise SqlError("mode takes one expression, without DISTINCT and ORDER BY", one.one.node)
     value = one.argument()
     if value.type == BOOLEAN:
-        raise SqlError("mode of truth values is not kept: CAST them to INTEGER", one.one.node)
+        made = _most_frequent(one, one.builder.define(one.body, convert(value, INTEGER)))
+        return one.computed(BOOLEAN, [made], lambda number: Call("=", (number, Lit(1, "int64"))))
     words, value = value.type, one.builder.define(one.body, in_order(value))
     made = _most_frequent(one, value)
     return made if not words.words else one.computed(words, [made], lambda place: in_words(place, words))
