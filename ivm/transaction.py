@@ -59,7 +59,9 @@ class Maintainer:
         self.evaluated: frozenset[str] = frozenset()  # the views that the newest transaction evaluated from scratch
         self._built_sizes = BuiltSizes()
         self.exceeding: dict[int, float] = {}  # operations a row, by the number of a rule, far too many
-        self.put_in_words: Callable[[MaintainError], None] = lambda error: None  # those of SQL, if it made the view
+        self.put_in_words: Callable[[MaintainError], None] = lambda error: (
+            None
+        )  # rewrites an error in words of SQL, if SQL made the view
 
     @property
     def accounts(self) -> dict[str, Account]:

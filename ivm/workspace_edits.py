@@ -64,7 +64,7 @@ class WorkspaceEdits:
     _sql_in: Callable[..., Answer | None]
 
     def _put_in_words(self, error: MaintainError) -> None:
-        """Let an error of a view or a table that SQL made say what is wrong in SQL's words."""
+        """Rewrite the message of an error in words of SQL, if SQL made the view or the table that it is about."""
         with self.store.snapshot() as snap:
             if CATALOG not in snap.properties:
                 return

@@ -32,7 +32,7 @@ from pagestore.host import Spec
 PROPERTY = "ivm"
 PLANNING = 9  # the version of how a rule becomes trees and key orders
 PLANNING_WITHOUT_PARTIAL = 8  # the same, but the state of a min or max has all values of each group
-PLANNING_WITHOUT_LEAN = 7  # as 8, but aggregates read views of disjunctions, and of all that computed keys come from
+PLANNING_WITHOUT_LEAN = 7  # as 8, but aggregates read a view of a disjunction, helpers of computed keys all variables
 PLANNING_WITHOUT_SCANS = 6  # as 7, and a body of one relation has a key order and permuted indices as any other
 PLANNING_WITHOUT_TEXTS = 5  # as 6, and no rule reads the text of a concat
 PLANNING_WITHOUT_COLUMNS = 4  # as 5, and each column of a row that a rule names separately has its own atom
@@ -236,7 +236,8 @@ class Installed:
     """All installed blocks. Immutable: installing or uninstalling returns a new value.
 
     `deferred` are permuted indices that no change has needed so far: they are built in the transaction that does.
-    `partial` has the views whose state kept a few values of some group when it was filled, maybe among others.
+    `partial` has the views whose state kept a few values of some group when it was filled; it may also name views that
+    were dropped or have other rules by now, so `cut` is what counts.
     """
 
     blocks: tuple[Block, ...] = ()

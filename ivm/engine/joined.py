@@ -24,13 +24,13 @@ from pagestore.host import Edits, Tree
 # Costs are measured: 1 is that of an iterator operation of a probe, about 30 ns.
 INDEXED = 10  # of a row of a relation for which an index is built
 READ = 2.4  # of a row that passes by in columns
-PROBING = 3  # of a binding that probes find, above that of one that a join by columns finds
+PROBING = 3  # of a binding that probes find, in addition to what one costs that a join by columns finds
 TABLE_BYTES = 8 * (2 + LOOKED_UP)  # of a row of a relation that is read whole and looked up
 ANEW = 40_000  # of evaluating views of few rows, more than a millisecond
 JOINED = 0.2  # of an operation of an evaluation in full
 STORED = 3  # of a row of a view that is built
 SORTED = 10  # of such a row that columns yield, in another order
-HUB = 1 << 14  # bindings that probes find before it is asked whether a join by columns would cost less
+HUB = 1 << 14  # bindings that probes find before the cost of going on is compared with that of a join by columns
 
 
 @dataclass
@@ -63,7 +63,8 @@ class JoiningFiller(PlanningFiller):
     def puts_off(self, rule: InstalledRule, plan: Plan, needed: Iterable[Index]) -> bool:
         """Return whether changed rows are to be joined by columns instead of building the indices that probes need.
 
-        A few times that is cheaper, if what is read whole fits into memory; each time counts.
+        That is cheaper as long as it happens only a few times, which are counted, and possible if the relations that
+        it reads whole fit into memory.
         """
         marks = [f"$joined:{tree_name(index)}" for index in needed]
         times = max(self.built.get(mark, (0, 0))[0] for mark in marks)
@@ -82,12 +83,12 @@ class JoiningFiller(PlanningFiller):
         return READ * sum(join.whole() for join in joins) if joins else inf
 
     def most_probed(self, rule: InstalledRule, plan: Plan) -> float:
-        """Return how many bindings probes may find: as joining by columns, or evaluating anew, costs then."""
+        """Return how many bindings probes may find before joining by columns, or evaluating anew, would cost less."""
         joining = self.joining(rule, plan)
         return min(joining, self.instead(rule)) / PROBING if joining < inf else inf
 
     def may_be_anew(self, rule: InstalledRule) -> bool:
-        """Return whether a rule's views have not changed: another rule of a view's state may have been first."""
+        """Return whether a rule's views may be evaluated anew: none has been changed yet by another of their rules."""
         return self.before.keys().isdisjoint(self.installed.stored[name].indices[0] for name in rule.writes)
 
     def instead(self, rule: InstalledRule) -> float:

@@ -28,7 +28,7 @@ from ivm.plan.plan import Index, Plan, permuted
 from ivm.plan.rewrite.ranges import ADDED, FOLD, SEEK_FIRST, SEEK_LAST, Span
 from ivm.views.aggregates import is_scanned
 from ivm.views.heads import PLACE, Queued
-from ivm.views.layouts import ALONE, FALLING, INVERTED, LOWER, PARTS, PLAIN, SUM, SUPPORT, UPPER, Fold
+from ivm.views.layouts import ALONE, FALLING, INVERTED, LOWER, MORE, PARTS, PLAIN, SUM, SUPPORT, UPPER, Fold
 from ivm.views.ranges import scan_of
 from pagestore.compiled import CURSOR_WORDS, TypedKernel, fold_intervals_at, work_words
 from pagestore.host import (
@@ -69,7 +69,7 @@ def is_plain(installed: Installed, step: Step) -> bool:
     """Return whether the kernel can run this step."""
     if isinstance(step, Flush):
         fold = installed.layouts[step.name].fold
-        return fold is None or (computed_from(fold) is not None and step.name not in installed.cut)
+        return fold is None or computed_from(fold) is not None
     if isinstance(step, Settle):
         return compiled(installed, step.stratum).plain
     if isinstance(step, Scan):
@@ -151,7 +151,8 @@ def parts_of_step(installed: Installed, step: Step) -> int:
     """Return how many steps of the kernel a plain step is."""
     if not isinstance(step, Flush):
         return 1
-    return (3 if installed.layouts[step.name].fold else 1) + is_checked(installed, step.name)
+    fold, cut = installed.layouts[step.name].fold, step.name in installed.cut
+    return (3 + cut if fold else 1) + is_checked(installed, step.name)
 
 
 def is_checked(installed: Installed, name: str) -> bool:
@@ -229,6 +230,8 @@ class Tables:
         """Add the flush of a predicate, after that of the state that it follows from; then check its keys."""
         groups, tables = self._of.groups, self._tables
         if fold := self._installed.layouts[name].fold:
+            if name in self._installed.cut:
+                self._step(kernel.CUT, len(tables["folds"]))
             self._step(kernel.FLUSH, groups[fold.state.name])
             self._step(kernel.FOLD, len(tables["folds"]))
             tables["folds"].append(self._fold_row(name, fold))
@@ -253,6 +256,7 @@ class Tables:
             fold.absent is not None, fold.absent or 0, kind, column, *rows, state.falling,
             share.numerator, share.denominator, fold.rows_max if fold.numbered else 0,
             *(_unit(digits) if digits is not None else (0, 0)), fold.type == "float64", fold.op in UPPER,
+            MORE if name in self._installed.cut else 0,
         )  # fmt: skip
 
     def _add_plan(self, step: Follow) -> None:

@@ -1,4 +1,4 @@
-"""Plans of one relation: filled in one pass over it, and groups of partial states that have run out, filled again.
+"""Plans of one relation: all are filled in one pass over it, and so are groups of a partial state that have run out.
 
 n[g] = c <- agg<<c = count()>> r(_, g, v).       one pass, one column g, one grouping
 t[g] = s <- agg<<s = sum(v)>> r(_, g, v).
@@ -33,9 +33,9 @@ from pagestore.host import ADD, Edits, Transaction, distinct
 class Account:
     """What maintenance of one view did in the newest transaction that touched it.
 
-    Times are seconds, shared by all views that one kernel call maintained; `operations` counts iterator operations on
-    both versions, `matched` the sensitivity intervals that surgeries hit, `inserted` and `erased` the view's rows. Of a
-    recursive view, `rounds` counts its rounds, and `examined` the rows whose support was searched for.
+    Times are seconds; if one kernel call maintained several views, each has its time. `operations` counts iterator
+    operations on both versions, `matched` the sensitivity intervals that surgeries hit, `inserted` and `erased` the
+    view's rows. Of a recursive view, `rounds` counts its rounds, `examined` the rows whose support was searched for.
     """
 
     maintain_seconds: float = 0.0
@@ -57,9 +57,9 @@ class Scanner:
     accounts: defaultdict[str, Account] = field(default_factory=lambda: defaultdict(Account), kw_only=True)
 
     def scan_for(self, first: Plan, rules: Sequence[InstalledRule], waiting: Waiting) -> set[Plan]:
-        """Evaluate all plans of some rules that scan the relation that a plan scans, in one pass; return them.
+        """Evaluate all plans of some rules that scan the same relation as a first one, in one pass; return these plans.
 
-        Add their edits to `waiting`, summed block by block.
+        Add their edits to `waiting`, summed block by block. O(rows of the relation).
         """
         name = first.tries[0].index.predicate
         plans = {
@@ -90,8 +90,9 @@ class Scanner:
     def _blocks_for(
         self, plans: Mapping[Plan, InstalledRule]
     ) -> Iterator[tuple[int, Known, dict[int, tuple[int, Iterator[tuple[str, Columns]]]]]]:
-        """Yield for each block of a relation how many rows it has, the groups that are known of them, and by the place
-        of each plan that reads it how many bindings passed, with their edits.
+        """Yield for each block of a relation: how many rows it has, what is known of their groups, and what plans make.
+
+        That is by the place of each plan: how many bindings passed its filters, and the edits that they make.
         """
         heads = [self.installed.heads[plan] for plan in plans]
         wanted = [
@@ -106,9 +107,9 @@ class Scanner:
     def summed(
         self, made: Iterable[tuple[str, Columns]], known: Known | None = None, ends: dict[str, Ends] | None = None
     ) -> Iterator[tuple[str, Edits]]:
-        """Yield edits by view, those of equal rows summed if that makes them fewer; views may share `known` groups.
+        """Yield edits by view; those of equal keys are added up where that makes them fewer.
 
-        Edits of views in `ends` are kept there, as long as that pays.
+        Views may share `known` groups of the same columns. Edits of views in `ends` are kept there while that pays.
         """
         for view, (actions, columns) in made:
             if ends and view in ends and known is not None:
@@ -123,7 +124,7 @@ class Scanner:
                 yield view, _adding(rows) if actions is None else (actions, rows)
 
     def kept_edits(self, name: str, edits: Edits) -> Edits:
-        """Return the edits of a view, or of its state, without those of values that a partial state leaves out."""
+        """Return the edits of a view without those of values that its state leaves out, if that is partial."""
         if name not in self.installed.cut:
             return edits
         fold = self.installed.layouts[name].fold
@@ -131,9 +132,9 @@ class Scanner:
         return before_marks(self.txn.pages, self.txn.tree(fold.state.name), *edits)
 
     def renewed_state(self, name: str, change: Edits) -> Edits | None:
-        """Return the edits that fill groups of a view's partial state again, given what has changed in it.
+        """Return the edits that fill the groups of a view's partial state that a change of it has made run out.
 
-        None if no group has run out; if some have, O(rows of the relation).
+        Return None if no group has run out; else O(rows of the relation).
         """
         fold = self.installed.layouts[name].fold
         if not fold or not len(change[0]) or name not in self.installed.cut:

@@ -143,6 +143,10 @@ def _of_known_unit(args: Sequence[Term]) -> bool:
     return isinstance(args[-1], Const) and str(args[-1].value).lower() in UNITS
 
 
+def _of_known_base(args: Sequence[Term]) -> bool:
+    return isinstance(args[1], Const) and args[1].value in (2, 16)
+
+
 def _is_filled(args: Sequence[Term]) -> bool:
     return isinstance(args[-1], Const) and bool(args[-1].value)
 
@@ -251,7 +255,7 @@ FUNCTIONS: dict[str, Signature] = {
     "string:place": _plain("int64", "string", "string", may_fail=True),
     **{f"string:{name}": _plain("string", "string")
        for name in ("hex", "bits", "sha1", "base64", "url_encode", "url_decode")},
-    "string:digits": _plain("string", "int64", "int64"),
+    "string:digits": Signature(("int64", "int64"), "string", 2, may_fail=True, sure=_of_known_base),
     **{f"string:{name}": _plain("int64", "string", "string") for name in ("levenshtein", "damerau_levenshtein")},
     "string:hamming": _plain("int64", "string", "string", may_fail=True),
     "string:jaccard": _plain("float64", "string", "string", may_fail=True),

@@ -400,7 +400,7 @@ def _gathered(
 ) -> tuple[np.ndarray, bool]:
     """Return bindings by some variables, and whether a last column says how many each represents.
 
-    They are summed on the way, but not in the end. Count the memory of a table in which they are looked up.
+    They are added up on the way, but not in the end. Count the memory of a table in which these bindings are looked up.
     """
     gathered, weighed, summed_up, rows, held = list[np.ndarray](), False, 0, 0, 0
     for batch, times in parts:

@@ -147,7 +147,7 @@ class Evaluator:
         if isinstance(term, Var):
             return batch.columns[term.name], batch.failures.get(term.name)
         if isinstance(term, Const):
-            return np.broadcast_to(np.int64(self._encode(term)), batch.n), None
+            return _repeated(self._encode(term), batch.n), None
         if isinstance(term, Call):
             return self._applied(term, batch)[:2]
         words, codes = self._computed(term, batch)
@@ -368,6 +368,13 @@ def refusal(term: Binary | Call, code: int, value: str = "", type_: Type = "its 
     }[code & 3]
     said, (of, line, _) = f"{term.where}: {found}; exclude it with a comparison", term.where
     return RangeError(said, of=of, line=line, term=str(term), total=value, type=type_ if value else "")
+
+
+def _repeated(word: int, n: int) -> np.ndarray:
+    """Return a word n times.  Several share memory and are read-only, so who gives them to a kernel copies them; a
+    single one would be in one piece already, and so not be copied.
+    """
+    return np.broadcast_to(np.int64(word), n) if n > 1 else np.full(n, word, np.int64)
 
 
 def _quotient(left: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

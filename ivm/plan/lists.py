@@ -2,17 +2,21 @@
 
     list:part['1,"a",null', 2, -1] = '"a",null'      list:length["1,2"] = 2      json:at['{"a": [1]}', "$.a"] = "[1]"
 
-Structs are lists of their fields, and maps lists of pairs. Each function fails where it has no value.
+Structs are lists of their fields, and maps lists of pairs. Each function fails where it has no value, also if its
+arguments are no such texts.
 """
 
 import json
 import re
 from collections.abc import Callable
 from decimal import Decimal
+from functools import wraps
 from statistics import median
 from typing import Any
 
-VALUE = re.compile(r'"(?:[^"\\]|\\.)*"|[^,]+')  # of a list that has no others in it
+from ivm.plan.operands import no_value
+
+VALUE = re.compile(r'"(?:[^"\\]|\\.)*"|[^,]+')  # of a list without lists and objects in it
 STEP = re.compile(r'\.("(?:[^"\\]|\\.)*"|[^.\[]+)|\[(-?\d+)\]')  # of a path
 KINDS = {dict: "OBJECT", list: "ARRAY", str: "VARCHAR", bool: "BOOLEAN", float: "DOUBLE", type(None): "NULL"}
 
@@ -23,20 +27,26 @@ def _values(text: str) -> list[Any]:
 
 
 def _shown(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    found = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return found if _is_text(found) else json.dumps(value, separators=(",", ":"))
+
+
+def _is_text(text: str) -> bool:
+    """Return whether a text has a form in UTF-8: JSON may escape one half of a surrogate pair, which has none."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _list(values: list[Any]) -> str:
     return _shown(values)[1:-1]
 
 
-def _refused() -> Any:
-    raise ValueError
-
-
 def _part(text: str, first: int, last: int) -> str:
     """Return some values of a list, those from one place to another, counted from 1, or from -1 backwards."""
-    plain = "[" not in text or not _is_valid(f"[{text}]")
+    plain = not ("[" in text or "{" in text) or not _is_valid(f"[{text}]")
     found = VALUE.findall(text) if plain else _values(text)
     begin, end = (place + len(found) + 1 if place < 0 else place for place in (first, last))
     part = found[max(0, begin - 1) : max(0, end)]
@@ -65,7 +75,7 @@ def _folded(text: str, fold: str, kind: str) -> str:
     """Return a fold of the values of a list that are not null, as JSON; of "numbers" or others."""
     read: Callable[[Any], Any] = _number if kind == "numbers" else lambda value: value
     values = [read(one) for one in _values(text) if one is not None]
-    found = FOLDS[fold](values) if values else _refused()
+    found = FOLDS[fold](values) if values else no_value()
     return _shown(str(found) if isinstance(found, Decimal) else found)
 
 
@@ -95,7 +105,7 @@ def _both(first: str, second: str) -> str:
 
 def _range(first: int, end: int, step: int) -> str:
     numbers = range(first, end, step)
-    return ",".join(map(str, numbers)) if len(numbers) <= 1_000_000 else _refused()
+    return ",".join(map(str, numbers)) if len(numbers) <= 1_000_000 else no_value()
 
 
 def _split(text: str, separator: str) -> str:
@@ -110,7 +120,9 @@ def _split_by(text: str, pattern: str) -> str:
 
 
 def _matches(text: str, pattern: str, group: int) -> str:
-    """Return a group of each match, which RE2 puts between marks."""
+    """Return a group of each match, 0 to 8, where 0 is all of it.  RE2 puts it between marks."""
+    if not 0 <= group <= 8:  # all of the pattern is a group as well, and RE2 inserts groups up to 9
+        no_value()
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -120,17 +132,17 @@ def _matches(text: str, pattern: str, group: int) -> str:
 
 def _of_key(pairs: str, key: str) -> str:
     wanted = json.loads(key, strict=False)
-    return next((_shown(value) for own, value in _values(pairs) if own == wanted), None) or _refused()
+    return next((_shown(value) for own, value in _values(pairs) if own == wanted), None) or no_value()
 
 
 def _column(pairs: str, place: int) -> str:
     found = _values(pairs)
-    return _list([pair[place] for pair in found]) if all(isinstance(one, list) for one in found) else _refused()
+    return _list([pair[place] for pair in found]) if all(isinstance(one, list) for one in found) else no_value()
 
 
 def _word(words: str, place: int) -> Any:
     found = _values(words)
-    return found[place] if 0 <= place < len(found) else _refused()
+    return found[place] if 0 <= place < len(found) and isinstance(found[place], str) else no_value()
 
 
 def _all_in(values: str, others: str, whole: bool) -> bool:
@@ -141,35 +153,28 @@ def _all_in(values: str, others: str, whole: bool) -> bool:
 # -- JSON
 
 
-def _read(text: str) -> Any:
-    try:
-        return json.loads(text)
-    except RecursionError:
-        return _refused()
-
-
 def _at(text: str, path: str) -> Any:
     """Return the value at a path in JSON.  Raises ValueError if it has none."""
-    found = _read(text)
+    found = json.loads(text)
     for key, place in STEP.findall(path.removeprefix("$")):
         name = json.loads(key) if key.startswith('"') else key
         try:
             found = found[int(place)] if isinstance(found, list) and place else found[name]
         except (KeyError, IndexError, TypeError):
-            return _refused()
+            return no_value()
     return found
 
 
 def _text_at(text: str, path: str) -> str:
     """Return the value at a path in JSON, a text as it is and others as JSON.  Raises ValueError if it is null."""
     found = _at(text, path)
-    return found if isinstance(found, str) else _refused() if found is None else _shown(found)
+    return found if isinstance(found, str) else no_value() if found is None else _shown(found)
 
 
 def _kind_at(text: str, path: str) -> str:
     found = _at(text, path)
     if isinstance(found, int) and not isinstance(found, bool):
-        return "UBIGINT" if found >= 0 else "BIGINT"
+        return "DOUBLE" if not -(2**63) <= found < 2**64 else "UBIGINT" if found >= 0 else "BIGINT"
     return KINDS[type(found)]
 
 
@@ -185,13 +190,27 @@ def _keys_at(text: str, path: str) -> str:
 
 def _is_valid(text: str) -> bool:
     try:
-        _read(text)
-    except ValueError:
+        json.loads(text)
+    except (ValueError, RecursionError):
         return False
     return True
 
 
-LIST_FUNCTIONS: dict[str, Callable[..., Any]] = {
+def _failing(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that raises ValueError, too, where its arguments are of another form than it takes."""
+
+    @wraps(function)
+    def called(*arguments: Any) -> Any:
+        try:
+            found = function(*arguments)
+        except (LookupError, TypeError, RecursionError) as error:
+            raise ValueError from error
+        return found if not isinstance(found, str) or _is_text(found) else no_value()
+
+    return called
+
+
+_FUNCTIONS: dict[str, Callable[..., Any]] = {
     "list:part": _part,
     "list:length": lambda text: len(_values(text)),
     "list:unique": lambda text: len({_shown(one) for one in _values(text) if one is not None}),
@@ -220,3 +239,4 @@ LIST_FUNCTIONS: dict[str, Callable[..., Any]] = {
     "json:keys": _keys_at,
     "json:valid": _is_valid,
 }
+LIST_FUNCTIONS = {name: _failing(function) for name, function in _FUNCTIONS.items()}

@@ -64,7 +64,10 @@ def as_floats(words: np.ndarray, type_: Type) -> np.ndarray:
 
 
 def by_text(function: Callable[..., Any], x: Operands) -> Result:
-    """Evaluate a function of Python once for each distinct combination of arguments."""
+    """Evaluate a function of Python once for each distinct combination of arguments.
+
+    Where it raises ValueError, InvalidOperation or OverflowError, it has no value.
+    """
     rows = np.stack(x.words) if x.words else np.zeros((0, x.n), np.int64)
     distinct, inverse = np.unique(rows, axis=1, return_inverse=True)
     inverse = inverse.reshape(-1)
@@ -81,6 +84,11 @@ def by_text(function: Callable[..., Any], x: Operands) -> Result:
     if kept:
         words[~fails] = x.encode.words(x.gives, kept)
     return words[inverse], fails[inverse]
+
+
+def no_value() -> Any:
+    """Let a function that `by_text` evaluates fail: it has no value for its arguments.  Raises ValueError."""
+    raise ValueError
 
 
 def text_of(value: bytes) -> str:

@@ -19,7 +19,7 @@ from urllib.parse import quote, unquote
 import numpy as np
 
 from ivm.plan.lists import LIST_FUNCTIONS
-from ivm.plan.operands import Operands, Result, by_text, shown, text_of
+from ivm.plan.operands import Operands, Result, by_text, no_value, shown, text_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -130,10 +130,6 @@ def _split_part(text: str, separator: str, number: int) -> str:
     return parts[number - 1 if number > 0 else number] if -len(parts) <= number <= len(parts) else ""
 
 
-def _refused() -> Any:
-    raise ValueError
-
-
 def _part_from(text: str, start: int, count: int) -> str:
     """Return a part of a text as Souffle does, counted from 0; empty where it does not begin inside."""
     return text[start : start + count] if start >= 0 and count > 0 else ""
@@ -202,7 +198,7 @@ CALLED: dict[str, Callable[..., Any]] = {
     "string:ilike": lambda text, pattern: _pattern(pattern, re.IGNORECASE).fullmatch(text) is not None,
     "string:parts": lambda text, separator: text.count(separator) + 1 if separator else 1,
     "string:split_part": _split_part,
-    "string:ord": lambda text: ord(text[:1] or _refused()),
+    "string:ord": lambda text: ord(text[:1] or no_value()),
     "string:chr": lambda code: chr(code).encode().decode(),
     "string:sha256": lambda text: hashlib.sha256(text.encode()).hexdigest(),
     "string:md5": lambda text: hashlib.md5(text.encode(), usedforsecurity=False).hexdigest(),
@@ -216,15 +212,15 @@ CALLED: dict[str, Callable[..., Any]] = {
     "string:strip_accents": _without_accents,
     "string:hex": lambda text: text.encode().hex().upper(),
     "string:bits": lambda text: "".join(f"{byte:08b}" for byte in text.encode()),
-    "string:digits": lambda number, base: format(number % 2**64, {2: "b", 16: "X"}[base]),
+    "string:digits": lambda number, base: format(number % 2**64, {2: "b", 16: "X"}.get(base) or no_value()),
     "string:sha1": lambda text: hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest(),
     "string:base64": lambda text: base64.b64encode(text.encode()).decode(),
     "string:url_encode": lambda text: quote(text, safe="-_.~"),
     "string:url_decode": unquote,
     "string:levenshtein": _distance,
     "string:damerau_levenshtein": lambda a, b: _distance(a, b, swaps=True),
-    "string:hamming": lambda a, b: sum(map(ne, a, b)) if len(a) == len(b) else _refused(),
-    "string:jaccard": lambda a, b: len({*a} & {*b}) / len({*a} | {*b}) if a and b else _refused(),
+    "string:hamming": lambda a, b: sum(map(ne, a, b)) if len(a) == len(b) else no_value(),
+    "string:jaccard": lambda a, b: len({*a} & {*b}) / len({*a} | {*b}) if a and b else no_value(),
     **LIST_FUNCTIONS,
 }
 TEXT_FUNCTIONS: dict[str, Callable[[Operands], Result]] = {

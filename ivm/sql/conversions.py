@@ -73,7 +73,7 @@ def convert(value: Typed, type_: SqlType, node: exp.Expr | None = None) -> Typed
 
 
 def _nested(value: Typed, type_: SqlType, node: exp.Expr | None) -> Typed:
-    """Return a list, a struct or a map as one of another type, if its values are written alike.  Raises SqlError."""
+    """Return a list, a struct or a map as one of another type, if both types have the same JSON.  Raises SqlError."""
     if not _written_alike(value.type, type_):
         raise SqlError(f"{value.type} is not converted to {type_}: CAST its values one by one", node)
     return value._replace(type=type_)
@@ -245,7 +245,7 @@ def nested_text(value: Typed, node: exp.Expr) -> Term:
 
 
 def bracketed(values: Term) -> Term:
-    """Return a list that is kept as JSON."""
+    """Return a list that is kept as JSON with the brackets around it."""
     return concat(Lit("[", "string"), values, Lit("]", "string"))
 
 

@@ -436,7 +436,7 @@ def rows_of(table: pa.Table) -> list[Row]:
 
 
 def stored(value: Any, column: Column) -> exp.Expr:
-    """Return a value of a row as a literal of SQL: a list, as which a text is stored, in brackets."""
+    """Return a stored value as a literal of SQL; a list, a struct or a map is a text, and gets its brackets back."""
     return literal(f"[{value}]" if column.type.is_nested and value is not None else value)
 
 

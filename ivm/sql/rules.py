@@ -337,13 +337,13 @@ class Builder:
         unbound = sorted((_free(literals) | {*wanted}) - bound(literals), key=_number)
         if not unbound or body.outer is None:
             return literals or self._of_one()
-        return (self._domain(body.outer, unbound), *literals)
+        return (self.domain(body.outer, unbound), *literals)
 
     def _of_one(self) -> tuple[Literal, ...]:
         self.uses_one = True
         return (Atom(ONE, (None,)),)
 
-    def _domain(self, outer: Body, names: list[str]) -> Atom:
+    def domain(self, outer: Body, names: list[str]) -> Atom:
         """Return an atom of a helper view that has the values of variables in the rows of a body."""
         columns = [column_of(outer, name) for name in names]
         name = self.projected(self.closed(outer, names), tuple(Var(n) for n in names), outer)

@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import sqlglot
 from sqlglot import exp
+from sqlglot.dialects.dialect import Dialect
 from sqlglot.errors import SqlglotError
+from sqlglot.optimizer.annotate_types import annotate_types
 
 from ivm.answer import Answer
 from ivm.errors import ConstraintError, MaintainError, OptionError, RangeError, RuleError
@@ -20,6 +22,7 @@ from ivm.sql import files, tables, versions, views
 from ivm.sql.answers import PART, answer, finish, in_words
 from ivm.sql.edits import Edits, Row, literal
 from ivm.sql.errors import SqlError, counted
+from ivm.sql.functions.lists import SHIFTED
 from ivm.sql.functions.scalar import QUOTIENT
 from ivm.sql.naming import spelled
 from ivm.sql.queries.query import Queries
@@ -36,6 +39,7 @@ DIALECTS = ("duckdb", "postgres", "sqlite", "spark")
 QUERIES = (exp.Select, exp.SetOperation, exp.Values, exp.Subquery, exp.Pivot)
 EDITS = (exp.Insert, exp.Update, exp.Delete, exp.Merge, exp.TruncateTable)
 CREATE_PIVOT = re.compile(r"(create\b.*?\bas)\s+((?:un)?pivot\b.*)", re.IGNORECASE | re.DOTALL)
+SHIFTED_TYPES = (exp.DataType.Type.UNKNOWN, exp.DataType.Type.ARRAY)  # of what the parser counts from 0
 SCHEMAS = ("main", "public")  # names of the one schema
 NAMED_TYPES = "named types"  # in the meta of a statement that names types of CREATE TYPE
 EXPLAIN = re.compile(r"\s*explain\s+(.*)", re.IGNORECASE | re.DOTALL)
@@ -58,6 +62,14 @@ def parse(text: str, dialect: str, parameters: Parameters = None) -> list[tuple[
     return [(one, explained is not None) for one in _with_parameters(found, parameters)]
 
 
+def _is_shifted(node: exp.Bracket) -> bool:
+    """Return whether the parser has made a place that counts from 1 one from 0: where it knows that it is a number."""
+    if len(node.expressions) != 1 or (node.this.type is not None and node.this.type.this not in SHIFTED_TYPES):
+        return False
+    type_ = annotate_types(node.expressions[0].copy()).type
+    return type_ is not None and type_.this in exp.DataType.INTEGER_TYPES
+
+
 def _read(node: exp.Expr, dialect: str, text: str) -> exp.Expr:
     """Return a statement, CREATE ... AS PIVOT as one of a subquery, as which it parses.
 
@@ -67,6 +79,8 @@ def _read(node: exp.Expr, dialect: str, text: str) -> exp.Expr:
     refuse_halves(nodes)
     spelled.remember(nodes, text)
     for one in nodes:
+        if isinstance(one, exp.Bracket) and Dialect.get_or_raise(dialect).INDEX_OFFSET:
+            one.meta[SHIFTED] = _is_shifted(one)
         if isinstance(one, exp.Div) and one.args.get("typed"):
             one.replace(exp.Anonymous(this=QUOTIENT, expressions=[one.this, one.expression]))
         elif isinstance(one, exp.DataType) and one.this == exp.DataType.Type.USERDEFINED:

@@ -1,13 +1,14 @@
 """The least values of groups, where a state keeps a few of them and leaves the others to the relation.
 
-    least[x] = m <- agg<<m = min(v)>> cost(_, x, v).        values of 7, two of which are kept: 3 5 5 8 9 9 12
+    least[x] = m <- agg<<m = min(v)>> cost(_, x, v).        x = 7 has the values 3 5 5 8 9 9 12; two are kept here
 
     state                  (7, 3; 1) (7, 5; 2) (7, 6; MORE)
     + 4   - 9   + 8        (7, 3; 1) (7, 4; 1) (7, 5; 2) (7, 6; MORE)
 
-The last record of a group, with a support of MORE, is its mark: values from there on are in the relation only, and
-edits of them are left out.  Once the mark is the only record, the group has run out, and is filled again.  A max keeps
-complements, so its greatest values are the least words.
+A record is a group, a value, and how many rows have it.  The last record of a group may be its mark, with MORE instead
+of that number: values from the mark's on are in the relation only, and edits of them are left out.  Once the mark is
+the only record of a group, the group has run out, and is filled again from the relation.  For a max, complements of
+values are kept, of which the least is wanted as well.
 """
 
 import numpy as np
@@ -35,21 +36,27 @@ from pagestore.host import (
 )
 
 KEPT = 128  # different values of a group
-FEW = 1 << 15  # rows of which all are kept, and rows that are sorted together
+FEW = 1 << 15  # of so few rows all are kept; and so many at least are sorted together
 
 
 class Ends:
-    """Keeps the least values of each group of some edits that add, whose columns are a group's, the value's and +1."""
+    """The least values of each group, of edits that come in parts.
+
+    Columns of edits are those of the group, the value, and how many rows with it are added.
+    """
 
     def __init__(self) -> None:
         self._rows: np.ndarray | None = None
         self._parts = list[list[np.ndarray]]()
         self._waiting = 0
-        self.pays = True  # otherwise nothing is left out
+        self.pays = True  # whether enough values are left out; if not, none is
         self._memory = MemoryUse(step="sorting rows").begin()
 
     def add(self, columns: list[np.ndarray], known: Known) -> None:
-        """Add edits; `known` are groups of their rows.  O(n), and sorting those that may be among the least."""
+        """Add edits as columns int64[n], given the groups of them that are `known` already.
+
+        O(n), and O(m log m) for the m edits that may be among the least.
+        """
         if self._rows is not None and len(columns[0]) and (self._rows[-1] >= MORE).any():
             which = np.flatnonzero(columns[-2] <= self._most(columns[:-2], known))
             columns = [column.take(which) for column in columns]
@@ -59,20 +66,20 @@ class Ends:
             self._merge()
 
     def least(self) -> np.ndarray:
-        """Return the rows int64[C, n] that are kept, sorted, with marks."""
+        """Return the records int64[C, n] that are kept, sorted, with marks."""
         self._merge()
         assert self._rows is not None
         return self._rows
 
     def taken(self) -> np.ndarray:
-        """Return the rows that are kept, with marks, if there are many; few are returned as they are."""
+        """Return what `least` does; of fewer than FEW edits return all, in any order and without marks."""
         if self._rows is not None or self._waiting >= FEW:
             return self.least()
         kept: list[np.ndarray] = [] if self._rows is None else [self._rows]
         return np.concatenate([*kept, *map(as_rows, self._parts)], axis=1)
 
     def _most(self, keys: list[np.ndarray], known: Known) -> np.ndarray:
-        """Return the greatest value that is kept of each row's group."""
+        """Return for each row the greatest value that may be kept of its group."""
         assert self._rows is not None
         marks = self._rows.compress(self._rows[-1] >= MORE, axis=1)
         groups = groups_of(keys, known)
@@ -102,7 +109,7 @@ def added_up(rows: np.ndarray) -> np.ndarray:
 
 
 def least_of(rows: np.ndarray) -> np.ndarray:
-    """Return KEPT of the sorted records rows[C, n] of each group, and its mark if it has more."""
+    """Return the first KEPT of each group's sorted records rows[C, n], and a mark for each group that has more."""
     first = np.flatnonzero(begins(rows[:-2]))
     place = np.arange(rows.shape[1]) - np.repeat(first, np.diff(first, append=rows.shape[1]))
     rows, place = rows.compress(place <= KEPT, axis=1), place[place <= KEPT]
@@ -112,7 +119,7 @@ def least_of(rows: np.ndarray) -> np.ndarray:
 
 
 def before_marks(pages: Pages, state: Tree, actions: np.ndarray, rows: np.ndarray) -> Edits:
-    """Return those edits of a state whose values are before the mark of their group."""
+    """Return those edits of a state whose values are below the mark of their group.  O(n log records)."""
     keys = distinct(rows[:-2])
     start, count = ranks(pages, state, keys), fold_groups(pages, state, ((COUNT, 0),), keys)[0]
     last = select(pages, state, (start + count - 1).compress(count > 0))
@@ -124,21 +131,21 @@ def before_marks(pages: Pages, state: Tree, actions: np.ndarray, rows: np.ndarra
 
 
 def run_out(pages: Pages, state: Tree, keys: np.ndarray) -> np.ndarray:
-    """Return those of the groups keys[K, n] whose first record is a mark."""
+    """Return those of the groups keys[K, n] whose first record is a mark.  O(n log records)."""
     found, records = first_from(pages, state, keys)
     gone = found & (records[-1] >= MORE) & (records[: len(keys)] == keys).all(axis=0)
     return keys.compress(gone, axis=1)
 
 
 def renewed(pages: Pages, state: Tree, keys: np.ndarray, rows: np.ndarray) -> Edits:
-    """Return the edits that give the groups keys[K, n] the records rows[C, m] instead of those that they have."""
+    """Return the edits that replace all records of the groups keys[K, n] by the records rows[C, m]."""
     old = [batch for key in keys.T.tolist() for batch in read_batches(pages, state, (*key,), after_prefix(key))]
     gone = np.concatenate([*old, rows[:, :0]], axis=1)
     return np.repeat([ERASE, INSERT], [gone.shape[1], rows.shape[1]]), np.concatenate([gone, rows], axis=1)
 
 
 def exact(rows: np.ndarray, *others: np.ndarray) -> np.ndarray:
-    """Return the records of a state before the marks that their groups have in it or in others."""
+    """Return the records rows[C, n] of a state that lie below the marks of their groups, in this state or in others."""
     marks = np.concatenate([one.compress(one[-1] >= MORE, axis=1) for one in (rows, *others)], axis=1)
     marks = marks.take(sort_order(marks[:-1]), axis=1)
     marks = marks.compress(begins(marks[:-2]), axis=1)
@@ -146,7 +153,10 @@ def exact(rows: np.ndarray, *others: np.ndarray) -> np.ndarray:
 
 
 def _before_marks(marks: np.ndarray, keys: list[np.ndarray]) -> np.ndarray:
-    """Return the greatest value below the mark of each group, K columns int64[n]; WORD_MAX for groups without one."""
+    """Return for each of n rows the greatest value below the mark of its group; WORD_MAX if the group has none.
+
+    `keys` are the columns int64[n] of the rows' groups.
+    """
     lookup = Lookup(marks[:-2])
     matches = lookup.find(keys)
     most = np.append(marks[-2].take(lookup.order) - 1, WORD_MAX)

@@ -47,7 +47,7 @@ from typing import NamedTuple, TypeAlias
 
 from ivm.errors import AggregateError, ConstructError, RuleTypeError
 from ivm.lang.aggregate import MOMENTS, PARTED, SQUARED, serves_levels
-from ivm.lang.ir import Aggregate, Atom, Predicate, Rule, Type, Value, Var, reads, variables
+from ivm.lang.ir import Aggregate, Atom, Predicate, Rule, Type, Value, Var, atoms, reads, variables
 from ivm.lang.types import has_ids
 from ivm.plan.expression import plain_word
 from ivm.plan.plan import Plan
@@ -209,8 +209,8 @@ def states_of(rule: Rule) -> list[State | None]:
 
 
 def may_be_partial(rule: Rule) -> bool:
-    """Return whether a state of a rule may keep a few values of each group, since its body is one relation."""
-    alone = len(rule.body) == 1 and len(reads(rule)) == 1
+    """Return whether a state of a rule may keep a few values of each group, since its body is one atom."""
+    alone = len(rule.body) == 1 and len([*atoms(rule.body[0])]) == 1
     return alone and bool(rule.aggregates) and any(state and state.is_end for state in states_of(rule))
 
 

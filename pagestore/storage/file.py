@@ -9,7 +9,7 @@ that holds the file open, however it ends. They are at offsets far beyond any da
     SINCE_LOCK + t       one byte, exclusive: held with WRITER_LOCK until the file is closed, since t seconds after 1970
     OPEN_LOCK            one byte, shared by all handles that are open for writing
     GUARD_LOCK           one byte, exclusive: its holder is joining the queue
-    REFUSED_LOCK         one byte, shared: its holders want to see no commit to which no slot leads
+    REFUSED_LOCK         one byte, shared: while it is held, no commit is shown to which no slot leads
     SLOTS_LOCK           one byte, exclusive: its holder writes a slot and syncs it, with handles that share syncs
     SHOWN_LOCK + n       one byte, shared: its holder shows a commit to which no slot leads (versions/shared_syncs.py)
     QUEUE_LOCK + n       one byte, exclusive: its holder is number n in the queue for WRITER_LOCK

@@ -29,7 +29,7 @@ from threading import RLock
 import numpy as np
 
 from pagestore.errors import CorruptionError, PoisonedError
-from pagestore.pages.layout import FIRST_PAGE, HEIGHT_MAX
+from pagestore.pages.layout import FIRST_PAGE
 from pagestore.storage.free_list import FreeList
 from pagestore.storage.kernels.write import FD
 from pagestore.storage.mapping import FULL, Mapping, Run, extents_of
@@ -38,13 +38,12 @@ from pagestore.storage.pager import AHEAD_PAGES, NO_ORIGIN, STORE_LINEAGE, Pager
 from pagestore.storage.records import CATALOG, FREE, RecordWriter, WordList, empty_list, rows, to_word_list, word_list
 from pagestore.storage.records import SETTINGS as SETTINGS_RUN
 from pagestore.trees.edit import EditQueues
-from pagestore.trees.kernels.edit import reserve_of
 from pagestore.trees.tree import Spec, Tree
 from pagestore.values.dictionary import TEXT_TREES
 from pagestore.versions.catalog import MAIN_ID, Catalog, Settings
 from pagestore.versions.commit_record import Commit, RecordRoom, checksum_of, free_pages_of, lie_within, time_now
 from pagestore.versions.locks import FileLock, SyncedCommits, SyncQueue, VersionLocks
-from pagestore.versions.shared_syncs import SharedSyncs
+from pagestore.versions.shared_syncs import Newest, SharedSyncs
 from pagestore.versions.short_commit import Ahead, Draft, ShortCommit, ShortRoom, lay_out
 from pagestore.versions.store_state import Head, StoreState, Version, excess_versions, roots_of
 from pagestore.versions.version_table import DEAD, RECENT_MAX, VERSION_TREE, DeadList, Entry, Reclaim, VersionTable
@@ -111,19 +110,29 @@ class Committer:
         self.pager.retired = commit.dead_of_next()
         self.is_pager_current = True
 
-    def follow(self, state: StoreState, meta: Meta) -> None:
-        """Continue from a commit of another process; the caller holds the writer's lock."""
+    def follow(self, state: StoreState, meta: Meta, newest: Newest | None = None) -> None:
+        """Continue from a commit of another process, by the writer's lock, or after an exception again by the next one.
+
+        If syncs are shared, `newest` says what may not be durable."""
         with self.lock:
-            self._closed = state if meta.clean else None
-            before, self.state, self._slotted, self.format = self.state.commit, state, state, meta.format
-            self.slot_sequence, self.slot_version = state.sequence, state.last_version
+            before, made = self.state.commit, self.made
             same = before.checkpoint == state.commit.checkpoint and state.sequence > before.sequence
-            self.is_pager_current = self.is_pager_current and self.is_ready and same
+            self.is_pager_current, self.is_ready = self.is_pager_current and self.is_ready and same, False
+            self._closed, self._slotted, self.format = state if meta.clean else None, state, meta.format
+            slot = newest.slot if newest else meta
+            self.slot_sequence, self.slot_version = slot.sequence, slot.version
             if self.is_pager_current:
                 self.pager.give_back()
                 self.pager.free_list.follow(state.commit.top, state.commit.added, state.commit.removed)
                 self.pager.retired = state.commit.dead_of_next()
-            self.is_ready = True
+            made += self.go_on(state, newest)
+            assert self.file_lock
+            # last, without calls, at which a signal could raise something
+            self.state, self.made, self.file_lock.busy, self.is_ready = state, made, made != self.made, True
+
+    def go_on(self, _state: StoreState, _newest: Newest | None) -> bool:
+        """Prepare to make the commit followed durable; return whether no slot leads to it (sharing.py)."""
+        return False
 
     def begin(self, branch: int) -> None:
         """Start the transaction that makes the next version on a branch."""
@@ -151,7 +160,7 @@ class Committer:
 
     def check(self) -> None:
         """Raise PoisonedError if a write has failed."""
-        if cause := self.failure or self.poison or self.pager.poison:  # as `cause`, without its call
+        if cause := self.failure or self.poison or self.pager.poison:  # as the property `cause`, without a call of it
             raise PoisonedError(f"an earlier write failed ({cause}); store.reopen() goes back to the last commit")
 
     @property
@@ -282,8 +291,7 @@ class Committer:
             short.discard()
         state, branch, trees = self.state, draft.branch, draft.trees
         parent, version, catalog = state.heads[branch].version, state.last_version + 1, self._write_catalog(draft)
-        timestamp = time_now(state.commit.timestamp)
-        system = state.system
+        timestamp, system = time_now(state.commit.timestamp), state.system
         if [*map(trees.get, TEXT_TREES)] != [*map(system.get, TEXT_TREES)]:
             system = {**system, **{number: trees[number] for number in TEXT_TREES}}
         record = Commit(
@@ -464,18 +472,10 @@ class Committer:
 
         `edits` are those of the dead tree.
         """
-        pager, versions, page_words = self.pager, self.state.versions, self.mapping.pages.page_words
+        pager, page_words = self.pager, self.mapping.pages.page_words
         words = len(record.roots) + len(pager.retired) + len(record.message) + 4 * len(pager.free_list)
         words += 6000  # for lists of bounded length
-        room = 4 * words // page_words + 18 + AHEAD_PAGES
-        spilt = RECENT_MAX // 2 if len(versions.recent) >= RECENT_MAX else 0
-        if not (spilt or doomed or edits):
-            return room
-        held = versions.tree.count  # records, and thus pages at most
-        dropped = min(len(doomed), HEIGHT_MAX + 20 * held // page_words) if held else 0
-        for n in filter(None, (spilt, dropped, edits)):
-            room += 2 * n + reserve_of(HEIGHT_MAX, n, VERSION_TREE.columns, page_words) + AHEAD_PAGES
-        return room
+        return 4 * words // page_words + 18 + AHEAD_PAGES + self.state.versions.room(len(doomed), edits, page_words)
 
     def dead_of(self, version: int) -> DeadList:
         """Return the dead list of a retained version."""

@@ -197,9 +197,9 @@ class Handle:
         return self.mode == "rw" and self.committer.failure is not None
 
     def _knows(self, state: StoreState) -> bool:
-        """Return whether the newest slot, as the map shows it unverified, has the sequence of a state.
-
-        Nor may other processes show a later commit, to which no slot leads yet."""
+        """Return whether a state is the newest: the newest slot, as the map shows it unverified, has its sequence, and
+        other processes show no later commit, to which no slot leads yet.
+        """
         shared = self.committer.shared
         known = sequence_in(self.mapping.pages.words) == state.sequence
         return known and (shared is None or shared.is_newest(state.last_version))
@@ -217,18 +217,17 @@ class Handle:
             return
         with self._guard:
             newest = committer.shared.newest() if committer.shared else None
-            meta = newest.commit if newest else newest_meta(self.file)
-            if meta is not None and meta.sequence >= committer.state.sequence:  # else a slot is damaged
+            found = newest.commit if newest else newest_meta(self.file)
+            state, meta = self.state, self.meta
+            if found is not None and found.sequence >= committer.slot_sequence:  # else a slot is damaged
                 self.mapping.follow()
-                self.state, self.meta = load_state(self.mapping, meta), meta
-                committer.follow(self.state, meta)
-                if newest and isinstance(committer, SharingCommitter):
-                    committer.go_on(newest)
-        if committer.shared:
-            return
-        if not (self.meta.clean or self.sync == "off" or self.state.sequence in self._synced):
-            make_durable(self.mapping, self.state, self.meta, False)
-            self._synced.add(self.state.sequence)
+                state, meta = load_state(self.mapping, found), found
+            if not (committer.shared or meta.clean or self.sync == "off" or state.sequence in self._synced):
+                make_durable(self.mapping, state, meta, False)
+                self._synced.add(state.sequence)
+            if meta is found:
+                committer.follow(state, meta, newest)
+                self.state, self.meta = state, meta
 
     def _adopt(self, meta: Meta) -> bool:
         """Adopt a newer commit's state while its newest version is pinned; return False if a writer was faster."""
@@ -327,9 +326,9 @@ class Handle:
     # --- versions -------------------------------------------------------------------------------
 
     def read_versions(self, read: Callable[..., Found], *arguments: Any) -> Found:
-        """Return what a method of VersionTable reads in the newest commit's table.
+        """Return what a method of VersionTable reads in the newest commit's table.  Raises CorruptionError.
 
-        That is not pinned: if a later commit may have reused pages of the table meanwhile, its table is read instead.
+        No lock keeps that table: if a later commit may have reused its pages meanwhile, that commit's table is read.
         """
         while True:
             state, found = self.state, None
@@ -492,9 +491,14 @@ class Handle:
 
     def release_writer(self, writer: Writer) -> None:
         """Release the lock. Idempotent."""
-        self.writers.give_back(writer)
-        if self.committer.shared and self.committer.is_following:
-            self.committer.flush()
+        try:
+            self.writers.give_back(writer)
+        except BaseException:  # a signal may have raised it before the file's lock was released
+            self.writers.release_file()
+            raise
+        finally:
+            if self.mode == "rw" and self.committer.is_following:
+                self.committer.flush()
 
     def complete(self, number: int) -> None:
         """Return once the first `number` commits of this handle are durable; see Committer.complete."""

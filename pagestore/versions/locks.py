@@ -214,8 +214,11 @@ class FileLock:
                 with waiting(str(self.path), lambda: describe_holders(self.path, WRITER_LOCK)):
                     self._join(end)
                     self._await(EXCLUSIVE, WRITER_LOCK, end)
-            finally:
                 file.lock(UNLOCKED, QUEUE_LOCK, QUEUE_END)
+            except BaseException:  # a signal may have raised it while this was unlocked
+                for at, count in ((GUARD_LOCK, 1), (QUEUE_LOCK, QUEUE_END)):
+                    file.lock(UNLOCKED, at, count)
+                raise
         self.held = True
 
     @property
@@ -237,27 +240,27 @@ class FileLock:
         """Release the lock, unless it is kept or busy. Idempotent."""
         if self.lasting or (self.busy and not self.show()):
             return
-        try:  # noqa: SIM105 - `suppress` would take as long as the call of the system
+        try:
+            self.held = self.busy = False  # first: an exception may come after the lock is released
             self.file.lock(UNLOCKED, WRITER_LOCK)
         except PagestoreError:  # a closed file has no locks
             pass
-        self.held = self.busy = False
+        except BaseException:  # a signal may have raised it before that
+            self.file.lock(UNLOCKED, WRITER_LOCK)
+            raise
 
     def is_awaited(self) -> bool:
         """Return whether other handles wait for the lock."""
         return self.file.locked(QUEUE_LOCK, QUEUE_END) is not None
 
     def _join(self, end: float) -> None:
-        """Take the last place in the queue, and wait until it is the first."""
-        file = self.file
+        """Take the last place in the queue, and wait until it is the first; after an exception locks may be left."""
+        file, place = self.file, 0
         self._await(EXCLUSIVE, GUARD_LOCK, end)
-        try:
-            place = 0
-            while (found := file.locked(QUEUE_LOCK + place, QUEUE_END - place)) is not None:
-                place = found - QUEUE_LOCK + 1
-            file.lock(EXCLUSIVE, QUEUE_LOCK + place)
-        finally:
-            file.lock(UNLOCKED, GUARD_LOCK)
+        while (found := file.locked(QUEUE_LOCK + place, QUEUE_END - place)) is not None:
+            place = found - QUEUE_LOCK + 1
+        file.lock(EXCLUSIVE, QUEUE_LOCK + place)
+        file.lock(UNLOCKED, GUARD_LOCK)
         while place and (before := file.locked(QUEUE_LOCK, place)) is not None:
             self._await(SHARED, before, end)
             file.lock(UNLOCKED, before)
@@ -501,8 +504,8 @@ class WriterQueue:
         """Release the file's lock if it is that of a member that leaves the queue, before the next one may take it."""
         with self._guard:
             if self._holds_file is ended:
-                self._file_lock.release()
                 self._holds_file = None
+                self._file_lock.release()
 
     def give_back(self, writer: Writer) -> None:
         """Release the lock. Idempotent."""
@@ -511,8 +514,8 @@ class WriterQueue:
         if own is not None and own() is writer:  # mostly it is the first, and nobody waits
             with self._guard:
                 if self._holds_file is own:
+                    self._holds_file = None  # first, so that after an exception `release_file` does the rest
                     self._file_lock.release()
-                    self._holds_file = None
             try:  # noqa: SIM105 - `suppress` would take longer than this
                 self._queue.remove(own)
             except ValueError:  # another thread has removed it

@@ -196,7 +196,7 @@ def search(file: File) -> tuple[Meta, StoreState, Mapping, Recovery]:
 
 
 def _commits(mapping: Mapping, uuid: bytes) -> Iterator[tuple[int, Meta]]:
-    """Yield the meta slots that would lead to the commit records found in a file, each after the record's time."""
+    """Yield the time of each commit record found in a file, and the meta slot that would lead to it."""
     words, seen, page_words = mapping.pages
     for page in range(FIRST_PAGE, len(seen)):
         head = words[page * page_words : page * page_words + HEADER]

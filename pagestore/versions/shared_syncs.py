@@ -9,8 +9,9 @@ died before it had a slot is no longer shown, and was never made, unless another
 
 - The lock of the slots is held from writing one until it is durable, so that the other one stays as it is. Nobody who
   holds it waits for the writer's lock, which its holder may keep while it waits for the slots.
-- Whoever gets it writes a slot for the newest commit that is shown, or for its own if only this leaves the newest slot,
-  which is durable, as it is. If neither does, the newest slot is copied into the other one first.
+- Whoever gets it writes a slot for the newest commit that is shown. Its place, which the commit's sequence says, may be
+  that of the newest slot, which is durable and must stay: then a slot for the process's own commit is written. If this
+  has the same place, too, the newest slot is copied into the other one first.
 - A commit that frees pages is not shown, but made durable under the writer's lock. So all that is free by a commit that
   is shown was free in the last durable one, too.
 - The record of a commit lists the pages of all those before it that may not be durable. After a power cut a slot that
@@ -75,9 +76,9 @@ class SharedSyncs:
         """Show a commit, made under the writer's lock, which is still held; return False if that is not possible."""
         self.hide()
         at = _byte_of(commit)
-        self._shown = commit.sequence, at  # first, so that a lock left by an exception is known
+        self._shown = commit.sequence, at  # before locking: an exception then leaves no unknown lock
         self._file.lock(SHARED, at)
-        if self._file.locked(REFUSED_LOCK, 1) is None:  # asked last: who refuses then waits until nothing is shown
+        if self._file.locked(REFUSED_LOCK, 1) is None:  # a later refusal waits until this is hidden
             return True
         self.hide()
         return False
@@ -88,12 +89,17 @@ class SharedSyncs:
             self._file.lock(UNLOCKED, self._shown[1])
             self._shown = -1, 0
 
+    def give_up(self) -> None:
+        """Show nothing, and leave the slots to others, even if a signal came as this was done."""
+        self.hide()
+        self._file.lock(UNLOCKED, SLOTS_LOCK)
+
     def is_newest(self, version: int) -> bool:
-        """Return whether no commit after a version is shown, and none by this handle; the writer's lock is held."""
+        """Return whether no commit after a version is shown, and none by this handle; requires the writer's lock."""
         return not self.shows and self._shown_after(version) is None
 
     def newest(self) -> Newest | None:
-        """Return the newest commit; the caller holds the writer's lock, and shows nothing. None if no slot reads."""
+        """Return the newest commit; None if no slot can be read. Requires the writer's lock, and nothing shown here."""
         slot = newest_meta(self._file)
         while slot is not None:
             shown, before = self._shown_after(slot.version), slot
@@ -103,7 +109,10 @@ class SharedSyncs:
         return None
 
     def _is_pending(self, slot: Meta) -> bool:
-        """Return whether the commit of the newest slot may not be durable, but freed nothing; make others durable."""
+        """Return whether the commit of the newest slot is still shown: it freed nothing, but may not be durable.
+
+        If it is neither shown nor known to be durable, make it durable.
+        """
         if slot.clean or slot.sequence in self._synced:
             return False
         if self._file.locked(_byte_of(slot), 1) is not None:  # it is shown until it is durable
@@ -113,7 +122,7 @@ class SharedSyncs:
         return False
 
     def complete(self, own: Meta) -> None:
-        """Make a commit of this handle durable, by the sync of whoever gets to make one. Raises OSError."""
+        """Make a commit of this handle durable, by a sync of this process or of another one. Raises OSError."""
         if not (self.shows and self._is_durable(own)):
             with holding_slots(self._file):
                 newest = newest_meta(self._file)
@@ -145,7 +154,7 @@ class SharedSyncs:
         return commit.sequence
 
     def _ensure(self, slot: Meta) -> None:
-        """Make the commit of the newest slot durable, if nobody says that it is; the caller holds the slots."""
+        """Make the commit of the newest slot durable, unless it is known to be. Requires the lock of the slots."""
         if not (slot.clean or slot.sequence in self._synced):
             make_durable(self._mapping, load_state(self._mapping, slot), slot, False)
             self._synced.add(slot.sequence)
@@ -160,7 +169,7 @@ class SharedSyncs:
                 number, page = divmod(found - SHOWN_LOCK, 1 << PAGE_BITS)
                 if commit := self._commit(version + 1 + (number - first) % VERSIONS, page):
                     return commit
-                top = found  # it is of a process that has slept for long
+                top = found  # the record was overwritten while the process that shows it slept
         return None
 
     def _last_locked(self, at: int, end: int) -> int | None:
@@ -213,12 +222,17 @@ def holding_slots(file: File, kind: int = EXCLUSIVE) -> Iterator[None]:
     try:
         file.lock_when_free(kind, SLOTS_LOCK)
         yield
-    finally:
         file.lock(UNLOCKED, SLOTS_LOCK)
+    except BaseException:  # a signal may have raised it while this was unlocked
+        file.lock(UNLOCKED, SLOTS_LOCK)
+        raise
 
 
 def refuse(file: File) -> None:
-    """Let nothing be shown while a file is open, and return once nothing is. Raises LockedError after PATIENCE."""
+    """Keep all handles from showing commits while this file is open, and wait until nothing is shown.
+
+    Raises LockedError after PATIENCE seconds.
+    """
     file.lock(SHARED, REFUSED_LOCK)
     end = time.monotonic() + PATIENCE
     while (found := file.locked(SHOWN_LOCK, VERSIONS << PAGE_BITS)) is not None:

@@ -34,29 +34,28 @@ class SharingCommitter(Committer):
         """Whether the newest commit is one of another process to which no slot leads."""
         return self.state is self._followed and not self.is_complete
 
-    def go_on(self, newest: Newest) -> None:
-        """Make durable, with the next commit, the one of another process that was just followed, if need be."""
-        state, (slot, commit, pending) = self.state, newest
+    def go_on(self, state: StoreState, newest: Newest | None) -> bool:
+        """See Committer."""
+        assert newest
+        slot, commit, pending = newest
         record, page_words = state.commit, self.mapping.pages.page_words
-        with self.lock:
-            listed = [*rows(record.written, 2), (state.run.page, len(state.run.ids(page_words)))]
-            self.group = [np.concatenate([np.arange(first, first + n) for first, n in listed])] if pending else []
-            self._followed, self._overtaken = None if commit is slot else state, True
-            if self._followed and self.file_lock:
-                self.slot_sequence, self.slot_version = slot.sequence, slot.version
-                self.next_sequence = commit.sequence + 1
-                if slot_of(self.next_sequence) == slot_of(slot.sequence):  # else that slot would have to be copied
-                    self.next_sequence += 1
-                self.made += 1
-                self.file_lock.busy = True
+        listed = [*rows(record.written, 2), (state.run.page, len(state.run.ids(page_words)))]
+        self.group = [np.concatenate([np.arange(first, first + n) for first, n in listed])] if pending else []
+        self._followed, self._overtaken = None if commit is slot else state, True
+        if self._followed:
+            self.next_sequence = commit.sequence + 1
+            if slot_of(self.next_sequence) == slot_of(slot.sequence):  # else that slot had to be copied first
+                self.next_sequence += 1
+        return commit is not slot
 
     def _show(self) -> bool:
-        """Let other processes build on the newest commit, if it and those that no slot leads to free nothing.
+        """Let other processes build on the newest commit; return whether they may.
 
-        Only if others wait, or have committed since this one last did, so that they will soon do so again.
+        It and all others to which no slot leads must free nothing. And it must pay: others wait, or have committed
+        since this one last did, so that they will soon do so again.
         """
         lock = self.file_lock
-        if not (lock and self.lock.acquire(timeout=WAIT)):  # who holds that may wait for the lock that is released
+        if not (lock and self.lock.acquire(timeout=WAIT)):  # its holder may wait for the file lock
             return False
         try:
             contended, self._overtaken = self._overtaken or lock.is_awaited(), False
@@ -73,7 +72,7 @@ class SharingCommitter(Committer):
     def give_up(self, error: BaseException) -> None:
         """See Committer."""
         super().give_up(error)
-        self.shared.hide()
+        self.shared.give_up()
 
     def _sync_slot(self, slot: bytes, sequence: int, format_: int) -> None:
         own = unpack(slot)

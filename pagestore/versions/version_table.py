@@ -29,13 +29,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pagestore.errors import CorruptionError
-from pagestore.pages.layout import FIRST_PAGE, PAGE_MASK, Pages
+from pagestore.pages.layout import FIRST_PAGE, HEIGHT_MAX, PAGE_MASK, Pages
 from pagestore.runtime.lazy import sortedcontainers
 from pagestore.storage.mapping import Run, run_pages
 from pagestore.storage.meta import NUMBER_END
-from pagestore.storage.pager import NO_ORIGIN, STORE_LINEAGE, Pager
+from pagestore.storage.pager import AHEAD_PAGES, NO_ORIGIN, STORE_LINEAGE, Pager
 from pagestore.storage.records import WordList, empty_list, rows, word_list
 from pagestore.trees.edit import apply, compose_edits
+from pagestore.trees.kernels.edit import reserve_of
 from pagestore.trees.kernels.node_buffer import ERASE, INSERT
 from pagestore.trees.read import get, read_batches
 from pagestore.trees.tree import Spec, Tree
@@ -129,6 +130,16 @@ class VersionTable:
         if self._old is not None:
             self._old += moved
         self._edit(pager, INSERT, np.array(moved, np.int64).T)
+
+    def room(self, doomed: int, edits: int, page_words: int) -> int:
+        """Return the most pages for edits of the tree by a commit that drops `doomed`, and of the dead tree."""
+        spilt = RECENT_MAX // 2 if len(self.recent) >= RECENT_MAX else 0
+        held = self.tree.count  # records, and thus pages at most
+        dropped = min(doomed, HEIGHT_MAX + 20 * held // page_words) if held else 0
+        most = (
+            2 * n + reserve_of(HEIGHT_MAX, n, VERSION_TREE.columns, page_words) for n in (spilt, dropped, edits) if n
+        )
+        return sum(pages + AHEAD_PAGES for pages in most)
 
     def without(self, pager: Pager, doomed: Sequence[Entry]) -> "VersionTable":
         """Return a copy without some versions; erases those in the tree in one batch."""

@@ -56,6 +56,29 @@ FORMS = {
         "SELECT min(COLUMNS(['x', 'v'])), count(*) AS n FROM t",
         "SELECT sum(COLUMNS('x|y')) + 1 FROM t GROUP BY p",
     ],
+    "aggregates of values of the query around": [
+        "SELECT id, (SELECT sum(u.x + t.y) FROM t u WHERE u.p = t.p) AS f FROM t",
+        "SELECT id, (SELECT sum(t.y) FILTER (WHERE u.x > t.x) FROM t u) AS f FROM t",
+        "SELECT id, (SELECT string_agg(u.s || t.id, ';' ORDER BY u.id * t.y, u.id) FROM t u) AS f FROM t",
+        "SELECT id, (SELECT max(z) FROM (SELECT u.p, count(DISTINCT u.x + t.y) AS z FROM t u GROUP BY ROLLUP (u.p))) "
+        "AS f FROM t",
+        "SELECT id, v.z FROM t LEFT JOIN LATERAL (SELECT min(u.y * t.x) AS z FROM t u WHERE u.p = t.p) v ON true",
+        "SELECT id, (SELECT sum((SELECT max(w.y + t.x) FROM t w WHERE w.id = u.id)) FROM t u WHERE u.p = t.p) AS f "
+        "FROM t",
+        "SELECT id FROM t WHERE EXISTS (SELECT u.p FROM t u GROUP BY u.p HAVING sum(u.y - t.x) > 3)",
+        "SELECT p, (SELECT sum(u.y * t.p) FROM t u) AS f FROM t GROUP BY p",
+        "SELECT id, (SELECT max(w) FROM (SELECT sum(u.y + t.x) OVER (ORDER BY u.id) AS w FROM t u WHERE u.p = t.p)) "
+        "AS f FROM t",
+        "SELECT id, (SELECT min(w) FROM (SELECT lag(u.y + t.x) OVER (ORDER BY u.id) AS w FROM t u)) AS f FROM t",
+        "SELECT id, (SELECT list(part) FROM unnest([t.x, t.y]) u(part)) AS f FROM t",
+    ],
+    "places in lists and keys of maps": [
+        "SELECT id, [x, y][p] AS a, [x, y][-p] AS b, [x, y][p - 2] AS c, [x, y][p + 1] AS d FROM t",
+        "SELECT id, [1, 2, 3][length(s)] AS a, [1, 2, 3][CAST(x AS INTEGER)] AS b, ([[x], [y]])[2][p] AS c FROM t",
+        "SELECT id, m[2] AS a, m[p] AS b, m[length(s)] AS c FROM (SELECT *, MAP {1: 'a', 2: 'b'} AS m FROM t)",
+        "SELECT id, s[2] AS a, (string_split(s, ','))[p] AS b, (string_split(s, ','))[-1] AS c FROM t",
+        "SELECT id, (SELECT max(([x, y])[i]) FROM generate_series(1, p) u(i)) AS f FROM t",
+    ],
     "parts of texts as rows": [
         "SELECT id, unnest(string_split(s, ',')) AS part FROM t",
         "SELECT u.part, count(*) AS n FROM t, unnest(string_split(s, ',')) AS u(part) GROUP BY u.part",

@@ -184,7 +184,7 @@ def shapes(folder: Path, options: argparse.Namespace) -> Iterator[Row]:
 
 
 def _around_hub(workspace: ivm.Workspace, peer: Any, name: str) -> Iterator[Row]:
-    """Yield a row in which a hub's row goes and comes back, beside evaluating twice what follows from it."""
+    """Yield a row of deleting a hub's row and inserting it again, and of evaluating twice what follows from it."""
     rules, part, query = HUBS[name]
     row, blocks = next(row for row in workspace["store"] if row[0] == HUB), ("goes", "comes")
     workspace.install(rules, "shape")

@@ -5,8 +5,8 @@ the changed rows that its conditions let pass are its bindings. Where a plan beg
 are found that a change makes or removes. Bindings get the columns that heads and filters compute (terms.py), and if one
 fails, the step is left.
 
-A plan without probes is matched with its sensitivity indices, which are trees of queues, too: the intervals that were
-hit are replaced within the step, and if there are not enough pages for that, all of them are as before.
+A plan without probes is matched with its sensitivity indices, which are trees with queues, too. The step replaces the
+intervals that were hit; if there are not enough pages for that, it leaves all indices as they were.
 
 Groups of arguments of the kernel that takes the steps of a schedule (see pagestore/runtime/types.py).
 """
@@ -55,9 +55,9 @@ from pagestore.compiled import (
     tree_at,
 )
 
-# columns of `plans`: the spans of its probes (if it is matched, of its words), of the trees that they read, of those
-# whose changes they begin with, of its heads, of the terms that it computes, and of its sensors; how many columns of a
-# binding, or of a row that it scans, are read; its conditions, of these columns
+# columns of `plans`: where its rows of other tables begin and end, which are its probes (of a matched plan, its words
+# in `static`), the trees that it reads, those whose changes it begins with, its heads, the terms that it computes, and
+# its sensors; how many columns of a binding, or of a row that it scans, are read; its conditions, of these columns
 (
     PROBES, PROBES_END, INDICES, INDICES_END, SOURCES, SOURCES_END, HEADS, HEADS_END, TERMS, TERMS_END, SENSED,
     SENSED_END, COLUMNS, CONDITIONS,
@@ -317,7 +317,7 @@ def put(head, copies, bindings, i, action, queues, parts):
 
 @kernel
 def renew(pages, flushing, working, sensed):
-    """Erase the intervals that were hit, and insert those recorded; return False if that is impossible, and undo it."""
+    """Erase the intervals that were hit, and insert those recorded; if that is impossible, undo it and return False."""
     accounts, queues, room, apply = flushing
     matching = working.matching
     for s in range(sensed.shape[0]):
@@ -354,14 +354,14 @@ def put_intervals(queues, g, action, rows, n):
 
 @kernel
 def give_back(accounts, working):
-    """Let the pages that were written since they were last counted in `working.taken` be free."""
+    """Free the pages that were written since their numbers were copied to `working.taken`."""
     for word in range(TAKEN):
         accounts.taken[word] = working.taken[word]
 
 
 @kernel
 def put_back(queues, working, t):
-    """Let tree t be what it was before the first step."""
+    """Make tree t what it was before the first step."""
     tree, before = queues.trees[t], working.before[t]
     tree[ROOT], tree[HEIGHT] = before[ROOT], before[HEIGHT]
     queues.tallies[t, :] = 0
@@ -373,10 +373,9 @@ class ScheduleTable(NamedTuple):
 
     steps[S, 2], plans[P, 14] and heads[H, 5] refer to spans of the other arrays: probes[Q, PROBE] and the words
     `static` are those of all plans, indices are numbers of trees, sources[B, 2] those with changes, sensed[N, 2] groups
-    and trees of sensitivity indices, terms[T, TERM]
-    what is computed (terms.py), copies are columns of bindings, folds[F, FOLD] are views with a state (states.py),
-    ranges[R, RANGE] views of ranges (ranges.py), functions[F, 2] those that are checked, and conditions are those of
-    plans.
+    and trees of sensitivity indices, terms[T, TERM] what is computed (terms.py), copies are columns of bindings,
+    folds[F, FOLD] are views with a state (states.py), ranges[R, RANGE] views of ranges (ranges.py), functions[F, 2]
+    those that are checked, and conditions are those of plans.
     """
 
     static: Words
@@ -400,9 +399,9 @@ class ScheduleRoom(NamedTuple):
     """Working memory of a schedule: the trees before its first step, and the old and new trees that a plan reads.
 
     before[T, TREE_WORDS] are rows of trees, versions the words (root, height, keys) of a plan's trees in either
-    version, spans[B, 3] and actions[2] as for `probe_next`; operations[P + R] count those of each plan and
-    range, hits[P] the intervals that were hit, and `matching` is as for `match`. key[K] and cursor[CURSOR_WORDS] are of
-    a look-up, conflicts[1] counts keys with two values.
+    version, spans[B, 3] and actions[2] as for `probe_next`; operations[P + R] count those of each plan and range,
+    hits[P] the intervals that were hit, and `matching` is as for `match`. key[K] and cursor[CURSOR_WORDS] are of a
+    look-up, conflicts[1] counts keys with two values.
 
     For recursive strata: recursion[S, 3] count operations, rounds and facts examined, gains[T] the records that trees
     gained, `taken` the pages taken before; the others are what `maintain` takes, and its address.

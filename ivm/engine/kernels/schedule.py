@@ -16,12 +16,14 @@ An aggregate may have a state, whose queue is flushed first; FOLD then computes 
 it (states.py):
 
     queue of state of least ──flush──▶ (7, 3; 1) (7, 5; 2) ──fold──▶ queue of least  + (7; 3) ──flush──▶
+
+If the state keeps a few values of each group, edits of others are left out before it is flushed (CUT).
 """
 
 from ivm.engine.kernels.numbers import BROKEN
 from ivm.engine.kernels.plans import Flushing, follow, give_back, match, put_back, scan
 from ivm.engine.kernels.ranges import MEASURED, POINTS, Ranged, follow_range
-from ivm.engine.kernels.states import States, follow_state
+from ivm.engine.kernels.states import States, follow_state, leave_out
 from ivm.engine.recursion.kernels.facts import (
     DONE,
     EXAMINED,
@@ -64,7 +66,7 @@ from pagestore.compiled import (
 )
 
 # columns of `steps`: its kind, and the number of its group, plan, fold, stratum, range or function
-FLUSH, FOLLOW, SCAN, FOLD, RECUR, RANGED, CHECK, MATCH = range(8)
+FLUSH, FOLLOW, SCAN, FOLD, RECUR, RANGED, CHECK, MATCH, CUT = range(9)
 UNTOUCHED = -1  # operations of a plan or a range that no change reached
 STOPPED = -1  # a recursion that cannot be followed in the room that there is
 KIND, OF = range(2)
@@ -98,6 +100,9 @@ def carry(begin, pages, accounts, queues, room, apply, schedule, working, run, f
                 return s
         elif schedule.steps[s, KIND] == FOLD:
             if not follow_state(States(pages, queues, schedule.folds, schedule.copies, working.states), of):
+                return s
+        elif schedule.steps[s, KIND] == CUT:
+            if not leave_out(States(pages, queues, schedule.folds, schedule.copies, working.states), of):
                 return s
         elif schedule.steps[s, KIND] == RECUR:
             composing = Composing(room.reordering.order, room.reordering.fresh, composed)

@@ -4,6 +4,11 @@
 
 A group is found by seeks and by folds of the state's tree, so its size does not matter. What takes more than words,
 such as a variance of large numbers or of floats, is left to Python.
+
+A state that keeps a few values of each group (views/ends.py) has marks; edits from their group's mark on are left out
+before the state is edited. A group with nothing before its mark is left to Python, which fills it again:
+
+    state of least      (7, 5; 2) (7, 6; MORE)      + 4: goes in      + 9: left out      - 5 - 5: left to Python
 """
 
 from typing import NamedTuple
@@ -47,11 +52,11 @@ from pagestore.compiled import (
 # columns of `folds`: the trees of the state and of the view, their groups; how many words a group has, and which of
 # them are the view's keys (in `copies`); whether the view has no keys, and the word that it then has for no value;
 # what is computed, from which column or fold; whether that is complemented; constants: a share, the most rows, what a
-# word is divided by, whether it is a float
+# word is divided by, whether it is a float; which support a mark has, 0 if the state has no marks
 (
     STATE, VIEW_TREE, QUEUE, VIEW, GROUP, KEYED, KEYED_END, BARE, HAS_ABSENT, ABSENT, KIND, COLUMN, FIRST_FOLD,
-    END_FOLD, COMPLEMENTED, ABOVE, BELOW, ROWS_MAX, UNIT_LOW, UNIT_HIGH, FLOATS, UPPER, FOLD
-) = range(23)  # fmt: skip
+    END_FOLD, COMPLEMENTED, ABOVE, BELOW, ROWS_MAX, UNIT_LOW, UNIT_HIGH, FLOATS, UPPER, MARK, FOLD
+) = range(24)  # fmt: skip
 # what is computed: a column of the first or the last record, a word of a fold; by rank: a record, the mean of two, what
 # is between two, the first or last few; from PARTS on, a result of parts (numbers.py)
 FIRST, LAST, FOLDED, PLACED, MIDDLE, BETWEEN, NUMBERED, PARTS = range(8)
@@ -97,6 +102,29 @@ def follow_state(states, f):
         if not (follow_rows(states, of) if of[KIND] == NUMBERED else follow_row(states, of)):
             queues.waits[of[VIEW]] = at
             return False
+    return True
+
+
+@kernel
+def leave_out(states, f):
+    """Drop the edits in the queue of the state of view f that are not before the mark of their group.
+
+    Returns False, dropping none, if a page is corrupt.
+    """
+    queues, of, key = states.queues, states.folds[f], states.room.key
+    edits, keys, left, found, mark = queues.waiting[of[QUEUE]], of[GROUP], 0, 0, 0
+    for i in range(queues.waits[of[QUEUE]]):
+        if i == 0 or not is_prefix(edits[1:], i, key, keys):
+            for c in range(keys):
+                key[c] = edits[1 + c, i]
+            found, mark = mark_of(states, of)
+            if found < 0:
+                return False
+        if not found or edits[1 + keys, i] < mark:
+            for row in range(keys + 3):  # an action, the group, a value, a number
+                edits[row, left], edits[row, i] = edits[row, i], edits[row, left]
+            left += 1
+    queues.waits[of[QUEUE]] = left
     return True
 
 
@@ -187,19 +215,43 @@ def end_record(states, of):
     found = seek(tree, key, of[GROUP], cursor, 0) if of[GROUP] else first(tree, cursor, 0)
     if found <= 0:
         return (BROKEN if found else 0), 0
-    return column_of(states, of, cursor[LEAF_PAGE], cursor[LEAF_SLOT])
+    page, slot = cursor[LEAF_PAGE], cursor[LEAF_SLOT]
+    if of[MARK] and is_mark(states, of, page, slot):
+        return BROKEN, 0
+    return column_of(states, of, page, slot)
 
 
 @kernel
 def last_record(states, of):
     """Return a column of the group's last record."""
-    sought = states.room.sought
-    for c in range(of[GROUP]):
-        sought[c] = states.room.key[c]
-    page, slot = before(state_of(states, of), sought, step_beyond(sought, of[GROUP]))
+    page, slot = last_place(states, of)
     if page <= 0:
         return (BROKEN if page else 0), 0
     return column_of(states, of, page, slot)
+
+
+@kernel
+def mark_of(states, of):
+    """Return (1, the value of the group's mark), (0, 0) if it has none, or (BROKEN, 0)."""
+    page, slot = last_place(states, of)
+    if page <= 0 or not is_mark(states, of, page, slot):
+        return (BROKEN if page < 0 else 0), 0
+    return column_of(states, of, page, slot)
+
+
+@kernel
+def is_mark(states, of, page, slot):
+    """Return whether a record, whose values follow a group and one more key, is a mark."""
+    return field(states.pages.words, page, of[GROUP] + 1, slot) >= of[MARK]
+
+
+@kernel
+def last_place(states, of):
+    """Return (page, slot) of the last record that is not after the group, as `before` does."""
+    sought = states.room.sought
+    for c in range(of[GROUP]):
+        sought[c] = states.room.key[c]
+    return before(state_of(states, of), sought, step_beyond(sought, of[GROUP]))
 
 
 @kernel

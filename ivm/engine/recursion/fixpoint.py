@@ -42,11 +42,9 @@ Keys = dict[str, np.ndarray]  # keys int64[K, n] of facts, by view
 STEPS_FREE, STEP_ROWS = 64, 1000
 BELOW_MAX = 1 << 25  # the most rows from outside the stratum that are read into memory
 PAGED_SHARE = 16  # rounds use pages until they took one in PAGED_SHARE of the operations of reading all into memory
-BINDINGS_SHARE = (
-    8  # bindings take at most one in so many of the bytes allowed: facts are made of them, and put in order
-)
+BINDINGS_SHARE = 8  # bindings take at most 1/8 of the bytes allowed: facts are made of them, and sorted
 FOLLOWING_SHARE = 4  # of the facts, at most one in FOLLOWING_SHARE is erased or stored after deriving it in memory
-RUNS = 4  # times the bytes allowed: with more facts on the disk, a recursion is senseless
+RUNS = 4  # times the bytes allowed may be written to the disk: a recursion of more facts was hardly meant
 ROUNDS = "deriving facts in rounds"  # the step, for errors
 SEARCHED = 1 << 12  # facts per search for derivations, since each may have many
 

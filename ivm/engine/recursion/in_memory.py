@@ -161,9 +161,10 @@ class FlatFacts:
         return 8 * sum(map(prod, self._shapes(facts)))
 
     def _grow(self) -> rounds.Facts | None:
-        """Increase the capacity, if there is memory for the arrays old and new, and as much again is left.
+        """Return larger arrays with the same facts; None if there is too little memory.
 
-        The tables that facts become take no more than these: the indices are freed before.
+        Old and new arrays must fit together, and as much again must stay free, for the tables that are made of facts in
+        the end: these take no more than the arrays, whose indices are freed before.
         """
         old, progress = self._facts, self._progress
         count, left = len(old.rows), memory_left() // 2
@@ -195,7 +196,7 @@ class FlatRounds:
     """One evaluation of a stratum."""
 
     def __init__(self, bodies: FlatBodies, limits: Limits, threads: int, wait: Callable[[], Waiting]) -> None:
-        """`wait` returns what keeps facts until their trees are built.  Raises NotPlain."""
+        """Take what makes an empty `Waiting`, which keeps facts until their trees are built.  Raises NotPlain."""
         if bodies.fold and limits.rounds_max not in (None, ROUNDS_MAX):
             raise NotPlain  # ranks of aggregated values are not numbers of rounds
         self._bodies, self._limits, self._threads, self._wait = bodies, limits, threads, wait

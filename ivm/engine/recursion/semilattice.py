@@ -148,7 +148,7 @@ class Joined(Fixpoint):
         return Proposal(table[:-1].take(starts, axis=1), values, np.zeros(len(starts), np.int64))
 
     def _news(self, name: str, new: Proposal) -> Proposal:
-        return new
+        return new  # any value may change the join of all
 
     @property
     def _address(self) -> int:

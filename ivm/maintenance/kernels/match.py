@@ -4,9 +4,9 @@
 
     trace of edge(y, z)     y = 3, z in [4, 7], x = 1         is hit: the operation would act otherwise
     region                  x = 1, y = 3, z in [4, 7]         both versions are joined there
-    intervals               those hit go, those that the new version records come
+    intervals               those hit are erased, those that the new version records are inserted
 
-As `maintain` does (ivm/maintenance/maintain.py), which is left what does not fit into the room that there is.
+`maintain` (ivm/maintenance/maintain.py) does the same in Python, and does what is too much for the kernel's room.
 
 Groups of arguments of the kernel that matches (see pagestore/runtime/types.py).
 """
@@ -45,15 +45,15 @@ from pagestore.compiled import (
     tree_at,
 )
 
-LEFT = -1  # Python matches: there is too little room, or a page is corrupt
+LEFT = -1  # Python matches instead: there is too little room, or a page is corrupt
 OPERATIONS_MAX = 1 << 13  # of either version: a quarter of a millisecond, which is lost if more is needed
-# header of a plan's words: numbers, then offsets of its sections. SPANS_OF says of which sensor the branches of each
-# span are surgeries, or -1 - depth for those that are regions; ATOM_TREES which of the plan's trees each atom has
+# header of a plan's words: numbers, then offsets of its sections. For each span of branches, SPANS_OF has the sensor
+# whose surgeries they are, or -1 - depth if they are regions themselves; ATOM_TREES has the number of each atom's tree
 (
     ATOMS, SPANS, READING, RECORDING, READING_STATE, RECORDING_STATE, ATOM_TREES, SPANS_OF, SENSED, PLACES, HEADER,
 ) = range(11)  # fmt: skip
-# words of a sensor: columns of its index, those before the interval, its level, and where its PLACES begin: the columns
-# that have the levels before it, and the two of the interval
+# words of a sensor: how many columns its index has, how many of them are before the interval, its level, and where its
+# PLACES begin: the columns of the index that hold the variables of earlier levels, then the two of the interval
 COLUMNS, ALPHAS, LEVEL, PLACED, SENSE = range(5)
 # columns of `sensed`: the group of a sensitivity index, and its tree
 INDEX_GROUP, INDEX_TREE = range(2)
@@ -98,7 +98,8 @@ def match(pages, plan, versions, branches, room, run, found, composing):
     """Find how the bindings of a plan change, in composing.found; return how many do, or LEFT.
 
     versions[2, I, 3] are the trees that the plan reads, old and new; branches.spans[B, 3] the surgeries of each trie
-    and depth. Of `run` only state, start, out, rows and runs are used. O((hits + operations) * log n).
+    and depth. Of `run` only state, start, out, rows and runs are used; `composing` must have room for as many rows as
+    room.hits and room.regions. O((hits + operations) * log n).
     """
     room.tally[:] = 0
     if not find_hits(pages, plan, branches, room, composing):

@@ -29,6 +29,7 @@ from ivm.sql.terms import Lit, Term, Typed
 from ivm.sql.types import BIGINT, BOOLEAN, DOUBLE, HUGEINT, JSON, NULL, VARCHAR, SqlType, list_of, map_of
 
 UBIGINT = SqlType("UBIGINT")
+SHIFTED = "shifted"  # of a node `l[place]`: whether the parser has taken 1 from the place
 FOLDS = {"list_min": "min", "list_max": "max", "list_sum": "sum", "list_avg": "avg", "list_median": "median",
          "list_first": "first", "list_any_value": "first", "list_last": "last", "list_product": "product"}  # fmt: skip
 
@@ -42,7 +43,7 @@ def _whole(number: int) -> Lit:
 
 
 def joined(parts: list[Term]) -> Term:
-    """Return the terms of JSON as one text, with commas between them."""
+    """Return texts, each of which is JSON, as one text with commas between them."""
     commas = [one for part in parts for one in (_text(","), part)]
     return concat(*commas[1:]) if parts else _text("")
 
@@ -193,7 +194,7 @@ def _compared(node: exp.Expr, value: Value) -> Typed:
 
 
 def together(node: exp.Expr, lists: list[Typed]) -> Typed:
-    """Return lists one after the other."""
+    """Return one list of the values of several, converted to a common type.  Raises SqlError if they have none."""
     type_ = common_type(lists, node)
     found = [convert(one, type_, node) for one in lists]
     term = reduce(lambda left, right: call("list:concat", left, right), (one.term for one in found))
@@ -239,15 +240,20 @@ def _sliced(node: exp.Expr, value: Value) -> Typed:
     return whole if len(given) > 2 else of_json(part, _element(values), node)
 
 
+def _later(place: Typed, shifted: bool) -> Typed:
+    """Return a place as it was written, from one of which the parser may have taken 1."""
+    if not shifted or not place.type.is_integer:
+        return place
+    at = place.term.value if isinstance(place.term, Lit) else None
+    return place._replace(term=_whole(at + 1) if isinstance(at, int) else call("+", place.term, _whole(1)))
+
+
 def at_place(values: Typed, place: exp.Expr, value: Value, node: exp.Expr) -> Typed:
     """`values[2]` and `values[2:4]` of a list that is kept."""
     if isinstance(place, exp.Slice):
         bounds = [value(p) if p is not None else None for p in (place.this, place.expression)]
     else:
-        found = value(place)
-        at = found.term.value if isinstance(found.term, Lit) else None
-        term = _whole(at + 1) if isinstance(at, int) else call("+", found.term, _whole(1))  # the parser counts from 0
-        bounds = [found._replace(term=term)] * 2
+        bounds = [_later(value(place), node.meta.get(SHIFTED, True))] * 2
     if not all(one is None or one.type.is_integer for one in bounds):
         raise SqlError("the place of a value in a list is a whole number", node)
     first, last = (one.term if one is not None else _whole(n) for one, n in zip(bounds, (1, -1), strict=True))
@@ -338,6 +344,7 @@ def _map(node: exp.Expr, value: Value) -> Typed:
 
 def of_key(pairs: Typed, key: Typed, node: exp.Expr) -> Typed:
     """Return the value of a key in a map; null if it has none."""
+    key = _later(key, node.meta.get(SHIFTED, False))
     (_, keys), (_, values) = pairs.type.fields
     sought = as_json(convert(key, keys, node)._replace(nullable=False), node)
     found = call("try", call("list:of_key", pairs.term, sought))
@@ -377,7 +384,7 @@ def _code(node: exp.Expr, value: Value) -> Typed:
 
 
 def _path(node: exp.Expr) -> str:
-    """Return a constant path of JSON, from its root on."""
+    """Return a path in JSON that is a constant, from the root `$` on.  Raises SqlError for any other."""
     if isinstance(node, exp.Literal):
         text = node.name
     elif isinstance(node, exp.JSONPath):
@@ -423,7 +430,7 @@ _NODES: dict[type[exp.Expr], str] = {exp.JSONType: "json_type", exp.JSONKeys: "j
 
 
 def _about(node: exp.Expr, value: Value) -> Typed:
-    """json_type, json_keys, json_array_length, of a text or what is at a path in it; json and json_valid."""
+    """json_type, json_keys and json_array_length, of a text or of the value at a path in it; json and json_valid."""
     own = _NODES.get(type(node)) or node.name.lower()
     given = _arguments(node)
     text = convert(value(given[0]), VARCHAR, node)
@@ -449,7 +456,7 @@ def _object(node: exp.Expr, value: Value) -> Typed:
 
 
 def to_json(node: exp.Expr, value: Value) -> Term:
-    """Return the JSON of a value, "null" where it is null."""
+    """Return the JSON of a value, "null" where it is null.  Raises SqlError for types whose JSON is not kept."""
     if isinstance(node, exp.Struct):
         pairs = [exp.JSONKeyValue(this=exp.Literal.string(name), expression=one) for name, one in _pairs(node)]
         return _object(exp.JSONObject(expressions=pairs), value).term

@@ -1,4 +1,4 @@
-"""Functions of numbers that are no operators: of floats, of bits and of whole numbers."""
+"""Functions of numbers that are not operators: of floats, of bits and of whole numbers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _INFINITE = call("ratio", Lit(1.0, "float64"), Lit(0.0, "float64"))
 
 
 def _infinite(node: exp.Expr, value: Value) -> Typed:
-    """isfinite, isinf and isnan: a quotient of zeros is none, and greater than all numbers."""
+    """isfinite, isinf and isnan.  NaN, the quotient of zeros, is greater than all numbers, which tells it from them."""
     name = node.name.lower() if isinstance(node, exp.Anonymous) else node.key
     number = value(node.expressions[0] if isinstance(node, exp.Anonymous) else node.this)
     largest = Lit(sys.float_info.max, "float64")
@@ -67,7 +67,7 @@ def _count_of_bits(node: exp.Expr, value: Value) -> Typed:
 
 
 def _of_floats(node: exp.Expr, value: Value) -> Typed:
-    """Sinh(x) and the like, fdiv(x, y), even(x): functions of DOUBLE."""
+    """`sinh(x)` and the like, `fdiv(x, y)`, `even(x)`: functions of DOUBLE."""
     name = node.name.lower() if isinstance(node, exp.Anonymous) else node.key
     given = node.expressions if isinstance(node, exp.Anonymous) else [node.this]
     args = [convert(value(one), DOUBLE, node) for one in given]
@@ -91,7 +91,7 @@ _OF_FLOATS: dict[str, Callable[..., Term]] = {
 
 
 def _factorial(node: exp.Expr, value: Value) -> Typed:
-    """factorial(n), of 64 bits up to that of 20."""
+    """factorial(n) for n up to 20, since its value has 64 bits here.  A negative n gives 1."""
     number = value(node.this)
     if not number.type.is_integer:
         raise SqlError(f"factorial takes a whole number, and this is {number.type}", node)

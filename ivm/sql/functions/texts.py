@@ -271,7 +271,7 @@ def _cut(node: exp.Expr, value: Value) -> Typed:
         low, high = (_place(p, node) if p is not None else None for p in (place.this, place.expression))
         low = 1 if low is None else low
     else:
-        low = high = _place(place, node) + 1  # the parser counts from 0
+        low = high = _place(place, node) + node.meta.get(lists.SHIFTED, True)
     if low < 1 and high not in (None, low):
         raise SqlError("a text is cut by constant places from 1 on, or from one before its end", node)
     size = 1 if high == low else high - low + 1 if high is not None and high > 0 else None

@@ -28,7 +28,7 @@ Spans = dict[int, tuple[int, int]]  # by the id of a node: where it begins and w
 
 
 def remember(nodes: Sequence[exp.Expr], text: str) -> None:
-    """Let nodes of a statement, all of them, each before those in it, keep how its text spells them."""
+    """Keep in all nodes of a statement how its text spells them.  Each node comes before those inside it."""
     spans = _spans(nodes)
     intervals, units = INTERVAL.findall(text), {name.upper(): name for name in TRUNCATED.findall(text)}
     for one in nodes:

@@ -20,7 +20,7 @@ from dataclasses import replace
 from sqlglot import exp
 
 from ivm.sql.queries.expressions import Expressions, Subqueries
-from ivm.sql.queries.folds.aggregate import Aggregate, Group, Made, wanted
+from ivm.sql.queries.folds.aggregate import Aggregate, Group, Made, join_around, wanted
 from ivm.sql.queries.folds.kinds import made
 from ivm.sql.queries.scope import Scope, text_of
 from ivm.sql.rules import Body, Builder, Column, Table, column_of
@@ -80,12 +80,14 @@ class Grouping(Group):
 
     def __init__(
         self, builder: Builder, scope: Scope, subqueries: Subqueries, groups: list[Typed], single: bool,
+        nodes: Sequence[exp.Expr],
     ) -> None:  # fmt: skip
-        """`groups` are the values of GROUP BY; if `single`, there is one group even without rows."""
+        """`groups` are the values of GROUP BY, `nodes` the aggregates; if `single`, no rows are one group, too."""
         body = scope.body
         super().__init__(builder, body, [])
-        self.scope, self.subqueries, self.single = scope, subqueries, single
+        self.scope, self.subqueries, self.single, self.nodes = scope, subqueries, single, nodes
         self.groups = [builder.define(body, one) for one in groups]
+        join_around(Expressions(builder, scope, subqueries), nodes)
         self._dummy = False
         if single and not builder.carried(body):
             builder.uses_one = self._dummy = True
@@ -102,9 +104,9 @@ class Grouping(Group):
         value = column_of(self.scope.body.outer, name)
         return value._replace(nullable=value.nullable and name not in self.scope.body.required)
 
-    def evaluate(self, nodes: Sequence[exp.Expr]) -> tuple[Body, dict[str, Typed], list[Typed]]:
+    def evaluate(self) -> tuple[Body, dict[str, Typed], list[Typed]]:
         """Return a body of one row for each group, its aggregates by their text, and the groups' columns."""
-        each = {text_of(node): self._made(node) for node in nodes}
+        each = {text_of(node): self._made(node) for node in self.nodes}
         base = self._base([*each.values()])
         body = Body(self.scope.body.outer)
         given = [self._outer(name) for name in self.around]

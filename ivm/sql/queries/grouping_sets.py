@@ -32,8 +32,8 @@ def apply(select: Clauses, group: exp.Group, found: list[exp.Expr]) -> None:
         inside = {text_of(key) for key in one}
         chosen = [v for key, v in zip(keys, values, strict=True) if text_of(key) in inside]
         own = Scope(scope.body.copy(), scope.sources, scope.parent, scope.aliases)
-        grouping = Grouping(builder, own, select.queries.subqueries, chosen, single=not chosen)
-        body, aggregates, groups = grouping.evaluate(found)
+        grouping = Grouping(builder, own, select.queries.subqueries, chosen, not chosen, found)
+        body, aggregates, groups = grouping.evaluate()
         listed = dict(zip([text_of(k) for k in keys if text_of(k) in inside], groups, strict=False))
         nulls = [Typed(Lit(None, v.type.store), v.type, True) for v in values]
         row = [listed.get(text_of(key), null) for key, null in zip(keys, nulls, strict=True)]

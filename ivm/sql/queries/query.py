@@ -260,9 +260,9 @@ class Select(Clauses):
         """Replace the body by one row for each group."""
         translator = self.expressions()
         values = [translator.value(key) for key in keys]
-        grouping = Grouping(self.builder, self.scope, self.queries.subqueries, values, single)
+        grouping = Grouping(self.builder, self.scope, self.queries.subqueries, values, single, found)
         before = [self.builder.resolve(one.term) for one in grouping.groups]
-        body, replaced, groups = grouping.evaluate(found)
+        body, replaced, groups = grouping.evaluate()
         grouped: dict[Term, Typed] = {}
         for given, variable, new in zip(values, before, groups, strict=False):
             grouped[self.builder.resolve(given.term)] = grouped[variable] = new

@@ -18,7 +18,7 @@ from ivm.sql.queries.aggregates import WINDOW_ONLY
 from ivm.sql.queries.clauses import Clauses
 from ivm.sql.queries.expressions import Expressions
 from ivm.sql.queries.folds import kinds
-from ivm.sql.queries.folds.aggregate import Aggregate, Group, Wanted, wanted
+from ivm.sql.queries.folds.aggregate import Aggregate, Group, Wanted, join_around, wanted
 from ivm.sql.queries.numbering import MOST, Key, copies, numbered, ordering
 from ivm.sql.queries.scope import Scope, text_of
 from ivm.sql.queries.sets import own
@@ -32,6 +32,7 @@ NUMBER = exp.column("number", "window row")  # the number of a row, as an expres
 
 def apply(select: Clauses, nodes: list[exp.Window], named: dict[str, exp.Expr]) -> None:
     """Give the window functions of a query values, by atoms in its body."""
+    join_around(select.expressions(), nodes)
     _refuse_duplicates(select)
     partitions: dict[str, _Partition] = {}
     for node in nodes:

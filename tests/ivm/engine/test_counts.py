@@ -27,7 +27,7 @@ PATHS = "q(x, w) <- edge(x, y), edge(y, z), edge(z, w)."
 
 @pytest.fixture(autouse=True)
 def unhurried(monkeypatch):
-    """What a handle looks for once in a while, it does not look for again, however slow the machine is."""
+    """Keep handles from looking again for others after a while, which slow machines would do and others not."""
     for module in (committer, locks):
         monkeypatch.setattr(module, "LOOK_AGAIN", 3600.0)
 

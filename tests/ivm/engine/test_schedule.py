@@ -8,10 +8,11 @@ import pytest
 from numba import config
 
 import ivm
-from ivm.engine import schedule
+from ivm.engine import scans, schedule
 from ivm.engine.schedule import Schedule
 from ivm.engine.steps import Flush, steps_of
 from ivm.errors import FunctionConflictError, RangeError
+from ivm.views import ends
 from pagestore.sorting import tuples
 from pagestore.trees import edit
 from pagestore_tools.bench.graphs import even, skewed
@@ -135,6 +136,21 @@ WINDOWS = {  # of which the records are folded, or their parts added
     "the variance so far": "v[x] = n <- agg<<n = variance(t)>> mark(x), cost[y] = t, y <= x.",
     "the sum of a group up to here": "v[x, y] = n <- agg<<n = sum(z)>> edge(x, y), edge(x, z), z <= y.",
 }
+ENDS = {  # rules whose states keep a few values of each group
+    "the least": "v[x] = n <- agg<<n = min(y)>> edge(x, y).",
+    "the greatest": "v[x] = n <- agg<<n = max(y)>> edge(x, y).",
+    "of another order": "v[y] = n <- agg<<n = max(x)>> edge(x, y), x != 3.",
+    "the least of all": "v[] = n <- agg<<n = min(y)>> edge(_, y).",
+    "the greatest of all": "v[] = n <- agg<<n = max(y)>> edge(x, y), x != 3.",
+    "a view above": "u[x] = n <- agg<<n = min(y)>> edge(x, y). v(n, x) <- u[x] = n, mark(n).",
+    "one above another": "u[x] = n <- agg<<n = min(y)>> edge(x, y). v[] = n <- agg<<n = max(y)>> u[_] = y.",
+    "several": (
+        "v[x] = n <- agg<<n = max(y)>> edge(x, y). u[y] = n <- agg<<n = min(x)>> edge(x, y). "
+        "w[x] = n <- agg<<n = count()>> edge(x, _). p[] = n <- agg<<n = min(t)>> cost[_] = t."
+    ),
+    "of a view": "u(x, y) <- edge(x, y), mark(y). v[x] = n <- agg<<n = min(y)>> u(x, y).",
+}
+DENSE = np.indices((16, 30)).reshape(2, 480)[:, np.random.default_rng(4).random(480) < 0.5]
 
 
 @pytest.fixture
@@ -148,6 +164,16 @@ def taken(monkeypatch):
         return found[-1][0]
 
     monkeypatch.setattr(Schedule, "run", counted)
+    return found
+
+
+@pytest.fixture
+def two_kept(monkeypatch):
+    """Two values of each group are kept; which groups were filled again, in a list for each time."""
+    found = []
+    monkeypatch.setattr(ends, "KEPT", 2)
+    monkeypatch.setattr(ends, "FEW", 1)
+    monkeypatch.setattr(scans, "renewed", lambda *given: found.append(given[2]) or ends.renewed(*given))
     return found
 
 
@@ -181,6 +207,19 @@ def churn(workspace, seed, rounds=25, values=range(40)):
         for view in views(workspace):
             workspace.verify(view)
     assert workspace.store.check() == []
+
+
+def at_the_ends(workspace, seed, rounds=120):
+    """Yield edits of one edge; most take away the one with the least or the greatest number of all or of some."""
+    random = np.random.default_rng(seed)
+    for _ in range(rounds):
+        rows = sorted(workspace["edge"], key=lambda row: row[::-1])
+        is_new = len(rows) < 150 or random.random() < 0.2
+        if (column := random.choice([0, 1, 2, 2])) < 2:
+            number = rows[random.integers(len(rows))][column]
+            rows = [row for row in rows if row[column] == number]
+        new = int(random.integers(0, 16)), int(random.integers(0, 30))
+        yield ("insert", new) if is_new else ("delete", rows[random.choice([0, -1])])
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
@@ -221,6 +260,43 @@ def test_matched_plans_are_one_call(program, tmp_path, taken, monkeypatch):
     else:
         assert all(done == steps for done, steps in taken)
         assert sorted(calls)[len(calls) // 2] <= 2, "one call, and one with more pages"
+    workspace.close()
+
+
+@pytest.mark.parametrize("program", ENDS)
+def test_states_of_a_few_values_are_left_only_when_they_run_out(program, tmp_path, taken, two_kept):
+    workspace = opened(tmp_path / "s.pages", ENDS[program], DENSE)
+    assert workspace._rules_now().cut, "all values are kept; this tests nothing"
+    calls = {True: [], False: []}
+    for change, row in at_the_ends(workspace, len(program)):
+        taken.clear()
+        two_kept.clear()
+        with Meter(workspace.store) as meter, workspace.transaction() as txn:
+            getattr(txn, change)("edge", [row])
+        ((done, steps),) = taken
+        if not config.DISABLE_JIT:
+            assert (done < steps) == bool(two_kept), "left if and only if a group has run out"
+        calls[bool(two_kept)].append(meter.counts["kernel calls"])
+        for view in views(workspace) if two_kept or row[0] < 3 else ():
+            workspace.verify(view)
+    assert all(calls.values()), "no group ran out, or always one; this tests nothing"
+    assert config.DISABLE_JIT or np.median(calls[False]) == 1
+    assert workspace.check() == []
+    workspace.close()
+
+
+@compiled
+def test_a_series_goes_on_when_a_group_has_run_out(tmp_path, taken, two_kept):
+    workspace = opened(tmp_path / "s.pages", ENDS["several"], DENSE)
+    put = workspace.prepare("edge")
+    taken.clear()
+    for change, row in at_the_ends(workspace, 1):
+        getattr(put, change)(*row)
+        put.commit()
+    for view in views(workspace):
+        workspace.verify(view)
+    assert 5 < len(two_kept) < 60 and workspace.check() == []
+    assert len(taken) <= 4 + 2 * len(two_kept), "one transaction for each, and one that begins another series"
     workspace.close()
 
 
@@ -359,24 +435,31 @@ def test_a_kernel_that_has_too_few_pages_goes_on_with_more(tmp_path, taken, monk
 WAYS = {name: (rules, "probe", 1) for name, (rules, done, steps) in PROGRAMS.items() if done == steps}
 WAYS |= {name: (rules, "auto", 1) for name, rules in (RANGES | WINDOWS).items()}
 WAYS |= {f"{name}, matched": (rules, "match", granularity) for name, (rules, granularity) in MATCHED.items()}
+WAYS |= {f"{name} of a few": (rules, "probe", 1) for name, rules in ENDS.items()}
 
 
 @compiled
 @pytest.mark.parametrize("program", WAYS)
-def test_both_ways_come_to_the_same(program, tmp_path, monkeypatch):
+def test_both_ways_do_the_same(program, tmp_path, monkeypatch, request):
     """Trees, dead lists and all: the pages that a version replaces are freed with it, whoever replaced them."""
     sizes, accounts = [], []
     rules, maintenance, granularity = WAYS[program]
+    again = request.getfixturevalue("two_kept") if rules in ENDS.values() else None
+    edges = skewed(60) if again is None else DENSE
     for few in (tuples.FEW, 0):
         monkeypatch.setattr(schedule, "FEW", few)
-        workspace = opened(tmp_path / f"{few}.pages", rules, skewed(60), maintenance, granularity)
+        workspace = opened(tmp_path / f"{few}.pages", rules, edges, maintenance, granularity)
         for seed in range(times(1)):
             churn(workspace, seed)
+            for change, row in () if again is None else at_the_ends(workspace, seed):
+                with workspace.transaction() as txn:
+                    getattr(txn, change)("edge", [row])
             accounts.append({k: v for k, v in workspace.stats("v").items() if k != "maintain_seconds"})
             sizes.append(len(workspace.store.stat().relations) and sum(workspace.store.stat().relations.values()))
         workspace.close()
     rounds = times(1)
     assert sizes[:rounds] == sizes[rounds:] and accounts[:rounds] == accounts[rounds:]
+    assert again != [], "no group ran out; this tests nothing"
 
 
 def test_subscribers_hear_of_what_a_kernel_did(tmp_path):

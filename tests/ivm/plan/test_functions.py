@@ -201,10 +201,14 @@ CASES = [
     ('list:part["1,\\"a,b\\",null", 2, -2]', '"a,b"', '"a,b"'),
     ('json:at["{\\"k\\": {\\"a\\": null}}", "$.k"]', '{"a":null}', '{"a":null}'),
     ('json:kind["[1, -2, 1.5, \\"x\\", true, null]", if[k = 1, "$[1]", "$[4]"]]', "BIGINT", "BOOLEAN"),
+    ('json:kind["[18446744073709551615, -9223372036854775809]", "$[" + string[k - 1] + "]"]', "UBIGINT", "DOUBLE"),
     ('json:length["[1,2]", if[k = 1, "$", "$[0]"]]', 2, 0),
     ('json:keys["{\\"b\\":1,\\"a\\":2}", "$"]', '"b","a"', '"b","a"'),
     ('json:valid["[" + s]', False, False),
     ('list:length["1,[2,3],null"]', 3, 3),
+    ('list:part["{\\"a\\":1,\\"b\\":2},\\"{\\"", k, k]', '{"a":1,"b":2}', '"{"'),
+    ('list:part["\\"\\\\ud800\\",[1]", k, k]', '"\\ud800"', "[1]"),
+    ('list:matches["abcdefghij", "(a)(b)(c)(d)(e)(f)(g)(h)(i)(j)", k + 6]', '"g"', '"h"'),
     ('list:unique["1,1,null"]', 1, 1),
     ('list:position["1,2", string[k]]', 1, 2),
     ('list:contains["1,null", string[k]]', True, False),
@@ -278,6 +282,26 @@ CASES = [
 ]
 
 
+NESTED = '"' + "[" * 100_000 + '"'
+FAILING = [  # terms whose arguments are of another form than the function takes
+    "string:digits[a, k + 9]",
+    'string:word["1,2", k]',
+    'list:fold["1,2", string[k], "numbers"]',
+    'list:fold["1,\\"x\\"", "min", "words"]',
+    'list:fold["\\"x\\"", "sum", "numbers"]',
+    'list:sort["1,\\"x\\"", "words"]',
+    "list:flat[string[k]]",
+    'list:of_key["1,2", string[k]]',
+    'list:column["[1]", k]',
+    'list:matches["ab", "(a)", 0 - k]',
+    'list:matches["abcdefghijk", "(a)(b)(c)(d)(e)(f)(g)(h)(i)(j)(k)", k + 8]',
+    'list:joined["\\"\\\\ud800\\"", s]',
+    'string:json["\\"\\\\ud800\\"", "$"]',
+    f"list:length[{NESTED}]",
+    f'json:at[{NESTED}, "$"]',
+]
+
+
 @pytest.fixture(scope="module")
 def ws(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ivm.Workspace]:
     with ivm.open(tmp_path_factory.mktemp("f") / "s.pages") as workspace:
@@ -291,9 +315,26 @@ def test_a_function_of_two_rows(ws: ivm.Workspace, term: str, first: object, sec
     assert found == [(1, first), (2, second)]
 
 
+@pytest.mark.parametrize("place", range(0, len(CASES), 20))
+def test_functions_of_one_row(ws: ivm.Workspace, place: int) -> None:
+    """Kernels that decode arguments take the words of constants, too, which is one word here."""
+    some = CASES[place : place + 20]
+    results = "".join(f", r{n}" for n in range(len(some)))
+    terms = "".join(f", r{n} = {term}" for n, (term, _, _) in enumerate(some))
+    rule = f"q(k{results}) <- t(k, _a, _s, _d, _f, _dt, _ts), k = 1, {_named('k')}{terms}."
+    ((_, *found),) = ws.query(rule)
+    assert found == [first for _, first, _ in some]
+
+
 def _named(term: str) -> str:
     own = "a = _a, s = _s, d = _d, f = _f, dt = _dt, ts = _ts"
     return f"{own}, r = {term}"
+
+
+@pytest.mark.parametrize("term", FAILING)
+def test_a_function_has_no_value_for_arguments_of_another_form(ws: ivm.Workspace, term: str) -> None:
+    rule = f"q(k, r) <- t(k, _a, _s, _d, _f, _dt, _ts), {_named('try[TERM]').replace('TERM', term)}."
+    assert [*ws.query(rule)] == [(1, None), (2, None)]
 
 
 def test_each_function_is_evaluated_and_tested() -> None:

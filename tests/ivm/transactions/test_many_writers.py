@@ -1,8 +1,6 @@
 """Several processes edit one workspace: their transactions are serial, and views belong to what they follow."""
 
 import multiprocessing
-import os
-import signal
 import time
 from concurrent.futures import ThreadPoolExecutor
 from random import Random
@@ -100,7 +98,7 @@ def run(path, processes, count, killed=()):
     for n, process in enumerate(running):
         if n in killed:
             time.sleep(0.4)
-            os.kill(process.pid, signal.SIGKILL)
+            process.kill()  # it may have ended
             process.join()
             while not results[n].empty():
                 history.append(results[n].get())

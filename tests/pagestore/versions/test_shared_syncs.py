@@ -14,6 +14,8 @@ import tempfile
 import threading
 import time
 from collections import Counter
+from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from random import Random
 from warnings import simplefilter
@@ -21,7 +23,7 @@ from warnings import simplefilter
 import pytest
 
 import pagestore
-from pagestore.errors import LockedError
+from pagestore.errors import LockedError, PoisonedError
 from pagestore.storage.file import SHOWN_LOCK, UNLOCKED, File
 from pagestore.storage.meta import SLOT_SIZE
 from pagestore.versions import shared_syncs
@@ -90,8 +92,8 @@ def in_threads(stores, count, told, seed=0):
 
 
 def rows(store, writers=WRITERS):
-    """How many numbers each writer has, which are the first ones."""
-    found = [*store.snapshot()["r"]]
+    """How many numbers each writer has, which are the first ones, in a store or a transaction."""
+    found = [*(store.snapshot() if hasattr(store, "snapshot") else store)["r"]]
     counts = Counter(writer for writer, _ in found)
     assert found == [(writer, k) for writer in range(writers) for k in range(counts[writer])]
     return [counts[writer] for writer in range(writers)]
@@ -189,6 +191,89 @@ def test_a_commit_without_a_slot_whose_process_has_died(tmp_path, builds):
     one._handle.committer.give_up(OSError("the process has died"))
     go.set()
     thread.join()
+
+
+def test_a_commit_is_followed_again_after_an_interrupt(tmp_path):
+    """Also if meanwhile that commit was lost, and another process made one of the same number."""
+    for line in range(1, 100):
+        path = made(tmp_path / f"{line}.pages")
+        one, go, thread = shown(path)
+        two, three = (pagestore.open(path, sync="commit", threads=1) for _ in range(2))
+        with interrupted_at(line, "follow", "go_on") as came:
+            two.transaction().rollback()
+        one._handle.file.lock(UNLOCKED, SHOWN_LOCK, 1 << 60)  # as if the process had died
+        for writer, store in ((2, three), (1, two), (2, three)):
+            with store.transaction() as txn:
+                txn["r"].insert([(writer, rows(txn)[writer])])
+        lost = rows(two, 3) == rows(three, 3) == [0, 1, 2]
+        assert (lost and came) or rows(two, 3) == rows(three, 3) == [1, 1, 2], line
+        assert not two.check()
+        one._handle.committer.give_up(OSError("the process has died"))
+        go.set()
+        thread.join()
+        if not came:
+            break
+    assert 10 < line < 99
+
+
+@contextmanager
+def interrupted_at(line, *functions):
+    """Raise at a line, counted from the first that is executed in these functions; a list of what came."""
+    passed, came = 0, []
+
+    def trace(frame, event, _):
+        nonlocal passed
+        if frame.f_code.co_name not in functions:
+            return None if event == "call" and frame.f_back is None else trace
+        passed += event == "line"
+        if passed == line:
+            sys.settrace(None)
+            raise KeyboardInterrupt
+        return trace
+
+    sys.settrace(trace)
+    try:
+        yield came
+    except KeyboardInterrupt as interrupt:
+        came.append(interrupt.with_traceback(None))
+    finally:
+        sys.settrace(None)
+
+
+@pytest.mark.parametrize("before", [True, False])
+@pytest.mark.parametrize("sync", ["commit", "full"])
+def test_no_lock_is_left_by_an_interrupt(tmp_path, sync, before):
+    """It comes at any call of the system for a lock, before that or after it; the handle then does nothing more."""
+    for n in range(1, 100):
+        path, calls = made(tmp_path / f"{n}.pages"), 0
+        one, two = (pagestore.open(path, sync=sync, threads=1) for _ in range(2))
+        file = one._handle.file
+        one._handle._file_lock.is_awaited = lambda: True
+
+        def lock(kind, at, count=1, file=file, n=n):
+            nonlocal calls
+            calls += 1
+            if calls == n and before:
+                raise KeyboardInterrupt
+            locked = File.lock(file, kind, at, count)
+            if calls == n:
+                raise KeyboardInterrupt
+            return locked
+
+        file.lock = lock
+        with suppress(KeyboardInterrupt), one.transaction() as txn:
+            txn["r"].insert([(0, 0)])
+        file.lock = partial(File.lock, file)
+        others = threading.Thread(target=write, args=(two, 1, Random(n), 3, lambda *_: None), daemon=True)
+        others.start()
+        others.join(20)
+        assert not others.is_alive(), f"others wait after call {n}"
+        with suppress(PoisonedError), one.transaction() as txn:  # it knows, too, what it holds
+            txn["r"].insert([(2, 0)])
+        assert rows(two, 3)[1] == 3 and not two.check()
+        if calls < n:
+            break
+    assert 5 < n < 99
 
 
 def test_others_wait_until_nothing_is_shown(tmp_path, monkeypatch):

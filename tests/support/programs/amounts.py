@@ -1,4 +1,4 @@
-"""How much of what is random a run tries: TIMES=20 tries twenty times what the suite tries by default."""
+"""How many random examples a run tries: with TIMES=20 twenty times as many as the suite tries by default."""
 
 import os
 
@@ -6,5 +6,5 @@ TIMES = int(os.environ.get("TIMES", 1))
 
 
 def times(amount: int) -> int:
-    """Return so many examples or seeds, as often as TIMES says."""
+    """Return a number of examples or seeds, multiplied by TIMES."""
     return amount * TIMES

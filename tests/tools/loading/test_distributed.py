@@ -63,7 +63,7 @@ def random_rows(rng: random.Random, n: int, faulty: bool) -> list[tuple[Any, ...
 
 
 def loaded(file: Path, folder: Path, key: list[str], spread: Spread | None, **more: Any) -> tuple[Any, ...]:
-    """What a load comes to: its report's counts or its complaint, the rows, and the bytes of the trees."""
+    """What a load leaves: its report's counts or its complaint, the rows, and the bytes of the trees."""
     with pagestore.open(file, sync="off") as store:
         try:
             with store.transaction() as txn:

@@ -6,6 +6,7 @@ Rows with multiplicities weigh as much in counts, sums and averages; for all oth
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import NamedTuple
 
 from sqlglot import exp
@@ -57,6 +58,22 @@ def _inner(node: exp.Expr) -> exp.Expr:
     """Return the first argument of an aggregate, with its DISTINCT and its ORDER BY."""
     inner: exp.Expr = node.expressions[0] if isinstance(node, exp.AnonymousAggFunc) else node.this
     return inner
+
+
+def join_around(values: Expressions, nodes: Sequence[exp.Expr]) -> None:
+    """Let a body join the values of the query around that folds over its rows read: they tell its groups apart, too.
+
+    Columns of a subquery in a fold that this query does not know are left to that subquery.
+    """
+    builder, body, terms = values.builder, values.scope.body, list[Term]()
+    if body.outer is None:
+        return
+    for column in [one for node in nodes for one in node.find_all(exp.Column)]:
+        with suppress(SqlError):
+            terms.append(values.value(column).term)
+    wanted = builder.carried(body, terms)
+    if {*wanted} - {*builder.carried(body)}:
+        body.literals.append(builder.domain(body.outer, wanted))
 
 
 class Group:
