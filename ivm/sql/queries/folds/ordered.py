@@ -82,7 +82,7 @@ def arg_extreme(one: Aggregate) -> Made:
     """arg_min and arg_max: the first of the rows whose order is the least or greatest."""
     op = "min" if isinstance(one.one.node, exp.ArgMin) else "max"
     value, by = one.variables([one.one.node.this, one.one.node.expression])
-    by = one.builder.define(one.body, in_order(by))
+    by = one.builder.define(one.body, in_order(by, one.one.node))
     if one.one.distinct or value.type == BOOLEAN or by.type == BOOLEAN:
         return one.fold(f"arg{op}", value.type, value.term, by.term)
     best = one.fold(op, by.type, by.term)
@@ -115,7 +115,9 @@ def mode(one: Aggregate) -> Made:
     value = one.argument()
     if value.type == BOOLEAN:
         raise SqlError("mode of truth values is not kept: CAST them to INTEGER", one.one.node)
-    words, value = value.type, one.builder.define(one.body, in_order(value))
+    words = value.type
+    if words.words:
+        value = one.builder.define(one.body, in_order(value, one.one.node))
     made = _most_frequent(one, value)
     return made if not words.words else one.computed(words, [made], lambda place: in_words(place, words))
 
