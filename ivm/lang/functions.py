@@ -147,8 +147,14 @@ def _of_known_base(args: Sequence[Term]) -> bool:
     return isinstance(args[1], Const) and args[1].value in (2, 16)
 
 
+FILLED = 1 << 20  # characters, up to which a text is filled up without failing
+
+
 def _is_filled(args: Sequence[Term]) -> bool:
-    return isinstance(args[-1], Const) and bool(args[-1].value)
+    """Return whether a text is filled up by a text that is not empty, and not to too many characters."""
+    size, filling = args[1:]
+    small = isinstance(size, Const) and isinstance(size.value, int) and size.value <= FILLED
+    return small and isinstance(filling, Const) and bool(filling.value)
 
 
 def _plain(gives: Type, *takes: str, least: int | None = None, may_fail: bool = False) -> Signature:
@@ -273,7 +279,7 @@ FUNCTIONS: dict[str, Signature] = {
     "string:lpad": Signature(("string", "int64", "string"), "string", 3, may_fail=True, sure=_is_filled),
     "string:rpad": Signature(("string", "int64", "string"), "string", 3, may_fail=True, sure=_is_filled),
     "string:replace": _plain("string", "string", "string", "string"),
-    "string:repeat": _plain("string", "string", "int64"),
+    "string:repeat": _plain("string", "string", "int64", may_fail=True),
     "string:position": _plain("int64", "string", "string"),
     "string:starts_with": _plain("bool", "string", "string"),
     "string:ends_with": _plain("bool", "string", "string"),

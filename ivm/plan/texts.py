@@ -24,6 +24,8 @@ from ivm.plan.operands import Operands, Result, by_text, no_value, shown, text_o
 if TYPE_CHECKING:
     import pyarrow as pa
 
+LONGEST = (1 << 29) - 1  # characters of a text that is repeated or filled up: an Arrow array has 2**31 - 1 bytes
+
 
 def _by_columns(name: str) -> Callable[[Operands], Result]:
     """Return a function of one text that pyarrow.compute computes, for columns of texts."""
@@ -104,12 +106,17 @@ def _right(text: str, count: int) -> str:
     return text[max(0, len(text) - count) :] if count >= 0 else text[-count:]
 
 
+def _repeat(text: str, count: int) -> str:
+    return text * max(0, count) if len(text) * count <= LONGEST else no_value()
+
+
 def _pad(text: str, count: int, filling: str, left: bool) -> str:
     if count <= len(text):
         return text[: max(0, count)]
-    if not filling:
-        raise ValueError
-    more = (filling * count)[: count - len(text)]
+    if not filling or count > LONGEST:
+        no_value()
+    size = count - len(text)
+    more = (filling * (size // len(filling) + 1))[:size]
     return more + text if left else text + more
 
 
@@ -189,7 +196,7 @@ CALLED: dict[str, Callable[..., Any]] = {
     "string:lpad": lambda text, count, filling: _pad(text, count, filling, True),
     "string:rpad": lambda text, count, filling: _pad(text, count, filling, False),
     "string:replace": _replace,
-    "string:repeat": lambda text, count: text * max(0, count),
+    "string:repeat": _repeat,
     "string:position": lambda text, part: text.find(part) + 1,
     "string:starts_with": str.startswith,
     "string:ends_with": str.endswith,
@@ -219,7 +226,7 @@ CALLED: dict[str, Callable[..., Any]] = {
     "string:url_decode": unquote,
     "string:levenshtein": _distance,
     "string:damerau_levenshtein": lambda a, b: _distance(a, b, swaps=True),
-    "string:hamming": lambda a, b: sum(map(ne, a, b)) if len(a) == len(b) else no_value(),
+    "string:hamming": lambda a, b: sum(map(ne, a, b)) if 0 < len(a) == len(b) else no_value(),
     "string:jaccard": lambda a, b: len({*a} & {*b}) / len({*a} | {*b}) if a and b else no_value(),
     **LIST_FUNCTIONS,
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -168,13 +168,21 @@ def in_words(error: RangeError, builder: Builder, text: str, name: str = "") -> 
     if PART.sub("", error.of) not in ("query", builder.name):
         return error
     own = next(
-        (one for term, one in builder.terms if _is_shown(builder.resolve(term), error.term, builder.renamed)), None
-    )
+        (one for term, one in builder.terms for part in _parts(builder.resolve(term))
+         if _is_shown(part, error.term, builder.renamed)), None
+    )  # fmt: skip
     rule = text.split("\n")[error.line - 1] if error.line else error.of
     fold = builder.folded.get(HEAD.split(rule)[0].strip("`")) if own is None else None
     node = fold if own is None else own
     shown = "a value" if node is None else node.sql(dialect="duckdb")
     return RangeError(f"{name}: " * bool(name) + f"{shown} {_problem(error, fold)}")
+
+
+def _parts(term: Term) -> Iterator[Term]:
+    """Yield a term and all terms in it: the first expression of SQL whose term has a part is the least one."""
+    yield term
+    for one in term.args if isinstance(term, Call) else ():
+        yield from _parts(one)
 
 
 def _is_shown(term: Term, text: str, renamed: dict[str, Term]) -> bool:

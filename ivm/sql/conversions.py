@@ -267,8 +267,17 @@ def word_list(type_: SqlType) -> Lit:
     return Lit(json.dumps(type_.words, ensure_ascii=False)[1:-1], "string")
 
 
-def in_order(value: Typed) -> Typed:
-    """Return the place of a word of an ENUM, by which words are in order; any other value as it is."""
+def in_order(value: Typed, node: exp.Expr | None) -> Typed:
+    """Return the place of a word of an ENUM, by which words are in order; any other value as it is.
+
+    Raises SqlError for lists, structs and maps: the order of their texts is not that of their values.
+    """
+    if value.type.is_nested:
+        raise SqlError(
+            f"{value.type} is compared by = and <> only, and has no order that is kept: take one of its values, as "
+            "l[1], s.a or m['k']",
+            node,
+        )
     if not value.type.words:
         return value
     if isinstance(value.term, Lit):

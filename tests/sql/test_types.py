@@ -1,11 +1,12 @@
 """Columns of all types, with nulls, and what is computed of them, kept under edits, equal to DuckDB's answers."""
 
+import re
 from pathlib import Path
 
 import pytest
 
 import ivm
-from tests.support.sql.oracle import Both
+from tests.support.sql.oracle import Both, rows_of
 
 TABLE = [
     "CREATE TABLE t (id INTEGER PRIMARY KEY, g VARCHAR, i INTEGER, d DOUBLE, f FLOAT, b BOOLEAN, c DECIMAL(8,2), "
@@ -68,6 +69,14 @@ FORMS = {
         "SELECT id, MAP {'a': i, 'b': 2} AS m, MAP {'a': i}['a'] AS v, map_keys(MAP {'a': i}) AS k, map_values(MAP "
         "{id: s}) AS w, map_contains(MAP {'a': i}, 'b') AS c, cardinality(MAP {'a': 1}) AS n FROM t",
         "SELECT id, m['b'] AS b, m['z'] AS z FROM (SELECT id, map(['a', 'b'], [i, id]) AS m FROM t)",
+    ],
+    "lists with nulls, and null as a list": [
+        "SELECT id, list_first([i, 1]) AS a, list_last([1, i]) AS b, list_first([[i]]) AS c, list_last([{'a': s}]) AS "
+        "d, list_aggregate([i, 1], 'first') AS e, list_position([1, i], NULL) AS f, list_position([s, g], s) AS h, "
+        "list_contains([1, i], NULL) AS k, list_any_value([i, 7]) AS l FROM t",
+        "SELECT id, list_concat(l, NULL) AS a, list_concat(NULL, l) AS b, list_append(l, 1) AS c, list_prepend(i, l) "
+        "AS d, list_concat(l, [i], l) AS e, list_append(NULL, i) AS f, list_concat(l, l) AS h "
+        "FROM (SELECT id, i, CASE WHEN id > 2 THEN [i, 1] END AS l FROM t)",
     ],
     "functions of lists": [
         "SELECT id, list_sort([3, i, 1]) AS a, list_reverse_sort([3, i]) AS b, list_max([i, 2]) AS m, list_sum([c, 2]) "
@@ -249,6 +258,103 @@ def test_tables_have_columns_of_lists_structs_and_json(tmp_path: Path) -> None:
         assert [row[1:] for row in workspace.sql("SELECT id, l, s FROM q WHERE id = 9")] == [
             ([4, 5], {"a": 3, "b": "z"})
         ]
+
+
+NESTED = {
+    "INTEGER[]": "[10] | [9] | [9, NULL] | [NULL] | [] | [9] | NULL | [NULL, 1]",
+    "DOUBLE[]": "[10::DOUBLE] | [9::DOUBLE] | [1e300] | [-1.5::DOUBLE] | [] | [9::DOUBLE] | NULL | [NULL]",
+    "DECIMAL(8,2)[]": "[10::DECIMAL(8,2)] | [9.5::DECIMAL(8,2)] | [-1::DECIMAL(8,2)] | [NULL] | [] "
+                      "| [9.50::DECIMAL(8,2)] | NULL | [100::DECIMAL(8,2)]",
+    "VARCHAR[]": """['b'] | ['a,b'] | ['A'] | ['é'] | [] | ['a,b'] | NULL | ['"']""",
+    "BOOLEAN[]": "[true] | [false] | [NULL] | [] | [false, true] | [false] | NULL | [true, NULL]",
+    "INTEGER[][]": "[[10]] | [[9]] | [NULL] | [[]] | [] | [[9]] | NULL | [[NULL]]",
+    "STRUCT(a INTEGER, b VARCHAR)": "{'a': 10, 'b': 'x'} | {'a': 9, 'b': 'x'} | {'a': 9, 'b': NULL} "
+                                    "| {'a': NULL, 'b': 'z'} | {'a': -1, 'b': ''} | {'a': 9, 'b': 'x'} | NULL "
+                                    "| {'a': NULL, 'b': NULL}",
+    "MAP(VARCHAR, INTEGER)": "MAP {'k': 10} | MAP {'k': 9} | MAP {'k': NULL::INTEGER} | MAP {'j': 1, 'k': 2} "
+                             "| MAP {'k': 2, 'j': 1} | MAP {'k': 9} | NULL | MAP {'a': 1}",
+    "JSON": """'[10]' | '[9]' | '{"a": 1}' | '"b"' | 'null' | '[9]' | NULL | 'true'""",
+    "ENUM('z', 'y', 'x', 'w')": "'z' | 'y' | 'x' | 'w' | 'z' | 'y' | NULL | 'x'",
+}  # fmt: skip
+EQUAL = [
+    "SELECT DISTINCT c FROM t",
+    "SELECT count(DISTINCT c) AS n FROM t",
+    "SELECT c, count(*) AS n FROM t GROUP BY c",
+    "SELECT a.id, b.id AS o FROM t a JOIN t b ON a.c = b.c",
+    "SELECT id, o FROM t JOIN (SELECT c, id AS o FROM t) USING (c)",
+    "SELECT a.id, b.id AS o FROM t a LEFT JOIN t b ON a.c = b.c AND a.id <> b.id",
+    "SELECT c FROM t WHERE id < 4 UNION SELECT c FROM t",
+    "SELECT c FROM t INTERSECT SELECT c FROM t WHERE id > 2",
+    "SELECT c FROM t EXCEPT SELECT c FROM t WHERE id > 3",
+    "SELECT c FROM t EXCEPT ALL SELECT c FROM t WHERE id > 3",
+    "SELECT id FROM t WHERE c IN (SELECT c FROM t WHERE id > 4)",
+    "SELECT id FROM t WHERE c NOT IN (SELECT c FROM t WHERE id = 2)",
+    "SELECT a.id, b.id AS o, a.c = b.c AS e, a.c <> b.c AS u, a.c IS DISTINCT FROM b.c AS d, nullif(a.c, b.c) AS n, "
+    "CASE a.c WHEN b.c THEN 1 ELSE 0 END AS w, a.c IN (b.c) AS i FROM t a, t b",
+    "SELECT id, row_number() OVER (PARTITION BY c ORDER BY id) AS r, lag(c) OVER (ORDER BY id) AS l FROM t",
+    "SELECT arg_min(c, id) AS a, first(c ORDER BY id) AS f, last(c ORDER BY id) AS l, list(c ORDER BY id) AS w FROM t",
+    "SELECT mode(c) AS m FROM t WHERE id IN (2, 3, 6)",
+    "SELECT DISTINCT ON (id) c, id FROM t ORDER BY id",
+]
+ORDERED = [
+    "SELECT min(c) AS v FROM t",
+    "SELECT max(c) AS v FROM t",
+    "SELECT quantile_disc(c, 0.5) AS v FROM t",
+    "SELECT arg_min(id, c) AS v FROM t WHERE id NOT IN (1, 5)",
+    "SELECT arg_max(id, c) AS v FROM t WHERE id < 4",
+    "SELECT a.id, b.id AS o FROM t a JOIN t b ON a.c < b.c",
+    "SELECT a.id, b.id AS o, a.c >= b.c AS e FROM t a, t b",
+    "SELECT a.id, b.id AS o FROM t a, t b WHERE a.c BETWEEN b.c AND b.c",
+    "SELECT a.id, b.id AS o, greatest(a.c, b.c) AS g FROM t a, t b",
+    "SELECT a.id, b.id AS o, least(a.c, b.c) AS g FROM t a, t b",
+    "SELECT id FROM t ORDER BY c, id",
+    "SELECT id FROM t ORDER BY c DESC NULLS LAST, id",
+    "SELECT c, id FROM t ORDER BY ALL",
+    "SELECT c, id FROM t ORDER BY ALL DESC NULLS FIRST",
+    "SELECT DISTINCT c FROM t ORDER BY c",
+    "SELECT id FROM t ORDER BY c, id LIMIT 3",
+    "SELECT id, rank() OVER (ORDER BY c) AS r FROM t",
+    "SELECT id, max(c) OVER (ORDER BY id) AS r FROM t",
+    "SELECT first(id ORDER BY c, id) AS v FROM t",
+    "SELECT list(id ORDER BY c, id) AS v FROM t",
+    "SELECT DISTINCT ON (c) c, id FROM t ORDER BY c, id",
+    "SELECT arg_max(id, c, 2) AS v FROM t WHERE id < 4",
+    "SELECT id FROM t WHERE c > ALL (SELECT c FROM t WHERE id = 3)",
+]
+
+
+@pytest.mark.parametrize("type_", NESTED)
+def test_values_within_values_compare_as_in_duckdb_or_are_refused(type_: str, tmp_path: Path) -> None:
+    nested = type_ != "JSON" and not type_.startswith("ENUM")
+    with ivm.open(tmp_path / "t.pages", threads=1) as workspace:
+        both = Both(workspace)
+        both.run(f"CREATE TABLE t (id INTEGER PRIMARY KEY, c {type_})")
+        for number, value in enumerate(NESTED[type_].split("|")):
+            both.run(f"INSERT INTO t VALUES ({number + 1}, {value})")
+        for query in EQUAL if nested else EQUAL + ORDERED:
+            found, expected = workspace.sql(query), both.duck.sql(query).to_arrow_table()
+            assert found is not None
+            assert rows_of(found.to_arrow()) == rows_of(expected), query
+            if query.rfind("ORDER BY") > query.rfind("FROM"):
+                assert found.to_arrow().to_pylist() == expected.to_pylist(), query
+        for query in ORDERED if nested else ():
+            with pytest.raises(ivm.IvmError) as caught:
+                workspace.sql(query)
+            said = str(caught.value)
+            assert re.match(r"sql:1:\d+: ", said) and f"{type_} is compared by = and <> only" in said, query
+
+
+def test_values_too_large_to_hold_are_refused_by_the_name_of_their_function(tmp_path: Path) -> None:
+    with ivm.open(tmp_path / "t.pages", threads=1) as workspace:
+        workspace.sql("CREATE TABLE t (n BIGINT PRIMARY KEY, s VARCHAR)")
+        workspace.sql("INSERT INTO t VALUES (21, ''), (10000000000, 'a'), (10000000000000000, 'é')")
+        for term, none in (("factorial(n)", 3), ("repeat('a', n)", 2), ("repeat('', n)", 0), ("lpad('a', n, 'b')", 2),
+                           ("rpad(s, n, 'bc')", 2), ("hamming(s, '')", 3)):  # fmt: skip
+            answer = workspace.sql(f"SELECT count(*) AS k FROM t WHERE TRY({term}) IS NULL")
+            assert list(answer or ()) == [(none,)], term
+            if none:
+                with pytest.raises(ivm.IvmError, match=rf"(?i){re.escape(term)} has no value in a row: TRY"):
+                    workspace.sql(f"SELECT {term} AS v FROM t")
 
 
 def test_sums_of_signed_and_unsigned_numbers_have_duckdbs_types(tmp_path: Path) -> None:

@@ -31,7 +31,8 @@ from ivm.sql.types import BIGINT, BOOLEAN, DOUBLE, HUGEINT, JSON, NULL, VARCHAR,
 UBIGINT = SqlType("UBIGINT")
 SHIFTED = "shifted"  # of a node `l[place]`: whether the parser has taken 1 from the place
 FOLDS = {"list_min": "min", "list_max": "max", "list_sum": "sum", "list_avg": "avg", "list_median": "median",
-         "list_first": "first", "list_any_value": "first", "list_last": "last", "list_product": "product"}  # fmt: skip
+         "list_any_value": "first", "list_product": "product"}  # fmt: skip
+ENDS = {"list_first": 1, "list_last": -1}  # their values, which may be null
 
 
 def _text(text: str) -> Lit:
@@ -118,15 +119,18 @@ def _fold(node: exp.Expr, value: Value) -> Typed:
         name = f"list_{given[1].name.lower()}"
         if name in ("list_count", "list_unique"):
             return _counted(exp.Anonymous(this=name, expressions=given[:1]), value)
-    if name not in FOLDS:
-        raise SqlError(f"{node.sql(dialect='duckdb')[:60]}: lists have {', '.join(sorted(FOLDS))}", node)
+    if name not in FOLDS | ENDS:
+        raise SqlError(f"{node.sql(dialect='duckdb')[:60]}: lists have {', '.join(sorted(FOLDS | ENDS))}", node)
     values = _list(given[0], value, node)
+    if name in ENDS:
+        place = _whole(ENDS[name])
+        return of_json(call("list:part", values.term, place, place), _element(values), node)
     fold, own = FOLDS[name], _element(values)
     if fold in ("sum", "avg", "median", "product") and not own.is_number:
         raise SqlError(f"{name} takes a list of numbers, and this is {values.type}", node)
     if own.is_nested:
         raise SqlError(f"{name} of {values.type} is not kept: take one of its values", node)
-    type_ = own if fold in ("min", "max", "first", "last") else DOUBLE
+    type_ = own if fold in ("min", "max", "first") else DOUBLE
     if fold == "sum" and not own.is_float:
         type_ = SqlType("DECIMAL", 38, own.scale) if own.is_decimal else HUGEINT
     kind = "numbers" if own.is_number else "words"
@@ -178,11 +182,10 @@ def _found(node: exp.Expr, value: Value) -> Typed:
         return value(exp.In(this=given[1], expressions=given[0].expressions))
     values = _list(given[0], value, node)
     sought = convert(value(given[1]), _element(values), node)
-    nullable = values.nullable or sought.nullable
-    shown = as_json(sought._replace(nullable=False), node)
     if isinstance(node, exp.ArrayContains) or node.name.lower() in ("list_has", "array_has"):
-        return Typed(call("list:contains", values.term, shown), BOOLEAN, nullable)
-    return Typed(call("try", call("list:position", values.term, shown)), SqlType("INTEGER"), True)
+        shown = as_json(sought._replace(nullable=False), node)
+        return Typed(call("list:contains", values.term, shown), BOOLEAN, values.nullable or sought.nullable)
+    return Typed(call("try", call("list:position", values.term, as_json(sought, node))), SqlType("INTEGER"), True)
 
 
 def _compared(node: exp.Expr, value: Value) -> Typed:
@@ -202,16 +205,28 @@ def together(node: exp.Expr, lists: list[Typed]) -> Typed:
 
 
 def _longer(node: exp.Expr, value: Value) -> Typed:
-    """list_concat(l, m), list_append(l, x) and list_prepend(x, l)."""
+    """list_concat(l, m), list_append(l, x) and list_prepend(x, l), where NULL is a list without values."""
     given = _arguments(node)
     if isinstance(node, exp.ArrayConcat):
-        return together(node, [_list(one, value, node) for one in given])
+        return together(node, [_or_empty(one, value, node) for one in given])
     first = isinstance(node, exp.ArrayPrepend) or (isinstance(node, exp.Anonymous) and "prepend" in node.name.lower())
     if isinstance(node, exp.Anonymous) and first:
         given = given[::-1]
-    values, one = _list(given[0], value, node), value(given[1])
+    values, one = _or_empty(given[0], value, node), value(given[1])
+    if _element(values) == NULL:
+        values = values._replace(type=list_of(one.type))
     single = Typed(as_json(convert(one, _element(values), node), node), values.type, False)
     return together(node, [single, values] if first else [values, single])
+
+
+def _or_empty(node: exp.Expr, value: Value, where: exp.Expr) -> Typed:
+    """Return a list, without values where it is null."""
+    found = value(node)
+    if found.type == NULL:
+        return Typed(_text(""), list_of(NULL), False)
+    if found.type.element is None:
+        raise SqlError(f"a list is wanted, and this is {found.type}", where)
+    return found._replace(term=call("coalesce", found.term, _text("")), nullable=False) if found.nullable else found
 
 
 def _texts(node: exp.Expr, value: Value) -> Typed:
@@ -397,8 +412,9 @@ def _path(node: exp.Expr) -> str:
         raise SqlError(f"{text}: a path in JSON leads to one value, and this one may lead to many", node)
     if text.lstrip("-").isdigit() and not (isinstance(node, exp.Literal) and node.is_string):
         return f"$[{text}]"
-    return text if text.startswith("$") else "".join(f'."{one}"' for one in text.strip("/").split("/")) if (
-        text.startswith("/")) else f'$."{text}"'  # fmt: skip
+    if text.startswith("/"):
+        return "$" + "".join(f'."{one}"' for one in text.strip("/").split("/"))
+    return text if text.startswith("$") else f'$."{text}"'
 
 
 def _at(node: exp.Expr, value: Value) -> Typed:
@@ -501,7 +517,7 @@ FAMILIES: list[tuple[tuple[type[exp.Expr], ...], Callable[[exp.Expr, Value], Typ
     ((exp.JSONObject, exp.JSONArray), _object),
 ]
 NAMED: dict[str, Callable[[exp.Expr, Value], Typed]] = {
-    **dict.fromkeys(FOLDS, _fold),
+    **dict.fromkeys(FOLDS | ENDS, _fold),
     **dict.fromkeys(("list_aggregate", "list_aggr", "array_aggregate", "array_aggr"), _fold),
     **dict.fromkeys(("list_unique", "array_unique", "cardinality", "list_count"), _counted),
     **dict.fromkeys(("list_reverse", "array_reverse"), _reversed),

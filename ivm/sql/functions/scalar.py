@@ -263,7 +263,7 @@ def _extreme(node: exp.Expr, value: Value) -> Typed:
     operation = ">" if name == "greatest" else "<"
     found = values[0]
     for one in values[1:]:
-        term = call("if", call(operation, in_order(one).term, in_order(found).term), one.term, found.term)
+        term = call("if", call(operation, *(in_order(each, node).term for each in (one, found))), one.term, found.term)
         if found.nullable or one.nullable:
             term = call("if", call("is_null", found.term), one.term, term)
         found = Typed(term, type_, found.nullable and one.nullable)

@@ -309,11 +309,9 @@ def _subquery_of(node: exp.Expr) -> exp.Select:
 
 def _ordered(left: Typed, right: Typed, node: exp.Expr) -> tuple[Typed, Typed]:
     """Return values of one type as numbers or texts that are in their order.  Raises SqlError if it has none."""
-    if left.type.is_nested:
-        raise SqlError("lists, structs and maps are compared by = and <> only", node)
     if left.type == right.type == BOOLEAN:
         return convert(left, INTEGER), convert(right, INTEGER)
-    return in_order(left), in_order(right)
+    return in_order(left, node), in_order(right, node)
 
 
 def _listed(node: exp.Expr) -> exp.In | None:

@@ -34,9 +34,12 @@ class Key(NamedTuple):
     nulls_first: bool
 
 
-def ordering(value: Typed, node: exp.Expr) -> tuple[Typed, bool, bool]:
-    """Return a value with the direction that ORDER BY gives, nulls last unless it says otherwise."""
-    value = in_order(value)
+def ordering(value: Typed, node: exp.Expr, where: exp.Expr | None = None) -> tuple[Typed, bool, bool]:
+    """Return a value with the direction that ORDER BY gives, nulls last unless it says otherwise.
+
+    Raises SqlError, which names the place of `where` if it is given, for a value that has no order.
+    """
+    value = in_order(value, where or node)
     if not isinstance(node, exp.Ordered):
         return value, False, False
     return value, bool(node.args.get("desc")), bool(node.args.get("nulls_first"))
@@ -114,8 +117,6 @@ def _least(type_: SqlType) -> Lit:
 def ordered_terms(builder: Builder, body: Body, key: Key, upward: bool) -> list[Term]:
     """Return variables whose order, all upward or all downward, is that of a key."""
     value = builder.define(body, key.value)
-    if value.type.is_nested:
-        raise SqlError("lists, structs and maps have no order that is kept: ORDER BY one of their values")
     if value.type == BOOLEAN:
         value = builder.define(body, convert(value, INTEGER))
     found: list[Term] = []

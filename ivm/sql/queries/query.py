@@ -357,7 +357,7 @@ class Select(Clauses):
         order = self.node.args.get("order")
         wanted = order.expressions if order is not None and (self.top or self._limited()) else []
         if len(wanted) == 1 and isinstance(wanted[0].this, exp.Var) and wanted[0].name.upper() == "ALL":
-            keys = [(value, bool(wanted[0].args.get("desc")), False) for _, value in columns]
+            keys = [numbering.ordering(value, wanted[0], self.node) for _, value in columns]
         else:
             keys = [numbering.ordering(self.order_value(one.this, columns), one) for one in wanted]
         body = self.scope.body

@@ -171,12 +171,14 @@ def _extreme(one: Aggregate) -> Made:
     value = one.argument()
     if value.type == BOOLEAN:
         return one.of_truths(value, op)
-    if value.type.is_nested:
-        raise SqlError(f"{op} of {value.type} is not kept: lists, structs and maps have no order", one.one.node)
-    if value.type.words:
-        place = one.fold(op, INTEGER, one.builder.define(one.body, in_order(value)).term)
-        return one.computed(value.type, [place], lambda found: in_words(found, value.type))
-    return one.fold(op, value.type, value.term)
+    return _of_order(one, op, value)
+
+
+def _of_order(one: Aggregate, op: str, value: Typed, *more: Term) -> Made:
+    """Return a fold that depends on the order of the values, which those of an ENUM have by their places."""
+    key = one.builder.define(one.body, in_order(value, one.one.node))
+    made = one.fold(op, key.type, key.term, *more)
+    return one.computed(value.type, [made], lambda place: in_words(place, value.type)) if value.type.words else made
 
 
 def _every(one: Aggregate) -> Made:
@@ -264,7 +266,7 @@ def _quantile(one: Aggregate) -> Made:
 def _share(one: Aggregate, value: Typed, share: float) -> Made:
     if isinstance(one.one.node, exp.PercentileCont):
         return _continuous(one, value, share)
-    return one.fold("quantile", value.type, value.term, Lit(share, "float64"))
+    return _of_order(one, "quantile", value, Lit(share, "float64"))
 
 
 def _bits(one: Aggregate) -> Made:

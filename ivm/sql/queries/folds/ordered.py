@@ -83,7 +83,7 @@ def arg_extreme(one: Aggregate) -> Made:
     """arg_min and arg_max: the first of the rows whose order is the least or greatest."""
     op = "min" if isinstance(one.one.node, exp.ArgMin) else "max"
     value, by = one.variables([one.one.node.this, one.one.node.expression])
-    by = one.builder.define(one.body, in_order(by))
+    by = one.builder.define(one.body, in_order(by, one.one.node))
     if one.one.distinct or value.type == BOOLEAN or by.type == BOOLEAN:
         return one.fold(f"arg{op}", value.type, value.term, by.term)
     best = one.fold(op, by.type, by.term)
@@ -117,7 +117,8 @@ def mode(one: Aggregate) -> Made:
     if value.type == BOOLEAN:
         made = _most_frequent(one, one.builder.define(one.body, convert(value, INTEGER)))
         return one.computed(BOOLEAN, [made], lambda number: Call("=", (number, Lit(1, "int64"))))
-    words, value = value.type, one.builder.define(one.body, in_order(value))
+    words = value.type
+    value = one.builder.define(one.body, in_order(value, one.one.node) if words.words else value)
     made = _most_frequent(one, value)
     return made if not words.words else one.computed(words, [made], lambda place: in_words(place, words))
 
