@@ -59,6 +59,8 @@ def translate(node: exp.Expr, value: Value) -> Typed:
     if isinstance(node, exp.Anonymous) and (named := _NAMED.get(node.name.lower())):
         return named(node, value)
     shown = node.sql(dialect="duckdb")
+    if isinstance(node, exp.Order):
+        raise SqlError(f"ORDER BY is for the arguments of aggregates, and this is none: {shown[:60]}", node)
     if isinstance(node, CLOCK) or node.name.lower() in ("now", "random", "today", "uuid", "nextval"):
         raise SqlError(f"{shown}: rows follow from what is stored, and not from a clock or chance; give the value as a "
                        "parameter", node)  # fmt: skip
