@@ -28,7 +28,7 @@ from ivm.sql.naming import spelled
 from ivm.sql.queries.query import Queries
 from ivm.sql.rules import Builder
 from ivm.sql.session import Host, Reader
-from ivm.sql.syntax import no_statement, refuse_halves, syntax_error
+from ivm.sql.syntax import no_statement, query_in_place, refuse_halves, syntax_error
 from ivm.wide import Parameters
 
 if TYPE_CHECKING:
@@ -93,6 +93,8 @@ def _read(node: exp.Expr, dialect: str, text: str) -> exp.Expr:
             one.set("db", None)
     if isinstance(node, exp.Command) and (parts := CREATE_PIVOT.fullmatch(f"{node.this} {node.expression}")):
         return sqlglot.parse_one(f"{parts[1]} SELECT * FROM ({parts[2]})", dialect=dialect)
+    if isinstance(node, exp.Command):
+        sqlglot.parse(query_in_place(f"{node.this}{node.expression}", text), dialect=dialect)
     return node
 
 

@@ -14,6 +14,7 @@ from ivm.sql.errors import SqlError, SqlSyntaxError
 TOKEN = re.compile(r"<Token token_type: .*?, text: (.*?), line: .*?>")  # as sqlglot shows one
 LACKING = re.compile(r"Required keyword: '\w+' missing for <class '.*?'>")
 WORD = re.compile(r"[^\W\d]\w*")
+CREATED = re.compile(r"create\b.*?\bas\s+(?=[(\s]*(?:select|from|with|values)\b)", re.IGNORECASE | re.DOTALL)
 QUOTED = re.compile(r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|--[^\n]*|/\*.*?\*/", re.DOTALL)
 STARTS = (
     "SELECT", "FROM", "WITH", "VALUES", "PIVOT", "UNPIVOT", "INSERT", "UPDATE", "DELETE", "MERGE", "TRUNCATE", "CREATE",
@@ -29,6 +30,7 @@ MISTAKEN = {
     "GROUP": "after GROUP comes BY", "ORDER": "after ORDER comes BY", "PARTITION": "after PARTITION comes BY",
     "TOP": "the number of rows comes last, as in LIMIT 5",
 }  # fmt: skip
+SIGNS = {"!": "x! is written factorial(x), and !x is NOT x"}
 
 
 def syntax_error(error: SqlglotError, text: str) -> SqlError:
@@ -47,7 +49,8 @@ def syntax_error(error: SqlglotError, text: str) -> SqlError:
     reason = LACKING.sub("something is missing here", reason)
     reason = TOKEN.sub(lambda token: "the end" if token[1] == "SENTINEL" else f"`{token[1]}`", reason)
     reason = f"`{found}`: " * bool(found) + reason[:1].lower() + reason[1:]
-    return SqlSyntaxError(f"{reason}{_meant(text, place)}", place, _line(text, place[0]))
+    meant = f": {SIGNS[found]}" if found in SIGNS else _meant(text, place)
+    return SqlSyntaxError(f"{reason}{meant}", place, _line(text, place[0]))
 
 
 def no_statement(node: exp.Expr) -> SqlError:
@@ -58,6 +61,17 @@ def no_statement(node: exp.Expr) -> SqlError:
     if word.upper() in STARTS:
         return SqlError(f"{word.upper()} does not go on like this: {shown[:50]}; docs/sql.md shows how it does", node)
     return SqlError(f"no statement begins with {word}{near or '; docs/sql.md lists the statements'}", node)
+
+
+def query_in_place(command: str, text: str) -> str:
+    """Return the query of a CREATE ... AS with blanks before it as in the whole text; empty if it has none.
+
+    The parser takes a CREATE for a command if its query does not parse: alone, this says where and why.
+    """
+    begin, query = text.find(command), CREATED.match(command)
+    if begin < 0 or query is None:
+        return ""
+    return re.sub(r"\S", " ", text[: begin + query.end()]) + command[query.end() :]
 
 
 def refuse_halves(nodes: Sequence[exp.Expr]) -> None:

@@ -91,6 +91,10 @@ FORMS = {
     "parts of texts as rows": [
         "SELECT id, unnest(string_split(s, ',')) AS part FROM t",
         "SELECT u.part, count(*) AS n FROM t, unnest(string_split(s, ',')) AS u(part) GROUP BY u.part",
+        "SELECT id, part, n FROM t, unnest(string_split(s, ',')) WITH ORDINALITY AS u(part, n)",
+        "SELECT id, u.*, ordinality + 1 AS m FROM t, unnest([x, y]) WITH ORDINALITY AS u(part)",
+        "SELECT * FROM t JOIN unnest(['q', 'r']) WITH ORDINALITY ON id = ordinality",
+        "SELECT * FROM (SELECT p, list(id ORDER BY id) AS l FROM t GROUP BY p) g, unnest(g.l) WITH ORDINALITY u(i, n)",
         "SELECT id, split_part(s, ',', -1) AS a, split_part(s, ',', id - 1) AS b, split_part(s, ',', 0) AS c FROM t",
     ],
     "lists in order, and their ends": [

@@ -59,6 +59,10 @@ def translate(node: exp.Expr, value: Value) -> Typed:
     if isinstance(node, exp.Anonymous) and (named := _NAMED.get(node.name.lower())):
         return named(node, value)
     shown = node.sql(dialect="duckdb")
+    if isinstance(node, exp.Order):
+        raise SqlError(f"ORDER BY is for the arguments of aggregates, and this is none: {shown[:60]}", node)
+    if isinstance(node, exp.Tuple):
+        raise SqlError(f"{shown[:60]}: a column has one value: write a struct, {{'a': ...}}, or several columns", node)
     if isinstance(node, CLOCK) or node.name.lower() in ("now", "random", "today", "uuid", "nextval"):
         raise SqlError(f"{shown}: rows follow from what is stored, and not from a clock or chance; give the value as a "
                        "parameter", node)  # fmt: skip
@@ -67,7 +71,9 @@ def translate(node: exp.Expr, value: Value) -> Typed:
 
 def unknown(node: exp.Expr, more: Sequence[str] = ()) -> SqlError:
     """Return the error of a function that is not known; `more` are others that could be meant."""
-    shown, name = node.sql(dialect="duckdb"), node.name if isinstance(node, exp.Anonymous) else node.key.upper()
+    shown = node.sql(dialect="duckdb")
+    called = node.name if isinstance(node, exp.Anonymous) else node.meta.get("name") or node.key.upper()
+    name = str(called) if called.lower() + "(" in shown.lower() else shown.partition("(")[0]
     known = get_close_matches(name.lower(), [*names(), *more], 1, 0.75)
     hint = f": did you mean {known[0]}?" if known else "; docs/sql.md lists those that are"
     return SqlError(f"{name}: this function is not known, in {shown[:60]}{hint}", node)

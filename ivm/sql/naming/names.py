@@ -263,7 +263,7 @@ def _function(node: exp.Expr) -> str:
         if isinstance(value, list):
             args += value
         elif isinstance(value, exp.Order):
-            args.append(value.this)
+            args += [value.this] if value.this else []
             order = f" ORDER BY {', '.join(map(_ordered, value.expressions))}"
         elif isinstance(value, exp.Expr):
             args.append(value)

@@ -71,29 +71,39 @@ def spread(node: exp.Select) -> exp.Select:
 def _function(queries: Translator, node: exp.Expr, outer: Scope | None) -> Rows:
     """`generate_series(1, 9)`, `range(10)` and `unnest([1, 2])`: constants as VALUES, others by the rows around."""
     inner = node.expressions[0] if isinstance(node, exp.Unnest) else node
-    name = "unnest"
+    name, place = "unnest", _ordinality(node)
     if isinstance(inner, exp.GenerateSeries | exp.GenerateDateArray | exp.GenerateTimestampArray):
         name = "range" if inner.args.get("is_end_exclusive") else "generate_series"
         bounds = [inner.args.get(key) for key in ("start", "end", "step")]
         if any(one is not None and one.find(exp.Column) for one in bounds):
+            if place:
+                raise SqlError("generate_series of columns is kept without WITH ORDINALITY: compute it as the number "
+                               "less the first one, plus 1", node)  # fmt: skip
             return _counted_up(queries, inner, outer, name)
         items = _series(inner) if not _is_moment(bounds[0]) else _moments(inner)
     elif isinstance(inner, exp.Split):
-        return queries.query(_pieces(inner), outer)
+        return queries.query(_pieces(inner, place), outer)
     elif isinstance(inner, exp.Array):
         items = list(inner.expressions)
     elif isinstance(node, exp.Unnest):
-        return queries.query(_members(inner), outer)
+        return queries.query(_members(inner, place), outer)
     else:
         raise SqlError(f"FROM {node.sql(dialect='duckdb')[:50]} is not evaluated", node)
     if not items:
         raise SqlError(f"{node.sql(dialect='duckdb')[:50]} has no rows", node)
-    values = exp.Values(expressions=[exp.Tuple(expressions=[item]) for item in items])
-    found = queries.query(values, outer)
-    return found._replace(columns=[(name, value) for _, value in found.columns])
+    tuples = [[item, _bigint(number)] if place else [item] for number, item in enumerate(items, 1)]
+    found = queries.query(exp.Values(expressions=[exp.Tuple(expressions=one) for one in tuples]), outer)
+    columns = [value for _, value in found.columns]
+    return found._replace(columns=[*zip([name, place], columns, strict=False)])
 
 
-def _pieces(node: exp.Split) -> exp.Select:
+def _ordinality(node: exp.Expr) -> str:
+    """Return the name of the column that WITH ORDINALITY adds, empty if there is none."""
+    offset = node.args.get("offset")
+    return offset.name if isinstance(offset, exp.Expr) else "ordinality" if offset else ""
+
+
+def _pieces(node: exp.Split, place: str) -> exp.Select:
     """Return a query of the parts of a text between separators: as many as these, and one more."""
     text, separator = node.this, node.expression
     if not isinstance(separator, exp.Literal) or not separator.name:
@@ -103,20 +113,21 @@ def _pieces(node: exp.Split) -> exp.Select:
     count = exp.IntDiv(this=cut, expression=exp.Literal.number(len(separator.name)))
     last = exp.Add(this=count, expression=exp.Literal.number(1))
     part = exp.SplitPart(this=text.copy(), delimiter=separator.copy(), part_index=exp.column("place", "pieces"))
-    return _counted_from_1(part, last)
+    return _counted_from_1(part, last, place)
 
 
-def _members(node: exp.Expr) -> exp.Select:
+def _members(node: exp.Expr, place: str) -> exp.Select:
     """Return a query of the values of a list: as many as its length says."""
     part = exp.Anonymous(this="list_extract", expressions=[node.copy(), exp.column("place", "pieces")])
-    return _counted_from_1(part, exp.Length(this=node.copy()))
+    return _counted_from_1(part, exp.Length(this=node.copy()), place)
 
 
-def _counted_from_1(part: exp.Expr, last: exp.Expr) -> exp.Select:
-    """Return a query of an expression for each `pieces.place` from 1 to the last."""
+def _counted_from_1(part: exp.Expr, last: exp.Expr, place: str) -> exp.Select:
+    """Return a query of an expression for each `pieces.place` from 1 to the last; `place` names a column of these."""
     alias = exp.TableAlias(this=exp.to_identifier("pieces"), columns=[exp.to_identifier("place")])
     table = exp.Unnest(expressions=[exp.GenerateSeries(start=exp.Literal.number(1), end=last)], alias=alias)
-    return exp.select(exp.alias_(part, "unnest")).from_(table)
+    places = [exp.alias_(exp.column("place", "pieces"), place, quoted=True)] if place else []
+    return exp.select(exp.alias_(part, "unnest"), *places).from_(table)
 
 
 def _counted_up(queries: Translator, node: exp.Expr, outer: Scope | None, name: str) -> Rows:
@@ -174,9 +185,12 @@ def _series(node: exp.Expr) -> list[exp.Expr]:
         raise SqlError("generate_series has a step of 0", node)
     end += 0 if node.args.get("is_end_exclusive") else (1 if step > 0 else -1)
     numbers = _limited(range(start, end, step), node)
-    bigint = exp.DataType.build("BIGINT")
-    plain = (exp.Literal.number(n) if n >= 0 else exp.Neg(this=exp.Literal.number(-n)) for n in numbers)
-    return [exp.Cast(this=one, to=bigint) for one in plain]
+    return [_bigint(n) for n in numbers]
+
+
+def _bigint(number: int) -> exp.Expr:
+    plain = exp.Literal.number(abs(number))
+    return exp.Cast(this=plain if number >= 0 else exp.Neg(this=plain), to=exp.DataType.build("BIGINT"))
 
 
 def _limited(numbers: Sequence[int], node: exp.Expr) -> Sequence[int]:

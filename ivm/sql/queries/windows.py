@@ -155,6 +155,7 @@ class _Partition:
     def value(self, node: exp.Window) -> Typed:
         """Return the value of a window function."""
         function = node.this
+        _refuse_own_order(function)
         if isinstance(function, exp.IgnoreNulls) and isinstance(function.this, exp.Lag | exp.Lead | exp.NthValue):
             return self._nth_known(function.this, node)
         if isinstance(function, exp.IgnoreNulls) and isinstance(function.this, exp.FirstValue | exp.LastValue):
@@ -506,6 +507,14 @@ def _inputs(one: Wanted) -> list[exp.Expr]:
     found = [part for one_ in parts for part in (one_.expressions if isinstance(one_, exp.Tuple) else [one_])]
     found += [o.this for o in one.order]
     return [node for node in found if node is not None and not isinstance(node, exp.Star | exp.Literal)]
+
+
+def _refuse_own_order(function: exp.Expr) -> None:
+    """Raise SqlError for an ORDER BY among the arguments of a function that is not an aggregate."""
+    inner = function.this if isinstance(function, exp.IgnoreNulls | exp.RespectNulls) else function
+    if isinstance(inner, WINDOW_ONLY) and any(isinstance(one, exp.Order) for one in inner.iter_expressions()):
+        name = str(inner.meta.get("name") or inner.sql_name()).lower()
+        raise SqlError(f"{name} takes no ORDER BY among its arguments: write it as OVER (... ORDER BY ...)", inner)
 
 
 def _known(function: exp.Expr) -> exp.Expr:
