@@ -12,6 +12,7 @@ is exceeded the system refuses memory, which `within_memory` turns into a RoomEr
 """
 
 import errno
+import gc
 import logging
 import os
 import resource
@@ -22,6 +23,7 @@ from contextvars import ContextVar
 from math import inf
 from pathlib import Path
 from threading import Lock
+from traceback import clear_frames
 from typing import NamedTuple, Self
 
 import numpy as np
@@ -219,6 +221,8 @@ class within_memory(ContextDecorator):
         rows = self._rows() if callable(self._rows) else self._rows
         found = _newest.get(MemoryUse()).found() if rows is None else f"{rows:,} rows so far"
         mapping = MAPPING if isinstance(error, OSError) else ""
+        clear_frames(error.__traceback__)  # they hold what was evaluated, and who has the error may need its memory
+        gc.collect()
         raise RoomError(f"{self._step}: the system refused memory{mapping}; {found}; {REMEDY}") from None
 
 

@@ -142,7 +142,7 @@ def test_everyday_edits_do_what_transactions_do(seed, tmp_path):
                     assert [*one[each]] == [*two[each]]
         assert one.store.version == two.store.version
         assert one.check() == [] == one.store.check()
-    assert committed > 20
+    assert committed > 4  # 36 to 57 on a machine that does nothing else
 
 
 @pytest.mark.parametrize("sync", ["off", "commit"])
