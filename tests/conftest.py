@@ -1,7 +1,6 @@
 """What every test may rely on: shared graphs, and no deadline that a first compile would break."""
 
 import os
-import re
 import shutil
 import sys
 import tempfile
@@ -27,29 +26,13 @@ hypothesis.settings.register_profile("kernels", deadline=None)
 hypothesis.settings.load_profile("kernels")
 
 
-MEMORY, ROOM = Path("/dev/shm"), 8 << 30  # bytes, of which a run takes less than two at a time
-
-
 def pytest_configure(config: pytest.Config) -> None:
-    """Keep files in memory, where a sync takes no time, and bytecode, where Python may not: tests start processes.
-
-    Set TMPDIR to have them on a disk.
-    """
-    if "TMPDIR" not in os.environ and has_room(MEMORY):
-        os.environ["TMPDIR"], tempfile.tempdir = str(MEMORY), None
+    """Keep bytecode in a folder of its own where Python may not write it: tests start many processes."""
     if sys.dont_write_bytecode and "PYTHONPYCACHEPREFIX" not in os.environ:
         folder = tempfile.mkdtemp(prefix="bytecode-")
         config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
         os.environ["PYTHONPYCACHEPREFIX"] = folder
         os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
-
-
-def has_room(folder: Path) -> bool:
-    """Whether a folder of files in memory holds all that tests write, and programs among them may be run."""
-    if not os.access(folder, os.W_OK) or os.statvfs(folder).f_flag & os.ST_NOEXEC:
-        return False
-    available = re.search(r"MemAvailable:\s+(\d+)", Path("/proc/meminfo").read_text())
-    return available is not None and min(shutil.disk_usage(folder).free, int(available[1]) << 10) > ROOM
 
 
 SLOW = ("test_plain_python.py", "test_without_spark.py", "test_bench.py", "test_crash.py", "test_processes.py")

@@ -18,7 +18,6 @@ import shutil
 import signal
 import struct
 import subprocess
-import tempfile
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -28,6 +27,7 @@ from typing import Any, NamedTuple
 SECTOR = 512
 SOURCE = Path(__file__).with_name("syscalls.c")
 COMPILER = shutil.which("cc")
+CACHE = Path(__file__).parents[2] / ".pytest_cache"
 HEAD = struct.Struct("<cBQQ")
 LENGTHS = "GC"  # kinds of events that change a file's length
 
@@ -54,8 +54,9 @@ def built() -> str:
     if COMPILER is None:
         raise RuntimeError("recording system calls needs a C compiler (cc)")
     name = hashlib.blake2b(SOURCE.read_bytes(), digest_size=8).hexdigest()
-    library = Path(tempfile.gettempdir(), f"pagestore-syscalls-{os.getuid()}-{name}.so")
+    library = CACHE / f"syscalls-{name}.so"
     if not library.exists():
+        CACHE.mkdir(exist_ok=True)
         made = library.with_suffix(f".{os.getpid()}")
         command = [COMPILER, "-O2", "-shared", "-fPIC", "-o", str(made), str(SOURCE), "-ldl", "-lpthread"]
         subprocess.run(command, check=True)
