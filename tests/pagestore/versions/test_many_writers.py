@@ -49,6 +49,17 @@ def insert(store, writer, k):
         txn["r"].insert([(writer, k, f"{writer}, {k}")])
 
 
+def five_prepared(store):
+    """Commit five prepared rows of a new relation `pairs`; return what prepared them."""
+    with store.transaction() as txn:
+        txn.create("pairs", "x: int64, y: int64")
+    put = store.prepare("pairs")
+    for k in range(5):
+        put.insert(0, k)
+        put.commit()
+    return put
+
+
 def write(writer, path, count, sync):
     with pagestore.open(path, sync=sync) as store:
         for k in range(count):
@@ -300,12 +311,7 @@ def test_a_snapshot_shows_all_that_was_acknowledged_before(path, monkeypatch, sl
 def test_a_series_ends_where_others_have_reused_the_pages_of_its_record(path, go_on, count):
     """The handle has not read its newest commit, whose record may be gone."""
     with pagestore.open(path, sync="off", retain=1) as one, pagestore.open(path, sync="off") as two:
-        with one.transaction() as txn:
-            txn.create("pairs", "x: int64, y: int64")
-        put = one.prepare("pairs")
-        for k in range(5):
-            put.insert(0, k)
-            put.commit()
+        put = five_prepared(one)
         assert one._handle.committer.series
         for k in range(count):
             insert(two, 1, k)
@@ -326,12 +332,7 @@ def test_a_series_ends_where_others_have_reused_the_pages_of_its_record(path, go
 def test_versions_that_lie_where_another_handle_made_the_file_longer_are_dropped(path):
     """The handle's free pages are to be read anew: until then it knows only how many pages there were."""
     with pagestore.open(path, sync="off") as one, pagestore.open(path, sync="off") as two:
-        with one.transaction() as txn:
-            txn.create("pairs", "x: int64, y: int64")
-        put = one.prepare("pairs")
-        for k in range(5):
-            put.insert(0, k)
-            put.commit()
+        five_prepared(one)
         for k in range(60):
             with two.transaction() as txn:
                 txn["pairs"].insert([(2, 1000 * k + n) for n in range(1000)])

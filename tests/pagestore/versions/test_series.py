@@ -85,7 +85,7 @@ class Model:
         return self.random.randrange(200), self.random.randrange(50)
 
     def other(self):
-        """Do something other than commit prepared rows: a transaction, a snapshot, a tag and the like."""
+        """Take one random step that commits no prepared rows: a transaction, a snapshot, a tag or the like."""
         match self.random.randrange(7):
             case 0:
                 with self.store.transaction() as txn:
