@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable
 from decimal import Decimal
 from functools import wraps
+from math import prod
 from statistics import median
 from typing import Any
 
@@ -82,15 +83,8 @@ def _folded(text: str, fold: str, kind: str) -> str:
 FOLDS: dict[str, Callable[[list[Any]], Any]] = {
     "min": min, "max": max, "sum": sum, "first": lambda values: values[0], "last": lambda values: values[-1],
     "avg": lambda values: float(sum(values)) / len(values), "median": lambda values: float(median(values)),
-    "product": lambda values: float(_product(values)),
+    "product": lambda values: prod(map(float, values)),
 }  # fmt: skip
-
-
-def _product(values: list[Any]) -> float:
-    found = 1.0
-    for one in values:
-        found *= float(one)
-    return found
 
 
 def _joined(text: str, separator: str) -> str:
@@ -146,7 +140,8 @@ def _word(words: str, place: int) -> Any:
 
 
 def _all_in(values: str, others: str, whole: bool) -> bool:
-    found = [one in _values(values) for one in _values(others) if one is not None]
+    own = _values(values)
+    found = [one in own for one in _values(others) if one is not None]
     return all(found) if whole else any(found)
 
 

@@ -58,7 +58,10 @@ def _arguments(node: exp.Expr) -> list[exp.Expr]:
 
 
 def _list(node: exp.Expr, value: Value, where: exp.Expr) -> Typed:
-    found = value(node)
+    return _as_list(value(node), where)
+
+
+def _as_list(found: Typed, where: exp.Expr) -> Typed:
     if found.type.element is None:
         raise SqlError(f"a list is wanted, and this is {found.type}", where)
     return found
@@ -224,8 +227,7 @@ def _or_empty(node: exp.Expr, value: Value, where: exp.Expr) -> Typed:
     found = value(node)
     if found.type == NULL:
         return Typed(_text(""), list_of(NULL), False)
-    if found.type.element is None:
-        raise SqlError(f"a list is wanted, and this is {found.type}", where)
+    found = _as_list(found, where)
     return found._replace(term=call("coalesce", found.term, _text("")), nullable=False) if found.nullable else found
 
 
@@ -241,10 +243,9 @@ def _sliced(node: exp.Expr, value: Value) -> Typed:
     values = value(given[0])
     if values.type.name == "MAP":
         return of_key(values, value(given[1]), node)
-    if values.type.element is None:
-        if len(given) == 2 and isinstance(given[1], exp.Literal) and values.type.fields:
-            return field(values, given[1].name, node)
-        raise SqlError(f"a list is wanted, and this is {values.type}", node)
+    if len(given) == 2 and isinstance(given[1], exp.Literal) and values.type.fields:
+        return field(values, given[1].name, node)
+    values = _as_list(values, node)
     places = [value(one) for one in given[1:]]
     if not all(one.type.is_integer for one in places):
         raise SqlError("the place of a value in a list is a whole number", node)
