@@ -59,9 +59,8 @@ class Maintainer:
         self.evaluated: frozenset[str] = frozenset()  # the views that the newest transaction evaluated from scratch
         self._built_sizes = BuiltSizes()
         self.exceeding: dict[int, float] = {}  # operations a row, by the number of a rule, far too many
-        self.put_in_words: Callable[[MaintainError], None] = lambda error: (
-            None
-        )  # rewrites an error in words of SQL, if SQL made the view
+        # rewrites an error in words of SQL, if SQL made the view
+        self.put_in_words: Callable[[MaintainError], None] = lambda error: None
 
     @property
     def accounts(self) -> dict[str, Account]:

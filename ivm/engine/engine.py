@@ -25,7 +25,7 @@ from ivm.engine.kernels.plans import LARGE
 from ivm.engine.kernels.schedule import EXCESS_FREE
 from ivm.engine.recursion.compiled import CompiledStratum, compiled
 from ivm.engine.rows import check_sums
-from ivm.engine.scans import Account, naming_the_rule
+from ivm.engine.scans import naming_the_rule
 from ivm.engine.schedule import Schedule, is_stale, schedule_of
 from ivm.engine.steps import Flush, Follow, Scan, Settle, Step
 from ivm.errors import RecomputeError
@@ -235,14 +235,15 @@ class Engine(JoiningFiller):
 
     def _note_carried(self, schedule: Schedule, edits: Mapping[str, Edits], done: int, seconds: float) -> None:
         """Record the changes of the first steps, which one kernel call has taken."""
-        for name, operations, inserted, erased in schedule.accounts() if done else ():
-            hits = schedule.hits_of(name)
-            self.accounts[name] = Account(seconds, operations, hits, inserted, erased, *schedule.recursion_of(name))
-            if operations > EXCESS_FREE:
+        accounts = schedule.account(seconds) if done else {}
+        self.accounts |= accounts
+        for name, account in accounts.items():
+            inserted, erased = account.inserted, account.erased
+            if account.operations > EXCESS_FREE:
                 rows = sum(len(actions) for actions, _ in edits.values())
                 for rule in self.installed.rules:
                     if name in rule.writes:
-                        self.compare_with_expected(rule, operations, rows)
+                        self.compare_with_expected(rule, account.operations, rows)
             if inserted + erased and (done < len(schedule.steps) or name in self.watched):
                 trees, deltas = schedule.changes_of(name)
                 self.before |= trees

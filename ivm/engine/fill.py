@@ -31,7 +31,17 @@ from ivm.engine.rows import KEPT, Recording, Waiting, adds_up, checked_sums, hea
 from ivm.engine.scans import Scanner, naming_the_rule
 from ivm.errors import DivergenceError, FunctionConflictError, RoomError, UnknownViewError
 from ivm.join.evaluate import Bindings, Evaluation, evaluate
-from ivm.join.join import FILLED, FILLING, Budget, Sink, TraceSink, concatenated, memory_allowed, within_memory
+from ivm.join.join import (
+    FILLED,
+    FILLING,
+    Budget,
+    Sink,
+    TraceSink,
+    concatenated,
+    exceeds_memory,
+    memory_allowed,
+    within_memory,
+)
 from ivm.join.kernels.tries import NE
 from ivm.lang.ir import Atom, Const, Predicate
 from ivm.maintenance import surgery
@@ -213,8 +223,7 @@ class Filler(Scanner):
         tree = self.txn.create_words(tree_name(index), len(index.order), len(columns) - len(index.order))
         relation = relation or self.txn.tree(index.predicate)  # before `pages`: opening a tree may remap the file
         batches = (batch[columns] for batch in read_batches(self.txn.pages, relation))
-        size = SORTED * 8 * len(columns) * relation.count
-        big = size > KEPT and size > memory_allowed()
+        big = exceeds_memory(SORTED * 8 * len(columns) * relation.count, KEPT)
         rows = external_sort(batches, tree.spec.keys, memory_allowed()) if big else ascending([*batches])
         if relation.count:
             self.txn.replace(tree_name(index), bulk(self.txn.pager, tree.spec, rows))

@@ -14,7 +14,7 @@ from math import inf
 from ivm.engine.installed import InstalledRule, index_columns
 from ivm.engine.replan import PlanningFiller
 from ivm.engine.rows import KEPT
-from ivm.join.join import memory_allowed
+from ivm.join.join import exceeds_memory
 from ivm.maintenance.surgery import Delta
 from ivm.plan.columns import ACTION, LOOKED_UP, Changed, ColumnJoin, Sorted
 from ivm.plan.join_tree import is_exchangeable
@@ -71,8 +71,7 @@ class JoiningFiller(PlanningFiller):
         changed = self._changed(plan)
         if times >= INDEXED / READ or len(changed) != 1:
             return False
-        size = TABLE_BYTES * self._join(rule, plan, changed[0]).whole()
-        if size > KEPT and size > memory_allowed():
+        if exceeds_memory(TABLE_BYTES * self._join(rule, plan, changed[0]).whole(), KEPT):
             return False
         self.built |= dict.fromkeys(marks, (times + 1, 0))
         return True

@@ -116,12 +116,13 @@ class Scanner:
                 ends[view].add(columns, known)
                 if not ends[view].pays:
                     yield view, _adding(ends.pop(view).taken())  # all of them so far
-            elif adds_up(layout := self.installed.layouts[view]):
+                continue
+            layout = self.installed.layouts[view]
+            if adds_up(layout):
                 rows = summed(columns, head_spec(layout, len(columns)).keys, known=known)
-                yield view, _adding(rows) if actions is None else (actions, rows)
             else:
                 rows = np.stack(columns)
-                yield view, _adding(rows) if actions is None else (actions, rows)
+            yield view, _adding(rows) if actions is None else (actions, rows)
 
     def kept_edits(self, name: str, edits: Edits) -> Edits:
         """Return the edits of a view without those of values that its state leaves out, if that is partial."""

@@ -124,13 +124,13 @@ def carry(
     done = schedule.run(txn, edits, Encoder(txn))
     if done < len(schedule.steps):
         return None, done
-    seconds, found = time.perf_counter() - started, schedule.accounts()
-    for name, operations, inserted, _ in found:
-        if operations > EXCESS_FREE or (inserted and name in schedule.checked):
+    accounts = schedule.account(time.perf_counter() - started)
+    for name, account in accounts.items():
+        if account.operations > EXCESS_FREE or (account.inserted and name in schedule.checked):
             return None, done
     if schedule.matched and any(schedule.stale(done, txn.counts, sizes(txn))):
         return None, done
-    return schedule.account(seconds), None
+    return accounts, None
 
 
 def is_carried(schedule: "Schedule", installed: Installed, catalog: object) -> bool:
@@ -268,19 +268,10 @@ class Schedule:
         return txn.flush(self.queues, lambda *given: CARRY.call(begin, *given, *room), begin > 0, last)
 
     def account(self, seconds: float) -> dict[str, Account]:
-        """Return what the kernel did of each view that it touched, in some seconds."""
-        return {
-            name: Account(
-                seconds, count, self.hits_of(name) if self.matched else 0, inserted, erased, *self.recursion_of(name)
-            )
-            for name, count, inserted, erased in self.accounts()
-        }
-
-    def accounts(self) -> list[tuple[str, int, int, int]]:
-        """Return (predicate, operations of its plans, rows inserted, rows erased) for each that the kernel touched."""
+        """Return what the kernel did of each predicate that it touched, in some seconds."""
         operations, turnover = self._working.operations.tolist(), self.queues.turnover
         recursion = self._working.recursion[:, 0].tolist() if self._strata_of else ()
-        found = list[tuple[str, int, int, int]]()
+        found = dict[str, Account]()
         for name, first, plans in self._accounts:
             count = UNTOUCHED
             for plan in plans:
@@ -290,10 +281,11 @@ class Schedule:
                 count = recursion[self._strata_of[name]] or UNTOUCHED
             inserted, erased = turnover(first)
             if inserted or erased or count != UNTOUCHED:
-                found.append((name, 0 if count == UNTOUCHED else count, inserted, erased))
+                count, hits = 0 if count == UNTOUCHED else count, self._hits_of(name) if self.matched else 0
+                found[name] = Account(seconds, count, hits, inserted, erased, *self.recursion_of(name))
         return found
 
-    def hits_of(self, name: str) -> int:
+    def _hits_of(self, name: str) -> int:
         """Return how many intervals changes hit in the sensitivity indices of a view's plans."""
         return sum(int(self._working.hits[n]) for step, _, n in self.matched if name in step.rule.writes)
 

@@ -34,7 +34,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ivm.errors import RangeError
-from ivm.join.join import BATCH, Run, concatenated, memory_allowed
+from ivm.join.join import BATCH, Run, concatenated, exceeds_memory
 from ivm.join.kernels import flat_join, flat_layout, flat_trace, intersect, tries
 from ivm.join.kernels import flat_join as kernel
 from ivm.join.kernels.flat_layout import BitRows, FlatOutput, FlatRun, FlatTries, KeyTables
@@ -91,7 +91,7 @@ def is_flat_cheaper(shape: Shape, trees: Sequence[Tree]) -> bool:
     records = sum({tree.root: tree.count for tree in trees}.values())
     first = min(trees[t].count for t in first_tries)
     words = sum({t.root: t.count * int(depth) for t, depth in zip(trees, shape.depths, strict=True)}.values())
-    fits = 8 * FLAT * words <= ALWAYS or 8 * FLAT * words <= memory_allowed()
+    fits = not exceeds_memory(8 * FLAT * words, ALWAYS)
     return bool(fits and records <= min(RECORDS_MAX, DECODED_PER_RECORD * first))
 
 

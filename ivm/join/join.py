@@ -206,6 +206,11 @@ def memory_allowed() -> int:
     return int(_share() * min(limit.whole for limit in limits())) if allowed is None else allowed
 
 
+def exceeds_memory(size: int, always: int) -> bool:
+    """Return whether bytes are more than one evaluation may take; up to `always` may be taken in any case."""
+    return size > always and size > memory_allowed()
+
+
 class within_memory(ContextDecorator):
     """Raise RoomError if the block is refused memory, with the step and the rows so far: `rows`, or those found."""
 

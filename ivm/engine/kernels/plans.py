@@ -75,7 +75,7 @@ LARGE = 64  # rows; a relation with more changes may make it cheaper to evaluate
 
 @kernel
 def follow(pages, queues, room, schedule, working, run, found, composed, probe, p):
-    """Probe plan p with the changes of its relations, and queue the bindings found; False leaves it to Python."""
+    """Probe plan p with the changes of its relations, and queue the bindings found; False if Python has to do it."""
     plan, deltas = schedule.plans[p], queues.deltas
     some = working.spans[: plan[SOURCES_END] - plan[SOURCES]]
     total = changed(pages, plan, schedule.sources, queues, working, some)
@@ -83,8 +83,7 @@ def follow(pages, queues, room, schedule, working, run, found, composed, probe, 
         return total == 0
     indices = plan[INDICES_END] - plan[INDICES]
     trees = working.versions[: 6 * indices].reshape((2, indices, 3))
-    place(plan, schedule.indices, working.before, trees[0])
-    place(plan, schedule.indices, queues.trees, trees[1])
+    place(plan, schedule.indices, working.before, queues.trees, trees)
     table = ProbeTable(schedule.static, schedule.probes[plan[PROBES] : plan[PROBES_END]], plan[COLUMNS])
     branches = Branches(deltas.reshape(deltas.size), some, working.actions)
     composing = Composing(room.reordering.order, room.reordering.fresh, composed)
@@ -103,7 +102,7 @@ def follow(pages, queues, room, schedule, working, run, found, composed, probe, 
 def match(pages, flushing, schedule, working, probing, p):
     """Match the changes of plan p's relations, renew its sensitivity indices, and queue the bindings found.
 
-    False leaves it to Python, and nothing has changed.
+    False if Python has to do it: then nothing has changed.
     """
     plan, queues, composed, room = schedule.plans[p], flushing.queues, probing.composing.found, working.matching
     some = working.spans[: plan[SOURCES_END] - plan[SOURCES]]
@@ -115,8 +114,7 @@ def match(pages, flushing, schedule, working, probing, p):
         return total == 0
     indices = plan[INDICES_END] - plan[INDICES]
     trees = working.versions[: 6 * indices].reshape((2, indices, 3))
-    place(plan, schedule.indices, working.before, trees[0])
-    place(plan, schedule.indices, queues.trees, trees[1])
+    place(plan, schedule.indices, working.before, queues.trees, trees)
     words, sensed = schedule.static[plan[PROBES] : plan[PROBES_END]], schedule.sensed[plan[SENSED] : plan[SENSED_END]]
     branches = Branches(queues.deltas.reshape(queues.deltas.size), some, working.actions)
     matched = Matched(words, sensed, queues.trees)
@@ -226,11 +224,12 @@ def has(pages, words, key, m, cursor):
 
 
 @kernel
-def place(plan, indices, trees, version):
-    """Copy root, height and keys of the trees that a plan reads, in the order of its indices."""
-    for i in range(version.shape[0]):
-        tree = trees[indices[plan[INDICES] + i]]
-        version[i, ROOT], version[i, HEIGHT], version[i, KEYS] = tree[ROOT], tree[HEIGHT], tree[KEYS]
+def place(plan, indices, old, new, versions):
+    """Copy root, height and keys of the trees that a plan reads, in the order of its indices, to versions[2, I, 3]."""
+    for i in range(versions.shape[1]):
+        of = indices[plan[INDICES] + i]
+        for v, tree in enumerate((old[of], new[of])):
+            versions[v, i, ROOT], versions[v, i, HEIGHT], versions[v, i, KEYS] = tree[ROOT], tree[HEIGHT], tree[KEYS]
 
 
 @kernel
