@@ -13,7 +13,7 @@ zero:
 is the newest. `state` is the first page of the newest commit's run and `words` its length. Pages from `top`
 on were never used. Flag bit 0 says that the store was closed cleanly: then both slots hold the same
 commit, and an unreadable slot was damaged later. Flag bit 1 says that a sync has failed which covered more
-than the newest commit: all pages below `top` are written again before anything is built on them. The checksum covers
+than the newest commit: all pages of the file are written again before anything is built on them. The checksum covers
 bytes 0 to 91.
 """
 

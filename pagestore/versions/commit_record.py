@@ -124,6 +124,21 @@ class Commit:
         fields |= {name: source.take_list(width) for name, width in zip(_LISTS, WIDTHS, strict=True)}
         return cls(message=source.take_text(), **fields)
 
+    @staticmethod
+    def read_dead(mapping: Mapping, run: Run, version: int) -> WordList:
+        """Read only the dead list of the commit that made a version, which takes less than `read`. Raises as that."""
+        source = RecordReader(mapping.read_run(run), COMMIT)
+        said = dict(zip(_WORDS, source.take_many(len(_WORDS)).tolist(), strict=True))
+        if (said["version"], said["administrative"]) != (version, 0):
+            raise CorruptionError(f"it holds the record of version {said['version']}, not of {version}", page=run.page)
+        source.take_many(2 * len(_RUNS))
+        for width in WIDTHS[: _LISTS.index("dead")]:
+            source.take_many(source.take() * width)
+        dead = source.take_list(3)
+        if not lie_within(dead[1::3], FIRST_PAGE, said["top"]):
+            raise CorruptionError("it holds a commit's record that replaced pages that cannot be", page=run.page)
+        return dead
+
     def _fault(self) -> str | None:
         """Return why no commit would have written this record, or None."""
         ordered = (self.sequence, self.last_version, self.version, self.next_text, self.next_branch, self.next_tree)

@@ -485,7 +485,7 @@ class Committer:
                 self._dead.clear()
             entry = self.state.versions.find(self.mapping.pages, version)
             assert entry is not None
-            dead = self._dead[version] = Commit.read(self.mapping, entry.run, version).dead
+            dead = self._dead[version] = Commit.read_dead(self.mapping, entry.run, version)
         return dead
 
     def _dead_rows(self, versions: VersionTable, freed: WordList) -> DeadList:

@@ -13,6 +13,10 @@ goes on or dies. Only the first in the queue waits for the writer, and whoever f
 that nobody starves. Whether others wait is asked once in LOOK_AGAIN seconds at most, so taking the lock mostly costs
 one call of the system, and releasing it another.
 
+To go on from the commit of another process takes longer than a small commit of one's own. So a process that has waited
+for the lock takes it up to IN_A_ROW times, for ROW_TIME seconds, if syncs are short. The next one tries to take it now
+and then meanwhile, and so has it soon if the other process does not go on.
+
 The write lock of a handle: one transaction at a time, of any thread; first come, first served.
 
 All writers and waiting threads are in one queue of weak references, and its first member writes. So a lock ends with
@@ -187,6 +191,7 @@ class VersionLocks:
 
 SYNCED_END = 1 << 59  # commits after which their bytes repeat
 LOOK_AGAIN = 5e-4  # seconds for which a handle takes a free lock without asking whether others wait for it
+IN_A_ROW, ROW_TIME = 16, 0.02  # times, and seconds, that it takes it if it has waited for it, and syncs are short
 SHORT, LONGER = 5e-5, 1e-3  # seconds between attempts to take a lock that has a time limit: at first, and at most
 
 
@@ -199,22 +204,25 @@ class FileLock:
         self.busy = False  # whether it must be held on, since commits were made that no slot leads to
         self.held = False
         self.look = 0.0  # when to ask next whether others wait, by the clock `monotonic`
+        self.again = False  # whether handles that had to wait for the lock take it several times in a row
+        self.left = 0  # how many more times
         self.show: Callable[[], bool] = lambda: False  # shows these commits to others, if it can, which may then go on
 
     def take(self, end: float = inf) -> None:
         """Wait for the lock, behind those that wait already. Raises LockedError at `end`, by the clock `monotonic`."""
         if self.held:
             return
-        file, now = self.file, time.monotonic()
-        if now >= self.look:
-            self.look = 0.0 if self.is_awaited() else now + LOOK_AGAIN
-        if not (self.look and file.lock(EXCLUSIVE, WRITER_LOCK)):
+        file = self.file
+        if self.must_pass_on() or not file.lock(EXCLUSIVE, WRITER_LOCK):
             self.look = 0.0
             try:
                 with waiting(str(self.path), lambda: describe_holders(self.path, WRITER_LOCK)):
                     self._join(end)
-                    self._await(EXCLUSIVE, WRITER_LOCK, end)
+                    if not self._wait_out(end):
+                        self._await(EXCLUSIVE, WRITER_LOCK, end)
                 file.lock(UNLOCKED, QUEUE_LOCK, QUEUE_END)
+                if self.again:
+                    self.look, self.left = time.monotonic() + ROW_TIME, IN_A_ROW
             except BaseException:  # a signal may have raised it while this was unlocked
                 for at, count in ((GUARD_LOCK, 1), (QUEUE_LOCK, QUEUE_END)):
                     file.lock(UNLOCKED, at, count)
@@ -242,6 +250,9 @@ class FileLock:
             return
         try:
             self.held = self.busy = False  # first: an exception may come after the lock is released
+            self.left -= 1
+            if not self.left:
+                self.look = 0.0
             self.file.lock(UNLOCKED, WRITER_LOCK)
         except PagestoreError:  # a closed file has no locks
             pass
@@ -252,6 +263,27 @@ class FileLock:
     def is_awaited(self) -> bool:
         """Return whether other handles wait for the lock."""
         return self.file.locked(QUEUE_LOCK, QUEUE_END) is not None
+
+    def must_pass_on(self) -> bool:
+        """Return whether others wait for the lock, and this handle may not take it before them any more."""
+        now = time.monotonic()
+        if now < self.look or self.is_awaited():
+            return now >= self.look
+        self.look, self.left = now + LOOK_AGAIN, 0
+        return False
+
+    def _wait_out(self, end: float) -> bool:
+        """Try to take the lock for as long as others may take it again before this handle; return whether it is held.
+
+        While another handle commits again and again, the lock is mostly held, and an attempt finds it so. To be woken
+        by each release would end its row of commits at once.
+        """
+        end = min(end, time.monotonic() + ROW_TIME * self.again)
+        while time.monotonic() < end:
+            if self.file.lock(EXCLUSIVE, WRITER_LOCK):
+                return True
+            time.sleep(LONGER)
+        return False
 
     def _join(self, end: float) -> None:
         """Take the last place in the queue, and wait until it is the first; after an exception locks may be left."""
@@ -302,18 +334,18 @@ class SyncedCommits:
     """
 
     def __init__(self, file: File) -> None:
-        self._file, self._newest = file, -1
+        self._file, self.newest = file, -1  # the newest that was noted here
 
     def add(self, sequence: int) -> None:
         """Note that a commit, newer than all that are known, is durable."""
-        if self._newest != sequence - 1:  # the locks of neighbouring bytes are one, others would become many
+        if self.newest != sequence - 1:  # the locks of neighbouring bytes are one, others would become many
             self._file.lock(UNLOCKED, SYNCED_LOCK, SYNCED_END)
         self._file.lock(SHARED, SYNCED_LOCK + sequence % SYNCED_END)
-        self._newest = sequence
+        self.newest = sequence
 
     def __contains__(self, sequence: int) -> bool:
         here = SYNCED_LOCK + sequence % SYNCED_END
-        return self._newest == sequence or self._file.locked(here, 1) is not None
+        return self.newest == sequence or self._file.locked(here, 1) is not None
 
 
 class Syncing(Protocol):
@@ -479,7 +511,7 @@ class WriterQueue:
                     self._wait(writer, end)
             with self._guard:
                 self._holds_file = own  # first, so that an exception leaves no lock that nobody releases
-            if complete and file_lock.busy and not file_lock.lasting and file_lock.is_awaited():
+            if complete and file_lock.busy and not file_lock.lasting and file_lock.must_pass_on():
                 complete()
                 file_lock.release()
             if not file_lock.held:

@@ -5,7 +5,7 @@ A fallback is never silent: `store.recovery` reports it, and is None after a cle
 What can be read from the file may not be on the disk: a process that died may have written and not synced, and a failed
 sync may have left pages that count as written and are not. So after anything but a clean close, a writer first writes
 the newest commit again and syncs it, before it uses a page that this commit freed (`make_durable`). If the failed sync
-covered more than one commit, the slot says so, and all pages are written again.
+covered more than one commit, the slot says so, and all pages of the file are written again.
 
 A slot is smaller than a disk sector, so no crash leaves half of one: an unreadable slot was damaged. If it was the
 newer one, its commit's record, which was written before it, is still in the file; all pages are searched for it. If
@@ -73,9 +73,9 @@ def read_slots(file: File) -> list[Meta | str]:
 
 
 def newest_meta(file: File) -> Meta | None:
-    """Return the newest readable slot."""
+    """Return the newest readable slot; of two with the same commit the one in doubt."""
     slots = [slot for slot in read_slots(file) if isinstance(slot, Meta)]
-    return max(slots, key=lambda slot: slot.sequence, default=None)
+    return max(slots, key=lambda slot: (slot.sequence, slot.in_doubt), default=None)
 
 
 def recover(file: File, page_size: int | None) -> tuple[Meta, StoreState, Mapping, Recovery | None]:
@@ -165,7 +165,7 @@ def make_durable(mapping: Mapping, state: StoreState, meta: Meta, both: bool) ->
     file, size = mapping.file, mapping.page_size
     extents = [*rows(state.commit.written, 2), (state.run.page, len(state.run.ids(size // WORD)))]
     if meta.in_doubt:
-        extents = [(FIRST_PAGE, state.commit.top - FIRST_PAGE)]
+        extents = [(FIRST_PAGE, file.size() // size - FIRST_PAGE)]  # also those of commits that others show
     for first, count in extents:
         for at in range(first * size, (first + count) * size, AT_ONCE):
             file.pwrite(file.pread(min(AT_ONCE, (first + count) * size - at), at), at)
@@ -173,7 +173,7 @@ def make_durable(mapping: Mapping, state: StoreState, meta: Meta, both: bool) ->
     slot, own = meta._replace(clean=False, in_doubt=False).pack(), slot_of(meta.sequence)
     for at in (own, 1 - own) if both else (own,):
         file.pwrite(slot, SLOT_SIZE * at)
-        file.fdatasync()
+        sync_all(file, meta)
 
 
 def search(file: File) -> tuple[Meta, StoreState, Mapping, Recovery]:

@@ -14,6 +14,9 @@ died before it had a slot is no longer shown, and was never made, unless another
   has the same place, too, the newest slot is copied into the other one first.
 - A commit that frees pages is not shown, but made durable under the writer's lock. So all that is free by a commit that
   is shown was free in the last durable one, too.
+- If a sync fails, whoever made it marks the newest slot as in doubt before it releases the lock of the slots. Until
+  all pages of the file are written again, which takes the writer's lock, nobody writes a slot: those that wait for
+  theirs learn that the sync has failed.
 - The record of a commit lists the pages of all those before it that may not be durable. After a power cut a slot that
   leads to any pages that did not reach the disk is noticed, and the other one is taken (sync="commit").
 
@@ -25,6 +28,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from errno import EIO
 from typing import NamedTuple
 
 import numpy as np
@@ -38,10 +42,11 @@ from pagestore.storage.file import (
     SHOWN_LOCK,
     SLOTS_LOCK,
     UNLOCKED,
+    Buffer,
     File,
 )
 from pagestore.storage.mapping import Mapping, Run
-from pagestore.storage.meta import SLOT_SIZE, Meta, slot_of
+from pagestore.storage.meta import SLOT_SIZE, Meta, slot_of, sync_all
 from pagestore.storage.system import describe_holders
 from pagestore.versions.commit_record import Commit
 from pagestore.versions.locks import SyncedCommits
@@ -49,6 +54,8 @@ from pagestore.versions.recovery import make_durable, newest_meta
 from pagestore.versions.store_state import load_state
 
 VERSIONS = 1 << 26  # after which the bytes of shown versions repeat
+SHORT = 1e-3  # seconds of a sync, below which a process makes several commits in a row
+GROWTH = 2  # by which the expected time of a sync may grow with each
 PAUSE, PATIENCE = 0.001, 10.0  # seconds between looks whether commits are still shown, and to wait for that
 
 
@@ -64,8 +71,10 @@ class SharedSyncs:
     """What one handle shows to other processes, and sees of theirs."""
 
     def __init__(self, mapping: Mapping, synced: SyncedCommits, uuid: bytes) -> None:
-        self._mapping, self._file, self._synced, self._uuid = mapping, mapping.file, synced, uuid
+        self._mapping, self._file, self.synced, self._uuid = mapping, mapping.file, synced, uuid
         self._shown = (-1, 0)  # the sequence of the commit that is shown here, and its byte
+        self.is_quiet = False  # whether nobody else showed a commit when the writer's lock was last taken here
+        self.took = SHORT / GROWTH  # seconds that a sync takes: some take long only since processors are busy
 
     @property
     def shows(self) -> bool:
@@ -96,15 +105,24 @@ class SharedSyncs:
 
     def is_newest(self, version: int) -> bool:
         """Return whether no commit after a version is shown, and none by this handle; requires the writer's lock."""
-        return not self.shows and self._shown_after(version) is None
+        return not self.shows and (self._look() or self._shown_after(version) is None)
+
+    def _look(self) -> bool:
+        """Note whether any commit of others is shown; requires the writer's lock, so that none can be from now on."""
+        self.is_quiet = self._file.locked(SHOWN_LOCK, VERSIONS << PAGE_BITS) is None
+        return self.is_quiet
 
     def newest(self) -> Newest | None:
         """Return the newest commit; None if no slot can be read. Requires the writer's lock, and nothing shown here."""
         slot = newest_meta(self._file)
         while slot is not None:
-            shown, before = self._shown_after(slot.version), slot
+            shown, before = None if self._look() else self._shown_after(slot.version), slot
             slot = newest_meta(self._file)
             if slot == before:
+                if slot.in_doubt:
+                    with holding_slots(self._file):
+                        self._ensure(slot)
+                    slot = slot._replace(in_doubt=False)
                 return Newest(slot, shown, True) if shown else Newest(slot, slot, self._is_pending(slot))
         return None
 
@@ -113,7 +131,7 @@ class SharedSyncs:
 
         If it is neither shown nor known to be durable, make it durable.
         """
-        if slot.clean or slot.sequence in self._synced:
+        if slot.clean or slot.sequence in self.synced:
             return False
         if self._file.locked(_byte_of(slot), 1) is not None:  # it is shown until it is durable
             return True
@@ -126,11 +144,14 @@ class SharedSyncs:
         if not (self.shows and self._is_durable(own)):
             with holding_slots(self._file):
                 newest = newest_meta(self._file)
+                if newest is not None and newest.in_doubt:
+                    path = self._file.path
+                    raise OSError(EIO, f"{path}: the sync of another process failed, and with it this commit")
                 if newest is not None:
                     self._ensure(newest)
                 if newest is None or newest.sequence < own.sequence:
                     shown = self._shown_after(own.version) or own
-                    self._synced.add(self._lead(newest, own if _in_one_slot(newest, shown) else shown))
+                    self.synced.add(self._lead(newest, own if _in_one_slot(newest, shown) else shown))
         if self._shown[0] <= own.sequence:
             self.hide()
 
@@ -141,23 +162,36 @@ class SharedSyncs:
         """
         with holding_slots(self._file, SHARED):
             slot = newest_meta(self._file)
-            return slot is not None and slot.sequence >= own.sequence and slot.sequence in self._synced
+            return slot is not None and slot.sequence >= own.sequence and slot.sequence in self.synced
 
     def _lead(self, last: Meta | None, commit: Meta) -> int:
         """Write the slot of a commit and sync it, if `last` is the newest slot; return the commit's sequence."""
         file, slot = self._file, slot_of(commit.sequence)
         if last is not None and _in_one_slot(last, commit):
             file.pwrite(last.pack(), SLOT_SIZE * (1 - slot))
-            file.fdatasync()
-        file.pwrite(commit.pack(), SLOT_SIZE * slot)
-        file.fdatasync()
+            sync_all(file, last)
+        self.write_slot(commit.pack(), commit.sequence, commit)
         return commit.sequence
+
+    def write_slot(self, slot: Buffer, sequence: int, shared: Meta | None = None) -> None:
+        """Write the slot of a commit and sync it, which must not be in the place of the newest one.
+
+        Raises OSError; if other processes may have shown commits, of which the failed sync lost pages, the slot is
+        marked first as in doubt: `shared` says what is in it.
+        """
+        began = time.monotonic()
+        self._file.pwrite(slot, SLOT_SIZE * slot_of(sequence))
+        if shared:
+            sync_all(self._file, shared)
+        else:
+            self._file.fdatasync()
+        self.took = min(time.monotonic() - began, GROWTH * self.took)
 
     def _ensure(self, slot: Meta) -> None:
         """Make the commit of the newest slot durable, unless it is known to be. Requires the lock of the slots."""
-        if not (slot.clean or slot.sequence in self._synced):
+        if slot.in_doubt or not (slot.clean or slot.sequence in self.synced):
             make_durable(self._mapping, load_state(self._mapping, slot), slot, False)
-            self._synced.add(slot.sequence)
+            self.synced.add(slot.sequence)
 
     def _shown_after(self, version: int) -> Meta | None:
         """Return the newest commit after a version that another handle shows."""

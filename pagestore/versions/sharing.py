@@ -1,5 +1,6 @@
 """A committer whose commits other processes may build on before a slot leads to them (shared_syncs.py says how)."""
 
+import time
 from typing import Any
 
 import numpy as np
@@ -7,7 +8,7 @@ import numpy as np
 from pagestore.storage.meta import FORMAT, Meta, slot_of, unpack
 from pagestore.storage.records import rows
 from pagestore.versions.committer import Committer
-from pagestore.versions.shared_syncs import Newest, SharedSyncs
+from pagestore.versions.shared_syncs import SHORT, Newest, SharedSyncs
 from pagestore.versions.store_state import StoreState
 
 PAGES_MAX = 1 << 8  # pages of commits that may be shown to other processes: each record lists them
@@ -25,7 +26,7 @@ class SharingCommitter(Committer):
         mapping, _, meta = about[:3]
         assert self._synced and self.file_lock
         self.shared = SharedSyncs(mapping, self._synced, meta.uuid)
-        self.file_lock.show = self._show
+        self.file_lock.show, self.file_lock.again = self._show, True
         self._followed: StoreState | None = None  # the newest commit of another process to which no slot led
         self._overtaken = False  # whether another process has committed since this one did
 
@@ -55,6 +56,8 @@ class SharingCommitter(Committer):
         since this one last did, so that they will soon do so again.
         """
         lock = self.file_lock
+        if lock and lock.again and lock.left != 1 and time.monotonic() < lock.look and not self.is_following:
+            return False  # the next commit of this process, which is soon, takes less than one of another
         if not (lock and self.lock.acquire(timeout=WAIT)):  # its holder may wait for the file lock
             return False
         try:
@@ -75,8 +78,25 @@ class SharingCommitter(Committer):
         self.shared.give_up()
 
     def _sync_slot(self, slot: bytes, sequence: int, format_: int) -> None:
-        own = unpack(slot)
-        if format_ == FORMAT and isinstance(own, Meta):
-            self.shared.complete(own)
-        else:
+        shared = self.shared
+        if format_ != FORMAT:
             super()._sync_slot(slot, sequence, format_)
+        elif self._is_undisturbed(sequence):
+            shared.write_slot(slot, sequence)
+            shared.synced.add(sequence)
+        else:
+            own = unpack(slot)
+            assert isinstance(own, Meta)
+            shared.complete(own)
+        if self.file_lock:
+            self.file_lock.again = shared.took < SHORT
+
+    def _is_undisturbed(self, sequence: int) -> bool:
+        """Return whether nobody else can write a slot now, so that the lock of the slots is not needed.
+
+        The writer's lock has been held since before the first commit that is to be made durable. Nobody else showed a
+        commit then, so nobody has one to make durable now. And this handle itself says that the newest slot is durable.
+        """
+        shared, lock = self.shared, self.file_lock
+        held = lock is not None and lock.held and not shared.shows
+        return held and shared.is_quiet and sequence - 1 == self.slot_sequence == shared.synced.newest

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 
 import pagestore
-from pagestore.errors import PoisonedError
+from pagestore.errors import CorruptionError, PoisonedError
 from pagestore.storage.file import CLOSED, stamped
 from pagestore.storage.kernels.record import COMMIT, HEAD, WIDTHS, gather
 from pagestore.storage.mapping import Mapping, Run, pages_of_run
@@ -105,7 +105,11 @@ def test_the_record_on_disk_is_what_the_commit_says(tmp_path, monkeypatch, sync,
                 pages = pages_of_run(state.run, state.commit.encode(), state.commit.version, COMMIT, 512)
                 [(data, offset)] = stamped(*pages, 512)
                 assert store._handle.file.pread(len(data), offset) == data
+                about = store._handle.mapping, state.run, state.commit.version
+                assert Commit.read_dead(*about) == Commit.read(*about).dead == state.commit.dead
                 assert state.commit.dead
+                with pytest.raises(CorruptionError, match="holds the record of version"):
+                    Commit.read_dead(*about[:2], state.commit.version + 1)
             assert store.check() == []
         assert simulated._handle.state.commit.roots == stored._handle.state.commit.roots
         assert simulated._handle.state.commit.added == stored._handle.state.commit.added

@@ -16,6 +16,7 @@ import time
 from collections import Counter
 from contextlib import contextmanager, suppress
 from functools import partial
+from itertools import groupby
 from pathlib import Path
 from random import Random
 from warnings import simplefilter
@@ -26,13 +27,14 @@ import pagestore
 from pagestore.errors import LockedError, PoisonedError
 from pagestore.storage.file import SHOWN_LOCK, UNLOCKED, File
 from pagestore.storage.meta import SLOT_SIZE
-from pagestore.versions import shared_syncs
+from pagestore.versions import locks, shared_syncs
 from pagestore.versions.recovery import newest_meta
 from tests.support.simulator import FALLBACK
 from tests.support.syscalls import COMPILER, built, events, mark, moments, run
 
 CONTEXT = multiprocessing.get_context("fork")
 WRITERS = 5
+PAGE_SIZE = 8192
 
 
 def made(path, retain=16, **options):
@@ -120,11 +122,63 @@ def test_what_is_acknowledged_is_durable_and_syncs_are_shared(tmp_path, retain):
         assert store.recovery is None and not store.check()
 
 
-def shown(path):
+@pytest.mark.parametrize("prepared", [False, True])
+def test_a_process_alone_takes_few_locks_and_reads_nothing(tmp_path, monkeypatch, prepared):
+    """A commit locks and unlocks, sees that nothing is shown, and says that it is durable."""
+    monkeypatch.setattr(locks, "LOOK_AGAIN", 3600.0)
+    monkeypatch.setattr(File, "fdatasync", lambda _: None)  # a short one
+    path, calls = made(tmp_path / "s.pages"), Counter()
+    with pagestore.open(path, sync="commit", threads=1) as store:
+        put = store.prepare("r")
+
+        def commit(k):
+            if prepared:
+                put.insert(0, k)
+                put.commit()
+            else:
+                with store.transaction() as txn:
+                    txn["r"].insert([(0, k)])
+
+        for k in range(32):
+            commit(k)
+        for name in ("lock", "locked", "lock_when_free", "pread", "fdatasync"):
+            method = getattr(File, name)
+            counted = lambda *about, name=name, method=method: calls.update([name]) or method(*about)  # noqa: E731
+            monkeypatch.setattr(File, name, counted)
+        for k in range(32, 96):
+            commit(k)
+        assert calls["fdatasync"] == calls["locked"] == 64 and 3 * 64 <= calls["lock"] <= 3.5 * 64  # versions go
+        assert not calls["lock_when_free"] and not calls["pread"]
+        assert rows(store, 1) == [96]
+
+
+def test_processes_make_several_commits_in_a_row(tmp_path):
+    """If syncs are short; and then no more before the others, who wait."""
+    path = made(tmp_path / "s.pages", "all")
+    stores = [pagestore.open(path, sync="commit", threads=1) for _ in range(3)]
+    for store in stores:
+        store._handle.file.fdatasync = lambda: None
+    in_threads(stores, 200, lambda writer, k: None)
+    assert rows(stores[0], 3) == [200] * 3
+    seen, who = [(-1, -1)] * 3, []
+    for version in range(2, stores[0].version + 1):
+        last = [[*stores[0].at(version)["r"].range((writer,), (writer + 1,))][-1:] for writer in range(3)]
+        now = [found[0] if found else (-1, -1) for found in last]
+        who.append(next(writer for writer in range(3) if now[writer] != seen[writer]))
+        seen = now
+    runs = [len([*run]) for _, run in groupby(who)]
+    assert len(runs) < 200, runs  # else each is a single one, or two
+    first_done = min(max(at for at, writer in enumerate(who) if writer == other) for other in range(3))
+    assert max(len([*run]) for _, run in groupby(who[:first_done])) <= 3 * locks.IN_A_ROW
+    for store in stores:
+        store.close()
+
+
+def shown(path, one=None, writer=0):
     """A handle whose commit is shown and has no slot yet, what lets it go on, and its thread."""
-    one, go, reached = pagestore.open(path, sync="commit", threads=1), threading.Event(), threading.Event()
+    one, go, reached = one or pagestore.open(path, sync="commit", threads=1), threading.Event(), threading.Event()
     lock = one._handle._file_lock
-    lock.is_awaited = lambda: True
+    lock.is_awaited, lock.again = lambda: True, False
     complete = one._handle.committer.shared.complete
 
     def wait(own):
@@ -135,8 +189,8 @@ def shown(path):
     one._handle.committer.shared.complete = wait
 
     def commit():
-        with one.transaction() as txn:
-            txn["r"].insert([(0, 0)])
+        with suppress(OSError), one.transaction() as txn:
+            txn["r"].insert([(writer, 0)])
 
     thread = threading.Thread(target=commit)
     thread.start()
@@ -191,6 +245,63 @@ def test_a_commit_without_a_slot_whose_process_has_died(tmp_path, builds):
     one._handle.committer.give_up(OSError("the process has died"))
     go.set()
     thread.join()
+
+
+@pytest.mark.parametrize("asks_first", [False, True])
+def test_a_sync_that_failed_before_the_file_was_opened(tmp_path, monkeypatch, asks_first):
+    """It took pages of a commit that was shown meanwhile, and only who had the file open is told by the system."""
+    path = made(tmp_path / "s.pages")
+    disk, file_size = path.read_bytes(), path.stat().st_size
+    two = pagestore.open(path, sync="commit", threads=1)
+    one, go, thread = shown(path)
+    others, written = [], []
+
+    def fail():
+        del one._handle.file.fdatasync
+        others.append(shown(path, two, 1))
+        for name in ("pwrite", "wrote", "write_pages"):
+            monkeypatch.setattr(File, name, recording(getattr(File, name), written))
+        raise OSError(5, "simulated")
+
+    one._handle.file.fdatasync = fail
+    go.set()
+    thread.join()
+    assert one._handle.committer.cause
+    _, go, thread = others[0]
+    if asks_first:
+        go.set()
+        thread.join()
+        assert two._handle.committer.cause  # nobody has written its pages again
+    with pagestore.open(path, sync="commit", threads=1) as three:
+        with three.transaction() as txn:
+            txn["r"].insert([(2, 0)])
+        go.set()
+        thread.join()
+        assert asks_first or not two._handle.committer.cause
+        content = path.read_bytes()
+        image = bytearray(disk.ljust(len(content), bytes(1))[: max(file_size, len(content))])
+        for at, count in written:
+            image[at : at + count] = content[at : at + count]
+        (tmp_path / "image.pages").write_bytes(image)
+        with pagestore.open(tmp_path / "image.pages", mode="r") as found:
+            assert [*found.snapshot()["r"]] == [*three.snapshot()["r"]] and not found.check()
+        assert (2, 0) in three.snapshot()["r"] and ((1, 0) in three.snapshot()["r"]) != asks_first
+    for store in (one, two):
+        store.close()
+
+
+def recording(method, written):
+    """A method of a file that also notes the bytes that are written: where they begin, and how many."""
+
+    def call(file, *arguments):
+        if method.__name__ == "pwrite":
+            written.append((arguments[1], memoryview(arguments[0]).nbytes))
+        else:
+            pages = arguments[0] if method.__name__ == "wrote" else arguments[1]
+            written.extend((int(page) * PAGE_SIZE, PAGE_SIZE) for page in pages)
+        return method(file, *arguments)
+
+    return call
 
 
 def test_a_commit_is_followed_again_after_an_interrupt(tmp_path):
