@@ -186,10 +186,11 @@ def _readable(handle: Handle, version: int, pages: Pages, pin: Pin) -> Callable[
 def newest_snapshot(handle: Handle, branch: str = MAIN) -> Snapshot:
     """See Store.snapshot."""
     while True:
-        state = handle.refresh()
-        snapshot = take_snapshot(handle, state.heads[handle.branch_id(branch)].version)
-        if snapshot is not None:  # an empty one is falsy
-            return snapshot
+        for state in handle.shown_states():
+            head = state.heads.get(handle.branch_id(branch))
+            snapshot = take_snapshot(handle, head.version) if head else None
+            if snapshot is not None:  # an empty one is falsy
+                return snapshot
 
 
 def snapshot_at(handle: Handle, version: int | str | datetime) -> Snapshot:

@@ -8,7 +8,7 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from datetime import datetime
 from math import inf
 from operator import index
@@ -161,6 +161,21 @@ class Handle:
             if self.state.sequence >= newest:
                 return self.state
         return self._read_newest()
+
+    def shown_states(self) -> Iterator[StoreState]:
+        """Yield the newest state that readers of all processes see, and then, if it is another, that of `refresh`.
+
+        Until a slot leads to a commit of this handle, only this process knows it. The versions of the former state may
+        be about to be dropped.
+        """
+        state = self.refresh()
+        ahead = state.sequence > sequence_in(self.mapping.pages.words)
+        if ahead and self.mode == "rw" and not self.committer.is_complete:
+            newest = newest_meta(self.file)
+            if newest is not None and newest.sequence < state.sequence:
+                with suppress(CorruptionError):  # more was committed meanwhile
+                    yield load_state(self.mapping, newest)
+        yield state
 
     def _resume(self) -> None:
         """Adopt the state of this handle's own newest commit, unless a newer one is known."""

@@ -149,7 +149,7 @@ class SimulatedFile:
     def locked(self, at: int, count: int) -> int | None:
         return None
 
-    def close(self, unlock: bool = True) -> None:
+    def close(self, unlock: bool = True, unmap: bool = True) -> None:
         pass
 
     def _failure(self) -> str | None:

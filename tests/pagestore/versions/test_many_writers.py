@@ -13,6 +13,7 @@ import pytest
 
 import pagestore
 from pagestore.errors import ClosedError, PoisonedError, VersionError
+from pagestore.storage.meta import SLOT_SIZE
 from pagestore.versions import handle as handles
 from pagestore.versions import version_table
 from pagestore.versions.committer import Committer
@@ -306,6 +307,40 @@ def test_a_snapshot_shows_all_that_was_acknowledged_before(path, monkeypatch, sl
     assert min(acknowledged) > 1
 
 
+@pytest.mark.parametrize("sync", ["full", "commit"])
+@pytest.mark.parametrize("prepared", [False, True])
+def test_nobody_sees_a_commit_before_all_do(path, monkeypatch, sync, prepared):
+    """Else one who sees it, and then another one who does not, could be in no serial order."""
+    with pagestore.open(path, sync=sync) as one, pagestore.open(path, mode="r") as two:
+        put, reached, go = one.prepare("r"), threading.Event(), threading.Event()
+        for k in range(8):
+            put.insert(0, k, "")
+            put.commit()
+        write = one._handle.file.pwrite
+
+        def pwrite(data, offset):
+            if offset <= SLOT_SIZE:
+                reached.set()
+                go.wait(20)
+            write(data, offset)
+
+        def commit():
+            if prepared:
+                put.insert(0, 8, "")
+                put.commit()
+            else:
+                insert(one, 0, 8)
+
+        monkeypatch.setattr(one._handle.file, "pwrite", pwrite)
+        thread = threading.Thread(target=commit)
+        thread.start()
+        assert reached.wait(20)
+        assert len(one.snapshot()["r"]) == len(two.snapshot()["r"]) == 8
+        go.set()
+        thread.join()
+        assert len(one.snapshot()["r"]) == len(two.snapshot()["r"]) == 9
+
+
 @pytest.mark.parametrize("go_on", ["read", "write", "prepare", "close"])
 @pytest.mark.parametrize("count", range(1, 8))
 def test_a_series_ends_where_others_have_reused_the_pages_of_its_record(path, go_on, count):
@@ -347,7 +382,8 @@ def test_nobody_reads_a_commit_whose_sync_failed_once_others_reuse_its_pages(pat
         kept, lost = one.snapshot(), []
 
         def fail(*_):
-            lost.append(one.snapshot())
+            assert len(one.snapshot()["r"]) == 1
+            lost.append(one.at(3))
             raise OSError(5, "simulated")
 
         with monkeypatch.context() as patch:
