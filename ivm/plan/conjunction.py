@@ -75,7 +75,7 @@ class Conjunction:
         self.nulls = frozenset(name for name, null in may_be_null(disjunct, predicates).items() if null)
         # The text alone decides which variables are keys. Atoms add fresh ones, for constants and repeated variables;
         # after that it is known which variables atoms enumerate, and so which comparisons the join can seek by.
-        self.used_once = _used_once(rule, disjunct, bool(whole), predicates)
+        self.used_once = used_once(rule, disjunct, bool(whole), predicates)
         self.keys = self._keys_in_atoms(disjunct) | self._joined_values(disjunct)
         for literal in disjunct:
             if isinstance(literal, Atom):
@@ -372,7 +372,7 @@ class ScanConjunction(Conjunction):
         names = list[str]()
         for term in atom.terms[: self.stored_keys[atom.predicate]]:
             names.append(self._column(term, names))
-        unread, keys = _used_once(self.rule, self.disjunct, True, self.predicates), len(names)
+        unread, keys = used_once(self.rule, self.disjunct, True, self.predicates), len(names)
         for place, term in enumerate(atom.terms[keys:], keys):
             if not isinstance(term, Var) or term.name not in unread:
                 names.append(self._column(term, names))
@@ -436,7 +436,7 @@ class ChoiceConjunction(ScanConjunction):
             self.filters.append(Choice(self._options))
 
 
-def _used_once(rule: Rule, disjunct: Disjunct, recursive: bool, predicates: Mapping[str, Predicate]) -> set[str]:
+def used_once(rule: Rule, disjunct: Disjunct, recursive: bool, predicates: Mapping[str, Predicate]) -> set[str]:
     """Return the variables that occur once in a rule's head and a disjunct; an atom's trie can be cut before them.
 
     An aggregate counts every binding unless it is recursive. So only variables in the values of a function of several
@@ -445,7 +445,7 @@ def _used_once(rule: Rule, disjunct: Disjunct, recursive: bool, predicates: Mapp
     terms = [term for literal in disjunct for term in _occurrences(literal)]
     terms += [argument for aggregate in rule.aggregates for argument in aggregate.arguments * 2]
     terms += [term for head in rule.heads for term in head.terms]
-    counts = Counter(v.name for term in terms for v in variables(term))
+    counts = Counter(v.name for term in terms for v in ((term,) if isinstance(term, Var) else variables(term)))
     once = {name for name, n in counts.items() if n == 1}
     if rule.aggregate and not recursive:
         functions = [x for x in disjunct if isinstance(x, Atom) and predicates[x.predicate].key_count is not None]

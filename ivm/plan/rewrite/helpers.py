@@ -311,6 +311,8 @@ def _computing_helper(
     """Return a helper view for some equations, and the disjunct that reads it instead; None if none is needed."""
     held = {v for x in disjunct if isinstance(x, Atom) for v in variables(x)}
     sought = _sought(rule, disjunct, held)
+    if not sought:
+        return None
     for group in _tied([x for x in disjunct if x not in sought], held):
         moved = {x: v for x, v in sought.items() if _reads(x.right, group) and v not in group}
         inner = tuple(x for x in disjunct if _reads(x, group))
@@ -394,6 +396,8 @@ def lift_existentials(program: Program) -> Program:
 
 def _split(rule: Rule) -> tuple[Rule, ...]:
     """Split a rule by heads if some head alone leaves more parts existential than all heads together."""
+    if len(rule.heads) == 1:
+        return (rule,)
     rules = tuple(replace(rule, heads=(head,)) for head in rule.heads)
     less = any(
         len(_untied_parts(one, disjunct)) > len(_untied_parts(rule, disjunct))
@@ -425,7 +429,7 @@ def _existential_helper(name: str, group: Disjunct, rule: Rule) -> Rule:
 
 def _untied_parts(rule: Rule, disjunct: Disjunct) -> list[Disjunct]:
     """Return the parts that share no variable with the heads or other parts; none if there is only one part."""
-    if rule.aggregate:
+    if rule.aggregate or sum(isinstance(x, Atom) for x in disjunct) < 2:
         return []
     groups = [(names, tuple(x for x in disjunct if not names.isdisjoint(variables(x)))) for names in tied(disjunct)]
     heads, several = set(variables(*rule.heads)), sum(any(isinstance(x, Atom) for x in g) for _, g in groups) > 1

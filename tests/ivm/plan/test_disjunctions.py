@@ -11,6 +11,7 @@ from ivm.engine.installed import PLANNING_WITHOUT_LEAN, PLANNING_WITHOUT_PARTIAL
 from ivm.lang.ir import variables
 from ivm.plan.rewrite.disjunctions import fold_bodies, separate_bodies
 from ivm.plan.rewrite.helpers import lift_computed
+from tests.walks import calls_of
 
 DECLARED = """
     r[i] = (a, b, v) -> int(i), int(a), int(b), int(v).  f[a] = x -> int(a), int(x).  g[b] = x -> int(b), int(x).
@@ -120,3 +121,63 @@ def test_a_helper_of_computed_keys_lacks_what_its_keys_determine(rule):
     wide = lift_computed(program, {})
     assert not wide.lean
     assert {*variables(*wide.rules[0].heads)} >= {*variables(*lifted.rules[0].heads)}
+
+
+def choices(columns):
+    return ", ".join(f"({c} < 10 ; {c} > 40)" for c in columns)
+
+
+def test_any_of_each_choice_is_a_filter_for_each():
+    """Written out these are 64 conjunctions, and so they would be 384 comparisons for each row."""
+    (plan,) = plans_of(f"p(a) <- t(a, b, c, d, e, f), {choices('abcdef')}.")
+    assert [*map(str, plan.filters)] == [f"({c} < 10 ; {c} > 40)" for c in "abcdef"]
+
+
+@pytest.mark.parametrize(
+    ("body", "filters"),
+    [
+        ("(a < 3 ; b < 3, c < 3)", ["(a < 3 ; b < 3, c < 3)"]),
+        ("d = 1, (a < 3 ; a > 5, b < 3), (c < 3 ; c > 7)", None),
+        ("(a < 3 ; a < 3), b > 1", ["a < 3", "b > 1"]),
+        ("(a < 3 ; a < 3, b > 1)", ["a < 3"]),
+        ("(a < 3, b < 3 ; a > 5, b > 5)", ["(a < 3, b < 3 ; a > 5, b > 5)"]),
+    ],
+)
+def test_other_alternatives_are_one_filter(body, filters):
+    (plan,) = plans_of(f"p(a, b, c, d, e, f) <- t(a, b, c, d, e, f), {body}.")
+    found = [*map(str, plan.filters)]
+    if filters is None:
+        assert len(found) == 2 and found[0] == "d = 1" and found[1].count(";") == 3
+    else:
+        assert found == filters
+
+
+def test_alternatives_that_read_other_columns_are_plans_of_their_own():
+    """Each counts its own derivations of a row, as stores of earlier releases do."""
+    assert len(plans_of("p(a) <- w[a] = (b, c), (b < 3 ; c > 3).")) == 2
+
+
+def plans_of(rule):
+    with ivm.open(":memory:") as ws:
+        ws.install(COLUMNS, "base")
+        ws.install(rule, "p")
+        with ws.store.snapshot() as snap:
+            return ws.rules_of(snap).rules[-1].plans
+
+
+COLUMNS = """
+    t(a, b, c, d, e, f) -> int(a), int(b), int(c), int(d), int(e), int(f).
+    w[a] = (b, c) -> int(a), int(b), int(c).  s[a] = (b, c) -> int(a), int?(b), int?(c).
+"""
+
+
+def test_functions_called_for_alternatives_are_in_proportion_to_them():
+    calls = {}
+    with ivm.open(":memory:") as ws:
+        ws.install(COLUMNS, "base")
+        for n in (2, 4, 6):
+            rule = f"p(a, b, c, d, e, f) <- t(a, b, c, d, e, f), {choices('abcdef'[:n])}."
+            calls[2**n] = calls_of(lambda rule=rule, n=n: ws.install(rule, f"p{n}", replace=True))
+            ws.uninstall(f"p{n}")
+    assert calls[64] - calls[16] < 4.5 * (calls[16] - calls[4])
+    assert calls[64] - calls[16] < 48 * 600

@@ -13,6 +13,7 @@ from ivm.errors import ConstructError, RangeError
 from ivm.plan import join_order
 from ivm.plan.join_order import JoinOrders
 from ivm.plan.planner import make_plans
+from tests.walks import calls_of
 
 STAR = [f"r{i}(k, v{i})" for i in range(7)]
 CHAIN = [f"r{i}(v{i}, v{i + 1})" for i in range(12)]
@@ -292,17 +293,6 @@ def test_an_aggregate_that_takes_values_reads_a_relation_as_it_stands(op):
             txn.set("r", [(a, a % 3, a * 7919 % 10007) for a in range(5000)])
         ws.install(f"m[g] = x <- agg<<x = {op}>> r[_] = (g, v).")
         assert "permuted" not in ws.explain("m")
-
-
-def calls_of(work):
-    """Count the Python calls of some work."""
-    calls = Counter()
-    sys.setprofile(lambda frame, event, argument: calls.update([event]))
-    try:
-        work()
-    finally:
-        sys.setprofile(None)
-    return calls["call"]
 
 
 @pytest.mark.parametrize(("body", "most"), [([*STAR, "s(k, w)", "t(k, u)", "u(k, o)"], 12_000), (CHAIN[:10], 12_000)])
