@@ -77,12 +77,16 @@ class Sample:
 
 
 class Statistics:
-    """Distinct tuples and heavy hitters of the relations of a source, each of which is sampled once."""
+    """Distinct tuples and heavy hitters of the relations of a source, each of which is sampled once.
+
+    What follows from the sample of a committed tree is remembered while the store is open.
+    """
 
     def __init__(self, source: Any, whole: bool = False) -> None:
         """`source` is a snapshot, a sketch or a transaction; `whole` reads all rows, however many there are."""
         self._source, self._whole = source, whole
         self._samples: dict[str, Sample] = {}
+        self._remembered: dict[str, dict[Any, Any]] = {}
         self._known: dict[tuple[str, tuple[int, ...]], float] = {}
         self._heavy: dict[tuple[str, int], Mapping[int, float]] = {}
 
@@ -98,7 +102,7 @@ class Statistics:
         key = predicate, column
         if key not in self._heavy:
             unique = not self._has_rows(predicate, column) or self._source.tree(predicate).spec.keys == 1 + column == 1
-            self._heavy[key] = {} if unique else self._sample(predicate).heavy(column)
+            self._heavy[key] = {} if unique else self._of(predicate, column, Sample.heavy)
         return self._heavy[key]
 
     def _has_rows(self, predicate: str, column: int) -> bool:
@@ -116,7 +120,17 @@ class Statistics:
         tree = self._source.tree(predicate)
         if {*range(tree.spec.keys)}.issubset(columns):
             return float(tree.count)
-        return self._sample(predicate).distinct(columns)
+        found: float = self._of(predicate, columns, Sample.distinct)
+        return found
+
+    def _of(self, predicate: str, what: int | tuple[int, ...], compute: Callable[[Sample, Any], Any]) -> Any:
+        """Return what is computed from a sample, once for each tree that is committed."""
+        if predicate not in self._remembered:
+            self._remembered[predicate] = self._source.remembered(self._source.tree(predicate))
+        known, key = self._remembered[predicate], (what, self._whole)
+        if key not in known:
+            known[key] = compute(self._sample(predicate), what)
+        return known[key]
 
     def _sample(self, predicate: str) -> Sample:
         if predicate not in self._samples:
