@@ -128,6 +128,11 @@ class InstalledRule:
         return [chosen_of(plan) for plan in (*self.plans, *self.searches)]
 
     @cached_property
+    def sketch(self) -> tuple[tuple[str, ...], ...]:
+        """What equivalent rules have in common."""
+        return sketch_of(self.definition)
+
+    @cached_property
     def reads(self) -> tuple[str, ...]:
         """The predicates in the rule's body."""
         return reads(self.definition)
@@ -582,11 +587,22 @@ def shape_of(rule: Rule) -> Rule:
     )  # fmt: skip
 
 
+def sketch_of(rule: Rule) -> tuple[tuple[str, ...], ...]:
+    """Return what equivalent rules have in common, which is found sooner than their shape: names in heads and body."""
+    return tuple(map(_plain_name, writes(rule))), tuple(map(_plain_name, reads(rule)))
+
+
+def _plain_name(name: str) -> str:
+    """Return a name without the number of a helper view."""
+    numbered = fullmatch(r"(.*\$.*?)\d+(\$\w+)?", name) if "$" in name else None
+    return f"{numbered[1]}{numbered[2] or ''}" if numbered else name
+
+
 def _unnumbered(literal: Any) -> Any:
     match literal:
         case Atom():
-            numbered = fullmatch(r"(.*\$.*?)\d+(\$\w+)?", literal.predicate)
-            return replace(literal, predicate=f"{numbered[1]}{numbered[2] or ''}") if numbered else literal
+            name = _plain_name(literal.predicate)
+            return literal if name == literal.predicate else replace(literal, predicate=name)
         case Negation():
             return replace(literal, body=tuple(map(_unnumbered, literal.body)))
     return literal

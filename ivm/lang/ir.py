@@ -86,6 +86,8 @@ class Predicate(Placed):
     @property
     def stored_types(self) -> tuple[str, ...]:
         """The types of all columns as a relation has them."""
+        if ROPE not in self.types and not self.nullable:
+            return self.types
         types = ("int64" if type_ == ROPE else type_ for type_ in self.types)
         return tuple(type_ + "?" * (place in self.nullable) for place, type_ in enumerate(types))
 
@@ -547,7 +549,13 @@ def is_table(rule: Rule) -> bool:
 
 def reads(rule: Rule) -> tuple[str, ...]:
     """Return the names of the predicates in the body, each once, in order of appearance."""
-    return tuple(dict.fromkeys(atom.predicate for atom in atoms(literals_of(rule.body))))
+    found: dict[str, None] = {}
+    for literal in literals_of(rule.body):
+        if isinstance(literal, Atom):
+            found[literal.predicate] = None
+        elif isinstance(literal, Negation):
+            found.update(dict.fromkeys(atom.predicate for atom in atoms(literal.body)))
+    return tuple(found)
 
 
 def writes(rule: Rule) -> tuple[str, ...]:

@@ -122,6 +122,8 @@ def strata_of(rules: Sequence[Rule]) -> list[Stratum]:
         for name in writes(rule):
             defining.setdefault(name, []).append(number)
     below = [[n for name in reads(rule) for n in defining.get(name, ())] for rule in rules]
+    if not any(below):
+        return [Stratum((rule,)) for rule in rules]
     stratum_of = _tied_rules(below)
     recursive: dict[int, set[str]] = {}
     for number, rule in enumerate(rules):

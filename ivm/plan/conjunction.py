@@ -323,18 +323,23 @@ class Conjunction:
     def _used(self, arguments: Arguments, level: Mapping[str, int]) -> list[tuple[int, int]]:
         """Return the levels of an atom, each with its column."""
         found = [(level[name], c) for c, name in enumerate(arguments.names) if name is not None]
-        for number, _ in [one for one in self._with_unread if one[1] is arguments]:
+        for number, other in self._with_unread:
+            if other is not arguments:
+                continue
             unread = {f"${number}.{c}": c for c, name in enumerate(arguments.names) if name is None}
             found += [(level[name], c) for name, c in unread.items() if name in level]
         return sorted(found)
 
     def _trie(self, arguments: Arguments, level: Mapping[str, int]) -> Trie:
-        levels = tuple(place for place, _ in self._used(arguments, level))
-        return Trie(self.index(arguments, level), levels, arguments.negated, arguments.text)
+        used = self._used(arguments, level)
+        levels = tuple([place for place, _ in used])
+        return Trie(self._index(arguments, [c for _, c in used]), levels, arguments.negated, arguments.text)
 
     def index(self, arguments: Arguments, level: Mapping[str, int]) -> Index:
         """Return the index that an atom reads, given the level of each variable."""
-        first = [c for _, c in self._used(arguments, level)]
+        return self._index(arguments, [c for _, c in self._used(arguments, level)])
+
+    def _index(self, arguments: Arguments, first: Sequence[int]) -> Index:
         predicate = self.predicates[arguments.atom.predicate]
         keys = self.stored_keys[predicate.name]
         others = [c for c in range(max(len(arguments.names), keys)) if c not in first]

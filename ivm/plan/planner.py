@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 from math import prod
 from typing import NamedTuple
 
@@ -150,7 +151,7 @@ class _Scans:
 def _either(options: Sequence[Sequence[Compare]]) -> Iterator[Filter]:
     """Yield filters that hold where all of one option hold: those that all options have, and choices between others."""
     number = dict[Compare, int]()
-    numbers = {id(x): number.setdefault(x, len(number)) for option in options for x in option}
+    numbers = {id(x): number.setdefault(x, len(number)) for x in {id(x): x for x in chain(*options)}.values()}
     found = [dict.fromkeys(numbers[id(x)] for x in option) for option in options]
     shared = set(found[0]).intersection(*found)
     one_of = [*number]
@@ -278,7 +279,8 @@ def _in_columns(conjunction: Conjunction, orders: JoinOrders, distinct: Distinct
     """
     positive = [t for t, a in enumerate(conjunction.atoms) if not a.negated]
     ways = {t: orders.nearest(t) for t in positive[: None if maintenance != ONCE else 1]}
-    plans = [conjunction.plan(conjunction.in_own_order(order, t)) for t, order in ways.items()]
+    begun = {t: conjunction.plan(conjunction.in_own_order(order, t)) for t, order in ways.items()}
+    plans = [*begun.values()]
     ranges = Counter(b.level for b in plans[0].bounds if b.others and b.kind in (GE, LE))
     if max(ranges.values(), default=0) > 1 or plans[0].nulls or not is_supported(plans[0]) or is_linked(plans[0]):
         return None
@@ -297,10 +299,12 @@ def _in_columns(conjunction: Conjunction, orders: JoinOrders, distinct: Distinct
     plan = plans[min(range(len(plans)), key=lambda n: (costs[n], len(plans[n].sensors)))]  # for it indices are kept
     if maintenance == AUTO and not plan.sensors:
         return _in_place(conjunction, plan)
-    begun = [ways.get(t) or orders.nearest(t) for t in range(len(plan.tries))]
+    for t in range(len(plan.tries)):
+        ways[t] = ways.get(t) or orders.nearest(t)
+        begun[t] = begun.get(t) or conjunction.plan(conjunction.in_own_order(ways[t], t))
     choice = "probed, as requested" if maintenance == PROBE else "probed, from each atom to the nearest"
-    probes = tuple(conjunction.plan(conjunction.in_own_order(order, t)) for t, order in enumerate(begun))
-    return replace(plan, probes=probes, pace=orders.pace(begun), choice=choice)
+    probes, pace = tuple(begun[t] for t in range(len(begun))), orders.pace([ways[t] for t in range(len(ways))])
+    return replace(plan, probes=probes, pace=pace, choice=choice)
 
 
 def _is_found_by_links(conjunction: Conjunction, plan: Plan, orders: JoinOrders, distinct: Distinct) -> bool:

@@ -94,6 +94,8 @@ NO_COLUMN, ONLY, ZERO = Var("nothing$"), Var("only$"), Const(0, "int64")
 
 def lift_texts(program: Program, known: Program) -> Program:
     """Put helper views of the concats whose texts are read before the rules, which then read these."""
+    if not any(predicate.value == ROPE for predicate in program.over(known).values()):
+        return program
     predicates, rules, helpers = dict(program.predicates), list[Rule](), Groups()
     for rule in program.rules:
         rules += _with_text_helpers(rule, predicates, program.over(known), helpers)
