@@ -218,7 +218,8 @@ class Lookup:
     def _numbers(self, keys: Sequence[np.ndarray]) -> np.ndarray:
         """Return the number of each key among the distinct ones, -1 where it is none of them."""
         place = self._places_for(len(keys[0]))
-        if place is not None and len(keys) == 1:  # what is out of range exceeds all codes, as a word without a sign
+        if place is not None and len(keys) == 1 and not self._ranked:
+            # what is out of range exceeds all codes, as a word without a sign
             places = keys[0] - self._low[0] if self._low[0] else keys[0]
             codes = np.minimum(places.view(np.uint64), np.uint64(self._spans[0]))
             return place.take(codes.view(np.int64))
