@@ -222,7 +222,7 @@ def with_block(
         program = seek_texts(program, known, store)
         layouts |= store.layouts({name: program.predicates[name] for name in program.seeds})
     program = lift_existentials(program)
-    program = lift_computed(program, program.over(known) if rewrites.lean else {})
+    program = lift_computed(program, program.over(known) if rewrites.lean else {}, rewrites.sure)
     program = lift_negations(program)
     program = refuse_failures(program)
     program = with_nullable_helpers(program, known)

@@ -24,6 +24,7 @@ WHOLE_ROWS = 1 << 15  # a relation with up to so many rows is read whole
 SAMPLE_ROWS = 1 << 15  # of others
 BLOCK_ROWS = 1 << 9  # neighbouring rows
 TABLE_PER_ROW = 8  # the most entries of a table for each row of a sample
+PACKED = 1 << 62  # numbers that a word holds
 HEAVY_SHARE = 1 / 64  # of the rows: a value in more of them is a heavy hitter
 HEAVY_FACTOR = 8  # if it is also in so many times the rows that a value is in on average
 
@@ -53,8 +54,7 @@ class Sample:
         chosen = self.rows[list(columns)]
         if self.is_whole:
             return float(_different(chosen))
-        met = distinct(np.concatenate([chosen, self.place[None]]))
-        places = np.diff(np.flatnonzero(begins(met[:-1])), append=met.shape[1])
+        places = _places_of(chosen, self.place)
         once, twice = np.count_nonzero(places == 1), np.count_nonzero(places == 2)
         blocks, read = int(self.place[-1]) + 1, self.rows.shape[1] / self.count
         unmet = once**2 / max(1.0, 2 * twice * blocks / max(1, blocks - 1) + once * read / (1 - read))
@@ -141,13 +141,32 @@ class Statistics:
         return self._samples[predicate]
 
 
+def _places_of(rows: np.ndarray, place: np.ndarray) -> np.ndarray:
+    """Return at how many places each different column of rows[C, n] was met, where column i is of place[i]."""
+    blocks = int(place[-1]) + 1
+    codes = _codes(rows, PACKED // blocks)
+    if codes is None:
+        met = distinct(np.concatenate([rows, place[None]]))
+        return np.diff(np.flatnonzero(begins(met[:-1])), append=met.shape[1])
+    codes = codes * blocks + place
+    codes.sort()
+    met = codes[begins(codes[None])] // blocks
+    return np.diff(np.flatnonzero(begins(met[None])), append=len(met))
+
+
 def _different(rows: np.ndarray) -> int:
     """Count the different columns of rows[C, n]: by a table where values are near to each other, else by sorting."""
+    codes = _codes(rows, TABLE_PER_ROW * rows.shape[1])
+    return int(distinct(rows).shape[1] if codes is None else np.count_nonzero(np.bincount(codes)))
+
+
+def _codes(rows: np.ndarray, most: int) -> np.ndarray | None:
+    """Return a number from 0 for each column of rows[C, n], equal for equal ones; None if they may exceed `most`."""
     low, high = rows.min(axis=1).tolist(), rows.max(axis=1).tolist()
-    spans = [most - least + 1 for least, most in zip(low, high, strict=True)]
-    if prod(spans) > TABLE_PER_ROW * rows.shape[1]:
-        return int(distinct(rows).shape[1])
+    spans = [most_here - least + 1 for least, most_here in zip(low, high, strict=True)]
+    if prod(spans) > most:
+        return None
     codes = np.zeros(rows.shape[1], np.int64)
     for column, least, span in zip(rows, low, spans, strict=True):
         codes = codes * span + (column - least)
-    return int(np.count_nonzero(np.bincount(codes)))
+    return codes

@@ -7,7 +7,7 @@ import pytest
 import ivm
 from ivm.engine import compile as engine_compile
 from ivm.engine.compile import compile
-from ivm.engine.installed import PLANNING_WITHOUT_LEAN, PLANNING_WITHOUT_PARTIAL, PROPERTY
+from ivm.engine.installed import PLANNING, PLANNING_WITHOUT_LEAN, PLANNING_WITHOUT_PARTIAL, PROPERTY
 from ivm.lang.ir import variables
 from ivm.plan.rewrite.disjunctions import fold_bodies, separate_bodies
 from ivm.plan.rewrite.helpers import lift_computed
@@ -90,6 +90,34 @@ def test_rules_that_an_earlier_release_installed_keep_the_view_of_their_body(tmp
         workspace.exec("-f[2].")
         assert ([*workspace["n"]], workspace.check()) == ([(2, 10), (5, 30)], [])
         assert "(2, 3, 10)" in str(workspace.why("n", (2, 10)))
+
+
+def test_keys_that_cannot_fail_have_no_view_of_what_fails(tmp_path, monkeypatch):
+    """Rules that an earlier release installed keep theirs, which then stays empty."""
+    path, text = tmp_path / "s.pages", f"n[g] = t <- agg<<t = count()>> {BODY}, g = v / 10, f[g] = _."
+    lift = engine_compile.lift_computed
+    monkeypatch.setattr(engine_compile, "lift_computed", lambda program, keyed, sure: lift(program, keyed, False))
+    with ivm.open(path, sync="off") as workspace:
+        workspace.install(DECLARED, "base")
+        workspace.install(text, "rules")
+        assert (planning_of(workspace), len(kept(workspace))) == (PLANNING_WITHOUT_PARTIAL, 3)
+    monkeypatch.undo()
+    with ivm.open(path, sync="off") as workspace:
+        workspace.exec("+r[1] = (2, 3, 10).  +r[2] = (2, 4, 19).  +r[3] = (5, 4, -30).  +f[1] = 1.  +f[-3] = 1.")
+        assert ([*workspace["n"]], len(kept(workspace)), workspace.check()) == ([(-3, 1), (1, 2)], 3, [])
+        workspace.install(text, "rules", replace=True)
+        assert (planning_of(workspace), kept(workspace)) == (PLANNING, ["n$key0"])
+    with ivm.open(path, sync="off") as workspace:
+        workspace.exec("-f[1].  -r[3].  +r[4] = (1, 1, -39).")
+        assert ([*workspace["n"]], workspace.check()) == ([(-3, 1)], [])
+
+
+@pytest.mark.parametrize("key", ["v / -1", "v / b", "v / 10 * 2", "b * v"])
+def test_other_computed_keys_may_fail(key):
+    with ivm.open(":memory:") as workspace:
+        workspace.install(DECLARED, "base")
+        workspace.install(f"n[g] = t <- agg<<t = count()>> {BODY}, g = {key}, f[g] = _.", "rules")
+        assert any(name.endswith("$fails") for name in kept(workspace))
 
 
 def planning_of(workspace: ivm.Workspace) -> int:
