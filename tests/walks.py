@@ -57,17 +57,6 @@ class Walk(NamedTuple):
         return sorted(move for move in self.moves if above(move[1], move[0]))
 
 
-def calls_of(work: Callable[[], object]) -> int:
-    """Return how many functions written in Python some work calls."""
-    calls = Counter[str]()
-    sys.setprofile(lambda frame, event, argument: calls.update([event]))
-    try:
-        work()
-    finally:
-        sys.setprofile(None)
-    return calls["call"]
-
-
 def walks() -> dict[str, Walk]:
     """All walks, each in a store of its own, after one that is not watched: imports and caches are no moves."""
     found, of = {}, {
