@@ -245,6 +245,8 @@ def _restore_scans(txn: StoreTransaction, scans: Mapping[str, Iterable[str]]) ->
 def _has_form(before: Installed, after: Installed, name: str) -> bool:
     """Return whether a predicate still exists, with columns of the same types, also of rows that follow."""
     then, now = (one.program.predicates.get(one.whole(name)) for one in (before, after))
+    if then is now:
+        return then is not None
     return then is not None and now is not None and now.stored_types == then.stored_types
 
 

@@ -40,6 +40,7 @@ A pass takes a program and returns one. Installing a block, evaluating a query a
 It begins with a text, with syntax trees, or with a program of checked rules, which needs no places (`NOWHERE`).
 """
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
@@ -54,6 +55,7 @@ from ivm.engine.installed import (
     Rewrites,
     names_in_body,
     shape_of,
+    sketch_of,
 )
 from ivm.engine.relations import Relations, with_declarations
 from ivm.errors import ConstructError, EditError, RuleError, RuleSyntaxError, Where
@@ -220,7 +222,7 @@ def with_block(
         program = seek_texts(program, known, store)
         layouts |= store.layouts({name: program.predicates[name] for name in program.seeds})
     program = lift_existentials(program)
-    program = lift_computed(program, program.over(known) if rewrites.lean else {})
+    program = lift_computed(program, program.over(known) if rewrites.lean else {}, rewrites.sure)
     program = lift_negations(program)
     program = refuse_failures(program)
     program = with_nullable_helpers(program, known)
@@ -257,15 +259,10 @@ class _Planner:
     ) -> None:  # fmt: skip
         self._predicates, self._program, self._store = whole.predicates, program, store
         self._options, self._layouts, self._saved, self._before = options, layouts, saved, before
-        self._known = (
-            {}
-            if saved
-            else {
-                shape_of(rule.definition): rule
-                for block in before.blocks
-                for rule in (block.rules if options.maintenance in (AUTO, block.maintenance) else ())
-            }
-        )
+        self._known = defaultdict[object, list[InstalledRule]](list)  # by their sketches, the newest last
+        for block in before.blocks if not saved else ():
+            for rule in block.rules if options.maintenance in (AUTO, block.maintenance) else ():
+                self._known[rule.sketch].append(rule)
         self._scans = saved is None or saved.rewrites.scans
         self._rules: list[InstalledRule] = []
 
@@ -302,7 +299,9 @@ class _Planner:
 
     def _orders(self, rule: Rule, own: frozenset[str] | None) -> tuple[Sequence[Chosen], Basis]:
         """Return the key orders that the rule had before; none if it is new, or what it reads is stored otherwise."""
-        old = self._known.get(shape_of(rule))
+        alike = self._known.get(sketch_of(rule), [])
+        shape = shape_of(rule) if alike else None
+        old = next((one for one in reversed(alike) if shape_of(one.definition) == shape), None)
         stratum = old and self._before.recursion.get(old)
         if old is None or (stratum.recursive if stratum else None) != own:
             return (), UNKNOWN

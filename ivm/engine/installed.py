@@ -30,8 +30,9 @@ from ivm.wide import is_helper, names_of, stored_as
 from pagestore.host import Spec
 
 PROPERTY = "ivm"
-PLANNING = 9  # the version of how a rule becomes trees and key orders
-PLANNING_WITHOUT_PARTIAL = 8  # the same, but the state of a min or max has all values of each group
+PLANNING = 10  # the version of how a rule becomes trees and key orders
+PLANNING_WITHOUT_SURE = 9  # the same, but each helper of computed keys has a view of what fails
+PLANNING_WITHOUT_PARTIAL = 8  # as 9, but the state of a min or max has all values of each group
 PLANNING_WITHOUT_LEAN = 7  # as 8, but aggregates read a view of a disjunction, helpers of computed keys all variables
 PLANNING_WITHOUT_SCANS = 6  # as 7, and a body of one relation has a key order and permuted indices as any other
 PLANNING_WITHOUT_TEXTS = 5  # as 6, and no rule reads the text of a concat
@@ -128,6 +129,11 @@ class InstalledRule:
         return [chosen_of(plan) for plan in (*self.plans, *self.searches)]
 
     @cached_property
+    def sketch(self) -> tuple[tuple[str, ...], ...]:
+        """What equivalent rules have in common."""
+        return sketch_of(self.definition)
+
+    @cached_property
     def reads(self) -> tuple[str, ...]:
         """The predicates in the rule's body."""
         return reads(self.definition)
@@ -205,7 +211,7 @@ class Block:
         texts = any(rule.definition.texts for rule in self.rules)
         scans = any(plan.choice == SCANNED or plan.in_columns for rule in self.rules for plan in rule.plans)
         ranges, part = any(rule.span for rule in self.rules), self.part
-        return Rewrites(ranges, levels, part.merged, texts, scans, part.lean, part.partial)
+        return Rewrites(ranges, levels, part.merged, texts, scans, part.lean, part.partial, part.sure)
 
 
 class Rewrites(NamedTuple):
@@ -216,7 +222,8 @@ class Rewrites(NamedTuple):
     `texts` reads the texts of concats, which earlier releases refuse; `scans` reads a body of one relation in the order
     that the relation is stored in, and evaluates joins by columns; `lean` gives an aggregate over a disjunction of
     joins a plan for each instead of a view of all, and helpers of computed keys no column that their keys determine;
-    `partial` keeps a few values of each group for a min or max over one relation.
+    `partial` keeps a few values of each group for a min or max over one relation; `sure` gives helpers of keys that
+    cannot fail no view of what fails.
     """
 
     ranges: bool = True
@@ -226,6 +233,7 @@ class Rewrites(NamedTuple):
     scans: bool = True
     lean: bool = True
     partial: bool = True
+    sure: bool = True
 
 
 ALL = Rewrites()
@@ -582,11 +590,22 @@ def shape_of(rule: Rule) -> Rule:
     )  # fmt: skip
 
 
+def sketch_of(rule: Rule) -> tuple[tuple[str, ...], ...]:
+    """Return what equivalent rules have in common, which is found sooner than their shape: names in heads and body."""
+    return tuple(map(_plain_name, writes(rule))), tuple(map(_plain_name, reads(rule)))
+
+
+def _plain_name(name: str) -> str:
+    """Return a name without the number of a helper view."""
+    numbered = fullmatch(r"(.*\$.*?)\d+(\$\w+)?", name) if "$" in name else None
+    return f"{numbered[1]}{numbered[2] or ''}" if numbered else name
+
+
 def _unnumbered(literal: Any) -> Any:
     match literal:
         case Atom():
-            numbered = fullmatch(r"(.*\$.*?)\d+(\$\w+)?", literal.predicate)
-            return replace(literal, predicate=f"{numbered[1]}{numbered[2] or ''}") if numbered else literal
+            name = _plain_name(literal.predicate)
+            return literal if name == literal.predicate else replace(literal, predicate=name)
         case Negation():
             return replace(literal, body=tuple(map(_unnumbered, literal.body)))
     return literal

@@ -187,13 +187,17 @@ def _of_state(layout: Layout | None, names: Mapping[str, str]) -> Layout | None:
 
 def _twins(before: Installed, after: Installed) -> tuple[dict[InstalledRule, InstalledRule], dict[str, str]]:
     """Map rules of `after` to equivalent rules of `before` with the same maintenance; also helper views' old names."""
-    waiting = defaultdict[Rule, list[InstalledRule]](list)
+    waiting, same = defaultdict[object, list[InstalledRule]](list), {*before.rules}.intersection(after.rules)
     for rule in before.rules:
-        waiting[shape_of(rule.definition)].append(rule)
+        if rule not in same:
+            waiting[rule.sketch].append(rule)
     found, names = dict[InstalledRule, InstalledRule](), dict[str, str]()
     for rule in after.rules:
-        alike = waiting[shape_of(rule.definition)]
+        alike = [rule] if rule in same else waiting.get(rule.sketch, [])
+        shape = shape_of(rule.definition) if alike and rule not in same else None
         for one in alike:
+            if shape and shape_of(one.definition) != shape:
+                continue
             pairs = dict(zip(_names(rule.definition), _names(one.definition), strict=True))
             if _maintenance(one) == _maintenance(rule) and _agree(names, pairs):
                 names |= {name: was for name, was in pairs.items() if "$" in name}

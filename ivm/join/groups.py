@@ -16,7 +16,8 @@ import numpy as np
 from pagestore.host import begins, sort_order
 
 DENSE = 1 << 12  # the codes that rows may have in any case, so that their sums are in an array
-SPARSE = 4  # the most codes for each row, where more are addressed directly
+SPARSE = 4  # the most codes for each row, or each key that is sought, where more are addressed directly
+ADDRESSED_MAX = 1 << 22  # codes that are addressed because many keys are sought: 32 MiB
 FAR = 2.0**62  # sums below it fit 64 bits, also where they are estimated as floats
 EXACT = 1 << 52  # floats hold whole numbers up to here, and more
 SHORT = (1 << 22) - 1  # the lowest bits of a word; 2^31 of them add up to an exact float
@@ -177,7 +178,6 @@ class Lookup:
         if n:
             self._low = keys.min(axis=1).tolist()
             self._spans = [top - low + 1 for low, top in zip(self._low, keys.max(axis=1).tolist(), strict=True)]
-        self._dense = prod(self._spans) <= max(DENSE, SPARSE * n)
         if prod(self._spans) >= FAR:  # ranks of values are nearer to each other than values
             self._ranked = [np.unique(column) for column in keys]
             keys = np.stack([np.searchsorted(known, column) for known, column in zip(self._ranked, keys, strict=True)])
@@ -189,9 +189,8 @@ class Lookup:
         self._codes, self._start = sorted_[starts], starts
         self._count = np.diff(starts, append=n)
         self.unique = len(starts) == n
-        if self._dense:
-            self._place = np.full(prod(self._spans) + 1, -1)
-            self._place[self._codes] = np.arange(len(starts))
+        self._place: np.ndarray | None = None  # the number of each code, and -1 at the end, once addressing pays
+        self._sought, self._addressed = 0, max(DENSE, SPARSE * n)
 
     @property
     def share(self) -> float:
@@ -218,11 +217,12 @@ class Lookup:
 
     def _numbers(self, keys: Sequence[np.ndarray]) -> np.ndarray:
         """Return the number of each key among the distinct ones, -1 where it is none of them."""
-        if self._dense and len(keys) == 1:  # what is out of range exceeds all codes, as a word without a sign
+        place = self._places_for(len(keys[0]))
+        if place is not None and len(keys) == 1 and not self._ranked:
+            # what is out of range exceeds all codes, as a word without a sign
             places = keys[0] - self._low[0] if self._low[0] else keys[0]
             codes = np.minimum(places.view(np.uint64), np.uint64(self._spans[0]))
-            found: np.ndarray = self._place.take(codes.view(np.int64))
-            return found
+            return place.take(codes.view(np.int64))
         codes, inside = np.zeros(len(keys[0]), np.int64), np.ones(len(keys[0]), bool)
         for k, column in enumerate(keys):
             if self._ranked:
@@ -234,10 +234,19 @@ class Lookup:
                 places = column - self._low[k]
             inside &= here
             codes = codes * self._spans[k] + places if k else places
-        if self._dense:
-            return self._place.take(np.where(inside, codes, len(self._place) - 1))
+        if place is not None:
+            return place.take(np.where(inside, codes, len(place) - 1))
         codes = np.where(inside, codes, -1)
         found = np.searchsorted(self._codes, codes)
         there = found < len(self._codes)
         there[there] = self._codes[found[there]] == codes[there]
         return np.where(there, found, -1)
+
+    def _places_for(self, more: int) -> np.ndarray | None:
+        """Return the number of each code, if they are few or as many keys are sought; `more` keys are sought now."""
+        self._sought += more
+        codes = prod(self._spans)
+        if self._place is None and codes <= max(self._addressed, min(SPARSE * self._sought, ADDRESSED_MAX)):
+            self._place = np.full(codes + 1, -1)
+            self._place[self._codes] = np.arange(len(self._codes))
+        return self._place

@@ -17,9 +17,10 @@ import logging
 import os
 import resource
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ContextDecorator, contextmanager
 from contextvars import ContextVar
+from functools import lru_cache
 from math import inf
 from pathlib import Path
 from threading import Lock
@@ -200,10 +201,16 @@ def allowing(memory: int | None) -> Iterator[None]:
         _allowed.reset(token)
 
 
-def memory_allowed() -> int:
-    """Return the bytes that one evaluation may take, if so many are left."""
+def memory_allowed(known: Iterable[Limit] | None = None) -> int:
+    """Return the bytes that one evaluation may take, if so many are left; `known` are all limits, if they are."""
     allowed = _allowed.get()
-    return int(_share() * min(limit.whole for limit in limits())) if allowed is None else allowed
+    return int(_share() * min(limit.whole for limit in known or limits())) if allowed is None else allowed
+
+
+def memory_to_take() -> int:
+    """Return the bytes that one evaluation may take, of those that are left."""
+    known = [*limits()]
+    return min(memory_allowed(known), *(limit.left for limit in known))
 
 
 def exceeds_memory(size: int, always: int) -> bool:
@@ -260,21 +267,28 @@ def limits() -> Iterator[Limit]:
 
 def _control_groups() -> Iterator[Limit]:
     """Yield the limits of the process's control group, and of its ancestors, in version 2 or 1."""
-    for line in (PROC / "self" / "cgroup").read_text().splitlines():
+    for folder, names in _folders((PROC / "self" / "cgroup").read_text(), GROUPS):
+        yield from _group(folder, *names)
+
+
+@lru_cache(maxsize=4)
+def _folders(groups: str, root: Path) -> list[tuple[Path, tuple[str, str, str]]]:
+    """Return the folders of control groups, given what the system says of a process, and which files limit memory."""
+    found = list[tuple[Path, tuple[str, str, str]]]()
+    for line in groups.splitlines():
         _, controllers, path = line.split(":", 2)
         if not controllers:
             names = ("memory.max", "memory.current", "inactive_file")
-            roots = [GROUPS, GROUPS / "unified"]
+            roots = [root, root / "unified"]
         elif "memory" in controllers.split(","):
             names = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
-            roots = [GROUPS / "memory", GROUPS / controllers]
+            roots = [root / "memory", root / controllers]
         else:
             continue
-        for root in dict.fromkeys(roots):
-            group = root / path.lstrip("/")
-            for folder in (group, *group.parents):
-                if folder.is_relative_to(root):
-                    yield from _group(folder, *names)
+        for one in dict.fromkeys(roots):
+            group = one / path.lstrip("/")
+            found += ((folder, names) for folder in (group, *group.parents) if folder.is_relative_to(one))
+    return found
 
 
 def _group(folder: Path, most: str, taken: str, files: str) -> Iterator[Limit]:
@@ -461,6 +475,23 @@ def _none_of(part: np.ndarray | Coded) -> np.ndarray | Coded:
 def concatenated(parts: Sequence[np.ndarray]) -> np.ndarray:
     """Concatenate parts [C, n] in order."""
     return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
+
+
+def together(blocks: Iterable[np.ndarray], least: int = 1 << 16) -> Iterator[np.ndarray]:
+    """Yield blocks [C, n] of which only the last has fewer than `least` rows.
+
+    >>> [block.shape for block in together([np.zeros((2, n)) for n in (5, 1, 2, 3, 4)], 4)]
+    [(2, 5), (2, 6), (2, 4)]
+    """
+    gathered, rows = list[np.ndarray](), 0
+    for block in blocks:
+        gathered.append(block)
+        rows += block.shape[1]
+        if rows >= least:
+            yield concatenated(gathered)
+            gathered, rows = [], 0
+    if gathered:
+        yield concatenated(gathered)
 
 
 class Join(Run):

@@ -101,6 +101,8 @@ def in_order_of(heads: tuple[Atom, ...], aggregates: tuple[Aggregate, ...]) -> t
 
 def in_key_order(rule: Rule, known: Mapping[str, Predicate]) -> Rule:
     """Return the rule, its aggregates ordered by key variables where they need an order and none is given."""
+    if not rule.aggregates:
+        return rule
     order = key_variables(rule, known)
     return replace(rule, aggregates=tuple(_in_key_order(one, order) for one in rule.aggregates))
 

@@ -38,9 +38,9 @@ def check(program: Program, known: Program) -> Program:
 
 def check_safety(rule: Rule) -> None:
     """Raise SafetyError at the first variable that nothing binds."""
+    needed = _needed(rule)
     for disjunct in rule.body:
-        bound = _check_body(disjunct, frozenset())
-        _demand(_needed(rule), bound, disjunct)
+        _demand(needed, _check_body(disjunct, frozenset()), disjunct)
 
 
 def _needed(rule: Rule) -> tuple[Var, ...]:
@@ -48,34 +48,34 @@ def _needed(rule: Rule) -> tuple[Var, ...]:
     return tuple(v for v in variables(*rule.heads, *rule.aggregates) if v not in results)
 
 
-def _check_body(literals: Disjunct, outer: frozenset[Var]) -> frozenset[Var]:
-    """Return the variables that these literals bind, with `outer`.  Raises SafetyError for any other."""
-    bound = outer | _bound(literals, outer)
+def _check_body(literals: Disjunct, outer: frozenset[str]) -> frozenset[str]:
+    """Return the names of variables that these literals bind, with `outer`.  Raises SafetyError for any other."""
+    bound = _bound(literals, outer)
+    _demand(variables(*literals), bound, literals)
     for literal in literals:
-        _demand(variables(literal), bound, literals)
         if isinstance(literal, Negation):
             _check_body(literal.body, bound)
     return bound
 
 
-def _bound(literals: Disjunct, outer: frozenset[Var]) -> frozenset[Var]:
-    bound = outer.union(*(variables(literal) for literal in literals if isinstance(literal, Atom)))
+def _bound(literals: Disjunct, outer: frozenset[str]) -> frozenset[str]:
+    bound = outer.union(v.name for v in variables(*(x for x in literals if isinstance(x, Atom))))
     open_ = [c for c in literals if isinstance(c, Compare) and c.op == "="]
-    while found := {v for c in open_ for v in _defined(c, bound)}:
+    while found := {name for c in open_ for name in _defined(c, bound)}:
         bound |= found
     return bound
 
 
-def _defined(comparison: Compare, bound: frozenset[Var]) -> Iterable[Var]:
+def _defined(comparison: Compare, bound: frozenset[str]) -> Iterable[str]:
     sides = (comparison.left, comparison.right), (comparison.right, comparison.left)
     for target, source in sides:
-        if isinstance(target, Var) and target not in bound and bound.issuperset(variables(source)):
-            yield target
+        if isinstance(target, Var) and target.name not in bound and bound.issuperset(v.name for v in variables(source)):
+            yield target.name
 
 
-def _demand(needed: Iterable[Var], bound: frozenset[Var], literals: Disjunct) -> None:
+def _demand(needed: Iterable[Var], bound: frozenset[str], literals: Disjunct) -> None:
     for variable in needed:
-        if variable not in bound:
+        if variable.name not in bound:
             raise SafetyError(variable.where, f"{variable.name} is not bound: {_remedy(variable, literals)}")
 
 

@@ -38,6 +38,7 @@ from ivm.lang.ir import (
     Rule,
     Var,
     atoms,
+    reads,
     unnamed_in,
     variables,
 )
@@ -57,6 +58,8 @@ def read_columns(program: Program, known: Program, merging: bool) -> Program:
 
 def with_columns(rule: Rule, known: Mapping[str, Predicate]) -> Rule:
     """Replace reads of single columns by reads of the whole functions.  Raises ArityError, ConstructError."""
+    if not any(":" in name and name not in known for name in reads(rule)):
+        return rule
     taken = {v.name for disjunct in rule.body for v in variables(*disjunct)} | {v.name for v in variables(*rule.heads)}
     columns = _Columns(known, (f"_{n}" for n in count(1000) if f"_{n}" not in taken), unnamed_in(rule))
     body = tuple(tuple(columns.read(literal)[0] for literal in columns.checked(disjunct)) for disjunct in rule.body)
@@ -184,6 +187,8 @@ FOUND = "near"  # prefix of the helpers' variables, before a number
 
 def read_neighbours(program: Program, known: Program) -> Program:
     """Replace `a:next[x] = y` and `a:previous[x] = y` by helper views.  Raises RuleError."""
+    if not any(name.rpartition(":")[2] in OPERATIONS for rule in program.rules for name in reads(rule)):
+        return program
     forms = {name: _form_of(predicate) for name, predicate in program.over(known).items()}
     for rule in program.rules:
         for head in rule.heads:

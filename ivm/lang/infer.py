@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from decimal import Decimal, InvalidOperation
 from functools import partial
-from itertools import count
+from itertools import chain, count
 
 from ivm.errors import ArityError, RecursionRefusedError, RuleTypeError
 from ivm.lang.aggregate import result_types
@@ -30,6 +30,7 @@ from ivm.lang.ir import (
     Var,
     as_read,
     atoms,
+    literals_of,
     reads,
     show_name,
     unnamed_in,
@@ -116,8 +117,7 @@ def _known_part(predicates: Mapping[str, Predicate]) -> Callable[[Rule], Rule]:
 
 def _typed(rule: Rule, predicates: dict[str, Predicate], recursive: bool, given: frozenset[str]) -> list[Rule]:
     """Return the rule with types, after its helpers; add heads to `predicates`, which must hold all that it reads."""
-    body = [atom for disjunct in rule.body for atom in atoms(disjunct)]
-    for atom in (*body, *(head for head in rule.heads if head.predicate in predicates)):
+    for atom in (*atoms(literals_of(rule.body)), *(head for head in rule.heads if head.predicate in predicates)):
         check_arity(atom, predicates[atom.predicate])
     rule = without_nulls(with_types(rule, predicates), predicates)
     check_ordered(rule)
@@ -186,16 +186,17 @@ def with_types(rule: Rule, known: Mapping[str, Predicate]) -> Rule:
     """
     types: Types = {}
     unnamed = unnamed_in(rule)
-    for disjunct in rule.body:
-        for atom in atoms(disjunct):
-            _note_columns(atom, known[atom.predicate].types, types, unnamed)
-    equations = [c for disjunct in rule.body for c in _comparisons(disjunct) if c.op == "="]
+    literals = literals_of(rule.body)
+    for atom in atoms(literals):
+        _note_columns(atom, known[atom.predicate].types, types, unnamed)
+    equations = [c for c in _comparisons(literals) if c.op == "="]
     _spread(equations, types, lambda term: not is_literal(term))
     for head in rule.heads:
         if head.predicate in known:
             _hint(head, known[head.predicate].types, types)
     _spread(equations, types, lambda term: True)
-    body = tuple(_typed_body(disjunct, known, types) for disjunct in rule.body)
+    made = {id(literal): _typed_body((literal,), known, types) for literal in literals}
+    body = tuple(tuple(chain.from_iterable(made[id(x)] for x in disjunct)) for disjunct in rule.body)
     for aggregate in rule.aggregates:
         types |= result_types(aggregate, types)
     aggregates = tuple(
@@ -228,7 +229,7 @@ def _conflict(name: str, before: Type, now: Type, predicate: str) -> str:
     return reason
 
 
-def _comparisons(literals: Disjunct) -> Iterator[Compare]:
+def _comparisons(literals: Iterable[Literal]) -> Iterator[Compare]:
     for literal in literals:
         if isinstance(literal, Compare):
             yield literal

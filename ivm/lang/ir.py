@@ -86,6 +86,8 @@ class Predicate(Placed):
     @property
     def stored_types(self) -> tuple[str, ...]:
         """The types of all columns as a relation has them."""
+        if ROPE not in self.types and not self.nullable:
+            return self.types
         types = ("int64" if type_ == ROPE else type_ for type_ in self.types)
         return tuple(type_ + "?" * (place in self.nullable) for place, type_ in enumerate(types))
 
@@ -397,32 +399,50 @@ def atoms(literals: Iterable[Literal]) -> Iterator[Atom]:
             yield from atoms(literal.body)
 
 
+def literals_of(body: Iterable[Disjunct]) -> Iterable[Literal]:
+    """Return the literals of some disjuncts in order, once each of those that are one object.
+
+    Where a disjunction is written out, most literals are in many disjuncts: of six choices between two, 12 in 64.
+    """
+    return {id(literal): literal for disjunct in body for literal in disjunct}.values()
+
+
 def variables(*nodes: Term | Literal | Aggregate | None) -> tuple[Var, ...]:
     """Return the distinct free variables in order of appearance; those that a negation quantifies are not free."""
-    return tuple(dict.fromkeys(_variables(nodes)))
+    found: dict[str, Var] = {}
+    _note_variables(nodes, found)
+    return tuple(found.values())
 
 
-def _variables(nodes: Iterable[Term | Literal | Aggregate | None]) -> Iterator[Var]:
+def _note_variables(nodes: Iterable[Term | Literal | Aggregate | None], found: dict[str, Var]) -> None:
+    """Add the free variables by name, the first occurrence of each."""
     for node in nodes:
         match node:
             case Var():
-                yield node
-            case Binary() | Compare():
-                yield from _variables((node.left, node.right))
-            case Call():
-                yield from _variables(node.args)
+                found.setdefault(node.name, node)
             case Atom():
-                yield from _variables(node.terms)
+                for term in node.terms:
+                    if isinstance(term, Var):
+                        found.setdefault(term.name, term)
+            case Binary() | Compare():
+                _note_variables((node.left, node.right), found)
+            case Call():
+                _note_variables(node.args, found)
             case Negation():
-                yield from (v for v in _variables(node.body) if v not in node.exists)
+                inside: dict[str, Var] = {}
+                _note_variables(node.body, inside)
+                for v in node.exists:
+                    inside.pop(v.name, None)
+                for name, v in inside.items():
+                    found.setdefault(name, v)
             case Aggregate():
-                yield from _variables(node.arguments)
+                _note_variables(node.arguments, found)
 
 
 def constants(rule: Rule) -> Iterator[Const]:
     """Yield every constant of a rule, including those in negations."""
     heads = (term for head in rule.heads for term in head.terms)
-    found = leaves((*heads, *rule.aggregates, *chain(*rule.body)))
+    found = leaves((*heads, *rule.aggregates, *literals_of(rule.body)))
     yield from (leaf for leaf in found if isinstance(leaf, Const))
 
 
@@ -431,14 +451,19 @@ def unnamed_in(rule: Rule) -> set[str]:
 
     What several alternatives share is copied into each disjunct, with the same names.
     """
-    heads = chain(*(head.terms for head in rule.heads), *(one.arguments for one in rule.aggregates))
-    named = {leaf.name for leaf in leaves(heads) if isinstance(leaf, Var)}
-    found: set[str] = set()
-    for disjunct in rule.body:
-        uses = Counter(leaf.name for leaf in leaves(disjunct) if isinstance(leaf, Var))
-        found |= uses.keys()
-        named |= {name for name, n in uses.items() if n > 1}
-    return {name for name in found - named if fullmatch(r"_\d+", name)}
+    found = {name for name in _names_in(literals_of(rule.body)) if name[0] == "_" and name[1:].isdecimal()}
+    if found:
+        heads = chain(*(head.terms for head in rule.heads), *(one.arguments for one in rule.aggregates))
+        found -= {*_names_in(heads)}
+        for disjunct in rule.body:
+            uses = Counter(_names_in(disjunct))
+            found -= {name for name in found if uses[name] > 1}
+    return found
+
+
+def _names_in(nodes: Iterable[Term | Literal]) -> list[str]:
+    """Return the name of every occurrence of a variable."""
+    return [leaf.name for leaf in leaves(nodes) if isinstance(leaf, Var)]
 
 
 def leaves(nodes: Iterable[Term | Literal | Aggregate | None]) -> Iterator[Var | Const]:
@@ -524,7 +549,13 @@ def is_table(rule: Rule) -> bool:
 
 def reads(rule: Rule) -> tuple[str, ...]:
     """Return the names of the predicates in the body, each once, in order of appearance."""
-    return tuple(dict.fromkeys(atom.predicate for disjunct in rule.body for atom in atoms(disjunct)))
+    found: dict[str, None] = {}
+    for literal in literals_of(rule.body):
+        if isinstance(literal, Atom):
+            found[literal.predicate] = None
+        elif isinstance(literal, Negation):
+            found.update(dict.fromkeys(atom.predicate for atom in atoms(literal.body)))
+    return tuple(found)
 
 
 def writes(rule: Rule) -> tuple[str, ...]:

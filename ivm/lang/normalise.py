@@ -503,7 +503,7 @@ def _distinct(disjuncts: Iterable[Disjunct], fresh: Iterator[Var]) -> tuple[Disj
 
 def _rename_hidden(literal: Literal, names: Mapping[Var, Var], hidden: set[Var], fresh: Iterator[Var]) -> Literal:
     if not isinstance(literal, Negation):
-        atom_or_comparison: Literal = renamed(literal, names)
+        atom_or_comparison: Literal = renamed(literal, names) if names else literal
         return atom_or_comparison
     own = {v: replace(next(fresh), where=v.where) if v in hidden else v for v in literal.exists}
     hidden.update(own.values())

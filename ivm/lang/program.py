@@ -44,9 +44,9 @@ class Program:
     `statements` are those that no pass has made predicates, rules or edits of yet. `stored` are the predicates that the
     store declares and the text does not, `answer` is the head of the last rule, which a query returns, `merged` says
     that in some rule atoms of single columns of one row were merged into one atom, `lean` that what aggregates read
-    has fewer rows or columns than it had in earlier releases, and `partial` that the state of a min or max may keep a
-    few values of each group. For queries, `seeds` has the rows of predicates that a
-    rewriting added, and `notes` says what it did. `warnings` are about the text.
+    has fewer rows or columns than it had in earlier releases, `sure` that some helper has no view of what fails, since
+    nothing does, and `partial` that the state of a min or max may keep a few values of each group. For queries, `seeds`
+    has the rows of predicates that a rewriting added, and `notes` says what it did. `warnings` are about the text.
     """
 
     predicates: Mapping[str, Predicate] = field(default_factory=dict)
@@ -56,6 +56,7 @@ class Program:
     merged: bool = False
     lean: bool = False
     partial: bool = False
+    sure: bool = False
     statements: tuple[Statement, ...] = ()
     stored: tuple[str, ...] = ()
     seeds: Mapping[str, Sequence[tuple[Const, ...]] | np.ndarray] = field(default_factory=dict)
@@ -122,6 +123,8 @@ def strata_of(rules: Sequence[Rule]) -> list[Stratum]:
         for name in writes(rule):
             defining.setdefault(name, []).append(number)
     below = [[n for name in reads(rule) for n in defining.get(name, ())] for rule in rules]
+    if not any(below):
+        return [Stratum((rule,)) for rule in rules]
     stratum_of = _tied_rules(below)
     recursive: dict[int, set[str]] = {}
     for number, rule in enumerate(rules):

@@ -31,7 +31,7 @@ import numpy as np
 from ivm.errors import RangeError
 from ivm.join.flat import RECORDS_MAX, FlatJoin, Layout, flat_of
 from ivm.join.groups import FAR, Lookup, Matches, summed
-from ivm.join.join import MemoryUse, concatenated
+from ivm.join.join import MemoryUse, concatenated, together
 from ivm.join.kernels.tries import NE
 from ivm.join.slices import Found, Side, Slices
 from ivm.lang.ir import Type, Var
@@ -240,7 +240,7 @@ class ColumnJoin:
         source, shared = self.tree.sources[node], {child: self.tree.shared(child, node) for child in below}
         columns = needed.union(*(c.names for c in local), *shared.values())
         few = [*self._blocks(source, columns, local, keys=self._sought.get(node))]
-        for child, names in shared.items():
+        for child, names in ((child, names) for child, names in shared.items() if names):
             self._sought[child] = names, distinct(np.concatenate([_table(batch, names) for batch in few], axis=1))
         return few
 
@@ -292,7 +292,7 @@ class ColumnJoin:
                 wanted = few[[sought.index(column) for column in order[: len(sought)]]].T.tolist()
                 at = tuple(map(order.index, columns))
                 among = (read_batches(self._pages, index, (*key,), after_prefix(key), at) for key in sorted(wanted))
-                return chain.from_iterable(among)
+                return together(chain.from_iterable(among))
         return chain.from_iterable(read_batches(self._pages, tree, lo, hi, (*columns,)) for lo, hi in ranges)
 
     def _leading(self, source: Source, names: Sequence[str], columns: Sequence[int] = ()) -> Sorted | None:
@@ -452,8 +452,8 @@ class Child:
         self._hold(*join.table(node, parent, [*self.sought, *self._kept]))
 
     def _hold(self, rows: np.ndarray, times: np.ndarray | None) -> None:
-        self.lookup = Lookup(rows[: len(self.sought)])
-        if rows.shape[1] <= FEW_KEYS:
+        self.lookup = Lookup(rows[: len(self.sought)] if self.sought else np.zeros((1, rows.shape[1]), np.int64))
+        if self.sought and rows.shape[1] <= FEW_KEYS:
             self.few = distinct(rows[: len(self.sought)])
         self._columns = rows[len(self.sought) :].take(self.lookup.order, axis=1)
         self._times = None if times is None else times[self.lookup.order]
@@ -466,7 +466,7 @@ class Child:
     def joined(self, parts: Iterable[Part], after: frozenset[str]) -> Iterator[Part]:
         """Yield bindings of the relation above with those of this subtree, and columns for the variables `after`."""
         for batch, times in parts:
-            keys = [batch.columns[name] for name in self.sought]
+            keys = [batch.columns[name] for name in self.sought] or [np.zeros(batch.n, np.int64)]
             if self.lookup.unique:
                 yield self._taken(batch, times, *self.lookup.one_of(keys), after)
                 continue

@@ -75,7 +75,7 @@ class Conjunction:
         self.nulls = frozenset(name for name, null in may_be_null(disjunct, predicates).items() if null)
         # The text alone decides which variables are keys. Atoms add fresh ones, for constants and repeated variables;
         # after that it is known which variables atoms enumerate, and so which comparisons the join can seek by.
-        self.used_once = _used_once(rule, disjunct, bool(whole), predicates)
+        self.used_once = used_once(rule, disjunct, bool(whole), predicates)
         self.keys = self._keys_in_atoms(disjunct) | self._joined_values(disjunct)
         for literal in disjunct:
             if isinstance(literal, Atom):
@@ -323,18 +323,23 @@ class Conjunction:
     def _used(self, arguments: Arguments, level: Mapping[str, int]) -> list[tuple[int, int]]:
         """Return the levels of an atom, each with its column."""
         found = [(level[name], c) for c, name in enumerate(arguments.names) if name is not None]
-        for number, _ in [one for one in self._with_unread if one[1] is arguments]:
+        for number, other in self._with_unread:
+            if other is not arguments:
+                continue
             unread = {f"${number}.{c}": c for c, name in enumerate(arguments.names) if name is None}
             found += [(level[name], c) for name, c in unread.items() if name in level]
         return sorted(found)
 
     def _trie(self, arguments: Arguments, level: Mapping[str, int]) -> Trie:
-        levels = tuple(place for place, _ in self._used(arguments, level))
-        return Trie(self.index(arguments, level), levels, arguments.negated, arguments.text)
+        used = self._used(arguments, level)
+        levels = tuple([place for place, _ in used])
+        return Trie(self._index(arguments, [c for _, c in used]), levels, arguments.negated, arguments.text)
 
     def index(self, arguments: Arguments, level: Mapping[str, int]) -> Index:
         """Return the index that an atom reads, given the level of each variable."""
-        first = [c for _, c in self._used(arguments, level)]
+        return self._index(arguments, [c for _, c in self._used(arguments, level)])
+
+    def _index(self, arguments: Arguments, first: Sequence[int]) -> Index:
         predicate = self.predicates[arguments.atom.predicate]
         keys = self.stored_keys[predicate.name]
         others = [c for c in range(max(len(arguments.names), keys)) if c not in first]
@@ -372,7 +377,7 @@ class ScanConjunction(Conjunction):
         names = list[str]()
         for term in atom.terms[: self.stored_keys[atom.predicate]]:
             names.append(self._column(term, names))
-        unread, keys = _used_once(self.rule, self.disjunct, True, self.predicates), len(names)
+        unread, keys = used_once(self.rule, self.disjunct, True, self.predicates), len(names)
         for place, term in enumerate(atom.terms[keys:], keys):
             if not isinstance(term, Var) or term.name not in unread:
                 names.append(self._column(term, names))
@@ -436,7 +441,7 @@ class ChoiceConjunction(ScanConjunction):
             self.filters.append(Choice(self._options))
 
 
-def _used_once(rule: Rule, disjunct: Disjunct, recursive: bool, predicates: Mapping[str, Predicate]) -> set[str]:
+def used_once(rule: Rule, disjunct: Disjunct, recursive: bool, predicates: Mapping[str, Predicate]) -> set[str]:
     """Return the variables that occur once in a rule's head and a disjunct; an atom's trie can be cut before them.
 
     An aggregate counts every binding unless it is recursive. So only variables in the values of a function of several
@@ -445,7 +450,7 @@ def _used_once(rule: Rule, disjunct: Disjunct, recursive: bool, predicates: Mapp
     terms = [term for literal in disjunct for term in _occurrences(literal)]
     terms += [argument for aggregate in rule.aggregates for argument in aggregate.arguments * 2]
     terms += [term for head in rule.heads for term in head.terms]
-    counts = Counter(v.name for term in terms for v in variables(term))
+    counts = Counter(v.name for term in terms for v in ((term,) if isinstance(term, Var) else variables(term)))
     once = {name for name, n in counts.items() if n == 1}
     if rule.aggregate and not recursive:
         functions = [x for x in disjunct if isinstance(x, Atom) and predicates[x.predicate].key_count is not None]

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from functools import cached_property
 from itertools import chain, permutations
-from math import prod
+from math import inf, prod
 from typing import NamedTuple
 
 from ivm.lang.ir import variables
@@ -37,14 +37,11 @@ class Begun(NamedTuple):
 
 
 class Step(NamedTuple):
-    """Estimates of a level: the smallest fan-out, the number of fan-outs, the share of values that all tries have, and
-    the cost of the indices that must be permuted for it.
-    """
+    """Estimates of a level: the smallest fan-out, the number of fan-outs, the share of values that all tries have."""
 
     smallest: float
     fans: int
     shared: float
-    permuting: float
 
 
 class JoinOrders:
@@ -57,14 +54,19 @@ class JoinOrders:
         self._free = [n for n in names if n not in self._equal]
         self._pinned = pinned(conjunction.bounds)
         self._steps: dict[tuple[str, frozenset[str]], Step] = {}
+        self._indexed: dict[tuple[str, frozenset[str]], float] = {}
         self._known_placed: dict[str | None, tuple[str, ...]] = {}
 
     @cached_property
     def cheapest(self) -> tuple[tuple[str, ...], float, int]:
         """The cheapest order, its estimated cost, and how many orders were compared."""
-        weighed = [(self._cost(order), order) for order in map(self._with_held, self._candidates(()))]
-        cost, order = min(weighed, key=lambda one: one[0] + self._sorting(*one))
-        return order, cost, len(weighed)
+        best, found, considered = inf, (self._with_held(self._free), inf), 0
+        for order in map(self._with_held, self._candidates(())):
+            considered += 1
+            cost = self._cost(order, best)
+            if cost < best and (whole := cost + self._sorting(cost, order)) < best:
+                best, found = whole, (order, cost)
+        return *found, considered
 
     def nearest(self, t: int) -> tuple[str, ...]:
         """Return an order that starts with the variables of atom t, and goes on to the atom with the fewest rows for
@@ -120,8 +122,11 @@ class JoinOrders:
         """Return the cheapest order that starts with the variables of atom t, and its cost per binding of these."""
         own = [n for n in self._free if n in self._atoms[t].names]
         start = self._with_held(own)
-        best = min(map(self._with_held, self._candidates(own)), key=self._cost)
-        below = (self._cost(best) - self._cost(start)) / max(1.0, self.bindings(start)[-1])
+        least, best = inf, self._with_held([*own, *(n for n in self._free if n not in own)])
+        for order in map(self._with_held, self._candidates(own)):
+            if (cost := self._cost(order, least)) < least:
+                least, best = cost, order
+        below = (least - self._cost(start)) / max(1.0, self.bindings(start)[-1])
         return best, max(1.0, below)
 
     def pace(self, orders: Sequence[Sequence[str]]) -> float:
@@ -134,7 +139,7 @@ class JoinOrders:
         return sum(operations for operations, *_ in levels[own:]) / max(1.0, levels[own - 1][1])
 
     def _with_held(self, names: Sequence[str]) -> tuple[str, ...]:
-        return tuple(placed for name in (None, *names) for placed in self._placed(name))
+        return tuple(chain.from_iterable(map(self._placed, (None, *names)))) if self._equal else (*names,)
 
     def _placed(self, name: str | None) -> tuple[str, ...]:
         """Return a variable and those that it fixes; for None, those that constants fix."""
@@ -179,7 +184,7 @@ class JoinOrders:
         near = {n for name in begun.names for a in holding[name] for n in a.names} if tied else set()
         for name in [n for n in left if n in near or (tied and self._is_pinned(n, begun.bound))] or left:
             _, bound, bindings, cost = begun
-            cost += self._step(name, bound).permuting
+            cost += self._indexing(name, bound)
             for placed in self._placed(name):
                 step = self._step(placed, bound)
                 cost += bindings * step.smallest * step.fans
@@ -189,17 +194,21 @@ class JoinOrders:
 
     # -- costs
 
-    def _cost(self, order: Sequence[str]) -> float:
-        """Estimate iterator operations: at each level, bindings so far times the smallest fan-out times tries.
+    def _cost(self, order: Sequence[str], most: float = inf) -> float:
+        """Estimate iterator operations: at each level, bindings so far times the smallest fan-out times tries; infinite
+        if these alone exceed `most`.
 
         A permuted index adds two passes over its relation, to build and to maintain it.  Bindings that a projection
         makes equal must be merged, unless the join can count them (see join/kernels/flat_join.py).
         """
-        levels = list(self._levels(order))
-        cost = sum(operations for operations, *_ in levels)
+        cost, found = 0.0, 1.0
+        for operations, bindings, _ in self._levels(order):
+            cost, found = cost + operations, bindings
+            if cost > most:
+                return inf
         level = {name: i for i, name in enumerate(order)}
         if len(level) == len({n for a in self._atoms for n in a.names if n is not None}):
-            cost += 0 if self._collected(order) else MERGE_OPERATIONS * levels[-1][1]
+            cost += 0 if self._collected(order) else MERGE_OPERATIONS * found
             indices = {self._conjunction.index(a, level) for a in self._atoms}
             cost += sum(2 * self._distinct(i.predicate, i.order) for i in indices if permuted(i))
         return cost
@@ -246,7 +255,7 @@ class JoinOrders:
         return {name: frozenset().union(*(group for group in groups if name in group)) - {name} for name in names}
 
     def _estimated(self, name: str, bound: Collection[str]) -> Step:
-        distinct, fans, domains, permuting = self._distinct, list[float](), list[float](), 0.0
+        distinct, fans, domains = self._distinct, list[float](), list[float]()
         for a in self._conjunction.holding[name]:
             before = tuple(c for c, n in enumerate(a.names) if n in bound)
             here = (*before, a.names.index(name))
@@ -254,11 +263,10 @@ class JoinOrders:
             mean = distinct(a.atom.predicate, tuple(sorted(here))) / max(below, 1.0)
             fans.append(max([mean, *(self._skewed(a, column, here, mean, bound) for column in before)]))
             domains.append(distinct(a.atom.predicate, (a.names.index(name),)))
-            permuting += self._permuting(name, bound, a)
         if name in self._equal or self._is_pinned(name, bound):
             fans, domains = [1.0, *fans], [max([1.0, *domains]), *domains]
         shared = prod(min(1.0, fan / max(max(domains), 1.0)) for fan in sorted(fans)[1:])
-        return Step(min(fans, default=1.0), len(fans), shared, permuting)
+        return Step(min(fans, default=1.0), len(fans), shared)
 
     def _skewed(self, a: Arguments, column: int, here: tuple[int, ...], mean: float, bound: Collection[str]) -> float:
         """Return how many values an atom has for a binding, if the atoms that hold the variable of a bound column, and
@@ -303,6 +311,13 @@ class JoinOrders:
     def rows(self, predicate: str) -> float:
         """Return the rows of a predicate, if it has any; else how many are assumed."""
         return self._distinct(predicate, tuple(range(self._conjunction.stored_keys[predicate])))
+
+    def _indexing(self, name: str, bound: Collection[str]) -> float:
+        """Return the cost of the permuted indices that an order needs if this variable comes next."""
+        key = name, self._near[name].intersection(bound)
+        if key not in self._indexed:
+            self._indexed[key] = sum(self._permuting(*key, a) for a in self._conjunction.holding[name])
+        return self._indexed[key]
 
     def _permuting(self, name: str, bound: Collection[str], a: Arguments) -> float:
         """Return the cost of the permuted index of an atom that an order needs if this variable comes next."""

@@ -9,6 +9,7 @@
 Relations that share no variable are neighbours where a comparison links them.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
 from functools import partial
@@ -106,6 +107,19 @@ def _linking(
     return found if len({*tree}) == 1 else []
 
 
+def _edges(plan: Plan, sources: Sequence[Source], links: Iterable[Link]) -> list[tuple[int, int]] | None:
+    """Return the edges of a join tree, as `join_tree` does; an atom of constants alone is below any of the others."""
+    constants = {plan.variables[b.level] for b in plan.bounds if b.kind == EQ and not b.others}
+    uses = Counter(name for source in sources for name in source.places)
+    alone = [n for n, s in enumerate(sources) if all(name in constants and uses[name] == 1 for name in s.places)]
+    alone = alone if len(alone) < len(sources) else []
+    others = [n for n in range(len(sources)) if n not in alone]
+    edges = join_tree([frozenset(sources[n].places) for n in others], links)
+    if edges is None:
+        return None
+    return [*((others[a], others[b]) for a, b in edges), *((n, others[0]) for n in alone)]
+
+
 def links_of(plan: Plan) -> list[Link]:
     """Return the bounds and filters of a plan that may link two relations."""
     return [link for bound in plan.bounds if (link := _link(plan, bound))] + [link for _, link in plan.links]
@@ -120,7 +134,7 @@ def _link(plan: Plan, bound: Bound) -> Link | None:
 def is_linked(plan: Plan, ranges: bool = False) -> bool:
     """Return whether a supported plan needs links to be one tree; with `ranges`, whether it needs some of `!=`."""
     links = [link for link in links_of(plan) if ranges and link.kind != NE]
-    return join_tree([frozenset(s.places) for s in sources_of(plan) if not s.negated], links) is None
+    return _edges(plan, [s for s in sources_of(plan) if not s.negated], links) is None
 
 
 def is_supported(plan: Plan) -> bool:
@@ -132,7 +146,7 @@ def is_supported(plan: Plan) -> bool:
     bound = frozenset().union(*(s.places for s in positive))
     if len(positive) < 2 and len(sources) < 2:
         return False
-    if join_tree([frozenset(s.places) for s in positive], links_of(plan)) is None:
+    if _edges(plan, positive, links_of(plan)) is None:
         return False
     fixed = [(plan.variables[b.level], _names(plan, b)) for b in plan.bounds if b.kind == EQ]
     for source in sources:
@@ -222,7 +236,7 @@ class JoinTree:
         self._keys = keys
         self._constants = frozenset(plan.variables[b.level] for b in plan.bounds if b.kind == EQ and not b.others)
         self.near: list[list[int]] = [[] for _ in self.sources]
-        for a, b in join_tree([frozenset(s.places) for s in self.sources], links_of(plan)) or ():
+        for a, b in _edges(plan, self.sources, links_of(plan)) or ():
             self.near[a].append(b)
             self.near[b].append(a)
 

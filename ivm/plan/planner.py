@@ -1,18 +1,21 @@
 """Plan a rule: choose the key order of each conjunction, and whether its deltas are matched or probed."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
+from math import prod
 from typing import NamedTuple
 
 from ivm.errors import ConstructError
 from ivm.join.kernels.tries import EQ, GE, LE
-from ivm.lang.ir import Atom, Compare, Predicate, Rule, variables
-from ivm.plan.conjunction import ChoiceConjunction, Conjunction, ScanConjunction
+from ivm.lang.ir import Atom, Compare, Disjunct, Predicate, Rule, literals_of, variables
+from ivm.lang.nulls import may_be_null
+from ivm.plan.conjunction import ChoiceConjunction, Conjunction, ScanConjunction, used_once
 from ivm.plan.expression import Encode
 from ivm.plan.join_order import JoinOrders
 from ivm.plan.join_tree import is_linked, is_supported, lists_pairs
-from ivm.plan.plan import Choice, Filter, Plan, is_membership, is_unread, permuted
+from ivm.plan.plan import Choice, Filter, Plan, is_membership, is_sure, is_unread, permuted
 from ivm.plan.statistics import Distinct, Heavy, none_heavy
 from pagestore.host import KEYS_MAX
 
@@ -62,15 +65,18 @@ def make_plans(
     cheaper of both, or ONCE. With `scans` a body of one relation is read in the order that it is stored in.  Raises
     ConstructError, with the place, for a literal that cannot be evaluated.
     """
-    plans = list[Plan]()
-    merged = _Scans(plans)
     if rule.aggregates and ChoiceConjunction.joins(rule):  # see rewrite/disjunctions.py
         plan = ChoiceConjunction(rule, predicates, stored_keys, encode).scan()
         return (replace(plan, once=maintenance == ONCE),)
+
+    def scan(disjunct: Disjunct) -> Plan:
+        plan = ScanConjunction(rule, disjunct, predicates, stored_keys, encode).scan()
+        return replace(plan, once=maintenance == ONCE)
+
+    plans, merged = list[Plan](), _Scans(rule, predicates, scan)
     for disjunct in rule.body:
         if scans and ScanConjunction.applies(disjunct):
-            plan = ScanConjunction(rule, disjunct, predicates, stored_keys, encode).scan()
-            merged.add(replace(plan, once=maintenance == ONCE))
+            merged.add(disjunct, plans)
             continue
         conjunction = Conjunction(rule, disjunct, predicates, stored_keys, encode)
         if saved:
@@ -80,7 +86,7 @@ def make_plans(
             plans.append(replace(plan, probes=tuple(probes), in_columns=chosen.in_columns))
         else:
             plans.append(_cheapest(conjunction, distinct, heavy, maintenance))
-    merged.merge()
+    merged.merge(plans)
     return tuple(plans)
 
 
@@ -92,38 +98,72 @@ def _check_saved(probes: Sequence[Plan]) -> None:
             raise ValueError(f"the order {', '.join(probe.variables)} does not begin with {probe.tries[t].text}")
 
 
+class _Alike(NamedTuple):
+    """Conjunctions that read the same of one atom: the place of their plan, and the comparisons and nulls of each."""
+
+    place: int
+    options: list[list[Compare]]
+    nulls: list[frozenset[str]]
+
+
 class _Scans:
-    """Adds scans of one rule to its plans; those that differ by filters that cannot fail become one with a choice."""
+    """Adds scans of one rule to its plans; those that differ by filters that cannot fail become one with choices."""
 
-    def __init__(self, plans: list[Plan]) -> None:
-        self._plans, self._alike = plans, dict[int, list[Plan]]()
+    def __init__(self, rule: Rule, predicates: Mapping[str, Predicate], scan: Callable[[Disjunct], Plan]) -> None:
+        """`scan` returns the plan of a conjunction."""
+        self._rule, self._predicates, self._scan = rule, predicates, scan
+        self._alike = dict[object, _Alike]()
+        literals = literals_of(rule.body)
+        self._names = {id(x): frozenset(v.name for v in variables(x)) for x in literals}
+        self._sure = {id(x) for x in literals if isinstance(x, Compare) and is_sure(x, self._names[id(x)])}
+        same = dict[Atom, Atom]()
+        self._atoms = {id(x): same.setdefault(x, x) for x in literals if isinstance(x, Atom)}
+        self._unused = {id(x): used_once(rule, (x,), True, predicates) for x in same}
 
-    def add(self, new: Plan) -> None:
-        """Add a plan, or note that it is alike."""
-        sure = not new.computed and len(new.sure) == len(new.filters) and new.is_scan
-        for alike in self._alike.values() if sure else ():
-            if all(getattr(alike[0], part) == getattr(new, part) for part in ("variables", "tries", "reads")):
-                alike.append(new)
+    def add(self, disjunct: Disjunct, plans: list[Plan]) -> None:
+        """Add the plan of a conjunction, or note that it is like that of another one."""
+        atom = next(self._atoms[id(x)] for x in disjunct if isinstance(x, Atom))
+        compared = [x for x in disjunct if isinstance(x, Compare)]
+        names = frozenset().union(*(self._names[id(x)] for x in compared))
+        if not all(id(x) in self._sure for x in compared) or not names <= self._names[id(atom)]:
+            plans.append(self._scan(disjunct))
+            return
+        key = id(atom), names & self._unused[id(atom)]  # these are read
+        if key not in self._alike:
+            plans.append(self._scan(disjunct))
+            if not plans[-1].is_scan:
                 return
-        if sure:
-            self._alike[len(self._plans)] = [new]
-        self._plans.append(new)
+            self._alike[key] = _Alike(len(plans) - 1, [], [])
+        self._alike[key].options.append(compared)
+        if self._predicates[atom.predicate].nullable:
+            nulls = may_be_null(disjunct, self._predicates)
+            self._alike[key].nulls.append(frozenset(name for name, null in nulls.items() if null))
 
-    def merge(self) -> None:
+    def merge(self, plans: list[Plan]) -> None:
         """Make one plan of those that are alike."""
-        for place, alike in self._alike.items():
-            filters = _either([one.filters for one in alike])
-            self._plans[place] = replace(alike[0], filters=filters, nulls=frozenset().union(*(p.nulls for p in alike)))
+        for place, options, nulls in self._alike.values():
+            if len(options) > 1:
+                own = [one for one in plans[place].filters if one not in options[0]]  # of the atom
+                filters = (*own, *_either(options))
+                plans[place] = replace(plans[place], filters=filters, nulls=frozenset().union(*nulls))
 
 
-def _either(options: Sequence[tuple[Filter, ...]]) -> tuple[Filter, ...]:
-    """Return filters that hold where all of one option hold: those that all options have, and a choice."""
-    if len(options) == 1:
-        return options[0]
-    shared = set(options[0]).intersection(*options)
-    left = [tuple(one for one in option if isinstance(one, Compare) and one not in shared) for option in options]
-    common = tuple(one for one in options[0] if one in shared)
-    return (*common, Choice((*dict.fromkeys(left),))) if all(left) else common
+def _either(options: Sequence[Sequence[Compare]]) -> Iterator[Filter]:
+    """Yield filters that hold where all of one option hold: those that all options have, and choices between others."""
+    number = dict[Compare, int]()
+    numbers = {id(x): number.setdefault(x, len(number)) for x in {id(x): x for x in chain(*options)}.values()}
+    found = [dict.fromkeys(numbers[id(x)] for x in option) for option in options]
+    shared = set(found[0]).intersection(*found)
+    one_of = [*number]
+    yield from (one_of[n] for n in found[0] if n in shared)
+    left = [*dict.fromkeys(tuple(n for n in option if n not in shared) for option in found)]
+    if not all(left):
+        return
+    columns = [[*dict.fromkeys(column)] for column in zip(*left, strict=False)]
+    if {*map(len, left)} == {len(columns)} and prod(map(len, columns)) == len(left):  # any of each column
+        yield from (Choice(tuple((one_of[n],) for n in column)) for column in columns)
+    else:
+        yield Choice(tuple(tuple(one_of[n] for n in option) for option in left))
 
 
 class Recursive(NamedTuple):
@@ -239,7 +279,8 @@ def _in_columns(conjunction: Conjunction, orders: JoinOrders, distinct: Distinct
     """
     positive = [t for t, a in enumerate(conjunction.atoms) if not a.negated]
     ways = {t: orders.nearest(t) for t in positive[: None if maintenance != ONCE else 1]}
-    plans = [conjunction.plan(conjunction.in_own_order(order, t)) for t, order in ways.items()]
+    begun = {t: conjunction.plan(conjunction.in_own_order(order, t)) for t, order in ways.items()}
+    plans = [*begun.values()]
     ranges = Counter(b.level for b in plans[0].bounds if b.others and b.kind in (GE, LE))
     if max(ranges.values(), default=0) > 1 or plans[0].nulls or not is_supported(plans[0]) or is_linked(plans[0]):
         return None
@@ -258,10 +299,12 @@ def _in_columns(conjunction: Conjunction, orders: JoinOrders, distinct: Distinct
     plan = plans[min(range(len(plans)), key=lambda n: (costs[n], len(plans[n].sensors)))]  # for it indices are kept
     if maintenance == AUTO and not plan.sensors:
         return _in_place(conjunction, plan)
-    begun = [ways.get(t) or orders.nearest(t) for t in range(len(plan.tries))]
+    for t in range(len(plan.tries)):
+        ways[t] = ways.get(t) or orders.nearest(t)
+        begun[t] = begun.get(t) or conjunction.plan(conjunction.in_own_order(ways[t], t))
     choice = "probed, as requested" if maintenance == PROBE else "probed, from each atom to the nearest"
-    probes = tuple(conjunction.plan(conjunction.in_own_order(order, t)) for t, order in enumerate(begun))
-    return replace(plan, probes=probes, pace=orders.pace(begun), choice=choice)
+    probes, pace = tuple(begun[t] for t in range(len(begun))), orders.pace([ways[t] for t in range(len(ways))])
+    return replace(plan, probes=probes, pace=pace, choice=choice)
 
 
 def _is_found_by_links(conjunction: Conjunction, plan: Plan, orders: JoinOrders, distinct: Distinct) -> bool:

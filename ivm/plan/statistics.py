@@ -24,6 +24,7 @@ WHOLE_ROWS = 1 << 15  # a relation with up to so many rows is read whole
 SAMPLE_ROWS = 1 << 15  # of others
 BLOCK_ROWS = 1 << 9  # neighbouring rows
 TABLE_PER_ROW = 8  # the most entries of a table for each row of a sample
+PACKED = 1 << 62  # numbers that a word holds
 HEAVY_SHARE = 1 / 64  # of the rows: a value in more of them is a heavy hitter
 HEAVY_FACTOR = 8  # if it is also in so many times the rows that a value is in on average
 
@@ -53,8 +54,7 @@ class Sample:
         chosen = self.rows[list(columns)]
         if self.is_whole:
             return float(_different(chosen))
-        met = distinct(np.concatenate([chosen, self.place[None]]))
-        places = np.diff(np.flatnonzero(begins(met[:-1])), append=met.shape[1])
+        places = _places_of(chosen, self.place)
         once, twice = np.count_nonzero(places == 1), np.count_nonzero(places == 2)
         blocks, read = int(self.place[-1]) + 1, self.rows.shape[1] / self.count
         unmet = once**2 / max(1.0, 2 * twice * blocks / max(1, blocks - 1) + once * read / (1 - read))
@@ -77,12 +77,16 @@ class Sample:
 
 
 class Statistics:
-    """Distinct tuples and heavy hitters of the relations of a source, each of which is sampled once."""
+    """Distinct tuples and heavy hitters of the relations of a source, each of which is sampled once.
+
+    What follows from the sample of a committed tree is remembered while the store is open.
+    """
 
     def __init__(self, source: Any, whole: bool = False) -> None:
         """`source` is a snapshot, a sketch or a transaction; `whole` reads all rows, however many there are."""
         self._source, self._whole = source, whole
         self._samples: dict[str, Sample] = {}
+        self._remembered: dict[str, dict[Any, Any]] = {}
         self._known: dict[tuple[str, tuple[int, ...]], float] = {}
         self._heavy: dict[tuple[str, int], Mapping[int, float]] = {}
 
@@ -98,7 +102,7 @@ class Statistics:
         key = predicate, column
         if key not in self._heavy:
             unique = not self._has_rows(predicate, column) or self._source.tree(predicate).spec.keys == 1 + column == 1
-            self._heavy[key] = {} if unique else self._sample(predicate).heavy(column)
+            self._heavy[key] = {} if unique else self._of(predicate, column, Sample.heavy)
         return self._heavy[key]
 
     def _has_rows(self, predicate: str, column: int) -> bool:
@@ -116,7 +120,17 @@ class Statistics:
         tree = self._source.tree(predicate)
         if {*range(tree.spec.keys)}.issubset(columns):
             return float(tree.count)
-        return self._sample(predicate).distinct(columns)
+        found: float = self._of(predicate, columns, Sample.distinct)
+        return found
+
+    def _of(self, predicate: str, what: int | tuple[int, ...], compute: Callable[[Sample, Any], Any]) -> Any:
+        """Return what is computed from a sample, once for each tree that is committed."""
+        if predicate not in self._remembered:
+            self._remembered[predicate] = self._source.remembered(self._source.tree(predicate))
+        known, key = self._remembered[predicate], (what, self._whole)
+        if key not in known:
+            known[key] = compute(self._sample(predicate), what)
+        return known[key]
 
     def _sample(self, predicate: str) -> Sample:
         if predicate not in self._samples:
@@ -127,13 +141,32 @@ class Statistics:
         return self._samples[predicate]
 
 
+def _places_of(rows: np.ndarray, place: np.ndarray) -> np.ndarray:
+    """Return at how many places each different column of rows[C, n] was met, where column i is of place[i]."""
+    blocks = int(place[-1]) + 1
+    codes = _codes(rows, PACKED // blocks)
+    if codes is None:
+        met = distinct(np.concatenate([rows, place[None]]))
+        return np.diff(np.flatnonzero(begins(met[:-1])), append=met.shape[1])
+    codes = codes * blocks + place
+    codes.sort()
+    met = codes[begins(codes[None])] // blocks
+    return np.diff(np.flatnonzero(begins(met[None])), append=len(met))
+
+
 def _different(rows: np.ndarray) -> int:
     """Count the different columns of rows[C, n]: by a table where values are near to each other, else by sorting."""
+    codes = _codes(rows, TABLE_PER_ROW * rows.shape[1])
+    return int(distinct(rows).shape[1] if codes is None else np.count_nonzero(np.bincount(codes)))
+
+
+def _codes(rows: np.ndarray, most: int) -> np.ndarray | None:
+    """Return a number from 0 for each column of rows[C, n], equal for equal ones; None if they may exceed `most`."""
     low, high = rows.min(axis=1).tolist(), rows.max(axis=1).tolist()
-    spans = [most - least + 1 for least, most in zip(low, high, strict=True)]
-    if prod(spans) > TABLE_PER_ROW * rows.shape[1]:
-        return int(distinct(rows).shape[1])
+    spans = [most_here - least + 1 for least, most_here in zip(low, high, strict=True)]
+    if prod(spans) > most:
+        return None
     codes = np.zeros(rows.shape[1], np.int64)
     for column, least, span in zip(rows, low, spans, strict=True):
         codes = codes * span + (column - least)
-    return int(np.count_nonzero(np.bincount(codes)))
+    return codes

@@ -92,6 +92,10 @@ class Snapshot(Mapping[str, Relation]):
             tree = self._trees[name] = self._version.trees[self._info(name).spec.tree_id]
         return tree
 
+    def remembered(self, tree: Tree) -> dict[Any, Any]:
+        """Return a new dict: what a host remembers of a tree is kept for transactions and sketches."""
+        return {}
+
     def finder(self, name: str) -> RecordFinder:
         """Return a finder of single keys in a relation."""
         finder = self._finders.get(name)  # none are left once the snapshot is closed

@@ -34,6 +34,7 @@ import struct
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from functools import cached_property
 from io import FileIO, TextIOBase
 from itertools import pairwise
 from pathlib import Path
@@ -106,6 +107,11 @@ class File:
         self._map = np.zeros(0, np.int64)
         self._page_writer = PageWriter(self._fd)
         open_files.add(self)
+
+    @cached_property
+    def remembered(self) -> dict[Any, dict[Any, Any]]:
+        """What a host remembers of committed trees while the file is open."""
+        return {}
 
     @staticmethod
     def create(path: str | os.PathLike[str], content: bytes) -> None:

@@ -11,6 +11,7 @@ A store's file that is in memory only, and freed with its handle, however the pr
 import os
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -29,6 +30,11 @@ class OverlayFile(File):
         self._map = np.zeros(0, np.int64)
         self._page_writer = PageWriter(self._fd)
         open_files.add(self)
+
+    @property
+    def remembered(self) -> dict[Any, dict[Any, Any]]:
+        """What a host remembers of committed trees while the store's file is open."""
+        return self._below.remembered
 
     def size(self) -> int:
         """Return the bytes of both files."""

@@ -132,6 +132,7 @@ class Catalog:
         self.relations = dict(relations)
         self.properties = dict(properties)
         self.run = run
+        self._encoded: dict[str, tuple[Info, WordList]] = {}  # the words of relations, which copies share
 
     @cached_property
     def dependants(self) -> dict[str, Dependants]:
@@ -140,7 +141,9 @@ class Catalog:
 
     def copy(self) -> "Catalog":
         """Return a copy that may be changed."""
-        return Catalog(self.relations, self.properties, self.run)
+        made = Catalog(self.relations, self.properties, self.run)
+        made._encoded = self._encoded
+        return made
 
     def same_as(self, other: "Catalog") -> bool:
         """Return whether both have the same content; their runs may differ."""
@@ -150,8 +153,11 @@ class Catalog:
         """Encode the catalog as a record. Raises SchemaError for a name or property that is not a text."""
         out = RecordWriter(CATALOG)
         out.put(len(self.relations))
-        for info in self.relations.values():
-            _put_info(out, info)
+        known, self._encoded = self._encoded, {}
+        for name, info in self.relations.items():
+            found = known.get(name)
+            self._encoded[name] = found = found if found and found[0] is info else (info, _words_of(info))
+            out.words += found[1]
         out.put(len(self.properties))
         for name, value in self.properties.items():
             out.put_text(name, "property's name")
@@ -175,7 +181,9 @@ class Catalog:
         return cls({info.name: info for info in infos}, properties, run)
 
 
-def _put_info(out: RecordWriter, info: Info) -> None:
+def _words_of(info: Info) -> WordList:
+    """Return the words of a relation in a record, without its purpose."""
+    out = RecordWriter(CATALOG)
     out.put_text(info.name, "relation's name")
     out.put(info.spec.tree_id, info.spec.keys, info.spec.values)
     out.put_list(word_list(*info.spec.scans), 2)
@@ -189,6 +197,7 @@ def _put_info(out: RecordWriter, info: Info) -> None:
         out.put(len(names))
         for name in names:
             out.put_text(name)
+    return out.words[1:]
 
 
 def _take_info(source: RecordReader) -> Info:

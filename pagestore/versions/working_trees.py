@@ -31,6 +31,7 @@ T = TypeVar("T")
 BUFFER_ROWS = 1 << 20  # a longer buffer is applied, to bound memory
 SINGLE = 12  # edits that make few pages
 NARROW, QUEUES_MAX = 16, 64  # words of a record, and relations, for whose last edits there are queues
+REMEMBERED_TREES = 256
 NONE_CHECKED = np.zeros(0, np.int64)
 
 
@@ -111,6 +112,18 @@ class WorkingTrees:
         if name in self._buffers:
             self._flush(name)
         return self._trees[self._info(name).spec.tree_id]
+
+    def remembered(self, tree: Tree) -> dict[Any, Any]:
+        """Return a dict for what a host computes from the rows of a tree: a new one for a tree that is not committed.
+
+        For others each transaction and sketch gets the same one while the store is open and they are few.
+        """
+        if self.base.trees.get(tree.spec.tree_id) != tree:
+            return {}
+        every = self.pager.mapping.file.remembered
+        while tree not in every and len(every) >= REMEMBERED_TREES:
+            every.pop(next(iter(every)), None)
+        return every.setdefault(tree, {})
 
     def counts(self, names: Iterable[str]) -> list[int]:
         """Return the number of records of some relations."""

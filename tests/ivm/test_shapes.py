@@ -158,6 +158,9 @@ WORK = {  # pages read by the install and by an edit of fact, rows that pass by,
     "s[] = n <- agg<<n = count()>> fact(_, a, b, _), da(_, a), db(_, b).": (
         150, 12, N + 200, "columns   the blocks of fact look up da, db; summed out: ",
     ),
+    "s(i) <- fact(i, _, _, _), da(3, 3), db(y, _), y > 5.": (
+        150, 12, N + 200, "columns   the blocks of fact look up da, s$some0",
+    ),
 }  # fmt: skip
 
 

@@ -94,6 +94,8 @@ NO_COLUMN, ONLY, ZERO = Var("nothing$"), Var("only$"), Const(0, "int64")
 
 def lift_texts(program: Program, known: Program) -> Program:
     """Put helper views of the concats whose texts are read before the rules, which then read these."""
+    if not any(predicate.value == ROPE for predicate in program.over(known).values()):
+        return program
     predicates, rules, helpers = dict(program.predicates), list[Rule](), Groups()
     for rule in program.rules:
         rules += _with_text_helpers(rule, predicates, program.over(known), helpers)
@@ -278,39 +280,43 @@ def _rule(head: Atom, body: Disjunct, types: Mapping[str, str], rule: Rule) -> R
     return Rule((head,), (body,), types=types, text=f"{rule.text}  (its negation)", where=head.where)
 
 
-def lift_computed(program: Program, keyed: Mapping[str, Predicate]) -> Program:
+def lift_computed(program: Program, keyed: Mapping[str, Predicate], sure: bool = True) -> Program:
     """Put helper views of computed keys before the rules, which then read them.
 
     For an aggregate, which counts bindings, they have the keys of the predicates `keyed`, and all columns of others.
+    With `sure` those of keys that cannot fail have no view of failures.
     """
-    predicates, rules, lean = dict(program.predicates), list[Rule](), program.lean
+    predicates, rules, lean, used = dict(program.predicates), list[Rule](), program.lean, program.sure
     for rule in program.rules:
-        made = [*_with_computing_helpers(rule, predicates, keyed)]
+        made = [*_with_computing_helpers(rule, predicates, keyed, sure)]
         lean |= bool(keyed and rule.aggregates and len(made) > 1)
+        used |= any(_divides_surely(x, one.types) for one in made[:-1] if not one.failed for x in one.body[0])
         rules += made
-    return replace(program, predicates=predicates, rules=tuple(rules), lean=lean)
+    return replace(program, predicates=predicates, rules=tuple(rules), lean=lean, sure=used)
 
 
 def _with_computing_helpers(
-    rule: Rule, predicates: dict[str, Predicate], keyed: Mapping[str, Predicate]
+    rule: Rule, predicates: dict[str, Predicate], keyed: Mapping[str, Predicate], sure: bool
 ) -> Iterator[Rule]:
     body = []
     for disjunct in rule.body:
-        found = _computing_helper(rule, disjunct, predicates, keyed)
+        found = _computing_helper(rule, disjunct, predicates, keyed, sure)
         while found:
             helper, disjunct = found
             yield helper
-            found = _computing_helper(rule, disjunct, predicates, keyed)
+            found = _computing_helper(rule, disjunct, predicates, keyed, sure)
         body.append(disjunct)
     yield replace(rule, body=tuple(body))
 
 
 def _computing_helper(
-    rule: Rule, disjunct: Disjunct, predicates: dict[str, Predicate], keyed: Mapping[str, Predicate]
+    rule: Rule, disjunct: Disjunct, predicates: dict[str, Predicate], keyed: Mapping[str, Predicate], sure: bool
 ) -> tuple[Rule, Disjunct] | None:
     """Return a helper view for some equations, and the disjunct that reads it instead; None if none is needed."""
     held = {v for x in disjunct if isinstance(x, Atom) for v in variables(x)}
     sought = _sought(rule, disjunct, held)
+    if not sought:
+        return None
     for group in _tied([x for x in disjunct if x not in sought], held):
         moved = {x: v for x, v in sought.items() if _reads(x.right, group) and v not in group}
         inner = tuple(x for x in disjunct if _reads(x, group))
@@ -320,7 +326,8 @@ def _computing_helper(
             used.update(variables(*(term for x in inner if isinstance(x, Atom) for term in _identifying(x, keyed))))
         columns = tuple(dict.fromkeys([*(v for v in variables(*inner) if v in used), *moved.values()]))
         body = (*inner, *moved, *(guard for x in moved for guard in _within(x.right, rule)))
-        fails = may_fail((*inner, *moved), {*moved.values()}, rule.types)
+        risky = tuple(x for x in (*inner, *moved) if not (sure and _divides_surely(x, rule.types)))
+        fails = may_fail(risky, {*moved.values()}, rule.types)
         told = tuple(v for v in variables(*columns, *(x for x in body if isinstance(x, Compare))) if v in held & group)
         if not moved or len(columns) > KEYS_MAX or (fails and len(told) == KEYS_MAX):
             continue
@@ -332,6 +339,14 @@ def _computing_helper(
         helper = Rule((atom,), (body,), types=rule.types, text=text, where=rule.where)
         return failing(helper, told, predicates) if fails else helper, (atom, *outer)
     return None
+
+
+def _divides_surely(literal: Literal, types: Mapping[str, str]) -> bool:
+    """Return whether a literal computes the quotient of a whole number by a constant, which cannot fail."""
+    match literal:
+        case Compare("=", Var(), Binary("/", Var() as number, Const(int() as by))):
+            return types[number.name] == "int64" and by not in (0, -1)
+    return False
 
 
 def _identifying(atom: Atom, keyed: Mapping[str, Predicate]) -> tuple[Var | Const, ...]:
@@ -394,6 +409,8 @@ def lift_existentials(program: Program) -> Program:
 
 def _split(rule: Rule) -> tuple[Rule, ...]:
     """Split a rule by heads if some head alone leaves more parts existential than all heads together."""
+    if len(rule.heads) == 1:
+        return (rule,)
     rules = tuple(replace(rule, heads=(head,)) for head in rule.heads)
     less = any(
         len(_untied_parts(one, disjunct)) > len(_untied_parts(rule, disjunct))
@@ -425,7 +442,7 @@ def _existential_helper(name: str, group: Disjunct, rule: Rule) -> Rule:
 
 def _untied_parts(rule: Rule, disjunct: Disjunct) -> list[Disjunct]:
     """Return the parts that share no variable with the heads or other parts; none if there is only one part."""
-    if rule.aggregate:
+    if rule.aggregate or sum(isinstance(x, Atom) for x in disjunct) < 2:
         return []
     groups = [(names, tuple(x for x in disjunct if not names.isdisjoint(variables(x)))) for names in tied(disjunct)]
     heads, several = set(variables(*rule.heads)), sum(any(isinstance(x, Atom) for x in g) for _, g in groups) > 1

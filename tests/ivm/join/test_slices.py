@@ -6,8 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ivm.join import slices
+from ivm.join.groups import Lookup
 from ivm.join.kernels.tries import GE, LE, NE
 from ivm.join.slices import Side, Slices
+from pagestore.host import distinct
 
 FAR = [-(2**63), -(2**63) + 1, 2**63 - 2, 2**63 - 1]
 WORDS = st.one_of(st.integers(-4, 9), st.integers(-4, 9), st.sampled_from(FAR))
@@ -75,3 +77,23 @@ def test_one_long_interval_does_not_make_all_others_be_looked_at():
     pairs = sum(int(part.times.sum()) for part in parts)
     assert pairs == np.count_nonzero((start[:, None] <= end) & (end[:, None] >= start)) < 100_000
     assert sum(len(part.which) for part in parts) < 20 * 20_000
+
+
+@pytest.mark.parametrize("spread", [3, 1000, 1 << 20, 1 << 62])
+@pytest.mark.parametrize("columns", [1, 2, 3])
+def test_keys_are_found_however_far_apart_and_however_many_are_sought(spread, columns):
+    """At first by bisection, later by their codes, if these are few for the keys sought so far."""
+    drawn = np.random.default_rng(spread % 97 + columns)
+    ends = -spread, spread
+    keys = distinct(drawn.integers(*ends, (columns, 50)))
+    lookup, place = Lookup(keys), {tuple(key): n for n, key in enumerate(keys.T.tolist())}
+    for n in (1, 10, 100_000, 3):
+        sought = drawn.integers(*ends, (columns, n))
+        sought[:, ::2] = keys[:, drawn.integers(0, keys.shape[1], len(range(0, n, 2)))]
+        found = [place.get(tuple(key), -1) for key in sought.T.tolist()]
+        matches = lookup.find([*sought])
+        assert (matches.times == [one >= 0 for one in found]).all()
+        which, rows = lookup.one_of([*sought])
+        which = np.arange(n) if which is None else which
+        assert lookup.order[rows].tolist() == [one for one in found if one >= 0]
+        assert which.tolist() == [i for i, one in enumerate(found) if one >= 0]

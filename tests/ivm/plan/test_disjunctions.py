@@ -7,10 +7,11 @@ import pytest
 import ivm
 from ivm.engine import compile as engine_compile
 from ivm.engine.compile import compile
-from ivm.engine.installed import PLANNING_WITHOUT_LEAN, PLANNING_WITHOUT_PARTIAL, PROPERTY
+from ivm.engine.installed import PLANNING, PLANNING_WITHOUT_LEAN, PLANNING_WITHOUT_PARTIAL, PROPERTY
 from ivm.lang.ir import variables
 from ivm.plan.rewrite.disjunctions import fold_bodies, separate_bodies
 from ivm.plan.rewrite.helpers import lift_computed
+from tests.support.calls import functions_called
 
 DECLARED = """
     r[i] = (a, b, v) -> int(i), int(a), int(b), int(v).  f[a] = x -> int(a), int(x).  g[b] = x -> int(b), int(x).
@@ -91,6 +92,34 @@ def test_rules_that_an_earlier_release_installed_keep_the_view_of_their_body(tmp
         assert "(2, 3, 10)" in str(workspace.why("n", (2, 10)))
 
 
+def test_keys_that_cannot_fail_have_no_view_of_what_fails(tmp_path, monkeypatch):
+    """Rules that an earlier release installed keep theirs, which then stays empty."""
+    path, text = tmp_path / "s.pages", f"n[g] = t <- agg<<t = count()>> {BODY}, g = v / 10, f[g] = _."
+    lift = engine_compile.lift_computed
+    monkeypatch.setattr(engine_compile, "lift_computed", lambda program, keyed, sure: lift(program, keyed, False))
+    with ivm.open(path, sync="off") as workspace:
+        workspace.install(DECLARED, "base")
+        workspace.install(text, "rules")
+        assert (planning_of(workspace), len(kept(workspace))) == (PLANNING_WITHOUT_PARTIAL, 3)
+    monkeypatch.undo()
+    with ivm.open(path, sync="off") as workspace:
+        workspace.exec("+r[1] = (2, 3, 10).  +r[2] = (2, 4, 19).  +r[3] = (5, 4, -30).  +f[1] = 1.  +f[-3] = 1.")
+        assert ([*workspace["n"]], len(kept(workspace)), workspace.check()) == ([(-3, 1), (1, 2)], 3, [])
+        workspace.install(text, "rules", replace=True)
+        assert (planning_of(workspace), kept(workspace)) == (PLANNING, ["n$key0"])
+    with ivm.open(path, sync="off") as workspace:
+        workspace.exec("-f[1].  -r[3].  +r[4] = (1, 1, -39).")
+        assert ([*workspace["n"]], workspace.check()) == ([(-3, 1)], [])
+
+
+@pytest.mark.parametrize("key", ["v / -1", "v / b", "v / 10 * 2", "b * v"])
+def test_other_computed_keys_may_fail(key):
+    with ivm.open(":memory:") as workspace:
+        workspace.install(DECLARED, "base")
+        workspace.install(f"n[g] = t <- agg<<t = count()>> {BODY}, g = {key}, f[g] = _.", "rules")
+        assert any(name.endswith("$fails") for name in kept(workspace))
+
+
 def planning_of(workspace: ivm.Workspace) -> int:
     with workspace.store.snapshot() as snap:
         return json.loads(snap.properties[PROPERTY])["planning"]
@@ -120,3 +149,63 @@ def test_a_helper_of_computed_keys_lacks_what_its_keys_determine(rule):
     wide = lift_computed(program, {})
     assert not wide.lean
     assert {*variables(*wide.rules[0].heads)} >= {*variables(*lifted.rules[0].heads)}
+
+
+def choices(columns):
+    return ", ".join(f"({c} < 10 ; {c} > 40)" for c in columns)
+
+
+def test_any_of_each_choice_is_a_filter_for_each():
+    """Written out these are 64 conjunctions, and so they would be 384 comparisons for each row."""
+    (plan,) = plans_of(f"p(a) <- t(a, b, c, d, e, f), {choices('abcdef')}.")
+    assert [*map(str, plan.filters)] == [f"({c} < 10 ; {c} > 40)" for c in "abcdef"]
+
+
+@pytest.mark.parametrize(
+    ("body", "filters"),
+    [
+        ("(a < 3 ; b < 3, c < 3)", ["(a < 3 ; b < 3, c < 3)"]),
+        ("d = 1, (a < 3 ; a > 5, b < 3), (c < 3 ; c > 7)", None),
+        ("(a < 3 ; a < 3), b > 1", ["a < 3", "b > 1"]),
+        ("(a < 3 ; a < 3, b > 1)", ["a < 3"]),
+        ("(a < 3, b < 3 ; a > 5, b > 5)", ["(a < 3, b < 3 ; a > 5, b > 5)"]),
+    ],
+)
+def test_other_alternatives_are_one_filter(body, filters):
+    (plan,) = plans_of(f"p(a, b, c, d, e, f) <- t(a, b, c, d, e, f), {body}.")
+    found = [*map(str, plan.filters)]
+    if filters is None:
+        assert len(found) == 2 and found[0] == "d = 1" and found[1].count(";") == 3
+    else:
+        assert found == filters
+
+
+def test_alternatives_that_read_other_columns_are_plans_of_their_own():
+    """Each counts its own derivations of a row, as stores of earlier releases do."""
+    assert len(plans_of("p(a) <- w[a] = (b, c), (b < 3 ; c > 3).")) == 2
+
+
+def plans_of(rule):
+    with ivm.open(":memory:") as ws:
+        ws.install(COLUMNS, "base")
+        ws.install(rule, "p")
+        with ws.store.snapshot() as snap:
+            return ws.rules_of(snap).rules[-1].plans
+
+
+COLUMNS = """
+    t(a, b, c, d, e, f) -> int(a), int(b), int(c), int(d), int(e), int(f).
+    w[a] = (b, c) -> int(a), int(b), int(c).  s[a] = (b, c) -> int(a), int?(b), int?(c).
+"""
+
+
+def test_functions_called_for_alternatives_are_in_proportion_to_them():
+    calls = {}
+    with ivm.open(":memory:") as ws:
+        ws.install(COLUMNS, "base")
+        for n in (1, 2, 4, 6):  # the first install imports
+            rule = f"p(a, b, c, d, e, f) <- t(a, b, c, d, e, f), {choices('abcdef'[:n])}."
+            calls[2**n] = len(functions_called(lambda rule=rule, n=n: ws.install(rule, f"p{n}")))
+            ws.uninstall(f"p{n}")
+    assert calls[64] - calls[16] < 4.5 * (calls[16] - calls[4])
+    assert calls[64] - calls[16] < 48 * 330

@@ -1,9 +1,12 @@
 """What only has to be there costs what it is, not that times the rest of the rule."""
 
+import random
+
 import numpy as np
 import pytest
 
 import ivm
+from tests.support.mirror import Mirror
 
 FACTS = "a(x) -> int(x). b(x) -> int(x). f[x] = y -> int(x), int(y). m[] = x -> int(x). "
 
@@ -68,3 +71,38 @@ def test_what_is_tied_counted_or_single_stays(rule, tmp_path):
 def helpers(workspace):
     with workspace.store.snapshot() as snap:
         return [name for name in workspace.rules_of(snap).program.predicates if "$" in name]
+
+
+ROWS_OF_CONSTANTS = [
+    "v(x) <- a(x), b(1).",
+    "v(x, y) <- e(x, y), b(1), !a(y).",
+    "v(x) <- a(x), e(x, y), b(1), e(2, 3).",
+    "v[x] = n <- agg<<n = count()>> e(x, _), b(1), b(2).",
+    "v[] = n <- agg<<n = count()>> a(x), e(0, _).",
+    "v(x) <- a(x), f[1] = 2, e(x, x).",
+    "v(x) <- a(x), f[1] = y, y > x.",
+    "v(x) <- a(x), b(1), x = 2.",
+    "v[] = n <- agg<<n = count()>> a(x), e(1, 2), b(y).",
+    "v(x) <- a(x), b(y), e(z, _), y > 1, z != 3.",
+]
+
+
+@pytest.mark.parametrize("rule", ROWS_OF_CONSTANTS)
+@pytest.mark.parametrize("maintenance", ["probe", "auto"])
+def test_what_needs_a_row_of_constants_is_true_under_random_edits(rule, maintenance, tmp_path):
+    """Such an atom shares no variable with the others, and says for all their rows whether they count."""
+    drawn = random.Random(rule)
+    mirror = Mirror(tmp_path / "v.pages", FACTS + "e(x, y) -> int(x), int(y).")
+    mirror.install("v", rule, maintenance=maintenance)
+    held, value = set(), None
+    for _ in range(25):
+        rows = {
+            (name, tuple(drawn.randrange(4) for _ in range(1 + (name == "e")))) for name in drawn.choices("abe", k=4)
+        }
+        edits = [(name, row, (name, row) not in held) for name, row in sorted(rows)]
+        held ^= rows
+        old, value = value, drawn.choice([None, 1, 2, 3])
+        edits += [("f", (1, old), False)] * (old is not None) + [("f", (1, value), True)] * (value is not None)
+        mirror.change(edits)
+    assert mirror.workspace.check() == []
+    mirror.close()

@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 
 import ivm
+from ivm.plan import statistics
 from ivm.plan.statistics import SAMPLE_ROWS, WHOLE_ROWS, Statistics
+from pagestore.host import read_blocks
 
 ROWS = 300_000
 RNG = np.random.default_rng(5)
@@ -70,3 +72,26 @@ def test_small_relations_and_whole_ones_are_known_exactly():
             statistics = Statistics(workspace.store.snapshot(), whole)
             assert statistics.distinct("r", (1,)) == len(np.unique(values[:rows]))
             assert statistics.heavy("r", 1) == statistics.heavy("r", 0) == {}
+
+
+def test_a_committed_relation_is_sampled_once_for_all_that_is_installed(monkeypatch):
+    """Also for questions; what a transaction has changed itself is read again, and so is what another one committed."""
+    read = []
+    monkeypatch.setattr(statistics, "read_blocks", lambda *given: read.append(given) or read_blocks(*given))
+    with opened() as workspace:
+        workspace.install("s[k] = v -> int(k), int(v).", "more")
+        with workspace.transaction() as txn:
+            for name in "rs":
+                txn.insert(name, [np.arange(ROWS), np.arange(ROWS) % 9])
+        rule = "(k, m) <- r[k] = v, s[m] = v, k < 9, m < 9."
+        for number, times in (("1", 2), ("2", 0)):
+            workspace.install("p" + number + rule, "p" + number)
+            assert len(read) == times
+            read.clear()
+        workspace.query("q" + rule)
+        assert not read
+        with workspace.transaction() as txn:
+            txn.insert("r", [(ROWS, 1)])
+        read.clear()
+        workspace.query("q" + rule)
+        assert len(read) == 1
