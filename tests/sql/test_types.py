@@ -78,6 +78,29 @@ FORMS = {
         "AS d, list_concat(l, [i], l) AS e, list_append(NULL, i) AS f, list_concat(l, l) AS h "
         "FROM (SELECT id, i, CASE WHEN id > 2 THEN [i, 1] END AS l FROM t)",
     ],
+    "lists as rows": [
+        "SELECT id FROM (SELECT id, ti, CASE WHEN id <> 2 THEN [i, 3] END AS l FROM t) WHERE ti IN l",
+        "SELECT id, i IN [1, NULL] AS a, i NOT IN [id, i, 5] AS b, id NOT IN [3, NULL, i] AS r, abs(i) IN [3] AS q, "
+        "5 IN l AS c, i IN l AS d, i NOT IN l AS e, i = ANY(l) AS f, i > ANY(l) AS h, i <> ALL(l) AS k, i <= ALL(l) "
+        "AS m, i > ANY([1, 2]) AS n, list_contains([1, i], 5) AS o, "
+        "list_contains(l, i) AS p FROM (SELECT id, i, list_slice([1, 5, i], 1, id - 1) AS l FROM t)",
+        "SELECT id FROM (SELECT id, i, [1, i] AS l FROM t) WHERE NOT (i <> ALL(l)) OR id < ALL(l)",
+        "SELECT id FROM t WHERE id NOT IN [i, 3] AND (id + 1) IN [2, i + 1, 4, NULL, 5]",
+        "SELECT id, list_transform([i, 1], lambda x: x + id) AS a, list_filter([i, 1], lambda x, n: x > n) AS b, "
+        "[x * 2 FOR x IN [i, id] IF x > 1] AS c, list_apply(string_split(s, ','), lambda x: upper(x) || g) AS d, "
+        "list_transform(range(id), lambda x: list_filter([x, i], lambda y: y > x)) AS e FROM t",
+        "SELECT id, len(list_filter(l, lambda x: x > i)) AS n, list_transform(l, lambda x: {'v': x}) AS s, "
+        "list_transform([1, 2], lambda x: list_filter(l, lambda x: x > 1)) AS h "
+        "FROM (SELECT id, i, CASE WHEN id <> 2 THEN list_slice([1, 5, i], 1, id - 1) END AS l FROM t)",
+        "SELECT id, u.x FROM t LEFT JOIN unnest(string_split(s, ',')) u(x) ON true",
+        "SELECT id, u.x FROM t LEFT JOIN generate_series(1, i) u(x) ON u.x > 1",
+    ],
+    "how many rows have each value": [
+        "SELECT g, histogram(i) AS i, histogram(d) AS d, histogram(b) AS b, histogram(c) AS c, histogram(dt) AS dt, "
+        "histogram(s) FILTER (WHERE id > 1) AS s, histogram(DISTINCT ti) AS ti FROM t GROUP BY g",
+        "SELECT histogram(id % 2) AS h, histogram(i)[5] AS f FROM t",
+        "SELECT id, histogram(g) OVER (ORDER BY id) AS h, mad(i) OVER (PARTITION BY g ORDER BY id) AS m FROM t",
+    ],
     "functions of lists": [
         "SELECT id, list_sort([3, i, 1]) AS a, list_reverse_sort([3, i]) AS b, list_max([i, 2]) AS m, list_sum([c, 2]) "
         "AS q, list_avg([i, 2]) AS v, len([i, 2]) AS n, list_position([i, 2], 2) AS p, list_min([s, 'c']) AS o FROM t",
@@ -149,6 +172,9 @@ FORMS = {
     "texts cut from either end": [
         "SELECT id, left(s, -2) AS a, right(s, -2) AS b, s[:2] AS c, s[-2] AS d, s[-3:] AS e, s[2:-2] AS f, s[:-1] "
         "AS g FROM t",
+        r"SELECT id, regexp_replace(s, '(.)b', '\1-\0') AS a, regexp_replace(s, '^(\w)(\w*)$', '\2\1') AS b, "
+        r"regexp_replace(s, '(a)|b', '<\1>') AS c, regexp_replace(s, 'b', '\\') AS d FROM t",
+        "SELECT id, octet_length(encode(s)) AS a, bit_length(s) AS b FROM t",
         "SELECT id, regexp_replace(s, 'A', 'x', 'gi') AS a, regexp_replace(s, 'Z', '-', 'i') AS b, prefix(s, 'a') AS c "
         "FROM t",
     ],
@@ -168,6 +194,8 @@ FORMS = {
         "SELECT count(*) FILTER (WHERE b), max(name), min(hours), sum(ref) FROM (SELECT b, g AS name, i AS hours, i AS "
         "ref FROM t)",
         "SELECT mode() WITHIN GROUP (ORDER BY i) FROM t",
+        "SELECT i IN [1, 2], i IN l, i > ANY(l), list_transform(l, lambda x: x + 1), list_filter(l, lambda x, n: "
+        "x > n), octet_length(encode(s)), bit_length(s) FROM (SELECT i, s, [i] AS l FROM t)",
         "SELECT i = ANY (SELECT id FROM t), i <> 3 FROM t",
         "SELECT EXISTS (SELECT 1 FROM t x WHERE x.i > t.i), i IN (SELECT id FROM t), (SELECT max(id) FROM t x WHERE "
         "x.g = t.g) FROM t",

@@ -39,6 +39,11 @@ from ivm.sql.types import (
 Value = times.Value
 QUOTIENT = "quotient"  # the function as which `/` of PostgreSQL and SQLite is kept
 CLOCK = (exp.CurrentDate, exp.CurrentTime, exp.CurrentTimestamp, exp.Rand, exp.Uuid)
+INSTEAD = {  # of functions that people know, what to write
+    "hash": "its numbers are DuckDB's own; take md5(x) or sha256(x)",
+    "list_distinct": "its order is DuckDB's own; write (SELECT list(DISTINCT x ORDER BY x) FROM unnest(l) u(x))",
+    "list_zip": "write (SELECT list({'a': x, 'b': m[n]} ORDER BY n) FROM unnest(l) WITH ORDINALITY u(x, n))",
+}
 
 _FLOAT: dict[type[exp.Expr], str] = {
     exp.Sqrt: "sqrt", exp.Exp: "exp", exp.Ln: "ln", exp.Sin: "sin", exp.Cos: "cos", exp.Tan: "tan", exp.Asin: "asin",
@@ -76,6 +81,7 @@ def unknown(node: exp.Expr, more: Sequence[str] = ()) -> SqlError:
     name = str(called) if called.lower() + "(" in shown.lower() else shown.partition("(")[0]
     known = get_close_matches(name.lower(), [*names(), *more], 1, 0.75)
     hint = f": did you mean {known[0]}?" if known else "; docs/sql.md lists those that are"
+    hint = f": {INSTEAD[name.lower()]}" if name.lower() in INSTEAD else hint
     return SqlError(f"{name}: this function is not known, in {shown[:60]}{hint}", node)
 
 

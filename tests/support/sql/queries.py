@@ -274,7 +274,9 @@ class Generator:
         options = ["count(*)", f"count({name})", f"min({name})", f"max({name})", f"count(DISTINCT {name})"]
         if type_ not in ("VARCHAR", "DATE"):
             options += [f"sum({name})", f"avg({name})", f"sum({name})", f"sum(DISTINCT {name})"]
-            options += [f"stddev({name})", f"var_pop({name})", f"median({name})", f"quantile_cont({name}, 0.3)"]
+            options += [f"stddev({name})", f"var_pop({name})"]
+            if type_ != "DECIMAL(18,2)":  # DuckDB's is one of doubles there, and not exact
+                options += [f"median({name})", f"quantile_cont({name}, 0.3)"]
             options += [f"covar_pop({name}, {self._column(columns, 'INTEGER')})"] if type_ == "INTEGER" else []
         if type_ == "VARCHAR":
             options += [f"string_agg({name}, ',' ORDER BY {name}{r.choice(['', ' DESC'])})"]

@@ -394,7 +394,9 @@ _MOMENTS_OF_PAIRS: dict[type[exp.Expr], Callable[[Aggregate, Typed, Typed], Made
     exp.RegrSlope: _slope,
     exp.Corr: _correlation,
 }
-_NAMED: dict[str, Callable[[Aggregate], Made]] = {"mad": _mad, "entropy": _entropy}
+_NAMED: dict[str, Callable[[Aggregate], Made]] = {
+    "mad": _mad, "entropy": _entropy, "histogram": ordered.histogram,
+}  # fmt: skip
 _KINDS: list[tuple[tuple[type[exp.Expr], ...], Callable[[Aggregate], Made]]] = [
     ((exp.Count,), _count),
     ((exp.CountIf,), _count_if),
