@@ -121,6 +121,10 @@ FORMS = {
         "SELECT id, i > ALL (SELECT i FROM t) AS a, i >= ANY (SELECT i FROM t WHERE id < 3) AS b, i < ANY (SELECT i "
         "FROM t WHERE id > 99) AS c, i <= ALL (SELECT i FROM t WHERE i IS NOT NULL) AS d FROM t",
     ],
+    "quotients of numbers with a fraction": [
+        "SELECT id, c // 10 AS a, d // 2 AS b, f // 0.5 AS e, i // 2.5 AS h, TRY(c // i) AS k, TRY(i // d) AS l, "
+        "i // 2 AS m, CAST(c AS DECIMAL(30,2)) // 3 AS o FROM t",
+    ],
     "intervals of months and days": [
         "SELECT id, ts + INTERVAL '1 month 2 days' AS a, ts - INTERVAL '1 year 2 months 3 days 04:05:06' AS b, "
         "dt + INTERVAL '36:30:00' AS c, ts - INTERVAL '2 years 1 month' AS d FROM t",

@@ -161,11 +161,12 @@ def _divided(node: exp.Expr, value: Value) -> Typed:
     left, right = value(node.this), value(node.expression)
     for one in (left, right):
         if not one.type.is_number and one.type != NULL:
-            raise SqlError(f"`/` takes numbers, and this is {one.type}", node)
+            sign = "/" if isinstance(node, exp.Div) else "//"
+            raise SqlError(f"`{sign}` takes numbers, and this is {one.type}", node)
     nullable = left.nullable or right.nullable
     type_ = FLOAT if common(left.type, right.type) == FLOAT else DOUBLE
     left, right = convert(left, type_, node), convert(right, type_, node)
-    term = call("float:ratio", left.term, right.term)
+    term = call("float:ratio" if isinstance(node, exp.Div) else "/", left.term, right.term)
     return Typed(single(term) if type_ == FLOAT else term, type_, nullable)
 
 
@@ -178,9 +179,10 @@ def _quotient(node: exp.Expr, value: Value) -> Typed:
 
 
 def _whole_divided(node: exp.Expr, value: Value) -> Typed:
+    """`//`: of integers the quotient without its fraction, of other numbers the quotient, or an error if by zero."""
     left, right = value(node.this), value(node.expression)
     if not (left.type.is_integer and right.type.is_integer):
-        raise SqlError("`//` takes integers", node)
+        return _divided(node, value)
     type_ = _integer_type(left, right)
     name = "decimal:quotient" if type_.wide else "/"
     return Typed(call(name, left.term, right.term), type_, left.nullable or right.nullable)
