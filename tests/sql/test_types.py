@@ -140,6 +140,9 @@ FORMS = {
         "SELECT g, product(i) + 0 AS p, product(c) + 0 AS pc FROM t GROUP BY g",
         "SELECT g, mad(i) AS m, mad(c) AS mc, entropy(g) AS e, entropy(b) AS eb FROM t GROUP BY g",
         "SELECT avg(ts) AS a, avg(tm) AS b, avg(tz) AS c FROM t",
+        "SELECT g, median(ts) AS a, median(tm) AS b, median(tz) AS c, median(dt) AS d, quantile_cont(ts, 0.3) AS q, "
+        "quantile_cont(dt, [0.1, 0.75]) AS r, median(ts - TIMESTAMP '2000-01-01') AS i FROM t GROUP BY g",
+        "SELECT id, median(ts - INTERVAL 60 YEAR) OVER (ORDER BY id) AS m FROM t",
         "SELECT median(f) AS m, quantile_cont(f, 0.25) AS q FROM t",
         "SELECT mode(i) AS i, mode(ti) AS t FROM t",
         "SELECT mode() WITHIN GROUP (ORDER BY ti) AS m, max(x) AS x FROM t",

@@ -94,14 +94,12 @@ class Expressions:
                 return struct
             if expression is None or node.name.lower() in self._aliases:
                 raise
-            self._aliases.append(node.name.lower())
-            try:
-                return self.value(expression)
-            finally:
-                self._aliases.pop()
+            return self._named(node, expression)
         term = self.builder.resolve(found.term)
         if scope.grouped is not None:
             if term not in scope.grouped:
+                if expression is not None and node.name.lower() not in self._aliases:
+                    return self._named(node, expression)
                 raise SqlError(
                     f"{node.name} is neither grouped nor in an aggregate: add it to GROUP BY, or write "
                     f"any_value({node.name})",
@@ -112,6 +110,14 @@ class Expressions:
         if scope is not self.scope:
             return self.builder.bound(scope.body, found)
         return found._replace(term=term, nullable=self.builder.may_be_null(self.body, found))
+
+    def _named(self, node: exp.Column, expression: exp.Expr) -> Typed:
+        """Return the value of an expression of the select list that a column names."""
+        self._aliases.append(node.name.lower())
+        try:
+            return self.value(expression)
+        finally:
+            self._aliases.pop()
 
     def _struct(self, node: exp.Column) -> Typed | None:
         """Return a field of a struct, which parses as a column after the name of a table; None if there is none."""
