@@ -415,11 +415,10 @@ class Workspace(WorkspaceEdits):
     def declarations(self) -> dict[str, str | None]:
         """Return the declaration that rules infer for each relation of the store, by name; None if they cannot read it.
 
-        >>> import ivm, pagestore, tempfile
-        >>> path = tempfile.mkdtemp() + "/s.pages"
-        >>> with pagestore.open(path) as store, store.transaction() as txn:
+        >>> import ivm, pagestore
+        >>> with pagestore.open("s.pages") as store, store.transaction() as txn:
         ...     txn.create("price", "item: string, p: decimal(8,2)?", key="item").insert([("tea", None), ("pie", 3)])
-        >>> with ivm.open(path) as workspace:
+        >>> with ivm.open("s.pages") as workspace:
         ...     workspace.declarations(), list(workspace.query("q(i) <- price[i] = _."))
         ({'price': 'price[item] = p -> string(item), decimal(8,2)?(p).'}, [('pie',)])
         """
@@ -551,8 +550,8 @@ class Workspace(WorkspaceEdits):
 
         Raises UnknownViewError, and as `at`.
 
-        >>> import ivm, tempfile
-        >>> with ivm.open(tempfile.mkdtemp() + "/w.pages") as ws:
+        >>> import ivm
+        >>> with ivm.open(":memory:") as ws:
         ...     ws.install("edge(x, y) -> int(x), int(y). tri(x, y, z) <- edge(x, y), edge(y, z), edge(x, z).")
         ...     changes = ws.changes("tri")
         ...     version = ws.exec("+edge(1, 2). +edge(2, 3). +edge(1, 3).")

@@ -348,8 +348,8 @@ class Store:
         A host whose rows are in several relations passes a function `read(old, new, relation)` of two snapshots that
         returns the changes as one table, or None if neither has such rows.
 
-        >>> import pagestore, tempfile
-        >>> with pagestore.open(tempfile.mkdtemp() + "/s.pages") as store:
+        >>> import pagestore
+        >>> with pagestore.open(":memory:") as store:
         ...     with store.transaction() as txn:
         ...         txn.create("edge", "x: int64, y: int64").insert([(1, 2)])
         ...     with store.changes("edge", since=0) as changes:
@@ -365,8 +365,8 @@ class Store:
         It begins after version `since`, as named in `at`, or after the newest one, and wakes as `changes` does.
         Raises as `at`.
 
-        >>> import pagestore, tempfile
-        >>> with pagestore.open(tempfile.mkdtemp() + "/s.pages") as store, store.commits() as commits:
+        >>> import pagestore
+        >>> with pagestore.open(":memory:") as store, store.commits() as commits:
         ...     with store.transaction() as txn:
         ...         _ = txn.create("edge", "x: int64, y: int64")
         ...     next(commits), commits.next(timeout=0)

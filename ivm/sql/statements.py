@@ -83,6 +83,8 @@ def _read(node: exp.Expr, dialect: str, text: str) -> exp.Expr:
             one.meta[SHIFTED] = _is_shifted(one)
         if isinstance(one, exp.Div) and one.args.get("typed"):
             one.replace(exp.Anonymous(this=QUOTIENT, expressions=[one.this, one.expression]))
+        elif isinstance(one, exp.Anonymous) and one.name.upper() == "ALL" and len(one.expressions) == 1:  # of a list
+            one.replace(exp.All(this=exp.paren(one.expressions[0])))
         elif isinstance(one, exp.DataType) and one.this == exp.DataType.Type.USERDEFINED:
             node.meta[NAMED_TYPES] = True
         elif (

@@ -44,8 +44,8 @@ if TYPE_CHECKING:
 class ConcatRope(Rope):
     """The text of one group as a Rope, which reads its version while that is open.
 
-    >>> import ivm, tempfile
-    >>> with ivm.open(tempfile.mkdtemp() + "/s.pages") as workspace:
+    >>> import ivm
+    >>> with ivm.open(":memory:") as workspace:
     ...     workspace.install("item(n, s) -> int(n), string(s).")
     ...     workspace.install('list[] = t <- agg<<t = concat(s, ", ")>> item(_, s).', "rules")
     ...     _ = workspace.exec('+item(1, "tea"). +item(2, "cake").')

@@ -241,8 +241,8 @@ class Range(Frames):
     def first(self, default: Any = None) -> Any:
         """Return the record with the least key, or `default` if there is none.
 
-        >>> import pagestore, tempfile
-        >>> with pagestore.open(tempfile.mkdtemp() + "/s.pages") as store, store.transaction() as txn:
+        >>> import pagestore
+        >>> with pagestore.open(":memory:") as store, store.transaction() as txn:
         ...     word = txn.create("word", "word: string")
         ...     word.insert(["bee", "ape", "cow"])
         ...     word.first(), word.last(), list(reversed(word)), word.scan("max:word")

@@ -98,8 +98,8 @@ class Relation(Keyed):
         Strings and bytes are in the order of their bytes. Raises SchemaError for more values than key columns,
         WordError for a value of another type.
 
-        >>> import pagestore, tempfile
-        >>> with pagestore.open(tempfile.mkdtemp() + "/s.pages") as store, store.transaction() as txn:
+        >>> import pagestore
+        >>> with pagestore.open(":memory:") as store, store.transaction() as txn:
         ...     price = txn.create("price", "item: string, year: int64, p: int64", key=("item", "year"))
         ...     price.insert([("tea", 2012, 3), ("tea", 2013, 4), ("cake", 2013, 5)])
         ...     list(price.range(("tea", 2013), ("tea", 2020))), list(price.range(("a",), ("d",)))
@@ -114,8 +114,8 @@ class Relation(Keyed):
     def prefix(self, *values: Any) -> Relation:
         """Return the records whose keys begin with these values. O(1). Raises as `range`.
 
-        >>> import pagestore, tempfile
-        >>> with pagestore.open(tempfile.mkdtemp() + "/s.pages") as store, store.transaction() as txn:
+        >>> import pagestore
+        >>> with pagestore.open(":memory:") as store, store.transaction() as txn:
         ...     ate = txn.create("ate", "person: string, meal: string")
         ...     ate.insert([("ada", "tea"), ("bob", "tea"), ("ada", "cake")])
         ...     list(ate.prefix("ada"))
@@ -129,8 +129,8 @@ class Relation(Keyed):
 
         Raises as `range`, and SchemaError if the column of the last value has no texts.
 
-        >>> import pagestore, tempfile
-        >>> with pagestore.open(tempfile.mkdtemp() + "/s.pages") as store, store.transaction() as txn:
+        >>> import pagestore
+        >>> with pagestore.open(":memory:") as store, store.transaction() as txn:
         ...     flight = txn.create("flight", "day: int64, code: string")
         ...     flight.insert([(1, "JFK-LAX"), (1, "JFK-SFO"), (1, "SFO-JFK"), (2, "JFK-BOS")])
         ...     list(flight.starts_with(1, "JFK"))
@@ -240,8 +240,8 @@ class Relation(Keyed):
         `keys` is a list of tuples, a list of arrays, one column, or anything with `__arrow_c_stream__` and the
         key's column names. O(n log records), and less where they ascend.
 
-        >>> import pagestore, tempfile
-        >>> with pagestore.open(tempfile.mkdtemp() + "/s.pages") as store, store.transaction() as txn:
+        >>> import pagestore
+        >>> with pagestore.open(":memory:") as store, store.transaction() as txn:
         ...     square = txn.create("square", "x: int64, y: int64", key="x")
         ...     square.insert([(x, x * x) for x in range(10)])
         ...     square.get_many([3, 30])

@@ -28,8 +28,8 @@ class Rope:
     all. A column of bytes has `bytes(rope)`, and counts bytes. A rope reads the version that it was made
     at for as long as its snapshot is open.
 
-    >>> import pagestore, tempfile
-    >>> store = pagestore.open(tempfile.mkdtemp() + "/s.pages")
+    >>> import pagestore
+    >>> store = pagestore.open(":memory:")
     >>> with store.transaction() as txn:
     ...     word = txn.create("word", "n: int64, text: string", key="n")
     ...     word.insert([(1, "To"), (2, " be "), (3, "or"), (4, " not")])

@@ -57,8 +57,8 @@ ENDED: Any = Invalidated(ClosedError, "the transaction has ended; begin another"
 class Transaction(WorkingTrees):
     """A transaction in progress. In `with`, it commits on success and rolls back on an exception.
 
-    >>> import pagestore, tempfile
-    >>> store = pagestore.open(tempfile.mkdtemp() + "/graph.pages")
+    >>> import pagestore
+    >>> store = pagestore.open(":memory:")
     >>> with store.transaction(message="first") as txn:
     ...     edge = txn.create("edge", "x: int64, y: int64")
     ...     edge.insert([(1, 2), (2, 3)])
@@ -148,8 +148,8 @@ class Transaction(WorkingTrees):
         Both ends belong to an interval; an interval that ends before it begins contains no point.
         Raises ExistsError, SchemaError.
 
-        >>> import pagestore, tempfile
-        >>> with pagestore.open(tempfile.mkdtemp() + "/rooms.pages") as store, store.transaction() as txn:
+        >>> import pagestore
+        >>> with pagestore.open(":memory:") as store, store.transaction() as txn:
         ...     booked = txn.create_intervals("booked", "room: int64, a: int64, b: int64", ("a", "b"))
         ...     booked.insert([(1, 900, 1030), (1, 1015, 1200), (2, 800, 1800)])
         ...     booked.stab(1, 1000), booked.overlaps(1, 1030, 1100), booked.remove_stabbed([(2, 900)]).num_rows
@@ -522,8 +522,8 @@ def _rows(scans: Iterable[str], schema: Schema) -> tuple[tuple[int, int], ...]:
 class EphemeralTransaction(Transaction):
     """A transaction that leaves nothing behind at its end. Use it in `with`, or roll it back.
 
-    >>> import pagestore, tempfile
-    >>> store = pagestore.open(tempfile.mkdtemp() + "/graph.pages")
+    >>> import pagestore
+    >>> store = pagestore.open(":memory:")
     >>> with store.transaction() as txn:
     ...     txn.create("edge", "x: int64, y: int64").insert([(1, 2), (2, 3)])
     >>> with store.sketch() as sketch:

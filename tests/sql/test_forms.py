@@ -33,6 +33,11 @@ FORMS = {
         "SELECT k, sum(a.d) OVER (PARTITION BY k ORDER BY b.d) AS n FROM a FULL JOIN b USING (k)",
         "SELECT * FROM (SELECT 1 AS k, 2 AS z) NATURAL JOIN (SELECT 1 AS k, 3 AS y)",
     ],
+    "a name of the select list that is also one of a column, after groups": [
+        "SELECT max(id) AS v, p AS s FROM t GROUP BY p HAVING v > 1",
+        "SELECT p, max(id) AS id FROM t GROUP BY p HAVING id > 2",
+        "SELECT p, count(v) AS v FROM t GROUP BY p ORDER BY v DESC, p LIMIT 1",
+    ],
     "decimals of several numbers of digits in one column": [
         "SELECT k, d FROM b UNION ALL SELECT k, d FROM a",
         "SELECT k, d FROM a UNION ALL SELECT k, CAST(0 AS NUMERIC(7,2)) FROM b",

@@ -78,6 +78,29 @@ FORMS = {
         "AS d, list_concat(l, [i], l) AS e, list_append(NULL, i) AS f, list_concat(l, l) AS h "
         "FROM (SELECT id, i, CASE WHEN id > 2 THEN [i, 1] END AS l FROM t)",
     ],
+    "lists as rows": [
+        "SELECT id FROM (SELECT id, ti, CASE WHEN id <> 2 THEN [i, 3] END AS l FROM t) WHERE ti IN l",
+        "SELECT id, i IN [1, NULL] AS a, i NOT IN [id, i, 5] AS b, id NOT IN [3, NULL, i] AS r, abs(i) IN [3] AS q, "
+        "5 IN l AS c, i IN l AS d, i NOT IN l AS e, i = ANY(l) AS f, i > ANY(l) AS h, i <> ALL(l) AS k, i <= ALL(l) "
+        "AS m, i > ANY([1, 2]) AS n, list_contains([1, i], 5) AS o, "
+        "list_contains(l, i) AS p FROM (SELECT id, i, list_slice([1, 5, i], 1, id - 1) AS l FROM t)",
+        "SELECT id FROM (SELECT id, i, [1, i] AS l FROM t) WHERE NOT (i <> ALL(l)) OR id < ALL(l)",
+        "SELECT id FROM t WHERE id NOT IN [i, 3] AND (id + 1) IN [2, i + 1, 4, NULL, 5]",
+        "SELECT id, list_transform([i, 1], lambda x: x + id) AS a, list_filter([i, 1], lambda x, n: x > n) AS b, "
+        "[x * 2 FOR x IN [i, id] IF x > 1] AS c, list_apply(string_split(s, ','), lambda x: upper(x) || g) AS d, "
+        "list_transform(range(id), lambda x: list_filter([x, i], lambda y: y > x)) AS e FROM t",
+        "SELECT id, len(list_filter(l, lambda x: x > i)) AS n, list_transform(l, lambda x: {'v': x}) AS s, "
+        "list_transform([1, 2], lambda x: list_filter(l, lambda x: x > 1)) AS h "
+        "FROM (SELECT id, i, CASE WHEN id <> 2 THEN list_slice([1, 5, i], 1, id - 1) END AS l FROM t)",
+        "SELECT id, u.x FROM t LEFT JOIN unnest(string_split(s, ',')) u(x) ON true",
+        "SELECT id, u.x FROM t LEFT JOIN generate_series(1, i) u(x) ON u.x > 1",
+    ],
+    "how many rows have each value": [
+        "SELECT g, histogram(i) AS i, histogram(d) AS d, histogram(b) AS b, histogram(c) AS c, histogram(dt) AS dt, "
+        "histogram(s) FILTER (WHERE id > 1) AS s, histogram(DISTINCT ti) AS ti FROM t GROUP BY g",
+        "SELECT histogram(id % 2) AS h, histogram(i)[5] AS f FROM t",
+        "SELECT id, histogram(g) OVER (ORDER BY id) AS h, mad(i) OVER (PARTITION BY g ORDER BY id) AS m FROM t",
+    ],
     "functions of lists": [
         "SELECT id, list_sort([3, i, 1]) AS a, list_reverse_sort([3, i]) AS b, list_max([i, 2]) AS m, list_sum([c, 2]) "
         "AS q, list_avg([i, 2]) AS v, len([i, 2]) AS n, list_position([i, 2], 2) AS p, list_min([s, 'c']) AS o FROM t",
@@ -98,6 +121,10 @@ FORMS = {
         "SELECT id, i > ALL (SELECT i FROM t) AS a, i >= ANY (SELECT i FROM t WHERE id < 3) AS b, i < ANY (SELECT i "
         "FROM t WHERE id > 99) AS c, i <= ALL (SELECT i FROM t WHERE i IS NOT NULL) AS d FROM t",
     ],
+    "quotients of numbers with a fraction": [
+        "SELECT id, c // 10 AS a, d // 2 AS b, f // 0.5 AS e, i // 2.5 AS h, TRY(c // i) AS k, TRY(i // d) AS l, "
+        "i // 2 AS m, CAST(c AS DECIMAL(30,2)) // 3 AS o FROM t",
+    ],
     "intervals of months and days": [
         "SELECT id, ts + INTERVAL '1 month 2 days' AS a, ts - INTERVAL '1 year 2 months 3 days 04:05:06' AS b, "
         "dt + INTERVAL '36:30:00' AS c, ts - INTERVAL '2 years 1 month' AS d FROM t",
@@ -113,6 +140,9 @@ FORMS = {
         "SELECT g, product(i) + 0 AS p, product(c) + 0 AS pc FROM t GROUP BY g",
         "SELECT g, mad(i) AS m, mad(c) AS mc, entropy(g) AS e, entropy(b) AS eb FROM t GROUP BY g",
         "SELECT avg(ts) AS a, avg(tm) AS b, avg(tz) AS c FROM t",
+        "SELECT g, median(ts) AS a, median(tm) AS b, median(tz) AS c, median(dt) AS d, quantile_cont(ts, 0.3) AS q, "
+        "quantile_cont(dt, [0.1, 0.75]) AS r, median(ts - TIMESTAMP '2000-01-01') AS i FROM t GROUP BY g",
+        "SELECT id, median(ts - INTERVAL 60 YEAR) OVER (ORDER BY id) AS m FROM t",
         "SELECT median(f) AS m, quantile_cont(f, 0.25) AS q FROM t",
         "SELECT mode(i) AS i, mode(ti) AS t FROM t",
         "SELECT mode() WITHIN GROUP (ORDER BY ti) AS m, max(x) AS x FROM t",
@@ -149,6 +179,9 @@ FORMS = {
     "texts cut from either end": [
         "SELECT id, left(s, -2) AS a, right(s, -2) AS b, s[:2] AS c, s[-2] AS d, s[-3:] AS e, s[2:-2] AS f, s[:-1] "
         "AS g FROM t",
+        r"SELECT id, regexp_replace(s, '(.)b', '\1-\0') AS a, regexp_replace(s, '^(\w)(\w*)$', '\2\1') AS b, "
+        r"regexp_replace(s, '(a)|b', '<\1>') AS c, regexp_replace(s, 'b', '\\') AS d FROM t",
+        "SELECT id, octet_length(encode(s)) AS a, bit_length(s) AS b FROM t",
         "SELECT id, regexp_replace(s, 'A', 'x', 'gi') AS a, regexp_replace(s, 'Z', '-', 'i') AS b, prefix(s, 'a') AS c "
         "FROM t",
     ],
@@ -168,6 +201,8 @@ FORMS = {
         "SELECT count(*) FILTER (WHERE b), max(name), min(hours), sum(ref) FROM (SELECT b, g AS name, i AS hours, i AS "
         "ref FROM t)",
         "SELECT mode() WITHIN GROUP (ORDER BY i) FROM t",
+        "SELECT i IN [1, 2], i IN l, i > ANY(l), list_transform(l, lambda x: x + 1), list_filter(l, lambda x, n: "
+        "x > n), octet_length(encode(s)), bit_length(s) FROM (SELECT i, s, [i] AS l FROM t)",
         "SELECT i = ANY (SELECT id FROM t), i <> 3 FROM t",
         "SELECT EXISTS (SELECT 1 FROM t x WHERE x.i > t.i), i IN (SELECT id FROM t), (SELECT max(id) FROM t x WHERE "
         "x.g = t.g) FROM t",

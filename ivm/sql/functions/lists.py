@@ -26,9 +26,8 @@ from ivm.sql.errors import SqlError, nearest
 from ivm.sql.functions.times import Value
 from ivm.sql.literals import constant
 from ivm.sql.terms import Lit, Term, Typed
-from ivm.sql.types import BIGINT, BOOLEAN, DOUBLE, HUGEINT, JSON, NULL, VARCHAR, SqlType, list_of, map_of
+from ivm.sql.types import BIGINT, BOOLEAN, DOUBLE, HUGEINT, JSON, NULL, UBIGINT, VARCHAR, SqlType, list_of, map_of
 
-UBIGINT = SqlType("UBIGINT")
 SHIFTED = "shifted"  # of a node `l[place]`: whether the parser has taken 1 from the place
 FOLDS = {"list_min": "min", "list_max": "max", "list_sum": "sum", "list_avg": "avg", "list_median": "median",
          "list_any_value": "first", "list_product": "product"}  # fmt: skip
@@ -181,14 +180,25 @@ def _flat(node: exp.Expr, value: Value) -> Typed:
 def _found(node: exp.Expr, value: Value) -> Typed:
     """list_contains(l, x) and list_position(l, x)."""
     given = _arguments(node)
-    if isinstance(given[0], exp.Array) and isinstance(node, exp.ArrayContains):
-        return value(exp.In(this=given[1], expressions=given[0].expressions))
+    if isinstance(given[0], exp.Array) and given[0].expressions and isinstance(node, exp.ArrayContains):
+        return _among(value(exp.In(this=given[1], expressions=given[0].expressions)), value(given[1]))
     values = _list(given[0], value, node)
     sought = convert(value(given[1]), _element(values), node)
     if isinstance(node, exp.ArrayContains) or node.name.lower() in ("list_has", "array_has"):
-        shown = as_json(sought._replace(nullable=False), node)
-        return Typed(call("list:contains", values.term, shown), BOOLEAN, values.nullable or sought.nullable)
+        found = call("list:contains", values.term, as_json(sought._replace(nullable=False), node))
+        if sought.nullable:  # of no values at all, null is none
+            found = call("if", call("=", values.term, _text("")), Lit(False, "bool"), found)
+        return Typed(found, BOOLEAN, values.nullable or sought.nullable)
     return Typed(call("try", call("list:position", values.term, as_json(sought, node))), SqlType("INTEGER"), True)
+
+
+def _among(found: Typed, sought: Typed) -> Typed:
+    """Return whether a list contains a value, as IN found it, for which a null in the list would be any value."""
+    if not found.nullable:
+        return found
+    known = call("coalesce", found.term, Lit(False, "bool"))
+    term = call("if", call("is_null", sought.term), Lit(None, "bool"), known) if sought.nullable else known
+    return Typed(term, BOOLEAN, sought.nullable)
 
 
 def _compared(node: exp.Expr, value: Value) -> Typed:

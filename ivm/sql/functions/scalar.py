@@ -39,6 +39,11 @@ from ivm.sql.types import (
 Value = times.Value
 QUOTIENT = "quotient"  # the function as which `/` of PostgreSQL and SQLite is kept
 CLOCK = (exp.CurrentDate, exp.CurrentTime, exp.CurrentTimestamp, exp.Rand, exp.Uuid)
+INSTEAD = {  # of functions that people know, what to write
+    "hash": "its numbers are DuckDB's own; take md5(x) or sha256(x)",
+    "list_distinct": "its order is DuckDB's own; write (SELECT list(DISTINCT x ORDER BY x) FROM unnest(l) u(x))",
+    "list_zip": "write (SELECT list({'a': x, 'b': m[n]} ORDER BY n) FROM unnest(l) WITH ORDINALITY u(x, n))",
+}
 
 _FLOAT: dict[type[exp.Expr], str] = {
     exp.Sqrt: "sqrt", exp.Exp: "exp", exp.Ln: "ln", exp.Sin: "sin", exp.Cos: "cos", exp.Tan: "tan", exp.Asin: "asin",
@@ -76,6 +81,7 @@ def unknown(node: exp.Expr, more: Sequence[str] = ()) -> SqlError:
     name = str(called) if called.lower() + "(" in shown.lower() else shown.partition("(")[0]
     known = get_close_matches(name.lower(), [*names(), *more], 1, 0.75)
     hint = f": did you mean {known[0]}?" if known else "; docs/sql.md lists those that are"
+    hint = f": {INSTEAD[name.lower()]}" if name.lower() in INSTEAD else hint
     return SqlError(f"{name}: this function is not known, in {shown[:60]}{hint}", node)
 
 
@@ -155,11 +161,12 @@ def _divided(node: exp.Expr, value: Value) -> Typed:
     left, right = value(node.this), value(node.expression)
     for one in (left, right):
         if not one.type.is_number and one.type != NULL:
-            raise SqlError(f"`/` takes numbers, and this is {one.type}", node)
+            sign = "/" if isinstance(node, exp.Div) else "//"
+            raise SqlError(f"`{sign}` takes numbers, and this is {one.type}", node)
     nullable = left.nullable or right.nullable
     type_ = FLOAT if common(left.type, right.type) == FLOAT else DOUBLE
     left, right = convert(left, type_, node), convert(right, type_, node)
-    term = call("float:ratio", left.term, right.term)
+    term = call("float:ratio" if isinstance(node, exp.Div) else "/", left.term, right.term)
     return Typed(single(term) if type_ == FLOAT else term, type_, nullable)
 
 
@@ -172,9 +179,10 @@ def _quotient(node: exp.Expr, value: Value) -> Typed:
 
 
 def _whole_divided(node: exp.Expr, value: Value) -> Typed:
+    """`//`: of integers the quotient without its fraction, of other numbers the quotient, or an error if by zero."""
     left, right = value(node.this), value(node.expression)
     if not (left.type.is_integer and right.type.is_integer):
-        raise SqlError("`//` takes integers", node)
+        return _divided(node, value)
     type_ = _integer_type(left, right)
     name = "decimal:quotient" if type_.wide else "/"
     return Typed(call(name, left.term, right.term), type_, left.nullable or right.nullable)

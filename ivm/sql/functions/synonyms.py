@@ -48,7 +48,7 @@ _TEMPLATES = {
     "list_sum": "sum(:x)", "list_avg": "avg(:x)", "list_min": "min(:x)", "list_max": "max(:x)",
     "list_count": "count(:x)", "list_unique": "count(DISTINCT :x)", "len": "nullif(count(*), 0)",
 }  # fmt: skip
-FOLDS = ("mad", "entropy")  # aggregates that the parser does not know
+FOLDS = ("mad", "entropy", "histogram")  # aggregates that the parser does not know
 _LENGTHS = ("length", "len", "array_length", "list_length", "array_size", "cardinality")
 _NODES: dict[type[exp.Expr], str] = {
     exp.ApproxDistinct: "approx_count_distinct", exp.Skewness: "skewness", exp.Kurtosis: "kurtosis",

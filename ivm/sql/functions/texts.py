@@ -23,6 +23,7 @@ _TEXT: dict[type[exp.Expr], tuple[str, SqlType]] = {
     exp.Contains: ("string:contains", BOOLEAN), exp.SHA: ("string:sha1", VARCHAR),
     exp.Levenshtein: ("string:levenshtein", BIGINT),
 }  # fmt: skip
+_GROUP = re.compile(r"\\.", re.DOTALL)  # of what regexp_replace puts in
 ANY, ALL = "[\\s\\S]", "[\\s\\S]*"  # a letter and a text in regular expressions, line breaks included
 
 
@@ -169,13 +170,18 @@ def _regexp_replaced(node: exp.Expr, value: Value) -> Typed:
     if own := "".join(sorted({*options} - {"g"})):
         pattern = f"(?{own}){pattern}"
     if "g" not in options:
-        if "\\" in new:
-            raise SqlError("regexp_replace of one match puts in a text without groups: use the option 'g'", node)
-        pattern, new = f"^({ANY}*?)(?:{pattern})", f"\\1{new}"
+        pattern, new = f"^({ANY}*?)({pattern})", "\\1" + _GROUP.sub(lambda found: _later(found[0], node), new)
     text = _text_of(node.this, value)
     return text._replace(
         term=call("string:regexp_replace", text.term, Lit(pattern, "string"), Lit(new, "string")), type=VARCHAR
     )
+
+
+def _later(escape: str, node: exp.Expr) -> str:
+    """Return what stands for a group, as two more groups are before it: what precedes the match, and the match."""
+    if escape[1] in "89":
+        raise SqlError("regexp_replace of one match puts in at most 7 groups: use the option 'g'", node)
+    return f"\\{int(escape[1]) + 2}" if escape[1].isdigit() else escape
 
 
 def _regexp_extracted(node: exp.Expr, value: Value) -> Typed:
@@ -362,6 +368,17 @@ def _of_text(node: exp.Expr, value: Value) -> Typed:
     return Typed(call(name, *(one.term for one in texts)), type_, any(one.nullable for one in texts))
 
 
+def _size(node: exp.Expr, value: Value) -> Typed:
+    """bit_length(text), and octet_length(encode(text))."""
+    given = node.this if isinstance(node, exp.BitLength) else node.expressions[0]
+    if not isinstance(node, exp.BitLength) and not isinstance(given, exp.Encode):
+        raise SqlError(f"{node.sql(dialect='duckdb')[:60]}: write octet_length(encode(text)), or strlen(text)", node)
+    found = _text_of(given.this if isinstance(given, exp.Encode) else given, value)
+    octets = call("string:bytes", found.term)
+    bits = isinstance(node, exp.BitLength)
+    return found._replace(term=call("*", octets, Lit(8, "int64")) if bits else octets, type=BIGINT)
+
+
 def _digits(node: exp.Expr, value: Value) -> Typed:
     """hex and bin of a whole number, or of the bytes of a text."""
     own = node.name.lower() if isinstance(node, exp.Anonymous) else "hex"
@@ -415,6 +432,7 @@ FAMILIES: list[tuple[tuple[type[exp.Expr], ...], Callable[[exp.Expr, Value], Typ
     ((exp.StrPosition,), _position),
     ((exp.Like, exp.ILike), _like),
     ((exp.Hex,), _digits),
+    ((exp.BitLength,), _size),
     ((exp.Overlay,), _overlaid),
     ((exp.ToBase64,), _based),
     *lists.FAMILIES,
@@ -424,6 +442,7 @@ NAMED: dict[str, Callable[[exp.Expr, Value], Typed]] = {
     **dict.fromkeys(("to_hex", "bin", "to_binary"), _digits),
     **lists.NAMED,
     "ord": _code,
+    "octet_length": _size,
     "prefix": lambda node, value: value(exp.StartsWith(this=node.expressions[0], expression=node.expressions[1])),
     "suffix": lambda node, value: value(exp.EndsWith(this=node.expressions[0], expression=node.expressions[1])),
     "printf": _formatted,

@@ -404,6 +404,8 @@ def _nanoseconds(node: exp.Expr, value: Value) -> Typed:
 
 def _age(node: exp.Expr, value: Value) -> Typed:
     """Age of a moment at another, in whole months, whose years and months EXTRACT takes."""
+    if len(node.expressions) != 2:
+        raise SqlError("age of one moment follows from a clock: give the other one, as in age(later, earlier)", node)
     later, earlier = (value(one) for one in node.expressions)
     after, before = (convert(one, TIMESTAMP, node).term for one in (later, earlier))
     return Typed(call("aged", _months_between(after, before)), INTERVAL, later.nullable or earlier.nullable)

@@ -26,10 +26,11 @@ _FUNCTIONS: dict[type[exp.Expr], str] = {
     exp.BitwiseOrAgg: "bit_or", exp.BitwiseXorAgg: "bit_xor", exp.ArrayAgg: "list", exp.ApproxDistinct:
     "approx_count_distinct", exp.Split: "string_split", exp.PercentileDisc: "quantile_disc",
     exp.PercentileCont: "quantile_cont", exp.StrPosition: "position", exp.Mod: "mod", exp.BitwiseXor: "xor",
+    exp.Transform: "list_transform", exp.ArrayFilter: "list_filter",
 }  # fmt: skip
 _ADDED: dict[type[exp.Expr], str] = {  # arguments that the parser adds
     exp.SHA2: "length", exp.UnixToTime: "scale", exp.RegexpExtract: "group", exp.Log: "this",
-    exp.RegexpExtractAll: "group",
+    exp.RegexpExtractAll: "group", exp.Encode: "charset",
 }  # fmt: skip
 
 
@@ -112,7 +113,7 @@ def _renamed(node: exp.Expr) -> str | None:
     match node:
         case exp.Any() | exp.All():
             inner, word = node.this.unnest(), type(node).__name__.upper()
-            shown = f"SELECT unnest({text(inner)})" if isinstance(inner, exp.Array) else _query(inner)
+            shown = _query(inner) if isinstance(inner, exp.Query) else f"SELECT unnest({text(inner)})"
             return f"{word}({shown})"
         case exp.GenerateSeries() if (
             "name" in node.meta and node.args["start"].this == "0" and "start" not in (node.args["start"].meta)
@@ -122,6 +123,12 @@ def _renamed(node: exp.Expr) -> str | None:
             places = node.expressions
             if len(places) == 1 and isinstance(places[0], exp.Literal) and not places[0].is_string:
                 return f"{text(node.this)}[{int(places[0].name) + 1}]"
+        case exp.In() if (field := node.args.get("field")) is not None:
+            return f"contains({text(field)}, {text(node.this)})"
+        case exp.Lambda():
+            return f"(lambda {', '.join(one.name for one in node.expressions)}: {text(node.this)})"
+        case exp.Identifier():
+            return _identifier(node.name)
         case exp.Tuple():
             return f'"row"({", ".join(map(text, node.expressions))})'
         case exp.ArraySort():

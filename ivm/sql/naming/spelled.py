@@ -17,6 +17,7 @@ BEFORE = re.compile(r"(\w+)\s*$")  # the type of a literal
 DIRECTED = re.compile(r"[\s)\]]*?(\s+asc\b|\s+desc\b|)(\s+nulls\s+(?:first|last)\b|)", re.IGNORECASE)
 FALLING = re.compile(r"[\s)\]]*?(\s+desc\b)(\s+nulls\s+(?:first|last)\b|)", re.IGNORECASE)
 INTERVAL = re.compile(r"\binterval\s+('[^']*'|\d+)", re.IGNORECASE)
+BRACKET = re.compile(r"[\s)\]]*(?:not\s+)?in\s*\[", re.IGNORECASE)  # after what is sought in a list
 TRUNCATED = re.compile(r"\bdate_?trunc\s*\(\s*'(\w+)'", re.IGNORECASE)
 GRAMMAR = {  # types that are words of the grammar, which are shown by their own names
     "bigint", "bit", "boolean", "char", "character", "dec", "decimal", "float", "int", "integer", "interval", "nchar",
@@ -28,7 +29,10 @@ Spans = dict[int, tuple[int, int]]  # by the id of a node: where it begins and w
 
 
 def remember(nodes: Sequence[exp.Expr], text: str) -> None:
-    """Keep in all nodes of a statement how its text spells them.  Each node comes before those inside it."""
+    """Keep in all nodes of a statement how its text spells them.  Each node comes before those inside it.
+
+    What is in brackets after IN becomes a list, in which a null is a value.
+    """
     spans = _spans(nodes)
     intervals, units = INTERVAL.findall(text), {name.upper(): name for name in TRUNCATED.findall(text)}
     for one in nodes:
@@ -37,6 +41,9 @@ def remember(nodes: Sequence[exp.Expr], text: str) -> None:
         elif isinstance(one, exp.TimestampTrunc | exp.DateTrunc):
             _keep(one.args["unit"], units.get(one.args["unit"].name.upper()))
             _keep(one, _function(one, text, spans))
+        elif isinstance(one, exp.In) and id(one.this) in spans and BRACKET.match(text, spans[id(one.this)][1] + 1):
+            one.set("field", exp.Array(expressions=one.expressions))
+            one.set("expressions", None)
         elif isinstance(one, exp.Func):
             _keep(one, _function(one, text, spans))
         elif isinstance(one, exp.Ordered):

@@ -15,6 +15,7 @@ from ivm.sql.conversions import alike, amount, convert, in_order
 from ivm.sql.errors import SqlError
 from ivm.sql.functions import scalar as fn
 from ivm.sql.literals import constant
+from ivm.sql.queries import members
 from ivm.sql.queries.scope import Scope, text_of
 from ivm.sql.rules import Body, Builder, is_null
 from ivm.sql.terms import FLIPPED, Call, Either, Lit, Literal, Term, Test, Typed
@@ -73,7 +74,7 @@ class Expressions:
             return literal
         if (listed := _listed(node)) is not None:
             return self.value(listed)
-        if (within := _within(node)) is not None:
+        if (within := _within(node) or _contained(node) or members.of_members(node)) is not None:
             return self.value(within)
         if operation := COMPARE.get(type(node)):
             if isinstance(node.args.get("expression"), exp.Any | exp.All):
@@ -93,14 +94,12 @@ class Expressions:
                 return struct
             if expression is None or node.name.lower() in self._aliases:
                 raise
-            self._aliases.append(node.name.lower())
-            try:
-                return self.value(expression)
-            finally:
-                self._aliases.pop()
+            return self._named(node, expression)
         term = self.builder.resolve(found.term)
         if scope.grouped is not None:
             if term not in scope.grouped:
+                if expression is not None and node.name.lower() not in self._aliases:
+                    return self._named(node, expression)
                 raise SqlError(
                     f"{node.name} is neither grouped nor in an aggregate: add it to GROUP BY, or write "
                     f"any_value({node.name})",
@@ -111,6 +110,14 @@ class Expressions:
         if scope is not self.scope:
             return self.builder.bound(scope.body, found)
         return found._replace(term=term, nullable=self.builder.may_be_null(self.body, found))
+
+    def _named(self, node: exp.Column, expression: exp.Expr) -> Typed:
+        """Return the value of an expression of the select list that a column names."""
+        self._aliases.append(node.name.lower())
+        try:
+            return self.value(expression)
+        finally:
+            self._aliases.pop()
 
     def _struct(self, node: exp.Column) -> Typed | None:
         """Return a field of a struct, which parses as a column after the name of a table; None if there is none."""
@@ -222,7 +229,9 @@ class Expressions:
                 return self.subqueries.exists(_of_tuple(node, wanted), self.scope, wanted)
             case exp.In() if node.args.get("query"):
                 return self.subqueries.within(self.value(node.this), node.args["query"], self.scope, wanted)
-            case exp.In():
+            case exp.In(args={"field": exp.Array(expressions=[_, *_] as parts)}) if wanted:
+                return self._listed(exp.In(this=node.this, expressions=parts), True)
+            case exp.In() if not node.args.get("field"):
                 return self._listed(node, wanted)
         if isinstance(node.args.get("expression"), exp.Any | exp.All):
             if (listed := _listed(node)) is not None:
@@ -299,11 +308,10 @@ class Expressions:
 
 
 def _subquery_of(node: exp.Expr) -> exp.Select:
-    """Return a copy of the query of ANY or ALL.  Raises SqlError for a list."""
-    inner = node.expression.this
-    inner = inner.this if isinstance(inner, exp.Subquery) else inner
+    """Return a copy of the query of ANY or ALL.  Raises SqlError for a set operation."""
+    inner = members.as_query(node.expression)
     if not isinstance(inner, exp.Select):
-        raise SqlError(f"ANY and ALL take a subquery here: {node.sql(dialect='duckdb')}", node)
+        raise SqlError(f"ANY and ALL take a SELECT or a list: {node.sql(dialect='duckdb')}", node)
     return inner.copy()
 
 
@@ -328,10 +336,14 @@ def _within(node: exp.Expr) -> exp.Expr | None:
     kind = exp.Any if isinstance(node, exp.EQ) else exp.All
     if not isinstance(node, exp.EQ | exp.NEQ) or not isinstance(node.expression, kind):
         return None
-    query = node.expression.this
-    query = query if isinstance(query, exp.Subquery) else exp.Subquery(this=query)
-    found = exp.In(this=node.this.copy(), query=query.copy())
+    found = exp.In(this=node.this.copy(), query=exp.Subquery(this=members.as_query(node.expression).copy()))
     return found if isinstance(node, exp.EQ) else exp.not_(found)
+
+
+def _contained(node: exp.Expr) -> exp.Expr | None:
+    """Return `x IN l` of a list as list_contains(l, x); None for another node."""
+    field = node.args.get("field") if isinstance(node, exp.In) else None
+    return None if field is None else exp.ArrayContains(this=field.copy(), expression=node.this.copy())
 
 
 def negated(term: Term) -> Term:

@@ -77,7 +77,7 @@ class Joins:
         if kind in ("SEMI", "ANTI"):
             self._semi(node, kind == "SEMI")
             return
-        lateral = isinstance(node.this, exp.Lateral) or (isinstance(node.this, exp.Subquery) and _is_lateral(node.this))
+        lateral = _is_lateral(node.this) or (side == "LEFT" and _reads_columns(node.this))
         if side in ("LEFT", "RIGHT", "FULL") and not (lateral and _always_matches(node, side)):
             self._lateral(node, side) if lateral else self._outer(node, side)
             return
@@ -386,8 +386,13 @@ def _is_function(node: exp.Expr) -> bool:
     return isinstance(node, exp.Unnest) or (isinstance(node, exp.Table) and isinstance(node.this, exp.Func))
 
 
-def _is_lateral(node: exp.Subquery) -> bool:
-    return bool(node.args.get("lateral"))
+def _is_lateral(node: exp.Expr) -> bool:
+    return isinstance(node, exp.Lateral) or (isinstance(node, exp.Subquery) and bool(node.args.get("lateral")))
+
+
+def _reads_columns(node: exp.Expr) -> bool:
+    """Return whether a node is a function of columns, as those of tables before it."""
+    return _is_function(node) and node.find(exp.Column) is not None
 
 
 def _with_alias(node: exp.Lateral) -> exp.Expr:

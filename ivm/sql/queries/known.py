@@ -13,11 +13,14 @@ KNOWN = {
     "quantile", "separator", "date_part_boundary", "is_end_exclusive", "step", "value_constructor", "nested",
     "windows", "qualify", "except_", "replace", "rename", "by_name", "all", "lateral", "pivots", "fields", "unpivot",
     "default_on_null", "identify_pivot_strings", "prefixed_pivot_columns", "pivot_column_naming", "direction",
-    "count", "limit_options", "rows", "operation_modifiers", "exclude", "sample", "laterals", "into", "name", "outer",
+    "count", "limit_options", "rows", "operation_modifiers", "exclude", "laterals", "into", "name", "outer",
     "delimiter", "part_index", "times", "include_nulls", "value_columns_first", "modifiers", "single_replace",
     "null_if_pos_overflow", "format", "year", "month", "day", "scale", "typed", "flag", "asc",
-    "hour", "min", "sec", "zone", "charset", "keys", "values", "for_", "null_propagation",
+    "hour", "min", "sec", "zone", "charset", "keys", "values", "for_", "null_propagation", "field", "iterator",
+    "condition",
 }  # fmt: skip
+
+WORDS = {"version": "time travel", "when": "time travel", "symmetric": "SYMMETRIC", "sample": "a sample of the rows"}
 
 
 def refuse_unknown(node: exp.Expr) -> None:
@@ -31,5 +34,5 @@ def refuse_unknown(node: exp.Expr) -> None:
             ):
                 continue
             shown = part.sql(dialect="duckdb")
-            what = {"version": "time travel", "when": "time travel", "symmetric": "SYMMETRIC"}.get(key, key.strip("_"))
+            what = WORDS.get(key, key.strip("_"))
             raise SqlError(f"{what} is not evaluated, in {shown[:60]}", part)

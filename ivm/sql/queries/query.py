@@ -173,7 +173,7 @@ class Select(Clauses):
         return self._ordered(columns)
 
     def _refuse(self) -> None:
-        for key, what in (("sample", "USING SAMPLE"), ("laterals", "LATERAL VIEW"), ("into", "SELECT INTO")):
+        for key, what in (("laterals", "LATERAL VIEW"), ("into", "SELECT INTO")):
             if self.node.args.get(key):
                 raise SqlError(f"{what} is not evaluated", self.node)
 

@@ -23,16 +23,13 @@ SERIES_MAX = 10_000
 
 def rows(queries: Translator, node: exp.Expr, outer: Scope | None) -> Rows:
     """Return the rows of an item of FROM.  Raises SqlError."""
-    for key, what in (("sample", "TABLESAMPLE"), ("pivots", "PIVOT")):
-        if node.args.get(key):
-            if key == "pivots":
-                source = node.copy()
-                source.set("pivots", None)
-                names = [name for name, _ in rows(queries, source, outer).columns]
-                if len(node.args["pivots"]) != 1:
-                    raise SqlError("several PIVOTs of one table: write a subquery for each", node)
-                return queries.query(pivot.rewritten(node.args["pivots"][0], source, names), outer)
-            raise SqlError(f"{what} is not evaluated", node)
+    if node.args.get("pivots"):
+        source = node.copy()
+        source.set("pivots", None)
+        names = [name for name, _ in rows(queries, source, outer).columns]
+        if len(node.args["pivots"]) != 1:
+            raise SqlError("several PIVOTs of one table: write a subquery for each", node)
+        return queries.query(pivot.rewritten(node.args["pivots"][0], source, names), outer)
     match node:
         case exp.Table() if isinstance(node.this, exp.Func):
             return _function(queries, node.this, outer)
@@ -75,7 +72,7 @@ def _function(queries: Translator, node: exp.Expr, outer: Scope | None) -> Rows:
     if isinstance(inner, exp.GenerateSeries | exp.GenerateDateArray | exp.GenerateTimestampArray):
         name = "range" if inner.args.get("is_end_exclusive") else "generate_series"
         bounds = [inner.args.get(key) for key in ("start", "end", "step")]
-        if any(one is not None and one.find(exp.Column) for one in bounds):
+        if not all(one is None or _is_constant(one) for one in bounds):
             if place:
                 raise SqlError("generate_series of columns is kept without WITH ORDINALITY: compute it as the number "
                                "less the first one, plus 1", node)  # fmt: skip
@@ -138,7 +135,9 @@ def _counted_up(queries: Translator, node: exp.Expr, outer: Scope | None, name: 
     """
     builder = queries.builder
     if outer is None:
-        raise SqlError("generate_series of columns needs a table before it in FROM", node)
+        raise SqlError(
+            "generate_series takes numbers that are written out, or columns of tables before it in FROM", node
+        )
     step = _whole(node.args.get("step"), 1, node)
     if step != 1:
         raise SqlError("generate_series of columns is kept with a step of 1", node)
@@ -167,6 +166,13 @@ def _counted_up(queries: Translator, node: exp.Expr, outer: Scope | None, name: 
     builder.rule(Atom(helper, (low, high, more)), again)
     body = Body(outer.body)
     return Rows(body, [(name, builder.scan(table, body, bounds)[-1])])
+
+
+def _is_constant(node: exp.Expr) -> bool:
+    """Return whether a bound is written out: a number, a moment or an interval."""
+    if isinstance(node, exp.Cast | exp.Interval):
+        return node.find(exp.Column) is None
+    return isinstance(node.this if isinstance(node, exp.Neg) else node, exp.Literal)
 
 
 def _whole(node: exp.Expr | None, default: int, where: exp.Expr) -> int:

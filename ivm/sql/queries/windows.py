@@ -18,7 +18,7 @@ from ivm.sql.queries.aggregates import WINDOW_ONLY
 from ivm.sql.queries.clauses import Clauses
 from ivm.sql.queries.expressions import Expressions
 from ivm.sql.queries.folds import kinds
-from ivm.sql.queries.folds.aggregate import Aggregate, Group, Wanted, join_around, wanted
+from ivm.sql.queries.folds.aggregate import Aggregate, Group, Wanted, argument_of, join_around, wanted
 from ivm.sql.queries.numbering import MOST, Key, copies, numbered, ordering
 from ivm.sql.queries.scope import Scope, text_of
 from ivm.sql.queries.sets import own
@@ -499,7 +499,7 @@ class _Partition:
 
 def _inputs(one: Wanted) -> list[exp.Expr]:
     """Return the expressions that an aggregate reads, without constants."""
-    inner = one.node.this
+    inner = argument_of(one.node)
     inner = inner.this if isinstance(inner, exp.Order) else inner
     parts = inner.expressions if isinstance(inner, exp.Distinct) else [inner]
     if isinstance(one.node, (exp.ArgMax, exp.ArgMin, *kinds.PAIRS)) or isinstance(one.node.expression, exp.Column):

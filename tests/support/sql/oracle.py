@@ -30,6 +30,8 @@ def plain(value: Any) -> Any:
     if isinstance(value, float):
         if math.isnan(value):
             return "NaN"
+        if abs(value) < 1e-12:  # what rounding leaves of a difference of equal numbers
+            return 0
         rounded = math.isfinite(value) and (value != int(value) or abs(value) > 2**53)
         return float(f"{value:.9g}") if rounded else value
     if isinstance(value, datetime | date):

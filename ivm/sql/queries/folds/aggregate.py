@@ -47,14 +47,14 @@ def wanted(node: exp.Expr) -> Wanted:
         node = node.this
     if isinstance(node, exp.WithinGroup):
         order, node = node.expression.expressions, node.this
-    inner = _inner(node)
+    inner = argument_of(node)
     if isinstance(inner, exp.Order):
         order, inner = inner.expressions, inner.this
     distinct = isinstance(inner, exp.Distinct)
     return Wanted(node, condition, distinct, order)
 
 
-def _inner(node: exp.Expr) -> exp.Expr:
+def argument_of(node: exp.Expr) -> exp.Expr:
     """Return the first argument of an aggregate, with its DISTINCT and its ORDER BY."""
     inner: exp.Expr = node.expressions[0] if isinstance(node, exp.AnonymousAggFunc) else node.this
     return inner
@@ -108,7 +108,7 @@ class Aggregate:
 
     def arguments(self) -> list[exp.Expr]:
         """Return the arguments as written."""
-        inner = _inner(self.one.node)
+        inner = argument_of(self.one.node)
         if isinstance(inner, exp.Order):
             inner = inner.this
         if not isinstance(inner, exp.Distinct):

@@ -40,6 +40,7 @@ from ivm.sql.types import (
 
 UINTEGER = SqlType("UINTEGER")
 BITS = {"TINYINT": 8, "SMALLINT": 16, "INTEGER": 32}
+MEASURED = (TIME, TIMESTAMP, TIMESTAMPTZ, INTERVAL)  # moments and intervals, which have microseconds
 MOMENTS: dict[type[exp.Expr], str] = {
     exp.Stddev: "stddev", exp.StddevSamp: "stddev", exp.StddevPop: "stddev_pop", exp.Variance: "variance",
     exp.VariancePop: "var_pop",
@@ -127,7 +128,7 @@ def _avg(one: Aggregate) -> Made:
     value = one.argument()
     if value.type == DATE:
         value = one.builder.define(one.body, convert(value, TIMESTAMP))
-    if value.type in (TIME, TIMESTAMP, TIMESTAMPTZ, INTERVAL):
+    if value.type in MEASURED:
         return _middle(one, value)
     value = one.as_number(value)
     weight = one.builder.weight(one.body)
@@ -145,9 +146,7 @@ def _avg(one: Aggregate) -> Made:
 
 def _middle(one: Aggregate, value: Typed) -> Made:
     """avg of moments or intervals, to the nearest microsecond: whole days and the rest are added apart, to fit."""
-    zero, day = Lit(EPOCH, "timestamp"), Lit(MICROSECONDS["DAY"], "int64")
-    since = value.term if value.type == INTERVAL else Call("-", (Call("datetime", (value.term,)), zero))
-    micros = one.builder.define(one.body, Typed(since, BIGINT, False))
+    day, micros = Lit(MICROSECONDS["DAY"], "int64"), _micros(one, value)
     weight = one.builder.weight(one.body)
     sums = [one.fold("sum", BIGINT, one.weighed(Typed(Call(name, (micros.term, day)), BIGINT, False)))
             for name in ("/", "mod")]  # fmt: skip
@@ -158,12 +157,22 @@ def _middle(one: Aggregate, value: Typed) -> Made:
         more = n if value.type == INTERVAL else Call("-", (n, Lit(1, "int64")))  # a half goes up in intervals alone
         half = Call("if", (Call("<", (left, Lit(0, "int64"))), Call("-", (Lit(0, "int64"), more)), more))
         nearest = Call("/", (Call("+", (Call("*", (left, Lit(2, "int64"))), half)), Call("*", (n, Lit(2, "int64")))))
-        found = Call("+", (Call("*", (Call("/", (days, n)), day)), nearest))
-        if value.type == INTERVAL:
-            return Call("elapsed", (found,))
-        return convert(Typed(Call("+", (zero, found)), TIMESTAMP, False), value.type).term
+        return _of_micros(Call("+", (Call("*", (Call("/", (days, n)), day)), nearest)), value.type)
 
     return one.computed(value.type, [*sums, count], term)
+
+
+def _micros(one: Aggregate, value: Typed) -> Typed:
+    """Return a moment as the microseconds since 1970, or an interval as its own."""
+    since = Call("-", (Call("datetime", (value.term,)), Lit(EPOCH, "timestamp")))
+    return one.builder.define(one.body, Typed(value.term if value.type == INTERVAL else since, BIGINT, False))
+
+
+def _of_micros(micros: Term, type_: SqlType) -> Term:
+    """Return the moment or the interval of a number of microseconds."""
+    if type_ == INTERVAL:
+        return Call("elapsed", (micros,))
+    return convert(Typed(Call("+", (Lit(EPOCH, "timestamp"), micros)), TIMESTAMP, False), type_).term
 
 
 def _extreme(one: Aggregate) -> Made:
@@ -195,7 +204,7 @@ def _moment(one: Aggregate) -> Made:
 
 
 def _median(one: Aggregate) -> Made:
-    return _continuous(one, one.numbered([one.number(one.one.node)])[0], 0.5)
+    return _continuous(one, one.numbered([one.argument()])[0], 0.5)
 
 
 def _as_word(one: Aggregate, value: Typed) -> Typed:
@@ -225,8 +234,14 @@ def _entropy(one: Aggregate) -> Made:
 
 def _continuous(one: Aggregate, value: Typed, share: float) -> Made:
     """Return a value between two, in a straight line; that of decimals is a decimal, cut after its last digit."""
+    if value.type == DATE:
+        value = one.builder.define(one.body, convert(value, TIMESTAMP))
+    if value.type in MEASURED:
+        found = one.fold("quantile_cont", DOUBLE, _micros(one, value).term, Lit(share, "float64"))
+        return one.computed(value.type, [found], lambda micros: _of_micros(_nearest(micros), value.type))
     if not value.type.is_number:
-        raise SqlError(f"quantile_cont takes numbers, and this is {value.type}: quantile_disc takes any", one.one.node)
+        raise SqlError(f"{one.one.node.key} takes numbers and moments, and this is {value.type}: quantile_disc takes "
+                       "any", one.one.node)  # fmt: skip
     if value.type.wide and value.type.is_decimal:
         raise SqlError(
             f"quantile_cont of {value.type} is not kept: CAST it to DOUBLE, or take quantile_disc", one.one.node
@@ -234,6 +249,11 @@ def _continuous(one: Aggregate, value: Typed, share: float) -> Made:
     type_, value = value.type if value.type.is_decimal or value.type == FLOAT else DOUBLE, _as_word(one, value)
     found = one.fold("quantile_cont", type_, value.term, Lit(share, "float64"))
     return one.computed(FLOAT, [found], single) if type_ == FLOAT else found
+
+
+def _nearest(number: Term) -> Term:
+    """Return the nearest whole number, the greater one of two."""
+    return Call("int", (Call("floor", (Call("+", (number, Lit(0.5, "float64"))),)),))
 
 
 def _quantile(one: Aggregate) -> Made:
@@ -394,7 +414,9 @@ _MOMENTS_OF_PAIRS: dict[type[exp.Expr], Callable[[Aggregate, Typed, Typed], Made
     exp.RegrSlope: _slope,
     exp.Corr: _correlation,
 }
-_NAMED: dict[str, Callable[[Aggregate], Made]] = {"mad": _mad, "entropy": _entropy}
+_NAMED: dict[str, Callable[[Aggregate], Made]] = {
+    "mad": _mad, "entropy": _entropy, "histogram": ordered.histogram,
+}  # fmt: skip
 _KINDS: list[tuple[tuple[type[exp.Expr], ...], Callable[[Aggregate], Made]]] = [
     ((exp.Count,), _count),
     ((exp.CountIf,), _count_if),

@@ -11,14 +11,14 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from ivm.sql.conversions import as_json, convert, in_order, in_words
+from ivm.sql.conversions import as_json, bracketed, concat, convert, in_order, in_words
 from ivm.sql.errors import SqlError
 from ivm.sql.literals import constant
 from ivm.sql.queries.folds.aggregate import Aggregate, Made
 from ivm.sql.queries.numbering import put_together, told_apart
 from ivm.sql.rules import Body
 from ivm.sql.terms import Call, Lit, Term, Typed
-from ivm.sql.types import BIGINT, BOOLEAN, DATE, INTEGER, VARCHAR, list_of
+from ivm.sql.types import BIGINT, BOOLEAN, DATE, INTEGER, UBIGINT, VARCHAR, list_of, map_of
 
 
 def joined(one: Aggregate) -> Made:
@@ -39,6 +39,17 @@ def listed(one: Aggregate) -> Made:
     shown = one.builder.define(one.body, Typed(as_json(value, node), VARCHAR, False))
     type_ = list_of(value.type)
     return one.fold("concat", type_, *one.listed(shown), Lit(",", "string"))
+
+
+def histogram(one: Aggregate) -> Made:
+    """Return a map of how many rows have each value, in the order of the values; null if none has one."""
+    node = one.one.node
+    value, number = one.by_value(one.argument())
+    pair = [as_json(value, node), Lit(",", "string"), as_json(number, node)]
+    shown = one.builder.define(one.body, Typed(bracketed(concat(*pair)), VARCHAR, False))
+    by = convert(value, INTEGER) if value.type == BOOLEAN else in_order(value, node)
+    order = one.builder.define(one.body, by)
+    return one.fold("concat", map_of(value.type, UBIGINT), shown.term, order.term, Lit(",", "string"))
 
 
 def greatest(one: Aggregate) -> Made:
