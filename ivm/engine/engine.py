@@ -10,8 +10,8 @@ wait until the first rule reads the head, or until the end. So all trees that a 
 import time
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache, partial
 from itertools import starmap
-from math import inf
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,7 @@ import numpy as np
 from ivm.engine.constraints import refuse_violations
 from ivm.engine.fill import divergence, unordered
 from ivm.engine.installed import InstalledRule, InstalledStratum, index_columns
-from ivm.engine.joined import HUB, INDEXED, JoiningFiller
+from ivm.engine.joined import FREE, JoiningFiller
 from ivm.engine.kept import Kept
 from ivm.engine.kernels.plans import LARGE
 from ivm.engine.kernels.schedule import EXCESS_FREE
@@ -31,6 +31,7 @@ from ivm.engine.steps import Flush, Follow, Scan, Settle, Step
 from ivm.errors import RecomputeError
 from ivm.join.join import Budget, Stopped, within_memory
 from ivm.maintenance.maintain import maintain
+from ivm.maintenance.probe import OPERATION, ROW
 from ivm.maintenance.surgery import Delta, insertions, net_changes, visible_difference
 from ivm.plan.plan import Index, Plan, indices_of, tree_name
 from ivm.views.aggregates import edits_of, view_edits
@@ -40,15 +41,12 @@ from ivm.views.rope import text_edits
 from pagestore.errors import EditError
 from pagestore.host import ALONE, INSERT, Edits, Tree, delta, one_batch
 
-# A large delta is propagated only if that costs less than evaluating the view anew. Costs are measured: 1 is that of an
-# iterator operation of a probe, about 30 ns.
-LARGE_FROM = LARGE  # rows; a delta with no more is propagated whatever it costs
-SMALL_SHARE = 0.04  # of the rows of a plan's tries; if no more have changed, that is propagated, too
-SAMPLED = 64  # rows of a delta that are propagated to estimate what all cost
-PROBED = 14  # the cost of a row of a delta, without its operations
-EDITED = 17  # of a binding that changes a row of a view
-ADDED = 5  # of a binding that changes an aggregate, which many share
-MATCHED_SHARE = 0.15  # of a relation's rows; more are not matched with sensitivity indices, for one trie of a plan
+# A large delta is propagated only if that costs less than evaluating the view anew: what a share of it costs tells.
+LARGE_FROM = LARGE  # rows; a delta of one relation with no more is propagated whatever it costs
+SAMPLED = 64  # rows of a delta whose matches are found to estimate what all cost, unless they are more than a share
+SAMPLED_SHARE = 16
+RENEWED = 8  # the cost of an interval of a sensitivity index that is removed or recorded
+EDITED = 3  # the cost of a row of a delta that is a binding, beyond that of a row of a view that is evaluated anew
 # A recursive stratum is evaluated from scratch once REFILL_FROM plus one in REFILL_SHARE of its rows lost support.
 REFILL_FROM = 256
 REFILL_SHARE = 2
@@ -64,8 +62,8 @@ class Engine(JoiningFiller):
 
     watched: Container[str] = ()  # the predicates whose `change_of` will be called
     state_changes: dict[str, Edits] = field(default_factory=dict)  # of the aggregates' states that have changed so far
-    has_large_delta: bool = False  # whether a delta has more than LARGE_FROM rows
     evaluated: set[str] = field(default_factory=set)  # the views that were evaluated from scratch
+    least: dict[Plan, int] = field(default_factory=dict)  # what probing plans costs at least, where that is known
     erased: dict[str, Any] = field(default_factory=dict)  # of watched views, for their subscribers (ivm/rope.py)
 
     @within_memory("applying edits")
@@ -88,6 +86,9 @@ class Engine(JoiningFiller):
                 done = 0 if self.installed.needed_for(edits) else schedule.run(self.txn, edits, self.encode)
             self._note_carried(schedule, edits, done, time.perf_counter() - started)
             if done < len(schedule.steps):
+                step = schedule.steps[done]
+                if done and isinstance(step, Follow) and not self.has_large_delta:
+                    self.least[step.plan] = schedule.probed
                 waiting = schedule.waiting() if done else {name: [edit] for name, edit in edits.items()}
                 self._run(schedule, schedule.steps[done:], waiting)
         except EditError as error:
@@ -468,13 +469,16 @@ class Engine(JoiningFiller):
         old = {**new, **self.before}
         names = rule.sensitivity_names(number)
         trees = [self.txn.tree(name) for name in names]
-        budget = Budget(HUB, lambda _: self.most_probed(rule, plan))
+        others = cache(partial(self.others, rule, plan))
+        budget = Budget(FREE, lambda _: min(others()))
         try:
+            budget.refuse(self.least.get(plan, 0))
             change = maintain(
                 self.txn.pages, plan, old, new, self.deltas, trees, rule.granularity, self.threads, budget
             )
         except Stopped:
-            if self.joining(rule, plan) > self.instead(rule):
+            joining, anew = others()
+            if joining > anew:
                 raise
             yield from self.join_rows(rule, plan)
             return
@@ -510,32 +514,33 @@ class Engine(JoiningFiller):
         empty = not any(self.txn.tree(index.predicate).count for index in own)
         if empty and any(rows > self.before[index].count for index, rows in large):
             return True
-        return self._propagating(rule, plan) > self.evaluating(rule)
+        anew = self.evaluating(rule)
+        return self._propagating(rule, plan, anew) > anew
 
-    def _propagating(self, rule: InstalledRule, plan: Plan) -> float:
-        """Estimate the cost of following the deltas by a plan, from a sample of their rows."""
+    def _propagating(self, rule: InstalledRule, plan: Plan, anew: float) -> float:
+        """Estimate the cost of following the deltas by a plan, as far as probing does not find out what it costs, and
+        as far as it matters where evaluating anew costs `anew`.
+        """
         changes = {trie.index: change for trie in plan.tries if (change := self.deltas.get(trie.index))}
         rows = sum(len(change.actions) for change in changes.values())
-        written = ADDED if rule.definition.aggregates else EDITED
         if len(plan.tries) == 1:
-            return float(written * rows)
-        changed = [trie.index for trie in plan.tries if trie.index in changes]
-        share = sum(len(changes[index].actions) / max(1, self.before[index].count) for index in changed)
-        if not plan.probes:
-            return 0.0 if share * len(plan.tries) * rule.granularity**2 <= MATCHED_SHARE else inf
-        if share <= SMALL_SHARE and self.installed.deferred.isdisjoint(indices_of(plan)):
-            return 0.0
-        needed = self.installed.probed_in(plan, changes)
-        building = INDEXED * sum(self.txn.tree(index.predicate).count for index in needed)
-        if building > self.evaluating(rule):
-            return inf
-        self._build_deferred(needed)
-        every = max(1, rows // SAMPLED)
+            return float(EDITED * rows)
+        if plan.probes:
+            needed = self.installed.probed_in(plan, changes)
+            least = ROW * rows + (self.building(needed) if needed else 0)
+            return least if least <= anew else self.joining(rule, plan, anew)
+        every = max(SAMPLED_SHARE, rows // SAMPLED)
         sample = {index: Delta(one.actions[::every], one.rows[:, ::every]) for index, one in changes.items()}
-        indices = indices_of(plan)
-        new = dict(zip(indices, map(self.tree, indices), strict=True))
-        found = maintain(self.txn.pages, plan, {**new, **self.before}, new, {**self.deltas, **sample}, ())
-        return PROBED * rows + every * (found.operations + written * len(found.delta.actions)) if found else 0.0
+        new = {index: self.tree(index) for index in indices_of(plan)}
+        number = rule.plans.index(plan)
+        trees = [*map(self.txn.tree, rule.sensitivity_names(number))]
+        found = maintain(
+            self.txn.pages, plan, {**new, **self.before}, new, {**self.deltas, **sample}, trees, rule.granularity
+        )
+        if found is None:
+            return 0.0
+        renewed = sum(len(actions) for actions, _ in found.renewals)
+        return float(every * (OPERATION * found.operations + RENEWED * renewed + EDITED * len(found.delta.actions)))
 
     def _evaluate_anew(self, rules: Sequence[InstalledRule], waiting: dict[str, list[Edits]]) -> None:
         """Evaluate the views of some rules anew, and record how they differ from before."""

@@ -9,7 +9,7 @@ that does not exist, a few changes are joined with whole relations, which togeth
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from math import inf
+from math import inf, prod
 
 from ivm.engine.installed import InstalledRule, index_columns
 from ivm.engine.replan import PlanningFiller
@@ -17,20 +17,22 @@ from ivm.engine.rows import KEPT
 from ivm.join.join import exceeds_memory
 from ivm.maintenance.surgery import Delta
 from ivm.plan.columns import ACTION, LOOKED_UP, Changed, ColumnJoin, Sorted
-from ivm.plan.join_tree import is_exchangeable
+from ivm.plan.join_tree import is_exchangeable, links_of
 from ivm.plan.plan import Index, Plan, tree_name
 from pagestore.host import Edits, Tree
 
-# Costs are measured: 1 is that of an iterator operation of a probe, about 30 ns.
-INDEXED = 10  # of a row of a relation for which an index is built
-READ = 2.4  # of a row that passes by in columns
-PROBING = 3  # of a binding that probes find, in addition to what one costs that a join by columns finds
+# Costs are measured: 1 is 30 ns, about that of an iterator operation of a join over flat tries.
+INDEXED = 3  # of a row of a relation for which an index is built
+READ = 0.6  # of a row that passes by in columns
+TABLE = 12_000  # of each relation of a join by columns, and of each comparison that links two, for the calls of Python
 TABLE_BYTES = 8 * (2 + LOOKED_UP)  # of a row of a relation that is read whole and looked up
-ANEW = 40_000  # of evaluating views of few rows, more than a millisecond
-JOINED = 0.2  # of an operation of an evaluation in full
-STORED = 3  # of a row of a view that is built
-SORTED = 10  # of such a row that columns yield, in another order
-HUB = 1 << 14  # bindings that probes find before the cost of going on is compared with that of a join by columns
+ANEW = 25_000  # of evaluating views anew, for the calls of Python
+JOINED = 0.25  # of an operation of an evaluation in full
+LISTED = 1  # of a binding that becomes rows of a view; one that is added up costs next to nothing
+STORED = 0.8  # of a row of a view that is built, and compared with those before
+SKIPPED = 0.1  # of the rows of relations; a rule that took fewer operations counts what a subset lacks
+RECORDED = 1  # of an interval of a sensitivity index that is written with all others
+FREE = 20_000  # the cost of probing before those of the other ways are estimated; none is much cheaper
 
 
 @dataclass
@@ -43,6 +45,7 @@ class JoiningFiller(PlanningFiller):
     deltas: dict[Index, Delta] = field(default_factory=dict)
     before: dict[Index, Tree] = field(default_factory=dict)
     strict: bool = False  # whether to raise RecomputeError rather than evaluate a view from scratch
+    has_large_delta: bool = False  # whether a delta has more than LARGE_FROM rows
 
     def _changed(self, plan: Plan) -> list[int]:
         """Return the tries of a plan whose relations have changed, if their rows can be joined with the others by
@@ -69,22 +72,32 @@ class JoiningFiller(PlanningFiller):
         marks = [f"$joined:{tree_name(index)}" for index in needed]
         times = max(self.built.get(mark, (0, 0))[0] for mark in marks)
         changed = self._changed(plan)
-        if times >= INDEXED / READ or len(changed) != 1:
+        if len(changed) != 1 or times * self.joining(rule, plan) >= self.building(needed):
             return False
         if exceeds_memory(TABLE_BYTES * self._join(rule, plan, changed[0]).whole(), KEPT):
             return False
         self.built |= dict.fromkeys(marks, (times + 1, 0))
         return True
 
-    def joining(self, rule: InstalledRule, plan: Plan) -> float:
-        """Estimate the cost of joining changed rows by columns; infinite if that is not possible."""
-        joins = [self._join(rule, plan, t) for t in self._changed(plan)]
-        return READ * sum(join.whole() for join in joins) if joins else inf
+    def building(self, needed: Iterable[Index]) -> float:
+        """Estimate the cost of building the indices that are needed."""
+        return INDEXED * sum(self.txn.tree(index.predicate).count for index in needed)
 
-    def most_probed(self, rule: InstalledRule, plan: Plan) -> float:
-        """Return how many bindings probes may find before joining by columns, or evaluating anew, would cost less."""
-        joining = self.joining(rule, plan)
-        return min(joining, self.instead(rule)) / PROBING if joining < inf else inf
+    def joining(self, rule: InstalledRule, plan: Plan, most: float = inf) -> float:
+        """Estimate the cost of joining changed rows by columns; infinite if impossible, or more than `most`."""
+        changed = self._changed(plan)
+        fixed = _tables(plan) * len(changed)
+        if not changed or fixed > most:
+            return inf
+        deltas = [(own, self.deltas[own]) for own in (self._own(plan.tries[t].index.predicate) for t in changed)]
+        share = sum(len(change.actions) / max(1, self.before[own].count) for own, change in deltas)
+        found = share * max(0, rule.basis.operations - sum(rule.basis.sizes.values()))
+        return fixed + READ * (found + sum(self._join(rule, plan, t).whole() for t in changed))
+
+    def others(self, rule: InstalledRule, plan: Plan) -> tuple[float, float]:
+        """Estimate what it costs to join changed rows by columns instead of probing, and to evaluate views anew."""
+        anew = self.instead(rule)
+        return self.joining(rule, plan, anew), anew
 
     def may_be_anew(self, rule: InstalledRule) -> bool:
         """Return whether a rule's views may be evaluated anew: none has been changed yet by another of their rules."""
@@ -92,21 +105,35 @@ class JoiningFiller(PlanningFiller):
 
     def instead(self, rule: InstalledRule) -> float:
         """Estimate the cost of evaluating a rule's views anew instead of following a delta; infinite if not allowed."""
-        return inf if self.strict or not self.may_be_anew(rule) else self.evaluating(rule)
+        following = self.strict and not self.has_large_delta
+        return inf if following or not self.may_be_anew(rule) else self.evaluating(rule)
 
     def evaluating(self, rule: InstalledRule) -> float:
-        """Estimate the cost of evaluating anew the views of a rule."""
+        """Estimate the cost of evaluating anew the views of a rule, with the rules that are then evaluated as well."""
         group = self.installed.together[self.installed.numbered[rule.number]]
-        listed = any(plan.in_columns for one in group for plan in one.plans) and not rule.definition.aggregates
-        rows = sum(self.txn.tree(name).count for one in group for name in one.writes)
-        return ANEW + (SORTED if listed else STORED) * rows + sum(map(self._joining, group))
+        rows = sum(self._left(one) * self.txn.tree(name).count for one in group for name in one.writes)
+        return ANEW + STORED * rows + sum(map(self._joining, group))
+
+    def _left(self, rule: InstalledRule) -> float:
+        """Estimate the part of a rule's bindings that is left where rows of relations have gone."""
+        changed = [own for own in map(self._own, rule.reads) if own in self.before]
+        return prod(min(1.0, self.tree(own).count / max(1, self.before[own].count)) for own in changed)
 
     def _joining(self, rule: InstalledRule) -> float:
         """Estimate the cost of finding all bindings of a rule: as many operations for each row as the last time."""
         now, then = sum(self.txn.tree(name).count for name in rule.reads), sum(rule.basis.sizes.values())
-        if all(plan.in_columns or len(plan.tries) == 1 for plan in rule.plans) or not rule.basis.operations:
-            return READ * now * max(1.0, rule.basis.operations / then if then else 1.0)
-        return now * (READ + JOINED * rule.basis.operations / max(1, then))
+        grown, measured = now / max(1, then), bool(rule.basis.found or rule.basis.operations)
+        operations = grown * rule.basis.operations if measured else now
+        found = 0 if rule.definition.aggregates else sum(steps[-1] for steps in rule.basis.found if steps)
+        names = [name for number in range(len(rule.plans)) for name in rule.sensitivity_names(number)]
+        recorded = sum(self.txn.counts([name for name in names if name in self.txn]))
+        storing = LISTED * found * max(1.0, grown) * self._left(rule) + RECORDED * recorded
+        if operations < SKIPPED * now:
+            return storing + operations
+        fixed = storing + sum(map(_tables, rule.plans))
+        if all(plan.in_columns or len(plan.tries) == 1 for plan in rule.plans):
+            return fixed + READ * operations
+        return fixed + READ * now + JOINED * operations
 
     def _join(self, rule: InstalledRule, plan: Plan, t: int) -> ColumnJoin:
         """Return the join by columns of the changed rows of trie t: with the new rows of those before it, and the old
@@ -137,6 +164,12 @@ class JoiningFiller(PlanningFiller):
                 actions = batch.columns[ACTION]
                 yield from self.summed(head.insertions(batch, self.encode, times, actions))
             self.note_operations(rule, join.read)
+
+
+@lru_cache(256)
+def _tables(plan: Plan) -> float:
+    """Return the cost of a join by columns that finds nothing."""
+    return float(TABLE * (len(plan.tries) + len(links_of(plan))))
 
 
 @lru_cache(256)

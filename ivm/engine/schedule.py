@@ -41,9 +41,9 @@ from ivm.engine.scans import Account
 from ivm.engine.steps import Flush, Follow, Scan, Settle, Step, steps_of
 from ivm.join.plan_arrays import slices_room
 from ivm.maintenance.kernels.match import SHORT, TALLY, MatchRoom, match_at
-from ivm.maintenance.kernels.probe import PROGRESS, Found, ProbeRun, probe_next_at
+from ivm.maintenance.kernels.probe import BEGUN, COMPOSED, OPERATIONS, PROGRESS, Found, ProbeRun, probe_next_at
 from ivm.maintenance.maintain import Matching, matching_of
-from ivm.maintenance.probe import ACTIONS, Probes, probed, probes_of
+from ivm.maintenance.probe import ACTIONS, BOUND, OPERATION, Probes, probed, probes_of
 from ivm.maintenance.reach import Reach, Tested
 from ivm.maintenance.surgery import Delta
 from ivm.plan.expression import Encode, Encoder
@@ -208,12 +208,13 @@ class Schedule:
             self._catalog, self.queues = txn.catalog, txn.edit_queues(self._shapes)
             specs = [txn.tree(name).spec for shape in self._shapes for name in shape.names]
             self._laid.find_scans({name: txn.tree(name).spec for _, name, _ in self._laid.scans})
-            self._working, *self._probing = self._make_room(txn.pages.page_words, max(len(s.scans) for s in specs))
+            self._working, self._probing = self._make_room(txn.pages.page_words, max(len(s.scans) for s in specs))
         if self._laid.reach.tests:
             self._laid.reach.encode(encode)
         if self._laid.texts:
             self._laid.encode_texts(encode)
         self.queues.clear()
+        self._probing[0].progress.fill(0)
         for name, edit in edits.items():
             self.queues.wait(self.numbers[name], *edit)
         self._at = self._carried(txn, 0)
@@ -244,6 +245,14 @@ class Schedule:
     def gains(self) -> np.ndarray:
         """How many rows each tree gained in the newest commit of a series, int64[T]."""
         return self.queues.gains
+
+    @property
+    def probed(self) -> int:
+        """What probing costs at least at the step where the kernel stopped, if it stopped since too much was found."""
+        run, found, _ = self._probing
+        if run.progress[BEGUN]:
+            return 4 * BOUND * len(found.signs)  # there may be many more
+        return OPERATION * int(run.progress[OPERATIONS]) if run.progress[COMPOSED] else 0
 
     def _may_lack_pages(self, kind: int) -> bool:
         """Return whether the kernel may have stopped at a step of a kind since it ran out of pages."""
@@ -329,7 +338,7 @@ class Schedule:
         changes = {state: self.queues.changes(self.firsts[state]) for state in self._states}
         return {state: change for state, change in changes.items() if len(change[0])}
 
-    def _make_room(self, page_words: int, folds: int) -> tuple[ScheduleRoom, ProbeRun, Found, Found]:
+    def _make_room(self, page_words: int, folds: int) -> tuple[ScheduleRoom, tuple[ProbeRun, Found, Found]]:
         """Allocate the kernel's buffers, which all plans use one after the other."""
         matched = [matching_of(step.plan, step.rule.granularity) for step, *_ in self.matched]
         laid: list[Probes | Matching] = [*map(probes_of, (*self._probing_plans, *self._strata.plans)), *matched]
@@ -359,7 +368,7 @@ class Schedule:
         )  # fmt: skip
         columns = max(columns, self._laid.width)
         found, composed = (Found(words(2 * MOST), words((columns, 2 * MOST))) for _ in range(2))
-        return working, run, found, composed
+        return working, (run, found, composed)
 
 
 def _sensitivity_indices(matched: Iterable[Follow]) -> dict[str, int]:

@@ -39,6 +39,7 @@ from pagestore.host import Coded, Coding, Pages, Tree, columns_of, pooled, refus
 FILLING = logging.getLogger("ivm.filling")  # which view is filled, at INFO; how many rows were found for it, at DEBUG
 FILLED = "filled"  # its last message
 CHECK_BYTES = 1 << 26  # bytes between two checks of the memory left; a check takes 0.2 ms
+SURE = 0.05  # of a limit; what took less does not say yet whether all will exceed it
 SHARE = 0.25  # the part of the memory that the rows of one evaluation may take, unless IVM_MEMORY_SHARE is set
 PROC, GROUPS = Path("/proc"), Path("/sys/fs/cgroup")
 UNLIMITED = 1 << 60
@@ -66,23 +67,46 @@ class Budget:
     """The operations that an evaluation may take, over all its threads.
 
     After `most` of them, `limit` is called with how many it took, and returns up to how many it may go on: with fewer
-    it is Stopped.
+    it is Stopped.  An evaluation that proceeds by shares is so as soon as all of them are expected to take more.
     """
 
     def __init__(self, most: float, limit: Callable[[int], float]) -> None:
         self.spent = 0
         self._most, self._limit, self._lock = most, limit, Lock()
         self._stopped = False
+        self._fixed, self._part, self._shared = 0, 1.0, False
 
     def spend(self, operations: int) -> None:
         """Count some operations.  Raises Stopped."""
         with self._lock:
             self.spent += operations
-            if self.spent > self._most and not self._stopped:
-                self._most = self._limit(self.spent)
-                self._stopped = self._most <= self.spent
-            if self._stopped:
-                raise Stopped
+            self._stop_at(self._expected())
+
+    def _expected(self) -> float:
+        return self._fixed + (self.spent - self._fixed) / self._part
+
+    def refuse(self, least: float) -> None:
+        """Raise Stopped if more operations are needed than may be taken."""
+        with self._lock:
+            self._stop_at(least)
+
+    def _stop_at(self, expected: float) -> None:
+        if expected > self._most and not self._stopped:
+            self._most = self._limit(self.spent)
+            sure = self._part == 1 or self.spent > SURE * self._most
+            self._stopped = self._most <= expected and sure
+        if self._stopped:
+            raise Stopped
+
+    def share(self, part: float) -> None:
+        """Note that a part of all operations is taken once those of the next share are, apart from those before."""
+        if not self._shared:
+            self._fixed, self._shared = self.spent, True
+        self._part = part
+
+    def is_ample(self) -> bool:
+        """Return whether twice of what all shares are expected to take may be taken."""
+        return 2 * self._expected() <= self._most
 
     def lift(self) -> None:
         """Set no limit any more, since what was found so far has been used."""
@@ -485,7 +509,7 @@ def together(blocks: Iterable[np.ndarray], least: int = 1 << 16) -> Iterator[np.
     """
     gathered, rows = list[np.ndarray](), 0
     for block in blocks:
-        gathered.append(block)
+        gathered.append(block.copy())  # it may be part of a large array
         rows += block.shape[1]
         if rows >= least:
             yield concatenated(gathered)

@@ -9,8 +9,9 @@ the key order needs no index: its changed branches are the regions to evaluate.
 The whole trace of a plan: the interval that every iterator operation was sensitive to (*Aspiration*).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
+from math import inf
 from typing import NamedTuple
 
 import numpy as np
@@ -20,7 +21,7 @@ from ivm.join.plan_arrays import change_oracle, laid_out, plan_array, state_arra
 from ivm.maintenance import surgery
 from ivm.maintenance.kernels import match
 from ivm.maintenance.kernels.probe import mark_lone
-from ivm.maintenance.probe import probe_all, probed
+from ivm.maintenance.probe import ROW, probe_all, probe_by_shares, probed
 from ivm.maintenance.surgery import Delta, net_changes, surgeries
 from ivm.plan.plan import Index, Plan, Trie, indices_of, sensors_of, tree_name
 from pagestore.compiled import Flags, Table, TypedKernel, ascends
@@ -112,17 +113,55 @@ def maintain_by_probing(
     threads: int = 1,
     budget: Budget | None = None,
 ) -> Change | None:
-    """Return the change found by probing (see probe.py); None if no branch changed.  Raises Stopped by a budget."""
-    changed = [
-        surgeries(pages, delta, old[index], new[index], depth) if (delta := deltas.get(index)) else NO_CHANGE
-        for index, depth in probed(plan)
-    ]
+    """Return the change found by probing (see probe.py); None if no branch changed.
+
+    Many rows are probed by shares, each as large as all before it, so that a few tell what all will cost before a
+    budget of costs is spent in vain.  Raises Stopped by that budget.
+    """
+    budget = budget or Budget(inf, float)
+
+    def branches(given: Sequence[Delta]) -> list[Delta]:
+        budget.spend(ROW * sum(len(one.actions) for one in given))
+        pairs = zip(probed(plan), given, strict=True)
+        return [surgeries(pages, one, old[index], new[index], depth) if one else one for (index, depth), one in pairs]
+
+    whole = [deltas.get(index, NO_CHANGE) for index, _ in probed(plan)]
+    if max(len(one.actions) for one in whole) > WHOLE:
+        shares = map(branches, _shares(whole, budget))
+        found, operations = probe_by_shares(plan, pages, old, new, shares, threads, budget)
+        return Change(found, [], operations, 0)
+    changed = branches(whole)
     if not any(changed):
         return None
     found, operations = probe_all(plan, pages, old, new, changed, threads, budget)
     return Change(found, [], operations, 0)
 
 
+def _shares(deltas: Sequence[Delta], budget: Budget) -> Iterator[list[Delta]]:
+    """Yield changed rows by shares, as long as what they cost lets expect that all cost no more than a budget.
+
+    The first share has all rows of relations of which few have changed, the next one a few of the others, and each
+    share after it as many as all before, or all that are left where these are likely to cost little.  Raises Stopped.
+    """
+    lengths = [0 if len(one.actions) <= WHOLE else len(one.actions) for one in deltas]
+    if not all(lengths):
+        yield [NO_CHANGE if n else one for one, n in zip(deltas, lengths, strict=True)]
+    done, before, step = 0, 0, 1 << max(0, max(lengths).bit_length() - FIRST)
+    while step:
+        places = [
+            places[places % before != 0] if before else places for places in (np.arange(0, n, step) for n in lengths)
+        ]
+        done += sum(map(len, places))
+        budget.share(done / sum(lengths))
+        yield [
+            Delta(one.actions[at], one.rows[:, at]) if len(at) else NO_CHANGE
+            for one, at in zip(deltas, places, strict=True)
+        ]
+        before, step = step, min(1 if budget.is_ample() else step, step // 2)
+
+
+WHOLE = 64  # changed rows of a relation; more are probed by shares
+FIRST = 2  # the first share has up to 2^FIRST rows of a relation
 BATCH_ROWS = 1 << 12  # rows of the buffers; maintenance usually finds fewer bindings
 NO_CHANGE = Delta(np.empty(0, np.int64), np.empty((0, 0), np.int64))
 

@@ -4,7 +4,7 @@ A binding of the old body with an erased branch is erased, one of the new body w
 for a negated trie it is the other way round.  Needs no sensitivity index.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache, partial
 from math import inf
 from typing import NamedTuple
@@ -22,8 +22,12 @@ from pagestore.compiled import Tables, TypedKernel, raise_for
 from pagestore.host import ERASE, FEW, INSERT, Edits, Pages, Tree, one_batch, together
 
 ACTIONS = np.array([ERASE, INSERT])
-SMALL = 1 << 12  # bindings of one run of the join; a delta usually finds few
-FOUND = 1 << 14
+# Costs are measured: 1 is 30 ns, about that of an iterator operation of a join over flat tries.
+ROW = 16  # of a changed row that becomes a branch and is probed, without its operations
+OPERATION = 2  # of an iterator operation over pages
+BOUND = 4  # of a binding found, and of the edit that it becomes, beyond what that costs if a view is evaluated anew
+SMALL = 1 << 11  # bindings of one run of the join; a delta usually finds few
+FOUND = 1 << 12
 SHARE = 128  # the fewest branches worth a thread; half a millisecond of work
 SHARES_PER_THREAD = 2  # so that the others wait less for a slow thread
 
@@ -52,21 +56,45 @@ def probe_all(
     """Return the change of bindings (rows as Plan.columns) that contain changed branches, and iterator operations.
 
     `changed` are the branches erased and inserted, for each entry of `probed`; many are divided among threads.  Raises
-    CorruptionError, RoomError, and Stopped by a `budget`, of which each binding takes one.
+    CorruptionError, RoomError, and Stopped by a `budget` of costs.
     """
-    memory, budget = MemoryUse().begin(), budget or Budget(inf, float)
-    given = _probe_input(probes_of(plan), old, new, changed)
-    threads = max(1, min(threads, given.work // SHARE))
-    if threads == 1:
-        alone = prober(plan).run(pages, given, iter([given.spans]), memory, budget, compose=True)
-        delta = Delta(*one_batch(alone.parts))
-        return delta if alone.composed else net_changes(*delta), alone.operations
-    shares = iter(_shares(given.spans, SHARES_PER_THREAD * threads))
-    found = together(
-        [partial(prober(plan, number).run, pages, given, shares, memory, budget) for number in range(threads)]
-    )
+    found = Probing(plan, pages, old, new, threads, budget).run(changed, compose=True)
+    delta = Delta(*one_batch(found.parts))
+    return delta if found.composed else net_changes(*delta), found.operations
+
+
+@within_memory("finding rows that change")
+def probe_by_shares(
+    plan: Plan, pages: Pages, old: Mapping[Index, Tree], new: Mapping[Index, Tree],
+    shares: Iterable[Sequence[Delta]], threads: int, budget: Budget,
+) -> tuple[Delta, int]:  # fmt: skip
+    """Return the same for branches that come one share after another, none more than once in each."""
+    probing = Probing(plan, pages, old, new, threads, budget)
+    found = [probing.run(changed) for changed in shares]
     parts = [part for one in found for part in one.parts]
     return net_changes(*one_batch(parts)), sum(one.operations for one in found)
+
+
+class Probing:
+    """Runs the probes of a plan, within the memory that bindings may take and a budget of costs."""
+
+    def __init__(
+        self, plan: Plan, pages: Pages, old: Mapping[Index, Tree], new: Mapping[Index, Tree], threads: int,
+        budget: Budget | None,
+    ) -> None:  # fmt: skip
+        self._plan, self._pages, self._old, self._new, self._threads = plan, pages, old, new, threads
+        self._memory, self._budget = MemoryUse().begin(), budget or Budget(inf, float)
+
+    def run(self, changed: Sequence[Delta], compose: bool = False) -> Found:
+        """Return what changed branches find; if `compose`, sorted and composed, if it is little."""
+        given = _probe_input(probes_of(self._plan), self._old, self._new, changed)
+        threads = max(1, min(self._threads, given.work // SHARE))
+        shares = iter(_shares(given.spans, SHARES_PER_THREAD * threads) if threads > 1 else [given.spans])
+        args = self._pages, given, shares, self._memory, self._budget
+        if threads == 1:
+            return prober(self._plan).run(*args, compose=compose)
+        found = together([partial(prober(self._plan, number).run, *args) for number in range(threads)])
+        return Found([part for one in found for part in one.parts], sum(one.operations for one in found), False)
 
 
 class ProbeInput(NamedTuple):
@@ -196,14 +224,16 @@ class Prober:
                 self._run = self._run._replace(regions=np.empty(room, np.int64))
             branches, run, progress = probe.Branches(given.branches, spans, ACTIONS), self._run, self._run.progress
             progress.fill(0)
+            counted = 0
             while progress[kernel.STEP] < 2 * len(laid.rows):
                 n = raise_for(PROBE.call(pages, self._table, given.trees, branches, run, self._found, composing))
                 composed = bool(progress[kernel.COMPOSED])
                 signs, found = composing.found if composed else self._found
                 parts.append((signs[:n].copy(), found[:, :n].copy()))
                 memory.add(n, 8 * n * (1 + laid.columns))
-                budget.spend(n)
-            operations += int(progress[kernel.OPERATIONS])
+                budget.spend(OPERATION * (int(progress[kernel.OPERATIONS]) - counted) + BOUND * n)
+                counted = int(progress[kernel.OPERATIONS])
+            operations += counted
         return Found(parts, operations, composed)
 
 

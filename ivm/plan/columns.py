@@ -44,6 +44,7 @@ from pagestore.host import Pages, Tree, distinct, read_batches
 TOO_MANY = "more than 2^62 bindings: a row would follow from more than 64 bits count"
 SLICE = 1 << 20  # bindings that one block may become at a time, where a key has several rows
 FEW_KEYS = 64  # of a table; the relation that looks it up is read by these alone, if an index leads with them
+RANGE_ROWS = 300  # of a relation read whole that cost as much as finding the rows of one key
 RANGED = 2  # as far from a changed row, keys are mostly so few
 LOOKED_UP = 6  # words that each row of a table takes, next to its columns, while it is put in the order of its keys
 ACTION = ""  # the column of bindings with the action of the changed row that is in each
@@ -283,10 +284,11 @@ class ColumnJoin:
             return iter([self._rows[source.predicate][[*columns]]])
         tree = self._trees[source.predicate]
         ranges = self._ranges(source, tree)
-        known = [keys] if keys and keys[1].shape[1] <= FEW_KEYS else []
+        known = [keys] if keys else []
         known += [(child.sought, child.few) for child in children if child.few is not None]
+        most = min(FEW_KEYS, tree.count // RANGE_ROWS)
         for names, few in known if not all(lo and hi for lo, hi in ranges) else ():
-            if found := self._leading(source, names, columns):
+            if few.shape[1] <= most and (found := self._leading(source, names, columns)):
                 order, index = found
                 sought = [source.places[name] for name in names]
                 wanted = few[[sought.index(column) for column in order[: len(sought)]]].T.tolist()
@@ -405,7 +407,8 @@ def _gathered(
     gathered, weighed, summed_up, rows, held = list[np.ndarray](), False, 0, 0, 0
     for batch, times in parts:
         weighed = times is not None or not tells_apart
-        gathered.append(_table(batch, names, _weights(batch, times) if weighed else None))
+        weights = np.ones(batch.n, np.int64) if times is None and weighed else times
+        gathered.append(_table(batch, names, weights))
         count = sum(part.shape[1] for part in gathered)
         if weighed and count > 2 * summed_up + SLICE:
             gathered = [summed(concatenated(gathered), len(names), sorting=True)]
@@ -511,7 +514,7 @@ class Within(Child):
     ) -> None:
         here, other = (frozenset(join.tree.sources[n].places) for n in (node, parent))
         links = [link for c in linked if c.link and (link := c.link.among(here - other, other - here))]
-        self._conditions, self._key = linked, join.tree.shared(node, parent)
+        self._conditions, self._key, self._read = linked, join.tree.shared(node, parent), join._read
         self._shown = join.tree.kept(node, parent, needed)
         self.counted, self._ends = not self._shown, [link.other for link in links]
         inner = [*dict.fromkeys(link.name for link in links)]
@@ -551,11 +554,12 @@ class Within(Child):
         """Yield the pairs of slices; those that miss a condition which the slices leave are left out."""
         exact = self._slices.exact
         columns = after if exact else after.union(*(c.names for c in self._conditions))
-        shown = after.union(self._shown)
         for which, places in _expanded(Matches(found.times, found.start)):
+            self._read[0] += len(which)
             part = self._taken(batch, times, found.which[which], found.order.rows[places], columns)
             all_, times_ = part if exact else _passing(self._conditions, *part)
-            yield all_._replace(columns={name: all_.columns[name] for name in shown & all_.columns.keys()}), times_
+            left = {name: all_.columns[name] for name in after.union(self._shown) & all_.columns.keys()}
+            yield all_._replace(columns=left), times_
 
 
 def _expanded(matches: Matches) -> Iterator[tuple[np.ndarray, np.ndarray]]:
@@ -594,7 +598,3 @@ def _table(batch: Batch, names: Sequence[str], last: np.ndarray | None = None) -
     """Return some columns of a batch as rows int64[C, n], with a last column if it is given."""
     columns = [batch.columns[name] for name in names] + ([] if last is None else [last])
     return np.stack(columns) if columns else np.empty((0, batch.n), np.int64)
-
-
-def _weights(batch: Batch, times: np.ndarray | None) -> np.ndarray:
-    return np.ones(batch.n, np.int64) if times is None else times
