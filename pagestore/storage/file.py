@@ -299,9 +299,16 @@ class File:
         if self._fd < 0:
             raise ClosedError(f"the store {self.path} was closed, and what was not committed is lost; open it again")
 
-    def close(self, unlock: bool = True) -> None:
-        """Close the file and, if `unlock` (not if forked), drop its locks. Maps stay readable. Idempotent."""
+    def close(self, unlock: bool = True, unmap: bool = True) -> None:
+        """Close the file and, if `unlock` (not if forked), drop its locks. Idempotent.
+
+        Arrays of its pages stay readable; with the last of them the map goes, and the disk's room for a file that was
+        removed. Without `unmap`, the map stays: a thread may be writing through it.
+        """
         self._page_writer.close()
+        if unmap:
+            self._page_writer.unmap()
+            self._map = np.zeros(0, np.int64)
         self._fd = -1
         if unlock and self._locks:
             self._locks.close()
@@ -571,6 +578,11 @@ class PageWriter:
     def close(self) -> None:
         """Refuse to write from now on."""
         self.words[[FD, PAGES]] = -1, 0
+
+    def unmap(self) -> None:
+        """Free the map, while nobody is writing."""
+        self.words[[MAP, PAGES]] = 0
+        self._map = np.zeros(0, np.int64)
 
 
 CLOSED = PageWriter(-1).words

@@ -284,7 +284,7 @@ class Handle:
                     if was_open and not self.committer.cause:
                         self._close_writer()
             finally:
-                self.file.close(unlock=mine)
+                self.file.close(unlock=mine, unmap=not self.writers.holder)
                 lost = "and what was not committed is lost" if self.mode == "rw" else "and reads no more"
                 self.mapping.invalidate(ClosedError, f"the store {self.file.path} was closed, {lost}; open it again")
 

@@ -14,6 +14,7 @@ import ivm
 import pagestore
 from pagestore.relations import commit_report
 from pagestore.runtime import reports
+from tests.support.calls import functions_called
 
 HOLDS = """
 import pagestore, sys
@@ -135,19 +136,11 @@ def test_an_error_of_the_function_for_metrics_does_not_touch_the_commit(tmp_path
 
 def test_unwatched_a_commit_makes_one_call_more(tmp_path: Path) -> None:
     """All that is asked is whether the logger is enabled, which it remembers."""
-    calls: list[str] = []
     here = {reports.__file__, commit_report.__file__, logging.__file__}
-
-    def note(frame, event: str, _: object) -> None:
-        if event == "call" and frame.f_code.co_filename in here:
-            calls.append(frame.f_code.co_name)
-
     with pagestore.open(tmp_path / "a.pages", sync="off") as store:
         with store.transaction() as txn:
             txn.create("r", "x: int64")
         with store.transaction() as txn:
             txn["r"].insert([(1,)])
-            sys.setprofile(note)
-            txn.commit()
-            sys.setprofile(None)
-    assert calls == ["isEnabledFor"]
+            called = functions_called(txn.commit)
+    assert [code.co_name for code in called if code.co_filename in here] == ["isEnabledFor"]

@@ -16,6 +16,7 @@ import ivm
 from ivm.errors import IvmError, OptionError
 from ivm.sql.errors import SqlError
 from pagestore.errors import VersionError
+from tests.support.calls import functions_called
 
 
 @pytest.fixture
@@ -381,7 +382,6 @@ def test_strict_refuses_what_costs_more_than_its_change(ws: ivm.Workspace, query
 
 def test_a_query_of_fifty_lines_is_translated_in_few_steps(ws: ivm.Workspace) -> None:
     """Python calls do not depend on the machine: 20 ms are about 150,000 of them."""
-    import sys
 
     parts = "\n".join(
         f", p{n} AS (\n SELECT a, count(*) AS n,\n sum(d) AS s\n FROM t\n LEFT JOIN u USING (k)\n WHERE c > {n}\n"
@@ -392,18 +392,7 @@ def test_a_query_of_fifty_lines_is_translated_in_few_steps(ws: ivm.Workspace) ->
     text = f"EXPLAIN WITH q AS (SELECT a FROM t) {parts}\nSELECT q.a, p0.s, p5.n\nFROM q\n{joins}\nWHERE q.a > 1"
     assert text.count("\n") >= 50
     ws.sql(text)
-    calls = 0
-
-    def count(frame: object, event: str, arg: object) -> None:
-        nonlocal calls
-        calls += event in ("call", "c_call")
-
-    sys.setprofile(count)
-    try:
-        ws.sql(text)
-    finally:
-        sys.setprofile(None)
-    assert calls < 160_000
+    assert len(functions_called(lambda: ws.sql(text))) < 80_000
 
 
 def test_integers_are_divided_and_nulls_ordered_as_the_dialect_says(ws: ivm.Workspace) -> None:

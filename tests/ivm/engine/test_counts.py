@@ -4,7 +4,6 @@ Operations are exact, since nothing but the plan and the graph decides on them. 
 bounds a little above what is measured: whoever does it with less may lower them.
 """
 
-import sys
 from functools import partial
 from itertools import islice
 
@@ -16,6 +15,7 @@ import pagestore
 from pagestore.versions import committer, locks
 from pagestore_tools.bench.graphs import changes, skewed
 from pagestore_tools.bench.meter import Meter
+from tests.support.calls import functions_called, is_ours
 from tests.support.simulator import compiled
 
 EDGES = skewed(1000)
@@ -272,22 +272,6 @@ def test_python_calls_of_one_row_of_a_store(tmp_path):
 
 
 def assert_calls(insert, usual, most, first=5000):
-    found = [python_calls(partial(insert, first + row)) for row in range(60)][20:]
+    found = [sum(map(is_ours, functions_called(partial(insert, first + row)))) for row in range(60)][20:]
     assert np.median(found) <= usual, "of a transaction"
     assert max(found) <= most, "of a transaction that drops versions"
-
-
-def python_calls(call):
-    """How many functions of the packages a call runs."""
-    called = []
-
-    def note(frame, event, _):
-        if event == "call":
-            called.append(frame.f_code.co_filename)
-
-    sys.setprofile(note)
-    try:
-        call()
-    finally:
-        sys.setprofile(None)
-    return sum("/pagestore/" in name or "/ivm/" in name or name == "<string>" for name in called)

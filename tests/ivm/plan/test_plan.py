@@ -1,8 +1,6 @@
 """Key orders of rules with many variables: found soon, and good; counted, without a clock."""
 
 import random
-import sys
-from collections import Counter
 from itertools import pairwise
 
 import pytest
@@ -13,6 +11,7 @@ from ivm.errors import ConstructError, RangeError
 from ivm.plan import join_order
 from ivm.plan.join_order import JoinOrders
 from ivm.plan.planner import make_plans
+from tests.support.calls import functions_called
 
 STAR = [f"r{i}(k, v{i})" for i in range(7)]
 CHAIN = [f"r{i}(v{i}, v{i + 1})" for i in range(12)]
@@ -294,24 +293,14 @@ def test_an_aggregate_that_takes_values_reads_a_relation_as_it_stands(op):
         assert "permuted" not in ws.explain("m")
 
 
-def calls_of(work):
-    """Count the Python calls of some work."""
-    calls = Counter()
-    sys.setprofile(lambda frame, event, argument: calls.update([event]))
-    try:
-        work()
-    finally:
-        sys.setprofile(None)
-    return calls["call"]
-
-
 @pytest.mark.parametrize(("body", "most"), [([*STAR, "s(k, w)", "t(k, u)", "u(k, o)"], 12_000), (CHAIN[:10], 12_000)])
 def test_a_star_or_a_chain_of_ten_atoms_is_planned_in_a_few_milliseconds(body, most):
     """Python calls, of which a thousand take about 0.3 ms: for the plan, and a probe from each atom."""
     plan_of(body, even)
-    program = calls_of(lambda: compile(f"{declared(body)}p({', '.join(variables_of(body))}) <- {', '.join(body)}."))
+    text = f"{declared(body)}p({', '.join(variables_of(body))}) <- {', '.join(body)}."
+    program = len(functions_called(lambda: compile(text)))
     plan = []
-    calls = calls_of(lambda: plan.append(plan_of(body, even))) - program
+    calls = len(functions_called(lambda: plan.append(plan_of(body, even)))) - program
     assert plan[0].in_columns and len(plan[0].probes) == 10
     assert calls < most
 
@@ -336,17 +325,9 @@ def test_orders_of_many_atoms_are_found_in_calls_of_the_square_of_these():
     """As a view of SQL with many aggregates has them, which reads each by the columns of its groups."""
 
     def calls(atoms):
-        body, count = [f"r{i}(k, v{i})" for i in range(atoms)], Counter()
-
-        def note(frame, event, _):
-            count[event] += frame.f_code.co_filename == join_order.__file__
-
-        sys.setprofile(note)
-        try:
-            plan_of(body, even)
-        finally:
-            sys.setprofile(None)
-        return count["call"]
+        body = [f"r{i}(k, v{i})" for i in range(atoms)]
+        called = functions_called(lambda: plan_of(body, even))
+        return sum(code.co_filename == join_order.__file__ for code in called)
 
     assert calls(20) < 4 * calls(10)
 

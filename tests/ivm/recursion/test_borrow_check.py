@@ -1,12 +1,13 @@
 """What a recursion costs in Python: a compiler's borrow check, and a shared text, are maintained in kernels."""
 
-import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import ivm
 from ivm.engine.engine import Engine
 from ivm.engine.recursion.compiled import CompiledStratum
+from tests.support.calls import functions_called
 from tests.support.mirror import Mirror
 from tests.support.programs.borrow_check import DECLARATIONS, RULES, Facts, crate
 
@@ -27,22 +28,6 @@ nextVisible[x] = y <- hasValue(x), skipBlank[x] = y.
 
 def edits(facts: Facts, inserted: bool) -> list:
     return [(name, row, inserted) for name, rows in facts.items() for row in rows]
-
-
-def calls(work: Callable[[], object]) -> int:
-    """How many functions of Python are called."""
-    found = 0
-
-    def count(_frame, event, _argument):
-        nonlocal found
-        found += event == "call"
-
-    sys.setprofile(count)
-    try:
-        work()
-    finally:
-        sys.setprofile(None)
-    return found
 
 
 def edit(workspace: ivm.Workspace, edits: list) -> None:
@@ -78,7 +63,8 @@ def test_one_fact_of_a_borrow_check_takes_few_calls(tmp_path: Path):
         uses = functions[2]["used"][:6]
         for inserted in (False, True):
             edit(workspace, [("used", uses[0], inserted)])
-        found = [calls(lambda: edit(workspace, [("used", use, way)])) for use in uses for way in (False, True)]  # noqa: B023
+        changes = [[("used", use, inserted)] for use in uses for inserted in (False, True)]
+        found = [len(functions_called(partial(edit, workspace, change))) for change in changes]
         counted.append(sorted(found)[len(found) // 2])
         workspace.close()
     assert max(counted) <= FACT_CALLS, counted
@@ -99,7 +85,7 @@ def test_a_run_of_blanks_takes_few_calls(tmp_path: Path):
         end = [("removed", (5 + blanks,), True)]
         edit(workspace, end)
         edit(workspace, [(*end[0][:2], False)])
-        counted.append(calls(lambda: edit(workspace, end)))  # noqa: B023
+        counted.append(len(functions_called(partial(edit, workspace, end))))
         assert workspace.stats("skipBlank")["examined"] >= blanks
         workspace.verify("skipBlank")
         workspace.close()

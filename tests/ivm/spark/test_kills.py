@@ -24,7 +24,7 @@ from ivm.spark.cell import Batch, Message
 from ivm.spark.executors import Here, OnSpark, Stage
 from ivm.spark.follow import PROGRESS
 from tests.ivm.spark.driver import CELLS, RULES, table, views_after
-from tests.support.death import Death
+from tests.spark.death import Death
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -1,6 +1,5 @@
 """Prepared edits of relations that rules read: one after the other, they are one call of a kernel each."""
 
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
 from functools import partial
@@ -14,6 +13,7 @@ from ivm.errors import IvmError
 from pagestore.errors import PagestoreError
 from pagestore.storage.free_list import FreeList
 from pagestore_tools.bench.graphs import even, skewed
+from tests.support.calls import functions_called
 from tests.support.programs.amounts import times
 from tests.support.simulator import compiled
 
@@ -181,7 +181,7 @@ def test_an_everyday_edit_takes_few_functions_of_python(tmp_path):
             ("next", 45, lambda n: (n, n)), ("name", 32, lambda n: (f"t{n % 12}", n)),
             ("free", 45, lambda n: (n, None)),
         ]:  # fmt: skip
-            calls = [functions_called(partial(workspace.insert, name, row(n))) for n in range(100)]
+            calls = [len(functions_called(partial(workspace.insert, name, row(n)))) for n in range(100)]
             assert np.median(calls) <= most, name
 
 
@@ -259,7 +259,7 @@ def test_functions_of_python_that_a_prepared_edge_takes(kind, most, tmp_path):
         put, found = workspace.prepare("edge"), []
         for n in range(100):
             put.insert(5000 + n, 5001 + n)
-            found.append(functions_called(put.commit))
+            found.append(len(functions_called(put.commit)))
     assert np.median(found[20:]) <= most
     assert max(found[20:]) <= 90, "of one that drops versions"
 
@@ -275,17 +275,7 @@ def test_no_prepared_edge_takes_much_more_than_most(tmp_path, monkeypatch):
         for edge in np.random.default_rng(3).permutation(edges.T)[:300].tolist():
             for edit in (put.delete, put.insert):
                 edit(*edge)
-                found.append(functions_called(put.commit))
+                found.append(len(functions_called(put.commit)))
         assert workspace.store.check() == []
     assert sum(calls > 100 for calls in found) > 20, "of those that write the list"
     assert max(found[20:]) <= 8 * np.median(found)
-
-
-def functions_called(call):
-    names = []
-    sys.setprofile(lambda frame, event, _: names.append(frame.f_code.co_qualname) if event == "call" else None)
-    try:
-        call()
-    finally:
-        sys.setprofile(None)
-    return len(names) - 1

@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
@@ -350,6 +351,27 @@ def test_a_store_that_was_dropped_is_closed(tmp_path):
     gc.collect()
     with pagestore.open(tmp_path / "s.pages") as store:
         assert store.recovery is None
+
+
+@pytest.mark.parametrize("writing", [False, True])
+def test_a_closed_store_holds_no_room_of_a_removed_file(writing, tmp_path):
+    """Only a transaction that is open, and may write in another thread, keeps the map until it ends."""
+    path = tmp_path / "mapped.pages"
+    store = pagestore.open(path)
+    with store.transaction() as txn:
+        txn.create("r", "x: int64").insert([1])
+    found = store.snapshot()["r"].to_arrow()
+    txn = store.transaction() if writing else None
+    assert is_mapped(path)
+    store.close()
+    assert is_mapped(path) == writing
+    del txn, store
+    gc.collect()
+    assert found.to_pylist() == [{"x": 1}] and not is_mapped(path)
+
+
+def is_mapped(path):
+    return str(path) in Path("/proc/self/maps").read_text()
 
 
 def test_a_store_that_was_only_read_is_not_synced(tmp_path, monkeypatch):

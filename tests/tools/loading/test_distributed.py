@@ -31,8 +31,8 @@ from pagestore_tools.loading.dataset import Reading
 from pagestore_tools.loading.distributed import _shared_out
 from pagestore_tools.loading.files import Part
 from pagestore_tools.loading.load import Report, Spread, load
+from tests.spark.death import Death
 from tests.support.cluster import HereCluster
-from tests.support.death import Death
 
 TYPES = [
     ("x", pa.int64()), ("s", pa.string()), ("d", pa.decimal128(9, 2)), ("f", pa.float64()), ("b", pa.binary()),
