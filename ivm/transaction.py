@@ -217,7 +217,8 @@ class Transaction:
             words = np.empty((0, 1), np.int64)
         else:
             words = relation.encode(rows, keys_allowed=True, add=False)
-        left = len(relation.schema.columns) - len(words)
+        schema = relation.info.schema or relation.schema  # nobody edits a column that is computed
+        left = len(schema.columns) - len(words)
         if left:
             self._add(name, ERASE, np.concatenate([words, np.zeros((left, words.shape[1]), np.int64)]))
         else:

@@ -45,6 +45,8 @@ a corrupt page, which `raise_for` turns into an exception:
     code_of(value, ...)                                                     the bits of a value in a packed tuple
     flush_queue(pages, accounts, queues, room, apply, g)                    applies an edit queue to its trees, for a
                                                                             host's kernel (trees/edit.py)
+    begin_commit(accounts, queues)                                          returns the accounts to go on with: first in
+                                                                            a host's kernel that makes commits in series
     finish_commit(pages, accounts, queues)                                  writes the record of the commit, if nothing
                                                                             else is to change (trees/kernels/finish.py)
 
@@ -104,7 +106,7 @@ from pagestore.trees.kernels.cursor import (
     tree_at,
 )
 from pagestore.trees.kernels.edit_groups import CHANGES, SCANS, SCANS_END, TAKEN, compose_few, flush_queue
-from pagestore.trees.kernels.finish import finish_commit
+from pagestore.trees.kernels.finish import begin_commit, finish_commit
 from pagestore.trees.kernels.folds import find_weighted, fold_intervals_at, work_words
 from pagestore.trees.kernels.intervals import stab
 from pagestore.trees.kernels.node_buffer import ADD, ERASE, GAIN, INSERT, SET
@@ -151,6 +153,7 @@ __all__ = [
     "allocating",
     "ascends",
     "before",
+    "begin_commit",
     "borrowed",
     "call_operator",
     "code_of",

@@ -13,7 +13,8 @@ that its parent records.
 crc32c of pages, one word per step: by the processor's instruction, or by tables if it has none.
 
 The instruction takes three cycles, and one can begin every cycle. So `stamp` interleaves three pages, each an
-independent chain.
+independent chain; and `checksum` three parts of a page, whose checksums it then joins: zeros after a part multiply its
+checksum, a polynomial, by a power of x.
 """
 
 import numpy as np
@@ -28,8 +29,11 @@ from pagestore.pages.layout import (
     INDEX,
     LEAF,
     PAGE_MASK,
+    PAGE_SIZE_MAX,
+    PAGE_SIZE_MIN,
     SCAN,
     TYPE,
+    WORD,
     pointer_birth,
     pointer_columns,
 )
@@ -155,6 +159,8 @@ def scan_tree_is_whole(words, page, n, page_words):
 
 
 ONES = 0xFFFFFFFF  # the initial value of a crc, and its final xor
+POLYNOMIAL = 0x82F63B78
+SMALLEST = (PAGE_SIZE_MIN // WORD).bit_length() - 1  # log2 of the words of the smallest page
 
 
 def _tables() -> np.ndarray:
@@ -162,7 +168,7 @@ def _tables() -> np.ndarray:
     table = np.empty((8, 256), np.int64)
     crc = np.arange(256)
     for _ in range(8):
-        crc = crc >> 1 ^ (crc & 1) * 0x82F63B78
+        crc = crc >> 1 ^ (crc & 1) * POLYNOMIAL
     table[0] = crc
     for k in range(1, 8):
         table[k] = table[k - 1] >> 8 ^ table[0][table[k - 1] & 255]
@@ -170,6 +176,42 @@ def _tables() -> np.ndarray:
 
 
 TABLES = _tables()
+
+
+def product_of(x: int, y: int) -> int:
+    """Return the product of two polynomials modulo that of crc32c; the highest bit is the coefficient of 1."""
+    product = 0
+    for i in range(31, -1, -1):
+        product ^= y & -(x >> i & 1)
+        y = y >> 1 ^ POLYNOMIAL & -(y & 1)
+    return product
+
+
+multiplied = kernel(product_of)
+
+
+def _powers() -> np.ndarray:
+    """Compute, for pages of each size, by what the zeros after the first and the second of three parts multiply."""
+    powers = np.zeros((2 * (PAGE_SIZE_MAX // PAGE_SIZE_MIN), 2), np.int64)
+    size = PAGE_SIZE_MIN // WORD
+    while size <= PAGE_SIZE_MAX // WORD:
+        n = (size - 1) // 3
+        powers[size >> SMALLEST] = _power(64 * (size - 1 - n)), _power(64 * (size - 1 - 2 * n))
+        size *= 2
+    return powers
+
+
+def _power(n: int) -> int:
+    """Return the power of x by which n zero bits multiply a checksum, by squaring."""
+    found, square = 1 << 31, 1 << 30
+    while n:
+        if n & 1:
+            found = product_of(found, square)
+        square, n = product_of(square, square), n >> 1
+    return found
+
+
+POWERS = _powers()
 
 
 @kernel
@@ -197,7 +239,18 @@ def add(crc, word):
 @kernel
 def checksum(words, page, page_words):
     """Return the crc32c of the bytes of a page after its first word."""
-    return crc_of(words, page + 1, page + page_words)
+    if not has_crc_instruction():
+        return crc_of(words, page + 1, page + page_words)
+    n = (page_words - 1) // 3
+    first, second = words[page + 1 : page + 1 + n], words[page + 1 + n : page + 1 + 2 * n]
+    third = words[page + 1 + 2 * n : page + page_words]
+    a = b = c = ONES
+    for i in range(n):
+        a, b, c = crc_of_word(a, first[i]), crc_of_word(b, second[i]), crc_of_word(c, third[i])
+    for i in range(n, third.shape[0]):
+        c = crc_of_word(c, third[i])
+    powers = POWERS[page_words >> SMALLEST]
+    return multiplied(powers[0], a ^ ONES) ^ multiplied(powers[1], b ^ ONES) ^ c ^ ONES
 
 
 @kernel
@@ -216,14 +269,16 @@ def stamp(arena, lo, hi, page_words):
         for page in range(lo * page_words, hi * page_words, page_words):
             arena[page + CRC] = checksum(arena, page, page_words)
         return
-    last = (hi - 1) * page_words
-    for page in range(lo * page_words, hi * page_words, 3 * page_words):
-        stamp_three(arena, page, min(page + page_words, last), min(page + 2 * page_words, last), page_words)
+    rest = hi - (hi - lo) % 3
+    for page in range(lo * page_words, rest * page_words, 3 * page_words):
+        stamp_three(arena, page, page + page_words, page + 2 * page_words, page_words)
+    for page in range(rest * page_words, hi * page_words, page_words):
+        arena[page + CRC] = checksum(arena, page, page_words)
 
 
 @kernel
 def stamp_three(arena, p, q, r, page_words):
-    """Write the checksums into the pages that begin at words p, q and r, which may be the same page."""
+    """Write the checksums into the pages that begin at words p, q and r."""
     a = b = c = ONES
     end = page_words  # unlike indices into the arena, indices into slices need no check for being negative
     first, second, third = arena[p + 1 : p + end], arena[q + 1 : q + end], arena[r + 1 : r + end]

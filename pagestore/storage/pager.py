@@ -31,7 +31,7 @@ from pagestore.pages.verify import SEEN_MAX
 from pagestore.storage.file import CLOSED
 from pagestore.storage.free_list import FreeList
 from pagestore.storage.mapping import FULL, LENGTH_BITS, Mapping, Run, pages_of_run, run_pages
-from pagestore.storage.records import WordList, word_list
+from pagestore.storage.records import FREE, RecordWriter, WordList, to_word_list, word_list
 
 REFUSALS = EditError, ExistsError, MissingError, OrderError, SchemaError, WordError  # steps that raise these are undone
 
@@ -302,6 +302,17 @@ class Pager:
         arena, ids = pages_of_run(run, record, self.version, purpose, page_words)
         self._put(run.page + len(ids), self.mapping.file.write_pages, arena, ids, page_words)
         return Run(run.page, run.length | int(arena[STAMP]) << LENGTH_BITS)
+
+    def write_free_pages(self, before: Run) -> tuple[Run, np.ndarray]:
+        """Write all free pages anew, in place of an earlier run; return the run, and its pages, counted as used."""
+        space = self.free_list
+        space.free(word_list(before.ids(self.pages.page_words)))
+        run = self.reserve_run(2 * len(space.extents(self.allocated())) + 512)
+        used = self.hand_over()
+        space.use(used)  # before the difference is computed anew
+        out = RecordWriter(FREE)
+        out.put_list(to_word_list(space.checkpoint(self.allocated()).ravel()), 2)
+        return self.fill_run(run, out.words, FREE), used
 
     def retire_run(self, run: Run) -> None:
         """Retire the pages of a record."""

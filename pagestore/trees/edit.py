@@ -436,6 +436,7 @@ class EditQueues:
         self._pages = PAGES if most <= FEW else PAGES_MAX
         most = most if len(specs) <= MANY else most // SHORTER
         self._waiting, self.waits = np.empty((len(queues), width, most), np.int64), np.zeros(len(queues), np.int64)
+        self._view = memoryview(self._waiting)  # type: ignore[arg-type]  # numpy takes as long for each word of a row
         self._deltas = np.empty((len(specs), width, 2 * most), np.int64)
         self._tallies = np.zeros((len(specs), WORDS), np.int64)
         self._taken, self._retired = np.zeros(kernel.TAKEN, np.int64), np.empty((2 * PAGES_AGAIN, 3), np.int64)
@@ -466,17 +467,19 @@ class EditQueues:
 
         Return False if a row is not of that length, or has anything but integers of 64 bits.
         """
-        waiting, (_, keys, values, _) = self._waiting[g], self._specs[self._ends[g]]
+        waiting, (_, keys, values, _) = self._view, self._specs[self._ends[g]]
         columns = keys + values
         for n, (action, row) in enumerate(edits):
             if {*map(type, row)} != INTEGERS or len(row) != (keys if action == ERASE else columns):
                 return False
+            waiting[g, 0, n] = action
             try:
-                waiting[: 1 + len(row), n] = action, *row
-            except OverflowError:
+                for c, word in enumerate(row, 1):
+                    waiting[g, c, n] = word
+            except ValueError:  # more than 64 bits
                 return False
-            if len(row) < columns:
-                waiting[1 + len(row) : 1 + columns, n] = 0
+            for c in range(1 + len(row), 1 + columns):
+                waiting[g, c, n] = 0
         self.waits[g] = len(edits)
         return True
 

@@ -22,6 +22,7 @@ the last commit when the next transaction begins.
 """
 
 import time
+from array import array
 from collections.abc import Sequence
 from contextlib import suppress
 from threading import RLock
@@ -35,7 +36,7 @@ from pagestore.storage.kernels.write import FD
 from pagestore.storage.mapping import FULL, Mapping, Run, extents_of
 from pagestore.storage.meta import FORMAT, SLOT_SIZE, Meta, slot_of, sync_all
 from pagestore.storage.pager import AHEAD_PAGES, NO_ORIGIN, STORE_LINEAGE, Pager, Work
-from pagestore.storage.records import CATALOG, FREE, RecordWriter, WordList, empty_list, rows, to_word_list, word_list
+from pagestore.storage.records import CATALOG, WordList, empty_list, rows, word_list
 from pagestore.storage.records import SETTINGS as SETTINGS_RUN
 from pagestore.trees.edit import EditQueues
 from pagestore.trees.tree import Spec, Tree
@@ -260,6 +261,10 @@ class Committer:
         """Leave the next commit to a transaction; unless the series is `whole`, free pages are read anew."""
         with self.lock:
             self.catch_up()
+            if self.series:
+                if len(self._dead) + len(self.series.dead) > DEAD_LISTS_CACHED:
+                    self._dead.clear()
+                self._dead |= {version: array("q", words) for version, words in self.series.dead.items()}
             self.series, self.is_pager_current = None, self.is_pager_current and whole
 
     def lay_out(self, draft: Draft, page: int, trees: int, checked: np.ndarray) -> ShortCommit | None:
@@ -527,14 +532,8 @@ class Committer:
             space.trim()
             if not (before.page or space.checkpoint_due()):
                 return kept
-        space.free(word_list(before.ids(self.mapping.pages.page_words)))
-        run = pager.reserve_run(2 * len(space.extents(pager.allocated())) + 512)
-        kept.append(pager.hand_over())
-        space.use(kept[1])  # before the difference is computed anew
-        out = RecordWriter(FREE)
-        out.put_list(to_word_list(space.checkpoint(pager.allocated()).ravel()), 2)
-        record.checkpoint = pager.fill_run(run, out.words, FREE)
-        return kept
+        record.checkpoint, written = pager.write_free_pages(before)
+        return [*kept, written]
 
     def _write_record(
         self, record: Commit, versions: VersionTable, heads: dict[int, Head], kept: list[np.ndarray]

@@ -14,13 +14,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from itertools import pairwise
+from struct import Struct
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from pagestore.errors import CorruptionError
-from pagestore.pages.layout import CRC, FIRST_PAGE, HEADER, WORD
+from pagestore.pages.layout import CRC, FIRST_PAGE, HEADER, WORD, Pages
 from pagestore.runtime.lazy import crc32c
 from pagestore.storage.kernels.record import (
     BRANCHES,
@@ -44,8 +44,8 @@ from pagestore.storage.kernels.write import FD
 from pagestore.storage.mapping import Run, extents_of, run_pages
 from pagestore.storage.meta import FORMAT, SEQUENCE, SLOT_SIZE, sequence_in
 from pagestore.storage.pager import NO_ORIGIN
-from pagestore.storage.records import empty_list, rows
-from pagestore.trees.edit import NOTHING, PAGES_MAX, EditQueues
+from pagestore.storage.records import WordList, empty_list, rows
+from pagestore.trees.edit import PAGES_MAX, EditQueues
 from pagestore.trees.kernels.arguments import PageAccounts
 from pagestore.trees.kernels.edit_groups import GONE
 from pagestore.trees.tree import Tree
@@ -55,17 +55,18 @@ from pagestore.versions.committer import Committer
 from pagestore.versions.store_state import Head, StoreState, batch_of
 from pagestore.versions.version_table import DEAD, RECENT_MAX, Entry, VersionTable
 
-# words of a record's head, and of a slot
-NUMBER, VERSION, PARENT, TIMESTAMP, LAST_VERSION, TOP = 1, 2, 4, 6, 7, 11
-SLOT_VERSION, SLOT_PAGE, SLOT_WORDS, SLOT_TOP, SLOT_CRC = range(SEQUENCE + 1, SEQUENCE + 6)
+TOP, CHECKPOINT = 11, 17  # words of a record's head
+SLOT_WORDS, SLOT_TOP = range(SEQUENCE + 3, SEQUENCE + 5)
 FREED_MAX = 1 << 10  # pages that the versions of one commit may free
 GROUP_EXTENTS = 1 << 9  # runs of pages of a group of commits
 OTHER_SEQUENCE = SLOT_SIZE // WORD + SEQUENCE
 ROW = 5  # words of an entry of the recent versions
+put_3, put_8 = Struct("3q").pack_into, Struct("8q").pack_into  # numpy takes as long for each word
 Edit = tuple[int, tuple[Any, ...]]  # an action, and a row or a key to erase
 MICROSECONDS = 100_000  # between checks that the file is in its place, unless a commit is synced
 NAMED = tuple.__new__  # makes a named tuple without its constructor, which Python would run
 NONE_FREED = Span(0, 0)
+NO_PAGES = np.zeros(0, np.int64)
 
 
 class Made(NamedTuple):
@@ -77,13 +78,22 @@ class Made(NamedTuple):
     timestamp: int
 
 
+class Views(NamedTuple):
+    """Views of arrays that a kernel shares, for single words: numpy takes longer."""
+
+    state: memoryview
+    taken: memoryview
+    retired: memoryview
+
+
 class Short(NamedTuple):
     """How a kernel commits edits of one relation, in a series.
 
     `queues` are for all trees that change, that of the relation in group `group`; `checked` are numbers of trees: a
     commit that changes one of them is left to a transaction. `call` gets what `EditQueues.begin` returns, then
-    `more`, and ends with `finish_commit`, if there is nothing for Python to do. `done` is called after each commit.
-    `words` makes words of the values of edits, and returns None for those of a transaction; without it they are words.
+    `more`; its kernel begins with `begin_commit`, and ends with `finish_commit` if there is nothing for Python to do.
+    `done` is called after each commit. `words` makes words of the values of edits, and returns None for those of a
+    transaction; without it they are words.
     """
 
     queues: EditQueues
@@ -103,7 +113,7 @@ class Series:
 
         `subject` says what the edits are of. Raises OSError if the disk is full.
         """
-        queues, self._group, self._checked, self._call, self._more, self._done, self._words_of = short
+        queues, self._group, self._checked, self._call, more, self._done, self._words_of = short
         state, pager, page_words = committer.state, committer.pager, committer.mapping.pages.page_words
         record, self._words = state.commit, page_words - HEADER
         self.made = Made(state.sequence, state.last_version, state.run.page, record.timestamp)
@@ -112,27 +122,31 @@ class Series:
         self._record = record  # keeps memory that kernels see
         self._lay_out_lists(state, len(queues.numbers))
         changing = [trees[number] for number in queues.numbers]
-        self._results, self._working, self._apply, self._least = queues.begin_series(changing, page_words)
+        (arrays, self._taken, self._retired), working, apply, self._least = queues.begin_series(changing, page_words)
+        self._given = arrays, working, apply, *more  # what the kernel takes after pages and accounts, each time
         self._state = np.zeros(FINISH_WORDS, np.int64)
         self._state[READY], self._state[SINCE], self._state[LISTED] = 1, NO_ORIGIN, committer.sync == "commit"
         self._state[ROOT_ROWS] = len(record.roots) // 4
         self._extents = np.zeros(2 * (GROUP_EXTENTS + PAGES_MAX), np.int64)
+        self._written = NO_PAGES  # those of a checkpoint that the next commit is the first to have
         self._used, self._room = np.zeros(1 + PAGES_MAX, np.int64), np.zeros(self._words, np.int64)
-        self._arena, self._ids = np.zeros(page_words, np.int64), np.zeros(1, np.int64)
+        self._arena, self._record_id = np.zeros(page_words, np.int64), np.zeros(1, np.int64)
         self.slot = np.frombuffer(bytearray(committer.meta(record, state.run, clean=False).pack()), np.int64)
-        self._body = memoryview(self.slot).cast("B")[: -WORD // 2]  # type: ignore[arg-type]
-        self._crc = self.slot.view(np.uint32)[-1:]
         self.slot[SLOT_WORDS] = self._words
+        self._views = Views(*map(memoryview, (self._state, self._taken, self._retired)))  # type: ignore[arg-type]
+        self._slot = memoryview(self.slot).cast("B")  # type: ignore[arg-type]
+        self._body, self._crc = self._slot[: -WORD // 2], self._slot[-WORD // 2 :].cast("I")
         retain, old = state.settings.retain, state.versions.tree.count
         self._drops, self._retain, self._most = retain != RETAIN_ALL and not old, retain, RECENT_MAX + 1
         if retain != RETAIN_ALL:
             self._most = min(self._most, retain + batch_of(retain) - 1 - old)
-        self._dead: dict[int, list[int]] = {}  # the pages that each version replaced
+        self.dead: dict[int, bytes] = {}  # the words of each version's dead list
         self._dropped: set[int] = set()  # the versions that the next commit drops
         self._under_way = False  # whether a commit is, or was broken off
         self._grouped = 0  # the first version of the commits that no slot leads to
         self._spent = self._at = self._look = 0  # pages used of those at hand, since the pager was told, and in all
-        self._pool, self._freed = np.zeros(0, np.int64), NONE_FREED
+        self._pool, self._freed = NO_PAGES, NONE_FREED
+        self._accounts: PageAccounts | None = None  # what the kernel takes, until pages at hand or lists change
         self._supply()
         self._continue_group()
 
@@ -140,8 +154,8 @@ class Series:
         """Lay out the words of the next record, and the lists that change with each."""
         record = state.commit
         before = Commit(
-            0, 0, 0, 0, MAIN_ID, 0, 0, state.next_tree, state.next_branch, state.next_text, record.top, record.catalog,
-            record.settings, record.checkpoint, system=record.system,
+            0, state.last_version, 0, 0, MAIN_ID, 0, 0, state.next_tree, state.next_branch, state.next_text,
+            record.top, record.catalog, record.settings, record.checkpoint, system=record.system,
         )  # fmt: skip
         self._said = np.array(before.gather_arguments(), np.int64)
         self._roots = np.zeros(len(record.roots) + 4 * trees, np.int64)
@@ -158,10 +172,14 @@ class Series:
         group = self._committer.group
         if group and self._state[LISTED]:
             written = np.setdiff1d(np.concatenate(group), np.array(self._pager.free_list.pending, np.int64))
-            words = np.array(extents_of(written), np.int64)
-            self._extents = np.concatenate([words, self._extents])
-            self._state[EXTENT_WORDS] = len(words)
-            self._said[CHECKSUM] = checksum_of(self._committer.mapping, written)
+            self._extents = np.concatenate([self._extents, np.zeros(2 * len(written), np.int64)])
+            self._list(written)
+
+    def _list(self, written: np.ndarray) -> None:
+        """List pages in the record of the next commit, besides those that the commit writes."""
+        words, n = extents_of(written), int(self._state[EXTENT_WORDS])
+        self._extents[n : n + len(words)], self._state[EXTENT_WORDS] = words, n + len(words)
+        self._said[CHECKSUM] += checksum_of(self._committer.mapping, written)
 
     def _supply(self) -> None:
         """Take free pages, enough for one commit, and extend the file for them. Raises OSError if the disk is full."""
@@ -169,28 +187,37 @@ class Series:
         self._tell()
         pager.spare = self._committer.reserve
         self._pool, self._at = pager.at_hand(self._least, PAGES_MAX), 0
+        self._ids = memoryview(self._pool)  # type: ignore[arg-type]
         self._writer = pager.make_room(int(self._pool.max()) + 1)
-        self._pages = pager.mapping.pages
+        self._look_at(pager.mapping.pages)
         self._said[TOP] = self.slot[SLOT_TOP] = pager.free_list.top
         self._make_room()
+
+    def _look_at(self, pages: Pages) -> None:
+        """Use a map of the file."""
+        self._pages, self._accounts = pages, None
+        self._slots = memoryview(pages.words[: 1 + OTHER_SEQUENCE])  # type: ignore[arg-type]
 
     def _make_room(self) -> None:
         """Enlarge the lists of free pages for what commits use until the next call, and for what one commit frees."""
         freed, self._lists, self._place = self._pager.free_list.make_room(len(self._pool) + FREED_MAX)
-        self._freed = Span(*freed.buffer_info()) if freed else NONE_FREED
+        self._freed, self._accounts = Span(*freed.buffer_info()) if freed else NONE_FREED, None
 
     def _tell(self) -> None:
         """Tell the pager which pages were used; the kernel has counted them, and those freed."""
         if self._spent:
             self._pager.spend(self._spent)
             self._pager.free_list.counted(self._spent)
-            self._spent, self._freed = 0, NONE_FREED
+            if self._freed is not NONE_FREED:
+                self._freed, self._accounts = NONE_FREED, None
+            self._spent = 0
 
     def _remap(self) -> bool:
         """Use the file's newest map; return False if there is none, since the store was closed."""
         mapping = self._committer.mapping
         if mapping.valid:
-            self._pages, self._writer = mapping.pages, self._file.page_writer
+            self._writer = self._file.page_writer
+            self._look_at(mapping.pages)
         return mapping.valid and bool(self._writer[FD] >= 0)
 
     def commit(self, edits: list[Edit]) -> int | None:
@@ -198,11 +225,10 @@ class Series:
 
         The caller holds the writer's lock and the committer's, and passes exceptions to `fail`.
         """
-        committer, made, state, said = self._committer, self.made, self._state, self._said
+        committer, made = self._committer, self.made
         if self._under_way or (committer.mapping.pages is not self._pages and not self._remap()):
             return None
-        slots = self._pages.words
-        newest = slots[SEQUENCE] if slots[SEQUENCE] > slots[OTHER_SEQUENCE] else slots[OTHER_SEQUENCE]
+        newest = max(self._slots[SEQUENCE], self._slots[OTHER_SEQUENCE])
         known = newest in (committer.slot_sequence, committer.next_sequence - 1)  # the latter is being written
         if not known or (committer.shared and not committer.shared.is_newest(made.version)):
             return None  # another process has committed
@@ -210,59 +236,64 @@ class Series:
         if committer.failure or committer.poison or not (words and self.queues.put(words, self._group)):
             return None
         self._under_way = True
-        version, sequence, now = made.version + 1, committer.slot_sequence + 1, time.time_ns() // 1000
-        if committer.next_sequence > sequence:
-            sequence = committer.next_sequence
+        sequence, now = max(committer.slot_sequence + 1, committer.next_sequence), time.time_ns() // 1000
         if not made.timestamp < now < TIME_END:
             now = time_now(made.timestamp)
         if committer.sync != "off" or now >= self._look:
             self._file.check_place()
             self._look = now + MICROSECONDS
-        if self._at + self._least > len(self._pool):
+        if self._at + self._least > len(self._ids):
             self._supply()  # first, since it counts what earlier commits freed
         if self._versions >= self._most and not self._drop():
             self._under_way = False
             self.end()
             return None
-        if not committer.group:
-            state[EXTENT_WORDS] = said[CHECKSUM] = 0
-            self._grouped = version
-        at, ids = ROW * self._versions, self._pool[self._at :]
-        page = int(ids[0])
-        said[NUMBER], said[VERSION], said[PARENT], said[TIMESTAMP] = sequence, version, made.version, now
-        said[LAST_VERSION], said[HEAD + 2 * RECENT + 1] = version, at + ROW
-        self._recent[at : at + ROW] = version, page, self._words, now, MAIN_ID
-        self._branches[1:3] = version, page
-        state[RECORDED] = -1
-        queues, taken, retired = self._results
-        queues.tallies.fill(0)
-        taken[:] = NOTHING
-        target = NAMED(RecordRun, (self._room, page, version, self._arena, self._ids))
-        finish = NAMED(Finish, (
-            state, said, self._roots, self._extents, self._used, self._checked, self._freed, self._lists, self._place,
-            target,
-        ))  # fmt: skip
-        accounts = NAMED(PageAccounts, (self._writer, version, MAIN_ID, ids[1:], taken, retired, finish))
-        self._call(self._pages, accounts, queues, self._working, self._apply, *self._more)
-        if state[RECORDED] != 1:  # what has failed shows when a transaction does the same
-            self._under_way = state[RECORDED] >= 0  # else nothing was counted or dropped, and the pages are free
+        next_ = NAMED(Made, (sequence, made.version + 1, self._ids[self._at], now))
+        if not self._make(next_):  # what has failed shows when a transaction does the same
             self.end()
             return None
-        self._dead[version] = retired[: taken[GONE], 1].tolist()
-        self._adopt(NAMED(Made, (sequence, version, page, now)))
+        self._adopt(next_)
         if self._done:
             self._done()
-        return version
+        return next_.version
+
+    def _make(self, made: Made) -> bool:
+        """Make the edits and write the record, in one call of a kernel; return whether all of that was done."""
+        (sequence, version, _, now), (state, taken, retired) = made, self._views
+        alone = not self._committer.group
+        if alone:
+            self._grouped = version
+        if self._written is not NO_PAGES and state[LISTED]:
+            state[EXTENT_WORDS] = self._said[CHECKSUM] = 0
+            self._list(self._written)
+            alone = False
+        put_8(state, WORD * RECORDED, -1, 1, alone, sequence, version, now, self._versions, self._at)
+        self._call(self._pages, self._accounts or self._arranged(), *self._given)
+        if state[RECORDED] != 1:
+            self._under_way = state[RECORDED] >= 0  # else nothing was counted or dropped, and the pages are free
+            return False
+        self.dead[version] = bytes(retired[: taken[GONE]])
+        return True
+
+    def _arranged(self) -> PageAccounts:
+        """Return the pages at hand, and the lists of free pages, as the kernel takes them until either changes."""
+        finish = Finish(
+            self._state, self._said, self._roots, self._extents, self._used, self._checked, self._freed, self._lists,
+            self._place, RecordRun(self._room, 0, 0, self._arena, self._record_id),
+        )  # fmt: skip
+        accounts = PageAccounts(self._writer, 0, MAIN_ID, self._pool, self._taken, self._retired, finish)
+        self._accounts = accounts
+        return accounts
 
     def _adopt(self, made: Made) -> None:
         """Continue from a commit whose record was written, and write its slot, unless that is done after a sync."""
-        committer, slot, used = self._committer, self.slot, self._used[: 1 + int(self._state[MADE_PAGES])]
+        committer, used = self._committer, self._used[: 1 + self._views.state[MADE_PAGES]]
         committer.poison = committer.interrupted  # until the outcome is known
         self._file.wrote(used)
-        slot[SEQUENCE], slot[SLOT_VERSION], slot[SLOT_PAGE] = made.sequence, made.version, made.page
+        put_3(self._slot, WORD * SEQUENCE, made.sequence, made.version, made.page)
         self._crc[0] = crc32c.crc32c(self._body)
         if committer.sync == "off":
-            self._file.pwrite(slot, SLOT_SIZE * (made.sequence & 1))
+            self._file.pwrite(self._slot, SLOT_SIZE * (made.sequence & 1))
         self._versions += 1
         self._at += len(used)
         self._spent += len(used)
@@ -279,12 +310,12 @@ class Series:
                 committer.locks.unlock(self._dropped)
         else:
             self._join_group(used)
-        self._dropped, self._under_way, committer.poison = set(), False, None
+        self._dropped, self._written, self._under_way, committer.poison = set(), NO_PAGES, False, None
 
     def _join_group(self, used: np.ndarray) -> None:
         """Add a commit to those that no slot leads to: with sync="commit", later ones list its pages."""
         committer, n = self._committer, int(self._state[EXTENT_WORDS])
-        committer.note_unsynced(used.copy())
+        committer.note_unsynced(np.concatenate([self._written, used]))
         if self._state[LISTED]:
             page, words = int(used[0]), self._pages.words
             self._extents[n : n + 2], self._state[EXTENT_WORDS] = (page, 1), n + 2
@@ -292,33 +323,63 @@ class Series:
 
     def _drop(self) -> bool:
         """Prepare the next commit to drop the oldest versions; return False if only a transaction can do that."""
-        space, n = self._pager.free_list, self._versions - max(1, self._retain - 1)  # but the newest
-        if n < 1 or not self._drops or space.checkpoint_due():
+        committer, space = self._committer, self._pager.free_list
+        n = self._versions - max(1, self._retain - 1)  # but the newest
+        if n < 1 or not self._drops:
             return n < 1 and self._versions <= RECENT_MAX
-        entries = [Entry(*row) for row in rows(self._recent[: ROW * (n + 1)].tolist(), ROW)]
-        doomed, freed, page_words = entries[:n], empty_list(), self._pages.page_words
-        if self._committer.group and doomed[-1].version >= self._grouped:
+        entries = [NAMED(Entry, row) for row in rows(self._recent[: ROW * (n + 1)].tolist(), ROW)]
+        doomed, first, due = entries[:n], entries[0].version, space.checkpoint_due()
+        if committer.group and (due or doomed[-1].version >= self._grouped):
             return False
-        for entry, following in pairwise(entries):
-            if following.version != entry.version + 1:
-                return False
-            dead = self._dead.get(following.version)
-            freed.extend(self._committer.dead_of(following.version)[1::3] if dead is None else dead)
-            freed.extend(range(entry.page, entry.page + run_pages(entry.words, page_words)))
+        if [entry.version for entry in entries] != [*range(first, first + n + 1)]:
+            return False
+        freed = self._freed_by(entries)
         if len(freed) > FREED_MAX or not lie_within(freed, FIRST_PAGE, space.top):
             return False
-        locked = self._committer.locks.lock(doomed, self.made.version)
+        locked = committer.locks.lock(doomed, self.made.version)
         if locked != doomed:
-            self._committer.locks.unlock([entry.version for entry in locked])
+            committer.locks.unlock([entry.version for entry in locked])
             return False
-        self._dropped = {entry.version for entry in doomed}
+        self._dropped = {*range(first, first + n)}
         space.free(freed)
+        if due:
+            self._checkpoint()
         self._make_room()
         self._versions -= n
         self._recent[: ROW * self._versions] = self._recent[ROW * n : ROW * (n + self._versions)].copy()
         for version in self._dropped:
-            self._dead.pop(version, None)
+            self.dead.pop(version, None)
         return True
+
+    def _freed_by(self, entries: list[Entry]) -> WordList:
+        """Return the pages that dropping all but the last of consecutive versions frees."""
+        freed, page_words, dead_of = empty_list(), self._pages.page_words, self._committer.dead_of
+        dead = [self.dead.get(entry.version) for entry in entries[1:]]
+        kept = [words for words in dead if words is not None]
+        freed.frombytes(b"".join(kept))
+        freed = freed[1::3]
+        if len(kept) < len(dead):
+            for entry, words in zip(entries[1:], dead, strict=True):
+                if words is None:
+                    freed.extend(dead_of(entry.version)[1::3])
+        for entry in entries[:-1]:
+            if entry.words + HEADER <= page_words:  # mostly
+                freed.append(entry.page)
+            else:
+                freed.extend(range(entry.page, entry.page + run_pages(entry.words, page_words)))
+        return freed
+
+    def _checkpoint(self) -> None:
+        """Write all free pages anew, for the next commit; if that fails, they are read anew from the one before.
+
+        Raises OSError if the disk is full.
+        """
+        pager = self._pager
+        self._tell()
+        pager.version = self.made.version + 1
+        run, self._written = pager.write_free_pages(Run(*self._said[CHECKPOINT : CHECKPOINT + 2].tolist()))
+        self._said[CHECKPOINT : CHECKPOINT + 2] = run
+        self._supply()
 
     @property
     def newest(self) -> tuple[int, int]:

@@ -60,6 +60,7 @@ class Ahead(Protocol):
     """Commits that were made, and that the state of the committer lacks: those of a series (series.py)."""
 
     slot: np.ndarray  # the slot that leads to the newest of them, as int64 words
+    dead: dict[int, bytes]  # the words of the dead lists of their versions, as far as these are retained
 
     @property
     def newest(self) -> tuple[int, int]:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property, partial
 from itertools import groupby
+from operator import attrgetter
 from typing import Any, TypeVar
 
 import numpy as np
@@ -39,6 +40,10 @@ class WorkingTrees:
     """The catalog and trees of a version in the making, starting from those of its base version."""
 
     _open = False
+    # a small transaction reads it seven times: through a function of Python, that would be a twentieth of its calls
+    catalog: Catalog = property(  # type: ignore[assignment]
+        attrgetter("_catalog"), doc="The relations and their shapes; a different object after a change."
+    )
 
     def _begin(
         self,
@@ -96,11 +101,6 @@ class WorkingTrees:
     def threads(self) -> int:
         """The number of threads that apply large batches of edits, and look many keys up."""
         return self.pager.threads
-
-    @property
-    def catalog(self) -> Catalog:
-        """The relations and their shapes; a different object after a change."""
-        return self._catalog
 
     @property
     def version(self) -> int:

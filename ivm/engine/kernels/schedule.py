@@ -56,6 +56,7 @@ from pagestore.compiled import (
     LEAF_SLOT,
     ROOT,
     TAKEN,
+    begin_commit,
     field,
     finish_commit,
     flush_queue,
@@ -83,6 +84,7 @@ def carry(begin, pages, accounts, queues, room, apply, schedule, working, run, f
     `probe`; `composed` is a buffer for the bindings that it sorts and composes. working.operations[P + R] count the
     iterator operations of each plan's probes, and the points computed for each range.
     """
+    accounts = begin_commit(accounts, queues)
     if begin == 0:
         remember(queues.trees, working.before)
         working.operations[:] = UNTOUCHED

@@ -23,16 +23,21 @@ from pagestore.storage.kernels.write import FD, write_pages
 
 COMMIT = 1
 HEAD = 19
-CHECKSUM = 12  # the word with the sum of the checksums of the pages written
+# words of the head: those that change with each commit, and the sum of the checksums of the pages written
+NUMBER, VERSION, ADMINISTRATIVE, PARENT, BRANCH, TIMESTAMP, LAST_VERSION = range(1, 8)
+CHECKSUM = 12
 HEIGHT_BITS = 8  # low bits of a word for a tree's height; its root's birth is above them
 STAMPS = (1 << 31) - 1  # bits of the checksum of a record and its birth that are its stamp
 WIDTHS = 4, 4, 5, 5, 3, 2, 1, 1  # words of a row; the last two lists are the pages added and removed
 ROOTS, SYSTEM, BRANCHES, RECENT, DEAD, PAGES_OF, ADDED_TO, REMOVED_FROM = range(len(WIDTHS))  # numbers of the lists
 LISTS = HEAD + 2 * len(WIDTHS)  # where the message begins
 # words of the state of a record that is to be finished: whether it may be; up to which birth pages belong to another
-# lineage; whether it lists the pages written; then, of the result: pages of the record that were written, -1 if it was
-# not finished; pages of trees written; rows of roots; words of the list of pages written
-READY, ORIGIN, LISTED, RECORDED, MADE_PAGES, ROOT_ROWS, EXTENT_WORDS, FINISH_WORDS = range(8)
+# lineage; whether it lists the pages written; then, of the result: pages of trees written; rows of roots; words of the
+# list of pages written; pages of the record that were written, -1 if it was not finished
+READY, ORIGIN, LISTED, MADE_PAGES, ROOT_ROWS, EXTENT_WORDS, RECORDED = range(7)
+# words of the state of a record that is the next of a series: whether it is; whether no pages of commits before it are
+# listed; its sequence, its version and its time; the number of recent versions; where its free pages begin
+IN_SERIES, ALONE, NEXT_SEQUENCE, NEXT_VERSION, NEXT_TIME, RECENT_ROWS, IDS_FROM, FINISH_WORDS = range(7, 15)
 
 
 @kernel
@@ -131,8 +136,8 @@ class Finish(NamedTuple):
     """The record of a commit, laid out before the edits that it is of; trees/kernels/finish.py adds what they decide.
 
     `said` are the words of the commit, `roots` rows of trees before the edits with room for more, `extents` room for
-    the list of pages written, `used` for the pages themselves, `state` the words from READY on. A tree in `checked`
-    that changed leaves it to Python.
+    the list of pages written, `used` for the pages themselves, `state` the words from READY on; those from IN_SERIES on
+    are for `begin_commit`. A tree in `checked` that changed leaves it to Python.
     """
 
     state: Words

@@ -5,45 +5,102 @@
                           new roots    pages replaced    pages written, no longer free
 
 Nothing leads to the record yet: Python adopts it, or writes another one, before it writes a slot.
+
+In a series (versions/series.py) the words said are those of the commit before: what differs is laid out here, too.
 """
 
 import numpy as np
 
-from pagestore.pages.layout import BIRTH_AT, CRC, PAGE_MASK
+from pagestore.pages.layout import BIRTH_AT, CRC, PAGE_MASK, WORD
+from pagestore.runtime.intrinsics import words_at
 from pagestore.runtime.kernel import kernel
 from pagestore.storage.kernels.record import (
+    ALONE,
+    BRANCH,
+    BRANCHES,
     CHECKSUM,
     DEAD,
     EXTENT_WORDS,
     HEAD,
     HEIGHT_BITS,
+    IDS_FROM,
+    IN_SERIES,
+    LAST_VERSION,
     LISTED,
     LISTS,
     MADE_PAGES,
+    NEXT_SEQUENCE,
+    NEXT_TIME,
+    NEXT_VERSION,
+    NUMBER,
     ORIGIN,
     PAGES_OF,
+    PARENT,
     READY,
+    RECENT,
+    RECENT_ROWS,
     RECORDED,
     ROOT_ROWS,
     ROOTS,
+    TIMESTAMP,
+    VERSION,
     WIDTHS,
     Counting,
+    Finish,
+    RecordRun,
     Span,
     write_commit,
 )
 from pagestore.storage.kernels.write import FD
+from pagestore.trees.kernels.arguments import PageAccounts
 from pagestore.trees.kernels.cursor import HEIGHT, ROOT, TREE_ID
 from pagestore.trees.kernels.edit_groups import CHANGES, GONE, MADE, NEWEST, OLDEST, flush_queue
-from pagestore.trees.kernels.node_buffer import GAIN
+from pagestore.trees.kernels.node_buffer import ALL, GAIN
 
 
 @kernel
 def flush_and_finish(pages, accounts, queues, room, apply, g):
     """Flush the queue of group g, then finish the commit; return whether the queue was flushed."""
+    accounts = begin_commit(accounts, queues)
     if not flush_queue(pages, accounts, queues, room, apply, g):
         return False
     finish_commit(pages, accounts, queues)
     return True
+
+
+@kernel
+def begin_commit(accounts, queues):
+    """Return the accounts of the next commit of a series, laying out what is known of its record; others as given."""
+    finish, taken, ids, run = accounts.finish, accounts.taken, accounts.ids, accounts.finish.run
+    state = finish.state
+    if not state[IN_SERIES]:
+        return accounts
+    version, page = state[NEXT_VERSION], ids[state[IDS_FROM]]
+    queues.tallies[:, :] = 0
+    taken[MADE], taken[GONE], taken[OLDEST], taken[NEWEST] = 0, 0, ALL, 0
+    lay_out_next(finish.said, state, page, run.record.shape[0])
+    of_next = Finish(
+        state, finish.said, finish.roots, finish.extents, finish.used, finish.checked, finish.freed, finish.lists,
+        finish.place, RecordRun(run.record, page, version, run.arena, run.ids),
+    )  # fmt: skip
+    free = ids[state[IDS_FROM] + 1 :]
+    return PageAccounts(accounts.writer, version, accounts.lineage, free, taken, accounts.retired, of_next)
+
+
+@kernel
+def lay_out_next(said, state, page, words):
+    """Change the words of a commit to those of the next, whose record is a page of `words` words."""
+    version, at = state[NEXT_VERSION], WIDTHS[RECENT] * state[RECENT_ROWS]
+    if state[ALONE]:
+        state[EXTENT_WORDS] = said[CHECKSUM] = 0
+    said[PARENT] = said[VERSION]
+    said[NUMBER], said[VERSION], said[TIMESTAMP] = state[NEXT_SEQUENCE], version, state[NEXT_TIME]
+    said[LAST_VERSION] = version
+    said[HEAD + 2 * RECENT + 1] = at + WIDTHS[RECENT]
+    row = words_at(said[HEAD + 2 * RECENT] + WORD * at, WIDTHS[RECENT])
+    row[0], row[1], row[2], row[3], row[4] = version, page, words, state[NEXT_TIME], said[BRANCH]
+    branch = words_at(said[HEAD + 2 * BRANCHES], WIDTHS[BRANCHES])
+    branch[1], branch[2] = version, page
 
 
 @kernel

@@ -11,7 +11,8 @@ import pytest
 import ivm
 from ivm.errors import IvmError
 from pagestore.errors import PagestoreError
-from pagestore_tools.bench.graphs import skewed
+from pagestore.storage.free_list import FreeList
+from pagestore_tools.bench.graphs import even, skewed
 from tests.support.calls import functions_called
 from tests.support.programs.amounts import times
 from tests.support.simulator import compiled
@@ -261,3 +262,20 @@ def test_functions_of_python_that_a_prepared_edge_takes(kind, most, tmp_path):
             found.append(len(functions_called(put.commit)))
     assert np.median(found[20:]) <= most
     assert max(found[20:]) <= 90, "of one that drops versions"
+
+
+def test_no_prepared_edge_takes_much_more_than_most(tmp_path, monkeypatch):
+    """The list of free pages is written anew in the series, here as often as where many triangles change."""
+    monkeypatch.setattr(FreeList, "checkpoint_due", lambda self: self.changed() > 100)
+    edges, found = even(10_000, 60), []
+    with opened(tmp_path / "a.pages", VIEWS["triangles"], sync="off") as workspace:
+        with workspace.transaction() as txn:
+            txn.insert("edge", list(edges))
+        put = workspace.prepare("edge")
+        for edge in np.random.default_rng(3).permutation(edges.T)[:300].tolist():
+            for edit in (put.delete, put.insert):
+                edit(*edge)
+                found.append(len(functions_called(put.commit)))
+        assert workspace.store.check() == []
+    assert sum(calls > 100 for calls in found) > 20, "of those that write the list"
+    assert max(found[20:]) <= 8 * np.median(found)
