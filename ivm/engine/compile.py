@@ -53,9 +53,6 @@ from ivm.engine.installed import (
     InstalledRule,
     Options,
     Rewrites,
-    names_in_body,
-    shape_of,
-    sketch_of,
 )
 from ivm.engine.relations import Relations, with_declarations
 from ivm.errors import ConstructError, EditError, RuleError, RuleSyntaxError, Where
@@ -66,7 +63,7 @@ from ivm.lang.infer import infer
 from ivm.lang.ir import Predicate, Rule, reads, writes
 from ivm.lang.normalise import normalise
 from ivm.lang.nulls import with_nullable_helpers
-from ivm.lang.program import NOTHING, Program, recursive_names
+from ivm.lang.program import NOTHING, Program, names_in_body, recursive_names, shape_of, sketch_of
 from ivm.lang.recursion import split_recursion
 from ivm.lang.rewrite.numbers import list_numbers
 from ivm.lang.syntax_tree import Statement

@@ -12,14 +12,13 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain
 from math import inf
-from re import fullmatch
 from typing import Any, Literal, NamedTuple, TypedDict, TypeVar
 
 import numpy as np
 
 from ivm.errors import WHOLE, RedefinitionError, UnknownViewError
-from ivm.lang.ir import Atom, Negation, Predicate, Rule, atoms, reads, writes
-from ivm.lang.program import NOTHING, Program, strata_of
+from ivm.lang.ir import Predicate, Rule, reads, writes
+from ivm.lang.program import NOTHING, Program, sketch_of, strata_of
 from ivm.lang.rewrite.constraints import is_constraint
 from ivm.plan.plan import SCANNED, Index, Plan, indices_of, permuted, tree_name
 from ivm.plan.planner import AUTO, Chosen, chosen_of
@@ -580,37 +579,3 @@ def index_columns(index: Index, layout: Layout) -> list[int]:
     if layout.shown > 1 and permuted(index):
         return [*index.order]
     return [*index.order, *(c for c in range(layout.visible) if c not in index.order)]
-
-
-def shape_of(rule: Rule) -> Rule:
-    """Return a rule without the numbers in helper views' names, to find equivalent rules."""
-    return replace(
-        rule, heads=tuple(map(_unnumbered, rule.heads)), failed=rule.failed and _unnumbered(rule.failed),
-        body=tuple(tuple(map(_unnumbered, disjunct)) for disjunct in rule.body),
-    )  # fmt: skip
-
-
-def sketch_of(rule: Rule) -> tuple[tuple[str, ...], ...]:
-    """Return what equivalent rules have in common, which is found sooner than their shape: names in heads and body."""
-    return tuple(map(_plain_name, writes(rule))), tuple(map(_plain_name, reads(rule)))
-
-
-def _plain_name(name: str) -> str:
-    """Return a name without the number of a helper view."""
-    numbered = fullmatch(r"(.*\$.*?)\d+(\$\w+)?", name) if "$" in name else None
-    return f"{numbered[1]}{numbered[2] or ''}" if numbered else name
-
-
-def _unnumbered(literal: Any) -> Any:
-    match literal:
-        case Atom():
-            name = _plain_name(literal.predicate)
-            return literal if name == literal.predicate else replace(literal, predicate=name)
-        case Negation():
-            return replace(literal, body=tuple(map(_unnumbered, literal.body)))
-    return literal
-
-
-def names_in_body(rule: Rule) -> Iterator[str]:
-    """Yield the predicates that a rule reads, once for each occurrence."""
-    return (atom.predicate for disjunct in rule.body for atom in atoms(disjunct))

@@ -10,15 +10,16 @@ Dependencies between rules: strata, the order of evaluation, and which views rea
 A stratum is one rule, or all rules of mutually recursive views. It comes after the strata that it reads.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from graphlib import CycleError, TopologicalSorter
-from typing import NamedTuple
+from re import fullmatch
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ivm.errors import WHOLE, ConstructError, RuleWarning, UninstallError
-from ivm.lang.ir import Atom, Const, Edit, Negation, Placed, Predicate, Rule, reads, writes
+from ivm.lang.ir import Atom, Const, Edit, Negation, Placed, Predicate, Rule, atoms, reads, writes
 from ivm.lang.syntax_tree import Statement
 
 ATOMS_MAX = 256  # per conjunction: choosing its key order takes the fourth power of their number
@@ -187,3 +188,40 @@ def readers(names: Iterable[str], rules: Iterable[Rule]) -> dict[str, tuple[str,
         for name, views in sorted(found.items())
         if "$" not in name.removesuffix(WHOLE)
     }
+
+
+# -- equivalent rules
+
+
+def shape_of(rule: Rule) -> Rule:
+    """Return a rule without the numbers in helper views' names, to find equivalent rules."""
+    return replace(
+        rule, heads=tuple(map(_unnumbered, rule.heads)), failed=rule.failed and _unnumbered(rule.failed),
+        body=tuple(tuple(map(_unnumbered, disjunct)) for disjunct in rule.body),
+    )  # fmt: skip
+
+
+def sketch_of(rule: Rule) -> tuple[tuple[str, ...], ...]:
+    """Return what equivalent rules have in common, which is found sooner than their shape: names in heads and body."""
+    return tuple(map(_plain_name, writes(rule))), tuple(map(_plain_name, reads(rule)))
+
+
+def _plain_name(name: str) -> str:
+    """Return a name without the number of a helper view."""
+    numbered = fullmatch(r"(.*\$.*?)\d+(\$\w+)?", name) if "$" in name else None
+    return f"{numbered[1]}{numbered[2] or ''}" if numbered else name
+
+
+def _unnumbered(literal: Any) -> Any:
+    match literal:
+        case Atom():
+            name = _plain_name(literal.predicate)
+            return literal if name == literal.predicate else replace(literal, predicate=name)
+        case Negation():
+            return replace(literal, body=tuple(map(_unnumbered, literal.body)))
+    return literal
+
+
+def names_in_body(rule: Rule) -> Iterator[str]:
+    """Yield the predicates that a rule reads, once for each occurrence."""
+    return (atom.predicate for disjunct in rule.body for atom in atoms(disjunct))

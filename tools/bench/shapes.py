@@ -207,7 +207,7 @@ def _around_hub(workspace: ivm.Workspace, peer: Any, name: str) -> Iterator[Row]
             peer.execute(f"create or replace table {block} as {query}")
 
     anew_here, anew_there = Side("ivm, that part anew", anew, uninstall), Side("DuckDB, that part anew", answer)
-    yield Row(f"{name}: {AROUND}", those_installed(Side("ivm", edit), anew_here, anew_there))
+    yield Row(f"{name}: {AROUND}", those_installed(Side("ivm", edit, uninstall), anew_here, anew_there))
     uninstall()
     workspace.uninstall("shape")
 

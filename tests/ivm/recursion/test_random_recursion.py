@@ -172,7 +172,7 @@ def test_random_recursions_of_which_ranges_fit_into_memory(monkeypatch, allowed,
     """One range is derived after the other, or by rounds over pages; facts wait for their trees in sorted runs."""
     in_memory(monkeypatch, 0, parts)
     monkeypatch.setattr(flat_facts, "memory_allowed", lambda: allowed)
-    monkeypatch.setattr(filling, "memory_allowed", lambda: 100)
+    monkeypatch.setattr(filling, "memory_to_take", lambda: 100)
     monkeypatch.setattr(filling, "KEPT", 0)
     monkeypatch.setattr(fixpoint, "RUNS", 1 << 40)
     added, taken = Mock(wraps=filling.Runs.add), Mock(wraps=flat_rounds.FlatRounds._take)
