@@ -18,7 +18,7 @@ from ivm.sql.queries.scope import Scope, Source
 from ivm.sql.rules import Body, Builder, Table
 from ivm.sql.session import Host, change_catalog
 from ivm.sql.terms import Atom, Call, Lit, Rule, Test, Typed, Var, show_rule, variables
-from ivm.sql.types import SqlType, sql_type
+from ivm.sql.types import INTERVAL, SqlType, sql_type
 from ivm.wide import CATALOG
 from pagestore.errors import DependantsError
 from pagestore.host import KEYS_MAX, Column, Schema, Type
@@ -107,6 +107,7 @@ def create(host: Host, name: str, columns: list[Definition], key: list[str], nod
     for column in columns:
         if set("`$\n") & {*column.name}:
             raise SqlError(f"{column.name!r} cannot be the name of a column: leave out `, $ and line breaks", node)
+        _refuse_interval(column, node)
 
     made = []
 
@@ -128,6 +129,12 @@ def create(host: Host, name: str, columns: list[Definition], key: list[str], nod
 
     change_catalog(host, f"create table {name}", change)
     return bool(made)
+
+
+def _refuse_interval(column: Definition, node: exp.Expr) -> None:
+    if INTERVAL in (column.type, column.type.element):
+        raise SqlError(f"{column.name}: tables have no columns of {column.type}: store the two moments, or "
+                       "microseconds as BIGINT; views have the time between two timestamps", node)  # fmt: skip
 
 
 def constraints_of(name: str) -> str:
@@ -347,6 +354,7 @@ def _alter(txn: Any, catalog: Catalog, name: str, action: exp.Expr) -> None:
         case exp.ColumnDef():
             checks: list[exp.Expr] = []
             column, _ = _column(action, checks)
+            _refuse_interval(column, action)
             if checks:
                 raise SqlError("CHECK, UNIQUE and REFERENCES are named in CREATE TABLE", action)
             default = default_value(column.default, column.type, action)
