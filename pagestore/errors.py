@@ -65,6 +65,12 @@ class PoisonedError(PagestoreError):
     """A write or sync failed: what is on disk is unknown. `store.reopen()` returns to the last commit."""
 
 
+class OutOfMemoryError(PagestoreError, MemoryError):
+    """The system refused memory, or address space for the map of a file; a transaction that was under way has ended
+    without effect.
+    """
+
+
 class MovedError(PagestoreError, OSError):
     """The store's file was deleted, moved or replaced by another one while it was open for writing."""
 

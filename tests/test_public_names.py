@@ -36,8 +36,8 @@ MODULES = {  # each public module, and the names that it offers
     """,
     "pagestore.errors": """
         ClosedError CompilerError CorruptionError DependantsError EditError ExistsError ForkError FormatError
-        LockedError MissingError MovedError NoStoreError OrderError PagestoreError PoisonedError ReadOnlyError
-        RecoveryWarning RetainedError SchemaError TransactionError VersionError WordError
+        LockedError MissingError MovedError NoStoreError OrderError OutOfMemoryError PagestoreError PoisonedError
+        ReadOnlyError RecoveryWarning RetainedError SchemaError TransactionError VersionError WordError
     """,
     "pagestore.host": """
         ACTIONS ADD ALONE CARRY CHECKSUM COUNT Coded Coding Column Complement Computed Delta Dependants ERASE EditQueue

@@ -34,6 +34,7 @@ from ivm.join.kernels import leapfrog as kernel
 from ivm.join.kernels import tries
 from ivm.join.plan_arrays import Regions, Sensors, Shape, plan_array, slices_room, state_array, tree_words
 from pagestore.compiled import Table, Tables, TypedKernel, Words, raise_for
+from pagestore.errors import OutOfMemoryError
 from pagestore.host import Coded, Coding, Pages, Tree, columns_of, pooled, refuse_stopped
 
 FILLING = logging.getLogger("ivm.filling")  # which view is filled, at INFO; how many rows were found for it, at DEBUG
@@ -256,7 +257,7 @@ class within_memory(ContextDecorator):
             return
         rows = self._rows() if callable(self._rows) else self._rows
         found = _newest.get(MemoryUse()).found() if rows is None else f"{rows:,} rows so far"
-        mapping = MAPPING if isinstance(error, OSError) else ""
+        mapping = MAPPING if isinstance(error, OutOfMemoryError | OSError) else ""
         clear_frames(error.__traceback__)  # they hold what was evaluated, and who has the error may need its memory
         gc.collect()
         raise RoomError(f"{self._step}: the system refused memory{mapping}; {found}; {REMEDY}") from None

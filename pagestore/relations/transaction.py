@@ -26,6 +26,7 @@ from pagestore.relations.commit_report import CommitReport
 from pagestore.relations.snapshot import Snapshot, changes_table, newest_snapshot, snapshot_at
 from pagestore.relations.writable import WritableRelation
 from pagestore.runtime import reports
+from pagestore.runtime.buffers import tell_of_refusal
 from pagestore.runtime.lazy import pyarrow as pa
 from pagestore.storage.free_list import FreeList
 from pagestore.storage.invalidated import Invalidated
@@ -319,6 +320,8 @@ class Transaction(WorkingTrees):
             if number and not committer.cause:
                 handle.complete(committer.made)
                 error.add_note(f"the transaction was committed, as version {version}")
+            elif not number:
+                tell_of_refusal(error, "a transaction was committed, and nothing of it is stored")
             raise
         if report:
             report.finish(made)

@@ -2,7 +2,7 @@
 
 malloc returns large blocks to the system, and the system clears every page that it hands out again: allocating
 room for ten million rows took as long as reading them.  Arrow's pool keeps a freed block for a second, so that
-the next batch reuses it.
+the next batch reuses it.  What the system refuses becomes an error of this project.
 """
 
 import ctypes
@@ -12,6 +12,7 @@ from math import prod
 
 import numpy as np
 
+from pagestore.errors import OutOfMemoryError
 from pagestore.runtime.lazy import pyarrow as pa
 
 POOLED = 1 << 19  # words; smaller arrays use memory that the process already has
@@ -50,3 +51,13 @@ def sparse(shape: tuple[int, ...], dtype: type) -> np.ndarray:
     if hasattr(mmap, "MADV_NOHUGEPAGE"):
         room.madvise(mmap.MADV_NOHUGEPAGE)
     return np.frombuffer(room, dtype).reshape(shape)
+
+
+def tell_of_refusal(error: BaseException, when: str) -> None:
+    """Raise OutOfMemoryError, which says `when` it was, if an error says that the system refused memory to an array or
+    an object; not if it is the error of a host.
+    """
+    if isinstance(error, MemoryError) and type(error).__module__.partition(".")[0] in ("builtins", "numpy"):
+        raise OutOfMemoryError(
+            f"the system refused memory while {when}: allow the process more, or edit fewer rows at a time"
+        ) from None

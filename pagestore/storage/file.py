@@ -43,7 +43,7 @@ from uuid import uuid4
 
 import numpy as np
 
-from pagestore.errors import ClosedError, ForkError, FormatError, LockedError, MovedError
+from pagestore.errors import ClosedError, ForkError, FormatError, LockedError, MovedError, OutOfMemoryError
 from pagestore.pages.layout import CRC, WORD
 from pagestore.runtime.kernel import JIT, TypedKernel
 from pagestore.runtime.lazy import crc32c
@@ -510,7 +510,8 @@ def mapped(*files: tuple[int, int], writable: bool = False) -> np.ndarray:
 def mapped_ahead(count: int, map_: Callable[[int], np.ndarray]) -> np.ndarray:
     """Return a map of `count` bytes and as many to grow into, or of `count` if the process may map no more.
 
-    Where the address space is limited, a quarter is left to grow into: arrays and older maps need room, too.
+    Where the address space is limited, a quarter is left to grow into: arrays and older maps need room, too.  Raises
+    OutOfMemoryError.
     """
     limited = resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY
     try:
@@ -518,7 +519,15 @@ def mapped_ahead(count: int, map_: Callable[[int], np.ndarray]) -> np.ndarray:
     except OSError as error:
         if error.errno != errno.ENOMEM:
             raise
+    try:
         return map_(max(count, mmap.PAGESIZE))
+    except OSError as error:
+        if error.errno != errno.ENOMEM:
+            raise
+        raise OutOfMemoryError(
+            f"the system refused to map {count:,} bytes of the store's file: allow the process an address space "
+            "(ulimit -v) of several times the file's size"
+        ) from None
 
 
 def _mmap(at: int | None, count: int, protection: int, flags: int, fd: int) -> int:
