@@ -510,24 +510,20 @@ def mapped(*files: tuple[int, int], writable: bool = False) -> np.ndarray:
 def mapped_ahead(count: int, map_: Callable[[int], np.ndarray]) -> np.ndarray:
     """Return a map of `count` bytes and as many to grow into, or of `count` if the process may map no more.
 
-    Where the address space is limited, a quarter is left to grow into: arrays and older maps need room, too.  Raises
-    OutOfMemoryError.
+    Where the address space is limited, a quarter is left to grow into: arrays and older maps need room, too.
+    Raises OutOfMemoryError.
     """
     limited = resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY
-    try:
-        return map_(max(count + count // (4 if limited else 1), RESERVE_MIN))
-    except OSError as error:
-        if error.errno != errno.ENOMEM:
-            raise
-    try:
-        return map_(max(count, mmap.PAGESIZE))
-    except OSError as error:
-        if error.errno != errno.ENOMEM:
-            raise
-        raise OutOfMemoryError(
-            f"the system refused to map {count:,} bytes of the store's file: allow the process an address space "
-            "(ulimit -v) of several times the file's size"
-        ) from None
+    for wanted in (max(count + count // (4 if limited else 1), RESERVE_MIN), max(count, mmap.PAGESIZE)):
+        try:
+            return map_(wanted)
+        except OSError as error:
+            if error.errno != errno.ENOMEM:
+                raise
+    raise OutOfMemoryError(
+        f"the system refused to map {count:,} bytes of the store's file: allow the process an address space "
+        "(ulimit -v) of several times the file's size"
+    )
 
 
 def _mmap(at: int | None, count: int, protection: int, flags: int, fd: int) -> int:
