@@ -69,6 +69,7 @@ SNAPSHOT: dict[str, Callable[[Any], Any]] = {
     "message": lambda s: s.message,
     "pages": lambda s: len(s.pages),
     "properties": lambda s: s.properties,
+    "remembered": lambda s: s.remembered(s.tree("r")),
     "threads": lambda s: s.threads,
     "timestamp": lambda s: s.timestamp,
     "tree": lambda s: s.tree("r").count,
