@@ -238,8 +238,8 @@ def add(crc, word):
 
 @kernel
 def checksum(words, page, page_words):
-    """Return the crc32c of the bytes of a page after its first word."""
-    if not has_crc_instruction():
+    """Return the crc32c of the bytes of a page after its first word; pages smaller than a store's are summed as one."""
+    if page_words >> SMALLEST == 0 or not has_crc_instruction():
         return crc_of(words, page + 1, page + page_words)
     n = (page_words - 1) // 3
     first, second = words[page + 1 : page + 1 + n], words[page + 1 + n : page + 1 + 2 * n]
