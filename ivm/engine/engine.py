@@ -470,7 +470,7 @@ class Engine(JoiningFiller):
         names = rule.sensitivity_names(number)
         trees = [self.txn.tree(name) for name in names]
         others = cache(partial(self.others, rule, plan))
-        budget = Budget(FREE, lambda _: min(others()))
+        budget = Budget(FREE, lambda _: min(others()), self.probing(rule, plan))
         try:
             budget.refuse(self.least.get(plan, 0))
             change = maintain(
@@ -514,7 +514,7 @@ class Engine(JoiningFiller):
         empty = not any(self.txn.tree(index.predicate).count for index in own)
         if empty and any(rows > self.before[index].count for index, rows in large):
             return True
-        anew = self.evaluating(rule)
+        anew = self.evaluating(rule) - self.rewriting(rule, plan)
         return self._propagating(rule, plan, anew) > anew
 
     def _propagating(self, rule: InstalledRule, plan: Plan, anew: float) -> float:

@@ -9,12 +9,14 @@ that does not exist, a few changes are joined with whole relations, which togeth
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from math import inf, prod
+from math import exp, inf, prod
 
 from ivm.engine.installed import InstalledRule, index_columns
 from ivm.engine.replan import PlanningFiller
 from ivm.engine.rows import KEPT
 from ivm.join.join import exceeds_memory
+from ivm.lang.ir import variables
+from ivm.maintenance.probe import BOUND, OPERATION
 from ivm.maintenance.surgery import Delta
 from ivm.plan.columns import ACTION, LOOKED_UP, Changed, ColumnJoin, Sorted
 from ivm.plan.join_tree import is_exchangeable, links_of
@@ -30,6 +32,9 @@ ANEW = 25_000  # of evaluating views anew, for the calls of Python
 JOINED = 0.25  # of an operation of an evaluation in full
 LISTED = 1  # of a binding that becomes rows of a view; one that is added up costs next to nothing
 STORED = 0.8  # of a row of a view that is built, and compared with those before
+REWRITTEN = 1.5  # of a row of a view on a page that edits touch
+ON_PAGE = 170  # rows of a page of a view
+STEPS = 3  # operations of a probe for each binding
 SKIPPED = 0.1  # of the rows of relations; a rule that took fewer operations counts what a subset lacks
 RECORDED = 1  # of an interval of a sensitivity index that is written with all others
 FREE = 20_000  # the cost of probing before those of the other ways are estimated; none is much cheaper
@@ -72,7 +77,7 @@ class JoiningFiller(PlanningFiller):
         marks = [f"$joined:{tree_name(index)}" for index in needed]
         times = max(self.built.get(mark, (0, 0))[0] for mark in marks)
         changed = self._changed(plan)
-        if len(changed) != 1 or times * self.joining(rule, plan) >= self.building(needed):
+        if len(changed) != 1 or times * self.joining(rule, plan) >= self.building(needed) + self.probing(rule, plan):
             return False
         if exceeds_memory(TABLE_BYTES * self._join(rule, plan, changed[0]).whole(), KEPT):
             return False
@@ -89,15 +94,51 @@ class JoiningFiller(PlanningFiller):
         fixed = _tables(plan) * len(changed)
         if not changed or fixed > most:
             return inf
-        deltas = [(own, self.deltas[own]) for own in (self._own(plan.tries[t].index.predicate) for t in changed)]
-        share = sum(len(change.actions) / max(1, self.before[own].count) for own, change in deltas)
-        found = share * max(0, rule.basis.operations - sum(rule.basis.sizes.values()))
-        return fixed + READ * (found + sum(self._join(rule, plan, t).whole() for t in changed))
+        found = self._share(rule, plan) * max(0, rule.basis.operations - sum(rule.basis.sizes.values()))
+        whole = sum(self._join(rule, plan, t).whole() for t in changed)
+        return fixed + READ * (found + whole) + BOUND * self._listed(rule, plan)
+
+    def probing(self, rule: InstalledRule, plan: Plan) -> float:
+        """Estimate the cost of probing, if each changed row has as many bindings as others have."""
+        changed = {trie.index.predicate: trie.index for trie in plan.tries if trie.index in self.deltas}
+        rows = sum(len(self.deltas[index].actions) for index in changed.values())
+        return max((BOUND + STEPS * OPERATION) * self._listed(rule, plan), OPERATION * rule.basis.expected * rows)
+
+    def _listed(self, rule: InstalledRule, plan: Plan) -> float:
+        """Estimate how many bindings of a plan that are listed have changed, if each row has as many as others."""
+        number = rule.plans.index(plan)
+        steps = rule.basis.found[number] if number < len(rule.basis.found) and not rule.definition.aggregates else ()
+        return self._share(rule, plan) * steps[-1] if steps else 0.0
+
+    def _share(self, rule: InstalledRule, plan: Plan) -> float:
+        """Return which part of the rows of relations has changed, added up: of those that they had when the rule was
+        evaluated.
+        """
+        changed = {self._own(trie.index.predicate) for trie in plan.tries} & self.deltas.keys()
+        rows = {own: rule.basis.sizes.get(own.predicate, self.before[own].count) for own in changed}
+        return sum(len(self.deltas[own].actions) / max(1, rows[own]) for own in changed)
 
     def others(self, rule: InstalledRule, plan: Plan) -> tuple[float, float]:
-        """Estimate what it costs to join changed rows by columns instead of probing, and to evaluate views anew."""
-        anew = self.instead(rule)
+        """Estimate what it costs to join changed rows by columns instead of probing, and to evaluate views anew,
+        beyond what pages cost that are rewritten otherwise.
+        """
+        anew = self.instead(rule) - self.rewriting(rule, plan)
         return self.joining(rule, plan, anew), anew
+
+    def rewriting(self, rule: InstalledRule, plan: Plan) -> float:
+        """Estimate what it costs to write those pages of views anew that bindings of changed rows touch.
+
+        These are everywhere in a view that does not begin with a column of the relation that has changed.
+        """
+        found = self._listed(rule, plan)
+        changed = {t for t, trie in enumerate(plan.tries) if self._own(trie.index.predicate) in self.deltas}
+        levels = {plan.variables[level] for t in changed for level in plan.tries[t].levels}
+        names = levels | {read.variable for read in plan.reads if read.trie in changed}
+        scattered = [
+            head for head in rule.definition.heads if names.isdisjoint(v.name for v in variables(*head.terms[:1]))
+        ]
+        counts = [self.txn.tree(head.predicate).count for head in scattered] if found else []
+        return sum(REWRITTEN * rows * (1 - exp(-found * ON_PAGE / max(1, rows))) for rows in counts)
 
     def may_be_anew(self, rule: InstalledRule) -> bool:
         """Return whether a rule's views may be evaluated anew: none has been changed yet by another of their rules."""

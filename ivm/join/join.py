@@ -68,20 +68,22 @@ class Budget:
     """The operations that an evaluation may take, over all its threads.
 
     After `most` of them, `limit` is called with how many it took, and returns up to how many it may go on: with fewer
-    it is Stopped.  An evaluation that proceeds by shares is so as soon as all of them are expected to take more.
+    it is Stopped.  An evaluation that proceeds by shares is so as soon as all of them are expected to take more.  What
+    has done its last step is not.  `likely` is an estimate made before.
     """
 
-    def __init__(self, most: float, limit: Callable[[int], float]) -> None:
-        self.spent = 0
+    def __init__(self, most: float, limit: Callable[[int], float], likely: float = 0.0) -> None:
+        self.spent, self.may_exceed = 0, likely > most
         self._most, self._limit, self._lock = most, limit, Lock()
         self._stopped = False
         self._fixed, self._part, self._shared = 0, 1.0, False
 
-    def spend(self, operations: int) -> None:
-        """Count some operations.  Raises Stopped."""
+    def spend(self, operations: int, done: bool = False) -> None:
+        """Count some operations, which may have been the last.  Raises Stopped."""
         with self._lock:
             self.spent += operations
-            self._stop_at(self._expected())
+            if not done:
+                self._stop_at(self._expected())
 
     def _expected(self) -> float:
         return self._fixed + (self.spent - self._fixed) / self._part

@@ -116,7 +116,7 @@ def maintain_by_probing(
     """Return the change found by probing (see probe.py); None if no branch changed.
 
     Many rows are probed by shares, each as large as all before it, so that a few tell what all will cost before a
-    budget of costs is spent in vain.  Raises Stopped by that budget.
+    budget of costs is spent in vain; and so are few rows if that budget may not suffice.  Raises Stopped by it.
     """
     budget = budget or Budget(inf, float)
 
@@ -126,8 +126,9 @@ def maintain_by_probing(
         return [surgeries(pages, one, old[index], new[index], depth) if one else one for (index, depth), one in pairs]
 
     whole = [deltas.get(index, NO_CHANGE) for index, _ in probed(plan)]
-    if max(len(one.actions) for one in whole) > WHOLE:
-        shares = map(branches, _shares(whole, budget))
+    at_once = 1 << FIRST if budget.may_exceed else WHOLE
+    if max(len(one.actions) for one in whole) > at_once:
+        shares = map(branches, _shares(whole, at_once, budget))
         found, operations = probe_by_shares(plan, pages, old, new, shares, threads, budget)
         return Change(found, [], operations, 0)
     changed = branches(whole)
@@ -137,13 +138,14 @@ def maintain_by_probing(
     return Change(found, [], operations, 0)
 
 
-def _shares(deltas: Sequence[Delta], budget: Budget) -> Iterator[list[Delta]]:
+def _shares(deltas: Sequence[Delta], at_once: int, budget: Budget) -> Iterator[list[Delta]]:
     """Yield changed rows by shares, as long as what they cost lets expect that all cost no more than a budget.
 
-    The first share has all rows of relations of which few have changed, the next one a few of the others, and each
-    share after it as many as all before, or all that are left where these are likely to cost little.  Raises Stopped.
+    The first share has all rows of relations of which few have changed, no more than `at_once`, the next one a few of
+    the others, and each share after it as many as all before, or all that are left where these are likely to cost
+    little.  Raises Stopped.
     """
-    lengths = [0 if len(one.actions) <= WHOLE else len(one.actions) for one in deltas]
+    lengths = [0 if len(one.actions) <= at_once else len(one.actions) for one in deltas]
     if not all(lengths):
         yield [NO_CHANGE if n else one for one, n in zip(deltas, lengths, strict=True)]
     done, before, step = 0, 0, 1 << max(0, max(lengths).bit_length() - FIRST)
@@ -160,7 +162,7 @@ def _shares(deltas: Sequence[Delta], budget: Budget) -> Iterator[list[Delta]]:
         before, step = step, min(1 if budget.is_ample() else step, step // 2)
 
 
-WHOLE = 64  # changed rows of a relation; more are probed by shares
+WHOLE = 64  # changed rows of a relation; more are always probed by shares
 FIRST = 2  # the first share has up to 2^FIRST rows of a relation
 BATCH_ROWS = 1 << 12  # rows of the buffers; maintenance usually finds fewer bindings
 NO_CHANGE = Delta(np.empty(0, np.int64), np.empty((0, 0), np.int64))

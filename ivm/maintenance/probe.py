@@ -25,7 +25,7 @@ ACTIONS = np.array([ERASE, INSERT])
 # Costs are measured: 1 is 30 ns, about that of an iterator operation of a join over flat tries.
 ROW = 16  # of a changed row that becomes a branch and is probed, without its operations
 OPERATION = 2  # of an iterator operation over pages
-BOUND = 4  # of a binding found, and of the edit that it becomes, beyond what that costs if a view is evaluated anew
+BOUND = 6  # of a binding found, and of the edit that it becomes, beyond what that costs if a view is evaluated anew
 SMALL = 1 << 11  # bindings of one run of the join; a delta usually finds few
 FOUND = 1 << 12
 SHARE = 128  # the fewest branches worth a thread; half a millisecond of work
@@ -231,7 +231,8 @@ class Prober:
                 signs, found = composing.found if composed else self._found
                 parts.append((signs[:n].copy(), found[:, :n].copy()))
                 memory.add(n, 8 * n * (1 + laid.columns))
-                budget.spend(OPERATION * (int(progress[kernel.OPERATIONS]) - counted) + BOUND * n)
+                done = bool(progress[kernel.STEP] == 2 * len(laid.rows))
+                budget.spend(OPERATION * (int(progress[kernel.OPERATIONS]) - counted) + BOUND * n, done)
                 counted = int(progress[kernel.OPERATIONS])
             operations += counted
         return Found(parts, operations, composed)

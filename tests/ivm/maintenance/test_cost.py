@@ -119,15 +119,15 @@ FOLLOWED = [  # a rule, its maintenance and granularity, the part of e that goes
     (TRIANGLES, "probe", 1, 0.1, False),
     (COUNTED, "probe", 1, 0.01, True),
     (COUNTED, "probe", 1, 0.08, False),
-    (TRIANGLES, "match", 1, 0.015, True),
-    (TRIANGLES, "match", 1, 0.02, False),
-    (TRIANGLES, "match", 4, 0.015, False),
+    (TRIANGLES, "match", 1, 0.01, True),
+    (TRIANGLES, "match", 1, 0.04, False),
+    (TRIANGLES, "match", 4, 0.03, False),
     (CLIQUES, "probe", 1, 0.02, True),
     (CLIQUES, "probe", 1, 0.06, False),
     ("c(x, y, z) <- e(x, y), f(y, z), f(x, z).", "probe", 1, 0.1, True),
     ("c(x, y, z) <- e(x, y), f(y, z), f(x, z).", "probe", 1, 0.5, False),
     ("c(x, y) <- e(x, y), x > 40.", "probe", 1, 0.1, True),
-    ("c(x, y) <- e(x, y), x > 40.", "probe", 1, 0.9, False),
+    ("c(x, y) <- e(x, y), x > 40.", "probe", 1, 0.9, True),
 ]
 
 
