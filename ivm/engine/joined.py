@@ -77,7 +77,9 @@ class JoiningFiller(PlanningFiller):
         marks = [f"$joined:{tree_name(index)}" for index in needed]
         times = max(self.built.get(mark, (0, 0))[0] for mark in marks)
         changed = self._changed(plan)
-        if len(changed) != 1 or times * self.joining(rule, plan) >= self.building(needed) + self.probing(rule, plan):
+        if len(changed) != 1 or times * self.joining(rule, plan) >= self.building(needed) + BOUND * self._listed(
+            rule, plan
+        ):
             return False
         if exceeds_memory(TABLE_BYTES * self._join(rule, plan, changed[0]).whole(), KEPT):
             return False
