@@ -115,7 +115,7 @@ class Waiting(dict[str, list[Edits]]):
         del self._held[view]
         if runs is None:
             return self._composed(view, parts)
-        runs.add(concatenated(self._composed(view, parts)))
+        runs.add(concatenated([*self._composed(view, parts)]))
         return self._merged(view, runs, parts[0][0])
 
     def _merged(self, view: str, runs: Runs, action: np.ndarray) -> Iterator[np.ndarray]:
@@ -129,7 +129,7 @@ class Waiting(dict[str, list[Edits]]):
             count = sum(len(actions) for actions, _ in parts)
             refuse_beyond(self._allowed, self._step, f"{count:,} rows so far of {view}", self._held[view], "memory")
             return
-        rows = concatenated(self._composed(view, parts))
+        rows = concatenated([*self._composed(view, parts)])
         action = next(actions[:1] for actions, _ in parts if len(actions))
         if rows.nbytes > self.room // 2:
             runs = self._runs.setdefault(view, Runs(self._spec(view).keys))
@@ -144,7 +144,7 @@ class Waiting(dict[str, list[Edits]]):
         fold = self._installed.layouts[view].fold
         return fold.state.spec if fold else self._source.tree(view).spec
 
-    def _composed(self, view: str, parts: list[Edits]) -> list[np.ndarray]:
+    def _composed(self, view: str, parts: list[Edits]) -> Iterable[np.ndarray]:
         return compose_rows(self._source, self._installed.program.predicates[view], parts, self._spec(view))
 
 
@@ -226,8 +226,8 @@ def head_spec(layout: Layout, columns: int) -> Spec:
     return layout.fold.state.spec if layout.fold else Spec(0, layout.keys, columns - layout.keys)
 
 
-def compose_rows(source: Source, predicate: Predicate, parts: list[Edits], spec: Spec) -> list[np.ndarray]:
-    """Return the rows that inserting edits make in an empty tree, one per key and in key order; O(n log n).
+def compose_rows(source: Source, predicate: Predicate, parts: list[Edits], spec: Spec) -> Iterable[np.ndarray]:
+    """Return batches of the rows that inserting edits make in an empty tree, one per key and in key order; O(n log n).
 
     Rows that are already in order are returned as they are. Raises RangeError for a sum beyond 64 bits.
     """
@@ -236,10 +236,10 @@ def compose_rows(source: Source, predicate: Predicate, parts: list[Edits], spec:
     if in_order(rows, spec.keys):
         return rows
     if not spec.values:
-        return list(ascending(rows, BATCH_ROWS))
-    sole = counted(parts, spec)
+        return ascending(rows, BATCH_ROWS)
+    sole = counted(parts, spec, BATCH_ROWS)
     if sole is not None:
-        return [sole]
+        return sole
     try:
         return [compose_edits(*one_batch(parts), spec)[1]]
     except EditError:  # a partial sum exceeds 64 bits, but the total may fit

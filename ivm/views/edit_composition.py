@@ -9,6 +9,8 @@ a function's key only if it has the given value.
 Partial sums may exceed 64 bits even if the sum fits: `sum_by_key` adds exactly.
 """
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from ivm.join.kernels.tries import HALF
@@ -173,9 +175,11 @@ def add_up(actions: np.ndarray, rows: np.ndarray, spec: Spec) -> Edits:
     return composed[0].copy(), composed[1].copy()
 
 
-def counted(parts: list[Edits], spec: Spec) -> np.ndarray | None:
-    """Count edits that each add 1 to a single value, sorting keys as words, not as rows; None for other edits."""
+def counted(parts: list[Edits], spec: Spec, batch: int) -> Iterator[np.ndarray] | None:
+    """Count edits that each add 1 to a single value, sorting keys as words, not as rows; None for other edits.
+
+    Yields batches of keys and how often each occurs, in order.
+    """
     if spec.values != 1 or not all((rows[-1] == 1).all() and (actions == ADD).all() for actions, rows in parts):
         return None
-    found = repeats([rows[:-1] for _, rows in parts])
-    return found and np.concatenate([found[0], found[1][None]])
+    return repeats([rows[:-1] for _, rows in parts], batch)

@@ -1,6 +1,6 @@
 """Sort tuples of words, encoded as single words if they fit, since those sort fastest."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -177,24 +177,24 @@ def distinct(columns: np.ndarray) -> np.ndarray:
     return batches[0] if len(batches) == 1 else np.concatenate(batches, axis=1)
 
 
-def repeats(parts: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray] | None:
-    """Return the distinct tuples of parts[K, n], sorted, and how often each occurs; None if they exceed a word.
+def repeats(parts: Sequence[np.ndarray], batch: int = BATCH) -> Iterator[np.ndarray] | None:
+    """Yield the distinct tuples of parts[K, n], sorted, in batches [K + 1, m] whose last row is how often each occurs;
+    return None if they exceed two words.  O(n log n).
 
-    O(n).
-
-    >>> rows, times = repeats([np.array([[2, 1], [4, 9]]), np.array([[2], [4]])])
-    >>> rows.tolist(), times.tolist()
-    ([[1, 2], [9, 4]], [1, 2])
+    >>> [rows.tolist() for rows in repeats([np.array([[2, 1], [4, 9]]), np.array([[2], [4]])])]
+    [[[1, 2], [9, 4], [1, 2]]]
     """
     coding = coding_of(parts)
-    if coding is None or coding.tail:
+    if coding is None:
         return None
-    words = np.concatenate([encoded(part, coding).words for part in parts])
-    none, room = np.empty(0, np.int64), np.empty(len(words), np.int64)
-    if SORT.call(words, none, room, none.copy(), 0, coding.bits, _counts(len(words))):
-        words = room
-    first = np.flatnonzero(np.diff(words, prepend=words[:1] - 1))
-    return columns_of(Coded(coding, words[first], none)), np.diff(first, append=len(words))
+    groups = ((above, *_counted(words, tails)) for above, words, tails in _sorted(coding, parts))
+    return _in_batches(coding, groups, len(coding.low) + 1, sum(map(count_of, parts)), batch)
+
+
+def _counted(words: np.ndarray, tails: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return sorted words and tails, each pair once, and how often each occurs."""
+    starts = np.flatnonzero(begins(np.stack([words, tails]) if len(tails) else words[None]))
+    return words[starts], tails[starts] if len(tails) else tails, np.diff(starts, append=len(words))
 
 
 def ascending(parts: Sequence[np.ndarray | Coded], batch: int = BATCH) -> Iterator[np.ndarray]:
@@ -211,15 +211,35 @@ def ascending(parts: Sequence[np.ndarray | Coded], batch: int = BATCH) -> Iterat
         columns = columns.take(np.lexsort(columns[::-1]), axis=1)
         yield columns.compress(begins(columns), axis=1)
         return
-    left = sum(map(count_of, parts))
-    rows, filled = np.empty((len(coding.low), min(batch, left)), np.int64), 0
-    for above, words, tails in _sorted(coding, parts):
+    groups = ((above, *_distinct(words, tails), tails) for above, words, tails in _sorted(coding, parts))
+    yield from _in_batches(coding, groups, len(coding.low), sum(map(count_of, parts)), batch)
+
+
+def _distinct(words: np.ndarray, tails: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return sorted words and tails, each pair once; both are written over."""
+    n = DROP.call(words, tails)
+    return words[:n], tails[:n]
+
+
+def _in_batches(
+    coding: Coding, groups: Iterable[tuple[int, np.ndarray, np.ndarray, np.ndarray]], width: int, left: int, batch: int
+) -> Iterator[np.ndarray]:
+    """Yield tuples of groups as batches [width, m], given at most how many are `left`.
+
+    A group has the bits that its words have in common, its words and tails, and what fills the row after the columns,
+    if there is one.
+    """
+    columns = len(coding.low)
+    rows, filled = np.empty((width, min(batch, left)), np.int64), 0
+    for above, words, tails, more in groups:
         while len(words):
             room = rows.shape[1] - filled
             tail = coding.tail if len(tails) else 0
-            DECODE.call(words[:room], tails[:room], *coding[:3], tail, coding.marked, above, rows, filled)
-            filled += min(len(words), room)
-            words, tails = words[room:], tails[room:]
+            some = slice(filled, filled + min(len(words), room))
+            DECODE.call(words[:room], tails[:room], *coding[:3], tail, coding.marked, above, rows[:columns], filled)
+            rows[columns:, some] = more[:room] if width > columns else 0
+            filled = some.stop
+            words, tails, more = words[room:], tails[room:], more[room:]
             if filled == rows.shape[1]:
                 yield rows
                 left -= filled
@@ -258,7 +278,7 @@ def _alike(parts: Sequence[np.ndarray | Coded]) -> tuple[Coding | None, Sequence
 
 
 def _sorted(coding: Coding, parts: Sequence[np.ndarray | Coded]) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
-    """Yield sorted distinct tuples by buckets: (bits that column 0 has in common, words[n], tails[n] or [0])."""
+    """Yield sorted tuples by buckets: (bits that column 0 has in common, words[n], tails[n] or [0])."""
     crowd = (sum(map(count_of, parts)) >> BUCKET).bit_length()
     folds = coding.tail <= LEAD_MAX  # a short tail replaces as many leading bits of words: the bucket's number has them
     lead = min(max(crowd, coding.tail * folds), LEAD_MAX, int(coding.width[0]))
@@ -273,8 +293,7 @@ def _sorted(coding: Coding, parts: Sequence[np.ndarray | Coded]) -> Iterator[tup
             some, room = room, some
         if SORT.call(*some, *room, max(first - tail, 0), coding.bits - tail - lead, counts):
             some = room
-        n = DROP.call(*some)
-        yield int(np.left_shift(bucket, coding.width[0] - lead)), some[0][:n], some[1][:n]
+        yield int(np.left_shift(bucket, coding.width[0] - lead)), *some
 
 
 def _counts(n: int) -> np.ndarray:

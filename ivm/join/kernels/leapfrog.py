@@ -74,7 +74,19 @@ from ivm.join.kernels.tries import (
     sensor_of,
     tree_of,
 )
-from pagestore.compiled import KEYS, LEAF_ENTRIES, LEAF_PAGE, LEAF_SLOT, WORD_MAX, field, kernel, seek, unpack
+from pagestore.compiled import (
+    KEYS,
+    LEAF_ENTRIES,
+    LEAF_PAGE,
+    LEAF_SLOT,
+    WORD_MAX,
+    field,
+    gallop,
+    kernel,
+    run_end,
+    seek,
+    unpack,
+)
 
 
 @kernel
@@ -195,26 +207,54 @@ def refute(pages, plan, state, rows):
     for i in range(plan[plan[ABSENT_START] + level], plan[plan[ABSENT_START] + level + 1]):
         atom = plan[plan[ABSENT] + i]
         depth = plan[plan[ATOM_DEPTH] + atom]
-        at = state[AT] + atom * plan[DEPTHS]
-        key = state[at : at + depth]
-        for d in range(depth):
-            key[d] = state[state[BINDING] + plan[plan[ARGUMENTS] + atom * plan[DEPTHS] + d]]
-        o = iterator(plan, state, atom, 0)
-        status = seek(tree_of(pages, state, atom), key, depth, state, o)
+        status = look_up(pages, plan, state, atom, depth)
         if status < 0:
             return status
         state[SEEKS] += 1
         s = plan[plan[SENSOR] + atom * plan[DEPTHS] + depth - 1]
         if s >= 0:
+            x = state[state[AT] + atom * plan[DEPTHS] + depth - 1]
             state[state[SHARED] + s] = 0
-            record(plan, state, rows, s, key[depth - 1], key[depth - 1])
-        holds = status == 1
-        for d in range(depth):
-            holds = holds and field(pages.words, state[o + LEAF_PAGE], d, state[o + LEAF_SLOT]) == key[d]
-        if holds:
+            record(plan, state, rows, s, x, x)
+        if status == 1:
             state[PHASE] = NEXT
             return 1
     return 1
+
+
+@kernel
+def look_up(pages, plan, state, atom, depth):
+    """Return whether a negated atom holds the binding, 1 or 0, or ``-page_id``.
+
+    Gallops on from the key looked up before, where only its last value differs and is less.
+    """
+    words, at = pages.words, state[AT] + atom * plan[DEPTHS]
+    key, o = state[at : at + depth], iterator(plan, state, atom, 0)
+    near = state[o + LEAF_PAGE] > 0
+    for d in range(depth):
+        x = state[state[BINDING] + plan[plan[ARGUMENTS] + atom * plan[DEPTHS] + d]]
+        near = near and (x == key[d] or (d == depth - 1 and x > key[d]))
+        key[d] = x
+    if near:
+        page, slot, end = state[o + LEAF_PAGE], state[o + LEAF_SLOT], state[o + RUN_END]
+        if end < 0:  # not known yet: where the records that share all values but the last end in this leaf
+            end = state[o + LEAF_ENTRIES]
+            for d in range(depth - 1):
+                equal = slot < end and field(words, page, d, slot) == key[d]
+                end = run_end(words, page, d, slot, end, key[d]) if equal else slot
+            state[o + RUN_END] = end
+        slot = gallop(words, page, depth - 1, slot, end, key[depth - 1])
+        state[o + LEAF_SLOT] = slot
+        if slot < end:
+            return 1 if field(words, page, depth - 1, slot) == key[depth - 1] else 0
+        if end < state[o + LEAF_ENTRIES]:
+            return 0
+    status = seek(tree_of(pages, state, atom), key, depth, state, o)
+    state[o + RUN_END] = -1
+    for d in range(depth if status == 1 else 0):
+        if field(words, state[o + LEAF_PAGE], d, state[o + LEAF_SLOT]) != key[d]:
+            return 0
+    return status
 
 
 @kernel
