@@ -255,17 +255,19 @@ class JoinOrders:
         return {name: frozenset().union(*(group for group in groups if name in group)) - {name} for name in names}
 
     def _estimated(self, name: str, bound: Collection[str]) -> Step:
-        distinct, fans, domains = self._distinct, list[float](), list[float]()
-        for a in self._conjunction.holding[name]:
+        distinct, fans, holding = self._distinct, list[float](), self._conjunction.holding[name]
+        for a in holding:
             before = tuple(c for c, n in enumerate(a.names) if n in bound)
             here = (*before, a.names.index(name))
             below = distinct(a.atom.predicate, before) if before else 1.0
             mean = distinct(a.atom.predicate, tuple(sorted(here))) / max(below, 1.0)
             fans.append(max([mean, *(self._skewed(a, column, here, mean, bound) for column in before)]))
-            domains.append(distinct(a.atom.predicate, (a.names.index(name),)))
         if name in self._equal or self._is_pinned(name, bound):
-            fans, domains = [1.0, *fans], [max([1.0, *domains]), *domains]
-        shared = prod(min(1.0, fan / max(max(domains), 1.0)) for fan in sorted(fans)[1:])
+            fans.append(1.0)
+        shared = 1.0
+        if len(fans) > 1:
+            domain = max(1.0, *(distinct(a.atom.predicate, (a.names.index(name),)) for a in holding))
+            shared = prod(min(1.0, fan / domain) for fan in sorted(fans)[1:])
         return Step(min(fans, default=1.0), len(fans), shared)
 
     def _skewed(self, a: Arguments, column: int, here: tuple[int, ...], mean: float, bound: Collection[str]) -> float:
