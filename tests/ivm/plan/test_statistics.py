@@ -95,3 +95,29 @@ def test_a_committed_relation_is_sampled_once_for_all_that_is_installed(monkeypa
         read.clear()
         workspace.query("q" + rule)
         assert len(read) == 1
+
+
+@pytest.mark.parametrize("span", [3, 1000, 1 << 20, 1 << 61])
+@pytest.mark.parametrize("ordered", [False, True])
+def test_places_are_counted_alike_by_tables_and_by_sorting(span, ordered):
+    drawn = np.random.default_rng(span % 97)
+    rows, place = drawn.integers(0, span, (2, 3000))[:, drawn.integers(0, 900, 3000)], np.arange(3000) // 100
+    rows = rows[:, np.lexsort(rows[::-1])] if ordered else rows
+    for some in (rows, rows[:1]):
+        met = np.unique(np.concatenate([some, place[None]]), axis=1)
+        _, times = np.unique(met[:-1], axis=1, return_counts=True)
+        assert statistics._places_of(some, place).tolist() == times.tolist()
+
+
+def test_only_columns_that_atoms_share_are_counted(monkeypatch):
+    """A column that occurs in one atom has one value for each row, once the columns before it are bound."""
+    asked, given = list[tuple](), Statistics._of
+    monkeypatch.setattr(Statistics, "_of", lambda self, *what: asked.append(what[:2]) or given(self, *what))
+    with opened() as workspace:
+        workspace.install("wide[k] = (a, b, c, d) -> int(k), int(a), int(b), int(c), int(d).", "wide")
+        with workspace.transaction() as txn:
+            txn.insert("wide", [np.arange(1000), *np.random.default_rng(1).integers(0, 50, (4, 1000))])
+            txn.insert("r", [np.arange(1000), np.arange(1000) % 7])
+        workspace.install("p(a, b, c, d) <- wide[k] = (a, b, c, d), r[k] = 3.", "p")
+        assert asked
+        assert not {("wide", (column,)) for column in range(1, 5)} & {*asked}
