@@ -216,8 +216,9 @@ class Handle:
         other processes show no later commit, to which no slot leads yet.
         """
         shared = self.committer.shared
-        known = sequence_in(self.mapping.pages.words) == state.sequence
-        return known and (shared is None or shared.is_newest(state.last_version))
+        if shared is not None and not shared.is_newest(state.last_version):
+            return False
+        return sequence_in(self.mapping.pages.words) == state.sequence  # last: a slot is there before it is hidden
 
     def _follow(self) -> None:
         """Continue from the newest commit of any process, once it is durable; this handle holds the writer's lock.

@@ -228,10 +228,11 @@ class Series:
         committer, made = self._committer, self.made
         if self._under_way or (committer.mapping.pages is not self._pages and not self._remap()):
             return None
-        newest = max(self._slots[SEQUENCE], self._slots[OTHER_SEQUENCE])
-        known = newest in (committer.slot_sequence, committer.next_sequence - 1)  # the latter is being written
-        if not known or (committer.shared and not committer.shared.is_newest(made.version)):
+        if committer.shared and not committer.shared.is_newest(made.version):
             return None  # another process has committed
+        newest = max(self._slots[SEQUENCE], self._slots[OTHER_SEQUENCE])  # read last, as in Handle
+        if newest not in (committer.slot_sequence, committer.next_sequence - 1):  # the latter is being written
+            return None
         words = self._words_of(edits) if self._words_of else edits
         if committer.failure or committer.poison or not (words and self.queues.put(words, self._group)):
             return None

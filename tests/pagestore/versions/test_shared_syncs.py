@@ -123,6 +123,43 @@ def test_what_is_acknowledged_is_durable_and_syncs_are_shared(tmp_path, retain):
 
 
 @pytest.mark.parametrize("prepared", [False, True])
+def test_a_commit_that_gets_its_slot_while_another_writer_looks_is_seen(tmp_path, prepared):
+    """The slot is written, and the commit no longer shown, after the next writer has the lock, before it looks."""
+    path, go = made(tmp_path / "s.pages"), threading.Event()
+    with pagestore.open(path, sync="commit") as first, pagestore.open(path, sync="commit") as second:
+        put = second.prepare("r")
+
+        def commit(store, k):
+            if prepared and store is second:
+                put.insert(0, k)
+                put.commit()
+            else:
+                with store.transaction() as txn:
+                    txn["r"].insert([(0, k)])
+            return store.version
+
+        assert [commit(store, k) for k, store in enumerate([second, first, second, second])] == [2, 3, 4, 5]
+        shared, others = first._handle.committer.shared, second._handle.committer.shared
+        complete, is_newest = shared.complete, others.is_newest
+        shared.complete = lambda own: go.wait(30) and complete(own)
+        showing = threading.Thread(target=commit, args=(first, 4))
+        showing.start()
+        end = time.monotonic() + 30
+        while not shared.shows:
+            assert time.monotonic() < end
+            time.sleep(0.001)
+
+        def looks(version):
+            go.set()
+            showing.join(30)
+            return is_newest(version)
+
+        others.is_newest = looks
+        assert commit(second, 5) == 7
+        assert rows(first, 1) == rows(second, 1) == [6] and not first.check()
+
+
+@pytest.mark.parametrize("prepared", [False, True])
 def test_a_process_alone_takes_few_locks_and_reads_nothing(tmp_path, monkeypatch, prepared):
     """A commit locks and unlocks, sees that nothing is shown, and says that it is durable."""
     monkeypatch.setattr(locks, "LOOK_AGAIN", 3600.0)
