@@ -470,7 +470,7 @@ class Engine(JoiningFiller):
         names = rule.sensitivity_names(number)
         trees = [self.txn.tree(name) for name in names]
         others = cache(partial(self.others, rule, plan))
-        budget = Budget(FREE, lambda _: min(others()), self.probing(rule, plan))
+        budget = Budget(FREE, lambda _: min(others()), partial(self.probing, rule, plan))
         try:
             budget.refuse(self.least.get(plan, 0))
             change = maintain(

@@ -77,9 +77,8 @@ class JoiningFiller(PlanningFiller):
         marks = [f"$joined:{tree_name(index)}" for index in needed]
         times = max(self.built.get(mark, (0, 0))[0] for mark in marks)
         changed = self._changed(plan)
-        if len(changed) != 1 or times * self.joining(rule, plan) >= self.building(needed) + BOUND * self._listed(
-            rule, plan
-        ):
+        indexed = self.building(needed) + BOUND * self._listed(rule, plan)
+        if len(changed) != 1 or times * self.joining(rule, plan) >= indexed:
             return False
         if exceeds_memory(TABLE_BYTES * self._join(rule, plan, changed[0]).whole(), KEPT):
             return False
@@ -108,9 +107,8 @@ class JoiningFiller(PlanningFiller):
 
     def _listed(self, rule: InstalledRule, plan: Plan) -> float:
         """Estimate how many bindings of a plan that are listed have changed, if each row has as many as others."""
-        number = rule.plans.index(plan)
-        steps = rule.basis.found[number] if number < len(rule.basis.found) and not rule.definition.aggregates else ()
-        return self._share(rule, plan) * steps[-1] if steps else 0.0
+        listed = _listed_by(rule).get(rule.plans.index(plan), 0)
+        return self._share(rule, plan) * listed if listed else 0.0
 
     def _share(self, rule: InstalledRule, plan: Plan) -> float:
         """Return which part of the rows of relations has changed, added up: of those that they had when the rule was
@@ -132,14 +130,15 @@ class JoiningFiller(PlanningFiller):
 
         These are everywhere in a view that does not begin with a column of the relation that has changed.
         """
-        found = self._listed(rule, plan)
+        if not (found := self._listed(rule, plan)):
+            return 0.0
         changed = {t for t, trie in enumerate(plan.tries) if self._own(trie.index.predicate) in self.deltas}
         levels = {plan.variables[level] for t in changed for level in plan.tries[t].levels}
         names = levels | {read.variable for read in plan.reads if read.trie in changed}
         scattered = [
             head for head in rule.definition.heads if names.isdisjoint(v.name for v in variables(*head.terms[:1]))
         ]
-        counts = [self.txn.tree(head.predicate).count for head in scattered] if found else []
+        counts = [self.txn.tree(head.predicate).count for head in scattered]
         return sum(REWRITTEN * rows * (1 - exp(-found * ON_PAGE / max(1, rows))) for rows in counts)
 
     def may_be_anew(self, rule: InstalledRule) -> bool:
@@ -167,7 +166,7 @@ class JoiningFiller(PlanningFiller):
         now, then = sum(self.txn.tree(name).count for name in rule.reads), sum(rule.basis.sizes.values())
         grown, measured = now / max(1, then), bool(rule.basis.found or rule.basis.operations)
         operations = grown * rule.basis.operations if measured else now
-        found = 0 if rule.definition.aggregates else sum(steps[-1] for steps in rule.basis.found if steps)
+        found = sum(_listed_by(rule).values())
         names = [name for number in range(len(rule.plans)) for name in rule.sensitivity_names(number)]
         recorded = sum(self.txn.counts([name for name in names if name in self.txn]))
         storing = LISTED * found * max(1.0, grown) * self._left(rule) + RECORDED * recorded
@@ -207,6 +206,12 @@ class JoiningFiller(PlanningFiller):
                 actions = batch.columns[ACTION]
                 yield from self.summed(head.insertions(batch, self.encode, times, actions))
             self.note_operations(rule, join.read)
+
+
+def _listed_by(rule: InstalledRule) -> dict[int, int]:
+    """Return how many bindings each plan, by its number, listed when the rule was last evaluated, if that is known."""
+    found = () if rule.definition.aggregates else rule.basis.found
+    return {number: steps[-1] for number, steps in enumerate(found) if steps}
 
 
 @lru_cache(256)

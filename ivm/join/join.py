@@ -69,12 +69,12 @@ class Budget:
 
     After `most` of them, `limit` is called with how many it took, and returns up to how many it may go on: with fewer
     it is Stopped.  An evaluation that proceeds by shares is so as soon as all of them are expected to take more.  What
-    has done its last step is not.  `likely` is an estimate made before.
+    has done its last step is not.  `likely` estimates them before.
     """
 
-    def __init__(self, most: float, limit: Callable[[int], float], likely: float = 0.0) -> None:
-        self.spent, self.may_exceed = 0, likely > most
-        self._most, self._limit, self._lock = most, limit, Lock()
+    def __init__(self, most: float, limit: Callable[[int], float], likely: Callable[[], float] = float) -> None:
+        self.spent = 0
+        self._most, self._free, self._limit, self._likely, self._lock = most, most, limit, likely, Lock()
         self._stopped = False
         self._fixed, self._part, self._shared = 0, 1.0, False
 
@@ -106,6 +106,10 @@ class Budget:
         if not self._shared:
             self._fixed, self._shared = self.spent, True
         self._part = part
+
+    def may_exceed(self) -> bool:
+        """Return whether more operations are likely than may be taken before the limit is asked."""
+        return self._likely() > self._free
 
     def is_ample(self) -> bool:
         """Return whether twice of what all shares are expected to take may be taken."""

@@ -126,8 +126,9 @@ def maintain_by_probing(
         return [surgeries(pages, one, old[index], new[index], depth) if one else one for (index, depth), one in pairs]
 
     whole = [deltas.get(index, NO_CHANGE) for index, _ in probed(plan)]
-    at_once = 1 << FIRST if budget.may_exceed else WHOLE
-    if max(len(one.actions) for one in whole) > at_once:
+    most, few = max(len(one.actions) for one in whole), 1 << FIRST
+    at_once = few if most > few and budget.may_exceed() else WHOLE
+    if most > at_once:
         shares = map(branches, _shares(whole, at_once, budget))
         found, operations = probe_by_shares(plan, pages, old, new, shares, threads, budget)
         return Change(found, [], operations, 0)

@@ -148,11 +148,12 @@ def _places_of(rows: np.ndarray, place: np.ndarray) -> np.ndarray:
     if codes is None:
         met = distinct(np.concatenate([rows, place[None]]))
         return np.diff(np.flatnonzero(begins(met[:-1])), append=met.shape[1])
-    if (n := (int(codes.max()) + 1) * blocks) <= TABLE_PER_ROW * len(codes):
-        table = np.bincount(codes * blocks + place, minlength=n).reshape(-1, blocks)
+    size = (int(codes.max()) + 1) * blocks
+    codes = codes * blocks + place
+    if size <= TABLE_PER_ROW * len(codes):
+        table = np.bincount(codes, minlength=size).reshape(-1, blocks)
         places: np.ndarray = np.count_nonzero(table, axis=1)
         return places[places > 0]
-    codes = codes * blocks + place
     if (codes[1:] < codes[:-1]).any():
         codes = distinct(codes[None])[0]
     met = codes[begins(codes[None])] // blocks

@@ -192,9 +192,9 @@ def repeats(parts: Sequence[np.ndarray], batch: int = BATCH) -> Iterator[np.ndar
 
 
 def _counted(words: np.ndarray, tails: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return sorted words and tails, each pair once, and how often each occurs."""
+    """Return sorted words and tails, each pair once, and how often each occurs, [1, n]."""
     starts = np.flatnonzero(begins(np.stack([words, tails]) if len(tails) else words[None]))
-    return words[starts], tails[starts] if len(tails) else tails, np.diff(starts, append=len(words))
+    return words[starts], tails[starts] if len(tails) else tails, np.diff(starts, append=len(words))[None]
 
 
 def ascending(parts: Sequence[np.ndarray | Coded], batch: int = BATCH) -> Iterator[np.ndarray]:
@@ -211,14 +211,14 @@ def ascending(parts: Sequence[np.ndarray | Coded], batch: int = BATCH) -> Iterat
         columns = columns.take(np.lexsort(columns[::-1]), axis=1)
         yield columns.compress(begins(columns), axis=1)
         return
-    groups = ((above, *_distinct(words, tails), tails) for above, words, tails in _sorted(coding, parts))
+    groups = ((above, *_distinct(words, tails)) for above, words, tails in _sorted(coding, parts))
     yield from _in_batches(coding, groups, len(coding.low), sum(map(count_of, parts)), batch)
 
 
-def _distinct(words: np.ndarray, tails: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return sorted words and tails, each pair once; both are written over."""
+def _distinct(words: np.ndarray, tails: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return sorted words and tails, each pair once, and nothing else of each, [0, n]; both are written over."""
     n = DROP.call(words, tails)
-    return words[:n], tails[:n]
+    return words[:n], tails[:n], np.empty((0, n), np.int64)
 
 
 def _in_batches(
@@ -226,8 +226,7 @@ def _in_batches(
 ) -> Iterator[np.ndarray]:
     """Yield tuples of groups as batches [width, m], given at most how many are `left`.
 
-    A group has the bits that its words have in common, its words and tails, and what fills the row after the columns,
-    if there is one.
+    A group has the bits that its words have in common, its words and tails, and the rows that follow the columns.
     """
     columns = len(coding.low)
     rows, filled = np.empty((width, min(batch, left)), np.int64), 0
@@ -237,9 +236,9 @@ def _in_batches(
             tail = coding.tail if len(tails) else 0
             some = slice(filled, filled + min(len(words), room))
             DECODE.call(words[:room], tails[:room], *coding[:3], tail, coding.marked, above, rows[:columns], filled)
-            rows[columns:, some] = more[:room] if width > columns else 0
+            rows[columns:, some] = more[:, :room]
             filled = some.stop
-            words, tails, more = words[room:], tails[room:], more[room:]
+            words, tails, more = words[room:], tails[room:], more[:, room:]
             if filled == rows.shape[1]:
                 yield rows
                 left -= filled
