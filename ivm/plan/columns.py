@@ -36,7 +36,7 @@ from ivm.join.kernels.tries import NE
 from ivm.join.slices import Found, Side, Slices
 from ivm.lang.ir import Type, Var
 from ivm.plan.expression import Batch, Encoder
-from ivm.plan.join_tree import EVERY, Condition, JoinTree, Source, conditions_of, intervals_of, sources_of
+from ivm.plan.join_tree import EVERY, Condition, JoinTree, Source, conditions_of, intervals_of, negated_in
 from ivm.plan.plan import Index, Plan, Trie
 from ivm.plan.scan import Range, after_prefix, prefixes, text_keys, text_ranges
 from pagestore.host import Pages, Tree, distinct, read_batches
@@ -76,7 +76,7 @@ class ColumnJoin:
         indices: Mapping[str, Sequence[Sorted]] = {},
     ) -> None:  # fmt: skip
         self._pages, self._trees, self._needed, self._indices = pages, trees, needed, indices
-        self._negated = [s for s in sources_of(plan) if s.negated]
+        self._negated = negated_in(plan)
         self._given = conditions_of(plan, types, encode)
         self.tree = JoinTree(plan, {name: tree.spec.keys for name, tree in trees.items()})
         self._intervals, self._texts, self._encode = intervals_of(plan), text_ranges(plan.filters, types), encode

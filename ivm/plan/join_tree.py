@@ -58,6 +58,12 @@ def sources_of(plan: Plan) -> list[Source]:
     return found
 
 
+def negated_in(plan: Plan) -> list[Source]:
+    """Return the negated atoms of a plan, each once."""
+    sources = sources_of(plan)
+    return [source for n, source in enumerate(sources) if source.negated and source not in sources[:n]]
+
+
 def _relation_column(index: Index, column: int) -> int:
     """Return the relation's column at a position of an index's records: its keys, then the columns that are left."""
     if column < len(index.order):
