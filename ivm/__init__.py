@@ -2,7 +2,7 @@
 
 from ivm.answer import Answer
 from ivm.errors import IvmError
-from ivm.plan.functions import register_function
+from ivm.terms.numbers import register_function
 from ivm.workspace import Workspace, open
 from pagestore import __version__ as __version__
 

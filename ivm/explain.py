@@ -16,12 +16,13 @@ from ivm.lang.ir import Const, Predicate, Rule, Type, show, variables
 from ivm.lang.types import scale, shown, word_range
 from ivm.plan.columns import ColumnJoin
 from ivm.plan.evaluation import choice, pairs
-from ivm.plan.expression import Encoder
-from ivm.plan.functions import is_registered
-from ivm.plan.plan import SCANNED, Index, Plan, compared, indices_of, is_unread, permuted, tree_name
+from ivm.plan.plan import SCANNED, Index, Plan, indices_of, is_unread, permuted, tree_name
 from ivm.plan.planner import BEFORE_ROUNDS, ROUNDS
 from ivm.plan.rewrite.ranges import ADDED, COMPARED, SEEK_FIRST, SEEK_LAST
 from ivm.question import understand
+from ivm.terms.conditions import compared
+from ivm.terms.encoder import Encoder
+from ivm.terms.numbers import is_registered
 from ivm.views.layouts import (
     ALONE,
     COUNT,

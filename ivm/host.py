@@ -20,8 +20,8 @@ from ivm.installation import is_declared, refit, refitted
 from ivm.join.join import allowing
 from ivm.lang.ir import constants
 from ivm.maintenance.surgery import Delta
-from ivm.plan.expression import Encoder
 from ivm.rope import computed_text, note_erased
+from ivm.terms.encoder import Encoder
 from ivm.transaction import Maintainer
 from pagestore.errors import PagestoreError
 from pagestore.host import (

@@ -38,7 +38,7 @@ from ivm.errors import (
 from ivm.lang.ir import Edit, Predicate, Var, atoms, unnamed_in
 from ivm.lang.program import Program, readers
 from ivm.maintenance.surgery import Delta, visible_difference
-from ivm.plan.expression import Encoder
+from ivm.terms.encoder import Encoder
 from ivm.transaction import Transaction
 from ivm.wide import forget, tables_of_sql
 from pagestore.errors import SchemaError

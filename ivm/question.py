@@ -16,9 +16,9 @@ from ivm.errors import OptionError
 from ivm.join.join import MemoryUse, within_memory
 from ivm.lang.ir import ROPE
 from ivm.lang.program import Program
-from ivm.plan.expression import Encoder
 from ivm.plan.planner import AUTO, MATCH, ONCE, PROBE
 from ivm.rope import rope_of
+from ivm.terms.encoder import Encoder
 from pagestore.host import WORD_MAX, EphemeralTransaction
 
 if TYPE_CHECKING:

@@ -18,9 +18,9 @@ from ivm.errors import EditError, FunctionConflictError, MaintainError
 from ivm.join.join import allowing
 from ivm.lang.ir import ROPE, Edit
 from ivm.maintenance.surgery import Delta
-from ivm.plan.expression import Encoder, finder
 from ivm.rope import note_erased, texts_of_changes
 from ivm.subscriptions import Subscriptions, changes
+from ivm.terms.encoder import Encoder, finder
 from ivm.views.edit_composition import TAKE, Clash, compose, compose_bag
 from ivm.wide import Wide, read
 from pagestore.errors import ClosedError

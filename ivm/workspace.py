@@ -33,12 +33,12 @@ from ivm.join.join import allowing, within_memory
 from ivm.lang.ir import ROPE, Predicate
 from ivm.lang.types import has_ids
 from ivm.maintenance.maintain import distance, trace_of
-from ivm.plan.expression import Encoder
 from ivm.plan.planner import AUTO
 from ivm.prepared import PreparedEdits
 from ivm.question import answer, check_options, understand
 from ivm.rope import note_erased, rope_of
 from ivm.subscriptions import OnChange
+from ivm.terms.encoder import Encoder
 from ivm.transaction import Maintainer, Transaction
 from ivm.views.rope import ConcatRope, texts_of
 from ivm.wide import Parameters, Wide, changes, names_of, read, stored_as

@@ -22,9 +22,9 @@ from ivm.errors import EditError, MaintainError
 from ivm.join.join import allowing
 from ivm.lang.ir import Edit
 from ivm.lang.program import DerivedEdit, Program
-from ivm.plan.expression import Encoder
 from ivm.prepared import PreparedEdits
 from ivm.question import answer, understand
+from ivm.terms.encoder import Encoder
 from ivm.transaction import Maintainer, Transaction
 from ivm.wide import CATALOG, changed_in, is_helper, wide_names
 from pagestore.host import ACTIONS, ERASE, FEW, INSERT, MAIN, SET, Store

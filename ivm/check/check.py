@@ -32,8 +32,8 @@ from ivm.engine.stored import HOST, built_sizes, create_relation, dependants_of
 from ivm.errors import ConstraintError, MaintainError, UnregisteredError
 from ivm.join.evaluate import evaluate as evaluate_plan
 from ivm.maintenance.surgery import net_changes
-from ivm.plan.expression import Encoder
 from ivm.plan.plan import tree_name
+from ivm.terms.encoder import Encoder
 from ivm.views.ends import exact
 from ivm.views.layouts import SUM
 from pagestore.host import (

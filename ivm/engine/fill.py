@@ -48,10 +48,10 @@ from ivm.maintenance import surgery
 from ivm.maintenance.surgery import Delta
 from ivm.plan.columns import ColumnJoin
 from ivm.plan.evaluation import choice, evaluate_in_full, pairs, rows_of_constants
-from ivm.plan.expression import Encoder
 from ivm.plan.join_tree import is_linked, links_of
 from ivm.plan.plan import Index, Plan, indices_of, permuted, tree_name
 from ivm.plan.rewrite.ranges import Span
+from ivm.terms.encoder import Encoder
 from ivm.views.aggregates import FOLDED, folded, view_rows
 from ivm.views.edit_composition import SumOverflow, add_up, edits_to_sums
 from ivm.views.heads import Head

@@ -23,9 +23,9 @@ from ivm.maintenance.kernels.probe import PINNED
 from ivm.maintenance.maintain import matching_of
 from ivm.maintenance.probe import probed, probes_of
 from ivm.maintenance.reach import Reach, Tested, tested
-from ivm.plan.expression import Encode
 from ivm.plan.plan import Index, Plan, permuted
 from ivm.plan.rewrite.ranges import ADDED, FOLD, SEEK_FIRST, SEEK_LAST, Span
+from ivm.terms.encoder import Encode
 from ivm.views.aggregates import is_scanned
 from ivm.views.heads import PLACE, Queued
 from ivm.views.layouts import ALONE, FALLING, INVERTED, LOWER, MORE, PARTS, PLAIN, SUM, SUPPORT, UPPER, Fold

@@ -19,8 +19,8 @@ from ivm.errors import EditError, Where
 from ivm.lang.functions import DECLARATION, USERS, users_functions
 from ivm.lang.ir import NOWHERE, Predicate, Type, show_name, show_predicate
 from ivm.lang.program import Program
-from ivm.plan.expression import Encoder
 from ivm.plan.statistics import ROWS_ASSUMED, Distinct, Statistics
+from ivm.terms.encoder import Encoder
 from ivm.views.layouts import PLAIN, Layout, extensional_layout
 from pagestore.errors import SchemaError
 from pagestore.host import Column, Schema, Snapshot, Transaction

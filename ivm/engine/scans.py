@@ -20,9 +20,9 @@ from ivm.errors import RoomError
 from ivm.join.groups import Known, Lookup, summed
 from ivm.join.join import within_memory
 from ivm.lang.ir import Rule
-from ivm.plan.expression import Encoder
 from ivm.plan.plan import Plan
 from ivm.plan.scan import Wanted, scan
+from ivm.terms.encoder import Encoder
 from ivm.views.ends import Ends, before_marks, renewed, run_out
 from ivm.views.heads import Columns
 from ivm.views.layouts import MORE

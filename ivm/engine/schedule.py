@@ -46,8 +46,8 @@ from ivm.maintenance.maintain import Matching, matching_of
 from ivm.maintenance.probe import ACTIONS, BOUND, OPERATION, Probes, probed, probes_of
 from ivm.maintenance.reach import Reach, Tested
 from ivm.maintenance.surgery import Delta
-from ivm.plan.expression import Encode, Encoder
 from ivm.plan.plan import Index, Plan, indices_of
+from ivm.terms.encoder import Encode, Encoder
 from pagestore.compiled import CURSOR_WORDS, TAKEN, FlushRoom, PageAccounts, Queues, TypedKernel
 from pagestore.host import (
     ALONE,

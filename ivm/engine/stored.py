@@ -14,9 +14,9 @@ from ivm.engine.installed import PLANNING, PLANNING_WITHOUT_RANGES, PROPERTY, Ba
 from ivm.engine.relations import MARK, Relations
 from ivm.errors import IvmError, RedefinitionError
 from ivm.lang.ir import Const, Predicate
-from ivm.plan.expression import Encoder
 from ivm.plan.plan import Index
 from ivm.plan.planner import AUTO, Chosen
+from ivm.terms.encoder import Encoder
 from pagestore.host import INSERT, Column, Dependants, Schema, Snapshot, Store, Transaction, Type, record_dependants
 
 HOST = "ivm"

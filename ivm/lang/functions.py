@@ -3,7 +3,7 @@
     abs[x]    round[x, 2]    string:upper[s]    datetime:year[d]    if[x < 3, "few", "many"]    coalesce[x, 0]
 
 The arguments in brackets may be comparisons, which are terms of type bool there.  A predicate of the same name takes
-precedence.  `ivm/plan/functions.py` evaluates them.
+precedence.  `ivm/terms/numbers.py` evaluates them.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence

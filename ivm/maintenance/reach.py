@@ -13,8 +13,10 @@ from ivm.lang.ir import MIRRORED, Compare, Const, Type, Var
 from ivm.lang.types import has_ids
 from ivm.maintenance.kernels import reach as kernel
 from ivm.maintenance.kernels.reach import Conditions
-from ivm.plan.expression import SAME, Encode
-from ivm.plan.plan import Choice, Plan
+from ivm.plan.plan import Plan
+from ivm.terms.conditions import Choice
+from ivm.terms.encoder import Encode
+from ivm.terms.evaluator import SAME
 from pagestore.compiled import Flags, Table, TypedKernel
 from pagestore.host import NULL, WORD_MAX, WORD_MIN
 

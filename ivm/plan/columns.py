@@ -35,10 +35,11 @@ from ivm.join.join import MemoryUse, concatenated, together
 from ivm.join.kernels.tries import NE
 from ivm.join.slices import Found, Side, Slices
 from ivm.lang.ir import Type, Var
-from ivm.plan.expression import Batch, Encoder
 from ivm.plan.join_tree import EVERY, Condition, JoinTree, Source, conditions_of, intervals_of, negated_in
 from ivm.plan.plan import Index, Plan, Trie
 from ivm.plan.scan import Range, after_prefix, prefixes, text_keys, text_ranges
+from ivm.terms.encoder import Encoder
+from ivm.terms.evaluator import Batch
 from pagestore.host import Pages, Tree, distinct, read_batches
 
 TOO_MANY = "more than 2^62 bindings: a row would follow from more than 64 bits count"
@@ -84,8 +85,7 @@ class ColumnJoin:
         self.memory = MemoryUse(step="joining by columns")  # of the tables that are looked up; shared as well
         self.met = [0] * (len(self.tree.sources) + 1)  # rows of each relation that its conditions left; bindings
         self._rows = dict[str, np.ndarray]()
-        # of a relation, the variables and keys of the one above
-        self._sought = dict[int, tuple[list[str], np.ndarray]]()
+        self._sought = dict[int, tuple[list[str], np.ndarray]]()  # of a relation: variables and keys of the one above
         if changed:
             self._rows[changed.predicate] = np.concatenate([changed.rows, changed.actions[None]])
             self._needed |= {ACTION}

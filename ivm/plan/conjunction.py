@@ -21,8 +21,11 @@ from ivm.errors import ConstructError
 from ivm.join.kernels.tries import EQ
 from ivm.lang.ir import Atom, Compare, Const, Disjunct, Literal, Negation, Predicate, Rule, Term, Var, atoms, variables
 from ivm.lang.nulls import may_be_null, tests_null
-from ivm.plan.expression import SAME, Encode, Linear, linear, pinned, risk
-from ivm.plan.plan import SCANNED, Bound, Choice, Filter, Index, Link, Plan, Read, Trie, is_sure, permuted
+from ivm.plan.linear import Linear, linear, pinned
+from ivm.plan.plan import SCANNED, Bound, Index, Link, Plan, Read, Trie, permuted
+from ivm.terms.conditions import Choice, Filter, is_sure
+from ivm.terms.encoder import Encode
+from ivm.terms.evaluator import SAME, risk
 from pagestore.host import KEYS_MAX, NULL
 
 

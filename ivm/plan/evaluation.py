@@ -16,8 +16,8 @@ from ivm.join.join import Budget, Join, Sink
 from ivm.join.kernels.tries import EQ
 from ivm.join.plan_arrays import change_oracle
 from ivm.lang.ir import Atom, Compare, Const, Disjunct, Rule, Var
-from ivm.plan.expression import Encoder
 from ivm.plan.plan import Plan
+from ivm.terms.encoder import Encoder
 from pagestore.host import COUNT, Complement, Pages, Tree, accountable, accounted, pays, rows_of
 
 LOOK_UP = 10  # records that a merge passes in the time of one lookup of a binding in s, measured

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from ivm.lang.ir import variables
 from ivm.plan.conjunction import Arguments, Conjunction
-from ivm.plan.expression import pinned
+from ivm.plan.linear import pinned
 from ivm.plan.plan import permuted
 from ivm.plan.statistics import Distinct, Heavy, none_heavy
 

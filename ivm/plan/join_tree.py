@@ -20,8 +20,11 @@ import numpy as np
 
 from ivm.join.kernels.tries import EQ, GE, LE, NE
 from ivm.lang.ir import Type, variables
-from ivm.plan.expression import COMPARE, Batch, Encoder, Evaluator, Linear
-from ivm.plan.plan import Bound, Filter, Index, Link, Plan, compared
+from ivm.plan.linear import Linear
+from ivm.plan.plan import Bound, Index, Link, Plan
+from ivm.terms.conditions import Filter, compared
+from ivm.terms.encoder import Encoder
+from ivm.terms.evaluator import COMPARE, Batch, Evaluator
 from pagestore.host import WORD_MAX, WORD_MIN
 
 EVERY = WORD_MIN, WORD_MAX  # word

@@ -15,18 +15,18 @@ An index of a function of several values holds only the columns that a plan uses
 customer[c] = (n, e, a) by e       Index("customer", (2, 0))    the tree "$index:customer:2.0"
 """
 
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
 
 from ivm.join.kernels.tries import GE, LE, NE
 from ivm.join.plan_arrays import Sensors, Shape, bound_table
-from ivm.lang.ir import Compare, Const, Term, Var, renamed, variables
+from ivm.lang.ir import Term, variables
 from ivm.lang.nulls import tests_null
+from ivm.terms.conditions import Choice, Filter, compared, is_sure
 
 MIRRORED = {GE: LE, LE: GE, NE: NE}
 AMONG = "$among"  # in the names of helpers with the constants of a membership
@@ -84,18 +84,6 @@ class Bound(NamedTuple):
     kind: int
     others: tuple[tuple[int, int], ...]
     constant: int
-
-
-class Choice(NamedTuple):
-    """A filter that holds where all comparisons of one of its options hold; none has arithmetic."""
-
-    options: tuple[tuple[Compare, ...], ...]
-
-    def __str__(self) -> str:
-        return f"({' ; '.join(', '.join(map(str, option)) for option in self.options)})"
-
-
-Filter = Compare | Choice
 
 
 class Link(NamedTuple):
@@ -245,26 +233,6 @@ class Plan:
             for t, trie in enumerate(self.tries)
             for depth in range(len(trie.levels))
         )
-
-
-def is_sure(comparison: Compare, known: Container[str]) -> bool:
-    """Return whether a comparison has no arithmetic, and only variables that are known."""
-    sides = comparison.left, comparison.right
-    return all(isinstance(side, Const) or (isinstance(side, Var) and side.name in known) for side in sides)
-
-
-def compared(filters: Iterable[Filter]) -> Iterator[Compare]:
-    """Yield the comparisons of some filters."""
-    for one in filters:
-        yield from chain(*one.options) if isinstance(one, Choice) else (one,)
-
-
-def renamed_filter(one: Filter, names: Mapping[Var, Var]) -> Filter:
-    """Return a filter with its variables renamed."""
-    if isinstance(one, Choice):
-        return Choice(tuple(tuple(renamed(part, names) for part in option) for option in one.options))
-    found: Compare = renamed(one, names)
-    return found
 
 
 def sensors_of(plan: Plan, sensors: Sequence[Sensor]) -> Sensors:

@@ -18,8 +18,10 @@ import numpy as np
 
 from ivm.lang.ir import MIRRORED, Call, Compare, Const, Type, Var, variables
 from ivm.lang.types import has_ids
-from ivm.plan.expression import SAME, Batch, Encoder, Evaluator
-from ivm.plan.plan import Choice, Filter, Plan, compared, renamed_filter
+from ivm.plan.plan import Plan
+from ivm.terms.conditions import Choice, Filter, compared, renamed_filter
+from ivm.terms.encoder import Encoder
+from ivm.terms.evaluator import SAME, Batch, Evaluator
 from pagestore.host import WORD_MAX, WORD_MIN, Pages, Tree, read_batches
 
 Range = tuple[tuple[int, ...], tuple[int, ...]]  # lo <= key < hi, by prefixes of keys; () leaves an end open

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 from ivm.answer import Answer
 from ivm.engine.engine import Engine
 from ivm.engine.installed import Installed
-from ivm.plan.expression import Encoder
 from ivm.question import answer, understand
 from ivm.sql.catalog import Catalog
+from ivm.terms.encoder import Encoder
 from ivm.wide import CATALOG, ONE
 from pagestore.host import Store
 

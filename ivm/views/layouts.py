@@ -49,8 +49,8 @@ from ivm.errors import AggregateError, ConstructError, RuleTypeError
 from ivm.lang.aggregate import MOMENTS, PARTED, SQUARED, serves_levels
 from ivm.lang.ir import Aggregate, Atom, Predicate, Rule, Type, Value, Var, atoms, reads, variables
 from ivm.lang.types import has_ids
-from ivm.plan.expression import plain_word
 from ivm.plan.plan import Plan
+from ivm.terms.encoder import plain_word
 from pagestore.host import CARRY, CHECKSUM, KEYS_MAX, MAX, MIN, THEN, Spec, has_inverse, is_operator, operator_code
 from pagestore.host import COUNT as COUNT_FOLD
 from pagestore.host import SUM as SUM_FOLD

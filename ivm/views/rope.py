@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ivm.plan.expression import Encoder
+from ivm.terms.encoder import Encoder
 from ivm.views.aggregates import behind_prefixes, ordering_words
 from ivm.views.layouts import Fold, Layout
 from pagestore.host import (

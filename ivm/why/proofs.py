@@ -19,7 +19,7 @@ import numpy as np
 
 from ivm.engine.installed import Installed
 from ivm.lang.ir import Const
-from ivm.plan.expression import Encoder
+from ivm.terms.encoder import Encoder
 from ivm.views.layouts import RANKED
 from ivm.why.derivations import Derivations, Fact, Step
 from pagestore.host import EphemeralTransaction, Snapshot, get

@@ -11,7 +11,7 @@ import pytest
 import ivm
 from ivm.join.groups import Groups
 from ivm.plan import scan
-from ivm.plan.expression import Evaluator
+from ivm.terms.evaluator import Evaluator
 from pagestore.host import read_batches
 from pagestore_tools.bench.harness import workspace_with
 from pagestore_tools.bench.meter import Meter

@@ -33,8 +33,8 @@ from ivm.lang.recursion import adds_only
 from ivm.lang.types import has_ids
 from ivm.maintenance.probe import probe_all, probed
 from ivm.maintenance.surgery import Delta
-from ivm.plan.expression import Encoder
 from ivm.plan.plan import Index, Plan, tree_name
+from ivm.terms.encoder import Encoder
 from ivm.views.layouts import Layout
 from pagestore.host import (
     ERASE,

@@ -32,8 +32,8 @@ from ivm.join.join import MemoryUse, allowing, memory_allowed, within_memory
 from ivm.lang.ir import constants
 from ivm.maintenance.maintain import binding_difference, maintain_by_probing
 from ivm.maintenance.surgery import Delta
-from ivm.plan.expression import Encoder
 from ivm.plan.plan import Index, Plan, indices_of, tree_name
+from ivm.terms.encoder import Encoder
 from pagestore.host import ERASE, INSERT, WORD_MAX, Transaction, Tree, distinct
 
 Keys = dict[str, np.ndarray]  # keys int64[K, n] of facts, by view

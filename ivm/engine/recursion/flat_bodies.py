@@ -23,8 +23,8 @@ from ivm.engine.recursion.kernels import rounds as kernel
 from ivm.join.kernels import tries
 from ivm.lang.ir import Binary, Const, Term, Var, variables
 from ivm.lang.types import has_ids
-from ivm.plan.expression import Encoder
 from ivm.plan.plan import Index
+from ivm.terms.encoder import Encoder
 from pagestore.compiled import TypedKernel, Words
 from pagestore.host import WORD_MAX, Transaction, Tree, begins, read_batches, sort_order
 

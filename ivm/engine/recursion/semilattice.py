@@ -18,8 +18,8 @@ from ivm.engine.recursion.facts import SUSPENDED, Body, Derivations, Limits, Pro
 from ivm.engine.recursion.fixpoint import Fixpoint, Keys
 from ivm.engine.recursion.kernels import rounds as kernel
 from ivm.maintenance.surgery import Delta
-from ivm.plan.expression import Encoder
 from ivm.plan.plan import Index, Plan
+from ivm.terms.encoder import Encoder
 from pagestore.compiled import TypedKernel, Words
 from pagestore.host import (
     ERASE,

@@ -46,7 +46,7 @@ from ivm.lang.ir import (
 from ivm.lang.nulls import may_be_null, tests_null
 from ivm.lang.program import NOTHING, Program, recursive_names
 from ivm.plan.conjunction import ChoiceConjunction
-from ivm.plan.expression import COMPARE, may_fail
+from ivm.terms.evaluator import COMPARE, may_fail
 
 CONJUNCTIONS_MAX = 16  # of one aggregate; each is a plan
 

@@ -85,7 +85,8 @@ from ivm.lang.ir import (
 )
 from ivm.lang.program import Program, recursive_names
 from ivm.lang.types import ends
-from ivm.plan.expression import binaries, linear, may_fail, type_of
+from ivm.plan.linear import linear
+from ivm.terms.evaluator import binaries, may_fail, type_of
 from pagestore.host import KEYS_MAX
 
 Groups = dict[tuple[str, tuple[Const | None, ...]], str]  # helpers with a concat's texts, by its name and constant keys
@@ -454,7 +455,7 @@ def _is_many(literals: Disjunct) -> bool:
     return any(isinstance(x, Atom) and any(isinstance(term, Var) for term in x.args) for x in literals)
 
 
-CODE = Var("code$")  # which operator failed and why, see plan/expression.py
+CODE = Var("code$")  # which operator failed and why, see terms/evaluator.py
 
 
 def failing(helper: Rule, columns: tuple[Var, ...], predicates: dict[str, Predicate]) -> Rule:

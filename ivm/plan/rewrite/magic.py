@@ -32,7 +32,7 @@ from ivm.lang.ir import (
     writes,
 )
 from ivm.lang.program import Program, Stratum, in_order, strata_of
-from ivm.plan.expression import may_fail
+from ivm.terms.evaluator import may_fail
 
 SHOWN = 3  # constants in a note
 Given = tuple[int, ...]  # the bound columns of a predicate

@@ -53,9 +53,11 @@ from ivm.lang.ir import (
 )
 from ivm.lang.program import Program, recursive_names
 from ivm.lang.types import has_ids
-from ivm.plan.expression import FAR, KINDS, Encode, Linear, linear, may_fail
+from ivm.plan.linear import FAR, KINDS, Linear, linear
 from ivm.plan.plan import Index, permuted
 from ivm.plan.statistics import Distinct
+from ivm.terms.encoder import Encode
+from ivm.terms.evaluator import may_fail
 from pagestore.host import KEYS_MAX, is_operator, is_semilattice
 
 Keys = Mapping[str, int]  # how many of a predicate's first columns identify its rows

@@ -12,7 +12,7 @@ import pytest
 import ivm
 from ivm.errors import RangeError, RuleTypeError
 from ivm.lang.functions import ALIASES, FUNCTIONS
-from ivm.plan.functions import CHOICES, STRICT
+from ivm.terms.numbers import CHOICES, STRICT
 from tests.ivm.plan.function_table import table
 
 ROWS = """t(k, a, s, d, f, dt, ts) -> int(k), int(a), string(s), decimal(8,2)(d), float(f), date(dt), datetime(ts).

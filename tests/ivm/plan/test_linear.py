@@ -9,7 +9,7 @@ import pytest
 
 import ivm
 from ivm.lang.ir import Binary, Compare, Const, Var
-from ivm.plan.expression import linear, pinned
+from ivm.plan.linear import linear, pinned
 from pagestore.host import WORD_MAX, WORD_MIN
 
 ENDS = [WORD_MIN, WORD_MIN + 1, -1, 0, 1, 2, 5, WORD_MAX - 1, WORD_MAX]

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import ivm
 from ivm.errors import RangeError
-from ivm.plan.expression import _ratio
+from ivm.terms.evaluator import _ratio
 
 WORDS = st.one_of(st.integers(-30, 30), st.integers(-(2**63), 2**63 - 1), st.integers(2**53 - 3, 2**53 + 3))
 

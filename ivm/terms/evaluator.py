@@ -7,111 +7,28 @@ fit its type; a sum that is only compared need not fit.
 
 A term may fail for a binding that another literal excludes.  So a failure raises no exception here: each binding has a
 code next to its word, which is 0, or the place of the operator and the reason.
-
-Convert the constants of rules and edits to words; the store's dictionary maps texts to ids.
-
-Comparisons as sums of words: `y = v + x - 1` is y - v - x + 1 = 0, so the join can seek each variable by the others.
-
-Words of int64, dates, timestamps and decimals of one scale add up as their values do. Sums are computed by halves of
-words, so a sum that is only compared never overflows.
 """
 
 import operator
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from datetime import timedelta
+from collections.abc import Iterable, Iterator, Mapping
 from decimal import Decimal
-from itertools import chain
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from ivm.errors import RangeError, RuleTypeError
+from ivm.errors import RangeError
 from ivm.join.groups import greatest
-from ivm.join.kernels.tries import EQ, GE, HALF, LE, NE, OTHERS
+from ivm.join.kernels.tries import HALF
 from ivm.lang.functions import FUNCTIONS, call_may_fail
 from ivm.lang.ir import MIRRORED, Atom, Binary, Call, Compare, Const, Literal, Negation, Term, Type, Var
 from ivm.lang.nulls import tests_null
 from ivm.lang.rewrite.numbers import LISTED_MAX
 from ivm.lang.types import arithmetic, has_ids, scale, shown, word_range
-from ivm.plan.functions import CHOICES, evaluate
-from ivm.plan.operands import Operands
-from ivm.plan.plan import Bound, Choice, Filter, Link, compared
-from pagestore.errors import WordError
-from pagestore.host import NULL, WORD_MIN, Column, TextFinder, Transaction, encode, float_values, float_words
-from pagestore.host import Type as ColumnType
-
-Encode = Callable[[Const], int]
-
-
-class Encoder:
-    """Converts constants to words, by a snapshot, sketch or transaction; adds new texts to the dictionary.
-
-    It also gives the order of texts, which is not that of their words.
-    """
-
-    def __init__(self, source: Any) -> None:
-        self._source = source
-
-    def __call__(self, const: Const) -> int:
-        """Return the word of a constant.  Raises RuleTypeError, with its place, for a value that no column can hold."""
-        return _word(const, lambda values: self._source.encode(const.type, values))
-
-    def words(self, type_: Type, values: list[Any]) -> np.ndarray:
-        """Return the words int64[n] of values; add new texts to the dictionary."""
-        words: np.ndarray = self._source.encode(type_, values)
-        return words
-
-    def decode(self, type_: Type, words: np.ndarray) -> Any:
-        """Return the values of words int64[n] as an Arrow array."""
-        return self._source.decode(type_, np.ascontiguousarray(words))
-
-    def keys(self, ids: np.ndarray) -> np.ndarray:
-        """Return sort keys int64[n] for the texts of ids int64[n], comparable only with each other."""
-        keys: np.ndarray = self._source.dictionary.order.keys(ids)
-        return keys
-
-    def ids(self, keys: np.ndarray) -> np.ndarray:
-        """Return the ids int64[n] of the texts with sort keys int64[n]."""
-        ids: np.ndarray = self._source.dictionary.order.ids_of(keys)
-        return ids
-
-    def between(self, low: bytes, high: bytes | None, most: int) -> np.ndarray | None:
-        """Return the ids int64[n] of the texts from one up to another, or to the last; None for more than `most`."""
-        order = self._source.dictionary.order
-        first, end = order.rank(low), order.count if high is None else order.rank(high)
-        return None if end - first > most else order.slice(first, max(first, end))
-
-    def threshold(self, text: bytes, behind: bool) -> int:
-        """Return a bound: lesser texts have sort keys below it; with `behind`, the text itself has, too."""
-        return int(self._source.dictionary.order.threshold(text + b"\0" * behind))
-
-
-def finder(txn: Transaction) -> Encode:
-    """Return a function from constants to words for deletions: a text that is not in the dictionary becomes 0.
-
-    No record holds 0 as a text, so nothing is deleted, and the dictionary does not grow.
-    """
-    known = TextFinder(txn.dictionary)
-    return lambda const: _word(
-        const, lambda values: encode(Column("value", ColumnType.parse(const.type)), values, known)
-    )
-
-
-def plain_word(const: Const) -> int:
-    """Return the word of a constant that is not a text.  Raises RuleTypeError, with its place."""
-    return _word(const, lambda values: encode(Column("value", ColumnType.parse(const.type)), values, cast(Any, None)))
-
-
-def _word(const: Const, words_of: Callable[[list[Any]], np.ndarray]) -> int:
-    if const.value is None:
-        return NULL
-    if isinstance(const.value, timedelta):  # Arrow cannot represent the least duration
-        return const.value // timedelta(microseconds=1)
-    try:
-        return int(words_of([const.value])[0])
-    except WordError as error:
-        raise RuleTypeError(const.where, f"{const}: {error}") from None
-
+from ivm.terms.conditions import Choice, Filter, compared
+from ivm.terms.encoder import Encoder
+from ivm.terms.numbers import CHOICES, evaluate
+from ivm.terms.operands import Operands
+from pagestore.host import NULL, WORD_MIN, float_values, float_words
 
 BY_ZERO, BEYOND, NAN = 1, 2, 3  # why a term fails: the lowest two bits of a code
 EXACT = 2.0**53  # below it a float holds every whole number
@@ -488,110 +405,3 @@ COMPARE = {
     "=": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
     SAME: operator.eq,
 }  # fmt: skip
-KINDS = {"=": (EQ, 0), "!=": (NE, 0), "<": (LE, -1), "<=": (LE, 0), ">": (GE, 1), ">=": (GE, 0)}
-FAR = 1 << 62  # for constants of this size, a bound may not fit 64 bits
-
-
-class Linear(NamedTuple):
-    """A comparison `constant + times[x] * x + times[y] * y + ... op 0`."""
-
-    times: dict[str, int]
-    op: str
-    constant: int
-
-    @property
-    def seekable(self) -> bool:
-        """Return whether the join can seek each variable by the others."""
-        few = len(self.times) <= 1 + OTHERS and all(abs(n) == 1 for n in self.times.values())
-        return few and abs(self.constant) < FAR
-
-    def holds(self, columns: Mapping[str, np.ndarray], n: int) -> np.ndarray:
-        """Return where the comparison holds, bool[n], given a column of words int64[n] for each variable."""
-        high, low = np.full(n, self.constant >> 32), np.full(n, self.constant & HALF)
-        for name, times in self.times.items():
-            high += times * (columns[name] >> 32)
-            low += times * (columns[name] & HALF)
-        high += low >> 32
-        holds: np.ndarray = COMPARE[self.op](np.where(high == 0, low & HALF, high), 0)
-        return holds
-
-    def bound(self, level: Mapping[str, int]) -> Bound:
-        """Return the comparison as a bound on its last variable, given the level of each."""
-        last = max(self.times, key=level.__getitem__)
-        sign = self.times[last]
-        others = tuple((level[n], -sign * s) for n, s in self.times.items() if n != last)
-        kind, shift = KINDS[self.op if sign > 0 else MIRRORED[self.op]]
-        return Bound(level[last], kind, others, shift - sign * self.constant)
-
-    def link(self) -> Link | None:
-        """Return a comparison of two variables, other than an equation, as one of words; None for others."""
-        if sorted(self.times.values()) != [-1, 1] or KINDS.get(self.op, (EQ, 0))[0] == EQ:
-            return None
-        (name, sign), (other, _) = self.times.items()
-        kind, shift = KINDS[self.op if sign > 0 else MIRRORED[self.op]]
-        return Link(name, kind, other, shift - sign * self.constant)
-
-    def side(self) -> tuple[frozenset[tuple[str, int]], str]:
-        """Return the signed variables and operator, normalised: `x - y < 3` and `y - x > 1` have equal variables."""
-        sign = 1 if self.times[min(self.times)] > 0 else -1
-        names = frozenset((name, sign * s) for name, s in self.times.items())
-        return names, self.op if sign > 0 else MIRRORED[self.op]
-
-
-def linear(literal: Compare, types: Mapping[str, Type], encode: Encode) -> Linear | None:
-    """Convert a comparison to a sum; None if it has other operations or no variable, or compares the order of texts."""
-    difference = literal.left, literal.right
-    if literal.op not in ("=", "!=") and any(_is_text(side, types) for side in difference):
-        return None
-    if any(isinstance(side, Binary) for side in difference) and not _add_up(difference, types):
-        return None
-    times: dict[str, int] = {}
-    total = 0
-    for side, sign in zip(difference, (1, -1), strict=True):
-        constant = _gather(side, sign, times, encode)
-        if constant is None:
-            return None
-        total += constant
-    times = {name: n for name, n in times.items() if n}
-    return Linear(times, literal.op, total) if times else None
-
-
-def pinned(forms: Iterable[Linear]) -> list[frozenset[str]]:
-    """Return sets of variables, each of which has one value, or a range with two ends, once the others are bound."""
-    found: dict[frozenset[tuple[str, int]], set[int]] = {}
-    for form in forms:
-        names, op = form.side()
-        found.setdefault(names, set()).add(KINDS[op][0])
-    return [frozenset(name for name, _ in names) for names, kinds in found.items() if EQ in kinds or {GE, LE} <= kinds]
-
-
-def _add_up(terms: Iterable[Term], types: Mapping[str, Type]) -> bool:
-    leaves = chain.from_iterable(map(_leaves, terms))
-    kinds = (types[leaf.name] if isinstance(leaf, Var) else leaf.type for leaf in leaves)
-    return all(kind in ("int64", "date", "timestamp") or scale(kind) is not None for kind in kinds)
-
-
-def _is_text(term: Term, types: Mapping[str, Type]) -> bool:
-    if isinstance(term, Var):
-        return term.name in types and has_ids(types[term.name])
-    return isinstance(term, Const) and has_ids(term.type)
-
-
-def _leaves(term: Term) -> Iterable[Var | Const]:
-    if isinstance(term, Binary):
-        return chain(_leaves(term.left), _leaves(term.right))
-    return () if isinstance(term, Call) else (term,)
-
-
-def _gather(term: Term, sign: int, times: dict[str, int], encode: Encode) -> int | None:
-    """Add a term's variables to `times`; return its constant, or None if it is not a sum."""
-    if isinstance(term, Const):
-        return sign * encode(term)
-    if isinstance(term, Var):
-        times[term.name] = times.get(term.name, 0) + sign
-        return 0
-    if isinstance(term, Call) or term.op not in "+-":
-        return None
-    left = _gather(term.left, sign, times, encode)
-    right = _gather(term.right, sign if term.op == "+" else -sign, times, encode)
-    return None if left is None or right is None else left + right

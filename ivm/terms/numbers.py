@@ -17,10 +17,10 @@ from ivm.errors import UnregisteredError
 from ivm.lang.functions import USERS, declare_function
 from ivm.lang.rewrite import numbers
 from ivm.lang.types import DIGITS_MAX, TEXTS, has_ids, scale, word_range
-from ivm.plan.decimals import DECIMAL_FUNCTIONS, LONG, is_long
-from ivm.plan.moments import TIME_FUNCTIONS
-from ivm.plan.operands import DAY, Mask, Operands, Result, by_text, shown
-from ivm.plan.texts import TEXT_FUNCTIONS
+from ivm.terms.datetimes import TIME_FUNCTIONS
+from ivm.terms.decimals import DECIMAL_FUNCTIONS, LONG, is_long
+from ivm.terms.operands import DAY, Mask, Operands, Result, by_text, shown
+from ivm.terms.texts import TEXT_FUNCTIONS
 from pagestore.host import NULL, WORD_MAX, WORD_MIN, float_words
 
 BASED = re.compile(r"[+-]?0[xXbB][0-9a-fA-F]+")  # hexadecimal and binary numbers

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from ivm.lang.types import WIDE_MAX, decimal_scale, precision, wide_scale
-from ivm.plan.operands import Operands, Result, by_text
+from ivm.terms.operands import Operands, Result, by_text
 from pagestore.host import WORD_MAX, WORD_MIN
 
 EXACT = Context(prec=400)  # digits: more than a product has, or a float

@@ -15,7 +15,7 @@ from math import prod
 from statistics import median
 from typing import Any
 
-from ivm.plan.operands import no_value
+from ivm.terms.operands import no_value
 
 VALUE = re.compile(r'"(?:[^"\\]|\\.)*"|[^,]+')  # of a list without lists and objects in it
 STEP = re.compile(r'\.("(?:[^"\\]|\\.)*"|[^.\[]+)|\[(-?\d+)\]')  # of a path

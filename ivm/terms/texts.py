@@ -18,8 +18,8 @@ from urllib.parse import quote, unquote
 
 import numpy as np
 
-from ivm.plan.lists import LIST_FUNCTIONS
-from ivm.plan.operands import Operands, Result, by_text, no_value, shown, text_of
+from ivm.terms.lists import LIST_FUNCTIONS
+from ivm.terms.operands import Operands, Result, by_text, no_value, shown, text_of
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -27,7 +27,7 @@ class Operands(NamedTuple):
     nulls: list[Mask]
     types: tuple[Type, ...]
     gives: Type
-    encode: Any  # plan/expression.py's Encoder
+    encode: Any  # terms/encoder.py's Encoder
 
     def only(self, which: np.ndarray) -> "Operands":
         """Return the bindings that a mask bool[n] chooses, in which no argument is null."""

@@ -5,7 +5,7 @@ from datetime import datetime
 
 import numpy as np
 
-from ivm.plan.operands import DAY, Operands, Result, by_text
+from ivm.terms.operands import DAY, Operands, Result, by_text
 
 
 def _moments(x: Operands) -> np.ndarray:

@@ -1,0 +1,85 @@
+"""Convert the constants of rules and edits to words; the store's dictionary maps texts to ids."""
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any, cast
+
+import numpy as np
+
+from ivm.errors import RuleTypeError
+from ivm.lang.ir import Const, Type
+from pagestore.errors import WordError
+from pagestore.host import NULL, Column, TextFinder, Transaction, encode
+from pagestore.host import Type as ColumnType
+
+Encode = Callable[[Const], int]
+
+
+class Encoder:
+    """Converts constants to words, by a snapshot, sketch or transaction; adds new texts to the dictionary.
+
+    It also gives the order of texts, which is not that of their words.
+    """
+
+    def __init__(self, source: Any) -> None:
+        self._source = source
+
+    def __call__(self, const: Const) -> int:
+        """Return the word of a constant.  Raises RuleTypeError, with its place, for a value that no column can hold."""
+        return _word(const, lambda values: self._source.encode(const.type, values))
+
+    def words(self, type_: Type, values: list[Any]) -> np.ndarray:
+        """Return the words int64[n] of values; add new texts to the dictionary."""
+        words: np.ndarray = self._source.encode(type_, values)
+        return words
+
+    def decode(self, type_: Type, words: np.ndarray) -> Any:
+        """Return the values of words int64[n] as an Arrow array."""
+        return self._source.decode(type_, np.ascontiguousarray(words))
+
+    def keys(self, ids: np.ndarray) -> np.ndarray:
+        """Return sort keys int64[n] for the texts of ids int64[n], comparable only with each other."""
+        keys: np.ndarray = self._source.dictionary.order.keys(ids)
+        return keys
+
+    def ids(self, keys: np.ndarray) -> np.ndarray:
+        """Return the ids int64[n] of the texts with sort keys int64[n]."""
+        ids: np.ndarray = self._source.dictionary.order.ids_of(keys)
+        return ids
+
+    def between(self, low: bytes, high: bytes | None, most: int) -> np.ndarray | None:
+        """Return the ids int64[n] of the texts from one up to another, or to the last; None for more than `most`."""
+        order = self._source.dictionary.order
+        first, end = order.rank(low), order.count if high is None else order.rank(high)
+        return None if end - first > most else order.slice(first, max(first, end))
+
+    def threshold(self, text: bytes, behind: bool) -> int:
+        """Return a bound: lesser texts have sort keys below it; with `behind`, the text itself has, too."""
+        return int(self._source.dictionary.order.threshold(text + b"\0" * behind))
+
+
+def finder(txn: Transaction) -> Encode:
+    """Return a function from constants to words for deletions: a text that is not in the dictionary becomes 0.
+
+    No record holds 0 as a text, so nothing is deleted, and the dictionary does not grow.
+    """
+    known = TextFinder(txn.dictionary)
+    return lambda const: _word(
+        const, lambda values: encode(Column("value", ColumnType.parse(const.type)), values, known)
+    )
+
+
+def plain_word(const: Const) -> int:
+    """Return the word of a constant that is not a text.  Raises RuleTypeError, with its place."""
+    return _word(const, lambda values: encode(Column("value", ColumnType.parse(const.type)), values, cast(Any, None)))
+
+
+def _word(const: Const, words_of: Callable[[list[Any]], np.ndarray]) -> int:
+    if const.value is None:
+        return NULL
+    if isinstance(const.value, timedelta):  # Arrow cannot represent the least duration
+        return const.value // timedelta(microseconds=1)
+    try:
+        return int(words_of([const.value])[0])
+    except WordError as error:
+        raise RuleTypeError(const.where, f"{const}: {error}") from None
