@@ -6,7 +6,7 @@ They belong to this project, change with it, and are the only ones to import fro
 from pagestore.admin.history import VersionInfo
 from pagestore.admin.tree_check import Walk
 from pagestore.pages.layout import PAGE_SIZE_DEFAULT
-from pagestore.relations.bags import repeated
+from pagestore.relations.bags import additions, removals, repeated
 from pagestore.relations.relation import BAG_ROWS
 from pagestore.relations.snapshot import changes_between, values_of_both, was_made_anew
 from pagestore.relations.texts import end_words
@@ -30,8 +30,8 @@ from pagestore.versions.hosts import hosts
 
 __all__ = [
     "BAG_ROWS", "DIGITS_MAX", "LARGE_WORDS", "PAGE_SIZE_DEFAULT", "Rows", "Segment", "VersionInfo", "Walk",
-    "applications", "apply", "batch_rows", "beside", "bounds_of", "build_segment", "changes_between", "damage_of",
-    "empty_store", "end_words", "hosts", "in_words", "interned_as", "is_utf8", "library", "naming_path", "neighbours",
-    "numbers_of", "overlaps_counted", "read", "repeated", "sync_folder", "type_of_arrow", "unnamed_index",
-    "values_of_both", "was_made_anew", "whole_of", "written",
+    "additions", "applications", "apply", "batch_rows", "beside", "bounds_of", "build_segment", "changes_between",
+    "damage_of", "empty_store", "end_words", "hosts", "in_words", "interned_as", "is_utf8", "library", "naming_path",
+    "neighbours", "numbers_of", "overlaps_counted", "read", "removals", "repeated", "sync_folder", "type_of_arrow",
+    "unnamed_index", "values_of_both", "was_made_anew", "whole_of", "written",
 ]  # fmt: skip

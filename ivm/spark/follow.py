@@ -49,11 +49,10 @@ from ivm.spark.changes import (
 from ivm.spark.select import ONE_ROW, columns_of, is_sql, refuse_equal, rules_of
 from ivm.spark.shares import hash_rows
 from ivm.sql.catalog import Catalog
-from ivm.sql.errors import SqlError
 from ivm.transaction import Transaction
 from ivm.wide import ONE, statement_of
 from pagestore.errors import MissingError, SchemaError, VersionError
-from pagestore.host import Column, Schema, Snapshot, Type, WritableRelation, local_path
+from pagestore.host import Column, Relation, Schema, Snapshot, Type, WritableRelation, local_path
 
 Incremental = Literal["auto", "strict"]
 AUTO: Incremental = "auto"
@@ -256,11 +255,17 @@ def _translated(
 
 
 def _followed(feed: Feed) -> Schema:
-    """Return the columns of a feed's relation. Raises SqlError if its rows may be equal."""
+    """Return the columns of a feed's relation. Raises EditError for a bag."""
     with pagestore.open(feed.path, mode="r") as store, store.snapshot() as snap:
-        if snap[feed.relation].info.bag:
-            raise SqlError(f"{feed.relation} of {feed.path} may have equal rows, and a feed has no key: give it one")
-        return snap[feed.relation].schema
+        return _without_equal_rows(feed, snap[feed.relation]).schema
+
+
+def _without_equal_rows(feed: Feed, relation: Relation) -> Relation:
+    """Return a feed's relation. Raises EditError for a bag, since the relation that follows would be a set."""
+    if relation.info.bag:
+        raise EditError(f"{feed.relation} of {feed.path} may have equal rows, and a feed is followed by its key: give "
+                        "it one, or follow a view that counts its rows")  # fmt: skip
+    return relation
 
 
 def _take(sources: Mapping[str, Any], progress: Progress, strict: bool, txn: Transaction) -> None:
@@ -271,6 +276,8 @@ def _take(sources: Mapping[str, Any], progress: Progress, strict: bool, txn: Tra
         if predicate is None or not predicate.extensional:
             known = ", ".join(sorted(n for n, one in predicates.items() if one.extensional and "$" not in n))
             raise UnknownViewError(f"{name} is not a declared relation: there are {known or 'none'}")
+        if store_txn[name].info.bag:
+            raise EditError(f"{name} may have equal rows, and those of a source are told apart by a key: give it one")
         table = _changes(store_txn[name], predicate, source, progress, strict)
         keys = [*predicate.columns[: key_count(predicate)]]
         refuse_two_values(name, table, keys)
@@ -320,7 +327,7 @@ def _from_feed(
     with pagestore.open(feed.path, mode="r") as store, store.snapshot() as new:
         is_first, was = name not in progress.cursors, progress.feed(name)
         progress.move(name, FeedCursor(store.uuid, feed.relation, new.version, new.timestamp.isoformat()))
-        source = new[feed.relation]
+        source = _without_equal_rows(feed, new[feed.relation])
         warn_of_others(source.schema.names, predicate)
         if not is_first:
             try:

@@ -35,6 +35,12 @@ def counted(words: np.ndarray) -> np.ndarray:
     return np.concatenate([distinct, times[None]])
 
 
+def additions(words: np.ndarray) -> Edits:
+    """Return the edits that add each of rows int64[C, n] once."""
+    records = counted(words)
+    return np.full(records.shape[1], ADD), records
+
+
 def removals(pages: Pages, tree: Tree, words: np.ndarray, every: bool) -> Edits:
     """Return the edits that remove each of rows int64[K, n] once, or all equal ones if `every`; no more than exist."""
     gone = counted(words)

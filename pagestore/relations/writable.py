@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from pagestore.errors import MissingError, PagestoreError, SchemaError, WordError
-from pagestore.relations.bags import counted, removals
+from pagestore.relations.bags import additions, removals
 from pagestore.relations.range import WritableMapping
 from pagestore.relations.relation import Relation, overlapping_words
 from pagestore.runtime.lazy import pyarrow as pa
@@ -279,7 +279,8 @@ class WritableRelation(Relation):
 
     def _edit_words(self, action: int, words: np.ndarray) -> None:
         if self.info.bag:
-            action, words = ADD, counted(words)
+            self._source.edit(self.info, *additions(words))
+            return
         actions = np.empty(words.shape[1], np.int64)
         actions.fill(action)
         self._source.edit(self.info, actions, words)

@@ -28,7 +28,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pagestore.errors import CorruptionError, OrderError
+from pagestore.errors import CorruptionError, OrderError, SchemaError
 from pagestore.pages.layout import (
     BIRTH,
     ENTRY_COUNT,
@@ -108,6 +108,9 @@ def build(
     shape, progress = shape_of(spec), loading.progress
     for batch in batches:
         batch = np.ascontiguousarray(batch, np.int64)
+        if len(batch) != spec.columns and batch.shape[1]:
+            raise SchemaError(f"a tree of {spec.columns} columns is built of int64{[spec.columns, batch.shape[1]]}, "
+                              f"not of {[*batch.shape]}")  # fmt: skip
         progress.fill(0)
         while progress[k_bulk.TAKEN] < batch.shape[1]:
             with turn:

@@ -35,7 +35,7 @@ from ..cli.answers import counted
 from .casts import DatasetError, Problems
 from .dataset import DROP, Dataset
 from .files import ARROW, PARQUET, Part
-from .fill import Conflicts, Disorder, Filled, rising
+from .fill import Conflicts, Disorder, Filled, records_of
 
 TEXT = pa.schema([("text", pa.large_binary())])
 T = TypeVar("T")
@@ -63,6 +63,7 @@ class Place(NamedTuple):
 
     folder: str
     spec: Spec
+    bag: bool
     version: int
     first: int
     page_words: int
@@ -131,20 +132,21 @@ def fill(
         if any(column.type.interned for column in schema.columns):
             progress(f"reading the texts of {counted(len(dataset.parts), 'file')}")
             _intern(txn, cluster, tasks)
-        place = Place(str(inner), spec, txn.version, txn.pager.next_run(), txn.pages.page_words)
+        place = Place(str(inner), spec, relation.info.bag, txn.version, txn.pager.next_run(), txn.pages.page_words)
         progress(f"building {counted(len(tasks), 'range')}")
         made = [] if relation.sorts_texts else cluster.each(partial(_build_in_order, place), tasks)
         filled = Filled()
         if not made or _out_of_order(made, spec.keys):
             filled.sorted = True
             progress("sorting rows into ranges, and building these")
-            made = cluster.ranges(_words_noted, tasks, spec.columns, spec.keys, partial(_build, place))
+            made = cluster.ranges(_words_noted, tasks, len(schema.columns), spec.keys, partial(_build, place))
             made += [Made(None, *json.loads(task.account.read_text())) for task in tasks]
         _refuse(txn, relation, dataset, made)
         dataset.rows, dataset.dropped = sum(one.rows for one in made), sum(one.dropped for one in made)
         filled.collapsed = sum(one.filled.collapsed for one in made)
         progress(f"stitching {counted(len(made), 'range')}")
-        filled.rows = txn.stitch(relation.name, [one.segment for one in made if one.segment])
+        filled.rows = sum(one.filled.rows for one in made)
+        txn.stitch(relation.name, [one.segment for one in made if one.segment])
     return filled
 
 
@@ -302,8 +304,8 @@ def _build(place: Place, batches: Batches) -> Made:
     made = Made()
     file = Path(place.folder, f"{uuid4().hex}.segment")  # an attempt that failed may have left another
     try:
-        rows = rising(batches, place.spec.keys, made.filled, made.conflicts)
-        made.segment = build_segment(file, place.spec, place.version, place.first, place.page_words, rows)
+        records = records_of(batches, place.spec, place.bag, made.filled, made.conflicts)
+        made.segment = build_segment(file, place.spec, place.version, place.first, place.page_words, records)
     except Disorder:
         made.disorder = True
     except PagestoreError as error:

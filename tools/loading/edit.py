@@ -5,11 +5,12 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 
 from pagestore.host import ERASE, INSERT, SET, Transaction, WritableRelation, get, read_batches
-from pagestore.tooling import LARGE_WORDS, batch_rows, end_words, read
+from pagestore.tooling import LARGE_WORDS, additions, batch_rows, end_words, read, removals
 
 from .fill import CONFLICTS_SHOWN, Conflicts
 
 FEW_KEYS = 10_000  # that are looked up one by one
+NO_KEY = "is a bag, which has no key by which rows are replaced"
 PUT_IN_PLACE = "keep one of them, or put the new values in place with --upsert"
 EDIT_ROWS = 1 << 20  # rows of one batch of edits: the larger, the fewer pages are written twice
 
@@ -33,7 +34,7 @@ def append(
     remedy: str = PUT_IN_PLACE,
     most: int = CONFLICTS_SHOWN,
 ) -> Edited:
-    """Insert rows, int64[C, n] in any order; rows that exist already change nothing.
+    """Insert rows, int64[C, n] in any order; rows that exist already change nothing, but a bag gets each once more.
 
     Raises RepeatedKeys, with the number of such keys and at most `most` of them, if a key exists with other values.
     O(rows * height).
@@ -41,6 +42,10 @@ def append(
     edited, keys = Edited(), len(relation.schema.key)
     conflicts = Conflicts(most)
     for rows in _large(words):
+        if relation.info.bag:
+            txn.apply(relation.name, *additions(rows))
+            edited.inserted += rows.shape[1]
+            continue
         actions, _ = txn.apply(relation.name, np.full(rows.shape[1], INSERT), rows)
         edited.inserted += len(actions)
         if len(actions) < rows.shape[1] and len(rows) > keys:
@@ -73,12 +78,17 @@ def delete(
 ) -> Edited:
     """Delete the rows with keys int64[K, n], or whole rows int64[C, n], only if their values are the same.
 
-    O(rows * height).
+    A bag loses one row for each that is given.  O(rows * height).
     """
     edited, keys = Edited(), len(relation.schema.key)
     width = len(relation.schema.columns)
     for given in _large(words):
         rows = given
+        if relation.info.bag:
+            actions, rows = removals(*relation.view(), given, every=False)
+            txn.apply(relation.name, actions, rows)
+            edited.deleted -= int(rows[-1].sum())
+            continue
         if len(given) > keys:
             found, stored = get(txn.pages, txn.tree(relation.name), given[:keys], txn.threads)
             rows = given[:, found & (stored == given[keys:]).all(axis=0)]
@@ -93,7 +103,7 @@ def delete_prefixes(txn: Transaction, relation: WritableRelation, words: Iterabl
     """Delete the rows whose keys begin with one of the prefixes int64[K, n], like `delete_below`."""
     edited = Edited()
     for prefixes in _large(words):
-        edited.deleted += sum(rows.shape[1] for rows in delete_below(txn, relation, prefixes))
+        edited.deleted += sum(_rows(relation, gone) for gone in delete_below(txn, relation, prefixes))
         edited.keys.append(prefixes)
     return edited
 
@@ -105,7 +115,7 @@ def delete_matching(
     edited, keys = Edited(), len(relation.schema.key)
     for wanted in _large(words):
         for gone in _erased(txn, relation, _matching(relation, places, wanted)):
-            edited.deleted += gone.shape[1]
+            edited.deleted += _rows(relation, gone)
             edited.keys.append(gone[:keys])
     return edited
 
@@ -138,12 +148,17 @@ def are_repeated(parts: list[np.ndarray]) -> bool:
 
 
 def _erased(txn: Transaction, relation: WritableRelation, parts: Iterable[np.ndarray]) -> list[np.ndarray]:
-    """Delete the rows with keys, in parts int64[K, n]; return them, in parts int64[C, n]."""
-    width, found = len(relation.schema.columns), []
+    """Delete the records with keys, in parts int64[K, n]; return them, in parts int64[C, n]."""
+    width, found = relation.info.spec.columns, []
     for keys in parts:
         gone = np.concatenate([keys, np.zeros((width - len(keys), keys.shape[1]), np.int64)])
         found.append(txn.apply(relation.name, np.full(keys.shape[1], ERASE), gone)[1])
     return found
+
+
+def _rows(relation: WritableRelation, records: np.ndarray) -> int:
+    """Return how many rows there are in records int64[C, n]."""
+    return int(records[-1].sum()) if relation.info.bag else records.shape[1]
 
 
 def _below(relation: WritableRelation, keys: np.ndarray) -> list[np.ndarray]:

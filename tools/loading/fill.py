@@ -1,6 +1,7 @@
 """Fill an empty relation bottom-up: directly if the rows ascend, else after an external sort.
 
-A batch is int64[C, n]: C columns of n rows, of which the first `keys` decide the order.
+A batch is int64[C, n]: C columns of n rows, of which the first `keys` decide the order. A bag keeps rows that are
+repeated, and has one column more, which says how often.
 """
 
 import functools
@@ -11,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pagestore.host import Transaction, WritableRelation, external_sort
+from pagestore.host import Spec, Transaction, WritableRelation, external_sort
 
 from ..cli.answers import counted
 from .casts import DatasetError
@@ -56,11 +57,11 @@ def fill(
 
     def stored(batches: Iterable[np.ndarray]) -> None:
         conflicts = Conflicts(most)
-        filled.rows = txn.bulk(relation.info, rising(batches, keys, filled, conflicts))
+        txn.bulk(relation.info, records_of(batches, relation.info.spec, relation.info.bag, filled, conflicts))
         conflicts.refuse(txn, relation, source, remedy)
 
     if relation.sorts_texts or not _stored_as_given(txn, stored, words()):
-        filled.collapsed, filled.sorted = 0, True
+        filled.rows, filled.collapsed, filled.sorted = 0, 0, True
         stored(_counted(external_sort(words(), keys, memory), storing))
     return filled
 
@@ -87,8 +88,44 @@ def _counted(batches: Iterable[np.ndarray], storing: Callable[[int], None]) -> I
         storing(rows)
 
 
+def records_of(
+    batches: Iterable[np.ndarray], spec: Spec, bag: bool, filled: Filled, conflicts: "Conflicts"
+) -> Iterator[np.ndarray]:
+    """Yield rows, in batches int64[C, n], as the records of a tree, and count these rows in `filled`.
+
+    Raises Disorder if a key falls. Repetitions of a key with other values are added to `conflicts`.
+    """
+    return _weighed(batches, filled) if bag else rising(batches, spec.keys, filled, conflicts)
+
+
+def _weighed(batches: Iterable[np.ndarray], filled: Filled) -> Iterator[np.ndarray]:
+    """Yield each distinct row of a bag once, with how often it occurs: batches int64[C + 1, m] of int64[C, n].
+
+    Count the rows in `filled`. Raises Disorder if a row falls.
+
+    >>> [batch.tolist() for batch in _weighed([np.array([[1, 1, 2]]), np.array([[2, 2, 3]])], Filled())]
+    [[[1], [2]], [[2], [3]], [[3], [1]]]
+    """
+    last, times = np.empty((0, 0), np.int64), 0  # a row that the next batch may continue, and how often it was met
+    for batch in batches:
+        if not batch.shape[1]:
+            continue
+        filled.rows += batch.shape[1]
+        rows = np.concatenate([last, batch], axis=1) if times else batch
+        steps = _steps(rows)
+        if (steps < 0).any():
+            raise Disorder
+        begins = np.concatenate([[0], np.flatnonzero(steps) + 1])
+        counts = np.diff(np.append(begins, rows.shape[1]))
+        counts[0] += max(0, times - 1)
+        yield np.concatenate([rows[:, begins[:-1]], counts[None, :-1]])
+        last, times = rows[:, -1:].copy(), int(counts[-1])
+    if times:
+        yield np.concatenate([last, [[times]]])
+
+
 def rising(batches: Iterable[np.ndarray], keys: int, filled: Filled, conflicts: "Conflicts") -> Iterator[np.ndarray]:
-    """Yield batches int64[C, n] without repetitions of a key, the first `keys` columns, and count these in `filled`.
+    """Yield batches int64[C, n] without repetitions of a key, the first `keys` columns; count both in `filled`.
 
     Raises Disorder if a key falls. Repetitions with other values are added to `conflicts`.
     """
@@ -109,6 +146,7 @@ def rising(batches: Iterable[np.ndarray], keys: int, filled: Filled, conflicts: 
             differ = (before != whole[:, again]).any(axis=0)
             conflicts.add(before[:, differ], whole[:, again[differ]])
             filled.collapsed += len(again)
+        filled.rows += batch.shape[1]
         yield batch
         last = whole[:, -1:].copy()
 

@@ -33,6 +33,7 @@ from .agreement import open_dataset
 from .casts import DatasetError
 from .dataset import KEEP, Dataset, Reading
 from .edit import (
+    NO_KEY,
     Edited,
     append,
     are_repeated,
@@ -386,7 +387,8 @@ def _required(name: str, there: Schema | None, key: Sequence[str]) -> dict[str, 
     kept = [column for column in columns if not column.type.nullable]
     unless = "unless it is dropped and loaded anew"
     reasons = {c.name: f"{name!r} keeps no nulls there ({c.name}: {c.type}) {unless}" for c in kept}
-    return {**reasons, **dict.fromkeys(key, "a key is never null")}
+    nullable = {column.name for column in columns} - {*reasons}  # keys of bags
+    return {**reasons, **dict.fromkeys((one for one in key if one not in nullable), "a key is never null")}
 
 
 def _refuse_mode(txn: Transaction, relation: str, mode: str) -> None:
@@ -396,6 +398,8 @@ def _refuse_mode(txn: Transaction, relation: str, mode: str) -> None:
             f"there is a relation {relation!r} already: add to it with --append or --upsert, put these rows in place "
             "of its own with --replace, or drop it first"
         )
+    if relation in txn and mode == UPSERT and txn[relation].info.bag:
+        raise DatasetError(f"{relation!r} {NO_KEY}: add rows with --append, or replace all with --replace")
     if relation not in txn and mode == DELETE:
         raise DatasetError(f"there is no relation {relation!r} to delete from; there is {', '.join(txn) or 'none'}")
     for one in txn.base.catalog.dependants.values():

@@ -268,6 +268,16 @@ def test_a_feed_that_cannot_go_on_is_compared(become: Callable[[Path, Path], Fee
     assert found(path) == truth({*rows, (2, 9)})
 
 
+def test_rows_without_a_key_are_not_followed(tmp_path: Path) -> None:
+    with ivm.open(tmp_path / "s.pages") as ws:
+        ws.sql("CREATE TABLE t (a BIGINT); INSERT INTO t VALUES (1), (1)")
+    feed, rules = Feed(str(tmp_path / "s.pages"), "t"), "t(a) -> int(a). v(a) <- t(a)."
+    with pytest.raises(EditError, match="t of .* may have equal rows, and a feed is followed by its key: give it one"):
+        refresh(tmp_path / "v.pages", "v", rules, {"t": feed})
+    with pytest.raises(EditError, match="t may have equal rows, and those of a source are told apart by a key"):
+        refresh(tmp_path / "s.pages", "v", "v(a) <- t[a] = _.", {"t": pa.table({"a": [1], "_change_type": ["insert"]})})
+
+
 def test_a_feed_of_no_file(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match=r"edge: there is no store .*no\.pages to follow"):
         refresh(tmp_path / "v.pages", "views", RULES, {"edge": Feed(str(tmp_path / "no.pages"), "links")})

@@ -11,7 +11,7 @@ import pytest
 
 import ivm
 from ivm.engine.compile import compile
-from ivm.errors import ConstructError, RecomputeError
+from ivm.errors import ConstructError, EditError, RecomputeError
 from ivm.spark import Cells, Feed
 from ivm.spark.follow import refresh
 from ivm.spark.materialize import changed_rows
@@ -142,7 +142,7 @@ def test_what_is_refused(tmp_path: Path, text: str, said: str) -> None:
 def test_what_feeds_and_cells_refuse(tmp_path: Path) -> None:
     with ivm.open(tmp_path / "s.pages") as store:
         store.sql("CREATE TABLE bag (x INTEGER)")
-    with pytest.raises(SqlError, match=r"bag of .* may have equal rows, and a feed has no key: give it one"):
+    with pytest.raises(EditError, match=r"bag of .* may have equal rows, and a feed is followed by its key: give it"):
         refresh(tmp_path / "v.pages", "v", "SELECT x FROM bag", {"bag": Feed(str(tmp_path / "s.pages"), "bag")})
     with pytest.raises(SqlError, match="answer may have equal rows, and cells keep sets: select a key too"):
         Cells.create(tmp_path / "c", TABLE + BAGS[0], 2)

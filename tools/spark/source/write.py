@@ -40,7 +40,7 @@ from pagestore.host import (
     recorded_dependants,
 )
 
-from ...loading.edit import append, delete, upsert
+from ...loading.edit import NO_KEY, append, delete, upsert
 from ...loading.fill import Conflicts, Filled, fill, rising
 from .options import Options, OptionsError, store_at
 from .sentences import sentences_first
@@ -107,7 +107,7 @@ def target_of(options: Options, schema: StructType, overwrite: bool) -> Target:
     operation = options.one_of("operation", INSERT, (INSERT, UPSERT, DELETE))
     if overwrite and operation != INSERT:
         raise OptionsError(f"operation={operation} goes with the mode append, not with overwrite")
-    there = _schema_there(path, relation, branch)
+    there = _schema_there(path, relation, branch, operation)
     timeout = LOCK_TIMEOUT if "lockTimeout" not in options else options.number("lockTimeout", float)
     staging = Path(local_path(options.text("stagingPath") or f"{path}.staged")).absolute()
     if there is not None:
@@ -118,10 +118,10 @@ def target_of(options: Options, schema: StructType, overwrite: bool) -> Target:
     return Target(path, relation, branch, OVERWRITE if overwrite else operation, wanted, timeout, staging)
 
 
-def _schema_there(path: str, relation: str, branch: str) -> Schema | None:
+def _schema_there(path: str, relation: str, branch: str, operation: str) -> Schema | None:
     """Return the current schema of a relation; None if it, the store or the branch is missing.
 
-    Raises SchemaError for a view.
+    Raises SchemaError for a view, and for `upsert` into a bag.
     """
     if not Path(path).exists():
         return None
@@ -130,7 +130,11 @@ def _schema_there(path: str, relation: str, branch: str) -> Schema | None:
             if relation in one.keeps:
                 reads = ", ".join(name for name in one.reads if "$" not in name)
                 raise SchemaError(f"{relation!r} is a view, which {one.host} keeps: write to {reads}, and it follows")
-        return snapshot[relation].schema if relation in snapshot else None
+        if relation not in snapshot:
+            return None
+        if operation == UPSERT and snapshot[relation].info.bag:
+            raise SchemaError(f"{relation!r} {NO_KEY}: append rows, or delete some and append others")
+        return snapshot[relation].schema
 
 
 def _compare(name: str, there: Schema, given: StructType, key: Sequence[str], operation: str) -> None:
