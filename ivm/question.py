@@ -37,6 +37,11 @@ class Question(NamedTuple):
         """The query's own rules, as they are evaluated."""
         return self.installed.blocks[-1].part
 
+    @property
+    def reads(self) -> set[str]:
+        """The predicates that the query's rules read."""
+        return {name for rule in self.installed.blocks[-1].rules for name in rule.reads}
+
 
 def understand(sketch: EphemeralTransaction, known: Installed, given: Given, limits: Limits = (None, None)) -> Question:
     """Compile and plan a query; `known` are the rules of the sketch's version. Raises RuleError."""

@@ -1,8 +1,8 @@
 """A transaction over rules and data: it collects edits, and its commit maintains every view and tells subscribers."""
 
 import json
-from collections.abc import Callable, Container, Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -32,6 +32,7 @@ from pagestore.host import (
     SET,
     Edits,
     Store,
+    Tree,
     WritableRelation,
     given_rows,
     one_batch,
@@ -166,8 +167,16 @@ class Maintainer:
                     self.subscriptions.drop(name)
 
 
-class _Found(Exception):
+class _Undone(Exception):
     """Ends a savepoint, so that what was done in it is undone."""
+
+
+@contextmanager
+def undone(txn: pagestore.Transaction) -> Iterator[pagestore.Transaction]:
+    """Undo at the end what is done in a transaction of the store."""
+    with suppress(_Undone), txn.savepoint():
+        yield txn
+        raise _Undone
 
 
 class Transaction:
@@ -187,6 +196,7 @@ class Transaction:
         self._txn, self._installed, self._maintainer, self._sql = txn, installed, maintainer, sql
         self._edits: dict[str, list[Edits]] = {}
         self._open = True
+        self._reached = False  # whether `inner` was handed out, through which relations may change as well
 
     def insert(self, name: str, rows: Any = None, *, columns: Any = None) -> None:
         """Add rows.  If a function has another value for a key, the commit raises FunctionConflictError: use `set`.
@@ -245,12 +255,10 @@ class Transaction:
 
     def _delete(self, relation: WritableRelation, find: Callable[[], Iterable[np.ndarray]]) -> int:
         """Remove the rows that `find` yields of a relation with the edits so far; return how many."""
-        name, keys, found = relation.name, len(relation.schema.key), list[np.ndarray]()
-        with suppress(_Found), self._txn.savepoint():
-            if name in self._edits:
-                self._txn.edit(relation.info, *self._composed(name, self._edits[name]))
-            found += find()
-            raise _Found
+        name, keys = relation.name, len(relation.schema.key)
+        with undone(self._txn):
+            self._apply_for([name])
+            found = [*find()]
         for words in found:
             bag = relation.info.bag
             self._add(name, ERASE, _once(words) if bag else np.concatenate([words[:keys], 0 * words[keys:]]))
@@ -280,9 +288,21 @@ class Transaction:
             raise EditError("this transaction runs no SQL: use that of Workspace.transaction")
         return self._sql(self, text, parameters, dialect)
 
+    @contextmanager
+    def savepoint(self) -> Iterator[None]:
+        """Undo what is edited inside if it ends with an exception, which propagates."""
+        before = {name: len(parts) for name, parts in self._edits.items()}
+        try:
+            with self._txn.savepoint():
+                yield
+        except BaseException:
+            self._edits = {name: self._edits[name][:count] for name, count in before.items()}
+            raise
+
     @property
     def inner(self) -> pagestore.Transaction:
-        """The transaction of the store."""
+        """The transaction of the store.  What is edited there comes before the edits of this."""
+        self._reached = True
         return self._txn
 
     def _is_read(self, name: str) -> bool:
@@ -294,6 +314,35 @@ class Transaction:
         """Return one sorted edit per key and predicate.  Raises FunctionConflictError for a second value."""
         return {name: self._composed(name, parts) for name, parts in self._edits.items()}
 
+    def _apply_for(self, names: Iterable[str]) -> None:
+        """Apply the edits so far, and bring predicates with all that they follow from up to date.
+
+        The commit does all this by itself, so it is to be undone before.  Raises as `commit`.
+        """
+        if before := self._before():
+            self._apply()
+            engine = Engine(self._txn, self._installed, Encoder(self._txn), self._txn.threads, built={})
+            engine.follow_for(names, before)
+
+    def _apply(self) -> None:
+        """Apply the edits to the relations themselves, which no index and no view follows yet."""
+        for name, (actions, words) in self.composed().items():
+            self._txn.apply(name, actions, words)
+
+    def _before(self) -> dict[str, Tree]:
+        """Return the trees at the beginning of the relations that rules know and that may have changed."""
+        relations, trees = self._txn.base.catalog.relations, self._txn.base.trees
+        names = self._installed.extensional if self._reached else self._edits
+        return {name: trees[relations[name].spec.tree_id] for name in names if name in relations}
+
+    def _is_changed(self) -> bool:
+        """Return whether relations that rules know, or their columns, were changed through `inner`."""
+        catalog = self._txn.catalog
+        return self._reached and (
+            catalog is not self._txn.base.catalog
+            or any(self._txn.tree(name) != tree for name, tree in self._before().items())
+        )
+
     def commit(self) -> int:
         """Maintain every view, commit all as one version, and return it.  On an error nothing is changed.
 
@@ -304,6 +353,9 @@ class Transaction:
         try:
             if self._maintainer is None:
                 raise EditError("these edits are committed by what asked for them, an installation or a preview")
+            if self._is_changed():
+                self._apply()
+                return self._txn.commit()  # the host of the rules follows all that has changed (ivm/host.py)
             return self._maintainer.commit(self._txn, self._installed, self.composed())
         except BaseException as error:
             self._txn.rollback()

@@ -18,13 +18,14 @@ import numpy as np
 
 import pagestore
 from ivm.answer import Answer
-from ivm.check.check import Progress, check, evaluate, no_progress, rebuild, rules_below, tree_difference
+from ivm.check.check import Progress, check, evaluate, no_progress, rebuild, tree_difference
 from ivm.engine.constraints import violated
 from ivm.engine.engine import Engine
 from ivm.engine.fill import not_a_view
 from ivm.engine.installed import Installed, InstallOptions, Limits, Options
 from ivm.engine.relations import declarations_of
 from ivm.engine.scans import Account
+from ivm.engine.steps import rules_below
 from ivm.engine.stored import HOST, built_sizes, save
 from ivm.errors import DivergenceError, IvmError, OptionError, RuleError, RuleWarning, UninstallError, UnknownViewError
 from ivm.host import maintainers, record_dependants_everywhere
@@ -408,7 +409,7 @@ class Workspace(WorkspaceEdits):
             predicate = installed.predicate(name, sketch)
             if predicate.extensional:
                 raise not_a_view(name)
-            rebuild(sketch, installed, rules_below(installed, name), recording=False)
+            rebuild(sketch, installed, rules_below(installed, [name]), recording=False)
             if found := tree_difference(sketch, name, predicate.stored_types, installed.layouts[name].compared):
                 raise DivergenceError(f"{name} is not what follows from scratch: {found.fact}; see `ivm fsck`")
 

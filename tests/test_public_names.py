@@ -92,7 +92,9 @@ MEMBERS = {  # of each class that is handed to users
         preview query repair replace replan rope rules_of set sql stats strict subscribe trace trace_distance
         transaction transaction_async uninstall verify violations why why_changed
     """,
-    ivm.transaction.Transaction: "commit composed delete delete_range delete_where edit inner insert rollback set sql",
+    ivm.transaction.Transaction: (
+        "commit composed delete delete_range delete_where edit inner insert rollback savepoint set sql"
+    ),
     ivm.Answer: "to_arrow to_duckdb to_numpy to_pandas to_polars",
 }
 FIRST = [

@@ -134,16 +134,6 @@ def recompute(
     return [rows[: layout.visible] for rows in found]
 
 
-def rules_below(installed: Installed, name: str) -> list[InstalledRule]:
-    """Return the rules that a view depends on, directly or through other views; its own rules come last."""
-    wanted, found = {name}, list[InstalledRule]()
-    for stratum in reversed(installed.strata):
-        if any(wanted.intersection(rule.writes) for rule in stratum.rules):
-            found = [*stratum.rules, *found]
-            wanted.update(stratum.reads)
-    return found
-
-
 def _reporting(rules: Sequence[InstalledRule], progress: Progress) -> Iterator[InstalledRule]:
     """Yield the rules; call `progress` before each."""
     for number, rule in enumerate(rules, 1):

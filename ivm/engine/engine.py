@@ -27,7 +27,7 @@ from ivm.engine.recursion.compiled import CompiledStratum, compiled
 from ivm.engine.rows import check_sums
 from ivm.engine.scans import naming_the_rule
 from ivm.engine.schedule import Schedule, is_stale, schedule_of
-from ivm.engine.steps import Flush, Follow, Scan, Settle, Step
+from ivm.engine.steps import Flush, Follow, Scan, Settle, Step, rules_below
 from ivm.errors import RecomputeError
 from ivm.join.join import Budget, Stopped, within_memory
 from ivm.maintenance.maintain import maintain
@@ -103,19 +103,35 @@ class Engine(JoiningFiller):
         Raises as `apply_edits`. O(changes) as well, but O(records) for a relation that was rebuilt.
         """
         given = self.installed
-        self._check_trees()
-        changed = [name for name in before if self.installed.is_followed(name, self.txn.tree(name).spec)]
-        try:
-            for name in changed:
-                self._adopt_change(name, before[name])
-            schedule = schedule_of(self.installed, frozenset(changed))
-            self._run(schedule, schedule.steps, {})
-            # for the next transaction, since relations have changed before their indices
-            self.follow_sizes(frozenset(changed))
-        except EditError as error:
-            raise divergence(str(error)) from error
+        changed = self._follow_changes(before, self.installed.rules)
+        # for the next transaction, since relations have changed before their indices
+        self.follow_sizes(changed)
         self.drop_unused(given)
         self._refuse_new_violations()
+
+    @within_memory("following a change")
+    def follow_for(self, names: Iterable[str], before: Mapping[str, Tree]) -> None:
+        """Do as `follow_changes` for some predicates, and for those that these follow from, only.
+
+        Constraints are not looked at.  Raises MaintainError.
+        """
+        rules = rules_below(self.installed, names)
+        read = {*names}.union(*(rule.reads for rule in rules))
+        self._follow_changes({name: tree for name, tree in before.items() if name in read}, rules)
+
+    def _follow_changes(self, before: Mapping[str, Tree], rules: Iterable[InstalledRule]) -> frozenset[str]:
+        """Bring the views of some rules up to date with changes of relations; return those that any rule reads."""
+        self._check_trees()
+        wanted = {*rules}
+        changed = frozenset(name for name in before if self.installed.is_followed(name, self.txn.tree(name).spec))
+        schedule = schedule_of(self.installed, changed)
+        try:
+            for name in sorted(changed):
+                self._adopt_change(name, before[name])
+            self._run(schedule, [x for x in schedule.steps if isinstance(x, Flush) or wanted.issuperset(x.rules)], {})
+        except EditError as error:
+            raise divergence(str(error)) from error
+        return changed
 
     def _refuse_new_violations(self) -> None:
         """Raise ConstraintError for a constraint that something violates which did not before."""

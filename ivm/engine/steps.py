@@ -3,6 +3,7 @@
 edge ──▶ flush edge ──▶ follow triangle(x, y, z) <- edge(x, y), ... ──▶ flush triangle ──▶ ...
 """
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from ivm.engine.installed import Installed, InstalledRule, InstalledStratum
@@ -58,6 +59,16 @@ class Scan(NamedTuple):
 
 
 Step = Flush | Follow | Settle | Scan
+
+
+def rules_below(installed: Installed, names: Iterable[str]) -> list[InstalledRule]:
+    """Return the rules that predicates follow from, directly or through other views, in dependency order."""
+    wanted, found = {*names}, list[InstalledRule]()
+    for stratum in reversed(installed.strata):
+        if any(wanted.intersection(rule.writes) for rule in stratum.rules):
+            found = [*stratum.rules, *found]
+            wanted.update(stratum.reads)
+    return found
 
 
 def steps_of(installed: Installed, names: frozenset[str]) -> list[Step]:

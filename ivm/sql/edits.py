@@ -68,11 +68,8 @@ class Edits:
             columns.append((name, value._replace(type=VARCHAR) if value.type.is_nested else value))  # as it is stored
         names = [f"c{n}" for n in range(len(columns))]
         table = answer(queries, Rows(found.body, list(zip(names, (v for _, v in columns), strict=True))),
-                       lambda text: self.reader.ask(text, self._views(query))).to_arrow()  # fmt: skip
+                       self.reader.ask).to_arrow()  # fmt: skip
         return rows_of(table)
-
-    def _views(self, query: exp.Expr) -> bool:
-        return any(self.catalog.find(t.name) not in self.catalog.tables for t in query.find_all(exp.Table))
 
     def known(self, name: str, node: exp.Expr) -> int:
         """Return the position of a column.  Raises SqlError with the nearest name."""
@@ -309,7 +306,7 @@ class Edits:
         alias = exp.TableAlias(this=exp.to_identifier(self.alias, quoted=True))
         query = exp.select(*(one.copy() for one in expressions)).from_(exp.Subquery(this=source, alias=alias))
         queries = Queries(Builder("sql"), self.catalog.schema())
-        return answer(queries, queries.query(query), lambda text: self.reader.ask(text, False)).to_arrow()
+        return answer(queries, queries.query(query), self.reader.ask).to_arrow()
 
     def truncate(self) -> int:
         """TRUNCATE: delete all rows."""
@@ -382,8 +379,7 @@ class Edits:
     def _counts(self, rows: list[Row]) -> Counter[Row]:
         """Return how often some rows occur."""
         found: Counter[Row] = Counter()
-        with self.reader.state() as state:
-            relation = state[self.name]
+        with self.reader.relation(self.name) as relation:
             for row in dict.fromkeys(rows):
                 found[row] = relation.get(row if len(row) > 1 else row[0]) or 0
         return found
@@ -407,8 +403,7 @@ class Edits:
     def existing(self, keys: list[Row]) -> dict[Row, Row]:
         """Return the rows that exist of some keys."""
         found: dict[Row, Row] = {}
-        with self.reader.state() as state:
-            relation = state[self.name]
+        with self.reader.relation(self.name) as relation:
             for key in dict.fromkeys(keys):
                 rows = list(relation.prefix(*key)) if len(self.key) < len(self.names) else [key] * (key in relation)
                 for row in rows:

@@ -5,21 +5,21 @@
     ws.at(v).sql(text)    queries over an older version
 
 A statement of a transaction reads the state that those before it left: the edits so far are applied within a savepoint,
-which is undone after the statement.  Views follow there only if the statement reads one.
+which is undone after the statement.  What the statement reads, with all that this follows from, is up to date there:
+tables, their indices and views.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ivm.answer import Answer
-from ivm.engine.engine import Engine
 from ivm.engine.installed import Installed
 from ivm.question import answer, understand
 from ivm.sql.catalog import Catalog
-from ivm.terms.encoder import Encoder
+from ivm.transaction import undone
 from ivm.wide import CATALOG, ONE
 from pagestore.host import Store
 
@@ -53,10 +53,6 @@ class Host(Protocol):
         """Return the rules of a version."""
 
 
-class _Undone(Exception):
-    """Ends a savepoint, so that what was done in it is undone."""
-
-
 class Reader:
     """Where statements read: a version, or a transaction with its edits so far."""
 
@@ -64,25 +60,22 @@ class Reader:
         self.host, self.version, self.edited = host, version, edited
 
     @contextmanager
-    def state(self, views: bool = False) -> Iterator[Any]:
-        """Give a transaction in which rules can be evaluated, and that leaves nothing behind.
-
-        If `views`, the views in it follow the edits.
-        """
+    def state(self) -> Iterator[Any]:
+        """Give a transaction of the store in which rules can be evaluated, and that leaves nothing behind."""
         if self.edited is None:
             with self.host.store.sketch(self.version) as sketch:
                 yield sketch
-            return
-        edits, txn = self.edited.composed(), self.edited.inner
-        with suppress(_Undone), txn.savepoint():
-            if views and edits:
-                rules = self.host.rules_of(txn)
-                Engine(txn, rules, Encoder(txn), self.host.threads, watched=(), built={}).apply_edits(edits)
-            else:
-                for name, (actions, words) in edits.items():
-                    txn.apply(name, actions, words)
-            yield txn
-            raise _Undone
+        else:
+            with undone(self.edited.inner) as state:
+                yield state
+
+    @contextmanager
+    def relation(self, name: str) -> Iterator[Any]:
+        """Give a relation with the edits so far."""
+        with self.state() as state:
+            if self.edited is not None:
+                self.edited._apply_for([name])
+            yield state[name]
 
     @contextmanager
     def catalog(self) -> Iterator[Catalog]:
@@ -95,15 +88,19 @@ class Reader:
     def _snapshot(self) -> Any:
         return self.host.store.snapshot() if self.version is None else self.host.store.at(self.version)
 
-    def ask(self, text: str, views: bool = True) -> Answer:
-        """Evaluate rules once; `views` says whether they may read views."""
-        with self.state(views) as state:
+    def ask(self, text: str) -> Answer:
+        """Evaluate rules once."""
+        with self.state() as state:
             return self.ask_in(state, text)
 
     def ask_in(self, state: Any, text: str) -> Answer:
-        """Evaluate rules once in a transaction, which may then have the relation of one row."""
-        with_one(state)
-        return answer(state, understand(state, self.host.rules_of(state), text), self.host.threads)
+        """Evaluate rules once in a state, which is then as it was."""
+        with undone(state):
+            with_one(state)
+            question = understand(state, self.host.rules_of(state), text)
+            if self.edited is not None:
+                self.edited._apply_for(question.reads)
+            return answer(state, question, self.host.threads)
 
 
 def with_one(state: Any) -> None:

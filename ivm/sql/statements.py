@@ -277,7 +277,7 @@ class Statements:
     def _query(self, node: exp.Expr) -> Answer:
         reader = self._reader()
         if versions.names_versions(node):
-            with reader.state(views=True) as state:
+            with reader.state() as state:
                 own = versions.materialized(self.host.store, state, self.host.rules_of(state), node)
                 queries = self._queries(versions.catalog_of(state, self.host.rules_of(state)))
                 return answer(queries, queries.query(own, None, top=True), lambda text: reader.ask_in(state, text))

@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 
@@ -313,3 +314,35 @@ def test_nothing_is_left_behind(tmp_path):
         workspace.check()
         workspace.verify("p")
     assert os.listdir(tmp_path) == ["s.pages"]
+
+
+@pytest.mark.parametrize("edited", ["before", "between", "alone"])
+def test_what_is_edited_through_inner_is_followed(edited: str) -> None:
+    with ivm.open(":memory:") as ws:
+        ws.install(
+            "edge(x, y) -> int(x), int(y). hop(x, z) <- edge(x, y), edge(y, z)."
+            "n[] = k <- agg<<k = count()>> edge(_, _)."
+        )
+        ws.insert("edge", [(1, 2), (2, 3)])
+        told: list[Any] = []
+        ws.subscribe("hop", lambda table: told.extend(table.to_pylist()))
+        with ws.transaction() as txn:
+            if edited == "between":
+                txn.insert("edge", [(4, 5)])
+            txn.inner["edge"].insert([(3, 4)])
+            if edited == "before":
+                txn.insert("edge", [(4, 5)])
+            ends = [(2, 4)] if edited == "alone" else [(2, 4), (3, 5)]
+            assert sorted(txn.sql("SELECT * FROM hop") or ()) == [(1, 3), *ends]
+            assert sorted(txn.sql("SELECT a.x, b.y FROM edge a JOIN edge b ON a.y = b.x") or ()) == [(1, 3), *ends]
+        assert sorted(ws["hop"]) == [(1, 3), *ends] and not ws.check()
+        assert [(row["x"], row["z"]) for row in told] == ends
+
+
+def test_a_column_that_is_added_through_inner_is_followed() -> None:
+    with ivm.open(":memory:") as ws:
+        ws.install("paid[who] = x -> string(who), int(x). total[] = t <- agg<<t = sum(x)>> paid[_] = x.")
+        with ws.transaction() as txn:
+            txn.inner.add_column("paid", "note: string?", None)
+            txn.inner["paid"].insert([("ada", 7, "tea")])
+        assert list(ws["total"]) == [(7,)] and not ws.check()

@@ -1,0 +1,182 @@
+"""Statements within one transaction do what the same statements do one by one, under every kind of view."""
+
+from collections import Counter
+from collections.abc import Callable
+from random import Random
+from typing import Any
+
+import pyarrow.compute as pc
+import pytest
+
+import ivm
+from tests.support.programs.amounts import times
+
+TABLES = (
+    "CREATE TABLE t (id INTEGER PRIMARY KEY, x INTEGER, y INTEGER)",
+    "CREATE TABLE u (k INTEGER PRIMARY KEY)",
+    "CREATE TABLE s (k INTEGER, v VARCHAR)",
+)
+VIEWS = {  # of each, other indices, helper views and states are kept
+    "v_join": "SELECT a.id, b.id AS k FROM t a JOIN t b ON a.x = b.y",
+    "v_sum": "SELECT y, sum(x) AS x, count(*) AS n FROM t GROUP BY y",
+    "v_ends": "SELECT x, min(y) AS low, max(id) AS high FROM t GROUP BY x",
+    "v_total": "SELECT sum(x) AS x, avg(y) AS y FROM t",
+    "v_distinct": "SELECT y, count(DISTINCT x) AS n FROM t GROUP BY y",
+    "v_rank": "SELECT id, rank() OVER (PARTITION BY y ORDER BY x) AS r FROM t",
+    "v_running": "SELECT id, sum(x) OVER (ORDER BY y, id) AS x FROM t",
+    "v_moving": "SELECT id, sum(x) OVER (ORDER BY id ROWS BETWEEN 1 PRECEDING AND 1 FOLLOWING) AS x FROM t",
+    "v_range": "SELECT a.id, sum(b.id) AS n FROM t a JOIN t b ON b.x < a.x GROUP BY a.id",
+    "v_full": "SELECT t.id, u.k FROM t FULL JOIN u ON t.x = u.k",
+    "v_missing": "SELECT k FROM u WHERE NOT EXISTS (SELECT 1 FROM t WHERE t.x = u.k)",
+    "v_either": "SELECT x AS k FROM t UNION ALL SELECT k FROM s",
+    "v_both": "SELECT x AS k FROM t INTERSECT SELECT k FROM u",
+    "v_first": "SELECT id, x FROM t ORDER BY x, id LIMIT 2",
+    "v_texts": "SELECT k, string_agg(v, ',' ORDER BY v) AS v FROM s GROUP BY k",
+    "v_bag": "SELECT s.v, t.y FROM s JOIN t ON s.k = t.x",
+    "v_reached": "WITH RECURSIVE r(a, b) AS (SELECT x, y FROM t UNION SELECT r.a, t.y FROM r JOIN t ON r.b = t.x) "
+               "SELECT a, b FROM r",
+    "v_nearest": "SELECT t.id, u.k FROM t ASOF JOIN u ON t.x >= u.k",
+}  # fmt: skip
+RULES = """
+least[y] = m <- agg<<m = min(x)>> t[_] = (x, y).
+above(i, j) <- t[i] = (x, _), t[j] = (y, _), x < y.
+t[_] = (x, y) -> x < 1000.
+"""
+NUMBERS = range(-1, 4)
+
+
+class Statements:
+    """Makes statements from a seed, some by the methods of a transaction."""
+
+    def __init__(self, seed: int, views: list[str]) -> None:
+        self.random, self.views = Random(seed), views
+
+    def one(self) -> str | tuple[str, str, Any]:
+        """Return a text of SQL, or the name of a method with its arguments."""
+        some, number = self.random.choice, self.random.choice(NUMBERS)
+        inner, column = self.inner(), some("xy")
+        row = (self.random.randrange(6), some(NUMBERS), some([None, *NUMBERS]))
+        shown = str(row).replace("None", "NULL")
+        return some([
+            f"INSERT OR IGNORE INTO t VALUES {shown}",
+            f"INSERT INTO t VALUES {shown}",
+            f"INSERT OR IGNORE INTO u SELECT x FROM t WHERE {column} = {number}",
+            f"INSERT INTO s SELECT x, 'a' || id FROM t WHERE {column} IN ({inner})",
+            f"UPDATE t SET {column} = {number} WHERE {some('xy')} IN ({inner})",
+            f"UPDATE t SET x = x + 1 WHERE EXISTS (SELECT 1 FROM u WHERE u.k = t.{column})",
+            f"UPDATE t SET y = {number}",
+            f"UPDATE s SET k = {number} WHERE k NOT IN ({inner})",
+            f"DELETE FROM t WHERE {column} IN ({inner})",
+            f"DELETE FROM u WHERE k = {number}",
+            f"DELETE FROM s WHERE k IN ({inner})",
+            f"MERGE INTO t USING u ON t.x = u.k WHEN MATCHED THEN UPDATE SET y = {number} "
+            "WHEN NOT MATCHED THEN INSERT VALUES (u.k + 10, u.k, NULL)",
+            f"SELECT * FROM t WHERE {column} IN ({inner})",
+            f"SELECT a.id, b.v FROM t a JOIN s b ON a.{column} = b.k",
+            "SELECT x, count(*) FROM t GROUP BY x",
+            f"SELECT * FROM {some(self.views)}",
+            f"SELECT t.id FROM t WHERE NOT EXISTS (SELECT 1 FROM u WHERE u.k = t.{column})",
+            ("set", "t", [row]),
+            ("delete", "t", [row[:1]]),
+            ("insert", "s", [(number, "b"), (number, "c")]),
+            ("delete_where", "t", pc.field("x") == number),
+        ])  # fmt: skip
+
+    def inner(self) -> str:
+        """Return a query of one column, of a table or of a view."""
+        column, number = self.random.choice("xy"), self.random.choice(NUMBERS)
+        return self.random.choice([
+            "SELECT k FROM u", "SELECT k FROM s", f"SELECT {column} FROM t WHERE id > {number}",
+            f"SELECT a.{column} FROM t a JOIN u ON a.x = u.k", f"SELECT {number}",
+            "SELECT max(x) FROM t", *(f"SELECT * FROM ({shown_of(view)})" for view in self.views),
+        ])  # fmt: skip
+
+
+def shown_of(view: str) -> str:
+    """Return a query of the first number of each row of a view."""
+    column = {"v_total": "x", "least": "y", "above": "i", "v_bag": "y", "v_reached": "a"}.get(view)
+    return f"SELECT {column or VIEWS[view].split()[1].split('.')[-1].strip(',')} FROM {view}"
+
+
+def made(views: list[str]) -> ivm.Workspace:
+    """Return a workspace with some rows and views."""
+    workspace = ivm.open(":memory:", threads=1)
+    for text in TABLES:
+        workspace.sql(text)
+    workspace.sql("INSERT INTO t VALUES (1, 0, 1), (2, 1, 2), (3, 1, NULL), (4, 2, 0)")
+    workspace.sql("INSERT INTO u VALUES (1), (3); INSERT INTO s VALUES (1, 'a'), (1, 'a'), (2, 'b')")
+    for view in views:
+        if view in VIEWS:
+            workspace.sql(f"CREATE MATERIALIZED VIEW {view} AS {VIEWS[view]}")
+    workspace.install(RULES, name="rules")
+    return workspace
+
+
+def outcome(target: Any, one: str | tuple[str, str, Any]) -> Any:
+    """Return what a statement says, as rows or as the text of an error."""
+    try:
+        if not isinstance(one, str):
+            getattr(target, one[0])(*one[1:])
+            return None
+        return Counter(target.sql(one) or ())
+    except ivm.IvmError as error:
+        return f"{type(error).__name__}: {error}"
+
+
+def within_brackets(workspace: ivm.Workspace, statements: list[Any], expected: list[Any]) -> None:
+    """Run statements between BEGIN and COMMIT."""
+    workspace.sql("BEGIN")
+    for one, wanted in zip(statements, expected, strict=True):
+        assert outcome(workspace, one) == wanted, one
+    workspace.sql("COMMIT")
+
+
+def within_with(workspace: ivm.Workspace, statements: list[Any], expected: list[Any]) -> None:
+    """Run statements in a transaction of Python."""
+    with workspace.transaction() as txn:
+        for one, wanted in zip(statements, expected, strict=True):
+            assert outcome(txn, one) == wanted, one
+
+
+def within_preview(workspace: ivm.Workspace, statements: list[Any], expected: list[Any]) -> None:
+    """Preview statements, then commit them."""
+
+    def edit(txn: Any) -> None:
+        for one, wanted in zip(statements, expected, strict=True):
+            assert outcome(txn, one) == wanted, one
+
+    workspace.preview(edit).commit()
+
+
+def run(seed: int, within: Callable[[ivm.Workspace, list[Any], list[Any]], None]) -> None:
+    """Run random statements one by one, then in transactions, and compare what they say and leave."""
+    random = Random(seed)
+    views = [*random.sample(sorted(VIEWS), 4), "least", "above"]
+    generator = Statements(seed, views)
+    with made(views) as alone, made(views) as together:
+        for _ in range(3):
+            statements = [generator.one() for _ in range(random.randint(2, 6))]
+            if within is within_brackets:
+                statements = [one for one in statements if isinstance(one, str)]
+            within(together, statements, [outcome(alone, one) for one in statements])
+            for name in ("t", "u", "s", *views):
+                assert Counter(alone.sql(f"SELECT * FROM {name}") or ()) == Counter(
+                    together.sql(f"SELECT * FROM {name}") or ()
+                ), (name, statements)
+        assert not together.check()
+
+
+@pytest.mark.filterwarnings("ignore::ivm.sql.errors.SqlWarning")
+@pytest.mark.parametrize("within", [within_brackets, within_with, within_preview])
+@pytest.mark.parametrize("seed", range(times(2)))
+def test_statements_of_one_transaction_are_those_statements_one_by_one(
+    seed: int, within: Callable[[ivm.Workspace, list[Any], list[Any]], None]
+) -> None:
+    run(seed, within)
+
+
+@pytest.mark.campaign
+@pytest.mark.filterwarnings("ignore::ivm.sql.errors.SqlWarning")
+@pytest.mark.parametrize("seed", range(1000, 3000))
+def test_many_transactions_are_their_statements_one_by_one(seed: int) -> None:
+    run(seed, Random(seed).choice([within_brackets, within_with, within_preview]))
