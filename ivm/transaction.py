@@ -1,9 +1,12 @@
 """A transaction over rules and data: it collects edits, and its commit maintains every view and tells subscribers."""
 
+import asyncio
 import json
+import threading
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -437,6 +440,53 @@ class Transaction:
         given, stored = tuple(shown[keys:]), tuple(before)
         pair = (stored[0], given[0]) if len(given) == 1 else (stored, given)
         return FunctionConflictError(name, tuple(shown[:keys]), pair)
+
+
+class Sessions:
+    """The transactions that BEGIN opened: at most one of each thread, and one of each task of asyncio.
+
+    Other threads and tasks neither see its edits nor end it.  It is rolled back if its thread or task ends before.
+    """
+
+    def __init__(self) -> None:
+        self._of_thread = threading.local()  # what it holds ends with the thread, and a lock with its transaction
+        self._of_tasks: WeakKeyDictionary[asyncio.Task[Any], Transaction] = WeakKeyDictionary()
+
+    @property
+    def open(self) -> Transaction | None:
+        """The transaction of the thread or task that asks."""
+        task = _task()
+        return getattr(self._of_thread, "open", None) if task is None else self._of_tasks.get(task)
+
+    def begin(self, txn: Transaction) -> None:
+        """Let a transaction be that of this thread or task."""
+        task = _task()
+        if task is None:
+            self._of_thread.open = txn
+        else:
+            self._of_tasks[task] = txn
+            task.add_done_callback(self._abandon)
+
+    def end(self) -> None:
+        """Forget the transaction of this thread or task."""
+        task = _task()
+        if task is None:
+            self._of_thread.open = None
+        else:
+            self._of_tasks.pop(task)
+            task.remove_done_callback(self._abandon)
+
+    def _abandon(self, task: asyncio.Task[Any]) -> None:
+        """Roll back the transaction of a task that has ended."""
+        self._of_tasks.pop(task).rollback()
+
+
+def _task() -> asyncio.Task[Any] | None:
+    """Return the task that runs in this thread, if any."""
+    try:
+        return asyncio.current_task()
+    except RuntimeError:  # no event loop runs
+        return None
 
 
 def _only_erase(edits: Mapping[str, Edits]) -> bool:

@@ -40,7 +40,7 @@ from ivm.question import answer, check_options, understand
 from ivm.rope import note_erased, rope_of
 from ivm.subscriptions import OnChange
 from ivm.terms.encoder import Encoder
-from ivm.transaction import Maintainer, Transaction
+from ivm.transaction import Maintainer, Sessions, Transaction
 from ivm.views.rope import ConcatRope, texts_of
 from ivm.wide import Parameters, Wide, changes, names_of, read, stored_as
 from ivm.workspace_edits import WorkspaceEdits
@@ -102,7 +102,7 @@ class Workspace(WorkspaceEdits):
         self.store, self.threads, self.memory = store, threads, memory
         self._maintainer = Maintainer(store, threads, memory)
         self._maintainer.put_in_words = self._put_in_words
-        self._statements: Any = None  # those of SQL
+        self._sessions = Sessions()
         self._prepared: dict[str, PreparedEdits] = {}
         if store.mode == "rw":  # reading views needs no rules
             self._rules_now()
@@ -304,18 +304,15 @@ class Workspace(WorkspaceEdits):
         >>> list(ws.sql("CREATE TABLE paid (cents INT); INSERT INTO paid VALUES (?); SELECT * FROM paid", [250]))
         [(250,)]
         """
-        if self._statements is None:
-            from ivm.sql.statements import Statements  # imports sqlglot, which others do not need
+        from ivm.sql.statements import Statements  # imports sqlglot, which others do not need
 
-            self._statements = Statements(self)
         with allowing(self.memory):
-            found: Answer | None = self._statements.run(text, parameters, dialect, incremental)
-        return found
+            return Statements(self, sessions=self._sessions).run(text, parameters, dialect, incremental)
 
     @property
     def in_sql_transaction(self) -> bool:
-        """Whether a statement BEGIN of `sql` waits for its COMMIT or ROLLBACK."""
-        return self._statements is not None and self._statements.open is not None
+        """Whether a statement BEGIN of `sql`, in this thread or task, waits for its COMMIT or ROLLBACK."""
+        return self._sessions.open is not None
 
     def _sql_in(
         self, version: int | None, txn: Transaction | None, text: str, parameters: Parameters, dialect: str

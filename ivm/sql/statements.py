@@ -32,7 +32,7 @@ from ivm.sql.syntax import no_statement, query_in_place, refuse_halves, syntax_e
 from ivm.wide import Parameters
 
 if TYPE_CHECKING:
-    from ivm.transaction import Transaction
+    from ivm.transaction import Sessions, Transaction
 
 logging.getLogger("sqlglot").setLevel(logging.ERROR)  # what it warns of is refused here, by name
 DIALECTS = ("duckdb", "postgres", "sqlite", "spark")
@@ -163,10 +163,18 @@ def _named(place: exp.Expr, parameters: Parameters) -> Any:
 class Statements:
     """Runs statements on a workspace, in a transaction or over an older version."""
 
-    def __init__(self, host: Host, version: int | str | None = None, inside: Transaction | None = None) -> None:
-        self.host, self.version, self.inside = host, version, inside
-        self.open: Transaction | None = None  # begun by BEGIN
+    def __init__(
+        self, host: Host, version: int | str | None = None, inside: Transaction | None = None,
+        sessions: Sessions | None = None,
+    ) -> None:  # fmt: skip
+        """Without `sessions`, BEGIN is refused, as it is in a transaction and over a version."""
+        self.host, self.version, self.inside, self.sessions = host, version, inside, sessions
         self.strict = False
+
+    @property
+    def open(self) -> Transaction | None:
+        """The transaction that BEGIN opened in this thread or task."""
+        return None if self.sessions is None else self.sessions.open
 
     def run(
         self, text: str, parameters: Parameters = None, dialect: str = "duckdb", incremental: str = "auto"
@@ -304,7 +312,8 @@ class Statements:
             raise SqlError("an older version does not change: run this on the workspace", node)
         txn = self.inside or self.open
         if txn is not None:
-            return _edited(self.host, txn, node, rows)
+            with txn.savepoint():  # a statement that fails leaves the transaction as it was
+                return _edited(self.host, txn, node, rows)
         with self.host.transaction() as own:
             return _edited(self.host, own, node, rows)
 
@@ -329,16 +338,17 @@ class Statements:
         return Answer(pa.table({"Count": pa.array([found.num_rows], pa.int64())}))
 
     def _bracket(self, node: exp.Expr) -> None:
-        if self.inside is not None or self.version is not None:
+        if self.sessions is None:
             raise SqlError(f"{node.key.upper()}: this is inside a transaction of Python, which ends by itself", node)
+        txn = self.sessions.open
         if isinstance(node, exp.Transaction):
-            if self.open is not None:
+            if txn is not None:
                 raise SqlError("BEGIN: a transaction has begun already: COMMIT or ROLLBACK first", node)
-            self.open = self.host.transaction()
+            self.sessions.begin(self.host.transaction())
             return
-        if self.open is None:
+        if txn is None:
             raise SqlError(f"{node.key.upper()}: no transaction has begun", node)
-        txn, self.open = self.open, None
+        self.sessions.end()
         txn.commit() if isinstance(node, exp.Commit) else txn.rollback()
 
 

@@ -565,7 +565,7 @@ class WriterQueue:
         if writer.thread in self._threads_before(writer):
             gc.collect()  # that transaction may have been dropped as part of a cycle
             if writer.thread in self._threads_before(writer):
-                raise TransactionError("this thread has a transaction open; commit it or roll it back first")
+                raise TransactionError("this thread has a transaction open: end it, or wait in asyncio.to_thread(...)")
 
     def _threads_before(self, writer: Writer) -> list[Thread]:
         """Return the threads with requests before this one."""
