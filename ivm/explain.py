@@ -14,9 +14,10 @@ from ivm.join.kernels.tries import EQ, GE, LE, NE
 from ivm.lang.functions import USERS, users_functions
 from ivm.lang.ir import Const, Predicate, Rule, Type, show, variables
 from ivm.lang.types import scale, shown, word_range
+from ivm.names import is_helper, is_unread
 from ivm.plan.columns import ColumnJoin
 from ivm.plan.evaluation import choice, pairs
-from ivm.plan.plan import SCANNED, Index, Plan, indices_of, is_unread, permuted, tree_name
+from ivm.plan.plan import SCANNED, Index, Plan, indices_of, permuted, tree_name
 from ivm.plan.planner import BEFORE_ROUNDS, ROUNDS
 from ivm.plan.rewrite.ranges import ADDED, COMPARED, SEEK_FIRST, SEEK_LAST
 from ivm.question import understand
@@ -38,7 +39,6 @@ from ivm.views.layouts import (
     WEIGHED,
     Fold,
 )
-from ivm.wide import is_helper
 from pagestore.errors import MissingError
 from pagestore.host import EphemeralTransaction, Snapshot, Tree, printable, read_batches
 

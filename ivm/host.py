@@ -17,9 +17,9 @@ from ivm.engine.installed import PROPERTY, Installed
 from ivm.engine.stored import HOST, KnownRules, built_sizes, dependants_of, load, save, saved_rules
 from ivm.errors import IvmError
 from ivm.installation import is_declared, refit, refitted
-from ivm.join.join import allowing
 from ivm.lang.ir import constants
 from ivm.maintenance.surgery import Delta
+from ivm.memory import allowing
 from ivm.rope import computed_text, note_erased
 from ivm.terms.encoder import Encoder
 from ivm.transaction import Maintainer

@@ -38,9 +38,10 @@ from ivm.errors import (
 from ivm.lang.ir import Edit, Predicate, Var, atoms, unnamed_in
 from ivm.lang.program import Program, readers
 from ivm.maintenance.surgery import Delta, visible_difference
+from ivm.names import tables_of_sql
 from ivm.terms.encoder import Encoder
 from ivm.transaction import Transaction
-from ivm.wide import forget, tables_of_sql
+from ivm.wide import forget
 from pagestore.errors import SchemaError
 from pagestore.host import ERASE, INSERT, Edits, Schema
 from pagestore.host import Transaction as StoreTransaction

@@ -13,9 +13,9 @@ from ivm.engine.replan import PlanningFiller
 from ivm.engine.scans import naming_the_rule
 from ivm.engine.stored import create_relation, drop_stray_trees, plant
 from ivm.errors import OptionError
-from ivm.join.join import MemoryUse, within_memory
 from ivm.lang.ir import ROPE
 from ivm.lang.program import Program
+from ivm.memory import MemoryUse, within_memory
 from ivm.plan.planner import AUTO, MATCH, ONCE, PROBE
 from ivm.rope import rope_of
 from ivm.terms.encoder import Encoder

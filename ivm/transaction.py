@@ -18,9 +18,9 @@ from ivm.engine.scans import Account
 from ivm.engine.schedule import Schedule, carry
 from ivm.engine.stored import BUILT, HOST, BuiltSizes, KnownRules, save
 from ivm.errors import EditError, FunctionConflictError, MaintainError
-from ivm.join.join import allowing
 from ivm.lang.ir import ROPE, Edit
 from ivm.maintenance.surgery import Delta
+from ivm.memory import allowing
 from ivm.rope import note_erased, texts_of_changes
 from ivm.subscriptions import Subscriptions, changes
 from ivm.terms.encoder import Encoder, finder

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from ivm.names import CATALOG, MULTIPLICITY, kept_views
 from pagestore.errors import MissingError, SchemaError
 from pagestore.host import (
     Delta,
@@ -36,24 +37,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 Parameters = Sequence[Any] | Mapping[str, Any] | None  # values for the parameters of a statement of SQL
-ONE = "sql:one"  # a relation with the one row 0, which rules of SQL read
-CATALOG = "ivm.sql"  # the property of the store in which SQL lists its views
 MOMENT = "TIMESTAMP WITH TIME ZONE"  # the type of SQL
-MULTIPLICITY = "rows()"  # the name of the column that says how often a row occurs
-
-
-def is_helper(name: str, blocks: Container[str] | None = None) -> bool:
-    """Return whether a relation is none of those that users named: one of a rewriting of rules, or of SQL's own.
-
-    With the names of all `blocks`, a name like that of a part of a wide view counts only if there is such a block.
-
-    >>> [name for name in ("item", "total:part2", "item$1", "sql:one", "car:parts") if is_helper(name)]
-    ['total:part2', 'item$1', 'sql:one']
-    >>> is_helper("car:part2", ["total"]), is_helper("total:part2", ["total"])
-    (False, True)
-    """
-    part = re.fullmatch(r"(.*):part\d+", name, re.DOTALL)
-    return "$" in name or name == ONE or (part is not None and (blocks is None or part[1] in blocks))
 
 
 class Wide(Frames):
@@ -156,7 +140,7 @@ def read(source: Any, name: str) -> Any:
     """Return a relation of a snapshot, or a view that is in several; None if there is none of that name."""
     if name in source:
         return source[name]
-    kept = _kept(source).get(name, {})
+    kept = kept_views(source).get(name, {})
     if not kept.get("wide"):
         return None
     types = [type_ for _, type_, _ in kept["columns"]]
@@ -168,33 +152,6 @@ def forget(txn: Any, name: str) -> None:
     saved = json.loads(txn.properties.get(CATALOG) or "{}")
     if saved.get("kept", {}).pop(name, None) is not None:
         txn.properties[CATALOG] = json.dumps(saved)
-
-
-def tables_of_sql(properties: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what SQL says of the tables that it created or altered, by name, of a version's properties."""
-    found: dict[str, Any] = json.loads(properties.get(CATALOG) or "{}").get("tables", {})
-    return found
-
-
-def wide_names(source: Any) -> list[str]:
-    """Return the names of the views that are in several relations, or with lists or intervals, of a version."""
-    return [name for name, kept in _kept(source).items() if kept.get("wide")]
-
-
-def names_of(source: Any, blocks: Container[str]) -> list[str]:
-    """Return the names of the relations and views of a version that users made; `blocks` has the blocks' names."""
-    return [name for name in (*source, *wide_names(source)) if not is_helper(name, blocks)]
-
-
-def stored_as(source: Any, name: str) -> list[str]:
-    """Return the names of the relations that have the rows of a relation or view: several for a wide view."""
-    return [name] if name in source else _kept(source).get(name, {}).get("wide") or [name]
-
-
-def _kept(source: Any) -> dict[str, Any]:
-    """Return what SQL saved of each kept view."""
-    saved = source.properties.get(CATALOG)
-    return dict(json.loads(saved).get("kept", {})) if saved else {}
 
 
 def changes(old: Snapshot, new: Snapshot, name: str) -> pa.Table | None:

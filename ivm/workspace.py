@@ -30,10 +30,11 @@ from ivm.engine.stored import HOST, built_sizes, save
 from ivm.errors import DivergenceError, IvmError, OptionError, RuleError, RuleWarning, UninstallError, UnknownViewError
 from ivm.host import maintainers, record_dependants_everywhere
 from ivm.installation import Removal, compiled, install, uninstall, warn
-from ivm.join.join import allowing, within_memory
 from ivm.lang.ir import ROPE, Predicate
 from ivm.lang.types import has_ids
 from ivm.maintenance.maintain import distance, trace_of
+from ivm.memory import allowing, within_memory
+from ivm.names import names_of, stored_as
 from ivm.plan.planner import AUTO
 from ivm.prepared import PreparedEdits
 from ivm.question import answer, check_options, understand
@@ -42,7 +43,7 @@ from ivm.subscriptions import OnChange
 from ivm.terms.encoder import Encoder
 from ivm.transaction import Maintainer, Sessions, Transaction
 from ivm.views.rope import ConcatRope, texts_of
-from ivm.wide import Parameters, Wide, changes, names_of, read, stored_as
+from ivm.wide import Parameters, Wide, changes, read
 from ivm.workspace_edits import WorkspaceEdits
 from ivm.workspace_snapshot import WorkspaceSnapshot, whole, workspace_html
 from pagestore.errors import ReadOnlyError

@@ -19,14 +19,15 @@ from ivm.engine.installed import Installed
 from ivm.engine.relations import Relations
 from ivm.engine.stored import built_sizes
 from ivm.errors import EditError, MaintainError
-from ivm.join.join import allowing
 from ivm.lang.ir import Edit
 from ivm.lang.program import DerivedEdit, Program
+from ivm.memory import allowing
+from ivm.names import CATALOG, is_helper, wide_names
 from ivm.prepared import PreparedEdits
 from ivm.question import answer, understand
 from ivm.terms.encoder import Encoder
 from ivm.transaction import Maintainer, Transaction
-from ivm.wide import CATALOG, changed_in, is_helper, wide_names
+from ivm.wide import changed_in
 from pagestore.host import ACTIONS, ERASE, FEW, INSERT, MAIN, SET, Store
 
 if TYPE_CHECKING:

@@ -29,10 +29,10 @@ from ivm.engine.scans import naming_the_rule
 from ivm.engine.schedule import Schedule, is_stale, schedule_of
 from ivm.engine.steps import Flush, Follow, Scan, Settle, Step, rules_below
 from ivm.errors import RecomputeError
-from ivm.join.join import Budget, Stopped, within_memory
 from ivm.maintenance.maintain import maintain
 from ivm.maintenance.probe import OPERATION, ROW
 from ivm.maintenance.surgery import Delta, insertions, net_changes, visible_difference
+from ivm.memory import Budget, Stopped, within_memory
 from ivm.plan.plan import Index, Plan, indices_of, tree_name
 from ivm.views.aggregates import edits_of, view_edits
 from ivm.views.layouts import INVERTED, SUM, State

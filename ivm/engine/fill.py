@@ -31,21 +31,13 @@ from ivm.engine.rows import KEPT, Recording, Waiting, adds_up, checked_sums, hea
 from ivm.engine.scans import Scanner, naming_the_rule
 from ivm.errors import DivergenceError, FunctionConflictError, RoomError, UnknownViewError
 from ivm.join.evaluate import Bindings, Evaluation, evaluate
-from ivm.join.join import (
-    FILLED,
-    FILLING,
-    Budget,
-    Sink,
-    TraceSink,
-    concatenated,
-    exceeds_memory,
-    memory_allowed,
-    within_memory,
-)
+from ivm.join.join import concatenated
 from ivm.join.kernels.tries import NE
 from ivm.lang.ir import Atom, Const, Predicate
 from ivm.maintenance import surgery
 from ivm.maintenance.surgery import Delta
+from ivm.memory import FILLED, FILLING, Budget, Sink, TraceSink, exceeds_memory, memory_allowed, within_memory
+from ivm.names import is_helper
 from ivm.plan.columns import ColumnJoin
 from ivm.plan.evaluation import choice, evaluate_in_full, pairs, rows_of_constants
 from ivm.plan.join_tree import is_linked, links_of
@@ -58,7 +50,6 @@ from ivm.views.heads import Head
 from ivm.views.layouts import APART, INVERTED, SUM, VALUES, Fold, State
 from ivm.views.ranges import Find, Found, Results, ranged_rows
 from ivm.views.rope import text_rows
-from ivm.wide import is_helper
 from pagestore.errors import EditError
 from pagestore.host import (
     INSERT,

@@ -20,12 +20,12 @@ from ivm.errors import WHOLE, RedefinitionError, UnknownViewError
 from ivm.lang.ir import Predicate, Rule, reads, writes
 from ivm.lang.program import NOTHING, Program, sketch_of, strata_of
 from ivm.lang.rewrite.constraints import is_constraint
+from ivm.names import is_helper, names_of, stored_as
 from ivm.plan.plan import SCANNED, Index, Plan, indices_of, permuted, tree_name
 from ivm.plan.planner import AUTO, Chosen, chosen_of
 from ivm.plan.rewrite.ranges import Span
 from ivm.views.heads import Head
 from ivm.views.layouts import RANGED, TEXT, Layout
-from ivm.wide import is_helper, names_of, stored_as
 from pagestore.host import Spec
 
 PROPERTY = "ivm"

@@ -14,10 +14,10 @@ from math import exp, inf, prod
 from ivm.engine.installed import InstalledRule, index_columns
 from ivm.engine.replan import PlanningFiller
 from ivm.engine.rows import KEPT
-from ivm.join.join import exceeds_memory
 from ivm.lang.ir import variables
 from ivm.maintenance.probe import BOUND, OPERATION
 from ivm.maintenance.surgery import Delta
+from ivm.memory import exceeds_memory
 from ivm.plan.columns import ACTION, LOOKED_UP, Changed, ColumnJoin, Sorted
 from ivm.plan.join_tree import is_exchangeable, links_of
 from ivm.plan.plan import Index, Plan, tree_name

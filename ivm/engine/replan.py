@@ -18,7 +18,7 @@ from ivm.engine.installed import Installed, InstalledRule
 from ivm.engine.kernels.schedule import EXCESS_FREE
 from ivm.engine.relations import Relations
 from ivm.engine.rows import Waiting
-from ivm.join.join import Budget, Stopped
+from ivm.memory import Budget, Stopped
 from ivm.plan.planner import chosen_of, keep_alike
 
 # A rule is planned anew in the next transaction if following a change took EXCESS times the operations expected, and

@@ -18,9 +18,10 @@ import numpy as np
 
 from ivm.engine.installed import Installed
 from ivm.errors import RangeError, RoomError
-from ivm.join.join import RECORDING, REMEDY, MemoryUse, concatenated, memory_to_take, shown_bytes
+from ivm.join.join import concatenated
 from ivm.lang.ir import Predicate
 from ivm.lang.types import shown, word_range
+from ivm.memory import RECORDING, REMEDY, MemoryUse, memory_to_take, shown_bytes
 from ivm.views.edit_composition import SumOverflow, counted, sum_by_key
 from ivm.views.layouts import INVERTED, PLAIN, Layout
 from pagestore.errors import EditError

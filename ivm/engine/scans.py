@@ -18,8 +18,8 @@ from ivm.engine.installed import Installed, InstalledRule
 from ivm.engine.rows import Waiting, adds_up, head_spec
 from ivm.errors import RoomError
 from ivm.join.groups import Known, Lookup, summed
-from ivm.join.join import within_memory
 from ivm.lang.ir import Rule
+from ivm.memory import within_memory
 from ivm.plan.plan import Plan
 from ivm.plan.scan import Wanted, scan
 from ivm.terms.encoder import Encoder

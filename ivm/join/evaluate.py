@@ -8,20 +8,10 @@ from typing import NamedTuple
 import numpy as np
 
 from ivm.join.flat import Flat, FlatJoin, Layout, flatten, is_flat_cheaper
-from ivm.join.join import (
-    NO_TRACE_SINK,
-    STOCK_MAX,
-    Budget,
-    Join,
-    MemoryUse,
-    Run,
-    Sink,
-    TraceSink,
-    concatenated,
-    within_memory,
-)
+from ivm.join.join import STOCK_MAX, Join, Run, concatenated
 from ivm.join.kernels.tries import EQ
 from ivm.join.plan_arrays import ALL, Sensors, Shape
+from ivm.memory import NO_TRACE_SINK, Budget, MemoryUse, Sink, TraceSink, within_memory
 from pagestore.host import WORD_MAX, WORD_MIN, Coded, Pages, Tree, begins, read_batches, together
 
 RANGES_PER_THREAD = 8  # so that no thread waits long for another one's last range

@@ -34,11 +34,12 @@ from typing import NamedTuple
 import numpy as np
 
 from ivm.errors import RangeError
-from ivm.join.join import BATCH, Run, concatenated, exceeds_memory
+from ivm.join.join import BATCH, Run, concatenated
 from ivm.join.kernels import flat_join, flat_layout, flat_trace, intersect, tries
 from ivm.join.kernels import flat_join as kernel
 from ivm.join.kernels.flat_layout import BitRows, FlatOutput, FlatRun, FlatTries, KeyTables
 from ivm.join.plan_arrays import Sensors, Shape
+from ivm.memory import exceeds_memory
 from pagestore.compiled import TypedKernel
 from pagestore.host import WORD_MAX, WORD_MIN, Coding, Pages, Tree, coding_within, read_batches
 

@@ -16,13 +16,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ivm.join.join import Budget, Join
+from ivm.join.join import Join
 from ivm.join.plan_arrays import change_oracle, laid_out, plan_array, state_array
 from ivm.maintenance import surgery
 from ivm.maintenance.kernels import match
 from ivm.maintenance.kernels.probe import mark_lone
 from ivm.maintenance.probe import ROW, probe_all, probe_by_shares, probed
 from ivm.maintenance.surgery import Delta, net_changes, surgeries
+from ivm.memory import Budget
 from ivm.plan.plan import Index, Plan, Trie, indices_of, sensors_of, tree_name
 from pagestore.compiled import Flags, Table, TypedKernel, ascends
 from pagestore.host import ERASE, INSERT, Pages, Snapshot, Tree, distinct

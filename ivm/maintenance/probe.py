@@ -11,13 +11,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ivm.join.join import Budget, MemoryUse, within_memory
 from ivm.join.kernels import tries
 from ivm.join.plan_arrays import Shape, plan_array, slices_room, state_array, tree_words
 from ivm.maintenance.kernels import probe
 from ivm.maintenance.kernels import probe as kernel
 from ivm.maintenance.surgery import Delta, net_changes
-from ivm.plan.plan import Index, Plan, is_unread
+from ivm.memory import Budget, MemoryUse, within_memory
+from ivm.names import is_unread
+from ivm.plan.plan import Index, Plan
 from pagestore.compiled import Tables, TypedKernel, raise_for
 from pagestore.host import ERASE, FEW, INSERT, Edits, Pages, Tree, one_batch, together
 

@@ -31,13 +31,14 @@ import numpy as np
 from ivm.errors import RangeError
 from ivm.join.flat import RECORDS_MAX, FlatJoin, Layout, flat_of
 from ivm.join.groups import FAR, Lookup, Matches, summed
-from ivm.join.join import MemoryUse, concatenated, together
+from ivm.join.join import concatenated, together
 from ivm.join.kernels.tries import NE
 from ivm.join.slices import Found, Side, Slices
 from ivm.lang.ir import Type, Var
+from ivm.memory import MemoryUse
 from ivm.plan.join_tree import EVERY, Condition, JoinTree, Source, conditions_of, intervals_of, negated_in
+from ivm.plan.key_ranges import Range, after_prefix, prefixes, text_keys, text_ranges
 from ivm.plan.plan import Index, Plan, Trie
-from ivm.plan.scan import Range, after_prefix, prefixes, text_keys, text_ranges
 from ivm.terms.encoder import Encoder
 from ivm.terms.evaluator import Batch
 from pagestore.host import Pages, Tree, distinct, read_batches

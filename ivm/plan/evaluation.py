@@ -12,10 +12,11 @@ from typing import NamedTuple
 import numpy as np
 
 from ivm.join.evaluate import Bindings, Evaluation, evaluate
-from ivm.join.join import Budget, Join, Sink
+from ivm.join.join import Join
 from ivm.join.kernels.tries import EQ
 from ivm.join.plan_arrays import change_oracle
 from ivm.lang.ir import Atom, Compare, Const, Disjunct, Rule, Var
+from ivm.memory import Budget, Sink
 from ivm.plan.plan import Plan
 from ivm.terms.encoder import Encoder
 from pagestore.host import COUNT, Complement, Pages, Tree, accountable, accounted, pays, rows_of

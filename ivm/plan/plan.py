@@ -29,7 +29,6 @@ from ivm.lang.nulls import tests_null
 from ivm.terms.conditions import Choice, Filter, compared, is_sure
 
 MIRRORED = {GE: LE, LE: GE, NE: NE}
-AMONG = "$among"  # in the names of helpers with the constants of a membership
 SCANNED = "a change of the relation is all that is read"  # the choice of maintenance for a body of one relation
 
 
@@ -38,16 +37,6 @@ class Index(NamedTuple):
 
     predicate: str
     order: tuple[int, ...]
-
-
-def is_membership(predicate: str) -> bool:
-    """Return whether a predicate is a helper with the constants of `x in (1, 5)` (rewrite/memberships.py)."""
-    return AMONG in predicate
-
-
-def is_unread(variable: str) -> bool:
-    """Return whether a variable is that of a column which nothing reads (Conjunction.in_own_order)."""
-    return variable[0] == "$" and "." in variable
 
 
 def permuted(index: Index) -> bool:

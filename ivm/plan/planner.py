@@ -11,10 +11,11 @@ from ivm.errors import ConstructError
 from ivm.join.kernels.tries import EQ, GE, LE
 from ivm.lang.ir import Atom, Compare, Disjunct, Predicate, Rule, literals_of, variables
 from ivm.lang.nulls import may_be_null
+from ivm.names import is_membership, is_unread
 from ivm.plan.conjunction import ChoiceConjunction, Conjunction, ScanConjunction, used_once
 from ivm.plan.join_order import JoinOrders
 from ivm.plan.join_tree import is_linked, is_supported, lists_pairs
-from ivm.plan.plan import Plan, is_membership, is_unread, permuted
+from ivm.plan.plan import Plan, permuted
 from ivm.plan.statistics import Distinct, Heavy, none_heavy
 from ivm.terms.conditions import Choice, Filter, is_sure
 from ivm.terms.encoder import Encode

@@ -28,6 +28,7 @@ from ivm.engine.installed import InstallOptions
 from ivm.errors import OptionError, UnknownViewError
 from ivm.lang.hints import hints
 from ivm.lang.ir import Predicate
+from ivm.names import ONE
 from ivm.spark import stages
 from ivm.spark.cell import TICK, Batch, CellsError, Message, messages_of
 from ivm.spark.changes import as_changes, as_spark_has, key_count, schema_of, warn_of_others
@@ -51,7 +52,6 @@ from ivm.spark.follow import OpenOptions
 from ivm.spark.layout import Layout, plan
 from ivm.spark.select import ONE_ROW, columns_of, is_sql, refuse_equal, rules_of
 from ivm.spark.shares import Hot, measure
-from ivm.wide import ONE
 from pagestore.host import Violation
 
 if TYPE_CHECKING:

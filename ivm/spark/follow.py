@@ -33,6 +33,7 @@ import pagestore
 from ivm.engine.compile import compile
 from ivm.errors import EditError, OptionError, RecomputeError, UnknownViewError
 from ivm.lang.ir import Predicate
+from ivm.names import ONE
 from ivm.spark.changes import (
     CHANGE,
     MOMENT,
@@ -50,7 +51,7 @@ from ivm.spark.select import ONE_ROW, columns_of, is_sql, refuse_equal, rules_of
 from ivm.spark.shares import hash_rows
 from ivm.sql.catalog import Catalog
 from ivm.transaction import Transaction
-from ivm.wide import ONE, statement_of
+from ivm.wide import statement_of
 from pagestore.errors import MissingError, SchemaError, VersionError
 from pagestore.host import Column, Relation, Schema, Snapshot, Type, WritableRelation, local_path
 

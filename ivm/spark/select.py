@@ -22,6 +22,7 @@ import pyarrow.compute as pc
 from sqlglot import exp
 
 from ivm.lang.ir import show_name, show_type
+from ivm.names import ONE
 from ivm.spark.changes import OF_CHANGES
 from ivm.sql.answers import bind, finish
 from ivm.sql.catalog import Catalog
@@ -33,7 +34,6 @@ from ivm.sql.statements import QUERIES, parse
 from ivm.sql.tables import definitions
 from ivm.sql.types import type_of_store
 from ivm.sql.views import refuse_name
-from ivm.wide import ONE
 from pagestore.host import Schema as Stored
 from pagestore.host import Type
 

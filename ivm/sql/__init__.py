@@ -1,9 +1,9 @@
 """SQL on rules: statements are translated to the text of rules, which is what a file keeps."""
 
-from ivm.wide import is_helper as is_helper
-from ivm.wide import names_of as names_of
+from ivm.names import is_helper as is_helper
+from ivm.names import names_of as names_of
+from ivm.names import wide_names as wide_names
 from ivm.wide import statement_of as statement_of
-from ivm.wide import wide_names as wide_names
 
 
 def reads_only(text: str, dialect: str = "duckdb") -> bool:

@@ -12,13 +12,14 @@ from sqlglot import exp
 
 from ivm.answer import Answer
 from ivm.errors import RangeError
+from ivm.names import MULTIPLICITY
 from ivm.sql.errors import SqlError
 from ivm.sql.queries.clauses import Rows
 from ivm.sql.queries.query import Queries
 from ivm.sql.rules import Body, Builder, kept_interval
 from ivm.sql.terms import VARIABLE, Atom, Call, Define, Rule, Term, Typed, Var, show_term, substitute, variables
 from ivm.sql.types import BIGINT, INTERVAL
-from ivm.wide import MULTIPLICITY, as_shown, is_encoded, repeated, side_by_side
+from ivm.wide import as_shown, is_encoded, repeated, side_by_side
 from pagestore.host import KEYS_MAX
 
 if TYPE_CHECKING:

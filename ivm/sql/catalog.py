@@ -18,10 +18,10 @@ import sqlglot
 from sqlglot import exp
 
 from ivm.lang.ir import Predicate
+from ivm.names import CATALOG, ONE, is_helper
 from ivm.sql.queries.clauses import Schema
 from ivm.sql.rules import Column, Table
 from ivm.sql.types import as_stored, parsed, type_of_store
-from ivm.wide import CATALOG, ONE, is_helper
 
 
 class Catalog:

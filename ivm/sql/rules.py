@@ -18,6 +18,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from ivm.names import ONE
 from ivm.sql.errors import SqlError
 from ivm.sql.terms import (
     Atom,
@@ -39,7 +40,6 @@ from ivm.sql.terms import (
     variables,
 )
 from ivm.sql.types import BIGINT, INTERVAL, SqlType
-from ivm.wide import ONE
 from pagestore.host import KEYS_MAX
 
 

@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from ivm.answer import Answer
 from ivm.engine.installed import Installed
+from ivm.names import CATALOG, ONE
 from ivm.question import answer, understand
 from ivm.sql.catalog import Catalog
 from ivm.transaction import undone
-from ivm.wide import CATALOG, ONE
 from pagestore.host import Store
 
 if TYPE_CHECKING:

@@ -10,6 +10,7 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
 from ivm.errors import RuleError
+from ivm.names import CATALOG
 from ivm.sql.catalog import Catalog
 from ivm.sql.errors import SqlError, nearest
 from ivm.sql.literals import constant, converted
@@ -19,7 +20,6 @@ from ivm.sql.rules import Body, Builder, Table
 from ivm.sql.session import Host, change_catalog
 from ivm.sql.terms import Atom, Call, Lit, Rule, Test, Typed, Var, show_rule, variables
 from ivm.sql.types import INTERVAL, SqlType, sql_type
-from ivm.wide import CATALOG
 from pagestore.errors import DependantsError
 from pagestore.host import KEYS_MAX, Column, Schema, Type
 

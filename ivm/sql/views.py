@@ -11,6 +11,7 @@ from sqlglot import exp
 
 from ivm.answer import Answer
 from ivm.lang.ir import show_name
+from ivm.names import CATALOG, ONE
 from ivm.sql import tables
 from ivm.sql.answers import bind, finish
 from ivm.sql.catalog import Catalog
@@ -21,7 +22,6 @@ from ivm.sql.queries.query import Queries
 from ivm.sql.rules import Builder
 from ivm.sql.session import Host, Reader, change_catalog, with_one
 from ivm.sql.types import INTEGER, NULL
-from ivm.wide import CATALOG, ONE
 
 KINDS = "CREATE TABLE, VIEW and MATERIALIZED VIEW are evaluated"
 

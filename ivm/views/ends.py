@@ -14,8 +14,8 @@ values are kept, of which the least is wanted as well.
 import numpy as np
 
 from ivm.join.groups import DENSE, Known, Lookup, as_rows, groups_of
-from ivm.join.join import MemoryUse
-from ivm.plan.scan import after_prefix
+from ivm.memory import MemoryUse
+from ivm.plan.key_ranges import after_prefix
 from ivm.views.aggregates import fold_groups
 from ivm.views.layouts import MORE
 from pagestore.host import (

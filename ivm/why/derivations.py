@@ -39,9 +39,9 @@ from ivm.lang.ir import (
     writes,
 )
 from ivm.lang.program import NOTHING, Program
+from ivm.names import MULTIPLICITY
 from ivm.plan.rewrite.disjunctions import fold_bodies, separate_bodies
 from ivm.question import answer, understand
-from ivm.wide import MULTIPLICITY
 from pagestore.host import EphemeralTransaction, Snapshot
 
 WANTED, ANSWER, NUMBER = "why@wanted", "why$answer", Var("why$n")  # "@" lets any column be null

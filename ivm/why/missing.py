@@ -15,8 +15,8 @@ from itertools import combinations, count, product
 from typing import Any, NamedTuple
 
 from ivm.lang.ir import Atom, Compare, Const, Disjunct, Literal, Rule, Var, renamed, variables
+from ivm.names import is_helper
 from ivm.why.derivations import Derivations, Values, results_of, with_values
-from ivm.wide import is_helper
 
 SUBSETS_MAX = 200  # of the literals of one body that are left out
 PLACES_MAX = 10  # bindings that are told for one rule

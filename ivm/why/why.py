@@ -16,11 +16,12 @@ from ivm.lang.infer import typed_atom
 from ivm.lang.ir import NOWHERE, Atom, Const, Predicate, Var, as_read, atoms, variables
 from ivm.lang.parse import parse
 from ivm.lang.syntax_tree import Anonymous, Change, split
+from ivm.names import is_helper
 from ivm.why.changes import Causes, Edit, Side
 from ivm.why.derivations import Derivations, Fact, Step, shown, with_values, written_atom
 from ivm.why.missing import Failure, Missing, together
 from ivm.why.proofs import Proofs, prove
-from ivm.wide import is_helper, statement_of
+from ivm.wide import statement_of
 from pagestore.host import Snapshot, Store, printable
 
 SHOWN = 10  # facts of one step

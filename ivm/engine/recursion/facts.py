@@ -27,12 +27,12 @@ import numpy as np
 
 from ivm.engine.installed import Installed, InstalledRule, InstalledStratum, index_columns
 from ivm.errors import LimitError
-from ivm.join.join import memory_allowed
 from ivm.lang.ir import Compare, Rule
 from ivm.lang.recursion import adds_only
 from ivm.lang.types import has_ids
 from ivm.maintenance.probe import probe_all, probed
 from ivm.maintenance.surgery import Delta
+from ivm.memory import memory_allowed
 from ivm.plan.plan import Index, Plan, tree_name
 from ivm.terms.encoder import Encoder
 from ivm.views.layouts import Layout

@@ -28,10 +28,10 @@ from ivm.engine.recursion.in_memory import FlatFacts, FlatRounds
 from ivm.engine.recursion.kernels.rounds import DONE as DERIVED_ALL
 from ivm.engine.rows import Waiting
 from ivm.errors import RangeError, RoomError
-from ivm.join.join import MemoryUse, allowing, memory_allowed, within_memory
 from ivm.lang.ir import constants
 from ivm.maintenance.maintain import binding_difference, maintain_by_probing
 from ivm.maintenance.surgery import Delta
+from ivm.memory import MemoryUse, allowing, memory_allowed, within_memory
 from ivm.plan.plan import Index, Plan, indices_of, tree_name
 from ivm.terms.encoder import Encoder
 from pagestore.host import ERASE, INSERT, WORD_MAX, Transaction, Tree, distinct

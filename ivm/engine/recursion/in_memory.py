@@ -24,7 +24,7 @@ from ivm.engine.recursion.kernels import rounds
 from ivm.engine.recursion.kernels import rounds as kernel
 from ivm.engine.recursion.kernels import shared_rounds as shared
 from ivm.engine.rows import Waiting
-from ivm.join.join import memory_allowed, memory_left
+from ivm.memory import memory_allowed, memory_left
 from pagestore.compiled import Table, TypedKernel, Words
 from pagestore.host import INSERT, WORD_MAX, WORD_MIN, Edits, sort_order, together
 

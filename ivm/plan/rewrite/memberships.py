@@ -22,8 +22,8 @@ import numpy as np
 
 from ivm.lang.ir import Atom, Call, Compare, Const, Disjunct, Literal, Predicate, Rule, Var
 from ivm.lang.program import Program
-from ivm.plan.plan import AMONG, is_membership
-from ivm.plan.scan import SHARE, text_ranges
+from ivm.names import AMONG, is_membership
+from ivm.plan.key_ranges import SHARE, text_ranges
 
 
 class Store(Protocol):

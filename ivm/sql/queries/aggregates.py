@@ -19,6 +19,7 @@ from dataclasses import replace
 
 from sqlglot import exp
 
+from ivm.names import ONE
 from ivm.sql.queries.expressions import Expressions, Subqueries
 from ivm.sql.queries.folds.aggregate import Aggregate, Group, Made, join_around, wanted
 from ivm.sql.queries.folds.kinds import made
@@ -26,7 +27,6 @@ from ivm.sql.queries.scope import Scope, text_of
 from ivm.sql.rules import Body, Builder, Column, Table, column_of
 from ivm.sql.terms import Atom, Define, Not, Rule, Typed, Var
 from ivm.sql.types import INTEGER
-from ivm.wide import ONE
 
 AGGREGATES = (exp.AggFunc, exp.GroupConcat, exp.Filter, exp.WithinGroup, exp.AnyValue)
 WINDOW_ONLY = (

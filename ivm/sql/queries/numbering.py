@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from sqlglot import exp
 
+from ivm.names import ONE
 from ivm.sql.conversions import convert, in_order
 from ivm.sql.errors import SqlError
 from ivm.sql.literals import converted
@@ -21,7 +22,6 @@ from ivm.sql.queries.clauses import Clauses
 from ivm.sql.rules import Body, Builder, Column, Table, outer_value
 from ivm.sql.terms import Atom, Call, Define, Fold, Lit, Rule, Term, Test, Typed, Var
 from ivm.sql.types import BIGINT, BOOLEAN, INTEGER, INTERVAL, TIMESTAMP, VARCHAR, SqlType
-from ivm.wide import ONE
 
 MOST = 10**15  # rows of a partition
 

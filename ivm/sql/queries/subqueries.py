@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from sqlglot import exp
 
+from ivm.names import ONE
 from ivm.sql.conversions import alike
 from ivm.sql.errors import SqlError
 from ivm.sql.queries.aggregates import aggregates_in
@@ -22,7 +23,6 @@ from ivm.sql.queries.scope import Scope
 from ivm.sql.rules import Body, Column, Table, column_of, is_null
 from ivm.sql.terms import Atom, Call, Define, Lit, Literal, Not, Rule, Test, Typed, Var
 from ivm.sql.types import INTEGER
-from ivm.wide import ONE
 
 
 def _inner(node: exp.Expr) -> exp.Expr:

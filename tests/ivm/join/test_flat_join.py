@@ -15,12 +15,13 @@ from ivm.join import evaluate as evaluate_module
 from ivm.join import flat as flat_layout
 from ivm.join.evaluate import evaluate, first_ranges
 from ivm.join.flat import FlatJoin, Layout, flatten, is_flat_cheaper
-from ivm.join.join import Join, allowing, concatenated
+from ivm.join.join import Join, concatenated
 from ivm.join.kernels import flat_join
 from ivm.join.kernels import flat_join as collect
 from ivm.join.kernels import flat_trace as certify
 from ivm.join.kernels import flat_trace as traced
 from ivm.join.kernels.intersect import OVERLAYS
+from ivm.memory import allowing
 from ivm.plan.plan import sensors_of
 from pagestore.host import WORD_MAX, WORD_MIN
 from pagestore.sorting.tuples import ascending

@@ -16,8 +16,8 @@ from ivm import installation, question
 from ivm.engine import engine, fill
 from ivm.engine import rows as filling
 from ivm.errors import LimitError, OptionError, RoomError
-from ivm.join import join
-from ivm.join.join import Limit
+from ivm import memory
+from ivm.memory import Limit
 
 PAIRS = "(x, y) <- a(x), a(y)."
 SCARCE = [Limit("the machine's memory", 1 << 40, 5 << 20)]
@@ -30,7 +30,7 @@ def ws(tmp_path, monkeypatch):
         ws.install("a(x) -> int(x).", name="base")
         with ws.transaction() as txn:
             txn.insert("a", [np.arange(1000)])
-        monkeypatch.setattr(join, "CHECK_BYTES", 1 << 20)
+        monkeypatch.setattr(memory, "CHECK_BYTES", 1 << 20)
         yield ws
 
 
@@ -38,7 +38,7 @@ def ws(tmp_path, monkeypatch):
 def test_a_question_whose_answer_does_not_fit(ws, monkeypatch, threads):
     ws.threads = threads
     assert len(ws.query("q" + PAIRS)) == 1_000_000
-    monkeypatch.setattr(join, "limits", lambda: SCARCE)
+    monkeypatch.setattr(memory, "limits", lambda: SCARCE)
     left = r"^query:1:1: making a table: 1,000,000 rows so far take 16.0 MB; 5.2 MB of the machine's memory are left"
     with pytest.raises(RoomError, match=left + ".*; ask for fewer rows"):
         ws.query("q" + PAIRS)
@@ -48,7 +48,7 @@ def test_a_question_whose_answer_does_not_fit(ws, monkeypatch, threads):
 
 def test_an_evaluation_takes_a_share_of_the_memory(ws, monkeypatch):
     """Also where nothing else limits it, and much is left; the user may allow more."""
-    monkeypatch.setattr(join, "limits", lambda: SMALL)
+    monkeypatch.setattr(memory, "limits", lambda: SMALL)
     with pytest.raises(RoomError, match=r"one evaluation may take 25 % of the machine's memory, 21.0 MB"):
         ws.query("q" + PAIRS)
     monkeypatch.setenv("IVM_MEMORY_SHARE", "0.9")
@@ -60,7 +60,7 @@ def test_changes_that_do_not_fit(ws, monkeypatch):
     for maintenance in ("match", "probe"):
         rule = f"on_{maintenance}(x) -> int(x). p_{maintenance}(x, y, z) <- a(x), a(y), on_{maintenance}(z)."
         ws.install(rule, name=maintenance, maintenance=maintenance)
-    monkeypatch.setattr(join, "limits", lambda: SCARCE)
+    monkeypatch.setattr(memory, "limits", lambda: SCARCE)
     monkeypatch.setattr(engine, "FREE", inf)  # probing goes on, whatever it costs
     for maintenance in ("match", "probe"):
         with pytest.raises(RoomError, match=rf"^{maintenance}:1:2\d: finding rows: [\d,]+ rows so far"):
@@ -73,7 +73,7 @@ def test_changes_that_do_not_fit(ws, monkeypatch):
 @pytest.mark.parametrize("maintenance", ["match", "probe"])
 def test_a_view_that_does_not_fit_is_not_installed(ws, monkeypatch, maintenance):
     version = ws.store.version
-    monkeypatch.setattr(join, "limits", lambda: SCARCE)
+    monkeypatch.setattr(memory, "limits", lambda: SCARCE)
     monkeypatch.setattr(filling, "RUNS_MAX", 1)  # nor do its runs
     with pytest.raises(RoomError, match="^pairs:1:1: (sorting rows|recording a trace): "):
         ws.install("pairs" + PAIRS, name="pairs", maintenance=maintenance)
@@ -81,8 +81,8 @@ def test_a_view_that_does_not_fit_is_not_installed(ws, monkeypatch, maintenance)
     monkeypatch.undo()
     ws.install("pairs" + PAIRS, name="pairs", maintenance=maintenance)
     assert len(ws["pairs"]) == 1_000_000
-    monkeypatch.setattr(join, "CHECK_BYTES", 1 << 20)
-    monkeypatch.setattr(join, "limits", lambda: SCARCE)
+    monkeypatch.setattr(memory, "CHECK_BYTES", 1 << 20)
+    monkeypatch.setattr(memory, "limits", lambda: SCARCE)
     monkeypatch.setattr(filling, "RUNS_MAX", 1)
     with pytest.raises(RoomError, match="^pairs:1:1: "):
         ws.verify("pairs")
@@ -131,9 +131,9 @@ def test_what_is_left_of_the_machine_and_of_a_group(group, limit, left, tmp_path
         (folder / most).write_text(f"{limit}\n")
         (folder / current).write_text(f"{3 << 20}\n")
         (folder / "memory.stat").write_text(f"anon 17\n{files} {1 << 20}\n")
-    monkeypatch.setattr(join, "PROC", proc)
-    monkeypatch.setattr(join, "GROUPS", groups)
-    assert join.memory_left() == left
+    monkeypatch.setattr(memory, "PROC", proc)
+    monkeypatch.setattr(memory, "GROUPS", groups)
+    assert memory.memory_left() == left
 
 
 FILES = {
@@ -143,17 +143,17 @@ FILES = {
 
 
 def test_what_is_left_of_this_machine(tmp_path, monkeypatch):
-    assert 1 << 20 < join.memory_left() < 1 << 50
-    monkeypatch.setattr(join, "PROC", tmp_path)
-    assert join.memory_left() == join.UNLIMITED  # it does not say
+    assert 1 << 20 < memory.memory_left() < 1 << 50
+    monkeypatch.setattr(memory, "PROC", tmp_path)
+    assert memory.memory_left() == memory.UNLIMITED  # it does not say
 
 
 @pytest.mark.parametrize("kind", [resource.RLIMIT_AS, resource.RLIMIT_DATA])
 def test_what_is_left_by_a_limit_of_the_process(monkeypatch, kind):
     monkeypatch.setattr(resource, "getrlimit", lambda asked: (1 << 36 if asked == kind else resource.RLIM_INFINITY, -1))
-    limit = [*join.limits()][-1]
+    limit = [*memory.limits()][-1]
     assert limit.whose.endswith("allows") and limit.whole == 1 << 36 and 0 < limit.left < limit.whole
-    assert join.memory_left() <= limit.left
+    assert memory.memory_left() <= limit.left
 
 
 REFUSED = r"""

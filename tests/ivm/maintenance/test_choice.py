@@ -10,7 +10,7 @@ import pytest
 from ivm.engine.engine import Engine
 from ivm.engine.joined import JOINED, READ
 from ivm.engine.replan import PlanningFiller
-from ivm.join.join import Budget
+from ivm.memory import Budget
 from pagestore_tools.bench.harness import workspace_with
 from pagestore_tools.bench.meter import Meter
 from pagestore_tools.bench.shapes import DECLARED, SHAPES, tables

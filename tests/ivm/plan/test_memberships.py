@@ -6,7 +6,7 @@ import pytest
 
 import ivm
 from ivm.engine.fill import Filler
-from ivm.plan import scan
+from ivm.plan import key_ranges
 from ivm.plan.rewrite import memberships
 
 DECLARED = "e(x, y) -> int(x), int(y). s(n, x) -> string(n), int(x). f[x] = v -> int(x), decimal(8, 2)(v). "
@@ -109,8 +109,8 @@ def test_ranges_of_texts_are_sought_as_they_are_filtered(monkeypatch, body):
 def seek_texts_from(monkeypatch, share: float) -> None:
     """Seek texts in relations that have so many rows for each of them."""
     monkeypatch.setattr(memberships, "SHARE", share)
-    monkeypatch.setattr(scan, "SHARE", share)
-    monkeypatch.setattr(scan, "SEEK_ROWS", share)
+    monkeypatch.setattr(key_ranges, "SHARE", share)
+    monkeypatch.setattr(key_ranges, "SEEK_ROWS", share)
 
 
 SOUGHT = [
