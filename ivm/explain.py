@@ -7,20 +7,16 @@ from typing import Any
 
 import numpy as np
 
-from ivm.engine.installed import Installed, InstalledRule
-from ivm.engine.recursion.facts import limits_of
-from ivm.engine.rows import Source
 from ivm.join.kernels.tries import EQ, GE, LE, NE
 from ivm.lang.functions import USERS, users_functions
 from ivm.lang.ir import Const, Predicate, Rule, Type, show, variables
 from ivm.lang.types import scale, shown, word_range
 from ivm.names import is_helper, is_unread
-from ivm.plan.columns import ColumnJoin
-from ivm.plan.evaluation import choice, pairs
 from ivm.plan.plan import SCANNED, Index, Plan, indices_of, permuted, tree_name
 from ivm.plan.planner import BEFORE_ROUNDS, ROUNDS
 from ivm.plan.rewrite.ranges import ADDED, COMPARED, SEEK_FIRST, SEEK_LAST
 from ivm.question import understand
+from ivm.rules.installed import Installed, InstalledRule
 from ivm.terms.conditions import compared
 from ivm.terms.encoder import Encoder
 from ivm.terms.numbers import is_registered
@@ -39,6 +35,10 @@ from ivm.views.layouts import (
     WEIGHED,
     Fold,
 )
+from ivm.ways.columns import ColumnJoin
+from ivm.ways.pending import Source
+from ivm.ways.recursion.facts import limits_of
+from ivm.ways.tries import choice, pairs
 from pagestore.errors import MissingError
 from pagestore.host import EphemeralTransaction, Snapshot, Tree, printable, read_batches
 

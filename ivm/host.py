@@ -13,16 +13,16 @@ from weakref import WeakSet
 
 from ivm.check.check import check
 from ivm.engine.engine import Engine
-from ivm.engine.installed import PROPERTY, Installed
-from ivm.engine.stored import HOST, KnownRules, built_sizes, dependants_of, load, save, saved_rules
 from ivm.errors import IvmError
 from ivm.installation import is_declared, refit, refitted
 from ivm.lang.ir import constants
-from ivm.maintenance.surgery import Delta
 from ivm.memory import allowing
 from ivm.rope import computed_text, note_erased
+from ivm.rules.installed import PROPERTY, Installed
+from ivm.rules.stored import HOST, KnownRules, built_sizes, dependants_of, load, save, saved_rules
 from ivm.terms.encoder import Encoder
 from ivm.transaction import Maintainer
+from ivm.views.delta import Delta
 from pagestore.errors import PagestoreError
 from pagestore.host import (
     Computed,

@@ -15,14 +15,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ivm.engine.compile import Given, with_block
-from ivm.engine.constraints import refuse_violations
 from ivm.engine.engine import Engine
 from ivm.engine.fill import Filler
-from ivm.engine.installed import Block, Installed, Options, refuse_foreign_writers
 from ivm.engine.kept import Kept, kept_of, rearrange
-from ivm.engine.relations import Relations, declaration_of, declaring, function_schema, with_columns_of
-from ivm.engine.stored import save, stored_before
 from ivm.errors import (
     WHOLE,
     EditError,
@@ -37,10 +32,15 @@ from ivm.errors import (
 )
 from ivm.lang.ir import Edit, Predicate, Var, atoms, unnamed_in
 from ivm.lang.program import Program, readers
-from ivm.maintenance.surgery import Delta, visible_difference
 from ivm.names import tables_of_sql
+from ivm.rules.compile import Given, with_block
+from ivm.rules.constraints import refuse_violations
+from ivm.rules.installed import Block, Installed, Options, refuse_foreign_writers
+from ivm.rules.relations import Relations, declaration_of, declaring, function_schema, with_columns_of
+from ivm.rules.stored import save, stored_before
 from ivm.terms.encoder import Encoder
 from ivm.transaction import Transaction
+from ivm.views.delta import Delta, visible_difference
 from ivm.wide import forget
 from pagestore.errors import SchemaError
 from pagestore.host import ERASE, INSERT, Edits, Schema

@@ -35,7 +35,7 @@ def tables_of_sql(properties: Mapping[str, Any]) -> dict[str, Any]:
 
 def wide_names(source: Any) -> list[str]:
     """Return the names of the views that are in several relations, or with lists or intervals, of a version."""
-    return [name for name, kept in _kept(source).items() if kept.get("wide")]
+    return [name for name, kept in kept_views(source).items() if kept.get("wide")]
 
 
 def names_of(source: Any, blocks: Container[str]) -> list[str]:
@@ -45,10 +45,10 @@ def names_of(source: Any, blocks: Container[str]) -> list[str]:
 
 def stored_as(source: Any, name: str) -> list[str]:
     """Return the names of the relations that have the rows of a relation or view: several for a wide view."""
-    return [name] if name in source else _kept(source).get(name, {}).get("wide") or [name]
+    return [name] if name in source else kept_views(source).get(name, {}).get("wide") or [name]
 
 
-def _kept(source: Any) -> dict[str, Any]:
+def kept_views(source: Any) -> dict[str, Any]:
     """Return what SQL saved of each kept view."""
     saved = source.properties.get(CATALOG)
     return dict(json.loads(saved).get("kept", {})) if saved else {}

@@ -8,9 +8,9 @@ from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
-from ivm.engine.installed import Installed
 from ivm.engine.schedule import Schedule, is_carried, schedule_of
-from ivm.engine.stored import HOST, sizes_in
+from ivm.rules.installed import Installed
+from ivm.rules.stored import HOST, sizes_in
 from ivm.transaction import NONE, Maintainer, Transaction
 from pagestore.host import INSERT, PreparedEdit, PreparedSeries, RowWords, Short
 

@@ -6,18 +6,18 @@ import time
 from typing import TYPE_CHECKING, NamedTuple
 
 from ivm.answer import Answer
-from ivm.engine.compile import Given, with_block
-from ivm.engine.installed import Installed, Limits, Options
-from ivm.engine.relations import Relations
 from ivm.engine.replan import PlanningFiller
 from ivm.engine.scans import naming_the_rule
-from ivm.engine.stored import create_relation, drop_stray_trees, plant
 from ivm.errors import OptionError
 from ivm.lang.ir import ROPE
 from ivm.lang.program import Program
 from ivm.memory import MemoryUse, within_memory
 from ivm.plan.planner import AUTO, MATCH, ONCE, PROBE
 from ivm.rope import rope_of
+from ivm.rules.compile import Given, with_block
+from ivm.rules.installed import Installed, Limits, Options
+from ivm.rules.relations import Relations
+from ivm.rules.stored import create_relation, drop_stray_trees, plant
 from ivm.terms.encoder import Encoder
 from pagestore.host import WORD_MAX, EphemeralTransaction
 

@@ -1,6 +1,6 @@
 """The texts of concats for readers of a store: of one group, of all rows, and of rows that change.
 
-How a text is read from the state of the aggregate is in views/rope.py.
+How a text is read from the state of the aggregate is in ways/rope.py.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from ivm.engine.engine import Engine
-from ivm.engine.installed import PROPERTY, Installed
-from ivm.engine.stored import load, saved_rules
 from ivm.errors import IvmError, UnknownViewError
 from ivm.lang.ir import ROPE
-from ivm.maintenance.surgery import Delta
+from ivm.rules.installed import PROPERTY, Installed
+from ivm.rules.stored import load, saved_rules
+from ivm.views.delta import Delta
 from ivm.views.layouts import Fold
-from ivm.views.rope import ConcatRope, texts_of
+from ivm.ways.rope import ConcatRope, texts_of
 from ivm.wide import changed_in
 from pagestore.host import (
     INSERT,

@@ -10,7 +10,7 @@ import numpy as np
 
 from ivm.errors import WHOLE
 from ivm.lang.ir import Predicate
-from ivm.maintenance.surgery import Delta
+from ivm.views.delta import Delta
 from pagestore.host import INSERT, Snapshot, differing, row_changes, sort_order
 
 if TYPE_CHECKING:

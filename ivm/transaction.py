@@ -13,17 +13,17 @@ import numpy as np
 import pagestore
 from ivm.answer import Answer
 from ivm.engine.engine import Engine
-from ivm.engine.installed import Installed
 from ivm.engine.scans import Account
 from ivm.engine.schedule import Schedule, carry
-from ivm.engine.stored import BUILT, HOST, BuiltSizes, KnownRules, save
 from ivm.errors import EditError, FunctionConflictError, MaintainError
 from ivm.lang.ir import ROPE, Edit
-from ivm.maintenance.surgery import Delta
 from ivm.memory import allowing
 from ivm.rope import note_erased, texts_of_changes
+from ivm.rules.installed import Installed
+from ivm.rules.stored import BUILT, HOST, BuiltSizes, KnownRules, save
 from ivm.subscriptions import Subscriptions, changes
 from ivm.terms.encoder import Encoder, finder
+from ivm.views.delta import Delta
 from ivm.views.edit_composition import TAKE, Clash, compose, compose_bag
 from ivm.wide import Wide, read
 from pagestore.errors import ClosedError

@@ -19,30 +19,30 @@ import numpy as np
 import pagestore
 from ivm.answer import Answer
 from ivm.check.check import Progress, check, evaluate, no_progress, rebuild, tree_difference
-from ivm.engine.constraints import violated
 from ivm.engine.engine import Engine
 from ivm.engine.fill import not_a_view
-from ivm.engine.installed import Installed, InstallOptions, Limits, Options
-from ivm.engine.relations import declarations_of
 from ivm.engine.scans import Account
-from ivm.engine.steps import rules_below
-from ivm.engine.stored import HOST, built_sizes, save
 from ivm.errors import DivergenceError, IvmError, OptionError, RuleError, RuleWarning, UninstallError, UnknownViewError
 from ivm.host import maintainers, record_dependants_everywhere
 from ivm.installation import Removal, compiled, install, uninstall, warn
 from ivm.lang.ir import ROPE, Predicate
 from ivm.lang.types import has_ids
-from ivm.maintenance.maintain import distance, trace_of
 from ivm.memory import allowing, within_memory
 from ivm.names import names_of, stored_as
 from ivm.plan.planner import AUTO
 from ivm.prepared import PreparedEdits
 from ivm.question import answer, check_options, understand
 from ivm.rope import note_erased, rope_of
+from ivm.rules.constraints import violated
+from ivm.rules.installed import Installed, InstallOptions, Limits, Options
+from ivm.rules.relations import declarations_of
+from ivm.rules.steps import rules_below
+from ivm.rules.stored import HOST, built_sizes, save
 from ivm.subscriptions import OnChange
 from ivm.terms.encoder import Encoder
 from ivm.transaction import Maintainer, Sessions, Transaction
-from ivm.views.rope import ConcatRope, texts_of
+from ivm.ways.match import distance, trace_of
+from ivm.ways.rope import ConcatRope, texts_of
 from ivm.wide import Parameters, Wide, changes, read
 from ivm.workspace_edits import WorkspaceEdits
 from ivm.workspace_snapshot import WorkspaceSnapshot, whole, workspace_html
@@ -447,7 +447,7 @@ class Workspace(WorkspaceEdits):
         return self.store.branches[branch]
 
     def trace(self, name: str, version: int | str | None = None) -> list[np.ndarray]:
-        """Return the trace of a view's rules at a version, int64[columns, n] per plan (ivm/maintenance/maintain.py)."""
+        """Return the trace of a view's rules at a version, int64[columns, n] per plan (ivm/ways/match.py)."""
         with self.store.snapshot() if version is None else self.store.at(version) as snap:
             installed = self.rules_of(snap)
             if name not in installed.program.predicates:

@@ -13,11 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import pagestore
 from ivm.answer import Answer
-from ivm.engine.compile import compile
 from ivm.engine.engine import Engine
-from ivm.engine.installed import Installed
-from ivm.engine.relations import Relations
-from ivm.engine.stored import built_sizes
 from ivm.errors import EditError, MaintainError
 from ivm.lang.ir import Edit
 from ivm.lang.program import DerivedEdit, Program
@@ -25,6 +21,10 @@ from ivm.memory import allowing
 from ivm.names import CATALOG, is_helper, wide_names
 from ivm.prepared import PreparedEdits
 from ivm.question import answer, understand
+from ivm.rules.compile import compile
+from ivm.rules.installed import Installed
+from ivm.rules.relations import Relations
+from ivm.rules.stored import built_sizes
 from ivm.terms.encoder import Encoder
 from ivm.transaction import Maintainer, Transaction
 from ivm.wide import changed_in

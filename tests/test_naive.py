@@ -2,9 +2,9 @@
 
 import pytest
 
-from ivm.engine.compile import compile
 from ivm.errors import FunctionConflictError, RangeError
 from ivm.lang.aggregate import key_variables
+from ivm.rules.compile import compile
 from tests.support import naive
 
 EDGE = """edge(x, y) -> int(x), int(y).    v[x] = n -> int(x), int(n).

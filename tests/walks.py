@@ -89,9 +89,9 @@ def _text(path: Path, watch: Callable[[], Any]) -> Walk:
 
 
 def _plans(path: Path, watch: Callable[[], Any]) -> Walk:
-    from ivm.engine.compile import with_block
-    from ivm.engine.installed import Options
-    from ivm.engine.relations import Relations
+    from ivm.rules.compile import with_block
+    from ivm.rules.installed import Options
+    from ivm.rules.relations import Relations
 
     with _with_facts(path) as ws, ws.store.sketch() as sketch:
         installed = ws.rules_of(sketch)

@@ -21,21 +21,21 @@ from typing import NamedTuple
 import numpy as np
 
 from ivm.check.soundness import Soundness
-from ivm.engine.constraints import refuse_violations
 from ivm.engine.fill import Filler, fold_bindings, not_a_view, shown_names, unordered
-from ivm.engine.installed import Installed, InstalledRule, InstalledStratum, index_columns
-from ivm.engine.recursion.facts import limits_of
-from ivm.engine.recursion.semilattice import fixpoint_of
-from ivm.engine.rows import check_sums, compose_rows, head_spec
 from ivm.engine.scans import naming_the_rule
-from ivm.engine.stored import HOST, built_sizes, create_relation, dependants_of
 from ivm.errors import ConstraintError, MaintainError, UnregisteredError
 from ivm.join.evaluate import evaluate as evaluate_plan
-from ivm.maintenance.surgery import net_changes
 from ivm.plan.plan import tree_name
+from ivm.rules.constraints import refuse_violations
+from ivm.rules.installed import Installed, InstalledRule, InstalledStratum, index_columns
+from ivm.rules.stored import HOST, built_sizes, create_relation, dependants_of
 from ivm.terms.encoder import Encoder
-from ivm.views.ends import exact
+from ivm.views.delta import net_changes
 from ivm.views.layouts import SUM
+from ivm.ways.ends import exact
+from ivm.ways.pending import check_sums, compose_rows, head_spec
+from ivm.ways.recursion.facts import limits_of
+from ivm.ways.recursion.semilattice import fixpoint_of
 from pagestore.host import (
     ERASE,
     INSERT,

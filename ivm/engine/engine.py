@@ -16,28 +16,28 @@ from typing import Any
 
 import numpy as np
 
-from ivm.engine.constraints import refuse_violations
 from ivm.engine.fill import divergence, unordered
-from ivm.engine.installed import InstalledRule, InstalledStratum, index_columns
 from ivm.engine.joined import FREE, JoiningFiller
 from ivm.engine.kept import Kept
 from ivm.engine.kernels.plans import LARGE
-from ivm.engine.kernels.schedule import EXCESS_FREE
-from ivm.engine.recursion.compiled import CompiledStratum, compiled
-from ivm.engine.rows import check_sums
+from ivm.engine.kernels.run import EXCESS_FREE
 from ivm.engine.scans import naming_the_rule
 from ivm.engine.schedule import Schedule, is_stale, schedule_of
-from ivm.engine.steps import Flush, Follow, Scan, Settle, Step, rules_below
 from ivm.errors import RecomputeError
-from ivm.maintenance.maintain import maintain
-from ivm.maintenance.probe import OPERATION, ROW
-from ivm.maintenance.surgery import Delta, insertions, net_changes, visible_difference
 from ivm.memory import Budget, Stopped, within_memory
 from ivm.plan.plan import Index, Plan, indices_of, tree_name
-from ivm.views.aggregates import edits_of, view_edits
+from ivm.rules.constraints import refuse_violations
+from ivm.rules.installed import InstalledRule, InstalledStratum, index_columns
+from ivm.rules.steps import Flush, Follow, Scan, Settle, Step, rules_below
+from ivm.views.delta import Delta, insertions, net_changes, visible_difference
 from ivm.views.layouts import INVERTED, SUM, State
-from ivm.views.ranges import Side, ranged_edits
-from ivm.views.rope import text_edits
+from ivm.ways.match import maintain
+from ivm.ways.pending import check_sums
+from ivm.ways.probe import OPERATION, ROW
+from ivm.ways.ranges import Side, ranged_edits
+from ivm.ways.recursion.compiled import CompiledStratum, compiled
+from ivm.ways.rope import text_edits
+from ivm.ways.states import edits_of, view_edits
 from pagestore.errors import EditError
 from pagestore.host import ALONE, INSERT, Edits, Tree, delta, one_batch
 

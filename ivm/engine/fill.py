@@ -23,33 +23,32 @@ from threading import Lock
 
 import numpy as np
 
-from ivm.engine.installed import Installed, InstalledRule, InstalledStratum, index_columns
-from ivm.engine.recursion.facts import Facts, limits_of
-from ivm.engine.recursion.fixpoint import Fixpoint
-from ivm.engine.recursion.semilattice import fixpoint_of
-from ivm.engine.rows import KEPT, Recording, Waiting, adds_up, checked_sums, head_spec, out_of_range, whole_groups
 from ivm.engine.scans import Scanner, naming_the_rule
 from ivm.errors import DivergenceError, FunctionConflictError, RoomError, UnknownViewError
 from ivm.join.evaluate import Bindings, Evaluation, evaluate
 from ivm.join.join import concatenated
 from ivm.join.kernels.tries import NE
 from ivm.lang.ir import Atom, Const, Predicate
-from ivm.maintenance import surgery
-from ivm.maintenance.surgery import Delta
 from ivm.memory import FILLED, FILLING, Budget, Sink, TraceSink, exceeds_memory, memory_allowed, within_memory
 from ivm.names import is_helper
-from ivm.plan.columns import ColumnJoin
-from ivm.plan.evaluation import choice, evaluate_in_full, pairs, rows_of_constants
 from ivm.plan.join_tree import is_linked, links_of
 from ivm.plan.plan import Index, Plan, indices_of, permuted, tree_name
 from ivm.plan.rewrite.ranges import Span
+from ivm.rules.installed import Installed, InstalledRule, InstalledStratum, index_columns
 from ivm.terms.encoder import Encoder
-from ivm.views.aggregates import FOLDED, folded, view_rows
+from ivm.views.delta import Delta, index_spec
 from ivm.views.edit_composition import SumOverflow, add_up, edits_to_sums
 from ivm.views.heads import Head
 from ivm.views.layouts import APART, INVERTED, SUM, VALUES, Fold, State
-from ivm.views.ranges import Find, Found, Results, ranged_rows
-from ivm.views.rope import text_rows
+from ivm.ways.columns import ColumnJoin
+from ivm.ways.pending import KEPT, Recording, Waiting, adds_up, checked_sums, head_spec, out_of_range, whole_groups
+from ivm.ways.ranges import Find, Found, Results, ranged_rows
+from ivm.ways.recursion.facts import Facts, limits_of
+from ivm.ways.recursion.fixpoint import Fixpoint
+from ivm.ways.recursion.semilattice import fixpoint_of
+from ivm.ways.rope import text_rows
+from ivm.ways.states import FOLDED, folded, view_rows
+from ivm.ways.tries import choice, evaluate_in_full, pairs, rows_of_constants
 from pagestore.errors import EditError
 from pagestore.host import (
     INSERT,
@@ -402,7 +401,7 @@ class Filler(Scanner):
             budget=budget, sink=sink, trace_sink=TraceSink(recording.is_due, recording.take),
         )  # fmt: skip
         names = rule.sensitivity_names(number)
-        for name, spec in zip(names, map(surgery.index_spec, plan.sensors), strict=True):
+        for name, spec in zip(names, map(index_spec, plan.sensors), strict=True):
             if name not in self.txn:
                 self.txn.create_words(name, spec.keys, 0, spec.scans)
         specs = [self.txn.tree(name).spec for name in names]

@@ -11,16 +11,16 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from math import exp, inf, prod
 
-from ivm.engine.installed import InstalledRule, index_columns
 from ivm.engine.replan import PlanningFiller
-from ivm.engine.rows import KEPT
 from ivm.lang.ir import variables
-from ivm.maintenance.probe import BOUND, OPERATION
-from ivm.maintenance.surgery import Delta
 from ivm.memory import exceeds_memory
-from ivm.plan.columns import ACTION, LOOKED_UP, Changed, ColumnJoin, Sorted
 from ivm.plan.join_tree import is_exchangeable, links_of
 from ivm.plan.plan import Index, Plan, tree_name
+from ivm.rules.installed import InstalledRule, index_columns
+from ivm.views.delta import Delta
+from ivm.ways.columns import ACTION, LOOKED_UP, Changed, ColumnJoin, Sorted
+from ivm.ways.pending import KEPT
+from ivm.ways.probe import BOUND, OPERATION
 from pagestore.host import Edits, Tree
 
 # Costs are measured: 1 is 30 ns, about that of an iterator operation of a join over flat tries.

@@ -20,11 +20,11 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from ivm.engine.fill import unordered
-from ivm.engine.installed import Installed, InstalledRule
-from ivm.engine.stored import built_sizes, create_relation
 from ivm.lang.ir import Rule, is_table
 from ivm.lang.program import names_in_body, shape_of
 from ivm.plan.plan import tree_name
+from ivm.rules.installed import Installed, InstalledRule
+from ivm.rules.stored import built_sizes, create_relation
 from ivm.views.layouts import APART, SUPPORT, Layout
 from pagestore.host import Transaction
 

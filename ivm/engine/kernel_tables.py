@@ -8,28 +8,29 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ivm.engine.installed import Installed, InstalledRule
 from ivm.engine.kernel_terms import Terms, UnfitError
-from ivm.engine.kernels import numbers, plans, ranges, states
-from ivm.engine.kernels import schedule as kernel
+from ivm.engine.kernels import plans
+from ivm.engine.kernels import run as kernel
 from ivm.engine.kernels.plans import ScheduleTable
 from ivm.engine.kernels.terms import LEAST
-from ivm.engine.recursion.compiled import Strata, compiled
-from ivm.engine.steps import Flush, Follow, Scan, Settle, Step
 from ivm.lang.aggregate import SQUARED
 from ivm.lang.ir import Const
 from ivm.lang.types import DIGITS_MAX, scale, word_range
-from ivm.maintenance.kernels.probe import PINNED
-from ivm.maintenance.maintain import matching_of
-from ivm.maintenance.probe import probed, probes_of
-from ivm.maintenance.reach import Reach, Tested, tested
 from ivm.plan.plan import Index, Plan, permuted
 from ivm.plan.rewrite.ranges import ADDED, FOLD, SEEK_FIRST, SEEK_LAST, Span
+from ivm.rules.installed import Installed, InstalledRule
+from ivm.rules.steps import Flush, Follow, Scan, Settle, Step
 from ivm.terms.encoder import Encode
-from ivm.views.aggregates import is_scanned
 from ivm.views.heads import PLACE, Queued
 from ivm.views.layouts import ALONE, FALLING, INVERTED, LOWER, MORE, PARTS, PLAIN, SUM, SUPPORT, UPPER, Fold
-from ivm.views.ranges import scan_of
+from ivm.ways.kernels import exact_sums, ranges, states
+from ivm.ways.kernels.probe import PINNED
+from ivm.ways.match import matching_of
+from ivm.ways.probe import probed, probes_of
+from ivm.ways.ranges import scan_of
+from ivm.ways.reach import Reach, Tested, tested
+from ivm.ways.recursion.compiled import Strata, compiled
+from ivm.ways.states import is_scanned
 from pagestore.compiled import CURSOR_WORDS, TypedKernel, fold_intervals_at, work_words
 from pagestore.host import (
     CARRY,
@@ -54,8 +55,8 @@ BY_RANK = {
     "top": states.NUMBERED, "bottom": states.NUMBERED,
 }  # fmt: skip
 OF_PARTS = {
-    "total": numbers.TOTAL, "sum": numbers.SUM, "avg": numbers.MEAN, "variance": numbers.SAMPLED,
-    "var_pop": numbers.VARIANCE,
+    "total": exact_sums.TOTAL, "sum": exact_sums.SUM, "avg": exact_sums.MEAN, "variance": exact_sums.SAMPLED,
+    "var_pop": exact_sums.VARIANCE,
 }  # fmt: skip
 BY = {SEEK_FIRST: ranges.SOUGHT, SEEK_LAST: ranges.SOUGHT, FOLD: ranges.FOLDED, ADDED: ranges.ADDED}
 NUMBERED_MAX = 64  # rows of a group that a kernel computes anew
@@ -192,7 +193,7 @@ class Numbering(NamedTuple):
 
 
 class Tables:
-    """Plain steps as engine/kernels/schedule.py takes them, added one after the other."""
+    """Plain steps as engine/kernels/run.py takes them, added one after the other."""
 
     def __init__(self, numbering: Numbering, installed: Installed, strata: Strata) -> None:
         self._of, self._installed, self._strata = numbering, installed, strata
@@ -303,7 +304,7 @@ class Tables:
         columns = {**terms.columns, "": plans.NOTHING, PLACE: plans.PLACE}
         begin = len(copies)
         copies += [columns[name] for name in one.names]
-        cut = one.floats * numbers.FLOATS | one.squared * numbers.SQUARED | one.counted * numbers.IS_COUNTED
+        cut = one.floats * exact_sums.FLOATS | one.squared * exact_sums.SQUARED | one.counted * exact_sums.IS_COUNTED
         self._tables["heads"].append((self._of.groups[one.tree], HOW[one.how], begin, len(copies), cut))
 
     def _add_range(self, rule: InstalledRule) -> None:
@@ -355,7 +356,9 @@ def states_room(most: int) -> states.StateRoom:
     folds = ranges.FoldRoom(
         words((KEYS_MAX, 2)), words((most, 1)), words(1), words(WORK_WORDS.call(most, 1)), fold_intervals_at.address()
     )
-    sums = numbers.SumRoom(words(numbers.DIGITS), words(6), words(2 * numbers.PARTS_MAX), words(numbers.TOTALS))
+    sums = exact_sums.SumRoom(
+        words(exact_sums.DIGITS), words(6), words(2 * exact_sums.PARTS_MAX), words(exact_sums.TOTALS)
+    )
     return states.StateRoom(
         words(KEYS_MAX), words(KEYS_MAX), words(CURSOR_WORDS), words(1), words((KEYS_MAX, 1)), folds, sums
     )

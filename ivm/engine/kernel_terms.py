@@ -7,11 +7,11 @@ from ivm.engine.kernels import terms as kernel
 from ivm.engine.kernels.terms import CONSTANT, FLOAT, RATIO, TEST
 from ivm.lang.ir import Binary, Compare, Const, Term, Type, Var
 from ivm.lang.types import has_ids, scale, word_range
-from ivm.maintenance.reach import EQUAL, Tested, places_of
 from ivm.plan.plan import Plan
 from ivm.terms.encoder import plain_word
 from ivm.terms.evaluator import SAME, type_of
 from ivm.views.heads import Head
+from ivm.ways.reach import EQUAL, Tested, places_of
 from pagestore.host import WORD_MAX, WORD_MIN
 
 OPERATIONS = {"+": kernel.ADD, "-": kernel.SUBTRACT, "*": kernel.MULTIPLY, "/": kernel.DIVIDE}

@@ -12,14 +12,14 @@ from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from math import inf
 
-from ivm.engine.compile import planned_anew
 from ivm.engine.fill import Filler
-from ivm.engine.installed import Installed, InstalledRule
-from ivm.engine.kernels.schedule import EXCESS_FREE
-from ivm.engine.relations import Relations
-from ivm.engine.rows import Waiting
+from ivm.engine.kernels.run import EXCESS_FREE
 from ivm.memory import Budget, Stopped
 from ivm.plan.planner import chosen_of, keep_alike
+from ivm.rules.compile import planned_anew
+from ivm.rules.installed import Installed, InstalledRule
+from ivm.rules.relations import Relations
+from ivm.ways.pending import Waiting
 
 # A rule is planned anew in the next transaction if following a change took EXCESS times the operations expected, and
 # more than EXCESS_FREE, which take some milliseconds.

@@ -2,7 +2,7 @@
 
 n[g] = c <- agg<<c = count()>> r(_, g, v).       one pass, one column g, one grouping
 t[g] = s <- agg<<s = sum(v)>> r(_, g, v).
-m[g] = x <- agg<<x = min(v)>> r(_, g, v).        of each group the least values (views/ends.py)
+m[g] = x <- agg<<x = min(v)>> r(_, g, v).        of each group the least values (ways/ends.py)
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from ivm.engine.installed import Installed, InstalledRule
-from ivm.engine.rows import Waiting, adds_up, head_spec
 from ivm.errors import RoomError
 from ivm.join.groups import Known, Lookup, summed
 from ivm.lang.ir import Rule
 from ivm.memory import within_memory
 from ivm.plan.plan import Plan
-from ivm.plan.scan import Wanted, scan
+from ivm.rules.installed import Installed, InstalledRule
 from ivm.terms.encoder import Encoder
-from ivm.views.ends import Ends, before_marks, renewed, run_out
 from ivm.views.heads import Columns
 from ivm.views.layouts import MORE
+from ivm.ways.ends import Ends, before_marks, renewed, run_out
+from ivm.ways.pending import Waiting, adds_up, head_spec
+from ivm.ways.scan import Wanted, scan
 from pagestore.host import ADD, Edits, Transaction, distinct
 
 

@@ -6,7 +6,7 @@ For a few edits, one kernel call (kernels/schedule.py) runs the first steps, as 
 (kernel_tables.py): plans that are probed or matched, or scan a relation, what heads and filters compute of words,
 aggregates, ranges of which the first or last record is wanted, and recursion whose heads copy columns. The ranges of
 sums are checked afterwards. Of the plans that scan, only those that a change reaches are maintained
-(maintenance/reach.py).
+(ways/reach.py).
 """
 
 import time
@@ -17,7 +17,6 @@ from typing import TypeAlias
 
 import numpy as np
 
-from ivm.engine.installed import Installed
 from ivm.engine.kernel_tables import (
     Numbering,
     Tables,
@@ -30,24 +29,25 @@ from ivm.engine.kernel_tables import (
     states_room,
     tests_of,
 )
-from ivm.engine.kernels import schedule as kernel
+from ivm.engine.kernels import run as kernel
 from ivm.engine.kernels.plans import ScheduleRoom, ScheduleTable
-from ivm.engine.kernels.ranges import WIDTH, RangeRoom
-from ivm.engine.kernels.schedule import EXCESS_FREE, UNTOUCHED
-from ivm.engine.recursion.compiled import FACTS, Strata
-from ivm.engine.recursion.kernels.facts import SUSPENDED_MAX, WORK, WORK_MAX
-from ivm.engine.recursion.kernels.maintain import maintain_at
+from ivm.engine.kernels.run import EXCESS_FREE, UNTOUCHED
 from ivm.engine.scans import Account
-from ivm.engine.steps import Flush, Follow, Scan, Settle, Step, steps_of
 from ivm.join.plan_arrays import slices_room
-from ivm.maintenance.kernels.match import SHORT, TALLY, MatchRoom, match_at
-from ivm.maintenance.kernels.probe import BEGUN, COMPOSED, OPERATIONS, PROGRESS, Found, ProbeRun, probe_next_at
-from ivm.maintenance.maintain import Matching, matching_of
-from ivm.maintenance.probe import ACTIONS, BOUND, OPERATION, Probes, probed, probes_of
-from ivm.maintenance.reach import Reach, Tested
-from ivm.maintenance.surgery import Delta
 from ivm.plan.plan import Index, Plan, indices_of
+from ivm.rules.installed import Installed
+from ivm.rules.steps import Flush, Follow, Scan, Settle, Step, steps_of
 from ivm.terms.encoder import Encode, Encoder
+from ivm.views.delta import Delta
+from ivm.ways.kernels.match import SHORT, TALLY, MatchRoom, match_at
+from ivm.ways.kernels.probe import BEGUN, COMPOSED, OPERATIONS, PROGRESS, Found, ProbeRun, probe_next_at
+from ivm.ways.kernels.ranges import WIDTH, RangeRoom
+from ivm.ways.match import Matching, matching_of
+from ivm.ways.probe import ACTIONS, BOUND, OPERATION, Probes, probed, probes_of
+from ivm.ways.reach import Reach, Tested
+from ivm.ways.recursion.compiled import FACTS, Strata
+from ivm.ways.recursion.kernels.facts import SUSPENDED_MAX, WORK, WORK_MAX
+from ivm.ways.recursion.kernels.maintain import maintain_at
 from pagestore.compiled import CURSOR_WORDS, TAKEN, FlushRoom, PageAccounts, Queues, TypedKernel
 from pagestore.host import (
     ALONE,

@@ -1,1 +1,1 @@
-"""Rules as text: its syntax, and the passes that make checked rules of it, in the order of ivm/engine/compile.py."""
+"""Rules as text: its syntax, and the passes that make checked rules of it, in the order of ivm/rules/compile.py."""

@@ -23,12 +23,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ivm.answer import Answer
-from ivm.engine.compile import compile
-from ivm.engine.installed import InstallOptions
 from ivm.errors import OptionError, UnknownViewError
 from ivm.lang.hints import hints
 from ivm.lang.ir import Predicate
 from ivm.names import ONE
+from ivm.rules.compile import compile
+from ivm.rules.installed import InstallOptions
 from ivm.spark import stages
 from ivm.spark.cell import TICK, Batch, CellsError, Message, messages_of
 from ivm.spark.changes import as_changes, as_spark_has, key_count, schema_of, warn_of_others

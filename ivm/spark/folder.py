@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import pagestore
-from ivm.engine.compile import compile
 from ivm.errors import OptionError
 from ivm.lang.ir import Predicate
+from ivm.rules.compile import compile
 from ivm.spark.cell import CellsError
 from ivm.spark.layout import Layout
 from ivm.spark.stages import REBUILT

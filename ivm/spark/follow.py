@@ -30,10 +30,10 @@ import pyarrow.compute as pc
 
 import ivm
 import pagestore
-from ivm.engine.compile import compile
 from ivm.errors import EditError, OptionError, RecomputeError, UnknownViewError
 from ivm.lang.ir import Predicate
 from ivm.names import ONE
+from ivm.rules.compile import compile
 from ivm.spark.changes import (
     CHANGE,
     MOMENT,

@@ -24,7 +24,6 @@ from dataclasses import replace
 from itertools import chain
 from typing import Any, NamedTuple
 
-from ivm.engine.compile import compile
 from ivm.errors import WHOLE, AggregateError, ConstructError
 from ivm.lang.aggregate import OPERATIONS
 from ivm.lang.ir import (
@@ -47,6 +46,7 @@ from ivm.lang.ir import (
 from ivm.lang.nulls import tests_null
 from ivm.lang.program import Program, strata_of
 from ivm.lang.rewrite.constraints import is_constraint
+from ivm.rules.compile import compile
 from ivm.spark.changes import OF_CHANGES
 from ivm.spark.shares import (
     Dimension,

@@ -13,9 +13,9 @@ from urllib.parse import urlparse
 import pyarrow as pa
 
 import pagestore
-from ivm.engine.compile import compile
 from ivm.errors import OptionError, UnknownViewError
 from ivm.lang.ir import Predicate
+from ivm.rules.compile import compile
 from ivm.spark.changes import as_spark_has, difference, schema_of
 from ivm.spark.executors import sentence_first, use_this_python
 from ivm.spark.follow import AUTO, Incremental, OpenOptions, Refreshed, refresh

@@ -16,9 +16,9 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ivm.answer import Answer
-from ivm.engine.installed import Installed
 from ivm.names import CATALOG, ONE
 from ivm.question import answer, understand
+from ivm.rules.installed import Installed
 from ivm.sql.catalog import Catalog
 from ivm.transaction import undone
 from pagestore.host import Store

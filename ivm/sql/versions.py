@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
-from ivm.engine.installed import Installed
+from ivm.rules.installed import Installed
 from ivm.sql.catalog import Catalog
 from ivm.sql.errors import SqlError, nearest
 from ivm.sql.rules import Column

@@ -23,11 +23,11 @@ import numpy as np
 
 from ivm.lang.aggregate import PARTED
 from ivm.lang.ir import Aggregate, Atom, Compare, Rule, Term, Var, variables
-from ivm.maintenance.surgery import Delta
 from ivm.plan.plan import Plan
 from ivm.terms.conditions import Choice, Filter, compared
 from ivm.terms.encoder import Encoder
 from ivm.terms.evaluator import Batch, Codes, Evaluator, binaries, either, place, refusal, risk
+from ivm.views.delta import Delta
 from ivm.views.exact_sum import parts_of
 from ivm.views.layouts import (
     ALONE,

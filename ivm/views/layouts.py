@@ -279,7 +279,7 @@ def value_of(aggregate: Aggregate, group: Sequence[Var]) -> tuple[Var, ...]:
     return order if order[-1:] == taken else order + taken
 
 
-MORE = 1 << 50  # the support of a mark, which no other record has (views/ends.py)
+MORE = 1 << 50  # the support of a mark, which no other record has (ways/ends.py)
 PLAIN, SUPPORT, COUNT, SUM, FOLD, RANKED = "plain", "support", "count", "sum", "fold", "ranked"
 FALLING = "falling"  # of values whose complements are counted (views/heads.py)
 RANGED, TEXT = "ranged", "text"  # of rules without plans (engine/schedule.py)

@@ -12,9 +12,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from ivm.engine.compile import compile
-from ivm.engine.installed import Installed
-from ivm.engine.relations import Relations
 from ivm.lang.ir import (
     Aggregate,
     Atom,
@@ -42,6 +39,9 @@ from ivm.lang.program import NOTHING, Program
 from ivm.names import MULTIPLICITY
 from ivm.plan.rewrite.disjunctions import fold_bodies, separate_bodies
 from ivm.question import answer, understand
+from ivm.rules.compile import compile
+from ivm.rules.installed import Installed
+from ivm.rules.relations import Relations
 from pagestore.host import EphemeralTransaction, Snapshot
 
 WANTED, ANSWER, NUMBER = "why@wanted", "why$answer", Var("why$n")  # "@" lets any column be null

@@ -17,8 +17,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ivm.engine.installed import Installed
 from ivm.lang.ir import Const
+from ivm.rules.installed import Installed
 from ivm.terms.encoder import Encoder
 from ivm.views.layouts import RANKED
 from ivm.why.derivations import Derivations, Fact, Step

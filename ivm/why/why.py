@@ -8,8 +8,6 @@ from functools import partial
 from itertools import groupby
 from typing import Any, NamedTuple
 
-from ivm.engine.installed import Installed
-from ivm.engine.relations import Relations
 from ivm.errors import EditError, UnknownViewError
 from ivm.lang.declarations import unknown
 from ivm.lang.infer import typed_atom
@@ -17,6 +15,8 @@ from ivm.lang.ir import NOWHERE, Atom, Const, Predicate, Var, as_read, atoms, va
 from ivm.lang.parse import parse
 from ivm.lang.syntax_tree import Anonymous, Change, split
 from ivm.names import is_helper
+from ivm.rules.installed import Installed
+from ivm.rules.relations import Relations
 from ivm.why.changes import Causes, Edit, Side
 from ivm.why.derivations import Derivations, Fact, Step, shown, with_values, written_atom
 from ivm.why.missing import Failure, Missing, together

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 import ivm
 import pagestore
-from ivm.engine.compile import compile
 from ivm.errors import ConstraintError, ConstructError, RuleError, UninstallError
+from ivm.rules.compile import compile
 from ivm.spark.layout import plan
 from tests.support.mirror import Mirror
 from tests.support.programs.amounts import times

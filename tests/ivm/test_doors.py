@@ -19,9 +19,9 @@ from hypothesis.stateful import (
 
 import ivm
 import pagestore
-from ivm.engine.compile import compile
 from ivm.errors import FunctionConflictError, RangeError
 from ivm.lang.ir import atoms
+from ivm.rules.compile import compile
 from pagestore.errors import DependantsError
 from pagestore.trees.kernels.node_buffer import ERASE, INSERT
 from tests.support import naive

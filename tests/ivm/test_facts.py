@@ -8,7 +8,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import ivm
-from ivm.engine.compile import compile
 from ivm.errors import (
     ConstructError,
     FunctionConflictError,
@@ -17,6 +16,7 @@ from ivm.errors import (
     SafetyError,
     UninstallError,
 )
+from ivm.rules.compile import compile
 from ivm.spark.layout import plan
 from tests.support.mirror import Mirror
 from tests.support.programs.amounts import times

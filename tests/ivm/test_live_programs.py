@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 import ivm
 from ivm.engine import fill
-from ivm.engine.compile import compile
 from ivm.errors import FunctionConflictError, RuleError, UninstallError
+from ivm.rules.compile import compile
 from pagestore_tools.bench.meter import Meter
 from tests.support.mirror import Mirror
 from tests.support.programs.amounts import times

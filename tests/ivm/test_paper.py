@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 import ivm
-from ivm.engine.compile import compile
 from ivm.join.join import Join
 from ivm.join.plan_arrays import change_oracle
-from ivm.maintenance.maintain import maintain
-from ivm.maintenance.surgery import Delta, index_spec, surgeries
 from ivm.plan.plan import Index, sensors_of
 from ivm.plan.planner import Chosen, make_plans
+from ivm.rules.compile import compile
+from ivm.views.delta import Delta, index_spec, surgeries
+from ivm.ways.match import maintain
 from pagestore.trees.compare import delta
 from pagestore.trees.edit import apply
 from pagestore.trees.folds import interval_spec, stab_many

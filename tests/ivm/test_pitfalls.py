@@ -7,7 +7,7 @@ import pytest
 import ivm
 from ivm import errors
 from ivm.join import evaluate
-from ivm.maintenance import probe
+from ivm.ways import probe
 
 EDGE = "edge(x, y) -> int(x), int(y). "
 

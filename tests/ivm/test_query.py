@@ -7,8 +7,8 @@ import pytest
 
 import ivm
 import pagestore
-from ivm.engine import stored
 from ivm.errors import UnknownViewError
+from ivm.rules import stored
 
 RULES = "edge(x, y) -> int(x), int(y). name[x] = n -> int(x), string(n). two(x, z) <- edge(x, y), edge(y, z)."
 

@@ -8,10 +8,11 @@ import pytest
 from hypothesis import HealthCheck, given, reject, settings
 from hypothesis import strategies as st
 
-from ivm.engine import engine, installed, schedule
-from ivm.engine.compile import query
+from ivm.engine import engine, schedule
 from ivm.errors import ConstructError, FunctionConflictError
-from ivm.maintenance import probe
+from ivm.rules import installed
+from ivm.rules.compile import query
+from ivm.ways import probe
 from pagestore.sorting.tuples import FEW
 from tests.support import naive
 from tests.support.mirror import Mirror

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 import ivm
 from ivm import errors
-from ivm.engine.compile import compile
 from ivm.lang.ir import Rule, reads
+from ivm.rules.compile import compile
 from tests.support import naive
 from tests.support.programs.amounts import times
 from tests.support.strategies import DECLARATIONS, FULL, cases

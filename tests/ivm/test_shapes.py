@@ -12,11 +12,12 @@ from hypothesis import strategies as st
 
 import ivm
 import pagestore
-from ivm.engine import engine, installed, joined, schedule
+from ivm.engine import engine, joined, schedule
 from ivm.errors import RangeError
 from ivm.join import slices
-from ivm.maintenance import maintain
-from ivm.plan import columns, planner
+from ivm.plan import planner
+from ivm.rules import installed
+from ivm.ways import columns, match
 from pagestore_tools.bench.meter import Meter
 from tests.support.mirror import Mirror
 from tests.support.programs import lsqb
@@ -48,8 +49,8 @@ FORCED = {
         (joined, "READ", 0),
         (joined, "INDEXED", 0),
     ],
-    "by shares": [(schedule, "FEW", 0), (maintain, "WHOLE", 1), (maintain, "FIRST", 1), (engine, "FREE", inf)],
-    "stopped": [(schedule, "FEW", 0), (maintain, "WHOLE", 1), (maintain, "FIRST", 1), (engine, "FREE", 20)],
+    "by shares": [(schedule, "FEW", 0), (match, "WHOLE", 1), (match, "FIRST", 1), (engine, "FREE", inf)],
+    "stopped": [(schedule, "FEW", 0), (match, "WHOLE", 1), (match, "FIRST", 1), (engine, "FREE", 20)],
     "followed": [(engine.Engine, "_is_better_anew", lambda *_: False), (joined, "INDEXED", 0)],
 }
 plans = st.sampled_from([*FORCED])

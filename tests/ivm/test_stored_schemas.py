@@ -8,11 +8,11 @@ import pytest
 
 import ivm
 import pagestore
-from ivm.engine import compile as engine_compile
-from ivm.engine.compile import compile
-from ivm.engine.installed import PLANNING_WITHOUT_LEAN, PLANNING_WITHOUT_RANGES, PROPERTY
-from ivm.engine.relations import declaration_of
 from ivm.errors import ArityError, ConstructError, RuleSyntaxError, RuleTypeError, UnknownPredicateError
+from ivm.rules import compile as engine_compile
+from ivm.rules.compile import compile
+from ivm.rules.installed import PLANNING_WITHOUT_LEAN, PLANNING_WITHOUT_RANGES, PROPERTY
+from ivm.rules.relations import declaration_of
 from pagestore.errors import SchemaError
 from pagestore.values.types import Schema
 from pagestore_tools.cli.main import ivm as ivm_command

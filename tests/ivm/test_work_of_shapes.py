@@ -10,8 +10,8 @@ import pytest
 
 import ivm
 from ivm.join.groups import Groups
-from ivm.plan import scan
 from ivm.terms.evaluator import Evaluator
+from ivm.ways import scan
 from pagestore.host import read_batches
 from pagestore_tools.bench.harness import workspace_with
 from pagestore_tools.bench.meter import Meter

@@ -10,8 +10,8 @@ import pytest
 import ivm
 from ivm.engine import fill
 from ivm.engine import joined as joins
-from ivm.engine import rows as filling
 from ivm.errors import RoomError
+from ivm.ways import pending as filling
 
 N = 400
 FACTS = "a(x) -> int(x). b(x) -> int(x). r(k, g, v) -> int(k), int(g), int(v). t(k, s) -> int(k), string(s)."

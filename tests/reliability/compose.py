@@ -21,9 +21,7 @@ from random import Random
 from unittest.mock import patch
 
 import ivm
-from ivm.engine import engine, installed
-from ivm.engine.compile import compile, query
-from ivm.engine.recursion import fixpoint, in_memory
+from ivm.engine import engine
 from ivm.errors import (
     WHOLE,
     ConstraintError,
@@ -38,8 +36,10 @@ from ivm.lang.ir import ROPE, Const
 from ivm.lang.ir import Edit as Stated
 from ivm.lang.program import Program
 from ivm.lang.rewrite import numbers
-from ivm.maintenance import probe
-from ivm.plan import scan
+from ivm.rules import installed
+from ivm.rules.compile import compile, query
+from ivm.ways import probe, scan
+from ivm.ways.recursion import fixpoint, in_memory
 from pagestore.errors import WordError
 from tests.support import naive
 from tests.support.mirror import Edit

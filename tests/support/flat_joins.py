@@ -3,10 +3,10 @@
 import numpy as np
 from hypothesis import strategies as st
 
-from ivm.engine.compile import compile
 from ivm.join.flat import FlatJoin, Layout, flatten
 from ivm.join.join import Join, concatenated
 from ivm.plan.planner import Chosen, make_plans
+from ivm.rules.compile import compile
 from pagestore.sorting.tuples import ascending, columns_of
 from pagestore.trees.build import bulk
 from pagestore.trees.tree import Spec, Tree

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 import ivm
-from ivm.engine.compile import compile
 from ivm.errors import WHOLE, ConstraintError, FunctionConflictError, RangeError
 from ivm.lang.ir import ROPE
+from ivm.rules.compile import compile
 from tests.support import naive
 
 Edit = tuple[str, tuple, bool]

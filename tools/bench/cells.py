@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 import ivm
-from ivm.engine.compile import compile
+from ivm.rules.compile import compile
 from ivm.spark import Cells
 from ivm.spark.cell import TICK, Batch, Message
 from ivm.spark.executors import Here, Stage

@@ -13,12 +13,9 @@ Groups of arguments of the kernel that takes the steps of a schedule (see pagest
 
 from typing import NamedTuple
 
-from ivm.engine.kernels.numbers import BROKEN, PARTS_MAX, cut
-from ivm.engine.kernels.ranges import RangeRoom
-from ivm.engine.kernels.states import StateRoom, is_prefix
 from ivm.engine.kernels.terms import compute
-from ivm.engine.recursion.kernels.facts import FactsRoom, Strata
-from ivm.maintenance.kernels.match import (
+from ivm.ways.kernels.exact_sums import BROKEN, PARTS_MAX, cut
+from ivm.ways.kernels.match import (
     HITS,
     INDEX_GROUP,
     INDEX_TREE,
@@ -28,9 +25,12 @@ from ivm.maintenance.kernels.match import (
     MatchRoom,
     match_at,
 )
-from ivm.maintenance.kernels.match import OPERATIONS as MATCH_OPERATIONS
-from ivm.maintenance.kernels.probe import COMPOSED, OPERATIONS, Branches, Composing, ProbeTable, probe_next_at
-from ivm.maintenance.kernels.reach import Conditions, holds
+from ivm.ways.kernels.match import OPERATIONS as MATCH_OPERATIONS
+from ivm.ways.kernels.probe import COMPOSED, OPERATIONS, Branches, Composing, ProbeTable, probe_next_at
+from ivm.ways.kernels.ranges import RangeRoom
+from ivm.ways.kernels.reach import Conditions, holds
+from ivm.ways.kernels.states import StateRoom, is_prefix
+from ivm.ways.recursion.kernels.facts import FactsRoom, Strata
 from pagestore.compiled import (
     ADD,
     CHANGES,

@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 import ivm
 import pagestore
 from ivm import errors
-from ivm.engine.compile import compile
-from ivm.engine.installed import PLANNING, PROPERTY
-from ivm.engine.stored import BUILT
 from ivm.join import evaluate
 from ivm.lang.ir import reads
 from ivm.lang.program import NOTHING
+from ivm.rules.compile import compile
+from ivm.rules.installed import PLANNING, PROPERTY
+from ivm.rules.stored import BUILT
 from tests.support import naive
 from tests.support.programs.amounts import times
 from tests.support.strategies import DECLARATIONS, FULL, cases

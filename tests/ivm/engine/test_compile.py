@@ -5,15 +5,15 @@ import pytest
 from hypothesis import given, settings
 
 import ivm
-from ivm.engine.compile import compile, with_block
-from ivm.engine.installed import Options
-from ivm.engine.relations import Relations, declaration_of, predicate_of
 from ivm.errors import RuleTypeError, SafetyError, UnknownPredicateError
 from ivm.lang.ir import Const, Var
 from ivm.lang.parse import parse
 from ivm.lang.program import Program
 from ivm.lang.syntax_tree import And, Anonymous, Application, Clause, Operation
 from ivm.plan.planner import ONCE
+from ivm.rules.compile import compile, with_block
+from ivm.rules.installed import Options
+from ivm.rules.relations import Relations, declaration_of, predicate_of
 from pagestore.host import Column, Schema, Type
 from tests.walks import PASSES, import_order, walks
 

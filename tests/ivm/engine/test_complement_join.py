@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 import ivm
 from ivm.engine import engine
-from ivm.engine.compile import compile, query
-from ivm.plan import evaluation
-from ivm.plan.evaluation import is_subset
+from ivm.rules.compile import compile, query
+from ivm.ways import tries
+from ivm.ways.tries import is_subset
 from tests.support.mirror import Mirror
 from tests.support.naive import evaluate as truth_of
 
@@ -52,7 +52,7 @@ def counted(workspace, *names):
 def test_every_evaluation_by_complement_is_the_truth(program, case, maintenance):
     """Complements wherever they can be, every delta a huge one; asked as a question, too."""
     with pytest.MonkeyPatch.context() as patch, tempfile.TemporaryDirectory() as folder:
-        patch.setattr(evaluation, "pays", lambda whole, part, passed: part <= whole)
+        patch.setattr(tries, "pays", lambda whole, part, passed: part <= whole)
         patch.setattr(engine.Engine, "_propagating", lambda *_: inf)
         patch.setattr(engine, "LARGE_FROM", 0)
         mirror = Mirror(Path(folder) / "store.pages", f"{BASE} {program}", maintenance=maintenance)

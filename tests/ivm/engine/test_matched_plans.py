@@ -11,7 +11,7 @@ import pytest
 import ivm
 from ivm.engine import schedule
 from ivm.engine.schedule import Schedule
-from ivm.maintenance.kernels.match import HITS, OPERATIONS, OPERATIONS_MAX, REGIONS
+from ivm.ways.kernels.match import HITS, OPERATIONS, OPERATIONS_MAX, REGIONS
 from pagestore.host import read_batches
 from pagestore.sorting import tuples
 from pagestore.trees import edit

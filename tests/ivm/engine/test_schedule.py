@@ -10,9 +10,9 @@ from numba import config
 import ivm
 from ivm.engine import scans, schedule
 from ivm.engine.schedule import Schedule
-from ivm.engine.steps import Flush, steps_of
 from ivm.errors import FunctionConflictError, RangeError
-from ivm.views import ends
+from ivm.rules.steps import Flush, steps_of
+from ivm.ways import ends
 from pagestore.sorting import tuples
 from pagestore.trees import edit
 from pagestore_tools.bench.graphs import even, skewed

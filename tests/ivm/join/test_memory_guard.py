@@ -12,12 +12,11 @@ import numpy as np
 import pytest
 
 import ivm
-from ivm import installation, question
+from ivm import installation, memory, question
 from ivm.engine import engine, fill
-from ivm.engine import rows as filling
 from ivm.errors import LimitError, OptionError, RoomError
-from ivm import memory
 from ivm.memory import Limit
+from ivm.ways import pending as filling
 
 PAIRS = "(x, y) <- a(x), a(y)."
 SCARCE = [Limit("the machine's memory", 1 << 40, 5 << 20)]

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 import ivm
-from ivm.engine.compile import compile
 from ivm.errors import ConstructError, RuleError
 from ivm.lang.parse import parse
 from ivm.lang.program import NOTHING
+from ivm.rules.compile import compile
 from tests.support import naive
 
 DOCS = Path(__file__).parents[3] / "docs"

@@ -5,8 +5,8 @@ import pickle
 import pytest
 
 from ivm import errors
-from ivm.engine.compile import compile, query
 from ivm.lang.program import NOTHING
+from ivm.rules.compile import compile, query
 from pagestore import register_operator
 from tests.support.programs.recursive_programs import semilattice
 

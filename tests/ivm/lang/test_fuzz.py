@@ -3,9 +3,9 @@
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from ivm.engine.compile import compile, query
 from ivm.errors import RuleError
 from ivm.lang.program import Program
+from ivm.rules.compile import compile, query
 from tests.support.strategies import DECLARATIONS, FULL, programs
 
 WORDS = r"""a e r t f g v0 x y z _ ( ) [ ] , ; . ! = != < <= > >= + - * / ^ <- -> agg<< >> count sum total 1

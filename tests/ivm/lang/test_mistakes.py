@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 import ivm
-from ivm.engine.compile import compile
 from ivm.errors import RuleError, RuleSyntaxError
+from ivm.rules.compile import compile
 
 TABLE = Path(__file__).with_name("mistakes.txt")
 KNOWN = """edge(x, y) -> int(x), int(y). name(x, n) -> int(x), string(n). price[i] = p -> string(i), decimal(8, 2)(p).

@@ -3,10 +3,10 @@
 import pytest
 
 import ivm
-from ivm.engine.compile import compile
 from ivm.errors import ConstructError
 from ivm.lang.ir import Atom, Compare, Negation, Var, reads, show_rule, variables
 from ivm.lang.program import ATOMS_MAX
+from ivm.rules.compile import compile
 
 DECLARATIONS = """
     q(x) -> int(x).  a(x) -> int(x).  edge(x, y) -> int(x), int(y).  r(x, y) -> int(x), int(y).

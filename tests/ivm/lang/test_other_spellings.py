@@ -3,8 +3,8 @@
 import pytest
 
 import ivm
-from ivm.engine.compile import compile
 from ivm.errors import ConstraintError, RuleError, RuleTypeError
+from ivm.rules.compile import compile
 
 NAMES = {
     "int8": "int64", "int32": "int64", "int[8]": "int64", "int[64]": "int64", "uint8": "int64", "uint[32]": "int64",

@@ -2,10 +2,10 @@
 
 import pytest
 
-from ivm.engine.compile import compile
 from ivm.errors import RecursionRefusedError, RuleTypeError, UninstallError
 from ivm.lang.ir import reads, show_rule, writes
 from ivm.lang.program import NOTHING, Program, in_order, readers
+from ivm.rules.compile import compile
 
 STORED = compile("edge(x, y) -> int(x), int(y). cost[x] = c -> int(x), decimal(8, 2)(c).", source="stored")
 

@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ivm import errors
-from ivm.engine.compile import compile
 from ivm.lang.ir import Const, show_constant, show_predicate, show_rule
 from ivm.lang.parse import parse
 from ivm.lang.program import Program
 from ivm.lang.syntax_tree import Clause
+from ivm.rules.compile import compile
 from tests.support import naive
 from tests.support.strategies import BASIC, FULL, cases, programs
 

@@ -9,7 +9,7 @@ import pytest
 
 import ivm
 import pagestore
-from ivm.engine.compile import compile
+from ivm.rules.compile import compile
 from pagestore_tools.bench.meter import Meter
 from tests.support import naive
 from tests.support.simulator import compiled

@@ -5,12 +5,12 @@ import json
 import pytest
 
 import ivm
-from ivm.engine import compile as engine_compile
-from ivm.engine.compile import compile
-from ivm.engine.installed import PLANNING, PLANNING_WITHOUT_LEAN, PLANNING_WITHOUT_PARTIAL, PROPERTY
 from ivm.lang.ir import variables
 from ivm.plan.rewrite.disjunctions import fold_bodies, separate_bodies
 from ivm.plan.rewrite.helpers import lift_computed
+from ivm.rules import compile as engine_compile
+from ivm.rules.compile import compile
+from ivm.rules.installed import PLANNING, PLANNING_WITHOUT_LEAN, PLANNING_WITHOUT_PARTIAL, PROPERTY
 from tests.support.calls import functions_called
 
 DECLARED = """

@@ -8,8 +8,8 @@ from hypothesis import HealthCheck, given, reject, settings
 from hypothesis import strategies as st
 
 import ivm
-from ivm.engine.compile import compile
 from ivm.errors import ConstructError, RangeError, RuleTypeError
+from ivm.rules.compile import compile
 from tests.support.mirror import Mirror
 from tests.support.strategies import DECLARATIONS, FAILING, cases
 

@@ -6,11 +6,11 @@ from itertools import pairwise
 import pytest
 
 import ivm
-from ivm.engine.compile import compile
 from ivm.errors import ConstructError, RangeError
 from ivm.plan import join_order
 from ivm.plan.join_order import JoinOrders
 from ivm.plan.planner import make_plans
+from ivm.rules.compile import compile
 from tests.support.calls import functions_called
 
 STAR = [f"r{i}(k, v{i})" for i in range(7)]

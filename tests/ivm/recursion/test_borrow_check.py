@@ -6,7 +6,7 @@ from pathlib import Path
 
 import ivm
 from ivm.engine.engine import Engine
-from ivm.engine.recursion.compiled import CompiledStratum
+from ivm.ways.recursion.compiled import CompiledStratum
 from tests.support.calls import functions_called
 from tests.support.mirror import Mirror
 from tests.support.programs.borrow_check import DECLARATIONS, RULES, Facts, crate

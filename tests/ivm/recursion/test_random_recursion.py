@@ -10,12 +10,12 @@ import pytest
 
 import ivm
 from ivm.engine import engine, schedule
-from ivm.engine import rows as filling
-from ivm.engine.compile import query
-from ivm.engine.recursion import compiled, fixpoint
-from ivm.engine.recursion import in_memory as flat_facts
-from ivm.engine.recursion import in_memory as flat_rounds
-from ivm.engine.recursion import in_memory as shared_rounds
+from ivm.rules.compile import query
+from ivm.ways import pending as filling
+from ivm.ways.recursion import compiled, fixpoint
+from ivm.ways.recursion import in_memory as flat_facts
+from ivm.ways.recursion import in_memory as flat_rounds
+from ivm.ways.recursion import in_memory as shared_rounds
 from pagestore.host import read_batches
 from tests.support import naive
 from tests.support.mirror import Mirror

@@ -5,7 +5,7 @@ import pytest
 
 import ivm
 from ivm.engine import engine
-from ivm.engine.recursion import fixpoint
+from ivm.ways.recursion import fixpoint
 from pagestore_tools.bench.meter import Meter
 from tests.support.programs.recursive_programs import semilattice
 

@@ -11,8 +11,8 @@ import pytest
 
 import ivm
 import pagestore
-from ivm.engine.recursion import fixpoint, in_memory
 from ivm.errors import ConstructError, DivergenceError, FunctionConflictError, LimitError, OptionError, RangeError
+from ivm.ways.recursion import fixpoint, in_memory
 from pagestore.host import SET, read_batches
 
 RULES = """

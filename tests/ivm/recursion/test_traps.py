@@ -4,7 +4,7 @@ import pytest
 
 import ivm
 from ivm.engine import engine
-from ivm.engine.recursion import fixpoint
+from ivm.ways.recursion import fixpoint
 from tests.support import naive
 from tests.support.mirror import Mirror
 from tests.support.programs.recursive_programs import NEITHER, semilattice

@@ -8,8 +8,8 @@ from decimal import Decimal
 import pytest
 
 import ivm
-from ivm.engine.recursion import cycles, fixpoint
 from ivm.errors import LimitError, RangeError
+from ivm.ways.recursion import cycles, fixpoint
 
 # a type: how it is declared, a value from which no step may be taken down (up), one in the middle, a step
 TYPES = {

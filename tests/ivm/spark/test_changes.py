@@ -11,9 +11,9 @@ import pytest
 
 import ivm
 import pagestore
-from ivm.engine.compile import compile
 from ivm.errors import EditError
 from ivm.lang.ir import Predicate
+from ivm.rules.compile import compile
 from ivm.spark import Cells, Feed
 from ivm.spark.changes import as_changes
 from ivm.spark.follow import refresh

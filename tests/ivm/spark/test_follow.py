@@ -10,7 +10,6 @@ import pytest
 
 import ivm
 import pagestore
-from ivm.engine.compile import compile
 from ivm.errors import (
     EditError,
     FunctionConflictError,
@@ -20,6 +19,7 @@ from ivm.errors import (
     UnknownPredicateError,
     UnknownViewError,
 )
+from ivm.rules.compile import compile
 from ivm.spark.follow import PROGRESS, Feed, refresh
 from ivm.spark.materialize import changed_rows
 

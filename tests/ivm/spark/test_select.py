@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 
 import ivm
-from ivm.engine.compile import compile
 from ivm.errors import ConstructError, EditError, RecomputeError
+from ivm.rules.compile import compile
 from ivm.spark import Cells, Feed
 from ivm.spark.follow import refresh
 from ivm.spark.materialize import changed_rows

@@ -11,8 +11,8 @@ import pytest
 
 import ivm
 import pagestore
-from ivm.engine.installed import PROPERTY
 from ivm.errors import FunctionConflictError
+from ivm.rules.installed import PROPERTY
 from pagestore.errors import DependantsError
 from pagestore.host import record_dependants
 from pagestore.versions import catalog

@@ -16,7 +16,7 @@ import pytest
 
 import ivm
 import pagestore
-from ivm.engine.compile import compile
+from ivm.rules.compile import compile
 from tests.support import naive
 
 VALUES = {

@@ -19,9 +19,9 @@ import ivm
 import pagestore
 from ivm.engine import fill, schedule
 from ivm.engine import fill as head_edits
-from ivm.engine.compile import compile, query
 from ivm.errors import AggregateError, RangeError, UnknownViewError
-from ivm.views import aggregates
+from ivm.rules.compile import compile, query
+from ivm.ways import states
 from pagestore.host import is_operator
 from pagestore.trees.read import pages_of
 from tests.support.mirror import Mirror
@@ -245,14 +245,14 @@ def counted_folds(patch: pytest.MonkeyPatch, module: ModuleType) -> list[int]:
 
 def counting(patch: pytest.MonkeyPatch) -> list[int]:
     """Lists from now on how often an operator is applied, and how many records are looked at."""
-    counts = counted_folds(patch, aggregates)
+    counts = counted_folds(patch, states)
 
     def looked(read, *args):
         counts.append(len(args[-1]))
         return read(*args)
 
     for name in ("select", "select_weighted"):
-        patch.setattr(aggregates, name, partial(looked, getattr(aggregates, name)))
+        patch.setattr(states, name, partial(looked, getattr(states, name)))
     return counts
 
 
@@ -280,7 +280,7 @@ def test_a_delete_applies_its_operator_log_n_times(rule, after, tmp_path, monkey
                 txn.insert("s", [(0, y, f"{y};") for y in range(size if after is None else 1)])
             with monkeypatch.context() as patch:
                 counts = counting(patch)
-                patch.setattr(aggregates, "all_of", None)  # reading a whole group would fail
+                patch.setattr(states, "all_of", None)  # reading a whole group would fail
                 left = list(range(size))
                 for y in (size - 1, size // 2, 0, 7, size // 3):
                     left.remove(y)
@@ -389,8 +389,8 @@ def test_an_operator_with_an_inverse_keeps_no_values(tmp_path, monkeypatch):
 def test_an_inverse_takes_back_many_at_once():
     """Bindings that are only counted come with how often they do."""
     rows = np.array([[1, 1, 1, 2], [5, 5, 7, 9], [10**12, -(10**12) + 3, 2, -1]])
-    assert aggregates.folded("wrapped", rows).tolist() == [[1, 2], [29, -9], [5, -1]]
-    assert aggregates.folded("bitdiff", rows).tolist() == [[1, 2], [5, 9], [5, -1]]
+    assert states.folded("wrapped", rows).tolist() == [[1, 2], [29, -9], [5, -1]]
+    assert states.folded("bitdiff", rows).tolist() == [[1, 2], [5, 9], [5, -1]]
 
 
 def test_an_operator_that_is_not_registered_is_refused(tmp_path):
@@ -430,7 +430,7 @@ def follow_magnitudes(path: Path, edits: int, checkpoints: int) -> None:
 def state_words(ws: ivm.Workspace) -> np.ndarray:
     with ws.store.snapshot() as snap:
         return np.concatenate(
-            [batch.copy() for batch in aggregates.read_batches(snap.pages, snap.tree("$apart:t"))], axis=1
+            [batch.copy() for batch in states.read_batches(snap.pages, snap.tree("$apart:t"))], axis=1
         )
 
 

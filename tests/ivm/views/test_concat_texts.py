@@ -10,9 +10,9 @@ import pytest
 
 import ivm
 import pagestore
-from ivm.engine.installed import PROPERTY
 from ivm.errors import UninstallError
-from ivm.views import rope
+from ivm.rules.installed import PROPERTY
+from ivm.ways import rope
 from pagestore_tools.cli.main import ivm as command
 from pagestore_tools.cli.main import pagestore as store_command
 

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 import ivm
 from ivm.engine import scans
-from ivm.views import aggregates, ends
 from ivm.views.layouts import APART, MORE
+from ivm.ways import ends, states
 from pagestore.trees.folds import select
 from pagestore.trees.read import read
 from tests.support.mirror import Mirror
@@ -89,7 +89,7 @@ def test_a_change_does_not_look_at_its_group(tmp_path, monkeypatch):
             read.append(len(ranks))
             return select(pages, tree, ranks)
 
-        monkeypatch.setattr("ivm.views.aggregates.select", counted)
+        monkeypatch.setattr("ivm.ways.states.select", counted)
         monkeypatch.setattr("ivm.engine.schedule.FEW", 0)  # a kernel seeks it, and counts nothing
         for left in range(n - 1, n - 11, -1):
             assert list(ws["m"]) == [(0, left)]
@@ -102,7 +102,7 @@ def test_a_change_does_not_look_at_its_group(tmp_path, monkeypatch):
 @pytest.mark.parametrize("key", ["x", ""])
 def test_texts_of_a_group_are_read_where_its_extreme_has_gone(op, key, tmp_path, monkeypatch):
     """Not where others come or go, however many there are; also beside an aggregate that counts what there is."""
-    drawn, read, all_of = random.Random(3), [], aggregates.all_of
+    drawn, read, all_of = random.Random(3), [], states.all_of
 
     def counted(groups, records):
         found = all_of(groups, records)
@@ -116,7 +116,7 @@ def test_texts_of_a_group_are_read_where_its_extreme_has_gone(op, key, tmp_path,
         there = {(x, y): f"{drawn.randrange(10**6)}" for x in range(2) for y in range(400)}
         with ws.transaction() as txn:
             txn.set("s", [(*key, text) for key, text in there.items()])
-        monkeypatch.setattr(aggregates, "all_of", counted)
+        monkeypatch.setattr(states, "all_of", counted)
         passes = 0
         for _ in range(60):
             row = drawn.choice([*there]) if drawn.random() < 0.7 else best(there, key=there.get)
@@ -173,7 +173,7 @@ def test_states_with_a_few_values_of_a_group_are_filled_again(program, few, data
         patch.setattr("ivm.engine.schedule.FEW", few)
         mirror = Mirror(Path(folder) / "store.pages", f"{BASE} {program or data.draw(partial_programs())}")
         mirror.change([(*one, True) for one in data.draw(st.lists(row, min_size=20, max_size=40))])
-        marks = sum((rows[-1] >= MORE).any() for rows in states(mirror.workspace))
+        marks = sum((rows[-1] >= MORE).any() for rows in kept_states(mirror.workspace))
         for _ in range(data.draw(st.integers(1, 8))):
             edits = data.draw(st.lists(st.tuples(row, st.booleans()), max_size=4))
             for name in "ef" if data.draw(st.booleans()) else ():  # the least and the greatest go
@@ -189,7 +189,7 @@ def test_states_with_a_few_values_of_a_group_are_filled_again(program, few, data
         mirror.close()
 
 
-def states(workspace: ivm.Workspace) -> list[np.ndarray]:
+def kept_states(workspace: ivm.Workspace) -> list[np.ndarray]:
     """Return the records of the states of aggregates, which are at least one."""
     snapshot = workspace.store.snapshot()
     names = [name for name in snapshot._version.catalog.relations if name.startswith(APART)]
@@ -205,7 +205,7 @@ def test_a_state_of_many_values_keeps_a_few_of_each_group(tmp_path):
         with ws.transaction() as txn:
             txn.insert("r", pa.table(rows))
         ws.install("m[g] = x <- agg<<x = min(v)>> r[_] = (g, v).  top[] = x <- agg<<x = max(v)>> r[_] = (_, v).", "m")
-        assert sorted(len(rows.T) for rows in states(ws)) == [ends.KEPT + 1, 3 * (ends.KEPT + 1)]
+        assert sorted(len(rows.T) for rows in kept_states(ws)) == [ends.KEPT + 1, 3 * (ends.KEPT + 1)]
     with ivm.open(tmp_path / "m.pages", sync="off") as ws:  # which states are partial is stored with the rules
         again, order = [], np.argsort(rows["v"][rows["g"] == 1])
         ids, values = rows["i"][rows["g"] == 1][order], rows["v"][rows["g"] == 1][order]

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 import ivm
-from ivm.engine import compile
-from ivm.engine.installed import PLANNING_WITHOUT_LEAN, PLANNING_WITHOUT_RANGES, PROPERTY
 from ivm.plan.conjunction import ScanConjunction
-from ivm.views import aggregates
+from ivm.rules import compile
+from ivm.rules.installed import PLANNING_WITHOUT_LEAN, PLANNING_WITHOUT_RANGES, PROPERTY
+from ivm.ways import states
 from pagestore.host import WORD_MAX, WORD_MIN
 from tests.ivm.views.test_aggregates import counting
 from tests.support import naive
@@ -124,7 +124,7 @@ def test_campaign_of_levels(tmp_path):
         follow(seed, tmp_path / f"{seed}.pages")
 
 
-def states(ws: ivm.Workspace) -> list[str]:
+def kept_states(ws: ivm.Workspace) -> list[str]:
     with ws.store.snapshot() as snap:
         return sorted(name for name in snap._version.catalog.relations if name.startswith("$apart"))
 
@@ -141,7 +141,7 @@ def states(ws: ivm.Workspace) -> list[str]:
 def test_one_state_serves_all_levels(rules, shared, tmp_path):
     with ivm.open(tmp_path / "l.pages", sync="off") as ws:
         ws.install(f"{BASE} {rules}")
-        assert len(states(ws)) == 1
+        assert len(kept_states(ws)) == 1
         text = ws.explain("h")
         assert f"shared    by {shared}\n" in text and "serves several levels of detail" in text
 
@@ -159,7 +159,7 @@ def test_one_state_serves_all_levels(rules, shared, tmp_path):
 def test_what_shares_no_state(rules, tmp_path):
     with ivm.open(tmp_path / "l.pages", sync="off") as ws:
         ws.install(f"{BASE} {rules}")
-        assert len(states(ws)) == 2
+        assert len(kept_states(ws)) == 2
         assert "levels of detail" not in ws.explain("h")
 
 
@@ -173,7 +173,7 @@ def test_a_delete_applies_the_operator_of_each_level_log_n_times(tmp_path, monke
                 txn.insert("r", [np.zeros(size, np.int64), np.arange(size) % 50, np.arange(size)])
             with monkeypatch.context() as patch:
                 counts = counting(patch)
-                patch.setattr(aggregates, "all_of", None)  # reading a whole group would fail
+                patch.setattr(states, "all_of", None)  # reading a whole group would fail
                 for y in (size - 1, size // 2, 0, 7, size - 2):
                     left.remove((0, y % 50, y))
                     ws.exec(f"-r(0, {y % 50}, {y}).")
@@ -200,16 +200,16 @@ def test_rules_of_a_release_without_levels_keep_their_states(tmp_path, monkeypat
             ws.exec("+r(1, 2, 3). +r(1, 3, 9). +r(2, 2, 7).")
             assert saved_rules(ws)["planning"] == PLANNING_WITHOUT_RANGES
     with ivm.open(path, sync="off") as ws:
-        assert len(states(ws)) == 3
+        assert len(kept_states(ws)) == 3
         ws.exec("-r(1, 3, 9).")
         assert list(ws["h"]) == [(1, 2, 3), (2, 2, 7)]
         assert (list(ws["h1"]), list(ws["h0"])) == ([(1, 3), (2, 7)], [(3,)])
         ws.install(LEVELS.replace("h", "g"), "new")
-        assert (len(states(ws)), saved_rules(ws)["planning"]) == (4, PLANNING_WITHOUT_LEAN)
+        assert (len(kept_states(ws)), saved_rules(ws)["planning"]) == (4, PLANNING_WITHOUT_LEAN)
     with ivm.open(path, sync="off") as ws:
         ws.exec("-r(1, 2, 3). +r(5, 5, 5).")
         for name in ("h", "g"):
             assert list(ws[f"{name}1"]) == [(2, 7), (5, 5)]
             assert list(ws[f"{name}0"]) == [(5,)]
         ws.uninstall("new")
-        assert len(states(ws)) == 3 and ws.check() == []
+        assert len(kept_states(ws)) == 3 and ws.check() == []

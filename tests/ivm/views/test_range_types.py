@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 import ivm
 from ivm.errors import RangeError
-from ivm.views import ranges
-from ivm.views.aggregates import least_of
+from ivm.ways import ranges
+from ivm.ways.states import least_of
 from tests.ivm.views.test_aggregates import BASE, counted_folds, edits_of, follow, lastone
 
 __all__ = ["lastone"]  # a fixture, which registers operators

@@ -16,10 +16,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import ivm
-from ivm.engine.installed import PLANNING_WITHOUT_LEVELS, PLANNING_WITHOUT_RANGES
-from ivm.engine.stored import saved_rules
 from ivm.errors import ArityError, DivergenceError, RangeError, RecursionRefusedError, RuleTypeError, SafetyError
-from ivm.views import ranges
+from ivm.rules.installed import PLANNING_WITHOUT_LEVELS, PLANNING_WITHOUT_RANGES
+from ivm.rules.stored import saved_rules
+from ivm.ways import ranges
 from tests.ivm.test_random_programs import NUMBERS
 from tests.ivm.views.test_aggregates import counted_folds
 from tests.support.mirror import Mirror

@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import Any
 
-from ivm.engine.compile import compile, query
 from ivm.errors import RuleError
 from ivm.lang.program import Program
+from ivm.rules.compile import compile, query
 from tests.support.mirror import Edit
 from tests.support.programs.composing import STORED_KINDS, TAGS, Source
 from tests.support.programs.constructs import FOLDS, Folds, Lists, Recursions

@@ -1,1 +1,0 @@
-"""From the changes of relations to the changes of bindings: surgeries, sensitivity, probes."""

@@ -1,0 +1,92 @@
+"""The steps of a schedule: which trees take edits and which plans are maintained, one after the other.
+
+edge ──▶ flush edge ──▶ follow triangle(x, y, z) <- edge(x, y), ... ──▶ flush triangle ──▶ ...
+"""
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from ivm.plan.plan import Plan
+from ivm.rules.installed import Installed, InstalledRule, InstalledStratum
+
+
+class Flush(NamedTuple):
+    """Apply the edits in the queue of a predicate to its trees."""
+
+    name: str
+
+
+class Follow(NamedTuple):
+    """Maintain the heads of one plan of a rule after changes in its body."""
+
+    rule: InstalledRule
+    number: int
+
+    @property
+    def rules(self) -> tuple[InstalledRule, ...]:
+        """The rules that the step maintains."""
+        return (self.rule,)
+
+    @property
+    def plan(self) -> Plan:
+        """The plan that is probed."""
+        return self.rule.plans[self.number]
+
+
+class Settle(NamedTuple):
+    """Find out how the views of a recursive stratum change after changes of relations that it reads.
+
+    The kernel leaves edits in their queues, which are then flushed; in Python, they are flushed already.
+    """
+
+    stratum: InstalledStratum
+
+    @property
+    def rules(self) -> tuple[InstalledRule, ...]:
+        """The rules that the step maintains."""
+        return self.stratum.rules
+
+
+class Scan(NamedTuple):
+    """Maintain the view of a rule without plans: one evaluated by ranges, or one of the texts of a concat."""
+
+    rule: InstalledRule
+
+    @property
+    def rules(self) -> tuple[InstalledRule, ...]:
+        """The rules that the step maintains."""
+        return (self.rule,)
+
+
+Step = Flush | Follow | Settle | Scan
+
+
+def rules_below(installed: Installed, names: Iterable[str]) -> list[InstalledRule]:
+    """Return the rules that predicates follow from, directly or through other views, in dependency order."""
+    wanted, found = {*names}, list[InstalledRule]()
+    for stratum in reversed(installed.strata):
+        if any(wanted.intersection(rule.writes) for rule in stratum.rules):
+            found = [*stratum.rules, *found]
+            wanted.update(stratum.reads)
+    return found
+
+
+def steps_of(installed: Installed, names: frozenset[str]) -> list[Step]:
+    """Return the steps for edits of some predicates, in dependency order: each is final before it is read."""
+    steps: list[Step] = []
+    waiting, finished = dict.fromkeys(sorted(names)), set[str]()
+    for stratum in installed.strata:
+        reads = stratum.reads
+        due = [name for name in reads if name in waiting]
+        if not due and finished.isdisjoint(reads):
+            continue
+        steps += map(Flush, due)
+        finished |= {*due, *stratum.recursive}
+        waiting = {name: None for name in waiting if name not in finished}
+        if stratum.recursive:
+            steps += [Settle(stratum), *map(Flush, sorted(stratum.recursive))]
+            continue
+        (rule,) = stratum.rules
+        steps += [Follow(rule, number) for number in range(len(rule.plans))] or [Scan(rule)]
+        waiting = {name: None for name in (*waiting, *rule.writes) if name not in finished}
+    return [*steps, *map(Flush, waiting)]

@@ -1,0 +1,1 @@
+"""Kernels of the ways: probes, matches, ranges, states of aggregates."""

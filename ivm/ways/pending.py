@@ -1,0 +1,282 @@
+"""The rows of a view that is being filled: edits wait for its tree in memory, or beyond what is allowed in sorted runs.
+
+    edits    +1 at 5, +1 at 2, +1 at 5    +1 at 9, +1 at 5
+    runs     2: 1   5: 2                  5: 1   9: 1        in temporary files, each with one row for a key
+    rows     2: 1   5: 3   9: 1                              merged by windows, and stored as they come
+
+So a projection, a grouping or a sort may be larger than the memory that an evaluation may take.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from functools import cached_property
+from threading import Lock
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+
+from ivm.errors import RangeError, RoomError
+from ivm.join.join import concatenated
+from ivm.lang.ir import Predicate
+from ivm.lang.types import shown, word_range
+from ivm.memory import RECORDING, REMEDY, MemoryUse, memory_to_take, shown_bytes
+from ivm.rules.installed import Installed
+from ivm.views.edit_composition import SumOverflow, counted, sum_by_key
+from ivm.views.layouts import INVERTED, PLAIN, Layout
+from pagestore.errors import EditError
+from pagestore.host import (
+    NULL,
+    Coded,
+    Edits,
+    Pages,
+    Runs,
+    Spec,
+    Tree,
+    ascending,
+    begins,
+    compose_edits,
+    in_order,
+    one_batch,
+)
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+BATCH_ROWS = 1 << 18  # rows of a sorted view: some MiB a batch, which the system maps by large pages
+WAITING_SHARE = 4  # edits take one in so many of the bytes allowed: sorting and storing them takes as much again, twice
+KEPT = 1 << 18  # bytes that stay in memory in any case
+RUNS_MAX = 16  # times the bytes allowed: with more on the disk, an evaluation is senseless
+
+
+class Source(Protocol):
+    """A snapshot or a transaction, from which rules read."""
+
+    @property
+    def pages(self) -> Pages:
+        """The pages of the store's file."""
+
+    def tree(self, name: str) -> Tree:
+        """Return the tree of a relation, view or index."""
+
+    def decode(self, type_: str, words: np.ndarray) -> pa.Array:
+        """Return words of a column as its values."""
+
+
+class Waiting(dict[str, list[Edits]]):
+    """Inserting edits that wait for the trees of their views, by view; each view has some, though they may be empty."""
+
+    def __init__(
+        self, source: Source, installed: Installed, spills: bool = True, step: str = "sorting rows", most: int = 0
+    ) -> None:
+        """With `spills` edits that take too much memory go to the disk, up to `most` times the bytes allowed.
+
+        Errors name the `step` that makes them.
+        """
+        super().__init__()
+        self._most = most or RUNS_MAX
+        self._source, self._installed, self.spills = source, installed, spills
+        self._runs: dict[str, Runs] = {}
+        self._held: dict[str, int] = {}  # bytes
+        self._found = 0
+        self._step, self._memory = step, MemoryUse(step=step).begin()
+
+    @cached_property
+    def _allowed(self) -> int:
+        """The bytes that an evaluation may take; to know them takes a fourth of a millisecond."""
+        return memory_to_take()
+
+    def exceed(self, held: int, share: int = 1) -> bool:
+        """Return whether bytes are too many to stay in memory, or to be one of several shares of what stays there."""
+        return held > KEPT and self.spills and share * held > self.room
+
+    @property
+    def room(self) -> int:
+        """The bytes that may stay in memory."""
+        return self._allowed // WAITING_SHARE
+
+    def add(self, edits: Iterable[tuple[str, Edits]]) -> None:
+        """Add edits by view; if all take too much memory, write those of the view with most.  Raises RoomError."""
+        for view, (actions, rows) in edits:
+            if rows.shape[1] or view not in self:
+                self.setdefault(view, []).append((actions, rows))
+                self._held[view] = self._held.get(view, 0) + rows.nbytes
+                self._found += rows.shape[1]
+                if self.exceed(sum(self._held.values())):
+                    self._spill(max(self._held, key=self._held.__getitem__))
+                self._memory.hold(self._found, sum(self._held.values()))
+
+    def is_spilled(self, view: str) -> bool:
+        """Return whether edits of a view are on the disk."""
+        return view in self._runs
+
+    def rows(self, view: str) -> Iterable[np.ndarray]:
+        """Take the edits of a view out; return its rows, one for each key and in key order.  Raises RangeError."""
+        parts, runs = self.pop(view), self._runs.pop(view, None)
+        del self._held[view]
+        if runs is None:
+            return self._composed(view, parts)
+        runs.add(concatenated([*self._composed(view, parts)]))
+        return self._merged(view, runs, parts[0][0])
+
+    def _merged(self, view: str, runs: Runs, action: np.ndarray) -> Iterator[np.ndarray]:
+        for rows in runs.merged(self.room):
+            yield from self._composed(view, [(np.broadcast_to(action[:1], rows.shape[1]), rows)])
+
+    def _spill(self, view: str) -> None:
+        """Add up the edits of each key of a view; if many are left, write them, except one, as a run."""
+        parts, layout = self[view], self._installed.layouts[view]
+        if layout.fold and layout.fold.state.kind == INVERTED:
+            count = sum(len(actions) for actions, _ in parts)
+            refuse_beyond(self._allowed, self._step, f"{count:,} rows so far of {view}", self._held[view], "memory")
+            return
+        rows = concatenated([*self._composed(view, parts)])
+        action = next(actions[:1] for actions, _ in parts if len(actions))
+        if rows.nbytes > self.room // 2:
+            runs = self._runs.setdefault(view, Runs(self._spec(view).keys))
+            runs.add(rows[:, :-1])
+            rows = rows[:, -1:].copy()
+            found = f"{runs.rows:,} rows so far of {view}"
+            refuse_beyond(self._most * self._allowed, self._step, found, runs.nbytes)
+        self[view] = [(np.broadcast_to(action, rows.shape[1]), rows)]
+        self._held[view] = rows.nbytes
+
+    def _spec(self, view: str) -> Spec:
+        fold = self._installed.layouts[view].fold
+        return fold.state.spec if fold else self._source.tree(view).spec
+
+    def _composed(self, view: str, parts: list[Edits]) -> Iterable[np.ndarray]:
+        return compose_rows(self._source, self._installed.program.predicates[view], parts, self._spec(view))
+
+
+class Recording:
+    """Trace rows of a full evaluation that exceed the memory allowed: sorted runs of each of some sensors.
+
+    `threads` hold a share each of what stays in memory.
+    """
+
+    def __init__(self, threads: int) -> None:
+        self._runs: dict[int, Runs] = {}
+        self._threads, self._lock = threads, Lock()
+
+    @cached_property
+    def _allowed(self) -> int:
+        return memory_to_take()
+
+    def is_due(self, held: int) -> bool:
+        """Return whether the bytes that one thread holds are too many to stay in memory."""
+        return held > KEPT and self._threads * held > self._allowed // WAITING_SHARE
+
+    def take(self, parts: list[list[np.ndarray | Coded]]) -> None:
+        """Write parts[C, n] of each sensor as runs, without rows that repeat.  Raises RoomError."""
+        with self._lock:
+            for sensor, some in enumerate(parts):
+                if rows := [*ascending(some)]:
+                    runs = self._runs.setdefault(sensor, Runs(len(rows[0])))
+                    runs.add(concatenated(rows))
+            rows, held = (sum(getattr(runs, name) for runs in self._runs.values()) for name in ("rows", "nbytes"))
+            found = f"{rows:,} rows so far that matching needs"
+            refuse_beyond(RUNS_MAX * self._allowed, "recording a trace", found, held, remedy=REMEDY + RECORDING)
+
+    @property
+    def is_spilled(self) -> bool:
+        """Return whether trace rows are on the disk."""
+        return bool(self._runs)
+
+    def rows(self, sensor: int) -> Iterator[np.ndarray]:
+        """Yield the rows of a sensor's runs in order, each once.  O(rows log rows)."""
+        if sensor in self._runs:
+            for rows in self._runs.pop(sensor).merged(self._allowed // WAITING_SHARE):
+                yield rows.compress(begins(rows), axis=1)
+
+
+def refuse_beyond(
+    most: int, step: str, found: str, held: int, where: str = "temporary files", remedy: str = REMEDY
+) -> None:
+    """Raise RoomError if what a step `found` takes more than `most` bytes."""
+    if held > most:
+        raise RoomError(
+            f"{step}: {found} take {shown_bytes(held)} in {where}; one evaluation may take {shown_bytes(most)} there; "
+            f"{remedy}"
+        )
+
+
+def whole_groups(batches: Iterable[np.ndarray], columns: int) -> Iterator[np.ndarray]:
+    """Yield rows[C, n] in key order such that no two batches have rows of one group, the first columns.
+
+    >>> [batch.tolist() for batch in whole_groups([np.array([[1, 2]]), np.array([[2, 3]])], 1)]
+    [[[1]], [[2, 2]], [[3]]]
+    """
+    left: list[np.ndarray] = []
+    for batch in batches:
+        rows = np.concatenate([*left, batch], axis=1)
+        last = int(np.flatnonzero(begins(rows[:columns]))[-1]) if columns else 0
+        if last:
+            yield rows[:, :last]
+        left = [rows[:, last:]]
+    yield from left
+
+
+def adds_up(layout: Layout) -> bool:
+    """Return whether edits of a view add to the value of their key."""
+    return layout.kind != PLAIN and not (layout.fold and layout.fold.state.kind == INVERTED)
+
+
+def head_spec(layout: Layout, columns: int) -> Spec:
+    """Return the shape of the tree that edits of a view go to, given how many columns the edits have."""
+    return layout.fold.state.spec if layout.fold else Spec(0, layout.keys, columns - layout.keys)
+
+
+def compose_rows(source: Source, predicate: Predicate, parts: list[Edits], spec: Spec) -> Iterable[np.ndarray]:
+    """Return batches of the rows that inserting edits make in an empty tree, one per key and in key order; O(n log n).
+
+    Rows that are already in order are returned as they are. Raises RangeError for a sum beyond 64 bits.
+    """
+    rows = [rows for _, rows in parts if rows.shape[1]] or [parts[0][1]]
+    rows.sort(key=lambda part: part[: spec.keys, :1].T.tolist())  # ranges of keys, made by several threads
+    if in_order(rows, spec.keys):
+        return rows
+    if not spec.values:
+        return ascending(rows, BATCH_ROWS)
+    sole = counted(parts, spec, BATCH_ROWS)
+    if sole is not None:
+        return sole
+    try:
+        return [compose_edits(*one_batch(parts), spec)[1]]
+    except EditError:  # a partial sum exceeds 64 bits, but the total may fit
+        pass
+    try:
+        return [sum_by_key(concatenated(rows), spec.keys)]
+    except SumOverflow as overflow:
+        raise out_of_range(source, predicate, overflow) from None
+
+
+def checked_sums(source: Source, predicate: Predicate, parts: Iterable[np.ndarray]) -> Iterator[np.ndarray]:
+    """Yield parts of a view's rows; like `check_sums`."""
+    for rows in parts:
+        check_sums(source, predicate, rows)
+        yield rows
+
+
+def check_sums(source: Source, predicate: Predicate, *parts: np.ndarray) -> None:
+    """Raise RangeError if a sum, in rows[C, n] of a view, is out of the range of its type."""
+    assert predicate.value is not None
+    least, greatest = word_range(predicate.value)
+    keys = len(predicate.keys)
+    absent = NULL if predicate.nullable else least  # a sum of nothing may be null
+    for rows in parts:
+        beyond = ((rows[keys] < least) & (rows[keys] != absent)) | (rows[keys] > greatest)
+        for i in np.flatnonzero(beyond).tolist():
+            raise out_of_range(source, predicate, SumOverflow(rows[:keys, i], int(rows[keys, i])))
+
+
+def out_of_range(source: Source, predicate: Predicate, overflow: SumOverflow) -> RangeError:
+    """Return the error for a sum that its type cannot hold."""
+    assert predicate.value is not None
+    words = overflow.key[: len(predicate.keys), None]
+    key = [source.decode(t, word)[0].as_py() for t, word in zip(predicate.keys, words, strict=True)]
+    group = f"{predicate.name}[{', '.join(map(repr, key))}]"
+    total = shown(overflow.total, predicate.value)
+    remedy = "make its groups smaller, or use total, which adds floats"
+    said = f"{group}: the sum is {total}, beyond {predicate.value}; {remedy}"
+    return RangeError(said, of=predicate.name, total=total, type=predicate.value)

@@ -1,0 +1,447 @@
+"""Aggregates over ranges (plan/span.py): compute the rows of their views, and maintain them.
+
+    nx[x] = y <- agg<<y = min(z)>> a(x), a(z), z > x.        a: 1 4 9          nx: (1; 4) (4; 9)
+
+    +a(6): a new point, whose row is computed; also a new measured key, so the rows of points from 4, the key before 6,
+    up to 6 change.                                                            nx: (1; 4) (4; 6) (6; 9)
+
+A change of a measured record affects the row of each point whose range holds it; if the first (last) record of a range
+is the result, only of points for which it is that.  One seek or range fold computes a row, in O(log n).
+
+Compute an aggregate over a range for each of many points (plan/span.py), by seeks and range folds of one tree.
+
+    a fold          max of week: 3 9 4 | 5                       9, by one scan
+    parts added     0.75 - 2^500 by place (exact_sum.py)         place 35: 3 << 4     place 50: -(1 << 26)
+                    a fold of the range in each place; the sum is rounded once
+    texts           no scan compares these, so the union of all ranges is read
+
+O(log n) for each point, and with parts for each place that its group has: at most 68 for floats, 2 for integers, a few
+more than twice as many with squares.  Texts are compared in O(records in the union of all ranges * log).
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from ivm.errors import RangeError
+from ivm.lang.aggregate import MOMENTS, SQUARED
+from ivm.lang.types import scale, word_range
+from ivm.plan.rewrite.ranges import ADDED, COMPARED, FOLD, SEEK_FIRST, Span
+from ivm.views.delta import Delta
+from ivm.views.edit_composition import SumOverflow
+from ivm.views.exact_sum import COUNTED, INFINITE, SQUARES, round_parts
+from ivm.ways.quantiles import EXACT
+from ivm.ways.states import TextKeys, behind_prefixes, least_of
+from pagestore.host import (
+    CARRY,
+    ERASE,
+    INSERT,
+    MAX,
+    MIN,
+    SET,
+    SUM,
+    WORD_MAX,
+    WORD_MIN,
+    Edits,
+    Pages,
+    Tree,
+    count_prefixes,
+    distinct,
+    first_from,
+    float_words,
+    fold_many,
+    last_before,
+    operator_code,
+    ranks,
+    read_batches,
+    rows_of,
+    select,
+)
+
+POINTS_PER_BATCH = 1 << 13  # whose parts, at most about 200 each, are in memory together
+SHARE = 4  # with more seeks than records / SHARE, all keys are read
+SEEKS_MAX = 256  # seeks that are always allowed
+SCANS = {"sum": ((SUM, 0), (CARRY, 0)), "min": ((MIN, 0),), "max": ((MAX, 0),)}  # of column 0
+Found = tuple[np.ndarray, np.ndarray]  # for each point, whether there is a result, bool[n], and its word, int64[n]
+
+
+class Ends(NamedTuple):
+    """Ranges, inclusive: the prefixes (group and key) first[m, n] and last[m, n] of their records."""
+
+    first: np.ndarray
+    last: np.ndarray
+
+    def take(self, which: np.ndarray) -> "Ends":
+        """Return some of the ranges."""
+        return Ends(self.first[:, which], self.last[:, which])
+
+
+class Results:
+    """Computes results of a view's aggregate from the measured tree; `order` maps texts to sort keys."""
+
+    def __init__(self, name: str, pages: Pages, span: Span, measured: Tree, order: TextKeys) -> None:
+        self._name, self._pages, self._span, self._tree, self._order = name, pages, span, measured, order
+
+    def of(self, rows: np.ndarray) -> Found:
+        """Return the results for records of points rows[C, n].  Raises SumOverflow, RangeError."""
+        span, point = self._span, rows[self._span.group]
+        low, low_beyond = shifted(point, span.low, WORD_MIN)
+        high, high_beyond = shifted(point, span.high, WORD_MAX)
+        which = np.flatnonzero(~((low_beyond > 0) | (high_beyond < 0) | (low > high)))
+        groups = rows[: span.group, which]
+        ends = Ends(np.concatenate([groups, low[None, which]]), np.concatenate([groups, high[None, which]]))
+        there, words = np.zeros(rows.shape[1], bool), np.zeros(rows.shape[1], np.int64)
+        if span.kind == ADDED:
+            there[which], words[which] = self._added(ends, rows[:, which])
+        elif span.kind == FOLD:
+            there[which], words[which] = self._folded(ends)
+        elif span.kind == COMPARED:
+            there[which], words[which] = self._compared(ends)
+        else:
+            there[which], words[which] = self._sought(ends)
+        return there, words
+
+    # -- the first or the last record
+
+    def _sought(self, ends: Ends) -> Found:
+        span, n = self._span, ends.first.shape[1]
+        if span.group == 0 and n > SEEKS_MAX + self._tree.count // SHARE:
+            found, records = self._in_memory(ends.first[0], ends.last[0])
+        elif span.kind == SEEK_FIRST:
+            found, records = first_from(self._pages, self._tree, ends.first)
+        else:
+            found, records = self._last_up_to(ends.last)
+        key, groups = records[span.group], ends.first[: span.group]
+        found = found & (records[: span.group] == groups).all(axis=0)
+        return found & (ends.first[-1] <= key) & (key <= ends.last[-1]), records[span.result]
+
+    def _in_memory(self, low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return what seeks would find, by reading all keys: of each record only the key and the result."""
+        columns = (0, self._span.result)
+        batches = read_batches(self._pages, self._tree, columns=columns)
+        keys, taken = np.concatenate([*batches, np.empty((2, 0), np.int64)], axis=1)
+        at = np.searchsorted(keys, low)
+        if self._span.kind != SEEK_FIRST:
+            at = np.searchsorted(keys, high, "right") - 1
+        found = (at >= 0) & (at < len(keys))
+        records = np.zeros((self._tree.spec.columns, len(at)), np.int64)
+        at = at[found]
+        records[0, found], records[self._span.result, found] = keys[at], taken[at]
+        return found, records
+
+    def _last_up_to(self, prefixes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Find the last record whose prefix is at most each of prefixes[m, n]."""
+        behind, last = behind_prefixes(prefixes)
+        found, records = last_before(self._pages, self._tree, behind)
+        if last.any():
+            open_ = np.empty((0, np.count_nonzero(last)), np.int64)
+            found[last], records[:, last] = last_before(self._pages, self._tree, open_)
+        return found, records
+
+    # -- folds
+
+    def _folded(self, ends: Ends) -> Found:
+        full, words = self._folds(ends)
+        return full, words[0]  # enough for a count, too: it fits 64 bits
+
+    def _folds(self, ends: Ends) -> tuple[np.ndarray, np.ndarray]:
+        """Fold the records in ranges: whether there are any, and words[F, n]."""
+        rows = rows_of(self._tree.spec, scan_of(self._span))
+        assert rows, "the tree that a range is folded in has lost its scan"
+        behind, at_end = behind_prefixes(ends.last)
+        folds = fold_many(self._pages, self._tree, rows, ends.first, behind)
+        words, full = folds.words, folds.full
+        if at_end.any():
+            open_ = np.empty((0, np.count_nonzero(at_end)), np.int64)
+            rest = fold_many(self._pages, self._tree, rows, ends.first[:, at_end], open_)
+            words[:, at_end], full[at_end] = rest.words, rest.full
+        return full, np.where(full, words, 0)
+
+    # -- parts that are added up
+
+    def _added(self, ends: Ends, points: np.ndarray) -> Found:
+        n = points.shape[1]
+        there, words = np.zeros(n, bool), np.zeros(n, np.int64)
+        for start in range(0, n, POINTS_PER_BATCH):
+            some = np.arange(start, min(start + POINTS_PER_BATCH, n))
+            which, place, parts = self._parts(ends.take(some))
+            firsts = np.flatnonzero(np.diff(which, prepend=-1))
+            some = some[which[firsts]]
+            has, found = self._rounded(Parts(place, parts, firsts), points[:, some])
+            there[some[has]], words[some[has]] = True, found
+        return there, words
+
+    def _parts(self, ends: Ends) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Add up the parts in each range by place: range index, place, words[2, m]; sorted by range and place."""
+        group, op = self._span.group, self._span.op
+        groups, of = np.empty((0, 1), np.int64), np.zeros(ends.first.shape[1], np.int64)
+        if group:
+            groups, of = np.unique(ends.first[:group], axis=1, return_inverse=True)
+        found = [(np.empty(0, np.int64), np.empty(0, np.int64), np.empty((2, 0), np.int64))]
+        place, left = np.full(groups.shape[1], WORD_MIN), np.arange(len(of))
+        while len(left):
+            there, records = first_from(self._pages, self._tree, np.concatenate([groups, place[None]]))
+            there = there & (records[:group] == groups).all(axis=0)
+            place, left = np.where(there, records[group], INFINITE), left[there[of[left]]]
+            wanted = (place < SQUARES) | (op in SQUARED) | ((place == COUNTED) & (op in MOMENTS))
+            mine = left[wanted[of[left]]]
+            at = place[of[mine]]
+            full, words = self._folds(Ends(*(np.insert(end[:, mine], group, at, axis=0) for end in ends)))
+            found.append((mine[full], at[full], words[:, full]))
+            place = place + 1
+        which, places, words = (np.concatenate(column, axis=-1) for column in zip(*found, strict=True))
+        order = np.argsort(which, kind="stable")
+        return which[order], places[order], words[:, order]
+
+    def _rounded(self, parts: "Parts", points: np.ndarray) -> Found:
+        """Return which of the points, one per sum, have a result, and these results."""
+        op, type_ = self._span.op, self._span.type
+        digits = None if type_ == "float64" else scale(type_) or 0
+        if op == "sum":
+            return np.ones(len(parts.firsts), bool), self._fitting(parts, points)
+        if op == "avg" and digits is not None and (means := parts.small_means(10**digits)) is not None:
+            return np.ones(len(parts.firsts), bool), float_words(means)
+        try:
+            values, some = round_parts(op, parts.place, parts.amounts, parts.firsts, digits)
+        except RangeError as error:
+            raise RangeError(f"{self._name}: {error}", of=self._name) from None
+        return some, values
+
+    def _fitting(self, parts: "Parts", points: np.ndarray) -> np.ndarray:
+        """Return the sums of integers, one per point.  Raises SumOverflow for one that its type cannot hold."""
+        small, digits = parts.small_numbers(), scale(self._span.type)
+        sums = parts.numbers() if small is None else small
+        least, greatest = word_range("int64" if digits is None else f"decimal(18,{digits})")
+        for i in np.flatnonzero((sums < least) | (sums > greatest))[:1].tolist():
+            raise SumOverflow(points[[*self._span.keys], i], int(sums[i]))
+        fitting: np.ndarray = sums.astype(np.int64)
+        return fitting
+
+    # -- texts
+
+    def _compared(self, ends: Ends) -> Found:
+        """Find the least or the greatest text of each range."""
+        behind, at_end = behind_prefixes(ends.last)
+        start, stop = ranks(self._pages, self._tree, ends.first), ranks(self._pages, self._tree, behind)
+        stop[at_end] = self._tree.count
+        there, words = start < stop, np.zeros(len(start), np.int64)
+        if there.any():
+            texts, at = self._texts(start[there], stop[there])
+            order = self._order(texts)
+            least = least_of(order if self._span.op == "min" else ~order, at, at + (stop - start)[there])
+            words[there] = texts[least]
+        return there, words
+
+    def _texts(self, start: np.ndarray, stop: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the texts of records with ranks in some ranges, each once, and where each range starts in them."""
+        order = np.argsort(start, kind="stable")
+        reach = np.maximum.accumulate(stop[order])
+        heads = np.flatnonzero(start[order] > np.append(-1, reach[:-1]))
+        begin = start[order[heads]]
+        sizes = reach[np.append(heads[1:], len(order)) - 1] - begin
+        if sizes.sum() > self._tree.count // SHARE:
+            (texts,) = np.concatenate([*read_batches(self._pages, self._tree, columns=(self._span.result,))], axis=1)
+            return texts, start
+        before = np.cumsum(sizes) - sizes
+        held = np.arange(sizes.sum()) + np.repeat(begin - before, sizes)
+        part = np.searchsorted(begin, start, "right") - 1
+        texts = select(self._pages, self._tree, held)[self._span.result]
+        return texts, start - begin[part] + before[part]
+
+
+class Parts(NamedTuple):
+    """Parts of sums: the place[m] and two words[2, m] of each, and where the parts of each sum begin, firsts[n]."""
+
+    place: np.ndarray
+    words: np.ndarray
+    firsts: np.ndarray
+
+    @property
+    def amounts(self) -> np.ndarray:
+        """The parts as integers of any size."""
+        low, high = self.words
+        if (high == low >> 63).all():
+            return np.asarray(low)
+        wide: np.ndarray = (high.astype(object) << 64) + low.view(np.uint64).astype(object)
+        return wide
+
+    def small_numbers(self) -> np.ndarray | None:
+        """Return the sums of integers, int64[n]; None if some may exceed 64 bits."""
+        (low, high), number = self.words, self.place < INFINITE
+        shift = np.where(number, 32 * self.place, 0)
+        if not ((high == low >> 63) & (np.abs(low) < 1 << 61 - shift) & (low != WORD_MIN))[number].all():
+            return None
+        sums: np.ndarray = np.add.reduceat(np.where(number, low << shift, 0), self.firsts)
+        return sums
+
+    def small_means(self, unit: int) -> np.ndarray | None:
+        """Return the means of integers with 1 / unit as their unit, float64[n]; None if some might be rounded twice."""
+        numbers = self.small_numbers()
+        counts = np.add.reduceat(np.where(self.place == COUNTED, self.words[0], 0), self.firsts)
+        if numbers is None or (np.abs(numbers) >= EXACT).any() or (counts >= EXACT // unit).any():
+            return None
+        means: np.ndarray = numbers / (counts * unit)
+        return means
+
+    def numbers(self) -> np.ndarray:
+        """Return the sums of integers of any size, object[n]."""
+        places = [int(place) if place < INFINITE else None for place in self.place]
+        shifted = [0 if p is None else n << 32 * p for p, n in zip(places, self.amounts.tolist(), strict=True)]
+        sums: np.ndarray = np.add.reduceat(np.array(shifted, object), self.firsts)
+        return sums
+
+
+def scan_of(span: Span) -> tuple[tuple[int, int], ...]:
+    """Return the scan by which the records of a range, or the parts of each place, are folded."""
+    op = span.scan.partition(":")[0]
+    scan = SCANS[op] if op in SCANS else ((operator_code(op), 0),)
+    return tuple((code, span.result) for code, _ in scan)
+
+
+def shifted(words: np.ndarray, by: int | None, otherwise: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return words[n] + by, clamped to 64 bits, and -1 or 1 where it was clamped; `otherwise` if `by` is None."""
+    if by is None:
+        return np.full(len(words), otherwise), np.zeros(len(words), np.int64)
+    beyond = (words > WORD_MAX - by).astype(np.int64) if by >= 0 else -(words < WORD_MIN - by).astype(np.int64)
+    kept = np.where(beyond == 0, words + np.int64(by), np.where(beyond > 0, WORD_MAX, WORD_MIN))
+    return kept, beyond
+
+
+INTERVALS_MAX = 256  # of affected points; if there are more, all points are computed
+SHARE = 4  # if more rows changed than points / SHARE (+ INTERVALS_MAX), all points are computed
+Find = Callable[[np.ndarray], Found]  # the results for records of points (range_results.py)
+
+
+class Side(NamedTuple):
+    """One side of a range before and after a transaction: both trees, and the delta, None if nothing changed."""
+
+    old: Tree
+    new: Tree
+    delta: Delta | None
+
+
+class Intervals(NamedTuple):
+    """Intervals of points: groups[G, n], and the least and greatest point of each."""
+
+    groups: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+
+    def where(self, keep: np.ndarray) -> "Intervals":
+        """Return those for which keep[n] is true."""
+        return Intervals(self.groups[:, keep], self.low[keep], self.high[keep])
+
+
+def ranged_rows(pages: Pages, span: Span, points: Tree, find: Find) -> np.ndarray:
+    """Return all rows int64[C, n] of a view, in the order of the points.  O(points log n)."""
+    rows = np.concatenate([*read_batches(pages, points), np.empty((points.spec.columns, 0), np.int64)], axis=1)
+    if not span.whole and span.group + 1 < points.spec.keys:
+        rows = _distinct_points(span, [rows])
+    there, words = find(rows)
+    return _view_rows(span, rows[:, there], words[there])
+
+
+def ranged_edits(pages: Pages, span: Span, points: Side, measured: Side, find: Find) -> tuple[Edits, int]:
+    """Return the edits of a view for changes of both sides, and how many points were computed.
+
+    O((changes + points whose range changes) log n).
+    """
+    moved = _moved_points(pages, span, points.new, measured) if measured.delta else []
+    gone = np.empty((points.new.spec.columns, 0), np.int64)
+    if points.delta is not None:
+        actions, rows = points.delta
+        if span.whole:
+            gone, came = rows[:, actions == ERASE], rows[:, actions == INSERT]
+        else:
+            cores = distinct(rows[: span.group + 1])
+            left = count_prefixes(pages, points.new, cores) > 0
+            gone, came = cores[:, ~left], cores[:, left]
+        moved.append(came)
+    rows = _distinct_points(span, moved)
+    there, words = find(rows)
+    new = _view_rows(span, rows[:, there], words[there])
+    old = np.concatenate([gone[[*span.keys]], rows[[*span.keys]][:, ~there]], axis=1)
+    old = np.concatenate([old, np.zeros((1, old.shape[1]), np.int64)])
+    actions = np.repeat([ERASE, SET], [old.shape[1], new.shape[1]])
+    return (actions, np.concatenate([old, new], axis=1)), rows.shape[1]
+
+
+def _distinct_points(span: Span, parts: list[np.ndarray]) -> np.ndarray:
+    """Return distinct records of points, or of their first words if these are the view's keys."""
+    words = span.width if span.whole else span.group + 1
+    return distinct(np.concatenate([*(part[:words] for part in parts), np.empty((words, 0), np.int64)], axis=1))
+
+
+def _view_rows(span: Span, rows: np.ndarray, words: np.ndarray) -> np.ndarray:
+    return np.concatenate([rows[[*span.keys]], words[None]])
+
+
+# -- the points whose results change
+
+
+def _moved_points(pages: Pages, span: Span, points: Tree, measured: Side) -> list[np.ndarray]:
+    """Return records of the current points whose result may change with the measured side."""
+    assert measured.delta
+    actions, rows = measured.delta
+    if len(actions) > INTERVALS_MAX + points.count // SHARE:
+        return [*read_batches(pages, points)]
+    found = []
+    for action, tree in ((ERASE, measured.old), (INSERT, measured.new)):
+        changed = distinct(rows[span.lead][:, actions == action])
+        found.append(_touched(pages, span, tree, changed))
+    merged = _merged(Intervals(*(np.concatenate(parts, axis=-1) for parts in zip(*found, strict=True))))
+    if len(merged.low) > INTERVALS_MAX:
+        return [*read_batches(pages, points)]
+    read: list[np.ndarray] = []
+    for group, low, high in zip(merged.groups.T, merged.low.tolist(), merged.high.tolist(), strict=True):
+        ends = np.array([[*group.tolist(), high]], np.int64).T
+        behind, last = behind_prefixes(ends)
+        read += read_batches(pages, points, (*group.tolist(), low), () if last[0] else tuple(behind[:, 0].tolist()))
+    return read
+
+
+def _touched(pages: Pages, span: Span, tree: Tree, changed: np.ndarray) -> Intervals:
+    """Return, for keys changed[G + 1, n] in a tree, the points whose result they are, or whose range holds them."""
+    groups, key = changed[:-1], changed[-1]
+    low, low_beyond = shifted(key, None if span.high is None else -span.high, WORD_MIN)
+    high, high_beyond = shifted(key, None if span.low is None else -span.low, WORD_MAX)
+    keep = (low_beyond <= 0) & (high_beyond >= 0)
+    if span.kind not in (FOLD, ADDED, COMPARED):
+        first = span.kind == SEEK_FIRST
+        found, other = last_before(pages, tree, changed) if first else _first_behind(pages, tree, changed)
+        found = found & (other[: span.group] == groups).all(axis=0)
+        bound = span.low if first else span.high
+        if bound is None:
+            keep &= ~found
+        else:  # points whose range begins after the previous key, or ends before the next key
+            end, beyond = shifted(other[span.group], -bound + (1 if first else -1), 0)
+            keep &= ~found | (beyond <= 0 if first else beyond >= 0)
+            if first:
+                low = np.where(found, np.maximum(low, end), low)
+            else:
+                high = np.where(found, np.minimum(high, end), high)
+    return Intervals(groups, low, high).where(keep & (low <= high))
+
+
+def _first_behind(pages: Pages, tree: Tree, prefixes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Find the first record after all that begin with each of prefixes[m, n]."""
+    behind, last = behind_prefixes(prefixes)
+    found, records = first_from(pages, tree, behind)
+    return found & ~last, records
+
+
+def _merged(intervals: Intervals) -> Intervals:
+    """Return disjoint intervals with the same union."""
+    order = np.lexsort((intervals.low, *intervals.groups[::-1]))
+    groups, low, high = intervals.groups[:, order], intervals.low[order], intervals.high[order]
+    same = [False, *(groups[:, 1:] == groups[:, :-1]).all(axis=0).tolist()]
+    first, reach = [], WORD_MIN
+    for i, (one, end) in enumerate(zip(low.tolist(), high.tolist(), strict=True)):
+        if same[i] and one <= reach:
+            reach = max(reach, end)
+        else:
+            first.append(i)
+            reach = end
+    highest = np.maximum.reduceat(high, first) if first else high
+    return Intervals(groups[:, first], low[first], highest)
