@@ -31,6 +31,7 @@ from pagestore.host import (
     first_from,
     pages_of_both,
     printable,
+    read_batches,
 )
 
 if TYPE_CHECKING:
@@ -116,10 +117,13 @@ class _Found(NamedTuple):
 
 
 def _changed_keys(pages: Pages, before: Sequence[Tree], now: Sequence[Tree], size: int) -> np.ndarray:
-    """Return the keys int64[size, n] of records that differ, sorted."""
+    """Return the keys int64[size, n] of all records that differ, sorted; of views that were replaced all keys."""
     parts = [np.empty((size, 0), np.int64)]
     for old, new in zip(before, now, strict=True):
-        parts += [words[:size] for _, words in Delta(pages, old, new)]
+        if old.spec.columns == new.spec.columns:
+            parts += [words[:size] for _, words in Delta(pages, old, new)]
+        else:
+            parts += [words for tree in (old, new) for words in read_batches(pages, tree, columns=tuple(range(size)))]
     return distinct(np.concatenate(parts, axis=1))
 
 
@@ -177,7 +181,7 @@ def changes(old: Snapshot, new: Snapshot, name: str) -> pa.Table | None:
 
 
 def _form(wide: Wide) -> list[Any]:
-    return [wide.types, *((relation.name, relation.schema) for relation in wide.relations)]
+    return [wide.types, wide.keys, wide.weighs, *(relation.schema for relation in wide.relations)]
 
 
 def changed_in(txn: Transaction, name: str) -> pa.Table | None:

@@ -28,11 +28,11 @@ from pagestore.storage.file import File
 from pagestore.trees.compare import Delta
 from pagestore.trees.edit import Edits, one_batch
 from pagestore.trees.kernels.node_buffer import ERASE, INSERT
-from pagestore.trees.read import RecordFinder, batch_rows
+from pagestore.trees.read import RecordFinder, batch_rows, read_batches
 from pagestore.trees.tree import Tree
 from pagestore.values.codec import decode, encode
 from pagestore.values.dictionary import Dictionary
-from pagestore.values.types import Column, Type
+from pagestore.values.types import Column, Schema, Type
 from pagestore.versions.catalog import MAIN, listed
 from pagestore.versions.handle import Handle
 from pagestore.versions.locks import Pin
@@ -272,13 +272,13 @@ class Newer(Protocol):
 def changed_batches(old: Snapshot, new: Newer, relation: str) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
     """Return the changes of a relation between two versions, and their schema; see Store.diff."""
     before, after = old[relation], new[relation]
-    if was_made_anew(before, after):
+    columns = columns_of_both(before, after)
+    if columns is None:
         raise SchemaError(
             f"{relation!r} was made anew between version {old.version} ({before.schema}) and version "
             f"{new.version} ({after.schema}); read both versions instead"
         )
-    schema = with_change_type(after.schema.arrow)
-    return schema, _batches(old, new, relation, schema)
+    return with_change_type(columns.arrow), _batches(old, new, relation, columns)
 
 
 def as_inserted(table: pa.Table) -> pa.Table:
@@ -300,9 +300,27 @@ def changes_table(old: Snapshot, new: Newer, name: str) -> pa.Table:
     return pa.Table.from_batches(batches, schema)
 
 
+def columns_of_both(before: Range, after: Range) -> Schema | None:
+    """Return columns that the records of two versions of a relation have, null if they may be in either.
+
+    None if the relation was made anew with others.
+    """
+    old, new = before.schema, after.schema
+    alike = [tuple(c._replace(type=_of_words(c.type)) for c in schema.columns) for schema in (old, new)]
+    others = [(side.schema.key, side.info.bag, side.computed_place) for side in (before, after)]
+    if alike[0] != alike[1] or others[0] != others[1]:
+        return None
+    return Schema(tuple(a if a.type.nullable else b for a, b in zip(old.columns, new.columns, strict=True)), new.key)
+
+
+def _of_words(column_type: Type) -> Type:
+    """Return a type that is equal for types whose words mean the same values, if they are not null."""
+    return column_type if column_type.name == "uint64" else column_type._replace(nullable=False)
+
+
 def was_made_anew(before: Range, after: Range) -> bool:
-    """Return whether a relation has other columns or another tree than in an earlier version; its scans may differ."""
-    return before.schema != after.schema or before.info.spec._replace(scans=()) != after.info.spec._replace(scans=())
+    """Return whether a relation has other columns than in an earlier version; it may have been dropped in between."""
+    return before.schema != after.schema or columns_of_both(before, after) is None
 
 
 def pages_of_both(old: Snapshot, new: Newer) -> Pages:
@@ -332,12 +350,29 @@ def visible_changes(pages: Pages, old: Tree, new: Tree, visible: int) -> Iterato
 
 
 def changes_between(pages: Pages, before: Range, after: Range) -> Iterator[Edits]:
-    """Yield the difference of two versions of a relation: actions int64[n], words int64[columns, n]."""
+    """Yield the difference of two versions of a relation: actions int64[n], words int64[columns, n].
+
+    O(changes), or O(rows) if it was dropped and made again with other words in a record that nobody sees.
+    """
     bag, visible = after.info.bag, len(after.schema.columns) + after.info.bag
+    if before.info.spec.columns != after.info.spec.columns:
+        changes = _of_all_rows(pages, before.tree, after.tree, visible, len(after.schema.key))
+        return starmap(row_changes, changes) if bag else changes
     if visible == after.info.spec.columns and not bag and after.computed_place is None:
         return iter(Delta(pages, before.tree, after.tree))  # without hidden words, every change is visible
     changes = visible_changes(pages, before.tree, after.tree, visible)
     return starmap(row_changes, changes) if bag else changes
+
+
+def _of_all_rows(pages: Pages, old: Tree, new: Tree, visible: int, keys: int) -> Iterator[Edits]:
+    """Yield the difference of two trees in the first words of their records, of which the first are the key."""
+    sides = [(ERASE, old), (INSERT, new)]
+    parts = [(np.full(words.shape[1], action), words) for action, tree in sides
+             for words in read_batches(pages, tree, columns=tuple(range(visible)))]  # fmt: skip
+    if parts:
+        actions, words = one_batch(parts)
+        order = np.lexsort((-actions, *words[:keys][::-1]))
+        yield from _unlike(actions[order], words[:, order])
 
 
 def _unlike(actions: np.ndarray, words: np.ndarray) -> Iterator[Edits]:
@@ -353,10 +388,11 @@ def _unlike(actions: np.ndarray, words: np.ndarray) -> Iterator[Edits]:
         yield (actions, words) if there.all() else (actions[there], words[:, there])
 
 
-def _batches(old: Snapshot, new: Newer, relation: str, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+def _batches(old: Snapshot, new: Newer, relation: str, of_both: Schema) -> Iterator[pa.RecordBatch]:
     pages, before, after = pages_of_both(old, new), old[relation], new[relation]
-    latest = before if old.version > new.version else after  # its dictionary has the texts of both
-    changes = changes_between(pages, before, after)
+    own = before if old.version > new.version else after  # its dictionary has the texts of both
+    latest = own if own.schema == of_both else Relation(own._source, own.info._replace(schema=of_both))
+    schema, changes = with_change_type(of_both.arrow), changes_between(pages, before, after)
     if latest.sorts_texts:
         changes = _in_order(latest, [*changes])
     for actions, words in changes:

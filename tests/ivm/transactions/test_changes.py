@@ -189,6 +189,54 @@ def test_a_wide_view_that_is_made_anew_or_dropped_ends_its_watchers(path):
             other.next(5)
 
 
+QUERIES = {  # of each view, two queries that keep other rows by other means, with the same columns
+    "set": ("SELECT DISTINCT k FROM g", "SELECT DISTINCT k FROM g WHERE x > 'a'"),
+    "bag": ("SELECT k FROM g", "SELECT a.k FROM g a JOIN g b ON a.k = b.k"),
+    "sums": ("SELECT k, sum(k) AS n FROM g GROUP BY k", "SELECT k, sum(k + 1) AS n FROM g WHERE k > 1 GROUP BY k"),
+    "texts": ("SELECT k, string_agg(x, '-' ORDER BY x) AS t FROM g GROUP BY k",
+              "SELECT k, string_agg(x, '' ORDER BY x) AS t FROM g GROUP BY k"),
+    "lists": ("SELECT k, list(x ORDER BY x) AS l FROM g GROUP BY k",
+              "SELECT k, list(x ORDER BY x DESC) AS l FROM g GROUP BY k"),
+    "ends": ("SELECT k, max(x) AS t FROM g GROUP BY k", "SELECT DISTINCT k, x AS t FROM g WHERE x > 'a'"),
+    "null": ("SELECT k, nullif(x, 'b') AS t FROM g", "SELECT k, coalesce(x, 'z') AS t FROM g"),
+}  # fmt: skip
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", QUERIES)
+def test_watchers_go_on_when_another_handle_replaces_a_view_by_one_of_the_same_columns(tmp_path, name):
+    path = tmp_path / "w.pages"
+    with ivm.open(path, sync="off", retain="all") as workspace:
+        workspace.sql("CREATE TABLE g (k INTEGER, x VARCHAR); INSERT INTO g VALUES (1, 'a'), (1, 'b'), (2, 'c')")
+        workspace.sql(f"CREATE MATERIALIZED VIEW v AS {QUERIES[name][0]}")
+        seen = bag_of(workspace["v"])
+        with workspace.changes("v") as changes:
+            for number in range(6):
+                with ivm.open(path, sync="off") as other:
+                    if number % 2:
+                        other.sql(f"INSERT INTO g VALUES ({number}, 'a'), (1, 'd')")
+                    else:
+                        other.sql(f"CREATE OR REPLACE MATERIALIZED VIEW v AS {QUERIES[name][number // 2 % 2 == 0]}")
+                while (change := changes.next(0)) is not None:
+                    seen = plus(seen, hashable(change))
+                assert seen == bag_of(workspace["v"])
+
+
+def test_an_asynchronous_watcher_goes_on_when_another_process_installs_rules(path):
+    text = "edge(x, y) -> int(x), int(y). two(x, z) <- edge(x, z), x > 1."
+    code = f"import ivm\nwith ivm.open({str(path)!r}) as ws: ws.install({text!r}, replace=True)"
+
+    async def watched():
+        with ivm.open(path, sync="off") as workspace:
+            workspace.exec("+edge(1, 2). +edge(2, 3).")
+            with workspace.changes("two") as changes:
+                await asyncio.to_thread(subprocess.run, [sys.executable, "-c", code], check=True)
+                return await asyncio.wait_for(anext(changes), 60)
+
+    rows = asyncio.run(watched()).rows.to_pylist()
+    assert rows == [{"x": 1, "z": 3, "_change_type": "delete"}, {"x": 2, "z": 3, "_change_type": "insert"}]
+
+
 def test_a_slow_watcher_holds_one_version(path):
     with ivm.open(path, sync="off", retain=3) as workspace, workspace.changes("edge") as changes:
         for k in range(50):

@@ -86,3 +86,29 @@ def test_four_workers_write_and_tell_of_all_changes(url, tmp_path):
     assert json.loads(until_served(f"{url}/counts")) == wanted
     with ivm.open(tmp_path / "votes.pages", mode="r") as workspace:
         assert dict(workspace["count"]) == wanted and not workspace.check()
+
+
+def events(url, path, headers=()):
+    """Yield events: their versions and rows."""
+    with urllib.request.urlopen(urllib.request.Request(url + path, headers=dict(headers)), timeout=60) as lines:
+        version = None
+        for line in lines:
+            name, _, value = line.decode().strip().partition(": ")
+            if name == "id":
+                version = int(value)
+            if name == "data":
+                yield version, {row["choice"]: row["n"] for row in json.loads(value) if row["_change_type"] == "insert"}
+
+
+def test_those_who_come_when_the_first_versions_are_gone_get_all_rows(url, tmp_path):
+    with ivm.open(tmp_path / "votes.pages", sync="off") as workspace:
+        for voter in range(100):
+            workspace.insert("vote", (str(voter), "ab"[voter % 2]))
+        version = workspace.store.version
+        assert version > 80 and workspace.store.history()[-1].version > 1
+        watched = events(url, "/changes?since=0")
+        assert next(watched) == (version, {"a": 50, "b": 50})
+        workspace.insert("vote", ("eve", "mate"))
+        assert next(watched) == (version + 1, {"mate": 1})
+        missed = events(url, "/changes?since=0", {"Last-Event-ID": str(version)}.items())
+        assert next(missed) == (version + 1, {"mate": 1})
