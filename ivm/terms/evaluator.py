@@ -46,7 +46,7 @@ class Batch(NamedTuple):
     def only(self, which: np.ndarray) -> "Batch":
         """Return the bindings that a mask bool[n], or indices, choose."""
         columns = {name: column[which] for name, column in self.columns.items()}
-        left = len(next(iter(columns.values())))
+        left = int(np.count_nonzero(which)) if which.dtype == bool else len(which)  # also where there are no columns
         return Batch(left, columns, {name: codes[which] for name, codes in self.failures.items()})
 
 

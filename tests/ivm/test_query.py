@@ -32,6 +32,22 @@ def test_a_workspace_for_reading_answers(file):
     assert file.read_bytes() == content
 
 
+@pytest.mark.parametrize(
+    ("condition", "holds"),
+    [
+        ('string:like["b", "%a%"]', False),
+        ('!string:like["b", "%a%"]', True),
+        ("max[1, 2] = 2", True),
+        ("band[3, 1] = 1", True),
+        ("band[3, 1] = 2", False),
+        ("3 % 2 = 1", True),
+    ],
+)
+def test_a_condition_on_constants_alone_holds_or_not(file, condition, holds):
+    with ivm.open(file, mode="r") as ws:
+        assert list(ws.query(f"q(x) <- x = 1, {condition}.")) == [(1,)] * holds
+
+
 def test_it_does_not_wait_for_the_writer(file):
     with ivm.open(file) as ws, ivm.open(file, mode="r") as reader:
         txn = ws.transaction()
