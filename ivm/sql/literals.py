@@ -68,7 +68,7 @@ def constant(node: exp.Expr) -> Typed | None:
             return number(str(node.this), node)
         case exp.Neg() if isinstance(node.this, exp.Literal) and not node.this.is_string:
             return number(f"-{node.this.this}", node)
-        case exp.Cast() if not isinstance(node, exp.TryCast) and not node.args.get("format"):
+        case exp.Cast() if not isinstance(node, exp.TryCast):
             inner, type_ = constant(node.this), sql_type(node.to)
             return converted(inner, type_, node) if inner is not None and type_ != INTERVAL else None
     return None

@@ -10,7 +10,6 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import sqlglot
 from sqlglot import exp
 from sqlglot.dialects.dialect import Dialect
 from sqlglot.errors import SqlglotError
@@ -22,13 +21,14 @@ from ivm.sql import files, tables, versions, views
 from ivm.sql.answers import PART, answer, finish, in_words
 from ivm.sql.edits import Edits, Row, literal
 from ivm.sql.errors import SqlError, counted
+from ivm.sql.functions.known import refuse_unknown_statement
 from ivm.sql.functions.lists import SHIFTED
 from ivm.sql.functions.scalar import QUOTIENT
 from ivm.sql.naming import spelled
 from ivm.sql.queries.query import Queries
 from ivm.sql.rules import Builder
 from ivm.sql.session import Host, Reader
-from ivm.sql.syntax import no_statement, query_in_place, refuse_halves, syntax_error
+from ivm.sql.syntax import no_statement, parsed, query_in_place, refuse_halves, syntax_error
 from ivm.wide import Parameters
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def parse(text: str, dialect: str, parameters: Parameters = None) -> list[tuple[
     explained = EXPLAIN.fullmatch(text)
     text = explained.group(1) if explained else text
     try:
-        found = [_read(one, dialect, text) for one in sqlglot.parse(text, dialect=dialect) if one is not None]
+        found = [_read(one, dialect, text) for one in parsed(text, dialect) if one is not None]
     except SqlglotError as error:
         raise syntax_error(error, text) from None
     if not found:
@@ -94,9 +94,11 @@ def _read(node: exp.Expr, dialect: str, text: str) -> exp.Expr:
         ):
             one.set("db", None)
     if isinstance(node, exp.Command) and (parts := CREATE_PIVOT.fullmatch(f"{node.this} {node.expression}")):
-        return sqlglot.parse_one(f"{parts[1]} SELECT * FROM ({parts[2]})", dialect=dialect)
+        (found,) = parsed(f"{parts[1]} SELECT * FROM ({parts[2]})", dialect)
+        assert found is not None
+        return found
     if isinstance(node, exp.Command):
-        sqlglot.parse(query_in_place(f"{node.this}{node.expression}", text), dialect=dialect)
+        parsed(query_in_place(f"{node.this}{node.expression}", text), dialect)
     return node
 
 
@@ -237,6 +239,7 @@ class Statements:
         self._name_types(node)
         if isinstance(node, QUERIES):
             return self._query(node)
+        refuse_unknown_statement(node)
         if isinstance(node, exp.From):
             return self._query(exp.select("*").from_(node))
         if isinstance(node, EDITS):

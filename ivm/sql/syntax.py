@@ -5,9 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
+from functools import cache
+from typing import Any
 
 from sqlglot import exp
+from sqlglot.dialects.dialect import Dialect
 from sqlglot.errors import SqlglotError, TokenError
+from sqlglot.parser import Parser
 
 from ivm.sql.errors import SqlError, SqlSyntaxError
 
@@ -140,3 +144,38 @@ def _near(word: str, words: tuple[str, ...]) -> str:
 
 def _line(text: str, number: int) -> str:
     return "".join(text.split("\n")[number - 1 : number])
+
+
+def parsed(text: str, dialect: str) -> list[exp.Expr | None]:
+    """Return the statements of a text.  Raises SqlglotError, also for arguments of a function that have no meaning."""
+    kind = Dialect.get_or_raise(dialect)
+    return _parser(type(kind))(dialect=kind).parse(kind.tokenize(text), text)
+
+
+@cache
+def _parser(kind: type[Dialect]) -> type[Parser]:
+    """Return the parser of a dialect, which refuses arguments that it would leave out of the tree."""
+    base: type[Parser] = kind.parser_class
+
+    class Checked(base):  # type: ignore[misc, valid-type]
+        def validate_expression(self, expression: exp.Expr, args: list[Any] | None = None) -> exp.Expr:
+            found: exp.Expr = super().validate_expression(expression, args)
+            if args and (lost := _left_out(found, args)) is not None:
+                self.raise_error(f"{lost.sql(dialect='duckdb')} has no meaning for this function")
+            return found
+
+    return Checked
+
+
+def _left_out(made: exp.Expr, args: list[Any]) -> exp.Expr | None:
+    """Return an argument of a function of which nothing is in the tree: neither itself nor another constant for it."""
+    if isinstance(made, exp.ArraySort):  # whose defaults, written out, are no arguments
+        return None
+    given, constants, left = {id(one): one for one in args if isinstance(one, exp.Expr)}, 0, [made]
+    while left:
+        one = left.pop()
+        if given.pop(id(one), None) is None:
+            inside = [] if isinstance(one, exp.JSONPath) else [*one.iter_expressions()]
+            constants += not inside
+            left += inside
+    return [*given.values()][-1] if len(given) > constants - (not made.args) else None

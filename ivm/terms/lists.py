@@ -8,7 +8,7 @@ arguments are no such texts.
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from decimal import Decimal
 from functools import wraps
 from math import prod
@@ -149,15 +149,28 @@ def _all_in(values: str, others: str, whole: bool) -> bool:
 
 
 def _at(text: str, path: str) -> Any:
-    """Return the value at a path in JSON.  Raises ValueError if it has none."""
+    """Return the value at a path or a pointer in JSON.  Raises ValueError if it has none."""
     found = json.loads(text)
-    for key, place in STEP.findall(path.removeprefix("$")):
-        name = json.loads(key) if key.startswith('"') else key
+    for name, place in _steps(path):
         try:
             found = found[int(place)] if isinstance(found, list) and place else found[name]
         except (KeyError, IndexError, TypeError):
             return no_value()
     return found
+
+
+def _steps(path: str) -> Iterator[tuple[str, str]]:
+    """Yield the name and the place, one of which may be empty, to which each step of a path or a pointer leads.
+
+    >>> [*_steps('$.a."b c"[2]')], [*_steps("/a/2")]
+    ([('a', ''), ('b c', ''), ('', '2')], [('a', ''), ('2', '2')])
+    """
+    if path.startswith("/"):
+        for token in path[1:].split("/"):
+            yield token.replace("~1", "/").replace("~0", "~"), token if token.isdecimal() else ""
+        return
+    for key, place in STEP.findall(path.removeprefix("$")):
+        yield json.loads(key) if key.startswith('"') else key, place
 
 
 def _text_at(text: str, path: str) -> str:

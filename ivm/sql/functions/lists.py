@@ -6,6 +6,7 @@ that of its pairs: `[1, 2]` is `1,2`, `{'a': 1, 'b': 'x'}` is `1,"x"`, and `MAP 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from functools import reduce
 
@@ -23,6 +24,7 @@ from ivm.sql.conversions import (
     word_list,
 )
 from ivm.sql.errors import SqlError, nearest
+from ivm.sql.functions.known import reading
 from ivm.sql.functions.times import Value
 from ivm.sql.literals import constant
 from ivm.sql.terms import Lit, Term, Typed
@@ -48,12 +50,16 @@ def joined(parts: list[Term]) -> Term:
     return concat(*commas[1:]) if parts else _text("")
 
 
-def _arguments(node: exp.Expr) -> list[exp.Expr]:
-    """Return the arguments of a function, whatever the parser calls them."""
-    if isinstance(node, exp.Anonymous):
-        return list(node.expressions)
-    more = [node.expression] if node.args.get("expression") is not None else []
-    return [node.this, *more, *(node.args.get("expressions") or ())]
+def _arguments(node: exp.Expr, most: int | None = None) -> list[exp.Expr]:
+    """Return the arguments of a function, whatever the parser calls them, at most so many; others are not read."""
+    found: list[exp.Expr] = []
+    for key in ("expressions",) if isinstance(node, exp.Anonymous) else ("this", "expression", "expressions"):
+        if most is None or len(found) < most:
+            given = node.args.get(key)
+            found += (
+                [given] if isinstance(given, exp.Expr) else (given or [])[: None if most is None else most - len(found)]
+            )
+    return found
 
 
 def _list(node: exp.Expr, value: Value, where: exp.Expr) -> Typed:
@@ -100,7 +106,7 @@ def _range(node: exp.Expr, value: Value) -> Typed:
 
 
 def _split(node: exp.Expr, value: Value) -> Typed:
-    text, by = (convert(value(one), VARCHAR, node) for one in _arguments(node)[:2])
+    text, by = (convert(value(one), VARCHAR, node) for one in _arguments(node, 2))
     name = "list:split" if isinstance(node, exp.Split) else "list:split_by"
     return Typed(call(name, text.term, by.term), list_of(VARCHAR), text.nullable or by.nullable)
 
@@ -116,8 +122,9 @@ def _fold(node: exp.Expr, value: Value) -> Typed:
     """list_sum(l), list_max(l) and the like."""
     name = "list_max" if isinstance(node, exp.ArrayMax) else "list_min"
     name = name if isinstance(node, exp.ArrayMax | exp.ArrayMin) else node.name.lower()
-    given = _arguments(node)
-    if name in ("list_aggregate", "list_aggr", "array_aggregate", "array_aggr"):
+    whole = name in ("list_aggregate", "list_aggr", "array_aggregate", "array_aggr")
+    given = _arguments(node, 1 + whole)
+    if whole:
         name = f"list_{given[1].name.lower()}"
         if name in ("list_count", "list_unique"):
             return _counted(exp.Anonymous(this=name, expressions=given[:1]), value)
@@ -141,7 +148,7 @@ def _fold(node: exp.Expr, value: Value) -> Typed:
 
 def _counted(node: exp.Expr, value: Value) -> Typed:
     """The length of a list or a map, and how many different values a list has."""
-    (given,) = _arguments(node)[:1]
+    (given,) = _arguments(node, 1)
     found = value(given)
     unique = isinstance(node, exp.Anonymous) and node.name.lower() == "list_unique"
     name = "list:unique" if unique else "list:length"
@@ -151,7 +158,7 @@ def _counted(node: exp.Expr, value: Value) -> Typed:
 
 def _sorted(node: exp.Expr, value: Value) -> Typed:
     """list_sort(l), list_sort(l, 'DESC', 'NULLS FIRST') and list_reverse_sort(l)."""
-    given = _arguments(node)[:1] if isinstance(node, exp.ArraySort) else _arguments(node)
+    given = _arguments(node, 1)
     values = _list(given[0], value, node)
     own = _element(values)
     if own.is_nested or own.words:
@@ -166,12 +173,12 @@ def _sorted(node: exp.Expr, value: Value) -> Typed:
 
 
 def _reversed(node: exp.Expr, value: Value) -> Typed:
-    values = _list(_arguments(node)[0], value, node)
+    values = _list(_arguments(node, 1)[0], value, node)
     return values._replace(term=call("list:reverse", values.term))
 
 
 def _flat(node: exp.Expr, value: Value) -> Typed:
-    values = _list(_arguments(node)[0], value, node)
+    values = _list(_arguments(node, 1)[0], value, node)
     if _element(values).element is None:
         raise SqlError(f"flatten takes a list of lists, and this is {values.type}", node)
     return Typed(call("list:flat", values.term), _element(values), values.nullable)
@@ -179,7 +186,7 @@ def _flat(node: exp.Expr, value: Value) -> Typed:
 
 def _found(node: exp.Expr, value: Value) -> Typed:
     """list_contains(l, x) and list_position(l, x)."""
-    given = _arguments(node)
+    given = _arguments(node, 2)
     if isinstance(given[0], exp.Array) and given[0].expressions and isinstance(node, exp.ArrayContains):
         return _among(value(exp.In(this=given[1], expressions=given[0].expressions)), value(given[1]))
     values = _list(given[0], value, node)
@@ -203,7 +210,7 @@ def _among(found: Typed, sought: Typed) -> Typed:
 
 def _compared(node: exp.Expr, value: Value) -> Typed:
     """list_has_any(l, m) and list_has_all(l, m)."""
-    one, other = (_list(each, value, node) for each in _arguments(node)[:2])
+    one, other = (_list(each, value, node) for each in _arguments(node, 2))
     every = isinstance(node, exp.ArrayContainsAll) or node.name.lower().endswith("has_all")
     name = "list:all_in" if every else "list:any_in"
     return Typed(call(name, one.term, convert(other, one.type, node).term), BOOLEAN, one.nullable or other.nullable)
@@ -219,7 +226,7 @@ def together(node: exp.Expr, lists: list[Typed]) -> Typed:
 
 def _longer(node: exp.Expr, value: Value) -> Typed:
     """list_concat(l, m), list_append(l, x) and list_prepend(x, l), where NULL is a list without values."""
-    given = _arguments(node)
+    given = _arguments(node, None if isinstance(node, exp.ArrayConcat) else 2)
     if isinstance(node, exp.ArrayConcat):
         return together(node, [_or_empty(one, value, node) for one in given])
     first = isinstance(node, exp.ArrayPrepend) or (isinstance(node, exp.Anonymous) and "prepend" in node.name.lower())
@@ -249,7 +256,7 @@ def _texts(node: exp.Expr, value: Value) -> Typed:
 
 def _sliced(node: exp.Expr, value: Value) -> Typed:
     """list_slice(l, first, last), and list_extract(l, place)."""
-    given = _arguments(node)
+    given = _arguments(node, 3 if node.name.lower().endswith("_slice") else 2)
     values = value(given[0])
     if values.type.name == "MAP":
         return of_key(values, value(given[1]), node)
@@ -350,8 +357,9 @@ def _of_struct(node: exp.Expr, value: Value) -> Typed:
 def _map(node: exp.Expr, value: Value) -> Typed:
     """`MAP {'a': x}` and map(['a'], [x])."""
     if isinstance(node, exp.ToMap) and isinstance(node.this, exp.Bracket):  # MAP {'a': x}['a'], as it parses
-        key = node.this.expressions[0]
-        return of_key(_map(exp.ToMap(this=node.this.this), value), value(key), node)
+        with reading(node.this):
+            key = node.this.expressions[0]
+            return of_key(_map(exp.ToMap(this=node.this.this), value), value(key), node)
     if isinstance(node, exp.ToMap):
         pairs = [(one.this, one.expression) for one in node.this.expressions]
     else:
@@ -379,7 +387,7 @@ def of_key(pairs: Typed, key: Typed, node: exp.Expr) -> Typed:
 
 def _columns(node: exp.Expr, value: Value) -> Typed:
     """map_keys(m) and map_values(m)."""
-    pairs = value(_arguments(node)[0])
+    pairs = value(_arguments(node, 1)[0])
     if pairs.type.name != "MAP":
         raise SqlError(f"a map is wanted, and this is {pairs.type}", node)
     place = 0 if isinstance(node, exp.MapKeys) else 1
@@ -388,7 +396,7 @@ def _columns(node: exp.Expr, value: Value) -> Typed:
 
 
 def _has_key(node: exp.Expr, value: Value) -> Typed:
-    pairs, key = (value(one) for one in _arguments(node)[:2])
+    pairs, key = (value(one) for one in _arguments(node, 2))
     if pairs.type.name != "MAP":
         raise SqlError(f"a map is wanted, and this is {pairs.type}", node)
     keys = call("list:column", pairs.term, _whole(0))
@@ -409,34 +417,46 @@ def _code(node: exp.Expr, value: Value) -> Typed:
 # -- JSON
 
 
+_PATH = re.compile(r'\$(?:\.(?:"(?:[^"\\]|\\.)*"|[^."\[\]*]+)|\[-?\d+\])*')
+_STEPS = (exp.JSONPathRoot, exp.JSONPathKey, exp.JSONPathSubscript)
+_FROM_END = re.compile(r"\[#-(\d+)\]")
+
+
 def _path(node: exp.Expr) -> str:
     """Return a path in JSON that is a constant, from the root `$` on.  Raises SqlError for any other."""
     if isinstance(node, exp.Literal):
         text = node.name
     elif isinstance(node, exp.JSONPath):
+        if not all(isinstance(one, _STEPS) and not isinstance(one.this, exp.Expr) for one in node.expressions):
+            raise SqlError("a path in JSON leads to one value: name it step by step, as in $.name[0]", node.parent)
         text = node.sql(dialect="duckdb").strip("'")
     elif (found := constant(node)) is not None and isinstance(found.term, Lit) and isinstance(found.term.value, int):
         text = f"$[{found.term.value}]"
     else:
         raise SqlError("the path in JSON is a text that is written out", node)
-    if "*" in text:
-        raise SqlError(f"{text}: a path in JSON leads to one value, and this one may lead to many", node)
     if text.lstrip("-").isdigit() and not (isinstance(node, exp.Literal) and node.is_string):
         return f"$[{text}]"
-    if text.startswith("/"):
-        return "$" + "".join(f'."{one}"' for one in text.strip("/").split("/"))
-    return text if text.startswith("$") else f'$."{text}"'
+    if text.startswith("/"):  # a pointer, by which a number is the place in a list or the name in an object
+        return text
+    if not text.startswith("$"):
+        return f'$."{text}"'
+    text = _FROM_END.sub(r"[-\1]", text)
+    if not _PATH.fullmatch(text):
+        raise SqlError(f'{text}: a path in JSON is $ with .name, ."name", [place] or [#-place] after it', node)
+    return text
 
 
 def _at(node: exp.Expr, value: Value) -> Typed:
     """`text -> 'a'`, `text ->> '$.a'`, json_extract and the like: a value in JSON, null where there is none."""
-    inner, place = _arguments(node)[:2]
+    inner, place = _arguments(node, 2)
     name = node.name.lower() if isinstance(node, exp.Anonymous) else ""
     as_text = isinstance(node, exp.JSONExtractScalar) or name in ("json_extract_string", "json_extract_path_text")
     path = _path(place)
-    while isinstance(inner, exp.JSONExtract | exp.JSONExtractScalar):
-        path = _path(inner.expression) + path.removeprefix("$")
-        inner = inner.this
+    while isinstance(inner, exp.JSONExtract | exp.JSONExtractScalar) and not inner.expressions:
+        before = _path(inner.expression)
+        if "/" in (before[0], path[0]):  # pointers are followed one by one
+            break
+        inner, path = inner.this, before + path.removeprefix("$")
     text = convert(value(inner), VARCHAR, node)
     found = call("string:json" if as_text else "json:at", text.term, _text(path))
     if name == "json_exists":
@@ -459,7 +479,7 @@ _NODES: dict[type[exp.Expr], str] = {exp.JSONType: "json_type", exp.JSONKeys: "j
 def _about(node: exp.Expr, value: Value) -> Typed:
     """json_type, json_keys and json_array_length, of a text or of the value at a path in it; json and json_valid."""
     own = _NODES.get(type(node)) or node.name.lower()
-    given = _arguments(node)
+    given = _arguments(node, 1 if own in ("json", "json_valid") else 2)
     text = convert(value(given[0]), VARCHAR, node)
     if own == "json_valid":
         return Typed(call("json:valid", text.term), BOOLEAN, text.nullable)
@@ -501,7 +521,7 @@ def to_json(node: exp.Expr, value: Value) -> Term:
 
 
 def _as_json(node: exp.Expr, value: Value) -> Typed:
-    (given,) = node.expressions
+    given = node.expressions[0]
     found = value(given)
     term = to_json(given, value)
     return Typed(_unless_null(found, term, "string"), JSON, found.nullable)

@@ -13,6 +13,7 @@ import sqlglot
 from sqlglot import exp
 
 from ivm.sql.errors import SqlError
+from ivm.sql.functions.known import reading
 from ivm.sql.naming.names import output_name
 
 _MEAN = "sum(CAST(:x AS DOUBLE)) / count(:x)"
@@ -145,7 +146,8 @@ def _rewrite(node: exp.Expr) -> None:
         of.replace(exp.cast(of.copy(), "VARCHAR"))
         node.replace(exp.GroupConcat(this=node.this.this, separator=node.expression))
     else:
-        _expand(node)
+        with reading(node):
+            _expand(node)
 
 
 def _expand(node: exp.Expr) -> None:

@@ -14,6 +14,7 @@ from sqlglot import exp
 from ivm.sql.conversions import alike, amount, convert, in_order
 from ivm.sql.errors import SqlError
 from ivm.sql.functions import scalar as fn
+from ivm.sql.functions.known import reading
 from ivm.sql.literals import constant
 from ivm.sql.queries import members
 from ivm.sql.queries.scope import Scope, text_of
@@ -58,6 +59,10 @@ class Expressions:
         """Return the term of an expression.  Raises SqlError."""
         if self.replaced and (known := self.replaced.get(text_of(node))):
             return known
+        with reading(node):
+            return self._value(node)
+
+    def _value(self, node: exp.Expr) -> Typed:
         if isinstance(node, exp.Column):
             return self._column(node)
         if isinstance(node, exp.Paren):
@@ -77,7 +82,7 @@ class Expressions:
         if (within := _within(node) or _contained(node) or members.of_members(node)) is not None:
             return self.value(within)
         if operation := COMPARE.get(type(node)):
-            if isinstance(node.args.get("expression"), exp.Any | exp.All):
+            if isinstance(node.expression, exp.Any | exp.All):
                 return self._of_rows(node, operation)
             return self._compared(node, operation)
         found = fn.translate(node, self.value)
@@ -207,6 +212,10 @@ class Expressions:
 
     def condition(self, node: exp.Expr, wanted: bool = True) -> list[Literal]:
         """Return literals that hold where a condition is true, or if not `wanted`, where it is false."""
+        with reading(node):
+            return self._condition(node, wanted)
+
+    def _condition(self, node: exp.Expr, wanted: bool) -> list[Literal]:
         match node:
             case exp.Paren():
                 return self.condition(node.this, wanted)
@@ -233,7 +242,7 @@ class Expressions:
                 return self._listed(exp.In(this=node.this, expressions=parts), True)
             case exp.In() if not node.args.get("field"):
                 return self._listed(node, wanted)
-        if isinstance(node.args.get("expression"), exp.Any | exp.All):
+        if isinstance(node, exp.Binary) and isinstance(node.expression, exp.Any | exp.All):
             if (listed := _listed(node)) is not None:
                 return self.condition(listed, wanted)
             return self._quantified(node, wanted)
@@ -324,10 +333,9 @@ def _ordered(left: Typed, right: Typed, node: exp.Expr) -> tuple[Typed, Typed]:
 
 def _listed(node: exp.Expr) -> exp.In | None:
     """Return `x = ANY([a, b])` as `x IN (a, b)`; None for another node."""
-    other = node.args.get("expression")
-    if not isinstance(node, exp.EQ) or not isinstance(other, exp.Any):
+    if not isinstance(node, exp.EQ) or not isinstance(node.expression, exp.Any):
         return None
-    inner = other.this.unnest()
+    inner = node.expression.this.unnest()
     return exp.In(this=node.this, expressions=inner.expressions) if isinstance(inner, exp.Array) else None
 
 

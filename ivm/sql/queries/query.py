@@ -16,6 +16,7 @@ from collections.abc import Callable
 from sqlglot import exp
 
 from ivm.sql.errors import SqlError, nearest
+from ivm.sql.functions.known import refuse_unknown
 from ivm.sql.functions.synonyms import plainer
 from ivm.sql.naming.names import output_name
 from ivm.sql.queries import grouping_sets, numbering, pivot, recursion, relations, sets, subqueries, windows
@@ -23,7 +24,6 @@ from ivm.sql.queries.aggregates import Grouping, aggregates_in
 from ivm.sql.queries.clauses import Clauses, Rows, Schema, unaliased
 from ivm.sql.queries.expressions import Expressions, Subqueries
 from ivm.sql.queries.joins import Joins
-from ivm.sql.queries.known import refuse_unknown
 from ivm.sql.queries.scope import Scope, Source, needs_of, text_of, unique
 from ivm.sql.rules import Body, Builder, Table
 from ivm.sql.terms import Term, Typed

@@ -9,6 +9,7 @@ from sqlglot import exp
 
 from ivm.sql.errors import SqlError
 from ivm.sql.functions import times
+from ivm.sql.functions.known import reading
 from ivm.sql.literals import constant, converted
 from ivm.sql.naming.names import text
 from ivm.sql.queries import pivot
@@ -54,6 +55,12 @@ def spread(node: exp.Select) -> exp.Select:
     name = "unnested"
     new = node.copy()
     (place,) = [one for item in new.expressions for one in item.find_all(exp.Explode) if one.parent_select is new]
+    if type(place) is not exp.Explode:
+        shown = place.sql(dialect="duckdb")[:50]
+        raise SqlError(f"{shown} is not evaluated: write FROM unnest(...) WITH ORDINALITY for the places", place)
+    if place.expressions:
+        shown = place.expressions[0].sql(dialect="duckdb")
+        raise SqlError(f"unnest takes one list, and no {shown}: unnest what it gives once more", place)
     alias = exp.TableAlias(this=exp.to_identifier(name), columns=[exp.to_identifier(name)])
     table = exp.Unnest(expressions=[place.this.copy()], alias=alias)
     column: exp.Expr = exp.column(name, name)
@@ -68,6 +75,13 @@ def spread(node: exp.Select) -> exp.Select:
 def _function(queries: Translator, node: exp.Expr, outer: Scope | None) -> Rows:
     """`generate_series(1, 9)`, `range(10)` and `unnest([1, 2])`: constants as VALUES, others by the rows around."""
     inner = node.expressions[0] if isinstance(node, exp.Unnest) else node
+    if isinstance(node, exp.Unnest) and len(node.expressions) > 1:
+        raise SqlError(f"{node.sql(dialect='duckdb')[:50]}: unnest takes one list", node.expressions[1])
+    with reading(inner):
+        return _of_list(queries, node, inner, outer)
+
+
+def _of_list(queries: Translator, node: exp.Expr, inner: exp.Expr, outer: Scope | None) -> Rows:
     name, place = "unnest", _ordinality(node)
     if isinstance(inner, exp.GenerateSeries | exp.GenerateDateArray | exp.GenerateTimestampArray):
         name = "range" if inner.args.get("is_end_exclusive") else "generate_series"

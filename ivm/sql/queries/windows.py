@@ -13,6 +13,7 @@ from sqlglot import exp
 
 from ivm.sql.conversions import alike, convert
 from ivm.sql.errors import SqlError
+from ivm.sql.functions.known import reading
 from ivm.sql.functions.scalar import unknown
 from ivm.sql.queries.aggregates import WINDOW_ONLY
 from ivm.sql.queries.clauses import Clauses
@@ -154,8 +155,14 @@ class _Partition:
 
     def value(self, node: exp.Window) -> Typed:
         """Return the value of a window function."""
-        function = node.this
-        _refuse_own_order(function)
+        _refuse_own_order(node.this)
+        inner = node.this
+        while isinstance(inner, exp.IgnoreNulls | exp.RespectNulls | exp.Filter | exp.WithinGroup):
+            inner = inner.this
+        with reading(inner):
+            return self._of(node.this, node)
+
+    def _of(self, function: exp.Expr, node: exp.Window) -> Typed:
         if isinstance(function, exp.IgnoreNulls) and isinstance(function.this, exp.Lag | exp.Lead | exp.NthValue):
             return self._nth_known(function.this, node)
         if isinstance(function, exp.IgnoreNulls) and isinstance(function.this, exp.FirstValue | exp.LastValue):

@@ -16,6 +16,7 @@ from ivm.sql.conversions import convert
 from ivm.sql.errors import SqlError
 from ivm.sql.queries.expressions import Expressions
 from ivm.sql.queries.numbering import Key, copies, ordered_terms, ordering, told_apart
+from ivm.sql.queries.scope import text_of
 from ivm.sql.rules import Body, Builder, Column, Table
 from ivm.sql.terms import Atom, Call, Fold, Lit, Rule, Term, Typed, Var
 from ivm.sql.types import BIGINT, BOOLEAN, INTEGER, SqlType
@@ -50,8 +51,18 @@ def wanted(node: exp.Expr) -> Wanted:
     inner = argument_of(node)
     if isinstance(inner, exp.Order):
         order, inner = inner.expressions, inner.this
-    distinct = isinstance(inner, exp.Distinct)
-    return Wanted(node, condition, distinct, order)
+    if isinstance(inner, exp.Distinct):
+        _refuse_other_order(node, inner, order)
+    return Wanted(node, condition, isinstance(inner, exp.Distinct), order)
+
+
+def _refuse_other_order(node: exp.Expr, inner: exp.Distinct, order: list[exp.Ordered]) -> None:
+    """Raise SqlError for distinct values in the order of others, of which each value may have several."""
+    given = [text_of(part) for one in inner.expressions for part in (one, *one.expressions)]
+    for one in order:
+        if text_of(one.this) not in given:
+            raise SqlError(f"{node.sql(dialect='duckdb')[:60]}: distinct values are ordered by themselves alone: ORDER "
+                           f"BY {given[0]}, or leave DISTINCT out", one)  # fmt: skip
 
 
 def argument_of(node: exp.Expr) -> exp.Expr:

@@ -16,6 +16,7 @@ from sqlglot import exp
 
 from ivm.sql.conversions import as_json, convert, in_order, in_words, single
 from ivm.sql.errors import SqlError
+from ivm.sql.functions.known import reading
 from ivm.sql.functions.times import EPOCH, MICROSECONDS
 from ivm.sql.queries.folds import ordered
 from ivm.sql.queries.folds.aggregate import Aggregate, Made
@@ -51,9 +52,13 @@ PAIRS = (exp.CovarPop, exp.CovarSamp, exp.RegrCount, exp.RegrAvgx, exp.RegrAvgy,
 
 def made(one: Aggregate) -> Made:
     """Add the rules of an aggregate; return the function of the group that has it.  Raises SqlError."""
+    with reading(one.one.node):
+        return _made(one)
+
+
+def _made(one: Aggregate) -> Made:
     node = one.one.node
-    more = [name for name in ("expressions", "count") if node.args.get(name)]
-    if more and isinstance(node, exp.Min | exp.Max | exp.ArgMin | exp.ArgMax):
+    if isinstance(node, exp.Min | exp.Max | exp.ArgMin | exp.ArgMax) and (node.expressions or node.args.get("count")):
         return ordered.greatest(one)
     if isinstance(node, exp.AnonymousAggFunc):
         return _NAMED[node.name.lower()](one)

@@ -1,0 +1,135 @@
+"""No argument of a function or a clause is left out in silence: what the translation does not read is refused."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import pytest
+from sqlglot import exp
+
+import ivm
+from ivm.sql.errors import SqlError
+from ivm.sql.functions.known import CLAUSES, SAME
+from ivm.sql.queries.query import Queries
+from ivm.sql.rules import Builder
+from ivm.sql.session import Reader
+from ivm.sql.syntax import parsed
+
+TABLE = (
+    "CREATE TABLE t (k INTEGER PRIMARY KEY, s VARCHAR, l INTEGER[], j JSON, d DATE, x TIMESTAMP, f DOUBLE, b BOOLEAN)"
+)
+IGNORED = """
+    CAST(d AS VARCHAR FORMAT 'YYYY')   date_trunc('month', d, 'UTC')   lpad(s, 3, 'x', 4)   to_json(s, 1)
+    time_bucket(INTERVAL '1 hour', x, INTERVAL '20 minutes')   l[1:4:2]   l[4:1:-1]   list_slice(l, 1, 4, 2)
+    unnest(l, recursive := true)   unnest(l, max_depth := 2)   instr(s, 'b', 3)   locate('b', s, 3)
+    json_extract(j, '$.a[*]')   json_extract(j, '$..c')   json_extract(j, '$.a[#-1')   json_extract(j, '$.a[0:1]')
+    string_agg(DISTINCT s, ',' ORDER BY k)   list(DISTINCT s ORDER BY s, k)   round(f, 1, 2)
+    regexp_extract(s, 'A', 0, 'i')   substring(s, 1, 2, 3)   len(s, 1)   split_part(s, 'b', 1, 2)   strftime(d, '%Y', 1)
+    list_contains(l, 1, 2)   array_to_string(l, ',', 'x')   count(*, 1)   datediff('day', d, d, d)   md5(s, 1)
+    date_add(d, INTERVAL 1 DAY, 1)   strptime('2024', '%Y', 3)   chr(65, 66)   list_aggregate(l, 'sum', 3)
+    list_extract(l, 1, 2)   json_keys(j, '$.b', 3)   contains(s, 'a', 'b')   list_reverse(l, 1)   posexplode(l)
+    list_position(l, 1, 2)   list_append(l, 1, 2)   json_valid(j, 1)   row_number(k) OVER ()
+"""
+CLAUSED = [
+    "SELECT * FROM t TABLESAMPLE 10%",
+    "SELECT * FROM t FOR UPDATE",
+    "SELECT k FROM t ORDER BY k WITH FILL",
+    "SELECT * ILIKE 's%' FROM t",
+    "SELECT * FROM unnest([1, 2], [3, 4])",
+    "WITH RECURSIVE r AS (SELECT 1 AS a UNION SELECT a + 1 FROM r WHERE a < 3) CYCLE a SET x USING y SELECT * FROM r",
+    "INSERT INTO t (k) VALUES (7) ON CONFLICT (k) WHERE k > 3 DO NOTHING",
+    "UPDATE t SET s = 'z' WHERE k = 99 LIMIT 1",
+    "DELETE FROM t WHERE k = 99 LIMIT 1",
+    "TRUNCATE t RESTART IDENTITY",
+    "CREATE TABLE r (a INTEGER REFERENCES t (k) ON DELETE CASCADE)",
+    "ALTER TABLE t ADD COLUMN IF NOT EXISTS s VARCHAR",
+    "ROLLBACK TO SAVEPOINT a",
+]
+EVERY = """
+    abs(k)   k + 1   k - 1   k * 2   k / 2   k // 2   k % 2   -k   CAST(k AS VARCHAR)   TRY_CAST(s AS INTEGER)
+    coalesce(s, 'x')   nullif(k, 1)   greatest(k, 2)   least(k, 2)   CASE WHEN b THEN 1 ELSE 2 END   if(b, 1, 2)
+    k IN (1, 2)   k BETWEEN 1 AND 2   s LIKE 'a%'   s ILIKE 'a%'   s GLOB 'a*'   s SIMILAR TO 'a.*'   s ~ 'a'
+    regexp_matches(s, 'a')   regexp_replace(s, 'a', 'b')   regexp_extract(s, 'a')   regexp_extract_all(s, 'a')
+    regexp_full_match(s, 'a')   lower(s)   upper(s)   length(s)   reverse(s)   md5(s)   starts_with(s, 'a')
+    ends_with(s, 'a')   contains(s, 'a')   sha1(s)   sha256(s)   levenshtein(s, 'a')   left(s, 1)   right(s, 1)
+    substring(s, 1, 2)   trim(s)   ltrim(s, 'a')   concat(s, 'a')   concat_ws(',', s, 'a')   s || 'a'   repeat(s, 2)
+    split_part(s, ',', 1)   lpad(s, 3, 'x')   rpad(s, 3, 'x')   replace(s, 'a', 'b')   strpos(s, 'a')   ascii(s)
+    unicode(s)   chr(65)   hex(s)   bit_length(s)   translate(s, 'a', 'b')   format('{}', s)   printf('%s', s)
+    l[1]   l[1:2]   [k, 1]   list_sort(l)   list_min(l)   list_max(l)   list_contains(l, 1)   list_concat(l, l)
+    list_append(l, 1)   list_prepend(1, l)   array_to_string(l, ',')   flatten([l])   range(k)   string_split(s, ',')
+    len(l)   j -> 'a'   j ->> 'a'   json_extract(j, '$.a')   json_type(j)   json_keys(j)   json(s)   to_json(s)
+    json_object('a', k)   json_array(k)   {'a': k}   {'a': k}.a   MAP {'a': k}['a']   map_keys(MAP {'a': k})
+    year(d)   month(d)   day(d)   hour(x)   minute(x)   second(x)   quarter(d)   week(d)   dayofweek(d)   isodow(d)
+    dayofyear(d)   dayname(d)   monthname(d)   last_day(d)   date_trunc('month', d)   date_diff('day', d, d)
+    extract(year FROM d)   strftime(d, '%Y')   strptime(s, '%Y')   make_date(k, 1, 1)   epoch(x)   epoch_ms(x)
+    time_bucket(INTERVAL '1 hour', x)   d + INTERVAL 1 DAY   to_timestamp(k)   x AT TIME ZONE 'UTC'   round(f, 1)
+    floor(f)   ceil(f)   sqrt(f)   exp(f)   ln(f)   log10(f)   log2(f)   log(2, f)   sin(f)   atan2(f, f)   cbrt(f)
+    pow(f, 2)   sign(f)   trunc(f)   degrees(f)   radians(f)   isnan(f)   isinf(f)   factorial(k)   k & 1   k | 1
+    xor(k, 1)   ~k   k << 1   k >> 1   typeof(k)   TRY(k / 0)   b AND b   b OR b   NOT b   k IS NULL   s IS NOT NULL
+    k IS NOT DISTINCT FROM 1   EXISTS (SELECT 1)   count(*)   count(k)   count(DISTINCT k)   sum(k)   avg(f)   min(k)
+    max(k)   max(k, 2)   arg_max(s, k)   arg_min(s, k)   string_agg(s, ',' ORDER BY k)   list(k ORDER BY k)
+    first(s ORDER BY k)   last(s ORDER BY k)   any_value(s)   mode(k)   median(f)   quantile_cont(f, 0.5)
+    quantile_disc(k, 0.5)   stddev(f)   stddev_pop(f)   var_samp(f)   var_pop(f)   corr(f, k)   covar_pop(f, k)
+    regr_slope(f, k)   bool_and(b)   bool_or(b)   bit_and(k)   bit_or(k)   bit_xor(k)   count_if(b)   mad(f)
+    approx_count_distinct(k)   skewness(f)   kurtosis(f)   sum(k) FILTER (WHERE b)   histogram(k)   entropy(k)
+    row_number() OVER (ORDER BY k)   rank() OVER (ORDER BY k)   dense_rank() OVER (ORDER BY k)   ntile(2) OVER ()
+    percent_rank() OVER (ORDER BY k)   cume_dist() OVER (ORDER BY k)   lag(k) OVER (ORDER BY k)
+    lead(k, 1, 0) OVER (ORDER BY k)   first_value(k) OVER (ORDER BY k)   nth_value(k, 2) OVER (ORDER BY k)
+    sum(k) OVER (ORDER BY k ROWS BETWEEN 1 PRECEDING AND CURRENT ROW)
+"""
+MADE = {  # flags that no text sets like this
+    "If.false", "Trim.position", "ArraySort.asc", "UnixToTime.scale", "Max.expressions", "Bracket.offset",
+}  # fmt: skip
+
+
+def each(texts: str) -> list[str]:
+    """Return texts that at least three blanks separate."""
+    return re.split(r"\s{3,}", texts.strip())
+
+
+@pytest.fixture(scope="module")
+def ws() -> Iterator[ivm.Workspace]:
+    with ivm.open(":memory:", threads=1) as own:
+        own.sql(TABLE)
+        yield own
+
+
+@pytest.mark.parametrize("text", [*(f"SELECT {one} AS v FROM t" for one in each(IGNORED)), *CLAUSED])
+def test_an_argument_that_would_be_ignored_is_refused(ws: ivm.Workspace, text: str) -> None:
+    with pytest.raises(SqlError):
+        ws.sql(text)
+
+
+def test_whatever_else_a_node_is_given_is_read_or_refused(ws: ivm.Workspace) -> None:
+    """Of every function and operator, each argument that the parser knows and the text does not give is put in."""
+    ignored = []
+    with Reader(ws).catalog() as catalog:
+
+        def translate(node: exp.Expr) -> str:
+            queries = Queries(Builder("sql"), catalog.schema())
+            return f"{queries.query(node, None, top=True)} {queries.builder.rules}"
+
+        for text in each(EVERY):
+            (whole,) = parsed(f"SELECT {text} AS v FROM t", "duckdb")
+            plain = translate(whole.copy())
+            for place, node in enumerate(whole.copy().walk()):
+                for key in _absent(node):
+                    copy = whole.copy()
+                    [*copy.walk()][place].set(key, exp.column("no_such_column"))
+                    try:
+                        if translate(copy) != plain:
+                            continue
+                    except (SqlError, LookupError, AttributeError, TypeError):  # no tree that a parser makes
+                        continue
+                    if (name := f"{type(node).__name__}.{key}") not in MADE:
+                        ignored.append((text, name))
+    assert not ignored
+
+
+def _absent(node: exp.Expr) -> list[str]:
+    """Return the names of the arguments that a function or an operator may have and has not."""
+    if type(node) in CLAUSES:
+        return []
+    said = SAME.get(type(node), set())
+    return [key for key in node.arg_types if not node.args.get(key) and key not in said]
