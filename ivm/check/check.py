@@ -204,7 +204,7 @@ def _check_predicate(
             yield _violation("support" if found.hidden else "view rows", f"{name}: {found.fact}")
         if layout.fold and (found := _state_difference(sketch, layout.fold.state.name, name in installed.scanned_ends)):
             yield _violation("aggregate", f"{layout.fold.state.name}: {found.fact}")
-    for index in installed.indices.get(name, ()):
+    for index in installed.indices[name]:
         types = [predicate.stored_types[column] for column in index_columns(index, layout)]
         if found := tree_difference(sketch, tree_name(index), types):
             yield _violation("index", f"{tree_name(index)}, of {name}: {found.fact}")

@@ -569,7 +569,7 @@ class Engine(JoiningFiller):
             self.clear(name)
         self.fill(rules)
         for name, trees in before.items():
-            for index in self.installed.indices.get(name, ()):
+            for index in self.installed.indices[name]:
                 self.txn.drop(tree_name(index))
                 super().build_index(index)
             self._note_difference(name, trees)

@@ -187,7 +187,7 @@ class JoiningFiller(PlanningFiller):
             name, read = trie.index.predicate, self.tree if place < t else self._oldest
             trees[one.index.predicate] = read(self._own(name))
             indices[one.index.predicate] = [
-                (index_columns(index, layouts[name]), read(index)) for index in self.installed.indices.get(name, ())
+                (index_columns(index, layouts[name]), read(index)) for index in self.installed.indices[name]
             ]
         change, types = self.deltas[self._own(plan.tries[t].index.predicate)], rule.definition.types
         changed = Changed(apart.tries[t].index.predicate, change.rows, change.actions)

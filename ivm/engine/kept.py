@@ -254,7 +254,7 @@ def rearrange(txn: Transaction, before: Installed, after: Installed, kept: Kept)
 def _trees(before: Installed, after: Installed, kept: Kept) -> Iterable[tuple[str, str]]:
     """Yield (old name, new name) of the trees that are kept."""
     for name in kept.views | kept.relations:
-        for index in after.indices.get(name, ()):
+        for index in after.indices[name]:
             old = tree_name(index._replace(predicate=kept.was(name)))
             if old in before.derived_trees:
                 yield old, tree_name(index)

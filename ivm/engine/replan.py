@@ -46,7 +46,8 @@ class PlanningFiller(Filler):
         self._took.clear()
         self._found.clear()
         super().fill(rules)
-        self.installed = self.installed.measuring(self._took, self._found)
+        if not self.once:  # what a question took is not kept
+            self.installed = self.installed.measuring(self._took, self._found)
 
     def note_operations(self, rule: InstalledRule, operations: int) -> None:
         """Count operations that evaluated a rule."""
@@ -129,7 +130,7 @@ class PlanningFiller(Filler):
 
     def build_missing(self) -> None:
         """Create the permuted indices of unchanged rules that were deferred, and no longer are."""
-        self.build_indices(index for indices in self.installed.indices.values() for index in indices)
+        self.build_indices(index for name in self.installed.indexed for index in self.installed.indices[name])
 
     def drop_unused(self, before: Installed) -> None:
         """Drop the trees that the rules `before` needed, and that those now do not."""

@@ -29,10 +29,11 @@ def check(program: Program, known: Program) -> Program:
         for head, aggregate in zip(rule.heads, rule.aggregates, strict=False):
             check_aggregate(rule, head, aggregate)
         check_safety(rule)
-    check_sole((*known.rules, *rules))
+    all_tied = (*known.tied_to(rules), *rules)
+    check_sole(all_tied)
     check_names(rules, {*predicates, *(name for rule in rules for name in writes(rule))})
-    check_neighbours((*known.rules, *rules))
-    check_recursion((*known.rules, *rules))
+    check_neighbours(all_tied)
+    check_recursion(all_tied)
     return program
 
 

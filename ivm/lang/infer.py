@@ -72,7 +72,7 @@ def infer(program: Program, known: Program) -> Program:
     own, given = {id(rule) for rule in program.rules}, frozenset(predicates)
     rules = tuple(
         rule
-        for stratum in strata_of((*known.rules, *program.rules))
+        for stratum in strata_of((*known.tied_to(program.rules), *program.rules))
         for rule in _typed_stratum(stratum, [rule for rule in stratum.rules if id(rule) in own], predicates, given)
     )
     return replace(program.defining(predicates, known), rules=rules)

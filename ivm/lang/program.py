@@ -75,7 +75,18 @@ class Program:
 
     def including(self, part: "Program") -> "Program":
         """Return this program with `part`, which was compiled against it, but without the edits of `part`."""
-        return Program({**self.predicates, **part.predicates}, in_order((*self.rules, *part.rules)))
+        tied = self.tied_to(part.rules)
+        rules = in_order((*tied, *part.rules))
+        return Program({**self.predicates, **part.predicates}, rules if tied else (*self.rules, *rules))
+
+    def tied_to(self, rules: Iterable[Rule]) -> tuple[Rule, ...]:
+        """Return the rules of this program that may share strata or views with others, which were added to it.
+
+        They are none unless one of those derives a predicate of this program, since no rule of it reads another: so the
+        cost of a question, or of a view, does not depend on how many views there are.
+        """
+        derived = (name for rule in rules for name in writes(rule))
+        return self.rules if any(name in self.predicates for name in derived) else ()
 
     def excluding(self, part: "Program") -> "Program":
         """Return this program without `part`.  Raises UninstallError if a remaining rule reads a removed predicate."""

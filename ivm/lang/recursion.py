@@ -49,9 +49,9 @@ def split_recursion(program: Program, known: Program) -> Program:
     Other rules stay unchanged.
     """
     found = _with_own_auxiliaries(program.rules)
-    names = recursive_names((*known.rules, *found))
+    names = recursive_names((*known.tied_to(found), *found))
     found = [one for rule in found for one in _split(rule, names)]
-    names = recursive_names((*known.rules, *found))
+    names = recursive_names((*known.tied_to(found), *found))
     auxiliaries = {rule.heads[0].predicate: rule for rule in found if AUXILIARY in rule.heads[0].predicate}
     folded = {head.predicate: one.op for rule in found for head, one in zip(rule.heads, rule.aggregates, strict=False)}
     made: list[Rule] = []

@@ -231,9 +231,7 @@ def with_block(
     first = saved.number if saved else max(before.next_number, installed.next_number)
     rules = _Planner(whole, program, store, options, layouts, saved, before).rules(first)
     block = Block(name, text, program, rules, options.limits, options.maintenance)
-    made = Installed((*installed.blocks, block), whole, layouts, partial=installed.partial)
-    built = {index for rule in installed.rules for index in rule.indices} - installed.deferred
-    return made.deferring({index for rule in made.rules for index in rule.indices} - built)
+    return installed.adding(block, whole, layouts)
 
 
 def _refuse_unlike(program: Program, known: Program, layouts: Mapping[str, Layout]) -> None:

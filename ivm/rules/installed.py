@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain
 from math import inf
-from typing import Any, Literal, NamedTuple, TypedDict, TypeVar
+from typing import Any, Generic, Literal, NamedTuple, TypedDict, TypeVar
 
 import numpy as np
 
@@ -41,6 +41,7 @@ PLANNING_WITHOUT_RANGES = 2  # as 3, and no rule is evaluated by ranges
 SIZES_FACTOR = 8  # plans are made anew once a relation has this many times the rows that they were made for, or fewer
 SIZES_FREE = 100  # rows added to both before they are compared: changes of few rows do not count
 T = TypeVar("T")
+K = TypeVar("K")
 Limits = tuple[int | None, int | None]  # the most rows and the most rounds of a recursion
 
 
@@ -175,6 +176,40 @@ class StoredPredicate(NamedTuple):
         return dict(zip(self.indices, map(of_trees.__getitem__, self.served), strict=True))
 
 
+class Uses(NamedTuple):
+    """The indices of rules: those of probes beside plans in columns, those of anything else, and of which rules keep
+    trees, the permuted ones by predicate.
+    """
+
+    probing: frozenset[Index] = frozenset()
+    others: frozenset[Index] = frozenset()
+    permuted: Mapping[str, tuple[Index, ...]] = {}
+
+    @property
+    def all_permuted(self) -> frozenset[Index]:
+        """Every permuted index of which a rule keeps a tree."""
+        return frozenset(chain(*self.permuted.values()))
+
+    @property
+    def deferrable(self) -> frozenset[Index]:
+        """The permuted indices that only probes beside plans in columns read, so that they can be built later."""
+        return frozenset(filter(permuted, self.probing - self.others))
+
+    def adding(self, rules: Iterable[InstalledRule]) -> "Uses":
+        """Return these, and what some more rules read."""
+        probing, others = set[Index](), set[Index]()
+        for rule in rules:
+            others.update(rule.span.indices if rule.span else ())
+            for plan in (*rule.plans, *rule.searches):
+                (probing if plan.in_columns and not plan.once else others).update(indices_of(plan))
+                others.update(trie.index for trie in plan.tries)  # by which it is joined after large changes
+        found = {**self.permuted}
+        for index in filter(permuted, chain(*(rule.indices for rule in rules))):
+            if index not in (known := found.get(index.predicate, ())):
+                found[index.predicate] = (*known, index)
+        return Uses(self.probing | probing, self.others | others, found)
+
+
 class InstallOptions(TypedDict, total=False):
     """The options of `Workspace.install` for how rules are evaluated and maintained."""
 
@@ -238,6 +273,19 @@ class Rewrites(NamedTuple):
 ALL = Rewrites()
 
 
+class Computed(Generic[K, T]):
+    """Values by key, each computed when it is first asked for, and kept."""
+
+    def __init__(self, compute: Callable[[K], T]) -> None:
+        self._compute = compute
+        self._known: dict[K, T] = {}
+
+    def __getitem__(self, key: K) -> T:
+        if key not in self._known:
+            self._known[key] = self._compute(key)
+        return self._known[key]
+
+
 @dataclass(frozen=True)
 class Installed:
     """All installed blocks. Immutable: installing or uninstalling returns a new value.
@@ -253,6 +301,25 @@ class Installed:
     deferred: frozenset[Index] = frozenset()
     partial: frozenset[str] = frozenset()
 
+    def adding(self, block: Block, program: Program, layouts: Mapping[str, Layout]) -> "Installed":
+        """Return this with one more block; `program` and `layouts` have its rules and views, too.
+
+        What is known of the rules so far is extended, not found anew: O(names), and not O(rules) of Python, so that a
+        question beside a hundred views costs what it costs beside one.
+        """
+        uses = self._uses.adding(block.rules)
+        deferred = uses.deferrable - (self._uses.all_permuted - self.deferred)
+        made = Installed((*self.blocks, block), program, layouts, deferred, self.partial)
+        found: dict[str, Any] = {"_uses": uses, "numbered": self.numbered | {r.number: r for r in block.rules}}
+        found["scanned_ends"] = self.scanned_ends.union(_scanned_ends(block, layouts))
+        known, later = self.program.rules, program.rules[len(self.program.rules) :]
+        if program.rules[: len(known)] == known:
+            own = {id(rule.definition): rule for rule in block.rules}
+            found["rules"] = (*self.rules, *(own[id(definition)] for definition in later))
+            found["strata"] = (*self.strata, *_strata_of(later, own))
+        made.__dict__.update(found)  # as if the cached properties had been read
+        return made
+
     @cached_property
     def rules(self) -> tuple[InstalledRule, ...]:
         """Every rule, after the rules whose views it reads."""
@@ -267,11 +334,7 @@ class Installed:
     @cached_property
     def strata(self) -> tuple[InstalledStratum, ...]:
         """All rules by stratum, each stratum after those that it reads."""
-        installed = {id(rule.definition): rule for rule in self.rules}
-        return tuple(
-            InstalledStratum(tuple(installed[id(definition)] for definition in rules), recursive)
-            for rules, recursive in strata_of(self.program.rules)
-        )
+        return _strata_of(self.program.rules, {id(rule.definition): rule for rule in self.rules})
 
     @cached_property
     def recursion(self) -> dict[InstalledRule, InstalledStratum]:
@@ -285,15 +348,14 @@ class Installed:
         return {name: rule for name, rule in rules.items() if is_constraint(name)}
 
     @cached_property
-    def indices(self) -> dict[str, list[Index]]:
-        """The permuted indices that plans use, by predicate."""
-        found: dict[str, list[Index]] = {}
-        for rule in self.rules:
-            for index in rule.indices:
-                known = found.setdefault(index.predicate, [])
-                if index not in known and permuted(index) and index not in self.deferred:
-                    known.append(index)
-        return found
+    def indices(self) -> Computed[str, list[Index]]:
+        """The permuted indices that plans use, by predicate, found when they are asked for."""
+        return Computed(lambda name: [one for one in self._uses.permuted.get(name, ()) if one not in self.deferred])
+
+    @property
+    def indexed(self) -> Iterable[str]:
+        """The predicates of which plans use permuted indices."""
+        return self._uses.permuted
 
     def needed_for(self, names: Iterable[str]) -> frozenset[Index]:
         """Return the deferred indices with which changes of some predicates are followed.  O(rules)."""
@@ -316,22 +378,19 @@ class Installed:
 
     def deferring(self, deferred: Iterable[Index]) -> "Installed":
         """Return this with those of some indices deferred that only the probes of plans in columns read."""
-        probing, others = set[Index](), set[Index]()
-        for rule in self.rules:
-            others.update(rule.span.indices if rule.span else ())
-            for plan in (*rule.plans, *rule.searches):
-                (probing if plan.in_columns and not plan.once else others).update(indices_of(plan))
-                others.update(trie.index for trie in plan.tries)  # by which it is joined after large changes
-        return replace(self, deferred=frozenset(filter(permuted, probing - others)).intersection(deferred))
+        return replace(self, deferred=self._uses.deferrable.intersection(deferred))
+
+    @cached_property
+    def _uses(self) -> Uses:
+        return Uses().adding(self.rules)
 
     def replacing(self, rules: Mapping[InstalledRule, InstalledRule]) -> "Installed":
         """Return this with other plans for some rules; new indices that only probes of columns read are deferred."""
         if not rules:
             return self
         blocks = tuple(replace(b, rules=tuple(rules.get(rule, rule) for rule in b.rules)) for b in self.blocks)
-        built = {index for rule in self.rules for index in rule.indices} - self.deferred
         made = replace(self, blocks=blocks)
-        return made.deferring({index for rule in made.rules for index in rule.indices} - built)
+        return made.deferring(made._uses.all_permuted - (self._uses.all_permuted - self.deferred))
 
     def slowed(self, operations: Mapping[int, float]) -> "Installed":
         """Return this with the operations that a changed row of some rules, by their numbers, was seen to take."""
@@ -425,14 +484,14 @@ class Installed:
         return bool(keeps) or any(name in rule.writes for rule in self.recursion)
 
     @cached_property
-    def stored(self) -> dict[str, StoredPredicate]:
-        """How each predicate is stored."""
-        return {name: self._stored_predicate(name, layout) for name, layout in self.layouts.items()}
+    def stored(self) -> Computed[str, StoredPredicate]:
+        """How each predicate is stored, found when it is asked for."""
+        return Computed(self._stored_predicate)
 
-    def _stored_predicate(self, name: str, layout: Layout) -> StoredPredicate:
-        predicate = self.program.predicates[name]
+    def _stored_predicate(self, name: str) -> StoredPredicate:
+        layout, predicate = self.layouts[name], self.program.predicates[name]
         own = tuple(Index(name, tuple(range(width))) for width in range(layout.keys, layout.visible + 1))
-        others = tuple(self.indices.get(name, ()))
+        others = tuple(self.indices[name])
         names = (name, *map(tree_name, others))
         places = np.zeros((len(names), layout.visible), np.int64)
         for place, columns in enumerate([range(layout.visible), *(index_columns(index, layout) for index in others)]):
@@ -442,10 +501,14 @@ class Installed:
         return StoredPredicate(layout, own + others, served, names, places, checked)
 
     @cached_property
-    def heads(self) -> dict[Plan, Head]:
-        """How the bindings of each plan become edits of views."""
-        plans = ((rule, plan) for rule in self.rules for plan in (*rule.plans, *rule.searches))
-        return {plan: Head(rule.definition, plan, self.layouts) for rule, plan in plans}
+    def heads(self) -> Computed[Plan, Head]:
+        """How the bindings of each plan become edits of views, found when it is asked for."""
+        return Computed(lambda plan: Head(self._owners[plan].definition, plan, self.layouts))
+
+    @cached_property
+    def _owners(self) -> dict[Plan, InstalledRule]:
+        """The rule of each plan."""
+        return {plan: rule for rule in self.rules for plan in (*rule.plans, *rule.searches)}
 
     @cached_property
     def derived_trees(self) -> frozenset[str]:
@@ -530,15 +593,12 @@ class Installed:
     @cached_property
     def scanned_ends(self) -> frozenset[str]:
         """The views whose state may keep a few values of each group, since a scan finds the others again."""
-        rules = chain(*(block.rules for block in self.blocks if block.part.partial))
-        scanned = (rule for rule in rules if len(rule.plans) == 1 and rule.plans[0].is_scan)
-        names = chain(*(rule.writes for rule in scanned))
-        return frozenset(n for n in names if (fold := self.layouts[n].fold) and fold.state.is_end)
+        return frozenset(chain(*(_scanned_ends(block, self.layouts) for block in self.blocks)))
 
-    @property
+    @cached_property
     def next_number(self) -> int:
         """The number for the next rule, greater than all numbers in use."""
-        return 1 + max((v.number for b in self.blocks for v in b.rules), default=-1)
+        return 1 + max(self.numbered, default=-1)
 
     def save(self) -> str:
         """Return everything that opening needs, as JSON."""
@@ -561,6 +621,21 @@ class Installed:
         deferred = {"deferred": sorted(self.deferred)} if self.deferred else {}
         partial = {"partial": sorted(self.cut)} if self.cut else {}
         return json.dumps({"planning": planning, "blocks": blocks, **deferred, **partial})
+
+
+def _scanned_ends(block: Block, layouts: Mapping[str, Layout]) -> Iterator[str]:
+    """Yield the views of a block that are in `Installed.scanned_ends`."""
+    for rule in block.rules if block.part.partial else ():
+        if len(rule.plans) == 1 and rule.plans[0].is_scan:
+            yield from (n for n in rule.writes if (fold := layouts[n].fold) and fold.state.is_end)
+
+
+def _strata_of(rules: Sequence[Rule], installed: Mapping[int, InstalledRule]) -> tuple[InstalledStratum, ...]:
+    """Return the strata of some rules, each installed as the mapping says of its `id`."""
+    return tuple(
+        InstalledStratum(tuple(installed[id(definition)] for definition in stratum), recursive)
+        for stratum, recursive in strata_of(rules)
+    )
 
 
 def refuse_foreign_writers(blocks: Iterable[Block], part: Program) -> None:

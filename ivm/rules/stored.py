@@ -212,6 +212,7 @@ def plant(txn: Transaction, seeds: Mapping[str, Sequence[tuple[Const, ...]] | np
 
 def drop_stray_trees(txn: Transaction, before: Installed, installed: Installed) -> None:
     """Drop hidden trees with names that new rules will use, since no rule has kept them up to date."""
-    for name in installed.derived_trees - before.derived_trees:
+    rules = [rule for rule in installed.rules if rule.number not in before.numbered]
+    for name in installed.derived_by(rules) - before.derived_trees:
         if name.startswith("$") and name in txn:
             txn.drop(name)

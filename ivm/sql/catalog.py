@@ -48,6 +48,8 @@ class Catalog:
 
     def find(self, name: str) -> str | None:
         """Return the stored name of a table or a kept view, whatever the case of its letters."""
+        if name in self.source and name != ONE and not name.startswith("$"):
+            return name  # as it is written, which costs the same beside any number of tables
         return _find(name, [*(n for n in self.source if n != ONE), *self.kept])
 
     def type_named(self, name: str) -> str | None:

@@ -80,6 +80,7 @@ from ivm.lang.ir import (
     as_read,
     atoms,
     is_table,
+    reads,
     tied,
     variables,
 )
@@ -95,11 +96,12 @@ NO_COLUMN, ONLY, ZERO = Var("nothing$"), Var("only$"), Const(0, "int64")
 
 def lift_texts(program: Program, known: Program) -> Program:
     """Put helper views of the concats whose texts are read before the rules, which then read these."""
-    if not any(predicate.value == ROPE for predicate in program.over(known).values()):
+    all_, read = program.over(known), {name for rule in program.rules for name in reads(rule)}
+    if not any(all_[name].value == ROPE for name in read):
         return program
     predicates, rules, helpers = dict(program.predicates), list[Rule](), Groups()
     for rule in program.rules:
-        rules += _with_text_helpers(rule, predicates, program.over(known), helpers)
+        rules += _with_text_helpers(rule, predicates, all_, helpers)
     return replace(program, predicates=predicates, rules=tuple(rules))
 
 
