@@ -16,7 +16,8 @@ from ivm.plan.plan import SCANNED, Index, Plan, indices_of, permuted, tree_name
 from ivm.plan.planner import BEFORE_ROUNDS, ROUNDS
 from ivm.plan.rewrite.ranges import ADDED, COMPARED, SEEK_FIRST, SEEK_LAST
 from ivm.question import understand
-from ivm.rules.installed import Installed, InstalledRule
+from ivm.rules.installed import Installed
+from ivm.rules.rule import InstalledRule
 from ivm.terms.conditions import compared
 from ivm.terms.encoder import Encoder
 from ivm.terms.numbers import is_registered

@@ -27,7 +27,8 @@ from ivm.errors import ConstraintError, MaintainError, UnregisteredError
 from ivm.join.evaluate import evaluate as evaluate_plan
 from ivm.plan.plan import tree_name
 from ivm.rules.constraints import refuse_violations
-from ivm.rules.installed import Installed, InstalledRule, InstalledStratum, index_columns
+from ivm.rules.installed import Installed, index_columns
+from ivm.rules.rule import InstalledRule, InstalledStratum
 from ivm.rules.stored import HOST, built_sizes, create_relation, dependants_of
 from ivm.terms.encoder import Encoder
 from ivm.views.delta import net_changes

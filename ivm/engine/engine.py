@@ -27,7 +27,8 @@ from ivm.errors import RecomputeError
 from ivm.memory import Budget, Stopped, within_memory
 from ivm.plan.plan import Index, Plan, indices_of, tree_name
 from ivm.rules.constraints import refuse_violations
-from ivm.rules.installed import InstalledRule, InstalledStratum, index_columns
+from ivm.rules.installed import index_columns
+from ivm.rules.rule import InstalledRule, InstalledStratum
 from ivm.rules.steps import Flush, Follow, Scan, Settle, Step, rules_below
 from ivm.views.delta import Delta, insertions, net_changes, visible_difference
 from ivm.views.layouts import INVERTED, SUM, State

@@ -34,7 +34,8 @@ from ivm.names import is_helper
 from ivm.plan.join_tree import is_linked, links_of
 from ivm.plan.plan import Index, Plan, indices_of, permuted, tree_name
 from ivm.plan.rewrite.ranges import Span
-from ivm.rules.installed import Installed, InstalledRule, InstalledStratum, index_columns
+from ivm.rules.installed import Installed, index_columns
+from ivm.rules.rule import InstalledRule, InstalledStratum
 from ivm.terms.encoder import Encoder
 from ivm.views.delta import Delta, index_spec
 from ivm.views.edit_composition import SumOverflow, add_up, edits_to_sums

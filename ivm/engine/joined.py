@@ -16,7 +16,8 @@ from ivm.lang.ir import variables
 from ivm.memory import exceeds_memory
 from ivm.plan.join_tree import is_exchangeable, links_of
 from ivm.plan.plan import Index, Plan, tree_name
-from ivm.rules.installed import InstalledRule, index_columns
+from ivm.rules.installed import index_columns
+from ivm.rules.rule import InstalledRule
 from ivm.views.delta import Delta
 from ivm.ways.columns import ACTION, LOOKED_UP, Changed, ColumnJoin, Sorted
 from ivm.ways.pending import KEPT

@@ -23,7 +23,8 @@ from ivm.engine.fill import unordered
 from ivm.lang.ir import Rule, is_table
 from ivm.lang.program import names_in_body, shape_of
 from ivm.plan.plan import tree_name
-from ivm.rules.installed import Installed, InstalledRule
+from ivm.rules.installed import Installed
+from ivm.rules.rule import InstalledRule
 from ivm.rules.stored import built_sizes, create_relation
 from ivm.views.layouts import APART, SUPPORT, Layout
 from pagestore.host import Transaction

@@ -18,7 +18,8 @@ from ivm.lang.ir import Const
 from ivm.lang.types import DIGITS_MAX, scale, word_range
 from ivm.plan.plan import Index, Plan, permuted
 from ivm.plan.rewrite.ranges import ADDED, FOLD, SEEK_FIRST, SEEK_LAST, Span
-from ivm.rules.installed import Installed, InstalledRule
+from ivm.rules.installed import Installed
+from ivm.rules.rule import InstalledRule
 from ivm.rules.steps import Flush, Follow, Scan, Settle, Step
 from ivm.terms.encoder import Encode
 from ivm.views.heads import PLACE, Queued

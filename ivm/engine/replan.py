@@ -17,8 +17,9 @@ from ivm.engine.kernels.run import EXCESS_FREE
 from ivm.memory import Budget, Stopped
 from ivm.plan.planner import chosen_of, keep_alike
 from ivm.rules.compile import planned_anew
-from ivm.rules.installed import Installed, InstalledRule
+from ivm.rules.installed import Installed
 from ivm.rules.relations import Relations
+from ivm.rules.rule import InstalledRule
 from ivm.ways.pending import Waiting
 
 # A rule is planned anew in the next transaction if following a change took EXCESS times the operations expected, and

@@ -19,7 +19,8 @@ from ivm.join.groups import Known, Lookup, summed
 from ivm.lang.ir import Rule
 from ivm.memory import within_memory
 from ivm.plan.plan import Plan
-from ivm.rules.installed import Installed, InstalledRule
+from ivm.rules.installed import Installed
+from ivm.rules.rule import InstalledRule
 from ivm.terms.encoder import Encoder
 from ivm.views.heads import Columns
 from ivm.views.layouts import MORE

@@ -71,16 +71,9 @@ from ivm.plan.rewrite.helpers import (
 from ivm.plan.rewrite.magic import pass_constants
 from ivm.plan.rewrite.memberships import lift_memberships, seek_texts
 from ivm.plan.rewrite.ranges import lift_ranges, span_of
-from ivm.rules.installed import (
-    UNKNOWN,
-    Basis,
-    Block,
-    Installed,
-    InstalledRule,
-    Options,
-    Rewrites,
-)
+from ivm.rules.installed import Block, Installed, Options, Rewrites
 from ivm.rules.relations import Relations, with_declarations
+from ivm.rules.rule import UNKNOWN, Basis, InstalledRule
 from ivm.views.layouts import Layout, may_be_partial, ranked_layout, view_layout
 from ivm.views.levels import share_levels
 

@@ -17,13 +17,13 @@ from typing import Any, Generic, Literal, NamedTuple, TypedDict, TypeVar
 import numpy as np
 
 from ivm.errors import WHOLE, RedefinitionError, UnknownViewError
-from ivm.lang.ir import Predicate, Rule, reads, writes
-from ivm.lang.program import NOTHING, Program, sketch_of, strata_of
+from ivm.lang.ir import Predicate, Rule
+from ivm.lang.program import NOTHING, Program, strata_of
 from ivm.lang.rewrite.constraints import is_constraint
 from ivm.names import is_helper, names_of, stored_as
-from ivm.plan.plan import SCANNED, Index, Plan, indices_of, permuted, tree_name
-from ivm.plan.planner import AUTO, Chosen, chosen_of
-from ivm.plan.rewrite.ranges import Span
+from ivm.plan.plan import SCANNED, Index, Plan, permuted, tree_name
+from ivm.plan.planner import AUTO
+from ivm.rules.rule import InstalledRule, InstalledStratum, Uses, size_range
 from ivm.views.heads import Head
 from ivm.views.layouts import RANGED, TEXT, Layout
 from pagestore.host import Spec
@@ -38,43 +38,9 @@ PLANNING_WITHOUT_TEXTS = 5  # as 6, and no rule reads the text of a concat
 PLANNING_WITHOUT_COLUMNS = 4  # as 5, and each column of a row that a rule names separately has its own atom
 PLANNING_WITHOUT_LEVELS = 3  # as 4, and groups of several levels of detail share no state
 PLANNING_WITHOUT_RANGES = 2  # as 3, and no rule is evaluated by ranges
-SIZES_FACTOR = 8  # plans are made anew once a relation has this many times the rows that they were made for, or fewer
-SIZES_FREE = 100  # rows added to both before they are compared: changes of few rows do not count
 T = TypeVar("T")
 K = TypeVar("K")
 Limits = tuple[int | None, int | None]  # the most rows and the most rounds of a recursion
-
-
-class Basis(NamedTuple):
-    """What the plans of a rule were made for: the rows that each relation had; and why they were made anew, if so.
-
-    `operations` are those of the newest full evaluation, `expected` those of a changed row, by an estimate or as
-    measured; 0 if none are known.  `estimated` and `found` have, for each plan, the rows of its steps: as they were
-    estimated, and as that evaluation found them.
-    """
-
-    sizes: Mapping[str, int] = {}
-    reason: str = ""
-    operations: int = 0
-    expected: float = 0.0
-    estimated: Sequence[Sequence[float]] = ()
-    found: Sequence[Sequence[int]] = ()
-
-    def outgrown(self, sizes: Mapping[str, int]) -> str:
-        """Return the relation whose size has changed by a factor, with both sizes; "" if there is none."""
-        for name, then in self.sizes.items():
-            least, most = _near(then)
-            if not least < (now := sizes[name]) < most:
-                return f"{name} had {then:,} rows, and has {now:,}"
-        return ""
-
-
-UNKNOWN = Basis()
-
-
-def _near(then: int) -> tuple[float, float]:
-    """Return between which numbers of rows a relation has not outgrown a plan that was made for `then`."""
-    return (then + SIZES_FREE) / SIZES_FACTOR - SIZES_FREE, (then + SIZES_FREE) * SIZES_FACTOR - SIZES_FREE
 
 
 class Reached(NamedTuple):
@@ -82,78 +48,6 @@ class Reached(NamedTuple):
 
     rules: list["InstalledRule"]
     ranges: dict[str, tuple[float, float]]
-
-
-@dataclass(frozen=True, eq=False)
-class InstalledRule:
-    """A rule as it runs: its number in the store, its plans, one per conjunction, and their granularity.
-
-    `searches`, one per conjunction of a recursive rule, find derivations of given rows. `rows_max` and `rounds_max`
-    limit the stratum of a recursive rule; None for no limit.  A rule with a `span` is evaluated by ranges, one of texts
-    (lang/ir.py) from a concat's state, and one that reads nothing has one row: these have no plans.
-    """
-
-    number: int
-    definition: Rule
-    plans: tuple[Plan, ...]
-    granularity: int
-    searches: tuple[Plan, ...] = ()
-    rows_max: int | None = None
-    rounds_max: int | None = None
-    span: Span | None = None
-    basis: Basis = UNKNOWN
-
-    @cached_property
-    def indices(self) -> list[Index]:
-        """Every index that the rule reads, each once."""
-        found = [index for plan in (*self.plans, *self.searches) for index in indices_of(plan)]
-        found += self.span.indices if self.span else []
-        return list(dict.fromkeys(found))
-
-    def sensitivity_names(self, number: int) -> list[str]:
-        """Return the names in the store of a plan's sensitivity indices, one for each of its sensors."""
-        return [f"$sense:{self.number}.{number}.{sensor}" for sensor in range(len(self.plans[number].sensors))]
-
-    def slower(self, operations: float) -> "InstalledRule":
-        """Return this, with at least some operations expected for a changed row."""
-        return replace(self, basis=self.basis._replace(expected=max(operations, self.basis.expected)))
-
-    def measured(self, operations: int, found: Mapping[int, Sequence[int]]) -> "InstalledRule":
-        """Return this, evaluated by some operations, with the rows that the steps of its plans found."""
-        steps = tuple(found.get(number, ()) for number in range(len(self.plans)))
-        return replace(self, basis=self.basis._replace(operations=operations, found=steps))
-
-    @property
-    def orders(self) -> list[Chosen]:
-        """The key orders of its plans, to be saved."""
-        return [chosen_of(plan) for plan in (*self.plans, *self.searches)]
-
-    @cached_property
-    def sketch(self) -> tuple[tuple[str, ...], ...]:
-        """What equivalent rules have in common."""
-        return sketch_of(self.definition)
-
-    @cached_property
-    def reads(self) -> tuple[str, ...]:
-        """The predicates in the rule's body."""
-        return reads(self.definition)
-
-    @cached_property
-    def writes(self) -> tuple[str, ...]:
-        """The predicates in the rule's heads."""
-        return writes(self.definition)
-
-
-class InstalledStratum(NamedTuple):
-    """Rules that are evaluated together, and their recursive views; none for a single non-recursive rule."""
-
-    rules: tuple[InstalledRule, ...]
-    recursive: frozenset[str]
-
-    @property
-    def reads(self) -> tuple[str, ...]:
-        """The predicates in the rules' bodies, without the stratum's own views."""
-        return tuple(dict.fromkeys(n for rule in self.rules for n in rule.reads if n not in self.recursive))
 
 
 class StoredPredicate(NamedTuple):
@@ -174,40 +68,6 @@ class StoredPredicate(NamedTuple):
     def of_indices(self, of_trees: Sequence[T]) -> dict[Index, T]:
         """Map each index to the item of its tree, given one item for each tree."""
         return dict(zip(self.indices, map(of_trees.__getitem__, self.served), strict=True))
-
-
-class Uses(NamedTuple):
-    """The indices of rules: those of probes beside plans in columns, those of anything else, and of which rules keep
-    trees, the permuted ones by predicate.
-    """
-
-    probing: frozenset[Index] = frozenset()
-    others: frozenset[Index] = frozenset()
-    permuted: Mapping[str, tuple[Index, ...]] = {}
-
-    @property
-    def all_permuted(self) -> frozenset[Index]:
-        """Every permuted index of which a rule keeps a tree."""
-        return frozenset(chain(*self.permuted.values()))
-
-    @property
-    def deferrable(self) -> frozenset[Index]:
-        """The permuted indices that only probes beside plans in columns read, so that they can be built later."""
-        return frozenset(filter(permuted, self.probing - self.others))
-
-    def adding(self, rules: Iterable[InstalledRule]) -> "Uses":
-        """Return these, and what some more rules read."""
-        probing, others = set[Index](), set[Index]()
-        for rule in rules:
-            others.update(rule.span.indices if rule.span else ())
-            for plan in (*rule.plans, *rule.searches):
-                (probing if plan.in_columns and not plan.once else others).update(indices_of(plan))
-                others.update(trie.index for trie in plan.tries)  # by which it is joined after large changes
-        found = {**self.permuted}
-        for index in filter(permuted, chain(*(rule.indices for rule in rules))):
-            if index not in (known := found.get(index.predicate, ())):
-                found[index.predicate] = (*known, index)
-        return Uses(self.probing | probing, self.others | others, found)
 
 
 class InstallOptions(TypedDict, total=False):
@@ -445,7 +305,7 @@ class Installed:
         ranges: dict[str, tuple[float, float]] = {}
         for rule in rules:
             for name, then in rule.basis.sizes.items():
-                (least, most), (low, high) = _near(then), ranges.get(name, (-inf, inf))
+                (least, most), (low, high) = size_range(then), ranges.get(name, (-inf, inf))
                 ranges[name] = max(least, low), min(most, high)
         return Reached(rules, ranges)
 

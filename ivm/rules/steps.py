@@ -7,7 +7,8 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from ivm.plan.plan import Plan
-from ivm.rules.installed import Installed, InstalledRule, InstalledStratum
+from ivm.rules.installed import Installed
+from ivm.rules.rule import InstalledRule, InstalledStratum
 
 
 class Flush(NamedTuple):

@@ -14,8 +14,9 @@ from ivm.lang.ir import Const, Predicate
 from ivm.plan.plan import Index
 from ivm.plan.planner import AUTO, Chosen
 from ivm.rules.compile import Saved, compile, with_block
-from ivm.rules.installed import PLANNING, PLANNING_WITHOUT_RANGES, PROPERTY, Basis, Installed, Options, Rewrites
+from ivm.rules.installed import PLANNING, PLANNING_WITHOUT_RANGES, PROPERTY, Installed, Options, Rewrites
 from ivm.rules.relations import MARK, Relations
+from ivm.rules.rule import Basis
 from ivm.terms.encoder import Encoder
 from pagestore.host import INSERT, Column, Dependants, Schema, Snapshot, Store, Transaction, Type, record_dependants
 

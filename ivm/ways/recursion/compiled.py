@@ -15,7 +15,8 @@ import numpy as np
 
 from ivm.join.plan_arrays import slices_room, tree_words
 from ivm.plan.plan import Index, Plan, permuted, tree_name
-from ivm.rules.installed import Installed, InstalledRule, InstalledStratum
+from ivm.rules.installed import Installed
+from ivm.rules.rule import InstalledRule, InstalledStratum
 from ivm.views.delta import Delta, surgeries
 from ivm.ways.kernels.probe import PINNED, PROGRESS, Branches, Composing, Found, ProbeRun, probe_next_at
 from ivm.ways.probe import ACTIONS, probed, probes_of

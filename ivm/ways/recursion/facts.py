@@ -31,7 +31,8 @@ from ivm.lang.recursion import adds_only
 from ivm.lang.types import has_ids
 from ivm.memory import memory_allowed
 from ivm.plan.plan import Index, Plan, tree_name
-from ivm.rules.installed import Installed, InstalledRule, InstalledStratum, index_columns
+from ivm.rules.installed import Installed, index_columns
+from ivm.rules.rule import InstalledRule, InstalledStratum
 from ivm.terms.encoder import Encoder
 from ivm.views.delta import Delta
 from ivm.views.layouts import Layout

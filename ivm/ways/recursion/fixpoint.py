@@ -24,7 +24,8 @@ from ivm.errors import RangeError, RoomError
 from ivm.lang.ir import constants
 from ivm.memory import MemoryUse, allowing, memory_allowed, within_memory
 from ivm.plan.plan import Index, Plan, indices_of, tree_name
-from ivm.rules.installed import Installed, InstalledStratum
+from ivm.rules.installed import Installed
+from ivm.rules.rule import InstalledStratum
 from ivm.terms.encoder import Encoder
 from ivm.views.delta import Delta
 from ivm.ways.match import binding_difference, maintain_by_probing

@@ -20,7 +20,8 @@ from ivm.join.kernels import tries
 from ivm.lang.ir import Binary, Const, Term, Var, variables
 from ivm.lang.types import has_ids
 from ivm.plan.plan import Index
-from ivm.rules.installed import Installed, InstalledStratum, index_columns
+from ivm.rules.installed import Installed, index_columns
+from ivm.rules.rule import InstalledStratum
 from ivm.terms.encoder import Encoder
 from ivm.ways.recursion.facts import Body
 from ivm.ways.recursion.kernels import rounds

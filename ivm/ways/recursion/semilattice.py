@@ -14,7 +14,8 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from ivm.plan.plan import Index, Plan
-from ivm.rules.installed import Installed, InstalledStratum
+from ivm.rules.installed import Installed
+from ivm.rules.rule import InstalledStratum
 from ivm.terms.encoder import Encoder
 from ivm.views.delta import Delta
 from ivm.ways.recursion.facts import SUSPENDED, Body, Derivations, Limits, Proposal, combined, gathered, total
