@@ -9,7 +9,7 @@ from decimal import Decimal
 from sqlglot import exp
 
 from ivm.sql.errors import SqlError
-from ivm.sql.literals import FALSE, TRUE, converted
+from ivm.sql.literals import converted
 from ivm.sql.terms import Call, Lit, Term, Typed
 from ivm.sql.types import (
     BIGINT,
@@ -20,6 +20,7 @@ from ivm.sql.types import (
     FLOAT,
     INTEGER,
     INTERVAL,
+    JSON,
     LONG,
     MOST,
     NULL,
@@ -63,13 +64,25 @@ def convert(value: Typed, type_: SqlType, node: exp.Expr | None = None) -> Typed
     if type_.words:
         word = convert(value, VARCHAR, node) if own != VARCHAR else value
         return Typed(in_words(call("string:place", word_list(type_), word.term), type_), type_, value.nullable)
-    if type_ == UUID and own == VARCHAR:
-        return value._replace(term=call("string:lower", value.term), type=type_)
-    if own.store == type_.store and type_ != FLOAT and (not own.is_decimal or own.precision <= type_.precision):
-        return value._replace(type=type_)
-    if own.is_decimal and own._replace(precision=type_.precision) == type_ and own.precision <= type_.precision:
-        return value._replace(type=type_)
-    return Typed(_conversion(value, type_, node), type_, value.nullable)
+    term = value.term if _is_alike(own, type_) else _conversion(value, type_, node)
+    return Typed(fitted(term, own, type_), type_, value.nullable)
+
+
+def fitted(term: Term, own: SqlType, type_: SqlType) -> Term:
+    """Return a number of one type as one of another, without a value beyond the range of that."""
+    if type_.range is None or type_.holds(own):
+        return term
+    low, high = (Lit(int(one) if type_.is_integer else one, type_.store) for one in type_.range)
+    return call("within", term, low, high)
+
+
+def _is_alike(own: SqlType, type_: SqlType) -> bool:
+    """Return whether each value of a type is stored as the same value of another type is."""
+    if FLOAT in (own, type_) or UUID in (own, type_) or JSON in (own, type_):
+        return (own, type_) in ((FLOAT, DOUBLE), (UUID, VARCHAR), (JSON, VARCHAR))
+    if own.is_decimal and type_.is_decimal:
+        return (own.scale, own.wide) == (type_.scale, type_.wide) and (not own.wide or own.precision <= type_.precision)
+    return own.store == type_.store
 
 
 def _nested(value: Typed, type_: SqlType, node: exp.Expr | None) -> Typed:
@@ -101,16 +114,19 @@ def _written_alike(own: SqlType, wanted: SqlType) -> bool:
     return own.store == wanted.store == "string" and not wanted.words and not nested
 
 
-def single(term: Term) -> Term:
-    """Return a double with the 24 binary digits that a FLOAT has (Veltkamp's splitting)."""
-    wide = call("*", term, Lit(float(2**29 + 1), "float64"))
-    return call("-", wide, call("-", wide, term))
-
-
 def _conversion(value: Typed, type_: SqlType, node: exp.Expr | None) -> Term:
     term, own, nullable = value
-    if type_ == FLOAT:
-        return single(_conversion(value, DOUBLE, node) if own != DOUBLE else term)
+    if own == VARCHAR and (name := "int" if type_.is_integer else _OF_TEXT.get(type_)) and not type_.wide:
+        return call("float:single", call(name, term)) if type_ == FLOAT else call(name, term)
+    if own == JSON and type_ not in (VARCHAR, JSON):
+        text = call("try", call("string:json", term, Lit("$", "string")))
+        return convert(Typed(text, VARCHAR, True), type_, node).term
+    if own == BOOLEAN and type_.is_number:
+        one = call("if", term, Lit(1, "int64"), Lit(0, "int64"))
+        own, term = INTEGER, call("if", call("is_null", term), Lit(None, "int64"), one) if nullable else one
+        return convert(Typed(term, own, nullable), type_, node).term
+    if type_ == FLOAT and own.is_number:
+        return call("float:narrow", term) if own == DOUBLE else call("float:single", call("float", term))
     if own == FLOAT and type_ == VARCHAR:
         return call("string:single", term)
     if type_.is_float and own.is_number:
@@ -118,48 +134,37 @@ def _conversion(value: Typed, type_: SqlType, node: exp.Expr | None) -> Term:
     if type_.wide or (own.wide and (type_.is_decimal or type_.is_integer)):
         return _long(term, own, type_, node)
     if type_.is_decimal and own.is_integer and type_.scale:
-        return call("*", term, Lit(Decimal(10) ** 0 * Decimal(1).scaleb(0).quantize(Decimal(1).scaleb(-type_.scale)),
-                                   f"decimal(18,{type_.scale})"))  # fmt: skip
+        return call("*", term, Lit(Decimal(1).quantize(Decimal(1).scaleb(-type_.scale)), f"decimal(18,{type_.scale})"))
     if type_.is_decimal and own.is_decimal and own.scale < type_.scale:
         return call("*", term, Lit(Decimal(1).quantize(Decimal(1).scaleb(own.scale - type_.scale)), "decimal"))
-    if type_.is_integer and own == BOOLEAN:
-        one = call("if", term, Lit(1, "int64"), Lit(0, "int64"))
-        return call("if", call("is_null", term), Lit(None, "int64"), one) if nullable else one
-    if type_ == BOOLEAN and own == VARCHAR:
-        truth, known = (call("in", call("string:lower", term), *(Lit(word, "string") for word in words))
-                        for words in (TRUE, (*TRUE, *FALSE)))  # fmt: skip
-        return call(
-            "if",
-            known,
-            truth,
-            call("=", call("int", call("string:concat", Lit("not a truth value: ", "string"), term)), Lit(1, "int64")),
-        )
     if type_ == BOOLEAN and own.is_number:
         return call("!=", term, Lit(0, "int64"))
-    if type_.is_integer and (own.is_number or own == VARCHAR):
+    if type_.is_integer and own.is_number:
         return call("int", term)
     if type_.is_decimal and (own.is_number or own == VARCHAR):
         return call("decimal", term, Lit(type_.scale, "int64"))
-    if type_.is_float and own == VARCHAR:
-        return call("float", term)
     if type_ == VARCHAR and own != BLOB:
         return call("string", term)
-    if type_ == DATE and own in (TIMESTAMP, TIMESTAMPTZ, VARCHAR):
+    if type_ == DATE and own in (TIMESTAMP, TIMESTAMPTZ):
         return call("date", term)
-    if type_ == TIMESTAMP and own in (DATE, TIMESTAMPTZ, VARCHAR):
+    if type_ == TIMESTAMP and own in (DATE, TIMESTAMPTZ):
         return call("datetime", term)
     if type_ == TIMESTAMPTZ and own in (DATE, TIMESTAMP):
         return call("datetime:utc", call("datetime", term))
-    if type_ == TIME and own in (TIMESTAMP, TIMESTAMPTZ, VARCHAR):
+    if type_ == TIME and own == TIMESTAMP:
         return call("time", term)
     raise SqlError(f"{own} is not converted to {type_}", node)
 
 
+_OF_TEXT = {
+    FLOAT: "float", DOUBLE: "float", BOOLEAN: "bool", DATE: "date", TIMESTAMP: "datetime",
+    TIMESTAMPTZ: "datetime:zoned", TIME: "time", UUID: "string:uuid", JSON: "string:whole_json",
+}  # fmt: skip
+
+
 def _long(term: Term, own: SqlType, type_: SqlType, node: exp.Expr | None) -> Term:
     """Return a number of 38 digits as another, or another number or a text as one of 38 digits."""
-    if own == BOOLEAN:
-        term = call("if", term, Lit(1, "int64"), Lit(0, "int64"))
-    elif not (own.is_number or own == VARCHAR):
+    if not (own.is_number or own == VARCHAR):
         raise SqlError(f"{own} is not converted to {type_}", node)
     if not type_.wide:
         return call("int", term) if type_.is_integer else call("decimal", term, Lit(type_.scale, "int64"))

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import json
 import re
-import struct
-import uuid
+from collections.abc import Callable
 from datetime import UTC, date, datetime, time
-from decimal import Context, Decimal, InvalidOperation
+from decimal import Decimal, InvalidOperation
+from math import isinf
 
+import numpy as np
 from sqlglot import exp
 
 from ivm.lang.ir import Value
+from ivm.terms import readings
+from ivm.terms.decimals import as_decimal, checked
+from ivm.terms.operands import shown
+from ivm.terms.readings import EXACT
 from ivm.sql.errors import SqlError
 from ivm.sql.terms import Lit, Typed
 from ivm.sql.types import (
@@ -37,10 +42,6 @@ from ivm.sql.types import (
     decimal,
     sql_type,
 )
-
-_EXACT = Context(prec=400)  # digits, also of a float
-TRUE = ("true", "t", "yes", "y", "1", "on")
-FALSE = ("false", "f", "no", "n", "0", "off")
 
 
 class LongNumber(float):
@@ -96,52 +97,51 @@ def number(text: str, node: exp.Expr) -> Typed:
 
 
 def converted(value: Typed, type_: SqlType, node: exp.Expr | None) -> Typed:
-    """Return a constant in another type, as CAST does.  Raises SqlError if it does not fit."""
+    """Return a constant in another type, as CAST does.  Raises NoValueError if it does not fit."""
     assert isinstance(value.term, Lit)
     found = value.term.value
     if found is None:
         return Typed(Lit(None, type_.store), type_, True)
     try:
-        return Typed(Lit(_converted(found, type_), type_.store), type_, False)
+        given = str(np.float32(str(found))) if value.type == FLOAT and type_ == VARCHAR else found
+        return Typed(Lit(_converted(given, type_), type_.store), type_, False)
     except (ValueError, InvalidOperation, OverflowError):
-        raise SqlError(f"{found!r} is not a value of type {type_}", node) from None
+        raise NoValueError(f"{found!r} is not a value of type {type_}", node) from None
+
+
+class NoValueError(SqlError):
+    """A constant has no value of a type; under TRY it is null."""
 
 
 def _converted(value: object, type_: SqlType) -> Value:
-    if type_.is_integer:
-        return _integer(value, type_)
-    if type_.is_decimal:
-        text = value.text if isinstance(value, LongNumber) else repr(value)
-        exact = Decimal(text) if isinstance(value, float) else Decimal(str(_plain(value)))
-        return _fitting(exact.quantize(Decimal(1).scaleb(-type_.scale), "ROUND_HALF_UP", _EXACT), type_)
+    if type_.is_integer or type_.is_decimal:
+        return _exact(value, type_)
     if type_.is_float:
-        found = float(str(_plain(value)))
-        return found if type_ != FLOAT else struct.unpack("f", struct.pack("f", found))[0]
-    if type_ in (VARCHAR, JSON):
-        return _text(value)
+        return _float(value, type_)
+    if type_ == VARCHAR:
+        return shown(value)
     if type_.words:
-        return type_.words[type_.words.index(_text(value))]
+        return type_.words[type_.words.index(shown(value))]
     if type_.is_nested:
-        found = json.loads(_text(value))
-        if not isinstance(found, list):
-            raise ValueError
-        return _text(value).strip()[1:-1]
+        return _listed(shown(value))
     if type_ == BLOB:
-        return value if isinstance(value, bytes) else _bytes(_text(value))
-    if type_ == UUID:
-        return str(uuid.UUID(str(value)))
+        return value if isinstance(value, bytes) else _bytes(shown(value))
+    if isinstance(value, str) and type_ in _READERS:
+        return _READERS[type_](value)
     if type_ == BOOLEAN:
-        return _truth(value)
-    if type_ == TIMESTAMPTZ:
-        moment = _moment(value, TIMESTAMP)
-        assert isinstance(moment, datetime)
-        return moment.replace(tzinfo=UTC)  # a time without a zone is one in UTC
-    if type_ in (DATE, TIMESTAMP, TIME):
-        return _moment(value, type_)
-    raise ValueError
+        return bool(_plain(value))
+    if type_ in (JSON, UUID):
+        return shown(value)
+    return _moment(value, type_)
 
 
-def _plain(value: object) -> Value:
+_READERS: dict[SqlType, Callable[[str], Value]] = {
+    BOOLEAN: readings.truth, DATE: readings.day, TIMESTAMP: readings.moment, TIMESTAMPTZ: readings.zoned,
+    TIME: readings.clock, UUID: readings.identifier, JSON: readings.json_text,
+}  # fmt: skip
+
+
+def _plain(value: object) -> int | float | Decimal | str:
     if isinstance(value, bool):
         return int(value)
     if isinstance(value, int | float | Decimal | str):
@@ -149,29 +149,40 @@ def _plain(value: object) -> Value:
     raise ValueError
 
 
-def _integer(value: object, type_: SqlType) -> int | Decimal:
-    exact = Decimal(str(_plain(value)).strip())
-    rounding = "ROUND_HALF_EVEN" if isinstance(value, float) else "ROUND_HALF_UP"
-    whole = int(exact.quantize(Decimal(1), rounding, _EXACT))
-    if type_.wide:
-        return _fitting(Decimal(whole), type_)
-    if not -(2**63) <= whole < 2**63:
+def _exact(value: object, type_: SqlType) -> int | Decimal:
+    """Return a whole number or a decimal of a type.  Raises ValueError if it has none."""
+    given = _plain(value.text if isinstance(value, LongNumber) else value)
+    if type_.is_integer and isinstance(given, str):
+        found = Decimal(readings.whole(given))
+    elif type_.is_integer and isinstance(given, float):
+        found = Decimal(round(given))  # halves to even
+    else:
+        found = as_decimal(given, type_.scale)
+    if type_.is_decimal or type_.wide:
+        found = checked(found, type_.scale, type_.precision or MOST)
+    least, most = type_.range or (found, found)
+    whole = int(found.quantize(Decimal(1), "ROUND_HALF_UP", EXACT)) if type_.is_integer else found
+    if not least <= whole <= most:
         raise ValueError
-    return whole
+    return Decimal(whole) if type_.wide else whole
 
 
-def _fitting(value: Decimal, type_: SqlType) -> Decimal:
-    if type_.wide and value.copy_abs() >= Decimal(10) ** ((type_.precision or MOST) - type_.scale):
+def _float(value: object, type_: SqlType) -> float:
+    given = _plain(value)
+    found = readings.number(given) if isinstance(given, str) else float(given)
+    if type_ != FLOAT:
+        return found
+    with np.errstate(over="ignore"):
+        single = float(np.float32(found))
+    if isinf(single) and not isinf(found) and not isinstance(given, str):
         raise ValueError
-    return value
+    return single
 
 
-def _text(value: object) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, datetime):
-        return value.isoformat(" ")
-    return str(value)
+def _listed(text: str) -> str:
+    if not isinstance(json.loads(text), list):
+        raise ValueError
+    return text.strip()[1:-1]
 
 
 def _bytes(text: str) -> bytes:
@@ -181,33 +192,14 @@ def _bytes(text: str) -> bytes:
     return re.sub(rb"\\x([0-9a-fA-F]{2})", lambda found: bytes.fromhex(found[1].decode()), text.encode())
 
 
-def _truth(value: object) -> bool:
-    if isinstance(value, str):
-        if value.strip().lower() in TRUE:
-            return True
-        if value.strip().lower() in FALSE:
-            return False
-        raise ValueError
-    return bool(_plain(value))
-
-
 def _moment(value: object, type_: SqlType) -> Value:
-    if isinstance(value, str):
-        text = value.strip()
-        if type_ == TIME:
-            return time.fromisoformat(text)
-        found = datetime.fromisoformat(text) if len(text) > 10 else datetime.combine(_date(text), time())
-        return _moment(found, type_)
     if isinstance(value, time) and type_ == TIME:
         return value
-    if isinstance(value, datetime):
-        value = value if value.tzinfo is None else value.astimezone(UTC).replace(tzinfo=None)
-        return value.date() if type_ == DATE else value.time() if type_ == TIME else value
-    if isinstance(value, date) and type_ != TIME:
-        return value if type_ == DATE else datetime.combine(value, time())
-    raise ValueError
-
-
-def _date(text: str) -> date:
-    year, month, day = text.split("-")
-    return date(int(year), int(month), int(day))
+    if isinstance(value, date) and not isinstance(value, datetime):
+        value = datetime.combine(value, time())
+    if not isinstance(value, datetime):
+        raise ValueError
+    value = value if value.tzinfo is None else value.astimezone(UTC).replace(tzinfo=None)
+    if type_ == TIMESTAMPTZ:
+        return value.replace(tzinfo=UTC)  # a time without a zone is one in UTC
+    return value.date() if type_ == DATE else value.time() if type_ == TIME else value

@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from decimal import Decimal
+from math import isfinite, isnan
 from typing import NamedTuple, TypeAlias
 
 from ivm.lang.ir import Const, Value, show_constant, show_name
@@ -306,6 +307,8 @@ def show_term(term: Term, binding: int = 0) -> str:
     match term:
         case Var():
             return show_variable(term.name)
+        case Lit(float(value), _) if not isfinite(value):
+            return f"float:ratio[{'0e0' if isnan(value) else '1e0' if value > 0 else '-1e0'}, 0e0]"
         case Lit():
             return _show_long(term) or show_constant(Const(term.value, term.store))
         case Call(name, (left, right)) if name in INFIX:

@@ -11,6 +11,7 @@ BOOLEAN, DATE, TIME, TIMESTAMP                 bool, date, time, timestamp
 """
 
 import re
+from decimal import Decimal
 from typing import NamedTuple
 
 from sqlglot import exp
@@ -25,6 +26,16 @@ SUMMED = 15  # a sum of a column of more digits is kept in more than one word
 WIDTHS = {"TINYINT": 3, "SMALLINT": 5, "INTEGER": 10, "BIGINT": 19, "HUGEINT": 38}  # decimal digits
 UNSIGNED = {"UTINYINT": 3, "USMALLINT": 5, "UINTEGER": 10, "UBIGINT": 20}
 INTEGERS = WIDTHS | UNSIGNED
+BITS = {
+    "TINYINT": 7,
+    "SMALLINT": 15,
+    "INTEGER": 31,
+    "BIGINT": 63,
+    "UTINYINT": 8,
+    "USMALLINT": 16,
+    "UINTEGER": 32,
+    "UBIGINT": 63,
+}  # of a value without its sign, as far as a word holds them
 FLOATS = ("FLOAT", "DOUBLE")
 
 
@@ -78,6 +89,27 @@ class SqlType(NamedTuple):
     def is_number(self) -> bool:
         """Whether values are numbers."""
         return self.is_integer or self.is_float or self.is_decimal
+
+    @property
+    def range(self) -> tuple[Decimal, Decimal] | None:
+        """The least and the greatest value of a number that has exact bounds within a word; None for other types."""
+        if self.wide or self.name == "HUGEINT":
+            return None
+        if self.name in BITS:
+            bits, signed = BITS[self.name], self.name not in UNSIGNED
+            return Decimal(-(2**bits) if signed else 0), Decimal(2**bits - 1)
+        if self.is_decimal and self.precision <= DIGITS:
+            most = Decimal(10**self.precision - 1).scaleb(-self.scale)
+            return -most, most
+        return None
+
+    def holds(self, other: "SqlType") -> bool:
+        """Return whether every number of another type is one of this type, perhaps with fewer digits."""
+        own = self.range
+        if own is None or other == BOOLEAN:
+            return True
+        theirs = other.range
+        return theirs is not None and own[0] <= theirs[0] and theirs[1] <= own[1]
 
     @property
     def store(self) -> str:

@@ -9,16 +9,15 @@ Each is computed once for each distinct combination of arguments, exactly; what 
 """
 
 from collections.abc import Callable
-from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_UP, Context, Decimal
+from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_UP, Decimal
 from typing import Any
 
 import numpy as np
 
 from ivm.lang.types import WIDE_MAX, decimal_scale, precision, wide_scale
 from ivm.terms.operands import Operands, Result, by_text
-from pagestore.host import WORD_MAX, WORD_MIN
+from ivm.terms.readings import EXACT, exact
 
-EXACT = Context(prec=400)  # digits: more than a product has, or a float
 MASK = (1 << 32) - 1
 
 
@@ -39,8 +38,6 @@ def _fitting(function: Callable[..., Any], gives: str) -> Callable[..., Any]:
         found = function(*args)
         if digits is not None:
             return checked(found, digits, precision(gives))
-        if isinstance(found, int) and not WORD_MIN <= found <= WORD_MAX:
-            raise ValueError
         return found
 
     return fitting
@@ -54,24 +51,24 @@ def checked(value: Any, digits: int, most: int = WIDE_MAX) -> Decimal:
     >>> checked(Decimal("-1.25"), 1)
     Decimal('-1.3')
     """
-    exact = Decimal(value) if not isinstance(value, Decimal) else value
-    if not exact.is_finite():
+    given = Decimal(value) if not isinstance(value, Decimal) else value
+    if not given.is_finite():
         raise ValueError
-    found = exact.quantize(Decimal(1).scaleb(-digits), ROUND_HALF_UP, EXACT)
+    found = given.quantize(Decimal(1).scaleb(-digits), ROUND_HALF_UP, EXACT)
     if found.copy_abs() >= Decimal(10) ** (most - digits):
         raise ValueError
     return found
 
 
-def _number(value: Any, digits: int, *_: int) -> Decimal:
+def as_decimal(value: Any, digits: int, *_: int) -> Decimal:
     """Return a number or a text as a decimal; a float times 10^digits is a float, as in DuckDB."""
     if isinstance(value, float):
         return Decimal(value * 10.0**digits).quantize(Decimal(1), ROUND_HALF_UP, EXACT).scaleb(-digits, EXACT)
-    return Decimal(value.strip() if isinstance(value, str) else value)
+    return exact(value) if isinstance(value, str) else Decimal(value)
 
 
 def _whole(value: Any) -> int:
-    return int(_number(value, 0).quantize(Decimal(1), ROUND_HALF_UP, EXACT))
+    return int(as_decimal(value, 0).quantize(Decimal(1), ROUND_HALF_UP, EXACT))
 
 
 def _rounded(value: Decimal, places: int = 0) -> Decimal:
@@ -135,7 +132,7 @@ DECIMAL_FUNCTIONS: dict[str, Callable[[Operands], Result]] = {
     "decimal:joined": _joined,
 }
 _BY_VALUE: dict[str, Callable[..., Any]] = {
-    "decimal": _number,
+    "decimal": as_decimal,
     "int": _whole,
     "to_number": int,
     "trunc": int,

@@ -5,10 +5,9 @@ of arguments, and the results are interned together.  What fails has a mask; its
 is null the result is null, which the caller sees to, except for the functions in CHOICES.
 """
 
-import re
 from collections.abc import Callable
-from datetime import date, datetime, time
 from decimal import Decimal
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,12 +17,12 @@ from ivm.lang.functions import USERS, declare_function
 from ivm.lang.rewrite import numbers
 from ivm.lang.types import DIGITS_MAX, TEXTS, has_ids, scale, word_range
 from ivm.terms.datetimes import TIME_FUNCTIONS
-from ivm.terms.decimals import DECIMAL_FUNCTIONS, LONG, is_long
+from ivm.terms.decimals import DECIMAL_FUNCTIONS, LONG, checked, is_long
 from ivm.terms.operands import DAY, Mask, Operands, Result, by_text, shown
+from ivm.terms.readings import READERS, exact
 from ivm.terms.texts import TEXT_FUNCTIONS
 from pagestore.host import NULL, WORD_MAX, WORD_MIN, float_words
 
-BASED = re.compile(r"[+-]?0[xXbB][0-9a-fA-F]+")  # hexadecimal and binary numbers
 Codes = np.ndarray | None
 
 
@@ -371,7 +370,7 @@ def _nth(x: Operands) -> Result:
     return low + (block + unit) * step, size > numbers.LISTED_MAX
 
 
-def _within(x: Operands) -> Result:
+def _is_nth(x: Operands) -> Result:
     value, low, high, step = x.words
     if x.types[0] == "float64":
         value, low, high, step = (x.floats(n) for n in range(4))
@@ -386,30 +385,29 @@ def _within(x: Operands) -> Result:
 # -- conversions
 
 
-def _int(x: Operands) -> Result:
-    type_, words = x.types[0], x.words[0]
-    if type_ in TEXTS:
-        return by_text(_int_of_text, x)
-    if type_ == "float64":
+def _read(name: str, other: Callable[[Operands], Result]) -> Callable[[Operands], Result]:
+    """Return a conversion of texts, by the reader of a name, and of other values."""
+    return lambda x: by_text(READERS[name], x) if x.types[0] in TEXTS else other(x)
+
+
+def _rounded_number(x: Operands) -> Result:
+    if x.types[0] == "float64":
         return _fitting(np.rint(x.floats(0)))
-    digits = scale(type_)
-    return (_rounded_words(words, digits) if digits else words), x.none()
+    digits = scale(x.types[0])
+    return (_rounded_words(x.words[0], digits) if digits else x.words[0]), x.none()
+
+
+_int = _read("int", _rounded_number)
 
 
 def _to_number(x: Operands) -> Result:
     return _int(x) if x.types[0] in TEXTS else _trunc(x)
 
 
-def _to_float(x: Operands) -> Result:
-    if x.types[0] in TEXTS:
-        return by_text(lambda text: float(text.strip()), x)
-    return float_words(x.floats(0)), x.none()
-
-
 def _to_decimal(x: Operands) -> Result:
     wanted, own, words = scale(x.gives) or 0, scale(x.types[0]), x.words[0]
     if x.types[0] in TEXTS:
-        return by_text(lambda text, places: _quantized(Decimal(text.strip()), places), x)
+        return by_text(lambda text, places: checked(exact(text), places, DIGITS_MAX), x)
     if x.types[0] == "float64":
         value = x.floats(0) * 10.0**wanted
         whole = np.trunc(value) + np.sign(value) * (np.abs(value - np.trunc(value)) >= 0.5)
@@ -426,33 +424,21 @@ def _quantized(value: Decimal, places: int) -> Decimal:
     return value.quantize(Decimal(1).scaleb(-places), rounding="ROUND_HALF_UP")
 
 
-def _int_of_text(text: str) -> int:
-    text = text.strip()
-    if BASED.fullmatch(text):
-        found = int(text, 0)
-    else:
-        found = int(Decimal(text).quantize(Decimal(1), rounding="ROUND_HALF_UP"))
-    if not WORD_MIN <= found <= WORD_MAX:
-        raise ValueError
-    return found
+def _within(x: Operands) -> Result:
+    """Return numbers that are not beyond two bounds; others fail."""
+    words, low, high = x.words
+    return words, (words < low) | (words > high)
 
 
-def _to_date(x: Operands) -> Result:
-    if x.types[0] in TEXTS:
-        return by_text(lambda text: date.fromisoformat(text.strip()), x)
-    return x.words[0] // DAY if x.types[0] != "date" else x.words[0], x.none()
+def _single(narrow: bool) -> Callable[[Operands], Result]:
+    """Return doubles with the digits of 32 bits; if it is `narrow`, it fails where only 64 bits reach so far."""
 
+    def single(x: Operands) -> Result:
+        value = x.floats(0)
+        found = value.astype(np.float32).astype(np.float64)
+        return float_words(found), np.isinf(found) & np.isfinite(value) & narrow
 
-def _to_datetime(x: Operands) -> Result:
-    if x.types[0] in TEXTS:
-        return by_text(lambda text: datetime.fromisoformat(text.strip()), x)
-    return x.words[0] * DAY if x.types[0] == "date" else x.words[0], x.none()
-
-
-def _to_time(x: Operands) -> Result:
-    if x.types[0] in TEXTS:
-        return by_text(lambda text: time.fromisoformat(text.strip()), x)
-    return x.words[0] % DAY, x.none()
+    return single
 
 
 def _to_string(x: Operands) -> Result:
@@ -499,18 +485,23 @@ STRICT: dict[str, Callable[[Operands], Result]] = {
     "lnot": lambda x: ((x.words[0] == 0).astype(np.int64), x.none()),
     "int": _int,
     "to_number": _to_number,
-    "float": _to_float,
+    "float": _read("float", lambda x: (float_words(x.floats(0)), x.none())),
+    "float:single": _single(False),
+    "float:narrow": _single(True),
+    "within": _within,
     "decimal": _to_decimal,
     "string": _to_string,
-    "date": _to_date,
-    "datetime": _to_datetime,
+    "bool": _read("bool", lambda x: (np.where(x.floats(0) != 0, 1, 0), x.none())),
+    "date": _read("date", lambda x: (x.words[0] // (1 if x.types[0] == "date" else DAY), x.none())),
+    "datetime": _read("datetime", lambda x: (x.words[0] * (DAY if x.types[0] == "date" else 1), x.none())),
     "datetime:utc": lambda x: (x.words[0], x.none()),
-    "time": _to_time,
+    "time": _read("time", lambda x: (x.words[0] % DAY, x.none())),
+    **{name: partial(by_text, READERS[name]) for name in ("datetime:zoned", "string:uuid", "string:whole_json")},
     "gcd": lambda x: (np.gcd(*x.words), x.none()),
     "bit_count": lambda x: (np.array([int(n).bit_count() for n in x.words[0].view(np.uint64)], np.int64), x.none()),
     "$count": _count,
     "$nth": _nth,
-    "$within": _within,
+    "$within": _is_nth,
     **DECIMAL_FUNCTIONS,
     **TEXT_FUNCTIONS,
     **TIME_FUNCTIONS,

@@ -12,7 +12,7 @@ import numpy as np
 
 from ivm.lang.ir import Type
 from ivm.lang.types import scale
-from pagestore.host import float_values
+from pagestore.host import WORD_MAX, WORD_MIN, float_values, float_words
 
 DAY = 86_400_000_000  # microseconds
 Mask = np.ndarray | None  # bool[n]; None if it is False everywhere
@@ -66,7 +66,7 @@ def as_floats(words: np.ndarray, type_: Type) -> np.ndarray:
 def by_text(function: Callable[..., Any], x: Operands) -> Result:
     """Evaluate a function of Python once for each distinct combination of arguments.
 
-    Where it raises ValueError, InvalidOperation or OverflowError, it has no value.
+    Where it raises ValueError, InvalidOperation or OverflowError, or gives an integer beyond a word, it has no value.
     """
     rows = np.stack(x.words) if x.words else np.zeros((0, x.n), np.int64)
     distinct, inverse = np.unique(rows, axis=1, return_inverse=True)
@@ -76,12 +76,16 @@ def by_text(function: Callable[..., Any], x: Operands) -> Result:
     for place, row in enumerate(zip(*columns, strict=True)):
         try:
             found.append(function(*(text_of(v) if isinstance(v, bytes) else v for v in row)))
+            if x.gives == "int64" and not WORD_MIN <= found[-1] <= WORD_MAX:
+                no_value()
         except (ValueError, InvalidOperation, OverflowError):
-            found.append(None)
+            found[place:] = [None]
             fails[place] = True
     kept = [one for one, fail in zip(found, fails.tolist(), strict=True) if not fail]
     words = np.zeros(distinct.shape[1], np.int64)
-    if kept:
+    if kept and x.gives == "float64":  # NaN is a value of terms, though no column of a table holds one
+        words[~fails] = float_words(np.array(kept, np.float64))
+    elif kept:
         words[~fails] = x.encode.words(x.gives, kept)
     return words[inverse], fails[inverse]
 

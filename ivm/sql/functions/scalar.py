@@ -9,25 +9,23 @@ from math import pi
 
 from sqlglot import exp
 
-from ivm.sql.conversions import alike, amount, call, common_type, convert, in_order, is_null_constant, single
+from ivm.sql.conversions import alike, amount, call, common_type, convert, in_order, is_null_constant
 from ivm.sql.errors import SqlError
 from ivm.sql.functions import numbers, texts, times
+from ivm.sql.literals import NoValueError
 from ivm.sql.terms import Lit, Term, Typed
 from ivm.sql.types import (
     BOOLEAN,
     DATE,
-    DIGITS,
     DOUBLE,
     FLOAT,
     INTEGER,
-    INTEGERS,
     INTERVAL,
     LONG,
     MOST,
     NULL,
     TIMESTAMP,
     TIMESTAMPTZ,
-    UNSIGNED,
     VARCHAR,
     SqlType,
     added,
@@ -119,7 +117,7 @@ def _arithmetic(node: exp.Expr, value: Value) -> Typed:
     if isinstance(left.term, Lit) and isinstance(right.term, Lit) and type_.is_integer and not type_.wide:
         return Typed(Lit(_folded(operation, left.term.value, right.term.value), "int64"), type_, nullable)
     term = call(operation, left.term, right.term)
-    return Typed(single(term) if type_ == FLOAT else term, type_, nullable)
+    return Typed(call("float:single", term) if type_ == FLOAT else term, type_, nullable)
 
 
 def _folded(operation: str, left: object, right: object) -> int:
@@ -167,7 +165,7 @@ def _divided(node: exp.Expr, value: Value) -> Typed:
     type_ = FLOAT if common(left.type, right.type) == FLOAT else DOUBLE
     left, right = convert(left, type_, node), convert(right, type_, node)
     term = call("float:ratio" if isinstance(node, exp.Div) else "/", left.term, right.term)
-    return Typed(single(term) if type_ == FLOAT else term, type_, nullable)
+    return Typed(call("float:single", term) if type_ == FLOAT else term, type_, nullable)
 
 
 def _quotient(node: exp.Expr, value: Value) -> Typed:
@@ -334,33 +332,23 @@ def _in(node: exp.Expr, value: Value) -> Typed:
 
 def _cast(node: exp.Expr, value: Value) -> Typed:
     assert isinstance(node, exp.Cast)
-    inner, type_ = value(node.this), sql_type(node.to)
-    found = convert(inner, type_, node)
-    if isinstance(node, exp.TryCast) and not _always_fits(inner.type, type_):
-        return Typed(_fitting(call("try", found.term), type_), type_, True)
-    return found
-
-
-def _fitting(term: Term, type_: SqlType) -> Term:
-    """Return a number, null where its type has no such value."""
-    if type_.is_decimal and type_.precision < DIGITS:
-        most = Decimal(10**type_.precision - 1).scaleb(-type_.scale)
-        low, high = Lit(-most, type_.store), Lit(most, type_.store)
-    elif type_.is_integer and (bits := {3: 8, 5: 16, 10: 32}.get(INTEGERS[type_.name])):
-        unsigned = type_.name in UNSIGNED
-        low, high = (Lit(0 if unsigned else -(2 ** (bits - 1)), "int64"),
-                     Lit(2 ** (bits if unsigned else bits - 1) - 1, "int64"))  # fmt: skip
-    elif type_.name == "UBIGINT":
-        low, high = Lit(0, "int64"), Lit(2**63 - 1, "int64")
-    else:
-        return term
-    within = call("and", call(">=", term, low), call("<=", term, high))
-    return call("if", within, term, Lit(None, type_.store))
+    type_ = sql_type(node.to)
+    if not isinstance(node, exp.TryCast):
+        return convert(value(node.this), type_, node)
+    inner = value(node.this)
+    try:
+        found = convert(inner, type_, node)
+    except NoValueError:
+        return Typed(Lit(None, type_.store), type_, True)
+    return found if _always_fits(inner.type, type_) else Typed(call("try", found.term), type_, True)
 
 
 def _tried(node: exp.Expr, value: Value) -> Typed:
     """TRY: null where the expression has no value."""
-    found = value(node.this)
+    try:
+        found = value(node.this)
+    except NoValueError:
+        return Typed(Lit(None, "int64"), NULL, True)
     return Typed(call("try", found.term), found.type, True)
 
 
@@ -402,7 +390,7 @@ def _rounded(node: exp.Expr, value: Value) -> Typed:
             return number
         type_ = type_._replace(scale=max(scale, 0))
     term = call("round", number.term, Lit(places, "int64"))
-    return Typed(single(term) if type_ == FLOAT else term, type_, number.nullable)
+    return Typed(call("float:single", term) if type_ == FLOAT else term, type_, number.nullable)
 
 
 def _stepped(node: exp.Expr, value: Value) -> Typed:

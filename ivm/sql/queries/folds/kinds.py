@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from decimal import Decimal
-from functools import reduce
+from functools import partial, reduce
 
 from sqlglot import exp
 
-from ivm.sql.conversions import as_json, convert, in_order, in_words, single
+from ivm.sql.conversions import as_json, call, convert, in_order, in_words
 from ivm.sql.errors import SqlError
 from ivm.sql.functions.known import reading
 from ivm.sql.functions.times import EPOCH, MICROSECONDS
@@ -253,7 +253,7 @@ def _continuous(one: Aggregate, value: Typed, share: float) -> Made:
         )
     type_, value = value.type if value.type.is_decimal or value.type == FLOAT else DOUBLE, _as_word(one, value)
     found = one.fold("quantile_cont", type_, value.term, Lit(share, "float64"))
-    return one.computed(FLOAT, [found], single) if type_ == FLOAT else found
+    return one.computed(FLOAT, [found], partial(call, "float:single")) if type_ == FLOAT else found
 
 
 def _nearest(number: Term) -> Term:
