@@ -13,10 +13,6 @@ import numpy as np
 from sqlglot import exp
 
 from ivm.lang.ir import Value
-from ivm.terms import readings
-from ivm.terms.decimals import as_decimal, checked
-from ivm.terms.operands import shown
-from ivm.terms.readings import EXACT
 from ivm.sql.errors import SqlError
 from ivm.sql.terms import Lit, Typed
 from ivm.sql.types import (
@@ -42,6 +38,10 @@ from ivm.sql.types import (
     decimal,
     sql_type,
 )
+from ivm.terms import readings
+from ivm.terms.decimals import as_decimal, checked
+from ivm.terms.operands import shown
+from ivm.terms.readings import EXACT
 
 
 class LongNumber(float):

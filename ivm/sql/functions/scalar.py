@@ -128,11 +128,17 @@ def _folded(operation: str, left: object, right: object) -> int:
 def _integer_type(left: Typed, right: Typed) -> SqlType:
     if left.type.wide or right.type.wide:
         return LONG
-    if isinstance(left.term, Lit) and not isinstance(right.term, Lit):
-        return right.type
-    if isinstance(right.term, Lit) and not isinstance(left.term, Lit):
-        return left.type
+    for one, other in ((left, right), (right, left)):
+        if _is_constant_of(other.type, one.term) and not isinstance(other.term, Lit):
+            return other.type
     return added(left.type, right.type)
+
+
+def _is_constant_of(type_: SqlType, term: Term) -> bool:
+    """Return whether a term is a constant whose value is one of a type of integers."""
+    if not isinstance(term, Lit) or not isinstance(term.value, int) or type_.range is None:
+        return False
+    return type_.range[0] <= term.value <= type_.range[1]
 
 
 def _decimal(operation: str, left: Typed, right: Typed, node: exp.Expr) -> Typed:

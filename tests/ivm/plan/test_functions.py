@@ -7,6 +7,7 @@ from decimal import Decimal
 from hashlib import blake2b, sha256
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import ivm
@@ -164,8 +165,16 @@ CASES = [
     ('s + "-" + string[k]', "Ab-1", "-2"),
     ('upper["ß" + s]', "ẞAB", "ẞ"),
     ("strlen[chr[128512] + s]", 3, 1),
-    ('int["-0xCAFE"] + k', -51965, -51964),
+    ('int["0xCAFE"] + k', 51967, 51968),
     ('int["0b100"] * k', 4, 8),
+    ('bool["Yes"]', True, True),
+    ("bool[k - 1]", False, True),
+    ("within[a, -2, 7]", -2, 7),
+    ("float:single[f + 0.1e0]", float(np.float32(2.6)), float(np.float32(-2.4))),
+    ("float:narrow[f]", 2.5, -2.5),
+    ('datetime:zoned["2024-01-05 10:00+02"]', *[datetime(2024, 1, 5, 8, tzinfo=UTC)] * 2),
+    ('string:uuid["{0000000000000000000000000000000A}"]', *["00000000-0000-0000-0000-00000000000a"] * 2),
+    ('string:whole_json["[1, 2]"]', "[1, 2]", "[1, 2]"),
     ("trunc[d]", 1, -1),
     ("trunc[f]", 2, -2),
     ("sinh[f - f]", 0.0, 0.0),
@@ -284,6 +293,10 @@ CASES = [
 
 NESTED = '"' + "[" * 100_000 + '"'
 FAILING = [  # terms whose arguments are of another form than the function takes
+    "within[a + k, 0, 7]",
+    'bool["on"]',
+    'int["1__0"]',
+    'string:whole_json["01"]',
     "string:digits[a, k + 9]",
     'string:word["1,2", k]',
     'list:fold["1,2", string[k], "numbers"]',
