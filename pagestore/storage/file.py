@@ -11,6 +11,7 @@ that holds the file open, however it ends. They are at offsets far beyond any da
     GUARD_LOCK           one byte, exclusive: its holder is joining the queue
     REFUSED_LOCK         one byte, shared: while it is held, no commit is shown to which no slot leads
     SLOTS_LOCK           one byte, exclusive: its holder writes a slot and syncs it, with handles that share syncs
+    CLAIM_LOCK           one byte, exclusive while a shown commit is claimed, shared while one looks for the newest
     SHOWN_LOCK + n       one byte, shared: its holder shows a commit to which no slot leads (versions/shared_syncs.py)
     QUEUE_LOCK + n       one byte, exclusive: its holder is number n in the queue for WRITER_LOCK
     SYNCED_LOCK + s      one byte, shared: its holder has seen commit s become durable
@@ -53,7 +54,7 @@ from pagestore.storage.system import allocate, file_system, sync_data, told
 
 WRITER_LOCK, SINCE_LOCK, SINCE_END = 1 << 61, 3 << 60, 1 << 40
 VERSION_LOCK, MAKER_LOCK = 1 << 62, 1 << 60
-OPEN_LOCK, GUARD_LOCK, REFUSED_LOCK, SLOTS_LOCK = (MAKER_LOCK + n for n in range(1, 5))
+OPEN_LOCK, GUARD_LOCK, REFUSED_LOCK, SLOTS_LOCK, CLAIM_LOCK = (MAKER_LOCK + n for n in range(1, 6))
 QUEUE_LOCK, QUEUE_END = 5 << 58, 1 << 57  # the first place, and the number of places
 SHOWN_LOCK, SYNCED_LOCK = 6 << 60, 7 << 60
 RESERVE_MIN = 1 << 26  # bytes of a map at least, so that a file may grow without being mapped anew

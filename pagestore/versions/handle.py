@@ -26,7 +26,7 @@ from pagestore.errors import (
     VersionError,
 )
 from pagestore.runtime.reports import report_recovery
-from pagestore.storage.file import OPEN_LOCK, SHARED, UNLOCKED, File
+from pagestore.storage.file import OPEN_LOCK, SHARED, SLOTS_LOCK, UNLOCKED, File
 from pagestore.storage.mapping import Run
 from pagestore.storage.meta import Meta, sequence_in
 from pagestore.storage.other_files import MemoryFile
@@ -34,7 +34,7 @@ from pagestore.versions.catalog import MAIN_ID, Catalog
 from pagestore.versions.committer import Committer
 from pagestore.versions.locks import FileLock, Pin, SyncedCommits, VersionLocks, Writer, WriterQueue
 from pagestore.versions.recovery import Recovery, make_durable, newest_meta, recover, search, verify
-from pagestore.versions.shared_syncs import holding_slots, refuse
+from pagestore.versions.shared_syncs import holding, refuse
 from pagestore.versions.sharing import SharingCommitter
 from pagestore.versions.store_state import StoreState, Version, load_state, load_version
 from pagestore.versions.version_table import Entry, VersionTable
@@ -67,7 +67,7 @@ class Handle:
         try:
             if mode == "rw":
                 self._lock(timeout)
-            with holding_slots(file) if self._file_lock.held else nullcontext():
+            with holding(file, SLOTS_LOCK) if self._file_lock.held else nullcontext():
                 self._load(page_size, searched)
         except BaseException:
             file.close()
@@ -336,7 +336,7 @@ class Handle:
             if not self.committer.cause:
                 self.committer.flush()
             self._file_lock.busy = False
-            with holding_slots(self.file):
+            with holding(self.file, SLOTS_LOCK):
                 self._load()
 
     # --- versions -------------------------------------------------------------------------------

@@ -9,9 +9,13 @@ died before it had a slot is no longer shown, and was never made, unless another
 
 - The lock of the slots is held from writing one until it is durable, so that the other one stays as it is. Nobody who
   holds it waits for the writer's lock, which its holder may keep while it waits for the slots.
-- Whoever gets it writes a slot for the newest commit that is shown. Its place, which the commit's sequence says, may be
-  that of the newest slot, which is durable and must stay: then a slot for the process's own commit is written. If this
-  has the same place, too, the newest slot is copied into the other one first.
+- Whoever gets it writes a slot for the newest commit that is shown. Its process may die before that, and the next
+  writer take the same pages. So the commit is *claimed* first: shown here, too, and then looked at again. If it is
+  still shown there, nobody has missed it, and nobody will. A claim that came too late is taken back, and the lock of
+  claims keeps writers from looking until then.
+- The place of the slot, which the commit's sequence says, may be that of the newest slot, which is durable and must
+  stay: then a slot for the process's own commit is written. If this has the same place, too, the newest slot is copied
+  into the other one first.
 - A commit that frees pages is not shown, but made durable under the writer's lock. So all that is free by a commit that
   is shown was free in the last durable one, too.
 - If a sync fails, whoever made it marks the newest slot as in doubt before it releases the lock of the slots. Until
@@ -36,6 +40,7 @@ import numpy as np
 from pagestore.errors import CorruptionError, LockedError
 from pagestore.pages.layout import BIRTH, ENTRY_COUNT, HEADER, PAGE_BITS, STAMP, TYPE, WORD
 from pagestore.storage.file import (
+    CLAIM_LOCK,
     EXCLUSIVE,
     REFUSED_LOCK,
     SHARED,
@@ -73,6 +78,7 @@ class SharedSyncs:
     def __init__(self, mapping: Mapping, synced: SyncedCommits, uuid: bytes) -> None:
         self._mapping, self._file, self.synced, self._uuid = mapping, mapping.file, synced, uuid
         self._shown = (-1, 0)  # the sequence of the commit that is shown here, and its byte
+        self._claimed = 0  # the byte of the commit of another handle that is shown here, too
         self.is_quiet = False  # whether nobody else showed a commit when the writer's lock was last taken here
         self.took = SHORT / GROWTH  # seconds that a sync takes: some take long only since processors are busy
 
@@ -101,6 +107,7 @@ class SharedSyncs:
     def give_up(self) -> None:
         """Show nothing, and leave the slots to others, even if a signal came as this was done."""
         self.hide()
+        self._leave()
         self._file.lock(UNLOCKED, SLOTS_LOCK)
 
     def is_newest(self, version: int) -> bool:
@@ -116,11 +123,14 @@ class SharedSyncs:
         """Return the newest commit; None if no slot can be read. Requires the writer's lock, and nothing shown here."""
         slot = newest_meta(self._file)
         while slot is not None:
-            shown, before = None if self._look() else self._shown_after(slot.version), slot
+            shown, before = None, slot
+            if not self._look():
+                with holding(self._file, CLAIM_LOCK, SHARED):
+                    shown = self._shown_after(slot.version)
             slot = newest_meta(self._file)
             if slot == before:
                 if slot.in_doubt:
-                    with holding_slots(self._file):
+                    with holding(self._file, SLOTS_LOCK):
                         self._ensure(slot)
                     slot = slot._replace(in_doubt=False)
                 return Newest(slot, shown, True) if shown else Newest(slot, slot, self._is_pending(slot))
@@ -135,14 +145,14 @@ class SharedSyncs:
             return False
         if self._file.locked(_byte_of(slot), 1) is not None:  # it is shown until it is durable
             return True
-        with holding_slots(self._file):
+        with holding(self._file, SLOTS_LOCK):
             self._ensure(slot)
         return False
 
     def complete(self, own: Meta) -> None:
         """Make a commit of this handle durable, by a sync of this process or of another one. Raises OSError."""
         if not (self.shows and self._is_durable(own)):
-            with holding_slots(self._file):
+            with holding(self._file, SLOTS_LOCK):
                 newest = newest_meta(self._file)
                 if newest is not None and newest.in_doubt:
                     path = self._file.path
@@ -150,8 +160,9 @@ class SharedSyncs:
                 if newest is not None:
                     self._ensure(newest)
                 if newest is None or newest.sequence < own.sequence:
-                    shown = self._shown_after(own.version) or own
+                    shown = self._claim_after(own.version) or own
                     self.synced.add(self._lead(newest, own if _in_one_slot(newest, shown) else shown))
+                    self._leave()
         if self._shown[0] <= own.sequence:
             self.hide()
 
@@ -160,7 +171,7 @@ class SharedSyncs:
 
         All that wait for that sync find out at the same time.
         """
-        with holding_slots(self._file, SHARED):
+        with holding(self._file, SLOTS_LOCK, SHARED):
             slot = newest_meta(self._file)
             return slot is not None and slot.sequence >= own.sequence and slot.sequence in self.synced
 
@@ -192,6 +203,23 @@ class SharedSyncs:
         if slot.in_doubt or not (slot.clean or slot.sequence in self.synced):
             make_durable(self._mapping, load_state(self._mapping, slot), slot, False)
             self.synced.add(slot.sequence)
+
+    def _claim_after(self, version: int) -> Meta | None:
+        """Claim and return the newest commit after a version that another handle shows, until `_leave`."""
+        while shown := self._shown_after(version):
+            with holding(self._file, CLAIM_LOCK):
+                self._claimed = at = _byte_of(shown)  # before locking, as in `show`
+                self._file.lock(SHARED, at)
+                if self._file.locked(at, 1) is not None:
+                    return self._commit(shown.version, shown.state)  # read anew: from now on it stays
+                self._leave()
+        return None
+
+    def _leave(self) -> None:
+        """Give up the claim, if there is one: a slot leads to that commit, or it is left to its own process."""
+        if self._claimed:
+            self._file.lock(UNLOCKED, self._claimed)
+            self._claimed = 0
 
     def _shown_after(self, version: int) -> Meta | None:
         """Return the newest commit after a version that another handle shows."""
@@ -251,14 +279,14 @@ def _byte_of(commit: Meta) -> int:
 
 
 @contextmanager
-def holding_slots(file: File, kind: int = EXCLUSIVE) -> Iterator[None]:
-    """Hold the lock of the slots in the block, after waiting for the sync under way in another process."""
+def holding(file: File, at: int, kind: int = EXCLUSIVE) -> Iterator[None]:
+    """Hold the lock of a byte in the block, after waiting for it: that of the slots until a sync has ended."""
     try:
-        file.lock_when_free(kind, SLOTS_LOCK)
+        file.lock_when_free(kind, at)
         yield
-        file.lock(UNLOCKED, SLOTS_LOCK)
+        file.lock(UNLOCKED, at)
     except BaseException:  # a signal may have raised it while this was unlocked
-        file.lock(UNLOCKED, SLOTS_LOCK)
+        file.lock(UNLOCKED, at)
         raise
 
 

@@ -25,7 +25,7 @@ import pytest
 
 import pagestore
 from pagestore.errors import LockedError, PoisonedError
-from pagestore.storage.file import SHOWN_LOCK, UNLOCKED, File
+from pagestore.storage.file import SHARED, SHOWN_LOCK, UNLOCKED, File
 from pagestore.storage.meta import SLOT_SIZE
 from pagestore.versions import locks, shared_syncs
 from pagestore.versions.recovery import newest_meta
@@ -211,7 +211,7 @@ def test_processes_make_several_commits_in_a_row(tmp_path):
         store.close()
 
 
-def shown(path, one=None, writer=0):
+def shown(path, one=None, writer=0, count=1):
     """A handle whose commit is shown and has no slot yet, what lets it go on, and its thread."""
     one, go, reached = one or pagestore.open(path, sync="commit", threads=1), threading.Event(), threading.Event()
     lock = one._handle._file_lock
@@ -227,9 +227,9 @@ def shown(path, one=None, writer=0):
 
     def commit():
         with suppress(OSError), one.transaction() as txn:
-            txn["r"].insert([(writer, 0)])
+            txn["r"].insert([(writer, k) for k in range(count)])
 
-    thread = threading.Thread(target=commit)
+    thread = threading.Thread(target=commit, daemon=True)
     thread.start()
     assert reached.wait(20) and one._handle.committer.shared.shows
     return one, go, thread
@@ -272,16 +272,82 @@ def test_a_commit_without_a_slot_whose_process_has_died(tmp_path, builds):
         if builds:
             with two.transaction() as txn:
                 txn["r"].insert([(1, 0)])
-        one._handle.file.lock(UNLOCKED, SHOWN_LOCK, 1 << 60)  # as if the process had died
+        dies(one)
         for k in range(builds, 30):
             with two.transaction() as txn:
                 txn["r"].insert([(1, k)])
         assert rows(two, 2) == [builds, 30] and not two.check()
     with pagestore.open(path, mode="r") as store:
         assert rows(store, 2) == [builds, 30]
-    one._handle.committer.give_up(OSError("the process has died"))
+    bury(one, go, thread)
+
+
+def dies(store):
+    """Let what a handle shows go, as if its process had died."""
+    store._handle.file.lock(UNLOCKED, SHOWN_LOCK, 1 << 60)
+
+
+def bury(store, go, thread):
+    """End the thread of a commit whose process is taken for dead."""
+    store._handle.committer.give_up(OSError("the process has died"))
     go.set()
     thread.join()
+
+
+@pytest.mark.parametrize("count", [1, 300])
+def test_a_commit_whose_process_dies_as_another_one_leads_to_it(tmp_path, count):
+    """The next writer takes its pages, perhaps even for the record, before the slot is written."""
+    path, last = made(tmp_path / "s.pages"), []
+    one, go, thread = shown(path)
+    dead = shown(path, pagestore.open(path, sync="commit", threads=1), 1)
+    next_, shared = pagestore.open(path, sync="commit", threads=1), one._handle.committer.shared
+    find = shared._shown_after
+
+    def sleeps(version):
+        found, shared._shown_after = find(version), find
+        dies(dead[0])
+        last.append(shown(path, next_, 2, count))
+        return found
+
+    shared._shown_after = sleeps
+    go.set()
+    thread.join()
+    last[0][1].set()
+    last[0][2].join()
+    with pagestore.open(path, mode="r") as found:
+        assert rows(found, 3) == rows(one, 3) == [1, 0, count] and not found.check()
+    bury(*dead)
+
+
+def test_a_claim_that_comes_too_late_is_not_built_upon(tmp_path):
+    """Its commit may be damaged: a writer has missed it, and was rolled back."""
+    path, seen = made(tmp_path / "s.pages"), []
+    one, go, thread = shown(path)
+    dead = shown(path, pagestore.open(path, sync="commit", threads=1), 1)
+    file, next_ = one._handle.file, pagestore.open(path, sync="commit", threads=1)
+
+    def look():
+        with next_.transaction() as txn:
+            seen.append(rows(txn, 3))
+
+    looks = threading.Thread(target=look, daemon=True)
+
+    def lock(kind, at, number=1):
+        late = kind == SHARED and at >= SHOWN_LOCK and not looks.ident
+        if late:
+            dies(dead[0])
+        locked = File.lock(file, kind, at, number)
+        if late:
+            looks.start()
+            looks.join(0.3)
+        return locked
+
+    file.lock = lock
+    go.set()
+    thread.join()
+    looks.join()
+    assert seen == [[1, 0, 0]] and rows(one, 3) == [1, 0, 0] and not one.check()
+    bury(*dead)
 
 
 @pytest.mark.parametrize("asks_first", [False, True])
@@ -349,16 +415,14 @@ def test_a_commit_is_followed_again_after_an_interrupt(tmp_path):
         two, three = (pagestore.open(path, sync="commit", threads=1) for _ in range(2))
         with interrupted_at(line, "follow", "go_on") as came:
             two.transaction().rollback()
-        one._handle.file.lock(UNLOCKED, SHOWN_LOCK, 1 << 60)  # as if the process had died
+        dies(one)
         for writer, store in ((2, three), (1, two), (2, three)):
             with store.transaction() as txn:
                 txn["r"].insert([(writer, rows(txn)[writer])])
         lost = rows(two, 3) == rows(three, 3) == [0, 1, 2]
         assert (lost and came) or rows(two, 3) == rows(three, 3) == [1, 1, 2], line
         assert not two.check()
-        one._handle.committer.give_up(OSError("the process has died"))
-        go.set()
-        thread.join()
+        bury(one, go, thread)
         if not came:
             break
     assert 10 < line < 99
