@@ -15,9 +15,11 @@ import asyncio
 import os
 import select
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from datetime import datetime
+from functools import partial
 from math import inf
 from typing import Generic, NamedTuple, Self, TypeVar
 
@@ -68,6 +70,8 @@ class Watch(Generic[Found]):
         self._branch = handle.branch_id(branch)
         self._events = FileEvents(f"/proc/self/fd/{handle.file.fileno()}")  # first, so that no later commit is missed
         self._told = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._to_close: list[Callable[[], None]] = [self._events.close, partial(os.close, self._told)]
+        self._uses: deque[None] = deque()  # an entry for each call that may wait by them
         self._fruitless = 0  # wakes without a commit since the last one
         self._at = newest_snapshot(handle, branch) if since is None else snapshot_at(handle, since)
         self._closed = False
@@ -87,14 +91,15 @@ class Watch(Generic[Found]):
         Raises ClosedError; one of a relation MissingError if that was dropped, SchemaError if it was made anew.
         """
         end = inf if timeout is None else time.monotonic() + timeout
-        while not self._closed:
-            if (found := self._step()) is not None:
-                return found
-            if (left := end - time.monotonic()) <= 0:
-                return None
-            self._pause()
-            if not self._closed:
-                select.select([self._events.fileno(), self._told], [], [], min(left, self._look))
+        with self._using():
+            while not self._closed:
+                if (found := self._step()) is not None:
+                    return found
+                if (left := end - time.monotonic()) <= 0:
+                    return None
+                self._pause()
+                if not self._closed:
+                    select.select([self._events.fileno(), self._told], [], [], min(left, self._look))
         return None
 
     def __iter__(self) -> Iterator[Found]:
@@ -110,30 +115,53 @@ class Watch(Generic[Found]):
         return self
 
     async def __anext__(self) -> Found:
-        loop = asyncio.get_running_loop()
-        while not self._closed:
-            if (found := await loop.run_in_executor(None, self._step)) is not None:
-                return found
-            woken = asyncio.Event()
-            for fd in (self._events.fileno(), self._told):
-                loop.add_reader(fd, woken.set)
-            try:
-                with suppress(TimeoutError):
-                    await asyncio.wait_for(woken.wait(), self._look)
-            finally:
-                for fd in (self._events.fileno(), self._told):
-                    loop.remove_reader(fd)
-            if self._fruitless > BURST:
-                await asyncio.sleep(PAUSE)
+        with self._using():
+            while not self._closed:
+                if (found := await asyncio.to_thread(self._step)) is not None:
+                    return found
+                await self._woken()
         raise StopAsyncIteration
 
+    async def _woken(self) -> None:
+        """Wait until the file was written to, or this was closed."""
+        loop, woken, fds = asyncio.get_running_loop(), asyncio.Event(), (self._events.fileno(), self._told)
+        for fd in fds:
+            loop.add_reader(fd, woken.set)
+        try:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(woken.wait(), self._look)
+        finally:
+            for fd in fds:
+                loop.remove_reader(fd)
+        if self._fruitless > BURST:
+            await asyncio.sleep(PAUSE)
+
     def close(self) -> None:
-        """Stop watching, and release the version. Idempotent."""
+        """Stop watching, and release the version and the descriptors. Idempotent."""
         if not self._closed:
             self._closed = True
-            with suppress(OSError):
+            if not self._handle.forked:  # else it would be told to the watcher of the parent
                 os.eventfd_write(self._told, 1)
             self._at.close()
+        self._give_back()
+
+    @contextmanager
+    def _using(self) -> Iterator[None]:
+        """Keep the descriptors in the block. Raises ClosedError, ForkError."""
+        if not self._closed:
+            self._handle.check()  # in a forked child asyncio has no threads to find that out by
+        self._uses.append(None)  # before it is seen whether this is closed
+        try:
+            yield
+        finally:
+            self._uses.pop()
+            self._give_back()
+
+    def _give_back(self) -> None:
+        """Give the descriptors back, if this is closed and nobody waits by them: the last to wait does it then."""
+        while self._closed and self._to_close and not self._uses:
+            with suppress(IndexError):  # another thread does the same
+                self._to_close.pop()()
 
     def __enter__(self) -> Self:
         return self
@@ -142,10 +170,8 @@ class Watch(Generic[Found]):
         self.close()
 
     def __del__(self) -> None:
-        self.close()
         with suppress(Exception):  # it was never made
-            self._events.close()
-            os.close(self._told)
+            self.close()
 
     @property
     def _look(self) -> float:
@@ -158,7 +184,10 @@ class Watch(Generic[Found]):
 
     def _step(self) -> Found | None:
         """Read the next versions that are retained, and return what the first with anything yields, or None."""
-        self._events.clear()
+        with self._using():  # also in a thread whose task was cancelled
+            if self._closed:
+                return None
+            self._events.clear()
         state = self._handle.refresh()
         if state.heads[self._branch].version == self._at.version:
             self._fruitless += 1

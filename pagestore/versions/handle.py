@@ -290,7 +290,7 @@ class Handle:
         """Close the store; an open transaction is lost. Idempotent.
 
         Waits for a commit or change that another thread is making."""
-        mine, was_open = os.getpid() == self._pid, self.open
+        mine, was_open = not self.forked, self.open
         self.open = False
         with ExitStack() as held:
             try:
@@ -443,12 +443,12 @@ class Handle:
     def unpin(self, pin: Pin) -> None:
         """Release the pin of a version."""
         pin.over = True
-        if self.open and os.getpid() == self._pid:
+        if self.open and not self.forked:
             self.locks.unpin(pin)
 
     def unlock_unread(self) -> None:
         """Unlock the versions that nothing refers to any more."""
-        if self.open and os.getpid() == self._pid:
+        if self.open and not self.forked:
             self.locks.unlock_unread()
 
     @contextmanager
@@ -553,11 +553,16 @@ class Handle:
             self.committer.administer(**changes)
             self.state = self.committer.state
 
+    @property
+    def forked(self) -> bool:
+        """Whether this handle came through a fork, and belongs to the parent."""
+        return os.getpid() != self._pid
+
     def check(self) -> None:
         """Raise ClosedError or ForkError if the handle cannot be used."""
         if not self.open:
             raise ClosedError(f"the store {self.file.path} is closed; open it again")
-        if os.getpid() != self._pid:
+        if self.forked:
             raise ForkError(f"the handle of {self.file.path} came through a fork; open the store in this process")
 
     def check_shared(self) -> None:

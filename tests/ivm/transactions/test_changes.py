@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from collections import Counter
+from pathlib import Path
 from random import Random
 
 import pytest
@@ -359,6 +360,80 @@ def test_a_waiting_thread_ends_when_it_is_closed(path):
         changes.close()
         thread.join()
         assert time.monotonic() - began < 5 and found == []  # milliseconds on a machine with nothing else to do
+
+
+def descriptors():
+    """How many descriptors wait for something: reports of writes, and a word from another thread."""
+    ends = [os.readlink(fd) for fd in Path("/proc/self/fd").iterdir() if os.path.islink(fd)]
+    return Counter(end for end in ends if end.startswith("anon_inode:"))
+
+
+@pytest.mark.parametrize("way", ["close", "with", "thread", "task", "cancelled", "refused"])
+def test_closing_gives_the_descriptors_back(path, way):
+    """At once, though the watcher is still referred to; or as soon as nobody waits by them."""
+    held = []
+
+    async def waits(changes, cancels):
+        waiting = asyncio.create_task(anext(changes))
+        await asyncio.sleep(0.02)
+        waiting.cancel() if cancels else changes.close()
+        with pytest.raises(asyncio.CancelledError if cancels else StopAsyncIteration):
+            await waiting
+        changes.close()
+
+    with ivm.open(path, sync="off") as workspace:
+        asyncio.run(asyncio.sleep(0))  # what asyncio opens itself
+        before = descriptors()
+        for _ in range(3):
+            if way == "refused":
+                with pytest.raises(MissingError) as error:
+                    workspace.store.changes("none")
+                held.append(error)
+                continue
+            changes = workspace.changes("edge")
+            held.append(changes)
+            if way == "with":
+                with changes:
+                    assert changes.next(0) is None
+            elif way == "thread":
+                thread = threading.Thread(target=changes.next)
+                thread.start()
+                time.sleep(0.02)
+                changes.close()
+                thread.join(20)
+                assert not thread.is_alive()
+            elif way == "close":
+                changes.close()
+            else:
+                asyncio.run(waits(changes, way == "cancelled"))
+            assert changes.next(0) is None
+            changes.close()
+        assert descriptors() <= before
+
+
+def test_a_watcher_in_a_forked_child(path):
+    """It raises, and whatever the child does with it, the parent's watcher sleeps and is woken as before."""
+    with ivm.open(path, sync="off") as workspace, workspace.changes("edge") as changes:
+        child = os.fork()
+        if not child:
+            signal.alarm(20)
+            said = []
+            for way in (changes.next, lambda: asyncio.run(anext_of(changes))):
+                try:
+                    way()
+                except Exception as error:
+                    said.append(type(error).__name__)
+            changes.close()
+            os._exit(said != ["ForkError", "ForkError"])
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        assert changes.next(0.2) is None
+        assert changes._fruitless < 5  # it does not look again and again
+        workspace.insert("edge", (1, 2))
+        assert changes.next(20).rows.num_rows == 1
+
+
+async def anext_of(changes):
+    return await anext(changes)
 
 
 @pytest.mark.parametrize("options", [[], ["--format", "jsonl"]])
