@@ -20,7 +20,6 @@ transaction cannot be committed. A rollback relies on none of them: the free pag
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import wraps
-from threading import RLock
 from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar, cast
 
 import numpy as np
@@ -28,6 +27,7 @@ import numpy as np
 from pagestore.errors import EditError, ExistsError, MissingError, OrderError, SchemaError, TransactionError, WordError
 from pagestore.pages.layout import BIRTH, STAMP, TYPE, Pages, page_columns
 from pagestore.pages.verify import SEEN_MAX
+from pagestore.runtime.forks import thread_lock
 from pagestore.storage.file import CLOSED
 from pagestore.storage.free_list import FreeList
 from pagestore.storage.mapping import FULL, LENGTH_BITS, Mapping, Run, pages_of_run, run_pages
@@ -46,7 +46,7 @@ class Work:
     def __init__(self, lock: Any = None) -> None:
         # held during a step, so that a store is not closed in the middle of one; threading.Condition, too, calls
         # `_is_owned`
-        self.lock: Any = lock or RLock()
+        self.lock: Any = lock or thread_lock()
         self.broken = False
         self.given: BaseException | None = None  # what a caller's iterator raised: it does not interrupt a step
 

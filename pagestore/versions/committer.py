@@ -25,12 +25,12 @@ import time
 from array import array
 from collections.abc import Sequence
 from contextlib import suppress
-from threading import RLock
 
 import numpy as np
 
 from pagestore.errors import CorruptionError, PoisonedError
 from pagestore.pages.layout import FIRST_PAGE
+from pagestore.runtime.forks import thread_lock
 from pagestore.storage.free_list import FreeList
 from pagestore.storage.kernels.write import FD
 from pagestore.storage.mapping import FULL, Mapping, Run, extents_of
@@ -88,7 +88,7 @@ class Committer:
         self.mapping, self.state, self.sync, self.locks, self.threads = mapping, state, sync, locks, threads
         self.page_size, self.uuid, self.format = meta.page_size, meta.uuid, meta.format
         self.reserve = 32 + 16_000 // mapping.pages.page_words  # pages: enough for dropping versions, mostly
-        self.lock = RLock()  # held while something changes what will be committed, or commits it
+        self.lock = thread_lock()  # held while something changes what will be committed, or commits it
         self.poison: BaseException | None = None
         self._dead: dict[int, DeadList] = {}  # cache of the dead lists of versions
         self._room_of_records = RecordRoom()

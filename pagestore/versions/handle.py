@@ -4,7 +4,6 @@ Users see it as `Store`; snapshots, transactions, vacuum and checks use the hand
 """
 
 import os
-import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator
@@ -25,6 +24,7 @@ from pagestore.errors import (
     TransactionError,
     VersionError,
 )
+from pagestore.runtime.forks import thread_lock
 from pagestore.runtime.reports import report_recovery
 from pagestore.storage.file import OPEN_LOCK, SHARED, SLOTS_LOCK, UNLOCKED, File
 from pagestore.storage.mapping import Run
@@ -59,7 +59,7 @@ class Handle:
         self.locks = VersionLocks(file, writer=mode == "rw" and exclusive)
         self.open = False
         self._pid = os.getpid()
-        self._guard = threading.RLock()  # guards the caches
+        self._guard = thread_lock()  # guards the caches
         self._file_lock = FileLock(file)
         self._synced = SyncedCommits(file)
         self.writers = WriterQueue(self._file_lock)

@@ -30,7 +30,6 @@ and for at most a hundredth of the time.
 """
 
 import gc
-import threading
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Sequence
@@ -39,11 +38,12 @@ from datetime import datetime
 from math import inf
 from pathlib import Path
 from queue import Empty, SimpleQueue
-from threading import Thread, current_thread, local
+from threading import Lock, Thread, current_thread, local
 from typing import Protocol
 from weakref import ref
 
 from pagestore.errors import CorruptionError, LockedError, PagestoreError, TransactionError
+from pagestore.runtime.forks import thread_lock
 from pagestore.runtime.reports import waiting
 from pagestore.storage.file import (
     EXCLUSIVE,
@@ -89,7 +89,7 @@ class VersionLocks:
 
     def __init__(self, file: File, writer: bool):
         self._file, self._writer = file, writer
-        self._guard = threading.RLock()
+        self._guard = thread_lock()
         self._marks: dict[int, set[PinReference]] = {}  # the pins of each version
         self._versions: dict[PinReference, int] = {}
         self._forgotten: deque[PinReference] = deque()
@@ -369,14 +369,14 @@ class SyncQueue:
     """
 
     def __init__(self) -> None:
-        self.lock = threading.RLock()  # held during a sync
-        self._waiting: deque[tuple[int, threading.Lock]] = deque()  # how many commits, and what wakes the thread
+        self.lock = thread_lock()  # held during a sync
+        self._waiting: deque[tuple[int, Lock]] = deque()  # how many commits, and what wakes the thread
         self._expected, self._took = 0, 0.0  # threads that will wait, and seconds that the last sync took
         self._arrived: SimpleQueue[None] = SimpleQueue()  # gets an entry when as many wait
 
     def await_sync(self, number: int, commits: Syncing) -> None:
         """Return once the first `number` commits are durable. Raises what `sync_made` does."""
-        nested, own = self.lock._is_owned(), None  # type: ignore[attr-defined]
+        nested, own = self.lock._is_owned(), None
         leads = False
         try:
             while commits.durable < number:
@@ -385,7 +385,7 @@ class SyncQueue:
                         self._sync(commits)
                     break
                 if own is None:
-                    own = number, threading.Lock()
+                    own = number, Lock()
                     own[1].acquire()
                     self._waiting.append(own)  # then try once more, since the sync may have ended before this
                     if len(self._waiting) >= self._expected:
@@ -396,7 +396,7 @@ class SyncQueue:
             if own is not None:
                 with suppress(ValueError):  # it was woken meanwhile
                     self._waiting.remove(own)
-            if leads or (not nested and self.lock._is_owned()):  # type: ignore[attr-defined]
+            if leads or (not nested and self.lock._is_owned()):
                 self.lock.release()
                 self._wake(commits.durable)
 
@@ -470,7 +470,7 @@ class WriterQueue:
     def __init__(self, file_lock: FileLock) -> None:
         self._queue: deque[ref[Writer]] = deque()
         self._file_lock = file_lock
-        self._guard = threading.RLock()  # guards the next
+        self._guard = thread_lock()  # guards the next
         self._holds_file: ref[Writer] | None = None  # the member of the queue that took the file's lock
         self._collect_from = 0.0  # when garbage may be collected again
 

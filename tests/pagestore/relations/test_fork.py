@@ -1,7 +1,12 @@
 """Whatever came through a fork gives the rows that it had, or ForkError, while the parent writes over their pages."""
 
 import os
-from collections.abc import Callable
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from typing import Any
 
 import pyarrow.compute as pc
@@ -10,6 +15,7 @@ import pytest
 import ivm
 import pagestore
 from pagestore.errors import ClosedError, ForkError
+from pagestore.storage.file import File
 from tests.test_public_names import MEMBERS
 
 N = 5000
@@ -268,3 +274,140 @@ def test_what_outlives_its_store(tmp_path) -> None:
     ):
         with pytest.raises(ClosedError, match="was closed|is closed"):
             use()
+
+
+def uses(workspace: ivm.Workspace) -> dict[str, Callable[[], Any]]:
+    """Ways to use a workspace, and what was made of it, for which a thread may have to wait."""
+    store, put = workspace.store, workspace.prepare("e")
+    changes = workspace.changes("p")
+    for i in range(5):
+        workspace.insert("e", (i, i))
+        put.insert(i, i + 1)
+        put.commit()
+    workspace.sql("INSERT INTO e VALUES (0, 9)")  # what it imports is not imported by each child
+    begin = {"ws.transaction": workspace.transaction, "store.transaction": store.transaction}
+    return {
+        "ws.insert": lambda: workspace.insert("e", (7, 9)),
+        "prepared": lambda: (put.insert(8, 9), put.commit()),
+        **{name: lambda begin=begin: begin().rollback() for name, begin in begin.items()},
+        "snapshot": lambda: len(store.snapshot()["e"]),
+        "at": lambda: store.at(1).close(),
+        "version": lambda: store.version,
+        "tag": lambda: store.tag("a"),
+        "branch": lambda: store.branch("a"),
+        "sql": lambda: workspace.sql("INSERT INTO e VALUES (7, 9)"),
+        "exec": lambda: workspace.exec("+e(7, 9)."),
+        "query": lambda: workspace.query("_(x) <- p(x)."),
+        "check": store.check,
+        "changes": lambda: changes.next(0),
+        "reopen": store.reopen,
+        "vacuum": store.vacuum,
+        "compact": store.compact,
+        "backup": lambda: store.backup(os.devnull),
+    }
+
+
+LOCKS = {
+    "committer": lambda handle: handle.committer.lock,
+    "syncs": lambda handle: handle.committer.syncs.lock,
+    "caches": lambda handle: handle._guard,
+    "pins": lambda handle: handle.locks._guard,
+    "queue": lambda handle: handle.writers._guard,
+}
+
+
+@contextmanager
+def held_elsewhere(store: pagestore.Store, what: str) -> Iterator[None]:
+    """Another thread holds a lock meanwhile, or has a transaction open, or is in the midst of a sync."""
+    there, go = threading.Event(), threading.Event()
+
+    def wait() -> None:
+        there.set()
+        go.wait(60)
+
+    def hold() -> None:
+        if what == "sync":
+            file, thread = store._handle.file, threading.get_ident()
+            file.fdatasync = lambda: wait() if threading.get_ident() == thread else File.fdatasync(file)
+            with store.transaction() as txn:
+                txn.create("another", "k: int64")
+            del file.fdatasync
+            return
+        with store.transaction() if what == "transaction" else LOCKS[what](store._handle):
+            wait()
+
+    thread = threading.Thread(target=hold, daemon=True)
+    thread.start()
+    assert there.wait(20)
+    try:
+        yield
+    finally:
+        go.set()
+        thread.join(20)
+
+
+@pytest.mark.parametrize("sync", ["full", "commit", "off"])
+def test_no_use_in_a_child_waits_for_a_thread_of_the_parent(tmp_path, sync) -> None:
+    with ivm.open(tmp_path / "s.pages", sync=sync, threads=1) as workspace:
+        workspace.install("e(x, y) -> int(x), int(y). p(x) <- e(x, _).")
+        ways = uses(workspace)
+        for what in ["sync"] * (sync != "off") + ["transaction", *LOCKS]:
+            with held_elsewhere(workspace.store, what):
+                child = os.fork()
+                if not child:
+                    tried(ways, workspace)
+            assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0, what
+        workspace.insert("e", (7, 7))
+        assert (7, 7) in workspace["e"] and (7, 9) not in workspace["e"] and not workspace.check()
+
+
+def tried(ways: dict[str, Callable[[], Any]], workspace: ivm.Workspace) -> None:
+    """Try each way in a forked child, and end it: with 0 if each raised ForkError, and closing nothing."""
+    code, last = 1, ""
+    try:
+        for last, way in ways.items():
+            signal.alarm(10)  # ends the process
+            found = outcome(way)
+            assert found == "ForkError", f"{last} gives {found}"
+        workspace.close()
+        code = 0
+    except BaseException as error:
+        print(last, repr(error), flush=True)
+    os._exit(code)
+
+
+@pytest.mark.parametrize("sync", ["full", "commit"])
+def test_a_wait_in_which_a_signal_forks(tmp_path, sync) -> None:
+    """Its handler returns in the child, too, whose wait then ends."""
+    parent, children = os.getpid(), []
+    with pagestore.open(tmp_path / "s.pages", sync=sync, threads=1) as store:
+        with store.transaction() as txn:
+            txn.create("r", "k: int64")
+        before = signal.signal(signal.SIGALRM, lambda *_: children.append(os.fork()))
+        try:
+            with ExitStack() as held:
+                held.enter_context(held_elsewhere(store, "sync"))
+                signal.setitimer(signal.ITIMER_REAL, 0.2)
+                threading.Timer(0.6, held.close).start()
+                with store.transaction() as txn:
+                    txn["r"].insert([(1,)])
+            found = "it was committed"
+        except Exception as error:
+            found = type(error).__name__
+        finally:
+            if os.getpid() != parent:
+                os._exit(found != "ForkError")
+            signal.signal(signal.SIGALRM, before)
+        end = time.monotonic() + 20
+        while not (ended := os.waitpid(children[0], os.WNOHANG))[0] and time.monotonic() < end:
+            time.sleep(0.01)
+        if not ended[0]:
+            os.kill(children[0], signal.SIGKILL)
+        assert ended[0] and os.waitstatus_to_exitcode(ended[1]) == 0
+        assert [*store.snapshot()["r"]] == [(1,)]
+
+
+def test_there_is_no_other_kind_of_lock() -> None:
+    """A lock that is kept in an object is made by `thread_lock`; others do not outlive the call that makes them."""
+    for path in Path(pagestore.__file__).parent.rglob("*.py"):
+        assert "RLock()" not in path.read_text() or path.name == "forks.py", path
