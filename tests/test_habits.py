@@ -188,7 +188,8 @@ def private_words(source: str, file: str) -> list[str]:
 
 
 def test_no_private_words() -> None:
-    pages = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+    named = [ROOT / f"{name}.md" for name in ("README", "CONTRIBUTING", "SECURITY")]
+    pages = [*named, *sorted((ROOT / "docs").rglob("*.md"))]
     code = [file for package in PACKAGES for file in sorted((ROOT / package).rglob("*.py"))]
     refuse([line for file in (*pages, *code) for line in private_words(file.read_text(), str(file.relative_to(ROOT)))])
 
