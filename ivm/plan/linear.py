@@ -5,6 +5,7 @@ words, so a sum that is only compared never overflows.
 """
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from itertools import chain
 from typing import NamedTuple
 
@@ -15,7 +16,7 @@ from ivm.lang.ir import MIRRORED, Binary, Call, Compare, Const, Term, Type, Var
 from ivm.lang.types import has_ids, scale
 from ivm.plan.plan import Bound, Link
 from ivm.terms.encoder import Encode
-from ivm.terms.evaluator import COMPARE
+from ivm.terms.evaluator import COMPARE, SAME
 
 KINDS = {"=": (EQ, 0), "!=": (NE, 0), "<": (LE, -1), "<=": (LE, 0), ">": (GE, 1), ">=": (GE, 0)}
 FAR = 1 << 62  # for constants of this size, a bound may not fit 64 bits
@@ -68,8 +69,14 @@ class Linear(NamedTuple):
 
 
 def linear(literal: Compare, types: Mapping[str, Type], encode: Encode) -> Linear | None:
-    """Convert a comparison to a sum; None if it has other operations or no variable, or compares the order of texts."""
+    """Convert a comparison to a sum; None if it has other operations or no variable, or compares the order of texts.
+
+    Words are the same where two variables, or one and a constant, are equal or both null; a sum with null is another.
+    """
     difference = literal.left, literal.right
+    if literal.op == SAME:
+        sums = any(isinstance(side, Binary) for side in difference)
+        return None if sums else linear(replace(literal, op="="), types, encode)
     if literal.op not in ("=", "!=") and any(_is_text(side, types) for side in difference):
         return None
     if any(isinstance(side, Binary) for side in difference) and not _add_up(difference, types):

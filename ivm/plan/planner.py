@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from ivm.errors import ConstructError
 from ivm.join.kernels.tries import EQ, GE, LE
-from ivm.lang.ir import Atom, Compare, Disjunct, Predicate, Rule, literals_of, variables
+from ivm.lang.ir import Atom, Compare, Disjunct, Literal, Predicate, Rule, Var, literals_of, variables
 from ivm.lang.nulls import may_be_null
 from ivm.names import is_membership, is_unread
 from ivm.plan.conjunction import ChoiceConjunction, Conjunction, ScanConjunction, used_once
@@ -19,6 +19,7 @@ from ivm.plan.plan import Plan, permuted
 from ivm.plan.statistics import Distinct, Heavy, none_heavy
 from ivm.terms.conditions import Choice, Filter, is_sure
 from ivm.terms.encoder import Encode
+from ivm.terms.evaluator import SAME
 from pagestore.host import KEYS_MAX
 
 AUTO, MATCH, PROBE = "auto", "match", "probe"
@@ -198,7 +199,8 @@ def make_recursive_plans(
         (head,) = rule.heads
         conjunction = Conjunction(rule, body, predicates, stored_keys, encode, recursive)
         goal = head if rule.aggregate is None else Atom(head.predicate, head.args, where=head.where)
-        search = Conjunction(rule, (goal, *body), predicates, stored_keys, encode, recursive)
+        given = (goal, *_compared_with(goal, body, conjunction))
+        search = Conjunction(rule, given, predicates, stored_keys, encode, recursive)
         if saved:
             orders, first = saved[i].probes, saved[len(rule.body) + i].plan if not once else ()
             plan = conjunction.plan(saved[i].plan)
@@ -216,6 +218,24 @@ def make_recursive_plans(
     for plan in (*plans, *searches) if saved else ():
         _check_saved(plan.probes)
     return Recursive(tuple(plans), tuple(searches))
+
+
+def _compared_with(goal: Atom, body: Disjunct, conjunction: Conjunction) -> Disjunct:
+    """Return a body for a search, where the goal gives variables that the body computes and compares both.
+
+    Where a computed value is null the goal's is null, too, and equations hold of values alone.
+    """
+    given = {v.name for v in variables(goal)} & conjunction.nulls
+    computed = {(name, term) for name, term in conjunction.computed if name in given}
+
+    def same(literal: Literal) -> Literal:
+        if not isinstance(literal, Compare) or literal.op != "=":
+            return literal
+        sides = (literal.left, literal.right), (literal.right, literal.left)
+        is_computed = any(isinstance(one, Var) and (one.name, other) in computed for one, other in sides)
+        return replace(literal, op=SAME) if is_computed else literal
+
+    return tuple(map(same, body))
 
 
 def _cheapest(conjunction: Conjunction, distinct: Distinct, heavy: Heavy, maintenance: str) -> Plan:
