@@ -243,24 +243,27 @@ class _Partition:
         return convert(last, value.type, node) if last.type != NULL else last._replace(type=value.type)
 
     def _at_place(self, function: exp.Expr, node: exp.Window) -> Typed:
+        """Read the first, the last or the n-th row of the frame."""
         value = self.builder.define(self.body, self.select.evaluate(function.this))
         low, high, exclude = self._frame(node)
         if exclude:
             raise SqlError(f"EXCLUDE is kept for aggregates, and not for {function.key}", node)
         null = Typed(Lit(None, value.type.store), value.type, True)
+        first = Lit(1, "int64") if low is None else Call("greatest", (low.term, Lit(1, "int64")))
         if isinstance(function, exp.LastValue):
-            place = high if high is not None else self.count()
-        else:
-            place = low if low is not None else Typed(Lit(1, "int64"), BIGINT, False)
-        if isinstance(function, exp.NthValue):
+            count = self.count().term
+            place = Typed(count if high is None else Call("least", (high.term, count)), BIGINT, False)
+        elif isinstance(function, exp.NthValue):
             n = self.select.evaluate(function.args["offset"])
-            place = Typed(Call("+", (place.term, Call("-", (n.term, Lit(1, "int64"))))), BIGINT, False)
-        inside: list[Literal] = []
+            place = Typed(Call("+", (first, Call("-", (n.term, Lit(1, "int64"))))), BIGINT, n.nullable)
+        else:
+            place = Typed(first, BIGINT, False)
         place = self.builder.define(self.body, place)
+        inside: list[Literal] = []
         if high is not None:
             inside.append(Test(Call("<=", (place.term, high.term))))
         if low is not None:
-            inside.append(Test(Call(">=", (place.term, low.term))))
+            inside.append(Test(Call(">=", (place.term, first))))
         return self._read(value, place, null, inside)
 
     def _last_known(self, function: exp.Expr, node: exp.Window) -> Typed:
