@@ -59,6 +59,8 @@ def convert(value: Typed, type_: SqlType, node: exp.Expr | None = None) -> Typed
     own = value.type
     if own == type_:
         return value
+    if own == NULL:  # as a column of a subquery that is null throughout
+        return Typed(Lit(None, type_.store), type_, True)
     if own.is_nested or type_.is_nested:
         return _nested(value, type_, node)
     if type_.words:

@@ -19,6 +19,7 @@ from ivm.sql.conversions import convert, in_order
 from ivm.sql.errors import SqlError
 from ivm.sql.literals import converted
 from ivm.sql.queries.clauses import Clauses
+from ivm.sql.queries.scope import text_of
 from ivm.sql.rules import Body, Builder, Column, Table, outer_value
 from ivm.sql.terms import Atom, Call, Define, Fold, Lit, Rule, Term, Test, Typed, Var
 from ivm.sql.types import BIGINT, BOOLEAN, INTEGER, INTERVAL, TIMESTAMP, VARCHAR, SqlType
@@ -57,7 +58,7 @@ def numbered(
     by = [term for key in keys for term in ordered_terms(builder, inner, key, upward)]
     ids = [builder.define(inner, one) for one in identity]
     parts = [told_apart(builder, inner, one) for one in ids]
-    by += [term for own in parts for term in own]
+    by += [part.term for own in parts for part in own]
     by = [term for term in dict.fromkeys(by) if term not in [g.term for g in groups]]
     group_columns = tuple(Column(f"p{n}", v.type, builder.may_be_null(inner, v)) for n, v in enumerate(groups))
     rows, number = Body(), builder.variable(BIGINT, False)
@@ -65,17 +66,16 @@ def numbered(
     found = []
     for one, own in zip(ids, parts, strict=True):
         values: list[Typed] = []
-        for term in own:
-            place, result = builder.variable(BIGINT, False).term, builder.variable(one.type, False).term
+        for part in own:
+            place, result = builder.variable(BIGINT, False).term, builder.variable(part.type, False).term
             assert isinstance(place, Var) and isinstance(result, Var)
             name = builder.helper()
-            fold = Fold("bottom" if upward else "top", result.name, (term, *by, Lit(most, "int64")), place.name)
+            fold = Fold("bottom" if upward else "top", result.name, (part.term, *by, Lit(most, "int64")), place.name)
             builder.rule(Atom(name, (*(g.term for g in groups), place), (result,)), inner, (fold,))
-            type_ = INTEGER if len(own) > 1 and not values else one.type
-            columns = (*group_columns, Column("n", BIGINT, False), Column("v", type_, False))
+            columns = (*group_columns, Column("n", BIGINT, False), Column("v", part.type, False))
             table = Table(name, columns, (*range(len(groups) + 1),), function=True)
             values.append(builder.scan(table, rows, [*group_values, number])[-1])
-        found.append(put_together(builder, rows, values))
+        found.append(put_together(builder, rows, values, one.type))
     name = builder.helper()
     own_terms = tuple(v.term for v in (*group_values[: len(around)], *found))
     builder.emit(Rule((Atom(name, own_terms, (number.term,)),), tuple(rows.literals)))
@@ -84,23 +84,28 @@ def numbered(
     return Table(name, all_columns, (*range(len(all_columns) - 1),), function=True)
 
 
-def told_apart(builder: Builder, body: Body, value: Typed) -> list[Term]:
-    """Return a value as variables that are never null: itself, or whether it is null, and a value in place of null."""
+def told_apart(builder: Builder, body: Body, value: Typed) -> list[Typed]:
+    """Return a value as variables that are never null: itself, or whether it is null, and a value in place of null.
+
+    Truth values, which have no order in rules, are 0 and 1.
+    """
+    if value.type == BOOLEAN:
+        value = builder.define(body, convert(value, INTEGER))
     if not builder.may_be_null(body, value):
-        return [value.term]
+        return [value._replace(nullable=False)]
     flag = Call("if", (Call("is_null", (value.term,)), Lit(1, "int64"), Lit(0, "int64")))
     filled = Call("coalesce", (value.term, _least(value.type)))
-    return [builder.define(body, Typed(term, value.type, False)).term for term in (flag, filled)]
+    parts = (Typed(flag, INTEGER, False), Typed(filled, value.type, False))
+    return [builder.define(body, part) for part in parts]
 
 
-def put_together(builder: Builder, body: Body, values: list[Typed], define: bool = True) -> Typed:
-    """Return the value that `told_apart` gave in parts."""
-    if len(values) == 1:
-        return values[0]
-    flag, filled = values
-    null = Lit(None, filled.type.store)
-    term = Call("if", (Call("=", (flag.term, Lit(1, "int64"))), null, filled.term))
-    found = Typed(term, filled.type, True)
+def put_together(builder: Builder, body: Body, values: list[Typed], type_: SqlType, define: bool = True) -> Typed:
+    """Return the value of a type that `told_apart` gave in parts."""
+    *flags, filled = values
+    term = Call("=", (filled.term, Lit(1, "int64"))) if type_ == BOOLEAN else filled.term
+    for flag in flags:
+        term = Call("if", (Call("=", (flag.term, Lit(1, "int64"))), Lit(None, type_.store), term))
+    found = Typed(term, type_, bool(flags))
     return builder.define(body, found) if define else found
 
 
@@ -235,6 +240,7 @@ def first_of_each(
         columns = [(n, copied[v.term]) for n, v in columns]
         keys = [copied[v.term] for v in keys]
         ordered = [k._replace(value=copied[k.value.term]) for k in ordered]
+        select.replaced |= {text_of(one.this): k.value for one, k in zip(order, ordered, strict=True)}
         select.go_on(body)
     body = select.scope.body
     identity = builder.identity(body)

@@ -19,7 +19,7 @@ from ivm.sql.queries.numbering import Key, copies, ordered_terms, ordering, told
 from ivm.sql.queries.scope import text_of
 from ivm.sql.rules import Body, Builder, Column, Table
 from ivm.sql.terms import Atom, Call, Fold, Lit, Rule, Term, Typed, Var
-from ivm.sql.types import BIGINT, BOOLEAN, INTEGER, SqlType
+from ivm.sql.types import BIGINT, BOOLEAN, INTEGER, NULL, SqlType
 
 
 class Made(NamedTuple):
@@ -180,7 +180,7 @@ class Aggregate:
     def identity(self) -> list[Typed]:
         """Return variables that tell the rows of a group apart, and order them as their keys."""
         rows = [one for one in self.builder.identity(self.body) if one.term not in [k.term for k in self.key]]
-        return [Typed(part, one.type, False) for one in rows for part in told_apart(self.builder, self.body, one)]
+        return [part for one in rows for part in told_apart(self.builder, self.body, one)]
 
     def of_truths(self, value: Typed, op: str) -> Made:
         """Return the least or greatest of truth values."""
@@ -189,6 +189,7 @@ class Aggregate:
         return self.computed(BOOLEAN, [made], lambda n: Call("=", (n, Lit(1, "int64"))))
 
     def _present(self, value: Typed) -> Typed:
+        value = convert(value, INTEGER) if value.type == NULL else value
         if self.builder.may_be_null(self.body, value):
             self.total = False
         return self.builder.require(self.body, self.builder.define(self.body, value))

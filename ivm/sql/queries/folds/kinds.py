@@ -64,34 +64,16 @@ def _made(one: Aggregate) -> Made:
         return _NAMED[node.name.lower()](one)
     for kinds, make in _KINDS:
         if isinstance(node, kinds):
-            return _of_numbers(one, make) if _takes_truths(one) else make(one)
+            return make(one)
     shown = node.sql(dialect="duckdb")
     raise SqlError(f"{shown[:60]}: this aggregate is not kept; docs/sql.md lists those that are", node)
-
-
-def _takes_truths(one: Aggregate) -> bool:
-    """Return whether an aggregate takes a value of its rows as it is, and these are truth values."""
-    if not isinstance(one.one.node, exp.First | exp.Last) or one.one.node.this is None:
-        return False
-    return one.values.value(one.arguments()[0]).type == BOOLEAN
-
-
-def _of_numbers(one: Aggregate, make: Callable[[Aggregate], Made]) -> Made:
-    """Return an aggregate of truth values as that of 0 and 1."""
-    inner = one.arguments()[0]
-    node = one.one.node.copy()
-    for each in [each for each in node.walk() if each == inner][:1]:
-        each.replace(exp.cast(inner.copy(), "INTEGER"))
-    one.one = one.one._replace(node=node)
-    unit = Lit(1, "int64")
-    return one.computed(BOOLEAN, [make(one)], lambda number: Call("=", (number, unit)), nullable=True)
 
 
 def _count(one: Aggregate) -> Made:
     nodes, inner = one.arguments(), one.one.node.this
     if isinstance(inner, exp.Distinct) and isinstance(inner.expressions[0], exp.Tuple):
         one.tuples(nodes)  # a tuple of nulls is a value
-    elif not (len(nodes) == 1 and (nodes[0] is None or isinstance(nodes[0], exp.Star | exp.Literal))):
+    elif one.one.distinct or not (nodes[0] is None or isinstance(nodes[0], exp.Star | exp.Literal)):
         one.variables(nodes)
     weight = one.builder.weight(one.body)
     if weight is None:

@@ -24,12 +24,14 @@ from ivm.sql.types import BIGINT, BOOLEAN, DATE, INTEGER, UBIGINT, VARCHAR, list
 def joined(one: Aggregate) -> Made:
     """string_agg: the texts that are not null, with a separator between them."""
     node = one.one.node
-    separator = node.args.get("separator")
-    text = separator.this if isinstance(separator, exp.Literal) else ","
+    separator = node.args.get("separator") or exp.Literal.string(",")
+    if not separator.is_string:
+        shown = separator.sql(dialect="duckdb")[:60]
+        raise SqlError(f"the separator of string_agg is a text in quotes, and this is {shown}", separator)
     value = one.present(one.arguments()[0])
     if value.type != VARCHAR:
         value = one.builder.define(one.body, convert(value, VARCHAR, node))
-    return one.fold("concat", VARCHAR, *one.listed(value), Lit(text, "string"))
+    return one.fold("concat", VARCHAR, *one.listed(value), Lit(separator.name, "string"))
 
 
 def listed(one: Aggregate) -> Made:
@@ -71,31 +73,29 @@ def greatest(one: Aggregate) -> Made:
 
 def end(one: Aggregate) -> Made:
     """FIRST and LAST, where a null is a value."""
-    node = one.one.node
-    op = "last" if isinstance(node, exp.Last) else "first"
+    op = "last" if isinstance(one.one.node, exp.Last) else "first"
     value = one.builder.define(one.body, one.values.value(one.arguments()[0]))
     parts = told_apart(one.builder, one.body, value)
     ties = one.identity() if one.one.order and not one.body.weights else []
-    rows = one.numbered([*(Typed(p, value.type, False) for p in parts), *one.places(), *ties])
+    rows = one.numbered([*parts, *one.places(), *ties])
     by = [v.term for v in (*rows[len(parts) :], *rows[: len(parts)])]  # so that all parts are of the same row
-    made = [one.fold(op, value.type if n == len(parts) - 1 else INTEGER, v.term, *by)
-            for n, v in enumerate(rows[: len(parts)])]  # fmt: skip
-    if len(made) == 1:
+    made = [one.fold(op, part.type, row.term, *by) for part, row in zip(parts, rows, strict=False)]
+    if len(made) == 1 and value.type != BOOLEAN:
         return made[0]
 
     def together(*terms: Term) -> Term:
-        found = [Typed(term, value.type, False) for term in terms]
-        return put_together(one.builder, Body(), found, define=False).term
+        found = [Typed(term, part.type, False) for term, part in zip(terms, parts, strict=True)]
+        return put_together(one.builder, Body(), found, value.type, define=False).term
 
-    return one.computed(value.type, made, together, nullable=True)
+    return one.computed(value.type, made, together, nullable=len(made) > 1)
 
 
 def arg_extreme(one: Aggregate) -> Made:
     """arg_min and arg_max: the first of the rows whose order is the least or greatest."""
     op = "min" if isinstance(one.one.node, exp.ArgMin) else "max"
     value, by = one.variables([one.one.node.this, one.one.node.expression])
-    by = one.builder.define(one.body, in_order(by, one.one.node))
-    if one.one.distinct or value.type == BOOLEAN or by.type == BOOLEAN:
+    by = one.builder.define(one.body, convert(by, INTEGER) if by.type == BOOLEAN else in_order(by, one.one.node))
+    if one.one.distinct or value.type == BOOLEAN:
         return one.fold(f"arg{op}", value.type, value.term, by.term)
     best = one.fold(op, by.type, by.term)
     one.builder.scan(best.table, one.body, [*one.key, by])
