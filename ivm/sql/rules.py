@@ -34,6 +34,7 @@ from ivm.sql.terms import (
     Test,
     Typed,
     Var,
+    atoms,
     bound,
     show_rule,
     substitute,
@@ -238,7 +239,7 @@ class Builder:
             kept = body.columns.pop(left.name)
             if right.name not in {*_owned_by_outer(body)}:
                 body.columns.setdefault(right.name, kept._replace(term=right))
-        body.required.add(right.name)
+        self.require(body, column_of(body, right.name))
         return True
 
     def require(self, body: Body, value: Typed) -> Typed:
@@ -374,6 +375,17 @@ class Builder:
     def emit(self, rule: Rule) -> None:
         """Add a rule."""
         self.rules.append(rule)
+
+    def leave_out(self, rules: Sequence[Rule]) -> None:
+        """Leave out those of some rules whose heads no other rule reads."""
+        given = {id(rule) for rule in rules}
+        kept = [rule for rule in self.rules if id(rule) not in given]
+        more = kept
+        while more:
+            read = {name for rule in more for one in rule.body for name in atoms(one)}
+            more = [rule for rule in rules if id(rule) in given and not read.isdisjoint(h.name for h in rule.heads)]
+            given -= {id(rule) for rule in more}
+        self.rules = [rule for rule in self.rules if id(rule) not in given]
 
     def rule(self, head: Atom, body: Body, folds: tuple[Fold, ...] = ()) -> None:
         """Add a rule with a body's literals."""

@@ -156,6 +156,17 @@ def variables(node: Term | Literal | None) -> Iterator[str]:
                     yield from variables(one)
 
 
+def atoms(one: Literal) -> Iterator[str]:
+    """Yield the names of the relations that a literal reads."""
+    match one:
+        case Atom():
+            yield one.name
+        case Not():
+            yield from (name for inner in one.body for name in atoms(inner))
+        case Either():
+            yield from (name for part in one.parts for inner in part for name in atoms(inner))
+
+
 def bound(body: Iterable[Literal]) -> set[str]:
     """Return the variables that atoms and definitions of a body bind."""
     found: set[str] = set()

@@ -270,6 +270,14 @@ class _Side:
         places = self.picked if self.picked is not None else [*range(len(self.names))]
         return [places.index(place) for place in self.table.key] if {*self.table.key} <= {*places} else []
 
+    @property
+    def never_null(self) -> list[int]:
+        """The positions among its columns of those that are never null, first those of its key."""
+        columns = self.table.columns[len(self.around) :]
+        places = self.picked if self.picked is not None else [*range(len(self.names))]
+        found = [n for n, place in enumerate(places) if not columns[place].nullable]
+        return sorted(found, key=lambda n: n not in self.key)
+
     def read(self, body: Body) -> list[Typed]:
         """Add the table to a body; return its columns."""
         if self.picked is not None:
@@ -310,7 +318,7 @@ class _OuterJoin:
             self._unmatched(outer, keep_left=True)
         if self.side in ("RIGHT", "FULL"):
             self._unmatched(outer, keep_left=False)
-        body, values = union(self.builder, outer, self.parts, self._identified())
+        body, values = union(self.builder, outer, self.parts, self._apart())
         self._keep_key(body, values)
         width = len(self.left.names)
         self.joins.scope.body = body
@@ -325,8 +333,18 @@ class _OuterJoin:
             key = frozenset(v for place in self.left.key for v in variables(values[place].term))
             body.keys = [(key, all_)]
 
-    def _identified(self) -> bool:
-        return not self.left.table.weighs and not self.right.table.weighs
+    def _apart(self) -> list[int] | None:
+        """Return the places of columns that tell apart the rows that nothing matches of both sides; None if none do.
+
+        A row of nulls that the left side has may be what FULL JOIN adds to the right's, if that has one as well.
+        """
+        if self.left.table.weighs or self.right.table.weighs:
+            return None
+        if self.side != "FULL":
+            return []
+        width = len(self.left.names)
+        values = [*self.left.never_null, *(width + place for place in self.right.never_null)]
+        return values[:1] or None
 
     def _unmatched(self, outer: Body | None, keep_left: bool) -> None:
         """Add the rows of one side that nothing matches, with nulls for the other."""

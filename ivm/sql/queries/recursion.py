@@ -12,6 +12,7 @@ from one row alone, its rows get a column more, the keys of the rows that they f
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
@@ -21,7 +22,7 @@ from ivm.sql.queries.clauses import Rows, Translator
 from ivm.sql.queries.scope import Scope
 from ivm.sql.queries.sets import own
 from ivm.sql.rules import Body, Builder, Column, Table
-from ivm.sql.terms import Atom, Call, Lit, Term, Typed, variables
+from ivm.sql.terms import Atom, Call, Lit, Typed, variables
 from ivm.sql.types import MOST, VARCHAR
 from pagestore.host import KEYS_MAX
 
@@ -43,31 +44,45 @@ def cte(queries: Translator, node: exp.CTE, names: list[str], outer: Scope | Non
     if any(isinstance(one, exp.AggFunc | exp.Window) for one in step.walk()):
         raise SqlError(f"{node.alias} aggregates itself: aggregate what it derives in a query of its own", node)
     paths = not union.args.get("distinct") and not _follows_from_one(node, step)
-    columns = tuple(Column(n, v.type, builder.may_be_null(first.body, v)) for n, v in first.columns)
+    columns = [Column(n, v.type, builder.may_be_null(first.body, v)) for n, v in first.columns]
     if len(columns) + paths > KEYS_MAX:
         raise SqlError(f"{node.alias} has {len(columns)} columns, and {KEYS_MAX - paths} is the most")
-    table = Table(builder.helper(), (*columns, *[PATH] * paths), (*range(len(columns) + paths),))
-    before: list[Typed] = []  # the paths of the rows that a step reads
-
-    def rows(scope: Scope | None) -> Rows:
-        body = Body(scope.body if scope else None)
-        values = builder.scan(table, body)
-        before.extend(values[len(columns) :])
-        return Rows(body, [(c.name, v) for c, v in zip(columns, values, strict=False)])
-
-    further = _further(queries, node.alias.lower(), step, rows)
-    if len(further.columns) != len(columns):
-        raise SqlError(
-            f"{node.alias} has {counted(len(columns), 'column')} first and {len(further.columns)} after", node
-        )
-    for part, own_paths in ((first, []), (further, [*before])):
+    own_rows = _Recursive(builder, builder.helper(), columns, paths)
+    further = _further(queries, node, step, own_rows)
+    for part, own_paths in ((first, []), (further, own_rows.paths)):
         body = part.body.copy()
-        values = [_widest(convert(v, c.type, node)) for (_, v), c in zip(part.columns, columns, strict=True)]
+        values = [_widest(convert(v, c.type, node)) for (_, v), c in zip(part.columns, own_rows.columns, strict=True)]
         if paths:
             body, values = _with_path(builder, node, body, values, own_paths)
         terms = tuple(own(builder, body, value).term for value in values)
-        builder.rule(Atom(table.name, terms), body)
-    return rows
+        builder.rule(Atom(own_rows.name, terms), body)
+    return own_rows.read
+
+
+@dataclass
+class _Recursive:
+    """The rows of a recursive CTE, and the `paths` of those that its step reads."""
+
+    builder: Builder
+    name: str
+    columns: list[Column]
+    with_path: bool
+    paths: list[Typed] = field(default_factory=list)
+
+    def read(self, scope: Scope | None) -> Rows:
+        """Return the rows, for a query or for the step."""
+        columns = (*self.columns, *[PATH] * self.with_path)
+        body = Body(scope.body if scope else None)
+        values = self.builder.scan(Table(self.name, columns, (*range(len(columns)),)), body)
+        self.paths += values[len(self.columns) :]
+        return Rows(body, [(c.name, v) for c, v in zip(self.columns, values, strict=False)])
+
+    def admit_nulls(self, of: Rows) -> bool:
+        """Let columns be null that are null in some rows; return whether all of them could be already."""
+        null = [c.nullable or self.builder.may_be_null(of.body, v)
+                for c, (_, v) in zip(self.columns, of.columns, strict=True)]  # fmt: skip
+        before, self.columns = self.columns, [replace(c, nullable=n) for c, n in zip(self.columns, null, strict=True)]
+        return before == self.columns
 
 
 def _widest(value: Typed) -> Typed:
@@ -78,12 +93,24 @@ def _widest(value: Typed) -> Typed:
     return value._replace(term=Call("decimal", (value.term, *(Lit(size, "int64") for size in sizes))))
 
 
-def _further(queries: Translator, name: str, step: exp.Expr, rows: Callable[[Scope | None], Rows]) -> Rows:
-    """Return the rows of the step, in which the name of the CTE has `rows`."""
-    before = queries.ctes.get(name)
-    queries.ctes[name] = rows
+def _further(queries: Translator, node: exp.CTE, step: exp.Expr, rows: _Recursive) -> Rows:
+    """Return the rows of the step, in which the name of the CTE has `rows`.
+
+    What the step makes null of rows that are not may be null in those that it reads: it is translated once more then.
+    """
+    name = node.alias.lower()
+    before, rules = queries.ctes.get(name), len(queries.builder.rules)
+    queries.ctes[name] = rows.read
     try:
-        return queries.query(step, None)
+        found = queries.query(step, None)
+        if len(found.columns) != len(rows.columns):
+            have = f"{counted(len(rows.columns), 'column')} first and {len(found.columns)} after"
+            raise SqlError(f"{node.alias} has {have}", node)
+        while not rows.admit_nulls(found):
+            unread, rows.paths = queries.builder.rules[rules:], []
+            found = queries.query(step, None)
+            queries.builder.leave_out(unread)
+        return found
     finally:
         if before is not None:
             queries.ctes[name] = before
@@ -95,8 +122,9 @@ def _with_path(
     """Return rows with their path as one value more: the paths of the rows before, and the keys of the others."""
     if body.weights:
         raise SqlError(f"{node.alias} by UNION ALL reads rows that may be equal, which is not kept: write UNION", node)
-    known = {v for one in before for v in variables(builder.resolve(one.term))}
-    parts: list[Term] = [builder.resolve(one.term) for one in before]
+    paths = [builder.resolve(one.term) for one in before]
+    parts = [path for path in paths if {*variables(path)} <= body.columns.keys()]  # an outer join has them as identity
+    known = {v for path in parts for v in variables(path)}
     for one in builder.identity(body):
         if not {*variables(one.term)} & known:
             shown = convert(one, VARCHAR, node).term

@@ -37,7 +37,8 @@ def rows(queries: Translator, node: exp.SetOperation, outer: Scope | None, top: 
         return queries.query(wrapped, outer, top)
     left, right = queries.query(node.this, outer), queries.query(node.expression, outer)
     if node.args.get("by_name"):
-        left, right = _by_name(left, right), _by_name(right, left, left)
+        names = _names_of(node, left, right)
+        left, right = _by_name(left, names), _by_name(right, names)
     parts = _alike([left, right], node)
     every = not node.args.get("distinct")
     if isinstance(node, exp.Union):
@@ -48,12 +49,30 @@ def rows(queries: Translator, node: exp.SetOperation, outer: Scope | None, top: 
     return _with_multiplicities(queries, parts, keep) if every else _compared(queries, parts, keep)
 
 
-def _by_name(own: Rows, other: Rows, first: Rows | None = None) -> Rows:
-    """Return rows with the columns of both queries, those of the `first` first; null where a query has none."""
-    order = {n.lower(): n for rows_ in (first or own, other, own) for n, _ in rows_.columns}
-    values = {n.lower(): v for n, v in own.columns}
+def _names_of(node: exp.SetOperation, left: Rows, right: Rows) -> dict[str, str]:
+    """Return the columns of a set operation BY NAME as they are shown, by their names in small letters.
+
+    CORRESPONDING has those of both queries, or the ones that it lists.  Raises SqlError if a query lacks one of these.
+    """
+    own, other = ({name.lower(): name for name, _ in one.columns} for one in (left, right))
+    listed = {column.name.lower() for column in node.args.get("on") or ()}
+    if lacking := listed - (own.keys() & other.keys()):
+        raise SqlError(f"CORRESPONDING BY: not both queries have a column {min(lacking)}", node)
+    if node.kind == "INNER":
+        found = {name: shown for name, shown in own.items() if name in other}
+    else:
+        found = own if node.side == "LEFT" else {**own, **{n: shown for n, shown in other.items() if n not in own}}
+    found = {name: shown for name, shown in found.items() if not listed or name in listed}
+    if not found:
+        raise SqlError("CORRESPONDING: the queries have no column of the same name", node)
+    return found
+
+
+def _by_name(rows_: Rows, names: dict[str, str]) -> Rows:
+    """Return rows with the named columns alone; null where the query has none of a name."""
+    values = {name.lower(): value for name, value in rows_.columns}
     null = Typed(Lit(None, "int64"), NULL, True)
-    return own._replace(columns=[(shown, values.get(n, null)) for n, shown in order.items()])
+    return rows_._replace(columns=[(shown, values.get(name, null)) for name, shown in names.items()])
 
 
 def _alike(parts: Sequence[Rows], node: exp.Expr) -> list[Rows]:
@@ -80,16 +99,20 @@ def union_all(queries: Translator, parts: Sequence[Rows], node: exp.Expr) -> Row
 
 
 def union(
-    builder: Builder, outer: Body | None, parts: Sequence[tuple[Body, list[Typed]]], disjoint: bool = False
+    builder: Builder, outer: Body | None, parts: Sequence[tuple[Body, list[Typed]]], apart: Sequence[int] | None = None
 ) -> tuple[Body, list[Typed]]:
-    """Return a body of the rows of several bodies, with a number for each; none is needed if they are `disjoint`."""
+    """Return a body of the rows of several bodies, with a number for each.
+
+    None is needed if what tells the rows of each body apart, with the values at the places `apart`, tells all apart.
+    """
+    disjoint = apart is not None
     around = list(dict.fromkeys(n for body, values in parts for n in builder.carried(body, [v.term for v in values])))
     columns = _columns(builder, parts, outer, around)
     weighs = not all(builder.is_set(body, [v.term for v in values]) for body, values in parts)
     if len(columns) + (not disjoint) > KEYS_MAX or (weighs and disjoint):
-        return _in_parts(builder, outer, parts, columns, around) if disjoint is False else union(builder, outer, parts)
+        return union(builder, outer, parts) if disjoint else _in_parts(builder, outer, parts, columns, around)
     keys = (*columns,) if disjoint else (TAG, *columns)
-    identity = (*range(len(keys)),) if weighs else _identity(builder, parts, len(keys) - len(parts[0][1]))
+    identity = (*range(len(keys)),) if weighs else _identity(builder, parts, len(keys) - len(parts[0][1]), apart or ())
     table = Table(builder.helper(), keys, identity, weighs=weighs)
     for number, (body, values) in enumerate(parts):
         _part(builder, table, body.copy(), values, around, number, disjoint)
@@ -99,9 +122,11 @@ def union(
     return found, row[len(given) + (not disjoint) :]
 
 
-def _identity(builder: Builder, parts: Sequence[tuple[Body, list[Typed]]], before: int) -> tuple[int, ...]:
+def _identity(
+    builder: Builder, parts: Sequence[tuple[Body, list[Typed]]], before: int, apart: Sequence[int]
+) -> tuple[int, ...]:
     """Return the positions of what tells the rows of a union of sets apart, its first `before` columns among them."""
-    places = {p for body, values in parts for p in builder.determining(body, [v.term for v in values])}
+    places = {p for body, values in parts for p in builder.determining(body, [v.term for v in values])} | {*apart}
     return (*range(before), *(before + place for place in sorted(places)))
 
 
