@@ -46,6 +46,52 @@ FORMS = {
         "WITH RECURSIVE r AS (SELECT id, v FROM t WHERE p IS NULL UNION SELECT t.id, CAST(r.v + 1 AS DECIMAL(9,2)) "
         "FROM r JOIN t ON t.p = r.id) SELECT * FROM r",
     ],
+    "rows of null that nothing matches, on either side": [
+        "SELECT coalesce(l.d, 0) AS x, coalesce(r.d, 0) AS y FROM (SELECT sum(d) AS d FROM a WHERE k = 9) l FULL JOIN "
+        "(SELECT sum(d) AS d FROM b WHERE k = 9) r ON l.d = r.d",
+        "SELECT count(*) AS n FROM (SELECT * FROM a WHERE k IS NULL) l FULL JOIN (SELECT k, d FROM b) r ON l.k = r.k",
+        "SELECT l.p, r.p AS o FROM (SELECT p, s FROM t GROUP BY ALL) l FULL JOIN (SELECT DISTINCT p FROM t) r ON false",
+        "SELECT t.p, b.d FROM t LEFT JOIN b ON t.p = t.p",
+        "SELECT t.p, b.d FROM t FULL JOIN b ON b.k = b.k",
+        "SELECT id FROM t WHERE NOT EXISTS (SELECT 1 FROM b WHERE t.p = t.p)",
+        "SELECT id FROM t ANTI JOIN b ON t.p = t.p",
+        "SELECT id FROM t SEMI JOIN b ON t.v = t.v AND b.k = b.k",
+    ],
+    "columns that only the step of a recursive query makes null": [
+        "WITH RECURSIVE r(k) AS (SELECT id FROM t UNION SELECT t.p FROM r JOIN t ON t.id = r.k) SELECT * FROM r",
+        "WITH RECURSIVE r(k, n) AS (SELECT id, 0 FROM t UNION ALL SELECT nullif(t.p, 2), n + 1 FROM r LEFT JOIN t "
+        "ON t.id = r.k WHERE n < 2) SELECT k, count(*) AS c FROM r GROUP BY k",
+        "WITH RECURSIVE r(k, o) AS (SELECT id, id FROM t UNION SELECT r.o, nullif(r.k, 3) FROM r) SELECT t.id, r.k "
+        "FROM t FULL JOIN r ON t.p = r.o",
+    ],
+    "places in frames that reach beyond the partition": [
+        f"SELECT id, {function} OVER (PARTITION BY p > 1 ORDER BY id {frame}) AS f FROM t"
+        for function in ("first_value(x)", "last_value(v)", "nth_value(s, 2)")
+        for frame in (
+            "ROWS BETWEEN 1 PRECEDING AND 1 FOLLOWING",
+            "ROWS BETWEEN 2 FOLLOWING AND 9 FOLLOWING",
+            "ROWS BETWEEN 9 PRECEDING AND 2 PRECEDING",
+            "GROUPS BETWEEN 1 PRECEDING AND 1 FOLLOWING",
+        )
+    ],
+    "aggregates of constants": [
+        "SELECT p, count(DISTINCT 7) AS c, count(DISTINCT NULL) AS n, sum(NULL) AS s, max(2) AS m FROM t GROUP BY p",
+        "SELECT count(DISTINCT 'x') AS c, sum(DISTINCT 2) AS s, avg(NULL) AS n, count(NULL) AS z FROM a WHERE k > 3",
+        "SELECT id, count(DISTINCT 7) OVER (ORDER BY v) AS c, sum(2) OVER (PARTITION BY p) AS s FROM t",
+    ],
+    "truth values of rows that may be equal, numbered": [
+        "SELECT k > 1 AS b, row_number() OVER (ORDER BY k > 1, d, k) AS n FROM a",
+        "SELECT b, x FROM (SELECT k > 1 AS b, d AS x FROM a UNION ALL SELECT d > 1, k FROM b) ORDER BY b, x LIMIT 3",
+        "SELECT p > 1 AS b, dense_rank() OVER (PARTITION BY id > 2 ORDER BY p > 1) AS n FROM t",
+        "SELECT DISTINCT ON (k) k, d > 1 AS b FROM a ORDER BY k, d > 1 DESC",
+        "SELECT b, lag(b) OVER (ORDER BY b, x) AS l FROM (SELECT k > 1 AS b, d AS x FROM a)",
+        "SELECT k, first(d > 1 ORDER BY d, k) AS f, last(d > 1 ORDER BY d, k) AS l FROM a GROUP BY k",
+        "SELECT max(id) AS m, arg_max(id, p > 1) AS x FROM t WHERE p = 1",
+    ],
+    "columns by their names": [
+        "SELECT k, d FROM a UNION ALL BY NAME SELECT id AS k, s FROM t",
+        "SELECT k, d FROM a UNION BY NAME SELECT d, k FROM b",
+    ],
     "values that are not null, one by one": [
         "SELECT id, lag(v, 2 IGNORE NULLS) OVER (ORDER BY id) AS l FROM t",
         "SELECT id, lag(v IGNORE NULLS) OVER (ORDER BY id) AS l, lead(v, 2, 0.5 IGNORE NULLS) OVER (PARTITION BY p "
@@ -141,6 +187,18 @@ def test_a_form_is_kept_as_duckdb_answers_it(form: str, tmp_path: Path) -> None:
         for edit in EDITS:
             both.run(edit)
             both.compare()
+
+
+def test_corresponding_takes_the_columns_of_both_queries(tmp_path: Path) -> None:
+    with ivm.open(tmp_path / "n.pages", threads=1) as workspace:
+        for query, columns, rows in (
+            ("SELECT 1 AS a, 2 AS b UNION ALL CORRESPONDING SELECT 3 AS c, 4 AS b", ["b"], [(2,), (4,)]),
+            ("SELECT 1 AS a, 2 AS b UNION CORRESPONDING BY (a) SELECT 2 AS b, 1 AS a", ["a"], [(1,)]),
+            ("SELECT 1 AS a, 2 AS b EXCEPT CORRESPONDING SELECT 1 AS a, 3 AS c", ["a"], []),
+        ):
+            answer = workspace.sql(query)
+            assert answer is not None
+            assert (answer.to_arrow().column_names, sorted(answer)) == (columns, rows)
 
 
 def test_columns_have_duckdbs_names(tmp_path: Path) -> None:

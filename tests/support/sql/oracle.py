@@ -57,6 +57,10 @@ class Both:
         self.duck.execute(text)
         self.workspace.sql(text)
 
+    def ask(self, query: str) -> None:
+        """Raise Differs unless the answers to a query are alike."""
+        self._same(query, query, self.workspace.sql(query))
+
     def keep(self, name: str, query: str) -> None:
         """Keep a view."""
         self.workspace.sql(f"CREATE MATERIALIZED VIEW {name} AS {query}")
@@ -65,8 +69,10 @@ class Both:
     def compare(self) -> None:
         """Raise Differs unless each view has the rows of its query."""
         for name, query in self.views.items():
-            expected = rows_of(self.duck.execute(query).to_arrow_table())
-            found = rows_of(self.workspace[name].to_arrow())
-            if found != expected:
-                missing, more = expected - found, found - expected
-                raise Differs(f"{name}: {query}\n  missing {dict(missing)}\n  too many {dict(more)}")
+            self._same(f"{name}: {query}", query, self.workspace[name])
+
+    def _same(self, shown: str, query: str, found: Any) -> None:
+        expected, rows = rows_of(self.duck.execute(query).to_arrow_table()), rows_of(found.to_arrow())
+        if rows != expected:
+            missing, more = expected - rows, rows - expected
+            raise Differs(f"{shown}\n  missing {dict(missing)}\n  too many {dict(more)}")
