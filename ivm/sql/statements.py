@@ -19,7 +19,12 @@ from ivm.answer import Answer
 from ivm.errors import ConstraintError, MaintainError, OptionError, RangeError, RuleError
 from ivm.sql import files, tables, versions, views
 from ivm.sql.answers import PART, answer, finish, in_words
-from ivm.sql.edits import Edits, Row, literal
+from ivm.sql.edits.change import delete, update
+from ivm.sql.edits.insert import insert
+from ivm.sql.edits.literals import Row, literal
+from ivm.sql.edits.merge import merge
+from ivm.sql.edits.returning import returned
+from ivm.sql.edits.target import Target
 from ivm.sql.errors import SqlError, counted
 from ivm.sql.functions.known import refuse_unknown_statement
 from ivm.sql.functions.lists import SHIFTED
@@ -370,24 +375,22 @@ def _edited(host: Host, txn: Transaction, node: exp.Expr, rows: list[Row] | None
     reader = Reader(host, None, txn)
     with reader.catalog() as catalog:
         if isinstance(node, exp.TruncateTable):
-            count = sum(Edits(txn, reader, catalog, one).truncate() for one in node.expressions)
+            count = sum(Target(txn, reader, catalog, one, node).clear() for one in node.expressions)
         else:
-            target = node.this.this if isinstance(node.this, exp.Schema) else node.this
-            edits, returning = Edits(txn, reader, catalog, target), node.args.get("returning")
-            if returning and isinstance(node, exp.Merge):
-                raise SqlError("MERGE has no RETURNING: SELECT the rows after it", node)
-            count = _run_edit(edits, node, rows)
-            if returning:
-                return Answer(edits.returned(returning.expressions))
+            table = node.this.this if isinstance(node.this, exp.Schema) else node.this
+            target = Target(txn, reader, catalog, table, node)
+            count = _run_edit(target, node, rows)
+            if node.args.get("returning"):
+                return Answer(returned(target, node))
     return Answer(pa.table({"Count": pa.array([count], pa.int64())}))
 
 
-def _run_edit(edits: Edits, node: exp.Expr, rows: list[Row] | None) -> int:
+def _run_edit(target: Target, node: exp.Expr, rows: list[Row] | None) -> int:
     if isinstance(node, exp.Insert):
-        return edits.insert(node, rows)
+        return insert(target, node, rows)
     if isinstance(node, exp.Update):
-        return edits.update(node)
+        return update(target, node)
     if isinstance(node, exp.Delete):
-        return edits.delete(node)
+        return delete(target, node)
     assert isinstance(node, exp.Merge)
-    return edits.merge(node)
+    return merge(target, node)

@@ -81,7 +81,8 @@ def query_in_place(command: str, text: str) -> str:
 def refuse_halves(nodes: Sequence[exp.Expr]) -> None:
     """Raise SqlError for a statement that parses though a part is missing; `nodes` are all of it, itself first."""
     for part in nodes:
-        if part is nodes[0] or isinstance(part, exp.Update | exp.Insert | exp.OnConflict):
+        of_merge = isinstance(part.parent, exp.When)  # whose UPDATE and INSERT may have nothing else
+        if part is nodes[0] or (isinstance(part, exp.Update | exp.Insert | exp.OnConflict) and not of_merge):
             for missing in _lacks(part):
                 raise SqlError(missing, part if part.find(exp.Identifier) else nodes[0])
 
@@ -100,7 +101,7 @@ def _lacks(part: exp.Expr) -> Iterator[str]:
             yield 'SELECT lacks its columns; a column that is named "from" is written in quotes'
     if isinstance(part, exp.Delete) and table is None:
         yield "FROM is missing: write DELETE FROM table WHERE ..."
-    if isinstance(part, exp.Update) and not all(isinstance(one, exp.EQ) for one in part.expressions):
+    if isinstance(part, exp.Update) and not [one for one in part.expressions if isinstance(one, exp.EQ)]:
         yield "a value is missing: write SET column = value"
     if (
         isinstance(part, exp.Insert)

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
@@ -140,6 +141,31 @@ def _refuse_interval(column: Definition, node: exp.Expr) -> None:
 def constraints_of(name: str) -> str:
     """Return the name of the block of rules that has a table's constraints."""
     return f"{name}:constraints"
+
+
+def unique_names(catalog: Catalog, name: str) -> list[list[str]]:
+    """Return the columns of each UNIQUE of a table, as they are named now."""
+    found = []
+    for text in dict.fromkeys(catalog.tables.get(name, {}).get("constraints", {}).values()):
+        if isinstance(one := _parsed(text), exp.UniqueColumnConstraint):
+            names = {c.name.lower(): c.name for c in catalog.columns(name)}
+            found.append([names[column.name.lower()] for column in one.this.expressions])
+    return found
+
+
+def _parsed(constraint: str) -> exp.Expr:
+    """Return a constraint of a table, given its text."""
+    found: exp.Expr = sqlglot.parse_one(f"CREATE TABLE t (x INT, {constraint})", dialect="duckdb").this.expressions[1]
+    return found
+
+
+def _renamed(constraint: str, old: str, new: str) -> str:
+    """Return the text of a constraint with another name for a column of its table."""
+    node = _parsed(constraint)
+    for one in [*node.find_all(exp.Identifier)]:
+        if one.name.lower() == old.lower() and one.find_ancestor(exp.Reference) is None:
+            one.replace(exp.to_identifier(new))
+    return node.sql(dialect="duckdb")
 
 
 def constrain(host: Host, name: str, checks: list[exp.Expr], node: exp.Expr) -> None:
@@ -380,6 +406,8 @@ def _alter(txn: Any, catalog: Catalog, name: str, action: exp.Expr) -> None:
                 raise SqlError(f"{name} has a column {new} already", action)
             txn.rename_column(name, own, new)
             saved["columns"] = [{**c, "name": new} if c["name"] == own else c for c in saved["columns"]]
+            if checks := saved.get("constraints"):
+                saved["constraints"] = {rule: _renamed(text, own, new) for rule, text in checks.items()}
         case exp.AlterRename():
             txn.rename(name, action.this.name)
             catalog.tables[action.this.name] = catalog.tables.pop(name)
@@ -407,8 +435,6 @@ def default_value(text: str | None, type_: SqlType, node: exp.Expr | None = None
     """Return the value of a DEFAULT.  Raises SqlError if it is not a constant."""
     if text is None:
         return None
-    import sqlglot
-
     parsed = sqlglot.parse_one(text, dialect="duckdb")
     while isinstance(parsed, exp.Paren | exp.Cast):
         parsed = parsed.this

@@ -15,7 +15,8 @@ from ivm.names import CATALOG, ONE
 from ivm.sql import tables
 from ivm.sql.answers import bind, finish
 from ivm.sql.catalog import Catalog
-from ivm.sql.edits import Edits
+from ivm.sql.edits.insert import insert
+from ivm.sql.edits.target import Target
 from ivm.sql.errors import SqlError, SqlWarning, counted, nearest
 from ivm.sql.queries.clauses import Rows
 from ivm.sql.queries.query import Queries
@@ -77,7 +78,8 @@ def _table_of(host: Host, name: str, node: exp.Create) -> None:
         inside = Reader(host, None, txn)
         with inside.catalog() as catalog:
             table = exp.to_table(name, quoted=True)
-            Edits(txn, inside, catalog, table).insert(exp.Insert(this=table, expression=node.expression))
+            made = exp.Insert(this=table, expression=node.expression)
+            insert(Target(txn, inside, catalog, table, made), made)
 
 
 def _expanded(host: Host, name: str, columns: list[str], node: exp.Create) -> None:

@@ -127,7 +127,6 @@ IN: dict[str, Callable[[Path], None]] = {
     "VALUES": in_workspace(lambda ws, _: [ws.sql("INSERT INTO t VALUES (?, ?)", row) for row in ROWS]),
     "a query": in_workspace(lambda ws, _: ws.sql(f"INSERT INTO t {SELECTED}")),
     "BY NAME": in_workspace(lambda ws, _: ws.sql("INSERT INTO t BY NAME SELECT s, a FROM other")),
-    "OR IGNORE": in_workspace(lambda ws, _: ws.sql(f"INSERT OR IGNORE INTO t {SELECTED}")),
     "MERGE": in_workspace(
         lambda ws, _: ws.sql("MERGE INTO t USING other ON false WHEN NOT MATCHED THEN INSERT VALUES (a, s)")
     ),

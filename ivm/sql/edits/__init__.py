@@ -1,0 +1,1 @@
+"""Statements that edit a table: their rows, what conflicts, and what RETURNING says of them."""

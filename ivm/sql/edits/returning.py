@@ -1,0 +1,51 @@
+"""RETURNING: a query over the rows that a statement changed."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+from sqlglot import exp
+
+from ivm.sql.answers import answer
+from ivm.sql.edits.literals import Row, constants, subquery
+from ivm.sql.edits.target import Target
+from ivm.sql.errors import SqlError
+from ivm.sql.queries.query import Queries
+from ivm.sql.rules import Builder
+
+ACTION = "merge_action"  # what MERGE did to a row
+
+
+def returned(target: Target, node: exp.Expr) -> pa.Table:
+    """Return what a statement's RETURNING says of the rows that it changed."""
+    expressions = node.args["returning"].expressions
+    if any(one.find(exp.AggFunc) for one in expressions):
+        raise SqlError("RETURNING is about one row after the other: SELECT aggregates after the statement", node)
+    if not isinstance(node, exp.Merge):
+        return _of_rows(target, [row for rows in target.changed.values() for row in rows], expressions)
+    parts = [
+        _of_rows(target, rows, [_with_action(one, action) for one in expressions])
+        for action, rows in target.changed.items()
+    ]
+    shared = pa.schema([field.with_nullable(True) for field in parts[0].schema])
+    return pa.concat_tables([part.cast(shared) for part in parts])
+
+
+def _of_rows(target: Target, rows: list[Row], expressions: list[exp.Expr]) -> pa.Table:
+    source = constants(rows, target.columns, target.alias) if rows else subquery(
+        exp.select("*").from_(exp.to_table(target.name, quoted=True)).where(exp.false()), target.alias
+    )  # fmt: skip
+    queries = Queries(Builder("sql"), target.catalog.schema())
+    query = exp.select(*(one.copy() for one in expressions)).from_(source)
+    return answer(queries, queries.query(query), target.reader.ask).to_arrow()
+
+
+def _with_action(node: exp.Expr, action: str) -> exp.Expr:
+    """Return an expression of RETURNING with what was done in place of `merge_action`."""
+    literal = exp.Literal.string(action)
+    if _is_action(node):
+        return exp.alias_(literal, ACTION)
+    return node.transform(lambda one: literal.copy() if _is_action(one) else one)
+
+
+def _is_action(node: exp.Expr) -> bool:
+    return isinstance(node, exp.Column) and node.name.lower() == ACTION and not node.table

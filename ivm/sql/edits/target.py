@@ -1,0 +1,321 @@
+"""The table that a statement edits: what it has, and rows that are added, replaced and removed in a transaction."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from sqlglot import exp
+
+from ivm.sql.answers import answer
+from ivm.sql.catalog import Catalog
+from ivm.sql.conversions import convert
+from ivm.sql.edits.literals import Row, literal, rows_of
+from ivm.sql.errors import SqlError, counted, nearest
+from ivm.sql.queries.clauses import Rows
+from ivm.sql.queries.query import Queries
+from ivm.sql.rules import Builder, Column
+from ivm.sql.session import Reader
+from ivm.sql.tables import default_value, unique_names
+from ivm.sql.types import BLOB, VARCHAR
+
+if TYPE_CHECKING:
+    from ivm.transaction import Transaction
+
+INSERTED, UPDATED, DELETED = "INSERT", "UPDATE", "DELETE"
+Places = tuple[int, ...]
+Pair = tuple[Row, Row]
+
+
+class Target:
+    """A table, its `columns`, and its `keys`: the columns of each PRIMARY KEY and UNIQUE, by their positions.
+
+    `key` has the positions of the primary key; a `bag` has none.  `changed` are the rows that RETURNING is about, by
+    what was done: the new ones, or those that were deleted.
+    """
+
+    def __init__(self, txn: Transaction, reader: Reader, catalog: Catalog, table: exp.Expr, node: exp.Expr) -> None:
+        """`table` is edited by the statement `node`."""
+        self.txn, self.reader, self.catalog = txn, reader, catalog
+        own = _found(catalog, table)
+        self.name, self.columns, self.bag = own, catalog.columns(own), catalog.weighs(own)
+        self.names = [c.name for c in self.columns]
+        schema = catalog.source[own].info.schema
+        self.key: Places = () if self.bag else tuple(self.names.index(k) for k in schema.key)
+        unique = [tuple(sorted(map(self.names.index, names))) for names in unique_names(catalog, own)]
+        self.keys: list[Places] = [*dict.fromkeys([*[tuple(sorted(self.key))] * bool(self.key), *unique])]
+        self.changed: dict[str, list[Row]] = {INSERTED: [], UPDATED: [], DELETED: []}
+        self.alias, self._table = table.alias or table.name, table
+        self._with = node.args.get("with_") or node.args.get("with")
+
+    # -- what statements name
+
+    def known(self, name: str, node: exp.Expr) -> int:
+        """Return the position of a column.  Raises SqlError with the nearest name."""
+        for place, own in enumerate(self.names):
+            if own.lower() == name.lower():
+                return place
+        raise SqlError(f"{self.name} has no column {name}{nearest(name, self.names)}", node)
+
+    def places(self, names: Sequence[exp.Expr], node: exp.Expr) -> list[int]:
+        """Return the positions of a list of columns, all of them if it is empty.  Raises SqlError for a repetition."""
+        places = [self.known(one.name, node) for one in names] or [*range(len(self.columns))]
+        self._refuse_twice(places, node)
+        return places
+
+    def assignments(self, nodes: Sequence[exp.Expr]) -> dict[int, exp.Expr]:
+        """Return what SET assigns, by positions of columns; a list of columns has as many values."""
+        found: list[tuple[int, exp.Expr]] = []
+        for node in nodes:
+            if not isinstance(node, exp.EQ):
+                raise SqlError(f"SET {node.sql(dialect='duckdb')}: write SET column = value", node)
+            columns, values = [node.this], [node.expression]
+            if isinstance(node.this, exp.Tuple | exp.Paren):
+                columns, values = _items(node.this), _items(node.expression)
+                if len(columns) != len(values):
+                    raise SqlError(
+                        f"{counted(len(values), 'value')} for {counted(len(columns), 'column')}: a subquery gives one "
+                        "value, so write one for each column", node,
+                    )  # fmt: skip
+            for column, value in zip(columns, values, strict=True):
+                if column.text("table") not in ("", self.alias):
+                    raise SqlError(f"SET changes columns of {self.alias}, not of {column.text('table')}", column)
+                place = self.known(column.name, column)
+                found.append((place, self.assigned(value, place)))
+        self._refuse_twice([place for place, _ in found], nodes[0])
+        return dict(found)
+
+    def _refuse_twice(self, places: Sequence[int], node: exp.Expr) -> None:
+        if twice := [place for place, times in Counter(places).items() if times > 1]:
+            raise SqlError(f"column {self.names[twice[0]]} is named twice", node)
+
+    def assigned(self, node: exp.Expr, place: int) -> exp.Expr:
+        """Return the value that a column gets; that of DEFAULT is a literal."""
+        return literal(self.default(place, node)) if is_default(node) else node.copy()
+
+    def default(self, place: int, node: exp.Expr) -> Any:
+        """Return the value of a column that is not named."""
+        saved = self.catalog.tables.get(self.name, {}).get("columns", ())
+        own = next((c for c in saved if c["name"] == self.names[place]), None)
+        return default_value(own and own.get("default"), self.columns[place].type, node)
+
+    def whole(self, row: Row, places: Sequence[int], node: exp.Expr) -> Row:
+        """Return a row with the defaults of the columns that it does not give."""
+        given = dict(zip(places, row, strict=True))
+        return tuple(given[n] if n in given else self.default(n, node) for n in range(len(self.columns)))
+
+    def checked(self, rows: list[Row], node: exp.Expr) -> list[Row]:
+        """Return rows.  Raises SqlError for a null where none may be."""
+        for place, column in enumerate(self.columns):
+            if not column.nullable and any(row[place] is None for row in rows):
+                raise SqlError(f"{self.name}.{column.name} is NOT NULL, and a row has no value for it", node)
+        return rows
+
+    # -- queries
+
+    def rows(self, query: exp.Expr, types: Sequence[Column | None]) -> list[Row]:
+        """Return the rows of a query, in its order if it has one, its columns converted to those given."""
+        builder, query = Builder("sql"), self._with_names(query)
+        queries = Queries(builder, self.catalog.schema())
+        found = queries.query(query, None, top=True)
+        if len(found.columns) != len(types):
+            raise self.misfit(len(found.columns), len(types), query)
+        columns = []
+        for (name, value), column in zip(found.columns, types, strict=True):
+            value = value._replace(nullable=builder.may_be_null(found.body, value))
+            value = value if column is None else convert(value, column.type, query)
+            columns.append((name, value._replace(type=VARCHAR) if value.type.is_nested else value))  # as it is stored
+        names = [f"c{n}" for n in range(len(columns))]
+        rows = Rows(found.body, list(zip(names, (v for _, v in columns), strict=True)), found.order)
+        table = answer(queries, rows, self.reader.ask).to_arrow()
+        for place, column in enumerate(types):  # a BLOB that is computed is a text of its bytes
+            if column is not None and column.type == BLOB and pa.types.is_string(table.schema.field(place).type):
+                table = table.set_column(place, names[place], table.column(place).cast(pa.binary()))
+        return rows_of(table)
+
+    def names_of(self, query: exp.Expr) -> list[str]:
+        """Return the names of a query's columns."""
+        found = Queries(Builder("sql"), self.catalog.schema()).query(self._with_names(query))
+        return [name for name, _ in found.columns]
+
+    def _with_names(self, query: exp.Expr) -> exp.Expr:
+        """Return a query that also knows the WITH before the statement."""
+        if self._with is None:
+            return query
+        query, own = query.copy(), self._with.copy()
+        inner = query.args.get("with_")
+        own.set("expressions", [*own.expressions, *(inner.expressions if inner is not None else ())])
+        query.set("with_", own)
+        return query
+
+    def misfit(self, values: int, columns: int, node: exp.Expr) -> SqlError:
+        """Return the error of more or fewer values than columns."""
+        return SqlError(f"{counted(values, 'value')} for {counted(columns, 'column')} of {self.name}", node)
+
+    def told_apart(self) -> list[str]:
+        """Return the names of the columns that tell rows apart."""
+        return [self.names[place] for place in self.key] or self.names
+
+    def own_columns(self) -> list[exp.Expr]:
+        """Return the columns that tell rows apart, for a SELECT."""
+        return [exp.column(name, self.alias, quoted=True) for name in self.told_apart()]
+
+    def table(self) -> exp.Expr:
+        """Return the table as the statement names it, for a FROM."""
+        return self._table.copy()
+
+    def pairs(self, query: exp.Select, assigned: dict[int, exp.Expr]) -> list[Pair]:
+        """Return whole rows before and after, one pair for each row of a query of this table."""
+        own = self.own_columns()
+        query = query.select(*own, *assigned.values(), append=False)
+        found = self.rows(query, [*(None for _ in own), *(self.columns[p] for p in assigned)])
+        there = {} if self.bag else self.existing([row[: len(own)] for row in found])
+        pairs = []
+        for row in found:
+            old = row[: len(own)] if self.bag else there[row[: len(own)]]
+            new = [*old]
+            for place, value in zip(assigned, row[len(own) :], strict=True):
+                new[place] = value
+            pairs.append((old, tuple(new)))
+        return pairs
+
+    # -- rows that exist
+
+    def key_of(self, row: Row) -> Row:
+        """Return the values of the primary key of a row."""
+        return tuple(row[place] for place in self.key)
+
+    def existing(self, keys: list[Row]) -> dict[Row, Row]:
+        """Return the rows that exist of some primary keys."""
+        found: dict[Row, Row] = {}
+        with self.reader.relation(self.name) as relation:
+            for key in dict.fromkeys(keys):
+                rows = list(relation.prefix(*key)) if len(self.key) < len(self.names) else [key] * (key in relation)
+                for row in rows:
+                    found[self.key_of(row)] = tuple(row)
+        return found
+
+    def counts(self, rows: Collection[Row]) -> Counter[Row]:
+        """Return how often some rows occur in a bag."""
+        found: Counter[Row] = Counter()
+        with self.reader.relation(self.name) as relation:
+            for row in dict.fromkeys(rows):
+                found[row] = relation.get(row if len(row) > 1 else row[0]) or 0
+        return found
+
+    def met(self, key: Places, rows: list[Row]) -> list[bool]:
+        """Return for each row whether the table has one with the same values of a key.
+
+        O(rows * height) for the primary key, else O(rows + rows of the table).
+        """
+        if set(key) == set(self.key):
+            there = self.existing([self.key_of(row) for row in rows])
+            return [self.key_of(row) in there for row in rows]
+        with self.reader.relation(self.name) as relation:
+            schema = relation.schema
+            given = relation.encode([row for row in rows if None not in row_at(row, key)], add=False)
+            places = [schema.places[schema.names.index(self.names[place])] for place in key]
+            wanted = {*_tuples(given[places])}
+            held = {one for words in relation.words(tuple(places)) for one in _tuples(words) if one in wanted}
+            found = iter(_tuples(given[places]))
+            return [None not in row_at(row, key) and next(found) in held for row in rows]
+
+    # -- edits
+
+    def add(self, rows: list[Row], node: exp.Expr) -> int:
+        """Add rows; return how many.  Raises SqlError for a null, or a primary key that exists."""
+        self.checked(rows, node)
+        if self.bag:
+            self.txn.insert(self.name, rows)
+        else:
+            there, keys = self.existing([self.key_of(row) for row in rows]), Counter(map(self.key_of, rows))
+            for key, times in keys.items():
+                if key in there or times > 1:
+                    shown = ", ".join(f"{self.names[p]} = {v!r}" for p, v in zip(self.key, key, strict=True))
+                    has = "has a row with" if key in there else "would have two rows with"
+                    already = " already" * (key in there)
+                    raise SqlError(
+                        f"{self.name} {has} {shown}{already}: INSERT ... ON CONFLICT DO NOTHING, or UPDATE it", node
+                    )
+            self.txn.set(self.name, rows)
+        self.changed[INSERTED] += rows
+        return len(rows)
+
+    def remove(self, rows: list[Row], whole: bool = False) -> int:
+        """Remove the rows that columns which tell them apart, or all columns, name; return how many."""
+        found = [*dict.fromkeys(rows)]
+        counts = self.counts(found) if self.bag else Counter(found)
+        if whole or self.bag:
+            self.changed[DELETED] += counts.elements()
+        if found:
+            self.txn.delete(self.name, [*map(self.key_of, found)] if whole and self.key else found, every=self.bag)
+        return counts.total()
+
+    def clear(self) -> int:
+        """Remove all rows; return how many."""
+        own = self.own_columns()
+        return self.remove(self.rows(exp.select(*own).from_(self.table()), [None] * len(own)))
+
+    def replace(self, pairs: list[Pair], node: exp.Expr) -> int:
+        """Replace rows by others; return how many.
+
+        Raises SqlError for a null, for two rows in place of one, and for a primary key that exists.
+        """
+        news: dict[Row, Row] = {}
+        for old, new in pairs:
+            if news.setdefault(old, new) != new:
+                raise SqlError(f"several rows match one row of {self.name}, so that its new values are ambiguous", node)
+        self.checked([*news.values()], node)
+        if self.bag:
+            counts = self.counts([*news])
+            changed = [new for old, new in news.items() for _ in range(counts[old])]
+            self.txn.delete(self.name, [*news], every=True)
+            self.txn.insert(self.name, changed)
+        else:
+            changed = [*news.values()]
+            self._replace_by_key({self.key_of(old): new for old, new in news.items()}, node)
+        self.changed[UPDATED] += changed
+        return len(changed)
+
+    def _replace_by_key(self, olds: dict[Row, Row], node: exp.Expr) -> None:
+        news = {self.key_of(new): new for new in olds.values()}
+        if len(news) < len(olds):
+            raise SqlError(f"two rows of {self.name} would have one key", node)
+        moved = [key for key in olds if key not in news]
+        entered = [key for key in news if key not in olds]
+        if entered and (there := self.existing(entered)):
+            raise SqlError(f"{self.name} has a row with the key {next(iter(there))} already", node)
+        if moved:
+            self.txn.delete(self.name, moved)
+        self.txn.set(self.name, [*news.values()])
+
+
+def is_default(node: exp.Expr) -> bool:
+    """Return whether a value is the word DEFAULT."""
+    return isinstance(node, exp.Var | exp.Column) and node.name.upper() == "DEFAULT" and not node.text("table")
+
+
+def row_at(row: Row, places: Places) -> Row:
+    """Return some values of a row."""
+    return tuple(row[place] for place in places)
+
+
+def _items(node: exp.Expr) -> list[exp.Expr]:
+    return list(node.expressions) if isinstance(node, exp.Tuple) else [node.unnest()]
+
+
+def _tuples(words: Any) -> Iterator[Row]:
+    return zip(*words.tolist(), strict=True)
+
+
+def _found(catalog: Catalog, table: exp.Expr) -> str:
+    """Return the name of the table as it is stored.  Raises SqlError if there is none, or a view."""
+    own = catalog.find(table.name)
+    if own is None and catalog.view(table.name) is None:
+        raise SqlError(f"no table {table.name} exists{nearest(table.name, catalog.names())}", table)
+    predicate = catalog.predicates.get(own) if own is not None else None
+    if own is None or own in catalog.kept or not (predicate is None or predicate.extensional):
+        raise SqlError(f"{own or table.name} is a view: edit the tables that it reads", table)
+    return own
