@@ -57,6 +57,13 @@ FORMS = {
         "SELECT id FROM t ANTI JOIN b ON t.p = t.p",
         "SELECT id FROM t SEMI JOIN b ON t.v = t.v AND b.k = b.k",
     ],
+    "rows that are the nearest of none": [
+        "SELECT t.id, b.k, b.d FROM t ASOF RIGHT JOIN b ON t.v >= b.d",
+        "SELECT t.id, a.k, a.d FROM t ASOF FULL JOIN a ON t.p = a.k AND t.v < a.d",
+        "SELECT k, d, a.d AS x, b.d AS y FROM a ASOF FULL JOIN b USING (k, d)",
+        "SELECT k, d, a.d AS x, b.d AS y FROM a ASOF LEFT JOIN b USING (k, d)",
+        "SELECT count(*) AS n FROM (SELECT sum(d) AS d FROM a WHERE k = 9) x ASOF FULL JOIN a y ON x.d > y.d",
+    ],
     "columns that only the step of a recursive query makes null": [
         "WITH RECURSIVE r(k) AS (SELECT id FROM t UNION SELECT t.p FROM r JOIN t ON t.id = r.k) SELECT * FROM r",
         "WITH RECURSIVE r(k, n) AS (SELECT id, 0 FROM t UNION ALL SELECT nullif(t.p, 2), n + 1 FROM r LEFT JOIN t "

@@ -14,6 +14,7 @@ from sqlglot import exp
 from ivm.sql.errors import SqlError
 from ivm.sql.queries import relations
 from ivm.sql.queries.clauses import Translator
+from ivm.sql.queries.numbering import Key, copied, numbered, ordering
 from ivm.sql.queries.scope import Needs, Scope, Source
 from ivm.sql.queries.sets import union
 from ivm.sql.queries.subqueries import has_one_row
@@ -70,7 +71,7 @@ class Joins:
         """Join one table more."""
         side, kind = (node.side or "").upper(), (node.kind or "").upper()
         if (node.method or "").upper() == "ASOF":
-            self.join(self._nearest(node))
+            self._asof(node, side)
             return
         if (node.method or "").upper() == "POSITIONAL":
             raise SqlError("POSITIONAL JOIN takes rows by their place, and tables have no order: join by a key", node)
@@ -137,38 +138,53 @@ class Joins:
             inner = inner.where(one)
         self.scope.body.literals += self.queries.subqueries.exists(inner, self.scope, wanted)
 
-    def _conditions(self, node: exp.Join, alias: str) -> list[exp.Expr]:
-        """Return the conditions of an ASOF JOIN; the last column of USING is that of the inequality."""
-        names = [one.name for one in node.args.get("using") or ()]
+    # -- the nearest row
+
+    def _asof(self, node: exp.Join, side: str) -> None:
+        """Join each row with the nearest one; for RIGHT and FULL, also rows that are the nearest of none."""
+        using, alias = self._using(node, []), node.this.alias_or_name
+        conditions, order = self._nearness(node, using, alias)
+        self.builder.costs.append("ASOF JOIN: the rows before or after each row are kept, O(rows of the partition)")
+        if side in ("RIGHT", "FULL"):
+            right = _Side(self, *self._item(node.this), apart=True)
+            left = _Side(self, self.scope.body, self.sources)
+            _NearestJoin(self, node, using, left, right, side, conditions, order).apply()
+            return
+        self.join(self._lateral_nearest(node, alias, conditions, order))
+        for name in using:
+            self._merge(name, [source for source in self.sources if source.alias.lower() == alias.lower()])
+
+    def _nearness(self, node: exp.Join, using: list[str], alias: str) -> tuple[list[exp.Expr], exp.Ordered]:
+        """Return the conditions of an ASOF JOIN, and the order in which the nearest row comes first.
+
+        The last column of USING is that of the inequality.  Raises SqlError.
+        """
         found: list[exp.Expr] = []
-        for place, name in enumerate(names):
+        for place, name in enumerate(using):
             sources = (s.alias for s in self.sources if s.find(name) is not None and name.lower() not in s.merged)
-            kind = exp.GTE if place == len(names) - 1 else exp.EQ
+            kind = exp.GTE if place == len(using) - 1 else exp.EQ
             found.append(kind(this=exp.column(name, next(sources, "")), expression=exp.column(name, alias)))
         if on := node.args.get("on"):
             found += on.copy().flatten() if isinstance(on, exp.And) else [on.copy()]
-        return found
-
-    def _nearest(self, node: exp.Join) -> exp.Join:
-        """Return an ASOF JOIN as a lateral join with the nearest row, the least by its key among equally near ones."""
-        table, alias = node.this, node.this.alias_or_name
-        conditions, using = self._conditions(node, alias), [one.name for one in node.args.get("using") or ()]
-        bounds = [place for place, one in enumerate(conditions) if type(one) in _BACK]
+        bounds = [one for one in found if type(one) in _BACK]
         if len(bounds) != 1:
             raise SqlError("ASOF JOIN takes one inequality, as in t.time >= u.time, and equations", node)
-        bound = conditions[bounds[0]]
+        bound = bounds[0]
         if not _is_of(bound.expression, alias):
-            bound = conditions[bounds[0]] = _BACK[type(bound)](this=bound.expression, expression=bound.this)
+            bound = _BACK[type(bound)](this=bound.expression, expression=bound.this)
         if not _is_of(bound.expression, alias):
             raise SqlError(f"ASOF JOIN: name the tables of the columns, as in t.time >= {alias}.time", node)
+        return found, exp.Ordered(this=bound.expression.copy(), desc=isinstance(bound, exp.GTE | exp.GT))
+
+    def _lateral_nearest(
+        self, node: exp.Join, alias: str, conditions: list[exp.Expr], order: exp.Ordered
+    ) -> exp.Join:  # fmt: skip
+        """Return an ASOF JOIN as a lateral join with the nearest row, the least by its key among equally near ones."""
+        table = node.this
         names = [n for n, _ in relations.rows(self.queries, table, self.scope.parent).columns]
-        hidden = {name.lower() for name in using}
-        wanted = [exp.column(n, alias, quoted=True) for n in names
-                  if self.needs.wants(alias, n) and n.lower() not in hidden]  # fmt: skip
-        order = exp.Ordered(this=bound.expression.copy(), desc=isinstance(bound, exp.GTE | exp.GT))
+        wanted = [exp.column(n, alias, quoted=True) for n in names if self.needs.wants(alias, n)]
         items: list[exp.Expr] = [*wanted] or [exp.Literal.number(1)]
         query = exp.select(*items).from_(table.copy()).where(*conditions).order_by(order).limit(1)
-        self.builder.costs.append("ASOF JOIN: the rows before or after each row are kept, O(rows of the partition)")
         lateral = exp.Lateral(this=exp.Subquery(this=query), alias=exp.TableAlias(this=exp.to_identifier(alias)))
         return exp.Join(this=lateral, side="LEFT" if node.side.upper() == "LEFT" else None, on=exp.true())
 
@@ -221,7 +237,8 @@ class Joins:
 class _Side:
     """One side of an outer join: a table with the columns that are needed, to be read afresh for each rule."""
 
-    def __init__(self, joins: Joins, body: Body, sources: list[Source]) -> None:
+    def __init__(self, joins: Joins, body: Body, sources: list[Source], apart: bool = False) -> None:
+        """Rows that may be equal have multiplicities; they are numbered if they are to be told `apart`."""
         self.joins, self.builder, self.sources = joins, joins.builder, sources
         self.places: list[tuple[int, str]] = []  # of each column: its source and its name
         values: list[Typed] = []
@@ -241,6 +258,9 @@ class _Side:
         self.names = [name for name, _ in outputs]
         self.picked: list[int] | None = None
         self.table = self._single(body, outputs) or joins.builder.stored(body, outputs)
+        if apart and self.table.weighs:
+            self.table, self.picked = copied(joins.builder, self.table), None
+            self.names = [column.name for column in self.table.columns[len(self.around) :]]
 
     def _identity(self, body: Body, values: list[Typed]) -> list[Typed]:
         """Return variables that tell rows apart and are not among the values, if they are few."""
@@ -381,6 +401,46 @@ class _OuterJoin:
                 value = other if self.side == "RIGHT" else both
                 left.show(name, value)
             theirs.merged.add(name.lower())
+
+
+class _NearestJoin(_OuterJoin):
+    """An outer join with the nearest row, which a helper view has for each row of the left side.
+
+    v:part1(a's key, b's key) <- a, b, conditions, number[a's, b's] = 1.
+    """
+
+    def __init__(
+        self, joins: Joins, node: exp.Join, using: list[str], left: _Side, right: _Side, side: str,
+        conditions: list[exp.Expr], order: exp.Ordered,
+    ) -> None:  # fmt: skip
+        super().__init__(joins, node, using, left, right, side)
+        body = Body(joins.scope.body.outer)
+        own = left.read(body)
+        near = Body(body)
+        theirs = right.read(near)
+        scope = Scope(body, left.sources_of(own), joins.scope.parent)
+        values = joins.queries.expressions(Scope(near, right.sources_of(theirs), scope))
+        for one in conditions:
+            values.require(one)
+        key, identity = Key(*ordering(values.value(order.this), order)), self.builder.identity(near)
+        around = [column_of(body, name) for name in self.builder.carried(near)]
+        numbers = numbered(self.builder, near, [], [key], identity, 1)
+        self.builder.scan(numbers, near, [*around, *identity])
+        near.outer = body.outer
+        body.extend(near)
+        outputs = [(f"c{n}", value) for n, value in enumerate(self._keys(own, theirs))]
+        self.around = self.builder.carried(body, [value.term for _, value in outputs])
+        self.nearest = self.builder.stored(body, outputs, distinct=True)
+
+    def _keys(self, left: list[Typed], right: list[Typed]) -> list[Typed]:
+        """Return what tells the rows of both sides apart."""
+        pairs = ((self.left, left), (self.right, right))
+        return [values[place] for side, values in pairs for place in side.key or range(len(values))]
+
+    def _condition(self, body: Body, left: list[Typed], right: list[Typed]) -> None:
+        """Let a body that reads both sides, or one inside the other, hold where one row is the nearest of the other."""
+        given = [column_of(body.outer, name) for name in self.around]
+        self.builder.scan(self.nearest, body, [*given, *self._keys(left, right)])
 
 
 _BACK: dict[type[exp.Expr], type[exp.Expr]] = {exp.GTE: exp.LTE, exp.GT: exp.LT, exp.LTE: exp.GTE, exp.LT: exp.GT}

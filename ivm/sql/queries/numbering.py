@@ -262,17 +262,20 @@ def copies(builder: Builder, body: Body, outputs: list[tuple[str, Typed]]) -> tu
     table = builder.stored(body, outputs)
     if not table.weighs:
         return builder.again(table, body.outer, around)
-    name = builder.helper()
-    columns = (*table.columns, Column("n", BIGINT, False))
-    copy = Table(name, columns, (*range(len(columns)),))
-    numbers = _numbers(builder, table)
-    body_, number = Body(), builder.variable(BIGINT, False)
-    row = builder.scan(table, body_)
-    body_.literals.append(Atom(numbers, (number.term,)))
-    body_.literals.append(Test(Call("<=", (number.term, body_.weights[0]))))
-    builder.emit(Rule((Atom(name, (*(v.term for v in row), number.term)),), tuple(body_.literals)))
-    found, values = builder.again(copy, body.outer, around)
+    found, values = builder.again(copied(builder, table), body.outer, around)
     return found, values[:-1]
+
+
+def copied(builder: Builder, table: Table) -> Table:
+    """Return a helper view of the rows of a table with multiplicities, each as often as it occurs, with a number."""
+    name, numbers = builder.helper(), _numbers(builder, table)
+    columns = (*table.columns, Column("n", BIGINT, False))
+    body, number = Body(), builder.variable(BIGINT, False)
+    row = builder.scan(table, body)
+    body.literals.append(Atom(numbers, (number.term,)))
+    body.literals.append(Test(Call("<=", (number.term, body.weights[0]))))
+    builder.emit(Rule((Atom(name, (*(v.term for v in row), number.term)),), tuple(body.literals)))
+    return Table(name, columns, (*range(len(columns)),))
 
 
 def _numbers(builder: Builder, table: Table) -> str:

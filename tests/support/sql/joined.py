@@ -1,7 +1,7 @@
 """Random joins over sides that are empty, null, totals or full of equal rows, for comparison with DuckDB.
 
 side: a table with a key, a bag, one that stays empty, a total, groups, distinct rows, UNION ALL, a join
-kind: inner, outer, semi, anti, lateral, EXISTS, IN and their negations
+kind: inner, outer, semi, anti, lateral, nearest, EXISTS, IN and their negations
 ON:   equations, constants, conditions on one side alone, on none, comparisons of nulls
 and what is made of the rows: as they are, distinct, counted, grouped, numbered, in a union or a subquery
 """
@@ -33,6 +33,11 @@ SIDES = [
     "(SELECT id, x, s FROM {t} ORDER BY id NULLS LAST, x, s LIMIT 2)",
     "(SELECT id, x, s FROM {t} WHERE x IS NULL)",
 ]  # fmt: skip
+NEAREST = [  # of equally near rows any may be taken: there are none, or they are equal
+    "(SELECT DISTINCT x, s, x + 1 AS id FROM {t})",
+    "(SELECT x, s, x AS id FROM {t})",
+    "(SELECT x, s, max(id) AS id FROM {t} GROUP BY x, s)",
+]
 KINDS = ["JOIN", "LEFT JOIN", "LEFT JOIN", "RIGHT JOIN", "FULL JOIN", "FULL JOIN", "FULL JOIN"]
 
 
@@ -81,6 +86,8 @@ class Joins:
         for name in "bc"[: r.choice([1, 1, 1, 2])]:
             source += self._joined(names, name)
             names += [name]
+        if r.random() < 0.1:
+            source += f" {r.choice(['SEMI', 'ANTI'])} JOIN {self._side('z')} ON {self._on(names, 'z')}"
         where = f" WHERE {self._where(names)}" if r.random() < 0.35 else ""
         return self._made(f"{source}{where}", names)
 
@@ -89,8 +96,14 @@ class Joins:
         side, kind = self._side(name), r.random()
         if kind < 0.06:
             return f" CROSS JOIN {side}"
+        if kind < 0.2:
+            there = r.choice(NEAREST).format(t=r.choice("tqe"))
+            side, compared = r.choice(["", "LEFT ", "RIGHT ", "FULL "]), r.choice([">=", ">", "<=", "<"])
+            left = r.choice(names)
+            on = f"{left}.s = {name}.s AND {left}.x {compared} {name}.x"
+            return f" ASOF {side}JOIN {there} {name} ON {on}"
         on = self._on(names, name)
-        if kind < 0.14 and not side.startswith("(VALUES"):
+        if kind < 0.3 and not side.startswith("(VALUES"):
             return f" {r.choice(['JOIN', 'LEFT JOIN'])} LATERAL {self._inner(names, name)} {name} ON {on}"
         return f" {r.choice(KINDS)} {side} ON {on}"
 
