@@ -41,7 +41,7 @@ from ivm.ways.pending import Source
 from ivm.ways.recursion.facts import limits_of
 from ivm.ways.tries import choice, pairs
 from pagestore.errors import MissingError
-from pagestore.host import EphemeralTransaction, Snapshot, Tree, printable, read_batches
+from pagestore.host import NULL, EphemeralTransaction, Snapshot, Tree, printable, read_batches
 
 TreeOf = Callable[[str], Tree]  # by name
 
@@ -69,6 +69,7 @@ WITH = {PLAIN: "", COUNT: "", FOLD: "", RANGED: "", TEXT: "", RANKED: ", each wi
 UNNAMED = re.compile(r"(?<![\w$])_\d+\b")  # as lang/normalise.py names what is written `_`
 MADE, SHORT = re.compile(r"(?<![\w$])_x\d+\b"), re.compile(r"(?<![\w$])x\d+\b")  # as SQL names columns between rules
 RANKS = 8  # ranks of a recursive view whose rows are counted one by one
+NULLS = {(EQ, NULL): "= null", (GE, NULL + 1): "!= null"}  # null is the least word
 SIGNS = {EQ: "=", GE: ">=", LE: "<=", NE: "!="}
 
 
@@ -343,6 +344,9 @@ def _bounds(plan: Plan, predicates: Mapping[str, Predicate], snap: Snapshot) -> 
     """Describe the bounds of a plan's variables, a line each; constants are written as in rules."""
     for bound in plan.bounds:
         type_ = _type_of(plan, bound.level, predicates)
+        if not bound.others and (bound.kind, bound.constant) in NULLS:
+            yield f"  bound     {plan.variables[bound.level]} {NULLS[bound.kind, bound.constant]}"
+            continue
         parts = [(sign, plan.variables[other]) for other, sign in bound.others]
         if not parts:
             parts.append((1, _value(bound.constant, type_, snap)))

@@ -132,6 +132,14 @@ def test_two_that_nothing_ties_are_sought_by_what_both_come_to(tmp_path):
         ws.verify("q")
 
 
+@pytest.mark.parametrize("type_", ["int", "string", "date", "decimal(30,2)", "float"])
+def test_a_bound_of_null_is_explained(tmp_path, type_):
+    with ivm.open(tmp_path / "n.pages", sync="off") as ws:
+        ws.install(f"q[k] = (a, b) -> int(k), {type_}?(a), {type_}(b). v(k, j) <- q[k] = (a, _), q[j] = (_, a).")
+        assert "bound     a != null\n" in ws.explain("v")
+        assert "bound     a != null\n" in ws.explain("z(k, j) <- q[k] = (a, _), q[j] = (a, _).")
+
+
 def test_a_sum_that_is_compared_fails_nowhere(tmp_path):
     """In the join, or behind it as here, where the value is read off."""
     with ivm.open(tmp_path / "s.pages", sync="off") as ws:
