@@ -12,8 +12,7 @@ from ivm.lang.functions import USERS, users_functions
 from ivm.lang.ir import Const, Predicate, Rule, Type, show, variables
 from ivm.lang.types import scale, shown, word_range
 from ivm.names import is_helper, is_unread
-from ivm.plan.plan import SCANNED, Index, Plan, indices_of, permuted, tree_name
-from ivm.plan.planner import BEFORE_ROUNDS, ROUNDS
+from ivm.plan.plan import Columns, Distinct, Index, Plan, Rounds, Scan, Upkeep, indices_of, permuted, tree_name
 from ivm.plan.rewrite.ranges import ADDED, COMPARED, SEEK_FIRST, SEEK_LAST
 from ivm.question import understand
 from ivm.rules.installed import Installed
@@ -283,20 +282,20 @@ def _rows(count: int) -> str:
 def _way_of(plan: Plan, rule: InstalledRule, installed: Installed, source: Source) -> list[str]:
     """Describe how a plan is evaluated and maintained."""
     head = installed.heads[plan]
-    if plan.choice != SCANNED:
+    if not isinstance(plan.way, Scan | Distinct):
         return _columns(plan, rule, installed, source) + _plan(plan, rule.granularity)
     (trie,) = plan.tries
     names = head.needed.union(v.name for v in variables(*compared(plan.sure)))
     read = ", ".join(name for name in plan.columns if name in names) or "none"
     lines = [f"  scan      of {trie.text}: columns {read}; rules of a block that scan it share one pass"]
-    if not plan.is_scan:
+    if isinstance(plan.way, Distinct):
         lines = [f"  scan      of {trie.text}: the distinct values of {', '.join(plan.variables)}, in order"]
-    return lines if plan.once else [*lines, f"  deltas    {plan.choice}"]
+    return lines if plan.way.upkeep is Upkeep.NEVER else [*lines, f"  deltas    {plan.choice}"]
 
 
 def _columns(plan: Plan, rule: InstalledRule, installed: Installed, source: Source) -> list[str]:
     """Describe how a plan is evaluated by columns, and which indices wait for a change that needs them."""
-    if not plan.in_columns:
+    if not isinstance(plan.way, Columns):
         return []
     names = {trie.index.predicate for trie in plan.tries}
     try:
@@ -324,7 +323,7 @@ def _plan(plan: Plan, granularity: int) -> list[str]:
     lines = [f"  order     {_order(plan)}"]
     if plan.considered:
         lines[-1] += f", the best of {plan.considered} (about {plan.cost:,.0f} operations)"
-    if plan.choice in (ROUNDS, BEFORE_ROUNDS):
+    if isinstance(plan.way, Rounds):
         lines.append(f"  deltas    {plan.choice}")
     elif plan.choice:
         lines.append(f"  deltas    {plan.choice}; the view is evaluated anew where that costs less")

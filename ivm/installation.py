@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ivm.engine.engine import Engine
-from ivm.engine.fill import Filler
+from ivm.engine.fill import Fill
 from ivm.engine.kept import Kept, kept_of, rearrange
 from ivm.errors import (
     WHOLE,
@@ -41,6 +41,7 @@ from ivm.rules.stored import save, stored_before
 from ivm.terms.encoder import Encoder
 from ivm.transaction import Transaction
 from ivm.views.delta import Delta, visible_difference
+from ivm.ways.way import Context
 from ivm.wide import forget
 from pagestore.errors import SchemaError
 from pagestore.host import ERASE, INSERT, Edits, Schema
@@ -95,9 +96,7 @@ def install(
     patching = _patched(txn, before, after, kept, strict)
     after = patching.installed
     engine = Engine(txn, after, Encoder(txn), txn.threads, watched=watched, built=patching.built, strict=strict)
-    engine.fill([rule for rule in after.rules if not kept.views.issuperset(rule.writes)])
-    engine.drop_unused(after)
-    engine.build_missing()
+    engine.fill_views([rule for rule in after.rules if not kept.views.issuperset(rule.writes)])
     after = engine.installed
     _restore_scans(txn, scans)
     collected = Transaction(txn, after, None)
@@ -121,9 +120,9 @@ def install(
 
 def _patched(txn: StoreTransaction, before: Installed, after: Installed, kept: Kept, strict: bool) -> Engine:
     """Change the trees of a version to those of other rules; return the engine that has changed the kept views."""
-    filler = Filler(txn, before, Encoder(txn), txn.threads, recording=False)
+    fill = Fill(Context(txn, before, Encoder(txn), txn.threads, recording=False))
     removed = {
-        view: [_taken_out(*edits) for parts in filler.contributions(patch.removed).values() for edits in parts]
+        view: [_taken_out(*edits) for parts in fill.contributions(patch.removed).values() for edits in parts]
         for view, patch in kept.patches.items()
     }
     built = rearrange(txn, before, after, kept)
@@ -271,9 +270,7 @@ def refit(txn: StoreTransaction, before: Installed, watched: Container[str], cha
     scans = {view: txn[view].scans for view in new & before.derived_trees if view in txn}
     built = rearrange(txn, before, after, kept)
     engine = Engine(txn, after, Encoder(txn), txn.threads, watched=watched, built=built)
-    engine.fill([rule for rule in after.rules if rule not in kept.rules])
-    engine.drop_unused(after)
-    engine.build_missing()
+    engine.fill_views([rule for rule in after.rules if rule not in kept.rules])
     after = engine.installed
     refuse_violations(txn, after, new & after.constraints.keys())
     _restore_scans(txn, scans)

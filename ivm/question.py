@@ -6,8 +6,8 @@ import time
 from typing import TYPE_CHECKING, NamedTuple
 
 from ivm.answer import Answer
-from ivm.engine.replan import PlanningFiller
-from ivm.engine.scans import naming_the_rule
+from ivm.engine.fill import Fill
+from ivm.engine.replan import Replan
 from ivm.errors import OptionError
 from ivm.lang.ir import ROPE
 from ivm.lang.program import Program
@@ -19,6 +19,7 @@ from ivm.rules.installed import Installed, Limits, Options
 from ivm.rules.relations import Relations
 from ivm.rules.stored import create_relation, drop_stray_trees, plant
 from ivm.terms.encoder import Encoder
+from ivm.ways.way import Context, naming_the_rule
 from pagestore.host import WORD_MAX, EphemeralTransaction
 
 if TYPE_CHECKING:
@@ -60,8 +61,8 @@ def answer(sketch: EphemeralTransaction, question: Question, threads: int) -> An
         create_relation(sketch, predicate, installed)
     plant(sketch, block.part.seeds)
     started = time.perf_counter()
-    filler = PlanningFiller(sketch, installed, Encoder(sketch), threads, once=True)
-    filler.fill([rule for rule in installed.rules if rule in block.rules])
+    context = Context(sketch, installed, Encoder(sketch), threads, once=True)
+    Fill(context, Replan(context)).rules([rule for rule in installed.rules if rule in block.rules])
     seconds = time.perf_counter() - started
     tree = sketch.tree(question.answer)
     with naming_the_rule(block.rules[-1].definition), within_memory("making a table", tree.count):

@@ -13,12 +13,12 @@ import numpy as np
 import pagestore
 from ivm.answer import Answer
 from ivm.engine.engine import Engine
-from ivm.engine.scans import Account
 from ivm.engine.schedule import Schedule, carry
 from ivm.errors import EditError, FunctionConflictError, MaintainError
 from ivm.lang.ir import ROPE, Edit
 from ivm.memory import allowing
 from ivm.rope import note_erased, texts_of_changes
+from ivm.rules.account import Account
 from ivm.rules.installed import Installed
 from ivm.rules.stored import BUILT, HOST, BuiltSizes, KnownRules, save
 from ivm.subscriptions import Subscriptions, changes
@@ -115,7 +115,7 @@ class Maintainer:
             built=dict(built),
             strict=self.strict,
         )  # fmt: skip
-        engine.exceeding |= self.exceeding
+        engine.replan.exceeding |= self.exceeding
         with txn.following(erases), allowing(self.memory):
             engine.apply_edits(edits, done)
         if engine.built != built:
@@ -125,7 +125,7 @@ class Maintainer:
             note_erased(engine, self.subscriptions)
         is_main = self.store.owns(txn, main=True)
         version = txn.commit()
-        self.exceeding = engine.exceeding
+        self.exceeding = engine.replan.exceeding
         if saved:
             self.rules.remember(saved, engine.installed)
         if is_main:

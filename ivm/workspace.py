@@ -21,7 +21,6 @@ from ivm.answer import Answer
 from ivm.check.check import Progress, check, evaluate, no_progress, rebuild, tree_difference
 from ivm.engine.engine import Engine
 from ivm.engine.fill import not_a_view
-from ivm.engine.scans import Account
 from ivm.errors import DivergenceError, IvmError, OptionError, RuleError, RuleWarning, UninstallError, UnknownViewError
 from ivm.host import maintainers, record_dependants_everywhere
 from ivm.installation import Removal, compiled, install, uninstall, warn
@@ -33,6 +32,7 @@ from ivm.plan.planner import AUTO
 from ivm.prepared import PreparedEdits
 from ivm.question import answer, check_options, understand
 from ivm.rope import note_erased, rope_of
+from ivm.rules.account import Account
 from ivm.rules.constraints import violated
 from ivm.rules.installed import Installed, InstallOptions, Limits, Options
 from ivm.rules.relations import declarations_of
@@ -197,7 +197,7 @@ class Workspace(WorkspaceEdits):
             txn.declare_maintained(HOST)
             rules = self.rules_of(txn)
             engine = Engine(txn, rules, Encoder(txn), self.threads, built=built_sizes(txn))
-            engine.follow_data([rule for rule in rules.rules if rule.plans])
+            engine.replan.follow_data([rule for rule in rules.rules if rule.plans])
             saved = save(txn, engine.installed, engine.built)
         self._remember(saved, engine.installed)
 

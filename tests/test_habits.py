@@ -253,3 +253,56 @@ def test_no_link_is_dead() -> None:
 )
 def test_dead_links_are_found(text: str, says: str | None) -> None:
     assert [line.partition(";")[0] for line in dead_links(text, ROOT / "README.md")] == ([says] if says else [])
+
+
+NAMED = re.compile(r"(?<![\w/.*<{-])((?:\w+/)*\w[\w-]*\.(?:py|md|lark|toml))\b(?!\()")
+ELSEWHERE = {"job.toml", "trips/readme.md"}  # files of users, in examples
+
+
+def prose(source: str, file: str) -> list[tuple[int, str]]:
+    """The comments and docstrings of a file of Python, each with its line; another file as it is."""
+    if not file.endswith(".py"):
+        return [(1, source)]
+    tokens = [*tokenize.generate_tokens(io.StringIO(source).readline)]
+    said = [t for t in tokens if t.type == tokenize.COMMENT or t.string.startswith(('"""', 'r"""'))]
+    return [(token.start[0], token.string) for token in said]
+
+
+def lost_files(source: str, file: str, there: set[str]) -> list[str]:
+    """Files that a comment, docstring or decision names, and that are not there, wherever it may be."""
+    return [
+        f"{file}:{line + text.count(chr(10), 0, found.start())}: there is no {found[1]}; name the file that has it now"
+        for line, text in prose(source, file)
+        for found in NAMED.finditer(text)
+        if found[1] not in there and found[1] not in ELSEWHERE
+    ]
+
+
+def endings(files: list[str]) -> set[str]:
+    """The paths of files, from the top or from any folder; those of tools also as they are installed."""
+    installed = [re.sub("^tools/", "pagestore_tools/", file) for file in files]
+    parts = [file.split("/") for file in (*files, *installed)]
+    return {"/".join(path[n:]) for path in parts for n in range(len(path))}
+
+
+def test_no_comment_docstring_or_decision_names_a_file_that_is_gone() -> None:
+    listed = subprocess.run(["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, capture_output=True, text=True)
+    files = [file for file in listed.stdout.split("\n") if file and (ROOT / file).exists()]
+    there = endings(files)
+    pages = [file for file in files if file.startswith("docs/decisions/")]
+    read = [file for file in files if file.endswith(".py")] + ["docs/architecture.md", "CONTRIBUTING.md", *pages]
+    refuse([line for file in read for line in lost_files((ROOT / file).read_text(), file, there)])
+
+
+@pytest.mark.parametrize(
+    ("source", "file", "says"),
+    [
+        ('"""See trees/edit.py."""  # and edit.py, pagestore/trees/edit.py', "a.py", None),
+        ('"""See trees/apply.py."""', "a.py", "a.py:1: there is no trees/apply.py"),
+        ('x = "apply.py"\n# as in apply.py', "a.py", "a.py:2: there is no apply.py"),
+        ("one\n(`ivm/apply.py`)", "docs/decisions/1.md", "docs/decisions/1.md:2: there is no ivm/apply.py"),
+    ],
+)
+def test_lost_files_are_found(source: str, file: str, says: str | None) -> None:
+    found = lost_files(source, file, endings(["pagestore/trees/edit.py"]))
+    assert [line.partition(";")[0] for line in found] == ([says] if says else [])

@@ -21,8 +21,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ivm.check.soundness import Soundness
-from ivm.engine.fill import Filler, fold_bindings, not_a_view, shown_names, unordered
-from ivm.engine.scans import naming_the_rule
+from ivm.engine.fill import Fill, not_a_view, shown_names
 from ivm.errors import ConstraintError, MaintainError, UnregisteredError
 from ivm.join.evaluate import evaluate as evaluate_plan
 from ivm.plan.plan import tree_name
@@ -37,6 +36,9 @@ from ivm.ways.ends import exact
 from ivm.ways.pending import check_sums, compose_rows, head_spec
 from ivm.ways.recursion.facts import limits_of
 from ivm.ways.recursion.semilattice import fixpoint_of
+from ivm.ways.recursion.stratum import refill, unordered
+from ivm.ways.tries import fold_bindings
+from ivm.ways.way import Context, naming_the_rule
 from pagestore.host import (
     ERASE,
     INSERT,
@@ -68,7 +70,7 @@ def rebuild(
     """Drop and refill everything stored for some rules, in dependency order; keep the scans of views.
 
     `rules` must hold every rule whose views they read. Without `recording` no sensitivity index is built. Returns the
-    sizes of the indices that were built, like `Filler.built`. Raises MaintainError. O(evaluating the rules).
+    sizes of the indices that were built, like `Context.built`. Raises MaintainError. O(evaluating the rules).
     """
     views = {name for rule in rules for name in rule.writes}
     scans = {name: txn[name].scans for name in views if name in txn}
@@ -78,13 +80,13 @@ def rebuild(
     for predicate in installed.program.predicates.values():
         if predicate.extensional or predicate.name in views:
             create_relation(txn, predicate, installed)
-    filler = Filler(txn, installed, Encoder(txn), txn.threads, recording=recording)
-    filler.fill(_reporting(rules, progress))
+    context = Context(txn, installed, Encoder(txn), txn.threads, recording=recording)
+    Fill(context).rules(_reporting(rules, progress))
     for name, texts in scans.items():
         for text in texts:
             if text not in txn[name].scans:
                 txn.add_scan(name, text)
-    return filler.built
+    return context.built
 
 
 def evaluate(source: Snapshot | Transaction, installed: Installed, name: str, threads: int) -> list[np.ndarray]:
@@ -100,7 +102,7 @@ def evaluate(source: Snapshot | Transaction, installed: Installed, name: str, th
     if stratum is None:
         rebuild(source, installed, [rule for rule in installed.rules if name in rule.writes], recording=False)
     else:
-        Filler(source, installed, Encoder(source), threads).refill(stratum)
+        refill(Context(source, installed, Encoder(source), threads), stratum)
     columns = tuple(range(installed.layouts[name].visible))
     return [*read_batches(source.pages, source.tree(name), columns=columns)]
 

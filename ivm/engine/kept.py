@@ -19,7 +19,6 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from ivm.engine.fill import unordered
 from ivm.lang.ir import Rule, is_table
 from ivm.lang.program import names_in_body, shape_of
 from ivm.plan.plan import tree_name
@@ -27,6 +26,7 @@ from ivm.rules.installed import Installed
 from ivm.rules.rule import InstalledRule
 from ivm.rules.stored import built_sizes, create_relation
 from ivm.views.layouts import APART, SUPPORT, Layout
+from ivm.ways.recursion.stratum import unordered
 from pagestore.host import Transaction
 
 
@@ -233,7 +233,7 @@ def _maintenance(rule: InstalledRule) -> tuple[object, ...]:
 def rearrange(txn: Transaction, before: Installed, after: Installed, kept: Kept) -> dict[str, tuple[int, int]]:
     """Drop the trees that are no longer needed, and create empty ones for views that are not kept.
 
-    Returns the sizes of the sensitivity indices that are kept, like `Filler.built`. O(what is dropped).
+    Returns the sizes of the sensitivity indices that are kept, like `Context.built`. O(what is dropped).
     """
     stay = dict(_trees(before, after, kept))
     strays = {name for name in after.derived_trees - before.derived_trees if name.startswith("$")}

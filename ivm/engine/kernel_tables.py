@@ -1,4 +1,4 @@
-"""The steps of a schedule as a kernel takes them (kernels/schedule.py): tables of numbers, and which fit."""
+"""The steps of a schedule as a kernel takes them (kernels/run.py): tables of numbers, and which fit."""
 
 from collections.abc import Container, Mapping, Sequence
 from fractions import Fraction
@@ -16,11 +16,11 @@ from ivm.engine.kernels.terms import LEAST
 from ivm.lang.aggregate import SQUARED
 from ivm.lang.ir import Const
 from ivm.lang.types import DIGITS_MAX, scale, word_range
-from ivm.plan.plan import Index, Plan, permuted
+from ivm.plan.plan import Index, Plan, Scan, Upkeep, permuted
 from ivm.plan.rewrite.ranges import ADDED, FOLD, SEEK_FIRST, SEEK_LAST, Span
 from ivm.rules.installed import Installed
 from ivm.rules.rule import InstalledRule
-from ivm.rules.steps import Flush, Follow, Scan, Settle, Step
+from ivm.rules.steps import Flush, FollowPlan, FollowRule, FollowStratum, Step
 from ivm.terms.encoder import Encode
 from ivm.views.heads import PLACE, Queued
 from ivm.views.layouts import ALONE, FALLING, INVERTED, LOWER, MORE, PARTS, PLAIN, SUM, SUPPORT, UPPER, Fold
@@ -72,9 +72,9 @@ def is_plain(installed: Installed, step: Step) -> bool:
     if isinstance(step, Flush):
         fold = installed.layouts[step.name].fold
         return fold is None or computed_from(fold) is not None
-    if isinstance(step, Settle):
+    if isinstance(step, FollowStratum):
         return compiled(installed, step.stratum).plain
-    if isinstance(step, Scan):
+    if isinstance(step, FollowRule):
         return step.rule.span is not None and _follows_range(step.rule.span)
     plan = step.plan
     if not installed.heads[plan].queued or not (plan.probes or is_alone(plan) or is_matched(plan)):
@@ -88,20 +88,20 @@ def is_plain(installed: Installed, step: Step) -> bool:
 
 def is_alone(plan: Plan) -> bool:
     """Return whether the changed branches of a plan's only relation are its bindings."""
-    return plan.is_scan or (len(plan.tries) == 1 and not plan.bounds and not plan.reads)
+    return plan.way.upkeep is Upkeep.ALONE and (isinstance(plan.way, Scan) or not plan.reads)
 
 
 def is_matched(plan: Plan) -> bool:
     """Return whether surgeries on a plan's tries are matched with its sensitivity indices."""
-    return not plan.probes and (len(plan.tries) > 1 or bool(plan.bounds))
+    return plan.way.upkeep is Upkeep.MATCH
 
 
-def terms_of(installed: Installed, step: Follow) -> Terms:
+def terms_of(installed: Installed, step: FollowPlan) -> Terms:
     """Return what a plan computes.  Raises UnfitError."""
     return Terms(step.plan, installed.heads[step.plan], step.rule.definition.types, tests_of(step))
 
 
-def tests_of(step: Follow) -> Tested:
+def tests_of(step: FollowPlan) -> Tested:
     """Return the conditions of a step's plan."""
     return tested(step.plan, step.rule.definition.types)
 
@@ -209,9 +209,9 @@ class Tables:
         """Add a step."""
         if isinstance(step, Flush):
             self._add_flush(step.name)
-        elif isinstance(step, Settle):
+        elif isinstance(step, FollowStratum):
             self._step(kernel.RECUR, self._strata.add(step.stratum))
-        elif isinstance(step, Scan):
+        elif isinstance(step, FollowRule):
             self._add_range(step.rule)
         else:
             self._add_plan(step)
@@ -261,7 +261,7 @@ class Tables:
             MORE if name in self._installed.cut else 0,
         )  # fmt: skip
 
-    def _add_plan(self, step: Follow) -> None:
+    def _add_plan(self, step: FollowPlan) -> None:
         """Add a plan that is probed or matched, or scans a relation."""
         plan, tables, alone, tree_of = step.plan, self._tables, is_alone(step.plan), self._of.tree_of
         lists = [tables[name] for name in ("probes", "indices", "sources", "heads", "terms", "sensed")]

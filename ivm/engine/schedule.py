@@ -2,7 +2,7 @@
 
     edge ──▶ flush edge ──▶ follow triangle(x, y, z) <- edge(x, y), ... ──▶ flush triangle ──▶ ...
 
-For a few edits, one kernel call (kernels/schedule.py) runs the first steps, as long as these are plain
+For a few edits, one kernel call (kernels/run.py) runs the first steps, as long as these are plain
 (kernel_tables.py): plans that are probed or matched, or scan a relation, what heads and filters compute of words,
 aggregates, ranges of which the first or last record is wanted, and recursion whose heads copy columns. The ranges of
 sums are checked afterwards. Of the plans that scan, only those that a change reaches are maintained
@@ -32,18 +32,19 @@ from ivm.engine.kernel_tables import (
 from ivm.engine.kernels import run as kernel
 from ivm.engine.kernels.plans import ScheduleRoom, ScheduleTable
 from ivm.engine.kernels.run import EXCESS_FREE, UNTOUCHED
-from ivm.engine.scans import Account
 from ivm.join.plan_arrays import slices_room
-from ivm.plan.plan import Index, Plan, indices_of
+from ivm.plan import costs
+from ivm.plan.plan import Index, Plan, Scan, indices_of
+from ivm.rules.account import Account
 from ivm.rules.installed import Installed
-from ivm.rules.steps import Flush, Follow, Scan, Settle, Step, steps_of
+from ivm.rules.steps import Flush, FollowPlan, FollowRule, FollowStratum, Step, steps_of
 from ivm.terms.encoder import Encode, Encoder
 from ivm.views.delta import Delta
 from ivm.ways.kernels.match import SHORT, TALLY, MatchRoom, match_at
 from ivm.ways.kernels.probe import BEGUN, COMPOSED, OPERATIONS, PROGRESS, Found, ProbeRun, probe_next_at
 from ivm.ways.kernels.ranges import WIDTH, RangeRoom
 from ivm.ways.match import Matching, matching_of
-from ivm.ways.probe import ACTIONS, BOUND, OPERATION, Probes, probed, probes_of
+from ivm.ways.probe import ACTIONS, Probes, probed, probes_of
 from ivm.ways.reach import Reach, Tested
 from ivm.ways.recursion.compiled import FACTS, Strata
 from ivm.ways.recursion.kernels.facts import SUSPENDED_MAX, WORK, WORK_MAX
@@ -78,7 +79,7 @@ SHRUNK_RATIO = 0.75
 STALE_FREE_ROWS = 64
 SCHEDULES_MAX = 64  # each keeps at most some megabytes of buffers
 
-Sizes: TypeAlias = Mapping[str, tuple[int, int]]  # see `Filler.built`
+Sizes: TypeAlias = Mapping[str, tuple[int, int]]  # see `Context.built`
 
 CARRY = TypedKernel(
     kernel.carry,
@@ -155,7 +156,7 @@ class Schedule:
         folds = {name: fold for name, one in zip(self.names, kept, strict=True) if (fold := one.layout.fold)}
         states = {fold.state.name: fold.state for fold in folds.values()}
         self._states = {state: [n for n in folds if folds[n].state.name == state] for state in states}  # to their views
-        follows = [(place, step) for place, step in enumerate(plain) if isinstance(step, Follow)]
+        follows = [(place, step) for place, step in enumerate(plain) if isinstance(step, FollowPlan)]
         # the steps that are matched, with their places and the numbers of their plans
         self.matched = [(step, place, n) for n, (place, step) in enumerate(follows) if is_matched(step.plan)]
         sensors = _sensitivity_indices(step for step, *_ in self.matched)
@@ -179,12 +180,12 @@ class Schedule:
         self._strata = Strata(installed, numbering.tree_of, self.numbers.__getitem__)
         self._plans = [step.plan for _, step in follows]
         self._probing_plans = [plan for plan in self._plans if not is_alone(plan) and not is_matched(plan)]
-        ranges = [step for step in plain if isinstance(step, Scan)]
+        ranges = [step for step in plain if isinstance(step, FollowRule)]
         counted = [*enumerate(rule.writes for rule in (*(f.rule for _, f in follows), *(r.rule for r in ranges)))]
         self._accounts = [
             (name, self.firsts[name], [number for number, writes in counted if name in writes]) for name in self.names
         ]
-        settled = [step for step in plain if isinstance(step, Settle)]
+        settled = [step for step in plain if isinstance(step, FollowStratum)]
         self._strata_of = {name: s for s, step in enumerate(settled) for name in step.stratum.recursive}
         self._carries = any(not isinstance(step, Flush) for step in plain)
         tables = Tables(numbering, installed, self._strata)
@@ -193,7 +194,7 @@ class Schedule:
         self._laid = tables.laid()
         self._scanning: dict[Index, dict[Plan, Tested]] = {}  # the plans that scan each relation
         for step in self.steps:
-            if isinstance(step, Follow) and step.plan.is_scan:
+            if isinstance(step, FollowPlan) and isinstance(step.plan.way, Scan):
                 self._scanning.setdefault(step.plan.tries[0].index, {})[step.plan] = tests_of(step)
         self._reaches: dict[Index, Reach] = {}
 
@@ -251,8 +252,8 @@ class Schedule:
         """What probing costs at least at the step where the kernel stopped, if it stopped since too much was found."""
         run, found, _ = self._probing
         if run.progress[BEGUN]:
-            return 4 * BOUND * len(found.signs)  # there may be many more
-        return OPERATION * int(run.progress[OPERATIONS]) if run.progress[COMPOSED] else 0
+            return 4 * costs.BOUND * len(found.signs)  # there may be many more
+        return costs.OPERATION * int(run.progress[OPERATIONS]) if run.progress[COMPOSED] else 0
 
     def _may_lack_pages(self, kind: int) -> bool:
         """Return whether the kernel may have stopped at a step of a kind since it ran out of pages."""
@@ -298,7 +299,7 @@ class Schedule:
         """Return how many intervals changes hit in the sensitivity indices of a view's plans."""
         return sum(int(self._working.hits[n]) for step, _, n in self.matched if name in step.rule.writes)
 
-    def stale(self, done: int, counts: Callable[[Iterable[str]], list[int]], sizes: Sizes) -> list[Follow]:
+    def stale(self, done: int, counts: Callable[[Iterable[str]], list[int]], sizes: Sizes) -> list[FollowPlan]:
         """Return the matched ones of the first `done` steps whose sensitivity indices are to be built anew."""
         operations = self._working.operations
         return [
@@ -371,7 +372,7 @@ class Schedule:
         return working, (run, found, composed)
 
 
-def _sensitivity_indices(matched: Iterable[Follow]) -> dict[str, int]:
+def _sensitivity_indices(matched: Iterable[FollowPlan]) -> dict[str, int]:
     """Return the names of the sensitivity indices of matched steps, and how many columns each has."""
     return {
         name: len(sensor.columns)
@@ -394,7 +395,9 @@ def _match_room(matched: Sequence[Matching]) -> MatchRoom:
     )  # fmt: skip
 
 
-def is_stale(step: Follow, counts: Callable[[Iterable[str]], list[int]], sizes: Sizes, renewed: bool = True) -> bool:
+def is_stale(
+    step: FollowPlan, counts: Callable[[Iterable[str]], list[int]], sizes: Sizes, renewed: bool = True
+) -> bool:
     """Return whether half of the rows of a matched step's sensitivity indices may be stale: their context is gone.
 
     Only changes leave such rows: what the indices gained, or the body lost, since the last build bounds them; the body
@@ -411,6 +414,6 @@ def is_stale(step: Follow, counts: Callable[[Iterable[str]], list[int]], sizes: 
 
 
 def _touched(step: Step) -> tuple[str, ...]:
-    if isinstance(step, Settle):
+    if isinstance(step, FollowStratum):
         return (*step.stratum.reads, *step.stratum.recursive)
     return (step.name,) if isinstance(step, Flush) else step.rule.reads + step.rule.writes

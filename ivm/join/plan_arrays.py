@@ -28,7 +28,7 @@ class Shape:
 
     argument_level[A, D] gives the level of each argument (-1 after the last), part_* which (atom,
     depth) leapfrog at which level, absent_* the negated atoms, bound_* the constraints (see
-    join/kernels/join_layout.py), reads[V, 3] the (atom, depth, column) read at a binding.
+    join/kernels/tries.py), reads[V, 3] the (atom, depth, column) read at a binding.
     """
 
     argument_level: np.ndarray
@@ -108,7 +108,7 @@ class Sensors:
 
 
 class Regions(NamedTuple):
-    """A change oracle as arrays (see join/kernels/oracle.py): rows[L + 1, R] and start[L + 1]."""
+    """A change oracle as arrays (see join/kernels/bounds.py): rows[L + 1, R] and start[L + 1]."""
 
     rows: np.ndarray
     start: np.ndarray
@@ -116,7 +116,7 @@ class Regions(NamedTuple):
 
 @lru_cache(256)
 def plan_array(shape: Shape, sensors: Sensors, granularity: int) -> np.ndarray:
-    """Flatten a plan into one array: the header of join/kernels/join_layout.py, then its sections."""
+    """Flatten a plan into one array: the header of join/kernels/tries.py, then its sections."""
     sections = {
         tries.PART_START: shape.part_start,
         tries.PARTS: shape.parts,

@@ -22,11 +22,13 @@ from ivm.join.kernels.tries import EQ
 from ivm.lang.ir import Atom, Compare, Const, Disjunct, Literal, Negation, Predicate, Rule, Term, Var, atoms, variables
 from ivm.lang.nulls import may_be_null, tests_null
 from ivm.plan.linear import Linear, linear, pinned
-from ivm.plan.plan import SCANNED, Bound, Index, Link, Plan, Read, Trie, permuted
+from ivm.plan.plan import Bound, Distinct, Index, Link, Plan, Read, Scan, Trie, permuted
 from ivm.terms.conditions import Choice, Filter, is_sure
 from ivm.terms.encoder import Encode
 from ivm.terms.evaluator import SAME, risk
 from pagestore.host import KEYS_MAX, NULL
+
+SCANNED = "a change of the relation is all that is read"
 
 
 @dataclass
@@ -401,16 +403,15 @@ class ScanConjunction(Conjunction):
     def _compare(self, literal: Compare) -> None:
         self.filters.append(literal)
 
-    def scan(self) -> Plan:
+    def scan(self, once: bool = False) -> Plan:
         """Return the only plan."""
         (atom,) = self.atoms
         keys, index = self.stored_keys[atom.atom.predicate], atom.atom.predicate
         names = [name for name in atom.names if name is not None]  # all are
         trie = Trie(Index(index, (*range(keys),)), (*range(len(names)),), False, str(atom.atom))
         reads = tuple(Read(0, place, name) for _, place, name in self.reads)
-        return Plan(
-            (*names,), (trie,), (), reads, tuple(self.computed), tuple(self.filters), choice=SCANNED, nulls=self.nulls
-        )
+        plan = Plan((*names,), (trie,), (), reads, tuple(self.computed), tuple(self.filters), nulls=self.nulls)
+        return plan.going(Scan if len(names) == keys else Distinct, SCANNED, once=once)
 
 
 class ChoiceConjunction(ScanConjunction):

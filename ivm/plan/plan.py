@@ -16,7 +16,8 @@ customer[c] = (n, e, a) by e       Index("customer", (2, 0))    the tree "$index
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from enum import Enum
 from functools import cached_property, lru_cache
 from typing import NamedTuple
 
@@ -29,7 +30,54 @@ from ivm.lang.nulls import tests_null
 from ivm.terms.conditions import Choice, Filter, compared, is_sure
 
 MIRRORED = {GE: LE, LE: GE, NE: NE}
-SCANNED = "a change of the relation is all that is read"  # the choice of maintenance for a body of one relation
+
+
+class Upkeep(Enum):
+    """How the bindings of a plan follow changes of what it reads."""
+
+    PROBE = "changed rows are joined with the other relations"
+    MATCH = "changed rows hit intervals of sensitivity indices, and what these cover is evaluated again"
+    ALONE = "changed rows of the only relation are the changed bindings"
+    NEVER = "it is evaluated once"
+
+
+@dataclass(frozen=True)
+class Way:
+    """How a plan, or a rule that has none, is evaluated; `ivm/ways` has a room for each way."""
+
+    upkeep: Upkeep = Upkeep.MATCH
+
+
+class Scan(Way):
+    """The rows of one relation, each a binding: one pass over it serves all plans that scan it."""
+
+
+class Distinct(Way):
+    """The distinct first columns of one relation."""
+
+
+class Columns(Way):
+    """An acyclic body: the blocks of one relation look up the others."""
+
+
+class Tries(Way):
+    """Any body: the Leapfrog Triejoin."""
+
+
+class Rounds(Way):
+    """A body of a stratum of views that read themselves."""
+
+
+class Ranges(Way):
+    """An aggregate over ranges, by a seek or a scan for each point: a rule without plans."""
+
+
+class Texts(Way):
+    """The texts of a concat's groups: a rule without plans."""
+
+
+class Constants(Way):
+    """Rows that a rule lists: it reads nothing, and has no plans."""
 
 
 class Index(NamedTuple):
@@ -116,9 +164,8 @@ class Plan:
     A row of its bindings holds the key variables by level, then `reads`; `computed` and `filters` are evaluated on
     batches of rows.  `cost` is the estimate for the chosen order, `considered` how many orders were compared.
 
-    `probes` holds one plan per trie, which starts with the trie's variables: with them deltas are probed, without them
-    matched with sensitivity indices.  `once` means that there will be no delta.  `choice` gives the reason.  A plan
-    `in_columns` is evaluated by columns when a view is filled (see columns.py).  The variables `nulls` may be null.
+    `way` is how the plan is evaluated and how its bindings are kept up to date, `choice` the reason, for people.
+    `probes` holds one plan per trie, which starts with the trie's variables.  The variables `nulls` may be null.
     `pace` is the estimate of the operations that probing a changed row takes; 0 if none was made. `estimates` are those
     of the rows that each of its `steps` finds.  `links` are the filters that compare two variables as words.
     """
@@ -133,19 +180,28 @@ class Plan:
     considered: int = 0
     probes: tuple["Plan", ...] = ()
     choice: str = ""
-    once: bool = False
+    way: Way = field(default_factory=Tries)
     nulls: frozenset[str] = frozenset()
-    in_columns: bool = False
     pace: float = 0.0
     estimates: tuple[float, ...] = ()
     links: tuple[tuple[Filter, Link], ...] = ()
 
+    def going(self, way: type[Way], choice: str, probes: tuple["Plan", ...] = (), once: bool = False) -> "Plan":
+        """Return this plan with a way, its upkeep, and the reason; if evaluated `once`, it follows no change."""
+        if once:
+            upkeep = Upkeep.NEVER
+        elif way is not Rounds and len(self.tries) == 1 and not self.bounds:
+            upkeep = Upkeep.ALONE
+        else:
+            upkeep = Upkeep.PROBE if probes else Upkeep.MATCH
+        return replace(self, way=way(upkeep), choice=choice, probes=probes)
+
     @property
     def steps(self) -> tuple[str, ...]:
         """What finds rows one after the other: the variables in order, or by columns the atoms, then all together."""
-        if self.is_scan:
+        if isinstance(self.way, Scan):
             return (self.tries[0].text,)
-        if self.in_columns:
+        if isinstance(self.way, Columns):
             return (*(trie.text for trie in self.tries if not trie.negated), "bindings")
         return self.variables
 
@@ -153,11 +209,6 @@ class Plan:
     def columns(self) -> tuple[str, ...]:
         """The names of the columns of a batch of bindings."""
         return self.variables + tuple(read.variable for read in self.reads)
-
-    @property
-    def is_scan(self) -> bool:
-        """Whether the body is one relation of whose rows each is a binding, read in the relation's own order."""
-        return self.choice == SCANNED and len(self.tries[0].levels) == len(self.tries[0].index.order)
 
     @cached_property
     def sure(self) -> tuple[Filter, ...]:
@@ -174,7 +225,7 @@ class Plan:
     @cached_property
     def sensors(self) -> tuple[Sensor, ...]:
         """A sensor for each trie and depth that does not follow the key order (*Sensitivity indices*)."""
-        if self.probes or self.once:
+        if self.probes or self.way.upkeep is Upkeep.NEVER:
             return ()
         found = []
         for t, trie in enumerate(self.tries):

@@ -15,7 +15,7 @@ from ivm.names import is_membership, is_unread
 from ivm.plan.conjunction import ChoiceConjunction, Conjunction, ScanConjunction, used_once
 from ivm.plan.join_order import JoinOrders
 from ivm.plan.join_tree import is_linked, is_supported, lists_pairs
-from ivm.plan.plan import Plan, permuted
+from ivm.plan.plan import Columns, Plan, Rounds, Scan, Tries, Upkeep, Way, permuted
 from ivm.plan.statistics import Distinct, Heavy, none_heavy
 from ivm.terms.conditions import Choice, Filter, is_sure
 from ivm.terms.encoder import Encode
@@ -23,7 +23,6 @@ from ivm.terms.evaluator import SAME
 from pagestore.host import KEYS_MAX
 
 AUTO, MATCH, PROBE = "auto", "match", "probe"
-ROUNDS, BEFORE_ROUNDS = "probed, in rounds", "probed, before the rounds"  # choices for a recursive stratum
 ONCE = "once"  # for a query: there will be no delta, so no sensitivity is recorded
 RENEWAL_OPERATIONS = 16  # renewing an interval in its index takes as long as about 16 iterator operations
 # A trace may be longer than estimated by this factor for each variable but the first: joined columns are seldom
@@ -43,7 +42,7 @@ class Chosen(NamedTuple):
 
 def chosen_of(plan: Plan) -> Chosen:
     """Return the key orders of a plan and its probes, to be saved."""
-    return Chosen(plan.variables, [probe.variables for probe in plan.probes], plan.in_columns)
+    return Chosen(plan.variables, [probe.variables for probe in plan.probes], isinstance(plan.way, Columns))
 
 
 def keep_alike(plan: Plan, other: Plan) -> bool:
@@ -69,12 +68,10 @@ def make_plans(
     ConstructError, with the place, for a literal that cannot be evaluated.
     """
     if rule.aggregates and ChoiceConjunction.joins(rule):  # see rewrite/disjunctions.py
-        plan = ChoiceConjunction(rule, predicates, stored_keys, encode).scan()
-        return (replace(plan, once=maintenance == ONCE),)
+        return (ChoiceConjunction(rule, predicates, stored_keys, encode).scan(once=maintenance == ONCE),)
 
     def scan(disjunct: Disjunct) -> Plan:
-        plan = ScanConjunction(rule, disjunct, predicates, stored_keys, encode).scan()
-        return replace(plan, once=maintenance == ONCE)
+        return ScanConjunction(rule, disjunct, predicates, stored_keys, encode).scan(once=maintenance == ONCE)
 
     plans, merged = list[Plan](), _Scans(rule, predicates, scan)
     for disjunct in rule.body:
@@ -86,7 +83,7 @@ def make_plans(
             chosen = saved[len(plans)]
             plan, *probes = map(conjunction.plan, (chosen.plan, *chosen.probes))
             _check_saved(probes)
-            plans.append(replace(plan, probes=tuple(probes), in_columns=chosen.in_columns))
+            plans.append(plan.going(Columns if chosen.in_columns else Tries, "", (*probes,)))
         else:
             plans.append(_cheapest(conjunction, distinct, heavy, maintenance))
     merged.merge(plans)
@@ -134,7 +131,7 @@ class _Scans:
         key = id(atom), names & self._unused[id(atom)]  # these are read
         if key not in self._alike:
             plans.append(self._scan(disjunct))
-            if not plans[-1].is_scan:
+            if not isinstance(plans[-1].way, Scan):
                 return
             self._alike[key] = _Alike(len(plans) - 1, [], [])
         self._alike[key].options.append(compared)
@@ -211,10 +208,11 @@ def make_recursive_plans(
             first = () if once else JoinOrders(search, distinct, heavy).below(0)[0]
             plan = conjunction.plan(orders[0]) if own else conjunction.plan(*weighed.cheapest)
         probes = tuple(map(conjunction.plan, orders))
-        plans.append(replace(plan, probes=probes, once=once, choice=ROUNDS if own else BEFORE_ROUNDS))
+        choice = "probed, in rounds" if own else "probed, before the rounds"
+        plans.append(plan.going(Rounds, choice, probes, once))
         if not once:
             found = search.plan(first)
-            searches.append(replace(found, probes=(found,)))
+            searches.append(found.going(Rounds, "", (found,)))
     for plan in (*plans, *searches) if saved else ():
         _check_saved(plan.probes)
     return Recursive(tuple(plans), tuple(searches))
@@ -243,7 +241,7 @@ def _cheapest(conjunction: Conjunction, distinct: Distinct, heavy: Heavy, mainte
     orders = JoinOrders(conjunction, distinct, heavy)
     plan = _chosen(conjunction, orders, distinct, maintenance)
     estimates = orders.bindings([name for name in plan.variables if not is_unread(name)])
-    if plan.in_columns:
+    if isinstance(plan.way, Columns):
         positive = [a.atom.predicate for a in conjunction.atoms if not a.negated]
         estimates = (*map(orders.rows, positive), estimates[-1])
     return replace(plan, estimates=estimates)
@@ -258,9 +256,11 @@ def _chosen(conjunction: Conjunction, orders: JoinOrders, distinct: Distinct, ma
     if maintenance != MATCH and (planned := _in_columns(conjunction, orders, distinct, maintenance)):
         return planned
     plan = conjunction.plan(*orders.cheapest)
-    linked = _is_found_by_links(conjunction, replace(plan, once=maintenance == ONCE), orders, distinct)
-    if maintenance == ONCE:
-        return replace(plan, once=True, in_columns=linked, choice="evaluated once")
+    once = maintenance == ONCE
+    linked = _is_found_by_links(conjunction, plan.going(Tries, "", once=once), orders, distinct)
+    way = Columns if linked else Tries
+    if once:
+        return plan.going(way, "evaluated once", once=True)
     columns = max((len(sensor.columns) for sensor in plan.sensors), default=0)
     if maintenance == MATCH and columns > KEYS_MAX:
         raise ConstructError(
@@ -269,28 +269,27 @@ def _chosen(conjunction: Conjunction, orders: JoinOrders, distinct: Distinct, ma
             f'at most {KEYS_MAX}; install it with maintenance="probe", or derive a part of it as a view of its own',
         )
     if maintenance == MATCH:
-        return replace(plan, choice="matched, as requested")
-    plan = replace(plan, in_columns=linked)
+        return plan.going(Tries, "matched, as requested")
     if maintenance == AUTO and not plan.sensors:
-        return _in_place(conjunction, plan)
+        return _in_place(conjunction, plan, way)
     probed, costs = zip(*map(orders.below, range(len(plan.tries))), strict=True)
     probes = tuple(map(conjunction.plan, probed))
     plan = replace(plan, pace=orders.pace(probed))
     if maintenance == PROBE:
-        return replace(plan, probes=probes, choice="probed, as requested")
+        return plan.going(way, "probed, as requested", probes)
     matching, probing = _matching(plan, distinct), sum(costs)
     figures = f"about {matching:,.0f} operations a row by matching, {probing:,.0f} by probing"
     if columns > KEYS_MAX or probing <= CORRELATED ** (len(plan.variables) - 1) * matching:
-        return replace(plan, probes=probes, choice=f"probed: {figures}")
-    return replace(plan, in_columns=False, choice=f"matched: {figures}")
+        return plan.going(way, f"probed: {figures}", probes)
+    return plan.going(Tries, f"matched: {figures}")
 
 
-def _in_place(conjunction: Conjunction, plan: Plan) -> Plan:
+def _in_place(conjunction: Conjunction, plan: Plan, way: type[Way]) -> Plan:
     """Return a plan all of whose tries follow the key order: each begins with the first variables, so it is a probe of
     every one of them.
     """
     probe = conjunction.plan(plan.variables)
-    return replace(plan, probes=(probe,) * len(plan.tries), choice=IN_PLACE)
+    return plan.going(way, IN_PLACE, (probe,) * len(plan.tries))
 
 
 def _in_columns(conjunction: Conjunction, orders: JoinOrders, distinct: Distinct, maintenance: str) -> Plan | None:
@@ -309,24 +308,24 @@ def _in_columns(conjunction: Conjunction, orders: JoinOrders, distinct: Distinct
     flat = not plans[0].reads and len(positive) == len(conjunction.atoms) == 2
     if flat and lists_pairs(plans[0], conjunction.stored_keys, _needed(conjunction, plans[0])):
         return None  # flat tries list the pairs of two relations faster
-    first = replace(plans[0], once=maintenance == ONCE)
+    once = maintenance == ONCE
+    first = plans[0].going(Columns, "evaluated once", once=once)
     if _reads_little(first, orders, distinct):
         return None
-    plans = [replace(one, in_columns=True) for one in plans]
-    if maintenance == ONCE:
-        return replace(plans[0], once=True, choice="evaluated once")
+    if once:
+        return first
     sizes = {a.atom.predicate: conjunction.stored_keys[a.atom.predicate] for a in conjunction.atoms}
     held = {name: distinct(name, (*range(keys),)) for name, keys in sizes.items()}
     costs = [sum(held[t.index.predicate] for t in one.tries if permuted(t.index)) for one in plans]
     plan = plans[min(range(len(plans)), key=lambda n: (costs[n], len(plans[n].sensors)))]  # for it indices are kept
     if maintenance == AUTO and not plan.sensors:
-        return _in_place(conjunction, plan)
+        return _in_place(conjunction, plan, Columns)
     for t in range(len(plan.tries)):
         ways[t] = ways.get(t) or orders.nearest(t)
         begun[t] = begun.get(t) or conjunction.plan(conjunction.in_own_order(ways[t], t))
     choice = "probed, as requested" if maintenance == PROBE else "probed, from each atom to the nearest"
     probes, pace = tuple(begun[t] for t in range(len(begun))), orders.pace([ways[t] for t in range(len(ways))])
-    return replace(plan, probes=probes, pace=pace, choice=choice)
+    return replace(plan, pace=pace).going(Columns, choice, probes)
 
 
 def _is_found_by_links(conjunction: Conjunction, plan: Plan, orders: JoinOrders, distinct: Distinct) -> bool:
@@ -347,7 +346,7 @@ def _needed(conjunction: Conjunction, plan: Plan) -> frozenset[str]:
 def _reads_little(plan: Plan, orders: JoinOrders, distinct: Distinct) -> bool:
     """Return whether constants of a query, or memberships, leave a join less to do than passing over the relations."""
     few = any(is_membership(trie.index.predicate) for trie in plan.tries)
-    constant = plan.once and any(b.kind == EQ and not b.others for b in plan.bounds)
+    constant = plan.way.upkeep is Upkeep.NEVER and any(b.kind == EQ and not b.others for b in plan.bounds)
     rows = sum(distinct(trie.index.predicate, trie.index.order) for trie in plan.tries)
     return (few or constant) and rows > COLUMN_ROWS * orders.cheapest[1]
 

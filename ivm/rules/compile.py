@@ -57,7 +57,7 @@ from ivm.lang.program import NOTHING, Program, names_in_body, recursive_names, s
 from ivm.lang.recursion import split_recursion
 from ivm.lang.rewrite.numbers import list_numbers
 from ivm.lang.syntax_tree import Statement
-from ivm.plan.plan import SCANNED, Plan
+from ivm.plan.plan import Distinct, Plan, Scan, Upkeep
 from ivm.plan.planner import AUTO, ONCE, Chosen, keep_alike, make_plans, make_recursive_plans
 from ivm.plan.rewrite.disjunctions import fold_bodies, separate_bodies
 from ivm.plan.rewrite.helpers import (
@@ -339,7 +339,7 @@ def planned_anew(
         block = next(block for block in installed.blocks if rule in block.rules)
         if any(_lacks_a_scan(plan) for one in block.rules for plan in one.plans if one not in installed.recursion):
             continue
-        maintenance = ONCE if any(plan.once for plan in rule.plans) else block.maintenance
+        maintenance = ONCE if any(plan.way.upkeep is Upkeep.NEVER for plan in rule.plans) else block.maintenance
         stratum = installed.recursion.get(rule)
         own = stratum.recursive if stratum else None
         new = with_plans(
@@ -348,7 +348,7 @@ def planned_anew(
         if not _alike(installed, rule, new):
             new = replace(new, plans=rule.plans, searches=rule.searches)
         pairs = [*zip(rule.plans, new.plans, strict=True)]
-        plans = tuple(old if old.choice == SCANNED else plan for old, plan in pairs)  # the scan may be under way
+        plans = tuple(old if _is_scanned(old) else plan for old, plan in pairs)  # the scan may be under way
         changed = new.orders != rule.orders or not all(keep_alike(*pair) for pair in pairs)
         basis = new.basis._replace(reason=reason(rule) if changed else rule.basis.reason)
         made[rule] = replace(new, plans=plans, basis=basis)
@@ -356,7 +356,11 @@ def planned_anew(
 
 
 def _lacks_a_scan(plan: Plan) -> bool:
-    return len(plan.tries) == 1 and plan.choice != SCANNED
+    return len(plan.tries) == 1 and not _is_scanned(plan)
+
+
+def _is_scanned(plan: Plan) -> bool:
+    return isinstance(plan.way, Scan | Distinct)
 
 
 def _alike(installed: Installed, rule: InstalledRule, new: InstalledRule) -> bool:

@@ -21,7 +21,7 @@ from ivm.lang.ir import Predicate, Rule
 from ivm.lang.program import NOTHING, Program, strata_of
 from ivm.lang.rewrite.constraints import is_constraint
 from ivm.names import is_helper, names_of, stored_as
-from ivm.plan.plan import SCANNED, Index, Plan, permuted, tree_name
+from ivm.plan.plan import Columns, Distinct, Index, Plan, Scan, permuted, tree_name
 from ivm.plan.planner import AUTO
 from ivm.rules.rule import InstalledRule, InstalledStratum, Uses, size_range
 from ivm.views.heads import Head
@@ -103,7 +103,8 @@ class Block:
         """Which rewrites change what the rules store."""
         levels = any(rule.definition.levels for rule in self.rules)
         texts = any(rule.definition.texts for rule in self.rules)
-        scans = any(plan.choice == SCANNED or plan.in_columns for rule in self.rules for plan in rule.plans)
+        ways = [plan.way for rule in self.rules for plan in rule.plans]
+        scans = any(isinstance(way, Scan | Distinct | Columns) for way in ways)
         ranges, part = any(rule.span for rule in self.rules), self.part
         return Rewrites(ranges, levels, part.merged, texts, scans, part.lean, part.partial, part.sure)
 
@@ -486,7 +487,7 @@ class Installed:
 def _scanned_ends(block: Block, layouts: Mapping[str, Layout]) -> Iterator[str]:
     """Yield the views of a block that are in `Installed.scanned_ends`."""
     for rule in block.rules if block.part.partial else ():
-        if len(rule.plans) == 1 and rule.plans[0].is_scan:
+        if len(rule.plans) == 1 and isinstance(rule.plans[0].way, Scan):
             yield from (n for n in rule.writes if (fold := layouts[n].fold) and fold.state.is_end)
 
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from ivm.lang.ir import Rule, reads, writes
 from ivm.lang.program import sketch_of
-from ivm.plan.plan import Index, Plan, indices_of, permuted
+from ivm.plan.plan import Columns, Constants, Index, Plan, Ranges, Texts, Upkeep, Way, indices_of, permuted
 from ivm.plan.planner import Chosen, chosen_of
 from ivm.plan.rewrite.ranges import Span
 
@@ -74,6 +74,13 @@ class InstalledRule:
         found += self.span.indices if self.span else []
         return list(dict.fromkeys(found))
 
+    @property
+    def way(self) -> type[Way]:
+        """How a rule without plans is evaluated."""
+        if self.span:
+            return Ranges
+        return Texts if self.reads else Constants
+
     def sensitivity_names(self, number: int) -> list[str]:
         """Return the names in the store of a plan's sensitivity indices, one for each of its sensors."""
         return [f"$sense:{self.number}.{number}.{sensor}" for sensor in range(len(self.plans[number].sensors))]
@@ -120,6 +127,11 @@ class InstalledStratum(NamedTuple):
         return tuple(dict.fromkeys(n for rule in self.rules for n in rule.reads if n not in self.recursive))
 
 
+def _defers(plan: Plan) -> bool:
+    """Return whether indices for the probes of a plan are built when a change needs them."""
+    return isinstance(plan.way, Columns) and plan.way.upkeep is not Upkeep.NEVER
+
+
 class Uses(NamedTuple):
     """The indices of rules: those of probes beside plans in columns, those of anything else, and of which rules keep
     trees, the permuted ones by predicate.
@@ -145,7 +157,7 @@ class Uses(NamedTuple):
         for rule in rules:
             others.update(rule.span.indices if rule.span else ())
             for plan in (*rule.plans, *rule.searches):
-                (probing if plan.in_columns and not plan.once else others).update(indices_of(plan))
+                (probing if _defers(plan) else others).update(indices_of(plan))
                 others.update(trie.index for trie in plan.tries)  # by which it is joined after large changes
         found = {**self.permuted}
         for index in filter(permuted, chain(*(rule.indices for rule in rules))):

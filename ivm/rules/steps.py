@@ -17,7 +17,7 @@ class Flush(NamedTuple):
     name: str
 
 
-class Follow(NamedTuple):
+class FollowPlan(NamedTuple):
     """Maintain the heads of one plan of a rule after changes in its body."""
 
     rule: InstalledRule
@@ -34,7 +34,7 @@ class Follow(NamedTuple):
         return self.rule.plans[self.number]
 
 
-class Settle(NamedTuple):
+class FollowStratum(NamedTuple):
     """Find out how the views of a recursive stratum change after changes of relations that it reads.
 
     The kernel leaves edits in their queues, which are then flushed; in Python, they are flushed already.
@@ -48,7 +48,7 @@ class Settle(NamedTuple):
         return self.stratum.rules
 
 
-class Scan(NamedTuple):
+class FollowRule(NamedTuple):
     """Maintain the view of a rule without plans: one evaluated by ranges, or one of the texts of a concat."""
 
     rule: InstalledRule
@@ -59,7 +59,7 @@ class Scan(NamedTuple):
         return (self.rule,)
 
 
-Step = Flush | Follow | Settle | Scan
+Step = Flush | FollowPlan | FollowStratum | FollowRule
 
 
 def rules_below(installed: Installed, names: Iterable[str]) -> list[InstalledRule]:
@@ -85,9 +85,9 @@ def steps_of(installed: Installed, names: frozenset[str]) -> list[Step]:
         finished |= {*due, *stratum.recursive}
         waiting = {name: None for name in waiting if name not in finished}
         if stratum.recursive:
-            steps += [Settle(stratum), *map(Flush, sorted(stratum.recursive))]
+            steps += [FollowStratum(stratum), *map(Flush, sorted(stratum.recursive))]
             continue
         (rule,) = stratum.rules
-        steps += [Follow(rule, number) for number in range(len(rule.plans))] or [Scan(rule)]
+        steps += [FollowPlan(rule, number) for number in range(len(rule.plans))] or [FollowRule(rule)]
         waiting = {name: None for name in (*waiting, *rule.writes) if name not in finished}
     return [*steps, *map(Flush, waiting)]

@@ -298,7 +298,7 @@ class Head:
         return which, batch, codes if codes is not None and codes.any() else None
 
     def _failed(self, weights: np.ndarray, batch: Batch, codes: np.ndarray, evaluator: Evaluator) -> Columns:
-        """Return the edits of the rule's view of failing bindings (failure.py).  Raises RangeError if it has none."""
+        """Return the edits of the rule's view of failing bindings.  Raises RangeError if it has none."""
         which = np.flatnonzero(codes)
         if self._rule.failed is None:
             terms = {(x.where.line, x.where.column): x for _, node in self._steps for x in binaries(*_parts(node))}

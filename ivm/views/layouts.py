@@ -31,7 +31,7 @@ The trees of state that aggregates have in addition to their views, and which ag
     parts      (s..., place; t, eta)  total, avg, variance and the like: exact sums of summands and of their squares
     values     (s..., v...; eta)      all others: the variables that order, then those that are the result; of a min or
                                       max over one relation perhaps a few of a group (ends.py)
-    inverted   (s...; x, eta)         users' operators with an inverse (invertible.py)
+    inverted   (s...; x, eta)         users' operators with an inverse (ways/states.py)
 
 s is the group's key, 0 for an aggregate without keys, and eta is the number of assignments.
 

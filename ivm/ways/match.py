@@ -19,11 +19,12 @@ import numpy as np
 from ivm.join.join import Join
 from ivm.join.plan_arrays import change_oracle, laid_out, plan_array, state_array
 from ivm.memory import Budget
-from ivm.plan.plan import Index, Plan, Trie, indices_of, sensors_of, tree_name
+from ivm.plan import costs
+from ivm.plan.plan import Index, Plan, Trie, Upkeep, indices_of, sensors_of, tree_name
 from ivm.views.delta import Delta, matches, net_changes, region_columns, regions, renewal, surgeries
 from ivm.ways.kernels import match
 from ivm.ways.kernels.probe import mark_lone
-from ivm.ways.probe import ROW, probe_all, probe_by_shares, probed
+from ivm.ways.probe import probe_all, probe_by_shares, probed
 from pagestore.compiled import Flags, Table, TypedKernel, ascends
 from pagestore.host import ERASE, INSERT, Pages, Snapshot, Tree, distinct
 
@@ -61,9 +62,9 @@ def maintain(
     every index that changed, `indices` the sensitivity index of each of plan.sensors. Raises CorruptionError,
     RangeError, and Stopped by a budget of bindings that probes find. O(trace distance * granularity * log n).
     """
-    if len(plan.tries) == 1 and not plan.bounds:
+    if plan.way.upkeep is Upkeep.ALONE:
         return maintain_single_atom(pages, plan, old, new, deltas)
-    if plan.probes:
+    if plan.way.upkeep is Upkeep.PROBE:
         return maintain_by_probing(pages, plan, old, new, deltas, threads, budget)
     contributions, matched = _match(pages, plan, old, new, deltas, indices)
     oracle = change_oracle(plan.shape.levels, contributions)
@@ -119,7 +120,7 @@ def maintain_by_probing(
     budget = budget or Budget(inf, float)
 
     def branches(given: Sequence[Delta]) -> list[Delta]:
-        budget.spend(ROW * sum(len(one.actions) for one in given))
+        budget.spend(costs.ROW * sum(len(one.actions) for one in given))
         pairs = zip(probed(plan), given, strict=True)
         return [surgeries(pages, one, old[index], new[index], depth) if one else one for (index, depth), one in pairs]
 

@@ -9,7 +9,7 @@ So a projection, a grouping or a sort may be larger than the memory that an eval
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from threading import Lock
 from typing import TYPE_CHECKING, Protocol
@@ -21,7 +21,9 @@ from ivm.join.join import concatenated
 from ivm.lang.ir import Predicate
 from ivm.lang.types import shown, word_range
 from ivm.memory import RECORDING, REMEDY, MemoryUse, memory_to_take, shown_bytes
+from ivm.plan.plan import Plan
 from ivm.rules.installed import Installed
+from ivm.rules.rule import InstalledRule
 from ivm.views.edit_composition import SumOverflow, counted, sum_by_key
 from ivm.views.layouts import INVERTED, PLAIN, Layout
 from pagestore.errors import EditError
@@ -74,6 +76,9 @@ class Waiting(dict[str, list[Edits]]):
         Errors name the `step` that makes them.
         """
         super().__init__()
+        self.rules: Sequence[InstalledRule] = ()  # that are filled together and not yet done
+        self.scanned = set[Plan]()  # their plans that a scan has filled
+        self.newest: tuple[str, np.ndarray] = ("", np.empty((0, 0), np.int64))  # the state filled last, and its records
         self._most = most or RUNS_MAX
         self._source, self._installed, self.spills = source, installed, spills
         self._runs: dict[str, Runs] = {}

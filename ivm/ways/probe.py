@@ -15,6 +15,7 @@ from ivm.join.kernels import tries
 from ivm.join.plan_arrays import Shape, plan_array, slices_room, state_array, tree_words
 from ivm.memory import Budget, MemoryUse, within_memory
 from ivm.names import is_unread
+from ivm.plan import costs
 from ivm.plan.plan import Index, Plan
 from ivm.views.delta import Delta, net_changes
 from ivm.ways.kernels import probe
@@ -23,10 +24,6 @@ from pagestore.compiled import Tables, TypedKernel, raise_for
 from pagestore.host import ERASE, FEW, INSERT, Edits, Pages, Tree, one_batch, together
 
 ACTIONS = np.array([ERASE, INSERT])
-# Costs are measured: 1 is 30 ns, about that of an iterator operation of a join over flat tries.
-ROW = 16  # of a changed row that becomes a branch and is probed, without its operations
-OPERATION = 2  # of an iterator operation over pages
-BOUND = 6  # of a binding found, and of the edit that it becomes, beyond what that costs if a view is evaluated anew
 SMALL = 1 << 11  # bindings of one run of the join; a delta usually finds few
 FOUND = 1 << 12
 SHARE = 128  # the fewest branches worth a thread; half a millisecond of work
@@ -233,7 +230,7 @@ class Prober:
                 parts.append((signs[:n].copy(), found[:, :n].copy()))
                 memory.add(n, 8 * n * (1 + laid.columns))
                 done = bool(progress[kernel.STEP] == 2 * len(laid.rows))
-                budget.spend(OPERATION * (int(progress[kernel.OPERATIONS]) - counted) + BOUND * n, done)
+                budget.spend(costs.OPERATION * (int(progress[kernel.OPERATIONS]) - counted) + costs.BOUND * n, done)
                 counted = int(progress[kernel.OPERATIONS])
             operations += counted
         return Found(parts, operations, composed)

@@ -1,4 +1,4 @@
-"""Aggregates over ranges (plan/span.py): compute the rows of their views, and maintain them.
+"""Aggregates over ranges (plan/rewrite/ranges.py): compute the rows of their views, and maintain them.
 
     nx[x] = y <- agg<<y = min(z)>> a(x), a(z), z > x.        a: 1 4 9          nx: (1; 4) (4; 9)
 
@@ -8,7 +8,7 @@
 A change of a measured record affects the row of each point whose range holds it; if the first (last) record of a range
 is the result, only of points for which it is that.  One seek or range fold computes a row, in O(log n).
 
-Compute an aggregate over a range for each of many points (plan/span.py), by seeks and range folds of one tree.
+Compute an aggregate over a range for each of many points, by seeks and range folds of one tree.
 
     a fold          max of week: 3 9 4 | 5                       9, by one scan
     parts added     0.75 - 2^500 by place (exact_sum.py)         place 35: 3 << 4     place 50: -(1 << 26)
@@ -19,7 +19,7 @@ O(log n) for each point, and with parts for each place that its group has: at mo
 more than twice as many with squares.  Texts are compared in O(records in the union of all ranges * log).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -28,11 +28,14 @@ from ivm.errors import RangeError
 from ivm.lang.aggregate import MOMENTS, SQUARED
 from ivm.lang.types import scale, word_range
 from ivm.plan.rewrite.ranges import ADDED, COMPARED, FOLD, SEEK_FIRST, Span
+from ivm.rules.rule import InstalledRule
 from ivm.views.delta import Delta
 from ivm.views.edit_composition import SumOverflow
 from ivm.views.exact_sum import COUNTED, INFINITE, SQUARES, round_parts
+from ivm.ways.pending import out_of_range
 from ivm.ways.quantiles import EXACT
 from ivm.ways.states import TextKeys, behind_prefixes, least_of
+from ivm.ways.way import Context
 from pagestore.host import (
     CARRY,
     ERASE,
@@ -310,7 +313,7 @@ def shifted(words: np.ndarray, by: int | None, otherwise: int) -> tuple[np.ndarr
 
 INTERVALS_MAX = 256  # of affected points; if there are more, all points are computed
 SHARE = 4  # if more rows changed than points / SHARE (+ INTERVALS_MAX), all points are computed
-Find = Callable[[np.ndarray], Found]  # the results for records of points (range_results.py)
+Find = Callable[[np.ndarray], Found]  # the results for records of points
 
 
 class Side(NamedTuple):
@@ -331,6 +334,45 @@ class Intervals(NamedTuple):
     def where(self, keep: np.ndarray) -> "Intervals":
         """Return those for which keep[n] is true."""
         return Intervals(self.groups[:, keep], self.low[keep], self.high[keep])
+
+
+def fill(context: Context, rule: InstalledRule) -> Edits:
+    """Return the edits that insert all rows of a rule that is evaluated by ranges.  Raises RangeError."""
+    (name,), span = rule.writes, rule.span
+    assert span
+    context.build_indices(rule.indices)
+    points, measured = map(context.tree, span.indices)
+    context.accounts[name].operations += points.count
+    rows = ranged_rows(context.txn.pages, span, points, _results_of(context, name, span, measured))
+    return np.full(rows.shape[1], INSERT), rows
+
+
+def follow(context: Context, rule: InstalledRule) -> Iterator[tuple[str, Edits]]:
+    """Yield the edits of the view of such a rule for the deltas so far.  Raises RangeError."""
+    (name,), span = rule.writes, rule.span
+    assert span
+    if context.deltas.keys().isdisjoint(rule.indices):
+        return
+    points, measured = [
+        Side(context.oldest(index), context.tree(index), context.deltas.get(index)) for index in span.indices
+    ]
+    find = _results_of(context, name, span, measured.new)
+    edits, looked = ranged_edits(context.txn.pages, span, points, measured, find)
+    context.accounts[name].operations += looked
+    yield name, edits
+
+
+def _results_of(context: Context, name: str, span: Span, measured: Tree) -> Find:
+    """Return a function that finds the results of a view evaluated by ranges; it raises RangeError."""
+    results = Results(name, context.txn.pages, span, measured, context.encode.keys)
+
+    def find(points: np.ndarray) -> Found:
+        try:
+            return results.of(points)
+        except SumOverflow as overflow:
+            raise out_of_range(context.txn, context.predicate(name), overflow) from None
+
+    return find
 
 
 def ranged_rows(pages: Pages, span: Span, points: Tree, find: Find) -> np.ndarray:

@@ -11,7 +11,7 @@ import numpy as np
 
 from ivm.lang.ir import MIRRORED, Compare, Const, Type, Var
 from ivm.lang.types import has_ids
-from ivm.plan.plan import Plan
+from ivm.plan.plan import Plan, Scan
 from ivm.terms.conditions import Choice
 from ivm.terms.encoder import Encode
 from ivm.terms.evaluator import SAME
@@ -43,7 +43,7 @@ class Tested(NamedTuple):
 
 def places_of(plan: Plan) -> dict[str, int]:
     """Return the column that each variable of a plan holds: of the relation if the plan scans it, else of bindings."""
-    if not plan.is_scan:
+    if not isinstance(plan.way, Scan):
         return {name: column for column, name in enumerate(plan.columns)}
     places = {name: plan.tries[0].index.order[depth] for depth, name in enumerate(plan.variables)}
     return places | {read.variable: read.column for read in plan.reads}

@@ -19,9 +19,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ivm.lang.ir import Atom, Const
+from ivm.rules.rule import InstalledRule
 from ivm.terms.encoder import Encoder
 from ivm.views.layouts import Fold, Layout
 from ivm.ways.states import behind_prefixes, ordering_words
+from ivm.ways.way import Context
 from pagestore.host import (
     ERASE,
     INSERT,
@@ -206,3 +209,42 @@ def text_edits(txn: Transaction, layout: Layout, view: Tree, name: str, fold: Fo
     gone = np.concatenate([keys, np.zeros((1, keys.shape[1]), np.int64)])
     actions = np.repeat([ERASE, SET], [gone.shape[1], new.shape[1]])
     return actions, np.concatenate([gone, new], axis=1)
+
+
+def fill(context: Context, rule: InstalledRule) -> Edits:
+    """Return the edits that insert a concat's texts into their view, in key order; O(the texts)."""
+    (name,), (concat, fold) = rule.writes, _concat_of(context, rule)
+    layout, txn = context.installed.layouts[name], context.txn
+    batches = read_batches(txn.pages, txn.tree(concat))
+    parts = [text_rows(txn, layout, concat, fold, _chosen(context, rule, rows)) for rows in batches]
+    rows = np.concatenate([*parts, np.empty((layout.visible, 0), np.int64)], axis=1)
+    return np.full(rows.shape[1], INSERT), rows
+
+
+def follow(context: Context, rule: InstalledRule) -> Iterator[tuple[str, Edits]]:
+    """Yield the edits of the view of a concat's texts: those of the groups that have changed."""
+    (name,), (concat, fold) = rule.writes, _concat_of(context, rule)
+    change = context.deltas.get(context.own(concat))
+    rows = _chosen(context, rule, change.rows) if change else np.empty((0, 0), np.int64)
+    if rows.size:
+        context.accounts[name].operations += rows.shape[1]
+        layout, view = context.installed.layouts[name], context.txn.tree(name)
+        yield name, text_edits(context.txn, layout, view, concat, fold, rows)
+
+
+def _concat_of(context: Context, rule: InstalledRule) -> tuple[str, Fold]:
+    """Return the concat whose texts a rule of texts reads."""
+    (concat,) = rule.reads
+    fold = context.installed.layouts[concat].fold
+    assert fold
+    return concat, fold
+
+
+def _chosen(context: Context, rule: InstalledRule, rows: np.ndarray) -> np.ndarray:
+    """Return the rows of a concat that have the constant keys in the body of a rule of texts."""
+    ((atom,),) = rule.definition.body
+    assert isinstance(atom, Atom)
+    for place, key in enumerate(atom.args):
+        if isinstance(key, Const):
+            rows = rows[:, rows[place] == context.encode(key)]
+    return rows

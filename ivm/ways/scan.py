@@ -7,21 +7,33 @@
 Filters that cannot fail are applied here to whole columns; those on the first columns of the key become the range of
 keys that is read, or several ranges, if few texts satisfy what bounds the first one.  What may fail is left to
 views/heads.py, since another literal may exclude it.
+
+A view of the least or greatest values keeps only a few of each group (ends.py); groups that have run out of them are
+filled by another pass.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
 
+from ivm.join.groups import Known, Lookup, summed
 from ivm.lang.ir import Type, Var, variables
 from ivm.plan.key_ranges import Range, key_ranges
-from ivm.plan.plan import Plan
+from ivm.plan.plan import Plan, Scan
+from ivm.rules.installed import Installed
+from ivm.rules.rule import InstalledRule
 from ivm.terms.conditions import Filter, compared, renamed_filter
 from ivm.terms.encoder import Encoder
 from ivm.terms.evaluator import Batch, Evaluator
-from pagestore.host import Pages, Tree, read_batches
+from ivm.views.heads import Columns
+from ivm.views.layouts import MORE
+from ivm.ways.ends import Ends, before_marks, renewed, run_out
+from ivm.ways.pending import Waiting, adds_up, head_spec
+from ivm.ways.way import Context, naming_the_rule
+from pagestore.host import ADD, Edits, Pages, Tree, distinct, read_batches
 
 Batches = dict[int, Batch]
 Masks = dict[tuple[Filter, frozenset[str]], np.ndarray]  # bool[n], by a filter and the columns that may be null
@@ -121,3 +133,116 @@ def _passes(ranges: Sequence[tuple[int, Range]]) -> list[tuple[Range, list[int]]
         else:
             found.append(((lo, hi), [number]))
     return found
+
+
+def fill(context: Context, rule: InstalledRule, number: int, waiting: Waiting) -> None:
+    """Add the edits of all plans of rules that are filled together and scan the same relation, in one pass.
+
+    They are summed block by block, and the plans are done (`waiting.scanned`). O(rows of the relation).
+    """
+    plan = rule.plans[number]
+    if plan in waiting.scanned:
+        return
+    name, installed = plan.tries[0].index.predicate, context.installed
+    plans = {
+        one: owner
+        for owner in waiting.rules
+        for one in owner.plans
+        if isinstance(one.way, Scan) and one.tries[0].index.predicate == name
+    }
+    passed, read = [0] * len(plans), [0] * len(plans)
+    views = {view for owner in plans.values() for view in owner.writes} & installed.scanned_ends
+    ends = {view: Ends() for view in views}
+    with naming_the_rule(rule.definition):
+        for count, known, made in _blocks_for(context, plans):
+            for place, (rows, edits) in made.items():
+                read[place] += count
+                passed[place] += rows
+                waiting.add(summed_edits(installed, edits, known, ends))
+        kept = {view: one.taken() for view, one in ends.items()}
+        waiting.add((view, _adding(rows)) for view, rows in kept.items())
+    cut = frozenset(view for view, rows in kept.items() if (rows[-1] >= MORE).any())
+    if installed.cut & views != cut:
+        context.installed = replace(installed, partial=installed.partial - views | cut)
+    for (one, owner), rows, count in zip(plans.items(), passed, read, strict=True):
+        context.note_operations(owner, count)
+        context.note_steps(owner, owner.plans.index(one), [rows])
+    waiting.scanned |= {*plans}
+
+
+Made = Iterable[tuple[str, Columns]]  # edits by view, with their rows as columns
+
+
+def _blocks_for(
+    context: Context, plans: Mapping[Plan, InstalledRule]
+) -> Iterator[tuple[int, Known, dict[int, tuple[int, Made]]]]:
+    """Yield for each block of a relation: how many rows it has, what is known of their groups, and what plans make.
+
+    That is by the place of each plan: how many bindings passed its filters, and the edits that they make.
+    """
+    heads = [context.installed.heads[plan] for plan in plans]
+    wanted = [
+        Wanted(plan, head.needed, rule.definition.types)
+        for (plan, rule), head in zip(plans.items(), heads, strict=True)
+    ]
+    encode = context.encode
+    tree = context.txn.tree(wanted[0].plan.tries[0].index.predicate)
+    pages = context.txn.pages  # after the tree: opening it may remap the file
+    for count, batches in scan(pages, tree, wanted, encode):
+        yield count, {}, {p: (b.n, heads[p].insertions(b, encode)) for p, b in batches.items()}
+
+
+def summed_edits(
+    installed: Installed, made: Made, known: Known | None = None, ends: dict[str, Ends] | None = None
+) -> Iterator[tuple[str, Edits]]:
+    """Yield edits by view; those of equal keys are added up where that makes them fewer.
+
+    Views may share `known` groups of the same columns. Edits of views in `ends` are kept there while that pays.
+    """
+    for view, (actions, columns) in made:
+        if ends and view in ends and known is not None:
+            ends[view].add(columns, known)
+            if not ends[view].pays:
+                yield view, _adding(ends.pop(view).taken())  # all of them so far
+            continue
+        layout = installed.layouts[view]
+        if adds_up(layout):
+            rows = summed(columns, head_spec(layout, len(columns)).keys, known=known)
+        else:
+            rows = np.stack(columns)
+        yield view, _adding(rows) if actions is None else (actions, rows)
+
+
+def kept_edits(context: Context, name: str, edits: Edits) -> Edits:
+    """Return the edits of a view without those of values that its state leaves out, if that is partial."""
+    if name not in context.installed.cut:
+        return edits
+    fold = context.installed.layouts[name].fold
+    assert fold
+    return before_marks(context.txn.pages, context.txn.tree(fold.state.name), *edits)
+
+
+def renewed_state(context: Context, name: str, change: Edits) -> Edits | None:
+    """Return the edits that fill the groups of a view's partial state that a change of it has made run out.
+
+    Return None if no group has run out; else O(rows of the relation).
+    """
+    fold = context.installed.layouts[name].fold
+    if not fold or not len(change[0]) or name not in context.installed.cut:
+        return None
+    state, group = context.txn.tree(fold.state.name), fold.state.group
+    keys = run_out(context.txn.pages, state, distinct(change[1][:group]))
+    if not keys.shape[1]:
+        return None
+    (rule,) = (rule for rule in context.installed.rules if name in rule.writes)
+    lookup, ends = Lookup(keys), Ends()
+    for _, known, made in _blocks_for(context, {rule.plans[0]: rule}):
+        for _, edits in made.values():
+            for _, (_, columns) in edits:
+                which = np.flatnonzero(lookup.find(columns[:group]).times)
+                ends.add([column.take(which) for column in columns], known)
+    return renewed(context.txn.pages, state, keys, ends.least())
+
+
+def _adding(rows: np.ndarray) -> Edits:
+    return np.broadcast_to(ADD, rows.shape[1]), rows

@@ -1,12 +1,22 @@
-"""t(x, y), !s(x, y) where s is a subset of t: a join over the rows that s lacks (*Efficient iteration of complements*).
+"""Any body by the Leapfrog Triejoin, over flat or paged tries; what the join lists becomes edits of heads.
+
+    bindings of  deg[x] = n <- agg<<n = count()>> edge(x, y).       (1, 2) (1, 3) (4, 1)
+    head edits   ADD 1 under the key x, for each binding            1: +1   1: +1   4: +1
+
+Many bindings may make few rows: `fold_bindings` sums each part before it reads the next.
+
+t(x, y), !s(x, y) where s is a subset of t: a join over the rows that s lacks (*Efficient iteration of complements*).
 
     r(x, y, z) <- t(x, y), !s(x, y), u(y, z).      t has 1,000,000 rows, s all of these but (3, 7) and (5, 1)
 
-Comparing counts of ranges finds the missing rows in O(missing log n). They become a change oracle (join/oracle.py) with
-single values at the levels of x and y, so the join over all tries runs only where bindings can exist.
+Comparing counts of ranges finds the missing rows in O(missing log n). They become a change oracle with single
+values at the levels of x and y, so the join over all tries runs only where bindings can exist.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import repeat
+from threading import Lock
 from typing import NamedTuple
 
 import numpy as np
@@ -15,12 +25,33 @@ from ivm.join.evaluate import Bindings, Evaluation, evaluate
 from ivm.join.join import Join
 from ivm.join.kernels.tries import EQ
 from ivm.join.plan_arrays import change_oracle
-from ivm.lang.ir import Atom, Compare, Const, Disjunct, Rule, Var
-from ivm.memory import Budget, Sink
-from ivm.plan.plan import Plan
+from ivm.lang.ir import Atom, Disjunct, Rule, Var
+from ivm.memory import Budget, Sink, TraceSink
+from ivm.plan.plan import Columns, Index, Plan, indices_of, permuted
+from ivm.rules.installed import Installed
+from ivm.rules.rule import InstalledRule
 from ivm.terms.encoder import Encoder
-from pagestore.host import COUNT, Complement, Pages, Tree, accountable, accounted, pays, rows_of
+from ivm.views.delta import Delta, index_spec
+from ivm.views.edit_composition import add_up
+from ivm.views.heads import Head
+from ivm.ways.pending import Recording, Waiting, adds_up, head_spec
+from ivm.ways.way import Context
+from pagestore.host import (
+    COUNT,
+    INSERT,
+    Complement,
+    Edits,
+    Pages,
+    Tree,
+    accountable,
+    accounted,
+    bulk,
+    bulk_all,
+    pays,
+    rows_of,
+)
 
+PARTS_KEPT = 16  # parts of bindings, of some MiB each; up to this number, none is summed on its own
 LOOK_UP = 10  # records that a merge passes in the time of one lookup of a binding in s, measured
 
 
@@ -147,11 +178,98 @@ def _copied(body: Disjunct) -> list[Atom]:
     return atoms if len(body) == len(atoms) == 1 and len({t for t in terms if isinstance(t, Var)}) == len(terms) else []
 
 
-def rows_of_constants(rule: Rule, encode: Encoder) -> np.ndarray:
-    """Return the rows of a rule of constants (lang/ir.py, is_table), int64[C, n]. O(rows)."""
-    (head,) = rule.heads
-    rows = []
-    for disjunct in rule.body:
-        given = {x.left: x.right for x in disjunct if isinstance(x, Compare) and isinstance(x.right, Const)}
-        rows.append([encode(given[term]) for term in head.terms])
-    return np.array(rows, np.int64).T.copy()
+def fill(context: Context, rule: InstalledRule, number: int, waiting: Waiting, budget: Budget | None = None) -> None:
+    """Add the edits of the bindings that a join finds, some of them before it has found all.
+
+    Build the indices that it and its maintenance need. Raises Stopped, before the first edit, by a budget.
+    """
+    plan, lock = rule.plans[number], Lock()
+    context.build_indices(indices_of(plan))
+    head = context.installed.heads[plan]
+    trees = {trie.index: context.tree(trie.index) for trie in plan.tries}
+
+    def take(batches: list[np.ndarray], times: list[np.ndarray]) -> None:
+        parts = [*map(Bindings, batches, times or repeat(None))]
+        with lock:
+            waiting.add(fold_bindings(context.installed, head, parts, INSERT, context.encode))
+
+    sink = Sink(partial(waiting.exceed, share=context.threads), take)
+    evaluation = record(context, rule, number, trees, head.listed, budget, sink)
+    context.note_operations(rule, evaluation.operations)
+    context.note_steps(rule, number, [] if isinstance(plan.way, Columns) else evaluation.met.tolist())
+    waiting.add(fold_bindings(context.installed, head, evaluation.parts, INSERT, context.encode))
+
+
+def record(
+    context: Context, rule: InstalledRule, number: int, trees: Mapping[Index, Tree],
+    listed: frozenset[int] | None = None, budget: Budget | None = None, sink: Sink | None = None,
+) -> Evaluation:  # fmt: skip
+    """Evaluate a plan in full and replace its sensitivity indices; the last three are those of join/evaluate.py."""
+    plan, txn = rule.plans[number], context.txn
+    if not plan.sensors or not context.recording:
+        return bindings_of(context, plan, trees, listed, budget, sink)
+    recording = Recording(context.threads)
+    evaluation = evaluate(
+        txn.pages, plan.shape, [trees[t.index] for t in plan.tries],
+        sensors=plan.sensor_arrays, granularity=rule.granularity, threads=context.threads, listed=listed,
+        budget=budget, sink=sink, trace_sink=TraceSink(recording.is_due, recording.take),
+    )  # fmt: skip
+    names = rule.sensitivity_names(number)
+    for name, spec in zip(names, map(index_spec, plan.sensors), strict=True):
+        if name not in txn:
+            txn.create_words(name, spec.keys, 0, spec.scans)
+    specs = [txn.tree(name).spec for name in names]
+    if recording.is_spilled:
+        recording.take(evaluation.recorded)
+        indices = [bulk(txn.pager, spec, recording.rows(sensor)) for sensor, spec in enumerate(specs)]
+    else:
+        indices = bulk_all(txn.pager, list(zip(specs, evaluation.recorded, strict=True)))
+    for name, tree in zip(names, indices, strict=True):
+        txn.replace(name, tree)
+    rows = sum(tree.count for tree in indices)
+    context.built[names[0]] = rows, sum(tree.count for tree in trees.values())
+    return evaluation._replace(recorded=[])
+
+
+def bindings_of(
+    context: Context, plan: Plan, trees: Mapping[Index, Tree], listed: frozenset[int] | None = None,
+    budget: Budget | None = None, sink: Sink | None = None,
+) -> Evaluation:  # fmt: skip
+    """Return all bindings of a plan over some trees, as `evaluate_in_full` does."""
+    rules, ordered = context.installed.program.rules, [trees[t.index] for t in plan.tries]
+    return evaluate_in_full(context.txn.pages, plan, ordered, rules, context.threads, listed, budget, sink)
+
+
+def counts_what_lacks(context: Context, plan: Plan) -> bool:
+    """Return whether counting finds the rows that a subset lacks, so that the rest is not looked at."""
+    found = pairs(plan)
+    if not found or any(permuted(trie.index) for trie in plan.tries):
+        return False
+    rules, trees = context.installed.program.rules, [context.tree(trie.index) for trie in plan.tries]
+    return any(choice(plan, trees, rules, pair).taken for pair in found)
+
+
+def fold_bindings(
+    installed: Installed, head: Head, parts: list[Bindings], action: int, encode: Encoder
+) -> Iterator[tuple[str, Edits]]:
+    """Yield the head edits, by view, of bindings that are all inserted or all erased; empty `parts` on the way.
+
+    If there are many parts, each is summed on its own, as long as that leaves at most half of the rows. Raises
+    RangeError.
+    """
+    many = len(parts) > PARTS_KEPT
+    spared = {name: 0 if many and adds_up(layout) else -1 for name, layout in installed.layouts.items()}
+    parts.reverse()
+    while parts:
+        part = parts.pop()
+        for name, (actions, rows) in head.edits(as_delta(part, action), encode, part.times).items():
+            if spared[name] >= 0:
+                spared[name] += len(actions)
+                actions, rows = add_up(actions, rows, head_spec(installed.layouts[name], len(rows)))
+                spared[name] -= 2 * len(actions)
+            yield name, (actions, rows)
+
+
+def as_delta(part: Bindings, action: int) -> Delta:
+    """Return bindings as a delta with one action for all."""
+    return Delta(np.broadcast_to(action, part.rows.shape[1]), part.rows)

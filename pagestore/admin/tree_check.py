@@ -7,7 +7,7 @@ walk.owner               what reaches each page
 
 Read a page's ScanTree back and compare it with a recomputation, in plain Python: for check and for tests.
 
-The bytes are described in scan_tree.py; the operators in fold_operators.py. Nothing here shares code with
+The bytes are described in scan_tree.py; the operators in operators.py. Nothing here shares code with
 the kernels that write them.
 """
 

@@ -7,7 +7,7 @@ are applied at once.
 A transaction over a snapshot that is never committed; users call it a sketch.
 
 It begins at any version, in a store opened for reading too, and takes no writer's lock: its pages are in a temporary
-file that extends the store's (storage/overlay_file.py). Queries are answered in one.
+file that extends the store's (storage/other_files.py). Queries are answered in one.
 """
 
 from __future__ import annotations

@@ -579,6 +579,6 @@ class EditQueues:
         return (changes + gain) // 2, (changes - gain) // 2
 
 
-NOTHING = np.array([0, 0, ALL, 0])  # `taken` before a call (see kernels/flush_queue.py)
+NOTHING = np.array([0, 0, ALL, 0])  # `taken` before a call (see kernels/arguments.py)
 _tree = partial(tuple.__new__, Tree)  # skips the constructor, which Python would run for each
 _PLACE, _COUNT = attrgetter("pointer", "height"), attrgetter("count")

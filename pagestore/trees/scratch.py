@@ -26,7 +26,7 @@ def node_buffers(rows: int, entries: int) -> np.ndarray:
 
 
 class Scratch:
-    """The arrays, as large as the largest request so far; see trees/kernels/apply.py for their layout."""
+    """The arrays, as large as the largest request so far; see trees/kernels/arguments.py for their layout."""
 
     def __init__(self) -> None:
         self.tallies = np.empty((TREES_MAX, WORDS), np.int64)
@@ -103,5 +103,5 @@ def applications() -> int:
 
 
 def pages_shifted() -> int:
-    """Return how many pages this thread has made from old ones by shifting bits (see pages/shift.py)."""
+    """Return how many pages this thread has made from old ones by shifting bits (see pages/build.py)."""
     return sum(int(one.work[SHIFTED]) for one in _scratches())

@@ -157,7 +157,7 @@ def shape_of(spec: Spec) -> Shape:
 
 @cache
 def fold_array(spec: Spec) -> np.ndarray:
-    """Return the scans of a tree as kernels take them, int64[F, 3] (see pages/fold_operators.py)."""
+    """Return the scans of a tree as kernels take them, int64[F, 3] (see pages/operators.py)."""
     return np.array([(op, column, address_of(op)) for op, column in spec.scans], np.int64).reshape(-1, 3)
 
 

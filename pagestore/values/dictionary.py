@@ -4,7 +4,7 @@ Its trees belong to the store's own lineage. `TEXTS` holds the bytes: record (id
 length in its low 16 bits and the first 6 bytes above them; part i > 0 has bytes 8 i - 2 to 8 i + 5. `PLACES`
 finds the id: record (place) -> id, where the place is the first of hash, hash + 1, ... that is free or holds
 the text itself, and the hash is the 8-byte blake2b digest. Ids start at 1 and are never reused: a text keeps its id
-until no version holds it (admin/unused_texts.py), and gets a new id if it is added again. The order of the texts is
+until no version holds it (admin/vacuum.py), and gets a new id if it is added again. The order of the texts is
 kept separately (text_order.py).
 
 A text of LONG bytes or more has length word 0xFFFF in part 0, and its parts 1 to 4 locate it: first page and words of

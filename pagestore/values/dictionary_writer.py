@@ -1,4 +1,4 @@
-"""A transaction's dictionary: new texts get an id, and before the commit a label (text_labels.py).
+"""A transaction's dictionary: new texts get an id, and before the commit a label.
 
 Labels for new texts: numbers between those of their neighbours; where none is free, nearby texts are relabelled.
 
@@ -102,7 +102,7 @@ class DictionaryWriter(Dictionary):
         return super().order
 
     def settle(self) -> None:
-        """Label the texts that have no label yet. O(those log texts), plus the moves that text_labels.py explains."""
+        """Label the texts that have no label yet. O(those log texts), plus the moves explained above."""
         if self._tree(LABELS).count < self._tree(PLACES).count:
             self._label(self._unlabelled())
 

@@ -6,7 +6,7 @@
 
 `ORDER` finds the text at a rank or after a label: record (label) -> id, with counts. `LABELS` finds the label: record
 (id) -> label. Both are trees of the store's own lineage, and each version has those of its commit. Labels are only
-compared within one version, so that a label that changes (text_labels.py) affects no row of any relation.
+compared within one version, so that a label that changes (dictionary_writer.py) affects no row of any relation.
 
 A version that was made before labels were kept has neither tree; its order is found by sorting its texts.
 

@@ -243,7 +243,7 @@ def _fault(info: Info) -> str | None:
 
 
 def _are_scans(scans: tuple[tuple[int, int], ...], columns: int) -> bool:
-    """Return whether rows (operator, column) are scans of records of `columns` columns, see pages/fold_operators.py."""
+    """Return whether rows (operator, column) are scans of records of `columns` columns, see pages/operators.py."""
     before = (-1, -1)
     for op, column in scans:
         follows = before[0] in (MIN, MAX, THEN) if op == THEN else before == (SUM, column) if op == CARRY else True

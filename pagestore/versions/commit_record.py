@@ -1,4 +1,4 @@
-"""The record of a commit: int64 words in a run of pages (see docs/format.md; storage/record.py for lists and texts)."""
+"""The record of a commit: int64 words in a run of pages (docs/format.md; storage/records.py for lists and texts)."""
 
 import time
 from array import array

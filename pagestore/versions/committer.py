@@ -1,6 +1,6 @@
 """Commits: how a transaction's trees become a version, in an order that survives a crash at any point.
 
-    1. versions beyond retention are locked against readers and dropped (reclaim.py)
+    1. versions beyond retention are locked against readers and dropped (version_table.py)
     2. the commit's record is written: roots, dead list, free space, recent versions
     3. fdatasync                                  (sync="full")
     4. the meta slot that is not the newest one is written

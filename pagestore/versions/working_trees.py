@@ -158,7 +158,7 @@ class WorkingTrees:
     def apply(
         self, name: str, actions: np.ndarray, rows: np.ndarray, visible: int | None = None
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Apply edits of words at once, sorted or not; return the effective delta (see trees/apply.py)."""
+        """Apply edits of words at once, sorted or not; return the effective delta (see trees/edit.py)."""
         wanted = self._info(name).spec.columns, len(actions)
         if rows.shape != wanted or rows.dtype != np.int64:
             raise SchemaError(f"{name!r} takes words int64{[*wanted]} here, not {rows.dtype}{[*rows.shape]}")
@@ -171,7 +171,7 @@ class WorkingTrees:
     ) -> list[tuple[np.ndarray, np.ndarray]]:  # fmt: skip
         """Apply edits of words to the first of some relations, and their effect to the others; return all deltas.
 
-        Relation t holds columns places[t] of the first one, see trees/apply.py.
+        Relation t holds columns places[t] of the first one, see trees/edit.py.
         """
         for name in self._buffers.keys() & names:
             self._flush(name)
@@ -260,7 +260,7 @@ class WorkingTrees:
 
     @step
     def stitch(self, name: str, segments: Sequence[Segment]) -> int:
-        """Fill an empty relation with segments that other processes built (trees/segments.py), ascending by key.
+        """Fill an empty relation with segments that other processes built (trees/build.py), ascending by key.
 
         Returns the number of records. Raises OrderError, CorruptionError.
         """

@@ -11,6 +11,7 @@ import ivm
 from ivm.engine import fill
 from ivm.errors import FunctionConflictError, RuleError, UninstallError
 from ivm.rules.compile import compile
+from ivm.ways.way import Context
 from pagestore_tools.bench.meter import Meter
 from tests.support.mirror import Mirror
 from tests.support.programs.amounts import times
@@ -29,13 +30,13 @@ def roots(workspace: ivm.Workspace) -> dict[str, int]:
 def evaluated(monkeypatch):
     """The texts of the rules that are evaluated."""
     found = []
-    add_rows = fill.Filler._add_rows
+    add_rows = fill.Fill._add_rows
 
     def noted(self, rule, *others):
         found.append(rule.definition.text)
         add_rows(self, rule, *others)
 
-    monkeypatch.setattr(fill.Filler, "_add_rows", noted)
+    monkeypatch.setattr(fill.Fill, "_add_rows", noted)
     return found
 
 
@@ -75,7 +76,7 @@ def test_one_of_a_hundred_rules_costs_its_own_rows(evaluated):
 @pytest.mark.parametrize("rows", [30_000, 120_000])
 def test_one_of_a_hundred_rules_reads_its_own_pages(rows, monkeypatch):
     counted = []
-    monkeypatch.setattr(fill.Filler, "note_operations", lambda self, rule, operations: counted.append(operations))
+    monkeypatch.setattr(Context, "note_operations", lambda self, rule, operations: counted.append(operations))
     others = "".join(f"v{n}(y) <- edge({n}, y). " for n in range(50))
     others += "".join(f"w{n}(x) <- edge(x, y), y % 100 = {n}. " for n in range(49))
     with ivm.open(":memory:", threads=1) as workspace:
@@ -98,7 +99,7 @@ def test_one_of_a_hundred_rules_reads_its_own_pages(rows, monkeypatch):
 
 def test_an_alternative_costs_its_own_rows(monkeypatch):
     counted = []
-    monkeypatch.setattr(fill.Filler, "note_operations", lambda self, rule, operations: counted.append(operations))
+    monkeypatch.setattr(Context, "note_operations", lambda self, rule, operations: counted.append(operations))
     relations = EDGE + "few(x) -> int(x). "
     above = " w(x) <- v(x), few(x)."
     with ivm.open(":memory:") as workspace:

@@ -8,9 +8,10 @@ import pytest
 from hypothesis import HealthCheck, given, reject, settings
 from hypothesis import strategies as st
 
-from ivm.engine import engine, schedule
+from ivm.engine import choice, schedule
 from ivm.errors import ConstructError, FunctionConflictError
-from ivm.rules import installed
+from ivm.plan import costs
+from ivm.rules import rule as installed_rule
 from ivm.rules.compile import query
 from ivm.ways import probe
 from pagestore.sorting.tuples import FEW
@@ -144,10 +145,10 @@ def follow_with_threads(case: tuple[str, list]) -> None:
 def follow_huge_deltas(case: tuple[str, list], rows: int, maintenance: str) -> None:
     """Deltas of more than a few rows are evaluated in full; the next small one relies on what that recorded."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(engine.Engine, "_propagating", lambda *_: inf)
-        patch.setattr(engine, "LARGE_FROM", rows)
-        patch.setattr(installed, "SIZES_FACTOR", 1.5)  # and for that it is planned anew
-        patch.setattr(installed, "SIZES_FREE", 0)
+        patch.setattr(choice.Choice, "_propagating", lambda *_: inf)
+        patch.setattr(costs, "LARGE_FROM", rows)
+        patch.setattr(installed_rule, "SIZES_FACTOR", 1.5)  # and for that it is planned anew
+        patch.setattr(installed_rule, "SIZES_FREE", 0)
         follow(case, maintenance=maintenance)
 
 

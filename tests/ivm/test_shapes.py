@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 
 import ivm
 import pagestore
-from ivm.engine import engine, joined, schedule
+from ivm.engine import choice, schedule
 from ivm.errors import RangeError
 from ivm.join import slices
-from ivm.plan import planner
-from ivm.rules import installed
-from ivm.ways import columns, match
+from ivm.plan import costs, planner
+from ivm.rules import rule as installed_rule
+from ivm.ways import by_columns, columns, match
 from pagestore_tools.bench.meter import Meter
 from tests.support.mirror import Mirror
 from tests.support.programs import lsqb
@@ -38,20 +38,24 @@ FORCED = {
         (columns.ColumnJoin, "_listing", lambda *_: next(FALLING)),
     ],
     "by blocks of ranges": [(planner, "lists_pairs", lambda *_: False), (slices, "NEAR", 0)],
-    "planned anew": [(installed, "SIZES_FACTOR", 1.2), (installed, "SIZES_FREE", 0), (engine, "LARGE_FROM", 1)],
-    "evaluated anew": [(engine.Engine, "_propagating", lambda *_: inf), (engine, "LARGE_FROM", 0)],
+    "planned anew": [
+        (installed_rule, "SIZES_FACTOR", 1.2),
+        (installed_rule, "SIZES_FREE", 0),
+        (costs, "LARGE_FROM", 1),
+    ],
+    "evaluated anew": [(choice.Choice, "_propagating", lambda *_: inf), (costs, "LARGE_FROM", 0)],
     "hubs": [
         (planner, "lists_pairs", lambda *_: False),
         (planner, "COLUMN_ROWS", 1e9),
         (schedule, "FEW", 0),
-        (engine, "FREE", 0),
-        (joined, "_tables", lambda _: 0.0),
-        (joined, "READ", 0),
-        (joined, "INDEXED", 0),
+        (costs, "FREE", 0),
+        (costs, "tables", lambda _: 0.0),
+        (costs, "READ", 0),
+        (costs, "INDEXED", 0),
     ],
-    "by shares": [(schedule, "FEW", 0), (match, "WHOLE", 1), (match, "FIRST", 1), (engine, "FREE", inf)],
-    "stopped": [(schedule, "FEW", 0), (match, "WHOLE", 1), (match, "FIRST", 1), (engine, "FREE", 20)],
-    "followed": [(engine.Engine, "_is_better_anew", lambda *_: False), (joined, "INDEXED", 0)],
+    "by shares": [(schedule, "FEW", 0), (match, "WHOLE", 1), (match, "FIRST", 1), (costs, "FREE", inf)],
+    "stopped": [(schedule, "FEW", 0), (match, "WHOLE", 1), (match, "FIRST", 1), (costs, "FREE", 20)],
+    "followed": [(choice.Choice, "is_better_anew", lambda *_: False), (costs, "INDEXED", 0)],
 }
 plans = st.sampled_from([*FORCED])
 
@@ -325,7 +329,7 @@ def test_a_change_that_lacks_an_index_is_joined_by_columns_at_first(star):
 @pytest.mark.parametrize("part", ["", ", db(b, _)", ", db(b, 3)", ", da(b, _)"])
 def test_the_change_of_a_hub_reads_a_range_of_an_index(part, star, monkeypatch):
     """A third of all facts follow from one row: they are read once, in columns, and not probed one by one."""
-    monkeypatch.setattr(joined, "INDEXED", 0)  # an index is built at once
+    monkeypatch.setattr(costs, "INDEXED", 0)  # an index is built at once
     with star.transaction() as txn:
         txn.insert("fact", [N + np.arange(N // 2), np.full(N // 2, 7), np.arange(N // 2) % 100, np.arange(N // 2) % 10])
     star.install(f"s[y] = t <- agg<<t = sum(v)>> fact(_, a, b, v), da(a, y){part}.", "sums")
@@ -388,8 +392,8 @@ def test_random_changes_of_dimensions_are_joined_by_columns(seed, tmp_path, monk
     """Each transaction changes one relation, so that its rows are joined with the others; what follows is the truth."""
     for place, name, value in FORCED["hubs"]:
         monkeypatch.setattr(place, name, value)
-    joins, join = [], joined.JoiningFiller.join_rows
-    monkeypatch.setattr(joined.JoiningFiller, "join_rows", lambda *given: joins.append(given) or join(*given))
+    joins, join = [], by_columns.follow
+    monkeypatch.setattr(by_columns, "follow", lambda *given: joins.append(given) or join(*given))
     drawn = np.random.default_rng(seed)
     with pagestore.open(tmp_path / "s.pages", sync="off") as store, store.transaction() as txn:
         for name, (width, keys) in RELATIONS.items():
@@ -428,8 +432,8 @@ def test_random_changes_of_paths_are_joined_by_columns(few, tmp_path, monkeypatc
     """Relations that occur several times, and several that change in one transaction: each binding counts once."""
     for place, name, value in [*FORCED["hubs"], (columns, "FEW_KEYS", few)]:
         monkeypatch.setattr(place, name, value)
-    joins, join = [], joined.JoiningFiller.join_rows
-    monkeypatch.setattr(joined.JoiningFiller, "join_rows", lambda *given: joins.append(given) or join(*given))
+    joins, join = [], by_columns.follow
+    monkeypatch.setattr(by_columns, "follow", lambda *given: joins.append(given) or join(*given))
     drawn = np.random.default_rng(few)
     declared = [f"{head} -> int(x), int(y)." for head in ("e(x, y)", "f(x, y)", "g[x] = y", "h[x] = y")]
     mirror = Mirror(tmp_path / "s.pages", " ".join(declared))
@@ -454,7 +458,7 @@ def test_random_changes_of_paths_are_joined_by_columns(few, tmp_path, monkeypatc
 
 def test_an_index_is_built_by_a_change_that_needs_it(star, tmp_path, monkeypatch):
     """The store says which are built, also to a handle that opens it later; a large change of a fact needs none."""
-    monkeypatch.setattr(joined, "INDEXED", 0)  # no change is joined by columns
+    monkeypatch.setattr(costs, "INDEXED", 0)  # no change is joined by columns
     star.install("s[y] = t <- agg<<t = sum(v)>> fact(_, a, b, v), da(a, y), db(b, 3).", "rule")
     star.exec("+fact(200001, 3, 3, 5). -fact(200001, 3, 3, 5).")
     assert not indices(star) and star.explain("s").count("$index:fact") == 2

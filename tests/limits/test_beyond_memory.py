@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 
 import ivm
-from ivm.engine import fill
-from ivm.engine import joined as joins
 from ivm.errors import RoomError
+from ivm.ways import by_columns
 from ivm.ways import pending as filling
 
 N = 400
@@ -95,8 +94,8 @@ BY_COLUMNS = {
 def test_tables_that_exceed_memory_are_read_as_tries(path, shape, monkeypatch):
     """What relations look up by columns does not fit; indices are built instead, and kept for the edits."""
     found, taken = [], []
-    by_columns, added = fill.Filler._add_by_columns, []
-    monkeypatch.setattr(fill.Filler, "_add_by_columns", lambda *of: added.append(by_columns(*of)) or added[-1])
+    fill, added = by_columns.fill, []
+    monkeypatch.setattr(by_columns, "fill", lambda *of: added.append(fill(*of)) or added[-1])
     for memory in (None, 3 * SMALL // 2):
         added.clear()
         with ivm.open(path, sync="off", threads=1, memory=memory) as ws:
@@ -116,8 +115,8 @@ def test_tables_that_exceed_memory_are_read_as_tries(path, shape, monkeypatch):
 
 def test_a_changed_row_is_probed_where_tables_exceed_memory(path, monkeypatch):
     """The index for it is built at once, instead of reading relations whole a few times before."""
-    join_rows, joined, found = joins.JoiningFiller.join_rows, [], []
-    monkeypatch.setattr(joins.JoiningFiller, "join_rows", lambda *of: joined.append(1) or join_rows(*of))
+    join_rows, joined, found = by_columns.follow, [], []
+    monkeypatch.setattr(by_columns, "follow", lambda *of: joined.append(1) or join_rows(*of))
     for memory in (None, SMALL):
         with ivm.open(path, sync="off", threads=1, memory=memory) as ws:
             ws.install("p[s] = n <- agg<<n = count()>> r(k, g, v), t(g, s), b(v).", "v")

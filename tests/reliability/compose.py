@@ -21,7 +21,7 @@ from random import Random
 from unittest.mock import patch
 
 import ivm
-from ivm.engine import engine
+from ivm.engine import choice
 from ivm.errors import (
     WHOLE,
     ConstraintError,
@@ -36,9 +36,10 @@ from ivm.lang.ir import ROPE, Const
 from ivm.lang.ir import Edit as Stated
 from ivm.lang.program import Program
 from ivm.lang.rewrite import numbers
-from ivm.rules import installed
+from ivm.plan import costs, key_ranges
+from ivm.rules import rule as installed_rule
 from ivm.rules.compile import compile, query
-from ivm.ways import probe, scan
+from ivm.ways import probe
 from ivm.ways.recursion import fixpoint, in_memory
 from pagestore.errors import WordError
 from tests.support import naive
@@ -57,13 +58,16 @@ from tests.support.programs.statements import Replaced, Ruled
 
 REFUSALS = FunctionConflictError, RangeError, LimitError, ConstraintError, WordError
 ANEW, NEVER = 2, 1 << 30
-SMALL = [(installed, "SIZES_FACTOR", 1.5), (installed, "SIZES_FREE", 0)]  # plans are made anew again and again
+SMALL = [
+    (installed_rule, "SIZES_FACTOR", 1.5),
+    (installed_rule, "SIZES_FREE", 0),
+]  # plans are made anew again and again
 FEW = [(numbers, "DIGIT", 4), (numbers, "UNITS", 64), (numbers, "LISTED_MAX", 4096)]  # which the slow truth joins
-SOUGHT = [(scan, "SHARE", 0.1), (scan, "SEEK_ROWS", 0.1)]  # texts of a range, however few rows there are
+SOUGHT = [(key_ranges, "SHARE", 0.1), (key_ranges, "SEEK_ROWS", 0.1)]  # texts of a range, however few rows there are
 PATCHES = {
-    WAYS[1]: [*SOUGHT, (engine, "LARGE_FROM", 2), (engine.Engine, "_propagating", lambda *_: inf)],
-    WAYS[2]: [(engine, "REFILL_FROM", NEVER), (engine, "REFILL_SHARE_MAX", NEVER), (fixpoint, "STEPS_FREE", NEVER)],
-    WAYS[3]: [*SOUGHT, (engine, "REFILL_FROM", 1), (engine, "REFILL_SHARE", 8), (fixpoint, "STEPS_FREE", ANEW), *SMALL],
+    WAYS[1]: [*SOUGHT, (costs, "LARGE_FROM", 2), (choice.Choice, "_propagating", lambda *_: inf)],
+    WAYS[2]: [(costs, "REFILL_FROM", NEVER), (costs, "REFILL_SHARE_MAX", NEVER), (fixpoint, "STEPS_FREE", NEVER)],
+    WAYS[3]: [*SOUGHT, (costs, "REFILL_FROM", 1), (costs, "REFILL_SHARE", 8), (fixpoint, "STEPS_FREE", ANEW), *SMALL],
     WAYS[4]: [(os, "cpu_count", lambda: 3), (probe, "SHARE", 1), (in_memory, "SHARED_MIN", 1)],
     WAYS[5]: [(fixpoint, "PAGED_SHARE", NEVER), (in_memory, "FACTS_MIN", 4), (in_memory, "NUMBERS_MAX", 0)],
 }

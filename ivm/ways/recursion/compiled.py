@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ivm.join.plan_arrays import slices_room, tree_words
-from ivm.plan.plan import Index, Plan, permuted, tree_name
+from ivm.plan.plan import Index, Plan, Upkeep, permuted, tree_name
 from ivm.rules.installed import Installed
 from ivm.rules.rule import InstalledRule, InstalledStratum
 from ivm.views.delta import Delta, surgeries
@@ -358,7 +358,7 @@ NONE = np.empty((0, 0), np.int64)
 def _copies(installed: Installed, rule: InstalledRule, plan: Plan) -> bool:
     """Return whether the only head of a rule copies columns of a plan's bindings, and the plan has probes."""
     return bool(
-        plan.probes and not plan.once and not plan.filters and not plan.computed
+        plan.way.upkeep is Upkeep.PROBE and not plan.filters and not plan.computed
         and len(rule.definition.heads) == 1 and installed.heads[plan].copies
     )  # fmt: skip
 

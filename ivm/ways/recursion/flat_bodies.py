@@ -1,4 +1,4 @@
-"""The bodies of a recursive stratum, in arrays for the kernel that evaluates it in memory (kernels/flat_rounds.py).
+"""The bodies of a recursive stratum, in arrays for the kernel that evaluates it in memory (kernels/rounds.py).
 
     path(x, z) <- path(x, y), edge(y, z).       edge sorted by its first column, with a hash table; path in chains
 

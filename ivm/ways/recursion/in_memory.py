@@ -4,7 +4,7 @@ path(x, z) <- path(x, y), edge(y, z).               threads take ranges of x, si
                                                     path it derives from
 same(x, y) <- edge(a, x), same(a, b), edge(b, y).   threads share large rounds (shared_rounds.py)
 
-Derive the facts of a recursive stratum in memory, in rounds (kernels/flat_rounds.py).
+Derive the facts of a recursive stratum in memory, in rounds (kernels/rounds.py).
 
 Large rounds of a recursion in memory, which threads share (kernels/shared_rounds.py).
 """

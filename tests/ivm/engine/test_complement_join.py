@@ -10,7 +10,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import ivm
-from ivm.engine import engine
+from ivm.engine import choice
+from ivm.plan import costs
 from ivm.rules.compile import compile, query
 from ivm.ways import tries
 from ivm.ways.tries import is_subset
@@ -53,8 +54,8 @@ def test_every_evaluation_by_complement_is_the_truth(program, case, maintenance)
     """Complements wherever they can be, every delta a huge one; asked as a question, too."""
     with pytest.MonkeyPatch.context() as patch, tempfile.TemporaryDirectory() as folder:
         patch.setattr(tries, "pays", lambda whole, part, passed: part <= whole)
-        patch.setattr(engine.Engine, "_propagating", lambda *_: inf)
-        patch.setattr(engine, "LARGE_FROM", 0)
+        patch.setattr(choice.Choice, "_propagating", lambda *_: inf)
+        patch.setattr(costs, "LARGE_FROM", 0)
         mirror = Mirror(Path(folder) / "store.pages", f"{BASE} {program}", maintenance=maintenance)
         names = ["t", "bad", "f", *(["s"] if "s" in mirror.workspace else [])]
         counted(mirror.workspace, *names)

@@ -8,11 +8,11 @@ import pytest
 from numba import config
 
 import ivm
-from ivm.engine import scans, schedule
+from ivm.engine import schedule
 from ivm.engine.schedule import Schedule
 from ivm.errors import FunctionConflictError, RangeError
 from ivm.rules.steps import Flush, steps_of
-from ivm.ways import ends
+from ivm.ways import ends, scan
 from pagestore.sorting import tuples
 from pagestore.trees import edit
 from pagestore_tools.bench.graphs import even, skewed
@@ -173,7 +173,7 @@ def two_kept(monkeypatch):
     found = []
     monkeypatch.setattr(ends, "KEPT", 2)
     monkeypatch.setattr(ends, "FEW", 1)
-    monkeypatch.setattr(scans, "renewed", lambda *given: found.append(given[2]) or ends.renewed(*given))
+    monkeypatch.setattr(scan, "renewed", lambda *given: found.append(given[2]) or ends.renewed(*given))
     return found
 
 

@@ -13,10 +13,12 @@ import pytest
 
 import ivm
 from ivm import installation, memory, question
-from ivm.engine import engine, fill
+from ivm.engine import choice, replan
 from ivm.errors import LimitError, OptionError, RoomError
 from ivm.memory import Limit
+from ivm.plan import costs
 from ivm.ways import pending as filling
+from ivm.ways import tries
 
 PAIRS = "(x, y) <- a(x), a(y)."
 SCARCE = [Limit("the machine's memory", 1 << 40, 5 << 20)]
@@ -60,7 +62,7 @@ def test_changes_that_do_not_fit(ws, monkeypatch):
         rule = f"on_{maintenance}(x) -> int(x). p_{maintenance}(x, y, z) <- a(x), a(y), on_{maintenance}(z)."
         ws.install(rule, name=maintenance, maintenance=maintenance)
     monkeypatch.setattr(memory, "limits", lambda: SCARCE)
-    monkeypatch.setattr(engine, "FREE", inf)  # probing goes on, whatever it costs
+    monkeypatch.setattr(costs, "FREE", inf)  # probing goes on, whatever it costs
     for maintenance in ("match", "probe"):
         with pytest.raises(RoomError, match=rf"^{maintenance}:1:2\d: finding rows: [\d,]+ rows so far"):
             ws.exec(f"+on_{maintenance}(1).")
@@ -85,8 +87,8 @@ def test_a_view_that_does_not_fit_is_not_installed(ws, monkeypatch, maintenance)
     monkeypatch.setattr(filling, "RUNS_MAX", 1)
     with pytest.raises(RoomError, match="^pairs:1:1: "):
         ws.verify("pairs")
-    monkeypatch.setattr(engine.Engine, "_propagating", lambda *_: inf)  # the view is evaluated anew
-    monkeypatch.setattr(engine, "LARGE_FROM", 0)
+    monkeypatch.setattr(choice.Choice, "_propagating", lambda *_: inf)  # the view is evaluated anew
+    monkeypatch.setattr(costs, "LARGE_FROM", 0)
     with pytest.raises(RoomError, match="^pairs:1:1: "), ws.transaction() as txn:
         txn.delete("a", [np.arange(100)])
     assert len(ws["a"]) == 1000
@@ -219,7 +221,7 @@ def test_of_many_parts_each_is_added_up(many, tmp_path, monkeypatch):
     """Many bindings may be of few rows: what is kept of them is a row a part and key."""
     compose_rows = Mock(wraps=filling.compose_rows)
     monkeypatch.setattr(filling, "compose_rows", compose_rows)
-    monkeypatch.setattr(fill, "PARTS_KEPT", 0 if many else 1000)
+    monkeypatch.setattr(tries, "PARTS_KEPT", 0 if many else 1000)
     pairs = np.unique(np.random.default_rng(12).integers(0, 200, (2, 30_000)), axis=1)
     with ivm.open(tmp_path / "a.pages", sync="off", threads=2) as ws:
         ws.install("e(x, y) -> int(x), int(y).", name="base")
@@ -275,7 +277,7 @@ def test_memory_that_is_refused_anywhere(ws, monkeypatch):
             with pytest.raises(RoomError, match=rf"evaluating rules: the system refused {why}"):
                 ws.install("q(x) <- a(x).", name="q")
         with monkeypatch.context() as patched:
-            patched.setattr(engine.Engine, "follow_sizes", refused)
+            patched.setattr(replan.Replan, "follow_sizes", refused)
             with pytest.raises(RoomError, match=rf"the system refused {why}"):
                 ws.exec("+a(5000).")
         with monkeypatch.context() as patched:

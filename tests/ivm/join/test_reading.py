@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import ivm
-from ivm.engine import scans
 from ivm.join import evaluate as module
+from ivm.ways import scan
 
 RULES = {
     "v(x, y, z) <- t(x, y, z).": lambda rows: rows,
@@ -39,7 +39,7 @@ def test_reading_finds_what_a_join_finds(rule, tmp_path, monkeypatch):
             txn.insert("r", [*np.unique(rows[:, :2], axis=0).T])
             txn.set("f", [(x, x * x) for x in range(9)])
         reads = list[int]()
-        for place, name in ((module, "_read"), (scans, "scan")):  # the latter where each row is a binding
+        for place, name in ((module, "_read"), (scan, "scan")):  # the latter where each row is a binding
             read = getattr(place, name)
             monkeypatch.setattr(place, name, lambda *args, read=read: reads.append(1) or read(*args))
         ws.install(rule, "rule")

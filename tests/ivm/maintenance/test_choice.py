@@ -7,10 +7,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from ivm.engine.engine import Engine
-from ivm.engine.joined import JOINED, READ
-from ivm.engine.replan import PlanningFiller
+from ivm.engine.choice import Choice
 from ivm.memory import Budget
+from ivm.plan.costs import JOINED, READ
+from ivm.plan.plan import Columns
+from ivm.ways.way import Context
 from pagestore_tools.bench.harness import workspace_with
 from pagestore_tools.bench.meter import Meter
 from pagestore_tools.bench.shapes import DECLARED, SHAPES, tables
@@ -41,28 +42,28 @@ class Counting:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.way, self.budgets, self.work = "chosen", list[Budget](), 0.0
-        better, instead, note = Engine._is_better_anew, Engine.instead, PlanningFiller.note_operations
+        better, instead, note = Choice.is_better_anew, Choice.instead, Context.note_operations
         init = Budget.__init__
 
         def begun(budget, *given):
             init(budget, *given)
             self.budgets.append(budget)
 
-        def noted(filler, rule, operations):
-            joined = any(len(plan.tries) > 1 and not plan.in_columns for plan in rule.plans)
+        def noted(context, rule, operations):
+            joined = any(len(plan.tries) > 1 and not isinstance(plan.way, Columns) for plan in rule.plans)
             self.work += (JOINED if joined else READ) * operations
-            note(filler, rule, operations)
+            note(context, rule, operations)
 
-        def is_better(engine, step):
+        def is_better(choice, step):
             if self.way == "chosen":
-                return better(engine, step)
-            changed = any(trie.index in engine.deltas for trie in step.plan.tries)
-            return self.way == "anew" and changed and engine.may_be_anew(step.rule)
+                return better(choice, step)
+            changed = any(trie.index in choice._context.deltas for trie in step.plan.tries)
+            return self.way == "anew" and changed and choice.may_be_anew(step.rule)
 
         monkeypatch.setattr(Budget, "__init__", begun)
-        monkeypatch.setattr(PlanningFiller, "note_operations", noted)
-        monkeypatch.setattr(Engine, "_is_better_anew", is_better)
-        monkeypatch.setattr(Engine, "instead", lambda *args: inf if self.way == "follow" else instead(*args))
+        monkeypatch.setattr(Context, "note_operations", noted)
+        monkeypatch.setattr(Choice, "is_better_anew", is_better)
+        monkeypatch.setattr(Choice, "instead", lambda *args: inf if self.way == "follow" else instead(*args))
 
     def of(self, workspace, kind, name, rows) -> float:
         """Return the work of a transaction."""

@@ -11,6 +11,7 @@ import pytest
 
 import ivm
 from ivm.engine import fill
+from ivm.ways import tries
 
 C = 4
 
@@ -162,7 +163,7 @@ def test_what_a_view_counts_is_not_listed_for_a_huge_delta(maintenance, tmp_path
             txn.insert("e", list(edges))
         before = set(zip(*ws["c"].to_arrow().to_pydict().values(), strict=True))
         as_delta = Mock(wraps=fill.as_delta)
-        monkeypatch.setattr(fill, "as_delta", as_delta)
+        monkeypatch.setattr(tries, "as_delta", as_delta)
         with ws.transaction() as txn:
             txn.delete("e", list(edges[:, : edges.shape[1] // 2]))
         rows = sum(call.args[0].rows.shape[1] for call in as_delta.call_args_list)

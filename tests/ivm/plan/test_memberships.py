@@ -5,9 +5,9 @@ from random import Random
 import pytest
 
 import ivm
-from ivm.engine.fill import Filler
 from ivm.plan import key_ranges
 from ivm.plan.rewrite import memberships
+from ivm.ways.way import Context
 
 DECLARED = "e(x, y) -> int(x), int(y). s(n, x) -> string(n), int(x). f[x] = v -> int(x), decimal(8, 2)(v). "
 PAIRS = [
@@ -122,7 +122,7 @@ SOUGHT = [
 @pytest.mark.parametrize("body", SOUGHT)
 def test_a_range_of_texts_takes_steps_for_its_texts_only(monkeypatch, body):
     counted = []
-    monkeypatch.setattr(Filler, "note_operations", lambda self, rule, operations: counted.append(operations))
+    monkeypatch.setattr(Context, "note_operations", lambda self, rule, operations: counted.append(operations))
     with ivm.open(":memory:") as workspace:
         workspace.install("t(n, x) -> string(n), int(x). u(n) -> string(n). big(n, x) <- t(n, x), x >= 900.")
         with workspace.transaction() as txn:

@@ -9,6 +9,7 @@ import ivm
 from ivm.errors import ConstructError, RangeError
 from ivm.plan import join_order
 from ivm.plan.join_order import JoinOrders
+from ivm.plan.plan import Columns
 from ivm.plan.planner import make_plans
 from ivm.rules.compile import compile
 from tests.support.calls import functions_called
@@ -301,7 +302,7 @@ def test_a_star_or_a_chain_of_ten_atoms_is_planned_in_a_few_milliseconds(body, m
     program = len(functions_called(lambda: compile(text)))
     plan = []
     calls = len(functions_called(lambda: plan.append(plan_of(body, even)))) - program
-    assert plan[0].in_columns and len(plan[0].probes) == 10
+    assert isinstance(plan[0].way, Columns) and len(plan[0].probes) == 10
     assert calls < most
 
 

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 import ivm
-from ivm.engine import engine, replan
+from ivm.engine import replan
 from ivm.join import evaluate, join
-from ivm.plan import statistics
+from ivm.plan import costs, statistics
 from ivm.plan.join_order import JoinOrders
 
 FACTS = "e(x, y) -> int(x), int(y).  f(x, y) -> int(x), int(y).\n"
@@ -120,7 +120,7 @@ def test_a_dimension_that_is_loaded_first_leaves_no_index_of_the_facts(tmp_path)
 
 def test_changes_that_take_far_more_than_expected_are_a_reason_to_plan_anew(tmp_path, monkeypatch):
     """A hub that comes later: sizes stay, but an edge of it takes many operations; that is noted once."""
-    monkeypatch.setattr(engine, "FREE", inf)  # nothing is joined by columns instead of being probed
+    monkeypatch.setattr(costs, "FREE", inf)  # nothing is joined by columns instead of being probed
     hub = {"e": [np.zeros(3000, np.int64), np.arange(1, 3001)]}
     ring = {"e": [np.arange(1, 3001), np.arange(2, 3002)]}
     with opened(tmp_path / "s.pages", "q(x, z, u) <- e(x, y), e(y, z), e(z, u).", ring) as workspace:

@@ -3,9 +3,11 @@
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import ivm
 from ivm.engine.engine import Engine
+from ivm.ways.recursion import stratum
 from ivm.ways.recursion.compiled import CompiledStratum
 from tests.support.calls import functions_called
 from tests.support.mirror import Mirror
@@ -103,7 +105,7 @@ def test_a_function_goes_and_comes_back_without_filling_large_views_anew(monkeyp
     """
     done = []
 
-    def note(owner: type, name: str, shown: Callable) -> None:
+    def note(owner: Any, name: str, shown: Callable) -> None:
         work = getattr(owner, name)
         monkeypatch.setattr(owner, name, lambda *given: (done.append((name, shown(*given))), work(*given))[1])
 
@@ -111,18 +113,18 @@ def test_a_function_goes_and_comes_back_without_filling_large_views_anew(monkeyp
     workspace.install(DECLARATIONS + RULES)
     functions = crate(20, points=300)
     edit(workspace, [one for facts in functions for one in edits(facts, inserted=True)])
-    note(Engine, "_refill_noting", lambda _, stratum, trees: {*stratum.recursive})
+    note(Engine, "_refill", lambda _, own, trees: {*own.recursive})
     note(Engine, "_evaluate_anew", lambda _, rules, waiting: {name for rule in rules for name in rule.writes})
-    note(Engine, "_maintain_in_memory", lambda _, stratum, *more: {*stratum.recursive})
+    note(stratum, "follow_in_memory", lambda _, own, *more: {*own.recursive})
     note(CompiledStratum, "_write", lambda *_: set())
     for facts in (functions[3], functions[6]):
         for inserted in (False, True):
             done.clear()
             edit(workspace, edits(facts, inserted))
             names = {name: [shown for work, shown in done if work == name] for name, _ in done}
-            assert {"maybe_uninit"} not in names.get("_refill_noting", []), names
+            assert {"maybe_uninit"} not in names.get("_refill", []), names
             assert not any("subset_error" in shown for shown in names.get("_evaluate_anew", [])), names
-            assert {"maybe_uninit"} in names.get("_maintain_in_memory", []) or facts is functions[6]
+            assert {"maybe_uninit"} in names.get("follow_in_memory", []) or facts is functions[6]
             assert len(names.get("_write", [])) < 16
     assert workspace.check() == []
     workspace.close()

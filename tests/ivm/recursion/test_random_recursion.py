@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 import ivm
-from ivm.engine import engine, schedule
+from ivm.engine import schedule
+from ivm.plan import costs
 from ivm.rules.compile import query
 from ivm.ways import pending as filling
 from ivm.ways.recursion import compiled, fixpoint
@@ -96,15 +97,15 @@ def test_random_recursions(first):
 
 def test_random_recursions_that_are_never_evaluated_anew(monkeypatch):
     """Most tables here are so small that many deletions would be: with no limit none is."""
-    monkeypatch.setattr(engine, "REFILL_FROM", 1 << 30)
+    monkeypatch.setattr(costs, "REFILL_FROM", 1 << 30)
     monkeypatch.setattr(fixpoint, "STEPS_FREE", 1 << 30)
     for seed in range(PART):
         follow(seed)
 
 
 def test_random_recursions_that_are_often_evaluated_anew(monkeypatch):
-    monkeypatch.setattr(engine, "REFILL_FROM", 1)
-    monkeypatch.setattr(engine, "REFILL_SHARE", 8)
+    monkeypatch.setattr(costs, "REFILL_FROM", 1)
+    monkeypatch.setattr(costs, "REFILL_SHARE", 8)
     monkeypatch.setattr(fixpoint, "STEPS_FREE", 2)
     for seed in range(PART):
         follow(seed)
@@ -132,8 +133,8 @@ def in_memory(monkeypatch, numbers: int, parts: int) -> None:
     monkeypatch.setattr(flat_facts, "SHARED_MIN", 1 if parts > 1 else 1 << 40)
     monkeypatch.setattr(shared_rounds, "ASIDE", 6)
     monkeypatch.setattr(flat_rounds, "RANGED_MIN", 2 if parts > 2 else 1 << 40)
-    monkeypatch.setattr(engine, "REFILL_FROM", 1)
-    monkeypatch.setattr(engine, "REFILL_SHARE", 8)
+    monkeypatch.setattr(costs, "REFILL_FROM", 1)
+    monkeypatch.setattr(costs, "REFILL_SHARE", 8)
 
 
 @pytest.mark.parametrize("parts", [1, 2, 3])
@@ -210,7 +211,7 @@ def test_random_recursions_of_which_all_that_follows_is_found_in_memory(monkeypa
     """The kernel gives up at once: linear strata lose all that follows from a change, and some of it returns."""
     monkeypatch.setattr(schedule, "RECURSIVE_MOST", -1)
     monkeypatch.setattr(compiled, "IN_MEMORY", -1)
-    monkeypatch.setattr(engine, "REFILL_SHARE_MAX", 1 << 30)
+    monkeypatch.setattr(costs, "REFILL_SHARE_MAX", 1 << 30)
     monkeypatch.setattr(fixpoint, "FOLLOWING_SHARE", 1)
     found = []
     maintained = fixpoint.Fixpoint.maintain_in_memory
@@ -239,8 +240,8 @@ def test_the_kernel_and_rounds_over_pages_do_the_same(monkeypatch, tmp_path, mos
     """The same rows with the same ranks, and as many rounds: where the kernel does all of a transaction, and where it
     takes a stratum alone, in more and more room.
     """
-    monkeypatch.setattr(engine, "REFILL_FROM", 1 << 30)
-    monkeypatch.setattr(engine, "REFILL_SHARE_MAX", 1 << 30)
+    monkeypatch.setattr(costs, "REFILL_FROM", 1 << 30)
+    monkeypatch.setattr(costs, "REFILL_SHARE_MAX", 1 << 30)
     monkeypatch.setattr(fixpoint, "STEPS_FREE", 1 << 30)
     monkeypatch.setattr(compiled, "FACTS", facts)
     monkeypatch.setattr(schedule, "RECURSIVE_MOST", most)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import ivm
-from ivm.engine import engine
+from ivm.plan import costs
 from ivm.ways.recursion import fixpoint
 from pagestore_tools.bench.meter import Meter
 from tests.support.programs.recursive_programs import semilattice
@@ -20,7 +20,7 @@ OPERATIONS = 40  # for each row that is examined or changed, and for each edge t
 @pytest.fixture(autouse=True)
 def never_anew(monkeypatch):
     semilattice("unite")
-    monkeypatch.setattr(engine, "REFILL_FROM", 1 << 30)
+    monkeypatch.setattr(costs, "REFILL_FROM", 1 << 30)
     monkeypatch.setattr(fixpoint, "STEPS_FREE", 1 << 30)
 
 

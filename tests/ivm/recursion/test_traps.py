@@ -3,7 +3,7 @@
 import pytest
 
 import ivm
-from ivm.engine import engine
+from ivm.plan import costs
 from ivm.ways.recursion import fixpoint
 from tests.support import naive
 from tests.support.mirror import Mirror
@@ -24,7 +24,7 @@ CHIEF = """under(x, y) -> string(x), string(y).  first[x] = x <- under(x, _).
 @pytest.fixture(autouse=True)
 def never_anew(monkeypatch):
     """These tables are small: without a limit no deletion evaluates a stratum anew."""
-    monkeypatch.setattr(engine, "REFILL_FROM", 1 << 30)
+    monkeypatch.setattr(costs, "REFILL_FROM", 1 << 30)
     monkeypatch.setattr(fixpoint, "STEPS_FREE", 1 << 30)
 
 

@@ -18,10 +18,9 @@ from hypothesis import strategies as st
 import ivm
 import pagestore
 from ivm.engine import fill, schedule
-from ivm.engine import fill as head_edits
 from ivm.errors import AggregateError, RangeError, UnknownViewError
 from ivm.rules.compile import compile, query
-from ivm.ways import states
+from ivm.ways import building, states, tries
 from pagestore.host import is_operator
 from pagestore.trees.read import pages_of
 from tests.support.mirror import Mirror
@@ -179,7 +178,7 @@ def test_what_is_asked_once_is_what_is_kept(program, monkeypatch):
                 for relation, rows in some_rows().items():
                     txn.insert(relation, rows)
         kept.install(program, "rules")
-        monkeypatch.setattr(fill, "bulk", counted)
+        monkeypatch.setattr(building, "bulk", counted)
         answer = [tuple(row.values()) for row in asked.query(program).to_arrow().to_pylist()]
         if not any(op in program for op in ("concat", "unite", "lastone")):
             assert trees
@@ -370,7 +369,7 @@ def test_explain_says_who_shares_a_state(tmp_path):
 
 def test_an_operator_with_an_inverse_keeps_no_values(tmp_path, monkeypatch):
     """One record for each group, however many assignments, and in however many parts they are found."""
-    monkeypatch.setattr(head_edits, "PARTS_KEPT", 0)
+    monkeypatch.setattr(tries, "PARTS_KEPT", 0)
     with ivm.open(tmp_path / "i.pages", sync="off") as ws:
         ws.install(f"{BASE} v[x] = r <- agg<<r = wrapped(y)>> n(x, y).")
         with ws.transaction() as txn:

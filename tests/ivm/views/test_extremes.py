@@ -13,9 +13,8 @@ from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
 import ivm
-from ivm.engine import scans
 from ivm.views.layouts import APART, MORE
-from ivm.ways import ends, states
+from ivm.ways import ends, scan, states
 from pagestore.trees.folds import select
 from pagestore.trees.read import read
 from tests.support.mirror import Mirror
@@ -210,7 +209,7 @@ def test_a_state_of_many_values_keeps_a_few_of_each_group(tmp_path):
         again, order = [], np.argsort(rows["v"][rows["g"] == 1])
         ids, values = rows["i"][rows["g"] == 1][order], rows["v"][rows["g"] == 1][order]
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(scans, "renewed", lambda *args: again.append(args) or ends.renewed(*args))
+            patch.setattr(scan, "renewed", lambda *args: again.append(args) or ends.renewed(*args))
             for place in range(2 * ends.KEPT + 5):
                 assert dict(ws["m"])[1] == values[place]
                 with ws.transaction() as txn:
