@@ -5,6 +5,9 @@
     a text to rows           one rule installed over a relation with rows
     a store to rules         a store opened that has two blocks of rules
     a delta to rows          two edges into the relation that two views read
+    a query of SQL to its rows         one join and one group; and the same query as a rule
+
+Then it prints the measures of tests/gates.py, with what each is to be at most.
 
 A *move* is a call from one file of the packages into another. It *climbs* if the file that is called imports, directly
 or through others, the file that calls. `NUMBA_DISABLE_JIT=1` lets kernels run as plain Python, so that they are seen.
@@ -20,6 +23,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any, NamedTuple
+
+from tests.gates import gates
 
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("pagestore", "ivm", "tools")
@@ -61,7 +66,7 @@ def walks() -> dict[str, Walk]:
     """All walks, each in a store of its own, after one that is not watched: imports and caches are no moves."""
     found, of = {}, {
         "a key to disk": _key, "a text to plans": _plans, "a text to rows": _text, "a store to rules": _rules,
-        "a delta to rows": _delta,
+        "a delta to rows": _delta, "a query of SQL to its rows": _sql, "the same query as a rule": _query,
     }  # fmt: skip
     with tempfile.TemporaryDirectory() as folder:
         for name, walk in of.items():
@@ -115,6 +120,18 @@ def _delta(path: Path, watch: Callable[[], Any]) -> Walk:
         ws.install(RULES, name="rules")
         with watch() as moves, ws.transaction() as txn:
             txn.insert("edge", [(1, 4), (2, 4)])
+    return Walk(moves)
+
+
+def _sql(path: Path, watch: Callable[[], Any]) -> Walk:
+    with _with_facts(path) as ws, watch() as moves:
+        ws.sql("SELECT a.x, count(*) AS n FROM edge a JOIN edge b ON a.y = b.x GROUP BY a.x").to_arrow()
+    return Walk(moves)
+
+
+def _query(path: Path, watch: Callable[[], Any]) -> Walk:
+    with _with_facts(path) as ws, watch() as moves:
+        ws.query("q[x] = n <- agg<<n = count()>> edge(x, y), edge(y, z).").to_arrow()
     return Walk(moves)
 
 
@@ -186,18 +203,23 @@ def _module(file: str) -> str:
 
 
 def main() -> int:
-    """Print the counts, and every climb."""
+    """Print the counts, every climb, and all measures; return 1 if one is beyond its limit."""
     if os.environ.get("NUMBA_DISABLE_JIT") != "1":
         environment = {**os.environ, "NUMBA_DISABLE_JIT": "1", "PYTHONWARNINGS": "ignore"}
         return subprocess.run([sys.executable, "-m", "tests.walks"], env=environment, cwd=ROOT).returncode
     above = import_order()
+    counted = dict[str, tuple[int, int, int]]()
     for name, walk in walks().items():
         climbs = walk.climbs(above)
         counts = f"{len(walk.files)} files, {len(walk.moves)} moves, {len(climbs)} climbs"
         print(f"{name}: {counts}" + f", {walk.parses} parses" * bool(walk.parses))
         for caller, callee in climbs:
             print(f"    {caller} calls {callee}")
-    return 0
+        counted[name] = len(walk.files), len(walk.moves), len(climbs)
+    print(f"\n{'':68} {'now':>9} {'at most':>9}")
+    found = gates(counted)
+    print(*found, sep="\n")
+    return int(any(gate.value > gate.limit for gate in found))
 
 
 if __name__ == "__main__":
