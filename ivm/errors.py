@@ -21,8 +21,6 @@ from typing import Any, NamedTuple
 
 from pagestore.host import message as _message
 
-ASSERTED = "$asserted"  # suffix of a relation's rows of transactions in rules that say which of them stay, or follow
-WHOLE = "$all"  # suffix of the view of all rows of a relation that is declared and derived: lang/declarations.py
 HELPERS = re.compile(r"\$(all|rows|edited|facts\d+)\b")  # what users know by the name of the predicate itself
 SHOWN = 100  # characters of a line that are shown
 

@@ -11,7 +11,7 @@ from ivm.join.kernels.tries import EQ, GE, LE, NE
 from ivm.lang.functions import USERS, users_functions
 from ivm.lang.ir import Const, Predicate, Rule, Type, show, variables
 from ivm.lang.types import scale, shown, word_range
-from ivm.names import is_helper, is_unread
+from ivm.names import is_helper, is_made, is_part, is_unread, shown_part, view_of_part
 from ivm.plan.plan import Columns, Distinct, Index, Plan, Rounds, Scan, Upkeep, indices_of, permuted, tree_name
 from ivm.plan.rewrite.ranges import ADDED, COMPARED, SEEK_FIRST, SEEK_LAST
 from ivm.question import understand
@@ -89,7 +89,7 @@ def explain(installed: Installed, name: str, stats: dict[str, Any], snap: Snapsh
         lines += _state(installed, layout.fold)
     if layout.kind == RANKED:
         lines += _stratum(installed, name, snap)
-    if helpers := [n for n in installed.program.predicates if n.startswith(f"{name}:part") and is_helper(n)]:
+    if helpers := [n for n in installed.program.predicates if view_of_part(n) == name and is_helper(n)]:
         lines.append(f"  helpers   {', '.join(helpers)}: views kept for this one, which explain takes, too")
     for rule in installed.rules:
         if name in rule.writes:
@@ -123,7 +123,7 @@ def explain_question(sketch: EphemeralTransaction, before: Installed, text: str)
 
 def _with_parts(lines: list[str], installed: Installed) -> list[str]:
     """Return lines that name v:part2 as part 2 of v, except the one that says what explain takes."""
-    parts = [name for name in installed.program.predicates if ":part" in name and name not in installed.named]
+    parts = [name for name in installed.program.predicates if is_part(name) and name not in installed.named]
     if not parts:
         return lines
     longest = "|".join(map(re.escape, sorted(parts, key=len, reverse=True)))
@@ -132,8 +132,7 @@ def _with_parts(lines: list[str], installed: Installed) -> list[str]:
 
 
 def _part(found: re.Match[str]) -> str:
-    view, _, number = found[0].rpartition(":part")
-    return f"part {number} of {view}"
+    return shown_part(found[0])
 
 
 def _for_people(lines: list[str]) -> str:
@@ -307,7 +306,7 @@ def _columns(plan: Plan, rule: InstalledRule, installed: Installed, source: Sour
     root, others, summed = join.summary()
     lines = [f"  columns   the blocks of {root} look up {', '.join(others) or 'what is negated'}"]
     if summed:
-        lines[0] += f"; summed out: {', '.join(name for name in summed if not name.startswith('$')) or 'constants'}"
+        lines[0] += f"; summed out: {', '.join(name for name in summed if not is_made(name)) or 'constants'}"
     if join.counted:
         excluding = ", ".join(f"!{source.predicate}" for source in join.counted)
         lines.append(f"  counted   what {excluding} excludes; it is subtracted, not looked up")

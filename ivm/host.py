@@ -17,6 +17,7 @@ from ivm.errors import IvmError
 from ivm.installation import is_declared, refit, refitted
 from ivm.lang.ir import constants
 from ivm.memory import allowing
+from ivm.names import named_part
 from ivm.rope import computed_text, note_erased
 from ivm.rules.installed import PROPERTY, Installed
 from ivm.rules.stored import HOST, KnownRules, built_sizes, dependants_of, load, save, saved_rules
@@ -102,7 +103,7 @@ class RuleHost:
             with suppress(IvmError, PagestoreError):
                 refitted(txn, installed)
                 return None  # `carry` declares it as it is now
-        views = ", ".join(sorted({view.partition("$")[0] for rule in readers for view in rule.writes}))
+        views = ", ".join(sorted({named_part(view) for rule in readers for view in rule.writes}))
         blocks = " and ".join(f"`{b.name}`" for b in installed.blocks if any(rule in readers for rule in b.rules))
         return (
             f"{name!r} was dropped, renamed or given other columns than the rules of {views} read "

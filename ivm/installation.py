@@ -19,7 +19,6 @@ from ivm.engine.engine import Engine
 from ivm.engine.fill import Fill
 from ivm.engine.kept import Kept, kept_of, rearrange
 from ivm.errors import (
-    WHOLE,
     EditError,
     RecursionRefusedError,
     RedefinitionError,
@@ -32,7 +31,7 @@ from ivm.errors import (
 )
 from ivm.lang.ir import Edit, Predicate, Var, atoms, unnamed_in
 from ivm.lang.program import Program, readers
-from ivm.names import tables_of_sql
+from ivm.names import declared_name, is_made, tables_of_sql
 from ivm.rules.compile import Given, with_block
 from ivm.rules.constraints import refuse_violations
 from ivm.rules.installed import Block, Installed, Options, refuse_foreign_writers
@@ -114,7 +113,7 @@ def install(
     for name in (name for name in alike if name in watched):
         if before.whole(name) != after.whole(name):  # a relation has got rules, or lost them
             changes[after.whole(name)] = _change(txn, after, before.whole(name), after.whole(name))
-    evaluated = frozenset(view for view in new | engine.evaluated | patching.evaluated if "$" not in view)
+    evaluated = frozenset(view for view in new | engine.evaluated | patching.evaluated if not is_made(view))
     return Installation(saved, after, engine, evaluated, changes, frozenset(before.program.predicates) - alike)
 
 
@@ -215,7 +214,7 @@ def _refuse_circle(error: UnknownPredicateError, name: str, above: Iterable[Bloc
 
 def _refuse_lost(block: Block, part: Program, above: Iterable[Block]) -> None:
     """Raise UninstallError if other blocks read predicates that the new rules do not define."""
-    gone = {name for name in block.part.predicates if name.removesuffix(WHOLE) not in part.predicates}
+    gone = {name for name in block.part.predicates if declared_name(name) not in part.predicates}
     lost = readers(gone, [rule.definition for one in above for rule in one.rules])
     if lost:
         uses = "; ".join(f"{name} is read by {', '.join(views)}" for name, views in lost.items())
@@ -276,7 +275,9 @@ def refit(txn: StoreTransaction, before: Installed, watched: Container[str], cha
     _restore_scans(txn, scans)
     saved = save(txn, after, engine.built)
     changes = {view: _change(txn, after, view, view) for view in new if view in watched}
-    return Installation(saved, after, engine, frozenset(view for view in new if "$" not in view), changes, frozenset())
+    return Installation(
+        saved, after, engine, frozenset(view for view in new if not is_made(view)), changes, frozenset()
+    )
 
 
 def refitted(txn: StoreTransaction, before: Installed) -> Installed:
@@ -383,7 +384,7 @@ def uninstall(txn: StoreTransaction, before: Installed, name: str, relations: bo
     gone = block.part.predicates.keys() - stored_before(block.text) if relations else set()
     handed = _handed_over(before, block, gone)
     left = handed.excluding(handed.blocks[before.blocks.index(block)])
-    rows = {n: len(txn[n]) for n in block.part.predicates if n in txn and "$" not in n}
+    rows = {n: len(txn[n]) for n in block.part.predicates if n in txn and not is_made(n)}
     declared = {n for n in rows if block.part.predicates[n].extensional}
     dropped = declared & gone
     saved = save(txn, left, rearrange(txn, before, left, kept_of(before, left)))

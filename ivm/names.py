@@ -1,4 +1,12 @@
-"""Names that the compiler and SQL make, and how to tell them from those that users gave."""
+"""Names that the compiler and SQL make, and how to tell them from those that users gave.
+
+item$1, item$among2       a helper of the rules of item: users cannot write `$` in a name
+item$all                  all rows of a relation that is declared and derived
+$apart:total, $index:...  trees that are kept for rules, beside those of relations and views
+total:part2               the second helper of a view of SQL
+item:price                the column price of item, as rules read it
+x$                        the result of an aggregate that differs from what its author called x
+"""
 
 from __future__ import annotations
 
@@ -9,6 +17,12 @@ from typing import Any
 
 ONE = "sql:one"  # a relation with the one row 0, which rules of SQL read
 CATALOG = "ivm.sql"  # the property of the store in which SQL lists its views
+ASSERTED = "$asserted"  # suffix of a relation's rows of transactions in rules that say which of them stay, or follow
+BODY = "$body"  # ends the name of a view of what an aggregate ranges over
+CONSTRAINT = "constraint$"  # begins the name of a view of what violates a constraint
+WHOLE = "$all"  # suffix of the view of all rows of a relation that is declared and derived: lang/declarations.py
+APART = "$apart:"  # prefix of the state of aggregates
+PART = ":part"  # before the number of a helper of a view of SQL
 AMONG = "$among"  # in the names of helpers with the constants of a membership
 MULTIPLICITY = "rows()"  # the name of the column that says how often a row occurs
 
@@ -62,3 +76,87 @@ def is_membership(predicate: str) -> bool:
 def is_unread(variable: str) -> bool:
     """Return whether a variable is that of a column which nothing reads (Conjunction.in_own_order)."""
     return variable[0] == "$" and "." in variable
+
+
+def is_made(name: str) -> bool:
+    """Return whether rules got a name from the compiler: that of a helper, an index, a state, or a variable."""
+    return "$" in name
+
+
+def is_tree_of_rules(name: str) -> bool:
+    """Return whether a tree is kept for rules, and is neither a relation nor a view."""
+    return name.startswith("$")
+
+
+def named_part(name: str) -> str:
+    """Return the name that users gave with which a made one begins.
+
+    >>> named_part("item$among2"), named_part("item")
+    ('item', 'item')
+    """
+    return name.partition("$")[0]
+
+
+def is_whole(name: str) -> bool:
+    """Return whether a view has all rows of a relation that is declared and derived."""
+    return name.endswith(WHOLE)
+
+
+def declared_name(name: str) -> str:
+    """Return the name of the relation of which a view may have all rows."""
+    return name.removesuffix(WHOLE)
+
+
+def view_of_state(name: str) -> str:
+    """Return the view that gave an aggregate's state its name; other names as they are."""
+    return name.removeprefix(APART)
+
+
+def plain_result(name: str) -> str:
+    """Return what its author called the result of an aggregate."""
+    return name.removesuffix("$")
+
+
+def split_column(name: str) -> tuple[str, str]:
+    """Return the relation and the column that a name with a colon gives; no relation if there is no colon.
+
+    >>> split_column("item:price"), split_column("item")
+    (('item', 'price'), ('', 'item'))
+    """
+    relation, _, column = name.rpartition(":")
+    return relation, column
+
+
+def is_part(name: str) -> bool:
+    """Return whether a name is like that of a helper of a view of SQL."""
+    return PART in name
+
+
+def view_of_part(name: str) -> str:
+    """Return the view of SQL of which a relation is a helper; the name itself if it is none."""
+    return name.partition(PART)[0]
+
+
+def shown_part(name: str) -> str:
+    """Return what people read of a helper of a view of SQL.
+
+    >>> shown_part("total:part2")
+    'part 2 of total'
+    """
+    view, _, number = name.rpartition(PART)
+    return f"part {number} of {view}"
+
+
+def asserted_of(name: str) -> str:
+    """Return the relation of whose rows of transactions a rule reads; "" for other names."""
+    return name.removesuffix(ASSERTED) if name.endswith(ASSERTED) else ""
+
+
+def is_body(view: str) -> bool:
+    """Return whether a view has what an aggregate ranges over."""
+    return view.endswith(BODY)
+
+
+def is_constraint(view: str) -> bool:
+    """Return whether a view has the rows that violate a constraint; its helper views are none."""
+    return view.startswith(CONSTRAINT) and view.count("$") == 1

@@ -16,6 +16,7 @@ import numpy as np
 from ivm.engine.engine import Engine
 from ivm.errors import IvmError, UnknownViewError
 from ivm.lang.ir import ROPE
+from ivm.names import is_made
 from ivm.rules.installed import PROPERTY, Installed
 from ivm.rules.stored import load, saved_rules
 from ivm.views.delta import Delta
@@ -76,7 +77,7 @@ def _concats(saved: str, source: Snapshot | Transaction) -> dict[str, Fold]:
     installed = Installed()
     with suppress(IvmError):  # rules that no longer compile have no known views
         installed = load(source, saved)
-    named = {n: layout.fold for n, layout in installed.layouts.items() if "$" not in n}
+    named = {n: layout.fold for n, layout in installed.layouts.items() if not is_made(n)}
     return {n: fold for n, fold in named.items() if fold and fold.op == "concat"}
 
 

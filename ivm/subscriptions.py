@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ivm.errors import WHOLE
 from ivm.lang.ir import Predicate
+from ivm.names import declared_name
 from ivm.views.delta import Delta
 from pagestore.host import INSERT, Snapshot, differing, row_changes, sort_order
 
@@ -39,7 +39,7 @@ class Subscriptions:
         return len(self._of)
 
     def __contains__(self, name: object) -> bool:
-        return isinstance(name, str) and name.removesuffix(WHOLE) in self._of
+        return isinstance(name, str) and declared_name(name) in self._of
 
     def add(self, name: str, on_change: OnChange) -> Callable[[], None]:
         """Subscribe to a view; return a function that ends the subscription."""

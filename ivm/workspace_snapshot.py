@@ -4,8 +4,9 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ivm.answer import Answer
-from ivm.errors import WHOLE, UnknownViewError
+from ivm.errors import UnknownViewError
 from ivm.lang.ir import Predicate
+from ivm.names import WHOLE
 from ivm.wide import changes, read
 from pagestore.errors import MissingError
 from pagestore.host import Rope, Snapshot, html_table

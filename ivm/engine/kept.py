@@ -21,11 +21,12 @@ from typing import NamedTuple
 
 from ivm.lang.ir import Rule, is_table
 from ivm.lang.program import names_in_body, shape_of
+from ivm.names import APART, is_made, is_tree_of_rules, view_of_state
 from ivm.plan.plan import tree_name
 from ivm.rules.installed import Installed
 from ivm.rules.rule import InstalledRule
 from ivm.rules.stored import built_sizes, create_relation
-from ivm.views.layouts import APART, SUPPORT, Layout
+from ivm.views.layouts import SUPPORT, Layout
 from ivm.ways.recursion.stratum import unordered
 from pagestore.host import Transaction
 
@@ -179,7 +180,7 @@ def _of_state(layout: Layout | None, names: Mapping[str, str]) -> Layout | None:
     """Return a layout with the old name of its state."""
     if layout is None or not layout.fold:
         return layout
-    first = layout.fold.state.name.removeprefix(APART)
+    first = view_of_state(layout.fold.state.name)
     state = layout.fold.state._replace(name=APART + names.get(first, first))
     return layout._replace(fold=layout.fold._replace(state=state))
 
@@ -202,7 +203,7 @@ def _twins(before: Installed, after: Installed) -> tuple[dict[InstalledRule, Ins
                 continue
             pairs = dict(zip(_names(rule.definition), _names(one.definition), strict=True))
             if _maintenance(one) == _maintenance(rule) and _agree(names, pairs):
-                names |= {name: was for name, was in pairs.items() if "$" in name}
+                names |= {name: was for name, was in pairs.items() if is_made(name)}
                 found[rule] = one
                 alike.remove(one)
                 break
@@ -213,7 +214,8 @@ def _agree(names: Mapping[str, str], pairs: Mapping[str, str]) -> bool:
     """Return whether adding `pairs` (new name, old name) to `names` keeps the mapping one-to-one."""
     taken = {was for name, was in names.items() if name not in pairs}
     return all(
-        names.get(name, was) == was and was not in taken and (name == was or "$" in name) for name, was in pairs.items()
+        names.get(name, was) == was and was not in taken and (name == was or is_made(name))
+        for name, was in pairs.items()
     )
 
 
@@ -236,7 +238,7 @@ def rearrange(txn: Transaction, before: Installed, after: Installed, kept: Kept)
     Returns the sizes of the sensitivity indices that are kept, like `Context.built`. O(what is dropped).
     """
     stay = dict(_trees(before, after, kept))
-    strays = {name for name in after.derived_trees - before.derived_trees if name.startswith("$")}
+    strays = {name for name in after.derived_trees - before.derived_trees if is_tree_of_rules(name)}
     for name in sorted((before.derived_trees - stay.keys()) | strays):
         if name in txn:
             txn.drop(name)

@@ -43,6 +43,7 @@ from ivm.lang.ir import (
     variables,
 )
 from ivm.lang.program import Program, strata_of
+from ivm.names import named_part, split_column
 
 
 def read_columns(program: Program, known: Program, merging: bool) -> Program:
@@ -80,7 +81,7 @@ class _Columns(NamedTuple):
         """Return the function and column that a literal may read, else two empty texts."""
         if not isinstance(literal, Atom) or literal.value is None or literal.predicate in self.known:
             return "", ""
-        name, _, column = literal.predicate.rpartition(":")
+        name, column = split_column(literal.predicate)
         return name, column
 
     def checked(self, conjunction: Conjunction) -> Conjunction:
@@ -187,7 +188,7 @@ FOUND = "near"  # prefix of the helpers' variables, before a number
 
 def read_neighbours(program: Program, known: Program) -> Program:
     """Replace `a:next[x] = y` and `a:previous[x] = y` by helper views.  Raises RuleError."""
-    if not any(name.rpartition(":")[2] in OPERATIONS for rule in program.rules for name in reads(rule)):
+    if not any(split_column(name)[1] in OPERATIONS for rule in program.rules for name in reads(rule)):
         return program
     forms = {name: _form_of(predicate) for name, predicate in program.over(known).items()}
     for rule in program.rules:
@@ -208,7 +209,7 @@ def check_neighbours(rules: Iterable[Rule]) -> None:
     for stratum in strata_of([*rules]):
         for rule in stratum.rules:
             if stratum.recursive and is_neighbour(rule.heads[0].predicate):
-                view = rule.heads[0].predicate.partition("$")[0]
+                view = named_part(rule.heads[0].predicate)
                 raise RecursionRefusedError(
                     rule.where, f"{view} cannot seek from its own rows: derive the neighbours of all values as a view "
                     "of its own, as in after[x] = y <- a(x), a:next[x] = y"
@@ -276,7 +277,7 @@ class _Neighbours:
 
     def _asks(self, atom: Atom) -> bool:
         """Return whether an atom reads a neighbour.  Raises ArityError for one of the wrong form."""
-        name, _, op = atom.predicate.rpartition(":")
+        name, op = split_column(atom.predicate)
         if op not in OPERATIONS or atom.predicate in self._forms or name not in self._forms:
             return False
         keys = self._forms[name][2]
@@ -296,7 +297,7 @@ class _Neighbours:
 
     def _helper(self, atom: Atom, literals: Disjunct) -> Atom:
         """Return the helper's atom that replaces a read of a neighbour; add the helper's rule."""
-        name, _, op = atom.predicate.rpartition(":")
+        name, op = split_column(atom.predicate)
         function, sign = OPERATIONS[op]
         arguments, is_function, _ = self._forms[name]
         needed = variables(*atom.args)

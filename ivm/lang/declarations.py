@@ -11,8 +11,6 @@ from difflib import get_close_matches
 from typing import Any
 
 from ivm.errors import (
-    ASSERTED,
-    WHOLE,
     ArityError,
     ConstructError,
     RedefinitionError,
@@ -44,6 +42,7 @@ from ivm.lang.syntax_tree import (
     split,
 )
 from ivm.lang.types import ALIASES, KNOWN, column_type, stands_for_null, widest
+from ivm.names import ASSERTED, WHOLE, asserted_of, is_made, split_column
 
 
 def declare(program: Program, known: Program, stored: Mapping[str, Predicate]) -> Program:
@@ -219,8 +218,8 @@ def _all_asserted(predicate: Predicate) -> Rule:
 def _whole(literal: Any, whole: Container[str]) -> Any:
     """Return a literal that reads the views of all rows, or the rows of transactions where it says so."""
     match literal:
-        case Atom() if literal.predicate.removesuffix(ASSERTED) in whole and literal.predicate.endswith(ASSERTED):
-            return replace(literal, predicate=literal.predicate.removesuffix(ASSERTED))
+        case Atom() if (stored := asserted_of(literal.predicate)) in whole:
+            return replace(literal, predicate=stored)
         case Atom() if literal.predicate in whole:
             return replace(literal, predicate=literal.predicate + WHOLE)
         case Negation():
@@ -270,7 +269,7 @@ def _edit(change: Change, predicates: Mapping[str, Predicate]) -> Edit | Derived
     call, value = split(change.head)
     predicate = predicates.get(call.name)
     if predicate is None:
-        function, _, column = call.name.rpartition(":")
+        function, column = split_column(call.name)
         if function in predicates and column in predicates[function].columns:
             reason = f"{call.name} is one column of {function}, which is edited by whole rows: {predicates[function]}"
             raise ArityError(call.where, reason)
@@ -435,7 +434,7 @@ def neither(atom: Application) -> UnknownPredicateError:
 
 def unknown(name: str, where: Where, names: Iterable[str]) -> UnknownPredicateError:
     """Return the error for a name that nothing declares or derives."""
-    short = [known for known in (name, *names) if "$" not in known and len(known) <= COMPARED_MAX]
+    short = [known for known in (name, *names) if not is_made(known) and len(known) <= COMPARED_MAX]
     close = get_close_matches(name, short[1:], n=1) if short[:1] == [name] else []
     remedy = f"did you mean {close[0]}?" if close else f"declare it, as in {name}(x) -> int(x)."
     functions = () if close else get_close_matches(name, (*FUNCTIONS, *FUNCTION_NAMES), n=1, cutoff=0.75)

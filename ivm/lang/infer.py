@@ -51,6 +51,7 @@ from ivm.lang.types import (
     takes,
     wide_scale,
 )
+from ivm.names import is_made, plain_result
 
 Types = dict[str, Type]
 WANTED = {
@@ -168,7 +169,7 @@ def variables_of(head: Atom) -> tuple[Var, ...]:
 
 def _column_names(head: Atom) -> tuple[str, ...]:
     """Return the variables' names; a generated or repeated one is replaced by the next free one of c1, c2, ..."""
-    variables = [term.name.removesuffix("$") for term in variables_of(head)]
+    variables = [plain_result(term.name) for term in variables_of(head)]
     names: list[str] = []
     for position, name in enumerate(variables, start=1):
         free = (f"c{n}" for n in count(position) if f"c{n}" not in (*variables, *names))
@@ -393,7 +394,7 @@ def _typed_call(term: Call, types: Types) -> tuple[Term, Type]:
         if not is_kind(own, kind) or (place in alike and common(own, joint) is None):
             fits = is_kind(own, kind)
             what = f"{joint}, as its other arguments are," if place in alike and fits else WANTED.get(kind, kind)
-            whole = "a range" if term.name.startswith("$") else f"`{term}`"
+            whole = "a range" if is_made(term.name) else f"`{term}`"
             remedy = "; convert it, by int[...] or CAST" if kind == "int64" and wide_scale(own) is not None else ""
             raise RuleTypeError(term.where, f"{whole}: {arg} is {own}, where {what} is wanted{remedy}")
         if place in alike and own in UNORDERED and term.name in ("<", "<=", ">", ">="):

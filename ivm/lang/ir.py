@@ -37,7 +37,6 @@ Type = str  # pagestore's type texts: int64, decimal(p,s), timestamp(zone), ...
 Value = int | float | bool | Decimal | str | bytes | date | time | datetime | timedelta | None  # None is null
 MIRRORED = {"=": "=", "!=": "!=", "<": ">", ">": "<", "<=": ">=", ">=": "<="}  # comparisons with the sides swapped
 NEGATED = {"=": "!=", "!=": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
-BODY = "$body"  # ends the name of a view of what an aggregate ranges over
 
 ROPE = "rope"  # the type of a concat: a row holds a word that identifies its text, which is read piece by piece
 

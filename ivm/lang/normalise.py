@@ -26,7 +26,6 @@ from ivm.errors import AggregateError, ConstructError, RuleSyntaxError, SafetyEr
 from ivm.lang.aggregate import in_order_of, told_apart
 from ivm.lang.functions import function_named
 from ivm.lang.ir import (
-    BODY,
     MIRRORED,
     NEGATED,
     Aggregate,
@@ -74,6 +73,7 @@ from ivm.lang.syntax_tree import (
     split,
 )
 from ivm.lang.types import folded
+from ivm.names import BODY
 
 
 @dataclass(frozen=True, slots=True)

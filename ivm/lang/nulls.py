@@ -44,6 +44,7 @@ from ivm.lang.ir import (
 )
 from ivm.lang.program import Program, in_order
 from ivm.lang.types import stands_for_null
+from ivm.names import is_made
 
 Known = Mapping[str, Predicate]
 Nulls = Mapping[str, bool]  # for each variable that is bound, whether it may be null
@@ -187,7 +188,7 @@ def with_nullable_helpers(program: Program, known: Program) -> Program:
     for rule in in_order(program.rules):
         for head in (*rule.heads, *([rule.failed] if rule.failed else [])):
             helper = predicates[head.predicate]
-            if "$" in helper.name:
+            if is_made(helper.name):
                 nullable = {*helper.nullable, *nullable_places(head.terms, rule.body, predicates)}
                 predicates[helper.name] = replace(helper, nullable=(*sorted(nullable),))
     return replace(program, predicates={name: predicates[name] for name in program.predicates})

@@ -18,9 +18,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ivm.errors import WHOLE, ConstructError, RuleWarning, UninstallError
+from ivm.errors import ConstructError, RuleWarning, UninstallError
 from ivm.lang.ir import Atom, Const, Edit, Negation, Placed, Predicate, Rule, atoms, reads, writes
 from ivm.lang.syntax_tree import Statement
+from ivm.names import declared_name, is_made, named_part
 
 ATOMS_MAX = 256  # per conjunction: choosing its key order takes the fourth power of their number
 
@@ -193,11 +194,9 @@ def readers(names: Iterable[str], rules: Iterable[Rule]) -> dict[str, tuple[str,
     wanted = set(names)
     for rule in rules:
         for name in wanted.intersection(reads(rule)):
-            found.setdefault(name, {}).update(dict.fromkeys(view.partition("$")[0] for view in writes(rule)))
+            found.setdefault(name, {}).update(dict.fromkeys(named_part(view) for view in writes(rule)))
     return {
-        name.removesuffix(WHOLE): tuple(views)
-        for name, views in sorted(found.items())
-        if "$" not in name.removesuffix(WHOLE)
+        declared_name(name): tuple(views) for name, views in sorted(found.items()) if not is_made(declared_name(name))
     }
 
 
@@ -219,7 +218,7 @@ def sketch_of(rule: Rule) -> tuple[tuple[str, ...], ...]:
 
 def _plain_name(name: str) -> str:
     """Return a name without the number of a helper view."""
-    numbered = fullmatch(r"(.*\$.*?)\d+(\$\w+)?", name) if "$" in name else None
+    numbered = fullmatch(r"(.*\$.*?)\d+(\$\w+)?", name) if is_made(name) else None
     return f"{numbered[1]}{numbered[2] or ''}" if numbered else name
 
 

@@ -35,10 +35,10 @@ from ivm.lang.ir import (
 )
 from ivm.lang.nulls import tests_null
 from ivm.lang.program import Program, Stratum, recursive_names, strata_of
+from ivm.names import BODY, is_body, named_part
 from pagestore.host import is_operator, is_semilattice
 
 EXTREMES = ("min", "max")
-AUXILIARY = "$body"  # suffix of the views that normalise.py makes for aggregates
 PASSED_ON = "of an operator that is registered a value may only be passed on as it is"
 UPWARDS = {"<": 1, "<=": 1, ">": -1, ">=": -1}  # which way the left side keeps a comparison true: down is 1
 
@@ -52,7 +52,7 @@ def split_recursion(program: Program, known: Program) -> Program:
     names = recursive_names((*known.tied_to(found), *found))
     found = [one for rule in found for one in _split(rule, names)]
     names = recursive_names((*known.tied_to(found), *found))
-    auxiliaries = {rule.heads[0].predicate: rule for rule in found if AUXILIARY in rule.heads[0].predicate}
+    auxiliaries = {rule.heads[0].predicate: rule for rule in found if BODY in rule.heads[0].predicate}
     folded = {head.predicate: one.op for rule in found for head, one in zip(rule.heads, rule.aggregates, strict=False)}
     made: list[Rule] = []
     for rule in found:
@@ -73,12 +73,12 @@ def _with_own_auxiliaries(rules: Sequence[Rule]) -> list[Rule]:
     of: Counter[str] = Counter()
     for rule in rules:
         name = rule.heads[0].predicate
-        if name.endswith(AUXILIARY):
+        if is_body(name):
             of[name] += 1
         if of[name] > 1:
             head = replace(rule.heads[0], predicate=f"{name}{of[name]}")
             rule = replace(rule, heads=(head,))
-        elif found and found[-1].heads[0].predicate.startswith(name + AUXILIARY):  # it aggregates that view
+        elif found and found[-1].heads[0].predicate.startswith(name + BODY):  # it aggregates that view
             rule = replace(rule, body=((marked(found[-1].heads[0]),),))
         found.append(rule)
     return found
@@ -174,7 +174,7 @@ def _cycle(rule: Rule, name: str, stratum: Stratum, verb: str) -> str:
     chain = [rule.heads[0].predicate]
     while chain[-1] != name:
         chain.append(reader[chain[-1]])
-    first, *names = dict.fromkeys(one.partition("$")[0] for one in (chain[0], *reversed(chain)))
+    first, *names = dict.fromkeys(named_part(one) for one in (chain[0], *reversed(chain)))
     return f"{first} {verb} " + ", which reads ".join([*names, first])
 
 
@@ -327,7 +327,7 @@ def _way(term: Term, rising: dict[Var, int]) -> int | None:
 def _not_monotone(rule: Rule, node: object, reason: str) -> RecursionRefusedError:
     assert rule.aggregate
     where = getattr(node, "where", rule.where)
-    name = rule.heads[0].predicate.partition("$")[0]
+    name = named_part(rule.heads[0].predicate)
     return RecursionRefusedError(
         where, f"recursion through {rule.aggregate.op} must be monotone, and {name} is not known to be: {reason}"
     )

@@ -16,11 +16,10 @@ from typing import Any, Generic, Literal, NamedTuple, TypedDict, TypeVar
 
 import numpy as np
 
-from ivm.errors import WHOLE, RedefinitionError, UnknownViewError
+from ivm.errors import RedefinitionError, UnknownViewError
 from ivm.lang.ir import Predicate, Rule
 from ivm.lang.program import NOTHING, Program, strata_of
-from ivm.lang.rewrite.constraints import is_constraint
-from ivm.names import is_helper, names_of, stored_as
+from ivm.names import WHOLE, is_constraint, is_helper, names_of, stored_as
 from ivm.plan.plan import Columns, Distinct, Index, Plan, Scan, permuted, tree_name
 from ivm.plan.planner import AUTO
 from ivm.rules.rule import InstalledRule, InstalledStratum, Uses, size_range

@@ -19,6 +19,7 @@ from ivm.errors import EditError, Where
 from ivm.lang.functions import DECLARATION, USERS, users_functions
 from ivm.lang.ir import NOWHERE, Predicate, Type, show_name, show_predicate
 from ivm.lang.program import Program
+from ivm.names import split_column
 from ivm.plan.statistics import ROWS_ASSUMED, Distinct, Statistics
 from ivm.terms.encoder import Encoder
 from ivm.views.layouts import PLAIN, Layout, extensional_layout
@@ -69,8 +70,8 @@ class Relations:
         lack.
         """
         defined = own | known.predicates.keys()
-        wanted = {one for one in names - defined if one.rpartition(":")[0] not in own and not self._opening}
-        wanted |= {name.rpartition(":")[0] for name in wanted if not self._has(name)} - defined
+        wanted = {one for one in names - defined if split_column(one)[0] not in own and not self._opening}
+        wanted |= {split_column(name)[0] for name in wanted if not self._has(name)} - defined
         found = dict[str, Predicate]()
         for name in sorted(filter(self._has, wanted)):
             schema = function_schema(self._relations[name].info)

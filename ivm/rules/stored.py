@@ -11,6 +11,7 @@ import numpy as np
 
 from ivm.errors import IvmError, RedefinitionError
 from ivm.lang.ir import Const, Predicate
+from ivm.names import is_tree_of_rules
 from ivm.plan.plan import Index
 from ivm.plan.planner import AUTO, Chosen
 from ivm.rules.compile import Saved, compile, with_block
@@ -215,5 +216,5 @@ def drop_stray_trees(txn: Transaction, before: Installed, installed: Installed) 
     """Drop hidden trees with names that new rules will use, since no rule has kept them up to date."""
     rules = [rule for rule in installed.rules if rule.number not in before.numbered]
     for name in installed.derived_by(rules) - before.derived_trees:
-        if name.startswith("$") and name in txn:
+        if is_tree_of_rules(name) and name in txn:
             txn.drop(name)

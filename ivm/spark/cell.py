@@ -25,6 +25,7 @@ import ivm
 import pagestore
 from ivm.errors import IvmError, MaintainError, RangeError, RuleWarning
 from ivm.lang.ir import Predicate
+from ivm.names import APART
 from ivm.spark.changes import (
     CHANGE,
     ORDER,
@@ -37,7 +38,6 @@ from ivm.spark.follow import OpenOptions
 from ivm.spark.layout import BASE, CELL, PLACE, TOTAL, Channel, Layout
 from ivm.spark.shares import route
 from ivm.views.exact_sum import INFINITE, UNIT
-from ivm.views.layouts import APART
 from pagestore.errors import PagestoreError, SchemaError, VersionError, WordError
 from pagestore.host import (
     INSERT,

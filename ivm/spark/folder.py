@@ -18,6 +18,7 @@ from typing import Any, Literal, NamedTuple
 import pagestore
 from ivm.errors import OptionError
 from ivm.lang.ir import Predicate
+from ivm.names import is_made
 from ivm.rules.compile import compile
 from ivm.spark.cell import CellsError
 from ivm.spark.layout import Layout
@@ -53,7 +54,7 @@ class State(NamedTuple):
         """Return the state of a manifest."""
         layout = Layout.load(json.loads(json.dumps(manifest["layout"])))
         predicates = compile(layout.program).predicates
-        return cls(manifest, layout, {name: found for name, found in predicates.items() if "$" not in name})
+        return cls(manifest, layout, {name: found for name, found in predicates.items() if not is_made(name)})
 
 
 class Folder:

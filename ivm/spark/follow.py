@@ -32,7 +32,7 @@ import ivm
 import pagestore
 from ivm.errors import EditError, OptionError, RecomputeError, UnknownViewError
 from ivm.lang.ir import Predicate
-from ivm.names import ONE
+from ivm.names import ONE, is_made
 from ivm.rules.compile import compile
 from ivm.spark.changes import (
     CHANGE,
@@ -275,7 +275,7 @@ def _take(sources: Mapping[str, Any], progress: Progress, strict: bool, txn: Tra
     for name, source in sources.items():
         predicate = predicates.get(name)
         if predicate is None or not predicate.extensional:
-            known = ", ".join(sorted(n for n, one in predicates.items() if one.extensional and "$" not in n))
+            known = ", ".join(sorted(n for n, one in predicates.items() if one.extensional and not is_made(n)))
             raise UnknownViewError(f"{name} is not a declared relation: there are {known or 'none'}")
         if store_txn[name].info.bag:
             raise EditError(f"{name} may have equal rows, and those of a source are told apart by a key: give it one")

@@ -24,7 +24,7 @@ from dataclasses import replace
 from itertools import chain
 from typing import Any, NamedTuple
 
-from ivm.errors import WHOLE, AggregateError, ConstructError
+from ivm.errors import AggregateError, ConstructError
 from ivm.lang.aggregate import OPERATIONS
 from ivm.lang.ir import (
     Aggregate,
@@ -45,7 +45,7 @@ from ivm.lang.ir import (
 )
 from ivm.lang.nulls import tests_null
 from ivm.lang.program import Program, strata_of
-from ivm.lang.rewrite.constraints import is_constraint
+from ivm.names import is_constraint, is_whole
 from ivm.rules.compile import compile
 from ivm.spark.changes import OF_CHANGES
 from ivm.spark.shares import (
@@ -183,7 +183,7 @@ def refuse(program: Program) -> None:
             raise ConstructError(
                 rule.where, "cells derive nothing from constants alone: send such rows as a batch of a relation"
             )
-        if rule.heads[0].predicate.endswith(WHOLE):
+        if is_whole(rule.heads[0].predicate):
             raise ConstructError(
                 rule.where, f"cells do not both declare and derive {rule.heads[0].predicate}: derive a view of another "
                 "name"

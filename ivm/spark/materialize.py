@@ -15,6 +15,7 @@ import pyarrow as pa
 import pagestore
 from ivm.errors import OptionError, UnknownViewError
 from ivm.lang.ir import Predicate
+from ivm.names import is_made
 from ivm.rules.compile import compile
 from ivm.spark.changes import as_spark_has, difference, schema_of
 from ivm.spark.executors import sentence_first, use_this_python
@@ -50,7 +51,7 @@ class Views:
         return self._spark.createDataFrame(table.cast(as_spark_has(table.schema)))
 
     def _known(self, name: str) -> Predicate:
-        if name not in self._predicates or "$" in name:
+        if name not in self._predicates or is_made(name):
             raise UnknownViewError(f"nothing declares or derives {name}")
         return self._predicates[name]
 

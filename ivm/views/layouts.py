@@ -49,6 +49,7 @@ from ivm.errors import AggregateError, ConstructError, RuleTypeError
 from ivm.lang.aggregate import MOMENTS, PARTED, SQUARED, serves_levels
 from ivm.lang.ir import Aggregate, Atom, Predicate, Rule, Type, Value, Var, atoms, reads, variables
 from ivm.lang.types import has_ids
+from ivm.names import APART, is_made
 from ivm.plan.plan import Plan
 from ivm.terms.encoder import plain_word
 from pagestore.host import CARRY, CHECKSUM, KEYS_MAX, MAX, MIN, THEN, Spec, has_inverse, is_operator, operator_code
@@ -88,7 +89,6 @@ def _key(chain: list[Wanted]) -> tuple[Var, ...]:
     return tuple(dict.fromkeys(v for _, group, _ in reversed(chain) for v in group))
 
 
-APART = "$apart:"  # prefix of a state's name, before the first view that it serves
 ALONE, PARTS, VALUES, INVERTED = "alone", "parts", "values", "inverted"
 WEIGHED = ("median", "quantile", "quantile_cont", "top", "bottom")  # these count the assignments before one
 LOWER = ("min", "argmin", "first", "bottom")  # these use the first assignments of a group
@@ -360,7 +360,7 @@ def _checked(predicate: Predicate, layout: Layout) -> Layout:
     """Return the layout.  Raises ConstructError, with the predicate's place, if its keys do not fit a tree."""
     keys = max(layout.keys, layout.fold.state.spec.keys if layout.fold else 0)
     if keys > KEYS_MAX:
-        what = predicate.name if "$" not in predicate.name else "what is negated, or joined by `;` for an aggregate,"
+        what = predicate.name if not is_made(predicate.name) else "what is negated, or joined by `;` for an aggregate,"
         raise ConstructError(
             predicate.where, f"{what} has {keys} columns to tell its rows apart, and there can be {KEYS_MAX}; "
             "split it, or derive a part of it with fewer variables as a view of its own"
@@ -422,4 +422,4 @@ def is_projection_free(plan: Plan, heads: tuple[Atom, ...], name: str) -> bool:
     """Return whether the only head atom of this name has every key variable of the plan."""
     of_name = [head for head in heads if head.predicate == name]
     shown = {v.name for v in variables(*of_name)}
-    return len(of_name) == 1 and all(v in shown or v.startswith("$") for v in plan.variables)
+    return len(of_name) == 1 and all(v in shown or is_made(v) for v in plan.variables)

@@ -10,10 +10,11 @@ import numpy as np
 
 from ivm.errors import DivergenceError, FunctionConflictError
 from ivm.lang.ir import Predicate
+from ivm.names import view_of_state
 from ivm.plan.plan import Index
 from ivm.views.delta import Delta, insertions, net_changes, visible_difference
 from ivm.views.edit_composition import SumOverflow, edits_to_sums
-from ivm.views.layouts import APART, INVERTED, SUM, State
+from ivm.views.layouts import INVERTED, SUM, State
 from ivm.ways.pending import check_sums, out_of_range
 from ivm.ways.states import edits_of
 from ivm.ways.way import Context
@@ -56,7 +57,7 @@ def apply(
 ) -> list[Edits]:
     """Edit a tree and its permuted indices as `apply_indexed` does; return their deltas. Raises RangeError."""
     tree = context.txn.tree(names[0])
-    predicate = context.predicate(names[0].removeprefix(APART))
+    predicate = context.predicate(view_of_state(names[0]))
     try:
         edits = compose_edits(actions, rows, tree.spec)
     except EditError:  # the edits of a key exceed 64 bits, but the sum with the stored value may fit

@@ -14,7 +14,7 @@ from ivm.lang.infer import typed_atom
 from ivm.lang.ir import NOWHERE, Atom, Const, Predicate, Var, as_read, atoms, variables
 from ivm.lang.parse import parse
 from ivm.lang.syntax_tree import Anonymous, Change, split
-from ivm.names import is_helper
+from ivm.names import is_helper, view_of_part
 from ivm.rules.installed import Installed
 from ivm.rules.relations import Relations
 from ivm.why.changes import Causes, Edit, Side
@@ -91,7 +91,7 @@ class Asker:
 
     def statement(self, step: Step) -> str:
         """Return what the author wrote: a rule, or the statement of SQL of a view."""
-        name = step.rule.heads[0].predicate.partition(":part")[0]
+        name = view_of_part(step.rule.heads[0].predicate)
         for block in self.installed.blocks:
             if block.name == name and (statement := statement_of(block.text)):
                 return statement

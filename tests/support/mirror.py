@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 
 import ivm
-from ivm.errors import WHOLE, ConstraintError, FunctionConflictError, RangeError
+from ivm.errors import ConstraintError, FunctionConflictError, RangeError
 from ivm.lang.ir import ROPE
+from ivm.names import WHOLE
 from ivm.rules.compile import compile
 from tests.support import naive
 

@@ -37,7 +37,7 @@ from ivm.lang.ir import (
 from ivm.lang.nulls import tests_null
 from ivm.lang.program import Program, strata_of
 from ivm.lang.rewrite import numbers
-from ivm.lang.rewrite.constraints import is_constraint
+from ivm.names import is_constraint
 from ivm.terms.evaluator import risk
 from pagestore.host import operator as registered
 from pagestore.host import operator_code

@@ -28,7 +28,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import count
 
-from ivm.errors import ASSERTED, RuleSyntaxError
+from ivm.errors import RuleSyntaxError
 from ivm.lang.ir import MIRRORED, Aggregate, Predicate, Var
 from ivm.lang.syntax_tree import (
     Aggregation,
@@ -46,6 +46,7 @@ from ivm.lang.syntax_tree import (
     split,
     variables_in,
 )
+from ivm.names import ASSERTED
 
 EXTREMES = {">": "min", ">=": "min", "<": "max", "<=": "max"}  # what stays if a row goes where its value is so
 

@@ -29,17 +29,12 @@ from ivm.lang.syntax_tree import (
     parts_of,
     variables_in,
 )
+from ivm.names import CONSTRAINT
 from pagestore.host import KEYS_MAX
 
-PREFIX = "constraint$"
 LETTERS = 12
 NONE = "violated$"  # the column of such a view if the left side binds no variable
 Part = Formula | Node
-
-
-def is_constraint(view: str) -> bool:
-    """Return whether a view has the rows that violate a constraint; its helper views are none."""
-    return view.startswith(PREFIX) and view.count("$") == 1
 
 
 def clauses_of(constraint: Constraint, known: Container[str]) -> list[Clause]:
@@ -66,7 +61,7 @@ def clauses_of(constraint: Constraint, known: Container[str]) -> list[Clause]:
 def name_of(constraint: Constraint) -> str:
     """Return the name of the view of what violates a constraint."""
     hashed = sha256(f"{constraint.where.source}\0{constraint.text}".encode()).hexdigest()
-    return PREFIX + hashed[:LETTERS].translate({ord(str(digit)): ord("g") + digit for digit in range(10)})
+    return CONSTRAINT + hashed[:LETTERS].translate({ord(str(digit)): ord("g") + digit for digit in range(10)})
 
 
 def _check_names(constraint: Constraint, known: Container[str]) -> None:

@@ -25,7 +25,6 @@ from itertools import combinations
 from typing import NamedTuple
 
 from ivm.lang.ir import (
-    BODY,
     MIRRORED,
     NEGATED,
     Atom,
@@ -45,6 +44,7 @@ from ivm.lang.ir import (
 )
 from ivm.lang.nulls import may_be_null, tests_null
 from ivm.lang.program import NOTHING, Program, recursive_names
+from ivm.names import is_body
 from ivm.plan.conjunction import ChoiceConjunction
 from ivm.terms.evaluator import COMPARE, may_fail
 
@@ -92,7 +92,7 @@ def _without_views(program: Program, conjunctions: Callable[[Rule], Rule | None]
 def _is_body(rule: Rule) -> bool:
     """Return whether a rule derives what an aggregate ranges over, from several conjunctions."""
     plain = not (rule.aggregates or rule.failed or rule.range or rule.texts) and len(rule.heads) == 1
-    return plain and len(rule.body) > 1 and rule.heads[0].predicate.endswith(BODY)
+    return plain and len(rule.body) > 1 and is_body(rule.heads[0].predicate)
 
 
 def _keeps_all(rule: Rule) -> bool:

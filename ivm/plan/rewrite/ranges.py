@@ -53,6 +53,7 @@ from ivm.lang.ir import (
 )
 from ivm.lang.program import Program, recursive_names
 from ivm.lang.types import has_ids
+from ivm.names import plain_result
 from ivm.plan.linear import FAR, KINDS, Linear, linear
 from ivm.plan.plan import Index, permuted
 from ivm.plan.statistics import Distinct
@@ -253,7 +254,7 @@ class _Rewriting:
         return bool(by) and (not has_ids(self._rule.types[taken.name]) or self._tells_apart(parts.measured, known))
 
     def _result_of(self, aggregate: Aggregate) -> str:
-        return aggregate.result.name.removesuffix("$")
+        return plain_result(aggregate.result.name)
 
     def _part(self, part: Disjunct, columns: tuple[Var, ...], kind: str, helpers: list[Rule], least: int = 0) -> Atom:
         """Return the part's own atom, or an atom of a helper with these columns; the first `least` must come first."""

@@ -13,7 +13,8 @@ from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
 import ivm
-from ivm.views.layouts import APART, MORE
+from ivm.names import APART
+from ivm.views.layouts import MORE
 from ivm.ways import ends, scan, states
 from pagestore.trees.folds import select
 from pagestore.trees.read import read
