@@ -7,7 +7,7 @@
     a delta to rows          two edges into the relation that two views read
     a query of SQL to its rows         one join and one group; and the same query as a rule
 
-Then it prints the measures of tests/gates.py, with what each is to be at most.
+Then it prints the measures of tests/walks/gates.py, with what each is to be at most.
 
 A *move* is a call from one file of the packages into another. It *climbs* if the file that is called imports, directly
 or through others, the file that calls. `NUMBA_DISABLE_JIT=1` lets kernels run as plain Python, so that they are seen.
@@ -24,9 +24,9 @@ from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any, NamedTuple
 
-from tests.gates import gates
+from tests.walks.gates import gates
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 PACKAGES = ("pagestore", "ivm", "tools")
 RULES = "triangle(x, y, z) <- edge(x, y), edge(y, z), edge(x, z).  degree[x] = d <- agg<<d = count()>> edge(x, _)."
 DECLARATION = "edge(x, y) -> int(x), int(y)."
@@ -220,7 +220,3 @@ def main() -> int:
     found = gates(counted)
     print(*found, sep="\n")
     return int(any(gate.value > gate.limit for gate in found))
-
-
-if __name__ == "__main__":
-    sys.exit(main())
