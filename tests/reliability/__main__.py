@@ -20,6 +20,7 @@ from pathlib import Path
 PIECES = {  # campaign: how much of it is one process's work, and how many processes' work all of it is
     "interrupts": (1_000, 10),
     "kills": (250, 4),
+    "histories": (250, 400),
     "flips": (2_500, 4),
     "beside": (500, 4),
     "full": (100, 4),

@@ -49,16 +49,16 @@ class Event(NamedTuple):
 Images = list[bytearray]  # the content of each file
 
 
-def built() -> str:
-    """The recorder as a library for LD_PRELOAD, compiled once."""
+def built(source: Path = SOURCE) -> str:
+    """The recorder, or what another source says, as a library for LD_PRELOAD, compiled once."""
     if COMPILER is None:
-        raise RuntimeError("recording system calls needs a C compiler (cc)")
-    name = hashlib.blake2b(SOURCE.read_bytes(), digest_size=8).hexdigest()
-    library = CACHE / f"syscalls-{name}.so"
+        raise RuntimeError("what is between a process and the system needs a C compiler (cc)")
+    name = hashlib.blake2b(source.read_bytes(), digest_size=8).hexdigest()
+    library = CACHE / f"{source.stem}-{name}.so"
     if not library.exists():
         CACHE.mkdir(exist_ok=True)
         made = library.with_suffix(f".{os.getpid()}")
-        command = [COMPILER, "-O2", "-shared", "-fPIC", "-o", str(made), str(SOURCE), "-ldl", "-lpthread"]
+        command = [COMPILER, "-O2", "-shared", "-fPIC", "-o", str(made), str(source), "-ldl", "-lpthread"]
         subprocess.run(command, check=True)
         made.replace(library)
     return str(library)

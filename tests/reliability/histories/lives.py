@@ -1,0 +1,208 @@
+"""A scheduler of processes, and what must hold of the histories that they make."""
+
+import json
+import os
+import signal
+import sys
+import tempfile
+import traceback
+from collections import Counter
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from random import Random
+from typing import Any
+from warnings import catch_warnings, simplefilter
+
+import ivm
+from tests.reliability.histories.work import (
+    ACCOUNTS,
+    MONEY,
+    RULES,
+    Log,
+    Undone,
+    continued,
+    transact,
+    watching,
+    writing,
+)
+from tests.reliability.interrupts import memory
+
+STEPS_MAX = 20_000  # of a life
+HARM = 0.008  # share of steps after which a process is killed or interrupted
+IN_A_ROW = 40  # steps of one process, after which another goes on: it may wait for that one
+
+
+def lives(seed: int, amount: int) -> Counter[str]:
+    """As `run`, in a process under the library."""
+    counts: Counter[str] = Counter()
+    number = 0
+    while counts["kills"] < amount:
+        with tempfile.TemporaryDirectory(prefix="histories-", dir=memory()) as folder:
+            try:
+                Life(Path(folder), Random(f"{seed} {number}"), counts).live()
+            except Exception as error:
+                raise AssertionError(f"life {number} of seed {seed}: {type(error).__name__}: {error}") from error
+        number += 1
+        counts["histories"] = number
+    return counts
+
+
+class Child:
+    """A process under the scheduler, and what it has said."""
+
+    def __init__(self, work: Callable[[Callable[..., None]], None]) -> None:
+        heard, told = os.pipe()
+        self.pid = os.fork()
+        if not self.pid:
+            os.close(heard)
+            _work(work, told)
+        os.close(told)
+        self.lines = os.fdopen(heard)
+        self.priority, self.ended = 0.0, False
+
+    def waits(self) -> None:
+        """Wait until it stops again or ends; raises AssertionError if it ended with an error."""
+        _, status = os.waitpid(self.pid, os.WUNTRACED)
+        self.ended = not os.WIFSTOPPED(status)
+        if self.ended and os.waitstatus_to_exitcode(status) not in (0, -signal.SIGKILL):
+            raise AssertionError(f"a process ended with {status}: {self.lines.read()}")
+
+    def goes_on(self) -> None:
+        os.kill(self.pid, signal.SIGCONT)
+        self.waits()
+
+    def dies(self) -> None:
+        os.kill(self.pid, signal.SIGKILL)
+        self.waits()
+
+    def said(self) -> list[Any]:
+        """What it has said in all, once it has ended."""
+        with self.lines:
+            return [json.loads(line) for line in self.lines if line.endswith("\n")]
+
+
+def _work(work: Callable[[Callable[..., None]], None], told: int) -> None:
+    code = 70
+    try:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        work(lambda *what: os.write(told, (json.dumps(what) + "\n").encode()))
+        code = 0
+    except KeyboardInterrupt:
+        code = 0
+    except BaseException:
+        os.write(told, traceback.format_exc().encode())
+    finally:
+        os._exit(code)
+
+
+class Life:
+    """A store, and some processes that write to it, watch it, are killed and started again."""
+
+    def __init__(self, folder: Path, random: Random, counts: Counter[str]) -> None:
+        self.path, self.random, self.counts = folder / "s.pages", random, counts
+        self.syncs = ["commit"] if random.random() < 0.75 else ["commit", "commit", "full", "off"]
+        self.children: list[Child] = []
+        with ivm.open(
+            self.path, retain=random.choice([2, "all", "all", "all"]), page_size=4096, sync="off"
+        ) as workspace:
+            workspace.install(RULES)
+            with workspace.transaction() as txn:
+                txn.insert("account", [(i, MONEY // ACCOUNTS) for i in range(ACCOUNTS)])
+                txn.insert("counter", [(0, 0)])
+            with suppress(Undone), workspace.transaction() as txn:  # what it imports is not imported by each process
+                transact(txn, (0, 0), random, [], "rolled back")
+            self.seen: Log = continued(workspace, [])
+
+    def live(self) -> None:
+        """Run everything, and judge it."""
+        try:
+            self.run()
+            self.judge()
+        finally:
+            for child in self.children:
+                if not child.ended:
+                    child.dies()
+
+    def run(self) -> None:
+        """Let one process at a time go on, until all have ended."""
+        random, few = self.random, self.random.random() < 0.6
+        for _ in range(random.randint(3, 5)):
+            self.begin()
+        if random.random() < 0.3:
+            self.begin(watches=True)
+        with ivm.open(self.path, mode="r", threads=1) as reader:
+            running = list[Child]()
+            for _ in range(STEPS_MAX):
+                running = [child for child in self.children if not child.ended]
+                if not running:
+                    break
+                self.choose(running, few).goes_on()
+                if random.random() < 0.05:
+                    self.seen = continued(reader, self.seen)
+                if random.random() < HARM:
+                    self.harm(random.choice(running))
+                self.counts["steps"] += 1
+            assert not running, "the processes do not come to an end"
+            self.seen = continued(reader, self.seen)
+
+    def begin(self, watches: bool = False) -> None:
+        """Start a process, which stops before it opens the file."""
+        number, seed = len(self.children), self.random.random()
+        sync, fail = self.random.choice(self.syncs), self.random.randrange(12) if self.random.random() < 0.1 else 0
+        work = watching(self.path) if watches else writing(self.path, number, sync, fail, Random(seed))
+        child = Child(work)
+        self.children.append(child)
+        child.priority = self.random.random()
+        child.waits()
+
+    def choose(self, running: list[Child], few: bool) -> Child:
+        """Return who goes on: with `few` changes the one of the highest priority, else any."""
+        if not few:
+            return self.random.choice(running)
+        chosen = max(running, key=lambda child: child.priority)
+        if self.random.random() < 1 / IN_A_ROW:
+            chosen.priority = min(child.priority for child in running) - self.random.random()
+        return chosen
+
+    def harm(self, child: Child) -> None:
+        """Kill a process, or interrupt it; perhaps another one follows."""
+        if child.ended:
+            return
+        if self.random.random() < 0.7:
+            child.dies()
+            self.counts["kills"] += 1
+        else:
+            os.kill(child.pid, signal.SIGINT)
+            self.counts["interrupts"] += 1
+        if len(self.children) < 9:
+            self.begin()
+
+    def judge(self) -> None:
+        """Compare what was acknowledged and watched with what is there."""
+        said = [child.said() for child in self.children]
+        with catch_warnings():
+            simplefilter("error")
+            with ivm.open(self.path, threads=1) as workspace:
+                log = continued(workspace, self.seen)
+                faults = workspace.check()
+                assert not faults, faults[0]
+                workspace.insert("account", [(ACCOUNTS, 0)])
+        for lines in said:
+            watched: Log = []
+            for what, *about in lines:
+                if what == "committed":
+                    assert log.count((*about,)) == 1, f"{about} is acknowledged, and the log is {log}"
+                    self.counts["commits acknowledged"] += 1
+                elif what == "rolled back":
+                    assert (*about,) not in log, f"{about} was rolled back, and the log is {log}"
+                elif what == "watched":
+                    watched += [(*row,) for row in about[0]]
+                    assert watched == log[: len(watched)], f"{watched} was watched, and the log is {log}"
+                else:
+                    self.counts[what] += 1
+        self.counts["versions read"] += len(log)
+
+
+if __name__ == "__main__":
+    print(json.dumps(lives(int(sys.argv[1]), int(sys.argv[2]))))

@@ -1,0 +1,121 @@
+"""What the processes of a history do: they write, fork, read and watch."""
+
+import ctypes
+import os
+import signal
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import ivm
+from pagestore.errors import ForkError, LockedError, PoisonedError
+
+RULES = """
+log(n, writer, k) -> int(n), int(writer), int(k).
+account[i] = v -> int(i), int(v).
+counter[i] = n -> int(i), int(n).
+total[] = t <- agg<<t = sum(v)>> account[_] = v.
+"""
+ACCOUNTS, MONEY = 4, 400
+Log = list[tuple[int, int]]  # the writer of each transaction, and which one of that writer it was
+
+
+def continued(workspace: Any, before: Log) -> Log:
+    """Return the log that is read; it must continue an earlier one, and agree with all else."""
+    with workspace.store.snapshot() as snapshot:
+        log = agreeing(snapshot)
+    assert log[: len(before)] == before, f"{before} was read, and then {log}"
+    return log
+
+
+def agreeing(source: Any) -> Log:
+    """Return the log of a snapshot or transaction, which must agree with counter, money and view."""
+    rows = [*source["log"]]
+    assert [n for n, _, _ in rows] == [*range(len(rows))], rows
+    assert [*source["counter"]] == [(0, len(rows))], f"{[*source['counter']]} transactions made {rows}"
+    money = [v for _, v in source["account"]]
+    assert sum(money) == MONEY, money
+    total = [*source["total"]]
+    assert total in ([MONEY], [(MONEY,)]), total
+    return [(writer, k) for _, writer, k in rows]
+
+
+def writing(path: Path, number: int, sync: str, fail: int, random: Random) -> Callable[[Callable[..., None]], None]:
+    """Return what a writer does: some transactions, and reads between them."""
+
+    def work(tell: Callable[..., None]) -> None:
+        library, real, wrong = ctypes.CDLL(None), time.time_ns, random.choice([0, 0, 10**15, -(10**15)])
+        time.time_ns = lambda: real() + wrong
+        library.step_begin(os.fsencode(path), ctypes.c_long(fail))
+        library.step_now()
+        signal.alarm(100)
+        seen: Log = []
+        try:
+            with ivm.open(path, sync=sync, threads=1) as workspace:
+                for k in range(random.randint(1, 5)):
+                    kind = random.choice(["committed", "committed", "committed", "rolled back"])
+                    with suppress(Undone), workspace.transaction() as txn:
+                        transact(txn, (number, k), random, seen, kind)
+                    tell(kind, number, k)
+                    seen = continued(workspace, seen)
+                    assert ((number, k) in seen) == (kind == "committed"), f"{number, k} {kind}, and read {seen}"
+                    if random.random() < 0.1:
+                        _fork(workspace, library)
+        except (OSError, PoisonedError, LockedError) as error:  # its outcome is not known
+            tell(f"ended by {type(error).__name__}")
+
+    return work
+
+
+class Undone(Exception):
+    """Rolls a transaction back."""
+
+
+def transact(txn: Any, own: tuple[int, int], random: Random, seen: Log, kind: str) -> None:
+    """Append to the log, and move money."""
+    log = agreeing(txn.inner)
+    assert log[: len(seen)] == seen, f"{seen} was read, and then {log} in a transaction"
+    one, other = random.sample(range(ACCOUNTS), 2)
+    accounts = dict(txn.inner["account"])
+    txn.insert("log", [(len(log), *own)])
+    txn.set("counter", [(0, len(log) + 1)])
+    txn.set("account", [(one, accounts[one] - own[1] - 1), (other, accounts[other] + own[1] + 1)])
+    if kind == "rolled back":
+        raise Undone
+
+
+def _fork(workspace: Any, library: ctypes.CDLL) -> None:
+    """Use the workspace in a forked child, which must not be possible."""
+    child = os.fork()
+    if not child:
+        library.step_begin(None, ctypes.c_long(0))
+        signal.alarm(20)
+        try:
+            workspace.insert("account", [(9, 9)])
+        except ForkError:
+            os._exit(0)
+        os._exit(1)
+    assert os.waitpid(child, 0)[1] == 0, "a forked child has used the workspace"
+
+
+def watching(path: Path) -> Callable[[Callable[..., None]], None]:
+    """Return what a watcher does: it says what was appended to the log, until it is killed or nothing comes."""
+
+    def work(tell: Callable[..., None]) -> None:
+        library = ctypes.CDLL(None)
+        library.step_begin(os.fsencode(path), ctypes.c_long(0))
+        library.step_now()
+        signal.alarm(100)
+        with ivm.open(path, mode="r", threads=1) as workspace, workspace.changes("log") as changes:
+            tell("watched", [[writer, k] for _, writer, k in workspace.at(changes.version)["log"]])
+            for _ in range(300):
+                if change := changes.next(0):
+                    rows = sorted(zip(*change.rows.to_pydict().values(), strict=True))
+                    assert all(kind == "insert" for *_, kind in rows), rows
+                    tell("watched", [row[1:3] for row in rows])
+                library.step_now()
+
+    return work
