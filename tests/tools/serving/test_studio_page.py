@@ -137,6 +137,28 @@ def test_an_edit_by_keyboard_alone(studio, path, opened):
     page.wait_for_selector(f"#status:text-is('version {version + 1}')")
 
 
+@pytest.mark.parametrize("then", ["SELECT", "q(x <-", "nothing", "commit"])
+def test_nothing_is_committed_after_an_error(studio, path, opened, then):
+    page = opened(studio.url)
+    page.fill("#statement", "+edge(4, 5).")
+    page.keyboard.press("Control+Enter")
+    page.wait_for_selector("button:text-is('Commit')")
+    if then == "commit":
+        with ivm.open(path) as writer:
+            writer.exec("+edge(7, 8).")
+        page.click("button:text-is('Commit')")
+    else:
+        page.fill("#statement", then)
+        page.keyboard.press("Control+Enter")
+    page.wait_for_selector("#problem:not(:empty)")
+    page.wait_for_selector("body:not([aria-busy])")
+    assert page.query_selector("button:text-is('Commit')") is None
+    page.fill("#statement", "SELECT 6 * 7 AS n")
+    page.keyboard.press("Control+Enter")
+    page.wait_for_selector("td:text-is('42')")
+    assert page.inner_text("#problem") == "" and page.evaluate("!document.querySelector('#view').inert")
+
+
 def test_the_picture_of_what_reads_what(studio, path, opened):
     """Its boxes are links, inside of the picture and next to each other, and their names are texts."""
     name = '"<img src=x onerror=alert(1)>"'

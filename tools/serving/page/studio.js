@@ -48,27 +48,32 @@ const named = (name, at) => link({ view: "rows", name, ...(at && { at }) }, shor
 
 // -- the server
 
-async function call(what, given = {}) {
+/** Ask the server; it stops working on what is asked when the `signal` says that nobody waits for the answer. */
+async function call(what, given = {}, signal = undefined) {
   const answer = await fetch(`api/${what}`, {
     method: "POST",
     headers: { "Content-Type": "application/json" },
     body: JSON.stringify(given),
+    signal,
   });
   const data = await answer.json();
   if (!answer.ok) throw new Error(data.error);
   return data;
 }
 
-/** Do something, and show its error, if there is one, in place of the last one. */
-async function attempt(action) {
+/** Ask for what the page is to show, until the user goes on. */
+const ask = (what, given) => call(what, given, state.asked.signal);
+
+/** Do something, and show its error, if there is one, in place of the last one; neither, if the user has gone on. */
+async function attempt(action, goneOn = () => false) {
   $("problem").textContent = "";
   document.body.setAttribute("aria-busy", "true");
   try {
     return await action();
   } catch (error) {
-    $("problem").textContent = visible(short(String(error.message), 1000), true);
+    if (!goneOn()) $("problem").textContent = visible(short(String(error.message), 1000), true);
   } finally {
-    document.body.removeAttribute("aria-busy");
+    if (!goneOn()) document.body.removeAttribute("aria-busy");
   }
 }
 
@@ -194,17 +199,17 @@ const views = {
     make("p", {}, "Choose a relation or a view, or ask above. Some beginnings:"),
     make("ul", {}, examples().map((text) =>
       make("li", {}, link({ view: "ask", text }, make("code", {}, short(text)))))),
-    picture(await call("dependencies", at(route)), route),
+    picture(await ask("dependencies", at(route)), route),
   ],
 
   rows: async (route) => {
-    const page = await call("rows", { name: route.name, ...at(route), offset: Number(route.offset ?? 0) });
+    const page = await ask("rows", { name: route.name, ...at(route), offset: Number(route.offset ?? 0) });
     return [...titled(route, "rows", page), tableOf(page, route.name), pager(page, route)];
   },
 
   rules: async (route) => {
-    const found = await call("describe", { name: route.name, ...at(route) });
-    const plan = found.kind === "view" ? await call("explain", { text: route.name }) : null;
+    const found = await ask("describe", { name: route.name, ...at(route) });
+    const plan = found.kind === "view" ? await ask("explain", { text: route.name }) : null;
     const flow = (names, text) =>
       names.length ? make("p", {}, `${text} `, names.map((name, place) => [place ? ", " : "", named(name, route.at)])) : null;
     return [
@@ -213,7 +218,7 @@ const views = {
         [make("dt", {}, short(one.name)), make("dd", {}, typed(one, found.columns))])),
       flow(found.reads, "reads"),
       flow(found.read_by, "is read by"),
-      picture(await call("dependencies", { name: route.name, ...at(route) }), route),
+      picture(await ask("dependencies", { name: route.name, ...at(route) }), route),
       found.text && [make("h3", {}, `Rules of the block ${short(found.block)}`), make("pre", { class: "box" }, found.text)],
       plan && [
         make("h3", {}, "How it is kept"),
@@ -229,15 +234,15 @@ const views = {
   ask: async (route) => {
     $("statement").value = route.text;
     const asked = /^\s*why\s+(.*)/s.exec(route.text);
-    if (asked) return [make("h2", { tabindex: -1 }, "Why"), ...proof(await call("why", { fact: asked[1], ...at(route) }))];
-    const found = await call("statement", { text: route.text, ...at(route), offset: Number(route.offset ?? 0) });
+    if (asked) return [make("h2", { tabindex: -1 }, "Why"), ...proof(await ask("why", { fact: asked[1], ...at(route) }))];
+    const found = await ask("statement", { text: route.text, ...at(route), offset: Number(route.offset ?? 0) });
     if (found.kind === "preview") return preview(found);
     return [make("h2", { tabindex: -1 }, "Answer"), tableOf(found, found.name), pager(found, route)];
   },
 
   history: async (route) => {
     const offset = Number(route.offset ?? 0);
-    const found = await call("history", { offset });
+    const found = await ask("history", { offset });
     const rows = found.versions.map((one) => make("tr", {},
       make("th", { scope: "row", class: "right" }, number(one.version)),
       make("td", { class: "plain" }, new Date(one.timestamp).toLocaleString(undefined, { dateStyle: "medium", timeStyle: "medium" })),
@@ -258,7 +263,7 @@ const views = {
   },
 
   changes: async (route) => {
-    const found = await call("differences", { old: Number(route.old), new: Number(route.new) });
+    const found = await ask("differences", { old: Number(route.old), new: Number(route.new) });
     return [
       make("h2", { tabindex: -1 }, `From version ${number(found.old)} to ${number(found.new)}`),
       found.changes.map(change),
@@ -305,8 +310,10 @@ function change(one) {
 
 function preview(found) {
   const commit = async () => {
+    $("view").inert = true;
     const made = await attempt(() => call("commit", { token: found.token }));
-    if (!made) return;
+    $("view").inert = false;
+    if (!made) return $("view").replaceChildren(); // the token is spent
     $("statement").value = "";
     await go({ view: "changes", old: found.version, new: made.version });
   };
@@ -429,13 +436,18 @@ async function go(route) {
 async function draw(moved = true) {
   const route = current();
   const turn = ++state.drawn;
-  await attempt(async () => {
+  const goneOn = () => turn !== state.drawn;
+  state.asked?.abort();
+  state.asked = new AbortController();
+  if (moved) $("view").inert = true; // what it shows is another route's, such as a preview that could be committed
+  const nodes = await attempt(async () => {
     await overview(route);
-    const nodes = (await views[route.view](route)).flat(Infinity).filter(Boolean);
-    if (turn !== state.drawn) return; // the user has gone on
-    $("view").replaceChildren(...nodes);
-    if (moved) $("view").querySelector("h2")?.focus();
-  });
+    return (await views[route.view](route)).flat(Infinity).filter(Boolean);
+  }, goneOn);
+  if (goneOn()) return;
+  $("view").replaceChildren(...(nodes ?? []));
+  $("view").inert = false;
+  if (moved) $("view").querySelector("h2")?.focus();
 }
 
 /** Follow commits of any process: the list, and the rows that are shown. */
