@@ -17,26 +17,35 @@ ROOT = Path(__file__).parents[1]
 
 
 def test_examples_in_the_readme(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A new user pastes the block of shell commands first, since an example reads what they make."""
+    """A new user pastes the blocks of shell commands first, since an example reads what they make."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("PATH", f"{commands(tmp_path)}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setenv("PATH", f"{new_machine(tmp_path)}{os.pathsep}/usr/bin{os.pathsep}/bin")
     pytest.importorskip("pandas")
-    way = (ROOT / "README.md").read_text().partition("## Your own files")[2].partition("\n## ")[0]
-    (block,) = re.findall(r"^```sh\n(.*?)^```$", way, re.MULTILINE | re.DOTALL)
-    done = subprocess.run(["bash", "-e"], input=block, capture_output=True, text=True)
+    beginning, _, rest = (ROOT / "README.md").read_text().partition("## Your own files")
+    pasted = blocks(beginning)[:1] + blocks(rest.partition("\n## ")[0])
+    done = subprocess.run(["bash", "-e"], input="".join(pasted), capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert re.search(r"^bob +13.00$", done.stdout, re.MULTILINE) and 'paid["bob", #2026-01-06#] = 9.00' in done.stdout
     failed, tried = doctest.testfile(str(ROOT / "README.md"), module_relative=False, globs={"Decimal": Decimal})
     assert (failed, tried > 0) == (0, True)
 
 
-def commands(folder: Path) -> Path:
-    """A folder with the two commands, run by this Python over these sources."""
-    bin_ = folder / "bin"
-    bin_.mkdir()
-    for name in ("ivm", "pagestore"):
-        (bin_ / name).write_text(f"#!/bin/sh\nPYTHONPATH='{ROOT}' exec '{sys.executable}' -m {name} \"$@\"\n")
-        (bin_ / name).chmod(0o755)
+def blocks(text: str) -> list[str]:
+    """Return the blocks of shell commands in a text."""
+    return re.findall(r"^```sh\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+
+
+def new_machine(folder: Path) -> Path:
+    """A folder with a python3 whose virtual environment has the two commands, by this Python over these sources."""
+    bin_, made = folder / "bin", folder / "made"
+    bin_.mkdir(), made.mkdir()
+    run = f"PYTHONPATH='{ROOT}' exec '{sys.executable}' -m"
+    scripts = {bin_ / "python3": f"mkdir -p .venv && cp -r '{made}' .venv/bin", made / "pip": "exit 0",
+               made / "activate": 'PATH="$PWD/.venv/bin:$PATH"', made / "ivm": f'{run} ivm "$@"',
+               made / "pagestore": f'{run} pagestore "$@"'}  # fmt: skip
+    for path, text in scripts.items():
+        path.write_text(f"#!/bin/sh\n{text}\n")
+        path.chmod(0o755)
     return bin_
 
 
