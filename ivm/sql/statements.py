@@ -59,7 +59,7 @@ def parse(text: str, dialect: str, parameters: Parameters = None) -> list[tuple[
     explained = EXPLAIN.fullmatch(text)
     text = explained.group(1) if explained else text
     try:
-        found = [_read(one, dialect, text) for one in parsed(text, dialect) if one is not None]
+        found = [_read(one, dialect, text) for one in parsed(text, dialect)]
     except SqlglotError as error:
         raise syntax_error(error, text) from None
     if not found:
@@ -100,7 +100,6 @@ def _read(node: exp.Expr, dialect: str, text: str) -> exp.Expr:
             one.set("db", None)
     if isinstance(node, exp.Command) and (parts := CREATE_PIVOT.fullmatch(f"{node.this} {node.expression}")):
         (found,) = parsed(f"{parts[1]} SELECT * FROM ({parts[2]})", dialect)
-        assert found is not None
         return found
     if isinstance(node, exp.Command):
         parsed(query_in_place(f"{node.this}{node.expression}", text), dialect)

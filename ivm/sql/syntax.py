@@ -147,10 +147,11 @@ def _line(text: str, number: int) -> str:
     return "".join(text.split("\n")[number - 1 : number])
 
 
-def parsed(text: str, dialect: str) -> list[exp.Expr | None]:
+def parsed(text: str, dialect: str) -> list[exp.Expr]:
     """Return the statements of a text.  Raises SqlglotError, also for arguments of a function that have no meaning."""
     kind = Dialect.get_or_raise(dialect)
-    return _parser(type(kind))(dialect=kind).parse(kind.tokenize(text), text)
+    found = _parser(type(kind))(dialect=kind).parse(kind.tokenize(text), text)
+    return [one for one in found if one is not None and not isinstance(one, exp.Semicolon)]  # that has only a comment
 
 
 @cache

@@ -22,7 +22,7 @@ from .highlight import LogiqlLexer
 
 QUOTED = r"\"[^\"]*\"|`[^`]*`"
 WORD = re.compile(rf"(?:[^\"`]|{QUOTED})*?(\"[^\"]*|`[^`]*|[.:]?(?:[\w:$]|{QUOTED})*)", re.DOTALL)  # the last of a text
-HINT = "not ended yet: a rule ends with a full stop, SQL with ;"
+HINT = "not ended yet: a rule ends with a full stop, SQL with ;"  # an empty line after either ends both
 
 
 def statements(ends: Callable[[str], bool], names: Callable[[str], Iterable[str]]) -> Iterator[str]:
@@ -34,8 +34,9 @@ def statements(ends: Callable[[str], bool], names: Callable[[str], Iterable[str]
 
     @keys.add("enter")
     def enter(event: KeyPressEvent) -> None:
-        buffer = event.current_buffer
-        if not buffer.text.strip() or ends(buffer.text):
+        buffer, text = event.current_buffer, event.current_buffer.text
+        given_up = text.endswith("\n") and text.rstrip().endswith((";", "."))  # an empty line after what seems an end
+        if not text.strip() or ends(text) or given_up:
             buffer.validate_and_handle()
         else:
             buffer.insert_text("\n")

@@ -23,6 +23,7 @@ from ivm.sql import names_of, wide_names
 from pagestore.errors import PagestoreError
 
 from ..cli.answers import answer, common, complain, number, tell, version_or_name
+from ..cli.entered import WORDS, is_sql, is_whole, meant
 from ..cli.progress import removed_if_empty
 from ..cli.rows import answer_rows
 from ..cli.workspace_options import block_name, opened, text_of
@@ -30,10 +31,6 @@ from .print import contents, listing
 from .trace import answer_trace
 from .uninstall import said
 
-WORDS = (
-    "SELECT", "WITH", "FROM", "VALUES", "INSERT", "UPDATE", "DELETE", "MERGE", "TRUNCATE", "CREATE", "DROP", "ALTER",
-    "DESCRIBE", "SHOW", "EXPLAIN", "COPY", "BEGIN", "COMMIT", "ROLLBACK",
-)  # fmt: skip
 HELP = """\
 +edge(1, 2). -edge(3, 4).          edits, one transaction, up to a full stop at the end of a line
 q(x) <- edge(x, y), tri(x, y, _).  a query
@@ -114,17 +111,6 @@ def is_command(text: str) -> bool:
     return text.lstrip().startswith((":", ".")) or first in ALIASES
 
 
-def is_whole(text: str) -> bool:
-    """Return whether a text of rules or SQL ends here."""
-    return text.rstrip().endswith(";" if is_sql(text) else ".")
-
-
-def is_sql(text: str) -> bool:
-    """Return whether a text begins as a statement of SQL does, with a word that no rule begins with."""
-    first, _, rest = text.lstrip().partition(" ")
-    return first.strip(";\n").upper() in WORDS and not rest.lstrip().startswith(("(", "<-", "->"))
-
-
 def spelled(name: str, text: str) -> str:
     """Return a name as a text of SQL or rules writes it, in quotes if need be.
 
@@ -179,6 +165,8 @@ class Shell:
             self.rows(relation)
         elif is_sql(statement):
             self.sql(statement)
+        elif word := meant(statement):
+            raise IvmError(f"this is neither a statement of SQL nor a rule: did you mean {word}?")
         elif is_edit(statement):
             with self.opened(writes=True) as workspace:
                 version = workspace.exec(statement)
