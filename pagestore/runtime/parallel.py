@@ -4,8 +4,9 @@ import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextvars import copy_context
+from ctypes import c_ulong, py_object, pythonapi
 from functools import cache
-from threading import local
+from threading import RLock, get_ident, local
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -37,11 +38,11 @@ def together(tasks: Sequence[Callable[[], T]]) -> list[T]:
 
 
 class Stopped(Exception):
-    """Another task of the same group has failed, so the result of this one is not wanted."""
+    """The result of a task is not wanted: another one of the same group has failed, or somebody has gone."""
 
 
 def refuse_stopped() -> None:
-    """Raise Stopped if this thread runs a task of `together` of which another one has failed. O(1).
+    """Raise Stopped if this thread runs a task of `together` of which another one has failed, or one to stop. O(1).
 
     To be called by what may take long, such as between two batches of a kernel.
     """
@@ -65,6 +66,32 @@ class _Group:
             return task()
         finally:
             _here.group = None
+
+
+class Stoppable:
+    """Work of one thread that another one can end, with the tasks that it has started."""
+
+    def __init__(self) -> None:
+        self._group, self._thread, self._guard = _Group(None), 0, RLock()
+
+    def run(self, task: Callable[[], T]) -> T:
+        """Do a task in this thread, which is to end after it.  Raises Stopped, even when the task is just done."""
+        self._thread = get_ident()
+        try:
+            return self._group.run(task)
+        finally:
+            with self._guard:
+                self._thread = 0
+
+    def stop(self) -> None:
+        """Let the task raise Stopped: where it looks (`refuse_stopped`), or between any two operations of Python.
+
+        So it must be one that an exception may end anywhere, as a signal does.
+        """
+        self._group.stopped = True
+        with self._guard:
+            if self._thread:
+                pythonapi.PyThreadState_SetAsyncExc(c_ulong(self._thread), py_object(Stopped))
 
 
 _here = local()  # its `group` is that of the task that the thread runs

@@ -26,9 +26,10 @@ from pagestore.host import MAIN
 from pagestore.tooling import type_of_arrow
 
 from ..cli.answers import counted, spelt
+from ..cli.entered import is_sql
 from ..cli.workspace_options import CHANGE, changes
 from ..rule_commands.explain import parts
-from ..rule_commands.shell import is_edit, is_sql
+from ..rule_commands.shell import is_edit
 
 ROWS, ROWS_MAX = 100, 1000  # of a page
 CELLS_MAX = 20_000  # of a page, of tables with many columns
@@ -37,6 +38,7 @@ COUNTED_MAX = 1_000_000  # changed rows that are counted
 TEXT_MAX = 20_000  # characters of a text outside of rows
 KEPT = 4  # answers whose further pages may be read
 PENDING = 64  # previews that may be committed
+PLACES_MAX = 1 << 48  # more rows than a store has
 NODES = 80  # names in the picture of what reads what
 
 Data = dict[str, Any]
@@ -186,7 +188,7 @@ class Inspector:
 
     def history(self, offset: int = 0, limit: int = ROWS) -> Data:
         """Return the versions that are kept, newest first."""
-        limit = _within(limit, ROWS_MAX)
+        offset, limit = _place(offset), _within(limit, ROWS_MAX)
         found = self.workspace.store.history(offset + limit + 1)[offset:]
         return {"versions": [one._asdict() for one in found[:limit]], "more": len(found) > limit}
 
@@ -374,6 +376,13 @@ def _within(number: int, most: int) -> int:
     return max(1, min(number, most))
 
 
+def _place(offset: int) -> int:
+    """Return a place of a row, the first for a negative one.  Raises IvmError for one that no row has."""
+    if offset > PLACES_MAX:
+        raise IvmError(f"offset={offset}: there are at most 2**48 rows, so take a smaller one")
+    return max(0, offset)
+
+
 def _columns(source: Relation | pa.Table) -> list[Data]:
     if isinstance(source, Relation):
         key = source.schema.key
@@ -394,7 +403,7 @@ def _page(source: Any, offset: int, limit: int) -> Data:
     whole = source if isinstance(source, Relation) else source.to_arrow()
     columns = _columns(whole)
     limit = _within(limit, min(ROWS_MAX, max(1, CELLS_MAX // max(1, len(columns)))))
-    offset = max(0, offset)
+    offset = _place(offset)
     table = _slice(whole, offset, limit) if isinstance(whole, Relation) else whole.slice(offset, limit)
     rows = [[*row] for row in zip(*(column.to_pylist() for column in table.columns), strict=True)]
     return {"columns": columns, "rows": rows, "offset": offset, "total": len(source)}

@@ -12,28 +12,30 @@ import asyncio
 import json
 import secrets
 import traceback
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from functools import partial
 from inspect import get_annotations, signature
 from pathlib import Path
-from typing import Any
+from threading import Thread
+from typing import Any, TypeVar
 
 from starlette.applications import Starlette
-from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import Headers, MutableHeaders
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import FileResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Mount, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ivm import IvmError
 from pagestore.errors import PagestoreError
+from pagestore.tooling import Stoppable, Stopped
 
 from ..cli.answers import as_json, spelt
 from ..cli.rows import cell
 from .inspection import TEXT_MAX, Inspector, bounded
 
+T = TypeVar("T")
 PAGE = Path(__file__).parent / "page"
 FILES = {"": "index.html", "studio.css": "studio.css", "studio.js": "studio.js"}
 CALLS = {
@@ -109,7 +111,9 @@ async def _call(inspector: Inspector, request: Request) -> Response:
         return _failed("the body is JSON, and its Content-Type says so", 415)
     try:
         given = _arguments(call, await _body(request))
-        data = await run_in_threadpool(call, inspector, **given)
+        data = await _done(request, partial(call, inspector, **given), call is not Inspector.commit)
+    except ClientDisconnect:
+        return Response(status_code=499)  # to nobody
     except (ValueError, TypeError) as error:
         return _failed(f"wrong arguments: {error}" if not isinstance(error, IvmError) else str(error))
     except (IvmError, PagestoreError, OSError, MemoryError) as error:
@@ -119,6 +123,41 @@ async def _call(inspector: Inspector, request: Request) -> Response:
         return _failed("this failed: the terminal of `ivm studio` says why", 500)
     cell_max = TEXT_MAX if call is Inspector.why_row else CELL_MAX
     return Response(as_json(bounded(data, text_of, cell_max)), media_type="application/json")
+
+
+async def _done(request: Request, task: Callable[[], T], ends: bool) -> T:
+    """Do a task in a thread of its own.  If the client goes meanwhile, raise ClientDisconnect, and end the task if it
+    `ends`.
+    """
+    loop, work = asyncio.get_running_loop(), Stoppable()
+    done: asyncio.Future[T] = loop.create_future()
+
+    def run() -> None:
+        with suppress(Stopped, RuntimeError):  # the loop may have ended
+            try:
+                found = work.run(task)
+            except Stopped:
+                raise
+            except Exception as error:
+                loop.call_soon_threadsafe(done.set_exception, error)
+            else:
+                loop.call_soon_threadsafe(done.set_result, found)
+
+    Thread(target=run, daemon=True).start()
+    gone = asyncio.ensure_future(_gone(request))
+    waiting: set[asyncio.Future[Any]] = {done, gone}
+    await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+    gone.cancel()
+    if not done.done() and ends:
+        work.stop()
+        raise ClientDisconnect
+    return await done
+
+
+async def _gone(request: Request) -> None:
+    """Return when the client has gone."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
 
 
 def _failed(sentence: str, status: int = 400) -> Response:
@@ -137,7 +176,10 @@ async def _body(request: Request) -> bytes:
 
 def _arguments(call: Any, body: bytes) -> dict[str, Any]:
     """Return the arguments of a call.  Raises ValueError, TypeError."""
-    given = json.loads(body)
+    try:
+        given = json.loads(body)
+    except RecursionError:
+        raise ValueError("the body is nested too deep") from None
     if not isinstance(given, dict):
         raise TypeError("an object is wanted")
     signature(call).bind(None, **given)

@@ -3,6 +3,7 @@
 import asyncio
 import http.client
 import json
+import os
 import re
 import signal
 import subprocess
@@ -65,6 +66,10 @@ def test_wrong_calls_are_refused_by_a_sentence(shown):
         ("why_row", {"name": "sale", "at": 3, "place": 10**6}), ("explain", {"text": "sale(x"}),
     ]:  # fmt: skip
         assert shown.call(what, **given)["error"], (what, given)
+    deep = b"[" * 10**5, b'{"name": ' + b"[" * 10**5 + b"]" * 10**5 + b"}"
+    for body in deep:
+        status, _, said = shown.ask("POST", f"{api}rows", body, **JSON)
+        assert status == 400 and "nested too deep" in said.decode()
     body = json.dumps([1]).encode()
     assert json.loads(shown.ask("POST", f"{api}overview", body, **JSON)[2]) == {
         "error": "wrong arguments: an object is wanted"
@@ -141,6 +146,64 @@ def test_rows_come_in_pages(shown):
         assert (page["total"], [row[0] for row in page["rows"]][-1]) == (250, str(2**63 - 1))
     texts = [row[0] for row in shown.call("rows", name=HOSTILE)["rows"]]
     assert {"text": "x" * 300, "length": 10_000} in texts and SCRIPT in texts
+
+
+PLACED = [
+    ("rows", {"name": "sale"}, "offset"), ("rows", {"name": "wide"}, "offset"), ("rows", {"name": "sale"}, "limit"),
+    ("rows", {"name": "sale"}, "at"), ("statement", {"text": "SELECT * FROM sale"}, "offset"),
+    ("statement", {"text": "q(x) <- edge(x, _)."}, "limit"), ("statement", {"text": "sale"}, "offset"),
+    ("history", {}, "offset"), ("history", {}, "limit"), ("why_row", {"name": "path", "at": 6}, "place"),
+    ("why_row", {"name": "path", "place": 0}, "at"), ("why", {"fact": "path(1, 4)"}, "most"),
+    ("why", {"fact": "path(1, 4)"}, "at"), ("overview", {}, "at"), ("describe", {"name": "sale"}, "at"),
+    ("dependencies", {}, "at"), ("differences", {"old": 1}, "new"), ("differences", {"new": 1}, "old"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("what, given, name", PLACED)
+def test_numbers_of_any_size_are_answered_or_refused(shown, what, given, name):
+    for number in (10**30, -(10**30), 2**64, 2**63, 2**63 - 1, 2**48, -1):
+        body = json.dumps({**given, name: number}).encode()
+        status, _, said = shown.ask("POST", f"{shown.prefix}api/{what}", body, **JSON)
+        assert status in (200, 400), (number, said)
+        if name == "offset" and number > 2**48:
+            assert status == 400 and "offset=" in said.decode()
+
+
+def busy(process, seconds=0.5):
+    """Return the share of a processor that a process takes."""
+
+    def spent():
+        fields = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    before = spent()
+    time.sleep(seconds)
+    return (spent() - before) / seconds
+
+
+@pytest.mark.parametrize("text", [
+    "SELECT count(*) FROM sale a, sale b, sale c, sale d WHERE a.id + b.id + c.id + d.id = -1",
+    "q(a, b, c, d) <- sale(a, _, _, _), sale(b, _, _, _), sale(c, _, _, _), sale(d, _, _, _), a + b + c > d.",
+])  # fmt: skip
+def test_what_a_client_asked_ends_when_it_goes(studio, text):
+    """Each question would take minutes."""
+    asking = http.client.HTTPConnection("127.0.0.1", studio.port, timeout=60)
+    body = json.dumps({"text": text}).encode()
+    asking.request("POST", f"{studio.prefix}api/statement", body, {"Content-Type": "application/json"})
+    time.sleep(2)
+    until(lambda: busy(studio.process) > 0.1)
+    asking.close()
+    until(lambda: busy(studio.process) < 0.05)
+    assert studio.call("overview")["version"]
+    studio.process.kill()  # it has said on its terminal how far the question was
+    studio.process.communicate()
+
+
+def until(holds):
+    """Wait until something holds."""
+    end = time.monotonic() + 60
+    while not holds():
+        assert time.monotonic() < end
 
 
 def test_a_table_of_many_columns_is_cut_into_smaller_pages():
@@ -257,6 +320,9 @@ def test_an_unforeseen_failure_is_said_on_the_terminal(monkeypatch, filled, caps
 
         async def stream(self):
             yield b"{}"
+
+        async def receive(self):
+            await asyncio.Event().wait()
 
     answer = asyncio.run(web._call(inspector, Asked()))
     assert answer.status_code == 500 and json.loads(answer.body)["error"].startswith("this failed")
