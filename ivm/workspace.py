@@ -482,7 +482,7 @@ class Workspace(WorkspaceEdits):
         `fact` is written as in rules, `_` being any value, as a query of SQL (`SELECT * FROM total WHERE ...`), or as
         the name of a view, whose `row` is then given by its first values or by name.  The smallest of its derivations
         come first; `most` are followed down.  For a row that is not there the answer says which atoms fail, and the
-        smallest sets of insertions that would bring it, if no negation reads what they insert.
+        smallest sets of insertions that would bring it, each of which was tried as by `preview`.
         Raises UnknownViewError, EditError, RuleError, SqlError.
 
         >>> import ivm

@@ -9,6 +9,8 @@ joined with it.  So a step costs one evaluation of the body, bound to the facts.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from copy import copy
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -47,7 +49,7 @@ from pagestore.host import EphemeralTransaction, Snapshot
 WANTED, ANSWER, NUMBER = "why@wanted", "why$answer", Var("why$n")  # "@" lets any column be null
 BINDINGS_MAX = 10_000  # of one rule for one batch of facts
 DECIDING = ("min", "max")  # one value of these decides the result alone
-Sketch = Callable[[], EphemeralTransaction]
+Sketch = Callable[[], AbstractContextManager[EphemeralTransaction]]
 Values = Mapping[str, Any]  # the values of variables by name
 
 
@@ -105,6 +107,12 @@ class Derivations:
         with sketch() as snap:
             self.program = written(installed, snap)
         self._known: dict[Fact, list[Step]] = {}
+
+    def over(self, sketch: EphemeralTransaction) -> "Derivations":
+        """Return what finds steps in a transaction as it is, under the same rules."""
+        found = copy(self)
+        found._sketch, found._known = lambda: nullcontext(sketch), {}
+        return found
 
     def is_base(self, name: str) -> bool:
         """Return whether facts of a predicate come from transactions, not from rules."""

@@ -9,7 +9,7 @@ left out fails there.  If only atoms were left out, their facts bring the row: r
 views are looked into in turn.  A value that nothing determines stays a variable.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations, count, product
 from typing import Any, NamedTuple
@@ -43,15 +43,20 @@ class Missing:
     complete: bool = True  # whether the search for insertions saw all that there may be
     _goals: int = 0
 
-    def explain(self, goal: Atom) -> list[Insertions]:
-        """Note what fails for a goal; return the smallest sets of insertions that would bring it, none if unknown."""
+    def explain(self, goal: Atom, true: Callable[[list[Insertions]], list[Insertions]] = list) -> list[Insertions]:
+        """Note what fails for a goal; return the smallest sets of insertions that would bring it, none if unknown.
+
+        `true` is asked which ones of some sets do: a sum or a negation of what is inserted is not foreseen.
+        """
         for rule, head, disjunct in self._ways(goal.predicate):
             self.failures += self._fails(rule, head, disjunct, goal)
         for size in range(1, INSERTIONS_MAX + 1):
             self._goals = 0
-            found = [*filter(None, self._sets(goal, size, frozenset()))]
+            sets = dict.fromkeys(filter(None, self._sets(goal, size, frozenset())))
+            found = true(sorted(sets, key=lambda one: sorted(map(str, one)))[:SETS_MAX])
+            self.complete &= len(found) == len(sets)
             if found:
-                return sorted(dict.fromkeys(found), key=lambda one: sorted(map(str, one)))[:SETS_MAX]
+                return found
         return []
 
     def _ways(self, name: str) -> Iterator[tuple[Rule, Atom, Disjunct]]:

@@ -19,8 +19,9 @@ from ivm.rules.installed import Installed
 from ivm.rules.relations import Relations
 from ivm.why.changes import Causes, Edit, Side
 from ivm.why.derivations import Derivations, Fact, Step, shown, with_values, written_atom
-from ivm.why.missing import Failure, Missing, together
+from ivm.why.missing import Failure, Insertions, Missing, together
 from ivm.why.proofs import Proofs, prove
+from ivm.why.trials import Trials
 from ivm.wide import statement_of
 from pagestore.host import Snapshot, Store, printable
 
@@ -60,7 +61,7 @@ class Asker:
     """Answers questions about one version of a store."""
 
     def __init__(self, store: Store, rules_of: RulesOf, version: int, threads: int) -> None:
-        self.store, self.version = store, version
+        self.store, self.version, self._threads = store, version, threads
         with store.at(version) as snap:
             self.installed = rules_of(snap)
         self.derivations = Derivations(partial(store.sketch, version), self.installed, threads)
@@ -174,11 +175,17 @@ class Asker:
 
     def _why_not(self, goal: Atom) -> Why:
         missing = Missing(self.derivations)
-        insertions = [] if self.derivations.is_base(goal.predicate) else missing.explain(goal)
+        of_sql = self._is_of_sql(goal.predicate)  # whose helper views nobody wrote, and nobody knows
+        trials = Trials(partial(self.store.sketch, self.version), self.installed, self.derivations, self._threads)
+
+        def true(sets: list[Insertions]) -> list[Insertions]:
+            some = together(sets) if of_sql else sets  # what its helper views lack may be one row
+            return [one for one in some if trials.bring(one, goal)]
+
+        insertions = [] if self.derivations.is_base(goal.predicate) else missing.explain(goal, true)
         others = self._others(goal, self.derivations.program.predicates[goal.predicate])
         failures = missing.failures
-        if self._is_of_sql(goal.predicate):  # whose helper views nobody wrote, and nobody knows
-            insertions = together(insertions)  # what its helper views lack may be one row
+        if of_sql:
             named = [(one, [atom.predicate for atom in atoms(one.fails)]) for one in failures]
             failures = [one for one, names in named if names and not any(map(is_helper, names))]
         data: dict[str, Any] = {

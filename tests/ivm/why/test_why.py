@@ -1,5 +1,6 @@
 """Why a row is in a view, why not, and which edits changed it: equal to brute force, and said in words."""
 
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from itertools import combinations, permutations, product
@@ -356,6 +357,29 @@ this would bring it:
     graph.exec("+cut(1).")
     failed = graph.why("tri(1, 2, 3)").data
     assert failed["failures"][0]["fails"] == ["!cut(1)"] and not failed["insertions"]
+
+
+@pytest.mark.parametrize(("fact", "kept"), [
+    ("busy(1)", False),  # 3 edges are one too few
+    ("busy(2)", True),
+    ("poor(1)", False),  # any edge makes the sum greater
+    ("alone(5)", False),  # what is inserted is what the negation excludes
+    ("far(7)", True),  # by a value that no row has
+    ("sold(3)", True), ("sold(2)", False),  # a constraint has the last word
+])  # fmt: skip
+def test_what_is_suggested_brings_the_row(fact: str, kept: bool) -> None:
+    with ivm.open(":memory:") as ws:
+        ws.install("""edge(x, y) -> int(x), int(y).  price[k] = n -> int(k), int(n).
+            degree[x] = n <- agg<<n = count()>> edge(x, _).  busy(x) <- degree[x] = n, n >= 4.
+            total[x] = s <- agg<<s = sum(y)>> edge(x, y), y > 0.  poor(x) <- total[x] = s, s < 2.
+            alone(x) <- edge(x, _), !edge(x, _).  far(x) <- edge(x, y), y > 5000, y < 5002.
+            sold(k) <- price[k] = n, n > 9.  price[k] = n -> n < k * 4.""")
+        ws.exec("+edge(1, 1). +edge(1, 2). +edge(2, 1). +edge(2, 2). +edge(2, 3).")
+        found = ws.why(fact).data
+        assert bool(found["insertions"]) == kept and (kept or not found["complete"])
+        tried = [" ".join(f"{re.sub('_1|y', '5001', text).replace('n', '11')}." for text in some)
+                 for some in found["insertions"]]  # fmt: skip
+        assert all(ws.preview(text).changes[fact.partition("(")[0]].num_rows for text in tried)
 
 
 def test_a_row_that_all_parts_of_a_view_of_sql_lack_is_told_once(tmp_path: Path) -> None:
