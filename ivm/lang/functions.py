@@ -328,6 +328,46 @@ FUNCTIONS |= {  # of lang/rewrite/numbers.py
     ),
     "$within": _plain("bool", "alike countable", "alike countable", "alike countable", "step", may_fail=True),
 }
+# Functions of SQL's dialects: what each gives, and what it takes (terms/dialects.py).
+_ONE_TEXT = ("string",)
+DIALECT_FUNCTIONS: dict[str, tuple[Type, tuple[str, ...]]] = {
+    **{f"{dialect}:number": ("string", ("float64",)) for dialect in ("spark", "postgres", "sqlite")},
+    **{f"spark:{name}": ("string", _ONE_TEXT)
+       for name in ("initcap", "soundex", "mask", "sha512", "sha384", "sha224", "url_encode", "url_decode")},
+    **{f"{dialect}:upper": ("string", _ONE_TEXT) for dialect in ("spark", "postgres", "sqlite")},
+    "sqlite:lower": ("string", _ONE_TEXT),
+    "postgres:initcap": ("string", _ONE_TEXT),
+    "spark:crc32": ("int64", _ONE_TEXT),
+    "spark:format_number": ("string", ("number", "int64")),
+    "spark:bround": ("float64", ("float64", "int64")),
+    "spark:round": ("float64", ("float64", "int64")),
+    **{f"{dialect}:substring": ("string", ("string", "int64", "int64")) for dialect in ("spark", "postgres", "sqlite")},
+    "spark:substring_index": ("string", ("string", "string", "int64")),
+    "text:translate": ("string", ("string", "string", "string")),
+    **{f"spark:{name}": ("string", ("string", "int64", "string")) for name in ("lpad", "rpad")},
+    "spark:conv": ("string", ("string", "int64", "int64")),
+    "spark:locate": ("int64", ("string", "string", "int64")),
+    "spark:whole": ("int64", _ONE_TEXT),
+    "spark:float": ("float64", _ONE_TEXT),
+    "spark:date": ("date", _ONE_TEXT),
+    "spark:moment": ("timestamp", _ONE_TEXT),
+    "sqlite:whole": ("int64", _ONE_TEXT),
+    "sqlite:real": ("float64", _ONE_TEXT),
+    "postgres:truth": ("bool", _ONE_TEXT),
+    "spark:months_between": ("float64", ("moment", "moment", "bool")),
+    "spark:date_format": ("string", ("moment", "string")),
+    "spark:read_moment": ("timestamp", ("string", "string")),
+    "postgres:to_char": ("string", ("moment", "string")),
+    "postgres:read_moment": ("timestamp", ("string", "string")),
+}  # fmt: skip
+OPEN_FUNCTIONS: dict[str, tuple[Type, tuple[str, ...]]] = {  # whose last argument may be repeated or left out
+    "spark:format": ("string", ("string", "any")),
+    "sqlite:date": ("string", ("string", "string")),
+}
+FUNCTIONS |= {name: _plain(gives, *takes, may_fail=True) for name, (gives, takes) in DIALECT_FUNCTIONS.items()}
+FUNCTIONS |= {
+    name: Signature(takes, gives, 1, open=True, may_fail=True) for name, (gives, takes) in OPEN_FUNCTIONS.items()
+}
 ALIASES = {  # names of SQL, LogiQL and Soufflé
     **{name: f"string:{name}" for name in ("upper", "lower", "trim", "ltrim", "rtrim", "reverse", "contains", "like")},
     **{name: f"string:{name}" for name in ("ilike", "starts_with", "ends_with", "position", "replace", "ord", "chr")},

@@ -13,7 +13,7 @@ from sqlglot import exp
 from ivm.answer import Answer
 from ivm.errors import RangeError
 from ivm.names import MULTIPLICITY
-from ivm.sql.errors import SqlError
+from ivm.sql.errors import SqlError, written
 from ivm.sql.queries.clauses import Rows
 from ivm.sql.queries.query import Queries
 from ivm.sql.rules import Body, Builder, kept_interval
@@ -175,7 +175,7 @@ def in_words(error: RangeError, builder: Builder, text: str, name: str = "") -> 
     rule = text.split("\n")[error.line - 1] if error.line else error.of
     fold = builder.folded.get(HEAD.split(rule)[0].strip("`")) if own is None else None
     node = fold if own is None else own
-    shown = "a value" if node is None else node.sql(dialect="duckdb")
+    shown = "a value" if node is None else written(node)
     return RangeError(f"{name}: " * bool(name) + f"{shown} {_problem(error, fold)}")
 
 

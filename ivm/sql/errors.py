@@ -46,6 +46,11 @@ def place_of(node: Any) -> tuple[int, int] | None:
     return min(places, default=None)
 
 
+def written(node: Any) -> str:
+    """Return an expression as its statement has it, or as DuckDB would write it."""
+    return str(node.meta.get("written") or node.sql(dialect="duckdb"))
+
+
 def nearest(name: str, known: Any) -> str:
     """Return `: did you mean x?`, or a list of what exists; names that are not words are in quotes."""
     lower = {one.lower(): one if fullmatch(WORD, one) else f'"{one}"' for one in dict.fromkeys(known)}

@@ -19,6 +19,7 @@ from ivm.answer import Answer
 from ivm.errors import ConstraintError, MaintainError, OptionError, RangeError, RuleError
 from ivm.sql import files, tables, versions, views
 from ivm.sql.answers import PART, answer, finish, in_words
+from ivm.sql.dialects.read import DIALECTS, in_duckdb, parsed
 from ivm.sql.edits.change import delete, update
 from ivm.sql.edits.insert import insert
 from ivm.sql.edits.literals import Row, literal
@@ -28,19 +29,17 @@ from ivm.sql.edits.target import Target
 from ivm.sql.errors import SqlError, counted
 from ivm.sql.functions.known import refuse_unknown_statement
 from ivm.sql.functions.lists import SHIFTED
-from ivm.sql.functions.scalar import QUOTIENT
 from ivm.sql.naming import spelled
 from ivm.sql.queries.query import Queries
 from ivm.sql.rules import Builder
 from ivm.sql.session import Host, Reader
-from ivm.sql.syntax import no_statement, parsed, query_in_place, refuse_halves, syntax_error
+from ivm.sql.syntax import no_statement, query_in_place, refuse_halves, syntax_error
 from ivm.wide import Parameters
 
 if TYPE_CHECKING:
     from ivm.transaction import Sessions, Transaction
 
 logging.getLogger("sqlglot").setLevel(logging.ERROR)  # what it warns of is refused here, by name
-DIALECTS = ("duckdb", "postgres", "sqlite", "spark")
 QUERIES = (exp.Select, exp.SetOperation, exp.Values, exp.Subquery, exp.Pivot)
 EDITS = (exp.Insert, exp.Update, exp.Delete, exp.Merge, exp.TruncateTable)
 CREATE_PIVOT = re.compile(r"(create\b.*?\bas)\s+((?:un)?pivot\b.*)", re.IGNORECASE | re.DOTALL)
@@ -76,19 +75,14 @@ def _is_shifted(node: exp.Bracket) -> bool:
 
 
 def _read(node: exp.Expr, dialect: str, text: str) -> exp.Expr:
-    """Return a statement, CREATE ... AS PIVOT as one of a subquery, as which it parses.
-
-    `/` of a dialect in which integers have an integer for a quotient becomes a function, so that DuckDB's text has it.
-    """
+    """Return a statement in DuckDB's terms, CREATE ... AS PIVOT as one of a subquery, as which it parses."""
     nodes = [*node.walk(bfs=False)]
     refuse_halves(nodes)
     spelled.remember(nodes, text)
     for one in nodes:
         if isinstance(one, exp.Bracket) and Dialect.get_or_raise(dialect).INDEX_OFFSET:
             one.meta[SHIFTED] = _is_shifted(one)
-        if isinstance(one, exp.Div) and one.args.get("typed"):
-            one.replace(exp.Anonymous(this=QUOTIENT, expressions=[one.this, one.expression]))
-        elif isinstance(one, exp.Anonymous) and one.name.upper() == "ALL" and len(one.expressions) == 1:  # of a list
+        if isinstance(one, exp.Anonymous) and one.name.upper() == "ALL" and len(one.expressions) == 1:  # of a list
             one.replace(exp.All(this=exp.paren(one.expressions[0])))
         elif isinstance(one, exp.DataType) and one.this == exp.DataType.Type.USERDEFINED:
             node.meta[NAMED_TYPES] = True
@@ -99,11 +93,10 @@ def _read(node: exp.Expr, dialect: str, text: str) -> exp.Expr:
         ):
             one.set("db", None)
     if isinstance(node, exp.Command) and (parts := CREATE_PIVOT.fullmatch(f"{node.this} {node.expression}")):
-        (found,) = parsed(f"{parts[1]} SELECT * FROM ({parts[2]})", dialect)
-        return found
-    if isinstance(node, exp.Command):
+        (node,) = parsed(f"{parts[1]} SELECT * FROM ({parts[2]})", dialect)
+    elif isinstance(node, exp.Command):
         parsed(query_in_place(f"{node.this}{node.expression}", text), dialect)
-    return node
+    return in_duckdb(node, dialect)
 
 
 def read_nothing_else(statements: Sequence[tuple[exp.Expr, bool]]) -> bool:

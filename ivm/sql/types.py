@@ -266,8 +266,8 @@ def common(left: SqlType, right: SqlType) -> SqlType | None:
     if left.is_number and right.is_number:
         return _number(left, right)
     pair = {left.name, right.name}
-    if pair <= {"DATE", "TIMESTAMP"}:
-        return TIMESTAMP
+    if pair <= {"DATE", "TIMESTAMP", TIMESTAMPTZ.name}:
+        return TIMESTAMPTZ if TIMESTAMPTZ.name in pair else TIMESTAMP
     if pair <= {"ENUM", "VARCHAR"} or pair == {"JSON", "VARCHAR"}:
         return VARCHAR
     if left.element is not None and right.element is not None:

@@ -18,6 +18,7 @@ from urllib.parse import quote, unquote
 
 import numpy as np
 
+from ivm.terms.dialects import DIALECT_FUNCTIONS
 from ivm.terms.lists import LIST_FUNCTIONS
 from ivm.terms.operands import Operands, Result, by_text, no_value, shown, text_of
 
@@ -229,6 +230,7 @@ CALLED: dict[str, Callable[..., Any]] = {
     "string:hamming": lambda a, b: sum(map(ne, a, b)) if 0 < len(a) == len(b) else no_value(),
     "string:jaccard": lambda a, b: len({*a} & {*b}) / len({*a} | {*b}) if a and b else no_value(),
     **LIST_FUNCTIONS,
+    **DIALECT_FUNCTIONS,
 }
 TEXT_FUNCTIONS: dict[str, Callable[[Operands], Result]] = {
     **{name: partial(by_text, function) for name, function in CALLED.items()},

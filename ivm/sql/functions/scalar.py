@@ -11,7 +11,7 @@ from sqlglot import exp
 
 from ivm.sql.conversions import alike, amount, call, common_type, convert, in_order, is_null_constant
 from ivm.sql.errors import SqlError
-from ivm.sql.functions import numbers, texts, times
+from ivm.sql.functions import dialects, numbers, texts, times
 from ivm.sql.literals import NoValueError
 from ivm.sql.terms import Lit, Term, Typed
 from ivm.sql.types import (
@@ -86,7 +86,7 @@ def unknown(node: exp.Expr, more: Sequence[str] = ()) -> SqlError:
 def names() -> list[str]:
     """Return the names of the functions that are known, in lower case."""
     kinds = {kind for own, _ in _FAMILIES for kind in own if issubclass(kind, exp.Func)}
-    return sorted({name.lower() for kind in kinds for name in kind.sql_names()} | {*_NAMED})
+    return sorted({name.lower() for kind in kinds for name in kind.sql_names()} | {*_NAMED} - {*dialects.NAMED})
 
 
 # -- arithmetic
@@ -533,5 +533,5 @@ _FAMILIES: list[tuple[tuple[type[exp.Expr], ...], Callable[[exp.Expr, Value], Ty
     ((exp.Trunc,), _cut),
 ]
 _NAMED: dict[str, Callable[[exp.Expr, Value], Typed]] = {
-    **times.NAMED, **texts.NAMED, **numbers.NAMED, QUOTIENT: _quotient,
+    **times.NAMED, **texts.NAMED, **numbers.NAMED, **dialects.NAMED, QUOTIENT: _quotient,
 }  # fmt: skip

@@ -1,0 +1,113 @@
+"""What several dialects write alike, and DuckDB does not."""
+
+from __future__ import annotations
+
+import re
+
+from sqlglot import exp
+
+from ivm.sql.dialects.table import duckdb
+from ivm.sql.errors import SqlError
+
+_T = exp.DataType.Type
+ROWS = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.In)
+MARKS = re.compile(r"%(?:[-0+]*[0-9]*(?:\.[0-9]+)?[a-zA-Z%])")
+FORM = re.compile(r"(?:[^%]|%s|%[-0+]*[0-9]*(?:\.[0-9]+)?[df]|%%)*")
+
+
+def cast_as(prefix: str, node: exp.Cast) -> exp.Expr:
+    """Return a cast as a function of a dialect, `spark_cast(x, 'INTEGER')`."""
+    return exp.Anonymous(
+        this=f"{prefix}_cast", expressions=[node.this, exp.Literal.string(node.to.sql(dialect="duckdb"))]
+    )
+
+
+def like_with_backslash(node: exp.Expr) -> exp.Expr | None:
+    """LIKE, in whose pattern `\\` makes the letter after it stand for itself."""
+    pattern = node.expression
+    if isinstance(node.parent, exp.Escape) and node.arg_key == "this":
+        return None
+    if isinstance(pattern, exp.Literal):
+        mark = exp.Literal.string("\\")
+        return exp.Escape(this=node.copy(), expression=mark) if "\\" in pattern.name else None
+    if isinstance(pattern, exp.Any | exp.All | exp.Tuple):
+        return None
+    sign = "ILIKE" if isinstance(node, exp.ILike) else "LIKE"
+    return duckdb(f"CASE WHEN contains(:p, '\\') THEN failing(:s {sign} :p, 'a pattern with a backslash in a column') "
+                  f"ELSE :s {sign} :p END", {"s": node.this, "p": pattern})  # fmt: skip
+
+
+def like_called(kind: type[exp.Expr], node: exp.Anonymous) -> exp.Expr:
+    """Return like(s, p) as the operator."""
+    made = kind(this=node.expressions[0], expression=node.expressions[1])
+    return like_with_backslash(made) or made
+
+
+def decimal_digits(node: exp.DataType) -> exp.Expr | None:
+    """Return DECIMAL, whose values are whole numbers of 10 digits unless it says other."""
+    if node.this != _T.DECIMAL or node.expressions:
+        return None
+    return exp.DataType.build("DECIMAL(10,0)", dialect="duckdb")
+
+
+def divided(prefix: str, node: exp.Expr) -> exp.Expr:
+    """Return `/` as a function of a dialect."""
+    return duckdb(f"{prefix}_divide(:a, :b)", {"a": node.this, "b": node.expression})
+
+
+def either_way(node: exp.Between) -> exp.Expr | None:
+    """BETWEEN, also SYMMETRIC."""
+    symmetric = node.args.get("symmetric")
+    node.set("symmetric", None)
+    if not symmetric:
+        return None
+    low, high = node.args["low"], node.args["high"]
+    return duckdb(":x BETWEEN :a AND :b OR :x BETWEEN :b AND :a", {"x": node.this, "a": low, "b": high})
+
+
+def by_places(node: exp.Expr) -> exp.Expr | None:
+    """Return a comparison of rows as comparisons of their values, of which a null leaves it open."""
+    others = node.expressions if isinstance(node, exp.In) else [node.expression]
+    if not isinstance(node.this, exp.Tuple) or not others or not all(isinstance(one, exp.Tuple) for one in others):
+        return None
+    found = [_compared(type(node), node.this.expressions, one.expressions) for one in others]
+    return exp.paren(exp.or_(*found), copy=False)
+
+
+def _compared(kind: type[exp.Expr], left: list[exp.Expr], right: list[exp.Expr]) -> exp.Expr:
+    if len(left) != len(right):
+        raise SqlError(f"a row of {len(left)} values is compared with one of {len(right)}", left[0])
+    pairs = [*zip(left, right, strict=True)]
+    if kind in (exp.EQ, exp.In, exp.NEQ):
+        same = exp.and_(*(exp.EQ(this=a.copy(), expression=b.copy()) for a, b in pairs))
+        return exp.not_(same) if kind is exp.NEQ else same
+    strict = exp.LT if kind in (exp.LT, exp.LTE) else exp.GT
+    (a, b), *rest = pairs
+    if not rest:
+        return kind(this=a.copy(), expression=b.copy())
+    later = _compared(kind, left[1:], right[1:])
+    same = exp.EQ(this=a.copy(), expression=b.copy())
+    return exp.or_(strict(this=a.copy(), expression=b.copy()), exp.and_(same, later))
+
+
+def shifted(node: exp.Expr) -> exp.Expr:
+    """Return `<<`, which keeps the bits of its type."""
+    return duckdb("shift_left(:a, :b)", {"a": node.this, "b": node.expression})
+
+
+def printed(node: exp.Anonymous, meanings: dict[str, str]) -> exp.Expr:
+    """Return printf, by what stands for an argument of %s, %d and %f.  Raises SqlError for other marks."""
+    form, *values = node.expressions
+    known = isinstance(form, exp.Literal) and FORM.fullmatch(form.name) is not None
+    letters = [one[-1] for one in MARKS.findall(form.name) if one != "%%"]
+    if not known or len(letters) != len(values):
+        raise SqlError(f"{node.name} takes a text that is written out, with %s, %d or %.2f for each value", node)
+    shown = [meanings[letter].format(f"a{n}") for n, letter in enumerate(letters)]
+    given = {f"a{n}": one for n, one in enumerate(values)}
+    return duckdb(f"spark_format({', '.join([':f', *shown])})", {"f": form, **given})
+
+
+def unit_name(node: exp.Expr) -> str:
+    """Return the name of a unit of time, in capitals and for one of it."""
+    name = node.name.upper()
+    return name.removesuffix("S") if name not in ("S",) else name

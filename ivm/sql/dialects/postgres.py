@@ -1,0 +1,324 @@
+"""PostgreSQL's functions and operators, in a session in UTC."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from sqlglot import exp
+
+from ivm.sql.dialects.operators import ROWS, by_places, cast_as, divided, either_way, like_with_backslash, shifted
+from ivm.sql.dialects.table import Meaning, duckdb, table
+from ivm.sql.errors import SqlError
+from ivm.terms.dialects import NAMED_READ, named_pieces
+
+SAME = """
+    abs coalesce nullif greatest least ceil ceiling floor sign sqrt cbrt exp gcd lcm factorial pi
+    sin cos tan asin acos atan atan2 sinh cosh tanh asinh acosh atanh cot degrees radians
+    char_length_ lower left right ltrim rtrim repeat_ reverse replace strpos starts_with split_part ascii chr md5
+    regexp_replace make_timestamp make_time isfinite age
+    count sum avg stddev stddev_pop stddev_samp variance var_pop var_samp corr covar_pop covar_samp
+    regr_count regr_avgx regr_avgy regr_slope regr_intercept regr_r2 regr_sxx regr_sxy regr_syy
+    bool_and bool_or bit_and bit_or bit_xor array_agg percentile_cont percentile_disc mode any_value
+    row_number rank dense_rank percent_rank cume_dist ntile lag lead first_value last_value nth_value grouping
+    array_append array_prepend array_cat json_array_length generate_series unnest exists
+"""
+_TEXT = "by_type({0}, 'boolean', CASE WHEN {0} THEN 't' WHEN NOT {0} THEN 'f' END, postgres_text({0}))"
+_JSON_TYPES = ("CASE json_type(:j) WHEN 'OBJECT' THEN 'object' WHEN 'ARRAY' THEN 'array' WHEN 'NULL' THEN 'null' "
+               "WHEN 'VARCHAR' THEN 'string' WHEN 'BOOLEAN' THEN 'boolean' ELSE CASE WHEN json_type(:j) IS NOT NULL "
+               "THEN 'number' END END")  # fmt: skip
+_SECOND = "CAST((epoch_us({0}) - 60000000 * CAST(floor(epoch_us({0}) / 60000000) AS BIGINT)) / {1} AS DECIMAL(12,6))"
+
+CALLS: dict[str, Meaning] = {
+    # numbers
+    "round(x)": "by_type(:x, 'float', spark_bround(:x, 0), round(:x))",
+    "round(x, n)": "by_type(:x, 'float', spark_round(:x, :n), round(:x, :n))",
+    "trunc(x)": "trunc(:x)",
+    "trunc(x, n)": lambda node: _cut(*node.expressions),
+    "ln(x)": "ln(CASE WHEN :x = 0 THEN failing(:x, 'a logarithm of zero') ELSE :x END)",
+    "log|log10(x)": "log10(CASE WHEN :x = 0 THEN failing(:x, 'a logarithm of zero') ELSE :x END)",
+    "log(b, x)": "ln(CASE WHEN :x = 0 THEN failing(:x, 'a logarithm of zero') ELSE :x END) / ln(:b)",
+    "power|pow(x, y)": "power(:x, :y)",
+    "mod(x, y)": ":x % :y",
+    "div(x, y)": "by_type(:x, 'integer', by_type(:y, 'integer', :x // :y, trunc(postgres_divide(:x, :y))), "
+                 "trunc(postgres_divide(:x, :y)))",
+    "width_bucket(x, a, b, n)": "CASE WHEN :x < :a THEN 0 WHEN :x >= :b THEN :n + 1 "
+                                "ELSE CAST(floor((:x - :a) * :n / (:b - :a)) AS BIGINT) + 1 END",
+    "num_nulls(*x)": lambda node: _counted(node, "IS NULL"),
+    "num_nonnulls(*x)": lambda node: _counted(node, "IS NOT NULL"),
+    # texts
+    "length|char_length|character_length(s)": "length(:s)",
+    "octet_length(s)": "strlen(:s)",
+    "bit_length(s)": "8 * strlen(:s)",
+    "upper(s)": "postgres_upper(:s)",
+    "initcap(s)": "postgres_initcap(:s)",
+    "concat(*x)": lambda node: _joined(node.expressions, "concat("),
+    "concat_ws(s, *x)": lambda node: _joined(node.expressions[1:], "concat_ws(:s, ", {"s": node.expressions[0]}),
+    "substr|substring(s, a)": "postgres_substring(:s, :a, 2147483647)",
+    "substr|substring(s, a, n)": "postgres_substring(:s, :a, CASE WHEN :n < 0 THEN failing(:n, 'a negative length') "
+                                 "ELSE :n END)",
+    "trim|btrim(s)": "trim(:s)",
+    "btrim(s, c)": "trim(:s, :c)",
+    **{f"{name}(s, n)": f"spark_{name}(:s, :n, ' ')" for name in ("lpad", "rpad")},
+    **{f"{name}(s, n, c)": f"spark_{name}(:s, :n, :c)" for name in ("lpad", "rpad")},
+    "repeat(s, n)": "repeat(:s, greatest(:n, 0))",
+    "translate(s, a, b)": "text_translate(:s, :a, :b)",
+    "to_hex(x)": "lower(text_digits(by_type(:x, 'bigint', :x, CASE WHEN :x < 0 THEN CAST(:x AS BIGINT) + 4294967296 "
+                 "ELSE :x END), 16))",
+    "quote_literal(x)": "concat('''', replace(postgres_text(:x), '''', ''''''), '''')",
+    "format(f, *a)": lambda node: _formatted(node),
+    "format(f)": lambda node: _formatted(node),
+    "string_to_array(s, d)": "CASE WHEN :s = '' THEN CAST([] AS VARCHAR[]) ELSE string_split(:s, :d) END",
+    "array_to_string(l, s)": "array_to_string(:l, :s)",
+    "array_to_string(l, s, r)": "array_to_string(list_transform(:l, lambda e: coalesce(postgres_text(e), :r)), :s)",
+    # patterns
+    "regexp_like(s, p)": "regexp_matches(:s, :p)",
+    "regexp_count(s, p)": "len(regexp_extract_all(:s, :p))",
+    "regexp_substr(s, p)": "CASE WHEN regexp_matches(:s, :p) THEN regexp_extract(:s, :p) END",
+    "regexp_match(s, p)": lambda node: _matched(node),
+    "regexp_split_to_array(s, p)": "string_split_regex(:s, :p)",
+    # dates
+    "date_part(u, t)": lambda node: _date_part(*node.expressions),
+    "date_trunc(u, t)": lambda node: _truncated(*node.expressions),
+    "make_date(y, m, d)": "spark_cast(spark_concat(lpad(CAST(:y AS VARCHAR), 4, '0'), '-', :m, '-', :d), 'DATE')",
+    "to_char(t, f)": lambda node: _shown(*node.expressions),
+    "to_date(s, f)": lambda node: _read(node, "DATE"),
+    "to_timestamp(s, f)": lambda node: _read(node, "TIMESTAMPTZ"),
+    "to_timestamp(n)": "to_timestamp(:n)",
+    # arrays and JSON
+    "cardinality(l)": "len(:l)",
+    "array_length|array_upper(l, n)": lambda node: _length(*node.expressions),
+    "array_position(l, x)": "list_position(:l, :x)",
+    "array_remove(l, x)": "list_filter(:l, lambda e: e IS DISTINCT FROM :x)",
+    "json_typeof|jsonb_typeof(j)": _JSON_TYPES,
+    "jsonb_array_length(j)": "json_array_length(:j)",
+    "json_extract_path_text|jsonb_extract_path_text(j, *p)": lambda node: _path(node, "json_extract_string"),
+    "json_extract_path|jsonb_extract_path(j, *p)": lambda node: _path(node, "json_extract"),
+    "json_build_object|jsonb_build_object(*a)": "json_object(*a)",
+    "json_build_array|jsonb_build_array(*a)": "json_array(*a)",
+    "to_json|to_jsonb(x)": "to_json(:x)",
+    # aggregates
+    "min(x)": "min(:x)",
+    "max(x)": "max(:x)",
+    "every(x)": "bool_and(:x)",
+    "json_agg|jsonb_agg(x)": "to_json(list(:x))",
+}  # fmt: skip
+
+INSTEAD = {
+    "now|current_timestamp|clock_timestamp|statement_timestamp|transaction_timestamp|timeofday|localtimestamp":
+        "rows follow from what is stored, and not from a clock; give the value as a parameter",
+    "random|gen_random_uuid|uuid_generate_v4|setseed": "rows follow from what is stored, and not from chance",
+    "date_bin": "write date_trunc, or time_bucket in dialect 'duckdb'",
+    "make_interval": "write INTERVAL '3 days'",
+    "justify_days|justify_hours|justify_interval": "intervals are the time between two moments, whose parts EXTRACT "
+    "takes",
+    "encode|decode|sha256|sha224|sha384|sha512|convert_from|convert_to": "bytea is not a text here; md5(x) takes texts",
+    "to_number": "write CAST(x AS NUMERIC(p, s))",
+    "regexp_matches|regexp_split_to_table|string_to_table": "write regexp_match, or unnest(string_to_array(s, ','))",
+    "nextval|currval|lastval": "rows follow from what is stored: INSERT the number itself",
+    "jsonb_path_query|jsonb_array_elements|json_array_elements|jsonb_each|json_each|json_object_keys": "write "
+        "j -> 'a' and json_array_length(j)",
+    "array_replace|array_fill|array_dims|array_ndims": "arrays have one dimension: unnest and array_agg",
+    "quote_ident|pg_typeof|scale|row_to_json": "it tells of names and types; those of a view do not change",
+    "xmlagg|xpath|ts_rank|to_tsvector|to_tsquery|similarity": "it has no meaning here",
+}  # fmt: skip
+MARKS = re.compile(r"%(?:(\d+)\$)?s|%%")
+
+
+def _cut(number: exp.Expr, digits: exp.Expr) -> exp.Expr:
+    if not isinstance(digits, exp.Literal):
+        raise SqlError("trunc takes a constant number of digits", digits)
+    unit = 10 ** int(digits.name)
+    return duckdb(f"by_type(:x, 'decimal', CAST(trunc(:x * {unit}) / {unit} AS DECIMAL(18,{digits.name})), "
+                  f"'integer', :x, trunc(:x * {unit}) / {unit})", {"x": number})  # fmt: skip
+
+
+def _counted(node: exp.Anonymous, test: str) -> exp.Expr:
+    parts = " + ".join(f"CASE WHEN :a{n} {test} THEN 1 ELSE 0 END" for n in range(len(node.expressions)))
+    return duckdb(parts, {f"a{n}": one for n, one in enumerate(node.expressions)})
+
+
+def _joined(given: list[exp.Expr], head: str, more: dict[str, exp.Expr] | None = None) -> exp.Expr:
+    shown = ", ".join(_TEXT.format(f":a{n}") for n in range(len(given)))
+    return duckdb(f"{head}{shown})", {**{f"a{n}": one for n, one in enumerate(given)}, **(more or {})})
+
+
+def _formatted(node: exp.Anonymous) -> exp.Expr:
+    """format, with %s and %1$s; a null is an empty text."""
+    form, *values = node.expressions
+    if not isinstance(form, exp.Literal) or "%" in MARKS.sub("", form.name):
+        raise SqlError("format takes a text that is written out, with %s for each value", node)
+    parts, place, given, after = list[str](), 0, dict[str, exp.Expr](), 0
+    for found in [*MARKS.finditer(form.name), None]:
+        plain = form.name[place : found.start() if found else None]
+        place = found.end() if found else place
+        plain += "%" if found and found[0] == "%%" else ""
+        given[f"p{len(parts)}"] = exp.Literal.string(plain)
+        parts.append(f":p{len(parts)}")
+        if found and found[0] != "%%":
+            after = int(found[1]) if found[1] else after + 1
+            if after > len(values):
+                raise SqlError("format has fewer values than places", node)
+            given[f"a{after}"] = values[after - 1]
+            parts.append(_TEXT.format(f":a{after}"))
+    return duckdb(f"concat({', '.join(parts)})", given)
+
+
+def _matched(node: exp.Anonymous) -> exp.Expr:
+    """regexp_match: the groups of the first match, or all of it if the pattern has none."""
+    text, pattern = node.expressions
+    if not isinstance(pattern, exp.Literal):
+        raise SqlError("regexp_match takes a pattern that is written out", node)
+    groups = range(1, _groups(pattern, node) + 1) or [0]
+    shown = ", ".join(f"regexp_extract(:s, :p, {n})" for n in groups)
+    return duckdb(f"CASE WHEN regexp_matches(:s, :p) THEN [{shown}] END", {"s": text, "p": pattern})
+
+
+def _groups(pattern: exp.Expr, node: exp.Expr) -> int:
+    try:
+        return re.compile(pattern.name).groups
+    except re.error as error:
+        raise SqlError(f"the pattern {pattern.name!r} is not read: {error}", node) from None
+
+
+def _known_form(form: exp.Expr, words: tuple[str, ...] | None = None) -> None:
+    pieces = named_pieces(form.name) if isinstance(form, exp.Literal) else None
+    if pieces is None or (words is not None and any(word and word not in words for word, _, _ in pieces)):
+        raise SqlError("a pattern of dates is written out, of YYYY, MM, DD, Mon, Month, HH24, HH12, AM, MI, SS, MS and "
+                       "US; other letters are in double quotes", form)  # fmt: skip
+
+
+def _shown(moment: exp.Expr, form: exp.Expr) -> exp.Expr:
+    known = named_pieces(form.name) is not None if isinstance(form, exp.Literal) else False
+    words = "to_char of numbers is not evaluated: write CAST(x AS text), or round(x, n)"
+    if not known and not re.fullmatch(r"[FM0-9,.$SGDLBPRTHVE ]*", form.name):
+        _known_form(form)
+    shown = "postgres_shown(:t, :f)" if known else "refused('the pattern of to_char is not read')"
+    return duckdb(
+        f"by_type(:t, 'date timestamp timestamptz null', {shown}, refused('{words}'))", {"t": moment, "f": form}
+    )
+
+
+def _read(node: exp.Anonymous, type_: str) -> exp.Expr:
+    text, form = node.expressions
+    _known_form(form, NAMED_READ)
+    return duckdb(f"CAST(postgres_read_moment(:s, :f) AS {type_})", {"s": text, "f": form})
+
+
+def _truncated(unit: exp.Expr, moment: exp.Expr) -> exp.Expr:
+    if not isinstance(unit, exp.Literal) or not unit.name.isalpha():
+        raise SqlError("the unit is a text that is written out, as 'month'", unit)
+    return duckdb(f"date_trunc('{unit.name.lower()}', :t)", {"t": moment})
+
+
+def _length(values: exp.Expr, dimension: exp.Expr) -> exp.Expr:
+    if dimension.name != "1":
+        raise SqlError("arrays have one dimension: write array_length(l, 1)", dimension)
+    return duckdb("nullif(len(:l), 0)", {"l": values})
+
+
+def _path(node: exp.Anonymous, name: str) -> exp.Expr:
+    value, *steps = node.expressions
+    if not all(isinstance(one, exp.Literal) for one in steps):
+        raise SqlError("a path in JSON is written out", node)
+    return duckdb(f"{name}(:j, :p)", {"j": value, "p": _steps([one.name for one in steps])})
+
+
+def _steps(names: list[str]) -> exp.Expr:
+    """Return a path in JSON by the names of its steps, of which a number is a place in a list."""
+    shown = "".join(f"[{one}]" if one.isdigit() else f'."{one}"' for one in names)
+    return exp.Literal.string(f"${shown}")
+
+
+# -- operators
+
+
+def _cast(node: exp.Cast) -> exp.Expr:
+    """CAST, to VARCHAR(n) of at most n letters."""
+    types = exp.DataType.Type
+    if node.to.this not in (types.VARCHAR, types.CHAR) or not node.to.expressions:
+        return cast_as("postgres", node)
+    return duckdb("left(postgres_cast(:x, 'VARCHAR'), :n)", {"x": node.this, "n": node.to.expressions[0].this})
+
+
+def _strict(node: exp.DPipe) -> exp.Expr:
+    return duckdb("postgres_concat(:a, :b)", {"a": node.this, "b": node.expression})
+
+
+def _substring(node: exp.Substring) -> exp.Expr:
+    start, length = node.args["start"], node.args.get("length")
+    if isinstance(start, exp.Literal) and start.is_string:
+        group = min(_groups(start, node), 1)
+        return duckdb(
+            f"CASE WHEN regexp_matches(:s, :p) THEN regexp_extract(:s, :p, {group}) END", {"s": node.this, "p": start}
+        )
+    return duckdb("postgres_substring(:s, :a, :n)",
+                  {"s": node.this, "a": start, "n": length or exp.Literal.number(2147483647)})  # fmt: skip
+
+
+def _ignoring_case(node: exp.Expr) -> exp.Expr:
+    pattern = node.expression
+    if isinstance(pattern, exp.Literal):
+        return exp.RegexpLike(this=node.this, expression=exp.Literal.string(f"(?i){pattern.name}"))
+    return duckdb("regexp_matches(:s, concat('(?i)', :p))", {"s": node.this, "p": pattern})
+
+
+def _similar(node: exp.SimilarTo) -> exp.Expr:
+    """SIMILAR TO, in whose pattern `%` and `_` stand for letters, and a dot for itself."""
+    pattern = node.expression
+    if not isinstance(pattern, exp.Literal):
+        raise SqlError("SIMILAR TO takes a pattern that is written out", node)
+    signs = {"%": "(?s:.*)", "_": "(?s:.)"}
+    shown = re.sub(r"\\.|[%_.^$]", lambda found: signs.get(found[0]) or re.escape(found[0][-1]), pattern.name)
+    return duckdb("regexp_full_match(:s, :p)", {"s": node.this, "p": exp.Literal.string(shown)})
+
+
+def _date_part(unit: exp.Expr, moment: exp.Expr) -> exp.Expr:
+    made = exp.Extract(this=exp.Var(this=unit.name), expression=moment)
+    return _part(made) or made
+
+
+def _part(node: exp.Extract) -> exp.Expr | None:
+    """EXTRACT, whose seconds have a fraction."""
+    unit, moment = node.name.upper().rstrip("S"), node.expression
+    divisors = {"SECOND": 1000000, "MILLISECOND": 1000, "MICROSECOND": 1}
+    if unit not in divisors:
+        return None
+    shown = _SECOND.format("CAST(:t AS TIMESTAMP)", divisors[unit])
+    return duckdb(f"by_type(:t, 'date timestamp timestamptz', {shown}, EXTRACT({unit} FROM :t))", {"t": moment})
+
+
+def _containing(node: exp.Expr) -> exp.Expr:
+    left, right = node.this, node.expression
+    if isinstance(node, exp.ArrayContainedBy):
+        left, right = right, left
+    name = "list_has_any" if isinstance(node, exp.ArrayOverlaps) else "list_has_all"
+    words = "refused('@> and <@ take arrays: compare j ->> key with a value')"
+    return duckdb(f"by_type(:a, 'list', {name}(:a, :b), {words})", {"a": left, "b": right})
+
+
+def _of_json(node: exp.Expr) -> None:
+    """`->` and `->>`, of JSON only, as all that is JSON is here."""
+    node.set("only_json_types", None)
+
+
+def _at_path(node: exp.Expr) -> exp.Expr:
+    """`#>` and `#>>`, by a path '{a,b}'."""
+    path = node.expression
+    if not isinstance(path, exp.Literal) or not re.fullmatch(r"\{[^{}]*\}", path.name):
+        raise SqlError("a path in JSON is written out, as '{a,b}'", node)
+    steps = _steps([one.strip().strip('"') for one in path.name[1:-1].split(",")])
+    name = "json_extract_string" if isinstance(node, exp.JSONBExtractScalar) else "json_extract"
+    return duckdb(f"{name}(:j, :p)", {"j": node.this, "p": steps})
+
+
+OPERATORS: dict[type[exp.Expr], Callable[..., exp.Expr | None]] = {
+    exp.Cast: _cast, exp.Div: lambda node: divided("postgres", node),
+    exp.DPipe: _strict, exp.Like: like_with_backslash, exp.ILike: like_with_backslash, exp.Substring: _substring,
+    exp.RegexpILike: _ignoring_case, exp.SimilarTo: _similar, exp.Extract: _part, exp.ArrayContainsAll: _containing,
+    exp.ArrayContainedBy: _containing, exp.ArrayOverlaps: _containing, exp.JSONBExtractScalar: _at_path,
+    exp.JSONBExtract: _at_path, exp.JSONExtract: _of_json, exp.JSONExtractScalar: _of_json, exp.Between: either_way,
+    **dict.fromkeys(ROWS, by_places),
+    exp.BitwiseLeftShift: shifted,
+}  # fmt: skip
+TABLE = table("PostgreSQL", "postgres", SAME, CALLS, OPERATORS, INSTEAD)

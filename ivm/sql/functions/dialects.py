@@ -1,0 +1,444 @@
+"""What tables of dialects are written with, besides DuckDB's functions: names that DuckDB does not have.
+
+by_type(x, 'decimal', a, 'integer text', b, c)     a, b or, for all other types, c, by the type of x
+refused('words')                                   an error of the statement
+failing(x, 'words')                                an error of the row, of the type of x
+spark_cast(x, 'INTEGER'), spark_text(x) ...        as in the dialect
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from sqlglot import exp
+
+from ivm.sql.conversions import call, concat, convert, is_null_constant
+from ivm.sql.errors import SqlError
+from ivm.sql.functions.times import Value
+from ivm.sql.literals import number
+from ivm.sql.terms import Lit, Term, Typed
+from ivm.sql.types import (
+    BIGINT,
+    BOOLEAN,
+    DATE,
+    DOUBLE,
+    INTEGER,
+    MOST,
+    NULL,
+    TIMESTAMP,
+    TIMESTAMPTZ,
+    VARCHAR,
+    SqlType,
+    as_decimal,
+    decimal,
+    sql_type,
+)
+
+
+class Made(NamedTuple):
+    """A function of terms under a name of SQL: what it takes, `None` for any type, and what it gives."""
+
+    term: str
+    takes: tuple[SqlType | None, ...]
+    gives: SqlType
+
+
+def kind(type_: SqlType) -> str:
+    """Return the word by which `by_type` knows a type."""
+    if type_.element is not None:
+        return "list"
+    if type_.is_integer or type_.is_float or type_.is_decimal:
+        return "integer" if type_.is_integer else "float" if type_.is_float else "decimal"
+    words = {"VARCHAR": "text", "ENUM": "text", "UUID": "text", "TUPLE": "struct", TIMESTAMPTZ.name: "timestamptz"}
+    return words.get(type_.name, type_.name.lower())
+
+
+def _by_type(node: exp.Expr, value: Value) -> Typed:
+    inner, *rest = node.expressions
+    type_ = value(inner).type
+    own = {kind(type_), type_.name.lower()}
+    while len(rest) > 1:
+        kinds, found, *rest = rest
+        if own & {*kinds.name.split()}:
+            return value(found)
+    if not rest:
+        raise SqlError(f"{type_} is not what this function takes", node)
+    return value(rest[0])
+
+
+def _refused(node: exp.Expr, value: Value) -> Typed:
+    raise SqlError(node.expressions[0].name, node)
+
+
+def _failing(node: exp.Expr, value: Value) -> Typed:
+    like, words = value(node.expressions[0]), node.expressions[1].name
+    return like._replace(term=_never(like, words, node))
+
+
+def _never(like: Typed, words: str, node: exp.Expr) -> Term:
+    """Return a term of the type of a value that fails, whatever the value."""
+    shown = like.term if like.type.is_nested else convert(like, VARCHAR, node).term
+    text = call("string:concat", Lit(f"{words}: ", "string"), call("coalesce", shown, Lit("", "string")))
+    return call("if", call("=", call("int", text), Lit(0, "int64")), like.term, like.term)
+
+
+def _same_type(node: exp.Expr, value: Value) -> Typed:
+    """as_type(x, y): x as a value of the type of y."""
+    given, like = (value(one) for one in node.expressions)
+    return convert(given, like.type, node)
+
+
+def _made(node: exp.Expr, value: Value) -> Typed:
+    """Return a function of `FUNCTIONS`, whose arguments are converted to the types that it takes."""
+    own = FUNCTIONS[node.name.lower()]
+    args = []
+    for place, one in enumerate(node.expressions):
+        wanted = own.takes[min(place, len(own.takes) - 1)]
+        given = value(one)
+        if wanted == TIMESTAMP and given.type not in (DATE, TIMESTAMP, TIMESTAMPTZ):
+            raise SqlError(f"a date or a timestamp is wanted, and this is {given.type}: CAST it", node)
+        if wanted == BIGINT and not given.type.is_integer and not is_null_constant(given):
+            raise SqlError(f"a whole number is wanted, and this is {given.type}: CAST it", node)
+        args.append(given if wanted is None else convert(given, wanted, node))
+    return Typed(call(own.term, *(one.term for one in args)), own.gives, any(one.nullable for one in args))
+
+
+_TEXT = (VARCHAR,)
+FUNCTIONS = {
+    **{f"spark_{name}": Made(f"spark:{name}", _TEXT, VARCHAR)
+       for name in ("initcap", "soundex", "mask", "sha512", "sha384", "sha224", "url_encode", "url_decode")},
+    **{f"{dialect}_upper": Made(f"{dialect}:upper", _TEXT, VARCHAR) for dialect in ("spark", "postgres", "sqlite")},
+    "sqlite_lower": Made("sqlite:lower", _TEXT, VARCHAR),
+    "postgres_initcap": Made("postgres:initcap", _TEXT, VARCHAR),
+    "spark_crc32": Made("spark:crc32", _TEXT, BIGINT),
+    "spark_format_number": Made("spark:format_number", (None, BIGINT), VARCHAR),
+    "spark_bround": Made("spark:bround", (DOUBLE, BIGINT), DOUBLE),
+    "spark_round": Made("spark:round", (DOUBLE, BIGINT), DOUBLE),
+    "spark_substring": Made("spark:substring", (VARCHAR, BIGINT, BIGINT), VARCHAR),
+    "postgres_substring": Made("postgres:substring", (VARCHAR, BIGINT, BIGINT), VARCHAR),
+    "sqlite_substring": Made("sqlite:substring", (VARCHAR, BIGINT, BIGINT), VARCHAR),
+    "spark_substring_index": Made("spark:substring_index", (VARCHAR, VARCHAR, BIGINT), VARCHAR),
+    "text_translate": Made("text:translate", (VARCHAR,), VARCHAR),
+    "spark_lpad": Made("spark:lpad", (VARCHAR, BIGINT, VARCHAR), VARCHAR),
+    "spark_rpad": Made("spark:rpad", (VARCHAR, BIGINT, VARCHAR), VARCHAR),
+    "spark_conv": Made("spark:conv", (VARCHAR, BIGINT, BIGINT), VARCHAR),
+    "spark_locate": Made("spark:locate", (VARCHAR, VARCHAR, BIGINT), INTEGER),
+    "spark_format": Made("spark:format", (VARCHAR, None), VARCHAR),
+    "spark_months_between": Made("spark:months_between", (TIMESTAMP, TIMESTAMP, BOOLEAN), DOUBLE),
+    "spark_date_format": Made("spark:date_format", (TIMESTAMP, VARCHAR), VARCHAR),
+    "spark_read_moment": Made("spark:read_moment", (VARCHAR, VARCHAR), TIMESTAMP),
+    "postgres_shown": Made("postgres:to_char", (TIMESTAMP, VARCHAR), VARCHAR),
+    "postgres_read_moment": Made("postgres:read_moment", (VARCHAR, VARCHAR), TIMESTAMP),
+    "sqlite_date": Made("sqlite:date", (VARCHAR, VARCHAR), VARCHAR),
+    "sqlite_real": Made("sqlite:real", _TEXT, DOUBLE),
+    "text_shift_right_unsigned": Made("shift_right_unsigned", (BIGINT, BIGINT), BIGINT),
+    "text_digits": Made("string:digits", (BIGINT, BIGINT), VARCHAR),
+}  # fmt: skip
+
+# -- casts
+
+
+def _as_text(value: Typed, dialect: str, node: exp.Expr) -> Typed:
+    """Return a value as a text, where a DOUBLE is written as the dialect does."""
+    if value.type.is_float:
+        number = convert(value, DOUBLE, node) if value.type == DOUBLE else value
+        return Typed(call(f"{dialect}:number", number.term), VARCHAR, value.nullable)
+    if value.type == TIMESTAMPTZ:
+        value = convert(value, TIMESTAMP, node)
+    if dialect == "sqlite" and value.type == BOOLEAN:
+        value = convert(value, INTEGER, node)
+    return convert(value, VARCHAR, node)
+
+
+def _cut(value: Typed, node: exp.Expr) -> Typed:
+    """Return a number without its fraction."""
+    zero = convert(Typed(Lit(0, "int64"), INTEGER, False), value.type, node)
+    below = call("<", value.term, zero.term)
+    term = call("if", below, call("ceil", value.term), call("floor", value.term))
+    return Typed(term, value.type._replace(scale=0), value.nullable)
+
+
+def _of_text(term: str, value: Typed, type_: SqlType) -> Typed:
+    return Typed(call(term, value.term), type_, value.nullable)
+
+
+def _spark_cast(value: Typed, wanted: SqlType, node: exp.Expr) -> Typed:
+    """Cast as Spark does with `spark.sql.ansi.enabled`: fractions are cut, and a text is all of a number."""
+    own = value.type
+    if wanted == VARCHAR:
+        return _as_text(value, "spark", node)
+    if own == VARCHAR and not is_null_constant(value):
+        return _spark_read(value, wanted, node)
+    if wanted.is_integer and (own.is_float or own.is_decimal):
+        return convert(_cut(value, node), wanted, node)
+    if own in (TIMESTAMP, TIMESTAMPTZ) and wanted.is_number:
+        return _spark_seconds(value, wanted, node)
+    if own.is_number and wanted == TIMESTAMPTZ:
+        micros = call("int", call("floor", call("*", convert(value, DOUBLE, node).term, Lit(1e6, "float64"))))
+        if own.is_integer:
+            micros = call("*", value.term, Lit(10**6, "int64"))
+        return convert(Typed(call("+", _epoch(), micros), TIMESTAMP, value.nullable), wanted, node)
+    if own.is_float and wanted.is_decimal:
+        exact = call("decimal", value.term, Lit(wanted.scale, "int64"))
+        return convert(Typed(exact, decimal(18, wanted.scale), value.nullable), wanted, node)
+    return convert(value, wanted, node)
+
+
+def _epoch() -> Term:
+    from ivm.sql.functions.times import EPOCH
+
+    return Lit(EPOCH, "timestamp")
+
+
+def _spark_seconds(value: Typed, wanted: SqlType, node: exp.Expr) -> Typed:
+    """Return the seconds since 1970, of which a whole number has those that are over."""
+    micros = call("-", convert(value, TIMESTAMP, node).term, _epoch())
+    seconds = call("ratio", call("float", micros), Lit(1e6, "float64"))
+    if not wanted.is_integer:
+        return convert(Typed(seconds, DOUBLE, value.nullable), wanted, node)
+    return convert(Typed(call("int", call("floor", seconds)), BIGINT, value.nullable), wanted, node)
+
+
+def _spark_read(value: Typed, wanted: SqlType, node: exp.Expr) -> Typed:
+    if wanted.is_integer:
+        return convert(_of_text("spark:whole", value, BIGINT), wanted, node)
+    if wanted.is_float:
+        return convert(_of_text("spark:float", value, DOUBLE), wanted, node)
+    if wanted == DATE:
+        return _of_text("spark:date", value, DATE)
+    if wanted in (TIMESTAMP, TIMESTAMPTZ):
+        return convert(_of_text("spark:moment", value, TIMESTAMP), wanted, node)
+    text = value._replace(term=call("string:trim", value.term))
+    if wanted == BOOLEAN:
+        word = call("string:lower", text.term)
+        known = call("in", word, *(Lit(one, "string") for one in ("t", "true", "y", "yes", "1", "f", "false", "n",
+                                                                  "no", "0")))  # fmt: skip
+        truth = call("in", word, *(Lit(one, "string") for one in ("t", "true", "y", "yes", "1")))
+        wrong = _never(Typed(truth, BOOLEAN, value.nullable), "no truth value", node)
+        return Typed(call("if", known, truth, wrong), BOOLEAN, value.nullable)
+    return convert(text, wanted, node)
+
+
+def _postgres_cast(value: Typed, wanted: SqlType, node: exp.Expr) -> Typed:
+    if wanted == VARCHAR:
+        return _as_text(value, "postgres", node)
+    if value.type == VARCHAR and not is_null_constant(value):
+        text = value._replace(term=call("string:trim", value.term, Lit(" \t\n\r\f\v", "string")))
+        if wanted == BOOLEAN:
+            return _of_text("postgres:truth", text, BOOLEAN)
+        if wanted.is_integer:
+            return convert(_of_text("spark:whole", text, BIGINT), wanted, node)
+        return convert(text, wanted, node)
+    if value.type == BOOLEAN and wanted.is_number and wanted != INTEGER:
+        raise SqlError(f"PostgreSQL has no cast from boolean to {wanted}: CAST it to integer first", node)
+    return convert(value, wanted, node)
+
+
+def _sqlite_cast(value: Typed, wanted: SqlType, node: exp.Expr) -> Typed:
+    """Cast as SQLite does: a text is the number with which it begins, and fractions are cut."""
+    own = value.type
+    if wanted == VARCHAR:
+        return _as_text(value, "sqlite", node)
+    if own == VARCHAR and wanted.is_integer and not is_null_constant(value):
+        return convert(_of_text("sqlite:whole", value, BIGINT), wanted, node)
+    if own == VARCHAR and (wanted.is_float or wanted.is_decimal) and not is_null_constant(value):
+        return _of_text("sqlite:real", value, DOUBLE)
+    if wanted.is_integer and own.is_float:
+        most = Lit(float(2**63), "float64")
+        low, high = (Lit(one, "int64") for one in (-(2**63) + 1, 2**63 - 1))
+        whole = convert(_cut(value, node), wanted, node).term
+        beyond = call("if", call(">", value.term, Lit(0.0, "float64")), high, low)
+        return Typed(call("if", call(">=", call("abs", value.term), most), beyond, whole), wanted, value.nullable)
+    if wanted.is_integer and own.is_decimal:
+        return convert(_cut(value, node), wanted, node)
+    if wanted.is_decimal and own.is_number:
+        return value
+    return convert(value, wanted, node)
+
+
+_CASTS: dict[str, Callable[[Typed, SqlType, exp.Expr], Typed]] = {
+    "spark": _spark_cast, "postgres": _postgres_cast, "sqlite": _sqlite_cast,
+}  # fmt: skip
+
+
+def _cast(node: exp.Expr, value: Value) -> Typed:
+    """spark_cast(x, 'INTEGER') and the like; 'DECIMAL' of PostgreSQL has as many digits as the value."""
+    inner, type_ = node.expressions
+    if type_.name == "DECIMAL" and node.name.lower() == "postgres_cast":
+        return _of_any_digits(value(inner), node)
+    wanted = sql_type(exp.DataType.build(type_.name, dialect="duckdb"))
+    return _CASTS[node.name.lower().partition("_")[0]](value(inner), wanted, node)
+
+
+def _of_any_digits(value: Typed, node: exp.Expr) -> Typed:
+    if value.type.is_integer:
+        return convert(value, as_decimal(value.type), node)
+    if value.type.is_decimal or value.type.is_float or is_null_constant(value):
+        return value
+    if value.type == VARCHAR and isinstance(value.term, Lit):
+        try:
+            return number(str(value.term.value).strip(), node)
+        except (ValueError, ArithmeticError):
+            raise SqlError(f"{value.term.value!r} is not a number", node) from None
+    raise SqlError(f"a number of {value.type} has any number of digits: write NUMERIC(p, s)", node)
+
+
+def _try_cast(node: exp.Expr, value: Value) -> Typed:
+    """try_spark_cast(x, 'INTEGER'): null where the cast has no value."""
+    inner, type_ = node.expressions
+    wanted = sql_type(exp.DataType.build(type_.name, dialect="duckdb"))
+    try:
+        found = _spark_cast(value(inner), wanted, node)
+    except SqlError:
+        if isinstance(value(inner).term, Lit):
+            return Typed(Lit(None, wanted.store), wanted, True)
+        raise
+    return Typed(call("try", found.term), wanted, True)
+
+
+def _text_of(node: exp.Expr, value: Value) -> Typed:
+    """spark_text(x) and the like."""
+    return _as_text(value(node.expressions[0]), node.name.lower().partition("_")[0], node)
+
+
+# -- operators
+
+
+def _divided(node: exp.Expr, value: Value) -> Typed:
+    """spark_divide(x, y) and the like: `/`, whose quotient of decimals is one, and of integers may be an integer."""
+    dialect = node.name.lower().partition("_")[0]
+    left, right = (value(one) for one in node.expressions)
+    for one in (left, right):
+        if not one.type.is_number and not is_null_constant(one):
+            raise SqlError(f"`/` takes numbers, and this is {one.type}: CAST it", node)
+    if isinstance(right.term, Lit) and right.term.value == 0:
+        if dialect == "sqlite":
+            return Typed(Lit(None, "int64"), NULL, True)
+        raise SqlError("`/` divides by zero", node)
+    nullable = left.nullable or right.nullable
+    integers = left.type.is_integer and right.type.is_integer
+    if dialect != "spark" and integers:
+        found = Typed(
+            call("/", left.term, right.term), BIGINT if BIGINT in (left.type, right.type) else INTEGER, nullable
+        )
+    elif dialect == "spark" and not integers and not (left.type.is_float or right.type.is_float):
+        found = _exact_quotient(left, right, node)
+    else:
+        over, under = (convert(one, DOUBLE, node) for one in (left, right))
+        found = Typed(call("ratio", over.term, under.term), DOUBLE, nullable)
+    return _unless_zero(right, found, dialect, node)
+
+
+def _unless_zero(divisor: Typed, found: Typed, dialect: str, node: exp.Expr) -> Typed:
+    """Return a quotient that is null for a divisor of 0 in SQLite, and an error elsewhere."""
+    if is_null_constant(divisor) or (isinstance(divisor.term, Lit) and divisor.term.value):
+        return found
+    zero = convert(Typed(Lit(0, "int64"), INTEGER, False), divisor.type, node)
+    is_zero = call("=", divisor.term, zero.term)
+    if dialect == "sqlite":
+        return Typed(call("if", is_zero, Lit(None, found.type.store), found.term), found.type, True)
+    zero = Typed(Lit(_ZEROS.get(found.type.store, 0), found.type.store), found.type, False)
+    return found._replace(term=call("if", is_zero, _never(zero, "division by zero", node), found.term))
+
+
+_ZEROS: dict[str, float] = {"float64": 0.0}
+
+
+def _exact_quotient(left: Typed, right: Typed, node: exp.Expr) -> Typed:
+    """Return the quotient of decimals with the digits that Spark gives it."""
+    first, second = _digits(left), _digits(right)
+    scale = max(6, first.scale + second.precision + 1)
+    precision = first.precision - first.scale + second.scale + scale
+    if precision > 38:
+        scale = max(38 - (precision - scale), min(scale, 6))
+    return _quotient(left, right, scale)
+
+
+def _digits(value: Typed) -> SqlType:
+    """Return the decimal type that Spark has for a number: a constant has its own digits, and a sum those of a word."""
+    if isinstance(value.term, Lit) and value.type.is_integer:
+        return SqlType("DECIMAL", len(str(abs(int(str(value.term.value))))), 0)
+    own = as_decimal(value.type)
+    return own if own.wide else own._replace(precision=min(own.precision, 18))
+
+
+def _quotient(left: Typed, right: Typed, scale: int) -> Typed:
+    """Return the quotient of two decimals with so many digits after the point, halves away from zero."""
+    wide = scale > 9 or left.type.wide or right.type.wide
+    if wide and not left.type.wide:
+        left = convert(left, SqlType("DECIMAL", MOST, as_decimal(left.type).scale, wide=True))
+    term = call("divide", left.term, right.term, Lit(scale, "int64"))
+    return Typed(term, SqlType("DECIMAL", MOST, scale, wide=wide), left.nullable or right.nullable)
+
+
+def _shifted(node: exp.Expr, value: Value) -> Typed:
+    """shift_left(x, n): `<<`, which keeps 32 bits of an INTEGER and 64 of a BIGINT."""
+    number_, count = (value(one) for one in node.expressions)
+    bits = 64 if number_.type.name == "BIGINT" else 32
+    nullable = number_.nullable or count.nullable
+    places = call("bit_and", count.term, Lit(bits - 1, "int64"))
+    if bits == 64:
+        return Typed(call("bshl", number_.term, places), BIGINT, nullable)
+    low = call("bit_and", number_.term, Lit(2**32 - 1, "int64"))
+    found = call("bit_and", call("bshl", low, places), Lit(2**32 - 1, "int64"))
+    signed = call("if", call(">=", found, Lit(2**31, "int64")), call("-", found, Lit(2**32, "int64")), found)
+    return Typed(signed, INTEGER, nullable)
+
+
+def _joined(node: exp.Expr, value: Value) -> Typed:
+    """spark_concat(x, y) and the like: `||`, of values as the dialect writes them; null if one of them is."""
+    dialect = node.name.lower().partition("_")[0]
+    values = [value(one) for one in node.expressions]
+    if any(one.type.element is not None for one in values):
+        first, *rest = node.expressions
+        for one in rest:
+            first = exp.DPipe(this=first, expression=one)
+        return value(first)
+    texts = [_as_text(one, dialect, node) for one in values]
+    return Typed(concat(*(one.term for one in texts)), VARCHAR, any(one.nullable for one in texts))
+
+
+def _average(node: exp.Expr, value: Value) -> Typed:
+    """spark_average(sum, count): the mean of decimals, with four more digits after the point; else a DOUBLE."""
+    total, count = (value(one) for one in node.expressions)
+    if not total.type.is_decimal:
+        over, under = (convert(one, DOUBLE, node) for one in (total, count))
+        return Typed(call("ratio", over.term, under.term), DOUBLE, True)
+    scale = min(total.type.scale + 4, MOST)
+    return _quotient(total, count, scale)
+
+
+def _moved(node: exp.Expr, value: Value) -> Typed:
+    """spark_moved(d, '+', interval): a date that is moved by days or months is a date."""
+    moment, sign, interval = node.expressions
+    kind_ = exp.Add if sign.name == "+" else exp.Sub
+    own = value(moment)
+    found = value(kind_(this=moment, expression=interval))
+    whole = isinstance(interval, exp.Interval) and str(interval.args["unit"].name).upper().rstrip("S") in _DAYS
+    if own.type == DATE and whole:
+        return convert(found, DATE, node)
+    return convert(found, TIMESTAMPTZ, node) if own.type == DATE else found
+
+
+_DAYS = ("DAY", "WEEK", "MONTH", "QUARTER", "YEAR")
+
+
+def _between(node: exp.Expr, value: Value) -> Typed:
+    """spark_minus(x, y): a difference, which of dates is the time between them."""
+    left, right = node.expressions
+    if value(left).type == value(right).type == DATE:
+        left, right = (exp.cast(one, "TIMESTAMP") for one in (left, right))
+    return value(exp.Sub(this=left, expression=right))
+
+
+NAMED: dict[str, Callable[[exp.Expr, Value], Typed]] = {
+    "by_type": _by_type, "refused": _refused, "failing": _failing, "as_type": _same_type,
+    **dict.fromkeys(FUNCTIONS, _made),
+    **{f"{dialect}_cast": _cast for dialect in _CASTS},
+    **{f"{dialect}_text": _text_of for dialect in _CASTS},
+    **{f"{dialect}_divide": _divided for dialect in _CASTS},
+    **{f"{dialect}_concat": _joined for dialect in _CASTS},
+    "try_spark_cast": _try_cast, "spark_average": _average, "spark_moved": _moved, "spark_minus": _between,
+    "shift_left": _shifted,
+}  # fmt: skip

@@ -1,0 +1,147 @@
+"""Statements in the dialects of Spark, PostgreSQL and SQLite, beside what the real engines answered.
+
+`fixtures/dialects` has their answers, for which `python -m tests.support.sql.record_dialects` asks; the campaign asks
+again.
+"""
+
+import json
+import re
+import warnings
+from decimal import Decimal
+from pathlib import Path
+from zlib import crc32
+
+import pytest
+
+import ivm
+from ivm.sql.dialects.read import TABLES
+from ivm.sql.errors import SqlError
+from ivm.sql.statements import parse
+from tests.support.sql import dialect_page
+from tests.support.sql.check_dialect import alike, said, workspace
+from tests.support.sql.dialect_cases import DIALECTS, FIXTURES, cases, differences, recorded
+from tests.support.sql.engines import Missing, open_engine
+from tests.support.sql.record_dialects import asked
+
+RANKS = ("equal", "refused", "differs")
+EVERY = 8  # of which one is compared without the campaign
+HERE = json.loads((FIXTURES / "here.json").read_text(encoding="utf-8"))
+
+
+def in_sample(expression: str) -> bool:
+    """Return whether an expression is compared without the campaign."""
+    return crc32(expression.encode()) % EVERY == 0
+
+
+def compare(path: Path, dialect: str, sample: bool) -> None:
+    """Compare the product with the recorded answers of an engine."""
+    answers, worse = recorded(dialect)["answers"], []
+    made = workspace(str(path / "w.pages"), dialect)
+    for one in cases(dialect):
+        if sample and not in_sample(one.expression):
+            continue
+        found = said(made, dialect, one, answers[one.expression])
+        allowed = "differs" if (dialect, one.expression) in differences() else HERE[dialect][one.expression][0]
+        if found.verdict not in RANKS or RANKS.index(found.verdict) > RANKS.index(allowed):
+            worse.append(f"{one.expression}: {found.verdict} {found.words}")
+    made.close()
+    assert not worse, "\n".join(worse)
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_a_dialect_answers_as_its_engine_or_refuses(dialect, tmp_path):
+    compare(tmp_path, dialect, sample=True)
+
+
+@pytest.mark.campaign
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_all_of_a_dialect(dialect, tmp_path):
+    compare(tmp_path, dialect, sample=False)
+
+
+@pytest.mark.campaign
+@pytest.mark.parametrize("dialect", ["duckdb", *DIALECTS])
+def test_the_engine_still_answers_so(dialect):
+    try:
+        with open_engine(dialect) as engine:
+            answers = recorded(dialect)["answers"]
+            changed = [
+                one.expression for one in cases(dialect) if not alike(asked(one, engine.rows), answers[one.expression])
+            ]
+    except Missing as missing:
+        pytest.skip(str(missing))
+    assert not changed
+
+
+def test_what_differs_is_named():
+    found = {
+        (dialect, one)
+        for dialect in DIALECTS
+        for one, (verdict, _) in HERE[dialect].items()
+        if verdict not in RANKS[:2]
+    }
+    assert found <= {*differences()}
+
+
+def test_the_page_for_users_is_current():
+    shown = (Path(__file__).parents[2] / "docs" / "dialects.md").read_text(encoding="utf-8")
+    assert shown == dialect_page.text(), "python -m tests.support.sql.record_dialects here"
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_a_function_that_is_not_in_the_table_is_refused_by_its_name(dialect):
+    with pytest.raises(SqlError, match=rf"frobnicate: this function is not evaluated in dialect '{dialect}'"):
+        parse("SELECT frobnicate(1)", dialect)
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_a_function_that_is_not_evaluated_says_what_to_write(dialect):
+    for name, words in TABLES[dialect].instead.items():
+        with pytest.raises(SqlError, match=re.escape(words)):
+            parse(f"SELECT {name}(1)", dialect)
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_every_meaning_in_a_table_is_duckdbs(dialect):
+    for name, forms in TABLES[dialect].meanings.items():
+        for parameters, meaning in forms:
+            if isinstance(meaning, str):
+                count = len(parameters) + any(one.startswith("*") for one in parameters)
+                given = ", ".join(f"x{n}" for n in range(count))
+                parse(f"SELECT {name}({given})", dialect)
+
+
+def test_a_column_has_the_name_of_the_statement(tmp_path):
+    with ivm.open(str(tmp_path / "w.pages"), sync="off") as ws:
+        found = ws.sql("SELECT nvl(1, 2), cast(2.7 as int)", dialect="spark").to_arrow()
+    assert found.column_names == ["nvl(1, 2)", "CAST(2.7 AS INTEGER)"]
+
+
+def test_a_kept_view_of_a_dialect_follows_edits(tmp_path):
+    with ivm.open(str(tmp_path / "w.pages"), sync="off") as ws:
+        ws.sql("CREATE TABLE t (id INTEGER PRIMARY KEY, d DATE, n DECIMAL(8,2), s VARCHAR)")
+        ws.sql("CREATE MATERIALIZED VIEW v AS SELECT dayofweek(d) AS w, avg(n) AS m, collect_list(s) AS l FROM t "
+               "GROUP BY dayofweek(d)", dialect="spark")  # fmt: skip
+        ws.sql("INSERT INTO t VALUES (1, '2024-02-04', 1, 'a'), (2, '2024-02-11', 2, NULL), (3, '2024-02-18', 2, 'b')")
+        assert ws.sql("SELECT * FROM v").to_arrow().to_pylist() == [{"w": 1, "m": Decimal("1.666667"), "l": ["a", "b"]}]
+        ws.sql("DELETE FROM t WHERE id = 3")
+        assert ws.sql("SELECT * FROM v").to_arrow().to_pylist() == [{"w": 1, "m": Decimal("1.500000"), "l": ["a"]}]
+        ws.check()
+
+
+@pytest.mark.parametrize("dialect", ["duckdb", *DIALECTS])
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT * FROM t WHERE x IS NOT NULL", "SELECT count(*) FILTER (WHERE x IS NOT NULL) FROM t",
+        "SELECT x IS NOT NULL FROM t", "SELECT CASE WHEN x IS NOT NULL THEN 1 END FROM t",
+        "SELECT * FROM t WHERE NOT x IS NULL", "SELECT * FROM t WHERE x NOT LIKE 1",
+        "SELECT * FROM t WHERE x NOT IN (1)",
+    ],
+)  # fmt: skip
+def test_negated_conditions_are_read_in_every_dialect(query, dialect, tmp_path):
+    with ivm.open(str(tmp_path / "w.pages"), sync="off") as ws, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        ws.sql("CREATE TABLE t (id INTEGER PRIMARY KEY, x VARCHAR)")
+        ws.sql("INSERT INTO t VALUES (1, '2'), (2, NULL)")
+        assert len(ws.sql(query.replace(" 1", " '1'").replace("(1)", "('1')"), dialect=dialect)) in (1, 2)
