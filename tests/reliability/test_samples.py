@@ -13,7 +13,7 @@ SAMPLES = {
     "images": 750,
     "interrupts": 75,
     "kills": 6,
-    "histories": 15,
+    "histories": 30,
     "flips": 100,
     "beside": 30,
     "full": 6,

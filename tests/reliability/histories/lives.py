@@ -2,6 +2,7 @@
 
 import json
 import os
+import select
 import signal
 import sys
 import tempfile
@@ -20,6 +21,7 @@ from tests.reliability.histories.work import (
     MONEY,
     RULES,
     Log,
+    Seen,
     Undone,
     continued,
     transact,
@@ -29,8 +31,9 @@ from tests.reliability.histories.work import (
 from tests.reliability.interrupts import memory
 
 STEPS_MAX = 20_000  # of a life
-HARM = 0.008  # share of steps after which a process is killed or interrupted
-IN_A_ROW = 40  # steps of one process, after which another goes on: it may wait for that one
+IN_A_ROW = 40  # steps, after which another process goes on: the one that did may wait for it
+CALLS, FEW = 50, 10  # steps of a transaction, about, and of a part of it
+HARM = 0.3  # share of these moments at which a process is killed or interrupted
 
 
 def lives(seed: int, amount: int) -> Counter[str]:
@@ -40,7 +43,8 @@ def lives(seed: int, amount: int) -> Counter[str]:
     while counts["kills"] < amount:
         with tempfile.TemporaryDirectory(prefix="histories-", dir=memory()) as folder:
             try:
-                Life(Path(folder), Random(f"{seed} {number}"), counts).live()
+                kind = Life if number % 3 == 2 else Held
+                kind(Path(folder), Random(f"{seed} {number}"), counts).live()
             except Exception as error:
                 raise AssertionError(f"life {number} of seed {seed}: {type(error).__name__}: {error}") from error
         number += 1
@@ -68,13 +72,22 @@ class Child:
         if self.ended and os.waitstatus_to_exitcode(status) not in (0, -signal.SIGKILL):
             raise AssertionError(f"a process ended with {status}: {self.lines.read()}")
 
-    def goes_on(self) -> None:
-        os.kill(self.pid, signal.SIGCONT)
-        self.waits()
+    def goes_on(self, steps: int = 1) -> None:
+        """Let it make some steps, if it does not end before."""
+        for _ in range(steps):
+            if not self.ended:
+                os.kill(self.pid, signal.SIGCONT)
+                self.waits()
+
+    @property
+    def has_said(self) -> bool:
+        """Whether it has said anything yet."""
+        return bool(select.select([self.lines], [], [], 0)[0])
 
     def dies(self) -> None:
-        os.kill(self.pid, signal.SIGKILL)
-        self.waits()
+        if not self.ended:
+            os.kill(self.pid, signal.SIGKILL)
+            self.waits()
 
     def said(self) -> list[Any]:
         """What it has said in all, once it has ended."""
@@ -111,8 +124,8 @@ class Life:
                 txn.insert("account", [(i, MONEY // ACCOUNTS) for i in range(ACCOUNTS)])
                 txn.insert("counter", [(0, 0)])
             with suppress(Undone), workspace.transaction() as txn:  # what it imports is not imported by each process
-                transact(txn, (0, 0), random, [], "rolled back")
-            self.seen: Log = continued(workspace, [])
+                transact(txn, (0, 0), random, Seen(), "rolled back")
+            self.seen = continued(workspace, Seen())
 
     def live(self) -> None:
         """Run everything, and judge it."""
@@ -121,8 +134,7 @@ class Life:
             self.judge()
         finally:
             for child in self.children:
-                if not child.ended:
-                    child.dies()
+                child.dies()
 
     def run(self) -> None:
         """Let one process at a time go on, until all have ended."""
@@ -137,11 +149,12 @@ class Life:
                 running = [child for child in self.children if not child.ended]
                 if not running:
                     break
+                if random.random() < 1 / IN_A_ROW:
+                    self.change(running)
+                    continue
                 self.choose(running, few).goes_on()
                 if random.random() < 0.05:
                     self.seen = continued(reader, self.seen)
-                if random.random() < HARM:
-                    self.harm(random.choice(running))
                 self.counts["steps"] += 1
             assert not running, "the processes do not come to an end"
             self.seen = continued(reader, self.seen)
@@ -158,17 +171,17 @@ class Life:
 
     def choose(self, running: list[Child], few: bool) -> Child:
         """Return who goes on: with `few` changes the one of the highest priority, else any."""
-        if not few:
-            return self.random.choice(running)
-        chosen = max(running, key=lambda child: child.priority)
-        if self.random.random() < 1 / IN_A_ROW:
-            chosen.priority = min(child.priority for child in running) - self.random.random()
-        return chosen
+        return max(running, key=lambda child: child.priority) if few else self.random.choice(running)
+
+    def change(self, running: list[Child]) -> None:
+        """Let another process have the highest priority, and perhaps do harm to one at the same moment."""
+        last = max(running, key=lambda child: child.priority)
+        last.priority = min(child.priority for child in running) - self.random.random()
+        if self.random.random() < HARM:
+            self.harm(self.random.choice(running))
 
     def harm(self, child: Child) -> None:
         """Kill a process, or interrupt it; perhaps another one follows."""
-        if child.ended:
-            return
         if self.random.random() < 0.7:
             child.dies()
             self.counts["kills"] += 1
@@ -184,7 +197,7 @@ class Life:
         with catch_warnings():
             simplefilter("error")
             with ivm.open(self.path, threads=1) as workspace:
-                log = continued(workspace, self.seen)
+                log, notes = continued(workspace, self.seen)
                 faults = workspace.check()
                 assert not faults, faults[0]
                 workspace.insert("account", [(ACCOUNTS, 0)])
@@ -194,6 +207,9 @@ class Life:
                 if what == "committed":
                     assert log.count((*about,)) == 1, f"{about} is acknowledged, and the log is {log}"
                     self.counts["commits acknowledged"] += 1
+                elif what == "noted":
+                    assert (*about,) in notes, f"{about} is acknowledged, and the notes are {notes}"
+                    self.counts["commits acknowledged"] += 1
                 elif what == "rolled back":
                     assert (*about,) not in log, f"{about} was rolled back, and the log is {log}"
                 elif what == "watched":
@@ -202,6 +218,38 @@ class Life:
                 else:
                     self.counts[what] += 1
         self.counts["versions read"] += len(log)
+
+
+class Held(Life):
+    """Three writers: one sleeps at some step, another one dies at some step, and the third goes on from what is there.
+
+    first   ── some steps ──▶ sleeps                      a few more, sleeps                 goes on
+    second                    ── some steps ──▶ sleeps                       dies
+    third                                                                         goes on
+    """
+
+    def run(self) -> None:
+        """Let each commit once, and then go on as that says."""
+        for _ in range(3):
+            self.begin()
+            while not self.children[-1].has_said:
+                self.children[-1].goes_on()
+        first, second, third = self.children
+        with ivm.open(self.path, mode="r", threads=1) as reader:
+            for child, least, most in ((first, 20, 40), (second, CALLS, 2 * CALLS), (first, 0, FEW)):
+                child.goes_on(self.random.randint(least if self.random.random() < 0.7 else 0, most))
+                self.seen = continued(reader, self.seen)
+            if not second.ended:
+                self.harm(second)
+            for child in (third, first) * 2:
+                child.goes_on(self.random.choice([CALLS, 2 * CALLS]))
+                self.seen = continued(reader, self.seen)
+            for _ in range(STEPS_MAX):
+                running = [child for child in self.children if not child.ended]
+                if not running:
+                    return
+                self.random.choice(running).goes_on()
+        raise AssertionError("the processes do not come to an end")
 
 
 if __name__ == "__main__":

@@ -8,13 +8,14 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, NamedTuple
 
 import ivm
 from pagestore.errors import ForkError, LockedError, PoisonedError
 
 RULES = """
 log(n, writer, k) -> int(n), int(writer), int(k).
+note(writer, k) -> int(writer), int(k).
 account[i] = v -> int(i), int(v).
 counter[i] = n -> int(i), int(n).
 total[] = t <- agg<<t = sum(v)>> account[_] = v.
@@ -23,12 +24,25 @@ ACCOUNTS, MONEY = 4, 400
 Log = list[tuple[int, int]]  # the writer of each transaction, and which one of that writer it was
 
 
-def continued(workspace: Any, before: Log) -> Log:
-    """Return the log that is read; it must continue an earlier one, and agree with all else."""
+class Seen(NamedTuple):
+    """What was read: the log, and the notes, which are prepared rows."""
+
+    log: Log = []
+    notes: frozenset[tuple[int, int]] = frozenset()
+
+
+def continued(workspace: Any, before: Seen) -> Seen:
+    """Return what is read; it must continue what was read earlier, and agree with all else."""
     with workspace.store.snapshot() as snapshot:
-        log = agreeing(snapshot)
-    assert log[: len(before)] == before, f"{before} was read, and then {log}"
-    return log
+        return followed(snapshot, before)
+
+
+def followed(source: Any, before: Seen) -> Seen:
+    """Return what a snapshot or transaction has; see `continued`."""
+    found = Seen(agreeing(source), frozenset(source["note"]))
+    assert found.log[: len(before.log)] == before.log, f"{before.log} was read, and then {found.log}"
+    assert before.notes <= found.notes, f"{before.notes - found.notes} were read, and then not"
+    return found
 
 
 def agreeing(source: Any) -> Log:
@@ -52,17 +66,25 @@ def writing(path: Path, number: int, sync: str, fail: int, random: Random) -> Ca
         library.step_begin(os.fsencode(path), ctypes.c_long(fail))
         library.step_now()
         signal.alarm(100)
-        seen: Log = []
+        seen = Seen()
         try:
             with ivm.open(path, sync=sync, threads=1) as workspace:
-                for k in range(random.randint(1, 5)):
-                    kind = random.choice(["committed", "committed", "committed", "rolled back"])
-                    with suppress(Undone), workspace.transaction() as txn:
-                        transact(txn, (number, k), random, seen, kind)
+                put = workspace.prepare("note")
+                for k in range(random.randint(1, 9)):
+                    kind = random.choice(["committed", "committed", "rolled back", "noted", "noted"])
+                    if kind == "noted":
+                        put.insert(number, k)
+                        put.commit()
+                    else:
+                        with suppress(Undone), workspace.transaction() as txn:
+                            transact(txn, (number, k), random, seen, kind)
                     tell(kind, number, k)
-                    seen = continued(workspace, seen)
-                    assert ((number, k) in seen) == (kind == "committed"), f"{number, k} {kind}, and read {seen}"
-                    if random.random() < 0.1:
+                    if random.random() < 0.3:
+                        seen = continued(workspace, seen)
+                        if kind != "noted":
+                            there = (number, k) in seen.log
+                            assert there == (kind == "committed"), f"{number, k} {kind}, and read {seen}"
+                    if random.random() < 0.05:
                         _fork(workspace, library)
         except (OSError, PoisonedError, LockedError) as error:  # its outcome is not known
             tell(f"ended by {type(error).__name__}")
@@ -74,10 +96,9 @@ class Undone(Exception):
     """Rolls a transaction back."""
 
 
-def transact(txn: Any, own: tuple[int, int], random: Random, seen: Log, kind: str) -> None:
+def transact(txn: Any, own: tuple[int, int], random: Random, seen: Seen, kind: str) -> None:
     """Append to the log, and move money."""
-    log = agreeing(txn.inner)
-    assert log[: len(seen)] == seen, f"{seen} was read, and then {log} in a transaction"
+    log = followed(txn.inner, seen).log
     one, other = random.sample(range(ACCOUNTS), 2)
     accounts = dict(txn.inner["account"])
     txn.insert("log", [(len(log), *own)])
