@@ -485,7 +485,7 @@ def leaves(nodes: Iterable[Term | Literal | Aggregate | None]) -> Iterator[Var |
 
 
 def renamed(node: Any, names: Mapping[Var, Var]) -> Any:
-    """Return a term or a literal with its variables renamed, those that a negation quantifies, too."""
+    """Return a part of a rule with its variables renamed, those that a negation quantifies, too."""
     match node:
         case Var():
             return replace(names[node], marked=node.marked) if node in names else node
@@ -499,6 +499,10 @@ def renamed(node: Any, names: Mapping[Var, Var]) -> Any:
         case Negation():
             body = tuple(renamed(one, names) for one in node.body)
             return replace(node, body=body, exists=tuple(names.get(v, v) for v in node.exists))
+        case Aggregate():
+            arguments = tuple(renamed(one, names) for one in node.arguments)
+            place = node.place and renamed(node.place, names)
+            return replace(node, result=renamed(node.result, names), arguments=arguments, place=place)
     return node
 
 

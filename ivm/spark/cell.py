@@ -267,7 +267,8 @@ def _apply(
             channel = batch.layout.channels[number]
             targets[channel.target].append((channel, table))
         for name, found in targets.items():
-            _edit(txn, found[0][0], name, pa.concat_tables([table for _, table in found], promote_options="default"))
+            parts = [table for _, table in found]  # the decimals of each rule have digits of their own
+            _edit(txn, found[0][0], name, pa.concat_tables(parts, promote_options="permissive"))
         progress = replace(progress, rounds=progress.rounds | {str(round): workspace.store.version + 1})
         txn.properties[PROGRESS] = json.dumps(asdict(progress))
     return progress, received

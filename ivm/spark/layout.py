@@ -37,8 +37,10 @@ from ivm.lang.ir import (
     Rule,
     Var,
     atoms,
+    leaves,
     marked,
     reads,
+    renamed,
     show,
     unmarked,
     variables,
@@ -378,7 +380,19 @@ def _value(predicate: Predicate) -> Var | None:
 def _statement(rule: Rule, disjuncts: Sequence[Disjunct], heads: Mapping[str, str], sources: Mapping[Atom, str]) -> str:
     """Return the text of a rule over the relations of a cell."""
     told = tuple(replace(head, predicate=_spaced(heads[head.predicate])) for head in rule.heads)
-    return show(replace(rule, heads=told, body=tuple(_renamed(d, sources) for d in disjuncts)))
+    return show(_sayable(replace(rule, heads=told, body=tuple(_renamed(d, sources) for d in disjuncts))))
+
+
+def _sayable(rule: Rule) -> Rule:
+    """Return a rule without the $ in names of variables that the compiler made."""
+    results = (v for one in rule.aggregates for v in (one.result, one.place) if v is not None)
+    every = (*leaves((*rule.heads, *chain(*rule.body), *rule.aggregates)), *results)
+    names = {v: replace(v, name=_spaced(v.name)) for v in every if isinstance(v, Var) and "$" in v.name}
+    return replace(
+        rule, heads=tuple(renamed(head, names) for head in rule.heads),
+        body=tuple(tuple(renamed(literal, names) for literal in disjunct) for disjunct in rule.body),
+        aggregates=tuple(renamed(one, names) for one in rule.aggregates),
+    )  # fmt: skip
 
 
 def _renamed(literals: Iterable[Literal], sources: Mapping[Atom, str]) -> Disjunct:

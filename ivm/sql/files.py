@@ -11,7 +11,7 @@ from sqlglot import exp
 from ivm.sql.catalog import Catalog
 from ivm.sql.errors import SqlError, nearest
 from ivm.sql.rules import Column
-from ivm.sql.types import SqlType
+from ivm.sql.types import BLOB, TIMESTAMPTZ, SqlType
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -60,6 +60,9 @@ def read(path: str, given: Mapping[str, str], columns: list[Column], node: exp.E
             found = pyarrow.json.read_json(path)
         if found.num_columns != len(columns):
             raise SqlError(f"{path} has {found.num_columns} columns, and {len(columns)} are wanted", node)
+        for column, values in zip(columns, found.columns, strict=True):
+            if column.type.is_nested or pa.types.is_nested(values.type):
+                raise SqlError(f"{path}: column {column.name}: COPY takes no {_nested(column)}: INSERT such rows", node)
         lists = [column.cast(type_).to_pylist() for column, type_ in zip(found.columns, types, strict=True)]
     except (pa.ArrowException, OSError) as error:
         raise SqlError(f"{path}: {error}", node) from error
@@ -87,7 +90,11 @@ def _read_csv(path: str, given: Mapping[str, str], columns: list[Column], types:
 
 def write(table: pa.Table, path: str, given: Mapping[str, str], node: exp.Expr) -> None:
     """Write rows to a file.  Raises SqlError."""
+    import pyarrow as pa
+
     form = _format(path, given, node)
+    if form == "csv" and (bad := [one.name for one in table.schema if pa.types.is_nested(one.type)]):
+        raise SqlError(f"{path}: column {bad[0]} has lists, structs or maps, which CSV has not: write Parquet", node)
     try:
         if form == "parquet":
             import pyarrow.parquet
@@ -118,6 +125,10 @@ def _delimiter(path: str, given: Mapping[str, str]) -> str:
     return own.replace("\\t", "\t") if own is not None else "\t" if path.endswith(".tsv") else ","
 
 
+def _nested(column: Column) -> str:
+    return f"{column.type}" if column.type.is_nested else f"lists, structs or maps as {column.type}"
+
+
 def _arrow(type_: SqlType) -> pa.DataType:
     import pyarrow as pa
 
@@ -125,5 +136,8 @@ def _arrow(type_: SqlType) -> pa.DataType:
         return pa.decimal128(min(type_.precision, 38), type_.scale)
     if type_.is_integer:
         return pa.decimal128(38, 0) if type_.wide else pa.int64()
-    names = {"DATE": pa.date32(), "TIMESTAMP": pa.timestamp("us"), "TIME": pa.time64("us"), "BOOLEAN": pa.bool_()}
+    names = {
+        "DATE": pa.date32(), "TIMESTAMP": pa.timestamp("us"), "TIME": pa.time64("us"), "BOOLEAN": pa.bool_(),
+        TIMESTAMPTZ.name: pa.timestamp("us", "UTC"), BLOB.name: pa.binary(),
+    }  # fmt: skip
     return pa.float64() if type_.is_float else names.get(type_.name, pa.string())

@@ -8,7 +8,8 @@ bool             0, 1
 date             days since 1970-01-01, in the years 1 to 9999, which Python and Spark have
 time             microseconds since midnight
 timestamp        microseconds since 1970-01-01, without a time zone, in the same years
-timestamp(zone)  microseconds since 1970-01-01 in UTC; the zone, of the column, is one to show it in
+timestamp(zone)  microseconds since 1970-01-01 in UTC; the zone, of the column, is one to show it in. In the same years,
+                 and for zones other than UTC not on the first or the last day of these, which may be beyond there
 duration         microseconds
 decimal(p,s)     the value times 10**s, if p <= 18; else as a text: 2**127 + the value times 10**s, as 16 bytes, the
                  highest first, so that texts are in the order of the values; p <= 38
@@ -44,6 +45,7 @@ YEARS = {  # the words of the first and the last value that Python can represent
     kind: tuple(np.array([datetime.min, datetime.max], "M8[us]").astype(unit).view(np.int64).tolist())
     for kind, unit in _UNITS.items()
 }
+AS_UTC = "UTC", "Etc/UTC", "Z", "GMT", "+00:00"  # zones in which no moment is on another day
 MIDNIGHT = 24 * 60 * 60 * 10**6  # microseconds
 
 # --- values to words ----------------------------------------------------------------------------
@@ -239,7 +241,7 @@ def bounds_of(column_type: Type) -> tuple[int, int]:
         return least, most
     if name in YEARS:
         least, most = YEARS[name]
-        margin = MIDNIGHT if column_type.zone else 0  # so that it is in these years in every time zone
+        margin = MIDNIGHT if column_type.zone not in ("", *AS_UTC) else 0  # so that it is in these years there, too
         return least + margin, most - margin
     if name in ("int64", "uint64", "duration"):
         return WORD_MIN, WORD_MAX

@@ -7,6 +7,7 @@ import random
 import re
 from collections import Counter
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import duckdb
@@ -247,3 +248,24 @@ def test_unique_columns_conflict_by_any_type_under_a_new_name() -> None:
         assert list(ws.sql(f"{insert} (3, {value}, 0), (4, NULL, 0) ON CONFLICT DO NOTHING")) == [(1,)], kind
         assert list(ws.sql(f"{insert} (5, {value}, 9) ON CONFLICT (w) DO UPDATE SET n = excluded.n")) == [(1,)], kind
         assert list(ws.sql(f"SELECT id, n FROM x{number}")) == [(1, 9), (2, 0), (4, 0)], kind
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_files_hold_values_of_any_type(kind: str, tmp_path: Path) -> None:
+    columns = {
+        "z": ("TIMESTAMPTZ", "TIMESTAMPTZ '9999-12-31 23:59:59.999999+00'"),
+        "m": ("TIMESTAMP", "TIMESTAMP '2020-01-02 03:04'"),
+        "b": ("BLOB", "'\\x61'::BLOB"), "d": ("DATE", "DATE '0001-01-01'"), "t": ("TIME", "TIME '01:02:03'"),
+        "n": ("DECIMAL(30, 2)", "1.25"), "h": ("HUGEINT", "12345678901234567890123"), "v": ("VARCHAR", "'ä, \"x\"'"),
+        "f": ("DOUBLE", "0.1"), "o": ("BOOLEAN", "true"), "u": ("UUID", f"'{'1' * 32}'"), "j": ("JSON", "'{}'"),
+    }  # fmt: skip
+    ws, file = ivm.open(":memory:"), tmp_path / f"t.{kind}"
+    ws.sql(f"CREATE TABLE t (id INT, {', '.join(f'{name} {type_}' for name, (type_, _) in columns.items())}, l INT[])")
+    ws.sql(f"INSERT INTO t (id, {', '.join(columns)}) VALUES (1, {', '.join(one for _, one in columns.values())})")
+    ws.sql("INSERT INTO t (id) VALUES (2)")
+    ws.sql("CREATE TABLE other AS SELECT * EXCLUDE (l) FROM t WHERE false")
+    ws.sql(f"COPY (SELECT * EXCLUDE (l) FROM t) TO '{file}'; COPY other FROM '{file}'")
+    assert Counter(ws.sql("FROM other")) == Counter(ws.sql("SELECT * EXCLUDE (l) FROM t"))  # type: ignore[arg-type]
+    ws.sql("UPDATE t SET l = [1]")
+    with pytest.raises(IvmError, match="column l has lists, structs or maps, which CSV has not|COPY takes no INTEGER"):
+        ws.sql(f"COPY t TO '{file}'; COPY t FROM '{file}'")

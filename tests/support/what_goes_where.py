@@ -182,7 +182,8 @@ def goes(what: Meaning | None, column: Type) -> bool:
         inside = YEARS[0] <= value <= YEARS[1]
         return inside and micro and ((name == "timestamp" and not column.zone) or (name == "date" and value % DAY == 0))
     if kind == "instant":
-        return bool(column.zone) and micro and YEARS[0] + DAY <= value <= YEARS[1] - DAY
+        margin = 0 if column.zone == "UTC" else DAY
+        return bool(column.zone) and micro and YEARS[0] + margin <= value <= YEARS[1] - margin
     if kind == "time":
         return name == "time" and micro and 0 <= value < DAY
     if kind == "length":

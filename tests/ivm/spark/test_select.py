@@ -3,6 +3,7 @@
 import random
 import warnings
 from collections import Counter
+from decimal import Decimal
 from pathlib import Path
 
 import duckdb
@@ -157,3 +158,43 @@ def test_what_an_edit_costs_is_a_warning(tmp_path: Path) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         refresh(tmp_path / "v.pages", "v", TABLE + SETS[4], {})
+
+
+COMPUTED = [
+    "CASE WHEN v > 1 THEN v ELSE 0 END", "CASE WHEN v > 1 THEN v END", "if(v > 1, v, 0)", "coalesce(v, 0)",
+    "v * 2 + 1", "CASE WHEN d > 1 THEN d ELSE 0 END", "nullif(v, 2)", "abs(v - 3)",
+]  # fmt: skip
+FOLDS = ["sum({}) AS a", "min({}) AS a, max({}) AS b", "count({}) AS a, avg({}) AS b", "count(DISTINCT {}) AS a"]
+ROWS = [
+    (1, 1, 1, "1.50"), (2, 1, 5, "2.50"), (3, 2, 2, None), (4, 2, None, None), (5, None, 3, "0.25"), (6, 3, None, None),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("keys", "first"),
+    [
+        ("k, ", 0),
+        *(pytest.param(keys, n, marks=pytest.mark.campaign) for keys in ("k, ", "") for n in range(len(FOLDS))),
+    ],
+)
+def test_aggregates_of_computed_values_over_cells_are_duckdbs(keys: str, first: int, tmp_path: Path) -> None:
+    views = {}
+    for n, value in enumerate(COMPUTED):
+        fold = FOLDS[(n + first) % len(FOLDS)].format(value, value)
+        views[f"w{n}"] = f"SELECT {keys}{fold} FROM t{' GROUP BY k' * bool(keys)}"
+    duck = duckdb.connect()
+    table = "CREATE TABLE t (id BIGINT PRIMARY KEY, k BIGINT, v BIGINT, d DECIMAL(9,2))"
+    duck.execute(table)
+    text = "; ".join([table, *(f"CREATE VIEW {name} AS {query}" for name, query in views.items())])
+    with Cells.create(tmp_path / "cells", text, 3) as cells:
+        for number, (kind, some) in enumerate([("insert", ROWS), ("delete", ROWS[1:3]), ("insert", ROWS[1:2])], 1):
+            ids, groups, numbers, decimals = zip(*some, strict=True)
+            cells.apply(number, {"t": pa.table({
+                "id": ids, "k": groups, "v": numbers, "_change_type": [kind] * len(some),
+                "d": pa.array([one and Decimal(one) for one in decimals], pa.decimal128(9, 2)),
+            })})  # fmt: skip
+            act = "INSERT INTO t VALUES (?, ?, ?, ?)" if kind == "insert" else "DELETE FROM t WHERE id = ?"
+            duck.executemany(act, [row if kind == "insert" else row[:1] for row in some])
+            for name, query in views.items():
+                assert sorted(cells[name], key=repr) == sorted(duck.execute(query).fetchall(), key=repr), query
+        assert cells.check() == []

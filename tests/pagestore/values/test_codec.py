@@ -154,6 +154,23 @@ def test_what_does_not_fit_names_column_and_row(text, values, row):
         assert f"row {row}" in str(caught.value)
 
 
+@pytest.mark.parametrize("zone", ["UTC", "Etc/UTC", "Europe/Berlin", "Pacific/Apia", "-03:30"])
+def test_zoned_timestamps_are_those_that_python_has_in_their_zone(zone):
+    ends, day = [one.replace(tzinfo=dt.UTC) for one in (dt.datetime.min, dt.datetime.max)], dt.timedelta(days=1)
+    is_utc = "UTC" in zone
+    with pagestore.open(":memory:") as store, store.transaction() as txn:
+        held = txn.create("r", f"z: timestamp({zone})")
+        held.insert([(ends[0] + day,), (ends[1] - day,)])
+        for end in ends:
+            if not is_utc:
+                with pytest.raises(WordError, match="is not in the years 1 to 9999"):
+                    held.insert([(end,)])
+            else:
+                held.insert([(end,)])
+        expected = sorted([ends[0] + day, ends[1] - day, *(ends if is_utc else ())])
+        assert [z for (z,) in held] == expected == held.to_arrow()["z"].to_pylist()
+
+
 def test_slices_of_arrow_arrays():
     array = pa.array([Decimal("1.10"), Decimal("-2.20"), Decimal("3.30")]).slice(1)
     assert encode(Column("x", Type.parse("decimal(5,2)")), array, None).tolist() == [-220, 330]
