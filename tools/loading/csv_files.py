@@ -11,7 +11,7 @@ import codecs
 import csv
 import re
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from io import StringIO
 from itertools import islice
@@ -26,7 +26,7 @@ import pyarrow.csv
 from pagestore.tooling import is_utf8
 
 from ..cli.answers import counted
-from .casts import DatasetError, Problems, Record, is_number, without
+from .casts import DatasetError, Problems, Record, is_number, said, without
 from .opened import BLOCK, Contradicted, Opened, Types, Wanted, cut
 from .text_stream import TextStream
 from .texts import dated, option_for, read_by, typed, ungrouped
@@ -40,6 +40,7 @@ GUESSES = [
     pa.int64(), pa.uint64(), pa.float64(), pa.bool_(), pa.date32(), pa.time64("us"), pa.timestamp("us"),
     pa.timestamp("us", "UTC"),
 ]  # fmt: skip
+RARE = 100  # where rows may go aside, a column has a type that all but one value in so many have
 FOREIGN = "say what the file is written in with --encoding, such as latin-1 or cp1252"
 WIDTH = "quote what holds the delimiter, or mend the line"
 UNCLOSED = (
@@ -73,6 +74,47 @@ def open_csv(file: Path, wanted: Wanted, problems: Problems, dialect: Dialect) -
     schema = pa.schema([(name, kinds[name]) for name in one.names])
     return Opened(schema, lambda columns: one.batches(columns, kinds), one.share, untyped=True, records=one.records,
                   hints=tuple(one.hints))  # fmt: skip
+
+
+class _Guesses:
+    """The types that a column may have, each with its misfits: texts that would lose something.
+
+    There are none unless rows may go `aside`; then a type stays while misfits are rare.
+    """
+
+    def __init__(self, aside: bool) -> None:
+        self.misfits: dict[pa.DataType, list[str]] = {kind: [] for kind in GUESSES}
+        self._aside, self._seen = aside, 0
+
+    def first(self) -> pa.DataType:
+        """Return the first type without misfits, else the first one that is left, else that of texts."""
+        return min(self.misfits, key=lambda kind: bool(self.misfits[kind]), default=pa.string())
+
+    def narrow(self, texts: pa.Array, takes: Callable[[pa.Array, pa.DataType], bool]) -> None:
+        """Leave only types that take some more texts of the column."""
+        self._seen += len(texts)
+        for kind, bad in [*self.misfits.items()]:
+            most = self._seen // RARE - len(bad) if self._aside else 0
+            for some, limit in (texts[:FEW], min(most, FEW // 2)), (texts, most):  # Arrow is slow to reject many texts
+                more = _misfits(some, kind, limit, takes)
+                if len(more) > limit:
+                    del self.misfits[kind]
+                    break
+            else:
+                bad += more
+
+
+def _misfits(
+    texts: pa.Array, kind: pa.DataType, most: int, takes: Callable[[pa.Array, pa.DataType], bool]
+) -> list[str]:
+    """Return the texts that lose something as values of a type, by halves; of more than `most`, `most` + 1 texts."""
+    if takes(texts, kind):
+        return []
+    if len(texts) == 1 or most <= 0:
+        return [str(texts[0].as_py(), errors="replace")]
+    half = len(texts) // 2
+    found = _misfits(texts[:half], kind, most, takes)
+    return found if len(found) > most else found + _misfits(texts[half:], kind, most - len(found), takes)
 
 
 class _Csv:
@@ -143,7 +185,7 @@ class _Csv:
         """Return the columns' types: those wanted, else one that fits all texts, of all blocks or of the first."""
         found = {name: self.wanted.types[name] for name in self.names if name in self.wanted.types}
         open_ = [name for name in self.names if name not in found]
-        guesses = {name: [*GUESSES] for name in open_}
+        guesses = {name: _Guesses(self.problems.aside is not None) for name in open_}
         values: dict[str, list[str]] = {}  # the first texts of the columns that have any value
         blocks = self._blocks(open_, Problems()) if open_ else iter(())
         for block in blocks if self.wanted.thorough else islice(blocks, 1):
@@ -151,10 +193,14 @@ class _Csv:
                 texts = self._without_nulls(block.column(name), pa.null())
                 if texts.null_count < len(texts):
                     values.setdefault(name, _first_of(texts))
-                    guesses[name] = [kind for kind in guesses[name] if self._takes(texts, kind)]
+                    guesses[name].narrow(texts, self._takes)
         unknown = pa.string() if self.foreign else pa.null()  # a problem already, more than having no values
         for name in open_:
-            found[name] = unknown if name not in values else next(iter(guesses[name]), pa.string())
+            found[name] = unknown if name not in values else guesses[name].first()
+            if misfits := guesses[name].misfits.get(found[name]):
+                other = f"{counted(len(misfits), 'other value')}, such as {misfits[0]!r}"
+                self.hints.append(f"column {name} is {said(found[name])}: the rows of {other}, go aside; --cast "
+                                  f"{name}=string keeps all as text")  # fmt: skip
             if found[name] == pa.string() and (option := option_for(values.get(name, ()))):
                 shown = values[name][0]
                 self.hints.append(f"column {name} is kept as text: {option} reads values such as {shown!r}")
@@ -178,9 +224,8 @@ class _Csv:
     def _takes(self, texts: pa.Array, kind: pa.DataType) -> bool:
         """Return whether texts lose nothing as values of a type."""
         try:
-            for some in texts[:FEW], texts:  # since Arrow is slow to reject many texts
-                read = dated(some.cast(pa.string()), kind, self.dialect.dates)
-                typed(self._pointed(self._ungrouped(read, kind), kind), kind, supposed=True)
+            read = dated(texts.cast(pa.string()), kind, self.dialect.dates)
+            typed(self._pointed(self._ungrouped(read, kind), kind), kind, supposed=True)
         except pa.ArrowInvalid:
             return False
         return True
