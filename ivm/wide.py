@@ -62,6 +62,11 @@ class Wide(Frames):
         found = side_by_side([relation.to_arrow() for relation in self.relations], self.keys, self.weighs)
         return as_shown(repeated(found) if self.weighs else found, self.types)
 
+    @property
+    def as_stored(self) -> Wide:
+        """The same rows with lists, structs and maps as texts, and intervals as numbers."""
+        return Wide(self.name, self.relations, self.keys, self.weighs, [])
+
     def changes(self, pages: Pages, before: Sequence[Tree]) -> pa.Table:
         """Return how the rows differ from those of older trees of its relations, as `Store.diff` does.
 
@@ -158,7 +163,7 @@ def forget(txn: Any, name: str) -> None:
         txn.properties[CATALOG] = json.dumps(saved)
 
 
-def changes(old: Snapshot, new: Snapshot, name: str) -> pa.Table | None:
+def changes(old: Snapshot, new: Snapshot, name: str, as_stored: bool = False) -> pa.Table | None:
     """Return how a relation or view differs in a newer version, as `Store.diff` does; None if it is in neither.
 
     All its rows, if the older one does not have it.  Raises MissingError, SchemaError.
@@ -171,13 +176,26 @@ def changes(old: Snapshot, new: Snapshot, name: str) -> pa.Table | None:
     if after is None:
         raise MissingError(f"there is no view {name!r} in version {new.version}")
     if before is None:
-        return as_inserted(after.to_arrow())
+        return as_inserted((after.as_stored if as_stored else after).to_arrow())
     if not (isinstance(before, Wide) and isinstance(after, Wide)) or _form(before) != _form(after):
         raise SchemaError(
             f"{name!r} was made anew between version {old.version} and version {new.version}; "
             "read both versions instead"
         )
+    if new.version < old.version:  # which has all texts
+        return _turned(changes(new, old, name, as_stored))
+    after = after.as_stored if as_stored else after
     return after.changes(pages_of_both(old, new), [relation.tree for relation in before.relations])
+
+
+def _turned(table: pa.Table | None) -> pa.Table | None:
+    """Return changes as those from the newer version to the older one."""
+    import pyarrow as pa
+
+    if table is None:
+        return None
+    kinds = ["insert" if kind == "delete" else "delete" for kind in table.column("_change_type").to_pylist()]
+    return table.set_column(table.num_columns - 1, table.field("_change_type"), pa.array(kinds, pa.string()))
 
 
 def _form(wide: Wide) -> list[Any]:

@@ -95,8 +95,8 @@ class Catalog:
         return found
 
     def _kept_columns(self, name: str) -> list[Column]:
-        schema = self.source[name].info.schema if name in self.source else None
-        stored = {c.name: str(c.type) for c in schema.columns} if schema else {}
+        parts = [one for one in (name, *self.kept[name].get("wide", ())) if one in self.source]
+        stored = {c.name: str(c.type) for one in parts for c in self.source[one].info.schema.columns}
         return [
             Column(n, as_stored(parsed(t), stored.get(n, "")), bool(null)) for n, t, null in self.kept[name]["columns"]
         ]

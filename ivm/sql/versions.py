@@ -5,8 +5,10 @@ What they name is read from the older version, and put beside the other tables f
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import sqlglot
 from sqlglot import exp
 
 from ivm.rules.installed import Installed
@@ -14,7 +16,8 @@ from ivm.sql.catalog import Catalog
 from ivm.sql.errors import SqlError, nearest
 from ivm.sql.rules import Column
 from ivm.sql.tables import create_bag
-from ivm.sql.types import VARCHAR
+from ivm.sql.types import BIGINT, INTERVAL, VARCHAR
+from ivm.wide import Wide, changes, read
 from pagestore.host import Column as Stored
 from pagestore.host import Store, Type
 
@@ -39,20 +42,34 @@ def materialized(store: Store, state: Any, rules: Installed, node: exp.Expr) -> 
     node, catalog = node.copy(), catalog_of(state, rules)
     for number, table in enumerate(list(node.find_all(exp.Table))):
         if (version := _version(table)) is not None:
-            columns, rows = _rows_of(store, catalog, table, version)
+            shown, rows = _rows_of(store, catalog, table, version)
         elif _is_changes(table):
-            columns, rows = _changes(store, catalog, table)
+            shown, rows = _changes(store, catalog, table)
         else:
             continue
         name = f"sql_version_{number}"
+        columns = [replace(c, type=BIGINT) if c.type == INTERVAL else c for c in shown]
         stored = (Stored(c.name, Type.parse(c.type.store + "?" * c.nullable)) for c in columns)
         create_bag(state, name, tuple(stored))
         state[name].insert(rows)
         catalog.tables[name] = {"columns": [{"name": c.name, "type": str(c.type)} for c in columns]}
         alias = table.args.get("alias") or exp.TableAlias(this=exp.to_identifier(table.name))
-        table.replace(exp.Table(this=exp.to_identifier(name), alias=alias, joins=table.args.get("joins")))
+        table.replace(_reading(name, shown, alias, table.args.get("joins")))
     state.properties["ivm.sql"] = catalog.saved()
     return node
+
+
+def _reading(name: str, columns: list[Column], alias: exp.TableAlias, joins: list[exp.Join] | None) -> exp.Expr:
+    """Return what reads a table in a query, whose intervals are stored as microseconds."""
+    table = exp.to_table(name)
+    if not any(c.type == INTERVAL for c in columns):
+        return exp.Table(this=table.this, alias=alias, joins=joins)
+    items = []
+    for column in columns:
+        own = exp.column(column.name, quoted=True).sql(dialect="duckdb")
+        text = f"make_timestamp({own}) - make_timestamp(0)" if column.type == INTERVAL else own
+        items.append(exp.alias_(sqlglot.parse_one(text, dialect="duckdb"), column.name, quoted=True))
+    return exp.Subquery(this=exp.select(*items).from_(table), alias=alias, joins=joins)
 
 
 def _version(table: exp.Table) -> exp.Expr | None:
@@ -72,7 +89,7 @@ def _number(node: exp.Expr, where: exp.Expr) -> int | str:
 
 def _known(catalog: Catalog, name: str, node: exp.Expr) -> str:
     own = catalog.find(name)
-    if own is None or own not in catalog.source:
+    if own is None or (own not in catalog.source and own not in catalog.kept):
         raise SqlError(f"no table or kept view {name} exists{nearest(name, catalog.names())}", node)
     return own
 
@@ -80,9 +97,10 @@ def _known(catalog: Catalog, name: str, node: exp.Expr) -> str:
 def _rows_of(store: Store, catalog: Catalog, table: exp.Table, version: exp.Expr) -> tuple[list[Column], pa.Table]:
     own = _known(catalog, table.name, table)
     with store.at(_number(version.expression, table)) as snap:
-        if own not in snap:
+        found = read(snap, own)
+        if found is None:
             raise SqlError(f"{own} does not exist in that version", table)
-        return _in_order(catalog.columns(own), snap[own].to_arrow())
+        return _in_order(catalog.columns(own), (found.as_stored if isinstance(found, Wide) else found).to_arrow())
 
 
 def _changes(store: Store, catalog: Catalog, table: exp.Table) -> tuple[list[Column], pa.Table]:
@@ -91,7 +109,11 @@ def _changes(store: Store, catalog: Catalog, table: exp.Table) -> tuple[list[Col
         raise SqlError("changes takes a table and two versions, as in changes(v, 3, 7)", table)
     own = _known(catalog, arguments[0].name, table)
     first, second = (_number(one, table) for one in arguments[1:])
-    columns, rows = [*catalog.columns(own), CHANGE], store.diff(first, second, own).read_all()
+    with store.at(first) as old, store.at(second) as new:
+        rows = changes(old, new, own, as_stored=True)
+    if rows is None:
+        raise SqlError(f"{own} exists in neither version", table)
+    columns = [*catalog.columns(own), CHANGE]
     table.set("alias", table.args.get("alias") or exp.TableAlias(this=exp.to_identifier(own)))
     return _in_order(columns, rows)
 

@@ -1,12 +1,14 @@
 """Forms of queries that random ones seldom have, kept under edits, equal to DuckDB's answers after each."""
 
+from collections import Counter
+from itertools import permutations
 from pathlib import Path
 
 import pytest
 
 import ivm
 from ivm.errors import ConstraintError, RangeError
-from tests.support.sql.oracle import Both
+from tests.support.sql.oracle import Both, rows_of
 
 TABLES = [
     "CREATE TABLE t (id INTEGER PRIMARY KEY, p INTEGER, v DECIMAL(6,2), s VARCHAR, x DOUBLE, y DOUBLE)",
@@ -206,6 +208,40 @@ def test_corresponding_takes_the_columns_of_both_queries(tmp_path: Path) -> None
             answer = workspace.sql(query)
             assert answer is not None
             assert (answer.to_arrow().column_names, sorted(answer)) == (columns, rows)
+
+
+@pytest.mark.parametrize("query", [
+    "SELECT s, list(x ORDER BY id) AS l FROM t GROUP BY s", "SELECT id, {'a': x, 'b': s} AS st FROM t",
+    "SELECT id, map([s], [x]) AS m FROM t", "SELECT histogram(x) AS h FROM t", "SELECT s, [x] AS l, d FROM t",
+    "SELECT d - TIMESTAMP '2020-01-01' AS i, b FROM t", "SELECT id, [b] AS l, h FROM t",
+    "SELECT id, x, x + 1 AS a, x + 2 AS b, x + 3 AS c, x + 4 AS e, x + 5 AS f, x + 6 AS g, x + 7 AS h, x + 8 AS i, s, "
+    "d, [s] AS l, x + 9 AS j, x + 10 AS k, x + 11 AS m, x + 12 AS n FROM t",
+])  # fmt: skip
+def test_older_versions_of_views_and_their_changes_are_read(query: str, tmp_path: Path) -> None:
+    """Lists, structs, maps and intervals as well, in either direction, equal to what the views were."""
+    with ivm.open(tmp_path / "v.pages", threads=1) as workspace:
+        workspace.sql(
+            "CREATE TABLE t (id INTEGER PRIMARY KEY, x INTEGER, s VARCHAR, d TIMESTAMP, b BOOLEAN, h HUGEINT)"
+        )
+        workspace.sql(f"CREATE MATERIALIZED VIEW v AS {query}")
+        kept = {}
+        for edit in (
+            "INSERT INTO t VALUES (1, 1, 'a', '2020-01-03 04:05:06', true, 12345678901234567890), (2, 2, 'a', NULL, "
+            "NULL, NULL)",
+            "INSERT INTO t (id, x, s) VALUES (3, NULL, 'b'), (4, 2, 'long text that was not there')",
+            "DELETE FROM t WHERE id IN (1, 3)",
+        ):
+            workspace.sql(edit)
+            kept[workspace.store.history()[0].version] = rows_of(workspace["v"].to_arrow())
+        for version, rows in kept.items():
+            found = workspace.sql(f"SELECT * FROM v FOR VERSION AS OF {version}")
+            assert found is not None and rows_of(found.to_arrow()) == rows
+        for (one, before), (other, after) in permutations(kept.items(), 2):
+            found = workspace.sql(f"SELECT * FROM changes(v, {one}, {other})")
+            assert found is not None
+            expected = [(*row, kind) for kind, more in (("delete", before - after), ("insert", after - before))
+                        for row in more.elements()]  # fmt: skip
+            assert rows_of(found.to_arrow()) == Counter(expected)
 
 
 def test_columns_have_duckdbs_names(tmp_path: Path) -> None:
