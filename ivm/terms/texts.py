@@ -11,7 +11,7 @@ import re
 import unicodedata
 from collections.abc import Callable
 from decimal import Decimal
-from functools import lru_cache, partial
+from functools import partial
 from operator import ne
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, unquote
@@ -57,14 +57,15 @@ def _by_pattern(compute: Callable[..., "pa.Array"], place: int, lenient: bool = 
         keys = np.stack([x.words[n] for n in constants])
         patterns, inverse = np.unique(keys, axis=1, return_inverse=True)
         values = [x._replace(words=[row]).values(0) for row in patterns]
-        for number, given in enumerate(zip(*values, strict=True)):
-            which = inverse.reshape(-1) == number
+        rows = np.argsort(inverse.reshape(-1), kind="stable")  # those of each pattern, one after the other
+        parts = np.split(rows, np.cumsum(np.bincount(inverse.reshape(-1), minlength=patterns.shape[1]))[:-1])
+        for which, given in zip(parts, zip(*values, strict=True), strict=False):
             distinct, back = np.unique(x.words[1 - place][which], return_inverse=True)
             try:
                 found = compute(x._replace(words=[distinct]).texts(0), *map(_text, given))
                 words[which] = x.encode.words(x.gives, found)[back]
             except pa.ArrowInvalid:
-                fails |= which
+                fails[which] = True
         return words, fails & (not lenient)
 
     return computed
@@ -83,6 +84,15 @@ def _finds(texts: "pa.Array", pattern: str) -> "pa.Array":
 def _matches(texts: "pa.Array", pattern: str) -> "pa.Array":
     _finds(texts[:1], pattern)  # which refuses `)(`
     return _finds(texts, rf"\A(?:{pattern})\z")
+
+
+def _is_like(texts: "pa.Array", pattern: str, ignore_case: bool = False) -> "pa.Array":
+    """Return where texts are like a pattern, in which `\\` is a letter as any other."""
+    import pyarrow.compute as pc
+
+    if not ignore_case and not {*"%_"} & {*pattern}:
+        return pc.equal(texts, pattern)  # however long it is
+    return pc.match_like(texts, pattern.replace("\\", "\\\\"), ignore_case=ignore_case)
 
 
 def _replaced(texts: "pa.Array", pattern: str, new: str) -> "pa.Array":
@@ -123,11 +133,6 @@ def _pad(text: str, count: int, filling: str, left: bool) -> str:
 
 def _replace(text: str, old: str, new: str) -> str:
     return text.replace(old, new) if old else text
-
-
-@lru_cache(maxsize=256)
-def _pattern(pattern: str, flags: int = 0) -> re.Pattern[str]:
-    return re.compile("".join({"%": ".*", "_": "."}.get(c) or re.escape(c) for c in pattern), re.DOTALL | flags)
 
 
 def _split_part(text: str, separator: str, number: int) -> str:
@@ -202,8 +207,6 @@ CALLED: dict[str, Callable[..., Any]] = {
     "string:starts_with": str.startswith,
     "string:ends_with": str.endswith,
     "string:contains": lambda text, part: part in text,
-    "string:like": lambda text, pattern: _pattern(pattern).fullmatch(text) is not None,
-    "string:ilike": lambda text, pattern: _pattern(pattern, re.IGNORECASE).fullmatch(text) is not None,
     "string:parts": lambda text, separator: text.count(separator) + 1 if separator else 1,
     "string:split_part": _split_part,
     "string:ord": lambda text: ord(text[:1] or no_value()),
@@ -238,6 +241,8 @@ TEXT_FUNCTIONS: dict[str, Callable[[Operands], Result]] = {
     "string:lower": _by_columns("utf8_lower"),
     "string:upper": _by_columns("utf8_upper"),
     "string:reverse": _by_columns("utf8_reverse"),
+    "string:like": _by_pattern(_is_like, 1),
+    "string:ilike": _by_pattern(partial(_is_like, ignore_case=True), 1),
     "string:regexp_matches": _by_pattern(_finds, 1),
     "string:regexp_full_match": _by_pattern(_matches, 1),
     "string:regexp_replace": _by_pattern(_replaced, 1),
