@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from ivm.errors import IvmError
 from ivm.names import CATALOG, MULTIPLICITY, kept_views
 from pagestore.errors import MissingError, SchemaError
 from pagestore.host import (
@@ -300,6 +301,8 @@ def _array(values: list[Any], type_: str) -> pa.Array:
     own = members(type_)
     if type_.startswith("MAP("):
         pairs = [pair for one in values for pair in one or ()]
+        if any(key is None for key, _ in pairs):
+            raise IvmError("a key of a map is null, which no map has: leave its row out, or write coalesce(key, ...)")
         sizes = np.cumsum([0, *(len(one or ()) for one in values)], dtype=np.int32)
         offsets = pa.array(sizes, mask=np.array([*(one is None for one in values), False]))
         return pa.MapArray.from_arrays(offsets, *(_array([pair[n] for pair in pairs], own[n][1]) for n in (0, 1)))

@@ -145,7 +145,7 @@ def _conversion(value: Typed, type_: SqlType, node: exp.Expr | None) -> Term:
         return call("int", term)
     if type_.is_decimal and (own.is_number or own == VARCHAR):
         return call("decimal", term, Lit(type_.scale, "int64"))
-    if type_ == VARCHAR and own != BLOB:
+    if type_ == VARCHAR and own not in (BLOB, INTERVAL):
         return call("string", term)
     if type_ == DATE and own in (TIMESTAMP, TIMESTAMPTZ):
         return call("date", term)
@@ -155,7 +155,8 @@ def _conversion(value: Typed, type_: SqlType, node: exp.Expr | None) -> Term:
         return call("datetime:utc", call("datetime", term))
     if type_ == TIME and own == TIMESTAMP:
         return call("time", term)
-    raise SqlError(f"{own} is not converted to {type_}", node)
+    hint = ": EXTRACT takes parts of an interval" if own == INTERVAL else ""
+    raise SqlError(f"{own} is not converted to {type_}{hint}", node)
 
 
 _OF_TEXT = {

@@ -87,10 +87,10 @@ def number(text: str, node: exp.Expr) -> Typed:
             return Typed(Lit(LongNumber(text), "float64"), DOUBLE, False)
         type_ = decimal(precision, scale)
         return Typed(Lit(Decimal(text), type_.store if type_.wide else f"decimal({DIGITS},{scale})"), type_, False)
+    if len(text.lstrip("-0")) > MOST:
+        raise SqlError(f"{text[:20]}... is too large: integers have at most {MOST} digits", node)
     value = int(text)
     if not -(2**63) <= value < 2**63:
-        if abs(value) >= 10**MOST:
-            raise SqlError(f"{text} is too large: integers have at most {MOST} digits", node)
         return Typed(Lit(Decimal(value), LONG.store), LONG, False)
     type_ = INTEGER if -(2**31) <= value < 2**31 else BIGINT
     return Typed(Lit(value, "int64"), type_, False)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import logging
 import re
+import traceback
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,7 @@ from sqlglot.errors import SqlglotError
 from sqlglot.optimizer.annotate_types import annotate_types
 
 from ivm.answer import Answer
-from ivm.errors import ConstraintError, MaintainError, OptionError, RangeError, RuleError
+from ivm.errors import ConstraintError, IvmError, MaintainError, OptionError, RangeError, RuleError
 from ivm.sql import files, tables, versions, views
 from ivm.sql.answers import PART, answer, finish, in_words
 from ivm.sql.dialects.read import DIALECTS, in_duckdb, parsed
@@ -33,8 +34,9 @@ from ivm.sql.naming import spelled
 from ivm.sql.queries.query import Queries
 from ivm.sql.rules import Builder
 from ivm.sql.session import Host, Reader
-from ivm.sql.syntax import no_statement, query_in_place, refuse_halves, syntax_error
+from ivm.sql.syntax import TOO_DEEP, no_statement, query_in_place, refuse_halves, syntax_error
 from ivm.wide import Parameters
+from pagestore.errors import PagestoreError
 
 if TYPE_CHECKING:
     from ivm.transaction import Sessions, Transaction
@@ -44,6 +46,7 @@ QUERIES = (exp.Select, exp.SetOperation, exp.Values, exp.Subquery, exp.Pivot)
 EDITS = (exp.Insert, exp.Update, exp.Delete, exp.Merge, exp.TruncateTable)
 CREATE_PIVOT = re.compile(r"(create\b.*?\bas)\s+((?:un)?pivot\b.*)", re.IGNORECASE | re.DOTALL)
 SHIFTED_TYPES = (exp.DataType.Type.UNKNOWN, exp.DataType.Type.ARRAY)  # of what the parser counts from 0
+MISTAKE = "a mistake in ivm, please report it"
 SCHEMAS = ("main", "public")  # names of the one schema
 NAMED_TYPES = "named types"  # in the meta of a statement that names types of CREATE TYPE
 EXPLAIN = re.compile(r"\s*explain\s+(.*)", re.IGNORECASE | re.DOTALL)
@@ -184,17 +187,30 @@ class Statements:
         self.strict = incremental == "strict"
         found: Answer | None = None
         for node, explained in parse(text, dialect, parameters):
-            try:
+            with self._errors_of_sql(node):
                 found = self._explain(node) if explained else self._run(node, text)
-            except ConstraintError as error:
-                if said := self._violated(error):
-                    raise SqlError(said, node) from error
-                raise
-            except RangeError as error:
-                raise SqlError(self._in_words(error, node), node) from error
-            except RuleError as error:
-                raise SqlError(f"this is not evaluated: {error.reason}", node) from error
         return found
+
+    @contextmanager
+    def _errors_of_sql(self, node: exp.Expr) -> Iterator[None]:
+        """Let what goes wrong in a statement be said in the words of SQL, with its place."""
+        try:
+            yield
+        except ConstraintError as error:
+            if said := self._violated(error):
+                raise SqlError(said, node) from error
+            raise
+        except RangeError as error:
+            raise SqlError(self._in_words(error, node), node) from error
+        except RuleError as error:
+            raise SqlError(f"this is not evaluated: {error.reason}", node) from error
+        except RecursionError:
+            raise SqlError(TOO_DEEP, node) from None
+        except (ArithmeticError, AssertionError, AttributeError, LookupError, TypeError, ValueError) as error:
+            if isinstance(error, IvmError | PagestoreError) or not _is_of_translation(error):
+                raise
+            shown = f"{type(error).__name__}: {str(error)[:60]}"
+            raise SqlError(f"this is not evaluated: {MISTAKE} ({shown})", node) from error
 
     def put_in_words(self, error: MaintainError) -> None:
         """Let the error of a constraint or of a value say in SQL's words what is wrong, if SQL made the view."""
@@ -350,6 +366,12 @@ class Statements:
             raise SqlError(f"{node.key.upper()}: no transaction has begun", node)
         self.sessions.end()
         txn.commit() if isinstance(node, exp.Commit) else txn.rollback()
+
+
+def _is_of_translation(error: Exception) -> bool:
+    """Return whether an error is raised where statements are translated, and not by what they call or run."""
+    *_, (frame, _) = traceback.walk_tb(error.__traceback__)
+    return str(frame.f_globals.get("__name__", "")).startswith(("ivm.sql.", "sqlglot."))
 
 
 def _word(node: exp.Expr) -> str:

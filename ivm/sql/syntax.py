@@ -34,6 +34,7 @@ MISTAKEN = {
     "GROUP": "after GROUP comes BY", "ORDER": "after ORDER comes BY", "PARTITION": "after PARTITION comes BY",
     "TOP": "the number of rows comes last, as in LIMIT 5",
 }  # fmt: skip
+TOO_DEEP = "this text nests too deep: give its inner parts a MATERIALIZED VIEW of their own, or write fewer parentheses"
 SIGNS = {"!": "x! is written factorial(x), and !x is NOT x"}
 
 
@@ -150,7 +151,12 @@ def _line(text: str, number: int) -> str:
 def parsed(text: str, dialect: str) -> list[exp.Expr]:
     """Return the statements of a text.  Raises SqlglotError, also for arguments of a function that have no meaning."""
     kind = Dialect.get_or_raise(dialect)
-    found = _parser(type(kind))(dialect=kind).parse(kind.tokenize(text), text)
+    try:
+        found = _parser(type(kind))(dialect=kind).parse(kind.tokenize(text), text)
+    except RecursionError:
+        raise SqlError(TOO_DEEP) from None
+    except (AttributeError, LookupError, TypeError, ValueError) as error:
+        raise SqlError(f"this text cannot be read as a statement: {text[:60]}") from error
     return [one for one in found if one is not None and not isinstance(one, exp.Semicolon)]  # that has only a comment
 
 

@@ -17,6 +17,7 @@ from typing import NamedTuple, TypeAlias
 
 from ivm.lang.ir import Const, Value, show_constant, show_name
 from ivm.lang.types import precision, wide_scale
+from ivm.sql.errors import SqlError
 from ivm.sql.types import SqlType
 
 VARIABLE = re.compile(r"_x\d+")  # those that the translation makes
@@ -320,6 +321,9 @@ def show_term(term: Term, binding: int = 0) -> str:
             return show_variable(term.name)
         case Lit(float(value), _) if not isfinite(value):
             return f"float:ratio[{'0e0' if isnan(value) else '1e0' if value > 0 else '-1e0'}, 0e0]"
+        case Lit(bytes() as value) if not _is_text(value):
+            raise SqlError(f"{value!r}: bytes that are no UTF-8 are compared and inserted as columns: put them into a "
+                           "table first")  # fmt: skip
         case Lit():
             return _show_long(term) or show_constant(Const(term.value, term.store))
         case Call(name, (left, right)) if name in INFIX:
@@ -331,6 +335,14 @@ def show_term(term: Term, binding: int = 0) -> str:
         case Call():
             return f"{show_name(term.name)}[{', '.join(map(_show_operand, term.args))}]"
     raise AssertionError(term)
+
+
+def _is_text(value: bytes) -> bool:
+    try:
+        value.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _show_long(term: Lit) -> str | None:

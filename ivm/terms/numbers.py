@@ -6,7 +6,7 @@ is null the result is null, which the caller sees to, except for the functions i
 """
 
 from collections.abc import Callable
-from decimal import Decimal
+from decimal import Context, Decimal
 from functools import partial
 from typing import Any
 
@@ -22,6 +22,8 @@ from ivm.terms.operands import DAY, Mask, Operands, Result, by_text, shown
 from ivm.terms.readings import READERS, exact
 from ivm.terms.texts import TEXT_FUNCTIONS
 from pagestore.host import NULL, WORD_MAX, WORD_MIN, float_words
+
+ALL_DIGITS = Context(prec=700)  # of any float, and after its point as many as a float's own least digit has
 
 Codes = np.ndarray | None
 
@@ -421,7 +423,7 @@ def _to_decimal(x: Operands) -> Result:
 
 
 def _quantized(value: Decimal, places: int) -> Decimal:
-    return value.quantize(Decimal(1).scaleb(-places), rounding="ROUND_HALF_UP")
+    return value.quantize(Decimal(1).scaleb(-places), "ROUND_HALF_UP", ALL_DIGITS)
 
 
 def _within(x: Operands) -> Result:

@@ -12,6 +12,7 @@ from typing import Any
 
 from sqlglot import exp
 
+from ivm.errors import IvmError
 from ivm.sql.errors import SqlError
 
 _QUERY = {"with_", "order", "limit", "offset"}
@@ -121,6 +122,10 @@ def reading(node: exp.Expr) -> Iterator[None]:
     node.args = seen = _Arguments(node.args)
     try:
         yield
+    except (LookupError, AttributeError, TypeError, ValueError) as error:
+        if isinstance(error, IvmError):
+            raise
+        raise SqlError(f"{_shown(node)} lacks an argument, or has one of a form that it does not take", node) from error
     finally:
         node.args = seen.plain()
     for key, value in seen.unread():

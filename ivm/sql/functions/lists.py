@@ -273,6 +273,11 @@ def _sliced(node: exp.Expr, value: Value) -> Typed:
     return whole if len(given) > 2 else of_json(part, _element(values), node)
 
 
+def _part(node: exp.Expr, value: Value) -> Typed:
+    """array_slice(l, first, last), as the parser has it."""
+    return value(exp.Anonymous(this="list_slice", expressions=[node.this, node.args["start"], node.args["end"]]))
+
+
 def _later(place: Typed, shifted: bool) -> Typed:
     """Return a place as it was written, from one of which the parser may have taken 1."""
     if not shifted or not place.type.is_integer:
@@ -300,6 +305,8 @@ def at_place(values: Typed, place: exp.Expr, value: Value, node: exp.Expr) -> Ty
 def _struct(node: exp.Expr, value: Value) -> Typed:
     """`{'a': x}` and struct_pack(a := x)."""
     pairs = _pairs(node)
+    if not pairs:
+        raise SqlError("a struct without fields has no type: name one, as in {'a': x}", node)
     values = [value(one) for _, one in pairs]
     fields = tuple((name, v.type) for (name, _), v in zip(pairs, values, strict=True))
     return Typed(joined([as_json(v, node) for v in values]), SqlType("STRUCT", fields=fields), False)
@@ -534,6 +541,7 @@ FAMILIES: list[tuple[tuple[type[exp.Expr], ...], Callable[[exp.Expr, Value], Typ
     ((exp.RegexpExtractAll,), _matches),
     ((exp.ArrayMax, exp.ArrayMin), _fold),
     ((exp.ArraySort,), _sorted),
+    ((exp.ArraySlice,), _part),
     ((exp.Flatten,), _flat),
     ((exp.ArrayContains,), _found),
     ((exp.ArrayContainsAll, exp.ArrayOverlaps), _compared),

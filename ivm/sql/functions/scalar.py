@@ -78,7 +78,7 @@ def unknown(node: exp.Expr, more: Sequence[str] = ()) -> SqlError:
     called = node.name if isinstance(node, exp.Anonymous) else node.meta.get("name") or node.key.upper()
     name = str(called) if called.lower() + "(" in shown.lower() else shown.partition("(")[0]
     known = get_close_matches(name.lower(), [*names(), *more], 1, 0.75)
-    hint = f": did you mean {known[0]}?" if known else "; docs/sql.md lists those that are"
+    hint = f": did you mean {known[0]}?" if known and known[0] != name.lower() else "; docs/sql.md lists those that are"
     hint = f": {INSTEAD[name.lower()]}" if name.lower() in INSTEAD else hint
     return SqlError(f"{name}: this function is not known, in {shown[:60]}{hint}", node)
 
@@ -240,14 +240,25 @@ def _case(node: exp.Expr, value: Value) -> Typed:
     last = value(default) if default is not None else Typed(Lit(None, "int64"), NULL, True)
     type_ = common_type([*values, last], node)
     last = convert(last, type_, node) if type_ != NULL else last
-    term, nullable = last.term, last.nullable
-    for (condition, _), one in reversed([*zip(whens, values, strict=True)]):
-        test = value(condition)
-        if test.type not in (BOOLEAN, NULL):
-            raise SqlError(f"WHEN takes a condition, and this is {test.type}", condition)
+    branches, nullable = list[tuple[Term, Term]](), last.nullable
+    for (condition, _), one in zip(whens, values, strict=True):
+        test = _truth(value(condition), condition)
         one = convert(one, type_, node) if type_ != NULL else one
-        term, nullable = call("if", test.term, one.term, term), nullable or one.nullable
-    return Typed(term, type_, nullable)
+        branches.append((test.term, one.term))
+        nullable = nullable or one.nullable
+    return Typed(_chosen(branches, last.term), type_, nullable)
+
+
+def _chosen(branches: Sequence[tuple[Term, Term]], last: Term) -> Term:
+    """Return the value of the first branch whose condition is true, else the last; of many branches, group by group."""
+    size = 20
+    if len(branches) > size:
+        groups = [branches[n : n + size] for n in range(0, len(branches), size)]
+        return _chosen([(call("or", *(test for test, _ in group)), _chosen(group, last)) for group in groups], last)
+    found = last
+    for test, term in reversed(branches):
+        found = call("if", test, term, found)
+    return found
 
 
 def _coalesce(node: exp.Expr, value: Value) -> Typed:
@@ -278,6 +289,8 @@ def _extreme(node: exp.Expr, value: Value) -> Typed:
     values = [value(one) for one in (node.this, *node.expressions)]
     type_ = common_type(values, node)
     values = [convert(one, type_, node) for one in values if not is_null_constant(one)]
+    if not values:
+        return Typed(Lit(None, "int64"), NULL, True)
     operation = ">" if name == "greatest" else "<"
     found = values[0]
     for one in values[1:]:
@@ -308,14 +321,30 @@ def _is(node: exp.Expr, value: Value) -> Typed:
 
 
 def _junction(node: exp.Expr, value: Value) -> Typed:
-    left, right = value(node.this), value(node.expression)
+    parts = [_truth(value(one), one) for one in operands(node)]
     name = "and" if isinstance(node, exp.And) else "or"
-    return Typed(call(name, left.term, right.term), BOOLEAN, left.nullable or right.nullable)
+    return Typed(call(name, *(one.term for one in parts)), BOOLEAN, any(one.nullable for one in parts))
+
+
+def operands(node: exp.Expr) -> list[exp.Expr]:
+    """Return what a chain of ANDs, or of ORs, joins, from the left to the right."""
+    kind, last = type(node), list[exp.Expr]()
+    while type(node) is kind:
+        last.append(node.expression)
+        node = node.this
+    return [node, *reversed(last)]
 
 
 def _not(node: exp.Expr, value: Value) -> Typed:
-    inner = value(node.this)
+    inner = _truth(value(node.this), node.this)
     return Typed(call("not", inner.term), BOOLEAN, inner.nullable)
+
+
+def _truth(value: Typed, node: exp.Expr) -> Typed:
+    """Return a condition, which a number is where it is not 0.  Raises SqlError for a value of another type."""
+    if value.type not in (BOOLEAN, NULL) and not value.type.is_number:
+        raise SqlError(f"a condition is wanted, and this is {value.type}: compare it with a value", node)
+    return convert(value, BOOLEAN, node)
 
 
 def _between(node: exp.Expr, value: Value) -> Typed:

@@ -109,7 +109,8 @@ def _repeated(node: exp.Expr, value: Value) -> Typed:
 
 def _padded(node: exp.Expr, value: Value) -> Typed:
     name = "string:lpad" if node.args.get("is_left") else "string:rpad"
-    args = [value(node.this), value(node.expression), value(node.args["fill_pattern"])]
+    fill = node.args.get("fill_pattern") or exp.Literal.string(" ")
+    args = [value(node.this), value(node.expression), value(fill)]
     return Typed(call(name, *(one.term for one in args)), VARCHAR, any(one.nullable for one in args))
 
 
@@ -326,10 +327,13 @@ def _length(node: exp.Expr, value: Value) -> Typed:
 _MARK = re.compile(r"%([-0]?)(\d*)((?:\.\d+)?)([sdfxXeg])")
 
 
+_PLACED = re.compile(r"\{\{|\}\}|\{(\d*)([^{}]*)\}")  # a mark of format: the place of its argument, and how it is shown
+
+
 def _formatted(node: exp.Expr, value: Value) -> Typed:
     """format('{} of {:.2f}', x, y) and printf('%s of %d', x, y)."""
     if isinstance(node, exp.Format):
-        template, parts = _constant(node.this, "the template", node), node.expressions
+        template, parts = _in_order(_constant(node.this, "the template", node), node.expressions, node)
     else:
         template, *parts = node.expressions
         template = _constant(template, "the template", node).replace("{", "{{").replace("}", "}}")
@@ -343,6 +347,19 @@ def _formatted(node: exp.Expr, value: Value) -> Typed:
     args = [a if not (plain + [True] * len(args))[n] else convert(a, VARCHAR, node) for n, a in enumerate(args)]
     term = call("string:format", Lit(template, "string"), *(one.term for one in args))
     return Typed(term, VARCHAR, any(one.nullable for one in args))
+
+
+def _in_order(template: str, parts: list[exp.Expr], node: exp.Expr) -> tuple[str, list[exp.Expr]]:
+    """Return a template whose marks take one argument after the other, and these: `{1} {0}` names them by places."""
+    marks = [one for one in _PLACED.finditer(template) if one[1] is not None]
+    places = [int(one[1]) for one in marks if one[1]]
+    if any(one[2][:1] not in ("", ":") for one in marks) or (places and len(places) < len(marks)):
+        raise SqlError("format takes {} for one argument after the other, or {0} and {1} for those at places", node)
+    if not places:
+        return template, parts
+    if max(places) >= len(parts):
+        raise SqlError(f"format has no argument {max(places)}: the first one is {{0}}", node)
+    return _PLACED.sub(lambda one: one[0] if one[1] is None else f"{{{one[2]}}}", template), [parts[n] for n in places]
 
 
 def _mark(found: re.Match[str]) -> str:

@@ -164,9 +164,12 @@ def _operator(node: exp.Expr) -> str | None:
     """Return the text of an operator with two operands; None for any other expression."""
     if isinstance(node, exp.Like | exp.ILike) and node.args.get("negate"):
         return f"({text(node.this)} !{_INFIX[type(node)]} {text(node.expression)})"
-    for kind, shown in _INFIX.items():
-        if type(node) is kind and "start" not in node.meta:
-            return f"({text(node.this)} {shown} {text(node.expression)})"
+    later: list[str] = []  # of a chain a + b + c ..., what follows its first operand, the last one first
+    while type(node) in _INFIX and "start" not in node.meta and not node.args.get("negate"):
+        later.append(f" {_INFIX[type(node)]} {text(node.expression)})")
+        node = node.this
+    if later:
+        return f"{'(' * len(later)}{text(node)}{''.join(reversed(later))}"
     for kind, shown in ((exp.And, "AND"), (exp.Or, "OR")):
         if isinstance(node, kind):
             return f"({f' {shown} '.join(map(text, _flat(node, kind)))})"
@@ -180,7 +183,14 @@ def _constant(node: exp.Expr) -> str:
 
 
 def _flat(node: exp.Expr, kind: type[exp.Expr]) -> list[exp.Expr]:
-    return [*_flat(node.this, kind), *_flat(node.expression, kind)] if isinstance(node, kind) else [node]
+    found, left = list[exp.Expr](), [node]
+    while left:
+        one = left.pop()
+        if isinstance(one, kind):
+            left += [one.expression, one.this]
+        else:
+            found.append(one)
+    return found
 
 
 def _identifier(name: str) -> str:

@@ -44,18 +44,18 @@ def aggregates_in(nodes: Sequence[exp.Expr | None]) -> list[exp.Expr]:
     return list(found.values())
 
 
-def _collect(node: exp.Expr, found: dict[str, exp.Expr]) -> None:
-    if isinstance(node, exp.Subquery | exp.Select | exp.SetOperation):
-        return
-    if isinstance(node, exp.Window):  # its own function is none, but aggregates inside are
-        for part in _window_parts(node):
-            _collect(part, found)
-        return
-    if is_aggregate(node):
-        found.setdefault(text_of(node), node)
-        return
-    for child in node.iter_expressions():
-        _collect(child, found)
+def _collect(whole: exp.Expr, found: dict[str, exp.Expr]) -> None:
+    left = [whole]
+    while left:
+        node = left.pop()
+        if isinstance(node, exp.Subquery | exp.Select | exp.SetOperation):
+            continue
+        if isinstance(node, exp.Window):  # its own function is none, but aggregates inside are
+            left += reversed(_window_parts(node))
+        elif is_aggregate(node):
+            found.setdefault(text_of(node), node)
+        else:
+            left += reversed([*node.iter_expressions()])
 
 
 def _window_parts(node: exp.Window) -> list[exp.Expr]:

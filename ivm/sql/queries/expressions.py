@@ -6,7 +6,8 @@ A condition becomes the literals that hold where it is true: neither false nor n
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
+from itertools import chain
 from typing import NamedTuple
 
 from sqlglot import exp
@@ -47,6 +48,10 @@ class Expressions:
     ) -> None:
         self.builder, self.scope, self.subqueries, self.replaced = builder, scope, subqueries, replaced or {}
         self._aliases: list[str] = []  # that are being expanded
+        self._known: dict[
+            int, tuple[exp.Expr, Typed]
+        ] = {}  # by their ids: parts of what is translated, and their values
+        self._depth = 0
 
     @property
     def body(self) -> Body:
@@ -59,6 +64,21 @@ class Expressions:
         """Return the term of an expression.  Raises SqlError."""
         if self.replaced and (known := self.replaced.get(text_of(node))):
             return known
+        if id(node) in self._known:
+            return self._known[id(node)][1]
+        self._depth += 1
+        try:
+            found = self._first_value(node)
+            self._known[id(node)] = node, found
+            return found
+        finally:
+            self._depth -= 1
+            if not self._depth:
+                self._known.clear()
+
+    def _first_value(self, node: exp.Expr) -> Typed:
+        for one in _deep_operands(node, self._known):
+            self._known[id(one)] = one, self.builder.define(self.body, self.value(one))
         with reading(node):
             return self._value(node)
 
@@ -222,8 +242,8 @@ class Expressions:
             case exp.Not():
                 return self.condition(node.this, not wanted)
             case exp.And() | exp.Or():
-                parts = [self.condition(node.this, wanted), self.condition(node.expression, wanted)]
-                return parts[0] + parts[1] if isinstance(node, exp.And) == wanted else either(parts)
+                parts = [self.condition(one, wanted) for one in fn.operands(node)]
+                return [*chain(*parts)] if isinstance(node, exp.And) == wanted else either(parts)
             case exp.Between():
                 both = exp.And(
                     this=exp.GTE(this=node.this, expression=node.args["low"]),
@@ -352,6 +372,22 @@ def _contained(node: exp.Expr) -> exp.Expr | None:
     """Return `x IN l` of a list as list_contains(l, x); None for another node."""
     field = node.args.get("field") if isinstance(node, exp.In) else None
     return None if field is None else exp.ArrayContains(this=field.copy(), expression=node.this.copy())
+
+
+def _deep_operands(node: exp.Expr, known: Container[int]) -> list[exp.Expr]:
+    """Return every 32nd of the operands on the left of a long chain like a + b + c ..., the innermost first.
+
+    As variables of their own they keep terms, and the calls that read them, from nesting as deep as the chain is long.
+    What is `known`, by the ids of the nodes, ends the chain.
+    """
+    found, depth = list[exp.Expr](), 0
+    while isinstance(node, exp.Binary) and not isinstance(node, exp.Connector | exp.Dot):
+        node, depth = node.this, depth + 1
+        if id(node) in known:
+            break
+        if depth % 32 == 0 and isinstance(node, exp.Binary):
+            found.append(node)
+    return found[::-1]
 
 
 def negated(term: Term) -> Term:

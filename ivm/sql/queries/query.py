@@ -10,7 +10,6 @@ UNION, INTERSECT, EXCEPT                             see sets.py
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 
 from sqlglot import exp
@@ -224,7 +223,7 @@ class Select(Clauses):
             return [name for name in names if name.lower() in wanted]
         if not isinstance(of, exp.Literal):
             raise SqlError("COLUMNS takes *, a list of names or a regular expression", node)
-        found = [name for name in names if re.search(of.name, name)]
+        found = _matching(names, of)
         if not found:
             raise SqlError(f"no column matches {of.name}: there are {', '.join(names)}", node)
         return found
@@ -364,6 +363,18 @@ class Select(Clauses):
         if self._limited():
             body, columns, keys = numbering.limited(self, body, columns, keys)
         return Rows(body, columns, tuple(keys) if self.top else ())
+
+
+def _matching(names: list[str], pattern: exp.Literal) -> list[str]:
+    """Return the names in which a regular expression of RE2 finds something.  Raises SqlError if it is none."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    try:
+        mask = pc.match_substring_regex(pa.array(names, pa.string()), pattern.name)
+    except pa.ArrowInvalid as error:
+        raise SqlError(f"{pattern.name} is not a regular expression: {error}", pattern) from error
+    return [name for name, matches in zip(names, mask.to_pylist(), strict=True) if matches]
 
 
 def _names_itself(item: exp.Alias) -> bool:

@@ -170,4 +170,7 @@ def unique(names: Sequence[str]) -> list[str]:
 
 def text_of(node: exp.Expr) -> str:
     """Return the text of an expression, by which equal ones are found. The node is not copied, which takes as long."""
-    return node.sql(copy=False)
+    try:
+        return node.sql(copy=False)
+    except ValueError:  # of a map whose keys are expressions, for which there is no text
+        return repr(node)

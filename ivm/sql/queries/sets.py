@@ -22,6 +22,7 @@ from ivm.sql.terms import Atom, Call, Define, Lit, Not, Term, Test, Typed, Var
 from ivm.sql.types import BIGINT, INTEGER, NULL
 from pagestore.host import KEYS_MAX
 
+OWN = ("by_name", "side", "kind", "with_", "order", "limit", "offset")  # what makes a union in a chain another one
 TAG = Column("part", INTEGER, False)  # which part of a union a row is of
 
 
@@ -35,11 +36,11 @@ def rows(queries: Translator, node: exp.SetOperation, outer: Scope | None, top: 
             inner.set(key, None)
         wrapped = wrapped.from_(exp.Subquery(this=inner, alias=exp.TableAlias(this=exp.to_identifier("set_rows"))))
         return queries.query(wrapped, outer, top)
-    left, right = queries.query(node.this, outer), queries.query(node.expression, outer)
+    parts = [queries.query(one, outer) for one in _parts(node)]
     if node.args.get("by_name"):
-        names = _names_of(node, left, right)
-        left, right = _by_name(left, names), _by_name(right, names)
-    parts = _alike([left, right], node)
+        names = _names_of(node, *parts)
+        parts = [_by_name(one, names) for one in parts]
+    parts = _alike(parts, node)
     every = not node.args.get("distinct")
     if isinstance(node, exp.Union):
         if every:
@@ -47,6 +48,18 @@ def rows(queries: Translator, node: exp.SetOperation, outer: Scope | None, top: 
         return _distinct(queries, parts)
     keep = isinstance(node, exp.Intersect)
     return _with_multiplicities(queries, parts, keep) if every else _compared(queries, parts, keep)
+
+
+def _parts(node: exp.SetOperation) -> list[exp.Expr]:
+    """Return the two queries of a set operation, or all of those that a chain of UNIONs unites to the same rows."""
+    later, left = [node.expression], node.this
+    if isinstance(node, exp.Union) and not node.args.get("by_name"):
+        while isinstance(left, exp.Union) and not any(left.args.get(key) for key in OWN):
+            if left.args.get("distinct") and not node.args.get("distinct"):
+                break
+            later.append(left.expression)
+            left = left.this
+    return [left, *reversed(later)]
 
 
 def _names_of(node: exp.SetOperation, left: Rows, right: Rows) -> dict[str, str]:

@@ -67,6 +67,8 @@ def _refuse_other_order(node: exp.Expr, inner: exp.Distinct, order: list[exp.Ord
 
 def argument_of(node: exp.Expr) -> exp.Expr:
     """Return the first argument of an aggregate, with its DISTINCT and its ORDER BY."""
+    if isinstance(node, exp.AnonymousAggFunc) and not node.expressions:
+        raise SqlError(f"{node.name}() lacks its argument", node)
     inner: exp.Expr = node.expressions[0] if isinstance(node, exp.AnonymousAggFunc) else node.this
     return inner
 

@@ -1,0 +1,193 @@
+"""Statements as programs write them, and values of any kind: rows, or an error of ours that says what to write."""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import random
+import re
+import time
+import uuid
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pandas
+import pytest
+
+import ivm
+from ivm.errors import IvmError
+from ivm.sql.errors import SqlError
+from ivm.sql.statements import MISTAKE
+from tests.sql.test_arguments import EVERY, TABLE, each
+
+LONG = {
+    "terms": ("SELECT k" + " + 1" * 1000 + " FROM t", [(1001,)]),
+    "texts": ("SELECT 'a'" + " || 'b'" * 1000, [("a" + "b" * 1000,)]),
+    "OR": ("SELECT k FROM t WHERE " + " OR ".join(f"k = {n}" for n in range(1000)), [(1,)]),
+    "AND as a value": ("SELECT " + " AND ".join(f"k <> {n}" for n in range(2, 800)) + " FROM t", [(True,)]),
+    "branches": ("SELECT CASE " + " ".join(f"WHEN k = {n} THEN {n}" for n in range(300)) + " END FROM t", [(1,)]),
+    "UNION": (" UNION ".join(["SELECT k FROM t"] * 300), [(1,)]),
+}
+DEEP = {
+    "NOT": "SELECT " + "NOT " * 1000 + "true",
+    "signs": "SELECT " + "- " * 1000 + "1",
+    "CASE": "SELECT " + "CASE WHEN k = 1 THEN " * 300 + "1" + " ELSE 2 END" * 300 + " FROM t",
+    "subqueries": "SELECT * FROM " + "(SELECT * FROM " * 300 + "t" + ") u" * 300,
+    "lists": "SELECT " + "[" * 300 + "]" * 300,
+    "parentheses": "SELECT " + "(" * 1000 + "1" + ")" * 1000,
+    "digits": "SELECT " + "9" * 5000,
+}
+PARAMETERS: list[tuple[Any, Any]] = [
+    (pandas.Timestamp("2024-01-05 10:00:00.5"), datetime.datetime(2024, 1, 5, 10, 0, 0, 500_000)),
+    (pandas.NaT, None),
+    (pandas.NA, None),
+    (np.int64(7), 7),
+    (np.float64(0.5), decimal.Decimal("0.5")),
+    (np.array([1, 2]), (1, 2)),
+    (float("inf"), float("inf")),
+    (-float("inf"), -float("inf")),
+    (decimal.Decimal("-1.50"), decimal.Decimal("-1.50")),
+    (datetime.date(2024, 1, 5), datetime.date(2024, 1, 5)),
+    (datetime.time(1, 2, 3), datetime.time(1, 2, 3)),
+    (uuid.UUID(int=5), str(uuid.UUID(int=5))),
+]
+
+
+@pytest.fixture(scope="module")
+def ws() -> Iterator[ivm.Workspace]:
+    with ivm.open(":memory:", threads=1) as own:
+        own.sql(TABLE)
+        own.sql("INSERT INTO t (k, s, f) VALUES (1, 'a', 0.5)")
+        yield own
+
+
+@pytest.mark.parametrize("name", LONG)
+def test_a_long_chain_is_answered(ws: ivm.Workspace, name: str) -> None:
+    text, rows = LONG[name]
+    assert list(ws.sql(text) or ()) == rows
+
+
+@pytest.mark.parametrize("name", DEEP)
+def test_what_nests_too_deep_is_refused_in_words(ws: ivm.Workspace, name: str) -> None:
+    with pytest.raises(SqlError, match="deep|too large") as caught:
+        ws.sql(DEEP[name])
+    assert MISTAKE not in str(caught.value)
+
+
+def test_an_operand_that_is_read_twice_is_translated_once(ws: ivm.Workspace) -> None:
+    text = "f"
+    for _ in range(30):  # // of numbers that are not whole is translated as / is
+        text = f"({text} // 1)"
+    assert list(ws.sql(f"SELECT {text} FROM t") or ()) == [(0.5,)]
+
+
+@pytest.mark.parametrize(("value", "right"), PARAMETERS, ids=lambda one: type(one).__name__)
+def test_a_parameter_is_a_value_or_refused(ws: ivm.Workspace, value: Any, right: Any) -> None:
+    ((found,),) = ws.sql("SELECT ? AS v", [value]) or ()
+    assert (tuple(found) if isinstance(found, list) else found) == right
+
+
+def test_bytes_are_parameters(ws: ivm.Workspace) -> None:
+    ws.sql("CREATE TABLE blobs (k INTEGER PRIMARY KEY, v BLOB)")
+    ws.sql("INSERT INTO blobs VALUES (1, ?), (2, ?)", [b"a\x00\xff", bytearray(b"a")])
+    assert list(ws.sql("SELECT v FROM blobs ORDER BY k") or ()) == [(b"a\x00\xff",), (b"a",)]
+    with pytest.raises(SqlError, match="UTF-8"):
+        ws.sql("SELECT k FROM blobs WHERE v = ?", [b"\xff"])
+
+
+NANOSECONDS = pandas.Timestamp("2024-01-05 10:00:00.123456789")
+
+
+@pytest.mark.parametrize("value", [object(), {1, 2}, 10**5000, NANOSECONDS, 1j], ids=lambda one: type(one).__name__)
+def test_a_parameter_without_a_type_is_refused_by_name(ws: ivm.Workspace, value: Any) -> None:
+    with pytest.raises(SqlError, match="parameter|microseconds"):
+        ws.sql("SELECT ? AS v", [value])
+
+
+PATTERNS = {
+    "LIKE": "s LIKE '%a%a%b'",
+    "ILIKE": "s ILIKE '%A%a%b'",
+    "NOT LIKE": "s NOT LIKE '%a_%a%b'",
+    "ESCAPE": "s LIKE '%a%a%b' ESCAPE '!'",
+    "GLOB": "s GLOB '*a*a*b'",
+    "SIMILAR TO": "s SIMILAR TO '.*a.*a.*b'",
+    "regexp_matches": "regexp_matches(s, 'a.*a.*b$')",
+}
+
+
+@pytest.mark.parametrize("name", PATTERNS)
+def test_a_pattern_takes_time_that_grows_with_the_text_alone(name: str) -> None:
+    """A text that fails late: where each `%` tries every place again, 4 times the letters take 64 times as long."""
+    took = {}
+    with ivm.open(":memory:", threads=1) as ws:
+        ws.sql("CREATE TABLE texts (k INTEGER PRIMARY KEY, s VARCHAR)")
+        for size in (200, 800):
+            ws.sql("DELETE FROM texts")
+            ws.insert("texts", [(n, "a" * size + str(n)) for n in range(20)])
+            ws.sql(f"SELECT count(*) FROM texts WHERE {PATTERNS[name]}")
+            begun = time.perf_counter()
+            ws.sql(f"SELECT count(*) FROM texts WHERE {PATTERNS[name]}")
+            took[size] = time.perf_counter() - begun
+    assert took[800] < 16 * took[200]
+
+
+def test_like_matches_whole_texts_letter_by_letter(ws: ivm.Workspace) -> None:
+    choice = random.Random(3)
+    ws.sql("CREATE TABLE likes (s VARCHAR, p VARCHAR, PRIMARY KEY (s, p))")
+    made = lambda letters, most: "".join(choice.choice(letters) for _ in range(choice.randrange(most)))  # noqa: E731
+    rows = {(made("ab\\\nä%.", 6), made("ab\\\nä%%_.", 5)) for _ in range(400)}
+    ws.insert("likes", [*rows])
+    right = {row for row in rows if _like(*row)}
+    assert {*(ws.sql("SELECT s, p FROM likes WHERE s LIKE p") or ())} == right
+
+
+def _like(text: str, pattern: str) -> bool:
+    if not pattern:
+        return not text
+    if pattern[0] == "%":
+        return any(_like(text[n:], pattern[1:]) for n in range(len(text) + 1))
+    return bool(text) and pattern[0] in ("_", text[0]) and _like(text[1:], pattern[1:])
+
+
+VALUES = """
+    NULL   0   -1   1e300   -1e-300   99999999999999999999   1.50   ''   'a'   '%'   '('   'ä'   true   [1]   []   [NULL]
+    {'a': 1}   MAP {'a': 1}   DATE '2024-01-05'   TIMESTAMP '2024-01-05 10:00:00'   INTERVAL 1 DAY   k   s   l   d   x   f   b
+""".strip()  # noqa: E501
+
+
+def statements(seed: int, number: int) -> Iterator[str]:
+    """Yield statements whose functions and operators have too few, too many and other operands than they take."""
+    choice, texts, values = random.Random(seed), each(EVERY), each(VALUES)
+    for _ in range(number):
+        text = choice.choice(texts)
+        for _ in range(choice.randrange(4)):
+            found = [*re.finditer(r"\b[klsdxfbj]\b|'[^']*'|\b\d+\b", text)]
+            if not found:
+                break
+            one = choice.choice(found)
+            new = choice.choice([*values, f"({choice.choice(texts)})", ""])
+            text = text[: one.start()] + new + text[one.end() :]
+        yield f"SELECT {text} AS v FROM t"
+
+
+def check(ws: ivm.Workspace, text: str) -> None:
+    """Run a statement: rows, or an error of ours that is not a mistake of the program."""
+    try:
+        ws.sql(text)
+    except IvmError as error:
+        assert MISTAKE not in str(error), f"{text}: {error}"
+    except Exception as error:  # of any kind, which is what is sought
+        raise AssertionError(f"{text}: {type(error).__name__}: {error}") from error
+
+
+def test_no_statement_ends_in_an_error_that_is_not_ours(ws: ivm.Workspace) -> None:
+    for text in statements(0, 150):
+        check(ws, text)
+
+
+@pytest.mark.campaign
+@pytest.mark.parametrize("seed", range(1, 9))
+def test_no_statement_of_many_ends_in_an_error_that_is_not_ours(ws: ivm.Workspace, seed: int) -> None:
+    for text in statements(seed, 2000):
+        check(ws, text)
