@@ -26,6 +26,7 @@ from ivm.wide import statement_of
 from pagestore.host import Snapshot, Store, printable
 
 SHOWN = 10  # facts of one step
+DEPTH = 100  # steps one below the other of which a proof is shown
 Row = Sequence[Any] | Mapping[str, Any]
 RulesOf = Callable[[Any], Installed]
 
@@ -282,6 +283,7 @@ class _Tree:
     def __init__(self, asker: Asker, proofs: Proofs, since: Mapping[Fact, int | None]) -> None:
         self._asker, self._proofs, self._since = asker, proofs, since
         self._written = set[Fact]()
+        self._depth = 0  # of the step that is written
 
     def data(self, fact: Fact, matching: int, most: int) -> dict[str, Any]:
         """Return the fact's proofs."""
@@ -299,7 +301,9 @@ class _Tree:
 
     def _step(self, step: Step) -> dict[str, Any]:
         facts = [*dict.fromkeys(f for fact in step.facts for f in self._visible(fact))]
+        self._depth += 1
         found: dict[str, Any] = {"rule": self._asker.statement(step), "from": [*map(self._fact, facts[:SHOWN])]}
+        self._depth -= 1
         if len(facts) > SHOWN:
             found["more"] = len(facts) - SHOWN
         if absent := [*map(str, step.absent)]:
@@ -320,6 +324,8 @@ class _Tree:
             return found | {"since": self._since[fact]}
         if fact in self._written:
             return found | {"above": True}
+        if self._depth == DEPTH and fact in self._proofs.chosen:
+            return found | {"deeper": True}
         self._written.add(fact)
         step = self._proofs.chosen.get(fact)
         return found if step is None else found | self._step(step)
@@ -346,7 +352,8 @@ def _proof_lines(why: Why) -> list[str]:
 def _branches(step: dict[str, Any], margin: str) -> list[str]:
     items: list[tuple[str, dict[str, Any]]] = []
     for fact in step["from"]:
-        rule = f"   by {fact['rule']}" if "rule" in fact else "   (see above)" if "above" in fact else ""
+        rule = "   (ask for it, as its proof goes deeper)" if "deeper" in fact else ""
+        rule = f"   by {fact['rule']}" if "rule" in fact else "   (see above)" if "above" in fact else rule
         items.append((f"{fact['fact']}{_since(fact)}{rule}", fact))
     if "more" in step:
         items.append((f"and {step['more']:,} more", {}))

@@ -461,3 +461,13 @@ def test_mistakes_are_named(graph: ivm.Workspace) -> None:
         graph.why("tri", {"w": 1})
     with pytest.raises(ivm.IvmError, match="SELECT"):
         graph.why("SELECT x FROM tri")
+
+
+def test_a_proof_is_shown_as_deep_as_it_can_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ivm.why.why.DEPTH", 5)
+    with ivm.open(":memory:", threads=1) as ws:
+        ws.install("edge(x, y) -> int(x), int(y). path(x, y) <- edge(x, y). path(x, z) <- path(x, y), edge(y, z).")
+        ws.insert("edge", [(n, n + 1) for n in range(20)])
+        shown = str(ws.why("path", (0, 20)))
+        assert shown.count("path(0, ") < 30 and "path(0, 15)   (ask for it, as its proof goes deeper)" in shown
+        assert "deeper" not in str(ws.why("path", (0, 5)))

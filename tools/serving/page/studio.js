@@ -348,6 +348,7 @@ function branches(step) {
   const items = step.from.map((fact) => make("li", {}, make("code", {}, fact.fact), since(fact),
     fact.rule ? make("span", { class: "soft" }, " by ", make("code", {}, fact.rule)) : null,
     fact.above ? make("span", { class: "soft" }, " (see above)") : null,
+    fact.deeper ? make("span", { class: "soft" }, " (ask for it, as its proof goes deeper)") : null,
     fact.from ? make("ul", {}, branches(fact)) : null));
   if (step.more) items.push(make("li", { class: "soft" }, `and ${number(step.more)} more`));
   for (const text of step.absent ?? []) items.push(make("li", {}, make("code", {}, text)));
