@@ -22,7 +22,7 @@ from ivm.engine.schedule import Schedule, is_stale, schedule_of
 from ivm.errors import RecomputeError
 from ivm.memory import Budget, Stopped, within_memory
 from ivm.plan import costs
-from ivm.plan.plan import Index, Plan, Scan, indices_of, tree_name
+from ivm.plan.plan import Index, Plan, indices_of, tree_name
 from ivm.rules.account import Account
 from ivm.rules.constraints import refuse_violations
 from ivm.rules.installed import Installed
@@ -31,7 +31,11 @@ from ivm.rules.steps import Flush, FollowPlan, FollowRule, FollowStratum, Step, 
 from ivm.terms.encoder import Encoder
 from ivm.views.delta import Delta
 from ivm.ways import by_columns
-from ivm.ways.changes import (
+from ivm.ways.match import maintain
+from ivm.ways.recursion import stratum as recursion
+from ivm.ways.scan import kept_edits, renewed_state
+from ivm.ways.states import view_edits
+from ivm.ways.storing import (
     adopt_change,
     apply,
     change_state,
@@ -41,10 +45,6 @@ from ivm.ways.changes import (
     note_difference,
     store,
 )
-from ivm.ways.match import maintain
-from ivm.ways.recursion import stratum as recursion
-from ivm.ways.scan import kept_edits, renewed_state
-from ivm.ways.states import view_edits
 from ivm.ways.tries import record
 from ivm.ways.way import Context, naming_the_rule
 from pagestore.errors import EditError
@@ -240,7 +240,7 @@ class Engine:
                     self.accounts[name].maintain_seconds += time.perf_counter() - started
                 continue
             known = step.rule.number in anew
-            own = step.plan.tries[0].index if isinstance(step.plan.way, Scan) and not known else None
+            own = None if known else step.scanned
             if own is not None and step.plan not in self._reached(schedule, own, reached):
                 continue
             if known or self._choice.is_better_anew(step) or not self._follow(step, waiting):

@@ -17,9 +17,9 @@ from ivm.names import is_helper
 from ivm.plan.plan import Columns, Constants, Ranges, Scan, Texts, Way
 from ivm.rules.rule import InstalledRule, InstalledStratum
 from ivm.ways import by_columns, constants, ranges, rope, scan, tries
-from ivm.ways.building import build_view
 from ivm.ways.pending import Waiting
 from ivm.ways.recursion import stratum as recursion
+from ivm.ways.storing import build_view
 from ivm.ways.way import Context, WithoutPlans, naming_the_rule
 from pagestore.host import Edits
 

@@ -16,7 +16,7 @@ from ivm.engine.kernels.terms import LEAST
 from ivm.lang.aggregate import SQUARED
 from ivm.lang.ir import Const
 from ivm.lang.types import DIGITS_MAX, scale, word_range
-from ivm.plan.plan import Index, Plan, Scan, Upkeep, permuted
+from ivm.plan.plan import Index, permuted
 from ivm.plan.rewrite.ranges import ADDED, FOLD, SEEK_FIRST, SEEK_LAST, Span
 from ivm.rules.installed import Installed
 from ivm.rules.rule import InstalledRule
@@ -26,7 +26,7 @@ from ivm.views.heads import PLACE, Queued
 from ivm.views.layouts import ALONE, FALLING, INVERTED, LOWER, MORE, PARTS, PLAIN, SUM, SUPPORT, UPPER, Fold
 from ivm.ways.kernels import exact_sums, ranges, states
 from ivm.ways.kernels.probe import PINNED
-from ivm.ways.match import matching_of
+from ivm.ways.match import is_alone, is_matched, matching_of
 from ivm.ways.probe import probed, probes_of
 from ivm.ways.ranges import scan_of
 from ivm.ways.reach import Reach, Tested, tested
@@ -84,16 +84,6 @@ def is_plain(installed: Installed, step: Step) -> bool:
     except UnfitError:
         return False
     return True
-
-
-def is_alone(plan: Plan) -> bool:
-    """Return whether the changed branches of a plan's only relation are its bindings."""
-    return plan.way.upkeep is Upkeep.ALONE and (isinstance(plan.way, Scan) or not plan.reads)
-
-
-def is_matched(plan: Plan) -> bool:
-    """Return whether surgeries on a plan's tries are matched with its sensitivity indices."""
-    return plan.way.upkeep is Upkeep.MATCH
 
 
 def terms_of(installed: Installed, step: FollowPlan) -> Terms:

@@ -8,8 +8,9 @@ from ivm.engine.kernels.terms import CONSTANT, FLOAT, RATIO, TEST
 from ivm.lang.ir import Binary, Compare, Const, Term, Type, Var
 from ivm.lang.types import has_ids, scale, word_range
 from ivm.plan.plan import Plan
+from ivm.terms.conditions import SAME
 from ivm.terms.encoder import plain_word
-from ivm.terms.evaluator import SAME, type_of
+from ivm.terms.evaluator import type_of
 from ivm.views.heads import Head
 from ivm.ways.reach import EQUAL, Tested, places_of
 from pagestore.host import WORD_MAX, WORD_MIN

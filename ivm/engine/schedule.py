@@ -20,10 +20,8 @@ import numpy as np
 from ivm.engine.kernel_tables import (
     Numbering,
     Tables,
-    is_alone,
     is_checked,
     is_limited,
-    is_matched,
     is_plain,
     parts_of_step,
     states_room,
@@ -34,7 +32,7 @@ from ivm.engine.kernels.plans import ScheduleRoom, ScheduleTable
 from ivm.engine.kernels.run import EXCESS_FREE, UNTOUCHED
 from ivm.join.plan_arrays import slices_room
 from ivm.plan import costs
-from ivm.plan.plan import Index, Plan, Scan, indices_of
+from ivm.plan.plan import Index, Plan, indices_of
 from ivm.rules.account import Account
 from ivm.rules.installed import Installed
 from ivm.rules.steps import Flush, FollowPlan, FollowRule, FollowStratum, Step, steps_of
@@ -43,7 +41,7 @@ from ivm.views.delta import Delta
 from ivm.ways.kernels.match import SHORT, TALLY, MatchRoom, match_at
 from ivm.ways.kernels.probe import BEGUN, COMPOSED, OPERATIONS, PROGRESS, Found, ProbeRun, probe_next_at
 from ivm.ways.kernels.ranges import WIDTH, RangeRoom
-from ivm.ways.match import Matching, matching_of
+from ivm.ways.match import Matching, is_alone, is_matched, matching_of
 from ivm.ways.probe import ACTIONS, Probes, probed, probes_of
 from ivm.ways.reach import Reach, Tested
 from ivm.ways.recursion.compiled import FACTS, Strata
@@ -194,8 +192,8 @@ class Schedule:
         self._laid = tables.laid()
         self._scanning: dict[Index, dict[Plan, Tested]] = {}  # the plans that scan each relation
         for step in self.steps:
-            if isinstance(step, FollowPlan) and isinstance(step.plan.way, Scan):
-                self._scanning.setdefault(step.plan.tries[0].index, {})[step.plan] = tests_of(step)
+            if isinstance(step, FollowPlan) and step.scanned is not None:
+                self._scanning.setdefault(step.scanned, {})[step.plan] = tests_of(step)
         self._reaches: dict[Index, Reach] = {}
 
     def run(self, txn: Transaction, edits: Mapping[str, Edits], encode: Encode) -> int:

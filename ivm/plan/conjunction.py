@@ -23,9 +23,9 @@ from ivm.lang.ir import Atom, Compare, Const, Disjunct, Literal, Negation, Predi
 from ivm.lang.nulls import may_be_null, tests_null
 from ivm.plan.linear import Linear, linear, pinned
 from ivm.plan.plan import Bound, Distinct, Index, Link, Plan, Read, Scan, Trie, permuted
-from ivm.terms.conditions import Choice, Filter, is_sure
+from ivm.terms.conditions import SAME, Choice, Filter, is_sure
 from ivm.terms.encoder import Encode
-from ivm.terms.evaluator import SAME, risk
+from ivm.terms.evaluator import risk
 from pagestore.host import KEYS_MAX, NULL
 
 SCANNED = "a change of the relation is all that is read"

@@ -38,6 +38,30 @@ STORED = 0.8  # of a row of a view that is built, and compared with those before
 RECORDED = 1  # of an interval of a sensitivity index that is written with all others
 SKIPPED = 0.1  # of the rows of relations; a rule that took fewer operations counts what a subset lacks
 
+# of choosing probes, matches or columns when a rule is planned
+COLUMN_ROWS = 8  # rows that pass by in columns in the time of one iterator operation
+RENEWAL_OPERATIONS = 16  # renewing an interval in its index takes as long as about 16 iterator operations
+# A trace may be longer than estimated by this factor for each variable but the first: joined columns are seldom
+# independent, and an error at one level multiplies that at the next.
+CORRELATED = 16
+
+# of orders of variables
+MERGE_OPERATIONS = 8  # the cost of sorting one binding, or of merging it with equal ones, in iterator operations
+SORTING_SHARE_MAX = 2  # the most that sorting adds, as a multiple of an order's own cost
+PERMUTED_MAX = 5  # variables; up to this many, all permutations are tried, which takes milliseconds
+
+# of filling by tries and by columns
+LOOK_UP = 10  # records that a merge passes in the time of one lookup of a binding in s, measured
+RANGE_ROWS = 300  # of a relation read whole that cost as much as finding the rows of one key
+
+# of following a change of a recursive stratum
+# An operation takes some 0.3 us, and evaluating a stratum anew 0.2 to 0.8 us for each row: the kernel stops after
+# a fifth of that, so that what is given up costs a fifth more than evaluating anew.
+STEP_OPERATIONS = 128  # for each of the steps that are free, two milliseconds together
+FOLLOWED_SHARE = 0.15  # operations for each row
+IN_MEMORY = 12288  # that following a change of a linear stratum in memory costs as much as, at least
+WRITE_OPERATIONS = 800  # that storing the facts of a round costs as much as, at least
+
 # from when on ways are compared
 FREE = 20_000  # the cost of probing before those of the other ways are estimated; none is much cheaper
 LARGE_FROM = 64  # rows; a delta of one relation with no more is propagated whatever it costs (engine/kernels/plans.py)

@@ -15,16 +15,14 @@ from math import inf, prod
 from typing import NamedTuple
 
 from ivm.lang.ir import variables
+from ivm.plan import costs
 from ivm.plan.conjunction import Arguments, Conjunction
 from ivm.plan.linear import pinned
 from ivm.plan.plan import permuted
 from ivm.plan.statistics import Distinct, Heavy, none_heavy
 
-MERGE_OPERATIONS = 8  # the cost of sorting one binding, or of merging it with equal ones, in iterator operations
-SORTING_SHARE_MAX = 2  # the most that sorting adds, as a multiple of an order's own cost
-PERMUTED_MAX = 5  # variables; up to this many, all permutations are tried, which takes milliseconds
 FAR = 2.0**40  # more rows than relations have: a product comes after all that is joined
-BEAM_WIDTH = 1 << 10  # for n variables, above PERMUTED_MAX: BEAM_WIDTH / n² prefixes are extended at a time
+BEAM_WIDTH = 1 << 10  # for n variables, above costs.PERMUTED_MAX: BEAM_WIDTH / n² prefixes are extended at a time
 
 
 class Begun(NamedTuple):
@@ -154,7 +152,7 @@ class JoinOrders:
     def _candidates(self, own: Sequence[str]) -> Iterable[Sequence[str]]:
         """Return the orders to compare: they begin with the variables `own`, and permute the others."""
         rest = [n for n in self._free if n not in own]
-        if len(self._free) <= PERMUTED_MAX:
+        if len(self._free) <= costs.PERMUTED_MAX:
             return ([*own, *tail] for tail in permutations(rest))
         ways = (True,) if own else (True, False)  # from rows that are given, a product is hardly ever the best way
         return chain.from_iterable(self._cheaply_begun(own, rest, tied) for tied in ways)
@@ -208,7 +206,7 @@ class JoinOrders:
                 return inf
         level = {name: i for i, name in enumerate(order)}
         if len(level) == len({n for a in self._atoms for n in a.names if n is not None}):
-            cost += 0 if self._collected(order) else MERGE_OPERATIONS * found
+            cost += 0 if self._collected(order) else costs.MERGE_OPERATIONS * found
             indices = {self._conjunction.index(a, level) for a in self._atoms}
             cost += sum(2 * self._distinct(i.predicate, i.order) for i in indices if permuted(i))
         return cost
@@ -225,7 +223,7 @@ class JoinOrders:
         if all(levels == sorted(levels) for levels in heads):
             return 0.0
         most = prod(smallest for *_, smallest in self._levels(order))
-        return min(MERGE_OPERATIONS * most, SORTING_SHARE_MAX * cost)
+        return min(costs.MERGE_OPERATIONS * most, costs.SORTING_SHARE_MAX * cost)
 
     def _levels(self, order: Sequence[str]) -> Iterator[tuple[float, float, float]]:
         """Yield (operations, bindings, smallest fan-out) at each level of an order."""

@@ -10,26 +10,16 @@ Relations that share no variable are neighbours where a comparison links them.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
-from functools import partial
 from itertools import permutations
 from typing import NamedTuple
 
-import numpy as np
-
 from ivm.join.kernels.tries import EQ, GE, LE, NE
-from ivm.lang.ir import Type, variables
-from ivm.plan.linear import Linear
 from ivm.plan.plan import Bound, Index, Link, Plan
-from ivm.terms.conditions import Filter, compared
-from ivm.terms.encoder import Encoder
-from ivm.terms.evaluator import COMPARE, Batch, Evaluator
 from pagestore.host import WORD_MAX, WORD_MIN
 
 EVERY = WORD_MIN, WORD_MAX  # word
-OPS = {EQ: "=", NE: "!=", GE: ">=", LE: "<="}
-STRICT = {(LE, -1): "<", (GE, 1): ">"}  # by the kind and the constant of a bound
 ATOMS_MAX = 32  # of a conjunction: a join tree is found in the cube of their number, and walked by recursion
 
 
@@ -40,14 +30,6 @@ class Source(NamedTuple):
     places: Mapping[str, int]
     levels: frozenset[str]
     negated: bool
-
-
-class Condition(NamedTuple):
-    """What bindings must satisfy, given the columns of some variables; a bound of two may be a link."""
-
-    names: frozenset[str]
-    holds: Callable[[Batch], np.ndarray]
-    link: Link | None = None
 
 
 def sources_of(plan: Plan) -> list[Source]:
@@ -131,10 +113,11 @@ def _edges(plan: Plan, sources: Sequence[Source], links: Iterable[Link]) -> list
 
 def links_of(plan: Plan) -> list[Link]:
     """Return the bounds and filters of a plan that may link two relations."""
-    return [link for bound in plan.bounds if (link := _link(plan, bound))] + [link for _, link in plan.links]
+    return [link for bound in plan.bounds if (link := link_of(plan, bound))] + [link for _, link in plan.links]
 
 
-def _link(plan: Plan, bound: Bound) -> Link | None:
+def link_of(plan: Plan, bound: Bound) -> Link | None:
+    """Return a bound of two variables, other than an equation, as a link; None for others."""
     if bound.kind == EQ or [sign for _, sign in bound.others] != [1]:
         return None
     return Link(plan.variables[bound.level], bound.kind, plan.variables[bound.others[0][0]], bound.constant)
@@ -157,13 +140,13 @@ def is_supported(plan: Plan) -> bool:
         return False
     if _edges(plan, positive, links_of(plan)) is None:
         return False
-    fixed = [(plan.variables[b.level], _names(plan, b)) for b in plan.bounds if b.kind == EQ]
+    fixed = [(plan.variables[b.level], names_of_bound(plan, b)) for b in plan.bounds if b.kind == EQ]
     for source in sources:
         own = frozenset(source.places)
         held = {name for name, names in fixed if names <= own}
         if source.negated and not (own & bound and own - bound <= held):
             return False
-    names = [_names(plan, b) for b in plan.bounds]
+    names = [names_of_bound(plan, b) for b in plan.bounds]
     return all(one <= bound or any(s.negated and one <= frozenset(s.places) for s in sources) for one in names)
 
 
@@ -179,32 +162,9 @@ def lists_pairs(plan: Plan, keys: Mapping[str, int], needed: frozenset[str]) -> 
     return all(tree.expanding(needed, root) for root in range(len(tree.sources)))
 
 
-def _names(plan: Plan, bound: Bound) -> frozenset[str]:
+def names_of_bound(plan: Plan, bound: Bound) -> frozenset[str]:
+    """Return the variables that a bound compares."""
     return frozenset(plan.variables[level] for level in (bound.level, *(other for other, _ in bound.others)))
-
-
-def conditions_of(plan: Plan, types: Mapping[str, Type], encode: Encoder) -> list[Condition]:
-    """Return a plan's bounds and `sure` filters as conditions on columns."""
-    evaluator = Evaluator(types, encode, plan.null_words)
-    found, linked = list[Condition](), dict[Filter, Link](plan.links)
-    for b in plan.bounds:
-        name = plan.variables[b.level]
-        op = STRICT.get((b.kind, b.constant), "" if b.constant else OPS[b.kind])
-        if op and [sign for _, sign in b.others] == [1]:
-            holds = partial(_pair_holds, name, op, plan.variables[b.others[0][0]])
-        elif b.others:
-            times = {name: 1}
-            for other, sign in b.others:
-                times[plan.variables[other]] = times.get(plan.variables[other], 0) - sign
-            form = Linear(times, OPS[b.kind], -b.constant)
-            holds = partial(_linear_holds, form)
-        else:
-            holds = partial(_constant_holds, name, OPS[b.kind], b.constant)
-        found.append(Condition(_names(plan, b), holds, _link(plan, b)))
-    for one in plan.sure:
-        names = frozenset(v.name for v in variables(*compared([one])))
-        found.append(Condition(names, partial(_passes, evaluator, one), linked.get(one)))
-    return found
 
 
 def intervals_of(plan: Plan) -> dict[str, tuple[int, int]]:
@@ -217,24 +177,6 @@ def intervals_of(plan: Plan) -> dict[str, tuple[int, int]]:
             least = least if bound.kind == LE else max(least, word)
             found[name] = least, most if bound.kind == GE else min(most, word)
     return found
-
-
-def _passes(evaluator: Evaluator, filter_: Filter, batch: Batch) -> np.ndarray:
-    return evaluator.passes(filter_, batch)[0]
-
-
-def _pair_holds(left: str, op: str, right: str, batch: Batch) -> np.ndarray:
-    holds: np.ndarray = COMPARE[op](batch.columns[left], batch.columns[right])
-    return holds
-
-
-def _linear_holds(form: Linear, batch: Batch) -> np.ndarray:
-    return form.holds(batch.columns, batch.n)
-
-
-def _constant_holds(name: str, op: str, constant: int, batch: Batch) -> np.ndarray:
-    holds: np.ndarray = COMPARE[op](batch.columns[name], constant)
-    return holds
 
 
 class JoinTree:

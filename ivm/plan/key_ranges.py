@@ -11,9 +11,8 @@ import numpy as np
 from ivm.lang.ir import MIRRORED, Call, Compare, Const, Type, Var
 from ivm.lang.types import has_ids
 from ivm.plan.plan import Plan
-from ivm.terms.conditions import Choice, Filter
+from ivm.terms.conditions import SAME, Choice, Filter
 from ivm.terms.encoder import Encoder
-from ivm.terms.evaluator import SAME
 from pagestore.host import WORD_MAX, WORD_MIN
 
 Range = tuple[tuple[int, ...], tuple[int, ...]]  # lo <= key < hi, by prefixes of keys; () leaves an end open

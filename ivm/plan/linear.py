@@ -1,7 +1,6 @@
 """Comparisons as sums of words: `y = v + x - 1` is y - v - x + 1 = 0, so the join can seek each variable by the others.
 
-Words of int64, dates, timestamps and decimals of one scale add up as their values do. Sums are computed by halves of
-words, so a sum that is only compared never overflows.
+Words of int64, dates, timestamps and decimals of one scale add up as their values do.
 """
 
 from collections.abc import Iterable, Mapping
@@ -9,14 +8,12 @@ from dataclasses import replace
 from itertools import chain
 from typing import NamedTuple
 
-import numpy as np
-
-from ivm.join.kernels.tries import EQ, GE, HALF, LE, NE, OTHERS
+from ivm.join.kernels.tries import EQ, GE, LE, NE, OTHERS
 from ivm.lang.ir import MIRRORED, Binary, Call, Compare, Const, Term, Type, Var
 from ivm.lang.types import has_ids, scale
 from ivm.plan.plan import Bound, Link
+from ivm.terms.conditions import SAME
 from ivm.terms.encoder import Encode
-from ivm.terms.evaluator import COMPARE, SAME
 
 KINDS = {"=": (EQ, 0), "!=": (NE, 0), "<": (LE, -1), "<=": (LE, 0), ">": (GE, 1), ">=": (GE, 0)}
 FAR = 1 << 62  # for constants of this size, a bound may not fit 64 bits
@@ -34,16 +31,6 @@ class Linear(NamedTuple):
         """Return whether the join can seek each variable by the others."""
         few = len(self.times) <= 1 + OTHERS and all(abs(n) == 1 for n in self.times.values())
         return few and abs(self.constant) < FAR
-
-    def holds(self, columns: Mapping[str, np.ndarray], n: int) -> np.ndarray:
-        """Return where the comparison holds, bool[n], given a column of words int64[n] for each variable."""
-        high, low = np.full(n, self.constant >> 32), np.full(n, self.constant & HALF)
-        for name, times in self.times.items():
-            high += times * (columns[name] >> 32)
-            low += times * (columns[name] & HALF)
-        high += low >> 32
-        holds: np.ndarray = COMPARE[self.op](np.where(high == 0, low & HALF, high), 0)
-        return holds
 
     def bound(self, level: Mapping[str, int]) -> Bound:
         """Return the comparison as a bound on its last variable, given the level of each."""

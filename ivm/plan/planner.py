@@ -12,24 +12,19 @@ from ivm.join.kernels.tries import EQ, GE, LE
 from ivm.lang.ir import Atom, Compare, Disjunct, Literal, Predicate, Rule, Var, literals_of, variables
 from ivm.lang.nulls import may_be_null
 from ivm.names import is_membership, is_unread
+from ivm.plan import costs
 from ivm.plan.conjunction import ChoiceConjunction, Conjunction, ScanConjunction, used_once
 from ivm.plan.join_order import JoinOrders
 from ivm.plan.join_tree import is_linked, is_supported, lists_pairs
 from ivm.plan.plan import Columns, Plan, Rounds, Scan, Tries, Upkeep, Way, permuted
 from ivm.plan.statistics import Distinct, Heavy, none_heavy
-from ivm.terms.conditions import Choice, Filter, is_sure
+from ivm.terms.conditions import SAME, Choice, Filter, is_sure
 from ivm.terms.encoder import Encode
-from ivm.terms.evaluator import SAME
 from pagestore.host import KEYS_MAX
 
 AUTO, MATCH, PROBE = "auto", "match", "probe"
 ONCE = "once"  # for a query: there will be no delta, so no sensitivity is recorded
-RENEWAL_OPERATIONS = 16  # renewing an interval in its index takes as long as about 16 iterator operations
-# A trace may be longer than estimated by this factor for each variable but the first: joined columns are seldom
-# independent, and an error at one level multiplies that at the next.
-CORRELATED = 16
 IN_PLACE = "probed: all tries follow the key order, so no other index is needed"
-COLUMN_ROWS = 8  # rows that pass by in columns in the time of one iterator operation
 
 
 class Chosen(NamedTuple):
@@ -272,14 +267,14 @@ def _chosen(conjunction: Conjunction, orders: JoinOrders, distinct: Distinct, ma
         return plan.going(Tries, "matched, as requested")
     if maintenance == AUTO and not plan.sensors:
         return _in_place(conjunction, plan, way)
-    probed, costs = zip(*map(orders.below, range(len(plan.tries))), strict=True)
+    probed, each = zip(*map(orders.below, range(len(plan.tries))), strict=True)
     probes = tuple(map(conjunction.plan, probed))
     plan = replace(plan, pace=orders.pace(probed))
     if maintenance == PROBE:
         return plan.going(way, "probed, as requested", probes)
-    matching, probing = _matching(plan, distinct), sum(costs)
+    matching, probing = _matching(plan, distinct), sum(each)
     figures = f"about {matching:,.0f} operations a row by matching, {probing:,.0f} by probing"
-    if columns > KEYS_MAX or probing <= CORRELATED ** (len(plan.variables) - 1) * matching:
+    if columns > KEYS_MAX or probing <= costs.CORRELATED ** (len(plan.variables) - 1) * matching:
         return plan.going(way, f"probed: {figures}", probes)
     return plan.going(Tries, f"matched: {figures}")
 
@@ -316,8 +311,8 @@ def _in_columns(conjunction: Conjunction, orders: JoinOrders, distinct: Distinct
         return first
     sizes = {a.atom.predicate: conjunction.stored_keys[a.atom.predicate] for a in conjunction.atoms}
     held = {name: distinct(name, (*range(keys),)) for name, keys in sizes.items()}
-    costs = [sum(held[t.index.predicate] for t in one.tries if permuted(t.index)) for one in plans]
-    plan = plans[min(range(len(plans)), key=lambda n: (costs[n], len(plans[n].sensors)))]  # for it indices are kept
+    kept = [sum(held[t.index.predicate] for t in one.tries if permuted(t.index)) for one in plans]
+    plan = plans[min(range(len(plans)), key=lambda n: (kept[n], len(plans[n].sensors)))]  # for it indices are kept
     if maintenance == AUTO and not plan.sensors:
         return _in_place(conjunction, plan, Columns)
     for t in range(len(plan.tries)):
@@ -348,7 +343,7 @@ def _reads_little(plan: Plan, orders: JoinOrders, distinct: Distinct) -> bool:
     few = any(is_membership(trie.index.predicate) for trie in plan.tries)
     constant = plan.way.upkeep is Upkeep.NEVER and any(b.kind == EQ and not b.others for b in plan.bounds)
     rows = sum(distinct(trie.index.predicate, trie.index.order) for trie in plan.tries)
-    return (few or constant) and rows > COLUMN_ROWS * orders.cheapest[1]
+    return (few or constant) and rows > costs.COLUMN_ROWS * orders.cheapest[1]
 
 
 def _matching(plan: Plan, distinct: Distinct) -> float:
@@ -357,7 +352,7 @@ def _matching(plan: Plan, distinct: Distinct) -> float:
     A row matches about (trace rows / rows) intervals; for each match, both versions are joined at all levels and the
     interval is renewed.
     """
-    per_match = 2 * len(plan.variables) + RENEWAL_OPERATIONS
+    per_match = 2 * len(plan.variables) + costs.RENEWAL_OPERATIONS
     tries = [plan.tries[t] for t in {sensor.trie for sensor in plan.sensors}]
     rows = [max(1.0, distinct(trie.index.predicate, trie.index.order)) for trie in tries]
     return sum(per_match * plan.cost / len(plan.tries) / n for n in rows)

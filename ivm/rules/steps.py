@@ -6,7 +6,7 @@ edge ──▶ flush edge ──▶ follow triangle(x, y, z) <- edge(x, y), ... 
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from ivm.plan.plan import Plan
+from ivm.plan.plan import Index, Plan, Scan
 from ivm.rules.installed import Installed
 from ivm.rules.rule import InstalledRule, InstalledStratum
 
@@ -30,8 +30,13 @@ class FollowPlan(NamedTuple):
 
     @property
     def plan(self) -> Plan:
-        """The plan that is probed."""
+        """The plan that is followed."""
         return self.rule.plans[self.number]
+
+    @property
+    def scanned(self) -> Index | None:
+        """The relation that the plan scans; None if it does not scan one."""
+        return self.plan.tries[0].index if isinstance(self.plan.way, Scan) else None
 
 
 class FollowStratum(NamedTuple):

@@ -6,6 +6,8 @@ from typing import NamedTuple
 
 from ivm.lang.ir import Compare, Const, Var, renamed
 
+SAME = "=="  # compares words: null is the same as null
+
 
 class Choice(NamedTuple):
     """A filter that holds where all comparisons of one of its options hold; none has arithmetic."""

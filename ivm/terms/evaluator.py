@@ -24,7 +24,7 @@ from ivm.lang.ir import MIRRORED, Atom, Binary, Call, Compare, Const, Literal, N
 from ivm.lang.nulls import tests_null
 from ivm.lang.rewrite.numbers import LISTED_MAX
 from ivm.lang.types import arithmetic, has_ids, scale, shown, word_range
-from ivm.terms.conditions import Choice, Filter, compared
+from ivm.terms.conditions import SAME, Choice, Filter, compared
 from ivm.terms.encoder import Encoder
 from ivm.terms.numbers import CHOICES, evaluate
 from ivm.terms.operands import Operands
@@ -400,7 +400,6 @@ def may_fail(literals: tuple[Literal, ...], held: set[Var], types: Mapping[str, 
     return False
 
 
-SAME = "=="  # compares words: null is the same as null
 COMPARE = {
     "=": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
     SAME: operator.eq,

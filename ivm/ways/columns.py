@@ -36,17 +36,18 @@ from ivm.join.kernels.tries import NE
 from ivm.join.slices import Found, Side, Slices
 from ivm.lang.ir import Type, Var
 from ivm.memory import MemoryUse
-from ivm.plan.join_tree import EVERY, Condition, JoinTree, Source, conditions_of, intervals_of, negated_in
+from ivm.plan import costs
+from ivm.plan.join_tree import EVERY, JoinTree, Source, intervals_of, negated_in
 from ivm.plan.key_ranges import Range, after_prefix, prefixes, text_keys, text_ranges
 from ivm.plan.plan import Index, Plan, Trie
 from ivm.terms.encoder import Encoder
 from ivm.terms.evaluator import Batch
+from ivm.ways.conditions import Condition, conditions_of
 from pagestore.host import Pages, Tree, distinct, read_batches
 
 TOO_MANY = "more than 2^62 bindings: a row would follow from more than 64 bits count"
 SLICE = 1 << 20  # bindings that one block may become at a time, where a key has several rows
 FEW_KEYS = 64  # of a table; the relation that looks it up is read by these alone, if an index leads with them
-RANGE_ROWS = 300  # of a relation read whole that cost as much as finding the rows of one key
 RANGED = 2  # as far from a changed row, keys are mostly so few
 LOOKED_UP = 6  # words that each row of a table takes, next to its columns, while it is put in the order of its keys
 ACTION = ""  # the column of bindings with the action of the changed row that is in each
@@ -105,9 +106,7 @@ class ColumnJoin:
 
     @cached_property
     def root(self) -> int:
-        """The relation whose blocks pass by: of those from which fewest keys lead to several rows the one that has
-        changed, or else the largest.
-        """
+        """The relation whose blocks pass by: where fewest keys lead to several rows, the changed or the largest one."""
         return min(range(len(self.tree.sources)), key=self._unfit)
 
     def summary(self) -> tuple[str, list[str], list[str]]:
@@ -286,7 +285,7 @@ class ColumnJoin:
         ranges = self._ranges(source, tree)
         known = [keys] if keys else []
         known += [(child.sought, child.few) for child in children if child.few is not None]
-        most = min(FEW_KEYS, tree.count // RANGE_ROWS)
+        most = min(FEW_KEYS, tree.count // costs.RANGE_ROWS)
         for names, few in known if not all(lo and hi for lo, hi in ranges) else ():
             if few.shape[1] <= most and (found := self._leading(source, names, columns)):
                 order, index = found

@@ -20,7 +20,7 @@ from ivm.join.join import Join
 from ivm.join.plan_arrays import change_oracle, laid_out, plan_array, state_array
 from ivm.memory import Budget
 from ivm.plan import costs
-from ivm.plan.plan import Index, Plan, Trie, Upkeep, indices_of, sensors_of, tree_name
+from ivm.plan.plan import Index, Plan, Scan, Trie, Upkeep, indices_of, sensors_of, tree_name
 from ivm.views.delta import Delta, matches, net_changes, region_columns, regions, renewal, surgeries
 from ivm.ways.kernels import match
 from ivm.ways.kernels.probe import mark_lone
@@ -84,6 +84,16 @@ def maintain(
         before.operations + after.operations,
         sum(hit.shape[1] for hit in matched),
     )
+
+
+def is_alone(plan: Plan) -> bool:
+    """Return whether the changed branches of a plan's only relation are its bindings."""
+    return plan.way.upkeep is Upkeep.ALONE and (isinstance(plan.way, Scan) or not plan.reads)
+
+
+def is_matched(plan: Plan) -> bool:
+    """Return whether surgeries on a plan's tries are matched with its sensitivity indices."""
+    return plan.way.upkeep is Upkeep.MATCH
 
 
 def maintain_single_atom(

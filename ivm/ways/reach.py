@@ -12,9 +12,8 @@ import numpy as np
 from ivm.lang.ir import MIRRORED, Compare, Const, Type, Var
 from ivm.lang.types import has_ids
 from ivm.plan.plan import Plan, Scan
-from ivm.terms.conditions import Choice
+from ivm.terms.conditions import SAME, Choice
 from ivm.terms.encoder import Encode
-from ivm.terms.evaluator import SAME
 from ivm.ways.kernels import reach as kernel
 from ivm.ways.kernels.reach import Conditions
 from pagestore.compiled import Flags, Table, TypedKernel

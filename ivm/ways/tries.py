@@ -27,6 +27,7 @@ from ivm.join.kernels.tries import EQ
 from ivm.join.plan_arrays import change_oracle
 from ivm.lang.ir import Atom, Disjunct, Rule, Var
 from ivm.memory import Budget, Sink, TraceSink
+from ivm.plan import costs
 from ivm.plan.plan import Columns, Index, Plan, indices_of, permuted
 from ivm.rules.installed import Installed
 from ivm.rules.rule import InstalledRule
@@ -52,7 +53,6 @@ from pagestore.host import (
 )
 
 PARTS_KEPT = 16  # parts of bindings, of some MiB each; up to this number, none is summed on its own
-LOOK_UP = 10  # records that a merge passes in the time of one lookup of a binding in s, measured
 
 
 class Pair(NamedTuple):
@@ -116,7 +116,7 @@ def choice(plan: Plan, trees: Sequence[Tree], rules: Sequence[Rule], pair: Pair)
         return Choice(False, f'looked up: the rules do not say that {s} is a subset of {t}, and no "checksum" scans do')
     missing = f"{max(0, whole.count - part.count):,} of {whole.count:,} rows of {t} are missing in {s}"
     first = min(trees[i].count for i, trie in enumerate(plan.tries) if trie.levels[0] == 0 and not trie.negated)
-    if not pays(whole.count, part.count, LOOK_UP * first):
+    if not pays(whole.count, part.count, costs.LOOK_UP * first):
         return Choice(False, f"{missing}: passing over all of them costs less than counting")
     return Choice(True, f"{missing}: these are found by counting, and the rest is not looked at")
 

@@ -31,10 +31,10 @@ FALLING = count(0, -1)  # so that each set of variables appears to list more tha
 FORCED = {
     "chosen": [],
     "joined": [(planner, "_in_columns", lambda *_: None), (planner, "_is_found_by_links", lambda *_: False)],
-    "by columns": [(planner, "lists_pairs", lambda *_: False), (planner, "COLUMN_ROWS", 1e9)],
+    "by columns": [(planner, "lists_pairs", lambda *_: False), (costs, "COLUMN_ROWS", 1e9)],
     "counted": [
         (planner, "lists_pairs", lambda *_: False),
-        (planner, "COLUMN_ROWS", 1e9),
+        (costs, "COLUMN_ROWS", 1e9),
         (columns.ColumnJoin, "_listing", lambda *_: next(FALLING)),
     ],
     "by blocks of ranges": [(planner, "lists_pairs", lambda *_: False), (slices, "NEAR", 0)],
@@ -46,7 +46,7 @@ FORCED = {
     "evaluated anew": [(choice.Choice, "_propagating", lambda *_: inf), (costs, "LARGE_FROM", 0)],
     "hubs": [
         (planner, "lists_pairs", lambda *_: False),
-        (planner, "COLUMN_ROWS", 1e9),
+        (costs, "COLUMN_ROWS", 1e9),
         (schedule, "FEW", 0),
         (costs, "FREE", 0),
         (costs, "tables", lambda _: 0.0),

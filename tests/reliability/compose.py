@@ -23,7 +23,6 @@ from unittest.mock import patch
 import ivm
 from ivm.engine import choice
 from ivm.errors import (
-    WHOLE,
     ConstraintError,
     ConstructError,
     FunctionConflictError,
@@ -36,6 +35,7 @@ from ivm.lang.ir import ROPE, Const
 from ivm.lang.ir import Edit as Stated
 from ivm.lang.program import Program
 from ivm.lang.rewrite import numbers
+from ivm.names import WHOLE
 from ivm.plan import costs, key_ranges
 from ivm.rules import rule as installed_rule
 from ivm.rules.compile import compile, query

@@ -14,6 +14,7 @@ or through others, the file that calls. `NUMBA_DISABLE_JIT=1` lets kernels run a
 """
 
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -28,6 +29,7 @@ from tests.walks.gates import gates
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("pagestore", "ivm", "tools")
+KERNELS = re.compile("/kernels/|^pagestore/(pages|sorting)/")
 RULES = "triangle(x, y, z) <- edge(x, y), edge(y, z), edge(x, z).  degree[x] = d <- agg<<d = count()>> edge(x, _)."
 DECLARATION = "edge(x, y) -> int(x), int(y)."
 PASSES = """  // something to do for every pass
@@ -56,6 +58,11 @@ class Walk(NamedTuple):
     def parses(self) -> int:
         """The texts that were parsed."""
         return sum(times for (_, file), times in self.moves.items() if file == "ivm/lang/parse.py")
+
+    def measured(self, above: Callable[[str, str], bool]) -> tuple[int, int, int]:
+        """The files, the calls from one into another, and the climbs, where a kernel and all below it is one call."""
+        seen = Walk(Counter({move: n for move, n in self.moves.items() if not any(map(KERNELS.search, move))}))
+        return len(seen.files), sum(seen.moves.values()), len(seen.climbs(above))
 
     def climbs(self, above: Callable[[str, str], bool]) -> list[tuple[str, str]]:
         """The moves into a file that stands above the one which calls."""
@@ -215,8 +222,8 @@ def main() -> int:
         print(f"{name}: {counts}" + f", {walk.parses} parses" * bool(walk.parses))
         for caller, callee in climbs:
             print(f"    {caller} calls {callee}")
-        counted[name] = len(walk.files), len(walk.moves), len(climbs)
+        counted[name] = walk.measured(above)
     print(f"\n{'':68} {'now':>9} {'at most':>9}")
     found = gates(counted)
     print(*found, sep="\n")
-    return int(any(gate.value > gate.limit for gate in found))
+    return int(not all(gate.holds for gate in found))

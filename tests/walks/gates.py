@@ -27,9 +27,9 @@ class Gate(NamedTuple):
     held: float | None = None
 
     @property
-    def limit(self) -> float:
-        """What the test allows."""
-        return self.most if self.held is None else self.held
+    def holds(self) -> bool:
+        """Whether it is no more than is allowed."""
+        return self.value <= (self.most if self.held is None else self.held)
 
     def __str__(self) -> str:
         reached = "reached" if self.value <= self.most else f"held at {self.held:g}" if self.held else "NOT reached"
@@ -123,7 +123,8 @@ def importers(module: str) -> int:
 
 def naming(word: str) -> int:
     """The files of the product that have a word as a text of its own."""
-    return sum(f'"{word}"' in source for source in files(*PRODUCT).values())
+    named = re.compile(rf'"(?:\w+:)?{word}"')
+    return sum(bool(named.search(source)) for source in files(*PRODUCT).values())
 
 
 def widths() -> tuple[float, float, int]:
@@ -145,8 +146,8 @@ def gates(walked: Mapping[str, tuple[int, int, int]]) -> list[Gate]:
         Gate("files of ivm with measured costs", files_with_costs(), 8),
         Gate("places of ivm that tell a thing by its name, outside names.py", names_told(), 5),
         *(Gate(f"files that import {name}", importers(name), 13, held) for name, held in ROOMS.items()),
-        Gate("files of the product that name a SQL function (initcap)", naming("initcap"), 1, 4),
-        Gate("files of the product that name a column type (date)", naming("date"), 5, 22),
+        Gate("files of the product that name a SQL function (levenshtein)", naming("levenshtein"), 1, 4),
+        Gate("files of the product that name a column type (date)", naming("date"), 5, 26),
         Gate("files of the product that name an aggregate (quantile_cont)", naming("quantile_cont"), 2, 9),
         Gate("lines over 100 columns, per cent", long, 0.5, 14),
         Gate("average length of a line", average, 45, 56),
@@ -160,6 +161,6 @@ def gates(walked: Mapping[str, tuple[int, int, int]]) -> list[Gate]:
 
 ROOMS = {"ivm.wide": None, "ivm.terms.evaluator": None, "ivm.join.join": None}
 WALKS: Mapping[str, tuple[tuple[int, int, int], tuple[int, int, int]]] = {
-    "a query of SQL to its rows": ((70, 700, 5), (125, 1500, 20)),
-    "the same query as a rule": ((60, 450, 3), (100, 850, 12)),
+    "a query of SQL to its rows": ((70, 700, 5), (120, 1400, 14)),
+    "the same query as a rule": ((60, 450, 3), (95, 760, 8)),
 }

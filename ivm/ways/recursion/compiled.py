@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ivm.join.plan_arrays import slices_room, tree_words
+from ivm.plan import costs
 from ivm.plan.plan import Index, Plan, Upkeep, permuted, tree_name
 from ivm.rules.installed import Installed
 from ivm.rules.rule import InstalledRule, InstalledStratum
@@ -30,12 +31,6 @@ from pagestore.host import ERASE, FEW, INSERT, SET, WORD_MAX, Edits, Pages, Tran
 FACTS, FACTS_MAX = 1 << 10, 1 << 22  # that there is room for at first, and at most
 DERIVATIONS, SLOTS = 4, 4  # derivations noted, and slots, for each fact that there is room for
 GROWTH = 8
-# An operation takes some 0.3 us, and evaluating a stratum anew 0.2 to 0.8 us for each row: the kernel stops after
-# a fifth of that, so that what is given up costs a fifth more than evaluating anew.
-STEP_OPERATIONS = 128  # for each of the steps that are free, two milliseconds together
-FOLLOWED_SHARE = 0.15  # operations for each row
-IN_MEMORY = 12288  # that following a change of a linear stratum in memory costs as much as, at least
-WRITE_OPERATIONS = 800  # that storing the facts of a round costs as much as, at least
 COLUMNS = 16  # of a table without rows, at least as many as of any
 OUT = 1 << 8  # bindings of one run of the join
 
@@ -237,8 +232,8 @@ class CompiledStratum:
         """
         facts = sum(txn.tree(name).count for name in self._stratum.recursive)
         rows = facts + sum(txn.tree(name).count for name in {index.predicate for index in self.below})
-        operations = fixpoint.STEPS_FREE * STEP_OPERATIONS + int(FOLLOWED_SHARE * rows)
-        return Allowed(min(IN_MEMORY if self.linear else WORD_MAX, operations), free + facts // share)
+        operations = fixpoint.STEPS_FREE * costs.STEP_OPERATIONS + int(costs.FOLLOWED_SHARE * rows)
+        return Allowed(min(costs.IN_MEMORY if self.linear else WORD_MAX, operations), free + facts // share)
 
     def maintain(
         self, txn: Transaction, before: Mapping[Index, Tree], deltas: Mapping[Index, Delta], allowed: Allowed
@@ -254,7 +249,7 @@ class CompiledStratum:
         while status > kernel.LIMITED or status == kernel.NO_ROOM:
             if status == kernel.WRITE:
                 self._write(txn)
-                self._room.state[kernel.WORK_MAX] -= WRITE_OPERATIONS
+                self._room.state[kernel.WORK_MAX] -= costs.WRITE_OPERATIONS
                 trees = self._trees(txn, before)
             elif not self._grow():
                 break

@@ -10,11 +10,11 @@ from collections.abc import Mapping
 from ivm.plan import costs
 from ivm.plan.plan import Index
 from ivm.rules.rule import InstalledStratum
-from ivm.ways.changes import apply, check_stored_function, note_difference, store
 from ivm.ways.recursion.compiled import CompiledStratum, compiled
 from ivm.ways.recursion.facts import Facts, limits_of
 from ivm.ways.recursion.fixpoint import Fixpoint
 from ivm.ways.recursion.semilattice import fixpoint_of
+from ivm.ways.storing import apply, check_stored_function, note_difference, store
 from ivm.ways.tries import bindings_of
 from ivm.ways.way import Context, naming_the_rule
 from pagestore.host import Tree

@@ -1,21 +1,26 @@
 """From a text to plans: one list of passes, which begins with a text, with syntax trees or with checked rules."""
 
+from functools import cache
+
 import hypothesis.strategies as st
 import pytest
 from hypothesis import given, settings
 
 import ivm
+from ivm.engine.kernels.plans import LARGE
 from ivm.errors import RuleTypeError, SafetyError, UnknownPredicateError
 from ivm.lang.ir import Const, Var
 from ivm.lang.parse import parse
 from ivm.lang.program import Program
 from ivm.lang.syntax_tree import And, Anonymous, Application, Clause, Operation
+from ivm.plan import costs
 from ivm.plan.planner import ONCE
 from ivm.rules.compile import compile, with_block
 from ivm.rules.installed import Options
 from ivm.rules.relations import Relations, declaration_of, predicate_of
 from pagestore.host import Column, Schema, Type
 from tests.walks import PASSES, import_order, walks
+from tests.walks.gates import gates
 
 TEXTS = [
     PASSES,
@@ -92,11 +97,29 @@ def test_a_relation_is_what_its_declaration_says(columns, data, name):
     assert compile(text).predicates == {name: predicate_of(name, schema)}, text
 
 
+@cache
+def walked():
+    return walks(), import_order()
+
+
 def test_no_pass_calls_back_up_and_each_text_is_parsed_once():
     """A block of an opened store, too; of a transaction only what a decorator and two registered functions call."""
-    found, above = walks(), import_order()
+    found, above = walked()
     climbs = {name: walk.climbs(above) for name, walk in found.items()}
     assert climbs["a text to plans"] == climbs["a store to rules"] == []
     assert len(climbs["a delta to rows"]) <= 3
     parses = {name: walk.parses for name, walk in found.items()}
     assert (parses["a text to plans"], parses["a text to rows"], parses["a store to rules"]) == (1, 1, 2)
+
+
+def test_the_measures_of_the_layout_hold():
+    """Each is at most what it is to be, or was when it was last taken: see `python -m tests.walks`."""
+    found, above = walked()
+    beyond = [
+        str(gate) for gate in gates({name: walk.measured(above) for name, walk in found.items()}) if not gate.holds
+    ]
+    assert beyond == []
+
+
+def test_what_the_kernel_and_python_call_a_large_change_is_one_number():
+    assert costs.LARGE_FROM == LARGE

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 import ivm
-from ivm.engine import fill
 from ivm.ways import tries
 
 C = 4
@@ -162,7 +161,7 @@ def test_what_a_view_counts_is_not_listed_for_a_huge_delta(maintenance, tmp_path
         with ws.transaction() as txn:
             txn.insert("e", list(edges))
         before = set(zip(*ws["c"].to_arrow().to_pydict().values(), strict=True))
-        as_delta = Mock(wraps=fill.as_delta)
+        as_delta = Mock(wraps=tries.as_delta)
         monkeypatch.setattr(tries, "as_delta", as_delta)
         with ws.transaction() as txn:
             txn.delete("e", list(edges[:, : edges.shape[1] // 2]))

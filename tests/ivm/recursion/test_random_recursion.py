@@ -199,7 +199,7 @@ def test_random_recursions_whose_rounds_are_joined_by_parts(monkeypatch):
     monkeypatch.setattr(fixpoint, "memory_allowed", lambda: 1 << 20)
     monkeypatch.setattr(fixpoint, "BINDINGS_SHARE", 1 << 14)
     monkeypatch.setattr(schedule, "RECURSIVE_MOST", -1)
-    monkeypatch.setattr(compiled, "IN_MEMORY", -1)
+    monkeypatch.setattr(costs, "IN_MEMORY", -1)
     halves = Mock(side_effect=fixpoint.halves)
     monkeypatch.setattr(fixpoint, "halves", halves)
     for seed in range(PART):
@@ -210,7 +210,7 @@ def test_random_recursions_whose_rounds_are_joined_by_parts(monkeypatch):
 def test_random_recursions_of_which_all_that_follows_is_found_in_memory(monkeypatch):
     """The kernel gives up at once: linear strata lose all that follows from a change, and some of it returns."""
     monkeypatch.setattr(schedule, "RECURSIVE_MOST", -1)
-    monkeypatch.setattr(compiled, "IN_MEMORY", -1)
+    monkeypatch.setattr(costs, "IN_MEMORY", -1)
     monkeypatch.setattr(costs, "REFILL_SHARE_MAX", 1 << 30)
     monkeypatch.setattr(fixpoint, "FOLLOWING_SHARE", 1)
     found = []

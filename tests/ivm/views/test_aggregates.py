@@ -17,10 +17,10 @@ from hypothesis import strategies as st
 
 import ivm
 import pagestore
-from ivm.engine import fill, schedule
+from ivm.engine import schedule
 from ivm.errors import AggregateError, RangeError, UnknownViewError
 from ivm.rules.compile import compile, query
-from ivm.ways import building, states, tries
+from ivm.ways import states, storing, tries
 from pagestore.host import is_operator
 from pagestore.trees.read import pages_of
 from tests.support.mirror import Mirror
@@ -165,7 +165,7 @@ def test_loaded_before_the_rules_as_edited_after(program, tmp_path):
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_what_is_asked_once_is_what_is_kept(program, monkeypatch):
     """And a question makes no tree of state, unless it asks for what the tree's scans say."""
-    trees, bulk = [], fill.bulk
+    trees, bulk = [], storing.bulk
 
     def counted(pager, spec, batches):
         trees.append(spec)
@@ -178,7 +178,7 @@ def test_what_is_asked_once_is_what_is_kept(program, monkeypatch):
                 for relation, rows in some_rows().items():
                     txn.insert(relation, rows)
         kept.install(program, "rules")
-        monkeypatch.setattr(building, "bulk", counted)
+        monkeypatch.setattr(storing, "bulk", counted)
         answer = [tuple(row.values()) for row in asked.query(program).to_arrow().to_pylist()]
         if not any(op in program for op in ("concat", "unite", "lastone")):
             assert trees

@@ -3,20 +3,21 @@
 edits of tri ──▶ the tree of tri, "$index:tri:1.0" ──▶ what really changed: the deltas of both
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from itertools import starmap
 
 import numpy as np
 
 from ivm.errors import DivergenceError, FunctionConflictError
+from ivm.join.join import concatenated
 from ivm.lang.ir import Predicate
 from ivm.names import view_of_state
 from ivm.plan.plan import Index
 from ivm.views.delta import Delta, insertions, net_changes, visible_difference
 from ivm.views.edit_composition import SumOverflow, edits_to_sums
-from ivm.views.layouts import INVERTED, SUM, State
-from ivm.ways.pending import check_sums, out_of_range
-from ivm.ways.states import edits_of
+from ivm.views.layouts import INVERTED, SUM, VALUES, State
+from ivm.ways.pending import Waiting, check_sums, checked_sums, out_of_range, whole_groups
+from ivm.ways.states import FOLDED, edits_of, folded, view_rows
 from ivm.ways.way import Context
 from pagestore.errors import EditError
 from pagestore.host import (
@@ -24,9 +25,13 @@ from pagestore.host import (
     INSERT,
     Edits,
     Tree,
+    ascending,
+    bulk,
     compose_edits,
     count_prefixes,
     delta,
+    is_operator,
+    one_batch,
     read_batches,
 )
 
@@ -176,3 +181,68 @@ def divergence(fact: str) -> DivergenceError:
     return DivergenceError(
         f"{fact}; what is stored for rules does not follow from the relations: `ivm fsck --repair` rebuilds it"
     )
+
+
+def build_view(context: Context, name: str, waiting: Waiting) -> None:
+    """Build a view's tree, and its state if it has one, from all rows that its rules insert.
+
+    Raises RangeError, FunctionConflictError.
+    """
+    layout, txn = context.installed.layouts[name], context.txn
+    rows = _rows_of_state(context, name, waiting) if layout.fold else waiting.rows(name)
+    if layout.kind == SUM:
+        rows = checked_sums(txn, context.predicate(name), rows)
+    tree = bulk(txn.pager, txn.tree(name).spec, rows)
+    txn.replace(name, tree)
+    check_stored_function(context, name, tree)
+
+
+def _rows_of_state(context: Context, name: str, waiting: Waiting) -> Iterable[np.ndarray]:
+    """Return the rows of an aggregate, in key order, from its state; build that, unless that has been done.
+
+    A state that does not fit into memory is read group by group.
+    """
+    layout, txn, order = context.installed.layouts[name], context.txn, context.encode.keys
+    fold = layout.fold
+    assert fold
+    state = fold.state
+    held = 8 * state.spec.columns * txn.tree(state.name).count if state.name in txn else 0
+    if not waiting.exceed(held) and not waiting.is_spilled(name):
+        found, tree = _state_rows(context, name, state, waiting), Tree.empty(state.spec)
+        if state.name in txn:
+            tree = txn.tree(state.name)
+        return [view_rows(name, layout, txn.pages, tree, found, order)]
+    if state.name not in txn:
+        _build_state(context, state, waiting.rows(name))
+    tree = txn.tree(state.name)
+    groups = whole_groups(read_batches(txn.pages, tree), fold.group)
+    rows = (view_rows(name, layout, txn.pages, tree, some, order) for some in groups)
+    return ascending([*rows]) if fold.order else rows
+
+
+def _build_state(context: Context, state: State, rows: Iterable[np.ndarray]) -> None:
+    txn, spec = context.txn, state.spec
+    made = txn.create_words(state.name, spec.keys, spec.values, spec.scans).spec
+    txn.replace(state.name, bulk(txn.pager, made, rows))
+
+
+def _state_rows(context: Context, name: str, state: State, waiting: Waiting) -> np.ndarray:
+    """Return the records of an aggregate's state; build its tree, unless an aggregate that shares it has done so.
+
+    An evaluation `once` needs the tree only for its scans.
+    """
+    txn = context.txn
+    if waiting.newest[0] == state.name:
+        return waiting.newest[1]
+    if state.name in txn:
+        none = np.empty((state.spec.columns, 0), np.int64)
+        return np.concatenate([*read_batches(txn.pages, txn.tree(state.name)), none], axis=1)
+    if state.kind == INVERTED:
+        rows = folded(state.ops[0], one_batch(waiting[name])[1])
+    else:
+        rows = concatenated([*waiting.rows(name)])
+    scans = state.kind == VALUES and any(op in FOLDED or is_operator(op) for op in state.ops)
+    if not context.once or scans:
+        _build_state(context, state, [rows])
+    waiting.newest = state.name, rows
+    return rows

@@ -1,0 +1,79 @@
+"""What bindings must satisfy, as masks over their columns: the bounds of a plan, and filters that cannot fail.
+
+x <= y + 2      a sum of two columns, by halves of words
+x = 7           one column and a word
+"""
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+
+from ivm.join.kernels.tries import EQ, GE, HALF, LE, NE
+from ivm.lang.ir import Type, variables
+from ivm.plan.join_tree import link_of, names_of_bound
+from ivm.plan.linear import Linear
+from ivm.plan.plan import Link, Plan
+from ivm.terms.conditions import Filter, compared
+from ivm.terms.encoder import Encoder
+from ivm.terms.evaluator import COMPARE, Batch, Evaluator
+
+OPS = {EQ: "=", NE: "!=", GE: ">=", LE: "<="}
+STRICT = {(LE, -1): "<", (GE, 1): ">"}  # by the kind and the constant of a bound
+
+
+class Condition(NamedTuple):
+    """What bindings must satisfy, given the columns of some variables; a bound of two may be a link."""
+
+    names: frozenset[str]
+    holds: Callable[[Batch], np.ndarray]
+    link: Link | None = None
+
+
+def conditions_of(plan: Plan, types: Mapping[str, Type], encode: Encoder) -> list[Condition]:
+    """Return a plan's bounds and `sure` filters as conditions on columns."""
+    evaluator = Evaluator(types, encode, plan.null_words)
+    found, linked = list[Condition](), dict[Filter, Link](plan.links)
+    for b in plan.bounds:
+        name = plan.variables[b.level]
+        op = STRICT.get((b.kind, b.constant), "" if b.constant else OPS[b.kind])
+        if op and [sign for _, sign in b.others] == [1]:
+            holds = partial(_pair_holds, name, op, plan.variables[b.others[0][0]])
+        elif b.others:
+            times = {name: 1}
+            for other, sign in b.others:
+                times[plan.variables[other]] = times.get(plan.variables[other], 0) - sign
+            form = Linear(times, OPS[b.kind], -b.constant)
+            holds = partial(_linear_holds, form)
+        else:
+            holds = partial(_constant_holds, name, OPS[b.kind], b.constant)
+        found.append(Condition(names_of_bound(plan, b), holds, link_of(plan, b)))
+    for one in plan.sure:
+        names = frozenset(v.name for v in variables(*compared([one])))
+        found.append(Condition(names, partial(_passes, evaluator, one), linked.get(one)))
+    return found
+
+
+def _passes(evaluator: Evaluator, filter_: Filter, batch: Batch) -> np.ndarray:
+    return evaluator.passes(filter_, batch)[0]
+
+
+def _pair_holds(left: str, op: str, right: str, batch: Batch) -> np.ndarray:
+    holds: np.ndarray = COMPARE[op](batch.columns[left], batch.columns[right])
+    return holds
+
+
+def _linear_holds(form: Linear, batch: Batch) -> np.ndarray:
+    high, low = np.full(batch.n, form.constant >> 32), np.full(batch.n, form.constant & HALF)
+    for name, times in form.times.items():
+        high += times * (batch.columns[name] >> 32)
+        low += times * (batch.columns[name] & HALF)
+    high += low >> 32
+    holds: np.ndarray = COMPARE[form.op](np.where(high == 0, low & HALF, high), 0)
+    return holds
+
+
+def _constant_holds(name: str, op: str, constant: int, batch: Batch) -> np.ndarray:
+    holds: np.ndarray = COMPARE[op](batch.columns[name], constant)
+    return holds
