@@ -102,8 +102,7 @@ def install(
     collected.edit(edits)
     if edit is not None:
         edit(collected)
-    if composed := collected.composed():
-        engine.apply_edits(composed)
+    collected._apply_by(engine)
     refuse_violations(txn, after, after.constraints)
     after = engine.installed  # the edits may have needed deferred indices
     saved = save(txn, after, engine.built)

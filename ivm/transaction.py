@@ -199,6 +199,7 @@ class Transaction:
         self._txn, self._installed, self._maintainer, self._sql = txn, installed, maintainer, sql
         self._edits: dict[str, list[Edits]] = {}
         self._open = True
+        self._trees = {} if maintainer else {name: txn.tree(name) for name in installed.extensional if name in txn}
         self._reached = False  # whether `inner` was handed out, through which relations may change as well
 
     def insert(self, name: str, rows: Any = None, *, columns: Any = None) -> None:
@@ -334,17 +335,26 @@ class Transaction:
 
     def _before(self) -> dict[str, Tree]:
         """Return the trees at the beginning of the relations that rules know and that may have changed."""
-        relations, trees = self._txn.base.catalog.relations, self._txn.base.trees
         names = self._installed.extensional if self._reached else self._edits
+        if self._maintainer is None:
+            return {name: self._trees[name] for name in names if name in self._trees}
+        relations, trees = self._txn.base.catalog.relations, self._txn.base.trees
         return {name: trees[relations[name].spec.tree_id] for name in names if name in relations}
 
     def _is_changed(self) -> bool:
         """Return whether relations that rules know, or their columns, were changed through `inner`."""
-        catalog = self._txn.catalog
-        return self._reached and (
-            catalog is not self._txn.base.catalog
-            or any(self._txn.tree(name) != tree for name, tree in self._before().items())
-        )
+        if not self._reached:
+            return False
+        others = self._maintainer is not None and self._txn.catalog is not self._txn.base.catalog
+        return others or any(self._txn.tree(name) != tree for name, tree in self._before().items())
+
+    def _apply_by(self, engine: Engine) -> None:
+        """Apply the edits, and bring all that an engine maintains up to date.  Raises MaintainError."""
+        if self._is_changed():
+            self._apply()
+            engine.follow_changes(self._before())
+        elif edits := self.composed():
+            engine.apply_edits(edits)
 
     def commit(self) -> int:
         """Maintain every view, commit all as one version, and return it.  On an error nothing is changed.

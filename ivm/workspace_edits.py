@@ -106,7 +106,7 @@ class WorkspaceEdits:
             txn = Transaction(sketch, installed, None, partial(self._sql_in, None))
             self._make(edits, txn)
             engine = Engine(sketch, installed, Encoder(sketch), self.threads, built=built_sizes(sketch))
-            engine.apply_edits(txn.composed())
+            txn._apply_by(engine)
             blocks = [block.name for block in installed.blocks]
             changes = {name: sketch.changes(name) for name in sketch if not is_helper(name, blocks)}
             changes |= {name: table for name in wide_names(sketch) if (table := changed_in(sketch, name))}

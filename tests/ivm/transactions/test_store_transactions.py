@@ -7,6 +7,7 @@ import subprocess
 import sys
 from typing import Any
 
+import pyarrow.compute as pc
 import pytest
 
 import ivm
@@ -346,3 +347,32 @@ def test_a_column_that_is_added_through_inner_is_followed() -> None:
             txn.inner.add_column("paid", "note: string?", None)
             txn.inner["paid"].insert([("ada", 7, "tea")])
         assert list(ws["total"]) == [(7,)] and not ws.check()
+
+
+@pytest.mark.parametrize("replace", [False, True])
+def test_edits_of_an_installation_see_those_before_them(replace: bool) -> None:
+    text = "r(x) -> int(x). s(x) -> int(x). v(x, y) <- r(x), s(y), x < y. n[] = k <- agg<<k = count()>> r(_)."
+    counts: list[int] = []
+
+    def edit(txn: Any) -> None:
+        txn.insert("r", [(1,), (2,), (3,), (4,)])
+        counts.append(txn.delete_where("r", pc.field("x") == 1))
+        txn.inner["s"].insert([(3,), (9,)])
+        counts.append(txn.delete_range("r", (4,)))
+        txn.delete("s", [(9,)])
+
+    with ivm.open(":memory:") as ws:
+        if replace:
+            ws.install(text.replace("x < y", "x > y"))
+        ws.install(text, edit=edit, replace=replace)
+        assert counts == [1, 1] and not ws.check()
+        assert (list(ws["r"]), list(ws["v"]), list(ws["n"])) == ([(2,), (3,)], [(2, 3)], [(2,)])
+
+
+def test_a_preview_shows_what_is_edited_through_inner() -> None:
+    with ivm.open(":memory:") as ws:
+        ws.install("r(x) -> int(x). n[] = k <- agg<<k = count()>> r(_). +r(1).")
+        preview = ws.preview(lambda txn: txn.inner["r"].insert([(2,)]))
+        assert [row["k"] for row in preview.changes["n"].to_pylist()] == [1, 2] and len(ws["r"]) == 1
+        preview.commit()
+        assert list(ws["n"]) == [(2,)] and not ws.check()
