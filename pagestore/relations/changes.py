@@ -188,13 +188,13 @@ class Watch(Generic[Found]):
             if self._closed:
                 return None
             self._events.clear()
-        state = self._handle.refresh()
-        if state.heads[self._branch].version == self._at.version:
+        newest = next(self._handle.shown_states()).heads[self._branch].version
+        if newest <= self._at.version:
             self._fruitless += 1
             return None
         self._fruitless = 0
         for entry in self._handle.read_versions(VersionTable.entries):
-            if entry.branch != self._branch or entry.version <= self._at.version:
+            if entry.branch != self._branch or not self._at.version < entry.version <= newest:
                 continue
             new = take_snapshot(self._handle, entry.version)  # None if it was dropped meanwhile: a later one follows
             if new is not None and (found := self._go_on(new)) is not None:

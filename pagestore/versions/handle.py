@@ -172,7 +172,7 @@ class Handle:
         ahead = state.sequence > sequence_in(self.mapping.pages.words)
         if ahead and self.mode == "rw" and not self.committer.is_complete:
             newest = newest_meta(self.file)
-            if newest is not None and newest.sequence < state.sequence:
+            if newest is not None and newest.sequence < state.sequence and newest.version not in self.locks.going:
                 with suppress(CorruptionError):  # more was committed meanwhile
                     yield load_state(self.mapping, newest)
         yield state
@@ -278,8 +278,8 @@ class Handle:
 
     @property
     def version(self) -> int:
-        """The newest version of the main branch."""
-        return self.refresh().heads[MAIN_ID].version
+        """The newest version of the main branch that readers of all processes see."""
+        return next(self.shown_states()).heads[MAIN_ID].version
 
     @property
     def page_size(self) -> int:

@@ -316,7 +316,7 @@ def test_nobody_sees_a_commit_before_all_do(path, monkeypatch, sync, prepared):
         for k in range(8):
             put.insert(0, k, "")
             put.commit()
-        write = one._handle.file.pwrite
+        write, commits, changes = one._handle.file.pwrite, one.commits(), one.changes("r")
 
         def pwrite(data, offset):
             if offset <= SLOT_SIZE:
@@ -336,8 +336,12 @@ def test_nobody_sees_a_commit_before_all_do(path, monkeypatch, sync, prepared):
         thread.start()
         assert reached.wait(20)
         assert len(one.snapshot()["r"]) == len(two.snapshot()["r"]) == 8
+        assert one.version == two.version and commits.next(0) is changes.next(0) is None
         go.set()
         thread.join()
+        assert commits.next(20) == one.version == two.version and changes.next(20).rows.num_rows == 1
+        commits.close()
+        changes.close()
         assert len(one.snapshot()["r"]) == len(two.snapshot()["r"]) == 9
 
 
