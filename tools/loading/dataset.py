@@ -303,6 +303,11 @@ class Dataset:
             new = self.reading.renames.get(name, name)
             if self.reading.columns and new not in self.reading.columns:
                 continue
+            if name in opened.refused:
+                what, remedy = opened.refused[name]
+                self.problems.add(f"{part.file}: column {name} is {what}", remedy)
+                self.refused.add(new)
+                continue
             if not new:
                 self.problems.add(f"{part.file} has a column without a name", "name it, or leave it out with --columns")
                 self.refused.add(new)

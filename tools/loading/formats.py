@@ -7,6 +7,8 @@ csv       csv_files.py        those that are wanted, or that fit all rows
 json      json_files.py       likewise; one object a line, or a list of them
 """
 
+import json
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
@@ -23,6 +25,10 @@ from .files import ARROW, CSV, JSON, PARQUET, Part
 from .json_files import open_json
 from .opened import Opened, Place, Wanted, cut, rows_of
 
+SECONDS = "interval (day|hour|minute|second)( to (hour|minute|second))?"  # in Spark's words
+MONTHS = "an interval of months", "write it as a number of months, or leave it out with --columns"
+INTERVAL = "an INTERVAL, of months, days and milliseconds", "write the two moments, or leave it out with --columns"
+VARIANT = "a VARIANT", "take out its values, or write it as text, as by to_json, or leave it out with --columns"
 UNREADABLE = pa.ArrowException, OSError, UnicodeDecodeError, OverflowError  # what Arrow raises for damaged files
 
 
@@ -59,12 +65,19 @@ def _open_parquet(file: Path) -> Opened:
         source = pq.ParquetFile(file, coerce_int96_timestamp_unit="us", page_checksum_verification=True)
     except UNREADABLE as error:
         raise DatasetError(f"{file} is not a Parquet file, or was cut short: {error}") from None
-    rows = [0]
+    rows, refused = [0], _refused(source)
+    meant = {name: kind for name, kind in _meant(source).items() if name not in refused}
+    kinds = {**meant, **dict.fromkeys(refused, pa.binary())}
+    given = source.schema_arrow
+    schema = pa.schema([one.with_type(kinds.get(one.name, one.type)) for one in given], given.metadata)
 
     def batches(columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         rows[0] = 0
         for batch in source.iter_batches(rows_of(len(columns)), columns=columns):
-            yield batch
+            yield pa.RecordBatch.from_arrays(
+                [array.view(meant[name]) if name in meant else array for name, array in zip(
+                    batch.schema.names, batch.columns, strict=True)], names=batch.schema.names,
+            )  # fmt: skip
             rows[0] += len(batch)
         if columns and rows[0] != source.metadata.num_rows:  # a column ends before the others
             raise pa.ArrowInvalid(f"{rows[0]} rows, and {source.metadata.num_rows} by its footer")
@@ -72,7 +85,47 @@ def _open_parquet(file: Path) -> Opened:
     def share() -> float:
         return rows[0] / max(1, int(source.metadata.num_rows))
 
-    return Opened(source.schema_arrow, partial(_undamaged, file, batches), share, lacks=partial(_lacking, source, file))
+    return Opened(schema, partial(_undamaged, file, batches), share, lacks=partial(_lacking, source, file),
+                  refused=refused)  # fmt: skip
+
+
+def _meant(source: pq.ParquetFile) -> dict[str, pa.DataType]:
+    """Return the types of columns that Spark's note in the footer tells, and Parquet's types do not.
+
+    Spark's `timestamp` is a moment, which INT96 has in UTC, and an interval of days to seconds is in microseconds.
+    """
+    schema, found = source.schema_arrow, dict[str, pa.DataType]()
+    for name, kind in _spark_types(source).items():
+        there = schema.field(name).type if schema.get_field_index(name) >= 0 else None
+        if kind == "timestamp" and there == pa.timestamp("us"):
+            found[name] = pa.timestamp("us", "UTC")
+        elif there == pa.int64() and re.fullmatch(SECONDS, kind):
+            found[name] = pa.duration("us")
+    return found
+
+
+def _refused(source: pq.ParquetFile) -> dict[str, tuple[str, str]]:
+    """Return the columns that are intervals or VARIANTs, whose parts alone say nothing, each with a remedy."""
+    found = {
+        name: MONTHS for name, kind in _spark_types(source).items() if re.fullmatch("interval (year|month).*", kind)
+    }
+    found |= {name: VARIANT for name, kind in _spark_types(source).items() if kind == "variant"}
+    for field in source.schema_arrow:
+        parts = [one.name for one in field.type if one.type == pa.binary()] if pa.types.is_struct(field.type) else []
+        if {*parts} >= {"metadata", "value"} and field.type.num_fields <= 3:  # as all writers lay it out
+            found[field.name] = VARIANT
+    columns = map(source.schema.column, range(len(source.schema.names)))
+    return found | {one.path: INTERVAL for one in columns if one.converted_type == "INTERVAL"}
+
+
+def _spark_types(source: pq.ParquetFile) -> dict[str, str]:
+    """Return the names of the columns' plain types by Spark's note in the footer; nothing without one."""
+    note = (source.metadata.metadata or {}).get(b"org.apache.spark.sql.parquet.row.metadata")
+    try:
+        fields = json.loads(note)["fields"] if note else []
+        return {one["name"]: one["type"] for one in fields if isinstance(one["type"], str)}
+    except (ValueError, KeyError, TypeError):  # some other note
+        return {}
 
 
 def _lacking(source: pq.ParquetFile, file: Path, wanted: Sequence[Place]) -> set[Place]:

@@ -40,7 +40,8 @@ class Opened(NamedTuple):
 
     If `untyped`, its values are texts that are to be converted to the types in its schema. `lacks`, if a footer has
     this, returns which columns, by their paths in structs, may have nulls. `records()`, if the file has lines, yields
-    its rows as they are written. `hints` are notes for the user on how it could be read better.
+    its rows as they are written. `hints` are notes for the user on how it could be read better. `refused` are columns
+    that no relation holds, each with what it is and a remedy.
     """
 
     schema: pa.Schema
@@ -50,6 +51,7 @@ class Opened(NamedTuple):
     lacks: Callable[[Sequence[Place]], set[Place]] | None = None
     records: Callable[[], Iterator[Record]] | None = None
     hints: tuple[str, ...] = ()
+    refused: Mapping[str, tuple[str, str]] = MappingProxyType({})
 
     @property
     def line_of(self) -> Callable[[int], int] | None:
