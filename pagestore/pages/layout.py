@@ -10,7 +10,7 @@ crc32c of all bytes after it.  Word 3 packs kind (bits 0-3), level (8-15), colum
 16-23, the others in 4-7), folds (24-31) and the tree's id (32-63).  Each column has two descriptor words, ``base`` and
 ``offset << 8 | width``: value i is ``base`` plus the ``width`` bits found ``i * width`` bits after the
 start of word ``offset`` of the page.  A column is as wide as its values need, or as they needed AGE edits
-ago (shift.py).  The last word of a page stays free: a reader may touch one word past a column.
+ago (build.py).  The last word of a page stays free: a reader may touch one word past a column.
 
 An index page (level >= 1) has the K key columns (the least key of each child's subtree), the
 child's page id, one fold of the child's subtree for each scan of the tree, and the child's birth.

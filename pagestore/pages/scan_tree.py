@@ -27,7 +27,7 @@ ENTRIES_MIN = 9  # entries of a leaf when its tree is built: at least this, less
 BUDGET = 20  # each fold word may take a 20th of a page
 WORDS_PAID = 5  # more fold words than this get no more room: all together take five 20ths at most
 
-# words of `work`: number of applications, number of pages made by shift.py, address of `build.scan_tree`
+# words of `work`: number of applications, number of pages made from old ones by build.py, address of `build.scan_tree`
 APPLIED, SHIFTED, SCAN_TREE = range(3)
 AREA = 8  # where the arrays in `work` begin
 EMPTY, DIRTY, CLEAN = range(3)  # the fold of a node is not computed yet, out of date, up to date

@@ -13,7 +13,7 @@ there, or certified (`certify`): where several operations may share an interval,
 Slices that do not change with the variable before are *loop-invariant*.  The intersection of a level's
 loop-invariant slices is cached from the second time that it is needed, and marked in a table of bytes by which the
 others are filtered: an outer intersection is done once, and the innermost loop has no branch. Where slices recur while
-others change, they are bitmaps, see bitmap_rows.py.
+others change, they are bitmaps, see intersect.py.
 
 A level may *collect*: where no lower level reads the variables before it, and they are not requested, its candidates
 under all their values are merged first, each with the number of bindings it represents.

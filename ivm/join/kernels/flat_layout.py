@@ -120,7 +120,7 @@ class KeyTables(NamedTuple):
 
 
 class BitRows(NamedTuple):
-    """Slices as bitmaps: universes grounds[L, GROUND], the row number of each slice, the bits (see bitmap_rows.py)."""
+    """Slices as bitmaps: universes grounds[L, GROUND], the row number of each slice, the bits (see intersect.py)."""
 
     grounds: Table
     numbers: Words

@@ -11,7 +11,7 @@ With a lower bound or an oracle, an open is a seek_lub to where the search start
 full the kernel returns, and continues from `state` at the next call.
 
 A run keeps everything in two flat arrays, because passing an array costs a kernel more than
-an index: `plan` (read only) and `state`.  Their headers are in join_layout.py.
+an index: `plan` (read only) and `state`.  Their headers are in tries.py.
 
 The last level of a join: leapfrogging over the decoded slices that its iterators have in their current leaves.
 

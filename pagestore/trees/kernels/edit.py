@@ -3,7 +3,7 @@
 The walk keeps, for every level, its node and a buffer of the entries that the node's successor will
 have: new ones decoded, and runs of the old node's that are only noted.  A leaf's edits are merged into
 the buffer of level 0; children without edits are kept as runs, so their subtrees stay shared.  Most
-successors are then made from the old page by shifting bits (pages/shift.py).  Else the runs are decoded; a
+successors are then made from the old page by shifting bits (pages/build.py).  Else the runs are decoded; a
 buffer too large for a page is cut into several, one too small takes in its next sibling, or its
 previous one.  The entries of the pages written go to the buffer above.
 

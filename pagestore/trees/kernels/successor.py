@@ -170,7 +170,7 @@ def least_words(page_words, room, size):
 
 @kernel
 def shift_out(pages, shape, level, top, output, run):
-    """Write the successor of the current page by shifting its bits, if that is possible (see pages/shift.py)."""
+    """Write the successor of the current page by shifting its bits, if that is possible (see pages/build.py)."""
     node, walk, tally, page_words, folds = run.node, run.walk, run.tally, pages.page_words, shape.scans.shape[0]
     runs, n = walk[RUNS, level], walk[SIZE, level]
     if runs <= 0 or tally[USED] == output.ids.shape[0]:

@@ -445,7 +445,7 @@ def seed(bodies, facts, run, predicate, words, terms):
 
 
 class Bodies(NamedTuple):
-    """The conjunctions of a stratum, once for each recursive atom that a new fact may match (see flat_rounds.py).
+    """The conjunctions of a stratum, once for each recursive atom that a new fact may match (see the top of this file).
 
     of[P + 1] says which rows of `bodies` begin with facts of predicate p; these refer to `steps`, `tests` and `lists`;
     `indices` are the indices of facts, `relations` those read from outside the stratum, whose rows are in `data`.
@@ -479,7 +479,7 @@ class Facts(NamedTuple):
 class Run(NamedTuple):
     """The state of a run.
 
-    `progress` is described in flat_rounds.py, `values` are those of variables; at, costs and ranks hold for each step
+    `progress` is described above, `values` are those of variables; at, costs and ranks hold for each step
     its current row, and the greatest cost and rank of the facts up to it. If threads share rounds, aside[P * n, W] has
     space for n facts that a thread derives for each part while others read existing facts, puts[P] counts them, and
     recent[M] is the last one derived with a slot; else these are empty.
