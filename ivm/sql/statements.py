@@ -17,7 +17,7 @@ from sqlglot.errors import SqlglotError
 from sqlglot.optimizer.annotate_types import annotate_types
 
 from ivm.answer import Answer
-from ivm.errors import ConstraintError, IvmError, MaintainError, OptionError, RangeError, RuleError
+from ivm.errors import ConstraintError, IvmError, MaintainError, OptionError, RangeError, RuleError, UninstallError
 from ivm.sql import files, tables, versions, views
 from ivm.sql.answers import PART, answer, finish, in_words
 from ivm.sql.dialects.read import DIALECTS, in_duckdb, parsed
@@ -36,7 +36,7 @@ from ivm.sql.rules import Builder
 from ivm.sql.session import Host, Reader
 from ivm.sql.syntax import TOO_DEEP, no_statement, query_in_place, refuse_halves, syntax_error
 from ivm.wide import Parameters
-from pagestore.errors import PagestoreError
+from pagestore.errors import DependantsError, PagestoreError
 
 if TYPE_CHECKING:
     from ivm.transaction import Sessions, Transaction
@@ -204,6 +204,8 @@ class Statements:
             raise SqlError(self._in_words(error, node), node) from error
         except RuleError as error:
             raise SqlError(f"this is not evaluated: {error.reason}", node) from error
+        except (DependantsError, UninstallError) as error:
+            raise SqlError(tables.readers(self.host, node) or str(error), node) from error
         except RecursionError:
             raise SqlError(TOO_DEEP, node) from None
         except (ArithmeticError, AssertionError, AttributeError, LookupError, TypeError, ValueError) as error:

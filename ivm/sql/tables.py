@@ -363,12 +363,19 @@ def alter(host: Host, node: exp.Alter) -> None:
         ) from error
 
 
+def readers(host: Host, node: exp.Expr) -> str:
+    """Return which kept views read what a statement drops or replaces, as an error says it; empty if none does."""
+    dropped = node.args.get("tables") or [node.find(exp.Table)]
+    found = [said for one in dropped if one is not None and not (said := _readers(host, one.name)).endswith(" under ")]
+    return f"{'; '.join(found)}: DROP them first, and CREATE them again afterwards" if found else ""
+
+
 def _readers(host: Host, name: str) -> str:
     """Return which kept views read a table, as an error says it."""
     with host.store.snapshot() as snap:
         rules = host.rules_of(snap)
         table = Catalog(snap, rules.program.predicates, snap.properties).find(name)
-        blocks = [block.name for block in rules.blocks if any(table in rule.reads for rule in block.rules)]
+        blocks = [one.name for one in rules.blocks if one.name != table and any(table in r.reads for r in one.rules)]
     return f"{table} would change under {', '.join(one.replace(':constraints', ' (constraints)') for one in blocks)}"
 
 
