@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 LONGEST = (1 << 29) - 1  # characters of a text that is repeated or filled up: an Arrow array has 2**31 - 1 bytes
+SIZE_MAX = 10_000  # characters to which format fills up a value, and digits that it shows after a point
 
 
 def _by_columns(name: str) -> Callable[[Operands], Result]:
@@ -163,6 +164,8 @@ def _formatted(template: str, *values: Any) -> str:
 
 
 def _marked(mark: str, value: Any) -> str:
+    if any(int(size[:10]) > SIZE_MAX for size in re.findall(r"\d+", mark)):
+        no_value()
     return shown(value) if mark == "{}" else format(float(value) if isinstance(value, Decimal) else value, mark[2:-1])
 
 
@@ -195,7 +198,7 @@ CALLED: dict[str, Callable[..., Any]] = {
     "string:trim": lambda text, letters=" ": text.strip(letters),
     "string:ltrim": lambda text, letters=" ": text.lstrip(letters),
     "string:rtrim": lambda text, letters=" ": text.rstrip(letters),
-    "string:concat": lambda *texts: "".join(texts),
+    "string:concat": lambda *texts: "".join(texts) if sum(map(len, texts)) <= LONGEST else no_value(),
     "string:substring": _substring,
     "string:left": lambda text, count: text[:count],
     "string:right": _right,

@@ -105,6 +105,14 @@ def test_a_parameter_without_a_type_is_refused_by_name(ws: ivm.Workspace, value:
         ws.sql("SELECT ? AS v", [value])
 
 
+@pytest.mark.parametrize("text", ["format('{:10001}', k)", "printf('%10001d', k)", "format('{:.10001f}', f)"])
+def test_format_fills_up_to_a_size_alone(ws: ivm.Workspace, text: str) -> None:
+    with pytest.raises(SqlError, match="has no value"):
+        ws.sql(f"SELECT {text} FROM t")
+    ((found,),) = ws.sql("SELECT format('{:10000}', k) FROM t") or ()
+    assert found == f"{1:10000}"
+
+
 PATTERNS = {
     "LIKE": "s LIKE '%a%a%b'",
     "ILIKE": "s ILIKE '%A%a%b'",
