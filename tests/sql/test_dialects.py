@@ -12,15 +12,17 @@ from pathlib import Path
 from zlib import crc32
 
 import pytest
+from sqlglot import exp
 
 import ivm
+from ivm.sql.dialects import release
 from ivm.sql.dialects.read import TABLES
 from ivm.sql.errors import SqlError
 from ivm.sql.statements import parse
 from tests.support.sql import dialect_page
 from tests.support.sql.check_dialect import alike, said, workspace
 from tests.support.sql.dialect_cases import DIALECTS, FIXTURES, cases, differences, recorded
-from tests.support.sql.engines import Missing, open_engine
+from tests.support.sql.engines import Missing, open_engine, plain
 from tests.support.sql.record_dialects import asked
 
 RANKS = ("equal", "refused", "differs")
@@ -129,6 +131,34 @@ def test_a_kept_view_of_a_dialect_follows_edits(tmp_path):
         ws.check()
 
 
+@pytest.mark.parametrize(
+    "query, expected",
+    [
+        ("SELECT id, w FROM t LATERAL VIEW explode(split(s, ',')) u AS w", [[1, "a"], [1, "b"]]),
+        ("SELECT id, w FROM t LATERAL VIEW OUTER explode(l) u AS w", [[1, 5], [1, 6], [2, None]]),
+        ("SELECT id, p, w FROM t LATERAL VIEW posexplode(l) u AS p, w", [[1, 0, 5], [1, 1, 6]]),
+        ("SELECT col FROM t LATERAL VIEW explode(l)", [[5], [6]]),
+        ("SELECT id, explode(l) AS w FROM t", [[1, 5], [1, 6]]),
+        ("SELECT g, count(*) FROM t GROUP BY g WITH ROLLUP", [["p", 1], ["q", 1], [None, 2]]),
+        ("SELECT count(*) FROM (SELECT g, s FROM t GROUP BY g, s WITH CUBE)", [[7]]),
+        ("SELECT g, count_if(id > 1), collect_list(s), collect_set(g) FROM t GROUP BY g",
+         [["p", 0, ["a,b"], ["p"]], ["q", 1, [], ["q"]]]),
+        ("SELECT id, date_sub(lead(d) OVER (ORDER BY d), 1) AS valid_to FROM t", [[1, "2024-02-28"], [2, None]]),
+    ],
+)  # fmt: skip
+def test_clauses_of_spark(query, expected, tmp_path):
+    with ivm.open(str(tmp_path / "w.pages"), sync="off") as ws, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        ws.sql("CREATE TABLE t (id INTEGER PRIMARY KEY, g VARCHAR, s VARCHAR, d DATE, l INTEGER[])")
+        ws.sql("INSERT INTO t VALUES (1, 'p', 'a,b', '2024-01-31', [5, 6]), (2, 'q', NULL, '2024-02-29', NULL)")
+        found = [
+            [plain(value) for value in row.values()] for row in ws.sql(query, dialect="spark").to_arrow().to_pylist()
+        ]
+        assert sorted(found, key=repr) == sorted(expected, key=repr)
+        ws.sql(f"CREATE MATERIALIZED VIEW v AS {query}", dialect="spark")
+        ws.check()
+
+
 @pytest.mark.parametrize("dialect", ["duckdb", *DIALECTS])
 @pytest.mark.parametrize(
     "query",
@@ -145,3 +175,15 @@ def test_negated_conditions_are_read_in_every_dialect(query, dialect, tmp_path):
         ws.sql("CREATE TABLE t (id INTEGER PRIMARY KEY, x VARCHAR)")
         ws.sql("INSERT INTO t VALUES (1, '2'), (2, NULL)")
         assert len(ws.sql(query.replace(" 1", " '1'").replace("(1)", "('1')"), dialect=dialect)) in (1, 2)
+
+
+def test_a_parser_whose_trees_are_others_is_refused(monkeypatch):
+    release.refuse_other_parsers()
+    monkeypatch.setattr(exp.Drop, "arg_types", {"this": True})
+    with pytest.raises(ImportError, match=r"sqlglot \S+ has no Drop.cascade, .*: pip install 'sqlglot>=30.25,<31'"):
+        release.refuse_other_parsers()
+
+
+def test_the_releases_of_the_parser_are_those_that_are_declared():
+    declared = (Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8")
+    assert f'"{release.RELEASES}"' in declared

@@ -70,7 +70,7 @@ CALLS: dict[str, Meaning] = {
     "format(f)": lambda node: _formatted(node),
     "string_to_array(s, d)": "CASE WHEN :s = '' THEN CAST([] AS VARCHAR[]) ELSE string_split(:s, :d) END",
     "array_to_string(l, s)": "array_to_string(:l, :s)",
-    "array_to_string(l, s, r)": "array_to_string(list_transform(:l, lambda e: coalesce(postgres_text(e), :r)), :s)",
+    "array_to_string(l, s, r)": "array_to_string(list_transform(:l, e -> coalesce(postgres_text(e), :r)), :s)",
     # patterns
     "regexp_like(s, p)": "regexp_matches(:s, :p)",
     "regexp_count(s, p)": "len(regexp_extract_all(:s, :p))",
@@ -89,7 +89,7 @@ CALLS: dict[str, Meaning] = {
     "cardinality(l)": "len(:l)",
     "array_length|array_upper(l, n)": lambda node: _length(*node.expressions),
     "array_position(l, x)": "list_position(:l, :x)",
-    "array_remove(l, x)": "list_filter(:l, lambda e: e IS DISTINCT FROM :x)",
+    "array_remove(l, x)": "list_filter(:l, e -> e IS DISTINCT FROM :x)",
     "json_typeof|jsonb_typeof(j)": _JSON_TYPES,
     "jsonb_array_length(j)": "json_array_length(:j)",
     "json_extract_path_text|jsonb_extract_path_text(j, *p)": lambda node: _path(node, "json_extract_string"),

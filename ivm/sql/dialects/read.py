@@ -17,6 +17,7 @@ from sqlglot.dialects.dialect import Dialect
 
 from ivm.sql import syntax
 from ivm.sql.dialects import postgres, spark, sqlite
+from ivm.sql.dialects.release import refuse_other_parsers
 from ivm.sql.dialects.table import Table, translated
 
 TABLES: dict[str, Table] = {"postgres": postgres.TABLE, "sqlite": sqlite.TABLE, "spark": spark.TABLE}
@@ -25,6 +26,8 @@ SYNTAX = (  # functions whose arguments have words between them
     "CAST", "TRY_CAST", "CEIL", "EXTRACT", "FLOOR", "GROUP_CONCAT", "LISTAGG", "OVERLAY", "POSITION", "STRING_AGG",
     "SUBSTRING", "TRIM",
 )  # fmt: skip
+
+refuse_other_parsers()
 
 
 def parsed(text: str, dialect: str = "duckdb") -> list[exp.Expr]:

@@ -15,6 +15,7 @@ from ivm.sql.dialects.operators import (
     like_with_backslash,
     shifted,
 )
+from ivm.sql.dialects.spark_queries import lateral_views, with_rollup
 from ivm.sql.dialects.table import Meaning, duckdb, table
 
 SAME = """
@@ -22,7 +23,7 @@ SAME = """
     coalesce ifnull nullif greatest least
     lower md5 sha1 contains ascii
     count sum corr covar_pop covar_samp stddev stddev_pop stddev_samp variance var_pop var_samp
-    bool_and bool_or bit_and bit_or bit_xor count_if median approx_count_distinct any_value mode
+    bool_and bool_or bit_and bit_or bit_xor median approx_count_distinct any_value mode
     regr_count regr_avgx regr_avgy regr_slope regr_intercept regr_r2 regr_sxx regr_sxy regr_syy
     row_number rank dense_rank percent_rank cume_dist ntile lag lead nth_value
     map_keys map_values flatten grouping grouping_id
@@ -226,24 +227,25 @@ CALLS: dict[str, Meaning] = {
                         + _INSIDE.format("ELSE failing(list_extract(:l, 1), 'no value is at this place')") + ")",
     "try_element_at(l, n)": "by_type(:l, 'map', :l[(:n)], " + _INSIDE.format("") + ")",
     "get(l, n)": "CASE WHEN :n BETWEEN 0 AND len(:l) - 1 THEN list_extract(:l, :n + 1) END",
+    "explode(l)": "unnest(:l)",
     "elt(n, *a)": lambda node: trees.chosen(node),
-    "array_repeat(x, n)": "list_transform(range(greatest(:n, 0)), lambda e: :x)",
+    "array_repeat(x, n)": "list_transform(range(greatest(:n, 0)), e -> :x)",
     "size|cardinality(l)": "by_type(:l, 'map', cardinality(:l), len(:l))",
     "array_size(l)": "len(:l)",
     "array_contains(l, x)": "CASE WHEN :x IS NULL THEN NULL WHEN list_contains(:l, :x) THEN true "
-                            "WHEN len(:l) = len(list_filter(:l, lambda e: e IS NOT NULL)) THEN false END",
+                            "WHEN len(:l) = len(list_filter(:l, e -> e IS NOT NULL)) THEN false END",
     "array_position(l, x)": "coalesce(list_position(:l, :x), 0)",
     "array_max(l)": "list_max(:l)",
     "array_min(l)": "list_min(:l)",
     "array_join(l, s)": "array_to_string(:l, :s)",
-    "array_join(l, s, r)": "array_to_string(list_transform(:l, lambda e: coalesce(spark_text(e), :r)), :s)",
+    "array_join(l, s, r)": "array_to_string(list_transform(:l, e -> coalesce(spark_text(e), :r)), :s)",
     "array_sort(l)": "list_sort(:l, 'ASC', 'NULLS LAST')",
     "sort_array(l)": "list_sort(:l, 'ASC', 'NULLS FIRST')",
     "sort_array(l, up)": lambda node: trees.in_order(*node.expressions),
     "array_append(l, x)": "list_append(:l, :x)",
     "array_prepend(l, x)": "list_prepend(:x, :l)",
-    "array_remove(l, x)": "list_filter(:l, lambda e: e <> :x)",
-    "array_compact(l)": "list_filter(:l, lambda e: e IS NOT NULL)",
+    "array_remove(l, x)": "list_filter(:l, e -> e <> :x)",
+    "array_compact(l)": "list_filter(:l, e -> e IS NOT NULL)",
     "arrays_overlap(l, m)": "list_has_any(:l, :m)",
     "slice(l, a, n)": "CASE WHEN :a < 0 THEN list_slice(:l, len(:l) + :a + 1, len(:l) + :a + :n) "
                       "ELSE list_slice(:l, :a, :a + :n - 1) END",
@@ -266,6 +268,7 @@ CALLS: dict[str, Meaning] = {
     "count(a, *b)": lambda node: trees.counted(node),
     "min(x)": "min(:x)",
     "max(x)": "max(:x)",
+    "count_if(c)": "count(CASE WHEN :c THEN 1 END)",
     "std(x)": "stddev(:x)",
     "every(x)": "bool_and(:x)",
     "some|any(x)": "bool_or(:x)",
@@ -305,17 +308,20 @@ INSTEAD = {
     "stack": "write a UNION ALL of SELECTs",
     "make_interval|make_dt_interval|make_ym_interval": "write INTERVAL '2' DAY, or d + n for days",
     "encode|unbase64|unhex|to_binary": "BINARY is not a text here; keep the text itself",
-    "explode|explode_outer|posexplode|posexplode_outer|inline|inline_outer": "write LATERAL VIEW explode(list) t AS x",
+    "explode_outer|posexplode|posexplode_outer|inline|inline_outer": "write LATERAL VIEW OUTER explode(list) t AS x, "
+    "or LATERAL VIEW posexplode(list) t AS place, x",
+    "range": "write explode(sequence(0, n - 1))",
 }  # fmt: skip
 
 
 OPERATORS: dict[type[exp.Expr], Callable[..., exp.Expr | None]] = {
-    exp.Cast: trees.cast, exp.TryCast: trees.cast, exp.Div: lambda node: divided("spark", node),
-    exp.Add: trees.moved_or_not, exp.Sub: trees.moved_or_not, exp.Interval: trees.interval,
-    exp.Extract: trees.extract, exp.Substring: trees.substring, exp.Bracket: trees.at_place, exp.DPipe: trees.strict,
-    exp.Distinct: trees.distinct, exp.Like: like_with_backslash, exp.ILike: like_with_backslash,
-    exp.Overlay: trees.overlay, exp.StrPosition: trees.position, exp.GroupConcat: trees.listed, exp.Any: trees.any_of,
-    exp.JSONExtract: trees.no_json, exp.JSONExtractScalar: trees.no_json, exp.Ceil: trees.stepped,
-    exp.BitwiseLeftShift: shifted, exp.Floor: trees.stepped, exp.DataType: decimal_digits,
+    exp.Select: lateral_views, exp.Group: with_rollup, exp.Cast: trees.cast, exp.TryCast: trees.cast,
+    exp.Div: lambda node: divided("spark", node), exp.Add: trees.moved_or_not, exp.Sub: trees.moved_or_not,
+    exp.Interval: trees.interval, exp.Extract: trees.extract, exp.Substring: trees.substring,
+    exp.Bracket: trees.at_place, exp.DPipe: trees.strict, exp.Distinct: trees.distinct, exp.Like: like_with_backslash,
+    exp.ILike: like_with_backslash, exp.Overlay: trees.overlay, exp.StrPosition: trees.position,
+    exp.GroupConcat: trees.listed, exp.Any: trees.any_of, exp.JSONExtract: trees.no_json,
+    exp.JSONExtractScalar: trees.no_json, exp.Ceil: trees.stepped, exp.BitwiseLeftShift: shifted,
+    exp.Floor: trees.stepped, exp.DataType: decimal_digits,
 }  # fmt: skip
 TABLE = table("Spark", "spark", SAME, CALLS, OPERATORS, INSTEAD)

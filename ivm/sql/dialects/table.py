@@ -71,6 +71,8 @@ def translated(node: exp.Expr, own: Table) -> exp.Expr:
     size = 0
     for one in [*root.walk(bfs=False)][::-1]:  # what is within a call before the call
         meaning = None
+        if isinstance(one, exp.Anonymous) and isinstance(one.parent, exp.Lateral):
+            continue  # a function that gives rows
         if isinstance(one, exp.Anonymous):
             meaning = _called(one, own)
         elif change := own.operators.get(type(one)):
