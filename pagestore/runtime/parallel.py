@@ -6,8 +6,10 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from contextvars import copy_context
 from ctypes import c_ulong, py_object, pythonapi
 from functools import cache
-from threading import RLock, get_ident, local
+from threading import get_ident, local
 from typing import TypeVar
+
+from pagestore.runtime.forks import thread_lock
 
 T = TypeVar("T")
 
@@ -72,7 +74,7 @@ class Stoppable:
     """Work of one thread that another one can end, with the tasks that it has started."""
 
     def __init__(self) -> None:
-        self._group, self._thread, self._guard = _Group(None), 0, RLock()
+        self._group, self._thread, self._guard = _Group(None), 0, thread_lock()
 
     def run(self, task: Callable[[], T]) -> T:
         """Do a task in this thread, which is to end after it.  Raises Stopped, even when the task is just done."""
