@@ -97,6 +97,11 @@ FORMS = {
         "SELECT k, first(d > 1 ORDER BY d, k) AS f, last(d > 1 ORDER BY d, k) AS l FROM a GROUP BY k",
         "SELECT max(id) AS m, arg_max(id, p > 1) AS x FROM t WHERE p = 1",
     ],
+    "structs in what is folded, which a view's text keeps": [
+        "SELECT p, list({'a': id, 'l': [id, p]} ORDER BY id) AS l FROM t GROUP BY p",
+        "SELECT max({'a': p}.a) AS m, count(DISTINCT {'a': p}.a) AS n FROM t",
+        "SELECT id, max({'a': v}.a) OVER (PARTITION BY p) AS m FROM t",
+    ],
     "columns by their names": [
         "SELECT k, d FROM a UNION ALL BY NAME SELECT id AS k, s FROM t",
         "SELECT k, d FROM a UNION BY NAME SELECT d, k FROM b",

@@ -169,8 +169,11 @@ def unique(names: Sequence[str]) -> list[str]:
 
 
 def text_of(node: exp.Expr) -> str:
-    """Return the text of an expression, by which equal ones are found. The node is not copied, which takes as long."""
+    """Return the text of an expression, by which equal ones are found.
+
+    A copy takes as long as the text; it is made only where there is a struct, whose fields sqlglot would rename.
+    """
     try:
-        return node.sql(copy=False)
+        return node.sql(copy=node.find(exp.Struct) is not None)
     except ValueError:  # of a map whose keys are expressions, for which there is no text
         return repr(node)
