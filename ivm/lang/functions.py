@@ -136,7 +136,20 @@ def _whole_number(constants: Sequence[Const | None]) -> int:
     return value if isinstance(value, int) else 0
 
 
-UNITS = "century", "decade", "year", "quarter", "month", "week", "day", "hour", "minute", "second"
+UNITS = (
+    "millennium",
+    "century",
+    "isoyear",
+    "decade",
+    "year",
+    "quarter",
+    "month",
+    "week",
+    "day",
+    "hour",
+    "minute",
+    "second",
+)
 
 
 def _of_known_unit(args: Sequence[Term]) -> bool:
@@ -213,6 +226,7 @@ FUNCTIONS: dict[str, Signature] = {
     "int": _plain("int64", "any", may_fail=True),
     "to_number": _plain("int64", "any", may_fail=True),
     "float": _plain("float64", "any", may_fail=True),
+    "float:nearest": _plain("float64", "float64"),
     "float:single": _plain("float64", "float64"),
     "float:narrow": _plain("float64", "float64", may_fail=True),
     "within": Signature(("alike", "alike", "alike"), _first, 3, may_fail=True),
@@ -231,8 +245,9 @@ FUNCTIONS: dict[str, Signature] = {
     "datetime:utc": _plain("timestamp(UTC)", "timestamp"),
     "datetime:zoned": _plain("timestamp(UTC)", "string", may_fail=True),
     "time": _plain("time", "any", may_fail=True),
-    "gcd": _plain("int64", "int64", "int64"),
+    "gcd": Signature(("int64", "int64"), "int64", 2, may_fail=True),
     "bit_count": _plain("int64", "int64"),
+    "string:elapsed": _plain("string", "int64"),
     "string:single": _plain("string", "float64"),
     "string:bytes": _plain("int64", "string"),
     "string:uuid": _plain("string", "string", may_fail=True),
@@ -246,6 +261,7 @@ FUNCTIONS: dict[str, Signature] = {
     "json:valid": _plain("bool", "string"),
     "list:part": _plain("string", "string", "int64", "int64"),
     "list:length": _plain("int64", "string", may_fail=True),
+    "list:count": _plain("int64", "string", may_fail=True),
     "list:unique": _plain("int64", "string", may_fail=True),
     "list:position": _plain("int64", "string", "string", may_fail=True),
     **{
@@ -293,7 +309,7 @@ FUNCTIONS: dict[str, Signature] = {
     "string:contains": _plain("bool", "string", "string"),
     "string:like": _plain("bool", "string", "string"),
     "string:ilike": _plain("bool", "string", "string"),
-    "string:split_part": _plain("string", "string", "string", "int64", may_fail=True),
+    "string:split_part": _plain("string", "string", "string", "int64"),
     "string:regexp_matches": _plain("bool", "string", "string", may_fail=True),
     "string:regexp_full_match": _plain("bool", "string", "string", may_fail=True),
     "string:regexp_replace": _plain("string", "string", "string", "string", may_fail=True),
@@ -317,6 +333,8 @@ FUNCTIONS: dict[str, Signature] = {
     "datetime:difference": Signature(
         ("moment", "moment", "string"), "int64", 3, may_fail=True, sure=_of_known_unit
     ),
+    "datetime:whole_months": _plain("int64", "moment", "moment"),
+    "date:of_parts": _plain("date", "int64", "int64", "int64", may_fail=True),
     "datetime:format": _plain("string", "moment", "string"),
     "datetime:parse": _plain("timestamp", "string", "string", may_fail=True),
     "datetime:add_months": Signature(("moment", "int64"), _first, 2, may_fail=True),

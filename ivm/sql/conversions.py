@@ -54,7 +54,7 @@ def is_null_constant(value: Typed) -> bool:
 
 def convert(value: Typed, type_: SqlType, node: exp.Expr | None = None) -> Typed:
     """Return a value in another type, as CAST does.  Raises SqlError if there is no such conversion."""
-    if isinstance(value.term, Lit) and not value.type.is_nested:
+    if isinstance(value.term, Lit) and not value.type.is_nested and (value.type != JSON or type_ in (VARCHAR, JSON)):
         return converted(value, type_, node)
     own = value.type
     if own == type_:
@@ -131,6 +131,10 @@ def _conversion(value: Typed, type_: SqlType, node: exp.Expr | None) -> Term:
         return call("float:narrow", term) if own == DOUBLE else call("float:single", call("float", term))
     if own == FLOAT and type_ == VARCHAR:
         return call("string:single", term)
+    if own == INTERVAL:
+        return _interval_text(value, type_, node)
+    if own == TIMESTAMPTZ and type_ == VARCHAR:
+        return concat(call("string", term), Lit("+00", "string"))
     if type_.is_float and own.is_number:
         return call("float", term)
     if type_.wide or (own.wide and (type_.is_decimal or type_.is_integer)):
@@ -165,6 +169,15 @@ _OF_TEXT = {
 }  # fmt: skip
 
 
+def _interval_text(value: Typed, type_: SqlType, node: exp.Expr | None) -> Term:
+    """Return the text of the time between two timestamps.  Raises SqlError for another interval, or another type."""
+    elapsed = not isinstance(value.term, Call) or value.term.name == "elapsed"
+    if type_ != VARCHAR or not elapsed:
+        what = "the time between two timestamps" if elapsed else "such an INTERVAL"
+        raise SqlError(f"{what} is not converted to {type_}: take its parts by EXTRACT, as its epoch", node)
+    return call("string:elapsed", amount(value))
+
+
 def _long(term: Term, own: SqlType, type_: SqlType, node: exp.Expr | None) -> Term:
     """Return a number of 38 digits as another, or another number or a text as one of 38 digits."""
     if not (own.is_number or own == VARCHAR):
@@ -172,7 +185,7 @@ def _long(term: Term, own: SqlType, type_: SqlType, node: exp.Expr | None) -> Te
     if not type_.wide:
         return call("int", term) if type_.is_integer else call("decimal", term, Lit(type_.scale, "int64"))
     if own.is_float:
-        term = call("round", term) if type_.is_integer else term
+        term = call("float:nearest", term) if type_.is_integer else term
     return call("decimal", term, Lit(type_.scale, "int64"), Lit(type_.precision or MOST, "int64"))
 
 
@@ -238,10 +251,11 @@ def as_json(value: Typed, node: exp.Expr) -> Term:
 
 def nested_text(value: Typed, node: exp.Expr) -> Term:
     """Return the JSON of a value, "null" where it is null."""
+    value = convert(value, TIMESTAMP, node) if value.type == TIMESTAMPTZ else value
     quoted = not (value.type.is_number or value.type == BOOLEAN or value.type.is_nested)
     shown = bracketed(value.term) if value.type.is_nested else convert(value, VARCHAR, node).term
     if value.type.is_float:
-        for written, name in (("inf", "Infinity"), ("nan", "NaN")):
+        for written, name in (("inf", "Infinity"), ("nan", "NaN"), ("e+", "e")):
             shown = call("string:replace", shown, Lit(written, "string"), Lit(name, "string"))
     elif quoted:
         if value.type.store == "string":

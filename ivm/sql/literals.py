@@ -103,7 +103,7 @@ def converted(value: Typed, type_: SqlType, node: exp.Expr | None) -> Typed:
     if found is None:
         return Typed(Lit(None, type_.store), type_, True)
     try:
-        given = str(np.float32(str(found))) if value.type == FLOAT and type_ == VARCHAR else found
+        given = _as_text(found, value.type) if type_ == VARCHAR else found
         return Typed(Lit(_converted(given, type_), type_.store), type_, False)
     except (ValueError, InvalidOperation, OverflowError):
         raise NoValueError(f"{found!r} is not a value of type {type_}", node) from None
@@ -139,6 +139,12 @@ _READERS: dict[SqlType, Callable[[str], Value]] = {
     BOOLEAN: readings.truth, DATE: readings.day, TIMESTAMP: readings.moment, TIMESTAMPTZ: readings.zoned,
     TIME: readings.clock, UUID: readings.identifier, JSON: readings.json_text,
 }  # fmt: skip
+
+
+def _as_text(value: object, type_: SqlType) -> str:
+    if type_ == FLOAT:
+        return str(float(str(np.float32(str(value)))))
+    return shown(value) + "+00" * (type_ == TIMESTAMPTZ)
 
 
 def _plain(value: object) -> int | float | Decimal | str:

@@ -34,7 +34,7 @@ from ivm.sql.naming import spelled
 from ivm.sql.queries.query import Queries
 from ivm.sql.rules import Builder
 from ivm.sql.session import Host, Reader
-from ivm.sql.syntax import TOO_DEEP, no_statement, query_in_place, refuse_halves, syntax_error
+from ivm.sql.syntax import TOO_DEEP, no_statement, path_of, query_in_place, refuse_halves, regroup, syntax_error
 from ivm.wide import Parameters
 from pagestore.errors import DependantsError, PagestoreError
 
@@ -82,11 +82,15 @@ def _read(node: exp.Expr, dialect: str, text: str) -> exp.Expr:
     nodes = [*node.walk(bfs=False)]
     refuse_halves(nodes)
     spelled.remember(nodes, text)
+    if dialect in ("duckdb", "postgres"):
+        regroup([*reversed(nodes)])
     for one in nodes:
         if isinstance(one, exp.Bracket) and Dialect.get_or_raise(dialect).INDEX_OFFSET:
             one.meta[SHIFTED] = _is_shifted(one)
         if isinstance(one, exp.Anonymous) and one.name.upper() == "ALL" and len(one.expressions) == 1:  # of a list
             one.replace(exp.All(this=exp.paren(one.expressions[0])))
+        elif isinstance(one, exp.Lambda) and (path := path_of(one)) is not None:
+            one.replace(path)
         elif isinstance(one, exp.DataType) and one.this == exp.DataType.Type.USERDEFINED:
             node.meta[NAMED_TYPES] = True
         elif (

@@ -187,3 +187,34 @@ def _left_out(made: exp.Expr, args: list[Any]) -> exp.Expr | None:
             constants += not inside
             left += inside
     return [*given.values()][-1] if len(given) > constants - (not made.args) else None
+
+
+_ARITHMETIC = (exp.Add, exp.Sub, exp.Mul, exp.Div, exp.IntDiv, exp.Mod, exp.Pow)
+
+
+def regroup(nodes: Sequence[exp.Expr]) -> None:
+    """Let `~` take all arithmetic after it, as in DuckDB and PostgreSQL: `~a + 1` is `~(a + 1)`.
+
+    The `nodes` are those of a tree, each after those below it, in which the parser has let `~` bind tightest.
+    """
+    for node in nodes:
+        if not isinstance(node, _ARITHMETIC):
+            continue
+        last = node.this
+        while isinstance(last, (*_ARITHMETIC, exp.Neg)):
+            last = last.this if isinstance(last, exp.Neg) else last.expression
+        if isinstance(last, exp.BitwiseNot):
+            left = node.this
+            node.replace(left)
+            node.set("this", last.this.unnest())
+            last.set("this", exp.Paren(this=node))
+
+
+def path_of(node: exp.Lambda) -> exp.Paren | None:
+    """Return `j -> 'a'` among the arguments of a function of JSON, which parses as a lambda; None for a lambda."""
+    parent = node.parent
+    called = parent.name if isinstance(parent, exp.Anonymous) else parent.key if isinstance(parent, exp.Func) else ""
+    if not called.lower().startswith("json") or len(node.expressions) != 1 or not isinstance(node.this, exp.Literal):
+        return None
+    found = exp.JSONExtract(this=exp.column(node.expressions[0].copy()), expression=node.this.copy())
+    return exp.Paren(this=found)  # so that it is no lambda where its text is read again

@@ -1,7 +1,8 @@
 """Functions of dates and timestamps over batches; a timestamp with a zone is taken in UTC."""
 
+import re
 from collections.abc import Callable
-from datetime import datetime
+from datetime import date, datetime
 
 import numpy as np
 
@@ -14,7 +15,8 @@ def _moments(x: Operands) -> np.ndarray:
     return words.view("datetime64[us]")
 
 
-MONTHS = {"month": 1, "quarter": 3, "year": 12, "decade": 120, "century": 1200}
+MONTHS = {"month": 1, "quarter": 3, "year": 12, "decade": 120, "century": 1200, "millennium": 12000}
+FIRST = int(np.datetime64("0001-01-01", "us").view(np.int64))  # the first moment that columns hold, as a word
 UNITS = {"week": 7 * DAY, "day": DAY, "hour": DAY // 24, "minute": DAY // 1440, "second": 1_000_000}
 
 
@@ -49,23 +51,31 @@ def _truncate(x: Operands) -> Result:
             fails |= chosen
         else:
             found[chosen] = words
-    return found, fails
+    return found, fails | (found < FIRST)
 
 
 def _truncated(moments: np.ndarray, unit: str) -> np.ndarray | None:
     short = {"year": "Y", "month": "M", "day": "D", "hour": "h", "minute": "m", "second": "s"}.get(unit.lower())
     if short:
         return moments.astype(f"datetime64[{short}]").astype("datetime64[us]").view(np.int64)
-    if unit.lower() == "week":  # begins on Monday; the epoch was a Thursday
-        days = moments.astype("datetime64[D]").view(np.int64)
-        found: np.ndarray = (days - (days + 3) % 7) * DAY
-        return found
+    if unit.lower() == "week":
+        return _of_week(moments)
+    if unit.lower() == "isoyear":  # begins with the week of 4 January
+        thursday = (_of_week(moments) + 3 * DAY).view("datetime64[us]")
+        return _of_week(thursday.astype("datetime64[Y]").astype("datetime64[us]") + np.timedelta64(3, "D"))
     if unit.lower() in MONTHS:
         months = MONTHS[unit.lower()]
         count = moments.astype("datetime64[M]").view(np.int64)
         first = count - (count + 1970 * 12) % months
         return first.view("datetime64[M]").astype("datetime64[us]").view(np.int64)
     return None
+
+
+def _of_week(moments: np.ndarray) -> np.ndarray:
+    """Return the beginnings of weeks, on Mondays, as words int64[n]; the epoch was a Thursday."""
+    days = moments.astype("datetime64[D]").view(np.int64)
+    found: np.ndarray = (days - (days + 3) % 7) * DAY
+    return found
 
 
 def _difference(x: Operands) -> Result:
@@ -86,6 +96,8 @@ def _difference(x: Operands) -> Result:
 def _counted(moments: np.ndarray, unit: str) -> np.ndarray | None:
     """Return the number of units from 1970 to each moment, int64[n]; None for an unknown unit."""
     begun, months = _truncated(moments, unit), MONTHS.get(unit)
+    if begun is not None and unit == "isoyear":
+        return (begun + 3 * DAY).view("datetime64[us]").astype("datetime64[Y]").view(np.int64)
     if begun is None or months is None:
         return None if begun is None else begun // UNITS[unit]
     return np.floor_divide(begun.view("datetime64[us]").astype("datetime64[M]").view(np.int64), months)
@@ -104,6 +116,45 @@ def _add_months(x: Operands) -> Result:
     return (days if x.types[0] == "date" else days * DAY + time), fails
 
 
+def _whole_months(x: Operands) -> Result:
+    """Return how many whole months lie between two moments, below 0 if the second is first.
+
+    The last day of a month ends a whole month that began on a later day: 31 January to 29 February is one.
+    """
+    first, second = _moments(x), _moments(x._replace(words=x.words[1:], types=x.types[1:]))
+    before, after = np.minimum(first, second), np.maximum(first, second)
+    months, days, times = zip(*(_in_month(one) for one in (before, after)), strict=True)
+    following = (months[1] + 1).view("datetime64[M]").astype("datetime64[D]")
+    is_last = after.astype("datetime64[D]") + 1 == following
+    day = np.where(is_last, np.minimum(days[0], days[1]), days[0])
+    found = months[1] - months[0] - ((days[1] < day) | ((days[1] == day) & (times[1] < times[0])))
+    return np.where(first > second, -found, found), x.none()
+
+
+def _in_month(moments: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the months since 1970, the days since they began, and the time of day in microseconds, each int64[n]."""
+    months, days = moments.astype("datetime64[M]"), moments.astype("datetime64[D]")
+    since = (days - months.astype("datetime64[D]")).view(np.int64)
+    return months.view(np.int64), since, moments.view(np.int64) - days.view(np.int64) * DAY
+
+
+def _date(x: Operands) -> Result:
+    """Return the date of a year, a month and a day, if there is such a date."""
+    year, month, day = x.words
+    fails = (year < 1) | (year > 9999) | (month < 1) | (month > 12)
+    first = (np.where(fails, 0, (year - 1970) * 12 + month - 1)).view("datetime64[M]")
+    begin, end = first.astype("datetime64[D]").view(np.int64), (first + 1).astype("datetime64[D]").view(np.int64)
+    fails |= (day < 1) | (day > end - begin)
+    return begin + np.where(fails, 0, day - 1), fails
+
+
+def _formatted(moment: date, form: str) -> str:
+    """Return a moment in a format; years have four digits, which Python leaves out before the year 1000."""
+    years = {"%Y": moment.year, "%G": moment.isocalendar()[0]}
+    return moment.strftime(_CODE.sub(lambda code: f"{years[code[0]]:04}" if code[0] in years else code[0], form))
+
+
+_CODE = re.compile("%-?.", re.DOTALL)
 PARTS = (
     "year", "month", "day", "hour", "minute", "second", "quarter", "week", "weekday", "isoweekday", "yearday", "epoch",
 )  # fmt: skip
@@ -111,7 +162,9 @@ TIME_FUNCTIONS: dict[str, Callable[[Operands], Result]] = {
     "datetime:truncate": _truncate,
     "datetime:difference": _difference,
     "datetime:add_months": _add_months,
-    "datetime:format": lambda x: by_text(lambda moment, form: moment.strftime(form), x),
+    "datetime:format": lambda x: by_text(_formatted, x),
+    "datetime:whole_months": _whole_months,
+    "date:of_parts": _date,
     "datetime:parse": lambda x: by_text(datetime.strptime, x),
     **{f"datetime:{name}": _part(name) for name in PARTS},
 }

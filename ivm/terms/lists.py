@@ -15,6 +15,7 @@ from math import prod
 from statistics import median
 from typing import Any
 
+from ivm.terms.letters import split
 from ivm.terms.operands import no_value
 
 VALUE = re.compile(r'"(?:[^"\\]|\\.)*"|[^,]+')  # of a list without lists and objects in it
@@ -88,9 +89,10 @@ FOLDS: dict[str, Callable[[list[Any]], Any]] = {
 
 
 def _joined(text: str, separator: str) -> str:
-    shown = ("true" if one is True else "false" if one is False else str(one) for one in _values(text)
-             if one is not None)  # fmt: skip
-    return separator.join(shown)
+    values = [one for one in _values(text) if one is not None]
+    if text and not values:
+        no_value()
+    return separator.join("true" if one is True else "false" if one is False else str(one) for one in values)
 
 
 def _both(first: str, second: str) -> str:
@@ -103,7 +105,7 @@ def _range(first: int, end: int, step: int) -> str:
 
 
 def _split(text: str, separator: str) -> str:
-    return _list(text.split(separator) if separator else [*text])
+    return _list(split(text, separator))
 
 
 def _split_by(text: str, pattern: str) -> str:
@@ -221,6 +223,7 @@ def _failing(function: Callable[..., Any]) -> Callable[..., Any]:
 _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "list:part": _part,
     "list:length": lambda text: len(_values(text)),
+    "list:count": lambda text: sum(one is not None for one in _values(text)),
     "list:unique": lambda text: len({_shown(one) for one in _values(text) if one is not None}),
     "list:position": _position,
     "list:contains": lambda text, value: json.loads(value, strict=False) in _values(text),

@@ -171,7 +171,7 @@ def _abs(x: Operands) -> Result:
 
 
 def _sign(x: Operands) -> Result:
-    return np.sign(x.floats(0)).astype(np.int64), x.none()
+    return np.nan_to_num(np.sign(x.floats(0))).astype(np.int64), x.none()
 
 
 def _mod(x: Operands) -> Result:
@@ -488,6 +488,7 @@ STRICT: dict[str, Callable[[Operands], Result]] = {
     "int": _int,
     "to_number": _to_number,
     "float": _read("float", lambda x: (float_words(x.floats(0)), x.none())),
+    "float:nearest": lambda x: (float_words(np.rint(x.floats(0))), x.none()),
     "float:single": _single(False),
     "float:narrow": _single(True),
     "within": _within,
@@ -499,7 +500,7 @@ STRICT: dict[str, Callable[[Operands], Result]] = {
     "datetime:utc": lambda x: (x.words[0], x.none()),
     "time": _read("time", lambda x: (x.words[0] % DAY, x.none())),
     **{name: partial(by_text, READERS[name]) for name in ("datetime:zoned", "string:uuid", "string:whole_json")},
-    "gcd": lambda x: (np.gcd(*x.words), x.none()),
+    "gcd": lambda x: (np.gcd(*x.words), np.gcd(*x.words) < 0),
     "bit_count": lambda x: (np.array([int(n).bit_count() for n in x.words[0].view(np.uint64)], np.int64), x.none()),
     "$count": _count,
     "$nth": _nth,

@@ -19,6 +19,7 @@ from urllib.parse import quote, unquote
 import numpy as np
 
 from ivm.terms.dialects import DIALECT_FUNCTIONS
+from ivm.terms.letters import letters, split
 from ivm.terms.lists import LIST_FUNCTIONS
 from ivm.terms.operands import Operands, Result, by_text, no_value, shown, text_of
 
@@ -137,11 +138,9 @@ def _replace(text: str, old: str, new: str) -> str:
 
 
 def _split_part(text: str, separator: str, number: int) -> str:
-    """Return the part of a text with a number from 1, or from the end below 0; empty if it has fewer."""
-    parts = text.split(separator) if separator else [text]
-    if not number:
-        raise ValueError
-    return parts[number - 1 if number > 0 else number] if -len(parts) <= number <= len(parts) else ""
+    """Return the part of a text with a number from 1, or from the end below 0; empty if it has no such part."""
+    parts = split(text, separator)
+    return parts[number - 1 if number > 0 else number] if number and -len(parts) <= number <= len(parts) else ""
 
 
 def _part_from(text: str, start: int, count: int) -> str:
@@ -169,6 +168,10 @@ def _marked(mark: str, value: Any) -> str:
     return shown(value) if mark == "{}" else format(float(value) if isinstance(value, Decimal) else value, mark[2:-1])
 
 
+def _reversed(text: str) -> str:
+    return text[::-1] if text.isascii() else "".join(reversed(letters(text)))
+
+
 def _without_accents(text: str) -> str:
     return "".join(letter for letter in unicodedata.normalize("NFD", text) if not unicodedata.combining(letter))
 
@@ -190,6 +193,18 @@ def _distance(left: str, right: str, swaps: bool = False) -> int:
     return row[-1]
 
 
+def _elapsed(micros: int) -> str:
+    """Return microseconds as SQL shows the time between two moments: `2 days 03:00:00.5`."""
+    days, rest = divmod(abs(micros), 86_400_000_000)
+    seconds, fraction = divmod(rest, 1_000_000)
+    sign = "-" * (micros < 0)
+    clock = f"{sign}{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}" + f".{fraction:06}".rstrip(
+        "0"
+    ).rstrip(".")
+    shown = f"{sign}{days} day{'s' * (days != 1)}" if days else ""
+    return " ".join(one for one in (shown, clock if rest or not days else "") if one)
+
+
 def _hash(value: Any) -> int:
     return int.from_bytes(hashlib.blake2b(shown(value).encode(), digest_size=8).digest(), "big", signed=True)
 
@@ -205,6 +220,7 @@ CALLED: dict[str, Callable[..., Any]] = {
     "string:lpad": lambda text, count, filling: _pad(text, count, filling, True),
     "string:rpad": lambda text, count, filling: _pad(text, count, filling, False),
     "string:replace": _replace,
+    "string:reverse": _reversed,
     "string:repeat": _repeat,
     "string:position": lambda text, part: text.find(part) + 1,
     "string:starts_with": str.startswith,
@@ -222,6 +238,7 @@ CALLED: dict[str, Callable[..., Any]] = {
     "string:single": lambda value: str(
         float(str(np.float32(value)))
     ),  # as short as tells it from other floats of 32 bits
+    "string:elapsed": _elapsed,
     "string:bytes": lambda text: len(text.encode()),
     "string:strip_accents": _without_accents,
     "string:hex": lambda text: text.encode().hex().upper(),
@@ -243,7 +260,6 @@ TEXT_FUNCTIONS: dict[str, Callable[[Operands], Result]] = {
     "string:length": _by_columns("utf8_length"),
     "string:lower": _by_columns("utf8_lower"),
     "string:upper": _by_columns("utf8_upper"),
-    "string:reverse": _by_columns("utf8_reverse"),
     "string:like": _by_pattern(_is_like, 1),
     "string:ilike": _by_pattern(partial(_is_like, ignore_case=True), 1),
     "string:regexp_matches": _by_pattern(_finds, 1),

@@ -11,7 +11,7 @@ from sqlglot import exp
 
 from ivm.sql.answers import answer
 from ivm.sql.catalog import Catalog
-from ivm.sql.conversions import convert
+from ivm.sql.conversions import convert, fitted
 from ivm.sql.edits.literals import Row, literal, rows_of
 from ivm.sql.errors import SqlError, counted, nearest
 from ivm.sql.queries.clauses import Rows
@@ -19,7 +19,8 @@ from ivm.sql.queries.query import Queries
 from ivm.sql.rules import Builder, Column
 from ivm.sql.session import Reader
 from ivm.sql.tables import default_value, unique_names
-from ivm.sql.types import BLOB, VARCHAR
+from ivm.sql.terms import Call, Typed
+from ivm.sql.types import BIGINT, BLOB, VARCHAR
 
 if TYPE_CHECKING:
     from ivm.transaction import Transaction
@@ -125,7 +126,7 @@ class Target:
         columns = []
         for (name, value), column in zip(found.columns, types, strict=True):
             value = value._replace(nullable=builder.may_be_null(found.body, value))
-            value = value if column is None else convert(value, column.type, query)
+            value = value if column is None else _of_column(value, column, query)
             columns.append((name, value._replace(type=VARCHAR) if value.type.is_nested else value))  # as it is stored
         names = [f"c{n}" for n in range(len(columns))]
         rows = Rows(found.body, list(zip(names, (v for _, v in columns), strict=True)), found.order)
@@ -308,6 +309,14 @@ def _items(node: exp.Expr) -> list[exp.Expr]:
 
 def _tuples(words: Any) -> Iterator[Row]:
     return zip(*words.tolist(), strict=True)
+
+
+def _of_column(value: Typed, column: Column, query: exp.Expr) -> Typed:
+    """Return a value as one of a column, also where arithmetic gives an INTEGER that is beyond its range."""
+    found = convert(value, column.type, query)
+    if found.type.is_integer and isinstance(found.term, Call):
+        found = found._replace(term=fitted(found.term, BIGINT, found.type))
+    return found
 
 
 def _found(catalog: Catalog, table: exp.Expr) -> str:

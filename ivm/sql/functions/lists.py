@@ -108,7 +108,10 @@ def _range(node: exp.Expr, value: Value) -> Typed:
 def _split(node: exp.Expr, value: Value) -> Typed:
     text, by = (convert(value(one), VARCHAR, node) for one in _arguments(node, 2))
     name = "list:split" if isinstance(node, exp.Split) else "list:split_by"
-    return Typed(call(name, text.term, by.term), list_of(VARCHAR), text.nullable or by.nullable)
+    term: Term = call(name, text.term, by.term)
+    if by.nullable:  # without a separator a text has one part
+        term = call("if", call("is_null", by.term), as_json(text._replace(nullable=False), node), term)
+    return Typed(term, list_of(VARCHAR), text.nullable)
 
 
 def _matches(node: exp.Expr, value: Value) -> Typed:
@@ -150,10 +153,10 @@ def _counted(node: exp.Expr, value: Value) -> Typed:
     """The length of a list or a map, and how many different values a list has."""
     (given,) = _arguments(node, 1)
     found = value(given)
-    unique = isinstance(node, exp.Anonymous) and node.name.lower() == "list_unique"
-    name = "list:unique" if unique else "list:length"
-    plain = not unique and not (isinstance(node, exp.Anonymous) and node.name.lower() == "cardinality")
-    return Typed(call(name, found.term), BIGINT if plain else UBIGINT, found.nullable)
+    own = node.name.lower() if isinstance(node, exp.Anonymous) else ""
+    name = {"list_unique": "list:unique", "array_unique": "list:unique", "list_count": "list:count"}.get(own)
+    plain = own not in ("list_unique", "array_unique", "cardinality")
+    return Typed(call(name or "list:length", found.term), BIGINT if plain else UBIGINT, found.nullable)
 
 
 def _sorted(node: exp.Expr, value: Value) -> Typed:
@@ -251,7 +254,7 @@ def _or_empty(node: exp.Expr, value: Value, where: exp.Expr) -> Typed:
 def _texts(node: exp.Expr, value: Value) -> Typed:
     """array_to_string(l, ', ')."""
     values, by = _list(node.this, value, node), convert(value(node.expression), VARCHAR, node)
-    return Typed(call("list:joined", values.term, by.term), VARCHAR, values.nullable or by.nullable)
+    return Typed(call("try", call("list:joined", values.term, by.term)), VARCHAR, True)
 
 
 def _sliced(node: exp.Expr, value: Value) -> Typed:
@@ -262,8 +265,10 @@ def _sliced(node: exp.Expr, value: Value) -> Typed:
         return of_key(values, value(given[1]), node)
     if len(given) == 2 and isinstance(given[1], exp.Literal) and values.type.fields:
         return field(values, given[1].name, node)
-    values = _as_list(values, node)
     places = [value(one) for one in given[1:]]
+    if values.type == VARCHAR and len(places) == 1 and places[0].type.is_integer:
+        return letter_at(values, places[0])
+    values = _as_list(values, node)
     if not all(one.type.is_integer for one in places):
         raise SqlError("the place of a value in a list is a whole number", node)
     first, last = places[0], places[-1]
@@ -278,7 +283,12 @@ def _part(node: exp.Expr, value: Value) -> Typed:
     return value(exp.Anonymous(this="list_slice", expressions=[node.this, node.args["start"], node.args["end"]]))
 
 
-def _later(place: Typed, shifted: bool) -> Typed:
+def letter_at(text: Typed, place: Typed) -> Typed:
+    """Return the letter at a place of a text, counted from 1, or from -1 backwards; empty if it has none there."""
+    return Typed(call("string:substring", text.term, place.term, _whole(1)), VARCHAR, text.nullable or place.nullable)
+
+
+def later_place(place: Typed, shifted: bool) -> Typed:
     """Return a place as it was written, from one of which the parser may have taken 1."""
     if not shifted or not place.type.is_integer:
         return place
@@ -291,7 +301,7 @@ def at_place(values: Typed, place: exp.Expr, value: Value, node: exp.Expr) -> Ty
     if isinstance(place, exp.Slice):
         bounds = [value(p) if p is not None else None for p in (place.this, place.expression)]
     else:
-        bounds = [_later(value(place), node.meta.get(SHIFTED, True))] * 2
+        bounds = [later_place(value(place), node.meta.get(SHIFTED, True))] * 2
     if not all(one is None or one.type.is_integer for one in bounds):
         raise SqlError("the place of a value in a list is a whole number", node)
     first, last = (one.term if one is not None else _whole(n) for one, n in zip(bounds, (1, -1), strict=True))
@@ -376,20 +386,39 @@ def _map(node: exp.Expr, value: Value) -> Typed:
         pairs = list(zip(keys.expressions, values.expressions, strict=True))
     if not pairs:
         raise SqlError("an empty map has no type that is known", node)
-    made = [[_known(value(one), node) for one in pair] for pair in pairs]
+    made = [[_known(value(key), node), value(one)] for key, one in pairs]
     types = [common_type([pair[n] for pair in made], node) for n in (0, 1)]
-    shown = [joined([as_json(convert(one, t, node), node) for one, t in zip(pair, types, strict=True)])
-             for pair in made]  # fmt: skip
+    pairs_of = [[convert(one, t, node) for one, t in zip(pair, types, strict=True)] for pair in made]
+    shown = [joined([_key(key, node), as_json(one, node)]) for key, one in pairs_of]
     return Typed(joined([bracketed(one) for one in shown]), map_of(*types), False)
+
+
+def _key(key: Typed, node: exp.Expr) -> Term:
+    """Return a key of a map as JSON, which has no value where it is null."""
+    shown = as_json(key._replace(nullable=False), node)
+    if not key.nullable:
+        return shown
+    return call("if", call("is_null", key.term), call("string:word", _text(""), _whole(0)), shown)
 
 
 def of_key(pairs: Typed, key: Typed, node: exp.Expr) -> Typed:
     """Return the value of a key in a map; null if it has none."""
-    key = _later(key, node.meta.get(SHIFTED, False))
+    key = later_place(key, node.meta.get(SHIFTED, False))
     (_, keys), (_, values) = pairs.type.fields
     sought = as_json(convert(key, keys, node)._replace(nullable=False), node)
     found = call("try", call("list:of_key", pairs.term, sought))
     return of_json(found, values, node)
+
+
+def _listed_value(node: exp.Expr, value: Value) -> Typed:
+    """element_at(m, k) and map_extract(m, k): a list of the value of a key, without values if there is no such key."""
+    pairs, key = (value(one) for one in _arguments(node)[:2])
+    if pairs.type.name != "MAP":
+        raise SqlError(f"{node.name.lower()} takes a map, and this is {pairs.type}: write l[1]", node)
+    (_, keys), (_, values) = pairs.type.fields
+    sought = as_json(convert(key, keys, node)._replace(nullable=False), node)
+    term: Term = call("coalesce", call("try", call("list:of_key", pairs.term, sought)), _text(""))
+    return Typed(_unless_null(pairs, term, "string"), list_of(values), pairs.nullable)
 
 
 def _columns(node: exp.Expr, value: Value) -> Typed:
@@ -564,8 +593,9 @@ NAMED: dict[str, Callable[[exp.Expr, Value], Typed]] = {
     **dict.fromkeys(("list_position", "array_position", "list_indexof", "list_has", "array_has"), _found),
     **dict.fromkeys(("list_has_any", "list_has_all", "array_has_any", "array_has_all"), _compared),
     **dict.fromkeys(("list_append", "list_prepend", "array_append", "array_prepend"), _longer),
-    **dict.fromkeys(("list_slice", "array_slice", "list_extract", "array_extract", "list_element", "element_at",
-                     "struct_extract"), _sliced),
+    **dict.fromkeys(("list_slice", "array_slice", "list_extract", "array_extract", "list_element",
+                     "map_extract_value", "struct_extract"), _sliced),
+    **dict.fromkeys(("element_at", "map_extract"), _listed_value),
     **dict.fromkeys(("regexp_split_to_array", "str_split_regex"), _split),
     **dict.fromkeys(("json_extract_string", "json_extract_path_text", "json_extract_path", "json_extract",
                      "json_exists"), _at),

@@ -59,8 +59,8 @@ def _wide(left: Typed, right: Typed) -> SqlType:
 
 def _count_of_bits(node: exp.Expr, value: Value) -> Typed:
     number = value(node.expressions[0] if isinstance(node, exp.Anonymous) else node.this)
-    if not number.type.is_integer:
-        raise SqlError("bit_count takes a whole number", node)
+    if not number.type.is_integer or number.type.wide:
+        raise SqlError(f"bit_count takes a whole number of 64 bits, and this is {number.type}", node)
     width = {3: 8, 5: 16, 10: 32}.get(INTEGERS[number.type.name], 64)
     bits = number.term if width == 64 else call("bit_and", number.term, Lit(2**width - 1, "int64"))
     return Typed(call("bit_count", bits), SqlType("TINYINT"), number.nullable)
@@ -91,12 +91,12 @@ _OF_FLOATS: dict[str, Callable[..., Term]] = {
 
 
 def _factorial(node: exp.Expr, value: Value) -> Typed:
-    """factorial(n) for n up to 20, since its value has 64 bits here.  A negative n gives 1."""
+    """factorial(n) for n from 0 to 20, since its value has 64 bits here."""
     number = value(node.this)
     if not number.type.is_integer:
         raise SqlError(f"factorial takes a whole number, and this is {number.type}", node)
     words = Lit(",".join(f'"{factorial(n)}"' for n in range(21)), "string")
-    found = call("int", call("string:word", words, call("greatest", number.term, Lit(0, "int64"))))
+    found = call("int", call("string:word", words, number.term))
     return Typed(found, HUGEINT, number.nullable)
 
 

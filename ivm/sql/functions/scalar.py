@@ -9,14 +9,17 @@ from math import pi
 
 from sqlglot import exp
 
-from ivm.sql.conversions import alike, amount, call, common_type, convert, in_order, is_null_constant
+from ivm.sql.conversions import alike, amount, call, common_type, convert, fitted, in_order, is_null_constant
 from ivm.sql.errors import SqlError
 from ivm.sql.functions import dialects, numbers, texts, times
 from ivm.sql.literals import NoValueError
-from ivm.sql.terms import Lit, Term, Typed
+from ivm.sql.terms import Call, Lit, Term, Typed
 from ivm.sql.types import (
+    BIGINT,
+    BITS,
     BOOLEAN,
     DATE,
+    DIGITS,
     DOUBLE,
     FLOAT,
     INTEGER,
@@ -26,6 +29,7 @@ from ivm.sql.types import (
     NULL,
     TIMESTAMP,
     TIMESTAMPTZ,
+    UNSIGNED,
     VARCHAR,
     SqlType,
     added,
@@ -59,8 +63,8 @@ def translate(node: exp.Expr, value: Value) -> Typed:
     for kinds, made in _FAMILIES:
         if isinstance(node, kinds):
             return made(node, value)
-    if isinstance(node, exp.Anonymous) and (named := _NAMED.get(node.name.lower())):
-        return named(node, value)
+    if (call_ := _as_named(node)) is not None and (named := _NAMED.get(call_.name.lower())):
+        return named(call_, value)
     shown = node.sql(dialect="duckdb")
     if isinstance(node, exp.Order):
         raise SqlError(f"ORDER BY is for the arguments of aggregates, and this is none: {shown[:60]}", node)
@@ -70,6 +74,15 @@ def translate(node: exp.Expr, value: Value) -> Typed:
         raise SqlError(f"{shown}: rows follow from what is stored, and not from a clock or chance; give the value as a "
                        "parameter", node)  # fmt: skip
     raise unknown(node)
+
+
+def _as_named(node: exp.Expr) -> exp.Anonymous | None:
+    """Return a call of a function by its name; of one that the parser knows, and that is translated by a name here."""
+    if isinstance(node, exp.Anonymous) or not isinstance(node, exp.Func):
+        return node if isinstance(node, exp.Anonymous) else None
+    name = next((one for one in node.sql_names() if one.lower() in _NAMED), None)
+    given = [node.args.get(key) for key in node.arg_types]
+    return None if name is None else exp.Anonymous(this=name, expressions=[one for one in given if one is not None])
 
 
 def unknown(node: exp.Expr, more: Sequence[str] = ()) -> SqlError:
@@ -115,9 +128,17 @@ def _arithmetic(node: exp.Expr, value: Value) -> Typed:
         type_ = _integer_type(left, right)
     left, right = convert(left, type_, node), convert(right, type_, node)
     if isinstance(left.term, Lit) and isinstance(right.term, Lit) and type_.is_integer and not type_.wide:
-        return Typed(Lit(_folded(operation, left.term.value, right.term.value), "int64"), type_, nullable)
+        whole = _folded(operation, left.term.value, right.term.value)
+        if not _is_constant_of(type_, Lit(whole, "int64")):
+            raise NoValueError(f"{node.sql(dialect='duckdb')} has no value: {whole} is beyond {type_}", node)
+        return Typed(Lit(whole, "int64"), type_, nullable)
     term = call(operation, left.term, right.term)
-    return Typed(call("float:single", term) if type_ == FLOAT else term, type_, nullable)
+    return Typed(call("float:single", term) if type_ == FLOAT else _in_type(term, type_), type_, nullable)
+
+
+def _in_type(term: Term, type_: SqlType) -> Term:
+    """Return arithmetic without a value beyond its type; that of INTEGER has 64 bits, since the join seeks by it."""
+    return term if type_ == INTEGER else _checked(term, type_)
 
 
 def _folded(operation: str, left: object, right: object) -> int:
@@ -136,25 +157,27 @@ def _integer_type(left: Typed, right: Typed) -> SqlType:
 
 def _is_constant_of(type_: SqlType, term: Term) -> bool:
     """Return whether a term is a constant whose value is one of a type of integers."""
-    if not isinstance(term, Lit) or not isinstance(term.value, int) or type_.range is None:
+    if not isinstance(term, Lit) or not isinstance(term.value, int):
         return False
-    return type_.range[0] <= term.value <= type_.range[1]
+    least, most = type_.range or (Decimal(-(2**63)), Decimal(2**63 - 1))
+    return least <= term.value <= most
 
 
 def _decimal(operation: str, left: Typed, right: Typed, node: exp.Expr) -> Typed:
     nullable = left.nullable or right.nullable
     first, second = as_decimal(left.type), as_decimal(right.type)
-    most, wide = 18 if max(first.precision, second.precision) <= 18 else 38, first.wide or second.wide
+    wide = first.wide or second.wide
     if operation == "*":
         scale = first.scale + second.scale
         if scale > MOST:
             raise SqlError(f"a product of {left.type} and {right.type} has more than {MOST} digits after the point: "
                            "CAST one of them to fewer", node)  # fmt: skip
+        most = DIGITS if max(first.precision, second.precision) <= DIGITS and scale < DIGITS else MOST
         type_ = SqlType("DECIMAL", min(first.precision + second.precision, most), scale, wide=wide)
         return Typed(call("*", left.term, right.term), type_, nullable)
     scale = max(first.scale, second.scale)
     whole = max(first.precision - first.scale, second.precision - second.scale)
-    type_ = SqlType("DECIMAL", min(whole + scale + 1, most), scale, wide=wide)
+    type_ = SqlType("DECIMAL", min(whole + scale + 1, MOST), scale, wide=wide)
     if not wide:
         same = SqlType("DECIMAL", 38, scale)
         left, right = convert(left, same), convert(right, same)
@@ -170,7 +193,10 @@ def _divided(node: exp.Expr, value: Value) -> Typed:
     nullable = left.nullable or right.nullable
     type_ = FLOAT if common(left.type, right.type) == FLOAT else DOUBLE
     left, right = convert(left, type_, node), convert(right, type_, node)
-    term = call("float:ratio" if isinstance(node, exp.Div) else "/", left.term, right.term)
+    term = call("float:ratio" if isinstance(node, exp.Div) else "ratio", left.term, right.term)
+    if not isinstance(node, exp.Div):
+        zero = call("=", right.term, Lit(0.0, "float64"))
+        term = call("if", zero, call("ratio", Lit(0.0, "float64"), right.term), term)
     return Typed(call("float:single", term) if type_ == FLOAT else term, type_, nullable)
 
 
@@ -188,6 +214,8 @@ def _whole_divided(node: exp.Expr, value: Value) -> Typed:
     if not (left.type.is_integer and right.type.is_integer):
         return _divided(node, value)
     type_ = _integer_type(left, right)
+    if isinstance(right.term, Lit) and right.term.value == 0:  # which rules refuse as a constant, even without rows
+        right = right._replace(term=call("int", right.term))
     name = "decimal:quotient" if type_.wide else "/"
     return Typed(call(name, left.term, right.term), type_, left.nullable or right.nullable)
 
@@ -195,6 +223,12 @@ def _whole_divided(node: exp.Expr, value: Value) -> Typed:
 def _remainder(node: exp.Expr, value: Value) -> Typed:
     left, right = value(node.this), value(node.expression)
     nullable = left.nullable or right.nullable
+    mixed = any(one.type.is_decimal and one.type.scale for one in (left, right)) and "HUGEINT" in (
+        left.type.name,
+        right.type.name,
+    )
+    if mixed:  # which DuckDB takes as DOUBLE
+        left, right = convert(left, DOUBLE, node), convert(right, DOUBLE, node)
     if (left.type.wide or right.type.wide) and (type_ := common(left.type, right.type)) and not type_.is_float:
         return Typed(call("decimal:mod", left.term, right.term), type_, nullable)
     if left.type.is_integer and right.type.is_integer:
@@ -218,7 +252,7 @@ def _minus(node: exp.Expr, value: Value) -> Typed:
     if not inner.type.is_number:
         raise SqlError(f"`-` takes a number, and this is {inner.type}", node)
     if inner.type.is_integer:
-        return Typed(call("-", Lit(0, "int64"), inner.term), inner.type, inner.nullable)
+        return Typed(_in_type(call("-", Lit(0, "int64"), inner.term), inner.type), inner.type, inner.nullable)
     zero = Lit(0.0, "float64") if inner.type.is_float else Lit(Decimal(0).scaleb(-inner.type.scale), inner.type.store)
     return Typed(call("-", zero, inner.term), inner.type, inner.nullable)
 
@@ -294,11 +328,16 @@ def _extreme(node: exp.Expr, value: Value) -> Typed:
     operation = ">" if name == "greatest" else "<"
     found = values[0]
     for one in values[1:]:
-        term = call("if", call(operation, *(in_order(each, node).term for each in (one, found))), one.term, found.term)
+        term = call("if", call(operation, *(_rank(each, node) for each in (one, found))), one.term, found.term)
         if found.nullable or one.nullable:
             term = call("if", call("is_null", found.term), one.term, term)
         found = Typed(term, type_, found.nullable and one.nullable)
     return found._replace(type=type_)
+
+
+def _rank(value: Typed, node: exp.Expr) -> Term:
+    """Return a value as one that is in the order of its type."""
+    return convert(value, INTEGER, node).term if value.type == BOOLEAN else in_order(value, node).term
 
 
 def _same(node: exp.Expr, value: Value) -> Typed:
@@ -384,7 +423,12 @@ def _tried(node: exp.Expr, value: Value) -> Typed:
         found = value(node.this)
     except NoValueError:
         return Typed(Lit(None, "int64"), NULL, True)
-    return Typed(call("try", found.term), found.type, True)
+    return Typed(call("try", _checked(found.term, found.type)), found.type, True)
+
+
+def _checked(term: Term, type_: SqlType) -> Term:
+    """Return what is computed of integers, without a value beyond its type."""
+    return fitted(term, BIGINT, type_) if type_.is_integer and isinstance(term, Call) else term
 
 
 def _type_of(node: exp.Expr, value: Value) -> Typed:
@@ -410,20 +454,18 @@ def _rounded(node: exp.Expr, value: Value) -> Typed:
         raise SqlError("round takes a constant number of digits", node)
     places = int(str(digits.term.value)) if digits is not None and isinstance(digits.term, Lit) else 0
     if number.type.is_integer:
+        if number.type.name in UNSIGNED:
+            number = convert(number, BIGINT, node)
         if places >= 0:
             return number
-        if number.type.wide:
-            return number._replace(term=call("round", number.term, Lit(places, "int64")))
-        tens = Lit(10**-places, "int64")
-        half = call("if", call("<", number.term, Lit(0, "int64")), Lit(-(10**-places) // 2, "int64"),
-                    Lit(10**-places // 2, "int64"))  # fmt: skip
-        return number._replace(term=call("*", call("/", call("+", number.term, half), tens), tens))
+        return number._replace(term=fitted(call("round", number.term, Lit(places, "int64")), BIGINT, number.type))
     type_ = number.type
     if type_.is_decimal:
         scale = min(places, type_.scale)
         if places >= type_.scale and digits is not None:
             return number
-        type_ = type_._replace(scale=max(scale, 0))
+        more = places < 0 and not type_.scale
+        type_ = type_._replace(scale=max(scale, 0), precision=min(type_.precision + more, MOST))
     term = call("round", number.term, Lit(places, "int64"))
     return Typed(call("float:single", term) if type_ == FLOAT else term, type_, number.nullable)
 
@@ -432,14 +474,16 @@ def _stepped(node: exp.Expr, value: Value) -> Typed:
     number = value(node.this)
     name = "floor" if isinstance(node, exp.Floor) else "ceil"
     if number.type.is_integer:
-        return number
+        number = convert(number, DOUBLE, node)
     type_ = number.type._replace(scale=0)
     return Typed(call(name, number.term), type_, number.nullable)
 
 
 def _absolute(node: exp.Expr, value: Value) -> Typed:
     number = value(node.this)
-    return number._replace(term=call("abs", number.term))
+    if not number.type.is_number:
+        raise SqlError(f"abs takes a number, and this is {number.type}", node)
+    return number._replace(term=_checked(call("abs", number.term), number.type))
 
 
 def _sign(node: exp.Expr, value: Value) -> Typed:
@@ -516,7 +560,22 @@ def _bits(node: exp.Expr, value: Value) -> Typed:
     if any(not one.type.is_integer or one.type.wide for one in args):
         raise SqlError("operators of bits take integers of 64 bits", node)
     type_ = _integer_type(*args) if len(args) > 1 else args[0].type
-    return Typed(call(_BITS[type(node)], *(one.term for one in args)), type_, any(one.nullable for one in args))
+    nullable, terms = any(one.nullable for one in args), [one.term for one in args]
+    if isinstance(node, exp.BitwiseLeftShift):
+        terms[0] = call("within", terms[0], Lit(0, "int64"), Lit(2**63 - 1, "int64"))
+    if isinstance(node, exp.BitwiseRightShift):
+        return Typed(_shifted(terms[0], terms[1], type_), type_, nullable)
+    if isinstance(node, exp.BitwiseNot) and type_.name in UNSIGNED and type_.range is not None:
+        return Typed(fitted(call("-", Lit(int(type_.range[1]), "int64"), terms[0]), BIGINT, type_), type_, nullable)
+    return Typed(_checked(call(_BITS[type(node)], *terms), type_), type_, nullable)
+
+
+def _shifted(number: Term, by: Term, type_: SqlType) -> Term:
+    """Return a number shifted to the right: 0 if by less than 0, or by all of the bits of its type."""
+    least, most = Lit(0, "int64"), Lit(BITS[type_.name] + (type_.name not in UNSIGNED), "int64")
+    within = call("and", call(">=", by, least), call("<", by, most))
+    found = call("if", within, call("shift_right", number, by), least)
+    return call("if", call("or", call("is_null", number), call("is_null", by)), Lit(None, "int64"), found)
 
 
 def _collated(node: exp.Expr, value: Value) -> Typed:

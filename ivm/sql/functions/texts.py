@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable
+from itertools import zip_longest
 
 from sqlglot import exp
 
@@ -85,17 +86,9 @@ def _joined(node: exp.Expr, value: Value) -> Typed:
 def _split(node: exp.Expr, value: Value) -> Typed:
     """split_part: parts are numbered from 1, or from the last one by negative numbers; others are empty."""
     args = [value(node.this), value(node.args["delimiter"]), value(node.args["part_index"])]
-    text, separator, place = (one.term for one in args)
     if not args[2].type.is_integer:
         raise SqlError(f"split_part takes the number of a part, and this is {args[2].type}", node)
-    if not isinstance(place, Lit) or not isinstance(place.value, int) or place.value < 1:
-        zero, unit = Lit(0, "int64"), Lit(1, "int64")
-        after = call("+", call("string:parts", text, separator), unit)
-        place = call("if", call("<", place, zero), call("+", after, place), place)
-        part = call("string:split_part", text, separator, call("greatest", place, unit))
-        term = call("if", call("<", place, unit), call("string:repeat", text, zero), part)
-    else:
-        term = call("string:split_part", text, separator, place)
+    term = call("string:split_part", *(one.term for one in args))
     return Typed(term, VARCHAR, any(one.nullable for one in args))
 
 
@@ -160,6 +153,13 @@ def _regexp(node: exp.Expr, value: Value) -> Typed:
     return Typed(call(name, text.term, pattern.term), BOOLEAN, text.nullable or pattern.nullable)
 
 
+def _regexp_anyhow(node: exp.Expr, value: Value) -> Typed:
+    """`~*`: a part of a text matches, whatever the case of its letters."""
+    text, pattern = _text_of(node.this, value), value(node.expression)
+    found = call("string:regexp_matches", text.term, concat(Lit("(?i)", "string"), pattern.term))
+    return Typed(found, BOOLEAN, text.nullable or pattern.nullable)
+
+
 def _regexp_replaced(node: exp.Expr, value: Value) -> Typed:
     """regexp_replace: the first match, all with the option 'g'."""
     modifiers = node.args.get("modifiers")
@@ -188,6 +188,13 @@ def _later(escape: str, node: exp.Expr) -> str:
 def _regexp_extracted(node: exp.Expr, value: Value) -> Typed:
     """regexp_extract: the first match, or a group of it; empty if nothing matches."""
     pattern = _constant(node.expression, "the pattern of regexp_extract", node)
+    if isinstance(names := node.args.get("group"), exp.Array):  # of the groups, which become fields of a struct
+        size = len(names.expressions)
+        groups = [exp.RegexpExtract(this=node.this.copy(), expression=node.expression.copy(),
+                                    group=exp.Literal.number(n + 1)) for n in range(size)]  # fmt: skip
+        fields = [exp.PropertyEQ(this=exp.to_identifier(_constant(name, "a name of a group", node)), expression=one)
+                  for name, one in zip(names.expressions, groups, strict=True)]  # fmt: skip
+        return value(exp.Struct(expressions=fields))
     group = int(node.args["group"].name) if node.args.get("group") is not None else 0
     text = _text_of(node.this, value)
     found = call("string:regexp_replace", text.term, Lit(f"^{ANY}*?({pattern}){ALL}$", "string"),
@@ -200,9 +207,36 @@ def _regexp_extracted(node: exp.Expr, value: Value) -> Typed:
 
 
 def _glob(node: exp.Expr, value: Value) -> Typed:
-    pattern = _constant(node.expression, "the pattern of GLOB", node)
-    parts = {"*": ALL, "?": ANY, "[": "[", "]": "]"}
-    return _full_match(node.this, "".join(parts.get(c, re.escape(c)) for c in pattern), value)
+    """GLOB: `*` any text, `?` a letter, `[a-c]` one of some, `[!a]` another, and after `\\` a letter as it is."""
+    pattern, found = _constant(node.expression, "the pattern of GLOB", node), ""
+    while pattern:
+        letter, pattern = pattern[0], pattern[1:]
+        if letter == "[":
+            inside, pattern = _class(pattern)
+            found += inside
+        elif letter == "\\" and pattern:
+            found, pattern = found + re.escape(pattern[0]), pattern[1:]
+        else:
+            found += {"*": ALL, "?": ANY}.get(letter) or re.escape(letter)
+    return _full_match(node.this, found, value)
+
+
+NOTHING = "[^\\x{0}-\\x{10FFFF}]"  # a letter of which there is none
+
+
+def _class(text: str) -> tuple[str, str]:
+    """Return the class of letters with which a pattern of GLOB goes on after `[`, and the rest of the pattern."""
+    opposite = text.startswith("!")
+    text = text.removeprefix("!")
+    end = text.find("]", 1)  # one that is first is a letter itself
+    if end < 0:
+        return NOTHING, ""
+    parts = [(low, high or low) for low, high in _RANGE.findall(text[:end])]
+    inside = "".join(f"\\x{{{ord(low):X}}}-\\x{{{ord(high):X}}}" for low, high in parts if low <= high)
+    return (f"[{'^' * opposite}{inside}]" if inside else ANY if opposite else NOTHING), text[end + 1 :]
+
+
+_RANGE = re.compile("(.)(?:-(.))?", re.DOTALL)
 
 
 def _escaped(node: exp.Expr, value: Value) -> Typed:
@@ -263,7 +297,7 @@ def _hashed(node: exp.Expr, value: Value) -> Typed:
 def _cut(node: exp.Expr, value: Value) -> Typed:
     """`text[2:4]`, `text[1]`, and `string_split(text, ',')[2]`."""
     inner, (place,) = node.this, node.expressions
-    if isinstance(inner, exp.Split):
+    if isinstance(inner, exp.Split) and isinstance(place, exp.Literal):
         return _piece(inner, place, value)
     own = value(inner)
     if own.type.element is not None:
@@ -274,6 +308,8 @@ def _cut(node: exp.Expr, value: Value) -> Typed:
         name = str(int(place.name) + 1) if isinstance(place, exp.Literal) and not place.is_string else place.name
         return lists.field(own, name, node)
     text = convert(own, VARCHAR, node)
+    if not isinstance(place, exp.Slice) and not _is_number(place) and (at := value(place)).type.is_integer:
+        return lists.letter_at(text, lists.later_place(at, node.meta.get(lists.SHIFTED, True)))
     if isinstance(place, exp.Slice):
         low, high = (_place(p, node) if p is not None else None for p in (place.this, place.expression))
         low = 1 if low is None else low
@@ -288,6 +324,12 @@ def _cut(node: exp.Expr, value: Value) -> Typed:
     return Typed(call("string:substring", text.term, *args), VARCHAR, text.nullable)
 
 
+def _is_number(node: exp.Expr) -> bool:
+    """Return whether a place is written out."""
+    found = constant(node)
+    return found is not None and isinstance(found.term, Lit) and found.term.value is not None
+
+
 def _place(node: exp.Expr, where: exp.Expr) -> int:
     found = constant(node)
     if found is None or not isinstance(found.term, Lit) or not isinstance(found.term.value, int):
@@ -296,8 +338,6 @@ def _place(node: exp.Expr, where: exp.Expr) -> int:
 
 
 def _piece(node: exp.Split, place: exp.Expr, value: Value) -> Typed:
-    if not isinstance(place, exp.Literal):
-        raise SqlError("a list of parts is read at a constant place", node)
     number = Lit(int(place.name) + 1, "int64")
     text, by = _text_of(node.this, value), value(node.expression)
     part = call("string:split_part", text.term, by.term, number)
@@ -324,6 +364,7 @@ def _length(node: exp.Expr, value: Value) -> Typed:
     return _text(node, value)
 
 
+_SIDES = {"-": "<", "0": "0>"}
 _MARK = re.compile(r"%([-0]?)(\d*)((?:\.\d+)?)([sdfxXeg])")
 
 
@@ -332,6 +373,7 @@ _PLACED = re.compile(r"\{\{|\}\}|\{(\d*)([^{}]*)\}")  # a mark of format: the pl
 
 def _formatted(node: exp.Expr, value: Value) -> Typed:
     """format('{} of {:.2f}', x, y) and printf('%s of %d', x, y)."""
+    kinds: list[str] = []
     if isinstance(node, exp.Format):
         template, parts = _in_order(_constant(node.this, "the template", node), node.expressions, node)
     else:
@@ -339,11 +381,18 @@ def _formatted(node: exp.Expr, value: Value) -> Typed:
         template = _constant(template, "the template", node).replace("{", "{{").replace("}", "}}")
         if "%" in _MARK.sub("", template.replace("%%", "")):
             raise SqlError("printf takes %s, %d, %f, %x, %e and %g: use lpad and round", node)
+        kinds = [found[4] for found in _MARK.finditer(template.replace("%%", ""))]
         template = _MARK.sub(_mark, template).replace("%%", "%")
     marks = re.findall(r"\{(?:\{|(:[^{}]+)?\})", template)
     plain = [not mark for mark, whole in zip(marks, re.findall(r"\{\{|\{[^{}]*\}", template), strict=True)
              if whole != "{{"]  # fmt: skip
     args = [value(one) for one in parts]
+    args = [
+        _hexadecimal(one, kind, node) if kind in ("x", "X") else one
+        for one, kind in zip_longest(args, kinds)
+        if one is not None
+    ]
+    args = [convert(one, DOUBLE, node) if one.type.is_decimal or one.type.is_float else one for one in args]
     args = [a if not (plain + [True] * len(args))[n] else convert(a, VARCHAR, node) for n, a in enumerate(args)]
     term = call("string:format", Lit(template, "string"), *(one.term for one in args))
     return Typed(term, VARCHAR, any(one.nullable for one in args))
@@ -362,9 +411,17 @@ def _in_order(template: str, parts: list[exp.Expr], node: exp.Expr) -> tuple[str
     return _PLACED.sub(lambda one: one[0] if one[1] is None else f"{{{one[2]}}}", template), [parts[n] for n in places]
 
 
+def _hexadecimal(number: Typed, kind: str, node: exp.Expr) -> Typed:
+    """Return a whole number as %x of printf shows it: one below 0 as its 64 bits."""
+    digits = call("string:digits", convert(number, BIGINT, node).term, Lit(16, "int64"))
+    return Typed(digits if kind == "X" else call("string:lower", digits), VARCHAR, number.nullable)
+
+
 def _mark(found: re.Match[str]) -> str:
     """Return a mark of printf as one of format: texts are on the right, too."""
     side, width, digits, kind = found.groups()
+    if kind in "xX":
+        return f"{{:{_SIDES.get(side, '>')}{width}}}" if width else "{}"
     align = "<" if side == "-" else ">" if kind == "s" and width else side
     shown = f"{align}{width}{digits}{'' if kind == 's' else kind}"
     return f"{{:{shown}}}" if shown not in ("", "d") else "{}"
@@ -427,6 +484,7 @@ def _based(node: exp.Expr, value: Value) -> Typed:
 FAMILIES: list[tuple[tuple[type[exp.Expr], ...], Callable[[exp.Expr, Value], Typed]]] = [
     ((exp.Length, exp.ArraySize), _length),
     ((exp.RegexpLike, exp.SimilarTo, exp.RegexpFullMatch), _regexp),
+    ((exp.RegexpILike,), _regexp_anyhow),
     ((exp.RegexpReplace,), _regexp_replaced),
     ((exp.RegexpExtract,), _regexp_extracted),
     ((exp.Glob,), _glob),

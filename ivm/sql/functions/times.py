@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from calendar import monthrange
 from collections.abc import Callable
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 from typing import TypeAlias
 
 from sqlglot import exp
@@ -27,7 +27,7 @@ MICROSECONDS = {
     "MICROSECOND": 1, "MILLISECOND": 1000, "SECOND": 10**6, "MINUTE": 60 * 10**6, "HOUR": 3600 * 10**6,
     "DAY": 86400 * 10**6, "WEEK": 7 * 86400 * 10**6,
 }  # fmt: skip
-MONTHS = {"MONTH": 1, "QUARTER": 3, "YEAR": 12, "DECADE": 120, "CENTURY": 1200}
+MONTHS = {"MONTH": 1, "QUARTER": 3, "YEAR": 12, "DECADE": 120, "CENTURY": 1200, "MILLENNIUM": 12000}
 PARTS = {
     "YEAR": "year", "MONTH": "month", "DAY": "day", "HOUR": "hour", "MINUTE": "minute", "SECOND": "second",
     "QUARTER": "quarter", "DOW": "weekday", "DAYOFWEEK": "weekday", "WEEKDAY": "weekday", "ISODOW": "isoweekday",
@@ -324,7 +324,7 @@ def _formatted(node: exp.Expr, value: Value) -> Typed:
     form, inner = node.args["format"], node.this
     if inner.is_string and not form.is_string:
         form, inner = inner, form
-    if not isinstance(form, exp.Literal) or re.sub("%-?[aAbBdHIjmMpSUwWyYf%]", "", form.name).count("%"):
+    if not isinstance(form, exp.Literal) or re.sub("%-?[aAbBdHIjmMpSUwWyYf%]|%[GVu]", "", form.name).count("%"):
         raise SqlError("strftime takes a constant format of %Y %m %d %H %M %S and the like", node)
     while isinstance(inner, exp.TsOrDsToDate | exp.TsOrDsToTimestamp):
         inner = inner.this
@@ -357,19 +357,33 @@ def _parsed(node: exp.Expr, value: Value) -> Typed:
 
 def _last_day(node: exp.Expr, value: Value) -> Typed:
     moment = _moment(value(node.this), node)
-    first = call("datetime:truncate", moment.term, Lit("month", "string"))
-    after = call("date", call("datetime:add_months", first, Lit(1, "int64")))
-    return Typed(call("-", after, Lit(1, "int64")), DATE, moment.nullable)
+    months = call("-", _months(moment.term, "MONTH"), Lit(EPOCH.year * 12, "int64"))
+    term = call("datetime:add_months", Lit(date(1970, 1, 31), "date"), months)  # which keeps to the last day
+    return Typed(term, DATE, moment.nullable)
 
 
 def _from_parts(node: exp.Expr, value: Value) -> Typed:
     """make_date."""
-    parts = [value(node.args[key]) for key in ("year", "month", "day")]
-    year, month, day = (one.term for one in parts)
-    one, nullable = Lit(1, "int64"), any(part.nullable for part in parts)
-    months = call("+", call("*", call("-", year, Lit(1970, "int64")), Lit(12, "int64")), call("-", month, one))
-    first = call("datetime:add_months", Lit(EPOCH.date(), "date"), months)
-    return Typed(call("+", first, call("-", day, one)), DATE, nullable)
+    parts = [value(one) if (one := node.args.get(key)) is not None else None for key in ("year", "month", "day")]
+    year, *others = (one for one in parts if one is not None)
+    if not others and year.type.is_integer:
+        return Typed(call("+", Lit(EPOCH.date(), "date"), year.term), DATE, year.nullable)
+    if len(others) != 2:
+        raise SqlError("make_date takes a year, a month and a day, or the number of days since 1970", node)
+    term = call("date:of_parts", *(convert(one, BIGINT, node).term for one in (year, *others)))
+    return Typed(term, DATE, any(one.nullable for one in (year, *others)))
+
+
+def _time_of_day(node: exp.Expr, value: Value, most: int) -> Typed:
+    """Return the microseconds of an hour, a minute and a second, which may be that of the next minute, 60."""
+    hour, minute, second = (value(node.args[key]) for key in ("hour", "min", "sec"))
+    found = call("int", call("*", convert(second, DOUBLE, node).term, Lit(1e6, "float64")))
+    micros: Term = call("within", found, Lit(0, "int64"), Lit(MICROSECONDS["MINUTE"], "int64"))
+    for one, unit, last in ((hour, "HOUR", 24), (minute, "MINUTE", 59)):
+        count = call("within", convert(one, BIGINT, node).term, Lit(0, "int64"), Lit(last, "int64"))
+        micros = call("+", micros, _times(count, MICROSECONDS[unit]))
+    whole = call("within", micros, Lit(0, "int64"), Lit(most, "int64"))
+    return Typed(whole, BIGINT, any(one.nullable for one in (hour, minute, second)))
 
 
 def _moment_from_parts(node: exp.Expr, value: Value) -> Typed:
@@ -378,22 +392,15 @@ def _moment_from_parts(node: exp.Expr, value: Value) -> Typed:
         since = value(node.args["year"])
         return Typed(call("+", Lit(EPOCH, "timestamp"), since.term), TIMESTAMP, since.nullable)
     day = _from_parts(node, value)
-    hour, minute, second = (value(node.args[key]) for key in ("hour", "min", "sec"))
-    micros = call("int", call("*", convert(second, DOUBLE, node).term, Lit(1e6, "float64")))
-    for term, unit in ((hour.term, "HOUR"), (minute.term, "MINUTE")):
-        micros = call("+", micros, _times(term, MICROSECONDS[unit]))
-    nullable = any(one.nullable for one in (day, hour, minute, second))
-    return Typed(call("+", convert(day, TIMESTAMP, node).term, micros), TIMESTAMP, nullable)
+    clock = _time_of_day(node, value, MICROSECONDS["DAY"])
+    term = call("+", convert(day, TIMESTAMP, node).term, clock.term)
+    return Typed(term, TIMESTAMP, day.nullable or clock.nullable)
 
 
 def _time_from_parts(node: exp.Expr, value: Value) -> Typed:
     """make_time."""
-    hour, minute, second = (value(node.args[key]) for key in ("hour", "min", "sec"))
-    micros = call("int", call("*", convert(second, DOUBLE, node).term, Lit(1e6, "float64")))
-    for term, unit in ((hour.term, "HOUR"), (minute.term, "MINUTE")):
-        micros = call("+", micros, _times(term, MICROSECONDS[unit]))
-    nullable = any(one.nullable for one in (hour, minute, second))
-    return Typed(call("time", call("+", Lit(EPOCH, "timestamp"), micros)), TIME, nullable)
+    clock = _time_of_day(node, value, MICROSECONDS["DAY"] - 1)
+    return Typed(call("time", call("+", Lit(EPOCH, "timestamp"), clock.term)), TIME, clock.nullable)
 
 
 def _nanoseconds(node: exp.Expr, value: Value) -> Typed:
@@ -464,7 +471,7 @@ def _whole_units(node: exp.Expr, value: Value) -> Typed:
     unit = node.expressions[0].name.upper().rstrip("S")
     before, after = (value(one) for one in node.expressions[1:3])
     if unit in MONTHS:
-        months = _months_between(convert(after, TIMESTAMP, node).term, convert(before, TIMESTAMP, node).term)
+        months = call("datetime:whole_months", *(convert(one, TIMESTAMP, node).term for one in (before, after)))
         whole = call("/", months, Lit(MONTHS[unit], "int64"))
         return Typed(whole, BIGINT, before.nullable or after.nullable)
     if unit not in MICROSECONDS:
@@ -483,8 +490,13 @@ def _units(node: exp.Expr, value: Value) -> Typed:
 def _bucket(node: exp.Expr, value: Value) -> Typed:
     """time_bucket: the beginning of the interval that a moment is in, counted from Monday, 3 January 2000."""
     width, moment = value(node.this), _moment(value(node.expression), node)
-    if not isinstance(width.term, Call) or is_of_months(width) or node.args.get("origin"):
-        raise SqlError("time_bucket takes an interval of days or less: date_trunc has months and years", node)
+    if not isinstance(width.term, Call) or width.term.name == MIXED:
+        raise SqlError("time_bucket takes an interval of months, or one of days or less", node)
+    if is_of_months(width):  # counted from January 2000
+        months, size = call("-", _months(moment.term, "MONTH"), Lit(2000 * 12, "int64")), width.term.args[0]
+        rest = call("mod", call("+", call("mod", months, size), size), size)
+        first = Lit(datetime(2000, 1, 1) if moment.type == TIMESTAMP else date(2000, 1, 1), moment.type.store)
+        return Typed(call("datetime:add_months", first, call("-", months, rest)), moment.type, moment.nullable)
     size, origin = width.term.args[0], Lit(datetime(2000, 1, 3), "timestamp")
     own = convert(moment, TIMESTAMP, node).term
     rest = call("mod", call("+", call("mod", call("-", own, origin), size), size), size)

@@ -172,6 +172,12 @@ CASES = [
     ("within[a, -2, 7]", -2, 7),
     ("float:single[f + 0.1e0]", float(np.float32(2.6)), float(np.float32(-2.4))),
     ("float:narrow[f]", 2.5, -2.5),
+    ("float:nearest[f]", 2.0, -2.0),
+    ("string:elapsed[a * 3600000000 * 24 + k]", "-1 day -23:59:59.999999", "7 days 00:00:00.000002"),
+    ('list:count["1,null"]', 1, 1),
+    ("date:of_parts[2024, 2, k + 27]", date(2024, 2, 28), date(2024, 2, 29)),
+    ("datetime:whole_months[#2024-01-31#, #2024-02-29#]", 1, 1),
+    ('string:reverse["e\u0301" + s]', "bAe\u0301", "e\u0301"),
     ('datetime:zoned["2024-01-05 10:00+02"]', *[datetime(2024, 1, 5, 8, tzinfo=UTC)] * 2),
     ('string:uuid["{0000000000000000000000000000000A}"]', *["00000000-0000-0000-0000-00000000000a"] * 2),
     ('string:whole_json["[1, 2]"]', "[1, 2]", "[1, 2]"),
@@ -294,6 +300,7 @@ CASES = [
 NESTED = '"' + "[" * 100_000 + '"'
 FAILING = [  # terms whose arguments are of another form than the function takes
     "within[a + k, 0, 7]",
+    "date:of_parts[2023, 2, k + 28]",
     'bool["on"]',
     'int["1__0"]',
     'string:whole_json["01"]',

@@ -26,7 +26,7 @@ FORMS: dict[str, list[str]] = {
     "log10": ["log10({float})"], "log2": ["log2({float})"],
     "pow": ["pow({float}, {count})", "pow({int}, {count})"], "power": ["power({float}, {float})"],
     "atan2": ["atan2({float}, {float})"], "pi": ["pi()"],
-    "gcd": ["gcd({int}, {count})"], "greatest_common_divisor": ["greatest_common_divisor({int}, {count})"],
+    "gcd": ["gcd({int}, {count})"], "greatest_common_divisor": ["greatest_common_divisor({count}, {count})"],
     "lcm": ["lcm({count}, {count})"], "least_common_multiple": ["least_common_multiple({count}, 6)"],
     "bit_count": ["bit_count({integer})"], "factorial": ["factorial({count})"],
     "fdiv": ["fdiv({float}, {count})"], "fmod": ["fmod({float}, {count})"],
@@ -52,10 +52,10 @@ FORMS: dict[str, list[str]] = {
     "split": ["string_split({text}, {word})", "string_split({text}, ',')[{count}]"],
     "str_split_regex": ["regexp_split_to_array({text}, '[, ]')", "str_split_regex({text}, 'a+')"],
     "strpos": ["strpos({text}, {word})", "position({word} IN {text})", "instr({text}, {word})"],
-    "overlay": ["overlay({text} PLACING {word} FROM {count})"],
+    "overlay": ["overlay({text} PLACING {word} FROM 2)", "overlay({text} PLACING {word} FROM 1 FOR 2)"],
     "chr": ["chr({count})", "chr(64 + {count})"],
-    "format": ["format('{}|{}', {any}, {text})", "format('{{}}', {number})", "format('{{:.2f}}', {float})",
-               "format('{{:>5}}', {word})", "format('{{:05d}}', {int})", "format('{{:,}}', {int})"],
+    "format": ["format('{}|{}', {any}, {text})", "format('{}', {number})", "format('{:.2f}', {float})",
+               "format('{:>5}', {word})", "format('{:05d}', {int})", "format('{:,}', {int})"],
     "printf": ["printf('%d', {int})", "printf('%s', {text})", "printf('%.3f', {float})", "printf('%05d', {int})",
                "printf('%x', {int})", "printf('%-5s|', {word})", "printf('%e', {float})"],
     "levenshtein": ["levenshtein({text}, {word})"], "editdist3": ["editdist3({word}, {word})"],
@@ -63,7 +63,8 @@ FORMS: dict[str, list[str]] = {
     "hamming": ["hamming({word}, {word})"], "mismatches": ["mismatches({word}, {word})"],
     "jaccard": ["jaccard({text}, {word})"], "octet_length": ["octet_length(encode({text}))"],
     "to_base64": ["to_base64(encode({text}))"], "bin of numbers": ["bin({int})", "hex({int})", "to_binary({count})"],
-    "regexp_matches": ["regexp_matches({text}, '[a-b]')", "regexp_matches({text}, '^a')", "{text} ~ 'a.*'"],
+    "regexp_matches": ["regexp_matches({text}, '[a-b]')", "regexp_matches({text}, '^a')", "{text} ~ 'a.*'",
+                       "{text} ~* 'A'"],
     "regexp_full_match": ["regexp_full_match({text}, '[a-z]*')"],
     "regexp_replace": ["regexp_replace({text}, '[a-b]', 'X')", "regexp_replace({text}, 'a', '', 'g')"],
     "regexp_extract": ["regexp_extract({text}, '([a-z]+)(.?)', 1)", "regexp_extract({text}, 'a')",
@@ -78,7 +79,7 @@ FORMS: dict[str, list[str]] = {
     "date_trunc": [f"date_trunc('{unit}', {{moment}})" for unit in (*UNITS, "millennium", "isoyear")]
                   + ["date_trunc('day', {zoned})"],
     "date_diff": [f"date_diff('{unit}', {{moment}}, {{moment}})" for unit in UNITS]
-                 + ["date_diff('hour', {time}, {time})", "datediff('week', {date}, {date})"],
+                 + ["datediff('week', {date}, {date})"],
     "date_sub": [f"date_sub('{unit}', {{moment}}, {{moment}})" for unit in UNITS]
                 + ["datesub('month', {date}, {date})"],
     "date_add": ["date_add({moment}, INTERVAL 1 MONTH)", "{moment} + INTERVAL 1 MONTH", "{moment} - INTERVAL 1 YEAR",
@@ -106,7 +107,7 @@ FORMS: dict[str, list[str]] = {
     **{name: [f"{name}({{list}})"] for name in (
         "list_min", "list_max", "list_first", "list_last", "list_any_value", "list_count", "list_unique",
         "array_unique", "list_reverse", "array_reverse", "list_sort", "list_reverse_sort", "array_sort",
-        "array_length", "array_reverse_sort", "len of lists")},
+        "array_length", "array_reverse_sort")},
     "list_sort of": ["list_sort({list}, 'DESC')", "list_sort({list}, 'ASC', 'NULLS FIRST')",
                      "list_sort({list}, 'DESC', 'NULLS LAST')"],
     "list_aggregate": [f"list_aggregate({{numbers}}, '{name}')" for name in ("sum", "min", "count", "avg", "first")],
@@ -116,7 +117,7 @@ FORMS: dict[str, list[str]] = {
     "list_append": ["list_append([1, 2], {count})"], "list_prepend": ["list_prepend({count}, [1, 2])"],
     "list_concat": ["list_concat({list}, {list})", "{list} || {list}", "array_cat({list}, {list})"],
     "flatten": ["flatten([{list}, {list}])"],
-    "array_to_string": ["array_to_string({list}, '-')", "array_to_string({list}, {word})"],
+    "array_to_string": ["array_to_string({list}, '-')", "array_to_string({list}, '')"],
     "list_extract": ["list_extract({list}, {count})", "{list}[{count}]", "array_extract({text}, {count})",
                      "{text}[{count}]", "list_element({list}, {count})"],
     "list_slice": ["list_slice({list}, {count}, {count})", "{list}[{count}:{count}]", "{text}[2:3]", "{text}[:2]",
@@ -139,10 +140,19 @@ FORMS: dict[str, list[str]] = {
                      "{json} -> '/a/1'"],
     "to_json": ["to_json({any})", "to_json({list})", "json_object('k', {any})", "json_array({any}, {text})"],
     "json_valid of": ["json_valid({json})"],
+    "json_extract_path": ["json_extract_path({json}, '$.a')", "json_extract_path_text({json}, '$.c')"],
+    "datepart": ["datepart('month', {moment})"],
+    "other names of lists": ["array_append([1], {count})", "array_prepend({count}, [1])", "array_has([1, 2], {count})",
+                             "array_has_all({list}, {list})", "array_has_any({list}, {list})",
+                             "list_has([1, 2], {count})", "list_indexof([1, 2], {count})",
+                             "array_concat({list}, {list})",
+                             "list_aggr({numbers}, 'max')", "array_aggr({numbers}, 'min')",
+                             "array_aggregate({numbers}, 'count')", "map_extract_value(MAP {'a': 1}, {word})"],
+    "enum_code": ["enum_code({word}::ENUM('a', 'b', 'e'))"],
 }  # fmt: skip
 OPERATORS = [
     "{number} + {number}", "{number} - {number}", "{number} * {number}", "{number} / {number}", "{number} // {number}",
-    "{number} % {number}", "-{number}", "{int} & {count}", "{int} | {count}", "xor({int}, {count})", "~{integer}",
+    "{number} % {number}", "-{int}", "{int} & {count}", "{int} | {count}", "xor({int}, {count})", "~{integer}",
     "{int} << {count}", "{int} >> {count}", "{float} ** {count}", "{int} + 1", "{integer} + {integer}",
     "{integer} * {integer}", "{number} + 1.5", "{number} * 2.25", "{any} = {any}", "{any} < {any}", "{any} <> {any}",
     "{any} IS DISTINCT FROM {any}", "{any} IS NULL", "{truth} AND {truth}", "{truth} OR {truth}", "NOT {truth}",
@@ -156,3 +166,45 @@ OPERATORS = [
     "{count}::VARCHAR || 'x'", "{text} || 'a' LIKE '%a'", "{count} + 1 IN (1, 2)", "{count} BETWEEN 0 AND 1 + 1",
     "{truth} OR {truth} AND false", "{count} = 1 IS TRUE", "1 + {count} << 2", "{count} ^ 2",
 ]  # fmt: skip
+CASTS = [
+    f"{cast}({{{kind}}} AS {type_})"
+    for cast in ("CAST", "TRY_CAST")
+    for kind, types in {
+        "number": [
+            "TINYINT",
+            "SMALLINT",
+            "INTEGER",
+            "BIGINT",
+            "UTINYINT",
+            "UINTEGER",
+            "UBIGINT",
+            "HUGEINT",
+            "FLOAT",
+            "DOUBLE",
+            "DECIMAL(5,2)",
+            "DECIMAL(4,0)",
+            "DECIMAL(18,3)",
+            "DECIMAL(25,4)",
+            "VARCHAR",
+            "BOOLEAN",
+        ],
+        "integer": ["SMALLINT", "INTEGER", "DECIMAL(3,1)", "VARCHAR"],
+        "truth": ["INTEGER", "VARCHAR", "DECIMAL(5,2)", "DOUBLE", "HUGEINT"],
+        "date": ["TIMESTAMP", "VARCHAR", "TIMESTAMPTZ"],
+        "timestamp": ["DATE", "TIME", "VARCHAR", "TIMESTAMPTZ"],
+        "zoned": ["DATE", "TIMESTAMP", "VARCHAR"],
+        "time": ["VARCHAR"],
+        "json": ["VARCHAR", "INTEGER", "DOUBLE", "BOOLEAN"],
+    }.items()
+    for type_ in types
+]
+ELSEWHERE = {  # names of the parser, and functions of another dialect
+    "array", "array_contains_all", "array_join", "array_max", "array_min", "array_overlaps", "array_size",
+    "bitwise_count", "char", "collate", "date_bin", "date_from_parts", "datefromparts", "day_of_month",
+    "day_of_week", "day_of_year", "dayofweek_iso", "endswith", "iif", "is_inf", "is_nan", "j_s_o_n_array",
+    "j_s_o_n_object", "json_extract_scalar", "json_parse", "last_day_of_month", "nvl", "pad", "parse_json", "quotient",
+    "regexp_i_like", "regexp_like", "regexp_split", "sha", "sha2", "signum", "split", "startswith", "str_position",
+    "str_to_time", "struct", "time_from_parts", "time_to_str", "time_to_unix", "timefromparts",
+    "timestamp_from_parts", "timestamp_trunc", "timestampfromparts", "to_map", "truncate", "unix_to_time",
+    "week_of_year"
+}  # fmt: skip
