@@ -156,6 +156,11 @@ def _of_known_unit(args: Sequence[Term]) -> bool:
     return isinstance(args[-1], Const) and str(args[-1].value).lower() in UNITS
 
 
+def _begins_in_time(args: Sequence[Term]) -> bool:
+    """Return whether a unit of every moment begins in the year 1 or later, as those of more than a year may not."""
+    return isinstance(args[-1], Const) and str(args[-1].value).lower() in UNITS[3:]
+
+
 def _of_known_base(args: Sequence[Term]) -> bool:
     return isinstance(args[1], Const) and args[1].value in (2, 16)
 
@@ -329,7 +334,7 @@ FUNCTIONS: dict[str, Signature] = {
         f"datetime:{part}": _plain("int64", "clock")
         for part in ("hour", "minute", "second")
     },
-    "datetime:truncate": Signature(("moment", "string"), "timestamp", 2, may_fail=True, sure=_of_known_unit),
+    "datetime:truncate": Signature(("moment", "string"), "timestamp", 2, may_fail=True, sure=_begins_in_time),
     "datetime:difference": Signature(
         ("moment", "moment", "string"), "int64", 3, may_fail=True, sure=_of_known_unit
     ),

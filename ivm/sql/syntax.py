@@ -217,4 +217,4 @@ def path_of(node: exp.Lambda) -> exp.Paren | None:
     if not called.lower().startswith("json") or len(node.expressions) != 1 or not isinstance(node.this, exp.Literal):
         return None
     found = exp.JSONExtract(this=exp.column(node.expressions[0].copy()), expression=node.this.copy())
-    return exp.Paren(this=found)  # so that it is no lambda where its text is read again
+    return exp.Paren(this=found)  # so that it does not become a lambda where its text is read again

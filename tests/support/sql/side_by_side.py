@@ -64,6 +64,8 @@ def plain(value: Any) -> Any:
         return {key: plain(one) for key, one in value}
     if isinstance(value, list | tuple) and type(value).__name__ != "MonthDayNano":
         return [plain(one) for one in value]
+    if isinstance(value, dict) and "element1" in value:  # fields without names
+        return [plain(one) for one in value.values()]
     if isinstance(value, dict):
         return {key: plain(one) for key, one in value.items()}
     if isinstance(value, datetime) and value.tzinfo is not None:
