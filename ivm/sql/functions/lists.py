@@ -278,11 +278,6 @@ def _sliced(node: exp.Expr, value: Value) -> Typed:
     return whole if len(given) > 2 else of_json(part, _element(values), node)
 
 
-def _part(node: exp.Expr, value: Value) -> Typed:
-    """array_slice(l, first, last), as the parser has it."""
-    return value(exp.Anonymous(this="list_slice", expressions=[node.this, node.args["start"], node.args["end"]]))
-
-
 def letter_at(text: Typed, place: Typed) -> Typed:
     """Return the letter at a place of a text, counted from 1, or from -1 backwards; empty if it has none there."""
     return Typed(call("string:substring", text.term, place.term, _whole(1)), VARCHAR, text.nullable or place.nullable)
@@ -570,7 +565,6 @@ FAMILIES: list[tuple[tuple[type[exp.Expr], ...], Callable[[exp.Expr, Value], Typ
     ((exp.RegexpExtractAll,), _matches),
     ((exp.ArrayMax, exp.ArrayMin), _fold),
     ((exp.ArraySort,), _sorted),
-    ((exp.ArraySlice,), _part),
     ((exp.Flatten,), _flat),
     ((exp.ArrayContains,), _found),
     ((exp.ArrayContainsAll, exp.ArrayOverlaps), _compared),

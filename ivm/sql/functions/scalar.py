@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from decimal import Decimal
 from difflib import get_close_matches
-from math import pi
 
 from sqlglot import exp
 
@@ -47,15 +46,10 @@ INSTEAD = {  # of functions that people know, what to write
     "list_zip": "write (SELECT list({'a': x, 'b': m[n]} ORDER BY n) FROM unnest(l) WITH ORDINALITY u(x, n))",
 }
 
-_FLOAT: dict[type[exp.Expr], str] = {
-    exp.Sqrt: "sqrt", exp.Exp: "exp", exp.Ln: "ln", exp.Sin: "sin", exp.Cos: "cos", exp.Tan: "tan", exp.Asin: "asin",
-    exp.Acos: "acos", exp.Atan: "atan",
-}  # fmt: skip
 _BITS: dict[type[exp.Expr], str] = {
     exp.BitwiseAnd: "bit_and", exp.BitwiseOr: "bit_or", exp.BitwiseXor: "bit_xor", exp.BitwiseNot: "bit_not",
     exp.BitwiseLeftShift: "shift_left", exp.BitwiseRightShift: "shift_right",
 }  # fmt: skip
-_SCALED: dict[type[exp.Expr], float] = {exp.Degrees: 180 / pi, exp.Radians: pi / 180}
 
 
 def translate(node: exp.Expr, value: Value) -> Typed:
@@ -491,32 +485,6 @@ def _sign(node: exp.Expr, value: Value) -> Typed:
     return Typed(call("sign", number.term), SqlType("TINYINT"), number.nullable)
 
 
-def _float(node: exp.Expr, value: Value) -> Typed:
-    number = convert(value(node.this), DOUBLE, node)
-    term = call(_FLOAT[type(node)], number.term)
-    return Typed(_of_zero(number.term, term) if isinstance(node, exp.Ln) else term, DOUBLE, number.nullable)
-
-
-def _of_zero(number: Term, logarithm: Term) -> Term:
-    """Return a logarithm that is -inf of 0."""
-    zero, least = Lit(0.0, "float64"), call("ratio", Lit(-1.0, "float64"), Lit(0.0, "float64"))
-    return call("if", call("=", number, zero), least, logarithm)
-
-
-def _logarithm(node: exp.Expr, value: Value) -> Typed:
-    """log(x) and log10(x), to the base 10, and log2(x)."""
-    base, argument = (
-        (node.this, node.expression) if node.args.get("expression") else (exp.Literal.number(10), node.this)
-    )
-    name = {"2": "log2", "10": "log10"}.get(base.name)
-    number = convert(value(argument), DOUBLE, node)
-    if name is None:
-        other = convert(value(base), DOUBLE, node)
-        term = call("ratio", _of_zero(number.term, call("ln", number.term)), call("ln", other.term))
-        return Typed(term, DOUBLE, number.nullable or other.nullable)
-    return Typed(_of_zero(number.term, call(name, number.term)), DOUBLE, number.nullable)
-
-
 def _cut(node: exp.Expr, value: Value) -> Typed:
     number = value(node.this)
     if node.args.get("decimals") is not None:
@@ -527,32 +495,6 @@ def _cut(node: exp.Expr, value: Value) -> Typed:
     upward = call("<", number.term, convert(Typed(Lit(0, "int64"), INTEGER, False), number.type).term)
     term = call("if", upward, call("ceil", number.term), call("floor", number.term))
     return Typed(term, type_, number.nullable)
-
-
-def _power(node: exp.Expr, value: Value) -> Typed:
-    left, right = convert(value(node.this), DOUBLE, node), convert(value(node.expression), DOUBLE, node)
-    return Typed(call("pow", left.term, right.term), DOUBLE, left.nullable or right.nullable)
-
-
-def _scaled(node: exp.Expr, value: Value) -> Typed:
-    number = convert(value(node.this), DOUBLE, node)
-    return Typed(call("*", number.term, Lit(_SCALED[type(node)], "float64")), DOUBLE, number.nullable)
-
-
-def _pi(node: exp.Expr, value: Value) -> Typed:
-    return Typed(Lit(pi, "float64"), DOUBLE, False)
-
-
-def _angle(node: exp.Expr, value: Value) -> Typed:
-    y, x = (convert(value(one), DOUBLE, node) for one in (node.this, node.expression))
-    return Typed(call("atan2", y.term, x.term), DOUBLE, y.nullable or x.nullable)
-
-
-def _cube_root(node: exp.Expr, value: Value) -> Typed:
-    number = convert(value(node.this), DOUBLE, node)
-    root = call("pow", call("abs", number.term), Lit(1 / 3, "float64"))
-    sign = call("float", call("sign", number.term))
-    return Typed(call("*", sign, root), DOUBLE, number.nullable)
 
 
 def _bits(node: exp.Expr, value: Value) -> Typed:
@@ -606,18 +548,11 @@ _FAMILIES: list[tuple[tuple[type[exp.Expr], ...], Callable[[exp.Expr, Value], Ty
     ((exp.Try,), _tried),
     ((exp.Typeof,), _type_of),
     ((exp.Collate,), _collated),
-    ((*_SCALED,), _scaled),
-    ((exp.Pi,), _pi),
-    ((exp.Atan2,), _angle),
-    ((exp.Cbrt,), _cube_root),
     ((*_BITS,), _bits),
     ((exp.Round,), _rounded),
     ((exp.Floor, exp.Ceil), _stepped),
     ((exp.Abs,), _absolute),
     ((exp.Sign,), _sign),
-    ((*_FLOAT,), _float),
-    ((exp.Pow,), _power),
-    ((exp.Log,), _logarithm),
     ((exp.Trunc,), _cut),
 ]
 _NAMED: dict[str, Callable[[exp.Expr, Value], Typed]] = {
