@@ -120,7 +120,8 @@ class Evaluator:
         left, right = comparison.left, comparison.right
         if comparison.op not in ("=", "!=", SAME) and has_ids(self._type(left)):
             return self._texts_hold(left, comparison.op, right, batch), None
-        if not any(isinstance(side, Binary) and self._adds(side) for side in (left, right)):
+        sums = any(isinstance(side, Binary) and self._adds(side) for side in (left, right))
+        if not sums or comparison.op == SAME:  # whose words are those of null where a term is
             (a, before), (b, behind) = self.words(left, batch), self.words(right, batch)
             return COMPARE[comparison.op](a, b), either(before, behind)
         (high, low, before), (more, rest, behind) = self._sum(left, batch), self._sum(right, batch)

@@ -203,6 +203,19 @@ def test_a_form_is_kept_as_duckdb_answers_it(form: str, tmp_path: Path) -> None:
             both.compare()
 
 
+def test_rows_of_computed_nulls_follow_from_rows_before(tmp_path: Path) -> None:
+    with ivm.open(tmp_path / "n.pages", threads=1) as workspace:
+        both = Both(workspace)
+        both.run("CREATE TABLE t (id INTEGER PRIMARY KEY, x INTEGER)")
+        both.run("INSERT INTO t VALUES (1, 2), (2, 0), (3, NULL)")
+        step = "SELECT t.x + r.o - r.o, nullif(r.k, 2), n + 1 FROM r JOIN t ON k = t.id OR o IS NULL WHERE n < 2"
+        both.keep("v", f"WITH RECURSIVE r(k, o, n) AS (SELECT id, x, 0 FROM t UNION {step}) SELECT * FROM r")
+        for edit in ("DELETE FROM t WHERE id = 2", "UPDATE t SET x = 1", "INSERT INTO t VALUES (2, NULL)"):
+            both.run(edit)
+            both.compare()
+            assert workspace.check() == []
+
+
 def test_corresponding_takes_the_columns_of_both_queries(tmp_path: Path) -> None:
     with ivm.open(tmp_path / "n.pages", threads=1) as workspace:
         for query, columns, rows in (
