@@ -377,10 +377,10 @@ DIALECT_FUNCTIONS: dict[str, tuple[Type, tuple[str, ...]]] = {
     "sqlite:whole": ("int64", _ONE_TEXT),
     "sqlite:real": ("float64", _ONE_TEXT),
     "postgres:truth": ("bool", _ONE_TEXT),
-    "spark:months_between": ("float64", ("moment", "moment", "bool")),
-    "spark:date_format": ("string", ("moment", "string")),
+    "spark:months_between": ("float64", ("timestamp", "timestamp", "bool")),
+    "spark:date_format": ("string", ("timestamp", "string")),
     "spark:read_moment": ("timestamp", ("string", "string")),
-    "postgres:to_char": ("string", ("moment", "string")),
+    "postgres:to_char": ("string", ("timestamp", "string")),
     "postgres:read_moment": ("timestamp", ("string", "string")),
 }  # fmt: skip
 OPEN_FUNCTIONS: dict[str, tuple[Type, tuple[str, ...]]] = {  # whose last argument may be repeated or left out

@@ -175,8 +175,12 @@ def _placed(text: str, part: str, start: int) -> int:
 
 
 def _marked(form: str, *values: Any) -> str:
-    """format_string: %s, %d and %f with flags, as Java has them where C has the same."""
-    return form % values
+    """format_string: %s, %d and %f with flags, as Java has them where C has the same; further values are left out."""
+    places = [found[0] for found in re.finditer(r"%(?:%|[^%A-Za-z]*[A-Za-z])", form) if found[0] != "%%"]
+    try:
+        return form % values[: len(places)]
+    except (TypeError, ValueError):  # too few values, or of other kinds
+        return no_value()  # type: ignore[no-any-return]
 
 
 def _hidden(text: str) -> str:
