@@ -14,7 +14,7 @@ Only texts from users are checked, never installed ones.
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -77,7 +77,7 @@ def hints(text: str, source: str) -> list[RuleWarning]:
 
 
 def _hints(statements: Iterable[Statement], text: str) -> list[RuleWarning]:
-    found: list[RuleWarning] = []
+    found, lines = list[RuleWarning](), text.split("\n")
     for statement in statements:
         if isinstance(statement, Clause) and split(statement.heads[0])[0].name not in (BAG, EQUIVALENCE):
             uses = [*_variables((statement.heads, statement.body, statement.aggregates, statement.groups))]
@@ -93,7 +93,7 @@ def _hints(statements: Iterable[Statement], text: str) -> list[RuleWarning]:
         else:
             continue
         for variable in uses:
-            if not _is_quoted(variable, text):
+            if not _is_quoted(variable, lines):
                 _refuse_word(variable, isinstance(statement, Change), text)
     return found
 
@@ -129,8 +129,8 @@ def _refuse_word(variable: Var, in_edit: bool, text: str) -> None:
     raise shown(error, text)
 
 
-def _is_quoted(variable: Var, text: str) -> bool:
-    line = text.split("\n")[variable.where.line - 1]
+def _is_quoted(variable: Var, lines: Sequence[str]) -> bool:
+    line = lines[variable.where.line - 1]
     return line[variable.where.column - 1 :].startswith("`")
 
 

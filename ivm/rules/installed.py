@@ -7,6 +7,7 @@ The store's properties hold the texts and the chosen key orders, so opening a st
 """
 
 import json
+from collections import defaultdict
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -264,12 +265,19 @@ class Installed:
     @cached_property
     def together(self) -> dict[InstalledRule, tuple[InstalledRule, ...]]:
         """For each rule those that are evaluated anew with it, in order: they share views, or states of aggregates."""
-        groups: dict[str, list[InstalledRule]] = {}
+        first_of: dict[str, str] = {}  # the tree by which a group is known, for each of its trees
         for rule in self.rules:
-            joined = dict.fromkeys(chain(*(groups.get(name, ()) for name in self._trees_of(rule)), (rule,)))
-            group = [one for one in self.rules if one in joined] if len(joined) > 1 else [rule]
-            groups |= {name: group for one in group for name in self._trees_of(one)}
-        return {rule: tuple(groups[rule.writes[0]]) for rule in self.rules}
+            names = [*self._trees_of(rule)]
+            known = {first_of[name] for name in names if name in first_of}
+            first = min(known, default=names[0])
+            if len(known) > 1:
+                first_of |= {name: first for name, old in first_of.items() if old in known}
+            first_of |= dict.fromkeys(names, first)
+        groups = defaultdict[str, list[InstalledRule]](list)
+        for rule in self.rules:
+            groups[first_of[rule.writes[0]]].append(rule)
+        whole = {first: tuple(group) for first, group in groups.items()}
+        return {rule: whole[first_of[rule.writes[0]]] for rule in self.rules}
 
     def _trees_of(self, rule: InstalledRule) -> Iterator[str]:
         """Yield the names of the views of a rule, and of the states that these follow from."""

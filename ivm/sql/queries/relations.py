@@ -19,7 +19,8 @@ from ivm.sql.rules import Body, Column, Table
 from ivm.sql.terms import Atom, Call, Define, Lit, Test, Typed, Var, variables
 from ivm.sql.types import BIGINT, DATE, TIMESTAMP, sql_type
 
-SERIES_MAX = 10_000
+SERIES_MAX = 10_000  # of moments, each of which is a row that is written out
+NUMBERS_MAX = 1 << 24
 
 
 def rows(queries: Translator, node: exp.Expr, outer: Scope | None) -> Rows:
@@ -91,7 +92,9 @@ def _of_list(queries: Translator, node: exp.Expr, inner: exp.Expr, outer: Scope 
                 raise SqlError("generate_series of columns is kept without WITH ORDINALITY: compute it as the number "
                                "less the first one, plus 1", node)  # fmt: skip
             return _counted_up(queries, inner, outer, name)
-        items = _series(inner) if not _is_moment(bounds[0]) else _moments(inner)
+        if not _is_moment(bounds[0]):
+            return _numbers(queries, inner, outer, name, place)
+        items = _moments(inner)
     elif isinstance(inner, exp.Split):
         return queries.query(_pieces(inner, place), outer)
     elif isinstance(inner, exp.Array):
@@ -182,6 +185,32 @@ def _counted_up(queries: Translator, node: exp.Expr, outer: Scope | None, name: 
     return Rows(body, [(name, builder.scan(table, body, bounds)[-1])])
 
 
+def _numbers(queries: Translator, node: exp.Expr, outer: Scope | None, name: str, place: str) -> Rows:
+    """Return the numbers from a constant to another, by a view of them: v:part1(n) <- n = int:range[1, 10, 1]."""
+    start, end, step = (_whole(node.args.get(key), 1 if key == "step" else 0, node) for key in ("start", "end", "step"))
+    if step == 0:
+        raise SqlError("generate_series has a step of 0", node)
+    end += 0 if node.args.get("is_end_exclusive") else (1 if step > 0 else -1)
+    _limited(range(start, end, step), NUMBERS_MAX, node)
+    builder, body = queries.builder, Body()
+    n, nth = (builder.variable(BIGINT, False).term for _ in range(2))
+    assert isinstance(n, Var) and isinstance(nth, Var)
+    body.literals.append(Define(n, Call("int:range", (_word(start), _word(end), _word(step)))))
+    if place:
+        away = Call("/", (Call("-", (n, _word(start))), _word(step)))
+        body.literals.append(Define(nth, Call("+", (away, _word(1)))))
+    names, terms = ([name, place], (n, nth)) if place else ([name], (n,))
+    helper, columns = builder.helper(), tuple(Column(one, BIGINT, False) for one in names)
+    builder.rule(Atom(helper, terms), body)
+    found = Body(outer.body if outer else None)
+    values = builder.scan(Table(helper, columns, (*range(len(names)),)), found)
+    return Rows(found, [*zip(names, values, strict=True)])
+
+
+def _word(number: int) -> Lit:
+    return Lit(number, "int64")
+
+
 def _is_constant(node: exp.Expr) -> bool:
     """Return whether a bound is written out: a number, a moment or an interval."""
     if isinstance(node, exp.Cast | exp.Interval):
@@ -199,23 +228,14 @@ def _whole(node: exp.Expr | None, default: int, where: exp.Expr) -> int:
     return -int(literal.this) if isinstance(node, exp.Neg) else int(literal.this)
 
 
-def _series(node: exp.Expr) -> list[exp.Expr]:
-    start, end, step = (_whole(node.args.get(key), 1 if key == "step" else 0, node) for key in ("start", "end", "step"))
-    if step == 0:
-        raise SqlError("generate_series has a step of 0", node)
-    end += 0 if node.args.get("is_end_exclusive") else (1 if step > 0 else -1)
-    numbers = _limited(range(start, end, step), node)
-    return [_bigint(n) for n in numbers]
-
-
 def _bigint(number: int) -> exp.Expr:
     plain = exp.Literal.number(abs(number))
     return exp.Cast(this=plain if number >= 0 else exp.Neg(this=plain), to=exp.DataType.build("BIGINT"))
 
 
-def _limited(numbers: Sequence[int], node: exp.Expr) -> Sequence[int]:
-    if len(numbers) > SERIES_MAX:
-        raise SqlError(f"generate_series of {len(numbers):,} rows: at most {SERIES_MAX:,}, or a table", node)
+def _limited(numbers: Sequence[int], most: int, node: exp.Expr) -> Sequence[int]:
+    if len(numbers) > most:
+        raise SqlError(f"generate_series of {len(numbers):,} rows: at most {most:,}, or a table", node)
     return numbers
 
 
@@ -238,7 +258,7 @@ def _moments(node: exp.Expr) -> list[exp.Expr]:
         if now > end or (now == end and node.args.get("is_end_exclusive")):
             break
         found.append(exp.Cast(this=exp.Literal.string(str(now)), to=exp.DataType.build("TIMESTAMP")))
-    _limited(range(len(found)), node)
+    _limited(range(len(found)), SERIES_MAX, node)
     return found
 
 
