@@ -226,7 +226,7 @@ CALLED: dict[str, Callable[..., Any]] = {
     "string:starts_with": str.startswith,
     "string:ends_with": str.endswith,
     "string:contains": lambda text, part: part in text,
-    "string:parts": lambda text, separator: text.count(separator) + 1 if separator else 1,
+    "string:parts": lambda text, separator: len(split(text, separator)),
     "string:split_part": _split_part,
     "string:ord": lambda text: ord(text[:1] or no_value()),
     "string:chr": lambda code: chr(code).encode().decode(),

@@ -340,9 +340,9 @@ CALLED: dict[str, Callable] = {
     "greatest": max,
     "string:length": len,
     "decimal": lambda x, digits: Decimal(x).quantize(Decimal(1).scaleb(-digits), ROUND_HALF_UP),
-    "string:parts": lambda text, separator: len(text.split(separator)) if separator else 1,
+    "string:parts": lambda text, separator: len(text.split(separator) if separator else [*text]),
     "string:split_part": lambda text, separator, n: dict(
-        enumerate(text.split(separator) if separator else [text], start=1)
+        enumerate(text.split(separator) if separator else [*text], start=1)
     ).get(n, ""),
     "$count": lambda low, high, step: len(steps(low, high, step)[: numbers.LISTED_MAX + 1]),
     "$nth": lambda low, _, step, block, unit, size: computed("+", low, (block + unit) * step),
