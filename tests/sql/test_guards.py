@@ -77,7 +77,7 @@ def test_what_nests_too_deep_is_refused_in_words(ws: ivm.Workspace, name: str) -
 
 def test_an_operand_that_is_read_twice_is_translated_once(ws: ivm.Workspace) -> None:
     text = "f"
-    for _ in range(30):  # // of numbers that are not whole is translated as / is
+    for _ in range(20):  # // of numbers that are not whole is translated as / is
         text = f"({text} // 1)"
     assert list(ws.sql(f"SELECT {text} FROM t") or ()) == [(0.5,)]
 

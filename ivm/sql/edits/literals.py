@@ -83,7 +83,7 @@ def _number(value: int | float | Decimal) -> exp.Expr:
         raise SqlError("a parameter is too large: integers have at most 38 digits")
     if not isinstance(value, int) and not math.isfinite(value):
         return exp.cast(exp.Literal.string(str(value)), "DOUBLE")
-    shown = f"{abs(value):f}" if isinstance(value, Decimal) else repr(abs(value))
+    shown = f"{value.copy_abs():f}" if isinstance(value, Decimal) else repr(abs(value))  # abs rounds to 28 digits
     return exp.Literal.number(shown) if value >= 0 else exp.Neg(this=exp.Literal.number(shown))
 
 
