@@ -18,7 +18,7 @@ import sqlglot
 from sqlglot import exp
 
 from ivm.lang.ir import Predicate
-from ivm.names import CATALOG, ONE, is_helper
+from ivm.names import CATALOG, ONE, is_helper, is_tree_of_rules
 from ivm.sql.queries.clauses import Schema
 from ivm.sql.rules import Column, Table
 from ivm.sql.types import as_stored, parsed, type_of_store
@@ -48,7 +48,7 @@ class Catalog:
 
     def find(self, name: str) -> str | None:
         """Return the stored name of a table or a kept view, whatever the case of its letters."""
-        if name in self.source and name != ONE and not name.startswith("$"):
+        if name in self.source and name != ONE and not is_tree_of_rules(name):
             return name  # as it is written, which costs the same beside any number of tables
         return _find(name, [*(n for n in self.source if n != ONE), *self.kept])
 
