@@ -91,7 +91,7 @@ class _Guesses:
         return min(self.misfits, key=lambda kind: bool(self.misfits[kind]), default=pa.string())
 
     def narrow(self, texts: pa.Array, takes: Callable[[pa.Array, pa.DataType], bool]) -> None:
-        """Leave only types that take some more texts of the column."""
+        """Leave only types that take some more texts of the column, of which none is null."""
         self._seen += len(texts)
         for kind, bad in [*self.misfits.items()]:
             most = self._seen // RARE - len(bad) if self._aside else 0
@@ -190,8 +190,8 @@ class _Csv:
         blocks = self._blocks(open_, Problems()) if open_ else iter(())
         for block in blocks if self.wanted.thorough else islice(blocks, 1):
             for name in open_:
-                texts = self._without_nulls(block.column(name), pa.null())
-                if texts.null_count < len(texts):
+                texts = self._without_nulls(block.column(name), pa.null()).drop_null()
+                if len(texts):
                     values.setdefault(name, _first_of(texts))
                     guesses[name].narrow(texts, self._takes)
         unknown = pa.string() if self.foreign else pa.null()  # a problem already, more than having no values
