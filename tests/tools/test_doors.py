@@ -37,6 +37,9 @@ EXACT = {
     "uint64": pa.array([2**64 - 1, 0], pa.uint64()),
     **{f"timestamp[{u}, zone]": pa.array([0, 10**6], pa.timestamp(u, "Europe/Berlin")) for u in ("s", "ms", "us")},
     "timestamp[ns, zone]": pa.array([0, 10**9], pa.timestamp("ns", "UTC")),
+    "the first and the last moment in UTC": pa.array(
+        [-62135596800000000, 253402300799999999], pa.timestamp("us", "UTC")
+    ),
     "an offset for a zone": pa.array([5], pa.timestamp("us", "-03:30")),
     "dictionary of a zone": pa.array([0], pa.timestamp("us", "UTC")).dictionary_encode(),
     "time32": pa.array([1, 86399], pa.time32("s")),
@@ -63,7 +66,8 @@ REFUSED = {
     "timestamp[ns] beyond microseconds": NANOSECONDS,
     "timestamp[us] beyond year 9999": pa.array([2**60], pa.timestamp("us")),
     "timestamp[ns, zone] beyond microseconds": NANOSECONDS.cast(pa.timestamp("ns", "UTC")),
-    "a moment that is in year 10000 somewhere": pa.array([253402300799000000], pa.timestamp("us", "UTC")),
+    "a moment that is in year 10000 in its zone": pa.array([253402300799000000], pa.timestamp("us", "Europe/Berlin")),
+    "a moment beyond year 9999": pa.array([253402300800000000], pa.timestamp("us", "UTC")),
     "time64[ns] beyond microseconds": pa.array([1], pa.time64("ns")),
     "time64 beyond a day": pa.array([86400000000], pa.time64("us")),
     "duration[ns] beyond microseconds": pa.array([1], pa.duration("ns")),
