@@ -12,6 +12,7 @@ from pagestore.__main__ import pagestore as command
 FOLDER = Path(__file__).parents[1] / "fixtures" / "spark-parquet"
 EXPECTED = json.loads((FOLDER / "expected.json").read_text())
 OPTIONS = {  # of the jobs that need some
+    "int96": ["--utc"],
     "moments": ["--utc"],
     "nulls": ["--nulls", "drop"],
     "partitions": ["--nulls", "drop"],
@@ -63,15 +64,16 @@ def test_the_elements_of_a_list_become_rows(tmp_path: Path) -> None:
         assert [*store.snapshot()["r:y"]] == [(0, 0, 0), (0, 1, 0), (1, 0, 1), (1, 1, 1)]
 
 
-def test_the_zone_of_moments_is_kept_unless_it_is_taken_off(tmp_path: Path) -> None:
+@pytest.mark.parametrize("job", ["int96", "moments"])
+def test_the_zone_of_moments_is_kept_unless_it_is_taken_off(job: str, tmp_path: Path) -> None:
     for options, types in ([], ["timestamp(UTC)"]), (["--utc"], ["timestamp"]):
         file = tmp_path / f"s{len(options)}.pages"
-        assert command(["load", str(file), "r", str(FOLDER / "moments"), "--key", "x", "--quiet", *options]) == 0
+        assert command(["load", str(file), "r", str(FOLDER / job), "--key", "x", "--quiet", *options]) == 0
         with pagestore.open(file, mode="r") as store:
             assert [str(column.type) for column in store.snapshot()["r"].schema.columns][1:] == types
 
 
-@pytest.mark.parametrize("job", sorted(OPTIONS.keys() - {"moments"}))
+@pytest.mark.parametrize("job", sorted(OPTIONS.keys() - {"int96", "moments"}))
 def test_nulls_that_are_refused_are_told_with_the_remedy(
     job: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
