@@ -144,7 +144,7 @@ class Engine:
 
     @within_memory("following a change")
     def follow_for(self, names: Iterable[str], before: Mapping[str, Tree]) -> None:
-        """Do as `follow_changes` for some predicates, and for those that these follow from, only.
+        """Follow changes as `follow_changes` does, for some predicates and what these follow from.
 
         Constraints are not looked at.  Raises MaintainError.
         """

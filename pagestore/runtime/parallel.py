@@ -77,7 +77,7 @@ class Stoppable:
         self._group, self._thread, self._guard = _Group(None), 0, thread_lock()
 
     def run(self, task: Callable[[], T]) -> T:
-        """Do a task in this thread, which is to end after it.  Raises Stopped, even when the task is just done."""
+        """Run a task in this thread, which must then end.  Raises Stopped, even if the task has just ended."""
         self._thread = get_ident()
         try:
             return self._group.run(task)

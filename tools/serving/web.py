@@ -126,7 +126,7 @@ async def _call(inspector: Inspector, request: Request) -> Response:
 
 
 async def _done(request: Request, task: Callable[[], T], ends: bool) -> T:
-    """Do a task in a thread of its own.  If the client goes meanwhile, raise ClientDisconnect, and end the task if it
+    """Run a task in a thread of its own.  If the client goes meanwhile, raise ClientDisconnect, and end the task if it
     `ends`.
     """
     loop, work = asyncio.get_running_loop(), Stoppable()

@@ -1,6 +1,6 @@
 """Values at the edges of each type of SQL, as literals that every engine reads: for tables of functions and casts.
 
-A kind stands in a form, as `number` in `abs({number})`, for one type after the other; each type has edge values.
+A form names a kind, as `abs({number})` does; each type of that kind, with its edge values, is put in its place.
 """
 
 from __future__ import annotations
