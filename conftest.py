@@ -20,4 +20,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
         patch.setattr(tempfile, "tempdir", str(temporary))
         yield
         left = [path.name for path in temporary.iterdir()]
-        assert not left, f"{item.name} leaves {', '.join(left)} in the folder of temporary files: open ':memory:'"
+        assert not left, (
+            f"{item.name} leaves {', '.join(left)} in the folder of temporary files: open "
+            f"':memory:'"
+        )

@@ -1,6 +1,8 @@
-"""Your first dashboard, as a notebook: `marimo edit docs/dashboard.py`; `python docs/dashboard.py` runs it at once.
+"""Your first dashboard, as a notebook: `marimo edit docs/dashboard.py`; `python docs/dashboard.py`
+runs it at once.
 
-It asks the questions of docs/tutorial.md, then keeps two answers as views and changes what they follow from.
+It asks the questions of docs/tutorial.md, then keeps two answers as views and changes what they
+follow from.
 """
 
 import marimo
@@ -19,7 +21,10 @@ def start():
     import ivm
     from pagestore.__main__ import pagestore
 
-    mo.md("# Your first dashboard\n\nA café has products, customers who brought others along, and sales.")
+    mo.md(
+        "# Your first dashboard\n\nA café has products, customers who brought others along, and "
+        "sales."
+    )
     return Path, ivm, mo, pagestore, tempfile
 
 
@@ -66,7 +71,11 @@ def files(Path, pagestore, tempfile):
 @app.cell
 def opened(ivm, mo, store):
     ws = ivm.open(store)
-    mo.md("Each file is a relation now:\n```\n" + "\n".join(map(str, ws.declarations().values())) + "\n```")
+    mo.md(
+        "Each file is a relation now:\n```\n"
+        + "\n".join(map(str, ws.declarations().values()))
+        + "\n```"
+    )
     return (ws,)
 
 
@@ -151,7 +160,10 @@ def choice(asked, mo):
 @app.cell
 def one(asked, mo, question, ws):
     chosen = asked[question.value]
-    in_sql, in_rules = (mo.md(f"```{kind}\n{text}\n```") for kind, text in zip(("sql", "logiql"), chosen, strict=True))
+    in_sql, in_rules = (
+        mo.md(f"```{kind}\n{text}\n```")
+        for kind, text in zip(("sql", "logiql"), chosen, strict=True)
+    )
     answer = mo.ui.table(ws.sql(chosen[0]).to_arrow().to_pylist(), selection=None)
     mo.vstack([mo.hstack([in_sql, in_rules], widths="equal"), answer])
     return
@@ -196,7 +208,10 @@ def dashboard(mo, pieces, ws):
     good = [name for (name,) in ws["good"]]
     why = str(ws.why('good("Bob")'))
     shown = mo.hstack(
-        [mo.ui.table(ws["taken"].to_arrow().to_pylist(), selection=None), mo.md(f"Good customers: {', '.join(good)}")]
+        [
+            mo.ui.table(ws["taken"].to_arrow().to_pylist(), selection=None),
+            mo.md(f"Good customers: {', '.join(good)}"),
+        ]
     )
     mo.vstack([shown, mo.md(f"```\n{why}\n```")])
     return good, why

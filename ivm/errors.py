@@ -21,7 +21,8 @@ from typing import Any, NamedTuple
 
 from pagestore.host import message as _message
 
-HELPERS = re.compile(r"\$(all|rows|edited|facts\d+)\b")  # what users know by the name of the predicate itself
+# what users know by the name of the predicate itself
+HELPERS = re.compile(r"\$(all|rows|edited|facts\d+)\b")
 SHOWN = 100  # characters of a line that are shown
 
 
@@ -36,7 +37,8 @@ class Where(NamedTuple):
         return f"{self.source}:{self.line}:{self.column}"
 
     def with_caret(self, said: str, text: str) -> list[str]:
-        """Return a sentence, then the line `text` of this place and a caret under the column, if the line is known.
+        """Return a sentence, then the line `text` of this place and a caret under the column, if
+        the line is known.
 
         Of a long line, the part around the column is shown.
 
@@ -62,7 +64,8 @@ class IvmError(Exception):
 
 
 class RuleError(IvmError, ValueError):
-    """The text of a rule, declaration or edit is invalid. `where` is the place, `reason` the sentence.
+    """The text of a rule, declaration or edit is invalid. `where` is the place, `reason` the
+    sentence.
 
     `others` are the errors of other statements of the text.
     """
@@ -70,7 +73,8 @@ class RuleError(IvmError, ValueError):
     others: tuple["RuleError", ...] = ()
 
     def __init__(self, where: Where, reason: str):
-        super().__init__(f"{where}: {reason}" if where.line else reason)  # rules need not come from a text
+        # rules need not come from a text
+        super().__init__(f"{where}: {reason}" if where.line else reason)
         self.where = where
         self.reason = reason
 
@@ -79,7 +83,9 @@ class RuleError(IvmError, ValueError):
 
     @property
     def lines(self) -> list[str]:
-        """The sentence, for a syntax error the line with a caret under the place, and the same of the others."""
+        """The sentence, for a syntax error the line with a caret under the place, and the same
+        of the others.
+        """
         return [*self._own_lines, *(line for other in self.others for line in other.lines)]
 
     @property
@@ -91,7 +97,9 @@ class RuleError(IvmError, ValueError):
 
 
 class RuleSyntaxError(RuleError):
-    """The text does not parse. `text` is the line of the place, if known, which is shown with a caret."""
+    """The text does not parse. `text` is the line of the place, if known, which is shown with a
+    caret.
+    """
 
     text = ""
 
@@ -119,7 +127,9 @@ class SafetyError(RuleError):
 
 
 class RecursionRefusedError(RuleError):
-    """A view would depend on itself through a negation, or through an aggregate that is not monotone."""
+    """A view would depend on itself through a negation, or through an aggregate that is not
+    monotone.
+    """
 
 
 class RedefinitionError(RuleError):
@@ -168,8 +178,10 @@ class FunctionConflictError(MaintainError, ValueError):
 
     def __init__(self, predicate: str, key: tuple[Any, ...], values: tuple[Any, ...]):
         super().__init__(
-            f"{predicate}[{', '.join(map(repr, key))}] got two values, {values[0]!r} and {values[1]!r}: "
-            "a function has one value per key, so change a rule or the rows that one of them follows from"
+            f"{predicate}[{', '.join(map(repr, key))}] got two values, {values[0]!r} and "
+            f"{values[1]!r}: "
+            "a function has one value per key, so change a rule or the rows that one of them "
+            "follows from"
         )
         self.predicate, self.key, self.values = predicate, key, values
 
@@ -180,18 +192,33 @@ class FunctionConflictError(MaintainError, ValueError):
 class ConstraintError(MaintainError, ValueError):
     """A constraint does not hold.
 
-    `constraint` is its text, `where` the place of that, `columns` are its variables, `rows` the values of these in the
-    first tuples that violate it, and `count` is the number of all.
+    `constraint` is its text, `where` the place of that, `columns` are its variables, `rows` the
+    values of these in the first tuples that violate it, and `count` is the number of all.
     """
 
     def __init__(
-        self, where: Where, constraint: str, columns: tuple[str, ...], rows: list[tuple[Any, ...]], count: int
+        self,
+        where: Where,
+        constraint: str,
+        columns: tuple[str, ...],
+        rows: list[tuple[Any, ...]],
+        count: int,
     ):
-        shown = [", ".join(f"{c} = {v!r}" for c, v in zip(columns, row, strict=True)) for row in rows if columns]
+        shown = [
+            ", ".join(f"{c} = {v!r}" for c, v in zip(columns, row, strict=True))
+            for row in rows
+            if columns
+        ]
         more = [f"and {count - len(rows):,} more"] * (count > len(rows))
         tuples = f" for {'; '.join([*shown, *more])}" if shown else ""
         super().__init__(f"{where}: `{constraint}` does not hold{tuples}: nothing was changed")
-        self.where, self.constraint, self.columns, self.rows, self.count = where, constraint, columns, rows, count
+        self.where, self.constraint, self.columns, self.rows, self.count = (
+            where,
+            constraint,
+            columns,
+            rows,
+            count,
+        )
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.where, self.constraint, self.columns, self.rows, self.count)
@@ -200,17 +227,28 @@ class ConstraintError(MaintainError, ValueError):
 class RangeError(MaintainError, ArithmeticError):
     """A computed value or a sum does not fit its type, or a division is by zero.
 
-    `of` is the predicate or the text of rules with its `line`, `term` what has no value; of a value that is too large
-    for its `type` there is the `total`.  They are empty where they are not known.
+    `of` is the predicate or the text of rules with its `line`, `term` what has no value; of a value
+    that is too large for its `type` there is the `total`.  They are empty where they are not known.
     """
 
-    def __init__(self, said: str, *, of: str = "", line: int = 0, term: str = "", total: str = "", type: str = ""):
+    def __init__(
+        self,
+        said: str,
+        *,
+        of: str = "",
+        line: int = 0,
+        term: str = "",
+        total: str = "",
+        type: str = "",
+    ):
         super().__init__(said)
         self.of, self.line, self.term, self.total, self.type = of, line, term, total, type
 
 
 class UnregisteredError(MaintainError, LookupError):
-    """Rules call a function that this process has not registered, or that gives no array of results."""
+    """Rules call a function that this process has not registered, or that gives no array of
+    results.
+    """
 
 
 class LimitError(MaintainError, RuntimeError):
@@ -233,4 +271,6 @@ class RecomputeError(MaintainError):
 
 
 class UnknownViewError(IvmError, KeyError):
-    """There is no relation, function or view of this name, or it is not a view where a view is required."""
+    """There is no relation, function or view of this name, or it is not a view where a view is
+    required.
+    """

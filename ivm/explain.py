@@ -12,7 +12,18 @@ from ivm.lang.functions import USERS, users_functions
 from ivm.lang.ir import Const, Predicate, Rule, Type, show, variables
 from ivm.lang.types import scale, shown, word_range
 from ivm.names import is_helper, is_made, is_part, is_unread, shown_part, view_of_part
-from ivm.plan.plan import Columns, Distinct, Index, Plan, Rounds, Scan, Upkeep, indices_of, permuted, tree_name
+from ivm.plan.plan import (
+    Columns,
+    Distinct,
+    Index,
+    Plan,
+    Rounds,
+    Scan,
+    Upkeep,
+    indices_of,
+    permuted,
+    tree_name,
+)
 from ivm.plan.rewrite.ranges import ADDED, COMPARED, SEEK_FIRST, SEEK_LAST
 from ivm.question import understand
 from ivm.rules.installed import Installed
@@ -51,13 +62,16 @@ HEADS = {
     SUM: "an Abelian group: summands are added and subtracted, with a support count",
     RANGED: "a row for each point in whose range there is something",
     TEXT: "the text of each group of a concat, assembled anew when the group changes",
-    RANKED: "a rank per row: it follows from rows of its stratum that come before it; erased when it no longer does",
+    RANKED: "a rank per row: it follows from rows of its stratum that come before it; erased when "
+    "it no longer does",
 }
 STATES = {
     ALONE: "the result, which is the key of the view's row",
-    PARTS: "an Abelian group: the parts of summands are added and subtracted; results are rounded once",
+    PARTS: "an Abelian group: the parts of summands are added and subtracted; results are rounded "
+    "once",
     VALUES: "each group's values in order, with support counts",
-    INVERTED: "one value for each group, from which what goes is taken back by the operator's inverse",
+    INVERTED: "one value for each group, from which what goes is taken back by the operator's "
+    "inverse",
 }
 NEEDS = [({*WEIGHED}, "a sum of supports"), ({"concat"}, "a checksum")]
 HOW = {
@@ -66,7 +80,8 @@ HOW = {
 }
 WITH = {PLAIN: "", COUNT: "", FOLD: "", RANGED: "", TEXT: "", RANKED: ", each with its rank"}
 UNNAMED = re.compile(r"(?<![\w$])_\d+\b")  # as lang/normalise.py names what is written `_`
-MADE, SHORT = re.compile(r"(?<![\w$])_x\d+\b"), re.compile(r"(?<![\w$])x\d+\b")  # as SQL names columns between rules
+# as SQL names columns between rules
+MADE, SHORT = re.compile(r"(?<![\w$])_x\d+\b"), re.compile(r"(?<![\w$])x\d+\b")
 RANKS = 8  # ranks of a recursive view whose rows are counted one by one
 NULLS = {(EQ, NULL): "= null", (GE, NULL + 1): "!= null"}  # null is the least word
 SIGNS = {EQ: "=", GE: ">=", LE: "<=", NE: "!="}
@@ -80,17 +95,27 @@ def explain(installed: Installed, name: str, stats: dict[str, Any], snap: Snapsh
     name = installed.whole(name)
     predicate = installed.program.predicates.get(name)
     if predicate is None or predicate.extensional:
-        return printable(f"{name} is a relation, not a view: transactions edit its {_rows(stats['rows'])}.")
+        return printable(
+            f"{name} is a relation, not a view: transactions edit its {_rows(stats['rows'])}."
+        )
     layout = installed.layouts[name]
     lines = [_kept(installed, name, stats), _cost_of_an_edit(installed, name)]
-    lines.append(f"{name}: {_rows(stats['rows'])}, {stats['sensitivity_rows']:,} sensitivity intervals")
-    lines.append(f"  head      {HEADS.get(layout.kind, 'a support count per row: +1, -1, erased at 0')}")
+    lines.append(
+        f"{name}: {_rows(stats['rows'])}, {stats['sensitivity_rows']:,} sensitivity intervals"
+    )
+    lines.append(
+        f"  head      {HEADS.get(layout.kind, 'a support count per row: +1, -1, erased at 0')}"
+    )
     if layout.fold:
         lines += _state(installed, layout.fold)
     if layout.kind == RANKED:
         lines += _stratum(installed, name, snap)
-    if helpers := [n for n in installed.program.predicates if view_of_part(n) == name and is_helper(n)]:
-        lines.append(f"  helpers   {', '.join(helpers)}: views kept for this one, which explain takes, too")
+    if helpers := [
+        n for n in installed.program.predicates if view_of_part(n) == name and is_helper(n)
+    ]:
+        lines.append(
+            f"  helpers   {', '.join(helpers)}: views kept for this one, which explain takes, too"
+        )
     for rule in installed.rules:
         if name in rule.writes:
             lines += [*_span(rule), *_functions(rule), *_basis(rule, snap)]
@@ -104,7 +129,8 @@ def explain(installed: Installed, name: str, stats: dict[str, Any], snap: Snapsh
 
 
 def explain_question(sketch: EphemeralTransaction, before: Installed, text: str) -> str:
-    """Explain a query: which rows its constants restrict it to, and the plans of the rules that are evaluated.
+    """Explain a query: which rows its constants restrict it to, and the plans of the rules that are
+    evaluated.
 
     Raises RuleError.
     """
@@ -122,8 +148,14 @@ def explain_question(sketch: EphemeralTransaction, before: Installed, text: str)
 
 
 def _with_parts(lines: list[str], installed: Installed) -> list[str]:
-    """Return lines that name v:part2 as part 2 of v, except the one that says what explain takes."""
-    parts = [name for name in installed.program.predicates if is_part(name) and name not in installed.named]
+    """Return lines that name v:part2 as part 2 of v, except the one that says what explain
+    takes.
+    """
+    parts = [
+        name
+        for name in installed.program.predicates
+        if is_part(name) and name not in installed.named
+    ]
     if not parts:
         return lines
     longest = "|".join(map(re.escape, sorted(parts, key=len, reverse=True)))
@@ -136,7 +168,9 @@ def _part(found: re.Match[str]) -> str:
 
 
 def _for_people(lines: list[str]) -> str:
-    """Return lines as a text: `_` for variables without names, as authors write them; x1, x2 ... for those of SQL."""
+    """Return lines as a text: `_` for variables without names, as authors write them; x1, x2 ...
+    for those of SQL.
+    """
     text = UNNAMED.sub("_", printable("\n".join(lines), kept="\n"))
     taken = {*SHORT.findall(text)}
     short = (f"x{number}" for number in count(1) if f"x{number}" not in taken)
@@ -147,15 +181,23 @@ def _for_people(lines: list[str]) -> str:
 def _kept(installed: Installed, name: str, stats: dict[str, Any]) -> str:
     """Say in words what the store keeps for a view."""
     layout = installed.layouts[name]
-    parts = [f"{name} keeps {_rows(stats['rows'])}{WITH.get(layout.kind, ', each with the number of its derivations')}"]
+    parts = [
+        f"{name} keeps {_rows(stats['rows'])}{WITH.get(layout.kind, ', each with the number of its derivations')}"
+    ]
     if layout.fold:
         parts.append("the state of its groups")
     if stats["sensitivity_rows"]:
         parts.append(f"{stats['sensitivity_rows']:,} intervals of keys on which the answer depends")
     rules = [rule for rule in installed.rules if name in rule.writes]
-    others = {index for rule in rules for index in rule.indices if permuted(index)} - installed.deferred
+    others = {
+        index for rule in rules for index in rule.indices if permuted(index)
+    } - installed.deferred
     if others:
-        parts.append(f"{len(others)} indices in other orders" if len(others) > 1 else "an index in another order")
+        parts.append(
+            f"{len(others)} indices in other orders"
+            if len(others) > 1
+            else "an index in another order"
+        )
     return f"{parts[0]}{', and ' * (len(parts) > 1)}{', '.join(parts[1:])}."
 
 
@@ -169,7 +211,9 @@ def _cost_of_an_edit(installed: Installed, name: str) -> str:
     if any(rule.span for rule in rules):
         said.append("a seek or a scan, O(log n), for each point that it concerns")
     if any(plan.sensors for plan in plans):
-        said.append("a search among these intervals, and evaluating the rule anew only where it hits one")
+        said.append(
+            "a search among these intervals, and evaluating the rule anew only where it hits one"
+        )
     if any(plan.probes for plan in plans):
         said.append("a join of the edited rows with the rest of the rule, so as much as they match")
     if not said:
@@ -181,7 +225,10 @@ def _functions(rule: InstalledRule) -> list[str]:
     """Name the functions of users that a rule calls."""
     names = {*users_functions(x for disjunct in rule.definition.body for x in disjunct)}
     lacking = ", which this process has not registered"
-    return [f"  calls     {name}: {USERS[name]}{lacking * (not is_registered(name))}" for name in sorted(names)]
+    return [
+        f"  calls     {name}: {USERS[name]}{lacking * (not is_registered(name))}"
+        for name in sorted(names)
+    ]
 
 
 def _state(installed: Installed, fold: Fold) -> list[str]:
@@ -193,10 +240,13 @@ def _state(installed: Installed, fold: Fold) -> list[str]:
         lines[0] += f", with {', '.join(['a count of records', *needs])}"
     if state.levels:
         lines.append(
-            f"  levels    it serves several levels of detail, keyed by [{', '.join(v.name for v in state.levels)}]"
+            f"  levels    it serves several levels of detail, keyed by "
+            f"[{', '.join(v.name for v in state.levels)}]"
         )
         lines[-1] += f"; a group here is its first {fold.group}, {_level(fold)}"
-    others = sorted(name for name, one in installed.layouts.items() if one.fold and one.fold.state == state)
+    others = sorted(
+        name for name, one in installed.layouts.items() if one.fold and one.fold.state == state
+    )
     return [*lines, f"  shared    by {', '.join(others)}"] if len(others) > 1 else lines
 
 
@@ -217,26 +267,37 @@ def _span(rule: InstalledRule) -> list[str]:
     op = definition.aggregates[0].op
     how = HOW.get(span.kind, "the {op} of its range, by a scan").format(op=op)
     if span.kind in (SEEK_FIRST, SEEK_LAST):
-        how, moved = f"the {span.kind} record of its range, by a seek", f"it is the {span.kind} of its range"
+        how, moved = (
+            f"the {span.kind} record of its range, by a seek",
+            f"it is the {span.kind} of its range",
+        )
     return [
         f"  points    {points}: {_way(span.points)}",
         f"  range     {', '.join(map(str, others))}: {_way(span.measured)}",
         f"  result    {how}",
-        f"  deltas    of points: the row of each; of what is measured: the rows of points where {moved}",
+        f"  deltas    of points: the row of each; of what is measured: the rows of points where "
+        f"{moved}",
     ]
 
 
 def _basis(rule: InstalledRule, source: Source) -> list[str]:
-    """Describe which sizes of relations the plans of a rule were made for, and why they were made anew."""
+    """Describe which sizes of relations the plans of a rule were made for, and why they were
+    made anew.
+    """
     sizes, reason, operations, expected, *_ = rule.basis
     lines = (
-        [f"  planned   for {', '.join(f'{name} of {_rows(rows)}' for name, rows in sizes.items())}"] if sizes else []
+        [f"  planned   for {', '.join(f'{name} of {_rows(rows)}' for name, rows in sizes.items())}"]
+        if sizes
+        else []
     )
     now = {name: source.tree(name).count for name in sizes}
     if now != sizes:
         lines[0] += f"; now {', '.join(f'{rows:,}' for rows in now.values())}"
     if sizes and operations:
-        lines.append(f"  took      {operations:,} operation{'s' * (operations != 1)} when it was last evaluated")
+        lines.append(
+            f"  took      {operations:,} operation{'s' * (operations != 1)} when it was last "
+            f"evaluated"
+        )
     if sizes and expected:
         lines[-1] += f"; a changed row is expected to take {expected:,.0f}"
     return [*lines, f"  anew      since {reason}"] if reason else lines
@@ -244,7 +305,9 @@ def _basis(rule: InstalledRule, source: Source) -> list[str]:
 
 def _steps(plan: Plan, number: int, rule: InstalledRule) -> Iterator[str]:
     """Say of each step of a plan how many rows it was estimated to find, and how many it found."""
-    estimated, found = ([*steps[number]] if number < len(steps) else [] for steps in rule.basis[-2:])
+    estimated, found = (
+        [*steps[number]] if number < len(steps) else [] for steps in rule.basis[-2:]
+    )
     about = [f"about {rows:,.0f} estimated" for rows in estimated]
     exactly = [f"{rows:,} found" for rows in found]
     for name, *both in zip_longest(plan.steps, about, exactly):
@@ -254,22 +317,43 @@ def _steps(plan: Plan, number: int, rule: InstalledRule) -> Iterator[str]:
 
 def _way(index: Index) -> str:
     """Describe which tree an index uses."""
-    return f"through the permuted index {tree_name(index)}" if permuted(index) else "in its own order"
+    return (
+        f"through the permuted index {tree_name(index)}" if permuted(index) else "in its own order"
+    )
 
 
 def _stratum(installed: Installed, name: str, snap: Snapshot) -> list[str]:
-    """Describe the stratum of a recursive view, its limits, and how many of the view's rows have each rank."""
+    """Describe the stratum of a recursive view, its limits, and how many of the view's rows have
+    each rank.
+    """
     stratum = next(stratum for stratum in installed.strata if name in stratum.recursive)
     limits = limits_of(stratum)
-    most = [f"{n:,} {what}" for n, what in ((limits.rows_max, "rows"), (limits.rounds_max, "rounds")) if n]
-    alone = "of this view alone" if len(stratum.recursive) == 1 else f"of {', '.join(sorted(stratum.recursive))}"
+    most = [
+        f"{n:,} {what}"
+        for n, what in ((limits.rows_max, "rows"), (limits.rounds_max, "rounds"))
+        if n
+    ]
+    alone = (
+        "of this view alone"
+        if len(stratum.recursive) == 1
+        else f"of {', '.join(sorted(stratum.recursive))}"
+    )
     ranks = [np.empty(0, np.int64)]
     ranks += [batch[-1] for batch in read_batches(snap.pages, snap.tree(name))]
     found, counts = np.unique(np.concatenate(ranks), return_counts=True)
-    shown = [f"{rank}: {n:,}" for rank, n in zip(found[:RANKS].tolist(), counts[:RANKS].tolist(), strict=True)]
-    rest = [f"{len(found) - RANKS:,} more up to {found[-1]:,}: {counts[RANKS:].sum():,}"] if len(found) > RANKS else []
+    shown = [
+        f"{rank}: {n:,}"
+        for rank, n in zip(found[:RANKS].tolist(), counts[:RANKS].tolist(), strict=True)
+    ]
+    rest = (
+        [f"{len(found) - RANKS:,} more up to {found[-1]:,}: {counts[RANKS:].sum():,}"]
+        if len(found) > RANKS
+        else []
+    )
     return [
-        f"  stratum   {alone}, in rounds; at most {' and '.join(most)}" if most else f"  stratum   {alone}, in rounds",
+        f"  stratum   {alone}, in rounds; at most {' and '.join(most)}"
+        if most
+        else f"  stratum   {alone}, in rounds",
         f"  ranks     {', '.join([*shown, *rest]) or 'no rows'}",
     ]
 
@@ -286,14 +370,21 @@ def _way_of(plan: Plan, rule: InstalledRule, installed: Installed, source: Sourc
     (trie,) = plan.tries
     names = head.needed.union(v.name for v in variables(*compared(plan.sure)))
     read = ", ".join(name for name in plan.columns if name in names) or "none"
-    lines = [f"  scan      of {trie.text}: columns {read}; rules of a block that scan it share one pass"]
+    lines = [
+        f"  scan      of {trie.text}: columns {read}; rules of a block that scan it share one pass"
+    ]
     if isinstance(plan.way, Distinct):
-        lines = [f"  scan      of {trie.text}: the distinct values of {', '.join(plan.variables)}, in order"]
+        lines = [
+            f"  scan      of {trie.text}: the distinct values of {', '.join(plan.variables)}, in "
+            f"order"
+        ]
     return lines if plan.way.upkeep is Upkeep.NEVER else [*lines, f"  deltas    {plan.choice}"]
 
 
 def _columns(plan: Plan, rule: InstalledRule, installed: Installed, source: Source) -> list[str]:
-    """Describe how a plan is evaluated by columns, and which indices wait for a change that needs them."""
+    """Describe how a plan is evaluated by columns, and which indices wait for a change that
+    needs them.
+    """
     if not isinstance(plan.way, Columns):
         return []
     names = {trie.index.predicate for trie in plan.tries}
@@ -306,12 +397,18 @@ def _columns(plan: Plan, rule: InstalledRule, installed: Installed, source: Sour
     root, others, summed = join.summary()
     lines = [f"  columns   the blocks of {root} look up {', '.join(others) or 'what is negated'}"]
     if summed:
-        lines[0] += f"; summed out: {', '.join(name for name in summed if not is_made(name)) or 'constants'}"
+        lines[0] += (
+            f"; summed out: {', '.join(name for name in summed if not is_made(name)) or 'constants'}"
+        )
     if join.counted:
         excluding = ", ".join(f"!{source.predicate}" for source in join.counted)
         lines.append(f"  counted   what {excluding} excludes; it is subtracted, not looked up")
     waiting = sorted(map(tree_name, installed.deferred.intersection(indices_of(plan))))
-    return [*lines, f"  deferred  until a change needs them: {', '.join(waiting)}"] if waiting else lines
+    return (
+        [*lines, f"  deferred  until a change needs them: {', '.join(waiting)}"]
+        if waiting
+        else lines
+    )
 
 
 def _order(plan: Plan) -> str:
@@ -329,12 +426,16 @@ def _plan(plan: Plan, granularity: int) -> list[str]:
     for t, trie in enumerate(plan.tries):
         sensed = [plan.variables[s.level] for s in plan.sensors if s.trie == t]
         if sensed:
-            sense = f"sensitivity at {', '.join(sensed)}" + (f" (granularity {granularity})" if granularity > 1 else "")
+            sense = f"sensitivity at {', '.join(sensed)}" + (
+                f" (granularity {granularity})" if granularity > 1 else ""
+            )
         elif t < len(plan.probes):
             sense = f"a delta is probed in the order {_order(plan.probes[t])}"
         else:
             sense = "follows the key order, so it needs no sensitivity index"
-        lines.append(f"  {'absent' if trie.negated else 'trie':9} {trie.text}: {_way(trie.index)}; {sense}")
+        lines.append(
+            f"  {'absent' if trie.negated else 'trie':9} {trie.text}: {_way(trie.index)}; {sense}"
+        )
     return lines
 
 
@@ -350,13 +451,24 @@ def _bounds(plan: Plan, predicates: Mapping[str, Predicate], snap: Snapshot) -> 
             parts.append((1, _value(bound.constant, type_, snap)))
         elif bound.constant:
             constant = abs(bound.constant)
-            parts.append((1 if bound.constant > 0 else -1, shown(constant, type_) if scale(type_) else str(constant)))
-        text = "".join(f" {'+' if sign > 0 else '-'} {part}" for sign, part in parts).removeprefix(" + ").lstrip()
+            parts.append(
+                (
+                    1 if bound.constant > 0 else -1,
+                    shown(constant, type_) if scale(type_) else str(constant),
+                )
+            )
+        text = (
+            "".join(f" {'+' if sign > 0 else '-'} {part}" for sign, part in parts)
+            .removeprefix(" + ")
+            .lstrip()
+        )
         yield f"  bound     {plan.variables[bound.level]} {SIGNS[bound.kind]} {text}"
 
 
 def _value(word: int, type_: Type, snap: Snapshot) -> str:
-    """Return a constant as rules write it; a word out of range, such as a day before year 1, as a number."""
+    """Return a constant as rules write it; a word out of range, such as a day before year 1, as
+    a number.
+    """
     least, greatest = word_range(type_)
     if not least <= word <= greatest:
         return shown(word, type_)
@@ -373,6 +485,7 @@ def _complements(plan: Plan, rules: tuple[Rule, ...], tree: TreeOf) -> list[str]
     """Describe how a full evaluation finds the rows of a trie that a negated one lacks."""
     trees = [tree(tree_name(trie.index)) for trie in plan.tries]
     return [
-        f"  lacking   {plan.tries[p.whole].text}, !{plan.tries[p.part].text}: {choice(plan, trees, rules, p).reason}"
+        f"  lacking   {plan.tries[p.whole].text}, !{plan.tries[p.part].text}: "
+        f"{choice(plan, trees, rules, p).reason}"
         for p in pairs(plan)
     ]

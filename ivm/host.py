@@ -1,4 +1,5 @@
-"""The host of rules in a store: maintains views under `store.transaction()`, as under a workspace's edits.
+"""The host of rules in a store: maintains views under `store.transaction()`, as under a workspace's
+edits.
 
 with workspace.store.transaction() as txn:            or pagestore.open(file).transaction(), or one of a branch
     txn["edge"].delete([(1, 2)])                      its commit maintains the views, in the same version
@@ -43,7 +44,9 @@ maintainers: WeakSet[Maintainer] = WeakSet()  # of all open workspaces in this p
 
 
 class RuleHost:
-    """pagestore's interface to the rules installed in any store (see pagestore/versions/catalog.py)."""
+    """pagestore's interface to the rules installed in any store (see
+    pagestore/versions/catalog.py).
+    """
 
     name, mark = HOST, PROPERTY
 
@@ -51,10 +54,11 @@ class RuleHost:
         self._texts: tuple[str | None, set[str]] = None, set()  # of the rules used last
 
     def carry(self, txn: Transaction, before: Mapping[str, Tree]) -> Callable[[], None]:
-        """Maintain the views of a transaction's version, given the old trees of the relations that changed.
+        """Maintain the views of a transaction's version, given the old trees of the relations that
+        changed.
 
-        Returns a function to call after the commit, which notifies workspaces over the same branch. Raises
-        MaintainError.
+        Returns a function to call after the commit, which notifies workspaces over the same branch.
+        Raises MaintainError.
         """
         same_branch = [one for one in [*maintainers] if one.store.owns(txn)]
         if any(_schema(txn.base.catalog, name) != _schema(txn.catalog, name) for name in before):
@@ -65,17 +69,31 @@ class RuleHost:
         watched = {installed.whole(name) for one in same_branch for name in one.subscriptions}
         built = built_sizes(txn)
         strict = any(one.strict for one in same_branch)
-        engine = Engine(txn, installed, Encoder(txn), txn.threads, watched=watched, built=dict(built), strict=strict)
+        engine = Engine(
+            txn,
+            installed,
+            Encoder(txn),
+            txn.threads,
+            watched=watched,
+            built=dict(built),
+            strict=strict,
+        )
         with allowing(same_branch[0].memory if same_branch else None):
             engine.follow_changes(before)
-        if engine.built != built or engine.installed is not installed or HOST not in txn.base.catalog.dependants:
+        if (
+            engine.built != built
+            or engine.installed is not installed
+            or HOST not in txn.base.catalog.dependants
+        ):
             save(txn, engine.installed, engine.built)
         note_erased(engine, watched)
         notified = [one for one in same_branch if one.store.owns(txn, main=True)]
         return partial(_notify_all, notified, engine, engine.evaluated)
 
     def dependants(self, txn: Transaction) -> Dependants | None:
-        """Return the dependants that an earlier release installed; None if this release cannot read its rules."""
+        """Return the dependants that an earlier release installed; None if this release cannot
+        read its rules.
+        """
         try:
             found = dependants_of(load(txn, str(txn.base.catalog.properties[PROPERTY])))
         except IvmError:
@@ -86,14 +104,18 @@ class RuleHost:
         """Return the texts among the constants of a version's rules. Raises RuleError, IvmError."""
         saved = saved_rules(snapshot)
         if saved != self._texts[0]:
-            found = (const.value for rule in load(snapshot).rules for const in constants(rule.definition))
+            found = (
+                const.value for rule in load(snapshot).rules for const in constants(rule.definition)
+            )
             self._texts = saved, {value for value in found if isinstance(value, str)}
         return self._texts[1]
 
     def refusal(self, txn: Transaction, name: str) -> str | None:
-        """Return why the rules cannot use a relation that was dropped, renamed or recreated; None if they can.
+        """Return why the rules cannot use a relation that was dropped, renamed or recreated; None
+        if they can.
 
-        They can if no rule reads it, or if it still has the key and the value columns that rules read.
+        They can if no rule reads it, or if it still has the key and the value columns that rules
+        read.
         """
         installed = _rules_before(txn)
         readers = [rule for rule in installed.rules if name in rule.reads]
@@ -104,15 +126,20 @@ class RuleHost:
                 refitted(txn, installed)
                 return None  # `carry` declares it as it is now
         views = ", ".join(sorted({named_part(view) for rule in readers for view in rule.writes}))
-        blocks = " and ".join(f"`{b.name}`" for b in installed.blocks if any(rule in readers for rule in b.rules))
+        blocks = " and ".join(
+            f"`{b.name}`" for b in installed.blocks if any(rule in readers for rule in b.rules)
+        )
         return (
             f"{name!r} was dropped, renamed or given other columns than the rules of {views} read "
-            f"({readers[0].definition.where}): uninstall block {blocks} first, which keeps all relations, and install "
+            f"({readers[0].definition.where}): uninstall block {blocks} first, which keeps all "
+            f"relations, and install "
             "the rules again afterwards"
         )
 
     def computed(self, source: Any, name: str) -> Computed | None:
-        """Return the texts of a concat, whose rows have only checksums of them. Raises RuleError, IvmError."""
+        """Return the texts of a concat, whose rows have only checksums of them. Raises
+        RuleError, IvmError.
+        """
         return computed_text(source, name)
 
     def check(self, store: Store, progress: Callable[[str], None]) -> list[Violation]:
@@ -130,9 +157,13 @@ def _schema(catalog: Any, name: str) -> Schema | None:
 
 
 def _rules_before(txn: Transaction) -> Installed:
-    """Return the rules of a transaction's base version, which read the relations of that version."""
+    """Return the rules of a transaction's base version, which read the relations of that
+    version.
+    """
     saved = str(txn.base.catalog.properties[PROPERTY])
-    before = {known: SimpleNamespace(info=info) for known, info in txn.base.catalog.relations.items()}
+    before = {
+        known: SimpleNamespace(info=info) for known, info in txn.base.catalog.relations.items()
+    }
     return load(txn, saved, before)
 
 
@@ -146,7 +177,9 @@ def _fits(txn: Transaction, installed: Installed, name: str) -> bool:
 def _refit(
     txn: Transaction, rules: Installed, before: Mapping[str, Tree], same_branch: list[Maintainer]
 ) -> Callable[[], None]:
-    """Bring views up to date with relations whose columns are no longer those declared; return what `carry` returns."""
+    """Bring views up to date with relations whose columns are no longer those declared; return
+    what `carry` returns.
+    """
     watched = {rules.whole(name) for one in same_branch for name in one.subscriptions}
     done = refit(txn, rules, watched, before)
     note_erased(done.engine, watched, done.changes)
@@ -155,7 +188,10 @@ def _refit(
 
 
 def _notify_all(
-    notified: list[Maintainer], engine: Engine, evaluated: Iterable[str], changes: Mapping[str, Delta] = {}
+    notified: list[Maintainer],
+    engine: Engine,
+    evaluated: Iterable[str],
+    changes: Mapping[str, Delta] = {},
 ) -> None:
     """Tell every workspace of a commit, even if telling one of them fails."""
     with ExitStack() as stack:
@@ -164,11 +200,16 @@ def _notify_all(
 
 
 def record_dependants_everywhere(store: Store, rules: KnownRules) -> None:
-    """Record in each branch what its views depend on, if an earlier release did not; mostly this does nothing."""
+    """Record in each branch what its views depend on, if an earlier release did not; mostly this
+    does nothing.
+    """
     for branch in store.branches:
         with store.snapshot(branch) as snap, suppress(IvmError):
             installed = rules.of(snap)
-            stored, dependants = recorded_dependants(snap.properties).get(HOST), dependants_of(installed)
+            stored, dependants = (
+                recorded_dependants(snap.properties).get(HOST),
+                dependants_of(installed),
+            )
             if installed.blocks and (stored is None or stored.content != dependants.content):
                 with store.transaction("record what views depend on", branch) as txn:
                     txn.declare_maintained(HOST)

@@ -1,4 +1,5 @@
-"""Install, replace and uninstall blocks of rules, each in one transaction that keeps the pages of unchanged views.
+"""Install, replace and uninstall blocks of rules, each in one transaction that keeps the pages of
+unchanged views.
 
     before      graph: near, reach      far: far, which reads reach
     after       graph: near, reach      far is recompiled over the new rules of graph
@@ -35,7 +36,13 @@ from ivm.names import declared_name, is_made, tables_of_sql
 from ivm.rules.compile import Given, with_block
 from ivm.rules.constraints import refuse_violations
 from ivm.rules.installed import Block, Installed, Options, refuse_foreign_writers
-from ivm.rules.relations import Relations, declaration_of, declaring, function_schema, with_columns_of
+from ivm.rules.relations import (
+    Relations,
+    declaration_of,
+    declaring,
+    function_schema,
+    with_columns_of,
+)
 from ivm.rules.stored import save, stored_before
 from ivm.terms.encoder import Encoder
 from ivm.transaction import Transaction
@@ -50,8 +57,8 @@ from pagestore.host import Transaction as StoreTransaction
 class Installation(NamedTuple):
     """The rules after an installation, also in saved form, and the engine that filled views.
 
-    `evaluated` are the views that were filled, `changes` those of the watched views that existed before in the same
-    form, and `gone` the predicates that no longer exist or have another form.
+    `evaluated` are the views that were filled, `changes` those of the watched views that existed
+    before in the same form, and `gone` the predicates that no longer exist or have another form.
     """
 
     saved: str
@@ -63,7 +70,9 @@ class Installation(NamedTuple):
 
 
 class Removal(NamedTuple):
-    """What is removed with a block, and which of its relations stay in the store, each with its number of rows."""
+    """What is removed with a block, and which of its relations stay in the store, each with its
+    number of rows.
+    """
 
     views: dict[str, int]
     relations: dict[str, int]
@@ -74,18 +83,27 @@ class Removal(NamedTuple):
 
 
 def install(
-    txn: StoreTransaction, before: Installed, name: str, given: Given, options: Options, replace: bool,
-    watched: Container[str], strict: bool, edit: Callable[[Transaction], None] | None = None,
-) -> Installation:  # fmt: skip
+    txn: StoreTransaction,
+    before: Installed,
+    name: str,
+    given: Given,
+    options: Options,
+    replace: bool,
+    watched: Container[str],
+    strict: bool,
+    edit: Callable[[Transaction], None] | None = None,
+) -> Installation:
     """Install a block over the rules `before`, fill new and changed views, and run the edits.
 
-    The edits are the text's, then those of `edit`.  `watched` are the views whose changes are reported. Raises
-    RuleError, MaintainError, EditError; UninstallError if other blocks read what a replaced block no longer has.
+    The edits are the text's, then those of `edit`.  `watched` are the views whose changes are
+    reported. Raises RuleError, MaintainError, EditError; UninstallError if other blocks read what a
+    replaced block no longer has.
     """
     if before.block(name) and not replace:
         raise RedefinitionError(
             Where(name, 1, 1),
-            f"a block `{name}` is installed; replace it (replace=True, `ivm install --replace`), uninstall it first, "
+            f"a block `{name}` is installed; replace it (replace=True, `ivm install --replace`), "
+            f"uninstall it first, "
             "or choose another name",
         )
     after, edits = _with_block(txn, before, name, given, options)
@@ -94,7 +112,9 @@ def install(
     scans = {view: txn[view].scans for view in new & before.derived_trees if view in txn}
     patching = _patched(txn, before, after, kept, strict)
     after = patching.installed
-    engine = Engine(txn, after, Encoder(txn), txn.threads, watched=watched, built=patching.built, strict=strict)
+    engine = Engine(
+        txn, after, Encoder(txn), txn.threads, watched=watched, built=patching.built, strict=strict
+    )
     engine.fill_views([rule for rule in after.rules if not kept.views.issuperset(rule.writes)])
     after = engine.installed
     _restore_scans(txn, scans)
@@ -112,15 +132,27 @@ def install(
     for name in (name for name in alike if name in watched):
         if before.whole(name) != after.whole(name):  # a relation has got rules, or lost them
             changes[after.whole(name)] = _change(txn, after, before.whole(name), after.whole(name))
-    evaluated = frozenset(view for view in new | engine.evaluated | patching.evaluated if not is_made(view))
-    return Installation(saved, after, engine, evaluated, changes, frozenset(before.program.predicates) - alike)
+    evaluated = frozenset(
+        view for view in new | engine.evaluated | patching.evaluated if not is_made(view)
+    )
+    return Installation(
+        saved, after, engine, evaluated, changes, frozenset(before.program.predicates) - alike
+    )
 
 
-def _patched(txn: StoreTransaction, before: Installed, after: Installed, kept: Kept, strict: bool) -> Engine:
-    """Change the trees of a version to those of other rules; return the engine that has changed the kept views."""
+def _patched(
+    txn: StoreTransaction, before: Installed, after: Installed, kept: Kept, strict: bool
+) -> Engine:
+    """Change the trees of a version to those of other rules; return the engine that has changed
+    the kept views.
+    """
     fill = Fill(Context(txn, before, Encoder(txn), txn.threads, recording=False))
     removed = {
-        view: [_taken_out(*edits) for parts in fill.contributions(patch.removed).values() for edits in parts]
+        view: [
+            _taken_out(*edits)
+            for parts in fill.contributions(patch.removed).values()
+            for edits in parts
+        ]
         for view, patch in kept.patches.items()
     }
     built = rearrange(txn, before, after, kept)
@@ -131,7 +163,9 @@ def _patched(txn: StoreTransaction, before: Installed, after: Installed, kept: K
 
 
 def _taken_out(actions: np.ndarray, rows: np.ndarray) -> Edits:
-    """Return the edits that undo those of a rule: of rows of constants, or of counts of derivations."""
+    """Return the edits that undo those of a rule: of rows of constants, or of counts of
+    derivations.
+    """
     if (actions == INSERT).all():
         return np.full_like(actions, ERASE), rows
     return actions, np.concatenate([rows[:-1], -rows[-1:]])
@@ -140,7 +174,9 @@ def _taken_out(actions: np.ndarray, rows: np.ndarray) -> Edits:
 def compiled(
     sketch: StoreTransaction, before: Installed, texts: Mapping[str, str]
 ) -> list[tuple[str, RuleError | UninstallError | RuleWarning]]:
-    """Compile texts as if they were installed one after the other; return their errors and warnings, by name."""
+    """Compile texts as if they were installed one after the other; return their errors and
+    warnings, by name.
+    """
     found: list[tuple[str, RuleError | UninstallError | RuleWarning]] = []
     for name, text in texts.items():
         try:
@@ -148,14 +184,18 @@ def compiled(
         except (RuleError, UninstallError) as error:
             found.append((name, error))
             continue
-        found += [(name, warning) for warning in next(b.part.warnings for b in before.blocks if b.name == name)]
+        found += [
+            (name, warning)
+            for warning in next(b.part.warnings for b in before.blocks if b.name == name)
+        ]
     return found
 
 
 def _with_block(
     txn: StoreTransaction, before: Installed, name: str, given: Given, options: Options
 ) -> tuple[Installed, tuple[Edit, ...]]:
-    """Return the rules with a block added or replaced, its readers recompiled, and the text's edits.
+    """Return the rules with a block added or replaced, its readers recompiled, and the text's
+    edits.
 
     Raises RuleError, UninstallError.
     """
@@ -172,7 +212,9 @@ def _with_block(
     edits = [one for one in part.edits if isinstance(one, Edit)]
     for edit in part.edits:
         if not isinstance(edit, Edit):
-            raise RuleSyntaxError(edit.where, "edits from rules are executed, not installed: leave them to exec")
+            raise RuleSyntaxError(
+                edit.where, "edits from rules are executed, not installed: leave them to exec"
+            )
     refuse_foreign_writers([*left.blocks, *above], part)
     if block:
         _refuse_lost(block, part, above)
@@ -183,7 +225,9 @@ def _with_block(
 
 def _relations(txn: StoreTransaction, before: Installed) -> Relations:
     """Return the relations of a transaction, without the views of the rules `before`."""
-    return Relations(txn, views={n for n, one in before.program.predicates.items() if not one.extensional})
+    return Relations(
+        txn, views={n for n, one in before.program.predicates.items() if not one.extensional}
+    )
 
 
 def _options_of(block: Block) -> Options:
@@ -195,20 +239,26 @@ def _readers_of(before: Installed, block: Block) -> tuple[Block, ...]:
     """Return the blocks that read a block's predicates, directly or through others, in order."""
     found, names = list[Block](), {*block.part.predicates}
     for one in before.blocks:
-        if one is not block and names.intersection(chain.from_iterable(rule.reads for rule in one.rules)):
+        if one is not block and names.intersection(
+            chain.from_iterable(rule.reads for rule in one.rules)
+        ):
             found.append(one)
             names |= one.part.predicates.keys()
     return tuple(found)
 
 
 def _refuse_circle(error: UnknownPredicateError, name: str, above: Iterable[Block]) -> None:
-    """Raise RecursionRefusedError if the new rules read predicates of blocks that read the replaced block."""
+    """Raise RecursionRefusedError if the new rules read predicates of blocks that read the
+    replaced block.
+    """
     for one in above:
         if (read := error.name) in one.part.predicates:
             raise RecursionRefusedError(
-                error.where, f"{read} is of block `{one.name}`, which reads block `{name}`: put the rules of both "
-                "into one block"
-            )  # fmt: skip
+                error.where,
+                f"{read} is of block `{one.name}`, which reads block `{name}`: put the rules of "
+                f"both "
+                "into one block",
+            )
 
 
 def _refuse_lost(block: Block, part: Program, above: Iterable[Block]) -> None:
@@ -218,12 +268,17 @@ def _refuse_lost(block: Block, part: Program, above: Iterable[Block]) -> None:
     if lost:
         uses = "; ".join(f"{name} is read by {', '.join(views)}" for name, views in lost.items())
         raise UninstallError(
-            f"{uses}: the new rules of `{block.name}` have to declare or derive it, or uninstall the readers first"
+            f"{uses}: the new rules of `{block.name}` have to declare or derive it, or uninstall "
+            f"the readers first"
         )
 
 
-def _again(store: Relations, before: Installed, after: Installed, block: Block, replaced: str) -> Installed:
-    """Recompile a block that reads the replaced one; return all rules. Raises RuleError if it no longer fits."""
+def _again(
+    store: Relations, before: Installed, after: Installed, block: Block, replaced: str
+) -> Installed:
+    """Recompile a block that reads the replaced one; return all rules. Raises RuleError if it no
+    longer fits.
+    """
     try:
         return with_block(block.text, after, store, block.name, _options_of(block), before=before)
     except RuleError as error:
@@ -241,7 +296,9 @@ def _restore_scans(txn: StoreTransaction, scans: Mapping[str, Iterable[str]]) ->
 
 
 def _has_form(before: Installed, after: Installed, name: str) -> bool:
-    """Return whether a predicate still exists, with columns of the same types, also of rows that follow."""
+    """Return whether a predicate still exists, with columns of the same types, also of rows that
+    follow.
+    """
     then, now = (one.program.predicates.get(one.whole(name)) for one in (before, after))
     if then is now:
         return then is not None
@@ -257,8 +314,11 @@ def _change(txn: StoreTransaction, after: Installed, was: str, view: str) -> Del
 # -- relations that get other columns
 
 
-def refit(txn: StoreTransaction, before: Installed, watched: Container[str], changed: Iterable[str]) -> Installation:
-    """Declare relations as the store has them now, and evaluate what follows from the relations `changed`.
+def refit(
+    txn: StoreTransaction, before: Installed, watched: Container[str], changed: Iterable[str]
+) -> Installation:
+    """Declare relations as the store has them now, and evaluate what follows from the relations
+    `changed`.
 
     Raises as `refitted`, and MaintainError.
     """
@@ -275,18 +335,30 @@ def refit(txn: StoreTransaction, before: Installed, watched: Container[str], cha
     saved = save(txn, after, engine.built)
     changes = {view: _change(txn, after, view, view) for view in new if view in watched}
     return Installation(
-        saved, after, engine, frozenset(view for view in new if not is_made(view)), changes, frozenset()
+        saved,
+        after,
+        engine,
+        frozenset(view for view in new if not is_made(view)),
+        changes,
+        frozenset(),
     )
 
 
 def refitted(txn: StoreTransaction, before: Installed) -> Installed:
     """Return the rules with declarations of relations as the store has them now.
 
-    Raises RuleError or EditError if a rule reads a column that has changed, or names all columns of a row by position.
+    Raises RuleError or EditError if a rule reads a column that has changed, or names all columns of
+    a row by position.
     """
     after, store = Installed(partial=before.partial), _relations(txn, before)
-    tables = [before.program.predicates.get(name) for name in tables_of_sql(txn.catalog.properties) if name in txn]
-    others = [one for one in tables if one and one.extensional and not is_declared(txn, before, one)]
+    tables = [
+        before.program.predicates.get(name)
+        for name in tables_of_sql(txn.catalog.properties)
+        if name in txn
+    ]
+    others = [
+        one for one in tables if one and one.extensional and not is_declared(txn, before, one)
+    ]
     for block in before.blocks:
         text = _refitted_text(txn, before, block)
         for one in others:
@@ -300,10 +372,16 @@ def refitted(txn: StoreTransaction, before: Installed) -> Installed:
 
 
 def _refitted_text(txn: StoreTransaction, before: Installed, block: Block) -> str:
-    """Return a block's text, in which relations that have other columns now are declared with these."""
+    """Return a block's text, in which relations that have other columns now are declared with
+    these.
+    """
     text = block.text
-    declared = [one for one in block.part.predicates.values() if one.extensional and one.name in txn]
-    for predicate in sorted(declared, key=lambda one: (one.where.line, one.where.column), reverse=True):
+    declared = [
+        one for one in block.part.predicates.values() if one.extensional and one.name in txn
+    ]
+    for predicate in sorted(
+        declared, key=lambda one: (one.where.line, one.where.column), reverse=True
+    ):
         if is_declared(txn, before, predicate):
             continue
         schema = function_schema(txn[predicate.name].info)
@@ -311,18 +389,26 @@ def _refitted_text(txn: StoreTransaction, before: Installed, block: Block) -> st
         if made is None or not _has_all_that_is_read(schema, predicate, before):
             raise EditError(f"rules read a column of {predicate.name} that has changed")
         lines = text.split("\n")
-        start = sum(len(line) + 1 for line in lines[: predicate.where.line - 1]) + predicate.where.column - 1
+        start = (
+            sum(len(line) + 1 for line in lines[: predicate.where.line - 1])
+            + predicate.where.column
+            - 1
+        )
         text = text[:start] + made + text[end_of_statement(text, start) :]
     return text
 
 
 def is_declared(txn: StoreTransaction, installed: Installed, predicate: Predicate) -> bool:
-    """Return whether a relation has the columns that rules declare, and no others if it is a table of SQL."""
+    """Return whether a relation has the columns that rules declare, and no others if it is a
+    table of SQL.
+    """
     name = predicate.name
     with suppress(EditError):
         if name in txn and Relations(txn).layout(predicate) == installed.layouts.get(name):
             columns = function_schema(txn[name].info).stored
-            return len(columns) == len(predicate.stored_types) or name not in tables_of_sql(txn.catalog.properties)
+            return len(columns) == len(predicate.stored_types) or name not in tables_of_sql(
+                txn.catalog.properties
+            )
     return False
 
 
@@ -342,16 +428,26 @@ def end_of_statement(text: str, start: int) -> int:
 
 
 def _has_all_that_is_read(schema: Schema, predicate: Predicate, before: Installed) -> bool:
-    """Return whether a relation has the same key as declared, and all value columns that a rule reads."""
-    keys = before.layouts[predicate.name].keys if predicate.name in before.layouts else len(predicate.keys)
+    """Return whether a relation has the same key as declared, and all value columns that a rule
+    reads.
+    """
+    keys = (
+        before.layouts[predicate.name].keys
+        if predicate.name in before.layouts
+        else len(predicate.keys)
+    )
     columns = dict(zip(predicate.columns, predicate.stored_types, strict=True))
     have = [(column.name, str(column.type)) for column in schema.stored]
     read = {name for reads in _read_columns(before, predicate.name) for name in reads}
-    return have[:keys] == [*columns.items()][:keys] and all((name, columns[name]) in have for name in read)
+    return have[:keys] == [*columns.items()][:keys] and all(
+        (name, columns[name]) in have for name in read
+    )
 
 
 def _read_columns(installed: Installed, name: str) -> list[dict[str, str]]:
-    """Return, for each atom over a relation in order, the columns that it reads by name, each with its term."""
+    """Return, for each atom over a relation in order, the columns that it reads by name, each
+    with its term.
+    """
     columns = installed.program.predicates[name].columns
     return [
         {
@@ -370,11 +466,14 @@ def _read_columns(installed: Installed, name: str) -> list[dict[str, str]]:
 # -- uninstalling a block
 
 
-def uninstall(txn: StoreTransaction, before: Installed, name: str, relations: bool) -> tuple[str, Installed, Removal]:
-    """Remove a block with its views, with `relations` also those it declares; return saved rules, rules and removal.
+def uninstall(
+    txn: StoreTransaction, before: Installed, name: str, relations: bool
+) -> tuple[str, Installed, Removal]:
+    """Remove a block with its views, with `relations` also those it declares; return saved rules,
+    rules and removal.
 
-    A block that reads a relation which stays declares it from now on. Raises UninstallError if other blocks read a
-    view, or a relation to be removed.
+    A block that reads a relation which stays declares it from now on. Raises UninstallError if
+    other blocks read a view, or a relation to be removed.
     """
     block = before.block(name)
     if block is None:
@@ -390,33 +489,43 @@ def uninstall(txn: StoreTransaction, before: Installed, name: str, relations: bo
     for relation in dropped:
         txn.drop(relation)
     forget(txn, name)
-    return saved, left, Removal(
-        {n: count for n, count in rows.items() if n not in declared},
-        {n: count for n, count in rows.items() if n in dropped},
-        {n: count for n, count in rows.items() if n in declared - dropped},
-    )  # fmt: skip
+    return (
+        saved,
+        left,
+        Removal(
+            {n: count for n, count in rows.items() if n not in declared},
+            {n: count for n, count in rows.items() if n in dropped},
+            {n: count for n, count in rows.items() if n in declared - dropped},
+        ),
+    )
 
 
 def _handed_over(before: Installed, block: Block, gone: Container[str]) -> Installed:
-    """Return rules in which the first other block that reads a relation declares it, in place of `block`.
+    """Return rules in which the first other block that reads a relation declares it, in place of
+    `block`.
 
     Raises UninstallError for a relation that is `gone`.
     """
     blocks = {one.name: one for one in before.blocks}
     for one in before.blocks:
-        read = {name for rule in one.rules for name in rule.reads} if one is not block else set[str]()
+        read = (
+            {name for rule in one.rules for name in rule.reads} if one is not block else set[str]()
+        )
         for name in sorted(read & blocks[block.name].part.predicates.keys()):
             predicate = block.part.predicates[name]
             if not predicate.extensional:
                 continue
             if name in gone:
                 raise UninstallError(
-                    f"{name} is read by block `{one.name}`: uninstall that block first, or keep the relation"
+                    f"{name} is read by block `{one.name}`: uninstall that block first, or keep "
+                    f"the relation"
                 )
             own = dict(blocks[block.name].part.predicates)
             del own[name]
             blocks[block.name] = _with_predicates(blocks[block.name], own)
-            heir = _with_predicates(blocks[one.name], {**blocks[one.name].part.predicates, name: predicate})
+            heir = _with_predicates(
+                blocks[one.name], {**blocks[one.name].part.predicates, name: predicate}
+            )
             blocks[one.name] = replace(heir, text=declaring(heir.text, predicate))
     return replace(before, blocks=tuple(blocks.values()))
 

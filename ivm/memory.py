@@ -1,9 +1,10 @@
 """What one evaluation may take: bytes, operations, and where what it found is put.
 
-Linux grants memory that it does not have, and kills the process that uses it. So the rows of one evaluation may take
-what the user allows, by default a share of the total memory, and no more than is left, since sorting and storing them
-takes as much again. The machine, control groups, and limits of the process bound the memory; where the process's limit
-is exceeded the system refuses memory, which `within_memory` turns into a RoomError as well.
+Linux grants memory that it does not have, and kills the process that uses it. So the rows of one
+evaluation may take what the user allows, by default a share of the total memory, and no more than
+is left, since sorting and storing them takes as much again. The machine, control groups, and limits
+of the process bound the memory; where the process's limit is exceeded the system refuses memory,
+which `within_memory` turns into a RoomError as well.
 """
 
 import errno
@@ -27,15 +28,18 @@ from ivm.errors import RoomError
 from pagestore.errors import OutOfMemoryError
 from pagestore.host import Coded
 
-FILLING = logging.getLogger("ivm.filling")  # which view is filled, at INFO; how many rows were found for it, at DEBUG
+# which view is filled, at INFO; how many rows were found for it, at DEBUG
+FILLING = logging.getLogger("ivm.filling")
 FILLED = "filled"  # its last message
 CHECK_BYTES = 1 << 26  # bytes between two checks of the memory left; a check takes 0.2 ms
 SURE = 0.05  # of a limit; what took less does not say yet whether all will exceed it
-SHARE = 0.25  # the part of the memory that the rows of one evaluation may take, unless IVM_MEMORY_SHARE is set
+# the part of the memory that the rows of one evaluation may take, unless IVM_MEMORY_SHARE is set
+SHARE = 0.25
 PROC, GROUPS = Path("/proc"), Path("/sys/fs/cgroup")
 UNLIMITED = 1 << 60
 REMEDY = (
-    "ask for fewer rows at once (one more condition, or a variable that the relations share), or for an aggregate, "
+    "ask for fewer rows at once (one more condition, or a variable that the relations share), or "
+    "for an aggregate, "
     "which is counted and not listed"
 )
 MAPPING = " to map the store's file: allow the process an address space (ulimit -v) of several times the file's size"
@@ -43,7 +47,9 @@ RECORDING = '. To be matched, a view records less with a coarser granularity, an
 
 
 class Limit(NamedTuple):
-    """A bound on the memory of this process: whose it is, the total in bytes, and the bytes left."""
+    """A bound on the memory of this process: whose it is, the total in bytes, and the bytes
+    left.
+    """
 
     whose: str
     whole: int
@@ -51,20 +57,31 @@ class Limit(NamedTuple):
 
 
 class Stopped(Exception):
-    """Raised in an evaluation that has taken more operations than its Budget, to make a better plan."""
+    """Raised in an evaluation that has taken more operations than its Budget, to make a better
+    plan.
+    """
 
 
 class Budget:
     """The operations that an evaluation may take, over all its threads.
 
-    After `most` of them, `limit` is called with how many it took, and returns up to how many it may go on: with fewer
-    it is Stopped.  An evaluation that proceeds by shares is so as soon as all of them are expected to take more.  What
-    has done its last step is not.  `likely` estimates them before.
+    After `most` of them, `limit` is called with how many it took, and returns up to how many it may
+    go on: with fewer it is Stopped.  An evaluation that proceeds by shares is so as soon as all of
+    them are expected to take more.  What has done its last step is not.  `likely` estimates them
+    before.
     """
 
-    def __init__(self, most: float, limit: Callable[[int], float], likely: Callable[[], float] = float) -> None:
+    def __init__(
+        self, most: float, limit: Callable[[int], float], likely: Callable[[], float] = float
+    ) -> None:
         self.spent = 0
-        self._most, self._free, self._limit, self._likely, self._lock = most, most, limit, likely, Lock()
+        self._most, self._free, self._limit, self._likely, self._lock = (
+            most,
+            most,
+            limit,
+            likely,
+            Lock(),
+        )
         self._stopped = False
         self._fixed, self._part, self._shared = 0, 1.0, False
 
@@ -92,7 +109,9 @@ class Budget:
             raise Stopped
 
     def share(self, part: float) -> None:
-        """Note that a part of all operations is taken once those of the next share are, apart from those before."""
+        """Note that a part of all operations is taken once those of the next share are, apart
+        from those before.
+        """
         if not self._shared:
             self._fixed, self._shared = self.spent, True
         self._part = part
@@ -112,9 +131,11 @@ class Budget:
 
 
 class Sink(NamedTuple):
-    """What takes bindings out of memory while an evaluation goes on, once `is_due`, given the bytes of one thread's.
+    """What takes bindings out of memory while an evaluation goes on, once `is_due`, given the bytes
+    of one thread's.
 
-    `take` is called with batches int64[L + V, n], and with how many bindings each binding represents, if that is known.
+    `take` is called with batches int64[L + V, n], and with how many bindings each binding
+    represents, if that is known.
     """
 
     is_due: Callable[[int], bool]
@@ -122,7 +143,8 @@ class Sink(NamedTuple):
 
 
 class TraceSink(NamedTuple):
-    """What takes trace rows out of memory while an evaluation goes on, like a Sink, given the bytes of their columns.
+    """What takes trace rows out of memory while an evaluation goes on, like a Sink, given the bytes
+    of their columns.
 
     `take` is called with the parts of each sensor.
     """
@@ -188,16 +210,20 @@ class MemoryUse:
                 if self._looked <= self._allowed:
                     continue
                 why = (
-                    f"one evaluation may take {shown_bytes(self._allowed)} (memory={self._allowed} when it was opened)"
+                    f"one evaluation may take {shown_bytes(self._allowed)} "
+                    f"(memory={self._allowed} when it was opened)"
                 )
             elif self._looked > (share := _share()) * limit.whole:
                 why = (
-                    f"one evaluation may take {100 * share:.0f} % of {limit.whose}, {shown_bytes(limit.whole)} "
+                    f"one evaluation may take {100 * share:.0f} % of {limit.whose}, "
+                    f"{shown_bytes(limit.whole)} "
                     "(IVM_MEMORY_SHARE=0.5 allows half)"
                 )
             else:
                 continue
-            raise RoomError(f"{self._step}: {self.found()}; {why}; {REMEDY}{RECORDING * self._recording}")
+            raise RoomError(
+                f"{self._step}: {self.found()}; {why}; {REMEDY}{RECORDING * self._recording}"
+            )
 
     def found(self) -> str:
         """Return how many rows were found so far, for a message."""
@@ -207,7 +233,8 @@ class MemoryUse:
 _newest: ContextVar[MemoryUse] = ContextVar("newest")  # whose rows are found in this thread
 
 
-_allowed: ContextVar[int | None] = ContextVar("allowed", default=None)  # the bytes that the user allows, if any
+# the bytes that the user allows, if any
+_allowed: ContextVar[int | None] = ContextVar("allowed", default=None)
 
 
 @contextmanager
@@ -225,9 +252,15 @@ def allowing(memory: int | None) -> Iterator[None]:
 
 
 def memory_allowed(known: Iterable[Limit] | None = None) -> int:
-    """Return the bytes that one evaluation may take, if so many are left; `known` are all limits, if they are."""
+    """Return the bytes that one evaluation may take, if so many are left; `known` are all
+    limits, if they are.
+    """
     allowed = _allowed.get()
-    return int(_share() * min(limit.whole for limit in known or limits())) if allowed is None else allowed
+    return (
+        int(_share() * min(limit.whole for limit in known or limits()))
+        if allowed is None
+        else allowed
+    )
 
 
 def memory_to_take() -> int:
@@ -237,12 +270,16 @@ def memory_to_take() -> int:
 
 
 def exceeds_memory(size: int, always: int) -> bool:
-    """Return whether bytes are more than one evaluation may take; up to `always` may be taken in any case."""
+    """Return whether bytes are more than one evaluation may take; up to `always` may be taken in
+    any case.
+    """
     return size > always and size > memory_allowed()
 
 
 class within_memory(ContextDecorator):
-    """Raise RoomError if the block is refused memory, with the step and the rows so far: `rows`, or those found."""
+    """Raise RoomError if the block is refused memory, with the step and the rows so far: `rows`,
+    or those found.
+    """
 
     def __init__(self, step: str, rows: int | Callable[[], int] | None = None) -> None:
         self._step, self._rows = step, rows
@@ -256,13 +293,18 @@ class within_memory(ContextDecorator):
         rows = self._rows() if callable(self._rows) else self._rows
         found = _newest.get(MemoryUse()).found() if rows is None else f"{rows:,} rows so far"
         mapping = MAPPING if isinstance(error, OutOfMemoryError | OSError) else ""
-        clear_frames(error.__traceback__)  # they hold what was evaluated, and who has the error may need its memory
+        # they hold what was evaluated, and who has the error may need its memory
+        clear_frames(error.__traceback__)
         gc.collect()
-        raise RoomError(f"{self._step}: the system refused memory{mapping}; {found}; {REMEDY}") from None
+        raise RoomError(
+            f"{self._step}: the system refused memory{mapping}; {found}; {REMEDY}"
+        ) from None
 
 
 def _is_refusal(error: BaseException) -> bool:
-    """Return whether memory was refused to an array, to the map of a file, or to the stack of a thread."""
+    """Return whether memory was refused to an array, to the map of a file, or to the stack of a
+    thread.
+    """
     return (
         (isinstance(error, MemoryError) and not isinstance(error, RoomError))
         or (isinstance(error, OSError) and error.errno == errno.ENOMEM)
@@ -276,7 +318,9 @@ def memory_left() -> int:
 
 
 def limits() -> Iterator[Limit]:
-    """Yield all limits on the memory of this process; those that the system does not report are left out."""
+    """Yield all limits on the memory of this process; those that the system does not report are
+    left out.
+    """
     yield Limit("memory", UNLIMITED, UNLIMITED)
     try:
         machine = _fields(PROC / "meminfo")
@@ -296,7 +340,9 @@ def _control_groups() -> Iterator[Limit]:
 
 @lru_cache(maxsize=4)
 def _folders(groups: str, root: Path) -> list[tuple[Path, tuple[str, str, str]]]:
-    """Return the folders of control groups, given what the system says of a process, and which files limit memory."""
+    """Return the folders of control groups, given what the system says of a process, and which
+    files limit memory.
+    """
     found = list[tuple[Path, tuple[str, str, str]]]()
     for line in groups.splitlines():
         _, controllers, path = line.split(":", 2)
@@ -310,13 +356,21 @@ def _folders(groups: str, root: Path) -> list[tuple[Path, tuple[str, str, str]]]
             continue
         for one in dict.fromkeys(roots):
             group = one / path.lstrip("/")
-            found += ((folder, names) for folder in (group, *group.parents) if folder.is_relative_to(one))
+            found += (
+                (folder, names) for folder in (group, *group.parents) if folder.is_relative_to(one)
+            )
     return found
 
 
 def _group(folder: Path, most: str, taken: str, files: str) -> Iterator[Limit]:
-    """Yield the limit of one control group, if it has one. File cache that can be dropped counts as free."""
-    if (folder / most).exists() and (limit := (folder / most).read_text().strip()) != "max" and int(limit) < UNLIMITED:
+    """Yield the limit of one control group, if it has one. File cache that can be dropped counts
+    as free.
+    """
+    if (
+        (folder / most).exists()
+        and (limit := (folder / most).read_text().strip()) != "max"
+        and int(limit) < UNLIMITED
+    ):
         used = int((folder / taken).read_text()) - _fields(folder / "memory.stat")[files]
         yield Limit("the control group's memory", int(limit), int(limit) - used)
 

@@ -17,10 +17,12 @@ from typing import Any
 
 ONE = "sql:one"  # a relation with the one row 0, which rules of SQL read
 CATALOG = "ivm.sql"  # the property of the store in which SQL lists its views
-ASSERTED = "$asserted"  # suffix of a relation's rows of transactions in rules that say which of them stay, or follow
+# suffix of a relation's rows of transactions in rules that say which of them stay, or follow
+ASSERTED = "$asserted"
 BODY = "$body"  # ends the name of a view of what an aggregate ranges over
 CONSTRAINT = "constraint$"  # begins the name of a view of what violates a constraint
-WHOLE = "$all"  # suffix of the view of all rows of a relation that is declared and derived: lang/declarations.py
+# suffix of the view of all rows of a relation that is declared and derived: lang/declarations.py
+WHOLE = "$all"
 APART = "$apart:"  # prefix of the state of aggregates
 PART = ":part"  # before the number of a helper of a view of SQL
 AMONG = "$among"  # in the names of helpers with the constants of a membership
@@ -28,9 +30,11 @@ MULTIPLICITY = "rows()"  # the name of the column that says how often a row occu
 
 
 def is_helper(name: str, blocks: Container[str] | None = None) -> bool:
-    """Return whether a relation is none of those that users named: one of a rewriting of rules, or of SQL's own.
+    """Return whether a relation is none of those that users named: one of a rewriting of rules, or
+    of SQL's own.
 
-    With the names of all `blocks`, a name like that of a part of a wide view counts only if there is such a block.
+    With the names of all `blocks`, a name like that of a part of a wide view counts only if there
+    is such a block.
 
     >>> [name for name in ("item", "total:part2", "item$1", "sql:one", "car:parts") if is_helper(name)]
     ['total:part2', 'item$1', 'sql:one']
@@ -38,27 +42,37 @@ def is_helper(name: str, blocks: Container[str] | None = None) -> bool:
     (False, True)
     """
     part = re.fullmatch(r"(.*):part\d+", name, re.DOTALL)
-    return "$" in name or name == ONE or (part is not None and (blocks is None or part[1] in blocks))
+    return (
+        "$" in name or name == ONE or (part is not None and (blocks is None or part[1] in blocks))
+    )
 
 
 def tables_of_sql(properties: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what SQL says of the tables that it created or altered, by name, of a version's properties."""
+    """Return what SQL says of the tables that it created or altered, by name, of a version's
+    properties.
+    """
     found: dict[str, Any] = json.loads(properties.get(CATALOG) or "{}").get("tables", {})
     return found
 
 
 def wide_names(source: Any) -> list[str]:
-    """Return the names of the views that are in several relations, or with lists or intervals, of a version."""
+    """Return the names of the views that are in several relations, or with lists or intervals,
+    of a version.
+    """
     return [name for name, kept in kept_views(source).items() if kept.get("wide")]
 
 
 def names_of(source: Any, blocks: Container[str]) -> list[str]:
-    """Return the names of the relations and views of a version that users made; `blocks` has the blocks' names."""
+    """Return the names of the relations and views of a version that users made; `blocks` has the
+    blocks' names.
+    """
     return [name for name in (*source, *wide_names(source)) if not is_helper(name, blocks)]
 
 
 def stored_as(source: Any, name: str) -> list[str]:
-    """Return the names of the relations that have the rows of a relation or view: several for a wide view."""
+    """Return the names of the relations that have the rows of a relation or view: several for a
+    wide view.
+    """
     return [name] if name in source else kept_views(source).get(name, {}).get("wide") or [name]
 
 
@@ -69,17 +83,23 @@ def kept_views(source: Any) -> dict[str, Any]:
 
 
 def is_membership(predicate: str) -> bool:
-    """Return whether a predicate is a helper with the constants of `x in (1, 5)` (rewrite/memberships.py)."""
+    """Return whether a predicate is a helper with the constants of `x in (1, 5)`
+    (rewrite/memberships.py).
+    """
     return AMONG in predicate
 
 
 def is_unread(variable: str) -> bool:
-    """Return whether a variable is that of a column which nothing reads (Conjunction.in_own_order)."""
+    """Return whether a variable is that of a column which nothing reads
+    (Conjunction.in_own_order).
+    """
     return variable[0] == "$" and "." in variable
 
 
 def is_made(name: str) -> bool:
-    """Return whether rules got a name from the compiler: that of a helper, an index, a state, or a variable."""
+    """Return whether rules got a name from the compiler: that of a helper, an index, a state, or
+    a variable.
+    """
     return "$" in name
 
 
@@ -118,7 +138,8 @@ def plain_result(name: str) -> str:
 
 
 def split_column(name: str) -> tuple[str, str]:
-    """Return the relation and the column that a name with a colon gives; no relation if there is no colon.
+    """Return the relation and the column that a name with a colon gives; no relation if there is no
+    colon.
 
     >>> split_column("item:price"), split_column("item")
     (('item', 'price'), ('', 'item'))

@@ -1,7 +1,8 @@
-"""Edits of a relation that rules read, collected and then committed together with what follows from them.
+"""Edits of a relation that rules read, collected and then committed together with what follows from
+them.
 
-Of rows without new texts, and of rules whose steps a kernel takes, one commit after the other is of a series
-(pagestore/versions/series.py): one call of the kernel, and no transaction.
+Of rows without new texts, and of rules whose steps a kernel takes, one commit after the other is of
+a series (pagestore/versions/series.py): one call of the kernel, and no transaction.
 """
 
 from collections.abc import Iterable
@@ -14,7 +15,8 @@ from ivm.rules.stored import HOST, sizes_in
 from ivm.transaction import NONE, Maintainer, Transaction
 from pagestore.host import INSERT, PreparedEdit, PreparedSeries, RowWords, Short
 
-LOOK_AGAIN = 16  # commits after which sizes of relations are compared with those that plans were made for
+# commits after which sizes of relations are compared with those that plans were made for
+LOOK_AGAIN = 16
 
 
 class PreparedEdits(PreparedSeries):
@@ -47,13 +49,17 @@ class PreparedEdits(PreparedSeries):
         work = _Work(self._maintainer, installed, schedule, name, head)
         short = schedule.short(name, work.fits, work.note)
         if info.spec.values:
-            return short._replace(words=partial(self._without_conflict, short, info.spec.keys, self._words(info)))
+            return short._replace(
+                words=partial(self._without_conflict, short, info.spec.keys, self._words(info))
+            )
         return short if info.schema.plain else short._replace(words=self._words(info).of)
 
     def _without_conflict(
         self, short: Short, keys: int, words: RowWords, edits: list[PreparedEdit]
     ) -> list[PreparedEdit] | None:
-        """Return edits of a function in words; None for insertions unless it is one, whose key has no other value."""
+        """Return edits of a function in words; None for insertions unless it is one, whose key
+        has no other value.
+        """
         found = words.of(edits)
         if not found or all(action != INSERT for action, _ in found):
             return found
@@ -69,11 +75,21 @@ def _edit(name: str, txn: Transaction, action: str, rows: list[tuple[Any, ...]])
 
 
 class _Work:
-    """The commits of a series as its workspace sees them: whether plans still fit, and what was done."""
+    """The commits of a series as its workspace sees them: whether plans still fit, and what was
+    done.
+    """
 
-    def __init__(self, maintainer: Maintainer, installed: Installed, schedule: Schedule, name: str, head: Any) -> None:
-        self._maintainer, self._installed, self._schedule, self._head = maintainer, installed, schedule, head
-        self._names, self._gains = frozenset([name]), schedule.gains  # a view of what the newest commit did
+    def __init__(
+        self, maintainer: Maintainer, installed: Installed, schedule: Schedule, name: str, head: Any
+    ) -> None:
+        self._maintainer, self._installed, self._schedule, self._head = (
+            maintainer,
+            installed,
+            schedule,
+            head,
+        )
+        # a view of what the newest commit did
+        self._names, self._gains = frozenset([name]), schedule.gains
         self._gained = 0 * self._gains
         self._left = 1  # commits until sizes are compared again
 
@@ -96,9 +112,14 @@ class _Work:
 
     def _counts(self, names: Iterable[str]) -> list[int]:
         """Return how many rows some relations have now."""
-        relations, trees, firsts = self._head.catalog.relations, self._head.trees, self._schedule.firsts
+        relations, trees, firsts = (
+            self._head.catalog.relations,
+            self._head.trees,
+            self._schedule.firsts,
+        )
         return [
-            trees[relations[name].spec.tree_id].count + (int(self._gained[firsts[name]]) if name in firsts else 0)
+            trees[relations[name].spec.tree_id].count
+            + (int(self._gained[firsts[name]]) if name in firsts else 0)
             for name in names
         ]
 

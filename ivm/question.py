@@ -27,7 +27,9 @@ if TYPE_CHECKING:
 
 
 class Question(NamedTuple):
-    """A compiled query: the installed rules, these with its own as the last block, and the name of its answer."""
+    """A compiled query: the installed rules, these with its own as the last block, and the name
+    of its answer.
+    """
 
     before: Installed
     installed: Installed
@@ -44,7 +46,9 @@ class Question(NamedTuple):
         return {name for rule in self.installed.blocks[-1].rules for name in rule.reads}
 
 
-def understand(sketch: EphemeralTransaction, known: Installed, given: Given, limits: Limits = (None, None)) -> Question:
+def understand(
+    sketch: EphemeralTransaction, known: Installed, given: Given, limits: Limits = (None, None)
+) -> Question:
     """Compile and plan a query; `known` are the rules of the sketch's version. Raises RuleError."""
     options = Options(maintenance=ONCE, limits=limits)
     installed = with_block(given, known, Relations(sketch), "query", options, hinting=True)
@@ -73,7 +77,9 @@ def answer(sketch: EphemeralTransaction, question: Question, threads: int) -> An
     return Answer(table, seconds)
 
 
-def _with_texts(sketch: EphemeralTransaction, installed: Installed, name: str, table: pa.Table) -> pa.Table:
+def _with_texts(
+    sketch: EphemeralTransaction, installed: Installed, name: str, table: pa.Table
+) -> pa.Table:
     """Replace a concat's checksums by whole texts, since its state is discarded with the query."""
     import pyarrow as pa
 
@@ -82,12 +88,16 @@ def _with_texts(sketch: EphemeralTransaction, installed: Installed, name: str, t
     return table.set_column(table.num_columns - 1, table.column_names[-1], texts)
 
 
-def check_options(granularity: int, maintenance: str, rows_max: int | None, rounds_max: int | None) -> None:
+def check_options(
+    granularity: int, maintenance: str, rows_max: int | None, rounds_max: int | None
+) -> None:
     """Raise OptionError unless the options of an installation or a query are valid."""
     for name, most in (("rows_max", rows_max), ("rounds_max", rounds_max)):
         if most is not None and (not isinstance(most, int) or most < 1):
             raise OptionError(f"{name}={most!r}: it is a whole number, 1 or more, or None")
     if not isinstance(granularity, int) or not 1 <= granularity <= WORD_MAX:
-        raise OptionError(f"granularity={granularity!r}: it is a whole number of operations, 1 or more")
+        raise OptionError(
+            f"granularity={granularity!r}: it is a whole number of operations, 1 or more"
+        )
     if maintenance not in (AUTO, MATCH, PROBE):
         raise OptionError(f"maintenance={maintenance!r}: it is one of {AUTO}, {MATCH} and {PROBE}")

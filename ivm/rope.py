@@ -40,8 +40,12 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-def rope_of(source: Snapshot | Transaction, installed: Installed, name: str, key: tuple[Any, ...]) -> ConcatRope:
-    """Return the rope of a concat's group.  Raises UnknownViewError for another view, KeyError if there is no group."""
+def rope_of(
+    source: Snapshot | Transaction, installed: Installed, name: str, key: tuple[Any, ...]
+) -> ConcatRope:
+    """Return the rope of a concat's group.  Raises UnknownViewError for another view, KeyError
+    if there is no group.
+    """
     predicate = installed.predicate(name, source)
     fold = installed.layouts[name].fold
     if predicate.value != ROPE or not fold:
@@ -49,8 +53,13 @@ def rope_of(source: Snapshot | Transaction, installed: Installed, name: str, key
     if len(key) != len(predicate.keys):
         raise KeyError(f"{name} has {len(predicate.keys)} keys, and {key!r} has {len(key)}")
     texts = TextFinder(source.dictionary)
-    types = [Type.parse(t)._replace(nullable=value is None) for t, value in zip(predicate.keys, key, strict=True)]
-    words = tuple(int(encode(Column("key", t), [v], texts)[0]) for t, v in zip(types, key, strict=True)) or (0,)
+    types = [
+        Type.parse(t)._replace(nullable=value is None)
+        for t, value in zip(predicate.keys, key, strict=True)
+    ]
+    words = tuple(
+        int(encode(Column("key", t), [v], texts)[0]) for t, v in zip(types, key, strict=True)
+    ) or (0,)
     rope = ConcatRope(source, name, fold, words)
     if next(rope._ids(), None) is None:
         raise KeyError(key)
@@ -120,8 +129,11 @@ class Before(NamedTuple):
         return self.txn.decode(type_, words)
 
 
-def note_erased(engine: Engine, names: Iterable[str], other_changes: Mapping[str, Delta] = {}) -> None:
-    """Read, before the commit, the texts of rows erased from watched concats, and the changes of watched wide views.
+def note_erased(
+    engine: Engine, names: Iterable[str], other_changes: Mapping[str, Delta] = {}
+) -> None:
+    """Read, before the commit, the texts of rows erased from watched concats, and the changes of
+    watched wide views.
 
     `other_changes` as for `Maintainer.committed`.
     """

@@ -1,4 +1,6 @@
-"""Subscriptions: functions to call after a commit that changed a view, with its changes as an Arrow table."""
+"""Subscriptions: functions to call after a commit that changed a view, with its changes as an
+Arrow table.
+"""
 
 from __future__ import annotations
 
@@ -20,9 +22,11 @@ OnChange = Callable[["pa.Table"], None]
 
 
 class Subscriptions:
-    """Functions to call after commits, by view.  Iterating gives the names of views that have subscribers.
+    """Functions to call after commits, by view.  Iterating gives the names of views that have
+    subscribers.
 
-    A relation's name stands for all its rows, also those that follow from rules, as long as it has any.
+    A relation's name stands for all its rows, also those that follow from rules, as long as it has
+    any.
 
     Threads may begin and end subscriptions while another thread commits.
     """
@@ -63,19 +67,25 @@ class Subscriptions:
             self._of.pop(name, None)
 
     def tell(self, tables: Mapping[str, pa.Table]) -> None:
-        """Pass each subscriber the changes of its view; if some raise, raise the first error after all were called.
+        """Pass each subscriber the changes of its view; if some raise, raise the first error after
+        all were called.
 
         The list is made before the first call, since a subscriber may subscribe or uninstall.
         """
         with self._guard:
-            told = [(name, on_change) for name in tables for on_change in self._of.get(name, {}).values()]
+            told = [
+                (name, on_change)
+                for name in tables
+                for on_change in self._of.get(name, {}).values()
+            ]
         failures = []
         for name, on_change in told:
             try:
                 on_change(tables[name])
             except Exception as error:
                 error.add_note(
-                    f"raised by a subscriber of {name}: the changes that it received are committed, and stay"
+                    f"raised by a subscriber of {name}: the changes that it received are "
+                    f"committed, and stay"
                 )
                 failures.append(error)
         if failures:
@@ -83,7 +93,8 @@ class Subscriptions:
 
 
 def changes(snap: Snapshot, predicate: Predicate, delta: Delta, texts: pa.Array | None) -> pa.Table:
-    """Return the changes of a predicate as a table: its columns, and `_change_type` insert or delete.
+    """Return the changes of a predicate as a table: its columns, and `_change_type` insert or
+    delete.
 
     `texts` are the values of a concat, None for others.
     """
@@ -92,7 +103,10 @@ def changes(snap: Snapshot, predicate: Predicate, delta: Delta, texts: pa.Array 
     names = predicate.columns
     if snap[predicate.name].info.bag:
         order = sort_order(delta.rows[:-1])
-        delta, names = Delta(*row_changes(delta.actions[order], delta.rows.take(order, axis=1))), names[:-1]
+        delta, names = (
+            Delta(*row_changes(delta.actions[order], delta.rows.take(order, axis=1))),
+            names[:-1],
+        )
     columns = zip(predicate.stored_types[: len(names)], delta.rows, strict=True)
     arrays = [snap.decode(type_, np.ascontiguousarray(words)) for type_, words in columns]
     if texts is not None:

@@ -1,4 +1,6 @@
-"""A transaction over rules and data: it collects edits, and its commit maintains every view and tells subscribers."""
+"""A transaction over rules and data: it collects edits, and its commit maintains every view and
+tells subscribers.
+"""
 
 import asyncio
 import json
@@ -51,18 +53,24 @@ Sql = Callable[["Transaction", str, Any, str], Answer | None]
 
 
 class Maintainer:
-    """What an open workspace keeps between transactions: rules by version, statistics of views, and subscribers."""
+    """What an open workspace keeps between transactions: rules by version, statistics of views,
+    and subscribers.
+    """
 
     def __init__(self, store: Store, threads: int, memory: int | None = None) -> None:
         self.store, self.threads, self.memory = store, threads, memory
         self.rules = KnownRules(store)
         self.subscriptions = Subscriptions()
         self._accounts: dict[str, Account] = {}
-        self.carried: Schedule | None = None  # what took the newest commit of a series, until that is accounted for
-        self.strict = False  # whether transactions raise RecomputeError rather than evaluate a view from scratch
-        self.evaluated: frozenset[str] = frozenset()  # the views that the newest transaction evaluated from scratch
+        # what took the newest commit of a series, until that is accounted for
+        self.carried: Schedule | None = None
+        # whether transactions raise RecomputeError rather than evaluate a view from scratch
+        self.strict = False
+        # the views that the newest transaction evaluated from scratch
+        self.evaluated: frozenset[str] = frozenset()
         self._built_sizes = BuiltSizes()
-        self.exceeding: dict[int, float] = {}  # operations a row, by the number of a rule, far too many
+        # operations a row, by the number of a rule, far too many
+        self.exceeding: dict[int, float] = {}
         # rewrites an error in words of SQL, if SQL made the view
         self.put_in_words: Callable[[MaintainError], None] = lambda error: None
 
@@ -75,7 +83,9 @@ class Maintainer:
             self._accounts |= schedule.account(0.0)
         return self._accounts
 
-    def begin(self, message: str | None = None, branch: str = MAIN, sql: "Sql | None" = None) -> "Transaction":
+    def begin(
+        self, message: str | None = None, branch: str = MAIN, sql: "Sql | None" = None
+    ) -> "Transaction":
         """Begin a transaction by the rules of the version that it begins with."""
         txn = self.store.transaction(message, branch)
         try:
@@ -85,8 +95,12 @@ class Maintainer:
             raise
         return Transaction(txn, installed, self, sql)
 
-    def commit(self, txn: pagestore.Transaction, installed: Installed, edits: Mapping[str, Edits]) -> int:
-        """Maintain every view, commit all as one version, tell subscribers, and return the version."""
+    def commit(
+        self, txn: pagestore.Transaction, installed: Installed, edits: Mapping[str, Edits]
+    ) -> int:
+        """Maintain every view, commit all as one version, tell subscribers, and return the
+        version.
+        """
         accounted = self.accounts  # first, since this may use the same schedule
         txn.declare_maintained(HOST)
         erases, done = _only_erase(edits), None
@@ -105,22 +119,32 @@ class Maintainer:
         return self._commit_by_engine(txn, installed, edits, erases, done)
 
     def _commit_by_engine(
-        self, txn: pagestore.Transaction, installed: Installed, edits: Mapping[str, Edits], erases: bool,
+        self,
+        txn: pagestore.Transaction,
+        installed: Installed,
+        edits: Mapping[str, Edits],
+        erases: bool,
         done: int | None,
-    ) -> int:  # fmt: skip
+    ) -> int:
         """Commit as `commit`, after `done` steps by the kernel."""
         built = self._built_sizes.of(txn)
         engine = Engine(
-            txn, installed, Encoder(txn), self.threads, watched=self.subscriptions,
+            txn,
+            installed,
+            Encoder(txn),
+            self.threads,
+            watched=self.subscriptions,
             built=dict(built),
             strict=self.strict,
-        )  # fmt: skip
+        )
         engine.replan.exceeding |= self.exceeding
         with txn.following(erases), allowing(self.memory):
             engine.apply_edits(edits, done)
         if engine.built != built:
             txn.properties[BUILT] = json.dumps(engine.built)
-        saved = save(txn, engine.installed, engine.built) if engine.installed is not installed else None
+        saved = (
+            save(txn, engine.installed, engine.built) if engine.installed is not installed else None
+        )
         if self.subscriptions:
             note_erased(engine, self.subscriptions)
         is_main = self.store.owns(txn, main=True)
@@ -132,11 +156,14 @@ class Maintainer:
             self.committed(engine, engine.evaluated)
         return version
 
-    def committed(self, engine: Engine, evaluated: Iterable[str], other_changes: Mapping[str, Delta] = {}) -> None:
-        """Keep the statistics of a committed transaction, and pass subscribers the changes of their views.
+    def committed(
+        self, engine: Engine, evaluated: Iterable[str], other_changes: Mapping[str, Delta] = {}
+    ) -> None:
+        """Keep the statistics of a committed transaction, and pass subscribers the changes of their
+        views.
 
-        `evaluated` are the views that were evaluated from scratch; `other_changes` has the changes of those
-        that `engine` does not know.
+        `evaluated` are the views that were evaluated from scratch; `other_changes` has the changes
+        of those that `engine` does not know.
         """
         self._accounts |= engine.accounts
         self.evaluated = frozenset(evaluated)
@@ -144,27 +171,37 @@ class Maintainer:
             return
         known = engine.installed.program.predicates
         names = {n: engine.installed.whole(n) for n in self.subscriptions if n in known}
-        tables = {n: engine.erased[n] for n in self.subscriptions if n not in known and n in engine.erased}
+        tables = {
+            n: engine.erased[n] for n in self.subscriptions if n not in known and n in engine.erased
+        }
         deltas = {
             n: delta
             for n, whole in names.items()
-            if (delta := other_changes[whole] if whole in other_changes else engine.change_of(whole))
+            if (
+                delta := other_changes[whole] if whole in other_changes else engine.change_of(whole)
+            )
         }
         if not deltas and not tables:
             return
         with self.store.snapshot() as snap:
             for name, delta in deltas.items():
                 predicate = known[names[name]]
-                texts = texts_of_changes(snap, engine, name, delta) if predicate.value == ROPE else None
+                texts = (
+                    texts_of_changes(snap, engine, name, delta) if predicate.value == ROPE else None
+                )
                 tables[name] = changes(snap, predicate, delta, texts)
         self.subscriptions.tell({name: table for name, table in tables.items() if table.num_rows})
 
     def forget(self, installed: Installed, gone: Container[str]) -> None:
-        """Drop the statistics and subscriptions of predicates that are not installed, or are made anew, `gone`."""
+        """Drop the statistics and subscriptions of predicates that are not installed, or are
+        made anew, `gone`.
+        """
         with self.store.snapshot() as snap:
             for name in [*self.accounts, *self.subscriptions]:
                 found = None if name in installed.program.predicates else read(snap, name)
-                names = [part.name for part in found.relations] if isinstance(found, Wide) else [name]
+                names = (
+                    [part.name for part in found.relations] if isinstance(found, Wide) else [name]
+                )
                 if any(one in gone or one not in installed.program.predicates for one in names):
                     self.accounts.pop(name, None)
                     self.subscriptions.drop(name)
@@ -183,27 +220,40 @@ def undone(txn: pagestore.Transaction) -> Iterator[pagestore.Transaction]:
 
 
 class Transaction:
-    """Edits of extensional predicates and of other relations of the store; the commit maintains all views.
+    """Edits of extensional predicates and of other relations of the store; the commit maintains all
+    views.
 
-    Leaving `with` commits, or rolls back on an exception, unless the transaction has already ended.  Rows are lists of
-    tuples or dicts, a dict of columns, or Arrow data, as for a relation's `insert`; `columns` is a list of columns.
+    Leaving `with` commits, or rolls back on an exception, unless the transaction has already ended.
+    Rows are lists of tuples or dicts, a dict of columns, or Arrow data, as for a relation's
+    `insert`; `columns` is a list of columns.
     """
 
     def __init__(
-        self, txn: pagestore.Transaction, installed: Installed, maintainer: Maintainer | None, sql: Sql | None = None
+        self,
+        txn: pagestore.Transaction,
+        installed: Installed,
+        maintainer: Maintainer | None,
+        sql: Sql | None = None,
     ) -> None:
-        """Without a maintainer the edits are only collected, for an installation that commits them, or a preview.
+        """Without a maintainer the edits are only collected, for an installation that commits them,
+        or a preview.
 
         `sql` runs statements of SQL in this transaction.
         """
         self._txn, self._installed, self._maintainer, self._sql = txn, installed, maintainer, sql
         self._edits: dict[str, list[Edits]] = {}
         self._open = True
-        self._trees = {} if maintainer else {name: txn.tree(name) for name in installed.extensional if name in txn}
-        self._reached = False  # whether `inner` was handed out, through which relations may change as well
+        self._trees = (
+            {}
+            if maintainer
+            else {name: txn.tree(name) for name in installed.extensional if name in txn}
+        )
+        # whether `inner` was handed out, through which relations may change as well
+        self._reached = False
 
     def insert(self, name: str, rows: Any = None, *, columns: Any = None) -> None:
-        """Add rows.  If a function has another value for a key, the commit raises FunctionConflictError: use `set`.
+        """Add rows.  If a function has another value for a key, the commit raises
+        FunctionConflictError: use `set`.
 
         A bag then holds each row once more.  Raises EditError for a view, ClosedError.
         """
@@ -214,11 +264,14 @@ class Transaction:
         else:
             relation.insert(rows)
 
-    def delete(self, name: str, rows: Any = None, *, columns: Any = None, every: bool = False) -> None:
-        """Remove rows, or a function's keys.  A row that does not exist is ignored, as is a key with another value.
+    def delete(
+        self, name: str, rows: Any = None, *, columns: Any = None, every: bool = False
+    ) -> None:
+        """Remove rows, or a function's keys.  A row that does not exist is ignored, as is a key
+        with another value.
 
-        The one key of a function f[] = t is ().  A bag loses one row for each that is given, or, with `every`, all that
-        are equal to it.  Raises EditError for a view, ClosedError.
+        The one key of a function f[] = t is ().  A bag loses one row for each that is given, or,
+        with `every`, all that are equal to it.  Raises EditError for a view, ClosedError.
         """
         (relation, read), rows = self._relation(name), given_rows(rows, columns)
         if not read:
@@ -234,9 +287,14 @@ class Transaction:
         schema = relation.info.schema or relation.schema  # nobody edits a column that is computed
         left = len(schema.columns) - len(words)
         if left:
-            self._add(name, ERASE, np.concatenate([words, np.zeros((left, words.shape[1]), np.int64)]))
+            self._add(
+                name, ERASE, np.concatenate([words, np.zeros((left, words.shape[1]), np.int64)])
+            )
         else:
-            function = self._installed.predicate(name).value is not None or self._txn.tree(name).spec.values
+            function = (
+                self._installed.predicate(name).value is not None
+                or self._txn.tree(name).spec.values
+            )
             self._add(name, TAKE if function else ERASE, words)
 
     def delete_range(self, name: str, lo: tuple[Any, ...] = (), hi: tuple[Any, ...] = ()) -> int:
@@ -245,12 +303,18 @@ class Transaction:
         Raises EditError for a view, ClosedError.
         """
         relation, read = self._relation(name)
-        return self._delete(relation, relation.range(lo, hi).words) if read else relation.delete_range(lo, hi)
+        return (
+            self._delete(relation, relation.range(lo, hi).words)
+            if read
+            else relation.delete_range(lo, hi)
+        )
 
     def delete_where(self, name: str, condition: "pc.Expression") -> int:
-        """Remove the rows for which a condition is true, such as `pc.field("price") > 10`; return how many.
+        """Remove the rows for which a condition is true, such as `pc.field("price") > 10`; return
+        how many.
 
-        Raises EditError for a view, SchemaError for a condition that its columns cannot have, ClosedError.
+        Raises EditError for a view, SchemaError for a condition that its columns cannot have,
+        ClosedError.
         """
         relation, read = self._relation(name)
         if not read:
@@ -258,18 +322,26 @@ class Transaction:
         return self._delete(relation, lambda: relation.words_where(condition))
 
     def _delete(self, relation: WritableRelation, find: Callable[[], Iterable[np.ndarray]]) -> int:
-        """Remove the rows that `find` yields of a relation with the edits so far; return how many."""
+        """Remove the rows that `find` yields of a relation with the edits so far; return how
+        many.
+        """
         name, keys = relation.name, len(relation.schema.key)
         with undone(self._txn):
             self._apply_for([name])
             found = [*find()]
         for words in found:
             bag = relation.info.bag
-            self._add(name, ERASE, _once(words) if bag else np.concatenate([words[:keys], 0 * words[keys:]]))
+            self._add(
+                name,
+                ERASE,
+                _once(words) if bag else np.concatenate([words[:keys], 0 * words[keys:]]),
+            )
         return sum(words.shape[1] for words in found)
 
     def set(self, name: str, rows: Any = None, *, columns: Any = None) -> None:
-        """Add rows, replacing the values of a function's keys.  Raises EditError for a view, ClosedError."""
+        """Add rows, replacing the values of a function's keys.  Raises EditError for a view,
+        ClosedError.
+        """
         (relation, read), rows = self._relation(name), given_rows(rows, columns)
         if read and not relation.info.bag:
             self._add(name, SET, relation.encode(rows))
@@ -277,7 +349,9 @@ class Transaction:
             relation.set(rows)
 
     def edit(self, edits: tuple[Edit, ...]) -> None:
-        """Add edits that were parsed from a text.  Raises FunctionConflictError for a relation that no rule reads."""
+        """Add edits that were parsed from a text.  Raises FunctionConflictError for a relation
+        that no rule reads.
+        """
         self._alive()
         for name, parts in _words_of_edits(self._txn, edits, self._installed).items():
             if self._is_read(name):
@@ -286,7 +360,9 @@ class Transaction:
                 self._txn.edit(self._txn[name].info, *self._composed(name, [parts]))
 
     def sql(self, text: str, parameters: Any = None, dialect: str = "duckdb") -> Answer | None:
-        """Run statements of SQL; edits are part of the transaction, and queries see them (see Workspace.sql)."""
+        """Run statements of SQL; edits are part of the transaction, and queries see them (see
+        Workspace.sql).
+        """
         self._alive()
         if self._sql is None:
             raise EditError("this transaction runs no SQL: use that of Workspace.transaction")
@@ -315,7 +391,9 @@ class Transaction:
         return info is not None and self._installed.is_followed(name, info.spec)
 
     def composed(self) -> dict[str, Edits]:
-        """Return one sorted edit per key and predicate.  Raises FunctionConflictError for a second value."""
+        """Return one sorted edit per key and predicate.  Raises FunctionConflictError for a
+        second value.
+        """
         return {name: self._composed(name, parts) for name, parts in self._edits.items()}
 
     def _apply_for(self, names: Iterable[str]) -> None:
@@ -325,7 +403,9 @@ class Transaction:
         """
         if before := self._before():
             self._apply()
-            engine = Engine(self._txn, self._installed, Encoder(self._txn), self._txn.threads, built={})
+            engine = Engine(
+                self._txn, self._installed, Encoder(self._txn), self._txn.threads, built={}
+            )
             engine.follow_for(names, before)
 
     def _apply(self) -> None:
@@ -334,7 +414,9 @@ class Transaction:
             self._txn.apply(name, actions, words)
 
     def _before(self) -> dict[str, Tree]:
-        """Return the trees at the beginning of the relations that rules know and that may have changed."""
+        """Return the trees at the beginning of the relations that rules know and that may have
+        changed.
+        """
         names = self._installed.extensional if self._reached else self._edits
         if self._maintainer is None:
             return {name: self._trees[name] for name in names if name in self._trees}
@@ -342,14 +424,18 @@ class Transaction:
         return {name: trees[relations[name].spec.tree_id] for name in names if name in relations}
 
     def _is_changed(self) -> bool:
-        """Return whether relations that rules know, or their columns, were changed through `inner`."""
+        """Return whether relations that rules know, or their columns, were changed through
+        `inner`.
+        """
         if not self._reached:
             return False
         others = self._maintainer is not None and self._txn.catalog is not self._txn.base.catalog
         return others or any(self._txn.tree(name) != tree for name, tree in self._before().items())
 
     def _apply_by(self, engine: Engine) -> None:
-        """Apply the edits, and bring all that an engine maintains up to date.  Raises MaintainError."""
+        """Apply the edits, and bring all that an engine maintains up to date.  Raises
+        MaintainError.
+        """
         if self._is_changed():
             self._apply()
             engine.follow_changes(self._before())
@@ -357,18 +443,23 @@ class Transaction:
             engine.apply_edits(edits)
 
     def commit(self) -> int:
-        """Maintain every view, commit all as one version, and return it.  On an error nothing is changed.
+        """Maintain every view, commit all as one version, and return it.  On an error nothing is
+        changed.
 
-        Raises FunctionConflictError, MaintainError, ClosedError; EditError if an installation or a preview does so.
+        Raises FunctionConflictError, MaintainError, ClosedError; EditError if an installation or a
+        preview does so.
         """
         self._alive()
         self._open = False
         try:
             if self._maintainer is None:
-                raise EditError("these edits are committed by what asked for them, an installation or a preview")
+                raise EditError(
+                    "these edits are committed by what asked for them, an installation or a preview"
+                )
             if self._is_changed():
                 self._apply()
-                return self._txn.commit()  # the host of the rules follows all that has changed (ivm/host.py)
+                # the host of the rules follows all that has changed (ivm/host.py)
+                return self._txn.commit()
             return self._maintainer.commit(self._txn, self._installed, self.composed())
         except BaseException as error:
             self._txn.rollback()
@@ -414,7 +505,9 @@ class Transaction:
             self._edits.setdefault(name, []).append((actions, words))
 
     def _composed(self, name: str, parts: list[Edits]) -> Edits:
-        """Return one sorted edit per key.  Raises FunctionConflictError for a second value that was not `set`."""
+        """Return one sorted edit per key.  Raises FunctionConflictError for a second value that
+        was not `set`.
+        """
         actions, rows = parts[0] if len(parts) == 1 else one_batch(parts)
         info, layout = self._txn.catalog.relations[name], self._installed.layouts.get(name)
         bare = layout is not None and layout.bare and self._is_read(name)
@@ -432,7 +525,11 @@ class Transaction:
 
     def _compose_bare(self, name: str, actions: np.ndarray, rows: np.ndarray) -> Edits:
         """Return the edits of a function without keys, f[] = t, which has at most one value."""
-        stored = [int(w) for batch in read_batches(self._txn.pages, self._txn.tree(name)) for w in batch[0]]
+        stored = [
+            int(w)
+            for batch in read_batches(self._txn.pages, self._txn.tree(name))
+            for w in batch[0]
+        ]
         values = list(stored)
         for action, word in zip(actions.tolist(), rows[0].tolist(), strict=True):
             if action == INSERT and values and values != [word]:
@@ -444,22 +541,30 @@ class Transaction:
         return table[0], table[1:]
 
     def _conflict(self, name: str, row: np.ndarray, other: np.ndarray) -> FunctionConflictError:
-        keys, types = len(row) - len(other), [str(column.type) for column in self._txn[name].schema.stored]
+        keys, types = (
+            len(row) - len(other),
+            [str(column.type) for column in self._txn[name].schema.stored],
+        )
         shown = [self._txn.decode(t, row[c : c + 1])[0].as_py() for c, t in enumerate(types)]
-        before = [self._txn.decode(t, other[c : c + 1])[0].as_py() for c, t in enumerate(types[keys:])]
+        before = [
+            self._txn.decode(t, other[c : c + 1])[0].as_py() for c, t in enumerate(types[keys:])
+        ]
         given, stored = tuple(shown[keys:]), tuple(before)
         pair = (stored[0], given[0]) if len(given) == 1 else (stored, given)
         return FunctionConflictError(name, tuple(shown[:keys]), pair)
 
 
 class Sessions:
-    """The transactions that BEGIN opened: at most one of each thread, and one of each task of asyncio.
+    """The transactions that BEGIN opened: at most one of each thread, and one of each task of
+    asyncio.
 
-    Other threads and tasks neither see its edits nor end it.  It is rolled back if its thread or task ends before.
+    Other threads and tasks neither see its edits nor end it.  It is rolled back if its thread or
+    task ends before.
     """
 
     def __init__(self) -> None:
-        self._of_thread = threading.local()  # what it holds ends with the thread, and a lock with its transaction
+        # what it holds ends with the thread, and a lock with its transaction
+        self._of_thread = threading.local()
         self._of_tasks: WeakKeyDictionary[asyncio.Task[Any], Transaction] = WeakKeyDictionary()
 
     @property
@@ -502,7 +607,9 @@ def _task() -> asyncio.Task[Any] | None:
 def _only_erase(edits: Mapping[str, Edits]) -> bool:
     """Return whether all edits are deletions."""
     for actions, _ in edits.values():
-        if len(actions) and (actions[0] != ERASE or (len(actions) > 1 and (actions != ERASE).any())):
+        if len(actions) and (
+            actions[0] != ERASE or (len(actions) > 1 and (actions != ERASE).any())
+        ):
             return False
     return True
 
@@ -514,10 +621,16 @@ def _once(words: np.ndarray) -> np.ndarray:
 
 def _are_empty(rows: Any) -> bool:
     """Return whether all rows are (), the key of a function without keys."""
-    return isinstance(rows, list) and bool(rows) and all(isinstance(row, tuple) and not row for row in rows)
+    return (
+        isinstance(rows, list)
+        and bool(rows)
+        and all(isinstance(row, tuple) and not row for row in rows)
+    )
 
 
-def _words_of_edits(txn: pagestore.Transaction, edits: tuple[Edit, ...], installed: Installed) -> dict[str, Edits]:
+def _words_of_edits(
+    txn: pagestore.Transaction, edits: tuple[Edit, ...], installed: Installed
+) -> dict[str, Edits]:
     """Convert edits to words, by predicate, in the order of the text."""
     intern, find = Encoder(txn), finder(txn)
     action = {"+": INSERT, "-": ERASE, "^": SET}
@@ -533,18 +646,24 @@ def _words_of_edits(txn: pagestore.Transaction, edits: tuple[Edit, ...], install
         words += [0] * (spec.columns - len(words))
         found.setdefault(edit.predicate, []).append((TAKE if taken else action[edit.action], words))
     return {
-        name: (np.array([a for a, _ in rows], np.int64), np.array([w for _, w in rows], np.int64).T.copy())
+        name: (
+            np.array([a for a, _ in rows], np.int64),
+            np.array([w for _, w in rows], np.int64).T.copy(),
+        )
         for name, rows in found.items()
     }
 
 
 def _undeclared(txn: pagestore.Transaction, edit: Edit, declared: int, taken: bool) -> list[int]:
-    """Return nulls for columns added to a relation since its declaration.  Raises EditError if they are not allowed."""
+    """Return nulls for columns added to a relation since its declaration.  Raises EditError if
+    they are not allowed.
+    """
     more = txn[edit.predicate].schema.stored[declared:]
     if more and (taken or not all(column.type.nullable for column in more)):
         names = ", ".join(column.name for column in more)
         raise EditError(
-            f"{edit.where}: {edit.predicate} has the column {names}, too, which its declaration lacks: edit whole rows "
+            f"{edit.where}: {edit.predicate} has the column {names}, too, which its declaration "
+            f"lacks: edit whole rows "
             "in a transaction, or delete a key"
         )
     return [NULL] * len(more)

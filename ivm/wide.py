@@ -1,9 +1,11 @@
-"""Views of SQL that are not one relation as it is: of too many columns, or with lists, structs and intervals.
+"""Views of SQL that are not one relation as it is: of too many columns, or with lists, structs and
+intervals.
 
     v:part1  (key: 1, a: 2, ...)      v:part2  (key: 1, q: 7, ...)          read    (a: 2, ..., q: 7, ...)
 
-If rows may be equal, the last column of each part, which has a name that nothing else has, is the multiplicity.  Lists,
-structs and maps are stored as texts, their values as JSON without the brackets, and intervals as microseconds.
+If rows may be equal, the last column of each part, which has a name that nothing else has, is the
+multiplicity.  Lists, structs and maps are stored as texts, their values as JSON without the
+brackets, and intervals as microseconds.
 """
 
 from __future__ import annotations
@@ -38,29 +40,45 @@ from pagestore.host import (
 if TYPE_CHECKING:
     import pyarrow as pa
 
-Parameters = Sequence[Any] | Mapping[str, Any] | None  # values for the parameters of a statement of SQL
+# values for the parameters of a statement of SQL
+Parameters = Sequence[Any] | Mapping[str, Any] | None
 MOMENT = "TIMESTAMP WITH TIME ZONE"  # the type of SQL
 
 
 class Wide(Frames):
-    """The rows of a view whose columns are in several relations, after the same columns that identify a row.
+    """The rows of a view whose columns are in several relations, after the same columns that
+    identify a row.
 
     `types` are those of the columns, as SQL names them.
     """
 
-    def __init__(self, name: str, relations: list[Relation], keys: int, weighs: bool, types: list[str]) -> None:
-        self.name, self.relations, self.keys, self.weighs, self.types = name, relations, keys, weighs, types
+    def __init__(
+        self, name: str, relations: list[Relation], keys: int, weighs: bool, types: list[str]
+    ) -> None:
+        self.name, self.relations, self.keys, self.weighs, self.types = (
+            name,
+            relations,
+            keys,
+            weighs,
+            types,
+        )
 
     def __len__(self) -> int:
         first = self.relations[0]
-        return int(first.to_arrow().column(MULTIPLICITY).to_numpy().sum()) if self.weighs else len(first)
+        return (
+            int(first.to_arrow().column(MULTIPLICITY).to_numpy().sum())
+            if self.weighs
+            else len(first)
+        )
 
     def __iter__(self) -> Iterator[tuple[Any, ...]]:
         yield from zip(*(column.to_pylist() for column in self.to_arrow().columns), strict=True)
 
     def to_arrow(self) -> pa.Table:
         """Return all rows as an Arrow table. O(rows)."""
-        found = side_by_side([relation.to_arrow() for relation in self.relations], self.keys, self.weighs)
+        found = side_by_side(
+            [relation.to_arrow() for relation in self.relations], self.keys, self.weighs
+        )
         return as_shown(repeated(found) if self.weighs else found, self.types)
 
     @property
@@ -69,7 +87,8 @@ class Wide(Frames):
         return Wide(self.name, self.relations, self.keys, self.weighs, [])
 
     def changes(self, pages: Pages, before: Sequence[Tree]) -> pa.Table:
-        """Return how the rows differ from those of older trees of its relations, as `Store.diff` does.
+        """Return how the rows differ from those of older trees of its relations, as `Store.diff`
+        does.
 
         `pages` has those of both.  O(changes log rows).
         """
@@ -79,9 +98,14 @@ class Wide(Frames):
         size = self.keys or len(self.relations[0].schema.columns) - self.weighs
         keys = _changed_keys(pages, before, now, size)
         old, new = (self._found(pages, trees, keys) for trees in (before, now))
-        alike = [(a[:end] == b[:end]).all(axis=0) for a, b, end in zip(old.words, new.words, self._ends, strict=True)]
+        alike = [
+            (a[:end] == b[:end]).all(axis=0)
+            for a, b, end in zip(old.words, new.words, self._ends, strict=True)
+        ]
         kept = np.minimum(old.counts, new.counts) * np.logical_and.reduce(alike)
-        erased, inserted = (np.repeat(np.arange(len(kept)), one.counts - kept) for one in (old, new))
+        erased, inserted = (
+            np.repeat(np.arange(len(kept)), one.counts - kept) for one in (old, new)
+        )
         rows = pa.concat_tables([self._shown(old.words, erased), self._shown(new.words, inserted)])
         kinds = pa.array(np.repeat(["delete", "insert"], [len(erased), len(inserted)]), pa.string())
         rows = rows.append_column(pa.field("_change_type", pa.string(), nullable=False), kinds)
@@ -116,27 +140,39 @@ class Wide(Frames):
 
 
 class _Found(NamedTuple):
-    """Rows by their keys: for each relation words int64[columns, n], and how often a row occurs, 0 for none."""
+    """Rows by their keys: for each relation words int64[columns, n], and how often a row occurs,
+    0 for none.
+    """
 
     words: list[np.ndarray]
     counts: np.ndarray
 
 
-def _changed_keys(pages: Pages, before: Sequence[Tree], now: Sequence[Tree], size: int) -> np.ndarray:
-    """Return the keys int64[size, n] of all records that differ, sorted; of views that were replaced all keys."""
+def _changed_keys(
+    pages: Pages, before: Sequence[Tree], now: Sequence[Tree], size: int
+) -> np.ndarray:
+    """Return the keys int64[size, n] of all records that differ, sorted; of views that were
+    replaced all keys.
+    """
     parts = [np.empty((size, 0), np.int64)]
     for old, new in zip(before, now, strict=True):
         if old.spec.columns == new.spec.columns:
             parts += [words[:size] for _, words in Delta(pages, old, new)]
         else:
-            parts += [words for tree in (old, new) for words in read_batches(pages, tree, columns=tuple(range(size)))]
+            parts += [
+                words
+                for tree in (old, new)
+                for words in read_batches(pages, tree, columns=tuple(range(size)))
+            ]
     return distinct(np.concatenate(parts, axis=1))
 
 
 def side_by_side(tables: list[pa.Table], keys: int, weighs: bool) -> pa.Table:
-    """Return the columns of tables of the same rows, in the order of their first `keys` columns, without these.
+    """Return the columns of tables of the same rows, in the order of their first `keys` columns,
+    without these.
 
-    If they `weigh`, the last column of each is how often a row occurs, and so is that of the result.
+    If they `weigh`, the last column of each is how often a row occurs, and so is that of the
+    result.
     """
     last = [table.num_columns - weighs for table in tables]
     found = tables[0].select(list(range(keys, last[0])))
@@ -147,7 +183,9 @@ def side_by_side(tables: list[pa.Table], keys: int, weighs: bool) -> pa.Table:
 
 
 def read(source: Any, name: str) -> Any:
-    """Return a relation of a snapshot, or a view that is in several; None if there is none of that name."""
+    """Return a relation of a snapshot, or a view that is in several; None if there is none of
+    that name.
+    """
     if name in source:
         return source[name]
     kept = kept_views(source).get(name, {})
@@ -165,7 +203,8 @@ def forget(txn: Any, name: str) -> None:
 
 
 def changes(old: Snapshot, new: Snapshot, name: str, as_stored: bool = False) -> pa.Table | None:
-    """Return how a relation or view differs in a newer version, as `Store.diff` does; None if it is in neither.
+    """Return how a relation or view differs in a newer version, as `Store.diff` does; None if it is
+    in neither.
 
     All its rows, if the older one does not have it.  Raises MissingError, SchemaError.
     """
@@ -195,8 +234,13 @@ def _turned(table: pa.Table | None) -> pa.Table | None:
 
     if table is None:
         return None
-    kinds = ["insert" if kind == "delete" else "delete" for kind in table.column("_change_type").to_pylist()]
-    return table.set_column(table.num_columns - 1, table.field("_change_type"), pa.array(kinds, pa.string()))
+    kinds = [
+        "insert" if kind == "delete" else "delete"
+        for kind in table.column("_change_type").to_pylist()
+    ]
+    return table.set_column(
+        table.num_columns - 1, table.field("_change_type"), pa.array(kinds, pa.string())
+    )
 
 
 def _form(wide: Wide) -> list[Any]:
@@ -204,18 +248,23 @@ def _form(wide: Wide) -> list[Any]:
 
 
 def changed_in(txn: Transaction, name: str) -> pa.Table | None:
-    """Return what a transaction has changed in a view of several relations; None if it is none, or was made anew."""
+    """Return what a transaction has changed in a view of several relations; None if it is none,
+    or was made anew.
+    """
     wide = read(txn, name)
     if not isinstance(wide, Wide):
         return None
     before = [txn.base.catalog.relations.get(relation.name) for relation in wide.relations]
     trees = [txn.base.trees[info.spec.tree_id] for info in before if info]
-    alike = [info and info.schema for info in before] == [relation.schema for relation in wide.relations]
+    alike = [info and info.schema for info in before] == [
+        relation.schema for relation in wide.relations
+    ]
     return wide.changes(txn.pages, trees) if alike else None
 
 
 def statement_of(text: str) -> str | None:
-    """Return the statement of SQL that the text of a block was made of; None if its author wrote rules.
+    """Return the statement of SQL that the text of a block was made of; None if its author wrote
+    rules.
 
     >>> statement_of('// "SELECT 1"\\nq(x) <- x = 1.'), statement_of("q(x) <- x = 1.")
     ('SELECT 1', None)
@@ -225,7 +274,9 @@ def statement_of(text: str) -> str | None:
 
 
 def is_encoded(type_: str) -> bool:
-    """Return whether columns of a type of SQL are stored as something else: lists, structs, maps and intervals."""
+    """Return whether columns of a type of SQL are stored as something else: lists, structs, maps
+    and intervals.
+    """
     return type_ == "INTERVAL" or _is_nested(type_)
 
 
@@ -237,7 +288,8 @@ TOKEN = re.compile(r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|.", re.DOTALL)
 
 
 def members(type_: str) -> list[tuple[str, str]]:
-    """Return the names and types of the fields of a STRUCT, those of a TUPLE or a MAP, or the words of an ENUM.
+    """Return the names and types of the fields of a STRUCT, those of a TUPLE or a MAP, or the words
+    of an ENUM.
 
     >>> members('STRUCT(a INTEGER, "b c" DECIMAL(8,2)[])'), members("MAP(VARCHAR, INTEGER)")
     ([('a', 'INTEGER'), ('b c', 'DECIMAL(8,2)[]')], [('', 'VARCHAR'), ('', 'INTEGER')])
@@ -264,13 +316,17 @@ def members(type_: str) -> list[tuple[str, str]]:
 
 
 def as_shown(table: pa.Table, types: Sequence[str]) -> pa.Table:
-    """Return rows with the lists, structs, maps and intervals of columns, and moments with UTC as zone.  O(rows)."""
+    """Return rows with the lists, structs, maps and intervals of columns, and moments with UTC
+    as zone.  O(rows).
+    """
     import pyarrow as pa
 
     for place, type_ in enumerate(types):
         if is_encoded(type_):
             shown = _nested if _is_nested(type_) else _intervals
-            table = table.set_column(place, table.field(place).name, shown(table.column(place), type_))
+            table = table.set_column(
+                place, table.field(place).name, shown(table.column(place), type_)
+            )
         elif type_ == MOMENT and table.schema.types[place] == pa.timestamp(
             "us"
         ):  # a constant: rules have no zone there
@@ -283,7 +339,9 @@ def _nested(column: pa.ChunkedArray, type_: str) -> pa.Array:
     """Return the values of a column of texts, which are JSON without the brackets around it."""
     texts = column.to_pylist()
     values = json.loads(f"[{','.join(f'[{one or str()}]' for one in texts)}]", strict=False)
-    return _array([None if text is None else value for text, value in zip(texts, values, strict=True)], type_)
+    return _array(
+        [None if text is None else value for text, value in zip(texts, values, strict=True)], type_
+    )
 
 
 def _array(values: list[Any], type_: str) -> pa.Array:
@@ -297,16 +355,26 @@ def _array(values: list[Any], type_: str) -> pa.Array:
     if type_.endswith("[]"):
         offsets = pa.array(np.cumsum([0, *(len(one or ()) for one in values)], dtype=np.int32))
         flat = [inner for one in values for inner in one or ()]
-        return pa.ListArray.from_arrays(offsets, _array(flat, type_.removesuffix("[]")), mask=missing)
+        return pa.ListArray.from_arrays(
+            offsets, _array(flat, type_.removesuffix("[]")), mask=missing
+        )
     own = members(type_)
     if type_.startswith("MAP("):
         pairs = [pair for one in values for pair in one or ()]
         if any(key is None for key, _ in pairs):
-            raise IvmError("a key of a map is null, which no map has: leave its row out, or write coalesce(key, ...)")
+            raise IvmError(
+                "a key of a map is null, which no map has: leave its row out, or write "
+                "coalesce(key, ...)"
+            )
         sizes = np.cumsum([0, *(len(one or ()) for one in values)], dtype=np.int32)
         offsets = pa.array(sizes, mask=np.array([*(one is None for one in values), False]))
-        return pa.MapArray.from_arrays(offsets, *(_array([pair[n] for pair in pairs], own[n][1]) for n in (0, 1)))
-    fields = [_array([None if one is None else one[n] for one in values], kind) for n, (_, kind) in enumerate(own)]
+        return pa.MapArray.from_arrays(
+            offsets, *(_array([pair[n] for pair in pairs], own[n][1]) for n in (0, 1))
+        )
+    fields = [
+        _array([None if one is None else one[n] for one in values], kind)
+        for n, (_, kind) in enumerate(own)
+    ]
     names = [name or f"element{n + 1}" for n, (name, _) in enumerate(own)]
     return pa.StructArray.from_arrays(fields, names, mask=missing)
 
@@ -319,8 +387,10 @@ def _element(type_: str) -> pa.DataType:
         return pa.decimal128(precision, scale)
     if type_.startswith("ENUM("):
         return pa.string()
-    named = {"VARCHAR": pa.string(), "UUID": pa.string(), "JSON": pa.string(), "BOOLEAN": pa.bool_(),
-             "DATE": pa.date32(), "DOUBLE": pa.float64(), "FLOAT": pa.float32(), "TIMESTAMP": pa.timestamp("us"),
+    named = {"VARCHAR": pa.string(), "UUID": pa.string(), "JSON": pa.string(),
+        "BOOLEAN": pa.bool_(),
+             "DATE": pa.date32(), "DOUBLE": pa.float64(), "FLOAT": pa.float32(),
+             "TIMESTAMP": pa.timestamp("us"),
              "INTEGER": pa.int32(), "TIME": pa.time64("us")}  # fmt: skip
     return named.get(type_, pa.int64())
 
@@ -342,4 +412,6 @@ def _intervals(column: pa.ChunkedArray, type_: str) -> pa.Array:
 def repeated(table: pa.Table) -> pa.Table:
     """Return rows as often as their last column says, without it."""
     counts = table.column(table.num_columns - 1).to_numpy()
-    return table.select(list(range(table.num_columns - 1))).take(np.repeat(np.arange(table.num_rows), counts))
+    return table.select(list(range(table.num_columns - 1))).take(
+        np.repeat(np.arange(table.num_rows), counts)
+    )

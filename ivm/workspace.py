@@ -1,8 +1,8 @@
 """A workspace: rules and data in one store file; every transaction leaves all views up to date.
 
 with ivm.open("graph.pages") as ws:
-    ws.install("edge(x, y) -> int(x), int(y). tri(x, y, z) <- edge(x, y), edge(y, z), edge(x, z).", name="triangles")
-    with ws.transaction() as txn:
+    ws.install("edge(x, y) -> int(x), int(y). tri(x, y, z) <- edge(x, y), edge(y, z), edge(x, z).",
+    name="triangles") with ws.transaction() as txn:
         txn.insert("edge", [(1, 2), (2, 3), (1, 3)])
     ws["tri"].to_arrow()
 """
@@ -21,7 +21,15 @@ from ivm.answer import Answer
 from ivm.check.check import Progress, check, evaluate, no_progress, rebuild, tree_difference
 from ivm.engine.engine import Engine
 from ivm.engine.fill import not_a_view
-from ivm.errors import DivergenceError, IvmError, OptionError, RuleError, RuleWarning, UninstallError, UnknownViewError
+from ivm.errors import (
+    DivergenceError,
+    IvmError,
+    OptionError,
+    RuleError,
+    RuleWarning,
+    UninstallError,
+    UnknownViewError,
+)
 from ivm.host import maintainers, record_dependants_everywhere
 from ivm.installation import Removal, compiled, install, uninstall, warn
 from ivm.lang.ir import ROPE, Predicate
@@ -69,12 +77,14 @@ def open(
     exclusive: bool = False,
     gather: float = 0.0,
 ) -> "Workspace":
-    """Open the workspace in a store file, or create it; the named options are those of `pagestore.open`.
+    """Open the workspace in a store file, or create it; the named options are those of
+    `pagestore.open`.
 
-    Up to `threads` threads share large pieces of work; by default one per core.  The rows of one evaluation may take
-    `memory` bytes, by default a quarter of what the machine, a control group or `ulimit` allows; beyond that it raises
-    RoomError.  Raises pagestore's errors of opening, OptionError, and RuleError if an installed text no longer
-    compiles; with mode="r", when its rules are first needed.
+    Up to `threads` threads share large pieces of work; by default one per core.  The rows of one
+    evaluation may take `memory` bytes, by default a quarter of what the machine, a control group or
+    `ulimit` allows; beyond that it raises RoomError.  Raises pagestore's errors of opening,
+    OptionError, and RuleError if an installed text no longer compiles; with mode="r", when its
+    rules are first needed.
 
     >>> import ivm
     >>> with ivm.open(":memory:") as ws:  # or the path of a file
@@ -85,7 +95,9 @@ def open(
     """
     if memory is not None and (not isinstance(memory, int) or memory < 1):
         raise OptionError(f"memory={memory!r}: it is a whole number of bytes, 1 or more, or None")
-    store = pagestore.open(path, mode, page_size, sync, retain, create, threads, timeout, exclusive, gather)
+    store = pagestore.open(
+        path, mode, page_size, sync, retain, create, threads, timeout, exclusive, gather
+    )
     try:
         workspace = Workspace(store, store.threads, memory)
         if store.mode == "rw":
@@ -112,24 +124,33 @@ class Workspace(WorkspaceEdits):
     # -- rules
 
     def install(
-        self, text: str, name: str = "main", granularity: int = 1,
+        self,
+        text: str,
+        name: str = "main",
+        granularity: int = 1,
         maintenance: Literal["auto", "match", "probe"] = "auto",
-        rows_max: int | None = None, rounds_max: int | None = None, replace: bool = False,
+        rows_max: int | None = None,
+        rounds_max: int | None = None,
+        replace: bool = False,
         edit: Callable[[Transaction], None] | None = None,
-    ) -> None:  # fmt: skip
-        """Install declarations and rules under a name, fill the views, and run the text's edits, all in one commit.
+    ) -> None:
+        """Install declarations and rules under a name, fill the views, and run the text's edits,
+        all in one commit.
 
-        With `replace` a block of that name may exist. Its relations keep their rows, a view whose rules and inputs did
-        not change keeps its pages, and blocks that read the old rules read the new ones.  `edit` may edit relations in
-        the same commit, after the text: it is called with a transaction, which ends with the installation.
+        With `replace` a block of that name may exist. Its relations keep their rows, a view whose
+        rules and inputs did not change keeps its pages, and blocks that read the old rules read the
+        new ones.  `edit` may edit relations in the same commit, after the text: it is called with a
+        transaction, which ends with the installation.
 
-        With `granularity` g one sensitivity interval covers up to g consecutive operations, or operations on fewer than
-        g keys: this takes less memory and more re-evaluation.  `maintenance` is "match" (sensitivity indices), "probe"
-        (permuted indices instead) or "auto", whichever is estimated to cost less (see `explain`).
-        Mutually recursive views may have at most `rows_max` rows, and a transaction may take at most `rounds_max`
-        rounds to derive them, else it raises LimitError; by default, only recursion that computes values is limited.
-        Raises RuleError with file, line and column, OptionError, MaintainError, or UninstallError if other blocks read
-        what a replaced block no longer has; then nothing is changed.
+        With `granularity` g one sensitivity interval covers up to g consecutive operations, or
+        operations on fewer than g keys: this takes less memory and more re-evaluation.
+        `maintenance` is "match" (sensitivity indices), "probe" (permuted indices instead) or
+        "auto", whichever is estimated to cost less (see `explain`). Mutually recursive views may
+        have at most `rows_max` rows, and a transaction may take at most `rounds_max` rounds to
+        derive them, else it raises LimitError; by default, only recursion that computes values is
+        limited. Raises RuleError with file, line and column, OptionError, MaintainError, or
+        UninstallError if other blocks read what a replaced block no longer has; then nothing is
+        changed.
 
         >>> import ivm
         >>> ws = ivm.open(":memory:")
@@ -149,19 +170,28 @@ class Workspace(WorkspaceEdits):
         self._maintainer.committed(done.engine, done.evaluated, done.changes)
 
     def replace(
-        self, name: str, text: str, edit: Callable[[Transaction], None] | None = None, **how: Unpack[InstallOptions]
+        self,
+        name: str,
+        text: str,
+        edit: Callable[[Transaction], None] | None = None,
+        **how: Unpack[InstallOptions],
     ) -> None:
-        """Install a text instead of the block of a name, if there is one: `install` with `replace`, and its options.
+        """Install a text instead of the block of a name, if there is one: `install` with `replace`,
+        and its options.
 
-        Views whose rules and inputs are the same keep their pages; of rules that come or go, only these are evaluated.
+        Views whose rules and inputs are the same keep their pages; of rules that come or go, only
+        these are evaluated.
         """
         self.install(text, name, replace=True, edit=edit, **how)
 
-    def lint(self, texts: Mapping[str, str]) -> list[tuple[str, RuleError | UninstallError | RuleWarning]]:
-        """Compile texts by name as `install` would with `replace`, one after the other, and change nothing.
+    def lint(
+        self, texts: Mapping[str, str]
+    ) -> list[tuple[str, RuleError | UninstallError | RuleWarning]]:
+        """Compile texts by name as `install` would with `replace`, one after the other, and change
+        nothing.
 
-        Returns what is wrong, or hardly meant, with the name of the text; the `where` of an error is its place.
-        Works with mode="r", too.
+        Returns what is wrong, or hardly meant, with the name of the text; the `where` of an error
+        is its place. Works with mode="r", too.
 
         >>> import ivm
         >>> [(name, error.reason) for name, error in ivm.open(":memory:").lint({"a": "p(x) <- q(x)."})]
@@ -171,11 +201,13 @@ class Workspace(WorkspaceEdits):
             return compiled(sketch, self.rules_of(sketch), texts)
 
     def uninstall(self, name: str, relations: bool = False, dry_run: bool = False) -> Removal:
-        """Remove a block with its views, indices and subscriptions; return what is removed and what stays.
+        """Remove a block with its views, indices and subscriptions; return what is removed and what
+        stays.
 
-        The relations that its text declares stay in the store with their rows; with `relations` they are removed, too,
-        except those that existed before the block. With `dry_run` nothing is removed. Raises UninstallError if other
-        blocks read a view, or a relation that would be removed.
+        The relations that its text declares stay in the store with their rows; with `relations`
+        they are removed, too, except those that existed before the block. With `dry_run` nothing is
+        removed. Raises UninstallError if other blocks read a view, or a relation that would be
+        removed.
         """
         with self.store.transaction(f"uninstall {name}") as txn:
             txn.declare_maintained(HOST)
@@ -187,11 +219,12 @@ class Workspace(WorkspaceEdits):
         return removal
 
     def replan(self) -> None:
-        """Make the plans of all rules anew, for the rows that relations have now, with the indices that they need.
+        """Make the plans of all rules anew, for the rows that relations have now, with the indices
+        that they need.
 
-        Transactions do so themselves for rules whose relations have eight times the rows that the plans were made for,
-        or an eighth (see `explain`).  O(n log n) for each new index; no view is evaluated, except to build sensitivity
-        indices.  Raises MaintainError.
+        Transactions do so themselves for rules whose relations have eight times the rows that the
+        plans were made for, or an eighth (see `explain`).  O(n log n) for each new index; no view
+        is evaluated, except to build sensitivity indices.  Raises MaintainError.
         """
         with self.store.transaction("replan") as txn, allowing(self.memory):
             txn.declare_maintained(HOST)
@@ -201,14 +234,20 @@ class Workspace(WorkspaceEdits):
             saved = save(txn, engine.installed, engine.built)
         self._remember(saved, engine.installed)
 
-    def _remember(self, saved: str, installed: Installed, gone: frozenset[str] = frozenset()) -> None:
-        """Use other rules from now on; drop the statistics and subscriptions of removed predicates."""
+    def _remember(
+        self, saved: str, installed: Installed, gone: frozenset[str] = frozenset()
+    ) -> None:
+        """Use other rules from now on; drop the statistics and subscriptions of removed
+        predicates.
+        """
         self._maintainer.rules.remember(saved, installed)
         self._maintainer.forget(installed, gone)
 
     @property
     def strict(self) -> bool:
-        """Whether transactions raise RecomputeError rather than evaluate a view from scratch; may be set."""
+        """Whether transactions raise RecomputeError rather than evaluate a view from scratch;
+        may be set.
+        """
         return self._maintainer.strict
 
     @strict.setter
@@ -241,7 +280,9 @@ class Workspace(WorkspaceEdits):
 
     @property
     def predicates(self) -> Mapping[str, Predicate]:
-        """Every declared relation and function and every view, by name, except views in several relations."""
+        """Every declared relation and function and every view, by name, except views in several
+        relations.
+        """
         return self._rules_now().named
 
     # -- data
@@ -267,9 +308,11 @@ class Workspace(WorkspaceEdits):
         return self._relation(snap, name) if found is None else found
 
     def rope(self, name: str, *key: Any) -> ConcatRope:
-        """Return a concat group's text in the newest version: `str` reads it whole, iterating reads it piece by piece.
+        """Return a concat group's text in the newest version: `str` reads it whole, iterating reads
+        it piece by piece.
 
-        Raises UnknownViewError for a view that is not a concat, KeyError if the group does not exist.
+        Raises UnknownViewError for a view that is not a concat, KeyError if the group does not
+        exist.
         """
         snap = self.store.snapshot()
         return rope_of(snap, self.rules_of(snap), name, key)
@@ -293,13 +336,19 @@ class Workspace(WorkspaceEdits):
         )
 
     def sql(
-        self, text: str, parameters: Parameters = None, dialect: "Dialect" = "duckdb", incremental: str = "auto"
+        self,
+        text: str,
+        parameters: Parameters = None,
+        dialect: "Dialect" = "duckdb",
+        incremental: str = "auto",
     ) -> Answer | None:
-        """Run statements of SQL; return the rows of the last one, None if it has none (docs/sql.md).
+        """Run statements of SQL; return the rows of the last one, None if it has none
+        (docs/sql.md).
 
-        Each statement is one transaction, except between BEGIN and COMMIT.  `parameters` is a list of values for `?`,
-        or a dict for `:name`.  Dialects are duckdb, postgres, sqlite and spark.  With incremental="strict" a kept view
-        is refused if an edit may cost more than its change, as under a window.  Raises SqlError, MaintainError.
+        Each statement is one transaction, except between BEGIN and COMMIT.  `parameters` is a list
+        of values for `?`, or a dict for `:name`.  Dialects are duckdb, postgres, sqlite and spark.
+        With incremental="strict" a kept view is refused if an edit may cost more than its change,
+        as under a window.  Raises SqlError, MaintainError.
 
         >>> ws = open(":memory:")
         >>> list(ws.sql("CREATE TABLE paid (cents INT); INSERT INTO paid VALUES (?); SELECT * FROM paid", [250]))
@@ -308,15 +357,24 @@ class Workspace(WorkspaceEdits):
         from ivm.sql.statements import Statements  # imports sqlglot, which others do not need
 
         with allowing(self.memory):
-            return Statements(self, sessions=self._sessions).run(text, parameters, dialect, incremental)
+            return Statements(self, sessions=self._sessions).run(
+                text, parameters, dialect, incremental
+            )
 
     @property
     def in_sql_transaction(self) -> bool:
-        """Whether a statement BEGIN of `sql`, in this thread or task, waits for its COMMIT or ROLLBACK."""
+        """Whether a statement BEGIN of `sql`, in this thread or task, waits for its COMMIT or
+        ROLLBACK.
+        """
         return self._sessions.open is not None
 
     def _sql_in(
-        self, version: int | None, txn: Transaction | None, text: str, parameters: Parameters, dialect: str
+        self,
+        version: int | None,
+        txn: Transaction | None,
+        text: str,
+        parameters: Parameters,
+        dialect: str,
     ) -> Answer | None:
         """Run statements over a version, or in a transaction."""
         from ivm.sql.statements import Statements
@@ -324,11 +382,13 @@ class Workspace(WorkspaceEdits):
         with allowing(self.memory):
             return Statements(self, version, txn).run(text, parameters, dialect)
 
-    def query(self, text: str, rows_max: int | None = None, rounds_max: int | None = None) -> Answer:
+    def query(
+        self, text: str, rows_max: int | None = None, rounds_max: int | None = None
+    ) -> Answer:
         """Evaluate rules once and store nothing: the answer is the head of the text's last rule.
 
-        It takes no lock, so it does not wait for writers, and works with mode="r", too.  Limits are as for `install`.
-        Raises RuleError, OptionError, MaintainError.
+        It takes no lock, so it does not wait for writers, and works with mode="r", too.  Limits are
+        as for `install`. Raises RuleError, OptionError, MaintainError.
 
         >>> import ivm
         >>> with ivm.open(":memory:") as ws:
@@ -340,7 +400,9 @@ class Workspace(WorkspaceEdits):
         with within_memory("asking a question"):
             return self._ask(self.store.sketch(), text, (rows_max, rounds_max))
 
-    def _ask(self, sketch: EphemeralTransaction, text: str, limits: Limits = (None, None)) -> Answer:
+    def _ask(
+        self, sketch: EphemeralTransaction, text: str, limits: Limits = (None, None)
+    ) -> Answer:
         with sketch, allowing(self.memory):
             question = understand(sketch, self.rules_of(sketch), text, limits)
             found = answer(sketch, question, self.threads)
@@ -350,9 +412,11 @@ class Workspace(WorkspaceEdits):
     # -- statistics and checks
 
     def stats(self, name: str) -> dict[str, Any]:
-        """Return statistics of a view: its rows, sensitivity rows, and the work of the last transaction on it.
+        """Return statistics of a view: its rows, sensitivity rows, and the work of the last
+        transaction on it.
 
-        Of prepared commits in a row only the newest is known, without its time.  Raises UnknownViewError.
+        Of prepared commits in a row only the newest is known, without its time.  Raises
+        UnknownViewError.
         """
         with self.store.snapshot() as snap:
             return self._stats(snap, name)
@@ -363,20 +427,33 @@ class Workspace(WorkspaceEdits):
             installed.predicate(name, snap)
         name = installed.whole(name)
         writers = [rule for rule in installed.rules if name in rule.writes]
-        indices = [index for rule in writers for i in range(len(rule.plans)) for index in rule.sensitivity_names(i)]
-        counts = {"rows": snap.tree(name).count, "sensitivity_rows": sum(snap.tree(index).count for index in indices)}
+        indices = [
+            index
+            for rule in writers
+            for i in range(len(rule.plans))
+            for index in rule.sensitivity_names(i)
+        ]
+        counts = {
+            "rows": snap.tree(name).count,
+            "sensitivity_rows": sum(snap.tree(index).count for index in indices),
+        }
         return counts | asdict(self._maintainer.accounts.get(name, Account()))
 
     @within_memory("making a table")
     def evaluate(self, name: str) -> Answer:
         """Compute a view from the stored relations and views that it reads, and store nothing.
 
-        `seconds` of the answer is the time it took.  Raises UnknownViewError for a relation, MaintainError.
+        `seconds` of the answer is the time it took.  Raises UnknownViewError for a relation,
+        MaintainError.
         """
         import pyarrow as pa
 
         rules = self._rules_now()
-        with self.store.sketch() if rules.stores(rules.whole(name)) else self.store.snapshot() as source:
+        with (
+            self.store.sketch()
+            if rules.stores(rules.whole(name))
+            else self.store.snapshot() as source
+        ):
             installed = self.rules_of(source)
             name = installed.whole(name)
             predicate = installed.predicate(name, source)
@@ -385,21 +462,27 @@ class Workspace(WorkspaceEdits):
                 parts = evaluate(source, installed, name, self.threads)
             seconds = time.perf_counter() - started
             columns = [
-                pa.chunked_array([source.decode(t, np.ascontiguousarray(part[c])) for part in parts], type=t.arrow)
+                pa.chunked_array(
+                    [source.decode(t, np.ascontiguousarray(part[c])) for part in parts],
+                    type=t.arrow,
+                )
                 for c, t in enumerate(map(Type.parse, predicate.stored_types))
             ]
             if predicate.value == ROPE and (fold := installed.layouts[name].fold):
-                columns[-1] = pa.chunked_array([texts_of(source, part, name, fold) for part in parts], pa.string())
+                columns[-1] = pa.chunked_array(
+                    [texts_of(source, part, name, fold) for part in parts], pa.string()
+                )
             table = pa.table(columns, names=list(predicate.columns))
         if any(map(has_ids, predicate.types)):  # words of texts have another order
             table = table.sort_by([(name, "ascending") for name in table.column_names])
         return Answer(table, seconds)
 
     def verify(self, name: str) -> None:
-        """Compare a view, and the supports of its rows, with what follows from base relations alone.
+        """Compare a view, and the supports of its rows, with what follows from base relations
+        alone.
 
-        This rebuilds all views and indices that it depends on, in a temporary file.  Raises DivergenceError with a row
-        that differs, UnknownViewError for a relation.
+        This rebuilds all views and indices that it depends on, in a temporary file.  Raises
+        DivergenceError with a row that differs, UnknownViewError for a relation.
         """
         with self.store.sketch() as sketch, allowing(self.memory):
             installed = self.rules_of(sketch)
@@ -408,11 +491,16 @@ class Workspace(WorkspaceEdits):
             if predicate.extensional:
                 raise not_a_view(name)
             rebuild(sketch, installed, rules_below(installed, [name]), recording=False)
-            if found := tree_difference(sketch, name, predicate.stored_types, installed.layouts[name].compared):
-                raise DivergenceError(f"{name} is not what follows from scratch: {found.fact}; see `ivm fsck`")
+            if found := tree_difference(
+                sketch, name, predicate.stored_types, installed.layouts[name].compared
+            ):
+                raise DivergenceError(
+                    f"{name} is not what follows from scratch: {found.fact}; see `ivm fsck`"
+                )
 
     def declarations(self) -> dict[str, str | None]:
-        """Return the declaration that rules infer for each relation of the store, by name; None if they cannot read it.
+        """Return the declaration that rules infer for each relation of the store, by name; None if
+        they cannot read it.
 
         >>> import ivm, pagestore
         >>> with pagestore.open("s.pages") as store, store.transaction() as txn:
@@ -425,19 +513,22 @@ class Workspace(WorkspaceEdits):
             return declarations_of(snap, self.rules_of(snap).program.predicates)
 
     def check(self, branch: str = MAIN, progress: Progress = no_progress) -> list[Violation]:
-        """Compare all that is stored for rules with what follows from base relations (ivm/check/check.py).
+        """Compare all that is stored for rules with what follows from base relations
+        (ivm/check/check.py).
 
-        Returns the violations in a branch's newest version, none if all is right; `store.check` checks the pages.
-        `progress` is called with a line for each step.  O(evaluating all rules), in a temporary file.
+        Returns the violations in a branch's newest version, none if all is right; `store.check`
+        checks the pages. `progress` is called with a line for each step.  O(evaluating all rules),
+        in a temporary file.
         """
         with self.store.sketch(branch) as sketch, allowing(self.memory):
             return check(sketch, self.rules_of(sketch), progress)
 
     def repair(self, branch: str = MAIN, progress: Progress = no_progress) -> int:
-        """Rebuild all that is stored for rules from base relations, in one commit; return its version.
+        """Rebuild all that is stored for rules from base relations, in one commit; return its
+        version.
 
-        The scans of views are kept; subscribers are not notified.  Raises MaintainError if a rule fails on the current
-        relations.
+        The scans of views are kept; subscribers are not notified.  Raises MaintainError if a rule
+        fails on the current relations.
         """
         with self.store.transaction("repair", branch) as txn, allowing(self.memory):
             txn.declare_maintained(HOST)
@@ -447,7 +538,9 @@ class Workspace(WorkspaceEdits):
         return self.store.branches[branch]
 
     def trace(self, name: str, version: int | str | None = None) -> list[np.ndarray]:
-        """Return the trace of a view's rules at a version, int64[columns, n] per plan (ivm/ways/match.py)."""
+        """Return the trace of a view's rules at a version, int64[columns, n] per plan
+        (ivm/ways/match.py).
+        """
         with self.store.snapshot() if version is None else self.store.at(version) as snap:
             installed = self.rules_of(snap)
             if name not in installed.program.predicates:
@@ -456,14 +549,20 @@ class Workspace(WorkspaceEdits):
             return [trace_of(snap, plan) for plan in plans]
 
     def trace_distance(self, name: str, old: int | str, new: int | str) -> int:
-        """Count the trace rows that differ between two versions, erased and inserted ones.  Raises IvmError."""
+        """Count the trace rows that differ between two versions, erased and inserted ones.
+        Raises IvmError.
+        """
         before, after = self.trace(name, old), self.trace(name, new)
         if [*map(len, before)] != [*map(len, after)]:
-            raise IvmError(f"{name} has other rules at {old} than at {new}: only traces of the same have a distance")
+            raise IvmError(
+                f"{name} has other rules at {old} than at {new}: only traces of the same have a "
+                f"distance"
+            )
         return distance(before, after)
 
     def explain(self, name: str) -> str:
-        """Explain in a text how a view, or a query (a text of rules), is evaluated and maintained, and why.
+        """Explain in a text how a view, or a query (a text of rules), is evaluated and maintained,
+        and why.
 
         Raises UnknownViewError, RuleError.
         """
@@ -476,14 +575,18 @@ class Workspace(WorkspaceEdits):
             views = [(one, self._stats(snap, one)) for one in stored_as(snap, name)]
             return "\n".join(explain(self.rules_of(snap), one, stats, snap) for one, stats in views)
 
-    def why(self, fact: str, row: "Row | None" = None, version: int | str | None = None, most: int = 1) -> "Why":
-        """Say why a row is in a view: its proofs down to rows of relations, with the version that brought each.
+    def why(
+        self, fact: str, row: "Row | None" = None, version: int | str | None = None, most: int = 1
+    ) -> "Why":
+        """Say why a row is in a view: its proofs down to rows of relations, with the version that
+        brought each.
 
-        `fact` is written as in rules, `_` being any value, as a query of SQL (`SELECT * FROM total WHERE ...`), or as
-        the name of a view, whose `row` is then given by its first values or by name.  The smallest of its derivations
-        come first; `most` are followed down.  For a row that is not there the answer says which atoms fail, and the
-        smallest sets of insertions that would bring it, each of which was tried as by `preview`.
-        Raises UnknownViewError, EditError, RuleError, SqlError.
+        `fact` is written as in rules, `_` being any value, as a query of SQL (`SELECT * FROM total
+        WHERE ...`), or as the name of a view, whose `row` is then given by its first values or by
+        name.  The smallest of its derivations come first; `most` are followed down.  For a row that
+        is not there the answer says which atoms fail, and the smallest sets of insertions that
+        would bring it, each of which was tried as by `preview`. Raises UnknownViewError, EditError,
+        RuleError, SqlError.
 
         >>> import ivm
         >>> ws = ivm.open(":memory:")
@@ -499,14 +602,17 @@ class Workspace(WorkspaceEdits):
         if fact.lstrip()[:6].upper() == "SELECT":
             from ivm.sql.statements import row_of
 
-            fact, row = row_of(fact, self.predicates, self.sql if version is None else self.at(version).sql)
+            fact, row = row_of(
+                fact, self.predicates, self.sql if version is None else self.at(version).sql
+            )
         return self._asker(version).why(fact, row, most)
 
     def why_changed(self, view: str, old: int | str, new: int | str | None = None) -> "list[Cause]":
-        """Return the rows of a view that came and went between two versions, each with the edits responsible.
+        """Return the rows of a view that came and went between two versions, each with the edits
+        responsible.
 
-        Those are the edits in the smallest proof of a row, in the version that has it.  Raises UnknownViewError,
-        VersionError.
+        Those are the edits in the smallest proof of a row, in the version that has it.  Raises
+        UnknownViewError, VersionError.
 
         >>> import ivm
         >>> ws = ivm.open(":memory:")
@@ -528,15 +634,19 @@ class Workspace(WorkspaceEdits):
             return Asker(self.store, self.rules_of, snap.version, self.threads)
 
     def subscribe(self, name: str, on_change: OnChange) -> Callable[[], None]:
-        """Call `on_change` after each commit of this workspace that changed a view, with the changes as an Arrow table.
+        """Call `on_change` after each commit of this workspace that changed a view, with the
+        changes as an Arrow table.
 
-        Commits of other processes and handles are left out: `changes` has those, too.  The table has the view's columns
-        and `_change_type` (insert or delete).  Returns a function that ends the subscription; so does uninstalling the
-        view.  If `on_change` raises, the commit raises that error once every other subscriber has been called, and is
-        still committed.  Raises ReadOnlyError with mode="r".
+        Commits of other processes and handles are left out: `changes` has those, too.  The table
+        has the view's columns and `_change_type` (insert or delete).  Returns a function that ends
+        the subscription; so does uninstalling the view.  If `on_change` raises, the commit raises
+        that error once every other subscriber has been called, and is still committed.  Raises
+        ReadOnlyError with mode="r".
         """
         if self.store.mode == "r":
-            raise ReadOnlyError('with mode="r" nothing is committed; subscribe where it is, or use store.diff')
+            raise ReadOnlyError(
+                'with mode="r" nothing is committed; subscribe where it is, or use store.diff'
+            )
         if not callable(on_change):
             raise OptionError(f"on_change={on_change!r}: a function of one table is called")
         with self.store.snapshot() as snap:
@@ -545,7 +655,8 @@ class Workspace(WorkspaceEdits):
         return self._maintainer.subscriptions.add(name, on_change)
 
     def changes(self, name: str, since: int | str | None = None) -> pagestore.Changes:
-        """Return an iterator over what commits change in a relation or view, in any process; see Store.changes.
+        """Return an iterator over what commits change in a relation or view, in any process; see
+        Store.changes.
 
         Raises UnknownViewError, and as `at`.
 

@@ -1,4 +1,5 @@
-"""Edits of a workspace as whole transactions: of one call, collected row by row, and of asynchronous programs.
+"""Edits of a workspace as whole transactions: of one call, collected row by row, and of
+asynchronous programs.
 
 Edits can be previewed: they are applied to a sketch, which no version and no lock knows of.
 """
@@ -41,10 +42,12 @@ NAMES_MAX = 1 << 10  # relations whose edits have what they need kept
 
 
 class Preview(NamedTuple):
-    """What edits would change: for each relation and view its changes, as an Arrow table; none for other ones.
+    """What edits would change: for each relation and view its changes, as an Arrow table; none for
+    other ones.
 
-    A table has the relation's columns and `_change_type`, "insert" or "delete".  `version` is the one that they were
-    tried on.  `commit` makes the edits and returns their version; it raises EditError if there is a newer one by then.
+    A table has the relation's columns and `_change_type`, "insert" or "delete".  `version` is the
+    one that they were tried on.  `commit` makes the edits and returns their version; it raises
+    EditError if there is a newer one by then.
     """
 
     version: int
@@ -65,7 +68,9 @@ class WorkspaceEdits:
     _sql_in: Callable[..., Answer | None]
 
     def _put_in_words(self, error: MaintainError) -> None:
-        """Rewrite the message of an error in words of SQL, if SQL made the view or the table that it is about."""
+        """Rewrite the message of an error in words of SQL, if SQL made the view or the table
+        that it is about.
+        """
         with self.store.snapshot() as snap:
             if CATALOG not in snap.properties:
                 return
@@ -74,10 +79,12 @@ class WorkspaceEdits:
         Statements(cast("Host", self)).put_in_words(error)
 
     def exec(self, text: str, branch: str = MAIN) -> int:
-        """Run edits (`+edge(1, 2). -edge(3, 4). ^price["tea"] = 3.50.`) as one transaction; return its version.
+        """Run edits (`+edge(1, 2). -edge(3, 4). ^price["tea"] = 3.50.`) as one transaction; return
+        its version.
 
-        An edit may have a body, as in `+seen(x) <- edge(x, _).`, which reads the state before the transaction.
-        Relations of the store that no rule reads can be edited, too.  Raises RuleError, EditError, MaintainError.
+        An edit may have a body, as in `+seen(x) <- edge(x, _).`, which reads the state before the
+        transaction. Relations of the store that no rule reads can be edited, too.  Raises
+        RuleError, EditError, MaintainError.
         """
         with self.store.snapshot(branch) as snap:
             part = self._edits_of(text, snap)
@@ -86,10 +93,12 @@ class WorkspaceEdits:
             return txn.commit()
 
     def preview(self, edits: Edits) -> Preview:
-        """Return what edits would change in relations and views, and change nothing; its `commit` makes them.
+        """Return what edits would change in relations and views, and change nothing; its `commit`
+        makes them.
 
-        `edits` is a text as for `exec`, or a function that is called with a transaction, and again by `commit`.  This
-        takes no lock, so it does not wait for writers, and works with mode="r", too.  Raises as the edits would.
+        `edits` is a text as for `exec`, or a function that is called with a transaction, and again
+        by `commit`.  This takes no lock, so it does not wait for writers, and works with mode="r",
+        too.  Raises as the edits would.
 
         >>> import ivm
         >>> ws = ivm.open(":memory:")
@@ -105,22 +114,30 @@ class WorkspaceEdits:
             version, installed = sketch.base.version, self.rules_of(sketch)
             txn = Transaction(sketch, installed, None, partial(self._sql_in, None))
             self._make(edits, txn)
-            engine = Engine(sketch, installed, Encoder(sketch), self.threads, built=built_sizes(sketch))
+            engine = Engine(
+                sketch, installed, Encoder(sketch), self.threads, built=built_sizes(sketch)
+            )
             txn._apply_by(engine)
             blocks = [block.name for block in installed.blocks]
             changes = {name: sketch.changes(name) for name in sketch if not is_helper(name, blocks)}
-            changes |= {name: table for name in wide_names(sketch) if (table := changed_in(sketch, name))}
+            changes |= {
+                name: table for name in wide_names(sketch) if (table := changed_in(sketch, name))
+            }
         found = {name: table for name, table in changes.items() if table.num_rows}
         return Preview(version, found, partial(self.commit_at, version, edits))
 
     def commit_at(self, version: int, edits: Edits) -> int:
-        """Make edits, given as for `preview`, in one transaction if `version` is the newest; return the one made.
+        """Make edits, given as for `preview`, in one transaction if `version` is the newest; return
+        the one made.
 
         Raises EditError if there is a newer one.
         """
         with self.transaction() as txn:
             if (newest := txn.inner.base.version) != version:
-                raise EditError(f"the edits are for version {version}, and {newest} is newer: look at that one first")
+                raise EditError(
+                    f"the edits are for version {version}, and {newest} is newer: look at that one "
+                    f"first"
+                )
             self._make(edits, txn)
             return txn.commit()
 
@@ -132,7 +149,9 @@ class WorkspaceEdits:
             self._edit(txn, self._edits_of(edits, txn.inner), txn.inner.base.version)
 
     def _edits_of(self, text: str, source: Any) -> Program:
-        """Parse edits over a version or a transaction.  Raises RuleError, EditError for a text of anything else."""
+        """Parse edits over a version or a transaction.  Raises RuleError, EditError for a text
+        of anything else.
+        """
         part = compile(text, self.rules_of(source).program, "exec", Relations(source), hinting=True)
         if part.rules or len(part.predicates) > len(part.stored):
             raise EditError("exec runs edits only; install declarations and rules, query questions")
@@ -149,12 +168,15 @@ class WorkspaceEdits:
 
     def _edit_from_rule(self, txn: Transaction, edit: DerivedEdit, before: int | str) -> None:
         with self.store.sketch(before) as sketch:
-            found = answer(sketch, understand(sketch, self.rules_of(sketch), edit.query), self.threads)
+            found = answer(
+                sketch, understand(sketch, self.rules_of(sketch), edit.query), self.threads
+            )
         if rows := found.to_arrow().rename_columns([*edit.columns]):
             {"+": txn.insert, "-": txn.delete, "^": txn.set}[edit.action](edit.predicate, rows)
 
     def insert(self, name: str, rows: Any) -> int:
-        """Add a row, given as a tuple, or rows, as one transaction; return its version.  Raises as Transaction.
+        """Add a row, given as a tuple, or rows, as one transaction; return its version.  Raises as
+        Transaction.
 
         >>> import ivm
         >>> with ivm.open(":memory:") as ws:
@@ -167,15 +189,21 @@ class WorkspaceEdits:
         return self._edited(name, INSERT, rows)
 
     def delete(self, name: str, rows: Any) -> int:
-        """Remove a row or key, given as a tuple, or several, as one transaction; return its version."""
+        """Remove a row or key, given as a tuple, or several, as one transaction; return its
+        version.
+        """
         return self._edited(name, ERASE, rows)
 
     def set(self, name: str, rows: Any) -> int:
-        """Add a row, given as a tuple, or rows, replacing values, as one transaction; return its version."""
+        """Add a row, given as a tuple, or rows, replacing values, as one transaction; return its
+        version.
+        """
         return self._edited(name, SET, rows)
 
     def delete_range(self, name: str, lo: tuple[Any, ...] = (), hi: tuple[Any, ...] = ()) -> int:
-        """Remove the rows with lo <= key < hi, both prefixes of a key, as one transaction; return its version."""
+        """Remove the rows with lo <= key < hi, both prefixes of a key, as one transaction;
+        return its version.
+        """
         return self._committed(lambda txn: txn.delete_range(name, lo, hi))
 
     def delete_where(self, name: str, condition: pc.Expression) -> int:
@@ -210,7 +238,8 @@ class WorkspaceEdits:
             return txn.commit()
 
     def prepare(self, name: str) -> pagestore.Prepared:
-        """Return an object that collects edits of a relation, row by row, and commits them as one transaction.
+        """Return an object that collects edits of a relation, row by row, and commits them as one
+        transaction.
 
         >>> import ivm
         >>> with ivm.open(":memory:") as ws:
@@ -224,10 +253,13 @@ class WorkspaceEdits:
         """
         return PreparedEdits(self._maintainer, name)
 
-    async def commit_async(self, edit: Callable[[Transaction], Any], message: str | None = None) -> int:
+    async def commit_async(
+        self, edit: Callable[[Transaction], Any], message: str | None = None
+    ) -> int:
         """Call a function with a transaction, in a thread, and commit it; return the version.
 
-        Commits that are awaited at the same time share syncs.  Nothing else may use the transaction.
+        Commits that are awaited at the same time share syncs.  Nothing else may use the
+        transaction.
         """
 
         def run() -> int:
@@ -238,7 +270,8 @@ class WorkspaceEdits:
         return await asyncio.to_thread(run)
 
     def transaction_async(self, message: str | None = None) -> CollectedEdits:
-        """Return a transaction for `async with`: it collects edits, and commits them in a thread at the end.
+        """Return a transaction for `async with`: it collects edits, and commits them in a thread at
+        the end.
 
         >>> import asyncio, ivm
         >>> async def add(ws):
@@ -254,9 +287,11 @@ class WorkspaceEdits:
 
 
 class CollectedEdits:
-    """A transaction for `async with`, which commits its edits in a thread; `version` is then the one it made.
+    """A transaction for `async with`, which commits its edits in a thread; `version` is then the
+    one it made.
 
-    Methods are those of Transaction; they raise nothing, and what they would raise comes from the commit.
+    Methods are those of Transaction; they raise nothing, and what they would raise comes from the
+    commit.
     """
 
     def __init__(self, commit: Callable[[Callable[[Transaction], None]], Awaitable[int]]) -> None:
@@ -268,7 +303,9 @@ class CollectedEdits:
         """Collect an insertion; see Transaction.insert."""
         self._edits.append(lambda txn: txn.insert(name, rows, columns=columns))
 
-    def delete(self, name: str, rows: Any = None, *, columns: Any = None, every: bool = False) -> None:
+    def delete(
+        self, name: str, rows: Any = None, *, columns: Any = None, every: bool = False
+    ) -> None:
         """Collect a deletion; see Transaction.delete."""
         self._edits.append(lambda txn: txn.delete(name, rows, columns=columns, every=every))
 

@@ -26,8 +26,16 @@ class WorkspaceSnapshot:
         rope: Callable[[str, tuple[Any, ...]], Rope],
         sql: Callable[[str, Any, str], Answer | None],
     ) -> None:
-        """`query` is like Workspace.query, over the rules and the data of that version; `sql` runs statements."""
-        self.snapshot, self.query, self._predicates, self._rope, self._sql = snap, query, predicates, rope, sql
+        """`query` is like Workspace.query, over the rules and the data of that version; `sql`
+        runs statements.
+        """
+        self.snapshot, self.query, self._predicates, self._rope, self._sql = (
+            snap,
+            query,
+            predicates,
+            rope,
+            sql,
+        )
 
     def sql(self, text: str, parameters: Any = None, dialect: str = "duckdb") -> Answer | None:
         """Run queries of SQL as of that version; see Workspace.sql."""
@@ -42,7 +50,8 @@ class WorkspaceSnapshot:
             raise UnknownViewError(str(error)) from None
 
     def changes(self, name: str, since: "WorkspaceSnapshot") -> "pa.Table | None":
-        """Return how a relation or view differs from an older version, as the table of a `Change`; None if in neither.
+        """Return how a relation or view differs from an older version, as the table of a `Change`;
+        None if in neither.
 
         Raises MissingError if it is only in the older one, SchemaError if it was made anew.
         """
@@ -67,15 +76,24 @@ class WorkspaceSnapshot:
 
 
 def whole(snap: Snapshot, name: str) -> str:
-    """Return the name of the view of all rows of a relation that is declared and derived; else the name itself."""
+    """Return the name of the view of all rows of a relation that is declared and derived; else
+    the name itself.
+    """
     return name + WHOLE if name + WHOLE in snap else name
 
 
 def workspace_html(snap: Snapshot, predicates: Mapping[str, Predicate]) -> str:
     """Return the relations and views of a version as an HTML table."""
     rows = [
-        (name, "relation" if one.extensional else "view", snap[name].schema, f"{len(snap[whole(snap, name)]):,}")
+        (
+            name,
+            "relation" if one.extensional else "view",
+            snap[name].schema,
+            f"{len(snap[whole(snap, name)]):,}",
+        )
         for name, one in predicates.items()
         if name in snap
     ]
-    return html_table(f"version {snap.version}", [("name", ""), ("kind", ""), ("columns", ""), ("rows", "")], rows)
+    return html_table(
+        f"version {snap.version}", [("name", ""), ("kind", ""), ("columns", ""), ("rows", "")], rows
+    )

@@ -27,8 +27,11 @@ from pagestore.versions.hosts import register_host as register_host
 
 
 def _name_python_to_spark() -> None:
-    """Make Spark, if it is installed and not running yet, use this interpreter and not the first `python3` of PATH."""
-    decided = {"PYSPARK_PYTHON", "PYSPARK_GATEWAY_PORT", "SPARK_PYTHON_RUNTIME"}  # by the user, spark-submit, a worker
+    """Make Spark, if it is installed and not running yet, use this interpreter and not the first
+    `python3` of PATH.
+    """
+    # by the user, spark-submit, a worker
+    decided = {"PYSPARK_PYTHON", "PYSPARK_GATEWAY_PORT", "SPARK_PYTHON_RUNTIME"}
     if sys.executable and not decided & os.environ.keys() and find_spec("pyspark") is not None:
         os.environ["PYSPARK_PYTHON"] = sys.executable
 

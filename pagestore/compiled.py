@@ -1,17 +1,19 @@
 """The compiled layer: what a host's own numba kernels may call. VERSION changes with any signature.
 
-A kernel takes a tree as a TreeRef: (pages, root, height, keys), which is `tree.on(snapshot.pages)`. Its Pages have the
-words of the file. Its root is a pointer that also encodes how many columns leaves have and which version wrote the
-root; a page's number alone, `tree.root`, will do, but then a cursor checks only the key columns of a leaf. A cursor is
-CURSOR_WORDS words of an int64 array from index o on. Functions return 1 on a record, 0 at the end, and `-page` for
-a corrupt page, which `raise_for` turns into an exception:
+A kernel takes a tree as a TreeRef: (pages, root, height, keys), which is `tree.on(snapshot.pages)`.
+Its Pages have the words of the file. Its root is a pointer that also encodes how many columns
+leaves have and which version wrote the root; a page's number alone, `tree.root`, will do, but then
+a cursor checks only the key columns of a leaf. A cursor is CURSOR_WORDS words of an int64 array
+from index o on. Functions return 1 on a record, 0 at the end, and `-page` for a corrupt page, which
+`raise_for` turns into an exception:
 
     first(tree, cursors, o)                                                 to the first record
     seek(tree, key, m, cursors, o)                                          to the first with m columns >= key
     forward(tree, key, m, cursors, o)                                       as seek, from where the cursor is
     next_leaf(tree, cursors, o)                                             to the next leaf's first record
     before(tree, key, m)                                                    (page, slot) of the last with m columns
-                                                                            below key, or (0, 0), (-page, 0)
+                                                                            below key, or (0, 0),
+                                                                            (-page, 0)
     tree_at(pages, words, o)                                                the tree with ROOT, HEIGHT, KEYS in an array
     field(words, page, c, slot)                                             column c of an entry of a page
     unpack(words, page, c, lo, hi, out, at)                                 of entries lo to hi into out[at:]
@@ -22,39 +24,56 @@ a corrupt page, which `raise_for` turns into an exception:
     borrowed(array)                                                         the array without reference counts
     call_operator(address, a, b)                                            a registered operator of two words
     @kernel                                                                 njit, as the kernels here are compiled:
-                                                                            cached, no GIL, no references counted; of
-                                                                            its indices only a lone constant, as in
-                                                                            a[-1], may be negative
+                                                                            cached, no GIL, no
+                                                                            references counted; of
+                                                                            its indices only a lone
+                                                                            constant, as in a[-1],
+                                                                            may be negative
     @allocating                                                             as kernel, for one that makes arrays
     @inlined                                                                as kernel, copied to where it is called
     function_pointer(kernel, *types), @on_demand(*types)                    kernels that others call by their address
     start_delta(old, new, state)                                            to the first difference of two trees
     next_changes(tree, columns, state, actions, out)                        the next differences (trees/compare.py)
     fold_intervals_at(address, tree, folds, bounds, out, full, work)        folds intervals of keys, by the address of
-                                                                            fold_intervals (trees/kernels/folds.py);
-                                                                            folds are FoldWords, bounds Bounds, and work
-                                                                            has work_words(folds, n) words
+                                                                            fold_intervals
+                                                                            (trees/kernels/folds.py);
+                                                                            folds are FoldWords,
+                                                                            bounds Bounds, and work
+                                                                            has work_words(folds, n)
+                                                                            words
     find_weighted(tree, columns, row, weight, ranks, out)                   records by rank, each counted several times
     stab(index, key, x, path, out, n, visits)                               appends to out[C, m] the n records so far
-                                                                            and those of an IntervalTree (a TreeRef of
-                                                                            some height, columns, alphas, fold word)
-                                                                            with key[:alphas] whose interval meets
-                                                                            [x, key[alphas]]; returns how many, even
-                                                                            beyond m; path[CURSOR_WORDS, 3], visits[1]
+                                                                            and those of an
+                                                                            IntervalTree (a TreeRef
+                                                                            of some height, columns,
+                                                                            alphas, fold word) with
+                                                                            key[:alphas] whose
+                                                                            interval meets [x,
+                                                                            key[alphas]]; returns
+                                                                            how many, even beyond m;
+                                                                            path[CURSOR_WORDS, 3],
+                                                                            visits[1]
     compose_few, ascends                                                    one edit a key; whether keys ascend
     code_of(value, ...)                                                     the bits of a value in a packed tuple
     flush_queue(pages, accounts, queues, room, apply, g)                    applies an edit queue to its trees, for a
-                                                                            host's kernel (trees/edit.py)
+                                                                            host's kernel
+                                                                            (trees/edit.py)
     begin_commit(accounts, queues)                                          returns the accounts to go on with: first in
-                                                                            a host's kernel that makes commits in series
+                                                                            a host's kernel that
+                                                                            makes commits in series
     finish_commit(pages, accounts, queues)                                  writes the record of the commit, if nothing
-                                                                            else is to change (trees/kernels/finish.py)
+                                                                            else is to change
+                                                                            (trees/kernels/finish.py)
 
     TypedKernel(kernel, *types)                                             a kernel that Python calls with groups of
-                                                                            arguments: named tuples, such as TreeRef,
-                                                                            PageAccounts, Queues and FlushRoom, of
-                                                                            Words, MappedWords, Bytes, Flags, Table,
-                                                                            ByteTable, Tables (runtime/types.py)
+                                                                            arguments: named tuples,
+                                                                                such as TreeRef,
+                                                                            PageAccounts, Queues and
+                                                                            FlushRoom, of Words,
+                                                                            MappedWords, Bytes,
+                                                                            Flags, Table, ByteTable,
+                                                                            Tables
+                                                                            (runtime/types.py)
 
     cursors[o + LEAF_PAGE]       where the leaf's words begin
     cursors[o + LEAF_SLOT]       the record in it
@@ -75,8 +94,22 @@ docs/embedding.md has a worked host.
 from pagestore.errors import CorruptionError
 from pagestore.pages.layout import WORD_MAX, WORD_MIN, Pages
 from pagestore.pages.page import field, gallop, run_end, unpack
-from pagestore.runtime.intrinsics import borrowed, call_operator, float_of_bits, float_to_bits, lowest, population
-from pagestore.runtime.kernel import TypedKernel, allocating, function_pointer, inlined, kernel, on_demand
+from pagestore.runtime.intrinsics import (
+    borrowed,
+    call_operator,
+    float_of_bits,
+    float_to_bits,
+    lowest,
+    population,
+)
+from pagestore.runtime.kernel import (
+    TypedKernel,
+    allocating,
+    function_pointer,
+    inlined,
+    kernel,
+    on_demand,
+)
 from pagestore.runtime.types import Bytes, ByteTable, Flags, MappedWords, Table, Tables, Words
 from pagestore.sorting.codes import ascends, code_of
 from pagestore.trees.kernels.arguments import (
@@ -105,7 +138,14 @@ from pagestore.trees.kernels.cursor import (
     seek,
     tree_at,
 )
-from pagestore.trees.kernels.edit_groups import CHANGES, SCANS, SCANS_END, TAKEN, compose_few, flush_queue
+from pagestore.trees.kernels.edit_groups import (
+    CHANGES,
+    SCANS,
+    SCANS_END,
+    TAKEN,
+    compose_few,
+    flush_queue,
+)
 from pagestore.trees.kernels.finish import begin_commit, finish_commit
 from pagestore.trees.kernels.folds import find_weighted, fold_intervals_at, work_words
 from pagestore.trees.kernels.intervals import stab
@@ -188,7 +228,9 @@ __all__ = [
 
 
 def raise_for(status: int, tree: int | None = None) -> int:
-    """Return a kernel's status or count. Raises CorruptionError naming the page for a negative one."""
+    """Return a kernel's status or count. Raises CorruptionError naming the page for a negative
+    one.
+    """
     if status < 0:
         raise CorruptionError(page=-int(status), tree=tree)
     return int(status)

@@ -1,7 +1,8 @@
 """A suite that a host runs against its own embedding of pagestore.
 
-A host wraps itself as `Host` and calls `check(make)`, where `make(path)` opens it. Random edits are compared
-with plain dicts, version by version, across reopening, and after edits that were abandoned half-way.
+A host wraps itself as `Host` and calls `check(make)`, where `make(path)` opens it. Random edits are
+compared with plain dicts, version by version, across reopening, and after edits that were abandoned
+half-way.
 """
 
 import os
@@ -24,7 +25,9 @@ class Host(Protocol):
         """Buffer a removal; a missing key is not an error."""
 
     def commit(self) -> int:
-        """Make the buffered edits durable together; return the version, the previous one if nothing changed."""
+        """Make the buffered edits durable together; return the version, the previous one if
+        nothing changed.
+        """
 
     def abandon(self) -> None:
         """Drop the buffered edits."""
@@ -33,7 +36,9 @@ class Host(Protocol):
         """Return all items of a version in key order, the newest by default."""
 
     def changes(self, old: int, new: int) -> list[tuple[str, int, int]]:
-        """Return the changes, in key order: ("insert" or "delete", key, value), deletes before inserts of a key."""
+        """Return the changes, in key order: ("insert" or "delete", key, value), deletes before
+        inserts of a key.
+        """
 
     def close(self) -> None:
         """Release the store; buffered edits are lost."""
@@ -56,9 +61,13 @@ class Conformance:
         self.items: dict[int, int] = {}
 
     def run(self, steps: int, where: str) -> None:
-        """Take random steps, then compare and check the store; `where` names the run in an AssertionError."""
+        """Take random steps, then compare and check the store; `where` names the run in an
+        AssertionError.
+        """
         for step in range(steps):
-            action = self.rng.choice([self.commit, self.commit, self.commit, self.abandon, self.reopen, self.compare])
+            action = self.rng.choice(
+                [self.commit, self.commit, self.commit, self.abandon, self.reopen, self.compare]
+            )
             action(f"{where}, step {step}")
         self.reopen(where)
         self.compare(where)
@@ -96,7 +105,9 @@ class Conformance:
             return
         a, b = self.rng.choice(recent), self.rng.choice(recent)
         assert self.host.items(a) == sorted(self.versions[a].items()), f"{where}: version {a}"
-        assert self.host.changes(a, b) == _changes(self.versions[a], self.versions[b]), f"{where}: from {a} to {b}"
+        assert self.host.changes(a, b) == _changes(self.versions[a], self.versions[b]), (
+            f"{where}: from {a} to {b}"
+        )
 
     def _edit(self, items: dict[int, int]) -> dict[int, int]:
         """Make random edits through the host; return the expected items."""

@@ -55,24 +55,30 @@ class CompilerError(PagestoreError, ImportError):
 
 
 class RecoveryWarning(UserWarning):
-    """Opening a store found a commit that is not intact or a meta slot that is damaged, and continued without it."""
+    """Opening a store found a commit that is not intact or a meta slot that is damaged, and
+    continued without it.
+    """
 
 
 # --- begin, commit ------------------------------------------------------------------------------
 
 
 class PoisonedError(PagestoreError):
-    """A write or sync failed: what is on disk is unknown. `store.reopen()` returns to the last commit."""
+    """A write or sync failed: what is on disk is unknown. `store.reopen()` returns to the last
+    commit.
+    """
 
 
 class OutOfMemoryError(PagestoreError, MemoryError):
-    """The system refused memory, or address space for the map of a file; a transaction that was under way has ended
-    without effect.
+    """The system refused memory, or address space for the map of a file; a transaction that was
+    under way has ended without effect.
     """
 
 
 class MovedError(PagestoreError, OSError):
-    """The store's file was deleted, moved or replaced by another one while it was open for writing."""
+    """The store's file was deleted, moved or replaced by another one while it was open for
+    writing.
+    """
 
 
 class ClosedError(PagestoreError, ValueError):
@@ -88,7 +94,9 @@ class ForkError(PagestoreError):
 
 
 class TransactionError(PagestoreError):
-    """A call that an open transaction excludes, such as beginning another one in its thread; or a sketch's commit."""
+    """A call that an open transaction excludes, such as beginning another one in its thread; or
+    a sketch's commit.
+    """
 
 
 class RetainedError(PagestoreError, ValueError):
@@ -96,7 +104,9 @@ class RetainedError(PagestoreError, ValueError):
 
 
 class DependantsError(PagestoreError, ValueError):
-    """A change that a host could not follow in its derived data (such as views of rules), or a change of these data."""
+    """A change that a host could not follow in its derived data (such as views of rules), or a
+    change of these data.
+    """
 
 
 # --- edit ---------------------------------------------------------------------------------------
@@ -105,7 +115,8 @@ class DependantsError(PagestoreError, ValueError):
 class SchemaError(PagestoreError, ValueError):
     """An invalid schema, or rows whose shape or types do not fit the relation's.
 
-    If a record is too wide for the store's pages, `page_size` is the size of pages that could hold it."""
+    If a record is too wide for the store's pages, `page_size` is the size of pages that could hold
+    it."""
 
     def __init__(self, message: str, page_size: int | None = None) -> None:
         super().__init__(message)
@@ -125,7 +136,9 @@ class OrderError(PagestoreError, ValueError):
 
 
 class EditError(PagestoreError, ValueError):
-    """An edit that cannot be made: a support below zero, a sum beyond 64 bits, ADD mixed with SET."""
+    """An edit that cannot be made: a support below zero, a sum beyond 64 bits, ADD mixed with
+    SET.
+    """
 
 
 class ExistsError(PagestoreError, ValueError):

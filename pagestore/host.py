@@ -1,7 +1,9 @@
-"""The API for hosts, programs that store data of their own in a store: trees, differences, folds, edits.
+"""The API for hosts, programs that store data of their own in a store: trees, differences, folds,
+edits.
 
-`pagestore` itself has what users of a store need. A host works on words and trees below relations; it imports from
-here and from `pagestore.compiled`, and from nothing else of pagestore. docs/embedding.md has a worked host.
+`pagestore` itself has what users of a store need. A host works on words and trees below relations;
+it imports from here and from `pagestore.compiled`, and from nothing else of pagestore.
+docs/embedding.md has a worked host.
 """
 
 from pagestore.admin.tree_check import Violation
@@ -27,7 +29,13 @@ from pagestore.relations.frames import ROWS_SHOWN, Frames, html_table
 from pagestore.relations.prepared import ACTIONS, PreparedSeries, RowWords
 from pagestore.relations.relation import Relation
 from pagestore.relations.rope import Rope
-from pagestore.relations.snapshot import Snapshot, as_inserted, changes_table, differing, pages_of_both
+from pagestore.relations.snapshot import (
+    Snapshot,
+    as_inserted,
+    changes_table,
+    differing,
+    pages_of_both,
+)
 from pagestore.relations.transaction import EphemeralTransaction, Transaction
 from pagestore.relations.writable import WritableRelation
 from pagestore.runtime.buffers import pooled
@@ -52,10 +60,25 @@ from pagestore.store import Store
 from pagestore.trees.build import bulk, bulk_all
 from pagestore.trees.compare import Complement, Delta, accountable, accounted, delta, pays
 from pagestore.trees.edit import ALONE, MOST, EditQueue, Edits, compose_edits, one_batch
-from pagestore.trees.folds import fold_many, interval_spec, ranks, rows_of, select, select_weighted, stab_many
+from pagestore.trees.folds import (
+    fold_many,
+    interval_spec,
+    ranks,
+    rows_of,
+    select,
+    select_weighted,
+    stab_many,
+)
 from pagestore.trees.kernels.cursor import TREE_WORDS
 from pagestore.trees.kernels.node_buffer import ADD, ERASE, INSERT, SET
-from pagestore.trees.read import count_prefixes, first_from, get, last_before, read_batches, read_blocks
+from pagestore.trees.read import (
+    count_prefixes,
+    first_from,
+    get,
+    last_before,
+    read_batches,
+    read_blocks,
+)
 from pagestore.trees.tree import Spec, Tree
 from pagestore.values.codec import NULL, YEARS, encode, float_values, float_words, typed
 from pagestore.values.dictionary import TextFinder

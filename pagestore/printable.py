@@ -2,7 +2,8 @@
 
 import unicodedata
 
-JOINERS = "\u200c\u200d"  # these format characters are parts of words and of emoji, so they are not escaped
+# these format characters are parts of words and of emoji, so they are not escaped
+JOINERS = "\u200c\u200d"
 MESSAGE_MAX = 4000  # characters of a message
 
 
@@ -18,7 +19,9 @@ def printable(text: str, kept: str = "") -> str:
 
 
 def message(text: str) -> str:
-    """Format a text as an error's message: printable, in lines, and without its middle if it is very long."""
+    """Format a text as an error's message: printable, in lines, and without its middle if it is
+    very long.
+    """
     if len(text) > MESSAGE_MAX:
         half = MESSAGE_MAX // 2
         text = f"{text[:half]} ... {len(text) - 2 * half:,} characters ... {text[-half:]}"
@@ -26,5 +29,7 @@ def message(text: str) -> str:
 
 
 def _shown(letter: str) -> str:
-    hidden = unicodedata.category(letter) in ("Cc", "Cf", "Cs", "Zl", "Zp") and letter not in JOINERS
+    hidden = (
+        unicodedata.category(letter) in ("Cc", "Cf", "Cs", "Zl", "Zp") and letter not in JOINERS
+    )
     return letter.encode("unicode_escape").decode() if hidden else letter

@@ -27,7 +27,8 @@ from pagestore.versions.handle import Handle
 class Lost(NamedTuple):
     """A part of a relation that cannot be read: the page, and the keys around it, None at an end.
 
-    Or one record with an unreadable text: then there is no page, and both keys are the record's. Keys are words.
+    Or one record with an unreadable text: then there is no page, and both keys are the record's.
+    Keys are words.
     """
 
     relation: str
@@ -43,7 +44,8 @@ class Lost(NamedTuple):
 
 
 def open_damaged(path: str | os.PathLike[str]) -> Store:
-    """Open a store for salvage, even if `pagestore.open` refuses it because neither meta slot leads anywhere.
+    """Open a store for salvage, even if `pagestore.open` refuses it because neither meta slot leads
+    anywhere.
 
     Raises CorruptionError if no commit record can be read.
     """
@@ -54,10 +56,11 @@ def open_damaged(path: str | os.PathLike[str]) -> Store:
 
 
 def salvage(store: Store, target: Store) -> tuple[int, list[Lost]]:
-    """Copy every readable record of every relation of the newest readable version into an empty store.
+    """Copy every readable record of every relation of the newest readable version into an empty
+    store.
 
-    Leaves out hidden trees of words, which their host can build anew. Returns the version and what was lost of it.
-    Raises CorruptionError if no version can be read. O(pages).
+    Leaves out hidden trees of words, which their host can build anew. Returns the version and what
+    was lost of it. Raises CorruptionError if no version can be read. O(pages).
     """
     check = Check(store._handle)
     check.run()
@@ -86,10 +89,14 @@ def _newest(store: Store) -> Snapshot:
             if entry.branch == MAIN_ID:
                 with suppress(CorruptionError):
                     return store.at(entry.version)
-        raise CorruptionError(f"no version's record and catalog read; nothing can be salvaged: {error}") from None
+        raise CorruptionError(
+            f"no version's record and catalog read; nothing can be salvaged: {error}"
+        ) from None
 
 
-def _decodable(relation: Relation, words: np.ndarray, lost: list[Lost]) -> pa.RecordBatch | pa.Table | None:
+def _decodable(
+    relation: Relation, words: np.ndarray, lost: list[Lost]
+) -> pa.RecordBatch | pa.Table | None:
     """Return the batch, or those of its records whose texts can be read."""
     try:
         return relation.record_batch(words)
@@ -107,7 +114,9 @@ def _readable(check: Check, info: Info, tree: Tree, lost: list[Lost]) -> Iterato
     """Yield the readable leaves, in key order; a bad page is recorded with its neighbours' keys."""
     after: tuple[Any, ...] | None = None
     broken: list[int] = []
-    for page, words in _leaves(check, tree.root, tree.height - 1, info, pointer_birth(tree.pointer)):
+    for page, words in _leaves(
+        check, tree.root, tree.height - 1, info, pointer_birth(tree.pointer)
+    ):
         if words is None:
             broken.append(page)
             continue
@@ -129,7 +138,9 @@ def _leaves(
     """
     if not page:
         return
-    if not check.sound(page, info.spec, level) or (birth and (check.word(page, BIRTH) ^ birth) & BIRTH_MASK):
+    if not check.sound(page, info.spec, level) or (
+        birth and (check.word(page, BIRTH) ^ birth) & BIRTH_MASK
+    ):
         yield page, None
         return
     columns = check.columns(page)
@@ -139,5 +150,7 @@ def _leaves(
         yield page, columns
     else:
         births = births_of(columns, info.spec)
-        for (*key, child), born in zip(columns[: info.spec.keys + 1].T.tolist(), births, strict=True):
+        for (*key, child), born in zip(
+            columns[: info.spec.keys + 1].T.tolist(), births, strict=True
+        ):
             yield from _leaves(check, child, level - 1, info, born, key)

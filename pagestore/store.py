@@ -70,21 +70,25 @@ def open(
 
     ":memory:" is a new store without a file, lost when it is closed.
 
-    `mode` is "rw" or "r". Handles of any number of processes may write: each transaction waits for those of others, in
-    the order in which they came, and continues from their commits. With `exclusive` a handle keeps all others from
-    writing until it is closed, which makes small transactions faster. `page_size` is 4096 to 65536, fixed when the
-    store is made; `sync` is "full" (two syncs a commit), "commit" (one; the last commit is verified after a crash) or
-    "off" (none: fast, and a power cut may lose or damage the store; on ext4 and tmpfs pages are written through a map
-    once they are allocated); `retain` is the least number of versions kept of a branch, or "all"; older ones
-    are dropped in batches, of half as many but 8 at most, or of 32 where more than 32 are kept. `threads` threads
-    (one for each core by default) apply large batches of edits and look up many keys. Opening waits
-    `timeout` seconds for a handle that is exclusive, or, if it is to be exclusive itself, for one that writes.
+    `mode` is "rw" or "r". Handles of any number of processes may write: each transaction waits for
+    those of others, in the order in which they came, and continues from their commits. With
+    `exclusive` a handle keeps all others from writing until it is closed, which makes small
+    transactions faster. `page_size` is 4096 to 65536, fixed when the store is made; `sync` is
+    "full" (two syncs a commit), "commit" (one; the last commit is verified after a crash) or "off"
+    (none: fast, and a power cut may lose or damage the store; on ext4 and tmpfs pages are written
+    through a map once they are allocated); `retain` is the least number of versions kept of a
+    branch, or "all"; older ones are dropped in batches, of half as many but 8 at most, or of 32
+    where more than 32 are kept. `threads` threads (one for each core by default) apply large
+    batches of edits and look up many keys. Opening waits `timeout` seconds for a handle that is
+    exclusive, or, if it is to be exclusive itself, for one that writes.
 
-    Commits of several threads share syncs: each waits for the sync under way, and one more for all made until then.
-    Before a sync, `gather` seconds are waited for commits of other threads: fewer syncs, and later commits.
+    Commits of several threads share syncs: each waits for the sync under way, and one more for all
+    made until then. Before a sync, `gather` seconds are waited for commits of other threads: fewer
+    syncs, and later commits.
 
-    After anything but a clean close "rw" writes the newest commit again and syncs it: what a dead process wrote may not
-    be on the disk yet. A RecoveryWarning and `store.recovery` report a damaged commit or meta slot.
+    After anything but a clean close "rw" writes the newest commit again and syncs it: what a dead
+    process wrote may not be on the disk yet. A RecoveryWarning and `store.recovery` report a
+    damaged commit or meta slot.
 
     Raises FormatError, LockedError, CorruptionError, FileNotFoundError, PermissionError.
 
@@ -107,7 +111,16 @@ def open(
         file = _opened(path, mode)
     threads = threads or os.cpu_count() or 1
     store = Store(
-        Handle(file, mode, sync, page_size, threads=threads, timeout=timeout, exclusive=exclusive, gather=gather)
+        Handle(
+            file,
+            mode,
+            sync,
+            page_size,
+            threads=threads,
+            timeout=timeout,
+            exclusive=exclusive,
+            gather=gather,
+        )
     )
     if retain is not None and retain != store.retain:
         store.retain = retain
@@ -159,7 +172,9 @@ def empty_store(page_size: int) -> bytes:
     """Return the bytes of a store without relations: the meta slots, and version 0."""
     fits = isinstance(page_size, int) and PAGE_SIZE_MIN <= page_size <= PAGE_SIZE_MAX
     if not fits or page_size & (page_size - 1):
-        raise FormatError(f"page_size={page_size!r}: a power of two from {PAGE_SIZE_MIN} to {PAGE_SIZE_MAX}")
+        raise FormatError(
+            f"page_size={page_size!r}: a power of two from {PAGE_SIZE_MIN} to {PAGE_SIZE_MAX}"
+        )
     words = FIRST_COMMIT.length() + 10
     run = Run(2, words)
     now = time_now()
@@ -228,9 +243,11 @@ class Store:
         return snapshot.newest_snapshot(self._handle, branch)
 
     def at(self, version: int | str | datetime) -> Snapshot:
-        """Return a snapshot of a version by number, tag or branch, or of the main branch's newest one at a time.
+        """Return a snapshot of a version by number, tag or branch, or of the main branch's newest
+        one at a time.
 
-        A time without a zone is local. Raises VersionError if it is not retained, MissingError for an unknown name.
+        A time without a zone is local. Raises VersionError if it is not retained, MissingError for
+        an unknown name.
 
         >>> import pagestore
         >>> store = pagestore.open(":memory:")
@@ -286,15 +303,19 @@ class Store:
             self._handle.administer(settings=self._handle.state.settings._replace(retain=number))
 
     def vacuum(
-        self, keep_versions: int | None = None, drop: Iterable[int] | None = None, dry_run: bool = False
+        self,
+        keep_versions: int | None = None,
+        drop: Iterable[int] | None = None,
+        dry_run: bool = False,
     ) -> Vacuum:
-        """Drop versions: all but the newest `keep_versions` of each branch (the store's `retain` by default),
-        or those in `drop`. Free pages at the end of the file are cut off.
+        """Drop versions: all but the newest `keep_versions` of each branch (the store's `retain` by
+        default), or those in `drop`. Free pages at the end of the file are cut off.
 
-        Versions that are tagged, read, or the head or origin of a branch are kept: the result lists them in `kept`, and
-        naming one in `drop` raises RetainedError. Without `drop`, texts that no version holds any more are removed from
-        the dictionary, which makes a version if there are any: O(records + changes + pages freed). A `dry_run` does not
-        look for such texts, so it leaves out the version that the new one replaces.
+        Versions that are tagged, read, or the head or origin of a branch are kept: the result lists
+        them in `kept`, and naming one in `drop` raises RetainedError. Without `drop`, texts that no
+        version holds any more are removed from the dictionary, which makes a version if there are
+        any: O(records + changes + pages freed). A `dry_run` does not look for such texts, so it
+        leaves out the version that the new one replaces.
         """
         from pagestore.admin import vacuum
 
@@ -303,8 +324,8 @@ class Store:
     def compact(self) -> Compact:
         """Rewrite everything to the front of the file, as `bulk` does, and cut the rest off.
 
-        Drops all versions except the newest of each branch and those that are tagged or read, and then texts that none
-        of these holds. O(store).
+        Drops all versions except the newest of each branch and those that are tagged or read, and
+        then texts that none of these holds. O(store).
         """
         from pagestore.admin import vacuum
 
@@ -312,17 +333,20 @@ class Store:
 
     @property
     def texts_removed(self) -> int:
-        """The number of texts removed from the dictionary. While it is the same, a text keeps its id."""
+        """The number of texts removed from the dictionary. While it is the same, a text keeps
+        its id.
+        """
         return self._handle.refresh().texts_removed
 
     def diff(self, a: int | str, b: int | str, relation: str) -> pa.RecordBatchReader:
         """Stream the changes from version a to version b, in key order, as an Arrow stream of the
-        relation's columns and `_change_type`, "insert" or "delete"; a changed value is a delete and an
-        insert.
+        relation's columns and `_change_type`, "insert" or "delete"; a changed value is a delete and
+        an insert.
 
-        Versions may be numbers, tags or branches, in either order. Raises VersionError, MissingError, and
-        SchemaError if the relation's columns differ. Reads O(changes * height) pages, or all of them if a scan
-        was added or dropped between the versions, since that builds the tree anew.
+        Versions may be numbers, tags or branches, in either order. Raises VersionError,
+        MissingError, and SchemaError if the relation's columns differ. Reads O(changes * height)
+        pages, or all of them if a scan was added or dropped between the versions, since that builds
+        the tree anew.
 
         >>> import pagestore
         >>> store = pagestore.open(":memory:")
@@ -336,17 +360,22 @@ class Store:
         return snapshot.stream_changes(self.at(a), self.at(b), relation)
 
     def changes(
-        self, relation: str, since: int | str | datetime | None = None, branch: str = MAIN,
+        self,
+        relation: str,
+        since: int | str | datetime | None = None,
+        branch: str = MAIN,
         read: Differences | None = None,
-    ) -> Changes:  # fmt: skip
-        """Return an iterator over what commits change in a relation, in any process, that waits for the next one.
+    ) -> Changes:
+        """Return an iterator over what commits change in a relation, in any process, that waits for
+        the next one.
 
-        It begins after version `since`, as named in `at`, or after the newest one; it holds its version, so that none
-        of the changes is lost. Commits whose versions were dropped before they were read are in one change with the
-        next. Reads as `diff`, and wakes within milliseconds of a commit. Raises as `at`, and MissingError.
+        It begins after version `since`, as named in `at`, or after the newest one; it holds its
+        version, so that none of the changes is lost. Commits whose versions were dropped before
+        they were read are in one change with the next. Reads as `diff`, and wakes within
+        milliseconds of a commit. Raises as `at`, and MissingError.
 
-        A host whose rows are in several relations passes a function `read(old, new, relation)` of two snapshots that
-        returns the changes as one table, or None if neither has such rows.
+        A host whose rows are in several relations passes a function `read(old, new, relation)` of
+        two snapshots that returns the changes as one table, or None if neither has such rows.
 
         >>> import pagestore
         >>> with pagestore.open(":memory:") as store:
@@ -360,10 +389,11 @@ class Store:
         return Changes(self._handle, relation, since, branch, read)
 
     def commits(self, since: int | str | datetime | None = None, branch: str = MAIN) -> Commits:
-        """Return an iterator over the versions that commits of any process make, that waits for the next one.
+        """Return an iterator over the versions that commits of any process make, that waits for the
+        next one.
 
-        It begins after version `since`, as named in `at`, or after the newest one, and wakes as `changes` does.
-        Raises as `at`.
+        It begins after version `since`, as named in `at`, or after the newest one, and wakes as
+        `changes` does. Raises as `at`.
 
         >>> import pagestore
         >>> with pagestore.open(":memory:") as store, store.commits() as commits:
@@ -380,7 +410,9 @@ class Store:
     def branches(self) -> dict[str, int]:
         """The branches and their newest versions."""
         state = self._handle.refresh()
-        return {name: state.heads[number].version for name, number in state.settings.branches.items()}
+        return {
+            name: state.heads[number].version for name, number in state.settings.branches.items()
+        }
 
     def branch(self, name: str, from_version: int | str | None = None) -> None:
         """Begin a branch at a version (the newest by default); it shares all pages. O(1).
@@ -393,8 +425,8 @@ class Store:
             history.begin_branch(self._handle, name, from_version)
 
     def delete_branch(self, name: str) -> None:
-        """Remove a branch and its versions. Raises RetainedError while a tag, a reader or another branch
-        needs one.
+        """Remove a branch and its versions. Raises RetainedError while a tag, a reader or another
+        branch needs one.
         """
         from pagestore.admin import history
 
@@ -409,7 +441,8 @@ class Store:
         versions: Iterable[int | str] | None = None,
         relations: Sequence[str] | None = None,
     ) -> None:
-        """Write versions (the newest by default) and relations (all) to a binary stream or a file; see admin/dump.py.
+        """Write versions (the newest by default) and relations (all) to a binary stream or a file;
+        see admin/dump.py.
 
         An existing file is replaced once all is written.
         """
@@ -419,10 +452,11 @@ class Store:
             dump.dump(self._handle, stream, versions, relations)
 
     def restore(self, source: IO[bytes] | str | os.PathLike[str]) -> list[int]:
-        """Read a dump, a binary stream or a file, into this store, which must be empty; return the versions made.
+        """Read a dump, a binary stream or a file, into this store, which must be empty; return the
+        versions made.
 
-        On an error the store is unchanged: a dump of several versions is first restored into a file next to it.
-        Raises FormatError, CorruptionError, MissingError; see admin/dump.py.
+        On an error the store is unchanged: a dump of several versions is first restored into a file
+        next to it. Raises FormatError, CorruptionError, MissingError; see admin/dump.py.
         """
         from pagestore.admin import dump
 
@@ -433,7 +467,9 @@ class Store:
     def _trial(self) -> Iterator[Handle]:
         """Yield an empty store next to this one, which is removed afterwards."""
         if self._handle.file.path == Path(IN_MEMORY):
-            with open(IN_MEMORY, page_size=self.page_size, retain=self.retain, threads=self.threads) as store:
+            with open(
+                IN_MEMORY, page_size=self.page_size, retain=self.retain, threads=self.threads
+            ) as store:
                 yield store._handle
             return
         with beside(self.path) as path:
@@ -441,13 +477,15 @@ class Store:
             with open(path, sync="off", retain=self.retain, threads=self.threads) as store:
                 yield store._handle
 
-    def backup(self, out: IO[bytes] | str | os.PathLike[str], since: int | str | None = None) -> int:
-        """Write the newest version's pages to a binary stream or a file while others read and write; see
-        admin/backup.py. An existing file is replaced once all is written.
+    def backup(
+        self, out: IO[bytes] | str | os.PathLike[str], since: int | str | None = None
+    ) -> int:
+        """Write the newest version's pages to a binary stream or a file while others read and
+        write; see admin/backup.py. An existing file is replaced once all is written.
 
-        With `since`, only pages that are younger than that version, by number or tag, which must be retained: tag
-        the version of a backup that later increments build on. Returns the version. Raises VersionError,
-        MissingError.
+        With `since`, only pages that are younger than that version, by number or tag, which must be
+        retained: tag the version of a backup that later increments build on. Returns the version.
+        Raises VersionError, MissingError.
         """
         from pagestore.admin import backup
 
@@ -457,7 +495,8 @@ class Store:
     # --- inspection -----------------------------------------------------------------------------
 
     def check(self) -> list[Violation]:
-        """Return all violations of the store's invariants (see admin/check.py), empty if there are none. O(pages).
+        """Return all violations of the store's invariants (see admin/check.py), empty if there are
+        none. O(pages).
 
         If a writer never pauses, those that several passes found.
         """
@@ -474,7 +513,9 @@ class Store:
             return stat.measure_store(self._handle, readers)
 
     def readers(self) -> list[Reader]:
-        """Return the versions that are being read now, and by which processes where that is visible."""
+        """Return the versions that are being read now, and by which processes where that is
+        visible.
+        """
         from pagestore.admin import stat
 
         self._handle.refresh()
@@ -482,12 +523,16 @@ class Store:
 
     # --- writing --------------------------------------------------------------------------------
 
-    def transaction(self, message: str | None = None, branch: str = MAIN, timeout: float | None = None) -> Transaction:
-        """Begin a transaction, after those of other threads and processes, waiting `timeout` seconds at most if given.
+    def transaction(
+        self, message: str | None = None, branch: str = MAIN, timeout: float | None = None
+    ) -> Transaction:
+        """Begin a transaction, after those of other threads and processes, waiting `timeout`
+        seconds at most if given.
 
-        A transaction that was dropped, or whose thread has died, is rolled back and blocks no other.
-        Raises ReadOnlyError, PoisonedError, LockedError after the timeout, MovedError if the file was deleted or
-        replaced, SchemaError for a message that is not a text, and TransactionError inside another one of this thread.
+        A transaction that was dropped, or whose thread has died, is rolled back and blocks no
+        other. Raises ReadOnlyError, PoisonedError, LockedError after the timeout, MovedError if the
+        file was deleted or replaced, SchemaError for a message that is not a text, and
+        TransactionError inside another one of this thread.
 
         >>> import pagestore
         >>> store = pagestore.open(":memory:")
@@ -499,7 +544,8 @@ class Store:
         return transaction.begin_transaction(self._handle, message, branch, timeout)
 
     def prepare(self, relation: str, branch: str = MAIN) -> Prepared:
-        """Return an object that collects edits of a relation, row by row, and commits them as one transaction.
+        """Return an object that collects edits of a relation, row by row, and commits them as one
+        transaction.
 
         >>> import pagestore
         >>> with pagestore.open(":memory:") as store:
@@ -516,10 +562,14 @@ class Store:
         def edit(txn: Transaction, action: str, rows: list[tuple[Any, ...]]) -> None:
             getattr(txn[relation], action)(rows)
 
-        return PreparedSeries(self, relation, begin, edit) if branch == MAIN else Prepared(begin, edit)
+        return (
+            PreparedSeries(self, relation, begin, edit) if branch == MAIN else Prepared(begin, edit)
+        )
 
     def owns(self, txn: Transaction, main: bool = False) -> bool:
-        """Return whether a transaction, which has not ended, is of this store, and with `main` of its main branch."""
+        """Return whether a transaction, which has not ended, is of this store, and with `main`
+        of its main branch.
+        """
         return txn._handle is self._handle and not (main and txn._branch != MAIN_ID)
 
     def sketch(self, version: int | str | datetime | None = None) -> EphemeralTransaction:
@@ -553,7 +603,9 @@ class Store:
         return _reopened, (str(self.path), self.version)
 
     def __repr__(self) -> str:
-        return printable(f"<store {self.path}, version {self.version if self._handle.open else 'closed'}>")
+        return printable(
+            f"<store {self.path}, version {self.version if self._handle.open else 'closed'}>"
+        )
 
 
 def _reopened(path: str, version: int) -> Store:

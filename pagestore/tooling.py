@@ -1,6 +1,8 @@
-"""What the commands, the loader and the data source for Spark use of a store in addition to `pagestore.host`.
+"""What the commands, the loader and the data source for Spark use of a store in addition to
+`pagestore.host`.
 
-They belong to this project, change with it, and are the only ones to import from here: nothing here is public.
+They belong to this project, change with it, and are the only ones to import from here: nothing here
+is public.
 """
 
 from pagestore.admin.history import VersionInfo
@@ -30,10 +32,14 @@ from pagestore.versions.catalog import whole_of
 from pagestore.versions.hosts import hosts
 
 __all__ = [
-    "BAG_ROWS", "DIGITS_MAX", "LARGE_WORDS", "PAGE_SIZE_DEFAULT", "Rows", "Segment", "Stoppable", "Stopped",
+    "BAG_ROWS", "DIGITS_MAX", "LARGE_WORDS", "PAGE_SIZE_DEFAULT", "Rows", "Segment", "Stoppable",
+    "Stopped",
     "VersionInfo", "Walk",
-    "additions", "applications", "apply", "batch_rows", "beside", "bounds_of", "build_segment", "changes_between",
-    "damage_of", "empty_store", "end_words", "hosts", "in_words", "interned_as", "is_utf8", "library", "naming_path",
-    "neighbours", "numbers_of", "overlaps_counted", "read", "removals", "repeated", "sync_folder", "type_of_arrow",
+    "additions", "applications", "apply", "batch_rows", "beside", "bounds_of", "build_segment",
+    "changes_between",
+    "damage_of", "empty_store", "end_words", "hosts", "in_words", "interned_as", "is_utf8",
+    "library", "naming_path",
+    "neighbours", "numbers_of", "overlaps_counted", "read", "removals", "repeated", "sync_folder",
+    "type_of_arrow",
     "unnamed_index", "values_of_both", "was_made_anew", "whole_of", "written",
 ]  # fmt: skip

@@ -27,7 +27,9 @@ hypothesis.settings.load_profile("kernels")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Keep bytecode in a folder of its own where Python may not write it: tests start many processes."""
+    """Keep bytecode in a folder of its own where Python may not write it: tests start many
+    processes.
+    """
     if sys.dont_write_bytecode and "PYTHONPYCACHEPREFIX" not in os.environ:
         folder = tempfile.mkdtemp(prefix="bytecode-")
         config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
@@ -35,12 +37,20 @@ def pytest_configure(config: pytest.Config) -> None:
         os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 
-SLOW = ("test_plain_python.py", "test_without_spark.py", "test_bench.py", "test_crash.py", "test_processes.py")
+SLOW = (
+    "test_plain_python.py",
+    "test_without_spark.py",
+    "test_bench.py",
+    "test_crash.py",
+    "test_processes.py",
+)
 
 
 @pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The slow files first, then Spark's on one worker, in one session: so no worker is left with one at the end."""
+    """The slow files first, then Spark's on one worker, in one session: so no worker is left
+    with one at the end.
+    """
     for item in items:
         if "spark" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.xdist_group("spark"))
@@ -64,22 +74,28 @@ if "pyspark.daemon" in sys.orig_argv:  # once, and not in each process that it f
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[SparkSession]":
     """One Spark session with two threads for all tests; skips where pyspark is not installed."""
-    pytest.importorskip("pyspark", reason="Spark is not installed: pip install 'pagestore-ivm[spark]'")
+    pytest.importorskip(
+        "pyspark", reason="Spark is not installed: pip install 'pagestore-ivm[spark]'"
+    )
     from pagestore_tools.spark.session import local_session
 
     folder = tmp_path_factory.mktemp("path")  # where Spark looks for sources, whatever is installed
     (folder / "pyspark_pagestore").symlink_to(ROOT / "tools" / "spark" / "found")
     (folder / "sitecustomize.py").write_text(DAEMON)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1")  # compiled less well, and sooner
-        patch.setenv("PYTHONPATH", os.pathsep.join(filter(None, [str(folder), os.environ.get("PYTHONPATH")])))
+        # compiled less well, and sooner
+        patch.setenv("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1")
+        patch.setenv(
+            "PYTHONPATH", os.pathsep.join(filter(None, [str(folder), os.environ.get("PYTHONPATH")]))
+        )
         with local_session("tests") as session:
             yield session
 
 
 @pytest.fixture(scope="session")
 def graph() -> Callable[[str], np.ndarray]:
-    """`graph("wiki-Vote")` is its edges x < y, sorted, int64[2, n]; skips where the data is not at hand.
+    """`graph("wiki-Vote")` is its edges x < y, sorted, int64[2, n]; skips where the data is not at
+    hand.
 
     The folder is ../shared/data beside the project, or the one that PAGESTORE_TEST_DATA names.
     """

@@ -1,7 +1,8 @@
-"""A sample of the suite with other releases of numba: `python -m tests.numba_versions 0.61.2 0.66.0 0.67.0`.
+"""A sample of the suite with other releases of numba: `python -m tests.numba_versions 0.61.2 0.66.0
+0.67.0`.
 
-Each release gets a virtual environment, in which the sample runs twice: with what overrides numba's insides, as far as
-they are as expected, and without. Ends with 1 if a test fails.
+Each release gets a virtual environment, in which the sample runs twice: with what overrides numba's
+insides, as far as they are as expected, and without. Ends with 1 if a test fails.
 """
 
 import os
@@ -22,7 +23,11 @@ def main(releases: list[str]) -> int:
         with tempfile.TemporaryDirectory(prefix="numba-") as folder:
             python = environment_of(release, Path(folder))
             for way in "jit", "plain":
-                settings = {**os.environ, "PAGESTORE_KERNELS": way, "NUMBA_CACHE_DIR": f"{folder}/{way}"}
+                settings = {
+                    **os.environ,
+                    "PAGESTORE_KERNELS": way,
+                    "NUMBA_CACHE_DIR": f"{folder}/{way}",
+                }
                 subprocess.run([python, "-c", WAY], cwd=ROOT, env=settings, check=True)
                 command = [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", *SAMPLE]
                 if subprocess.run(command, cwd=ROOT, env=settings).returncode:
@@ -32,7 +37,9 @@ def main(releases: list[str]) -> int:
 
 
 def environment_of(release: str, folder: Path) -> Path:
-    """The Python of a new virtual environment with a release of numba and the packages of this project."""
+    """The Python of a new virtual environment with a release of numba and the packages of this
+    project.
+    """
     subprocess.run([sys.executable, "-m", "venv", folder / "venv"], check=True)
     python = folder / "venv" / "bin" / "python"
     install = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]

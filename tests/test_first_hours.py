@@ -85,10 +85,14 @@ def test_of_many_that_find_a_file_empty_one_makes_the_store(tmp_path):
 def test_what_is_not_there_is_said_without_numbers_of_errors(tmp_path, capsys):
     nothing, far = tmp_path / "nothing.pages", tmp_path / "no" / "s.pages"
     for how in ({"mode": "r"}, {"create": False}):
-        with pytest.raises(NoStoreError, match="^there is no file .*nothing.pages: mend the path$") as told:
+        with pytest.raises(
+            NoStoreError, match="^there is no file .*nothing.pages: mend the path$"
+        ) as told:
             pagestore.open(nothing, **how)
         assert isinstance(told.value, FileNotFoundError)
-    with pytest.raises(NoStoreError, match=r"^there is no folder .*/no for .*/s.pages: make it first"):
+    with pytest.raises(
+        NoStoreError, match=r"^there is no folder .*/no for .*/s.pages: make it first"
+    ):
         ivm.open(far)
     for command, words in (
         (pagestore_command, ["print", nothing, "r"]),
@@ -112,14 +116,16 @@ def test_a_byte_order_mark_before_rules(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "literal", ["#2013-01-31 17:05:00.1234567#", "#17:05:00.0000001#", "#2013-01-31T17:05:00,123456789#"]
+    "literal",
+    ["#2013-01-31 17:05:00.1234567#", "#17:05:00.0000001#", "#2013-01-31T17:05:00,123456789#"],
 )
 def test_literals_finer_than_microseconds(literal):
     with ivm.open(":memory:") as ws:
         ws.install("t(x) -> datetime(x). c(x) -> time(x).")
         for text in (f"q(x) <- t(x), x < {literal}.", f"q(x) <- c(x), x < {literal}."):
             with pytest.raises(
-                RuleSyntaxError, match="is finer than microseconds: write at most six digits of a second"
+                RuleSyntaxError,
+                match="is finer than microseconds: write at most six digits of a second",
             ):
                 ws.query(text)
         ws.exec("+t(#2013-01-31 17:05:00.123456000#).")
@@ -134,7 +140,11 @@ def test_literals_of_dates_are_their_midnights():
         )
         assert list(ws.query("q(x) <- t(x), x <= #2013-01-31#.")) == [(datetime(2013, 1, 31),)]
         assert list(ws.query("q(x) <- d(x), x >= #2013-01-31 00:00:00#.")) == [(date(2013, 1, 31),)]
-        for text in ("q(x) <- d(x), x >= #2013-01-31 00:00:01#.", "q(x) <- t(x), x >= 1.", 'q(x) <- t(x), x >= "a".'):
+        for text in (
+            "q(x) <- d(x), x >= #2013-01-31 00:00:01#.",
+            "q(x) <- t(x), x >= 1.",
+            'q(x) <- t(x), x >= "a".',
+        ):
             with pytest.raises(RuleTypeError):
                 ws.query(text)
 
@@ -142,23 +152,44 @@ def test_literals_of_dates_are_their_midnights():
 @pytest.mark.parametrize(
     ("call", "said"),
     [
-        (lambda ws: ws["total"].insert([("x", 1)]), "edit it in a transaction: with store.transaction() as txn"),
+        (
+            lambda ws: ws["total"].insert([("x", 1)]),
+            "edit it in a transaction: with store.transaction() as txn",
+        ),
         (lambda ws: ws["total"].nothing, "'Relation' object has no attribute 'nothing'"),
-        (lambda ws: ws.sql("SELECT * FROM paid WHERE id = ?", 1), "1 is not a list of parameters: write [1]"),
-        (lambda ws: ws.sql("SELECT * FROM paid WHERE who = ?", "a"), "'a' is not a list of parameters: write ['a']"),
+        (
+            lambda ws: ws.sql("SELECT * FROM paid WHERE id = ?", 1),
+            "1 is not a list of parameters: write [1]",
+        ),
+        (
+            lambda ws: ws.sql("SELECT * FROM paid WHERE who = ?", "a"),
+            "'a' is not a list of parameters: write ['a']",
+        ),
         (
             lambda ws: ws.store.transaction().create("e", ["x", "y"]),
             "columns are given as a text, 'x: int64, y: string?'",
         ),
-        (lambda ws: ws.why("total"), "total is all of a view: name a row, total(who, cents), _ being any value"),
-        (lambda ws: ws.exec("+paid[2] = 5."), "paid is a function of several values: write paid[id] = (who, cents)"),
-        (lambda ws: ws.query("q(x) <- paid(x)."), "paid takes 3 arguments, not 1: paid[id] = (who, cents)"),
+        (
+            lambda ws: ws.why("total"),
+            "total is all of a view: name a row, total(who, cents), _ being any value",
+        ),
+        (
+            lambda ws: ws.exec("+paid[2] = 5."),
+            "paid is a function of several values: write paid[id] = (who, cents)",
+        ),
+        (
+            lambda ws: ws.query("q(x) <- paid(x)."),
+            "paid takes 3 arguments, not 1: paid[id] = (who, cents)",
+        ),
     ],
 )
 def test_wrong_calls_say_what_to_call(call, said, tmp_path):
     with ivm.open(tmp_path / "s.pages") as ws:
         ws.sql("CREATE TABLE paid (id INT PRIMARY KEY, who TEXT NOT NULL, cents INT NOT NULL)")
-        ws.sql("CREATE MATERIALIZED VIEW total AS SELECT who, sum(cents) AS cents FROM paid GROUP BY who")
+        ws.sql(
+            "CREATE MATERIALIZED VIEW total AS SELECT who, sum(cents) AS cents FROM paid GROUP BY "
+            "who"
+        )
         with pytest.raises((AttributeError, IvmError, SchemaError)) as error:
             call(ws)
         assert said in str(error.value)

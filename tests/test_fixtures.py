@@ -1,4 +1,6 @@
-"""The stores of each format that was ever written are read, checked, changed, and their views maintained."""
+"""The stores of each format that was ever written are read, checked, changed, and their views
+maintained.
+"""
 
 import json
 import runpy
@@ -20,7 +22,9 @@ def unpacked(file: Path) -> bytes:
 
 
 def in_one_order(content: dict) -> dict:
-    """A content with its rows sorted as JSON: before format 3, texts were given in the order of their ids."""
+    """A content with its rows sorted as JSON: before format 3, texts were given in the order of
+    their ids.
+    """
     versions = {
         version: {name: sorted(rows, key=json.dumps) for name, rows in relations.items()}
         for version, relations in content["versions"].items()
@@ -30,7 +34,9 @@ def in_one_order(content: dict) -> dict:
 
 @pytest.fixture(params=STORES, ids=lambda file: f"{file.parent.name}/{file.name.partition('.')[0]}")
 def old(request, tmp_path):
-    """A copy of a store, the content that its JSON has, and the function that lists a store's content like that."""
+    """A copy of a store, the content that its JSON has, and the function that lists a store's
+    content like that.
+    """
     packed = request.param
     path = tmp_path / packed.stem
     path.write_bytes(unpacked(packed))
@@ -52,14 +58,19 @@ def test_it_takes_edits_and_keeps_its_past(old):
     with ivm.open(path, retain="all") as workspace:
         store = workspace.store
         assert workspace.check() == []
-        views = [name for name, predicate in workspace.predicates.items() if not predicate.extensional]
+        views = [
+            name for name, predicate in workspace.predicates.items() if not predicate.extensional
+        ]
         stored = [name for name in store.snapshot() if name not in views and "$" not in name]
         relations = {name: list(store.snapshot()[name]) for name in stored}
-        for rows in (lambda old: old[::3], lambda old: old[1::3]):  # two commits: the second meets pages of both
+        # two commits: the second meets pages of both
+        for rows in (lambda old: old[::3], lambda old: old[1::3]):
             with store.transaction() as txn:
                 for name, old_rows in relations.items():
                     keys = [
-                        i for i, column in enumerate(txn[name].schema.columns) if column.name in txn[name].schema.key
+                        i
+                        for i, column in enumerate(txn[name].schema.columns)
+                        if column.name in txn[name].schema.key
                     ]
                     txn[name].delete([tuple(row[i] for i in keys) for row in rows(old_rows)])
         assert {name: list(store.snapshot()[name]) for name in relations} == {
@@ -69,10 +80,14 @@ def test_it_takes_edits_and_keeps_its_past(old):
             workspace.verify(view)
         assert store.check() == [] and workspace.check() == []
     found = in_one_order(json.loads(json.dumps(content(path))))["versions"]
-    assert {version: found[version] for version in expected["versions"]} == in_one_order(expected)["versions"]
+    assert {version: found[version] for version in expected["versions"]} == in_one_order(expected)[
+        "versions"
+    ]
 
 
 def test_each_folder_says_what_it_is_and_all_are_small():
-    folders = [folder for folder in FIXTURES.iterdir() if folder.is_dir() and folder.name != "__pycache__"]
+    folders = [
+        folder for folder in FIXTURES.iterdir() if folder.is_dir() and folder.name != "__pycache__"
+    ]
     assert [folder.name for folder in folders if not (folder / "README.md").exists()] == []
     assert sum(file.stat().st_size for file in FIXTURES.rglob("*") if file.is_file()) < TOTAL_BYTES

@@ -1,4 +1,6 @@
-"""What the commands print, for people and of errors, is as fixtures/golden has it (see the README there)."""
+"""What the commands print, for people and of errors, is as fixtures/golden has it (see the
+README there).
+"""
 
 import os
 import re
@@ -44,14 +46,20 @@ def run(folder: Path, capsys: pytest.CaptureFixture[str]) -> Callable[[str], lis
         except SystemExit as stop:
             code = int(stop.code or 0)
         out, err = (stable(text, folder) for text in capsys.readouterr())
-        lines = [*out.splitlines(), *(f"! {text}" for text in err.splitlines()), *([f"[{code}]"] if code else [])]
+        lines = [
+            *out.splitlines(),
+            *(f"! {text}" for text in err.splitlines()),
+            *([f"[{code}]"] if code else []),
+        ]
         return [f"    {text}".rstrip() for text in lines]
 
     return printed
 
 
 def stable(text: str, folder: Path) -> str:
-    """A text without what differs from machine to machine and from run to run: folders and seconds."""
+    """A text without what differs from machine to machine and from run to run: folders and
+    seconds.
+    """
     text = text.replace(f"{folder}/", "").replace(f"{folder.resolve()}/", "")
     return re.sub(r"\b\d+\.\d+ s\b", "0.0 s", text)
 

@@ -1,4 +1,6 @@
-"""Imports run one way: the contracts of pyproject.toml hold, and none runs in a circle, by whatever means."""
+"""Imports run one way: the contracts of pyproject.toml hold, and none runs in a circle, by
+whatever means.
+"""
 
 import ast
 import re
@@ -15,14 +17,19 @@ cli = pytest.importorskip("importlinter.cli")
 
 def test_import_contracts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
-    monkeypatch.setattr(cli.logging_config, "dictConfig", lambda _: None)  # it would disable the loggers of all others
+    # it would disable the loggers of all others
+    monkeypatch.setattr(cli.logging_config, "dictConfig", lambda _: None)
     assert cli.lint_imports(cache_dir=None) == cli.EXIT_STATUS_SUCCESS
 
 
 @pytest.mark.parametrize("package", ["ivm", "pagestore"])
 def test_every_file_and_folder_is_on_a_layer(package: str) -> None:
-    """So that what is new is put on one: the contracts are exhaustive, and here is what they say."""
-    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    """So that what is new is put on one: the contracts are exhaustive, and here is what they
+    say.
+    """
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"][
+        "contracts"
+    ]
     (contract,) = [one for one in contracts if one.get("containers") == [package]]
     assert contract["exhaustive"]
     layers = {name.strip() for layer in contract["layers"] for name in re.split(r"[|:]", layer)}
@@ -32,7 +39,9 @@ def test_every_file_and_folder_is_on_a_layer(package: str) -> None:
 
 
 def sources(package: str, folder: str) -> dict[str, str]:
-    """The source of each module of a package in `folder`, by the module's full name; a folder's by `name.__init__`."""
+    """The source of each module of a package in `folder`, by the module's full name; a folder's
+    by `name.__init__`.
+    """
     root = ROOT / folder
     return {
         ".".join((package, *file.relative_to(root).with_suffix("").parts)): file.read_text()
@@ -41,32 +50,51 @@ def sources(package: str, folder: str) -> dict[str, str]:
 
 
 def imported(module: str, source: str, modules: Collection[str]) -> set[str]:
-    """The modules that one imports: within functions, for types, and by their names in strings, too."""
+    """The modules that one imports: within functions, for types, and by their names in strings,
+    too.
+    """
     named = []
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):
             named += [a.name for a in node.names]
         elif isinstance(node, ast.ImportFrom):
-            above = [*module.split(".")[: -node.level], node.module] if node.level else [node.module]
+            above = (
+                [*module.split(".")[: -node.level], node.module] if node.level else [node.module]
+            )
             package = ".".join(filter(None, above))
             inside = [f"{package}.{a.name}" for a in node.names]
-            named += [name if {name, f"{name}.__init__"}.intersection(modules) else package for name in inside]
+            named += [
+                name if {name, f"{name}.__init__"}.intersection(modules) else package
+                for name in inside
+            ]
     if re.search(r"\b(import_module|__import__)\b", source):
         named += _by_name(module, source, modules)
-    return {name if name in modules else f"{name}.__init__" for name in named}.intersection(modules) - {module}
+    return {name if name in modules else f"{name}.__init__" for name in named}.intersection(
+        modules
+    ) - {module}
 
 
 def _by_name(module: str, source: str, modules: Collection[str]) -> set[str]:
-    """The modules that strings name, from the top or from a folder above; a string that names a folder, all in it."""
+    """The modules that strings name, from the top or from a folder above; a string that names a
+    folder, all in it.
+    """
     strings = {node.value for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Constant)}
     parts = module.split(".")
     above = ["", *(".".join(parts[:n]) + "." for n in range(1, len(parts)))]
-    names = {package + text.strip(".") for text in strings if isinstance(text, str) for package in above}
-    return {name for name in modules if name in names or (name.count(".") > 1 and name.rpartition(".")[0] in names)}
+    names = {
+        package + text.strip(".") for text in strings if isinstance(text, str) for package in above
+    }
+    return {
+        name
+        for name in modules
+        if name in names or (name.count(".") > 1 and name.rpartition(".")[0] in names)
+    }
 
 
 def circle(arrows: Mapping[str, Iterable[str]]) -> list[str]:
-    """Some modules each of which leads to the next, and the last to the first; none if there are none."""
+    """Some modules each of which leads to the next, and the last to the first; none if there are
+    none.
+    """
     try:
         TopologicalSorter(arrows).prepare()
     except CycleError as error:
@@ -79,8 +107,14 @@ def circle_of(modules: Mapping[str, str]) -> list[str]:
 
 
 def test_no_files_import_each_other_in_a_circle_not_even_by_name() -> None:
-    ours = sources("ivm", "ivm") | sources("pagestore", "pagestore") | sources("pagestore_tools", "tools")
-    assert "pagestore.runtime.jit.llvm" in imported("pagestore.runtime.kernel", ours["pagestore.runtime.kernel"], ours)
+    ours = (
+        sources("ivm", "ivm")
+        | sources("pagestore", "pagestore")
+        | sources("pagestore_tools", "tools")
+    )
+    assert "pagestore.runtime.jit.llvm" in imported(
+        "pagestore.runtime.kernel", ours["pagestore.runtime.kernel"], ours
+    )
     assert "pagestore_tools.store_commands.fsck" in imported(
         "pagestore_tools.cli.main", ours["pagestore_tools.cli.main"], ours
     )
@@ -96,7 +130,8 @@ def test_no_files_import_each_other_in_a_circle_not_even_by_name() -> None:
         "def f():\n    import p.a",
         "if TYPE_CHECKING:\n    from p.a import X",
         "import importlib\ndef f(): return importlib.import_module('p.a')",
-        "from importlib import import_module as m\nNAMES = {'a': '..a'}\ndef f(n): return m(NAMES[n], __package__)",
+        "from importlib import import_module as m\nNAMES = {'a': '..a'}\ndef f(n): return "
+        "m(NAMES[n], __package__)",
         "def f(): return __import__('p.a')",
     ],
 )

@@ -28,7 +28,9 @@ def test_conjunction_comparison_and_repeated_variables():
 
 def test_negation_of_a_conjunction():
     # p(x) <- edge(x, _), !(edge(x, y), edge(y, _)).
-    assert views("p(x) <- edge(x, _), !(edge(x, y), edge(y, _)).", edge={(1, 2), (2, 3), (4, 5)}) == {"p": {(2,), (4,)}}
+    assert views(
+        "p(x) <- edge(x, _), !(edge(x, y), edge(y, _)).", edge={(1, 2), (2, 3), (4, 5)}
+    ) == {"p": {(2,), (4,)}}
 
 
 def test_disjunction_and_support_counts():
@@ -41,7 +43,14 @@ def test_disjunction_and_support_counts():
 
 @pytest.mark.parametrize(
     ("term", "expected"),
-    [("x + 1", 8), ("x - 10", -3), ("x * x", 49), ("x / 2", 3), ("(0 - x) / 2", -3), ("-x * 2", -14)],
+    [
+        ("x + 1", 8),
+        ("x - 10", -3),
+        ("x * x", 49),
+        ("x / 2", 3),
+        ("(0 - x) / 2", -3),
+        ("-x * 2", -14),
+    ],
 )
 def test_int_arithmetic(term, expected):
     # p(y) <- edge(x, _), y = term.
@@ -90,9 +99,9 @@ def test_aggregates():
         "w": {(1,): 1e100, (2,): 1.0, (3,): -1e100},
         "s": {(2,): "b", (1,): "a", (3,): "c"},
     }
-    # n[x] = d <- agg<<d = count()>> edge(x, _).        t[x] = a <- agg<<a = sum(n)>> edge(x, y), v[y] = n.
-    # lo[] = a <- agg<<a = min(n)>> v[_] = n.            f[] = a <- agg<<a = total(n)>> w[_] = n.
-    # c[] = a <- agg<<a = concat(t)>> s[_] = t.
+    # n[x] = d <- agg<<d = count()>> edge(x, _).        t[x] = a <- agg<<a = sum(n)>> edge(x, y),
+    # v[y] = n. lo[] = a <- agg<<a = min(n)>> v[_] = n.            f[] = a <- agg<<a = total(n)>>
+    # w[_] = n. c[] = a <- agg<<a = concat(t)>> s[_] = t.
     text = """n[x] = d <- agg<<d = count()>> edge(x, _).  t[x] = a <- agg<<a = sum(n)>> edge(x, y), v[y] = n.
               lo[] = a <- agg<<a = min(n)>> v[_] = n.      f[] = a <- agg<<a = total(n)>> w[_] = n.
               c[] = a <- agg<<a = concat(t)>> s[_] = t."""
@@ -107,7 +116,9 @@ def test_aggregates():
 
 def test_an_aggregate_over_a_disjunction_counts_each_binding_once():
     # n[x] = d <- agg<<d = count()>> (edge(x, y) ; edge(y, x)).
-    found = views("n[x] = d <- agg<<d = count()>> (edge(x, y) ; edge(y, x)).", edge={(1, 2), (2, 1), (1, 3)})
+    found = views(
+        "n[x] = d <- agg<<d = count()>> (edge(x, y) ; edge(y, x)).", edge={(1, 2), (2, 1), (1, 3)}
+    )
     assert found["n"] == {(1,): 2, (2,): 1, (3,): 1}
 
 
@@ -126,7 +137,9 @@ def test_a_failure_beside_a_negation_is_none_of_its_own():
 
 
 def test_edits_in_order():
-    program = compile(EDGE + '+edge(1, 2). +edge(1, 3). -edge(1, 2). ^v[1] = 5. ^v[1] = 6. +s[1] = "a". -s[1].')
+    program = compile(
+        EDGE + '+edge(1, 2). +edge(1, 3). -edge(1, 2). ^v[1] = 5. ^v[1] = 6. +s[1] = "a". -s[1].'
+    )
     state = naive.empty(program)
     naive.edit(program, state, program.edits)
     assert state == {"edge": {(1, 3)}, "v": {(1,): 6}, "w": {}, "s": {}}
@@ -137,6 +150,10 @@ def test_key_variables():
     for rule, expected in (
         ("c[x, y] = s <- v[x] = u, v[y] = t, s = u + t.", "x y"),  # the paper's example
         ("c[x] = t <- v[x] = u, v[u] = t.", "x u"),  # u is a key: it is in key position somewhere
-        ("c(x) <- v[x] = u, !a(u), !edge(x, w).", "x u"),  # so is it inside a negation; w is not the rule's
+        # so is it inside a negation; w is not the rule's
+        ("c(x) <- v[x] = u, !a(u), !edge(x, w).", "x u"),
     ):
-        assert " ".join(var.name for var in key_variables(compile(declared + rule).rules[0], {})) == expected
+        assert (
+            " ".join(var.name for var in key_variables(compile(declared + rule).rules[0], {}))
+            == expected
+        )

@@ -24,7 +24,9 @@ def of_the_tutorial() -> dict[str, tuple[str, str]]:
     """The questions of the tutorial, each in SQL and in rules."""
     found = {}
     text = (ROOT / "docs" / "tutorial.md").read_text()
-    for title, body in re.findall(r"^### \d+\. (.*?)\n(.*?)(?=^###? )", text, re.MULTILINE | re.DOTALL):
+    for title, body in re.findall(
+        r"^### \d+\. (.*?)\n(.*?)(?=^###? )", text, re.MULTILINE | re.DOTALL
+    ):
         lines = [line[4:] for line in body.splitlines() if line.startswith((">>> ", "... "))]
         call = ast.parse("\n".join(lines)).body[0].value
         found[title] = tuple(squeezed(ast.literal_eval(argument)) for argument in call.args)
@@ -58,7 +60,9 @@ def test_it_reacts_to_what_is_edited(monkeypatch: pytest.MonkeyPatch) -> None:
     notebook = module_from_spec(spec)
     spec.loader.exec_module(notebook)
     slider = marimo.ui.slider
-    monkeypatch.setattr(marimo.ui, "slider", lambda *ends, value, label: slider(*ends, value=0, label=label))
+    monkeypatch.setattr(
+        marimo.ui, "slider", lambda *ends, value, label: slider(*ends, value=0, label=label)
+    )
     _, defined = notebook.app.run()
     assert defined["good"] == ["Ada", "Cem"]
     assert defined["why"].startswith('good("Bob") is not in version')

@@ -1,4 +1,6 @@
-"""The wheel holds every package of the source tree, and an editable install what Spark looks for."""
+"""The wheel holds every package of the source tree, and an editable install what Spark looks
+for.
+"""
 
 import tomllib
 import zipfile
@@ -22,9 +24,13 @@ def test_every_package_folder_is_listed() -> None:
 
 
 def test_files_that_are_no_code_are_listed() -> None:
-    data = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["package-data"]
+    data = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"][
+        "package-data"
+    ]
     page = ROOT / "tools" / "serving"
-    listed = {file.name for pattern in data["pagestore_tools.serving"] for file in page.glob(pattern)}
+    listed = {
+        file.name for pattern in data["pagestore_tools.serving"] for file in page.glob(pattern)
+    }
     assert listed == {"index.html", "studio.css", "studio.js"}
 
 
@@ -40,4 +46,8 @@ def test_an_editable_wheel_has_the_module_that_spark_finds(tmp_path: Path) -> No
     with zipfile.ZipFile(wheel) as made:
         assert made.read("two/__init__.py") == b"x = 1\n"
         record = made.read("one-1.0.dist-info/RECORD").decode().splitlines()
-        assert [line.partition(",")[0] for line in record] == ["one.py", "one-1.0.dist-info/RECORD", "two/__init__.py"]
+        assert [line.partition(",")[0] for line in record] == [
+            "one.py",
+            "one-1.0.dist-info/RECORD",
+            "two/__init__.py",
+        ]

@@ -1,4 +1,6 @@
-"""The kernels as plain Python, and with every index checked: what they compute does not depend on the compiler."""
+"""The kernels as plain Python, and with every index checked: what they compute does not depend
+on the compiler.
+"""
 
 import os
 import subprocess
@@ -25,7 +27,9 @@ SMALL = [
 
 def run(tests, **environment):
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *tests]
-    done = subprocess.run(command, cwd=ROOT, env={**os.environ, **environment}, capture_output=True, text=True)
+    done = subprocess.run(
+        command, cwd=ROOT, env={**os.environ, **environment}, capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-1000:]
     assert " passed" in done.stdout
 
@@ -35,8 +39,12 @@ def test_small_cases_without_the_compiler():
 
 
 def test_small_trees_with_bounds_checked(tmp_path):
-    """What checks bounds is compiled for this test alone: a minute for these, five for what rules take."""
-    check_bounds(["tests/pagestore/trees/test_tree.py::TestSupport", "tests/pagestore/sorting"], tmp_path)
+    """What checks bounds is compiled for this test alone: a minute for these, five for what
+    rules take.
+    """
+    check_bounds(
+        ["tests/pagestore/trees/test_tree.py::TestSupport", "tests/pagestore/sorting"], tmp_path
+    )
 
 
 @pytest.mark.campaign

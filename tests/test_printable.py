@@ -20,21 +20,35 @@ def said(name: str) -> list[str]:
         with store.transaction() as txn:
             texts.append(repr(txn.create(name, "k: int64")))
         snap = store.snapshot()
-        texts += map(repr, (store, snap, snap[name], snap[name].mapping(), snap[name].range((1,), (2,))))
+        texts += map(
+            repr, (store, snap, snap[name], snap[name].mapping(), snap[name].range((1,), (2,)))
+        )
         ws.install(
-            f"e(x, y) -> int(x), string(y). `{name}`(x) <- e(x, _). `{name}c`[x] = t <- agg<<t = concat(y)>> e(x, y)."
+            f"e(x, y) -> int(x), string(y). `{name}`(x) <- e(x, _). `{name}c`[x] = t <- agg<<t = "
+            f"concat(y)>> e(x, y)."
         )
         ws.exec('+e(1, "a").')
         texts += [repr(ws[name]), ws.explain(name), ws.explain("e"), repr(ws.rope(f"{name}c", 1))]
-        texts += [repr(ws.query(f"`q{name}`(`{name}`) <- e(`{name}`, _).")), ws.explain(f"q(x) <- `{name}`(x).")]
+        texts += [
+            repr(ws.query(f"`q{name}`(`{name}`) <- e(`{name}`, _).")),
+            ws.explain(f"q(x) <- `{name}`(x)."),
+        ]
         for failing in (
-            lambda: snap[f"no{name}"], lambda: ws[f"no{name}"], lambda: ws.rope(name), lambda: ws.explain(f"no{name}"),
-            lambda: ws.exec(f"+`{name}`(1)."), lambda: ws.query(f"q(x) <- `{name}`(x, x)."), lambda: ws.uninstall(name),
-            lambda: ws.query(f"q(x) <- `no{name}`(x)."), lambda: ws.install(f"`{name}`(x) <- e(x, _).", "more"),
-            lambda: ws.install(f"p(x) <- e(x, _), x = `{name}`."), lambda: store.at(name),
-            lambda: snap[name].scan(name), lambda: snap[name].range((name,)),
+            lambda: snap[f"no{name}"],
+            lambda: ws[f"no{name}"],
+            lambda: ws.rope(name),
+            lambda: ws.explain(f"no{name}"),
+            lambda: ws.exec(f"+`{name}`(1)."),
+            lambda: ws.query(f"q(x) <- `{name}`(x, x)."),
+            lambda: ws.uninstall(name),
+            lambda: ws.query(f"q(x) <- `no{name}`(x)."),
+            lambda: ws.install(f"`{name}`(x) <- e(x, _).", "more"),
+            lambda: ws.install(f"p(x) <- e(x, _), x = `{name}`."),
+            lambda: store.at(name),
+            lambda: snap[name].scan(name),
+            lambda: snap[name].range((name,)),
             lambda: ws.transaction().insert(name, [(1,)]),
-        ):  # fmt: skip
+        ):
             with pytest.raises((IvmError, PagestoreError)) as caught:
                 failing()
             texts.append(str(caught.value))

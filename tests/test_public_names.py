@@ -1,4 +1,5 @@
-"""What others write down: names, commands and the first bytes of a store. None of it changes unnoticed.
+"""What others write down: names, commands and the first bytes of a store. None of it changes
+unnoticed.
 
 Whoever changes one of these lists writes the change into CHANGELOG.md.
 """
@@ -93,14 +94,18 @@ MEMBERS = {  # of each class that is handed to users
         transaction transaction_async uninstall verify violations why why_changed
     """,
     ivm.transaction.Transaction: (
-        "commit composed delete delete_range delete_where edit inner insert rollback savepoint set sql"
+        "commit composed delete delete_range delete_where edit inner insert rollback savepoint set "
+        "sql"
     ),
     ivm.Answer: "to_arrow to_duckdb to_numpy to_pandas to_polars",
 }
 FIRST = [
-    pagestore.open, pagestore.Store.transaction, pagestore.Store.at, pagestore.Store.diff, pagestore.Relation.range,
-    pagestore.host.WritableRelation.insert, pagestore.host.WritableRelation.delete, ivm.open, ivm.Workspace.install,
-    ivm.Workspace.query, ivm.Workspace.sql, ivm.Workspace.transaction, ivm.Workspace.insert, ivm.Workspace.why,
+    pagestore.open, pagestore.Store.transaction, pagestore.Store.at, pagestore.Store.diff,
+    pagestore.Relation.range,
+    pagestore.host.WritableRelation.insert, pagestore.host.WritableRelation.delete, ivm.open,
+    ivm.Workspace.install,
+    ivm.Workspace.query, ivm.Workspace.sql, ivm.Workspace.transaction, ivm.Workspace.insert,
+    ivm.Workspace.why,
 ]  # fmt: skip
 COMMANDS = {
     pagestore_command: """
@@ -122,7 +127,8 @@ def names_of(module: ModuleType) -> set[str]:
     return {
         name
         for name, value in vars(module).items()
-        if not name.startswith("_") and getattr(value, "__module__", "").partition(".")[0] == package
+        if not name.startswith("_")
+        and getattr(value, "__module__", "").partition(".")[0] == package
     }
 
 
@@ -134,12 +140,18 @@ def test_names_of_modules(module: str) -> None:
 @pytest.mark.parametrize("package", ["pagestore", "ivm"])
 def test_names_stand_in_the_api_reference(package: str) -> None:
     """The errors do as one module."""
-    shown = set(re.findall(r"^::: ([\w.]+)$", (ROOT / "docs" / "api" / f"{package}.md").read_text(), re.MULTILINE))
+    shown = set(
+        re.findall(
+            r"^::: ([\w.]+)$", (ROOT / "docs" / "api" / f"{package}.md").read_text(), re.MULTILINE
+        )
+    )
     names = {f"{package}.{name}" for name in MODULES[package].split() if not name.endswith("Error")}
     assert names | {f"{package}.errors"} <= shown
 
 
-@pytest.mark.parametrize("class_", MEMBERS, ids=lambda class_: f"{class_.__module__}.{class_.__name__}")
+@pytest.mark.parametrize(
+    "class_", MEMBERS, ids=lambda class_: f"{class_.__module__}.{class_.__name__}"
+)
 def test_members_of_classes(class_: type) -> None:
     assert [name for name in dir(class_) if not name.startswith("_")] == MEMBERS[class_].split()
 
@@ -152,9 +164,12 @@ def test_methods_that_people_open_first_have_an_example(method: Callable) -> Non
 def test_members_of_what_a_transaction_edits(tmp_path: Path) -> None:
     with pagestore.open(tmp_path / "a.pages", sync="off") as store, store.transaction() as txn:
         relation = txn.create("r", "x: int64")
-        added = {name for name in dir(relation) if not name.startswith("_")} - {*dir(pagestore.Relation)}
+        added = {name for name in dir(relation) if not name.startswith("_")} - {
+            *dir(pagestore.Relation)
+        }
     assert " ".join(sorted(added)) == (
-        "add bulk clear delete delete_range delete_where encode follow info insert pop remove_overlaps "
+        "add bulk clear delete delete_range delete_where encode follow info insert pop "
+        "remove_overlaps "
         "remove_stabbed set setdefault update"
     )
 
@@ -168,9 +183,12 @@ def test_commands(command, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("command", "name"), [(command, name) for command in COMMANDS for name in COMMANDS[command].split()]
+    ("command", "name"),
+    [(command, name) for command in COMMANDS for name in COMMANDS[command].split()],
 )
-def test_help_fits_a_terminal(command, name: str, monkeypatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_fits_a_terminal(
+    command, name: str, monkeypatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     with pytest.raises(SystemExit, match="0"):
         command([name, "--help"])
@@ -203,8 +221,12 @@ def test_the_first_bytes_of_a_store(tmp_path: Path) -> None:
     assert (ROOT / "fixtures" / "format-3").is_dir()
 
 
-@pytest.mark.parametrize("function", [pagestore.open, ivm.open, ivm.Workspace.install, ivm.Workspace.sql])
-def test_options_are_named_and_those_of_few_values_list_them(function: Callable[..., object]) -> None:
+@pytest.mark.parametrize(
+    "function", [pagestore.open, ivm.open, ivm.Workspace.install, ivm.Workspace.sql]
+)
+def test_options_are_named_and_those_of_few_values_list_them(
+    function: Callable[..., object],
+) -> None:
     """So that a type checker finds a wrong one."""
     parameters = inspect.signature(function).parameters.values()
     assert not any(one.kind is one.VAR_KEYWORD for one in parameters)

@@ -17,7 +17,9 @@ ROOT = Path(__file__).parents[1]
 
 
 def test_examples_in_the_readme(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A new user pastes the blocks of shell commands first, since an example reads what they make."""
+    """A new user pastes the blocks of shell commands first, since an example reads what they
+    make.
+    """
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PATH", f"{new_machine(tmp_path)}{os.pathsep}/usr/bin{os.pathsep}/bin")
     pytest.importorskip("pandas")
@@ -25,8 +27,13 @@ def test_examples_in_the_readme(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     pasted = blocks(beginning)[:1] + blocks(rest.partition("\n## ")[0])
     done = subprocess.run(["bash", "-e"], input="".join(pasted), capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    assert re.search(r"^bob +13.00$", done.stdout, re.MULTILINE) and 'paid["bob", #2026-01-06#] = 9.00' in done.stdout
-    failed, tried = doctest.testfile(str(ROOT / "README.md"), module_relative=False, globs={"Decimal": Decimal})
+    assert (
+        re.search(r"^bob +13.00$", done.stdout, re.MULTILINE)
+        and 'paid["bob", #2026-01-06#] = 9.00' in done.stdout
+    )
+    failed, tried = doctest.testfile(
+        str(ROOT / "README.md"), module_relative=False, globs={"Decimal": Decimal}
+    )
     assert (failed, tried > 0) == (0, True)
 
 
@@ -36,11 +43,14 @@ def blocks(text: str) -> list[str]:
 
 
 def new_machine(folder: Path) -> Path:
-    """A folder with a python3 whose virtual environment has the two commands, by this Python over these sources."""
+    """A folder with a python3 whose virtual environment has the two commands, by this Python
+    over these sources.
+    """
     bin_, made = folder / "bin", folder / "made"
     bin_.mkdir(), made.mkdir()
     run = f"PYTHONPATH='{ROOT}' exec '{sys.executable}' -m"
-    scripts = {bin_ / "python3": f"mkdir -p .venv && cp -r '{made}' .venv/bin", made / "pip": "exit 0",
+    scripts = {bin_ / "python3": f"mkdir -p .venv && cp -r '{made}' .venv/bin",
+        made / "pip": "exit 0",
                made / "activate": 'PATH="$PWD/.venv/bin:$PATH"', made / "ivm": f'{run} ivm "$@"',
                made / "pagestore": f'{run} pagestore "$@"'}  # fmt: skip
     for path, text in scripts.items():
@@ -52,7 +62,9 @@ def new_machine(folder: Path) -> Path:
 def test_examples_of_the_tutorial(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     known = {"datetime": datetime, "Decimal": Decimal}
-    failed, tried = doctest.testfile(str(ROOT / "docs" / "tutorial.md"), module_relative=False, globs=known)
+    failed, tried = doctest.testfile(
+        str(ROOT / "docs" / "tutorial.md"), module_relative=False, globs=known
+    )
     assert (failed, tried > 0) == (0, True)
 
 
@@ -89,7 +101,9 @@ RUN_BY = {  # the pages with examples, each with the test that runs them
 
 def test_every_page_with_examples_has_a_test_that_runs_them() -> None:
     pages = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
-    shown = {page for page in pages if re.search(r"^(```\w| *>>> )", page.read_text(), re.MULTILINE)}
+    shown = {
+        page for page in pages if re.search(r"^(```\w| *>>> )", page.read_text(), re.MULTILINE)
+    }
     names = {str(page.relative_to(ROOT)) for page in shown if "decisions" not in page.parts}
     assert names - {"CHANGELOG.md"} == {*RUN_BY}
     for page, test in RUN_BY.items():
@@ -110,7 +124,9 @@ ARCHITECTURE = (ROOT / "docs/architecture.md").read_text()
 
 
 def layers(package: str) -> dict[str, set[str]]:
-    """The files that the architecture names for each layer of a package; `top` is the package itself."""
+    """The files that the architecture names for each layer of a package; `top` is the package
+    itself.
+    """
     part = ARCHITECTURE.partition(f"## {package}, from the bottom")[2].partition("\n## ")[0]
     items = re.findall(r"^- \*\*`?(\w+)/?`?\*\*(.*(?:\n  .*)*)", part, re.MULTILINE)
     return {layer: set(re.findall(r"`(\w+\.py)`", files)) for layer, files in items}
@@ -129,7 +145,9 @@ def test_every_file_stands_in_the_architecture(package: str) -> None:
 
 
 def test_files_that_the_architecture_leads_to_are_there() -> None:
-    """Each path in backticks is a file, within a package or from the root; what a question leads to stands in it."""
+    """Each path in backticks is a file, within a package or from the root; what a question leads
+    to stands in it.
+    """
     paths = re.findall(r"`([a-z_]+(?:/[a-z_]+)+\.py)`", ARCHITECTURE)
     assert len(paths) > 50
     tops = (ROOT, ROOT / "pagestore", ROOT / "ivm")
@@ -139,7 +157,9 @@ def test_files_that_the_architecture_leads_to_are_there() -> None:
     assert len(questions) >= 9
     for path, answer in questions:
         for name in re.findall(r"`(\w+)`", answer):
-            assert re.search(rf"(def|class) {name}\b", (ROOT / path).read_text()), f"{path} has no {name}"
+            assert re.search(rf"(def|class) {name}\b", (ROOT / path).read_text()), (
+                f"{path} has no {name}"
+            )
 
 
 @pytest.mark.parametrize(("document", "mark"), [("architecture.md", "**"), ("format.md", "*")])

@@ -28,16 +28,37 @@ UNEQUAL = {"same_rows"}  # of which a relation keeps one each
 
 
 def test_every_folder_is_tried() -> None:
-    assert {path.name for path in FOLDER.iterdir() if path.is_dir() and path.name[0] not in "._"} == {*EXPECTED}
+    assert {
+        path.name for path in FOLDER.iterdir() if path.is_dir() and path.name[0] not in "._"
+    } == {*EXPECTED}
     assert {*OPTIONS, *COMPLAINTS, *UNEQUAL, *FLATTENED} <= {*EXPECTED}
 
 
 @pytest.mark.parametrize("job", sorted(EXPECTED.keys() - COMPLAINTS.keys() - FLATTENED))
-def test_what_becomes_a_relation(job: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_becomes_a_relation(
+    job: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     file = tmp_path / "s.pages"
-    assert command(["load", str(file), "r", str(FOLDER / job), "--key", "x", "--json", *OPTIONS.get(job, [])]) == 0
+    assert (
+        command(
+            [
+                "load",
+                str(file),
+                "r",
+                str(FOLDER / job),
+                "--key",
+                "x",
+                "--json",
+                *OPTIONS.get(job, []),
+            ]
+        )
+        == 0
+    )
     answer = json.loads(capsys.readouterr().out)
-    columns, rows = EXPECTED[job]["columns"], [row for row in EXPECTED[job]["rows"] if "None" not in row]
+    columns, rows = (
+        EXPECTED[job]["columns"],
+        [row for row in EXPECTED[job]["rows"] if "None" not in row],
+    )
     with pagestore.open(file, mode="r") as store:
         relation = store.snapshot()["r"]
         names = [column.name for column in relation.schema.columns]
@@ -51,14 +72,40 @@ def test_what_becomes_a_relation(job: str, tmp_path: Path, capsys: pytest.Captur
 
 
 def test_the_columns_of_a_struct_become_columns(tmp_path: Path) -> None:
-    assert command(["load", str(tmp_path / "s.pages"), "r", str(FOLDER / "nested"), "--key", "x", "--quiet"]) == 0
+    assert (
+        command(
+            [
+                "load",
+                str(tmp_path / "s.pages"),
+                "r",
+                str(FOLDER / "nested"),
+                "--key",
+                "x",
+                "--quiet",
+            ]
+        )
+        == 0
+    )
     with pagestore.open(tmp_path / "s.pages", mode="r") as store:
         relation = store.snapshot()["r"]
         assert (relation.schema.names, [*relation]) == (("x", "y:a"), [(0, 0), (1, 1)])
 
 
 def test_the_elements_of_a_list_become_rows(tmp_path: Path) -> None:
-    assert command(["load", str(tmp_path / "s.pages"), "r", str(FOLDER / "arrays"), "--key", "x", "--quiet"]) == 0
+    assert (
+        command(
+            [
+                "load",
+                str(tmp_path / "s.pages"),
+                "r",
+                str(FOLDER / "arrays"),
+                "--key",
+                "x",
+                "--quiet",
+            ]
+        )
+        == 0
+    )
     with pagestore.open(tmp_path / "s.pages", mode="r") as store:
         assert [*store.snapshot()["r"]] == [(0,), (1,)]
         assert [*store.snapshot()["r:y"]] == [(0, 0, 0), (0, 1, 0), (1, 0, 1), (1, 1, 1)]
@@ -68,9 +115,14 @@ def test_the_elements_of_a_list_become_rows(tmp_path: Path) -> None:
 def test_the_zone_of_moments_is_kept_unless_it_is_taken_off(job: str, tmp_path: Path) -> None:
     for options, types in ([], ["timestamp(UTC)"]), (["--utc"], ["timestamp"]):
         file = tmp_path / f"s{len(options)}.pages"
-        assert command(["load", str(file), "r", str(FOLDER / job), "--key", "x", "--quiet", *options]) == 0
+        assert (
+            command(["load", str(file), "r", str(FOLDER / job), "--key", "x", "--quiet", *options])
+            == 0
+        )
         with pagestore.open(file, mode="r") as store:
-            assert [str(column.type) for column in store.snapshot()["r"].schema.columns][1:] == types
+            assert [str(column.type) for column in store.snapshot()["r"].schema.columns][
+                1:
+            ] == types
 
 
 @pytest.mark.parametrize("job", sorted(OPTIONS.keys() - {"int96", "moments"}))
@@ -87,4 +139,6 @@ def test_what_is_refused(job: str, tmp_path: Path, capsys: pytest.CaptureFixture
     assert command(["load", str(tmp_path / "s.pages"), "r", str(FOLDER / job), "--key", "x"]) == 1
     err = capsys.readouterr().err
     assert re.search(COMPLAINTS[job], err)
-    assert len(err.splitlines()) == 1 + ("--bad FILE" in err) and not (tmp_path / "s.pages").exists()
+    assert (
+        len(err.splitlines()) == 1 + ("--bad FILE" in err) and not (tmp_path / "s.pages").exists()
+    )

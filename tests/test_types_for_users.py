@@ -1,4 +1,6 @@
-"""What a type checker says to users: a wrong option is found before the program runs, and a right program is right."""
+"""What a type checker says to users: a wrong option is found before the program runs, and a
+right program is right.
+"""
 
 import subprocess
 import sys
@@ -48,9 +50,25 @@ def refresh() -> None:
 
 def test_mypy_finds_wrong_options(tmp_path: Path) -> None:
     (tmp_path / "wrong.py").write_text(PROGRAM)
-    command = ["-m", "mypy", "--strict", "--no-error-summary", "--config-file=", "--follow-imports=silent"]
-    cache = ["--cache-dir", str(ROOT / ".mypy_cache" / "users"), "--ignore-missing-imports", str(tmp_path / "wrong.py")]
-    done = subprocess.run([sys.executable, *command, *cache], capture_output=True, text=True, cwd=ROOT)
+    command = [
+        "-m",
+        "mypy",
+        "--strict",
+        "--no-error-summary",
+        "--config-file=",
+        "--follow-imports=silent",
+    ]
+    cache = [
+        "--cache-dir",
+        str(ROOT / ".mypy_cache" / "users"),
+        "--ignore-missing-imports",
+        str(tmp_path / "wrong.py"),
+    ]
+    done = subprocess.run(
+        [sys.executable, *command, *cache], capture_output=True, text=True, cwd=ROOT
+    )
     found = {int(line.split(":")[1]) for line in done.stdout.splitlines() if ": error:" in line}
-    wanted = {number for number, line in enumerate(PROGRAM.splitlines(), 1) if line.endswith("# wrong")}
+    wanted = {
+        number for number, line in enumerate(PROGRAM.splitlines(), 1) if line.endswith("# wrong")
+    }
     assert found == wanted, done.stdout + done.stderr

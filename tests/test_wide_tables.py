@@ -36,8 +36,13 @@ def some_rows(seed: int, keys: range) -> dict[str, tuple]:
 
 
 def table_of(rows: dict[str, tuple]) -> pa.Table:
-    return pa.table([pa.array(c, t) for c, t in zip(zip(*rows.values(), strict=True), SCHEMA.arrow.types, strict=True)],
-                    SCHEMA.arrow)  # fmt: skip
+    return pa.table(
+        [
+            pa.array(c, t)
+            for c, t in zip(zip(*rows.values(), strict=True), SCHEMA.arrow.types, strict=True)
+        ],
+        SCHEMA.arrow,
+    )
 
 
 def run(*words: object) -> None:
@@ -88,7 +93,10 @@ def test_relations_arrow_and_diffs(loaded: tuple[Path, dict[str, tuple]]) -> Non
 def test_files(loaded: tuple[Path, dict[str, tuple]], form: str, tmp_path: Path) -> None:
     file, rows = loaded
     run("print", file, "wide", "-o", tmp_path / f"out.{form}")
-    with pagestore.open(tmp_path / "s.pages", page_size=PAGE_SIZE) as store, store.transaction() as txn:
+    with (
+        pagestore.open(tmp_path / "s.pages", page_size=PAGE_SIZE) as store,
+        store.transaction() as txn,
+    ):
         txn.create("wide", SCHEMA)
     run("load", tmp_path / "s.pages", "wide", tmp_path / f"out.{form}", "--append")
     with pagestore.open(tmp_path / "s.pages", mode="r") as store:
@@ -112,7 +120,9 @@ def test_random_edits(tmp_path: Path) -> None:
         with store.transaction() as txn:
             txn.create("wide", SCHEMA, scans=["sum:c3", "count"])
         for seed in range(8):
-            new = some_rows(seed, range(start := chance.randrange(60), start + chance.choice([1, 30])))
+            new = some_rows(
+                seed, range(start := chance.randrange(60), start + chance.choice([1, 30]))
+            )
             gone = chance.sample([*rows], min(len(rows), chance.choice([0, 1, 20])))
             with store.transaction() as txn:
                 txn["wide"].set([*new.values()])
@@ -123,8 +133,12 @@ def test_random_edits(tmp_path: Path) -> None:
         assert store.snapshot()["wide"].scan("sum:c3") == sum(row[3] for row in rows.values())
 
 
-def test_rules_read_and_index_only_their_columns(loaded: tuple[Path, dict[str, tuple]], tmp_path: Path) -> None:
-    """q(e, k) by e needs an index with the key and one column; changes of others do not touch it."""
+def test_rules_read_and_index_only_their_columns(
+    loaded: tuple[Path, dict[str, tuple]], tmp_path: Path
+) -> None:
+    """q(e, k) by e needs an index with the key and one column; changes of others do not touch
+    it.
+    """
     file, rows = loaded
     rows = dict(rows)
     path = tmp_path / "s.pages"
@@ -151,7 +165,9 @@ def test_rules_read_and_index_only_their_columns(loaded: tuple[Path, dict[str, t
         check()
         snapshot = ws.store.snapshot()
         trees = {
-            name: snapshot.tree(name) for name in snapshot._version.catalog.relations if name.startswith("$index:wide")
+            name: snapshot.tree(name)
+            for name in snapshot._version.catalog.relations
+            if name.startswith("$index:wide")
         }
         assert trees and all(tree.spec.columns <= 3 for tree in trees.values())
         chance = random.Random(4)
@@ -173,7 +189,10 @@ def test_commands_on_rules(
     loaded: tuple[Path, dict[str, tuple]], tmp_path: Path, capsys: pytest.CaptureFixture
 ) -> None:
     file, rows = loaded
-    assert rules(["query", str(file), "q(k) <- wide:c3[k] = 3, wide:c999[k] = 4.", "--format", "csv"]) == 0
+    assert (
+        rules(["query", str(file), "q(k) <- wide:c3[k] = 3, wide:c999[k] = 4.", "--format", "csv"])
+        == 0
+    )
     expected = [f'"{key}"' for key, row in sorted(rows.items()) if (row[3], row[999]) == (3, 4)]
     assert capsys.readouterr().out.splitlines()[1:] == expected
     assert rules(["declare", str(file)]) == 0
@@ -181,7 +200,10 @@ def test_commands_on_rules(
 
 
 def test_more_than_a_thousand_are_refused() -> None:
-    with pytest.raises(SchemaError, match="a relation has 1 to 1000 columns, not 1001; leave some out, or give them"):
+    with pytest.raises(
+        SchemaError,
+        match="a relation has 1 to 1000 columns, not 1001; leave some out, or give them",
+    ):
         Schema.parse(", ".join(f"c{i}: int64" for i in range(1001)), "c0")
 
 
@@ -192,6 +214,8 @@ def test_a_store_of_small_pages_says_which_would_do(tmp_path: Path) -> None:
         ) as raised:
             txn.create("wide", SCHEMA)
         assert raised.value.page_size == PAGE_SIZE
-        txn.create("less", ", ".join(f"c{i}: int64" for i in range(150)), key="c0").insert([tuple(range(150))])
+        txn.create("less", ", ".join(f"c{i}: int64" for i in range(150)), key="c0").insert(
+            [tuple(range(150))]
+        )
     with pagestore.open(tmp_path / "s.pages", mode="r") as store:
         assert store.check() == [] and store.snapshot()["less"][0] == tuple(range(1, 150))

@@ -1,4 +1,6 @@
-"""An extension of griffe, which reads docstrings for mkdocstrings: examples become blocks of Python."""
+"""An extension of griffe, which reads docstrings for mkdocstrings: examples become blocks of
+Python.
+"""
 
 import re
 from typing import Any
@@ -14,4 +16,6 @@ class Doctests(griffe.Extension):
     def on_object(self, *, obj: griffe.Object, **_: Any) -> None:
         """Called with each function, class and module when it is read."""
         if obj.docstring:
-            obj.docstring.value = EXAMPLE.sub(lambda found: f"```pycon\n{found[0]}\n```", obj.docstring.value)
+            obj.docstring.value = EXAMPLE.sub(
+                lambda found: f"```pycon\n{found[0]}\n```", obj.docstring.value
+            )

@@ -1,6 +1,7 @@
 """A hook of mkdocs for links that work where the Markdown is read as files, and not on a site.
 
-A link to a file outside docs/ is shown as text, for the site has no page of it; one to a folder leads to its README.
+A link to a file outside docs/ is shown as text, for the site has no page of it; one to a folder
+leads to its README.
 """
 
 import posixpath

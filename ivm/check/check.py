@@ -67,10 +67,12 @@ def rebuild(
     recording: bool = True,
     progress: Progress = no_progress,
 ) -> dict[str, tuple[int, int]]:
-    """Drop and refill everything stored for some rules, in dependency order; keep the scans of views.
+    """Drop and refill everything stored for some rules, in dependency order; keep the scans of
+    views.
 
-    `rules` must hold every rule whose views they read. Without `recording` no sensitivity index is built. Returns the
-    sizes of the indices that were built, like `Context.built`. Raises MaintainError. O(evaluating the rules).
+    `rules` must hold every rule whose views they read. Without `recording` no sensitivity index is
+    built. Returns the sizes of the indices that were built, like `Context.built`. Raises
+    MaintainError. O(evaluating the rules).
     """
     views = {name for rule in rules for name in rule.writes}
     scans = {name: txn[name].scans for name in views if name in txn}
@@ -89,18 +91,28 @@ def rebuild(
     return context.built
 
 
-def evaluate(source: Snapshot | Transaction, installed: Installed, name: str, threads: int) -> list[np.ndarray]:
-    """Compute the visible words of a view from what its rules read, in parts int64[C, n] and key order.
+def evaluate(
+    source: Snapshot | Transaction, installed: Installed, name: str, threads: int
+) -> list[np.ndarray]:
+    """Compute the visible words of a view from what its rules read, in parts int64[C, n] and key
+    order.
 
-    A recursive view is evaluated in a sketch, with its stratum, and so is an aggregate with a state.
-    Raises as `recompute`.
+    A recursive view is evaluated in a sketch, with its stratum, and so is an aggregate with a
+    state. Raises as `recompute`.
     """
     if not installed.stores(name):
         return recompute(source, installed, Encoder(source), name, threads)
     stratum = next((s for rule, s in installed.recursion.items() if name in rule.writes), None)
-    assert isinstance(source, Transaction), "a stratum, and the state of an aggregate, are in trees of a transaction"
+    assert isinstance(source, Transaction), (
+        "a stratum, and the state of an aggregate, are in trees of a transaction"
+    )
     if stratum is None:
-        rebuild(source, installed, [rule for rule in installed.rules if name in rule.writes], recording=False)
+        rebuild(
+            source,
+            installed,
+            [rule for rule in installed.rules if name in rule.writes],
+            recording=False,
+        )
     else:
         refill(Context(source, installed, Encoder(source), threads), stratum)
     columns = tuple(range(installed.layouts[name].visible))
@@ -108,14 +120,23 @@ def evaluate(source: Snapshot | Transaction, installed: Installed, name: str, th
 
 
 def recompute(
-    source: Snapshot | Transaction, installed: Installed, encode: Encoder, name: str, threads: int = 1
+    source: Snapshot | Transaction,
+    installed: Installed,
+    encode: Encoder,
+    name: str,
+    threads: int = 1,
 ) -> list[np.ndarray]:
     """Compute the visible words of a view, in parts int64[C, n] and key order.
 
     Raises UnknownViewError for a relation, RangeError and RoomError.
     """
     layout = installed.layouts[name]
-    plans = [(rule.definition, plan) for rule in installed.rules if name in rule.writes for plan in rule.plans]
+    plans = [
+        (rule.definition, plan)
+        for rule in installed.rules
+        if name in rule.writes
+        for plan in rule.plans
+    ]
     if not plans:
         raise not_a_view(name)
     parts = []
@@ -123,7 +144,9 @@ def recompute(
         trees = [source.tree(tree_name(trie.index)) for trie in plan.tries]
         head = installed.heads[plan]
         with naming_the_rule(definition):
-            evaluation = evaluate_plan(source.pages, plan.shape, trees, threads=threads, listed=head.listed)
+            evaluation = evaluate_plan(
+                source.pages, plan.shape, trees, threads=threads, listed=head.listed
+            )
         if len(plans) == 1 and head.copies_all:
             return [part.rows for part in evaluation.parts]
         edits = fold_bindings(installed, head, evaluation.parts, INSERT, encode)
@@ -145,14 +168,20 @@ def _reporting(rules: Sequence[InstalledRule], progress: Progress) -> Iterator[I
 
 
 class Difference(NamedTuple):
-    """How a tree differs from the rebuilt one: a message, and whether only hidden words (supports) differ."""
+    """How a tree differs from the rebuilt one: a message, and whether only hidden words
+    (supports) differ.
+    """
 
     hidden: bool
     fact: str
 
 
-def check(sketch: EphemeralTransaction, installed: Installed, progress: Progress) -> list[Violation]:
-    """Return the violations in a sketch's version; leave the rebuilt trees in the sketch. O(evaluating all rules)."""
+def check(
+    sketch: EphemeralTransaction, installed: Installed, progress: Progress
+) -> list[Violation]:
+    """Return the violations in a sketch's version; leave the rebuilt trees in the sketch.
+    O(evaluating all rules).
+    """
     try:
         rebuild(sketch, installed, installed.rules, progress=progress)
     except UnregisteredError:
@@ -162,8 +191,16 @@ def check(sketch: EphemeralTransaction, installed: Installed, progress: Progress
     return [
         *_check_dependants(sketch, installed),
         *_check_constraints(sketch, installed),
-        *(found for name in installed.layouts for found in _check_predicate(sketch, installed, name, progress)),
-        *(found for rule in installed.rules for found in _check_sensitivity(sketch, rule, progress)),
+        *(
+            found
+            for name in installed.layouts
+            for found in _check_predicate(sketch, installed, name, progress)
+        ),
+        *(
+            found
+            for rule in installed.rules
+            for found in _check_sensitivity(sketch, rule, progress)
+        ),
         *(
             found
             for stratum in installed.strata
@@ -178,7 +215,9 @@ def _check_dependants(sketch: EphemeralTransaction, installed: Installed) -> Ite
     stored = sketch.base.catalog.dependants.get(HOST)
     if installed.blocks and (stored is None or stored.content != dependants_of(installed).content):
         yield _violation(
-            "dependants", "the version does not say which relations its views depend on; `ivm fsck --repair` writes it"
+            "dependants",
+            "the version does not say which relations its views depend on; `ivm fsck --repair` "
+            "writes it",
         )
 
 
@@ -205,7 +244,11 @@ def _check_predicate(
         found = tree_difference(sketch, name, predicate.stored_types, layout.compared)
         if found:
             yield _violation("support" if found.hidden else "view rows", f"{name}: {found.fact}")
-        if layout.fold and (found := _state_difference(sketch, layout.fold.state.name, name in installed.scanned_ends)):
+        if layout.fold and (
+            found := _state_difference(
+                sketch, layout.fold.state.name, name in installed.scanned_ends
+            )
+        ):
             yield _violation("aggregate", f"{layout.fold.state.name}: {found.fact}")
     for index in installed.indices[name]:
         types = [predicate.stored_types[column] for column in index_columns(index, layout)]
@@ -213,14 +256,21 @@ def _check_predicate(
             yield _violation("index", f"{tree_name(index)}, of {name}: {found.fact}")
 
 
-def _check_sensitivity(sketch: EphemeralTransaction, rule: InstalledRule, progress: Progress) -> Iterator[Violation]:
+def _check_sensitivity(
+    sketch: EphemeralTransaction, rule: InstalledRule, progress: Progress
+) -> Iterator[Violation]:
     """Check the sensitivity indices of a rule."""
     for number, plan in enumerate(rule.plans):
         names = rule.sensitivity_names(number)
-        stored, fresh = [tree_before(sketch, name) for name in names], [sketch.tree(name) for name in names]
+        stored, fresh = (
+            [tree_before(sketch, name) for name in names],
+            [sketch.tree(name) for name in names],
+        )
         missing = [name for name, tree in zip(names, stored, strict=True) if tree is None]
         views = ", ".join(rule.writes)
-        yield from (_violation("sensitivity", f"{name}, of {views}: it is missing") for name in missing)
+        yield from (
+            _violation("sensitivity", f"{name}, of {views}: it is missing") for name in missing
+        )
         if missing:
             continue
         trees = [sketch.tree(tree_name(trie.index)) for trie in plan.tries]
@@ -230,12 +280,19 @@ def _check_sensitivity(sketch: EphemeralTransaction, rule: InstalledRule, progre
             if gap := soundness.gap(s):
                 context, value = gap
                 words = {**context, plan.sensors[s].level: value}
-                where = ", ".join(f"{plan.variables[level]} = {word}" for level, word in sorted(words.items()))
+                where = ", ".join(
+                    f"{plan.variables[level]} = {word}" for level, word in sorted(words.items())
+                )
                 atom = plan.tries[plan.sensors[s].trie].text
-                yield _violation("sensitivity", f"{name}, of {views}: no interval of {atom} holds {where} (words)")
+                yield _violation(
+                    "sensitivity",
+                    f"{name}, of {views}: no interval of {atom} holds {where} (words)",
+                )
 
 
-def _check_ranks(sketch: EphemeralTransaction, installed: Installed, stratum: InstalledStratum) -> Iterator[Violation]:
+def _check_ranks(
+    sketch: EphemeralTransaction, installed: Installed, stratum: InstalledStratum
+) -> Iterator[Violation]:
     """Check the ranks of a recursive stratum, provided that everything it reads is right."""
     if any(unordered(name) in built_sizes(sketch) for name in stratum.recursive):
         return  # it is evaluated from scratch at each change
@@ -243,24 +300,36 @@ def _check_ranks(sketch: EphemeralTransaction, installed: Installed, stratum: In
     for name, tree in stored.items():
         if tree is None or tree.spec[1:3] != sketch.tree(name).spec[1:3]:
             return  # it is reported as missing, or of another shape
-    fixpoint = fixpoint_of(sketch, installed, stratum, Encoder(sketch), sketch.threads, limits_of(stratum))
+    fixpoint = fixpoint_of(
+        sketch, installed, stratum, Encoder(sketch), sketch.threads, limits_of(stratum)
+    )
     for name, tree in stored.items():
         assert tree
         none = np.empty((tree.spec.columns, 0), np.int64)
-        fixpoint.facts.replace(name, [np.concatenate([*read_batches(sketch.pages, tree), none], axis=1)])
+        fixpoint.facts.replace(
+            name, [np.concatenate([*read_batches(sketch.pages, tree), none], axis=1)]
+        )
     for name, row in fixpoint.unfounded():
         predicate = installed.program.predicates[name]
-        yield _violation("rank", f"{name}: {_shown(sketch, predicate.types, row)} follows from no rows before it")
+        yield _violation(
+            "rank", f"{name}: {_shown(sketch, predicate.types, row)} follows from no rows before it"
+        )
 
 
-def _state_difference(sketch: EphemeralTransaction, name: str, is_partial: bool) -> Difference | None:
-    """Return how a state differs from the rebuilt one; of a partial one, before the marks of groups in either."""
+def _state_difference(
+    sketch: EphemeralTransaction, name: str, is_partial: bool
+) -> Difference | None:
+    """Return how a state differs from the rebuilt one; of a partial one, before the marks of
+    groups in either.
+    """
     found = tree_difference(sketch, name, ())
     old, new = tree_before(sketch, name), sketch.tree(name)
     if not found or not is_partial or old is None or old.spec[1:3] != new.spec[1:3]:
         return found
     was, follows = (
-        np.concatenate([*read_batches(sketch.pages, tree), np.empty((tree.spec.columns, 0), np.int64)], axis=1)
+        np.concatenate(
+            [*read_batches(sketch.pages, tree), np.empty((tree.spec.columns, 0), np.int64)], axis=1
+        )
         for tree in (old, new)
     )
     return None if np.array_equal(exact(was, follows), exact(follows, was)) else found
@@ -271,8 +340,8 @@ def tree_difference(
 ) -> Difference | None:
     """Return how a tree of the sketch's version differs from the rebuilt one; None if it does not.
 
-    `types` are those of the first columns; the words of the others are shown as numbers. If `compared` is given, only
-    that many first columns are compared.
+    `types` are those of the first columns; the words of the others are shown as numbers. If
+    `compared` is given, only that many first columns are compared.
     """
     old, new = tree_before(sketch, name), sketch.tree(name)
     if old is None:
@@ -293,7 +362,9 @@ def tree_difference(
             was, follows = (_shown(sketch, types, row) for row in rows[:, :2].T)
             return Difference(bool(hidden), f"it has {was}, and {follows} follows{counts}")
         row = _shown(sketch, types, rows[:seen, 0])
-        what = f"{row}, which does not follow" if actions[0] == ERASE else f"no {row}, which follows"
+        what = (
+            f"{row}, which does not follow" if actions[0] == ERASE else f"no {row}, which follows"
+        )
         return Difference(False, f"it has {what}{counts}")
     return None
 

@@ -1,14 +1,16 @@
 """Check that sensitivity indices are sound (*Sensitivity indices*).
 
-A context is a binding of the levels before one. A sound index holds, under each context that a join reaches:
+A context is a binding of the levels before one. A sound index holds, under each context that a join
+reaches:
 
     for a value that the level refuses    an interval with the value, of some atom that refuses it
     for a value that the level accepts    an interval with the value, of every atom
 
 Atoms that follow the key order need no intervals.
 
-A freshly recorded index is sound. So only its values that the stored index does not cover need checking,
-and intervals of any other atom may cover these. Intervals that no context needs any more do no harm.
+A freshly recorded index is sound. So only its values that the stored index does not cover need
+checking, and intervals of any other atom may cover these. Intervals that no context needs any more
+do no harm.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,10 +28,17 @@ PREFIXES_MAX = 256  # prefixes of an atom's arguments whose intervals are cached
 
 
 class Soundness:
-    """Compares the stored sensitivity indices of a plan with `fresh` ones, recorded over `trees`, one for each trie."""
+    """Compares the stored sensitivity indices of a plan with `fresh` ones, recorded over
+    `trees`, one for each trie.
+    """
 
     def __init__(
-        self, pages: Pages, plan: Plan, trees: Sequence[Tree], stored: Sequence[Tree], fresh: Sequence[Tree]
+        self,
+        pages: Pages,
+        plan: Plan,
+        trees: Sequence[Tree],
+        stored: Sequence[Tree],
+        fresh: Sequence[Tree],
     ) -> None:
         self._pages, self._plan, self._trees = pages, plan, trees
         self._stored, self._fresh = stored, fresh
@@ -37,7 +46,8 @@ class Soundness:
         self._by_gamma = lru_cache(PREFIXES_MAX)(self._read)
 
     def gap(self, s: int) -> tuple[Context, int] | None:
-        """Return a context and a value at the level of sensor s that no stored interval covers; None if there is none.
+        """Return a context and a value at the level of sensor s that no stored interval covers;
+        None if there is none.
 
         O(stored + fresh), and O(values in it) for each fresh interval that is not stored.
         """
@@ -45,14 +55,22 @@ class Soundness:
         a, b = sensor.columns.index(-1), sensor.columns.index(-2)
         for actions, rows in Delta(self._pages, self._stored[s], self._fresh[s]):
             for row in rows.T[actions == INSERT].tolist():
-                context = {level: word for level, word in zip(sensor.columns, row, strict=True) if level >= 0}
-                left = self._uncovered(sensor.level, context, self._minus_stored(s, context, [(row[a], row[b])]))
+                context = {
+                    level: word
+                    for level, word in zip(sensor.columns, row, strict=True)
+                    if level >= 0
+                }
+                left = self._uncovered(
+                    sensor.level, context, self._minus_stored(s, context, [(row[a], row[b])])
+                )
                 if left:
                     return context, left[0][0]
         return None
 
     def _uncovered(self, level: int, context: Context, ranges: Ranges) -> Ranges:
-        """Return the part of some ranges of a level's values that no atom both refuses and covers."""
+        """Return the part of some ranges of a level's values that no atom both refuses and
+        covers.
+        """
         left = meet(ranges, self._allowed(level, context))
         for t, trie in enumerate(self._plan.tries):
             if not left:
@@ -61,10 +79,15 @@ class Soundness:
                 continue
             depth = trie.levels.index(level)
             prefix = tuple(context[before] for before in trie.levels[:depth])
-            there = [(x, x) for lo, hi in left for x in self._values(self._trees[t], prefix, lo, hi)]
+            there = [
+                (x, x) for lo, hi in left for x in self._values(self._trees[t], prefix, lo, hi)
+            ]
             refused = there if trie.negated else minus(left, there)
             s = self._sensor.get((t, depth))
-            left = minus(left, refused if s is None else minus(refused, self._minus_stored(s, context, refused)))
+            left = minus(
+                left,
+                refused if s is None else minus(refused, self._minus_stored(s, context, refused)),
+            )
         return left
 
     def _allowed(self, level: int, context: Context) -> Ranges:
@@ -79,7 +102,9 @@ class Soundness:
         return ranges
 
     def _values(self, tree: Tree, prefix: tuple[int, ...], lo: int, hi: int) -> Iterator[int]:
-        """Yield the values from lo to hi that follow a prefix in a tree's keys, each once, in order."""
+        """Yield the values from lo to hi that follow a prefix in a tree's keys, each once, in
+        order.
+        """
         columns = (*range(len(prefix) + 1),)
         last = None
         for batch in read_batches(self._pages, tree, (*prefix, lo), columns=columns, rows=1024):
@@ -91,17 +116,23 @@ class Soundness:
                 last = value
 
     def _minus_stored(self, s: int, context: Context, ranges: Ranges) -> Ranges:
-        """Return the part of some ranges that the stored intervals of a sensor do not cover in a context."""
+        """Return the part of some ranges that the stored intervals of a sensor do not cover in a
+        context.
+        """
         columns = self._plan.sensors[s].columns
         words = tuple(context[level] for level in columns if level >= 0)
         depth = self._plan.sensors[s].depth
         return minus(ranges, self._by_gamma(s, words[:depth]).get(words[depth:], []))
 
     def _read(self, s: int, alphas: tuple[int, ...]) -> dict[tuple[int, ...], Ranges]:
-        """Return the stored intervals of a sensor that start with `alphas`, as ranges by the columns after a and b."""
+        """Return the stored intervals of a sensor that start with `alphas`, as ranges by the
+        columns after a and b.
+        """
         depth, found = len(alphas), dict[tuple[int, ...], Ranges]()
         for batch in read_batches(self._pages, self._stored[s], alphas, rows=4096):
-            same = np.flatnonzero((batch[:depth] != np.array(alphas, np.int64)[:, None]).any(axis=0))
+            same = np.flatnonzero(
+                (batch[:depth] != np.array(alphas, np.int64)[:, None]).any(axis=0)
+            )
             end = int(same[0]) if len(same) else batch.shape[1]
             for a, b, *gammas in batch[depth:, :end].T.tolist():
                 ranges = found.setdefault((*gammas,), [])

@@ -1,4 +1,5 @@
-"""Choose how a plan follows changes: by probes or matches, by columns, or not at all, as its views are evaluated anew.
+"""Choose how a plan follows changes: by probes or matches, by columns, or not at all, as its views
+are evaluated anew.
 
 The formulas are those of plan/costs.py; here are the sizes that they take.
 """
@@ -23,7 +24,9 @@ TABLE_BYTES = 8 * (2 + LOOKED_UP)  # of a row of a relation that is read whole a
 
 
 class Choice:
-    """Compares what the ways cost for the deltas so far; if `strict`, no view may be evaluated anew."""
+    """Compares what the ways cost for the deltas so far; if `strict`, no view may be evaluated
+    anew.
+    """
 
     def __init__(self, context: Context, strict: bool = False) -> None:
         self._context, self.strict = context, strict
@@ -34,7 +37,9 @@ class Choice:
         return self._context.most_rows > costs.LARGE_FROM
 
     def is_better_anew(self, step: FollowPlan) -> bool:
-        """Return whether evaluating the views of a step's rule anew costs less than propagating the deltas."""
+        """Return whether evaluating the views of a step's rule anew costs less than propagating
+        the deltas.
+        """
         if not self.has_large_delta:
             return False
         rule, plan = step.rule, step.plan
@@ -49,17 +54,18 @@ class Choice:
         return self._propagating(rule, plan, anew) > anew
 
     def others(self, rule: InstalledRule, plan: Plan) -> tuple[float, float]:
-        """Estimate what it costs to join changed rows by columns instead of probing, and to evaluate views anew,
-        beyond what pages cost that are rewritten otherwise.
+        """Estimate what it costs to join changed rows by columns instead of probing, and to
+        evaluate views anew, beyond what pages cost that are rewritten otherwise.
         """
         anew = self.instead(rule) - self.rewriting(rule, plan)
         return self.joining(rule, plan, anew), anew
 
     def defers_index(self, rule: InstalledRule, plan: Plan, needed: Iterable[Index]) -> bool:
-        """Return whether changed rows are to be joined by columns instead of building the indices that probes need.
+        """Return whether changed rows are to be joined by columns instead of building the indices
+        that probes need.
 
-        That is cheaper as long as it happens only a few times, which are counted, and possible if the relations that
-        it reads whole fit into memory.
+        That is cheaper as long as it happens only a few times, which are counted, and possible if
+        the relations that it reads whole fit into memory.
         """
         context = self._context
         marks = [f"$joined:{tree_name(index)}" for index in needed]
@@ -75,7 +81,9 @@ class Choice:
         return True
 
     def joining(self, rule: InstalledRule, plan: Plan, most: float = inf) -> float:
-        """Estimate the cost of joining changed rows by columns; infinite if impossible, or more than `most`."""
+        """Estimate the cost of joining changed rows by columns; infinite if impossible, or more
+        than `most`.
+        """
         changed = by_columns.changed_tries(self._context, plan)
         fixed = costs.tables(plan) * len(changed)
         if not changed or fixed > most:
@@ -93,14 +101,20 @@ class Choice:
         return costs.probing(self._listed(rule, plan), rule.basis.expected, rows)
 
     def rewriting(self, rule: InstalledRule, plan: Plan) -> float:
-        """Estimate what it costs to write those pages of views anew that bindings of changed rows touch.
+        """Estimate what it costs to write those pages of views anew that bindings of changed rows
+        touch.
 
-        These are everywhere in a view that does not begin with a column of the relation that has changed.
+        These are everywhere in a view that does not begin with a column of the relation that has
+        changed.
         """
         if not (found := self._listed(rule, plan)):
             return 0.0
         context = self._context
-        changed = {t for t, trie in enumerate(plan.tries) if context.own(trie.index.predicate) in context.deltas}
+        changed = {
+            t
+            for t, trie in enumerate(plan.tries)
+            if context.own(trie.index.predicate) in context.deltas
+        }
         levels = {plan.variables[level] for t in changed for level in plan.tries[t].levels}
         names = levels | {read.variable for read in plan.reads if read.trie in changed}
         heads = rule.definition.heads
@@ -108,24 +122,36 @@ class Choice:
         return costs.rewriting(found, [context.txn.tree(h.predicate).count for h in scattered])
 
     def may_be_anew(self, rule: InstalledRule) -> bool:
-        """Return whether a rule's views may be evaluated anew: none has been changed yet by another of their rules."""
+        """Return whether a rule's views may be evaluated anew: none has been changed yet by
+        another of their rules.
+        """
         return self._context.before.keys().isdisjoint(map(self._context.own, rule.writes))
 
     def instead(self, rule: InstalledRule) -> float:
-        """Estimate the cost of evaluating a rule's views anew instead of following a delta; infinite if not allowed."""
+        """Estimate the cost of evaluating a rule's views anew instead of following a delta;
+        infinite if not allowed.
+        """
         following = self.strict and not self.has_large_delta
         return inf if following or not self.may_be_anew(rule) else self.evaluating(rule)
 
     def evaluating(self, rule: InstalledRule) -> float:
-        """Estimate the cost of evaluating anew the views of a rule, with the rules that are then evaluated as well."""
+        """Estimate the cost of evaluating anew the views of a rule, with the rules that are then
+        evaluated as well.
+        """
         context = self._context
         group = context.installed.together[context.installed.numbered[rule.number]]
-        stored = sum(self._left(one) * context.txn.tree(name).count for one in group for name in one.writes)
-        return costs.anew(stored, sum(costs.evaluating(one.plans, self._evaluated(one)) for one in group))
+        stored = sum(
+            self._left(one) * context.txn.tree(name).count for one in group for name in one.writes
+        )
+        return costs.anew(
+            stored, sum(costs.evaluating(one.plans, self._evaluated(one)) for one in group)
+        )
 
     def _evaluated(self, rule: InstalledRule) -> costs.Evaluated:
         txn, basis = self._context.txn, rule.basis
-        names = [name for number in range(len(rule.plans)) for name in rule.sensitivity_names(number)]
+        names = [
+            name for number in range(len(rule.plans)) for name in rule.sensitivity_names(number)
+        ]
         return costs.Evaluated(
             then=sum(basis.sizes.values()),
             now=sum(txn.tree(name).count for name in rule.reads),
@@ -137,18 +163,23 @@ class Choice:
         )
 
     def _propagating(self, rule: InstalledRule, plan: Plan, anew: float) -> float:
-        """Estimate the cost of following the deltas by a plan, as far as probing does not find out what it costs, and
-        as far as it matters where evaluating anew costs `anew`.
+        """Estimate the cost of following the deltas by a plan, as far as probing does not find out
+        what it costs, and as far as it matters where evaluating anew costs `anew`.
         """
         context, changes = self._context, self._changed_rows(plan)
         rows = sum(changes.values())
         if len(plan.tries) == 1:
             return costs.alone(rows)
         if plan.way.upkeep is Upkeep.PROBE:
-            least = costs.probing_at_least(rows, self._indexed(context.installed.probed_in(plan, changes)))
+            least = costs.probing_at_least(
+                rows, self._indexed(context.installed.probed_in(plan, changes))
+            )
             return least if least <= anew else self.joining(rule, plan, anew)
         every = costs.sampled(rows)
-        sample = {i: Delta(context.deltas[i].actions[::every], context.deltas[i].rows[:, ::every]) for i in changes}
+        sample = {
+            i: Delta(context.deltas[i].actions[::every], context.deltas[i].rows[:, ::every])
+            for i in changes
+        }
         old, new = context.old_and_new(indices_of(plan))
         trees = [*map(context.txn.tree, rule.sensitivity_names(rule.plans.index(plan)))]
         deltas = {**context.deltas, **sample}
@@ -171,24 +202,32 @@ class Choice:
         """Estimate the part of a rule's bindings that is left where rows of relations have gone."""
         context = self._context
         changed = [own for own in map(context.own, rule.reads) if own in context.before]
-        return prod(min(1.0, context.tree(own).count / max(1, context.before[own].count)) for own in changed)
+        return prod(
+            min(1.0, context.tree(own).count / max(1, context.before[own].count)) for own in changed
+        )
 
     def _listed(self, rule: InstalledRule, plan: Plan) -> float:
-        """Estimate how many bindings of a plan that are listed have changed, if each row has as many as others."""
+        """Estimate how many bindings of a plan that are listed have changed, if each row has as
+        many as others.
+        """
         listed = _listed_by(rule).get(rule.plans.index(plan), 0)
         return self._share(rule, plan) * listed if listed else 0.0
 
     def _share(self, rule: InstalledRule, plan: Plan) -> float:
-        """Return which part of the rows of relations has changed, added up: of those that they had when the rule was
-        evaluated.
+        """Return which part of the rows of relations has changed, added up: of those that they had
+        when the rule was evaluated.
         """
         context = self._context
         changed = {context.own(trie.index.predicate) for trie in plan.tries} & context.deltas.keys()
-        rows = {own: rule.basis.sizes.get(own.predicate, context.before[own].count) for own in changed}
+        rows = {
+            own: rule.basis.sizes.get(own.predicate, context.before[own].count) for own in changed
+        }
         return sum(len(context.deltas[own].actions) / max(1, rows[own]) for own in changed)
 
 
 def _listed_by(rule: InstalledRule) -> dict[int, int]:
-    """Return how many bindings each plan, by its number, listed when the rule was last evaluated, if that is known."""
+    """Return how many bindings each plan, by its number, listed when the rule was last
+    evaluated, if that is known.
+    """
     found = () if rule.definition.aggregates else rule.basis.found
     return {number: steps[-1] for number, steps in enumerate(found) if steps}

@@ -2,9 +2,10 @@
 
     +edge(1, 2) ──▶ flush edge ──▶ maintain tri(x, y, z) <- edge(x, y), ... ──▶ flush tri ──▶ ...
 
-Steps run in dependency order (schedule.py). To *flush* a predicate is to apply its waiting edits to its tree and its
-permuted indices. To *maintain* a plan is to turn the deltas of the relations in its body into edits of its heads; these
-wait until the first rule reads the head, or until the end. So all trees that a rule reads are final.
+Steps run in dependency order (schedule.py). To *flush* a predicate is to apply its waiting edits to
+its tree and its permuted indices. To *maintain* a plan is to turn the deltas of the relations in
+its body into edits of its heads; these wait until the first rule reads the head, or until the end.
+So all trees that a rule reads are final.
 """
 
 import time
@@ -54,13 +55,21 @@ from pagestore.host import ALONE, Edits, Transaction, Tree, one_batch
 class Engine:
     """Fills and maintains the views of one transaction.
 
-    `watched` are the predicates whose `change_of` will be called; if `strict`, no view is evaluated anew.
+    `watched` are the predicates whose `change_of` will be called; if `strict`, no view is evaluated
+    anew.
     """
 
     def __init__(
-        self, txn: Transaction, installed: Installed, encode: Encoder, threads: int = 1, *,
-        built: Mapping[str, tuple[int, int]], watched: Container[str] = (), strict: bool = False,
-    ) -> None:  # fmt: skip
+        self,
+        txn: Transaction,
+        installed: Installed,
+        encode: Encoder,
+        threads: int = 1,
+        *,
+        built: Mapping[str, tuple[int, int]],
+        watched: Container[str] = (),
+        strict: bool = False,
+    ) -> None:
         self.context = Context(txn, installed, encode, threads, built={**built})
         self.replan = Replan(self.context)
         self.fill = Fill(self.context, self.replan)
@@ -103,10 +112,11 @@ class Engine:
     def apply_edits(self, edits: Mapping[str, Edits], done: int | None = None) -> None:
         """Apply edits of extensional predicates, and bring every view and index up to date.
 
-        `done` is how many steps of their schedule the kernel has taken, if it was called (`carry` in schedule.py).
+        `done` is how many steps of their schedule the kernel has taken, if it was called (`carry`
+        in schedule.py).
 
-        Raises MaintainError; in particular ConstraintError, and DivergenceError if a stored tree contradicts the
-        relations. O(changes of traces or probes * log n).
+        Raises MaintainError; in particular ConstraintError, and DivergenceError if a stored tree
+        contradicts the relations. O(changes of traces or probes * log n).
         """
         given, names = self.installed, frozenset(edits)
         if done is None:
@@ -116,13 +126,19 @@ class Engine:
         try:
             started = time.perf_counter()
             if done is None:
-                done = 0 if self.installed.needed_for(edits) else schedule.run(self.txn, edits, self.context.encode)
+                done = (
+                    0
+                    if self.installed.needed_for(edits)
+                    else schedule.run(self.txn, edits, self.context.encode)
+                )
             self._note_carried(schedule, edits, done, time.perf_counter() - started)
             if done < len(schedule.steps):
                 step = schedule.steps[done]
                 if done and isinstance(step, FollowPlan) and not self._choice.has_large_delta:
                     self._least[step.plan] = schedule.probed
-                waiting = schedule.waiting() if done else {name: [edit] for name, edit in edits.items()}
+                waiting = (
+                    schedule.waiting() if done else {name: [edit] for name, edit in edits.items()}
+                )
                 self._run(schedule, schedule.steps[done:], waiting)
         except EditError as error:
             raise divergence(str(error)) from error
@@ -131,7 +147,8 @@ class Engine:
 
     @within_memory("following a change")
     def follow_changes(self, before: Mapping[str, Tree]) -> None:
-        """Bring every view and index up to date with relations that have changed already, given their old trees.
+        """Bring every view and index up to date with relations that have changed already, given
+        their old trees.
 
         Raises as `apply_edits`. O(changes) as well, but O(records) for a relation that was rebuilt.
         """
@@ -152,51 +169,81 @@ class Engine:
         read = {*names}.union(*(rule.reads for rule in rules))
         self._follow_changes({name: tree for name, tree in before.items() if name in read}, rules)
 
-    def _follow_changes(self, before: Mapping[str, Tree], rules: Iterable[InstalledRule]) -> frozenset[str]:
-        """Bring the views of some rules up to date with changes of relations; return those that any rule reads."""
+    def _follow_changes(
+        self, before: Mapping[str, Tree], rules: Iterable[InstalledRule]
+    ) -> frozenset[str]:
+        """Bring the views of some rules up to date with changes of relations; return those that
+        any rule reads.
+        """
         self._check_trees()
         wanted = {*rules}
-        changed = frozenset(name for name in before if self.installed.is_followed(name, self.txn.tree(name).spec))
+        changed = frozenset(
+            name for name in before if self.installed.is_followed(name, self.txn.tree(name).spec)
+        )
         schedule = schedule_of(self.installed, changed)
         try:
             for name in sorted(changed):
                 adopt_change(self.context, name, before[name])
-            self._run(schedule, [x for x in schedule.steps if isinstance(x, Flush) or wanted.issuperset(x.rules)], {})
+            self._run(
+                schedule,
+                [x for x in schedule.steps if isinstance(x, Flush) or wanted.issuperset(x.rules)],
+                {},
+            )
         except EditError as error:
             raise divergence(str(error)) from error
         return changed
 
     def _refuse_new_violations(self) -> None:
         """Raise ConstraintError for a constraint that something violates which did not before."""
-        views = [v for v in self.installed.constraints if v in self.accounts and self.accounts[v].inserted]
+        views = [
+            v
+            for v in self.installed.constraints
+            if v in self.accounts and self.accounts[v].inserted
+        ]
         refuse_violations(self.txn, self.installed, views)
 
     def patch(self, kept: Kept, removed: Mapping[str, list[Edits]]) -> None:
-        """Change kept views by the rows of rules that they no longer have, and of those added; bring others up to date.
+        """Change kept views by the rows of rules that they no longer have, and of those added;
+        bring others up to date.
 
-        Views that are not kept are still to be filled.  Raises MaintainError.  O(changes, and evaluating those rules).
+        Views that are not kept are still to be filled.  Raises MaintainError.  O(changes, and
+        evaluating those rules).
         """
         added = [rule for patch in kept.patches.values() for rule in patch.added]
         waiting = {name: [*parts] for name, parts in removed.items()}
         for name, parts in self.fill.contributions(added).items():
             waiting.setdefault(name, []).extend(parts)
-        rules = {*kept.rules, *added, *(rule for patch in kept.patches.values() for rule in patch.partly)}
+        rules = {
+            *kept.rules,
+            *added,
+            *(rule for patch in kept.patches.values() for rule in patch.partly),
+        }
         schedule = schedule_of(self.installed, frozenset(waiting))
-        self._run(schedule, [x for x in schedule.steps if isinstance(x, Flush) or rules.issuperset(x.rules)], waiting)
+        self._run(
+            schedule,
+            [x for x in schedule.steps if isinstance(x, Flush) or rules.issuperset(x.rules)],
+            waiting,
+        )
 
     def _build_deferred(self, needed: frozenset[Index]) -> None:
         """Build deferred indices, which probes are about to read."""
         if needed:
-            self.context.installed = replace(self.installed, deferred=self.installed.deferred - needed)
+            self.context.installed = replace(
+                self.installed, deferred=self.installed.deferred - needed
+            )
             for index in sorted(needed):
                 self.context.build_index(index)
 
     def change_of(self, name: str) -> Delta | None:
-        """Return the delta of a watched predicate in this transaction; None if it has not changed."""
+        """Return the delta of a watched predicate in this transaction; None if it has not
+        changed.
+        """
         return self.context.deltas.get(self.context.own(name))
 
     def _check_trees(self) -> None:
-        """Raise DivergenceError if a tree is missing or has the wrong shape; check each catalog once."""
+        """Raise DivergenceError if a tree is missing or has the wrong shape; check each catalog
+        once.
+        """
         catalog = self.txn.catalog
         if self.installed.checked_catalog.get("catalog") is catalog:
             return
@@ -220,10 +267,13 @@ class Engine:
 
     # -- the steps of a schedule
 
-    def _run(self, schedule: Schedule, steps: Sequence[Step], waiting: dict[str, list[Edits]]) -> None:
+    def _run(
+        self, schedule: Schedule, steps: Sequence[Step], waiting: dict[str, list[Edits]]
+    ) -> None:
         """Run steps of a schedule one by one; `waiting` holds the pending edits by predicate."""
         reached: dict[Index, set[Plan]] = {}
-        anew = set[int]()  # the numbers of rules whose views are evaluated anew, after the last step of such a rule
+        # the numbers of rules whose views are evaluated anew, after the last step of such a rule
+        anew = set[int]()
         for place, step in enumerate(steps):
             if isinstance(step, Flush):
                 if step.name in waiting:
@@ -247,12 +297,15 @@ class Engine:
                 group = self.installed.together[self.installed.numbered[step.rule.number]]
                 numbers = {rule.number for rule in group}
                 anew |= numbers
-                if not any(isinstance(one, FollowPlan) and one.rule.number in numbers for one in steps[place + 1 :]):
+                if not any(
+                    isinstance(one, FollowPlan) and one.rule.number in numbers
+                    for one in steps[place + 1 :]
+                ):
                     self._evaluate_anew(group, waiting)
 
     def _follow(self, step: FollowPlan, waiting: dict[str, list[Edits]]) -> bool:
-        """Add the edits of one plan for the deltas so far to `waiting`; return False, adding none, if it turns out that
-        evaluating the rule's views anew costs less.
+        """Add the edits of one plan for the deltas so far to `waiting`; return False, adding none,
+        if it turns out that evaluating the rule's views anew costs less.
         """
         started = time.perf_counter()
         try:
@@ -266,14 +319,22 @@ class Engine:
             return False
         return True
 
-    def _reached(self, schedule: Schedule, index: Index, known: dict[Index, set[Plan]]) -> set[Plan]:
-        """Return the plans that scan a relation and may have bindings among its changes; `known` keeps them."""
+    def _reached(
+        self, schedule: Schedule, index: Index, known: dict[Index, set[Plan]]
+    ) -> set[Plan]:
+        """Return the plans that scan a relation and may have bindings among its changes; `known`
+        keeps them.
+        """
         if index not in known:
             change = self.context.deltas.get(index)
-            known[index] = schedule.reached(index, change.rows, self.context.encode) if change else set()
+            known[index] = (
+                schedule.reached(index, change.rows, self.context.encode) if change else set()
+            )
         return known[index]
 
-    def _note_carried(self, schedule: Schedule, edits: Mapping[str, Edits], done: int, seconds: float) -> None:
+    def _note_carried(
+        self, schedule: Schedule, edits: Mapping[str, Edits], done: int, seconds: float
+    ) -> None:
         """Record the changes of the first steps, which one kernel call has taken."""
         accounts = schedule.account(seconds) if done else {}
         self.accounts.update(accounts)
@@ -297,7 +358,9 @@ class Engine:
             record(self.context, step.rule, step.number, trees)
 
     def _flush(self, name: str, parts: list[Edits]) -> None:
-        """Apply the pending edits of a predicate to its tree, and the tree's delta to its permuted indices."""
+        """Apply the pending edits of a predicate to its tree, and the tree's delta to its
+        permuted indices.
+        """
         started, context = time.perf_counter(), self.context
         layout = self.installed.layouts[name]
         actions, rows = kept_edits(context, name, one_batch(parts))
@@ -334,9 +397,11 @@ class Engine:
     # -- one plan
 
     def _maintain_plan(self, rule: InstalledRule, number: int) -> Iterable[tuple[str, Edits]]:
-        """Yield the head edits, by view, of one plan for the deltas so far; renew its sensitivity indices.
+        """Yield the head edits, by view, of one plan for the deltas so far; renew its sensitivity
+        indices.
 
-        Raises Stopped, before the first of them, if it turns out that evaluating the rule's views anew costs less.
+        Raises Stopped, before the first of them, if it turns out that evaluating the rule's views
+        anew costs less.
         """
         plan, context, choice = rule.plans[number], self.context, self._choice
         deltas = context.deltas
@@ -354,7 +419,17 @@ class Engine:
         budget = Budget(costs.FREE, lambda _: min(others()), partial(choice.probing, rule, plan))
         try:
             budget.refuse(self._least.get(plan, 0))
-            change = maintain(self.txn.pages, plan, old, new, deltas, trees, rule.granularity, context.threads, budget)
+            change = maintain(
+                self.txn.pages,
+                plan,
+                old,
+                new,
+                deltas,
+                trees,
+                rule.granularity,
+                context.threads,
+                budget,
+            )
         except Stopped:
             joining, anew = others()
             if joining > anew:
@@ -368,7 +443,9 @@ class Engine:
                 self.txn.apply(name, actions, rows)
             if is_stale(FollowPlan(rule, number), self.txn.counts, self.built):
                 record(context, rule, number, new)
-        changed = sum(len(deltas[trie.index].actions) for trie in plan.tries if trie.index in deltas)
+        changed = sum(
+            len(deltas[trie.index].actions) for trie in plan.tries if trie.index in deltas
+        )
         self.replan.compare_with_expected(rule, change.operations, changed)
         for account in map(self.accounts.__getitem__, rule.writes):
             account.operations += change.operations
@@ -376,9 +453,14 @@ class Engine:
         if change.delta:
             yield from self.installed.heads[plan].edits(change.delta, context.encode).items()
 
-    def _evaluate_anew(self, rules: Sequence[InstalledRule], waiting: dict[str, list[Edits]]) -> None:
+    def _evaluate_anew(
+        self, rules: Sequence[InstalledRule], waiting: dict[str, list[Edits]]
+    ) -> None:
         """Evaluate the views of some rules anew, and record how they differ from before."""
-        started, views = time.perf_counter(), dict.fromkeys(name for rule in rules for name in rule.writes)
+        started, views = (
+            time.perf_counter(),
+            dict.fromkeys(name for rule in rules for name in rule.writes),
+        )
         self._note_evaluation(views)
         for name in views:
             waiting.pop(name, None)
@@ -401,10 +483,13 @@ class Engine:
         self.txn.replace(name, Tree.empty(self.txn.tree(name).spec))
 
     def _note_evaluation(self, names: Iterable[str]) -> None:
-        """Record that views are evaluated from scratch.  Raises RecomputeError where that is not allowed."""
+        """Record that views are evaluated from scratch.  Raises RecomputeError where that is not
+        allowed.
+        """
         if self._choice.strict:
             raise RecomputeError(
-                f"{min(names)}: so much changes that following it would cost more than evaluating the view anew, which "
+                f"{min(names)}: so much changes that following it would cost more than evaluating "
+                f"the view anew, which "
                 "a strict refresh does not do: send fewer changes at a time, or allow it"
             )
         self.evaluated.update(names)

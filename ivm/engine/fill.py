@@ -1,9 +1,11 @@
-"""Evaluation from scratch: fill every view of some rules, and store the indices that maintenance will need.
+"""Evaluation from scratch: fill every view of some rules, and store the indices that maintenance
+will need.
 
-    edge(x, y) ──▶ "$index:edge:1.0", if a plan reads edge by y ──▶ tri(x, y, z) and its "$sense:..." indices
+    edge(x, y) ──▶ "$index:edge:1.0", if a plan reads edge by y ──▶ tri(x, y, z) and its
+    "$sense:..." indices
 
-Rules are evaluated in dependency order, so a view is complete before the first rule reads it. Each plan is filled by
-its way; what the ways make waits until all rules of a view are evaluated.
+Rules are evaluated in dependency order, so a view is complete before the first rule reads it. Each
+plan is filled by its way; what the ways make waits until all rules of a view are evaluated.
 """
 
 from __future__ import annotations
@@ -23,13 +25,18 @@ from ivm.ways.storing import build_view
 from ivm.ways.way import Context, WithoutPlans, naming_the_rule
 from pagestore.host import Edits
 
-WITHOUT_PLANS: Mapping[type[Way], WithoutPlans] = {Ranges: ranges, Texts: rope, Constants: constants}
+WITHOUT_PLANS: Mapping[type[Way], WithoutPlans] = {
+    Ranges: ranges,
+    Texts: rope,
+    Constants: constants,
+}
 
 
 class Fill:
     """Evaluates rules in full over the trees of one transaction.
 
-    With a `replan` each rule is planned for the sizes of what it reads, and by another plan if one turns out wrong.
+    With a `replan` each rule is planned for the sizes of what it reads, and by another plan if one
+    turns out wrong.
     """
 
     def __init__(self, context: Context, replan: Replan | None = None) -> None:
@@ -38,7 +45,8 @@ class Fill:
     def rules(self, rules: Iterable[InstalledRule]) -> None:
         """Evaluate rules whose views are empty, in dependency order; O(evaluating them).
 
-        Raises MaintainError: two values for one key of a function, a value out of range, too little memory.
+        Raises MaintainError: two values for one key of a function, a value out of range, too little
+        memory.
         """
         context, rules = self.context, [*rules]
         context.took.clear()
@@ -51,7 +59,9 @@ class Fill:
             if stratum and filled.issuperset(stratum.recursive):
                 continue
             said = {"expected": sum(plan.estimates[-1] for plan in rule.plans if plan.estimates)}
-            FILLING.info("filling %s, %d of %d", shown_names(rule.writes), place + 1, len(rules), extra=said)
+            FILLING.info(
+                "filling %s, %d of %d", shown_names(rule.writes), place + 1, len(rules), extra=said
+            )
             for name in stratum.reads if stratum else rule.reads:
                 if name in waiting:
                     self._fill_view(name, waiting)
@@ -70,7 +80,9 @@ class Fill:
             context.installed = context.installed.measuring(context.took, context.found)
 
     def contributions(self, rules: Sequence[InstalledRule]) -> dict[str, list[Edits]]:
-        """Return the edits that some rules make of their views, by view, if all that they read is complete."""
+        """Return the edits that some rules make of their views, by view, if all that they read
+        is complete.
+        """
         waiting = Waiting(self.context.txn, self.context.installed, spills=False)
         for place, rule in enumerate(rules):
             self._add_rows(rule, rules[place:], waiting)
@@ -85,8 +97,12 @@ class Fill:
         first = self._replan.fit(stratum.rules)[0] if self._replan else stratum.rules[0]
         return self.context.installed.recursion[first]
 
-    def _add_rows(self, rule: InstalledRule, rules: Sequence[InstalledRule], waiting: Waiting) -> None:
-        """Add the edits of a rule to `waiting`, and those of plans of other `rules` that scan the same relation."""
+    def _add_rows(
+        self, rule: InstalledRule, rules: Sequence[InstalledRule], waiting: Waiting
+    ) -> None:
+        """Add the edits of a rule to `waiting`, and those of plans of other `rules` that scan
+        the same relation.
+        """
         waiting.rules = rules
         if not rule.plans:
             (name,) = rule.writes
@@ -96,13 +112,14 @@ class Fill:
             if isinstance(plan.way, Scan):
                 scan.fill(self.context, rule, rule.plans.index(plan), waiting)
                 continue
-            number = self.context.installed.numbered[rule.number].plans.index(plan)  # a rule may have only some plans
+            # a rule may have only some plans
+            number = self.context.installed.numbered[rule.number].plans.index(plan)
             with naming_the_rule(rule.definition):
                 self._add_bindings(rule.number, number, waiting)
 
     def _add_bindings(self, rule: int, number: int, waiting: Waiting) -> None:
-        """Add the edits that insert all bindings of plan `number` of a rule, given by its number, into its views, by
-        another plan if this one turns out to be wrong.
+        """Add the edits that insert all bindings of plan `number` of a rule, given by its number,
+        into its views, by another plan if this one turns out to be wrong.
         """
         owner = self.context.installed.numbered[rule]
         budget = self._replan.budget(owner, number) if self._replan else None
@@ -136,4 +153,6 @@ def shown_names(views: Iterable[str]) -> str:
 
 def not_a_view(name: str) -> UnknownViewError:
     """Return the error for a relation where a view is required."""
-    return UnknownViewError(f"{name} is not a view: its rows come from transactions, not from rules; name a view")
+    return UnknownViewError(
+        f"{name} is not a view: its rows come from transactions, not from rules; name a view"
+    )

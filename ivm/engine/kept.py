@@ -10,8 +10,8 @@
 
 Of a rule with alternatives, those count that it has now and had not, and those that it had.
 
-Rules count as the same even if their numbers differ, or the numbers in the names of helper views (r$not1). Trees with
-a changed name are renamed.
+Rules count as the same even if their numbers differ, or the numbers in the names of helper views
+(r$not1). Trees with a changed name are renamed.
 """
 
 from collections import defaultdict
@@ -34,7 +34,8 @@ from pagestore.host import Transaction
 class Patch(NamedTuple):
     """The rules that a view has now and did not have, and those that it had and no longer has.
 
-    Of the rules in `partly`, which had other alternatives, these have the alternatives that came, and that went.
+    Of the rules in `partly`, which had other alternatives, these have the alternatives that came,
+    and that went.
     """
 
     added: tuple[InstalledRule, ...]
@@ -43,7 +44,8 @@ class Patch(NamedTuple):
 
 
 class Kept(NamedTuple):
-    """The kept views and relations, the old rule for each new rule of these views, and helper views' old names.
+    """The kept views and relations, the old rule for each new rule of these views, and helper
+    views' old names.
 
     Of the kept views, those with `patches` get the rows of other rules, and lose those of some.
     """
@@ -60,23 +62,31 @@ class Kept(NamedTuple):
 
 
 def kept_of(before: Installed, after: Installed, changed: Container[str] = ()) -> Kept:
-    """Return what is kept when the rules `before` become `after`: views with the same rules, plans and inputs.
+    """Return what is kept when the rules `before` become `after`: views with the same rules, plans
+    and inputs.
 
     Nothing that follows from the relations `changed` is kept.
     """
     twins, names = _twins(before, after)
     old, new = _writers(before), _writers(after)
-    taken = {was: name for name, was in names.items()}  # a helper view may have the old name of another
+    # a helper view may have the old name of another
+    taken = {was: name for name, was in names.items()}
     free = (n for n in after.program.predicates if taken.get(names.get(n, n), n) == n)
     alike = {n for n in free if _is_stored_alike(before, after, n, names)}
-    kept = {view for view in new.keys() & alike if {*map(twins.get, new[view])} == {*old[names.get(view, view)]}}
+    kept = {
+        view
+        for view in new.keys() & alike
+        if {*map(twins.get, new[view])} == {*old[names.get(view, view)]}
+    }
     patches = {
         view: patch
         for view in (set[str]() if changed else (new.keys() & alike) - kept)
         if (patch := _patch(before, after, new[view], old[names.get(view, view)], twins, names))
     }
     kept |= patches.keys()
-    fixed = {name for name in alike if after.program.predicates[name].extensional and name not in changed}
+    fixed = {
+        name for name in alike if after.program.predicates[name].extensional and name not in changed
+    }
     together = defaultdict[str, set[str]](set)  # the views that share a state
     for view in new:
         if fold := after.layouts[view].fold:
@@ -87,18 +97,28 @@ def kept_of(before: Installed, after: Installed, changed: Container[str] = ()) -
             needs[view] |= views
     while lost := {view for view in kept if not needs[view] <= kept | fixed}:
         kept -= lost
-    rules = {rule: twins[rule] for rule in after.rules if kept.issuperset(rule.writes) and rule in twins}
+    rules = {
+        rule: twins[rule] for rule in after.rules if kept.issuperset(rule.writes) and rule in twins
+    }
     patches = {view: patch for view, patch in patches.items() if view in kept}
     return Kept(frozenset(kept), frozenset(fixed), rules, names, patches)
 
 
 def _patch(
-    before: Installed, after: Installed, new: Sequence[InstalledRule], old: Sequence[InstalledRule],
-    twins: Mapping[InstalledRule, InstalledRule], names: Mapping[str, str],
-) -> Patch | None:  # fmt: skip
-    """Return how a view can be changed by the rows of single rules: it counts its derivations, or has constants."""
+    before: Installed,
+    after: Installed,
+    new: Sequence[InstalledRule],
+    old: Sequence[InstalledRule],
+    twins: Mapping[InstalledRule, InstalledRule],
+    names: Mapping[str, str],
+) -> Patch | None:
+    """Return how a view can be changed by the rows of single rules: it counts its derivations,
+    or has constants.
+    """
     stayed = {*map(twins.get, new)}
-    patch = _by_alternatives([r for r in new if r not in twins], [r for r in old if r not in stayed], names)
+    patch = _by_alternatives(
+        [r for r in new if r not in twins], [r for r in old if r not in stayed], names
+    )
     changed = (*patch.added, *patch.removed)
     if not all(len(rule.writes) == 1 and not rule.definition.refuses for rule in changed):
         return None
@@ -127,8 +147,12 @@ def _by_alternatives(
     return Patch(tuple(came), tuple(left), tuple(partly))
 
 
-def _shared(rule: InstalledRule, was: InstalledRule, names: Mapping[str, str]) -> list[tuple[int, int]]:
-    """Return the places of the alternatives that two rules share, in each; none if their plans keep anything."""
+def _shared(
+    rule: InstalledRule, was: InstalledRule, names: Mapping[str, str]
+) -> list[tuple[int, int]]:
+    """Return the places of the alternatives that two rules share, in each; none if their plans
+    keep anything.
+    """
     new, old = shape_of(rule.definition), shape_of(was.definition)
     if (
         replace(new, body=()) != replace(old, body=())
@@ -151,7 +175,11 @@ def _shared(rule: InstalledRule, was: InstalledRule, names: Mapping[str, str]) -
 def _only(rule: InstalledRule, places: Iterable[int]) -> InstalledRule:
     """Return a rule with its alternatives at some places only."""
     body = tuple(rule.definition.body[n] for n in places)
-    return replace(rule, definition=replace(rule.definition, body=body), plans=tuple(rule.plans[n] for n in places))
+    return replace(
+        rule,
+        definition=replace(rule.definition, body=body),
+        plans=tuple(rule.plans[n] for n in places),
+    )
 
 
 def _without(rule: InstalledRule, places: Container[int]) -> InstalledRule:
@@ -167,7 +195,9 @@ def _writers(installed: Installed) -> dict[str, list[InstalledRule]]:
     return found
 
 
-def _is_stored_alike(before: Installed, after: Installed, name: str, names: Mapping[str, str]) -> bool:
+def _is_stored_alike(
+    before: Installed, after: Installed, name: str, names: Mapping[str, str]
+) -> bool:
     """Return whether a predicate has the same columns and layout in both."""
     was = names.get(name, name)
     had = before.program.predicates.get(was)
@@ -188,9 +218,16 @@ def _of_state(layout: Layout | None, names: Mapping[str, str]) -> Layout | None:
 # -- equivalent rules
 
 
-def _twins(before: Installed, after: Installed) -> tuple[dict[InstalledRule, InstalledRule], dict[str, str]]:
-    """Map rules of `after` to equivalent rules of `before` with the same maintenance; also helper views' old names."""
-    waiting, same = defaultdict[object, list[InstalledRule]](list), {*before.rules}.intersection(after.rules)
+def _twins(
+    before: Installed, after: Installed
+) -> tuple[dict[InstalledRule, InstalledRule], dict[str, str]]:
+    """Map rules of `after` to equivalent rules of `before` with the same maintenance; also
+    helper views' old names.
+    """
+    waiting, same = (
+        defaultdict[object, list[InstalledRule]](list),
+        {*before.rules}.intersection(after.rules),
+    )
     for rule in before.rules:
         if rule not in same:
             waiting[rule.sketch].append(rule)
@@ -211,7 +248,9 @@ def _twins(before: Installed, after: Installed) -> tuple[dict[InstalledRule, Ins
 
 
 def _agree(names: Mapping[str, str], pairs: Mapping[str, str]) -> bool:
-    """Return whether adding `pairs` (new name, old name) to `names` keeps the mapping one-to-one."""
+    """Return whether adding `pairs` (new name, old name) to `names` keeps the mapping
+    one-to-one.
+    """
     taken = {was for name, was in names.items() if name not in pairs}
     return all(
         names.get(name, was) == was and was not in taken and (name == was or is_made(name))
@@ -232,10 +271,13 @@ def _maintenance(rule: InstalledRule) -> tuple[object, ...]:
 # -- trees
 
 
-def rearrange(txn: Transaction, before: Installed, after: Installed, kept: Kept) -> dict[str, tuple[int, int]]:
+def rearrange(
+    txn: Transaction, before: Installed, after: Installed, kept: Kept
+) -> dict[str, tuple[int, int]]:
     """Drop the trees that are no longer needed, and create empty ones for views that are not kept.
 
-    Returns the sizes of the sensitivity indices that are kept, like `Context.built`. O(what is dropped).
+    Returns the sizes of the sensitivity indices that are kept, like `Context.built`. O(what is
+    dropped).
     """
     stay = dict(_trees(before, after, kept))
     strays = {name for name in after.derived_trees - before.derived_trees if is_tree_of_rules(name)}
@@ -250,7 +292,10 @@ def rearrange(txn: Transaction, before: Installed, after: Installed, kept: Kept)
     for predicate in after.program.predicates.values():
         if predicate.name not in kept.views:
             create_relation(txn, predicate, after)
-    built, marks = built_sizes(txn), {unordered(kept.was(view)): unordered(view) for view in kept.views}
+    built, marks = (
+        built_sizes(txn),
+        {unordered(kept.was(view)): unordered(view) for view in kept.views},
+    )
     return {new: built[old] for old, new in (stay | marks).items() if old in built}
 
 

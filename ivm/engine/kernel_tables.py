@@ -1,4 +1,6 @@
-"""The steps of a schedule as a kernel takes them (kernels/run.py): tables of numbers, and which fit."""
+"""The steps of a schedule as a kernel takes them (kernels/run.py): tables of numbers, and which
+fit.
+"""
 
 from collections.abc import Container, Mapping, Sequence
 from fractions import Fraction
@@ -23,7 +25,19 @@ from ivm.rules.rule import InstalledRule
 from ivm.rules.steps import Flush, FollowPlan, FollowRule, FollowStratum, Step
 from ivm.terms.encoder import Encode
 from ivm.views.heads import PLACE, Queued
-from ivm.views.layouts import ALONE, FALLING, INVERTED, LOWER, MORE, PARTS, PLAIN, SUM, SUPPORT, UPPER, Fold
+from ivm.views.layouts import (
+    ALONE,
+    FALLING,
+    INVERTED,
+    LOWER,
+    MORE,
+    PARTS,
+    PLAIN,
+    SUM,
+    SUPPORT,
+    UPPER,
+    Fold,
+)
 from ivm.ways.kernels import exact_sums, ranges, states
 from ivm.ways.kernels.probe import PINNED
 from ivm.ways.match import is_alone, is_matched, matching_of
@@ -50,13 +64,20 @@ from pagestore.host import (
 from pagestore.host import SUM as SUM_FOLD
 
 WORK_WORDS = TypedKernel(work_words, int, int)
-HOW = {PLAIN: plans.ROWS, SUPPORT: plans.COUNTED, SUM: plans.SUMMED, FALLING: plans.FALLING, PARTS: plans.PARTED}
+HOW = {
+    PLAIN: plans.ROWS,
+    SUPPORT: plans.COUNTED,
+    SUM: plans.SUMMED,
+    FALLING: plans.FALLING,
+    PARTS: plans.PARTED,
+}
 BY_RANK = {
     "quantile": states.PLACED, "median": states.MIDDLE, "quantile_cont": states.BETWEEN,
     "top": states.NUMBERED, "bottom": states.NUMBERED,
 }  # fmt: skip
 OF_PARTS = {
-    "total": exact_sums.TOTAL, "sum": exact_sums.SUM, "avg": exact_sums.MEAN, "variance": exact_sums.SAMPLED,
+    "total": exact_sums.TOTAL, "sum": exact_sums.SUM, "avg": exact_sums.MEAN,
+    "variance": exact_sums.SAMPLED,
     "var_pop": exact_sums.VARIANCE,
 }  # fmt: skip
 BY = {SEEK_FIRST: ranges.SOUGHT, SEEK_LAST: ranges.SOUGHT, FOLD: ranges.FOLDED, ADDED: ranges.ADDED}
@@ -97,8 +118,8 @@ def tests_of(step: FollowPlan) -> Tested:
 
 
 def computed_from(fold: Fold) -> tuple[int, int, tuple[tuple[int, int], ...]] | None:
-    """Return what a kernel computes from a group of a state, of which column, and by which fold of it; None if Python
-    does.
+    """Return what a kernel computes from a group of a state, of which column, and by which fold of
+    it; None if Python does.
     """
     state, op = fold.state, fold.op
     keys = state.spec.keys
@@ -117,7 +138,11 @@ def computed_from(fold: Fold) -> tuple[int, int, tuple[tuple[int, int], ...]] | 
     if op == "count_distinct":
         return states.FOLDED, 0, ((COUNT, 0),)
     if op == "concat" or is_operator(op):
-        return states.FOLDED, 0, ((CHECKSUM, keys + 1) if op == "concat" else (operator_code(op), keys - 1),)
+        return (
+            states.FOLDED,
+            0,
+            ((CHECKSUM, keys + 1) if op == "concat" else (operator_code(op), keys - 1),),
+        )
     return states.LAST if op in UPPER and not state.falling else states.FIRST, keys - 1, ()
 
 
@@ -169,8 +194,8 @@ def _depth(installed: Installed, index: Index, depth: int) -> int:
 
 
 class Numbering(NamedTuple):
-    """Numbers of what a schedule's queues have: of the group of each predicate and state, of its first tree, and of the
-    trees of indices, of which the `deferred` ones are not built.
+    """Numbers of what a schedule's queues have: of the group of each predicate and state, of its
+    first tree, and of the trees of indices, of which the `deferred` ones are not built.
     """
 
     groups: Mapping[str, int]
@@ -179,7 +204,9 @@ class Numbering(NamedTuple):
     deferred: Container[Index]
 
     def tree_of(self, index: Index) -> int:
-        """Return the number of an index's tree; of its relation's, if the index is deferred and not read."""
+        """Return the number of an index's tree; of its relation's, if the index is deferred and
+        not read.
+        """
         return self.firsts[index.predicate] if index in self.deferred else self.trees[index]
 
 
@@ -219,7 +246,9 @@ class Tables:
         self._tables["steps"].append((kind, of))
 
     def _add_flush(self, name: str) -> None:
-        """Add the flush of a predicate, after that of the state that it follows from; then check its keys."""
+        """Add the flush of a predicate, after that of the state that it follows from; then check
+        its keys.
+        """
         groups, tables = self._of.groups, self._tables
         if fold := self._installed.layouts[name].fold:
             if name in self._installed.cut:
@@ -230,7 +259,9 @@ class Tables:
         self._step(kernel.FLUSH, groups[name])
         if is_checked(self._installed, name):
             self._step(kernel.CHECK, len(tables["functions"]))
-            tables["functions"].append((self._of.firsts[name], len(self._installed.program.predicates[name].keys)))
+            tables["functions"].append(
+                (self._of.firsts[name], len(self._installed.program.predicates[name].keys))
+            )
 
     def _fold_row(self, name: str, fold: Fold) -> tuple[int, ...]:
         """Return the row of `folds` (kernels/states.py) of a view that follows from a state."""
@@ -241,20 +272,46 @@ class Tables:
         share, digits = _share(fold), scale(fold.type)
         assert rows, "states have the folds that their operations need"
         bare = self._installed.layouts[name].bare
-        keyed, begin = () if bare or not fold.grouped else fold.order or range(fold.group), len(copies)
+        keyed, begin = (
+            () if bare or not fold.grouped else fold.order or range(fold.group),
+            len(copies),
+        )
         copies += keyed
         return (
-            firsts[state.name], firsts[name], groups[state.name], groups[name], fold.group, begin, len(copies), bare,
-            fold.absent is not None, fold.absent or 0, kind, column, *rows, state.falling,
-            share.numerator, share.denominator, fold.rows_max if fold.numbered else 0,
-            *(_unit(digits) if digits is not None else (0, 0)), fold.type == "float64", fold.op in UPPER,
+            firsts[state.name],
+            firsts[name],
+            groups[state.name],
+            groups[name],
+            fold.group,
+            begin,
+            len(copies),
+            bare,
+            fold.absent is not None,
+            fold.absent or 0,
+            kind,
+            column,
+            *rows,
+            state.falling,
+            share.numerator,
+            share.denominator,
+            fold.rows_max if fold.numbered else 0,
+            *(_unit(digits) if digits is not None else (0, 0)),
+            fold.type == "float64",
+            fold.op in UPPER,
             MORE if name in self._installed.cut else 0,
-        )  # fmt: skip
+        )
 
     def _add_plan(self, step: FollowPlan) -> None:
         """Add a plan that is probed or matched, or scans a relation."""
-        plan, tables, alone, tree_of = step.plan, self._tables, is_alone(step.plan), self._of.tree_of
-        lists = [tables[name] for name in ("probes", "indices", "sources", "heads", "terms", "sensed")]
+        plan, tables, alone, tree_of = (
+            step.plan,
+            self._tables,
+            is_alone(step.plan),
+            self._of.tree_of,
+        )
+        lists = [
+            tables[name] for name in ("probes", "indices", "sources", "heads", "terms", "sensed")
+        ]
         starts = [*map(len, lists)]
         words = sum(map(len, self._static))
         kind = kernel.SCAN if alone else kernel.MATCH if is_matched(plan) else kernel.FOLLOW
@@ -276,7 +333,9 @@ class Tables:
             self._static.append(laid.static)
             tables["probes"] += table.tolist()
             tables["indices"] += map(tree_of, laid.indices)
-        tables["sources"] += [(tree_of(index), _depth(self._installed, index, depth)) for index, depth in begun]
+        tables["sources"] += [
+            (tree_of(index), _depth(self._installed, index, depth)) for index, depth in begun
+        ]
         terms = terms_of(self._installed, step)
         self._texts += [(len(tables["terms"]) + row, text) for row, text in terms.texts]
         tables["terms"] += terms.rows
@@ -295,8 +354,14 @@ class Tables:
         columns = {**terms.columns, "": plans.NOTHING, PLACE: plans.PLACE}
         begin = len(copies)
         copies += [columns[name] for name in one.names]
-        cut = one.floats * exact_sums.FLOATS | one.squared * exact_sums.SQUARED | one.counted * exact_sums.IS_COUNTED
-        self._tables["heads"].append((self._of.groups[one.tree], HOW[one.how], begin, len(copies), cut))
+        cut = (
+            one.floats * exact_sums.FLOATS
+            | one.squared * exact_sums.SQUARED
+            | one.counted * exact_sums.IS_COUNTED
+        )
+        self._tables["heads"].append(
+            (self._of.groups[one.tree], HOW[one.how], begin, len(copies), cut)
+        )
 
     def _add_range(self, rule: InstalledRule) -> None:
         """Add a view of ranges."""
@@ -305,21 +370,46 @@ class Tables:
         self._step(kernel.RANGED, len(self._tables["ranges"]))
         (name,) = rule.writes
         ends = (word for end in (span.low, span.high) for word in (end or 0, end is None))
-        measured, digits, by = self._of.groups[span.measured.predicate], scale(span.type), BY[span.kind]
+        measured, digits, by = (
+            self._of.groups[span.measured.predicate],
+            scale(span.type),
+            BY[span.kind],
+        )
         if by != ranges.SOUGHT:
-            self._scans.append((len(self._tables["ranges"]), span.measured.predicate, scan_of(span)))
+            self._scans.append(
+                (len(self._tables["ranges"]), span.measured.predicate, scan_of(span))
+            )
         result = word_range("int64" if digits is None else f"decimal({DIGITS_MAX},{digits})")
-        self._tables["ranges"].append((
-            tree_of(span.points), tree_of(span.measured), self._of.groups[name], span.group, *ends, span.whole,
-            span.width, span.kind == SEEK_LAST, span.result, len(copies), len(copies) + len(span.keys), by, measured,
-            0, 0, OF_PARTS.get(span.op, 0), span.type == "float64", *_unit(digits or 0), *result,
-        ))  # fmt: skip
+        self._tables["ranges"].append(
+            (
+                tree_of(span.points),
+                tree_of(span.measured),
+                self._of.groups[name],
+                span.group,
+                *ends,
+                span.whole,
+                span.width,
+                span.kind == SEEK_LAST,
+                span.result,
+                len(copies),
+                len(copies) + len(span.keys),
+                by,
+                measured,
+                0,
+                0,
+                OF_PARTS.get(span.op, 0),
+                span.type == "float64",
+                *_unit(digits or 0),
+                *result,
+            )
+        )
         copies += span.keys
 
 
 class Laid(NamedTuple):
-    """The tables of a schedule, in which constants are filled in for each transaction: those of conditions, and texts
-    among the terms; for each catalog, the folds of ranges; and how many columns a binding has at most.
+    """The tables of a schedule, in which constants are filled in for each transaction: those of
+    conditions, and texts among the terms; for each catalog, the folds of ranges; and how many
+    columns a binding has at most.
     """
 
     tables: ScheduleTable
@@ -329,7 +419,9 @@ class Laid(NamedTuple):
     width: int
 
     def find_scans(self, specs: Mapping[str, Spec]) -> None:
-        """Fill in which of the folds of their trees ranges need, given the specs of these, by name."""
+        """Fill in which of the folds of their trees ranges need, given the specs of these, by
+        name.
+        """
         for row, name, scan in self.scans:
             rows = rows_of(specs[name], scan)
             assert rows, "the tree that a range is folded in has lost its scan"
@@ -342,16 +434,31 @@ class Laid(NamedTuple):
 
 
 def states_room(most: int) -> states.StateRoom:
-    """Allocate the working memory with which views follow from states and ranges; a tree has at most so many folds."""
+    """Allocate the working memory with which views follow from states and ranges; a tree has at
+    most so many folds.
+    """
     words = partial(np.empty, dtype=np.int64)
     folds = ranges.FoldRoom(
-        words((KEYS_MAX, 2)), words((most, 1)), words(1), words(WORK_WORDS.call(most, 1)), fold_intervals_at.address()
+        words((KEYS_MAX, 2)),
+        words((most, 1)),
+        words(1),
+        words(WORK_WORDS.call(most, 1)),
+        fold_intervals_at.address(),
     )
     sums = exact_sums.SumRoom(
-        words(exact_sums.DIGITS), words(6), words(2 * exact_sums.PARTS_MAX), words(exact_sums.TOTALS)
+        words(exact_sums.DIGITS),
+        words(6),
+        words(2 * exact_sums.PARTS_MAX),
+        words(exact_sums.TOTALS),
     )
     return states.StateRoom(
-        words(KEYS_MAX), words(KEYS_MAX), words(CURSOR_WORDS), words(1), words((KEYS_MAX, 1)), folds, sums
+        words(KEYS_MAX),
+        words(KEYS_MAX),
+        words(CURSOR_WORDS),
+        words(1),
+        words((KEYS_MAX, 1)),
+        folds,
+        sums,
     )
 
 

@@ -1,4 +1,6 @@
-"""What a plan computes, as a kernel computes it: columns for its variables, and one operation after the other."""
+"""What a plan computes, as a kernel computes it: columns for its variables, and one operation
+after the other.
+"""
 
 from collections.abc import Mapping
 from itertools import count
@@ -28,16 +30,20 @@ class UnfitError(Exception):
 
 
 class Terms:
-    """The columns of a plan's variables, and rows of `terms` (kernels/terms.py) that compute those that it lacks."""
+    """The columns of a plan's variables, and rows of `terms` (kernels/terms.py) that compute
+    those that it lacks.
+    """
 
     def __init__(self, plan: Plan, head: Head, types: Mapping[str, Type], tests: Tested) -> None:
         """Raises UnfitError."""
         self._types, self._nulls = types, plan.null_words
         self.columns = places_of(plan)
-        self.read = 1 + max(self.columns.values(), default=-1)  # the columns of a binding that are read
+        # the columns of a binding that are read
+        self.read = 1 + max(self.columns.values(), default=-1)
         self._next = count(self.read)
         self.rows: list[tuple[int, ...]] = []
-        self.texts: list[tuple[int, Const]] = []  # which rows have the word of a text, that of a transaction
+        # which rows have the word of a text, that of a transaction
+        self.texts: list[tuple[int, Const]] = []
         for name, node in head.late_steps if tests.exact else head.steps:
             if isinstance(node, Compare):
                 self._add_test(node)
@@ -74,12 +80,16 @@ class Terms:
 
     def _number(self, term: Term) -> int:
         """Return the column of an operand, which is not null.  Raises UnfitError."""
-        if (isinstance(term, Var) and term.name in self._nulls) or (isinstance(term, Const) and term.value is None):
+        if (isinstance(term, Var) and term.name in self._nulls) or (
+            isinstance(term, Const) and term.value is None
+        ):
             raise UnfitError
         return self._column(term)
 
     def _type(self, term: Term) -> Type:
-        """Return the type of a term.  Raises UnfitError for a variable that the rule does not name."""
+        """Return the type of a term.  Raises UnfitError for a variable that the rule does not
+        name.
+        """
         try:
             return type_of(term, self._types)
         except KeyError:

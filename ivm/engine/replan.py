@@ -1,9 +1,12 @@
-"""Plans follow the data: rules get other plans when relations have outgrown the sizes that theirs were made for.
+"""Plans follow the data: rules get other plans when relations have outgrown the sizes that theirs
+were made for.
 
-    edge of 0 rows ──▶ a plan ──▶ edge of 20,000 rows ──▶ another plan, with the indices that it needs
+    edge of 0 rows ──▶ a plan ──▶ edge of 20,000 rows ──▶ another plan, with the indices that it
+    needs
 
-A rule that is about to be evaluated in full is planned for what its relations have then; others in the next transaction
-that reaches them.  So are rules for which following a change took far more operations than expected.
+A rule that is about to be evaluated in full is planned for what its relations have then; others in
+the next transaction that reaches them.  So are rules for which following a change took far more
+operations than expected.
 """
 
 from collections.abc import Sequence
@@ -21,11 +24,12 @@ from ivm.rules.rule import InstalledRule
 from ivm.ways.tries import record
 from ivm.ways.way import Context
 
-# A rule is planned anew in the next transaction if following a change took EXCESS times the operations expected, and
-# more than EXCESS_FREE, which take some milliseconds.
+# A rule is planned anew in the next transaction if following a change took EXCESS times the
+# operations expected, and more than EXCESS_FREE, which take some milliseconds.
 EXCESS = 10
-# An evaluation in full is stopped once it has taken WRONG times the operations expected, and more than WRONG_FREE, if
-# statistics of all rows, instead of a sample, lead to another plan that is expected to take fewer than it took so far.
+# An evaluation in full is stopped once it has taken WRONG times the operations expected, and more
+# than WRONG_FREE, if statistics of all rows, instead of a sample, lead to another plan that is
+# expected to take fewer than it took so far.
 WRONG = 100
 WRONG_FREE = 1 << 20
 
@@ -33,7 +37,8 @@ WRONG_FREE = 1 << 20
 class Replan:
     """Gives rules of a transaction other plans.
 
-    `exceeding` maps the number of a rule to the operations that a changed row took, if these were far too many.
+    `exceeding` maps the number of a rule to the operations that a changed row took, if these were
+    far too many.
     """
 
     def __init__(self, context: Context) -> None:
@@ -41,29 +46,42 @@ class Replan:
         self.exceeding: dict[int, float] = {}
 
     def budget(self, rule: InstalledRule, number: int) -> Budget:
-        """Return the operations that a plan may take before it is replaced, if there is a better one."""
+        """Return the operations that a plan may take before it is replaced, if there is a better
+        one.
+        """
         expected = max(rule.plans[number].cost, rule.basis.operations)
         better = cache(partial(self._planned_by_all_rows, rule))
 
         def limit(spent: int) -> float:
-            """Return the operations up to which to go on: those that the better plan would take, if there is one."""
+            """Return the operations up to which to go on: those that the better plan would take,
+            if there is one.
+            """
             old, new = rule.plans[number], better().plans[number]
             if chosen_of(new) == chosen_of(old):
                 return inf
             if new.cost <= spent:
                 reason = f"evaluating it took more than {spent:,} operations, where {expected:,.0f} were expected"
-                self._replace(rule, number, better(), f"{reason} (version {self._context.txn.base.version + 1})")
+                self._replace(
+                    rule,
+                    number,
+                    better(),
+                    f"{reason} (version {self._context.txn.base.version + 1})",
+                )
             return new.cost
 
         return Budget(max(WRONG_FREE, WRONG * expected) if expected else inf, limit)
 
     def _planned_by_all_rows(self, rule: InstalledRule) -> InstalledRule:
         """Return a rule with plans by statistics of all rows of what it reads, not of samples."""
-        made = planned_anew(self._context.installed, [rule], Relations(self._context.txn, whole=True), lambda _: "")
+        made = planned_anew(
+            self._context.installed, [rule], Relations(self._context.txn, whole=True), lambda _: ""
+        )
         return made.numbered[rule.number]
 
     def _replace(self, rule: InstalledRule, number: int, by: InstalledRule, reason: str) -> None:
-        """Replace one plan of a rule, whose other plans may have been evaluated already, by that of another rule."""
+        """Replace one plan of a rule, whose other plans may have been evaluated already, by that
+        of another rule.
+        """
         plans = (*rule.plans[:number], by.plans[number], *rule.plans[number + 1 :])
         new = replace(by, plans=plans, basis=by.basis._replace(reason=reason))
         self._context.installed = self._context.installed.replacing({rule: new})
@@ -71,15 +89,20 @@ class Replan:
 
     def fit(self, rules: Sequence[InstalledRule]) -> Sequence[InstalledRule]:
         """Return rules that are about to be evaluated, with the plans for that."""
-        return self._plan_anew([rule for rule in rules if rule.basis.outgrown(self._sizes(rule))], rules)
+        return self._plan_anew(
+            [rule for rule in rules if rule.basis.outgrown(self._sizes(rule))], rules
+        )
 
     def follow_sizes(self, names: frozenset[str]) -> None:
-        """Make plans anew of rules reached from some predicates, if those are for other sizes than relations have, and
-        of those for which changes took too many operations in the transaction before.
+        """Make plans anew of rules reached from some predicates, if those are for other sizes than
+        relations have, and of those for which changes took too many operations in the transaction
+        before.
         """
         outgrown = self._context.installed.outgrown(names, self._context.txn.counts)
         slow = (
-            [rule for rule in self._context.installed.rules if rule.number in self.exceeding] if self.exceeding else []
+            [rule for rule in self._context.installed.rules if rule.number in self.exceeding]
+            if self.exceeding
+            else []
         )
         if outgrown or slow:
             self.follow_data([*dict.fromkeys((*outgrown, *slow))])
@@ -89,7 +112,9 @@ class Replan:
             self.exceeding.clear()
 
     def follow_data(self, rules: Sequence[InstalledRule]) -> None:
-        """Make plans of some rules anew, for the rows that relations have now, with the indices that they need."""
+        """Make plans of some rules anew, for the rows that relations have now, with the indices
+        that they need.
+        """
         before = self._context.installed
         fresh = self._plan_anew(rules, rules)
         self.drop_unused(before)
@@ -102,13 +127,18 @@ class Replan:
 
     def compare_with_expected(self, rule: InstalledRule, operations: int, rows: int) -> None:
         """Note a rule for which following changed rows takes far more operations than expected."""
-        if operations > max(EXCESS_FREE, EXCESS * rule.basis.expected * rows) and rule.basis.expected:
+        if (
+            operations > max(EXCESS_FREE, EXCESS * rule.basis.expected * rows)
+            and rule.basis.expected
+        ):
             self.exceeding[rule.number] = operations / rows
 
     def build_missing(self) -> None:
         """Create the permuted indices of unchanged rules that were deferred, and no longer are."""
         installed = self._context.installed
-        self._context.build_indices(index for name in installed.indexed for index in installed.indices[name])
+        self._context.build_indices(
+            index for name in installed.indexed for index in installed.indices[name]
+        )
 
     def drop_unused(self, before: Installed) -> None:
         """Drop the trees that the rules `before` needed, and that those now do not."""
@@ -117,8 +147,12 @@ class Replan:
                 if name in self._context.txn:
                     self._context.txn.drop(name)
 
-    def _plan_anew(self, outgrown: Sequence[InstalledRule], rules: Sequence[InstalledRule]) -> Sequence[InstalledRule]:
-        """Make plans for the sizes that relations have now for those of some rules that are outgrown; return all."""
+    def _plan_anew(
+        self, outgrown: Sequence[InstalledRule], rules: Sequence[InstalledRule]
+    ) -> Sequence[InstalledRule]:
+        """Make plans for the sizes that relations have now for those of some rules that are
+        outgrown; return all.
+        """
         if outgrown:
             self._context.installed = planned_anew(
                 self._context.installed, outgrown, Relations(self._context.txn), self._reason

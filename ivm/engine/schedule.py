@@ -1,12 +1,13 @@
-"""The schedule of edits through all rules: which trees take edits and which plans are maintained, step by step.
+"""The schedule of edits through all rules: which trees take edits and which plans are maintained,
+step by step.
 
     edge ──▶ flush edge ──▶ follow triangle(x, y, z) <- edge(x, y), ... ──▶ flush triangle ──▶ ...
 
 For a few edits, one kernel call (kernels/run.py) runs the first steps, as long as these are plain
-(kernel_tables.py): plans that are probed or matched, or scan a relation, what heads and filters compute of words,
-aggregates, ranges of which the first or last record is wanted, and recursion whose heads copy columns. The ranges of
-sums are checked afterwards. Of the plans that scan, only those that a change reaches are maintained
-(ways/reach.py).
+(kernel_tables.py): plans that are probed or matched, or scan a relation, what heads and filters
+compute of words, aggregates, ranges of which the first or last record is wanted, and recursion
+whose heads copy columns. The ranges of sums are checked afterwards. Of the plans that scan, only
+those that a change reaches are maintained (ways/reach.py).
 """
 
 import time
@@ -39,7 +40,15 @@ from ivm.rules.steps import Flush, FollowPlan, FollowRule, FollowStratum, Step, 
 from ivm.terms.encoder import Encode, Encoder
 from ivm.views.delta import Delta
 from ivm.ways.kernels.match import SHORT, TALLY, MatchRoom, match_at
-from ivm.ways.kernels.probe import BEGUN, COMPOSED, OPERATIONS, PROGRESS, Found, ProbeRun, probe_next_at
+from ivm.ways.kernels.probe import (
+    BEGUN,
+    COMPOSED,
+    OPERATIONS,
+    PROGRESS,
+    Found,
+    ProbeRun,
+    probe_next_at,
+)
 from ivm.ways.kernels.ranges import WIDTH, RangeRoom
 from ivm.ways.match import Matching, is_alone, is_matched, matching_of
 from ivm.ways.probe import ACTIONS, Probes, probed, probes_of
@@ -67,11 +76,14 @@ from pagestore.host import (
 
 NO_EDITS = np.empty(0, np.int64), np.empty((0, 0), np.int64)
 
-# Operations for a recursive stratum, two milliseconds; whether more are worth it depends on its size (compiled.py).
+# Operations for a recursive stratum, two milliseconds; whether more are worth it depends on its
+# size (compiled.py).
 RECURSIVE_MOST = 1 << 13
-HITS, REGIONS, RECORDED = 256, 512, 1024  # intervals of an index, regions, and intervals recorded, of a matched plan
-# A plan's sensitivity indices are rebuilt when they have outgrown, or their body has shrunk below, a ratio of the size
-# at the last rebuild. The first rows do not count, so that tiny indices are not rebuilt.
+# intervals of an index, regions, and intervals recorded, of a matched plan
+HITS, REGIONS, RECORDED = 256, 512, 1024
+# A plan's sensitivity indices are rebuilt when they have outgrown, or their body has shrunk below,
+# a ratio of the size at the last rebuild. The first rows do not count, so that tiny indices are not
+# rebuilt.
 STALE_RATIO = 2
 SHRUNK_RATIO = 0.75
 STALE_FREE_ROWS = 64
@@ -108,12 +120,16 @@ def schedule_of(installed: Installed, names: frozenset[str]) -> "Schedule":
 
 
 def carry(
-    txn: Transaction, installed: Installed, edits: Mapping[str, Edits], sizes: Callable[[Transaction], Sizes]
+    txn: Transaction,
+    installed: Installed,
+    edits: Mapping[str, Edits],
+    sizes: Callable[[Transaction], Sizes],
 ) -> tuple[dict[str, Account] | None, int | None]:
-    """Apply a few edits and maintain all that follows from them in one kernel call, without an Engine.
+    """Apply a few edits and maintain all that follows from them in one kernel call, without an
+    Engine.
 
-    `sizes` returns how large sensitivity indices were when they were last built. Returns what was done of each view,
-    and None; or None and what an Engine is to do it with (its `apply_edits`).
+    `sizes` returns how large sensitivity indices were when they were last built. Returns what was
+    done of each view, and None; or None and what an Engine is to do it with (its `apply_edits`).
     """
     names = frozenset(edits)
     schedule = schedule_of(installed, names)
@@ -133,8 +149,14 @@ def carry(
 
 
 def is_carried(schedule: "Schedule", installed: Installed, catalog: object) -> bool:
-    """Return whether a kernel takes all steps of edits, by rules that were checked for a catalog."""
-    return schedule.is_plain and installed.checked_catalog.get("catalog") is catalog and not installed.constraints
+    """Return whether a kernel takes all steps of edits, by rules that were checked for a
+    catalog.
+    """
+    return (
+        schedule.is_plain
+        and installed.checked_catalog.get("catalog") is catalog
+        and not installed.constraints
+    )
 
 
 class Schedule:
@@ -145,24 +167,38 @@ class Schedule:
         plain = [*takewhile(partial(is_plain, installed), self.steps)]
         self._plain = len(plain)
         parts = map(partial(parts_of_step, installed), plain)
-        self._steps = [number for number, n in enumerate(parts) for _ in range(n)]  # of which each of the kernel's is
+        # of which each of the kernel's is
+        self._steps = [number for number, n in enumerate(parts) for _ in range(n)]
         self._at = self._done = 0  # where the kernel stopped, and how many steps it had done
         # whether all steps may be the kernel's
         self.is_plain = bool(plain) and plain == self.steps and not installed.needed_for(names)
         self.names = sorted(names.union(*map(_touched, plain)))
         kept = [installed.stored[name] for name in self.names]
-        folds = {name: fold for name, one in zip(self.names, kept, strict=True) if (fold := one.layout.fold)}
+        folds = {
+            name: fold
+            for name, one in zip(self.names, kept, strict=True)
+            if (fold := one.layout.fold)
+        }
         states = {fold.state.name: fold.state for fold in folds.values()}
-        self._states = {state: [n for n in folds if folds[n].state.name == state] for state in states}  # to their views
-        follows = [(place, step) for place, step in enumerate(plain) if isinstance(step, FollowPlan)]
+        # to their views
+        self._states = {
+            state: [n for n in folds if folds[n].state.name == state] for state in states
+        }
+        follows = [
+            (place, step) for place, step in enumerate(plain) if isinstance(step, FollowPlan)
+        ]
         # the steps that are matched, with their places and the numbers of their plans
-        self.matched = [(step, place, n) for n, (place, step) in enumerate(follows) if is_matched(step.plan)]
+        self.matched = [
+            (step, place, n) for n, (place, step) in enumerate(follows) if is_matched(step.plan)
+        ]
         sensors = _sensitivity_indices(step for step, *_ in self.matched)
         groups = [*self.names, *states, *sensors]
         self.numbers = {name: number for number, name in enumerate(groups)}
         self.trees: dict[Index, int] = {}  # the number of an index's tree among those of all queues
         self._shapes = [EditQueue(one.names, one.places, one.layout.visible) for one in kept]
-        self._shapes += [EditQueue((state.name,), ALONE, state.visible) for state in states.values()]
+        self._shapes += [
+            EditQueue((state.name,), ALONE, state.visible) for state in states.values()
+        ]
         self._shapes += [EditQueue((name,), ALONE, columns) for name, columns in sensors.items()]
         ends = accumulate((len(shape.names) for shape in self._shapes), initial=0)
         self.firsts = dict(zip(groups, ends, strict=False))  # the first of each group's trees
@@ -170,21 +206,35 @@ class Schedule:
             first = self.firsts[name]
             self.trees |= one.of_indices(range(first, first + len(one.names)))
         self._limited = {name for name in self.names if is_limited(installed, name)}
-        self._refusable = self._limited.union(name for name in self.names if is_checked(installed, name))
-        self._limited_trees = np.array([self.firsts[name] for name in sorted(self._limited)], np.int64)
-        self.checked = self._limited  # the predicates whose rows Python checks: functions if one has a key in conflict
+        self._refusable = self._limited.union(
+            name for name in self.names if is_checked(installed, name)
+        )
+        self._limited_trees = np.array(
+            [self.firsts[name] for name in sorted(self._limited)], np.int64
+        )
+        # the predicates whose rows Python checks: functions if one has a key in conflict
+        self.checked = self._limited
         self._catalog: object = None
         numbering = Numbering(self.numbers, self.firsts, self.trees, installed.deferred)
         self._strata = Strata(installed, numbering.tree_of, self.numbers.__getitem__)
         self._plans = [step.plan for _, step in follows]
-        self._probing_plans = [plan for plan in self._plans if not is_alone(plan) and not is_matched(plan)]
+        self._probing_plans = [
+            plan for plan in self._plans if not is_alone(plan) and not is_matched(plan)
+        ]
         ranges = [step for step in plain if isinstance(step, FollowRule)]
-        counted = [*enumerate(rule.writes for rule in (*(f.rule for _, f in follows), *(r.rule for r in ranges)))]
+        counted = [
+            *enumerate(
+                rule.writes for rule in (*(f.rule for _, f in follows), *(r.rule for r in ranges))
+            )
+        ]
         self._accounts = [
-            (name, self.firsts[name], [number for number, writes in counted if name in writes]) for name in self.names
+            (name, self.firsts[name], [number for number, writes in counted if name in writes])
+            for name in self.names
         ]
         settled = [step for step in plain if isinstance(step, FollowStratum)]
-        self._strata_of = {name: s for s, step in enumerate(settled) for name in step.stratum.recursive}
+        self._strata_of = {
+            name: s for s, step in enumerate(settled) for name in step.stratum.recursive
+        }
         self._carries = any(not isinstance(step, Flush) for step in plain)
         tables = Tables(numbering, installed, self._strata)
         for step in plain:
@@ -197,7 +247,9 @@ class Schedule:
         self._reaches: dict[Index, Reach] = {}
 
     def run(self, txn: Transaction, edits: Mapping[str, Edits], encode: Encode) -> int:
-        """Run as many first steps as the kernel can; return how many. The results are in `queues`."""
+        """Run as many first steps as the kernel can; return how many. The results are in
+        `queues`.
+        """
         if not (self._carries or self.is_plain) or isinstance(txn, EphemeralTransaction):
             return 0  # no kernel writes to a sketch, whose thread need not be the writer's
         for actions, _ in edits.values():
@@ -207,7 +259,9 @@ class Schedule:
             self._catalog, self.queues = txn.catalog, txn.edit_queues(self._shapes)
             specs = [txn.tree(name).spec for shape in self._shapes for name in shape.names]
             self._laid.find_scans({name: txn.tree(name).spec for _, name, _ in self._laid.scans})
-            self._working, self._probing = self._make_room(txn.pages.page_words, max(len(s.scans) for s in specs))
+            self._working, self._probing = self._make_room(
+                txn.pages.page_words, max(len(s.scans) for s in specs)
+            )
         if self._laid.reach.tests:
             self._laid.reach.encode(encode)
         if self._laid.texts:
@@ -217,18 +271,23 @@ class Schedule:
         for name, edit in edits.items():
             self.queues.wait(self.numbers[name], *edit)
         self._at = self._carried(txn, 0)
-        if 0 < self._at < len(self._steps) and self._may_lack_pages(self._laid.tables.steps[self._at, kernel.KIND]):
+        if 0 < self._at < len(self._steps) and self._may_lack_pages(
+            self._laid.tables.steps[self._at, kernel.KIND]
+        ):
             self._at = self._carried(txn, self._at)
         self.checked = self._refusable if self._working.conflicts[0] else self._limited
         self._done = self._steps[self._at] if self._at < len(self._steps) else self._plain
         return self._done
 
     def has_room(self, catalog: object) -> bool:
-        """Return whether `run` has made the queues and buffers for trees of a catalog, as it does for few edits."""
+        """Return whether `run` has made the queues and buffers for trees of a catalog, as it
+        does for few edits.
+        """
         return self._catalog is catalog
 
     def short(self, name: str, fits: Callable[[], bool], done: Callable[[], None]) -> Short:
-        """Return how the kernel commits edits of a predicate, where it takes all steps and `has_room`.
+        """Return how the kernel commits edits of a predicate, where it takes all steps and
+        `has_room`.
 
         It does so only if `fits()`; `done` is called after each commit.
         """
@@ -247,14 +306,18 @@ class Schedule:
 
     @property
     def probed(self) -> int:
-        """What probing costs at least at the step where the kernel stopped, if it stopped since too much was found."""
+        """What probing costs at least at the step where the kernel stopped, if it stopped since
+        too much was found.
+        """
         run, found, _ = self._probing
         if run.progress[BEGUN]:
             return 4 * costs.BOUND * len(found.signs)  # there may be many more
         return costs.OPERATION * int(run.progress[OPERATIONS]) if run.progress[COMPOSED] else 0
 
     def _may_lack_pages(self, kind: int) -> bool:
-        """Return whether the kernel may have stopped at a step of a kind since it ran out of pages."""
+        """Return whether the kernel may have stopped at a step of a kind since it ran out of
+        pages.
+        """
         if kind == kernel.RECUR:
             return bool(self._working.facts.state[WORK] <= RECURSIVE_MOST)
         if kind == kernel.MATCH:
@@ -262,7 +325,9 @@ class Schedule:
         return kind == kernel.FLUSH
 
     def reached(self, index: Index, rows: np.ndarray, encode: Encode) -> set[Plan]:
-        """Return the plans that scan a relation and may have bindings among its changed rows[C, n]."""
+        """Return the plans that scan a relation and may have bindings among its changed rows[C,
+        n].
+        """
         plans = self._scanning[index]
         if index not in self._reaches:
             self._reaches[index] = Reach([*plans.values()])
@@ -270,10 +335,14 @@ class Schedule:
         return {*compress(plans, self._reaches[index].of(rows))}
 
     def _carried(self, txn: Transaction, begin: int) -> int:
-        """Run the kernel from step `begin` on, with more pages if that is not the first; return where it stopped."""
+        """Run the kernel from step `begin` on, with more pages if that is not the first; return
+        where it stopped.
+        """
         room = self._laid.tables, self._working, *self._probing, probe_next_at.address()
         last = self._limited_trees if self.is_plain else None  # whether a commit may follow
-        return txn.flush(self.queues, lambda *given: CARRY.call(begin, *given, *room), begin > 0, last)
+        return txn.flush(
+            self.queues, lambda *given: CARRY.call(begin, *given, *room), begin > 0, last
+        )
 
     def account(self, seconds: float) -> dict[str, Account]:
         """Return what the kernel did of each predicate that it touched, in some seconds."""
@@ -289,25 +358,37 @@ class Schedule:
                 count = recursion[self._strata_of[name]] or UNTOUCHED
             inserted, erased = turnover(first)
             if inserted or erased or count != UNTOUCHED:
-                count, hits = 0 if count == UNTOUCHED else count, self._hits_of(name) if self.matched else 0
-                found[name] = Account(seconds, count, hits, inserted, erased, *self.recursion_of(name))
+                count, hits = (
+                    0 if count == UNTOUCHED else count,
+                    self._hits_of(name) if self.matched else 0,
+                )
+                found[name] = Account(
+                    seconds, count, hits, inserted, erased, *self.recursion_of(name)
+                )
         return found
 
     def _hits_of(self, name: str) -> int:
         """Return how many intervals changes hit in the sensitivity indices of a view's plans."""
-        return sum(int(self._working.hits[n]) for step, _, n in self.matched if name in step.rule.writes)
+        return sum(
+            int(self._working.hits[n]) for step, _, n in self.matched if name in step.rule.writes
+        )
 
-    def stale(self, done: int, counts: Callable[[Iterable[str]], list[int]], sizes: Sizes) -> list[FollowPlan]:
-        """Return the matched ones of the first `done` steps whose sensitivity indices are to be built anew."""
+    def stale(
+        self, done: int, counts: Callable[[Iterable[str]], list[int]], sizes: Sizes
+    ) -> list[FollowPlan]:
+        """Return the matched ones of the first `done` steps whose sensitivity indices are to be
+        built anew.
+        """
         operations = self._working.operations
         return [
-            step for step, place, number in self.matched
+            step
+            for step, place, number in self.matched
             if place < done and is_stale(step, counts, sizes, operations[number] != UNTOUCHED)
-        ]  # fmt: skip
+        ]
 
     def recursion_of(self, name: str) -> tuple[int, int]:
-        """Return the rounds that the kernel took for a predicate, and the facts that it examined; none if it is no
-        recursive view.
+        """Return the rounds that the kernel took for a predicate, and the facts that it examined;
+        none if the view is not recursive.
         """
         if name not in self._strata_of:
             return 0, 0
@@ -317,12 +398,18 @@ class Schedule:
     def changes_of(self, name: str) -> tuple[dict[Index, Tree], dict[Index, Delta]]:
         """Return a predicate's old trees, and their changes."""
         queues, kept, first = self.queues, self._installed.stored[name], self.firsts[name]
-        (actions, rows), *others = [queues.changes(t) for t in range(first, first + len(kept.names))]
+        (actions, rows), *others = [
+            queues.changes(t) for t in range(first, first + len(kept.names))
+        ]
         deltas = [Delta(actions, rows[: kept.layout.visible]), *starmap(Delta, others)]
-        return kept.of_indices(queues.trees[first : first + len(kept.names)]), kept.of_indices(deltas)
+        return kept.of_indices(queues.trees[first : first + len(kept.names)]), kept.of_indices(
+            deltas
+        )
 
     def waiting(self) -> dict[str, list[Edits]]:
-        """Return the edits still pending, by predicate; those of a state by its view, unless the state has changed."""
+        """Return the edits still pending, by predicate; those of a state by its view, unless the
+        state has changed.
+        """
         found, folded = dict[str, list[Edits]](), {*chain(*self._states.values())}
         for name, number in self.numbers.items():
             if self.queues.waits[number] and name not in folded:
@@ -337,11 +424,18 @@ class Schedule:
         changes = {state: self.queues.changes(self.firsts[state]) for state in self._states}
         return {state: change for state, change in changes.items() if len(change[0])}
 
-    def _make_room(self, page_words: int, folds: int) -> tuple[ScheduleRoom, tuple[ProbeRun, Found, Found]]:
+    def _make_room(
+        self, page_words: int, folds: int
+    ) -> tuple[ScheduleRoom, tuple[ProbeRun, Found, Found]]:
         """Allocate the kernel's buffers, which all plans use one after the other."""
         matched = [matching_of(step.plan, step.rule.granularity) for step, *_ in self.matched]
-        laid: list[Probes | Matching] = [*map(probes_of, (*self._probing_plans, *self._strata.plans)), *matched]
-        sizes = [(p.columns, p.levels, p.width, len(p.indices), p.state, p.atoms) for p in laid] or [(1,) * 6]
+        laid: list[Probes | Matching] = [
+            *map(probes_of, (*self._probing_plans, *self._strata.plans)),
+            *matched,
+        ]
+        sizes = [
+            (p.columns, p.levels, p.width, len(p.indices), p.state, p.atoms) for p in laid
+        ] or [(1,) * 6]
         columns, levels, width, indices, state, atoms = map(max, zip(*sizes, strict=True))
         branches = [*map(probed, self._probing_plans), *(matching.branches for matching in matched)]
         sources = max(map(len, branches), default=1)
@@ -354,28 +448,52 @@ class Schedule:
         facts = self._strata.room(FACTS if self._strata.plans else 1)
         facts.state[[WORK_MAX, SUSPENDED_MAX]] = RECURSIVE_MOST, WORD_MAX
         working = ScheduleRoom(
-            words((trees, TREE_WORDS)), words(6 * indices), words((sources, 3)), ACTIONS,
-            words(len(self._plans) + len(ranges)), words(len(self._plans)), _match_room(matched),
-            words(KEYS_MAX), words(CURSOR_WORDS), words(1),
-            RangeRoom(words(point), words(KEYS_MAX), words(2 * CURSOR_WORDS), states.folds, states.sums), states,
-            words((len(tables.strata.strata), 3)), facts, words((len(self._strata.sources), 3)),
-            words(6 * len(tables.strata.trees)), words(trees), words(TAKEN), maintain_at.address(),
-        )  # fmt: skip
+            words((trees, TREE_WORDS)),
+            words(6 * indices),
+            words((sources, 3)),
+            ACTIONS,
+            words(len(self._plans) + len(ranges)),
+            words(len(self._plans)),
+            _match_room(matched),
+            words(KEYS_MAX),
+            words(CURSOR_WORDS),
+            words(1),
+            RangeRoom(
+                words(point), words(KEYS_MAX), words(2 * CURSOR_WORDS), states.folds, states.sums
+            ),
+            states,
+            words((len(tables.strata.strata), 3)),
+            facts,
+            words((len(self._strata.sources), 3)),
+            words(6 * len(tables.strata.trees)),
+            words(trees),
+            words(TAKEN),
+            maintain_at.address(),
+        )
         run = ProbeRun(
-            words(PROGRESS), words(state), words((levels + 1) * 2 * MOST), words(levels + 1),
-            words((width, MOST)), words((0, 1, 1)), slices_room(atoms, page_words),
-        )  # fmt: skip
+            words(PROGRESS),
+            words(state),
+            words((levels + 1) * 2 * MOST),
+            words(levels + 1),
+            words((width, MOST)),
+            words((0, 1, 1)),
+            slices_room(atoms, page_words),
+        )
         columns = max(columns, self._laid.width)
         found, composed = (Found(words(2 * MOST), words((columns, 2 * MOST))) for _ in range(2))
         return working, (run, found, composed)
 
 
 def _sensitivity_indices(matched: Iterable[FollowPlan]) -> dict[str, int]:
-    """Return the names of the sensitivity indices of matched steps, and how many columns each has."""
+    """Return the names of the sensitivity indices of matched steps, and how many columns each
+    has.
+    """
     return {
         name: len(sensor.columns)
         for step in matched
-        for name, sensor in zip(step.rule.sensitivity_names(step.number), step.plan.sensors, strict=True)
+        for name, sensor in zip(
+            step.rule.sensitivity_names(step.number), step.plan.sensors, strict=True
+        )
     }
 
 
@@ -387,19 +505,33 @@ def _match_room(matched: Sequence[Matching]) -> MatchRoom:
     rows = 1 + max((one.levels for one in matched), default=0)
     actions = np.full((2, max(hits, regions)), INSERT)
     return MatchRoom(
-        words((sensors, columns, hits)), words(sensors), words((sensors, columns, recorded)), words(sensors),
-        words((rows, regions)), words((columns, hits)), words((2, rows, regions)), actions, words(KEYS_MAX),
-        words((CURSOR_WORDS, 3)), words(1), words(TALLY), match_at.address(),
-    )  # fmt: skip
+        words((sensors, columns, hits)),
+        words(sensors),
+        words((sensors, columns, recorded)),
+        words(sensors),
+        words((rows, regions)),
+        words((columns, hits)),
+        words((2, rows, regions)),
+        actions,
+        words(KEYS_MAX),
+        words((CURSOR_WORDS, 3)),
+        words(1),
+        words(TALLY),
+        match_at.address(),
+    )
 
 
 def is_stale(
-    step: FollowPlan, counts: Callable[[Iterable[str]], list[int]], sizes: Sizes, renewed: bool = True
+    step: FollowPlan,
+    counts: Callable[[Iterable[str]], list[int]],
+    sizes: Sizes,
+    renewed: bool = True,
 ) -> bool:
-    """Return whether half of the rows of a matched step's sensitivity indices may be stale: their context is gone.
+    """Return whether half of the rows of a matched step's sensitivity indices may be stale: their
+    context is gone.
 
-    Only changes leave such rows: what the indices gained, or the body lost, since the last build bounds them; the body
-    counts if they were `renewed`. `counts` returns the rows of some trees.
+    Only changes leave such rows: what the indices gained, or the body lost, since the last build
+    bounds them; the body counts if they were `renewed`. `counts` returns the rows of some trees.
     """
     names = step.rule.sensitivity_names(step.number)
     if not names:

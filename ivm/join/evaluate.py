@@ -1,4 +1,6 @@
-"""Evaluate a plan in full, over flat tries or over pages, whichever costs less; threads take ranges of values."""
+"""Evaluate a plan in full, over flat tries or over pages, whichever costs less; threads take
+ranges of values.
+"""
 
 from collections.abc import Sequence
 from functools import partial
@@ -15,13 +17,15 @@ from ivm.memory import NO_TRACE_SINK, Budget, MemoryUse, Sink, TraceSink, within
 from pagestore.host import WORD_MAX, WORD_MIN, Coded, Pages, Tree, begins, read_batches, together
 
 RANGES_PER_THREAD = 8  # so that no thread waits long for another one's last range
-PARALLEL_FROM = 1 << 14  # records of the smallest relation at level 0; with fewer, one thread does all
+# records of the smallest relation at level 0; with fewer, one thread does all
+PARALLEL_FROM = 1 << 14
 
 
 class Bindings(NamedTuple):
     """Bindings int64[L + V, n] in order.
 
-    With `times` int64[n], binding i represents times[i] bindings that differ only in levels that were not requested.
+    With `times` int64[n], binding i represents times[i] bindings that differ only in levels that
+    were not requested.
     """
 
     rows: np.ndarray
@@ -31,8 +35,9 @@ class Bindings(NamedTuple):
 class Evaluation(NamedTuple):
     """The result of a full evaluation.
 
-    `parts` hold all bindings in order, in batches, `recorded` the trace rows [C, m] of each sensor, also in batches;
-    `operations` counts iterator operations, `met` int64[L] the values that each level had, if that is known.
+    `parts` hold all bindings in order, in batches, `recorded` the trace rows [C, m] of each sensor,
+    also in batches; `operations` counts iterator operations, `met` int64[L] the values that each
+    level had, if that is known.
     """
 
     parts: list[Bindings]
@@ -60,20 +65,30 @@ def evaluate(
     sink: Sink | None = None,
     trace_sink: TraceSink = NO_TRACE_SINK,
 ) -> Evaluation:
-    """Run a plan in full; threads take ranges of its first variable, since the kernels run without the GIL.
+    """Run a plan in full; threads take ranges of its first variable, since the kernels run without
+    the GIL.
 
-    `listed` are the levels whose values must be listed; None means all.  A `sink` takes those bindings that do not fit
-    into memory, and a `trace_sink` trace rows.  Raises CorruptionError, RangeError, RoomError, and Stopped by a budget.
+    `listed` are the levels whose values must be listed; None means all.  A `sink` takes those
+    bindings that do not fit into memory, and a `trace_sink` trace rows.  Raises CorruptionError,
+    RangeError, RoomError, and Stopped by a budget.
     """
     memory = MemoryUse(recording=sensors is not None).begin()
     if sensors is None and _is_reading(shape):
         return _read(pages, shape, trees[0], listed, memory)
     flat = flatten(pages, shape, trees) if is_flat_cheaper(shape, trees) else None
     layout = Layout(flat, shape, sensors, listed, granularity) if flat else None
-    ranges = first_ranges(pages, shape, trees, RANGES_PER_THREAD * threads, flat) if threads > 1 else [ALL]
+    ranges = (
+        first_ranges(pages, shape, trees, RANGES_PER_THREAD * threads, flat)
+        if threads > 1
+        else [ALL]
+    )
 
     def new() -> Run:
-        join = FlatJoin(layout) if layout else Join(pages, shape, trees, sensors=sensors, granularity=granularity)
+        join = (
+            FlatJoin(layout)
+            if layout
+            else Join(pages, shape, trees, sensors=sensors, granularity=granularity)
+        )
         join.memory, join.budget, join.sink = memory, budget or join.budget, sink or join.sink
         join.trace_sink = trace_sink
         return join
@@ -88,28 +103,47 @@ def evaluate(
     def work(join: Run) -> list[tuple[tuple[int, int], Evaluation]]:
         return [(first, _run(join.over(first))) for first in jobs]
 
-    found = [evaluation for _, evaluation in sorted(chain(*together([partial(work, join) for join in joins])))]
+    found = [
+        evaluation
+        for _, evaluation in sorted(chain(*together([partial(work, join) for join in joins])))
+    ]
     return Evaluation(
         [part for evaluation in found for part in evaluation.parts],
-        [[rows for parts in sensor for rows in parts] for sensor in zip(*(e.recorded for e in found), strict=True)],
+        [
+            [rows for parts in sensor for rows in parts]
+            for sensor in zip(*(e.recorded for e in found), strict=True)
+        ],
         sum(evaluation.operations for evaluation in found),
         np.sum([evaluation.met for evaluation in found], axis=0),
     )
 
 
 def _is_reading(shape: Shape) -> bool:
-    """Return whether the plan only reads one atom, in the order of its index and without conditions."""
+    """Return whether the plan only reads one atom, in the order of its index and without
+    conditions.
+    """
     (first, *others), levels = shape.argument_level, shape.levels
-    return not others and not len(shape.bounds) and not len(shape.absent) and [*first] == [*range(levels)]
+    return (
+        not others
+        and not len(shape.bounds)
+        and not len(shape.absent)
+        and [*first] == [*range(levels)]
+    )
 
 
-def _read(pages: Pages, shape: Shape, tree: Tree, listed: frozenset[int] | None, memory: MemoryUse) -> Evaluation:
-    """Read the bindings from one index: its records, or their distinct prefixes of `levels` columns."""
+def _read(
+    pages: Pages, shape: Shape, tree: Tree, listed: frozenset[int] | None, memory: MemoryUse
+) -> Evaluation:
+    """Read the bindings from one index: its records, or their distinct prefixes of `levels`
+    columns.
+    """
     levels, parts, width = shape.levels, list[Bindings](), shape.levels + len(shape.reads)
     chosen = [level for level in range(levels) if listed is None or level in listed]
     columns = (*chosen, *shape.reads[:, 2].tolist())
     whole, last = levels >= tree.spec.keys, np.empty((0, 0), np.int64)
-    for batch in read_batches(pages, tree, columns=(*columns,) if whole else (*range(levels), *columns[len(chosen) :])):
+    for batch in read_batches(
+        pages, tree, columns=(*columns,) if whole else (*range(levels), *columns[len(chosen) :])
+    ):
         if not whole:  # adjacent records may have equal prefixes
             fresh = begins(batch[:levels])
             fresh[:1] &= not np.array_equal(last, batch[:levels, :1])
@@ -139,7 +173,9 @@ def _run(join: Run) -> Evaluation:
 def first_ranges(
     pages: Pages, shape: Shape, trees: Sequence[Tree], wanted: int, flat: Flat | None = None
 ) -> list[tuple[int, int]]:
-    """Cut the first variable's values into about `wanted` ranges [lo, hi] with equally many records each."""
+    """Cut the first variable's values into about `wanted` ranges [lo, hi] with equally many
+    records each.
+    """
     held = shape.bounds[: shape.bound_start[1], 0]
     tries = shape.parts[: shape.part_start[1], 0].tolist()
     if (held == EQ).any() or not tries:
@@ -148,9 +184,15 @@ def first_ranges(
     if trees[smallest].count < PARALLEL_FROM:
         return [ALL]
     if flat:
-        cuts = flat.cuts(smallest * shape.argument_level.shape[1], wanted, single_depth=shape.depths[smallest] == 1)
+        cuts = flat.cuts(
+            smallest * shape.argument_level.shape[1],
+            wanted,
+            single_depth=shape.depths[smallest] == 1,
+        )
     else:
-        keys = np.concatenate([batch[0] for batch in read_batches(pages, trees[smallest], columns=(0,))])
+        keys = np.concatenate(
+            [batch[0] for batch in read_batches(pages, trees[smallest], columns=(0,))]
+        )
         cuts = keys[len(keys) * np.arange(1, wanted) // wanted]
     inner = [cut for cut in np.unique(cuts).tolist() if cut > WORD_MIN]  # no word is below WORD_MIN
     return list(zip([WORD_MIN, *inner], [*(cut - 1 for cut in inner), WORD_MAX], strict=True))

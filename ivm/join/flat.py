@@ -1,26 +1,31 @@
-"""Flat tries: the relations of a plan decoded into one array, level by level, for a full evaluation.
+"""Flat tries: the relations of a plan decoded into one array, level by level, for a full
+evaluation.
 
     edge    (1, 5) (1, 7) (4, 2)
 
     depth 0    keys      1  4         children  0  2  3      the keys below key i are those from children[i]
     depth 1    keys      5  7  2                             up to children[i + 1]
 
-In `data` the positions in `children` count from the start of the array. Where the keys of depth 0 are dense, a table of
-first keys follows: for each value from the least to the greatest key, the position of the first key >= it.
+In `data` the positions in `children` count from the start of the array. Where the keys of depth 0
+are dense, a table of first keys follows: for each value from the least to the greatest key, the
+position of the first key >= it.
 
 Run a full evaluation over flat tries.
 
 A relation that a full evaluation scans anyway is decoded once, as a trie in one array (see
 join/kernels/flat_join.py); atoms of the same relation and depth, and all threads, share that trie.
 
-Memory layout of a join over flat tries: which slices are loop-invariant, where each level keeps its candidates.
+Memory layout of a join over flat tries: which slices are loop-invariant, where each level keeps its
+candidates.
 
 triangle(x, y, z) <- edge(x, y), edge(y, z), edge(x, z).
 
-level z intersects edge(y, z), which changes with y, and edge(x, z), which changes with x alone: under one x the slice
-of edge(x, z) is *loop-invariant*: it is marked in a table once, and each slice of edge(y, z) is filtered by it
+level z intersects edge(y, z), which changes with y, and edge(x, z), which changes with x alone:
+under one x the slice of edge(x, z) is *loop-invariant*: it is marked in a table once, and each
+slice of edge(y, z) is filtered by it
 
-How trace rows are packed into words: the range of each column, its bits, and which columns are not sorted by.
+How trace rows are packed into words: the range of each column, its bits, and which columns are not
+sorted by.
 
     (x, a, b) with x in 0..999, a and b in 0..4095        10 + 13 + 13 bits: one word, sorted as one number
 
@@ -43,15 +48,18 @@ from ivm.memory import exceeds_memory
 from pagestore.compiled import TypedKernel
 from pagestore.host import WORD_MAX, WORD_MIN, Coding, Pages, Tree, coding_within, read_batches
 
-DECODED_PER_RECORD = 64  # records that are decoded in the time in which the paged join passes one record
-RECORDS_MAX = 1 << 24  # of all tries together, so that they fit in memory together with the store's pages
+# records that are decoded in the time in which the paged join passes one record
+DECODED_PER_RECORD = 64
+# of all tries together, so that they fit in memory together with the store's pages
+RECORDS_MAX = 1 << 24
 FLAT = 4  # times the words of a trie that laying it out takes
 ALWAYS = 1 << 22  # bytes that tries may take in any case
 TABLE_PER_KEY = 4  # the most entries per key in a table of first keys
 PARTS_MAX = 62  # atoms joined at a level: a set of them is the bits of a word, without its sign
 
 
-Levels = list[tuple[np.ndarray, np.ndarray]]  # of each depth: the keys, and where the children of each begin
+# of each depth: the keys, and where the children of each begin
+Levels = list[tuple[np.ndarray, np.ndarray]]
 
 
 class Flat(NamedTuple):
@@ -64,7 +72,9 @@ class Flat(NamedTuple):
     high: np.ndarray  # the greatest key
 
     def cuts(self, o: int, wanted: int, single_depth: bool) -> np.ndarray:
-        """Return keys of place o that cut the next depth (or, at a `single_depth`, this one) into `wanted` parts."""
+        """Return keys of place o that cut the next depth (or, at a `single_depth`, this one)
+        into `wanted` parts.
+        """
         first, n, children = self.place[o, : flat_layout.TABLE].tolist()
         parts = np.arange(1, wanted)
         if single_depth:
@@ -77,10 +87,11 @@ class Flat(NamedTuple):
 
 
 def is_flat_cheaper(shape: Shape, trees: Sequence[Tree]) -> bool:
-    """Return whether flat tries can evaluate a plan, in the memory allowed and faster than the paged join.  O(tries).
+    """Return whether flat tries can evaluate a plan, in the memory allowed and faster than the
+    paged join.  O(tries).
 
-    Only the paged join evaluates plans with negated atoms, with values read at a binding, with a constant at level 0,
-    or with a level that joins more than PARTS_MAX atoms.
+    Only the paged join evaluates plans with negated atoms, with values read at a binding, with a
+    constant at level 0, or with a level that joins more than PARTS_MAX atoms.
     """
     first_tries = shape.parts[: shape.part_start[1], 0].tolist()
     held = shape.bounds[: shape.bound_start[1], 0]
@@ -91,7 +102,11 @@ def is_flat_cheaper(shape: Shape, trees: Sequence[Tree]) -> bool:
         return False
     records = sum({tree.root: tree.count for tree in trees}.values())
     first = min(trees[t].count for t in first_tries)
-    words = sum({t.root: t.count * int(depth) for t, depth in zip(trees, shape.depths, strict=True)}.values())
+    words = sum(
+        {
+            t.root: t.count * int(depth) for t, depth in zip(trees, shape.depths, strict=True)
+        }.values()
+    )
     fits = not exceeds_memory(8 * FLAT * words, ALWAYS)
     return bool(fits and records <= min(RECORDS_MAX, DECODED_PER_RECORD * first))
 
@@ -108,12 +123,16 @@ def flatten(pages: Pages, shape: Shape, trees: Sequence[Tree]) -> Flat:
 
 
 def flat_of(shape: Shape, tables: Sequence[np.ndarray]) -> Flat:
-    """Lay out the tries of a plan, given each atom's distinct rows int64[D, n], sorted in the order of its levels."""
+    """Lay out the tries of a plan, given each atom's distinct rows int64[D, n], sorted in the
+    order of its levels.
+    """
     return _laid(shape, range(len(tables)), lambda atom, depth: _levels(tables[atom], depth))
 
 
 def _laid(shape: Shape, roots: Sequence[int], levels: Callable[[int, int], Levels]) -> Flat:
-    """Lay out the tries of a plan; `levels` returns those of an atom to a depth, once for atoms with equal roots."""
+    """Lay out the tries of a plan; `levels` returns those of an atom to a depth, once for atoms
+    with equal roots.
+    """
     atoms, depths = shape.argument_level.shape
     place = np.zeros((atoms * depths, flat_layout.PLACE), np.int64)
     longest, low, high = (np.zeros(atoms * depths, np.int64) for _ in range(3))
@@ -135,7 +154,9 @@ def _laid(shape: Shape, roots: Sequence[int], levels: Callable[[int, int], Level
                 low[o], high[o] = keys.min(), keys.max()
             longest[o] = siblings if d else len(keys)
             siblings = int(np.diff(children).max(initial=0))
-            table = _table(keys, start, int(high[o]) - int(low[o]) + 1) if d == 0 < depth - 1 else None
+            table = (
+                _table(keys, start, int(high[o]) - int(low[o]) + 1) if d == 0 < depth - 1 else None
+            )
             place[o] = start, len(keys), start + len(keys), 0, low[o]
             pieces += [keys, children]
             start += len(keys) + len(children)
@@ -147,7 +168,8 @@ def _laid(shape: Shape, roots: Sequence[int], levels: Callable[[int, int], Level
 
 
 def _levels(columns: np.ndarray, unique: int) -> Levels:
-    """Return (keys, where the children of each key begin) for each of some columns; the last has no children.
+    """Return (keys, where the children of each key begin) for each of some columns; the last has no
+    children.
 
     Rows are told apart by their first `unique` columns, which may be more than there are.
     """
@@ -159,14 +181,20 @@ def _levels(columns: np.ndarray, unique: int) -> Levels:
     for column in columns[:shared]:
         fresh[1:] |= column[1:] != column[:-1]
         rows.append(np.flatnonzero(fresh))
-    keys = [*(column[first] for column, first in zip(columns, rows, strict=False)), *columns[shared:]]
-    children = [np.append(np.searchsorted(below, here), len(below)) for here, below in pairwise(rows)]
+    keys = [
+        *(column[first] for column, first in zip(columns, rows, strict=False)),
+        *columns[shared:],
+    ]
+    children = [
+        np.append(np.searchsorted(below, here), len(below)) for here, below in pairwise(rows)
+    ]
     children += [np.append(here, n) for here in rows[-1:] if shared < depth]
     return list(zip(keys, [*children, np.zeros(0, np.int64)], strict=True))
 
 
 def _table(keys: np.ndarray, start: int, span: int) -> np.ndarray | None:
-    """Return, for each value from the least to the greatest key, where the first key >= it is; keys[0] is at `start`.
+    """Return, for each value from the least to the greatest key, where the first key >= it is;
+    keys[0] is at `start`.
 
     None if the table would have more than TABLE_PER_KEY entries per key.
     """
@@ -176,7 +204,9 @@ def _table(keys: np.ndarray, start: int, span: int) -> np.ndarray | None:
 
 
 def level_span(flat: Flat, shape: Shape, level: int) -> tuple[int, int]:
-    """Return the least key of the atoms joined at a level, and how many values lie from it to the greatest key."""
+    """Return the least key of the atoms joined at a level, and how many values lie from it to
+    the greatest key.
+    """
     low, high = level_bounds(flat, shape, level)
     return low, high - low + 1
 
@@ -201,7 +231,10 @@ class FlatJoin(Run):
         self._steps, self._grounds = layout.steps.copy(), layout.grounds.copy()
         self._cursors = np.zeros((len(flat.place), flat_layout.CURSOR), np.int64)
         for o in range(0, len(flat.place), shape.argument_level.shape[1]):
-            self._cursors[o, [flat_layout.START, flat_layout.END]] = flat.place[o, 0], flat.place[o, :2].sum()
+            self._cursors[o, [flat_layout.START, flat_layout.END]] = (
+                flat.place[o, 0],
+                flat.place[o, :2].sum(),
+            )
         for o, owners in layout.owners.items():
             self._cursors[o, flat_layout.OWNERS] = owners
         self._numbers = np.zeros(layout.numbers, np.int64)
@@ -215,7 +248,10 @@ class FlatJoin(Run):
 
     def _advance(self) -> None:
         run = FlatRun(self._plan, self._state, self._steps, self._cursors, self._scratch)
-        tables, rows = KeyTables(self._marks, self._counts), BitRows(self._grounds, self._numbers, self._bits)
+        tables, rows = (
+            KeyTables(self._marks, self._counts),
+            BitRows(self._grounds, self._numbers, self._bits),
+        )
         output = FlatOutput(self._out, self._times, self._rows, self._codes, self._room)
         fits = RUN.call(FlatTries(self._flat.data, self._flat.place), run, tables, rows, output)
         if not fits:
@@ -231,10 +267,12 @@ COUNTS_MAX = 1 << 20  # words of a table of counts
 
 
 class Layout:
-    """Which slices of each level are loop-invariant, and where it keeps its candidates and shared keys.
+    """Which slices of each level are loop-invariant, and where it keeps its candidates and shared
+    keys.
 
-    `listed` are the levels whose values are requested (None: all). Of the others, those that no lower level reads are
-    collected, and `times` of a join then says how many bindings each result represents.
+    `listed` are the levels whose values are requested (None: all). Of the others, those that no
+    lower level reads are collected, and `times` of a join then says how many bindings each result
+    represents.
     """
 
     def __init__(
@@ -260,12 +298,19 @@ class Layout:
                 self._collect(flat, shape, level, listed)
         for before, last in pairwise(self.steps[-2:]):
             if before[flat_layout.COLLECTS] < shape.levels - 2:
-                before[flat_layout.FORETELLS] = last[flat_layout.CERTIFIES] and flat_trace.foretell.address()
+                before[flat_layout.FORETELLS] = (
+                    last[flat_layout.CERTIFIES] and flat_trace.foretell.address()
+                )
                 last[flat_layout.CERTIFIES] = 0
-        self.codings = [coding_of(flat, shape, sensors, s, granularity == 1) for s in range(len(sensors.sources))]
+        self.codings = [
+            coding_of(flat, shape, sensors, s, granularity == 1)
+            for s in range(len(sensors.sources))
+        ]
         self.codes = code_table(self.codings, sensors.sources)
 
-    def _lay(self, flat: Flat, shape: Shape, sensors: Sensors, level: int, step: np.ndarray) -> None:
+    def _lay(
+        self, flat: Flat, shape: Shape, sensors: Sensors, level: int, step: np.ndarray
+    ) -> None:
         atoms, depths = shape.parts[shape.part_start[level] : shape.part_start[level + 1]].T
         places = atoms * shape.argument_level.shape[1] + depths
         longest = flat.longest[places]
@@ -291,19 +336,28 @@ class Layout:
                 step[flat_layout.RANKS] = self.bits
                 self.bits += 2 * (span >> 6) + 2
             return
-        step[flat_layout.KEPT_BASE] = step[flat_layout.KEPT_STOP] = self._take(longest[invariant].min())
+        step[flat_layout.KEPT_BASE] = step[flat_layout.KEPT_STOP] = self._take(
+            longest[invariant].min()
+        )
         if span <= MARKS_MAX:
             step[flat_layout.MARKS] = 1
             self.marks = max(self.marks, span)
             self._ground(flat, shape, level, moves, self.grounds[level])
 
-    def _ground(self, flat: Flat, shape: Shape, level: int, moves: np.ndarray, ground: np.ndarray) -> None:
-        """Let a level intersect bitmaps over the outermost universe under which some slice recurs."""
+    def _ground(
+        self, flat: Flat, shape: Shape, level: int, moves: np.ndarray, ground: np.ndarray
+    ) -> None:
+        """Let a level intersect bitmaps over the outermost universe under which some slice
+        recurs.
+        """
         parts = shape.parts[shape.part_start[level] : shape.part_start[level + 1]]
         for changer in np.unique(moves[moves >= 0]).tolist():
             moving = parts[moves > changer]
             between = [set(range(changer + 1, m)) for m in moves[moves > changer].tolist()]
-            if any(b.difference(shape.argument_level[a, :d]) for b, (a, d) in zip(between, moving, strict=True)):
+            if any(
+                b.difference(shape.argument_level[a, :d])
+                for b, (a, d) in zip(between, moving, strict=True)
+            ):
                 break
         else:
             return
@@ -313,7 +367,9 @@ class Layout:
         ground[intersect.OVERLAYS] = kernel.overlay.address()
         ground[intersect.STAYING] = (1 << staying).sum()
         ground[intersect.CHANGER] = changer
-        ground[intersect.LISTED] = ground[intersect.LISTED_STOP] = self._take(flat.longest[places[staying]].min())
+        ground[intersect.LISTED] = ground[intersect.LISTED_STOP] = self._take(
+            flat.longest[places[staying]].min()
+        )
         ground[intersect.LISTED_MAX] = GROUND_MAX
         ground[intersect.LEAST], ground[intersect.NUMBERS] = low, self._number(span)
         ground[intersect.MET] = self.bits
@@ -332,11 +388,15 @@ class Layout:
         return self.numbers - count
 
     def _collect(self, flat: Flat, shape: Shape, level: int, listed: frozenset[int]) -> None:
-        """Let a level collect under the levels before it that are not requested and that no lower level reads."""
+        """Let a level collect under the levels before it that are not requested and that no
+        lower level reads.
+        """
         read = _read_below(shape, level) | listed
         first = level
         while (
-            first > 0 and first - 1 not in read and (first == level or self.steps[first, flat_layout.COLLECTS] == first)
+            first > 0
+            and first - 1 not in read
+            and (first == level or self.steps[first, flat_layout.COLLECTS] == first)
         ):
             first -= 1
         low, span = level_span(flat, shape, level)
@@ -353,40 +413,51 @@ class Layout:
         self.counts = max(self.counts, span)
 
     def _take(self, words: int) -> int:
-        """Reserve words in scratch, and one more, which is written before it is known to be needed."""
+        """Reserve words in scratch, and one more, which is written before it is known to be
+        needed.
+        """
         self.size += int(words) + 1
         return self.size - int(words) - 1
 
 
 def _unequal(shape: Shape, level: int) -> bool:
     """Return whether a level has a bound !=."""
-    return bool((shape.bounds[shape.bound_start[level] : shape.bound_start[level + 1], 0] == tries.NE).any())
+    return bool(
+        (shape.bounds[shape.bound_start[level] : shape.bound_start[level + 1], 0] == tries.NE).any()
+    )
 
 
 def _read_below(shape: Shape, level: int) -> set[int]:
-    """Return the levels that some later level reads: prefixes of its atoms, and other sides of its bounds."""
+    """Return the levels that some later level reads: prefixes of its atoms, and other sides of
+    its bounds.
+    """
     below = shape.argument_level[shape.argument_level.max(axis=1) > level]
     bounds = shape.bounds[shape.bound_start[level + 1] :]
     return {*below.ravel().tolist(), *bounds[:, tries.OTHER :: 2].ravel().tolist()}
 
 
-WIDTH_MAX = 62  # bits of a column in packed trace rows: its code is shifted, and must not become negative
+# bits of a column in packed trace rows: its code is shifted, and must not become negative
+WIDTH_MAX = 62
 
 
 def coding_of(flat: Flat, shape: Shape, sensors: Sensors, s: int, exact: bool) -> Coding | None:
-    """Return how to pack the trace rows of a sensor; None where they stay columns, as on level 0, which a range bounds.
+    """Return how to pack the trace rows of a sensor; None where they stay columns, as on level 0,
+    which a range bounds.
 
-    The least and the greatest word have codes only in a and b, where they mean "no bound". Rows are written context by
-    context, in order, so columns after a and b are sorted already. In an `exact` trace b is a, if a was sought and
-    found, or else the key after a, in the slice given by the columns before: so a gets a bit that says whether b
-    differs, and rows need not be sorted by b.
+    The least and the greatest word have codes only in a and b, where they mean "no bound". Rows are
+    written context by context, in order, so columns after a and b are sorted already. In an `exact`
+    trace b is a, if a was sought and found, or else the key after a, in the slice given by the
+    columns before: so a gets a bit that says whether b differs, and rows need not be sorted by b.
     """
     ((atom, depth),) = np.argwhere(sensors.sensor == s)
     level, prefix = shape.argument_level[atom, depth], shape.argument_level[atom, :depth]
     sources = sensors.sources[s, : sensors.widths[s]].tolist()
     least, greatest = _reach(flat, shape, level)
     reach = max(least, WORD_MIN + 1), min(greatest, WORD_MAX - 1)
-    lows, highs = zip(*(level_bounds(flat, shape, source) if source >= 0 else reach for source in sources), strict=True)
+    lows, highs = zip(
+        *(level_bounds(flat, shape, source) if source >= 0 else reach for source in sources),
+        strict=True,
+    )
     a, b = sources.index(-1), sources.index(-2)
     marked = a if exact and {*sources[:a]} == {*prefix.tolist()} else -1
     coding = coding_within(lows, highs, len(sources) - (b if marked == a else b + 1), marked)
@@ -402,7 +473,9 @@ def coding_of(flat: Flat, shape: Shape, sensors: Sensors, s: int, exact: bool) -
 
 
 def _reach(flat: Flat, shape: Shape, level: int) -> tuple[int, int]:
-    """Return the range of a and b in a level's trace rows: keys, successors of all but the last, and bounds."""
+    """Return the range of a and b in a level's trace rows: keys, successors of all but the last,
+    and bounds.
+    """
     low, high = level_bounds(flat, shape, level)
     for bound in shape.bounds[shape.bound_start[level] : shape.bound_start[level + 1]].tolist():
         least = greatest = bound[tries.CONSTANT]
@@ -415,13 +488,19 @@ def _reach(flat: Flat, shape: Shape, level: int) -> tuple[int, int]:
 
 
 def code_table(codings: Sequence[Coding | None], sources: np.ndarray) -> np.ndarray:
-    """Return the codings of sensors as kernels take them, codes[S, C, CODE] (see join/kernels/flat_layout.py)."""
+    """Return the codings of sensors as kernels take them, codes[S, C, CODE] (see
+    join/kernels/flat_layout.py).
+    """
     codes = np.full((*sources.shape, flat_layout.CODE), -1, np.int64)
     for code, coding, source in zip(codes, codings, sources, strict=True):
         if coding:
             source, at = source[: len(coding.width)], coding.bits - np.cumsum(coding.width)
-            fields = np.stack([coding.low, coding.high, at, source, np.full(len(at), coding.tail)], axis=1)
-            code[: len(at), : flat_layout.MARK] = fields[np.argsort(np.where(source < 0, -source, source + 3))]
+            fields = np.stack(
+                [coding.low, coding.high, at, source, np.full(len(at), coding.tail)], axis=1
+            )
+            code[: len(at), : flat_layout.MARK] = fields[
+                np.argsort(np.where(source < 0, -source, source + 3))
+            ]
             code[0, flat_layout.MARK] = coding.marked >= 0
             lows, _, at = code[2 : len(at), : flat_layout.SOURCE].T
             code[0, flat_layout.NOUGHT] = 0 if coding.tail else ((1 - lows) << at).sum()

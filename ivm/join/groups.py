@@ -1,4 +1,5 @@
-"""Rows in columns by their keys: sums of equal keys, and the rows of one table that another's rows look up.
+"""Rows in columns by their keys: sums of equal keys, and the rows of one table that another's rows
+look up.
 
     keys  3 7 7 5    values 1 4 2 9        summed      3: 1   5: 9   7: 6
     look up 7, 4, 3                        rows 1 and 2, none, row 0
@@ -16,7 +17,8 @@ import numpy as np
 from pagestore.host import begins, sort_order
 
 DENSE = 1 << 12  # the codes that rows may have in any case, so that their sums are in an array
-SPARSE = 4  # the most codes for each row, or each key that is sought, where more are addressed directly
+# the most codes for each row, or each key that is sought, where more are addressed directly
+SPARSE = 4
 ADDRESSED_MAX = 1 << 22  # codes that are addressed because many keys are sought: 32 MiB
 FAR = 2.0**62  # sums below it fit 64 bits, also where they are estimated as floats
 EXACT = 1 << 52  # floats hold whole numbers up to here, and more
@@ -24,13 +26,17 @@ SHORT = (1 << 22) - 1  # the lowest bits of a word; 2^31 of them add up to an ex
 
 
 class Groups:
-    """Rows by the values of K columns, `keys`, which are within short ranges: each tuple of values has a code."""
+    """Rows by the values of K columns, `keys`, which are within short ranges: each tuple of
+    values has a code.
+    """
 
     def __init__(self, keys: Sequence[np.ndarray]) -> None:
         """Take columns int64[n], n > 0."""
         self.keys = keys
         self._low = [int(column.min()) for column in keys]
-        self._spans = [int(column.max()) - least + 1 for column, least in zip(keys, self._low, strict=True)]
+        self._spans = [
+            int(column.max()) - least + 1 for column, least in zip(keys, self._low, strict=True)
+        ]
 
     @cached_property
     def size(self) -> int:
@@ -43,7 +49,9 @@ class Groups:
         return _codes(self.keys, self._low, self._spans)
 
     def codes_of(self, keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the codes of other keys[K, m], and whether their values are within the ranges; arbitrary if not."""
+        """Return the codes of other keys[K, m], and whether their values are within the ranges;
+        arbitrary if not.
+        """
         inside = np.ones(keys.shape[1], bool)
         for column, least, span in zip(keys, self._low, self._spans, strict=True):
             inside &= (column >= least) & (column <= least + span - 1)
@@ -73,13 +81,17 @@ Known = dict[tuple[int, ...], Groups]  # of some rows, by the ids of the columns
 
 
 def summed(
-    columns: np.ndarray | Sequence[np.ndarray], keys: int, sorting: bool = False, known: Known | None = None
+    columns: np.ndarray | Sequence[np.ndarray],
+    keys: int,
+    sorting: bool = False,
+    known: Known | None = None,
 ) -> np.ndarray:
-    """Add up the columns after the `keys` first of rows[C, n] where that halves the rows, at the least; others stay.
+    """Add up the columns after the `keys` first of rows[C, n] where that halves the rows, at the
+    least; others stay.
 
-    Keys within a short range are addressed directly, by groups that are `known`, if they are; of others, those that are
-    adjacent are added, with `sorting` all.  Rows whose sums might exceed 64 bits stay as they are.  O(n), with
-    `sorting` O(n log n).
+    Keys within a short range are addressed directly, by groups that are `known`, if they are; of
+    others, those that are adjacent are added, with `sorting` all.  Rows whose sums might exceed 64
+    bits stay as they are.  O(n), with `sorting` O(n log n).
 
     >>> summed(np.array([[7, 3, 7, 7], [10, 1, 20, 30]]), 1).tolist()
     [[3, 7], [1, 60]]
@@ -95,7 +107,9 @@ def summed(
         return _adjacent(as_rows(columns), keys, sorting)
     counts, present, codes = groups.counts, groups.present, groups.codes
     sums = [
-        counts[present] * int(column[0]) if is_same(column) else _sums(codes, column, most_here)[present]
+        counts[present] * int(column[0])
+        if is_same(column)
+        else _sums(codes, column, most_here)[present]
         for column, most_here in zip(values, most, strict=True)
     ]
     return np.stack([*groups.shown, *sums])
@@ -137,8 +151,12 @@ def greatest(words: np.ndarray) -> int:
     return max(int(words.max(initial=0)), -int(words.min(initial=0)))
 
 
-def _codes(columns: np.ndarray | Sequence[np.ndarray], low: Sequence[int], spans: Sequence[int]) -> np.ndarray:
-    """Return one number for each tuple of columns, whose values are from low[k] to below low[k] + spans[k]."""
+def _codes(
+    columns: np.ndarray | Sequence[np.ndarray], low: Sequence[int], spans: Sequence[int]
+) -> np.ndarray:
+    """Return one number for each tuple of columns, whose values are from low[k] to below low[k]
+    + spans[k].
+    """
     codes = columns[0] - low[0] if low[0] or len(columns) > 1 else columns[0]
     for column, least, span in zip(columns[1:], low[1:], spans[1:], strict=True):
         codes *= span
@@ -147,7 +165,8 @@ def _codes(columns: np.ndarray | Sequence[np.ndarray], low: Sequence[int], spans
 
 
 def _sums(codes: np.ndarray, values: np.ndarray, most: int) -> np.ndarray:
-    """Return the sum of values int64[n] for each code, n < 2^31, by adding floats, none of which is rounded.
+    """Return the sum of values int64[n] for each code, n < 2^31, by adding floats, none of which is
+    rounded.
 
     `most` is the greatest absolute value.
     """
@@ -168,7 +187,9 @@ class Matches(NamedTuple):
 
 
 class Lookup:
-    """Finds the rows of a table by a key of one column or several; `order` puts the table's rows in key order."""
+    """Finds the rows of a table by a key of one column or several; `order` puts the table's rows
+    in key order.
+    """
 
     def __init__(self, keys: np.ndarray) -> None:
         """Take keys int64[K, n], in any order, K >= 1.  O(n log n)."""
@@ -177,10 +198,17 @@ class Lookup:
         self._low, self._spans = [0] * len(keys), [0] * len(keys)
         if n:
             self._low = keys.min(axis=1).tolist()
-            self._spans = [top - low + 1 for low, top in zip(self._low, keys.max(axis=1).tolist(), strict=True)]
+            self._spans = [
+                top - low + 1 for low, top in zip(self._low, keys.max(axis=1).tolist(), strict=True)
+            ]
         if prod(self._spans) >= FAR:  # ranks of values are nearer to each other than values
             self._ranked = [np.unique(column) for column in keys]
-            keys = np.stack([np.searchsorted(known, column) for known, column in zip(self._ranked, keys, strict=True)])
+            keys = np.stack(
+                [
+                    np.searchsorted(known, column)
+                    for known, column in zip(self._ranked, keys, strict=True)
+                ]
+            )
             self._low, self._spans = [0] * len(keys), [len(known) for known in self._ranked]
         codes = _codes(keys, self._low, self._spans)
         self.order = np.arange(n) if (codes[1:] >= codes[:-1]).all() else sort_order(codes[None])
@@ -189,7 +217,8 @@ class Lookup:
         self._codes, self._start = sorted_[starts], starts
         self._count = np.diff(starts, append=n)
         self.unique = len(starts) == n
-        self._place: np.ndarray | None = None  # the number of each code, and -1 at the end, once addressing pays
+        # the number of each code, and -1 at the end, once addressing pays
+        self._place: np.ndarray | None = None
         self._sought, self._addressed = 0, max(DENSE, SPARSE * n)
 
     @property
@@ -198,14 +227,17 @@ class Lookup:
         return len(self._codes) / max(1, prod(self._spans))
 
     def find(self, keys: Sequence[np.ndarray]) -> Matches:
-        """Return the rows, in `order`, with each of some keys, K arrays int64[n].  O(n), sparse keys O(n log size)."""
+        """Return the rows, in `order`, with each of some keys, K arrays int64[n].  O(n), sparse
+        keys O(n log size).
+        """
         if not len(self._codes):
             return Matches(np.zeros(len(keys[0]), np.int64), np.zeros(len(keys[0]), np.int64))
         found = self._numbers(keys)
         return Matches(np.where(found >= 0, self._count[found], 0), self._start[found])
 
     def one_of(self, keys: Sequence[np.ndarray]) -> tuple[np.ndarray | None, np.ndarray]:
-        """Return which of some keys exist, None for all, and the row, in `order`, of each of these; rows are `unique`.
+        """Return which of some keys exist, None for all, and the row, in `order`, of each of these;
+        rows are `unique`.
 
         O(n), sparse keys O(n log size).
         """
@@ -243,10 +275,14 @@ class Lookup:
         return np.where(there, found, -1)
 
     def _places_for(self, more: int) -> np.ndarray | None:
-        """Return the number of each code, if they are few or as many keys are sought; `more` keys are sought now."""
+        """Return the number of each code, if they are few or as many keys are sought; `more`
+        keys are sought now.
+        """
         self._sought += more
         codes = prod(self._spans)
-        if self._place is None and codes <= max(self._addressed, min(SPARSE * self._sought, ADDRESSED_MAX)):
+        if self._place is None and codes <= max(
+            self._addressed, min(SPARSE * self._sought, ADDRESSED_MAX)
+        ):
             self._place = np.full(codes + 1, -1)
             self._place[self._codes] = np.arange(len(self._codes))
         return self._place

@@ -1,7 +1,8 @@
-"""Run a plan over the pages of trees: bindings and trace rows, batch by batch (*Leapfrog Triejoin*).
+"""Run a plan over the pages of trees: bindings and trace rows, batch by batch (*Leapfrog
+Triejoin*).
 
-The join does not depend on how trace rows are used.  The change oracle, if any, is one more trie; without it
-the join returns every binding of the body.
+The join does not depend on how trace rows are used.  The change oracle, if any, is one more trie;
+without it the join returns every binding of the body.
 """
 
 from abc import ABC, abstractmethod
@@ -13,7 +14,15 @@ import numpy as np
 
 from ivm.join.kernels import leapfrog as kernel
 from ivm.join.kernels import tries
-from ivm.join.plan_arrays import Regions, Sensors, Shape, plan_array, slices_room, state_array, tree_words
+from ivm.join.plan_arrays import (
+    Regions,
+    Sensors,
+    Shape,
+    plan_array,
+    slices_room,
+    state_array,
+    tree_words,
+)
 from ivm.memory import NO_SINK, NO_TRACE_SINK, Budget, MemoryUse, _allowed, within_memory
 from pagestore.compiled import Table, Tables, TypedKernel, Words, raise_for
 from pagestore.host import Coded, Coding, Pages, Tree, columns_of, pooled, refuse_stopped
@@ -29,15 +38,22 @@ LEAPFROG = TypedKernel(kernel.leapfrog, Pages, Words, Words, Table, Words, Table
 
 
 class Run(ABC):
-    """A resumable run of a kernel.  Iterating gives (bindings int64[L + V, n], trace rows [C, n] by sensor).
+    """A resumable run of a kernel.  Iterating gives (bindings int64[L + V, n], trace rows [C, n] by
+    sensor).
 
-    `operations` counts the iterator operations so far; `times`, unless empty, has one array per batch so far: how many
-    bindings each binding represents. Rows of a sensor that has a coding are words and, where it has a tail, tails.
-    Raises CorruptionError.
+    `operations` counts the iterator operations so far; `times`, unless empty, has one array per
+    batch so far: how many bindings each binding represents. Rows of a sensor that has a coding are
+    words and, where it has a tail, tails. Raises CorruptionError.
     """
 
     def __init__(
-        self, shape: Shape, sensors: Sensors | None, granularity: int, covered: bool, batch: int, room: int
+        self,
+        shape: Shape,
+        sensors: Sensors | None,
+        granularity: int,
+        covered: bool,
+        batch: int,
+        room: int,
     ) -> None:
         sensors = sensors or shape.no_sensors
         self._arguments = shape, sensors, granularity
@@ -45,21 +61,36 @@ class Run(ABC):
         self._fresh = state_array(shape, sensors, covered).copy()
         self._state = self._fresh.copy()
         self._widths = sensors.widths
-        self._size = shape.levels + len(shape.reads), _fitting(batch, shape.levels + len(shape.reads))
+        self._size = (
+            shape.levels + len(shape.reads),
+            _fitting(batch, shape.levels + len(shape.reads)),
+        )
         self._stock: list[np.ndarray] = []
         self._stocked = 0
-        self._out, self._rows = self._buffer(), np.empty((*sensors.sources.shape, min(batch, TRACED) + room), np.int64)
+        self._out, self._rows = (
+            self._buffer(),
+            np.empty((*sensors.sources.shape, min(batch, TRACED) + room), np.int64),
+        )
         self._codings: Sequence[Coding | None] = [None] * len(self._widths)
         self.times: list[np.ndarray] = []
-        self.memory, self.budget, self.sink, self.trace_sink = MemoryUse(), Budget(inf, float), NO_SINK, NO_TRACE_SINK
+        self.memory, self.budget, self.sink, self.trace_sink = (
+            MemoryUse(),
+            Budget(inf, float),
+            NO_SINK,
+            NO_TRACE_SINK,
+        )
 
     def stock(self, buffers: int) -> None:
-        """Allocate that many batches of bindings, as one block, since the system backs large blocks by large pages."""
+        """Allocate that many batches of bindings, as one block, since the system backs large
+        blocks by large pages.
+        """
         self._stock = list(pooled(buffers, *self._size))
         self._stocked += buffers
 
     def over(self, first: tuple[int, int]) -> Self:
-        """Restart with the first variable within `first`, inclusive.  What is cached of slices stays cached."""
+        """Restart with the first variable within `first`, inclusive.  What is cached of slices
+        stays cached.
+        """
         shape, sensors, granularity = self._arguments
         self._plan = plan_array(shape.ranged, sensors, granularity).copy()
         at = self._plan[tries.BOUNDS] + tries.CONSTANT
@@ -80,7 +111,9 @@ class Run(ABC):
     @property
     def met(self) -> np.ndarray:
         """How many values each level had so far, int64[L]."""
-        return self._state[self._state[tries.VALUES_MET] :][: self._size[0] - len(self._arguments[0].reads)].copy()
+        return self._state[self._state[tries.VALUES_MET] :][
+            : self._size[0] - len(self._arguments[0].reads)
+        ].copy()
 
     def __iter__(self) -> Iterator[tuple[np.ndarray, list[np.ndarray]]]:
         state = self._state
@@ -89,7 +122,10 @@ class Run(ABC):
             state[tries.PAUSE] = self.operations + STRIDE
             self._advance()
             counts = state[start : start + len(self._widths)].tolist()
-            rows = [self._rows[s, :width, :n] for s, (width, n) in enumerate(zip(self._widths, counts, strict=True))]
+            rows = [
+                self._rows[s, :width, :n]
+                for s, (width, n) in enumerate(zip(self._widths, counts, strict=True))
+            ]
             yield self._out[:, : state[tries.EMITTED]], rows
 
     @within_memory("finding rows")
@@ -118,16 +154,22 @@ class Run(ABC):
                 self.times = [times[:0].copy() for times in self.times[: len(kept)]]
                 self.memory.release(held)
                 held = 0
-            traced += 8 * sum(width * part.shape[1] for width, part in zip(self._widths, rows, strict=True))
+            traced += 8 * sum(
+                width * part.shape[1] for width, part in zip(self._widths, rows, strict=True)
+            )
             if self.trace_sink.is_due(traced):
                 self.budget.lift()
-                self.trace_sink.take([[*parts] for parts in zip(*(trace for _, trace in kept), strict=True)])
+                self.trace_sink.take(
+                    [[*parts] for parts in zip(*(trace for _, trace in kept), strict=True)]
+                )
                 self.memory.release(sum(part.nbytes for _, trace in kept for part in trace))
                 kept, traced = [(rows, [*map(_none_of, trace)]) for rows, trace in kept], 0
         return kept
 
     def _buffer(self) -> np.ndarray:
-        """Return memory for a batch of bindings; each new block doubles the number of batches, up to STOCK_MAX."""
+        """Return memory for a batch of bindings; each new block doubles the number of batches,
+        up to STOCK_MAX.
+        """
         if not self._stock:
             self.stock(min(max(1, self._stocked), STOCK_MAX))
         return self._stock.pop()
@@ -140,11 +182,15 @@ class Run(ABC):
         """Return all bindings and all trace rows at once."""
         batches = self.batches()
         trace = zip(*(rows for _, rows in batches), strict=True)
-        return concatenated([out for out, _ in batches]), [concatenated([*map(columns_of, parts)]) for parts in trace]
+        return concatenated([out for out, _ in batches]), [
+            concatenated([*map(columns_of, parts)]) for parts in trace
+        ]
 
 
 def _fitting(batch: int, columns: int) -> int:
-    """Return how many rows a batch has, at most `batch`, such that a whole stock is a part of what the user allows."""
+    """Return how many rows a batch has, at most `batch`, such that a whole stock is a part of
+    what the user allows.
+    """
     allowed = _allowed.get()
     if allowed is None:
         return batch
@@ -199,7 +245,9 @@ class Join(Run):
         regions: Regions | None = None,
         batch: int = BATCH,
     ) -> None:
-        super().__init__(shape, sensors, granularity, regions is None, batch, 2 * len(shape.parts) + 8)
+        super().__init__(
+            shape, sensors, granularity, regions is None, batch, 2 * len(shape.parts) + 8
+        )
         self._pages = pages
         at = int(self._fresh[tries.TREES])
         self._fresh[at : at + 3 * len(trees)] = tree_words(trees)
@@ -209,5 +257,13 @@ class Join(Run):
 
     def _advance(self) -> None:
         raise_for(
-            LEAPFROG.call(self._pages, self._plan, self._state, *self._regions, self._out, self._rows, self._runs)
+            LEAPFROG.call(
+                self._pages,
+                self._plan,
+                self._state,
+                *self._regions,
+                self._out,
+                self._rows,
+                self._runs,
+            )
         )

@@ -1,6 +1,7 @@
 """A plan and the state of a run as arrays, which the join's kernels take (*Leapfrog Triejoin*).
 
-The change oracle: a union of regions where bindings may have changed, which the join takes as one more trie.
+The change oracle: a union of regions where bindings may have changed, which the join takes as one
+more trie.
 
 A_co = {[6, end]}, B_co = {[2, 2]}        ChangeOracle = [2, 2] u [6, +inf]
 """
@@ -64,7 +65,9 @@ class Shape:
     @cached_property
     def everything(self) -> "Regions":
         """The oracle of a full evaluation: no regions, everything is covered."""
-        return Regions(np.empty((self.levels + 1, 0), np.int64), np.zeros(self.levels + 1, np.int64))
+        return Regions(
+            np.empty((self.levels + 1, 0), np.int64), np.zeros(self.levels + 1, np.int64)
+        )
 
     @cached_property
     def ranged(self) -> "Shape":
@@ -75,7 +78,9 @@ class Shape:
         return replace(self, bound_start=start, bounds=np.concatenate([extra, self.bounds]))
 
     def given(self, atom: int) -> "Shape":
-        """Return the shape without checks of an atom that is known to hold for all bindings; it must have no reads."""
+        """Return the shape without checks of an atom that is known to hold for all bindings; it
+        must have no reads.
+        """
         others = self.parts[:, 0] != atom
         start = np.append(0, np.cumsum(others))[self.part_start]
         return replace(self, part_start=start, parts=self.parts[others])
@@ -166,24 +171,32 @@ def state_array(shape: Shape, sensors: Sensors, covered: bool) -> np.ndarray:
         tries.ITERATORS: np.zeros(atoms * depths * tries.ITERATOR_WORDS, np.int64),
         tries.ROW_COUNT: np.zeros(count, np.int64),
         tries.SHARED: np.zeros(count, np.int64),
-        tries.INTERVAL_END: np.argmax(sensors.sources == -2, axis=1) if count else np.zeros(0, np.int64),
+        tries.INTERVAL_END: np.argmax(sensors.sources == -2, axis=1)
+        if count
+        else np.zeros(0, np.int64),
         tries.RUNS: np.full(leapfrog.SLICE * shape.innermost, -1, np.int64),
     }
     return laid_out(tries.STATE_HEADER, {tries.PAUSE: WORD_MAX}, sections)
 
 
 def slices_room(parts: int, page_words: int) -> np.ndarray:
-    """Allocate space for a leaf slice of each of `parts` atoms; a page has at most two entries per word."""
+    """Allocate space for a leaf slice of each of `parts` atoms; a page has at most two entries
+    per word.
+    """
     return np.empty((parts, 2 * page_words), np.int64)
 
 
 def laid_out(header: int, numbers: dict[int, int], sections: dict[int, np.ndarray]) -> np.ndarray:
-    """Return one array: a header of numbers and section offsets, then the sections; keys are places in the header.
+    """Return one array: a header of numbers and section offsets, then the sections; keys are places
+    in the header.
 
     >>> laid_out(2, {0: 7}, {1: np.array([5, 6])}).tolist()
     [7, 2, 5, 6]
     """
-    parts = [np.zeros(header, np.int64), *(np.asarray(s, np.int64).ravel() for s in sections.values())]
+    parts = [
+        np.zeros(header, np.int64),
+        *(np.asarray(s, np.int64).ravel() for s in sections.values()),
+    ]
     flat = np.concatenate(parts)
     for at, number in numbers.items():
         flat[at] = number
@@ -200,7 +213,8 @@ MERGE = TypedKernel(merge_intervals, Table, int, int)
 def change_oracle(levels: int, contributions: Iterable[tuple[int, np.ndarray]]) -> Regions | None:
     """Return the union of contributions (level, rows int64[level + 2, n]); None if it is empty.
 
-    A row holds the values of the levels before, then an interval [a, b] of the level's values.  O(n log n).
+    A row holds the values of the levels before, then an interval [a, b] of the level's values.  O(n
+    log n).
     """
     by_level: dict[int, list[np.ndarray]] = {}
     for level, rows in contributions:

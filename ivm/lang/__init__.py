@@ -1,1 +1,3 @@
-"""Rules as text: its syntax, and the passes that make checked rules of it, in the order of ivm/rules/compile.py."""
+"""Rules as text: its syntax, and the passes that make checked rules of it, in the order of
+ivm/rules/compile.py.
+"""

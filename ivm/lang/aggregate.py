@@ -11,7 +11,19 @@ from decimal import Decimal
 from typing import NamedTuple
 
 from ivm.errors import AggregateError
-from ivm.lang.ir import ROPE, Aggregate, Atom, Const, Predicate, Rule, Type, Var, atoms, variables, writes
+from ivm.lang.ir import (
+    ROPE,
+    Aggregate,
+    Atom,
+    Const,
+    Predicate,
+    Rule,
+    Type,
+    Var,
+    atoms,
+    variables,
+    writes,
+)
 from ivm.lang.program import recursive_names
 from ivm.lang.syntax_tree import Node
 from ivm.lang.types import UNORDERED, scale, wide_scale
@@ -19,10 +31,12 @@ from pagestore.host import has_inverse, is_operator, is_semilattice
 
 
 class Operation(NamedTuple):
-    """The signature of an aggregate: how many variables, which constants, and the message for misuse.
+    """The signature of an aggregate: how many variables, which constants, and the message for
+    misuse.
 
-    `admits` accepts the type of the first variable. `gives` is the type of the result; None means that of the first
-    variable. `numbered` says that a group has several rows, which the result's place numbers.
+    `admits` accepts the type of the first variable. `gives` is the type of the result; None means
+    that of the first variable. `numbered` says that a group has several rows, which the result's
+    place numbers.
     """
 
     least: int
@@ -45,7 +59,8 @@ def _is_ordered(type_: Type) -> bool:
 MANY = 12  # arguments of one aggregate
 MOMENTS = ("avg", "variance", "var_pop", "stddev", "stddev_pop")  # quotients of exact sums
 SQUARED = MOMENTS[1:]  # those that need the sum of squares, too
-PARTED = "$parts"  # of helper views only: (place, n) = $parts(v, squares?, counts?), see views/exact_sum.py
+# of helper views only: (place, n) = $parts(v, squares?, counts?), see views/exact_sum.py
+PARTED = "$parts"
 NUMBERS = "it takes int64, decimal and float64 columns"
 ORDERED = "it takes numbers, dates, times and texts, and no bools"
 TAKEN = "it takes what to show, then what to order by, as in argmax(item, price)"
@@ -53,54 +68,92 @@ MOMENT = Operation(1, 1, NUMBERS, _is_number, "float64")
 EXTREME = Operation(1, 1, ORDERED, _is_ordered)
 CHOICE = Operation(2, MANY, TAKEN)
 END = Operation(1, MANY, "it takes what to show, then what to order by, as in first(price, day)")
-SOME = Operation(1, MANY, "it takes what to show, what to order by, and a number of rows, as in top(item, price, 3)",
-                 constants=("k",), numbered=True)  # fmt: skip
+SOME = Operation(
+    1,
+    MANY,
+    "it takes what to show, what to order by, and a number of rows, as in top(item, price, 3)",
+    constants=("k",),
+    numbered=True,
+)
 OPERATIONS = {
-    "count": Operation(0, MANY, "it counts bindings, or those in which its arguments are not null", gives="int64"),
+    "count": Operation(0, MANY, "it counts bindings, or those in which its arguments are not null",
+    gives="int64"),
     "sum": Operation(1, 1, "it adds int64 and decimal columns; floats are added exactly by total",
                      lambda type_: type_ == "int64" or scale(type_) is not None),
     "total": Operation(1, 1, "it adds float64 columns; int64 and decimal columns are added by sum",
                        lambda type_: type_ == "float64"),
     "avg": MOMENT, "variance": MOMENT, "stddev": MOMENT, "var_pop": MOMENT, "stddev_pop": MOMENT,
     "min": EXTREME, "max": EXTREME, "argmin": CHOICE, "argmax": CHOICE, "first": END, "last": END,
-    "count_distinct": Operation(1, MANY, "it counts the different values of its arguments", gives="int64"),
-    "median": Operation(1, 1, f"{NUMBERS}; quantile(x, 0.5) is of any ordered column", _is_number, "float64"),
-    "quantile": Operation(1, 1, f"{ORDERED}, and a share, as in quantile(x, 0.9)", _is_ordered, None, ("share",)),
-    "quantile_cont": Operation(1, 1, f"{NUMBERS}, and a share, as in quantile_cont(x, 0.9)", _is_number, "float64",
+    "count_distinct": Operation(1, MANY, "it counts the different values of its arguments",
+    gives="int64"),
+    "median": Operation(1, 1, f"{NUMBERS}; quantile(x, 0.5) is of any ordered column", _is_number,
+    "float64"),
+    "quantile": Operation(1, 1, f"{ORDERED}, and a share, as in quantile(x, 0.9)", _is_ordered,
+    None, ("share",)),
+    "quantile_cont": Operation(1, 1, f"{NUMBERS}, and a share, as in quantile_cont(x, 0.9)",
+    _is_number, "float64",
                                ("share",)),
     "top": SOME, "bottom": SOME,
-    "concat": Operation(1, MANY, "it joins string columns, in an order and with a separator if these are given, as in "
-                        'concat(item, day, ", ")', lambda type_: type_ == "string", ROPE, ("separator",)),
+    "concat": Operation(1, MANY,
+    "it joins string columns, in an order and with a separator if these are given, as in "
+                        'concat(item, day, ", ")', lambda type_: type_ == "string", ROPE,
+                        ("separator",)),
 }  # fmt: skip
 REFUSED = {
-    "rank": "a row's rank is a count of rows: place[x] = n <- agg<<n = count()>> f[x] = v, f[_] = w, w <= v",
+    "rank": "a row's rank is a count of rows: place[x] = n <- agg<<n = count()>> f[x] = v, f[_] = "
+    "w, w <= v",
 }
-REGISTERED = Operation(1, 1, "a registered operator folds an int64 column", lambda type_: type_ == "int64")
+REGISTERED = Operation(
+    1, 1, "a registered operator folds an int64 column", lambda type_: type_ == "int64"
+)
 EXTREMES = ("min", "max", "argmin", "argmax", "first", "last")
 
 
-def told_apart(aggregate: Aggregate, terms: tuple[Node, ...]) -> tuple[tuple[Node, ...], tuple[Const, ...]]:
+def told_apart(
+    aggregate: Aggregate, terms: tuple[Node, ...]
+) -> tuple[tuple[Node, ...], tuple[Const, ...]]:
     """Split the terms of an aggregate into its arguments and the constants that follow them."""
     operation = OPERATIONS.get(aggregate.op)
     taken = len(operation.constants) if operation else 0
-    constants = [term for term in terms[max(1, len(terms) - taken) :] if isinstance(term, Const)] if taken else []
+    constants = (
+        [term for term in terms[max(1, len(terms) - taken) :] if isinstance(term, Const)]
+        if taken
+        else []
+    )
     return terms[: len(terms) - len(constants)], (*constants,)
 
 
-def in_order_of(heads: tuple[Atom, ...], aggregates: tuple[Aggregate, ...]) -> tuple[Aggregate, ...]:
-    """Return the aggregates in the order of the heads that have their results as values.  Raises AggregateError."""
+def in_order_of(
+    heads: tuple[Atom, ...], aggregates: tuple[Aggregate, ...]
+) -> tuple[Aggregate, ...]:
+    """Return the aggregates in the order of the heads that have their results as values.  Raises
+    AggregateError.
+    """
     found = {one.result: one for one in aggregates}
     for one in aggregates:
-        if len(aggregates) != len(heads) or [*(head.value for head in heads)].count(one.result) != 1:
-            reason = "an aggregation has one head" if len(aggregates) == 1 else "each aggregate has one head"
-            raise AggregateError(
-                heads[0].where, f"{reason}, a function with {one.result.name} as its value: f[x] = {one.result.name}"
+        if (
+            len(aggregates) != len(heads)
+            or [*(head.value for head in heads)].count(one.result) != 1
+        ):
+            reason = (
+                "an aggregation has one head"
+                if len(aggregates) == 1
+                else "each aggregate has one head"
             )
-    return tuple(found[head.value] for head in heads if isinstance(head.value, Var) and head.value in found)
+            raise AggregateError(
+                heads[0].where,
+                f"{reason}, a function with {one.result.name} as its value: f[x] = "
+                f"{one.result.name}",
+            )
+    return tuple(
+        found[head.value] for head in heads if isinstance(head.value, Var) and head.value in found
+    )
 
 
 def in_key_order(rule: Rule, known: Mapping[str, Predicate]) -> Rule:
-    """Return the rule, its aggregates ordered by key variables where they need an order and none is given."""
+    """Return the rule, its aggregates ordered by key variables where they need an order and none
+    is given.
+    """
     if not rule.aggregates:
         return rule
     order = key_variables(rule, known)
@@ -111,21 +164,35 @@ def _in_key_order(aggregate: Aggregate, order: tuple[Var, ...]) -> Aggregate:
     op, arguments = aggregate.op, aggregate.arguments
     if not arguments:
         return aggregate
-    if op in ("argmin", "argmax", "first", "last", "top", "bottom", "concat") and len(arguments) > 1:
+    if (
+        op in ("argmin", "argmax", "first", "last", "top", "bottom", "concat")
+        and len(arguments) > 1
+    ):
         return replace(aggregate, by=len(arguments) - 1)
-    if (op in OPERATIONS and op not in ("first", "last", "concat")) or is_semilattice(op) or has_inverse(op):
+    if (
+        (op in OPERATIONS and op not in ("first", "last", "concat"))
+        or is_semilattice(op)
+        or has_inverse(op)
+    ):
         return aggregate
     return replace(aggregate, arguments=(arguments[0], *order), by=len(order), implied=True)
 
 
 def key_variables(rule: Rule, known: Mapping[str, Predicate]) -> tuple[Var, ...]:
-    """Return the variables in key position in an atom of the body (*Key- and value-position*), by first appearance.
+    """Return the variables in key position in an atom of the body (*Key- and value-position*), by
+    first appearance.
 
-    In F[x] = a, G[y] = b, r = a + b they are x and y. A function of several values has only its keys there.
+    In F[x] = a, G[y] = b, r = a + b they are x and y. A function of several values has only its
+    keys there.
     """
     free = {v for disjunct in rule.body for v in variables(*disjunct)}
     keys = {name: predicate.key_count for name, predicate in known.items()}  # None for all of them
-    args = (arg for disjunct in rule.body for atom in atoms(disjunct) for arg in atom.args[: keys.get(atom.predicate)])
+    args = (
+        arg
+        for disjunct in rule.body
+        for atom in atoms(disjunct)
+        for arg in atom.args[: keys.get(atom.predicate)]
+    )
     return tuple(dict.fromkeys(arg for arg in args if isinstance(arg, Var) and arg in free))
 
 
@@ -135,26 +202,39 @@ def check_aggregate(rule: Rule, head: Atom, aggregate: Aggregate) -> None:
     operation = operation_of(aggregate)
     own = len(aggregate.arguments) - (aggregate.by if op not in ("argmin", "argmax") else 0)
     if len(aggregate.arguments) < operation.least or own > operation.most:
-        few = f"{op} takes one argument, as in {op}(x)" if operation.most == 1 and not operation.constants else ""
+        few = (
+            f"{op} takes one argument, as in {op}(x)"
+            if operation.most == 1 and not operation.constants
+            else ""
+        )
         raise AggregateError(aggregate.where, few or f"{op}: {operation.takes}")
     _check_constants(aggregate, operation)
     if operation.numbered != (aggregate.place is not None):
         form = f"(n, x) = {op}(x, 3)" if operation.numbered else f"x = {op}(...)"
         raise AggregateError(
-            aggregate.where, f"{op} gives each group {'some rows' if operation.numbered else 'one row'}: write {form}"
+            aggregate.where,
+            f"{op} gives each group {'some rows' if operation.numbered else 'one row'}: write "
+            f"{form}",
         )
     _check_absent(head, aggregate)
     keys = head.args if aggregate.place is None else head.args[:-1]
-    if aggregate.place is not None and (not head.args or head.args[-1] != aggregate.place or aggregate.place in keys):
+    if aggregate.place is not None and (
+        not head.args or head.args[-1] != aggregate.place or aggregate.place in keys
+    ):
         name = aggregate.place.name
         raise AggregateError(
-            head.where, f"{name} numbers the rows of a group, so it is the last key: f[x, {name}] = {result.name}"
+            head.where,
+            f"{name} numbers the rows of a group, so it is the last key: f[x, {name}] = "
+            f"{result.name}",
         )
     if result in head.args:
         reason = f"an aggregation has one head, a function with {result.name} as its value"
         raise AggregateError(head.where, f"{reason}: f[x] = {result.name}")
     if sum(one.predicate == head.predicate for one in rule.heads) > 1:
-        raise AggregateError(head.where, f"{head.predicate} is the head of two aggregates: give each a name of its own")
+        raise AggregateError(
+            head.where,
+            f"{head.predicate} is the head of two aggregates: give each a name of its own",
+        )
     for one in aggregate.results:
         if any(one in variables(*disjunct) for disjunct in rule.body):
             raise AggregateError(one.where, f"{one.name} is the result, so the body cannot use it")
@@ -168,11 +248,15 @@ def _check_absent(head: Atom, aggregate: Aggregate) -> None:
         keys = ", ".join(map(str, head.args))
         shown = f"agg<<{aggregate.result.name} = {aggregate.op}(...) else ... for groups({keys})>>"
         raise AggregateError(
-            aggregate.where, f"{head.predicate} has a row for each group in its body; say of which groups there is one "
-            f"in any case, as in {shown}"
-        )  # fmt: skip
+            aggregate.where,
+            f"{head.predicate} has a row for each group in its body; say of which groups there is "
+            f"one "
+            f"in any case, as in {shown}",
+        )
     if aggregate.op == "concat" or isinstance(aggregate.absent.value, str):
-        raise AggregateError(aggregate.where, "without keys, `else` takes a number, a date or null, and no text")
+        raise AggregateError(
+            aggregate.where, "without keys, `else` takes a number, a date or null, and no text"
+        )
 
 
 def operation_of(aggregate: Aggregate) -> Operation:
@@ -182,15 +266,20 @@ def operation_of(aggregate: Aggregate) -> Operation:
     if is_operator(aggregate.op):
         return REGISTERED
     if aggregate.op in REFUSED:
-        raise AggregateError(aggregate.where, f"{aggregate.op} is not an aggregate: {REFUSED[aggregate.op]}")
+        raise AggregateError(
+            aggregate.where, f"{aggregate.op} is not an aggregate: {REFUSED[aggregate.op]}"
+        )
     raise AggregateError(
-        aggregate.where, f"{aggregate.op} is not an aggregate: there are {', '.join(OPERATIONS)}, and the operators "
-        "that pagestore.register_operator has made"
-    )  # fmt: skip
+        aggregate.where,
+        f"{aggregate.op} is not an aggregate: there are {', '.join(OPERATIONS)}, and the operators "
+        "that pagestore.register_operator has made",
+    )
 
 
 def serves_levels(op: str) -> bool:
-    """Return whether an operation depends only on the set of values, not on their multiplicity or order."""
+    """Return whether an operation depends only on the set of values, not on their multiplicity
+    or order.
+    """
     return op in EXTREMES or is_semilattice(op)
 
 
@@ -210,7 +299,9 @@ def _check_constants(aggregate: Aggregate, operation: Operation) -> None:
                 "share": "a share from 0 to 1",
                 "separator": "a text",
             }
-            raise AggregateError(aggregate.where, f"{aggregate.op}: its last argument is {wanted[what]}, written out")
+            raise AggregateError(
+                aggregate.where, f"{aggregate.op}: its last argument is {wanted[what]}, written out"
+            )
 
 
 ROWS_MAX = 10**15
@@ -224,27 +315,41 @@ def check_sole(rules: Sequence[Rule]) -> None:
         for name in writes(rule):
             before = first.setdefault(name, rule)
             ops = [one.aggregate and one.aggregate.op for one in (before, rule)]
-            if before is not rule and ops != [None, None] and not (name in recursive and ops[0] == ops[1]):
+            if (
+                before is not rule
+                and ops != [None, None]
+                and not (name in recursive and ops[0] == ops[1])
+            ):
                 reason = f"{name} is aggregated, so it has one rule, and has one at {before.where} already"
                 raise AggregateError(rule.where, f"{reason}: join the bodies with `;`")
 
 
 def result_types(aggregate: Aggregate, types: Mapping[str, Type]) -> dict[str, Type]:
-    """Return the types of an aggregate's results.  Raises AggregateError if it does not accept its arguments' types."""
+    """Return the types of an aggregate's results.  Raises AggregateError if it does not accept
+    its arguments' types.
+    """
     operation, op = operation_of(aggregate), aggregate.op
     found = [types[v.name] for v in aggregate.arguments]
     if found and not operation.admits(found[0]):
         if wide_scale(found[0]) is not None and op in ("sum", "avg"):
             reason = "sum the four decimal:part[x, n] of its values, and put the sums together by decimal:joined"
-            raise AggregateError(aggregate.where, f"{op} does not take {found[0]}, of more than 18 digits: {reason}")
+            raise AggregateError(
+                aggregate.where, f"{op} does not take {found[0]}, of more than 18 digits: {reason}"
+            )
         raise AggregateError(aggregate.where, f"{op} does not take {found[0]}: {operation.takes}")
-    ordering = found if operation.numbered and not aggregate.by else found[1:] if aggregate.by else []
+    ordering = (
+        found if operation.numbered and not aggregate.by else found[1:] if aggregate.by else []
+    )
     given = op in ("argmin", "argmax", "top", "bottom")  # an order by key variables may hold bools
     if given and (unordered := [type_ for type_ in ordering if not _is_ordered(type_)]):
         raise AggregateError(
-            aggregate.where, f"{op} does not order {unordered[0]}: {ORDERED.replace('takes', 'orders')}"
+            aggregate.where,
+            f"{op} does not order {unordered[0]}: {ORDERED.replace('takes', 'orders')}",
         )
     result = operation.gives or found[0]
     if op in ("sum", "quantile_cont") and (digits := scale(found[0])) is not None:
         result = f"decimal(18,{digits})"
-    return {aggregate.result.name: result, **({aggregate.place.name: "int64"} if aggregate.place else {})}
+    return {
+        aggregate.result.name: result,
+        **({aggregate.place.name: "int64"} if aggregate.place else {}),
+    }

@@ -5,8 +5,8 @@
     p(c, e) <- customer:email[c] = e.                           means    p(c, e) <- customer(c, _, e, _).
     p(n, e) <- customer:name[c] = n, customer:email[c] = e.     means    p(n, e) <- customer(c, n, e, _).
 
-The column of a function of one value is the function: price:p[i] = x is price[i] = x. A predicate whose own name has
-this form takes precedence.
+The column of a function of one value is the function: price:p[i] = x is price[i] = x. A predicate
+whose own name has this form takes precedence.
 
 Rewrite reads of the next and previous key of a relation or view, by LogiQL's hierarchical names.
 
@@ -14,8 +14,9 @@ Rewrite reads of the next and previous key of a relation or view, by LogiQL's hi
 
     gap$next0[x] = y <- agg<<y = min(y2)>> a(x), a(y2), y2 > x.          gap(x, y) <- a(x), gap$next0[x] = y, y - x > 1.
 
-`visit:next[u, t]` is the first t of visit(u, ...) after t.  The helper has a row for each value that the rest of the
-rule binds, and is evaluated by seeks (plan/rewrite/ranges.py).  A predicate or column of that name takes precedence.
+`visit:next[u, t]` is the first t of visit(u, ...) after t.  The helper has a row for each value
+that the rest of the rule binds, and is evaluated by seeks (plan/rewrite/ranges.py).  A predicate or
+column of that name takes precedence.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -47,23 +48,38 @@ from ivm.names import named_part, split_column
 
 
 def read_columns(program: Program, known: Program, merging: bool) -> Program:
-    """Replace reads of single columns by reads of whole functions, and order aggregates by the keys of what they read.
+    """Replace reads of single columns by reads of whole functions, and order aggregates by the keys
+    of what they read.
 
-    Without `merging`, each column of a row is read by an atom of its own. Raises ArityError, ConstructError.
+    Without `merging`, each column of a row is read by an atom of its own. Raises ArityError,
+    ConstructError.
     """
     predicates = program.over(known)
     apart = [with_columns(rule, predicates) for rule in program.rules]
     rules = [with_one_atom_a_row(rule, predicates) for rule in apart] if merging else apart
-    return replace(program, rules=tuple(in_key_order(rule, predicates) for rule in rules), merged=rules != apart)
+    return replace(
+        program,
+        rules=tuple(in_key_order(rule, predicates) for rule in rules),
+        merged=rules != apart,
+    )
 
 
 def with_columns(rule: Rule, known: Mapping[str, Predicate]) -> Rule:
-    """Replace reads of single columns by reads of the whole functions.  Raises ArityError, ConstructError."""
+    """Replace reads of single columns by reads of the whole functions.  Raises ArityError,
+    ConstructError.
+    """
     if not any(":" in name and name not in known for name in reads(rule)):
         return rule
-    taken = {v.name for disjunct in rule.body for v in variables(*disjunct)} | {v.name for v in variables(*rule.heads)}
-    columns = _Columns(known, (f"_{n}" for n in count(1000) if f"_{n}" not in taken), unnamed_in(rule))
-    body = tuple(tuple(columns.read(literal)[0] for literal in columns.checked(disjunct)) for disjunct in rule.body)
+    taken = {v.name for disjunct in rule.body for v in variables(*disjunct)} | {
+        v.name for v in variables(*rule.heads)
+    }
+    columns = _Columns(
+        known, (f"_{n}" for n in count(1000) if f"_{n}" not in taken), unnamed_in(rule)
+    )
+    body = tuple(
+        tuple(columns.read(literal)[0] for literal in columns.checked(disjunct))
+        for disjunct in rule.body
+    )
     return rule if body == rule.body else replace(rule, body=body)
 
 
@@ -71,7 +87,9 @@ Conjunction = tuple[Literal, ...]
 
 
 class _Columns(NamedTuple):
-    """The context in which columns are read: predicates, names for new variables, and variables written `_`."""
+    """The context in which columns are read: predicates, names for new variables, and variables
+    written `_`.
+    """
 
     known: Mapping[str, Predicate]
     fresh: Iterator[str]
@@ -79,25 +97,34 @@ class _Columns(NamedTuple):
 
     def place(self, literal: Literal) -> tuple[str, str]:
         """Return the function and column that a literal may read, else two empty texts."""
-        if not isinstance(literal, Atom) or literal.value is None or literal.predicate in self.known:
+        if (
+            not isinstance(literal, Atom)
+            or literal.value is None
+            or literal.predicate in self.known
+        ):
             return "", ""
         name, column = split_column(literal.predicate)
         return name, column
 
     def checked(self, conjunction: Conjunction) -> Conjunction:
-        """Return the conjunction. Raises ConstructError for two columns at a key `_`: their rows could differ."""
+        """Return the conjunction. Raises ConstructError for two columns at a key `_`: their rows
+        could differ.
+        """
         seen: dict[tuple[str, tuple[object, ...]], str] = {}
         for literal in conjunction:
             name, column = self.place(literal)
             if not isinstance(literal, Atom) or name not in self.known:
                 continue
-            key = tuple("_" if isinstance(v, Var) and v.name in self.unnamed else v for v in literal.args)
+            key = tuple(
+                "_" if isinstance(v, Var) and v.name in self.unnamed else v for v in literal.args
+            )
             other = seen.setdefault((name, key), column)
             if other != column and "_" in key:
                 at = ", ".join(map(str, key))
                 raise ConstructError(
                     literal.where,
-                    f"{name}:{column}[{at}] may be of another row than {name}:{other}[{at}]: for one row write the "
+                    f"{name}:{column}[{at}] may be of another row than {name}:{other}[{at}]: for "
+                    f"one row write the "
                     "same variable for `_` in both, for any two rows a variable of its own in each",
                 )
         return conjunction
@@ -107,7 +134,9 @@ class _Columns(NamedTuple):
         if isinstance(literal, Negation):
             parts = [*map(self.read, self.checked(literal.body))]
             more = tuple(v for _, added in parts for v in added)
-            return replace(literal, body=tuple(part for part, _ in parts), exists=(*literal.exists, *more)), ()
+            return replace(
+                literal, body=tuple(part for part, _ in parts), exists=(*literal.exists, *more)
+            ), ()
         name, column = self.place(literal)
         predicate = self.known.get(name)
         if not isinstance(literal, Atom) or literal.value is None or predicate is None:
@@ -120,10 +149,14 @@ class _Columns(NamedTuple):
             reason = f"{literal.predicate} takes {predicate.key_count} arguments, not {len(literal.args)}"
             raise ArityError(literal.where, f"{reason}: {predicate}")
         value = literal.value
-        if isinstance(value, Var) and value.name in self.unnamed:  # a `_` here tests whether a value exists
+        # a `_` here tests whether a value exists
+        if isinstance(value, Var) and value.name in self.unnamed:
             value = replace(value, name=f"{next(self.fresh)}v")
         others = predicate.columns[predicate.key_count :]
-        values = [value if other == column else Var(next(self.fresh), where=literal.where) for other in others]
+        values = [
+            value if other == column else Var(next(self.fresh), where=literal.where)
+            for other in others
+        ]
         added = tuple(v for v in values if isinstance(v, Var) and v is not literal.value)
         return Atom(name, (*literal.args, *values), where=literal.where), added
 
@@ -140,7 +173,9 @@ def with_one_atom_a_row(rule: Rule, known: Mapping[str, Predicate]) -> Rule:
     return rule if body == rule.body else replace(rule, body=body)
 
 
-def _merged(conjunction: Conjunction, known: Mapping[str, Predicate], unnamed: set[str]) -> Conjunction:
+def _merged(
+    conjunction: Conjunction, known: Mapping[str, Predicate], unnamed: set[str]
+) -> Conjunction:
     places, found = dict[tuple[object, ...], int](), list[Literal]()
     for literal in conjunction:
         if isinstance(literal, Negation):
@@ -148,7 +183,9 @@ def _merged(conjunction: Conjunction, known: Mapping[str, Predicate], unnamed: s
             own = {v for v in variables(*body) if v in literal.exists} | {
                 v for v in literal.exists if v in _nested(body)
             }
-            literal = replace(literal, body=body, exists=tuple(v for v in literal.exists if v in own))
+            literal = replace(
+                literal, body=body, exists=tuple(v for v in literal.exists if v in own)
+            )
         predicate = known.get(literal.predicate) if isinstance(literal, Atom) else None
         if isinstance(literal, Atom) and predicate and predicate.key_count is not None:
             key = literal.predicate, literal.args[: predicate.key_count]
@@ -177,25 +214,33 @@ def _one_term(a: Var | Const, b: Var | Const, unnamed: set[str]) -> Var | Const 
         if isinstance(term, Var) and (term.name in unnamed or fullmatch(TESTED, term.name)):
             asks = isinstance(instead, Var) and instead.name in unnamed and term.name not in unnamed
             if isinstance(instead, Var) and term.name not in unnamed and not term.marked:
-                instead = replace(instead, marked=False)  # which asks for a value, so it is not null
+                # which asks for a value, so it is not null
+                instead = replace(instead, marked=False)
             return term if asks else instead
     return (b if isinstance(a, Var) and a.marked else a) if a == b else None
 
 
-OPERATIONS = {"next": ("min", ">"), "previous": ("max", "<")}  # the aggregate, and which values it takes
+# the aggregate, and which values it takes
+OPERATIONS = {"next": ("min", ">"), "previous": ("max", "<")}
 FOUND = "near"  # prefix of the helpers' variables, before a number
 
 
 def read_neighbours(program: Program, known: Program) -> Program:
     """Replace `a:next[x] = y` and `a:previous[x] = y` by helper views.  Raises RuleError."""
-    if not any(split_column(name)[1] in OPERATIONS for rule in program.rules for name in reads(rule)):
+    if not any(
+        split_column(name)[1] in OPERATIONS for rule in program.rules for name in reads(rule)
+    ):
         return program
     forms = {name: _form_of(predicate) for name, predicate in program.over(known).items()}
     for rule in program.rules:
         for head in rule.heads:
-            forms.setdefault(head.predicate, (len(head.args), head.value is not None, len(head.args)))
+            forms.setdefault(
+                head.predicate, (len(head.args), head.value is not None, len(head.args))
+            )
     taken = {*forms}
-    rules = tuple(made for rule in program.rules for made in _Neighbours(rule, forms, taken).rules())
+    rules = tuple(
+        made for rule in program.rules for made in _Neighbours(rule, forms, taken).rules()
+    )
     return replace(program, rules=rules)
 
 
@@ -211,9 +256,11 @@ def check_neighbours(rules: Iterable[Rule]) -> None:
             if stratum.recursive and is_neighbour(rule.heads[0].predicate):
                 view = named_part(rule.heads[0].predicate)
                 raise RecursionRefusedError(
-                    rule.where, f"{view} cannot seek from its own rows: derive the neighbours of all values as a view "
-                    "of its own, as in after[x] = y <- a(x), a:next[x] = y"
-                )  # fmt: skip
+                    rule.where,
+                    f"{view} cannot seek from its own rows: derive the neighbours of all values as "
+                    f"a view "
+                    "of its own, as in after[x] = y <- a(x), a:next[x] = y",
+                )
 
 
 def check_ordered(rule: Rule) -> None:
@@ -221,17 +268,24 @@ def check_ordered(rule: Rule) -> None:
     for head, aggregate in zip(rule.heads, rule.aggregates, strict=False):
         if is_neighbour(head.predicate) and rule.types[aggregate.result.name] == "string":
             raise RuleTypeError(
-                rule.where, "neighbours are found among numbers, dates and timestamps, and this key is a string: "
-                "write it as min or max of those that compare"
-            )  # fmt: skip
+                rule.where,
+                "neighbours are found among numbers, dates and timestamps, and this key is a "
+                "string: "
+                "write it as min or max of those that compare",
+            )
 
 
-Form = tuple[int, bool, int]  # how many arguments a predicate has, whether it is a function, how many are keys
+# how many arguments a predicate has, whether it is a function, how many are keys
+Form = tuple[int, bool, int]
 
 
 def _form_of(predicate: Predicate) -> Form:
     keys = len(predicate.keys)
-    return keys, predicate.value is not None, keys if predicate.key_count is None else predicate.key_count
+    return (
+        keys,
+        predicate.value is not None,
+        keys if predicate.key_count is None else predicate.key_count,
+    )
 
 
 class _Neighbours:
@@ -241,11 +295,14 @@ class _Neighbours:
         self._rule, self._forms, self._taken = rule, forms, taken
         self._helpers: list[Rule] = []
         taken_here = {*findall(r"\w+", str(rule))}
-        self._unnamed = (Var(name) for n in count(1) if (name := f"_{n}") not in taken_here)  # each replaces a `_`
+        # each replaces a `_`
+        self._unnamed = (Var(name) for n in count(1) if (name := f"_{n}") not in taken_here)
         self._fresh = (Var(name) for n in count(1) if (name := f"{FOUND}{n}") not in taken_here)
 
     def rules(self) -> Iterator[Rule]:
-        """Yield the helpers, then the rule that reads them; only the rule itself if it reads no neighbours."""
+        """Yield the helpers, then the rule that reads them; only the rule itself if it reads no
+        neighbours.
+        """
         body = tuple(self._conjunction(disjunct, ()) for disjunct in self._rule.body)
         yield from self._helpers
         yield replace(self._rule, body=body) if self._helpers else self._rule
@@ -262,13 +319,17 @@ class _Neighbours:
                 assert first
                 name = "`_`" if first.name.startswith("_") else first.name
                 raise SafetyError(
-                    first.where, f"{name} is not bound: {asking[0].predicate} seeks from values that other atoms bind"
+                    first.where,
+                    f"{name} is not bound: {asking[0].predicate} seeks from values that other "
+                    f"atoms bind",
                 )
             atom = asking.pop(unbound.index(None))
             made[atom] = self._helper(atom, tuple(known))
             known.append(made[atom])
         return tuple(
-            replace(x, body=self._conjunction(x.body, tuple(known))) if isinstance(x, Negation) else made.get(x, x)
+            replace(x, body=self._conjunction(x.body, tuple(known)))
+            if isinstance(x, Negation)
+            else made.get(x, x)
             for x in literals
         )
 
@@ -276,17 +337,25 @@ class _Neighbours:
         return isinstance(literal, Negation) and any(self._asks(atom) for atom in atoms((literal,)))
 
     def _asks(self, atom: Atom) -> bool:
-        """Return whether an atom reads a neighbour.  Raises ArityError for one of the wrong form."""
+        """Return whether an atom reads a neighbour.  Raises ArityError for one of the wrong
+        form.
+        """
         name, op = split_column(atom.predicate)
         if op not in OPERATIONS or atom.predicate in self._forms or name not in self._forms:
             return False
         keys = self._forms[name][2]
         if atom.value is None:
-            raise ArityError(atom.where, f"{atom.predicate} is a function: write {atom.predicate}[x] = y")
-        if not 1 <= len(atom.args) <= keys:
-            most = f"1 to {keys} arguments" if keys > 1 else "1 argument" if keys else "no arguments"
             raise ArityError(
-                atom.where, f"{atom.predicate} takes {most}, which are the leading keys of {name}, not {len(atom.args)}"
+                atom.where, f"{atom.predicate} is a function: write {atom.predicate}[x] = y"
+            )
+        if not 1 <= len(atom.args) <= keys:
+            most = (
+                f"1 to {keys} arguments" if keys > 1 else "1 argument" if keys else "no arguments"
+            )
+            raise ArityError(
+                atom.where,
+                f"{atom.predicate} takes {most}, which are the leading keys of {name}, not "
+                f"{len(atom.args)}",
             )
         return True
 
@@ -303,20 +372,25 @@ class _Neighbours:
         needed = variables(*atom.args)
         body = binding(needed, literals)
         *group, point = atom.args
-        if needed and (isinstance(point, Const) or point in group):  # an equation binds it, so that it is a variable
+        # an equation binds it, so that it is a variable
+        if needed and (isinstance(point, Const) or point in group):
             own = next(self._fresh)
             body, point = (*body, Compare("=", own, point, where=atom.where)), own
         found, result = next(self._fresh), next(self._fresh)
         others = [next(self._unnamed) for _ in range(arguments - len(atom.args) + is_function)]
         terms = (*group, found, *others)
         base = (
-            Atom(name, terms[:-1], terms[-1], where=atom.where) if is_function else Atom(name, terms, where=atom.where)
+            Atom(name, terms[:-1], terms[-1], where=atom.where)
+            if is_function
+            else Atom(name, terms, where=atom.where)
         )
         link = Compare(sign, found, point, where=atom.where)
         aggregate = Aggregate(function, result, (found,), where=atom.where)
         head = Atom(self._name(op), needed, result, where=atom.where)
         text = f"{self._rule.text}  (its {atom.predicate})"
-        self._helpers.append(Rule((head,), ((*body, base, link),), (aggregate,), where=atom.where, text=text))
+        self._helpers.append(
+            Rule((head,), ((*body, base, link),), (aggregate,), where=atom.where, text=text)
+        )
         return replace(head, value=atom.value)
 
     def _name(self, op: str) -> str:
@@ -331,13 +405,19 @@ def bound_by(literals: Iterable[Literal]) -> set[Var]:
     bound = {v for x in literals if isinstance(x, Atom) for v in variables(x)}
     sides = [(x.left, x.right) for x in literals if isinstance(x, Compare) and x.op == "="]
     sides += [(right, left) for left, right in sides]
-    while more := {a for a, b in sides if isinstance(a, Var) and a not in bound and bound.issuperset(variables(b))}:
+    while more := {
+        a
+        for a, b in sides
+        if isinstance(a, Var) and a not in bound and bound.issuperset(variables(b))
+    }:
         bound |= more
     return bound
 
 
 def binding(needed: tuple[Var, ...], literals: Disjunct) -> Disjunct:
-    """Return literals that bind the variables: the smallest atom that has them all, else all bound literals."""
+    """Return literals that bind the variables: the smallest atom that has them all, else all
+    bound literals.
+    """
     if not needed:
         return ()
     holding = [x for x in literals if isinstance(x, Atom) and {*needed} <= {*variables(x)}]

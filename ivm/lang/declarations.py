@@ -54,7 +54,9 @@ def declare(program: Program, known: Program, stored: Mapping[str, Predicate]) -
     waiting = [one for one in program.statements if isinstance(one, Declaration)]
     waiting += _implied(program, {*predicates, *(split(one.head)[0].name for one in waiting)})
     known_types = predicates if waiting else {}  # a question declares nothing
-    firsts = _enumerated(program) | {n: one.types[0] if one.types else "int64" for n, one in known_types.items()}
+    firsts = _enumerated(program) | {
+        n: one.types[0] if one.types else "int64" for n, one in known_types.items()
+    }
     while waiting:  # a column may have the type of one that is declared later
         ready = [one for one in waiting if all(a.name in firsts for a in _untyped(one))] or waiting
         for declaration in ready:
@@ -71,9 +73,13 @@ def declare(program: Program, known: Program, stored: Mapping[str, Predicate]) -
 
 
 def _enumerated(program: Program) -> dict[str, Type]:
-    """Return the types of the first columns of views whose first facts are in a text, as of colour("red")."""
+    """Return the types of the first columns of views whose first facts are in a text, as of
+    colour("red").
+    """
     found = dict[str, Type]()
-    for clause in (one for one in program.statements if isinstance(one, Clause) and not one.body.items):
+    for clause in (
+        one for one in program.statements if isinstance(one, Clause) and not one.body.items
+    ):
         for call, _ in map(split, clause.heads):
             if call.args and isinstance(call.args[0], Const):
                 found.setdefault(call.name, call.args[0].type)
@@ -81,14 +87,23 @@ def _enumerated(program: Program) -> dict[str, Type]:
 
 
 def _implied(program: Program, names: set[str]) -> Iterator[Declaration]:
-    """Yield declarations of relations that constraints give all types of, as edge(x, y) -> vertex(x), vertex(y)."""
-    derived = {split(head)[0].name for one in program.statements if isinstance(one, Clause) for head in one.heads}
+    """Yield declarations of relations that constraints give all types of, as edge(x, y) ->
+    vertex(x), vertex(y).
+    """
+    derived = {
+        split(head)[0].name
+        for one in program.statements
+        if isinstance(one, Clause)
+        for head in one.heads
+    }
     for one in program.statements:
         if not isinstance(one, Constraint) or not is_head(one.left):
             continue
         call, value = split(one.left)
         terms = {*call.args} if value is None else {*call.args, value}
-        if call.name not in names | derived and terms == {a.args[0] for a in _of_one_column(one.items)}:
+        if call.name not in names | derived and terms == {
+            a.args[0] for a in _of_one_column(one.items)
+        }:
             names.add(call.name)
             yield Declaration(one.left, (), one.items)
 
@@ -113,14 +128,17 @@ def _declared(declaration: Declaration, firsts: Mapping[str, Type]) -> Predicate
     marked = {one.variable for one in declaration.types if one.type.endswith("?")}
     nullable = tuple(place for place, column in enumerate(columns) if column in marked)
     if value is None:
-        return Predicate(call.name, types, None, True, columns, nullable, call.keys, where=call.where)
+        return Predicate(
+            call.name, types, None, True, columns, nullable, call.keys, where=call.where
+        )
     return Predicate(call.name, types[:-1], types[-1], True, columns, nullable, where=call.where)
 
 
 def _column(term: Node, call: Application) -> str:
     if isinstance(term, Var) and term.marked:
         raise RuleTypeError(
-            term.where, f"the question mark belongs to the type of {term.name}, as in int?({term.name})"
+            term.where,
+            f"the question mark belongs to the type of {term.name}, as in int?({term.name})",
         )
     if isinstance(term, Var):
         return term.name
@@ -129,7 +147,10 @@ def _column(term: Node, call: Application) -> str:
 
 
 def _types(
-    declaration: Declaration, columns: tuple[str, ...], call: Application, firsts: Mapping[str, Type]
+    declaration: Declaration,
+    columns: tuple[str, ...],
+    call: Application,
+    firsts: Mapping[str, Type],
 ) -> tuple[Type, ...]:
     found: dict[str, Type] = {}
     for one in declaration.types:
@@ -143,7 +164,10 @@ def _types(
         if found[variable] == "uint64" and text.endswith(
             "?"
         ):  # null is the least word, so values have other words than in uint64
-            raise RuleTypeError(where, f"rules take no uint64 that may be null: store {variable} as int64? or decimal?")
+            raise RuleTypeError(
+                where,
+                f"rules take no uint64 that may be null: store {variable} as int64? or decimal?",
+            )
     for atom in _untyped(declaration):
         found.setdefault(*_of_first_column(atom, firsts))
     for column in columns:
@@ -156,7 +180,9 @@ def _types(
 
 
 def _of_first_column(atom: Application, firsts: Mapping[str, Type]) -> tuple[str, Type]:
-    """Return the column of a declaration that an atom is about, and its type, which is that of the atom's relation."""
+    """Return the column of a declaration that an atom is about, and its type, which is that of
+    the atom's relation.
+    """
     (column,) = atom.args
     assert isinstance(column, Var)
     if atom.name not in firsts:
@@ -165,24 +191,35 @@ def _of_first_column(atom: Application, firsts: Mapping[str, Type]) -> tuple[str
 
 
 def derive_declared(program: Program, known: Program) -> Program:
-    """Make views of all rows of the relations that are declared and derived, which other rules read instead.
+    """Make views of all rows of the relations that are declared and derived, which other rules read
+    instead.
 
     edge(x, y) -> int(x), int(y).    edge(y, x) <- edge(x, y).
 
     edge$all(x, y) <- edge(x, y).    edge$all(y, x) <- edge$all(x, y).
 
-    Rules of orders and equivalences (rewrite/closures.py) read edge$asserted, which is edge, instead of the first.
-    Raises RedefinitionError, ConstructError.
+    Rules of orders and equivalences (rewrite/closures.py) read edge$asserted, which is edge,
+    instead of the first. Raises RedefinitionError, ConstructError.
     """
     predicates = program.over(known)
     heads = [head for rule in program.rules for head in rule.heads]
-    own = {h.predicate: h for h in heads if h.predicate in predicates and predicates[h.predicate].extensional}
+    own = {
+        h.predicate: h
+        for h in heads
+        if h.predicate in predicates and predicates[h.predicate].extensional
+    }
     for head in own.values():
         _check_derivable(head, predicates[head.predicate], known)
     whole = {n for n in predicates if n + WHOLE in predicates} | own.keys()
     if not whole:
         return program
-    read = {atom.predicate for rule in program.rules for body in rule.body for atom in body if isinstance(atom, Atom)}
+    read = {
+        atom.predicate
+        for rule in program.rules
+        for body in rule.body
+        for atom in body
+        if isinstance(atom, Atom)
+    }
     rules = [_all_asserted(predicates[name]) for name in own if name + ASSERTED not in read]
     for rule in program.rules:
         heads_ = tuple(_whole(head, whole) for head in rule.heads)
@@ -195,28 +232,39 @@ def derive_declared(program: Program, known: Program) -> Program:
 def _check_derivable(head: Atom, predicate: Predicate, known: Program) -> None:
     if predicate.name in known.predicates:
         raise RedefinitionError(
-            head.where, f"{predicate.name} is declared at {predicate.where}, in another text: put its rules there, or "
-            "derive a view of another name"
-        )  # fmt: skip
+            head.where,
+            f"{predicate.name} is declared at {predicate.where}, in another text: put its rules "
+            f"there, or "
+            "derive a view of another name",
+        )
     if predicate.key_count is not None:
         raise ConstructError(
-            head.where, f"{predicate.name} has several values, and rules derive one: derive a view of another name"
+            head.where,
+            f"{predicate.name} has several values, and rules derive one: derive a view of another "
+            f"name",
         )
     check_arity(head, predicate)
 
 
 def _all_asserted(predicate: Predicate) -> Rule:
     """Return the rule that a relation's view of all rows has those of transactions."""
-    row = tuple(Var(name, marked=place in predicate.nullable) for place, name in enumerate(predicate.columns))
+    row = tuple(
+        Var(name, marked=place in predicate.nullable)
+        for place, name in enumerate(predicate.columns)
+    )
     is_function = predicate.value is not None
     args, value = (row[:-1], row[-1]) if is_function else (row, None)
     stored = Atom(predicate.name, args, value, where=predicate.where)
     head = unmarked(replace(stored, predicate=predicate.name + WHOLE), row)
-    return Rule((head,), ((stored,),), where=predicate.where, text=f"{stored}, as transactions have it")
+    return Rule(
+        (head,), ((stored,),), where=predicate.where, text=f"{stored}, as transactions have it"
+    )
 
 
 def _whole(literal: Any, whole: Container[str]) -> Any:
-    """Return a literal that reads the views of all rows, or the rows of transactions where it says so."""
+    """Return a literal that reads the views of all rows, or the rows of transactions where it
+    says so.
+    """
     match literal:
         case Atom() if (stored := asserted_of(literal.predicate)) in whole:
             return replace(literal, predicate=stored)
@@ -228,7 +276,9 @@ def _whole(literal: Any, whole: Container[str]) -> Any:
 
 
 def make_edits(program: Program, known: Program) -> Program:
-    """Make edits of a program's changes, their constants typed by the columns.  Raises RuleError."""
+    """Make edits of a program's changes, their constants typed by the columns.  Raises
+    RuleError.
+    """
     predicates = program.over(known)
     edits = tuple(_edit(one, predicates) for one in program.statements if isinstance(one, Change))
     left = tuple(one for one in program.statements if not isinstance(one, Change))
@@ -253,19 +303,26 @@ def mark_bags(program: Program, known: Program) -> Program:
 def _as_bag(variable: Var, predicates: Mapping[str, Predicate], rules: Sequence[Rule]) -> Predicate:
     """Return a view of this text as a bag.  Raises RuleTypeError unless it counts or adds."""
     name = variable.name
-    ops = [one.op for rule in rules for head, one in zip(rule.heads, rule.aggregates, strict=False)
-           if head.predicate == name]  # fmt: skip
+    ops = [
+        one.op
+        for rule in rules
+        for head, one in zip(rule.heads, rule.aggregates, strict=False)
+        if head.predicate == name
+    ]
     found = predicates.get(name)
     if found is None or ops not in (["count"], ["sum"]) or found.value != "int64" or not found.keys:
         raise RuleTypeError(
-            variable.where, f"{name} is not a view of this text that counts rows, as in {name}[x] = n <- "
-            "agg<<n = count()>> edge(x, _), or adds multiplicities by sum"
-        )  # fmt: skip
+            variable.where,
+            f"{name} is not a view of this text that counts rows, as in {name}[x] = n <- "
+            "agg<<n = count()>> edge(x, _), or adds multiplicities by sum",
+        )
     return replace(found, bag=True)
 
 
 def _edit(change: Change, predicates: Mapping[str, Predicate]) -> Edit | DerivedEdit:
-    """Return the edit of an extensional predicate, its constants typed by the columns.  Raises RuleError."""
+    """Return the edit of an extensional predicate, its constants typed by the columns.  Raises
+    RuleError.
+    """
     call, value = split(change.head)
     predicate = predicates.get(call.name)
     if predicate is None:
@@ -275,7 +332,9 @@ def _edit(change: Change, predicates: Mapping[str, Predicate]) -> Edit | Derived
             raise ArityError(call.where, reason)
         raise unknown(call.name, call.where, predicates)
     if not predicate.extensional:
-        raise RedefinitionError(call.where, f"{call.name} is a view: edit the relations that its rules read")
+        raise RedefinitionError(
+            call.where, f"{call.name} is a view: edit the relations that its rules read"
+        )
     _check_action(change, call, predicate)
     if change.body is not None:
         return _derived(change, predicate)
@@ -288,7 +347,8 @@ def _edit(change: Change, predicates: Mapping[str, Predicate]) -> Edit | Derived
 
 
 def _derived(change: Change, predicate: Predicate) -> DerivedEdit:
-    """Return the edits from a rule, whose query has the columns of the predicate, or those of its key.
+    """Return the edits from a rule, whose query has the columns of the predicate, or those of its
+    key.
 
     Where a value is given, two values for one key are a conflict, but for deletions.
     """
@@ -300,15 +360,26 @@ def _derived(change: Change, predicate: Predicate) -> DerivedEdit:
         columns, types = columns[:keys], types[:keys]
     else:
         written = Atom(
-            call.name, tuple(Var("x") for _ in call.args), None if value is None else Var("x"), where=call.where
+            call.name,
+            tuple(Var("x") for _ in call.args),
+            None if value is None else Var("x"),
+            where=call.where,
         )
         check_arity(written, predicate)
     name, as_function = f"{predicate.name}$edited", value is not None and change.action != "-"
     terms = call.args if value is None else (*call.args, value)
     head: Application | Operation = Application(name, terms, False, where=call.where)
     if as_function and value is not None:
-        head = Operation("=", Application(name, call.args, True, where=call.where), value, where=call.where)
-    form = Predicate(name, types[:-1] if as_function else types, types[-1] if as_function else None, False, columns)
+        head = Operation(
+            "=", Application(name, call.args, True, where=call.where), value, where=call.where
+        )
+    form = Predicate(
+        name,
+        types[:-1] if as_function else types,
+        types[-1] if as_function else None,
+        False,
+        columns,
+    )
     clause = Clause((head,), change.body, change.aggregates, where=change.where, text=change.text)
     query = Program({name: replace(form, where=predicate.where)}, statements=(clause,))
     return DerivedEdit(change.action, predicate.name, columns, query, where=change.where)
@@ -316,33 +387,48 @@ def _derived(change: Change, predicate: Predicate) -> DerivedEdit:
 
 def _check_action(change: Change, call: Application, predicate: Predicate) -> None:
     if change.action == "^" and predicate.value is None and predicate.key_count is None:
-        raise ArityError(change.where, f"^ sets a function's value, and {call.name} is a relation: write +")
+        raise ArityError(
+            change.where, f"^ sets a function's value, and {call.name} is a relation: write +"
+        )
 
 
 def _without_value(change: Change, atom: Atom, predicate: Predicate) -> Edit:
     """Return the edit of a relation's row, or the deletion of a function's key with any value."""
     if change.action == "-" and predicate.value is not None:
         predicate = replace(predicate, value=None, columns=predicate.columns[:-1], nullable=())
-    elif change.action == "-" and predicate.key_count is not None and len(atom.args) == predicate.key_count:
-        columns, keys = predicate.columns[: predicate.key_count], predicate.keys[: predicate.key_count]
-        predicate = replace(predicate, keys=keys, columns=columns, key_count=None)  # with any values
+    elif (
+        change.action == "-"
+        and predicate.key_count is not None
+        and len(atom.args) == predicate.key_count
+    ):
+        columns, keys = (
+            predicate.columns[: predicate.key_count],
+            predicate.keys[: predicate.key_count],
+        )
+        # with any values
+        predicate = replace(predicate, keys=keys, columns=columns, key_count=None)
     check_arity(atom, predicate)
     return _made(change, typed_atom(atom, predicate), predicate)
 
 
 def _made(change: Change, atom: Atom, predicate: Predicate) -> Edit:
-    """Return the edit.  Raises RuleTypeError for a null in a column that is never null, and for a value that encodes
-    null in one that may be null."""
+    """Return the edit.  Raises RuleTypeError for a null in a column that is never null, and for
+    a value that encodes null in one that may be null.
+    """
     for place, given in enumerate(atom.terms):
         if isinstance(given, Const) and given.value is None and place not in predicate.nullable:
-            raise RuleTypeError(given.where, f"{predicate.columns[place]} of {predicate.name} is never null")
+            raise RuleTypeError(
+                given.where, f"{predicate.columns[place]} of {predicate.name} is never null"
+            )
     for place in predicate.nullable:
         term = atom.terms[place] if place < len(atom.terms) else None
         if isinstance(term, Const) and stands_for_null(term):
             raise RuleTypeError(
-                term.where, f"{term} stands for a null in a column of {predicate.stored_types[place]}: take another "
-                f"number, or declare the column without the question mark"
-            )  # fmt: skip
+                term.where,
+                f"{term} stands for a null in a column of {predicate.stored_types[place]}: take "
+                f"another "
+                f"number, or declare the column without the question mark",
+            )
     args = tuple(arg for arg in atom.args if isinstance(arg, Const))
     value = atom.value if isinstance(atom.value, Const) else None
     return Edit(change.action, atom.predicate, args, value, where=change.where)
@@ -351,12 +437,15 @@ def _made(change: Change, atom: Atom, predicate: Predicate) -> Edit:
 def _constant(node: Node) -> Const:
     if isinstance(node, Const):
         return node
-    dated = "; a date is written #2013-01-31#" if isinstance(node, Operation) and node.op == "-" else ""
+    dated = (
+        "; a date is written #2013-01-31#" if isinstance(node, Operation) and node.op == "-" else ""
+    )
     raise RuleSyntaxError(node.where, f"an edit holds constants only{dated}")
 
 
 def declare_functions(program: Program) -> Program:
-    """Return the program without statements that declare functions, whose names are those of functions from now on.
+    """Return the program without statements that declare functions, whose names are those of
+    functions from now on.
 
     Raises RuleSyntaxError, OptionError.
     """
@@ -376,7 +465,8 @@ def declare_functions(program: Program) -> Program:
 
 
 def mentioned(statements: Iterable[Statement]) -> tuple[set[str], set[str]]:
-    """Return the names that some statements read or edit, and the names of the predicates that they define.
+    """Return the names that some statements read or edit, and the names of the predicates that they
+    define.
 
     >>> from ivm.lang.parse import parse
     >>> [*map(sorted, mentioned(parse("p(x) <- q(x), !r[x] = s[x + 1], t(x). t(x) -> int(x).")))]
@@ -389,17 +479,27 @@ def mentioned(statements: Iterable[Statement]) -> tuple[set[str], set[str]]:
                 own.add(split(statement.head)[0].name)
             case Clause():
                 own |= {split(head)[0].name for head in statement.heads}
-                parts = (statement.body, statement.groups, *(split(head)[1] for head in statement.heads))
+                parts = (
+                    statement.body,
+                    statement.groups,
+                    *(split(head)[1] for head in statement.heads),
+                )
                 terms = [arg for head in statement.heads for arg in split(head)[0].args]
                 folded = [term for _, given in statement.aggregates for term in given]
                 needed |= {name for part in (*parts, *terms, *folded) for name in _names(part)}
             case Constraint():
-                needed |= {name for part in (statement.left, *statement.items) for name in _names(part)}
+                needed |= {
+                    name for part in (statement.left, *statement.items) for name in _names(part)
+                }
             case Subsumption():
                 needed |= set(_names(statement.body))
             case Change():
                 folded = [term for _, given in statement.aggregates for term in given]
-                needed |= {name for part in (statement.head, statement.body, *folded) for name in _names(part)}
+                needed |= {
+                    name
+                    for part in (statement.head, statement.body, *folded)
+                    for name in _names(part)
+                }
     return needed, own
 
 
@@ -415,7 +515,9 @@ COMPARED_MAX = 200  # characters of a name compared for suggestions; comparison 
 
 
 def check_names(rules: Iterable[Rule], names: set[str]) -> None:
-    """Raise UnknownPredicateError at the first atom of a body whose predicate is not among `names`."""
+    """Raise UnknownPredicateError at the first atom of a body whose predicate is not among
+    `names`.
+    """
     for rule in rules:
         for disjunct in rule.body:
             for atom in atoms(disjunct):
@@ -427,7 +529,9 @@ def neither(atom: Application) -> UnknownPredicateError:
     """Return the error for `itn(x)` to the right of `->`, which was probably meant as a type."""
     close = get_close_matches(atom.name, ALIASES, n=1)
     remedy = f"did you mean {close[0]}?" if close else f"the types are {KNOWN}"
-    error = UnknownPredicateError(atom.where, f"{atom.name} is neither a type nor a predicate: {remedy}")
+    error = UnknownPredicateError(
+        atom.where, f"{atom.name} is neither a type nor a predicate: {remedy}"
+    )
     error.name = atom.name
     return error
 
@@ -437,7 +541,9 @@ def unknown(name: str, where: Where, names: Iterable[str]) -> UnknownPredicateEr
     short = [known for known in (name, *names) if not is_made(known) and len(known) <= COMPARED_MAX]
     close = get_close_matches(name, short[1:], n=1) if short[:1] == [name] else []
     remedy = f"did you mean {close[0]}?" if close else f"declare it, as in {name}(x) -> int(x)."
-    functions = () if close else get_close_matches(name, (*FUNCTIONS, *FUNCTION_NAMES), n=1, cutoff=0.75)
+    functions = (
+        () if close else get_close_matches(name, (*FUNCTIONS, *FUNCTION_NAMES), n=1, cutoff=0.75)
+    )
     if functions:
         remedy = f"did you mean the function {functions[0]}[...]?"
     error = UnknownPredicateError(where, f"nothing declares or derives {name}: {remedy}")

@@ -2,8 +2,8 @@
 
     abs[x]    round[x, 2]    string:upper[s]    datetime:year[d]    if[x < 3, "few", "many"]    coalesce[x, 0]
 
-The arguments in brackets may be comparisons, which are terms of type bool there.  A predicate of the same name takes
-precedence.  `ivm/terms/numbers.py` evaluates them.
+The arguments in brackets may be comparisons, which are terms of type bool there.  A predicate of
+the same name takes precedence.  `ivm/terms/numbers.py` evaluates them.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -11,7 +11,19 @@ from re import findall, fullmatch
 from typing import NamedTuple
 
 from ivm.errors import OptionError
-from ivm.lang.ir import NOWHERE, RESERVED, WORD, Binary, Call, Compare, Const, Literal, Negation, Term, Type
+from ivm.lang.ir import (
+    NOWHERE,
+    RESERVED,
+    WORD,
+    Binary,
+    Call,
+    Compare,
+    Const,
+    Literal,
+    Negation,
+    Term,
+    Type,
+)
 from ivm.lang.types import (
     DIGITS_MAX,
     TEXTS,
@@ -32,9 +44,10 @@ COMPARISONS = ("=", "!=", "<", "<=", ">", ">=")
 class Signature(NamedTuple):
     """What a function takes and gives.
 
-    `takes` are the kinds of its parameters, the last repeated if it is `open`; those of a kind `alike` share one type.
-    `gives` is a type, or a function of the arguments' types and constants.  A function that is not `strict` may have
-    a value where an argument is null.  One that `may_fail` does not if its constants are `sure`.
+    `takes` are the kinds of its parameters, the last repeated if it is `open`; those of a kind
+    `alike` share one type. `gives` is a type, or a function of the arguments' types and constants.
+    A function that is not `strict` may have a value where an argument is null.  One that `may_fail`
+    does not if its constants are `sure`.
     """
 
     takes: tuple[str, ...]
@@ -96,7 +109,9 @@ def _whole(types: Sequence[Type], _: Sequence[Const | None]) -> Type:
 
 
 def _of_scale(type_: Type, digits: int) -> Type:
-    """Return the decimal type of as many words as another with so many digits after the point; others as they are."""
+    """Return the decimal type of as many words as another with so many digits after the point;
+    others as they are.
+    """
     if decimal_scale(type_) is None:
         return type_
     return f"decimal({WIDE_MAX if scale(type_) is None else DIGITS_MAX},{digits})"
@@ -131,7 +146,9 @@ def _divided(types: Sequence[Type], constants: Sequence[Const | None]) -> Type:
 
 
 def _whole_number(constants: Sequence[Const | None]) -> int:
-    """Return the second argument, a number of digits, which must be a constant; 0 if there is none."""
+    """Return the second argument, a number of digits, which must be a constant; 0 if there is
+    none.
+    """
     value = constants[1].value if len(constants) > 1 and constants[1] is not None else 0
     return value if isinstance(value, int) else 0
 
@@ -157,7 +174,9 @@ def _of_known_unit(args: Sequence[Term]) -> bool:
 
 
 def _begins_in_time(args: Sequence[Term]) -> bool:
-    """Return whether a unit of every moment begins in the year 1 or later, as those of more than a year may not."""
+    """Return whether a unit of every moment begins in the year 1 or later, as those of more than
+    a year may not.
+    """
     return isinstance(args[-1], Const) and str(args[-1].value).lower() in UNITS[3:]
 
 
@@ -169,7 +188,9 @@ FILLED = 1 << 20  # characters, up to which a text is filled up without failing
 
 
 def _is_filled(args: Sequence[Term]) -> bool:
-    """Return whether a text is filled up by a text that is not empty, and not to too many characters."""
+    """Return whether a text is filled up by a text that is not empty, and not to too many
+    characters.
+    """
     size, filling = args[1:]
     small = isinstance(size, Const) and isinstance(size.value, int) and size.value <= FILLED
     return small and isinstance(filling, Const) and bool(filling.value)
@@ -212,7 +233,8 @@ FUNCTIONS: dict[str, Signature] = {
     **{
         name: _plain("float64", "float64", may_fail=True)
         for name in (
-            "log10", "log2", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "asinh", "acosh",
+            "log10", "log2", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh",
+            "asinh", "acosh",
             "atanh",
         )
     },
@@ -239,8 +261,10 @@ FUNCTIONS: dict[str, Signature] = {
     "decimal": Signature(("any", "int64", "int64"), _decimal, 2, may_fail=True),
     "decimal:add": Signature(("exact number", "exact number"), _long_sum, 2, may_fail=True),
     "decimal:subtract": Signature(("exact number", "exact number"), _long_sum, 2, may_fail=True),
-    "decimal:multiply": Signature(("exact number", "exact number"), _long_product, 2, may_fail=True),
-    "decimal:quotient": Signature(("exact number", "exact number"), "decimal(38,0)", 2, may_fail=True),
+    "decimal:multiply": Signature(("exact number", "exact number"), _long_product, 2,
+    may_fail=True),
+    "decimal:quotient": Signature(("exact number", "exact number"), "decimal(38,0)", 2,
+    may_fail=True),
     "decimal:mod": Signature(("exact number", "exact number"), _long_sum, 2, may_fail=True),
     "decimal:part": _plain("int64", "exact number", "int64"),
     "decimal:joined": Signature(("int64",), _joined, 2, open=True, may_fail=True),
@@ -290,7 +314,8 @@ FUNCTIONS: dict[str, Signature] = {
     **{f"string:{name}": _plain("string", "string")
        for name in ("hex", "bits", "sha1", "base64", "url_encode", "url_decode")},
     "string:digits": Signature(("int64", "int64"), "string", 2, may_fail=True, sure=_of_known_base),
-    **{f"string:{name}": _plain("int64", "string", "string") for name in ("levenshtein", "damerau_levenshtein")},
+    **{f"string:{name}": _plain("int64", "string", "string") for name in ("levenshtein",
+    "damerau_levenshtein")},
     "string:hamming": _plain("int64", "string", "string", may_fail=True),
     "string:jaccard": _plain("float64", "string", "string", may_fail=True),
     "string:length": _plain("int64", "string"),
@@ -304,8 +329,10 @@ FUNCTIONS: dict[str, Signature] = {
     "string:substring": _plain("string", "string", "int64", "int64", least=2),
     "string:left": _plain("string", "string", "int64"),
     "string:right": _plain("string", "string", "int64"),
-    "string:lpad": Signature(("string", "int64", "string"), "string", 3, may_fail=True, sure=_is_filled),
-    "string:rpad": Signature(("string", "int64", "string"), "string", 3, may_fail=True, sure=_is_filled),
+    "string:lpad": Signature(("string", "int64", "string"), "string", 3, may_fail=True,
+    sure=_is_filled),
+    "string:rpad": Signature(("string", "int64", "string"), "string", 3, may_fail=True,
+    sure=_is_filled),
     "string:replace": _plain("string", "string", "string", "string"),
     "string:repeat": _plain("string", "string", "int64", may_fail=True),
     "string:position": _plain("int64", "string", "string"),
@@ -328,13 +355,15 @@ FUNCTIONS: dict[str, Signature] = {
     "string:md5": _plain("string", "string"),
     **{
         f"datetime:{part}": _plain("int64", "moment")
-        for part in ("year", "month", "day", "quarter", "week", "weekday", "isoweekday", "yearday", "epoch")
+        for part in ("year", "month", "day", "quarter", "week", "weekday", "isoweekday", "yearday",
+        "epoch")
     },
     **{
         f"datetime:{part}": _plain("int64", "clock")
         for part in ("hour", "minute", "second")
     },
-    "datetime:truncate": Signature(("moment", "string"), "timestamp", 2, may_fail=True, sure=_begins_in_time),
+    "datetime:truncate": Signature(("moment", "string"), "timestamp", 2, may_fail=True,
+    sure=_begins_in_time),
     "datetime:difference": Signature(
         ("moment", "moment", "string"), "int64", 3, may_fail=True, sure=_of_known_unit
     ),
@@ -347,16 +376,23 @@ FUNCTIONS: dict[str, Signature] = {
 FUNCTIONS |= {  # of lang/rewrite/numbers.py
     "$count": _plain("int64", "alike countable", "alike countable", "step"),
     "$nth": Signature(
-        ("alike countable", "alike countable", "step", "int64", "int64", "int64"), _first, 6, may_fail=True
+        ("alike countable", "alike countable", "step", "int64", "int64", "int64"),
+        _first,
+        6,
+        may_fail=True,
     ),
-    "$within": _plain("bool", "alike countable", "alike countable", "alike countable", "step", may_fail=True),
+    "$within": _plain(
+        "bool", "alike countable", "alike countable", "alike countable", "step", may_fail=True
+    ),
 }
 # Functions of SQL's dialects: what each gives, and what it takes (terms/dialects.py).
 _ONE_TEXT = ("string",)
 DIALECT_FUNCTIONS: dict[str, tuple[Type, tuple[str, ...]]] = {
-    **{f"{dialect}:number": ("string", ("float64",)) for dialect in ("spark", "postgres", "sqlite")},
+    **{f"{dialect}:number": ("string", ("float64",)) for dialect in ("spark", "postgres",
+    "sqlite")},
     **{f"spark:{name}": ("string", _ONE_TEXT)
-       for name in ("initcap", "soundex", "mask", "sha512", "sha384", "sha224", "url_encode", "url_decode")},
+       for name in ("initcap", "soundex", "mask", "sha512", "sha384", "sha224", "url_encode",
+       "url_decode")},
     **{f"{dialect}:upper": ("string", _ONE_TEXT) for dialect in ("spark", "postgres", "sqlite")},
     "sqlite:lower": ("string", _ONE_TEXT),
     "postgres:initcap": ("string", _ONE_TEXT),
@@ -364,7 +400,8 @@ DIALECT_FUNCTIONS: dict[str, tuple[Type, tuple[str, ...]]] = {
     "spark:format_number": ("string", ("number", "int64")),
     "spark:bround": ("float64", ("float64", "int64")),
     "spark:round": ("float64", ("float64", "int64")),
-    **{f"{dialect}:substring": ("string", ("string", "int64", "int64")) for dialect in ("spark", "postgres", "sqlite")},
+    **{f"{dialect}:substring": ("string", ("string", "int64", "int64")) for dialect in ("spark",
+    "postgres", "sqlite")},
     "spark:substring_index": ("string", ("string", "string", "int64")),
     "text:translate": ("string", ("string", "string", "string")),
     **{f"spark:{name}": ("string", ("string", "int64", "string")) for name in ("lpad", "rpad")},
@@ -383,32 +420,45 @@ DIALECT_FUNCTIONS: dict[str, tuple[Type, tuple[str, ...]]] = {
     "postgres:to_char": ("string", ("timestamp", "string")),
     "postgres:read_moment": ("timestamp", ("string", "string")),
 }  # fmt: skip
-OPEN_FUNCTIONS: dict[str, tuple[Type, tuple[str, ...]]] = {  # whose last argument may be repeated or left out
+# whose last argument may be repeated or left out
+OPEN_FUNCTIONS: dict[str, tuple[Type, tuple[str, ...]]] = {
     "spark:format": ("string", ("string", "any")),
     "sqlite:date": ("string", ("string", "string")),
 }
-FUNCTIONS |= {name: _plain(gives, *takes, may_fail=True) for name, (gives, takes) in DIALECT_FUNCTIONS.items()}
 FUNCTIONS |= {
-    name: Signature(takes, gives, 1, open=True, may_fail=True) for name, (gives, takes) in OPEN_FUNCTIONS.items()
+    name: _plain(gives, *takes, may_fail=True) for name, (gives, takes) in DIALECT_FUNCTIONS.items()
+}
+FUNCTIONS |= {
+    name: Signature(takes, gives, 1, open=True, may_fail=True)
+    for name, (gives, takes) in OPEN_FUNCTIONS.items()
 }
 ALIASES = {  # names of SQL, LogiQL and Soufflé
-    **{name: f"string:{name}" for name in ("upper", "lower", "trim", "ltrim", "rtrim", "reverse", "contains", "like")},
-    **{name: f"string:{name}" for name in ("ilike", "starts_with", "ends_with", "position", "replace", "ord", "chr")},
-    **{name: f"string:{name}" for name in ("md5", "sha256", "split_part", "concat", "substring", "length")},
-    **{name: f"string:{name}" for name in ("regexp_matches", "regexp_full_match", "regexp_replace", "format")},
+    **{name: f"string:{name}" for name in ("upper", "lower", "trim", "ltrim", "rtrim", "reverse",
+    "contains", "like")},
+    **{name: f"string:{name}" for name in ("ilike", "starts_with", "ends_with", "position",
+    "replace", "ord", "chr")},
+    **{name: f"string:{name}" for name in ("md5", "sha256", "split_part", "concat", "substring",
+    "length")},
+    **{name: f"string:{name}" for name in ("regexp_matches", "regexp_full_match", "regexp_replace",
+    "format")},
     "cat": "string:concat", "strlen": "string:length", "to_string": "string", "to_float": "float",
-    "min": "least", "max": "greatest", "band": "bit_and", "bor": "bit_or", "bxor": "bit_xor", "bnot": "bit_not",
+    "min": "least", "max": "greatest", "band": "bit_and", "bor": "bit_or", "bxor": "bit_xor",
+    "bnot": "bit_not",
     "ceiling": "ceil", "log": "ln", "to_unsigned": "to_number", "itou": "int", "utoi": "int",
     "itof": "float", "utof": "float", "ftoi": "trunc",
     "ftou": "trunc", "string:hash": "hash",
-    **{f"{kind}:abs": "abs" for kind in ("int", "float", "decimal")}, "int:mod": "mod", "float:sqrt": "sqrt",
-    "float:pow": "pow", "int:float:convert": "float", "float:int:convert": "int", "string:int64:convert": "int",
+    **{f"{kind}:abs": "abs" for kind in ("int", "float", "decimal")}, "int:mod": "mod",
+    "float:sqrt": "sqrt",
+    "float:pow": "pow", "int:float:convert": "float", "float:int:convert": "int",
+    "string:int64:convert": "int",
     "int64:string:convert": "string", "datetime:date": "date",
 }  # fmt: skip
 
 
 def call_may_fail(call: Call) -> bool:
-    """Return whether a function may have no value for some arguments, given those that are constants."""
+    """Return whether a function may have no value for some arguments, given those that are
+    constants.
+    """
     signature = FUNCTIONS[call.name]
     return signature.may_fail and not (signature.sure and signature.sure(call.args))
 
@@ -418,23 +468,33 @@ DECLARATION = "lang:function"  # as in lang:function("f", "float64, float64 -> f
 
 
 def declare_function(name: str, signature: str) -> str:
-    """Make a name that of a function of users, and return its signature in the form in which it is stored.
+    """Make a name that of a function of users, and return its signature in the form in which it is
+    stored.
 
-    Raises OptionError for a name that is taken, also by the same name with another signature, and for a bad signature.
+    Raises OptionError for a name that is taken, also by the same name with another signature, and
+    for a bad signature.
 
     >>> declare_function("haversine", "float, decimal(8, 2) -> float")
     'float64, decimal(8,2) -> float64'
     """
     takes, arrow, gives = signature.partition("->")
     if not arrow or not fullmatch(WORD, name) or name in RESERVED:
-        reason = "a function has a name like geo:distance and a signature like float, float -> float"
+        reason = (
+            "a function has a name like geo:distance and a signature like float, float -> float"
+        )
         raise OptionError(f"{name!r} with {signature!r}: {reason}")
     types = [
-        column_type(one.replace(" ", ""), NOWHERE) for one in findall(r"[^,(]+(?:\([^)]*\))?", takes) if one.strip()
+        column_type(one.replace(" ", ""), NOWHERE)
+        for one in findall(r"[^,(]+(?:\([^)]*\))?", takes)
+        if one.strip()
     ]
     result = column_type(gives.replace(" ", ""), NOWHERE)
     text = f"{', '.join(types)} -> {result}"
-    if name in ALIASES or USERS.get(name, text) != text or (name in FUNCTIONS and name not in USERS):
+    if (
+        name in ALIASES
+        or USERS.get(name, text) != text
+        or (name in FUNCTIONS and name not in USERS)
+    ):
         was = f": {USERS[name]}" if name in USERS else ""
         raise OptionError(f"there is a function {name!r} already{was}; use another name")
     USERS[name] = text
@@ -456,5 +516,7 @@ def users_functions(nodes: Iterable[Term | Literal]) -> Iterator[str]:
 
 
 def function_named(name: str) -> str | None:
-    """Return the name in FUNCTIONS of a function, given that or another of its names; None for other names."""
+    """Return the name in FUNCTIONS of a function, given that or another of its names; None for
+    other names.
+    """
     return name if name in FUNCTIONS else ALIASES.get(name)

@@ -1,4 +1,6 @@
-"""What people write first who know SQL, Prolog, Soufflé or other languages, and how it is written here."""
+"""What people write first who know SQL, Prolog, Soufflé or other languages, and how it is
+written here.
+"""
 
 import re
 
@@ -14,7 +16,18 @@ SPELLINGS = {
     "--": "a comment begins with `//`",
     "# ": "a comment begins with `//`; a date is written between two #, as in #2013-01-31#",
 }
-SIGNS = {"≠": "!=", "≤": "<=", "≥": ">=", "←": "<-", "→": "->", "∧": ",", "∨": ";", "¬": "!", "×": "*", "÷": "/"}
+SIGNS = {
+    "≠": "!=",
+    "≤": "<=",
+    "≥": ">=",
+    "←": "<-",
+    "→": "->",
+    "∧": ",",
+    "∨": ";",
+    "¬": "!",
+    "×": "*",
+    "÷": "/",
+}
 CONNECTIVES = "and", "or", "not", "is"
 WORDS = {  # before or at the place of an error
     "where": "conditions are joined by `,`, as in p(x) <- q(x), x > 3.",
@@ -33,14 +46,17 @@ SQL = "this is not a rule but a word of SQL; a query is a rule, as in q(x) <- ed
 AGGREGATED = "is an aggregate, which is written as in f[x] = n <- agg<<n = {}>> edge(x, y)."
 DIRECTIVES = {
     ".decl": "a declaration is written edge(x, y) -> int(x), int(y).",
-    ".input": "rows come from `pagestore load`, from transactions or from facts: leave the directive out",
+    ".input": "rows come from `pagestore load`, from transactions or from facts: leave the "
+    "directive out",
     ".output": "every view is stored and can be read: leave the directive out",
     ".type": "a column has one of the types of the language: int, string, date and others",
 }
 
 
 def habit_at(text: str, position: int | None) -> tuple[int, str] | None:
-    """Return where a spelling of another language begins, and the spelling here; None if it is something else."""
+    """Return where a spelling of another language begins, and the spelling here; None if it is
+    something else.
+    """
     if position is None or position < 0:
         return None
     begin = text.rfind(".", 0, position) + 1
@@ -65,15 +81,21 @@ def typed_column(name: str) -> str:
 
 
 def _call_at(text: str, position: int) -> tuple[int, str] | None:
-    """Return the place and the remedy of a function or an aggregate that is written with parentheses."""
+    """Return the place and the remedy of a function or an aggregate that is written with
+    parentheses.
+    """
     call = re.search(r"([^\W\d][\w:]*)\s*(\([^()]*\)\s*)?$", text[:position])
-    if call is None or not (text.startswith("(", position) if not call[2] else text[position : position + 1] in "=<>!"):
+    if call is None or not (
+        text.startswith("(", position) if not call[2] else text[position : position + 1] in "=<>!"
+    ):
         return None
     word = call[1]
     if function_named(word) or call[2]:
         return call.start(1), f"a function takes brackets: write {word}[...]"
     if word in OPERATIONS:
-        return call.start(1), f"{word} {AGGREGATED.format('count()' if word == 'count' else f'{word}(y)')}"
+        return call.start(
+            1
+        ), f"{word} {AGGREGATED.format('count()' if word == 'count' else f'{word}(y)')}"
     return None
 
 
@@ -84,11 +106,19 @@ def _word_at(text: str, position: int) -> tuple[int, str] | None:
         return position, f"`{null[0]}` is written {written}: a row whose value is null is not there"
     if re.compile(r"not\s+in\b", re.IGNORECASE).match(text, position):
         return position, "`x not in (1, 2)` is written !x in (1, 2)"
-    for found in re.search(r"([^\W\d]\w*)\s+$", text[:position]), re.compile(r"([^\W\d]\w*)").match(text, position):
+    for found in (
+        re.search(r"([^\W\d]\w*)\s+$", text[:position]),
+        re.compile(r"([^\W\d]\w*)").match(text, position),
+    ):
         word = found[1].lower() if found else ""
         if found and word in WORDS:
             return found.start(1), WORDS[word]
-        if found and word == "not" and found.end() == position and text[position : position + 1] not in "(=<>!":
+        if (
+            found
+            and word == "not"
+            and found.end() == position
+            and text[position : position + 1] not in "(=<>!"
+        ):
             return found.start(1), f"`{found[1]}` is written `!`, as in !p(x)"
     return None
 

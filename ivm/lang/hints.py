@@ -1,9 +1,11 @@
-"""Find probable mistakes in a text: words of other languages as terms, and variables that are used once.
+"""Find probable mistakes in a text: words of other languages as terms, and variables that are used
+once.
 
     q(c) <- region[c] = null.       refused: null would be a variable, and any region would do
     q(c) <- region[c] = r.          a warning: `_` says that any region will do
 
-Find all mistakes of a text, once one has been found: each statement is parsed, and those at fault are left out.
+Find all mistakes of a text, once one has been found: each statement is parsed, and those at fault
+are left out.
 
     p(x) <- q(x), , r(x).       a mistake
     s(x) <- p(x).               none, though nothing derives p now
@@ -44,18 +46,42 @@ from ivm.lang.syntax_tree import (
 SHOWN = 3  # names of variables in a warning
 NULLS = "null", "Null", "NULL", "None", "NONE", "nil", "NIL"
 BOOLEANS = {"TRUE": "true", "True": "true", "FALSE": "false", "False": "false"}
-CLOCKS = "current_date", "current_time", "current_timestamp", "localtime", "localtimestamp", "sysdate"
-ANY_CASE = "and", "or", "not", "is", "like", "ilike", "between", "exists", "select", "where", "having", "distinct"
+CLOCKS = (
+    "current_date",
+    "current_time",
+    "current_timestamp",
+    "localtime",
+    "localtimestamp",
+    "sysdate",
+)
+ANY_CASE = (
+    "and",
+    "or",
+    "not",
+    "is",
+    "like",
+    "ilike",
+    "between",
+    "exists",
+    "select",
+    "where",
+    "having",
+    "distinct",
+)
 UPPER = (
-    "ALL", "ANY", "AS", "ASC", "BY", "CASE", "DEFAULT", "DESC", "ELSE", "END", "EXCEPT", "FROM", "GROUP", "IN",
-    "INTERSECT", "INTO", "JOIN", "LIMIT", "OFFSET", "ON", "ORDER", "OVER", "PARTITION", "SET", "SOME", "THEN", "UNION",
+    "ALL", "ANY", "AS", "ASC", "BY", "CASE", "DEFAULT", "DESC", "ELSE", "END", "EXCEPT", "FROM",
+    "GROUP", "IN",
+    "INTERSECT", "INTO", "JOIN", "LIMIT", "OFFSET", "ON", "ORDER", "OVER", "PARTITION", "SET",
+    "SOME", "THEN", "UNION",
     "UNKNOWN", "USING", "VALUES", "WHEN", "WITH",
 )  # fmt: skip
 NULL_REMEDY = (
-    "a row whose value is null is not there, so write `!f[x] = _` where f has no value, and `f[x] = _` where it has one"
+    "a row whose value is null is not there, so write `!f[x] = _` where f has no value, and "
+    "`f[x] = _` where it has one"
 )
 WRITE_NULL = (
-    'null is written as None, in a transaction: `txn.set(name, rows)`, or in a text with its type, as null["int"]'
+    "null is written as None, in a transaction: `txn.set(name, rows)`, or in a text with its "
+    'type, as null["int"]'
 )
 
 
@@ -65,9 +91,11 @@ def with_hints(program: Program, text: str) -> Program:
 
 
 def hints(text: str, source: str) -> list[RuleWarning]:
-    """Return a warning for each variable of a text that is used once; one for all of a rule with more than a few.
+    """Return a warning for each variable of a text that is used once; one for all of a rule with
+    more than a few.
 
-    Raises RuleSyntaxError, with the remedy, for a word such as NULL or CURRENT_DATE that is used as a variable.
+    Raises RuleSyntaxError, with the remedy, for a word such as NULL or CURRENT_DATE that is used as
+    a variable.
 
     >>> for warning in hints("p(x) <- q(x, y), r(_z).", "rules"):
     ...     print(warning)
@@ -79,8 +107,15 @@ def hints(text: str, source: str) -> list[RuleWarning]:
 def _hints(statements: Iterable[Statement], text: str) -> list[RuleWarning]:
     found, lines = list[RuleWarning](), text.split("\n")
     for statement in statements:
-        if isinstance(statement, Clause) and split(statement.heads[0])[0].name not in (BAG, EQUIVALENCE):
-            uses = [*_variables((statement.heads, statement.body, statement.aggregates, statement.groups))]
+        if isinstance(statement, Clause) and split(statement.heads[0])[0].name not in (
+            BAG,
+            EQUIVALENCE,
+        ):
+            uses = [
+                *_variables(
+                    (statement.heads, statement.body, statement.aggregates, statement.groups)
+                )
+            ]
             times = Counter(variable.name for variable in uses)
             lone = [v for v in uses if times[v.name] == 1 and not v.name.startswith("_")]
             found += map(_used_once, lone) if len(lone) <= SHOWN else [_all_used_once(lone)]
@@ -121,11 +156,14 @@ def _refuse_word(variable: Var, in_edit: bool, text: str) -> None:
         remedy = "rules know no clock: write the date, as in #2013-01-31#, or keep it in a function, as in `today[]`"
     elif lower in ANY_CASE or name in UPPER:
         remedy = (
-            "it is a word of SQL; here `,` is and, `;` is or, `!` is not; put a variable of that name in backquotes"
+            "it is a word of SQL; here `,` is and, `;` is or, `!` is not; put a variable of "
+            "that name in backquotes"
         )
     else:
         return
-    error = RuleSyntaxError(variable.where, f"`{name}` is not a value in rules, but would be a variable: {remedy}")
+    error = RuleSyntaxError(
+        variable.where, f"`{name}` is not a value in rules, but would be a variable: {remedy}"
+    )
     raise shown(error, text)
 
 
@@ -158,13 +196,17 @@ def _variables(node: object) -> Iterator[Var]:
 
 MOST = 20  # mistakes that are told at once
 # What holds points that end no statement, then any other character.
-TOKEN = re.compile(r'"(?:\\.|[^"\\\n])*"|`[^`\n]*`|//[^\n]*|/\*.*?\*/|#[^#\n]*#|\d+\.\d+|.', re.DOTALL)
+TOKEN = re.compile(
+    r'"(?:\\.|[^"\\\n])*"|`[^`\n]*`|//[^\n]*|/\*.*?\*/|#[^#\n]*#|\d+\.\d+|.', re.DOTALL
+)
 JOINED = re.compile(r"\.(\d|decl\b|input\b|output\b|type\b)")  # points of other things
 NAME = re.compile(r"[+^-]?\s*([^\W\d][\w:]*)")
 
 
 class Part(NamedTuple):
-    """A statement of a text: its places as (line, column), the first and that after the last, and what it parses to."""
+    """A statement of a text: its places as (line, column), the first and that after the last,
+    and what it parses to.
+    """
 
     begin: tuple[int, int]
     end: tuple[int, int]
@@ -174,7 +216,8 @@ class Part(NamedTuple):
 def with_others(
     error: RuleError, text: str, source: str, check: Callable[[tuple[Statement, ...]], object]
 ) -> RuleError:
-    """Return the first mistake of a text, with the `others` in order, given one; `check` raises those of statements.
+    """Return the first mistake of a text, with the `others` in order, given one; `check` raises
+    those of statements.
 
     O(mistakes * checking the text).
     """
@@ -182,7 +225,11 @@ def with_others(
     for start, end in _statements(text):
         before = re.sub(r"[^\n]", " ", text[:start])  # so that places are those in the whole text
         try:
-            parts.append(Part(_place(text, start), _place(text, end), parse(before + text[start:end], source)))
+            parts.append(
+                Part(
+                    _place(text, start), _place(text, end), parse(before + text[start:end], source)
+                )
+            )
         except RuleError as mistake:
             if isinstance(mistake, RuleSyntaxError):
                 mistake.text = text.split("\n")[mistake.where.line - 1]
@@ -200,9 +247,9 @@ def with_others(
                 break
             lost |= mentioned(at[0].statements)[1]
             parts.remove(at[0])
-    first, *others = sorted({(one.where, one.reason): one for one in found}.values(), key=lambda one: one.where) or [
-        error
-    ]
+    first, *others = sorted(
+        {(one.where, one.reason): one for one in found}.values(), key=lambda one: one.where
+    ) or [error]
     first.others = tuple(others)
     return first
 

@@ -1,7 +1,8 @@
 """Infer the types of rules' variables and constants from the columns of atoms, stratum by stratum.
 
-The columns of atoms come first, then equations `x = term` from typed to untyped variables; a literal's own type counts
-only where nothing else gives one.  In the result every constant has the type of its context.
+The columns of atoms come first, then equations `x = term` from typed to untyped variables; a
+literal's own type counts only where nothing else gives one.  In the result every constant has the
+type of its context.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -63,9 +64,11 @@ WANTED = {
 
 
 def infer(program: Program, known: Program) -> Program:
-    """Give each rule of a program its types, in order of evaluation, and define the predicates of the heads.
+    """Give each rule of a program its types, in order of evaluation, and define the predicates of
+    the heads.
 
-    The rules get the conditions that exclude null, too, since these decide which columns of a head may be null.
+    The rules get the conditions that exclude null, too, since these decide which columns of a head
+    may be null.
 
     Raises RuleTypeError, ArityError, AggregateError, RecursionRefusedError.
     """
@@ -74,7 +77,9 @@ def infer(program: Program, known: Program) -> Program:
     rules = tuple(
         rule
         for stratum in strata_of((*known.tied_to(program.rules), *program.rules))
-        for rule in _typed_stratum(stratum, [rule for rule in stratum.rules if id(rule) in own], predicates, given)
+        for rule in _typed_stratum(
+            stratum, [rule for rule in stratum.rules if id(rule) in own], predicates, given
+        )
     )
     return replace(program.defining(predicates, known), rules=rules)
 
@@ -82,43 +87,67 @@ def infer(program: Program, known: Program) -> Program:
 def _typed_stratum(
     stratum: Stratum, rules: Sequence[Rule], predicates: dict[str, Predicate], given: frozenset[str]
 ) -> list[Rule]:
-    """Return some rules of a stratum with types; a recursive view is typed by its non-recursive conjunctions.
+    """Return some rules of a stratum with types; a recursive view is typed by its non-recursive
+    conjunctions.
 
     The columns of predicates that are `given` are as they are.
     """
     waiting = [rule for rule in rules if not predicates.keys() >= {*reads(rule)}]
     while missing := {name for rule in waiting for name in reads(rule) if name not in predicates}:
         begun = [
-            rule for rule in map(_known_part(predicates), rules) if rule.body and missing.intersection(writes(rule))
+            rule
+            for rule in map(_known_part(predicates), rules)
+            if rule.body and missing.intersection(writes(rule))
         ]
         if not begun:
             rule, name = waiting[0], min(missing)
             raise RecursionRefusedError(
-                rule.where, f"{name} has no row to begin with, since each of its rules reads {name} or what follows "
-                f"from it; add a rule that does not, as in {name}(x) <- edge(x, _)."
-            )  # fmt: skip
+                rule.where,
+                f"{name} has no row to begin with, since each of its rules reads {name} or what "
+                f"follows "
+                f"from it; add a rule that does not, as in {name}(x) <- edge(x, _).",
+            )
         for rule in begun:
             _typed(rule, predicates, True, given)
-    while True:  # until it is known which columns of recursive views may be null, and the digits of their decimals
-        before = {name: predicates[name].stored_types for name in stratum.recursive if name in predicates}
-        typed = [made for rule in rules for made in _typed(rule, predicates, bool(stratum.recursive), given)]
+    # until it is known which columns of recursive views may be null, and the digits of their
+    # decimals
+    while True:
+        before = {
+            name: predicates[name].stored_types for name in stratum.recursive if name in predicates
+        }
+        typed = [
+            made
+            for rule in rules
+            for made in _typed(rule, predicates, bool(stratum.recursive), given)
+        ]
         if all(predicates[name].stored_types == types for name, types in before.items()):
             return typed
 
 
 def _known_part(predicates: Mapping[str, Predicate]) -> Callable[[Rule], Rule]:
-    """Return a function that keeps the conjunctions of a rule that read only predicates of known types."""
+    """Return a function that keeps the conjunctions of a rule that read only predicates of known
+    types.
+    """
 
     def known(rule: Rule) -> Rule:
-        body = (part for part in rule.body if all(atom.predicate in predicates for atom in atoms(part)))
+        body = (
+            part for part in rule.body if all(atom.predicate in predicates for atom in atoms(part))
+        )
         return replace(rule, body=tuple(body))
 
     return known
 
 
-def _typed(rule: Rule, predicates: dict[str, Predicate], recursive: bool, given: frozenset[str]) -> list[Rule]:
-    """Return the rule with types, after its helpers; add heads to `predicates`, which must hold all that it reads."""
-    for atom in (*atoms(literals_of(rule.body)), *(head for head in rule.heads if head.predicate in predicates)):
+def _typed(
+    rule: Rule, predicates: dict[str, Predicate], recursive: bool, given: frozenset[str]
+) -> list[Rule]:
+    """Return the rule with types, after its helpers; add heads to `predicates`, which must hold
+    all that it reads.
+    """
+    for atom in (
+        *atoms(literals_of(rule.body)),
+        *(head for head in rule.heads if head.predicate in predicates),
+    ):
         check_arity(atom, predicates[atom.predicate])
     rule = without_nulls(with_types(rule, predicates), predicates)
     check_ordered(rule)
@@ -134,25 +163,35 @@ def _typed(rule: Rule, predicates: dict[str, Predicate], recursive: bool, given:
 
 def _define(
     head: Atom, rule: Rule, nullable: tuple[int, ...], predicates: dict[str, Predicate], given: bool
-) -> None:  # fmt: skip
-    """Add the head's predicate; if an earlier rule did, raise RuleTypeError unless the columns' types agree.
+) -> None:
+    """Add the head's predicate; if an earlier rule did, raise RuleTypeError unless the columns'
+    types agree.
 
-    Columns in the places `nullable` may be null.  Unless the predicate is `given`, a column of decimals gets as many
-    digits as the rule that needs the most.
+    Columns in the places `nullable` may be null.  Unless the predicate is `given`, a column of
+    decimals gets as many digits as the rule that needs the most.
     """
     types = tuple(rule.types[v.name] for v in variables_of(head))
     keys, value = (types, None) if head.value is None else (types[:-1], types[-1])
     for place in nullable:
-        if types[place] == "uint64":  # null is the least word, so values have other words than in uint64
-            reason = f"{head.terms[place]} of {head.predicate} is a uint64, which is never null in rules"
+        # null is the least word, so values have other words than in uint64
+        if types[place] == "uint64":
+            reason = (
+                f"{head.terms[place]} of {head.predicate} is a uint64, which is never null in rules"
+            )
             raise RuleTypeError(head.where, f"{reason}: use another type, or a number for the null")
-    made = Predicate(head.predicate, keys, value, False, _column_names(head), nullable, where=head.where)
+    made = Predicate(
+        head.predicate, keys, value, False, _column_names(head), nullable, where=head.where
+    )
     before = predicates.setdefault(head.predicate, made)
     check_arity(head, before)
     if not {*nullable} <= {*before.nullable}:
-        predicates[head.predicate] = replace(before, nullable=(*sorted({*nullable, *before.nullable}),))
+        predicates[head.predicate] = replace(
+            before, nullable=(*sorted({*nullable, *before.nullable}),)
+        )
     both = [common(old, new) for old, new in zip(before.types, types, strict=True)]
-    for name, old, new, shared, term in zip(before.columns, before.types, types, both, head.terms, strict=True):
+    for name, old, new, shared, term in zip(
+        before.columns, before.types, types, both, head.terms, strict=True
+    ):
         if shared is None or (given and shared != old):
             reason = f"column {name} of {head.predicate} is {new} here, but {old}"
             raise RuleTypeError(term.where, f"{reason} by the rule at {before.where}")
@@ -163,12 +202,16 @@ def _define(
 
 
 def variables_of(head: Atom) -> tuple[Var, ...]:
-    """Return the terms of a normalised rule's head, which are all variables; one may occur twice."""
+    """Return the terms of a normalised rule's head, which are all variables; one may occur
+    twice.
+    """
     return tuple(term for term in head.terms if isinstance(term, Var))
 
 
 def _column_names(head: Atom) -> tuple[str, ...]:
-    """Return the variables' names; a generated or repeated one is replaced by the next free one of c1, c2, ..."""
+    """Return the variables' names; a generated or repeated one is replaced by the next free one
+    of c1, c2, ...
+    """
     variables = [plain_result(term.name) for term in variables_of(head)]
     names: list[str] = []
     for position, name in enumerate(variables, start=1):
@@ -181,7 +224,8 @@ def _column_names(head: Atom) -> tuple[str, ...]:
 
 
 def with_types(rule: Rule, known: Mapping[str, Predicate]) -> Rule:
-    """Return the rule with `types` filled in.  Raises RuleTypeError for types that do not fit, and AggregateError.
+    """Return the rule with `types` filled in.  Raises RuleTypeError for types that do not fit, and
+    AggregateError.
 
     Its body must be safe, and `known` must hold every predicate that it reads, with the same arity.
     """
@@ -197,11 +241,14 @@ def with_types(rule: Rule, known: Mapping[str, Predicate]) -> Rule:
             _hint(head, known[head.predicate].types, types)
     _spread(equations, types, lambda term: True)
     made = {id(literal): _typed_body((literal,), known, types) for literal in literals}
-    body = tuple(tuple(chain.from_iterable(made[id(x)] for x in disjunct)) for disjunct in rule.body)
+    body = tuple(
+        tuple(chain.from_iterable(made[id(x)] for x in disjunct)) for disjunct in rule.body
+    )
     for aggregate in rule.aggregates:
         types |= result_types(aggregate, types)
     aggregates = tuple(
-        replace(one, absent=one.absent and adapt(one.absent, types[one.result.name])) for one in rule.aggregates
+        replace(one, absent=one.absent and adapt(one.absent, types[one.result.name]))
+        for one in rule.aggregates
     )
     return replace(rule, body=body, aggregates=aggregates, types=types)
 
@@ -219,7 +266,9 @@ def _note_columns(atom: Atom, columns: Iterable[Type], types: Types, unnamed: se
             before = types.get(term.name, column)
             joint = common(before, column)
             if joint is None:
-                raise RuleTypeError(term.where, _conflict(term.name, before, column, atom.predicate))
+                raise RuleTypeError(
+                    term.where, _conflict(term.name, before, column, atom.predicate)
+                )
             types[term.name] = joint
 
 
@@ -267,7 +316,9 @@ def _typed_body(literals: Disjunct, known: Mapping[str, Predicate], types: Types
 
 
 def _counts_by_one(literal: Literal, types: Types) -> bool:
-    """Return whether a literal says that a number is in a range of all whole numbers, as two comparisons next to it."""
+    """Return whether a literal says that a number is in a range of all whole numbers, as two
+    comparisons next to it.
+    """
     call = literal.left if isinstance(literal, Compare) else None
     if not isinstance(call, Call) or call.name != "$within" or not isinstance(call.args[0], Var):
         return False
@@ -288,7 +339,8 @@ def _typed_literal(literal: Literal, known: Mapping[str, Predicate], types: Type
 def typed_atom(atom: Atom, predicate: Predicate) -> Atom:
     """Return the atom with its constants converted to the column types."""
     value = atom.value
-    if isinstance(value, Const) and value.where == atom.where and predicate.value != "bool":  # it is written alone
+    # it is written alone
+    if isinstance(value, Const) and value.where == atom.where and predicate.value != "bool":
         reason = f"{atom.predicate} has no boolean values: write {atom.predicate}[...] = _ where any value will do"
         raise RuleTypeError(atom.where, reason)
     terms = tuple(
@@ -308,7 +360,9 @@ def _typed_comparison(comparison: Compare, types: Types) -> Compare:
         type_ = common(typed(left, types)[1], typed(right, types)[1])
     if type_ is None:
         a, b = typed(comparison.left, types)[1], typed(comparison.right, types)[1]
-        raise RuleTypeError(where, f"{a} {op} {b}: the sides of a comparison need one type{_hint_for(a, b)}")
+        raise RuleTypeError(
+            where, f"{a} {op} {b}: the sides of a comparison need one type{_hint_for(a, b)}"
+        )
     if type_ in UNORDERED and op not in ("=", "!="):
         raise RuleTypeError(where, f"`{op}` is not evaluated over {type_}, only = and != are")
     return replace(comparison, left=left, right=right)
@@ -329,13 +383,21 @@ def typed(term: Term, types: Types) -> tuple[Term, Type]:
         case Const():
             return term, term.type
         case Binary():
-            left, right, type_ = _typed_pair(term.left, term.right, types, partial(arithmetic, term.op))
+            left, right, type_ = _typed_pair(
+                term.left, term.right, types, partial(arithmetic, term.op)
+            )
             if type_ is None and term.op in "+-":
                 left, right = _of_one_scale(left, right, types)
                 type_ = arithmetic(term.op, typed(left, types)[1], typed(right, types)[1])
-            if type_ is None and term.op == "+" and {typed(left, types)[1], typed(right, types)[1]} == {"string"}:
+            if (
+                type_ is None
+                and term.op == "+"
+                and {typed(left, types)[1], typed(right, types)[1]} == {"string"}
+            ):
                 return Call("string:concat", (left, right), where=term.where), "string"
-            if type_ is None and (long := _long_arithmetic(replace(term, left=left, right=right), types)):
+            if type_ is None and (
+                long := _long_arithmetic(replace(term, left=left, right=right), types)
+            ):
                 return _typed_call(long, types)
             if type_ is None:
                 raise _no_operation(term, typed(term.left, types)[1], typed(term.right, types)[1])
@@ -356,9 +418,15 @@ def _long_arithmetic(term: Binary, types: Types) -> Call | None:
 
 
 def _long_constant(term: Call, gives: Type) -> Const | None:
-    """Return `decimal["12.50", 2, 38]` as a constant; None for a call whose arguments are not constants."""
+    """Return `decimal["12.50", 2, 38]` as a constant; None for a call whose arguments are not
+    constants.
+    """
     value = term.args[0].value if isinstance(term.args[0], Const) else None
-    if term.name != "decimal" or not isinstance(value, str | int | Decimal) or wide_scale(gives) is None:
+    if (
+        term.name != "decimal"
+        or not isinstance(value, str | int | Decimal)
+        or wide_scale(gives) is None
+    ):
         return None
     try:
         return adapt(Const(Decimal(value), "decimal(18,0)", where=term.where), gives)
@@ -370,7 +438,9 @@ def _typed_call(term: Call, types: Types) -> tuple[Term, Type]:
     """Return a function's application with typed constants, and the type of its result."""
     signature = FUNCTIONS[term.name]
     if not signature.admits(len(term.args)):
-        raise RuleTypeError(term.where, f"{term.name} takes {_how_many(signature)}, not {len(term.args)}")
+        raise RuleTypeError(
+            term.where, f"{term.name} takes {_how_many(signature)}, not {len(term.args)}"
+        )
     args = [typed(arg, types) for arg in term.args]
     alike = _alike(signature, args)
     joint = _joint([args[n] for n in alike])
@@ -385,20 +455,38 @@ def _typed_call(term: Call, types: Types) -> tuple[Term, Type]:
             if (kind == "float64" or scale(kind) is not None) and is_literal(arg)
             else type_
         )
-        own = type_  # of a call it is not inferred again, since that would take as long at each level
+        # of a call it is not inferred again, since that would take as long at each level
+        own = type_
         if _adapts(arg, wanted) and wanted:
             arg = _adapted(arg, wanted)
             own = typed(arg, types)[1]
-        if place in alike and own != joint and scale(own) is not None and (digits := scale(joint)) is not None:
+        if (
+            place in alike
+            and own != joint
+            and scale(own) is not None
+            and (digits := scale(joint)) is not None
+        ):
             arg, own = _of_scale(arg, own, digits)
         if not is_kind(own, kind) or (place in alike and common(own, joint) is None):
             fits = is_kind(own, kind)
-            what = f"{joint}, as its other arguments are," if place in alike and fits else WANTED.get(kind, kind)
+            what = (
+                f"{joint}, as its other arguments are,"
+                if place in alike and fits
+                else WANTED.get(kind, kind)
+            )
             whole = "a range" if is_made(term.name) else f"`{term}`"
-            remedy = "; convert it, by int[...] or CAST" if kind == "int64" and wide_scale(own) is not None else ""
-            raise RuleTypeError(term.where, f"{whole}: {arg} is {own}, where {what} is wanted{remedy}")
+            remedy = (
+                "; convert it, by int[...] or CAST"
+                if kind == "int64" and wide_scale(own) is not None
+                else ""
+            )
+            raise RuleTypeError(
+                term.where, f"{whole}: {arg} is {own}, where {what} is wanted{remedy}"
+            )
         if place in alike and own in UNORDERED and term.name in ("<", "<=", ">", ">="):
-            raise RuleTypeError(term.where, f"`{term.name}` is not evaluated over {own}, only = and != are")
+            raise RuleTypeError(
+                term.where, f"`{term.name}` is not evaluated over {own}, only = and != are"
+            )
         found.append(arg)
         kinds.append(joint if place in alike else own)
     constants = [arg if isinstance(arg, Const) else None for arg in found]
@@ -409,29 +497,46 @@ def _typed_call(term: Call, types: Types) -> tuple[Term, Type]:
 
 
 def _alike(signature: Signature, args: Sequence[tuple[Term, Type]]) -> list[int]:
-    """Return the places of arguments that share one type: a step is of the type of what it counts, or an int64."""
+    """Return the places of arguments that share one type: a step is of the type of what it
+    counts, or an int64.
+    """
     alike = [n for n in range(len(args)) if signature.kind(n).startswith("alike")]
     steps = [n for n in range(len(args)) if signature.kind(n) == "step"]
-    by_whole = _joint([args[n] for n in alike]) in WHOLE and all(args[n][1] == "int64" for n in steps)
+    by_whole = _joint([args[n] for n in alike]) in WHOLE and all(
+        args[n][1] == "int64" for n in steps
+    )
     return alike if by_whole else alike + steps
 
 
 def _joint(args: Sequence[tuple[Term, Type]]) -> Type:
-    """Return the type that arguments share: that of the first that is not a literal, else of the first decimal."""
+    """Return the type that arguments share: that of the first that is not a literal, else of the
+    first decimal.
+    """
     fixed = [type_ for arg, type_ in args if not isinstance(arg, Const)] or [
         type_ for arg, type_ in args if not is_literal(arg)
     ]
     decimals = [type_ for _, type_ in args if scale(type_) is not None]
     if fixed and all(scale(type_) is not None for type_ in fixed):
         return max(fixed, key=lambda type_: scale(type_) or 0)
-    return (fixed or sorted(decimals, key=lambda t: -(scale(t) or 0)) or [type_ for _, type_ in args] or [""])[0]
+    return (
+        fixed
+        or sorted(decimals, key=lambda t: -(scale(t) or 0))
+        or [type_ for _, type_ in args]
+        or [""]
+    )[0]
 
 
 def _how_many(signature: Signature) -> str:
     most = (
-        "or more" if signature.open else f"to {len(signature.takes)}" if signature.least < len(signature.takes) else ""
+        "or more"
+        if signature.open
+        else f"to {len(signature.takes)}"
+        if signature.least < len(signature.takes)
+        else ""
     )
-    return f"{signature.least} {most}".strip() + (" arguments" if most or signature.least != 1 else " argument")
+    return f"{signature.least} {most}".strip() + (
+        " arguments" if most or signature.least != 1 else " argument"
+    )
 
 
 def _typed_pair(
@@ -447,7 +552,9 @@ def _typed_pair(
 
 
 def _of_one_scale(left: Term, right: Term, types: Types) -> tuple[Term, Term]:
-    """Return two terms, with the decimal of fewer digits after the point converted to the scale of the other."""
+    """Return two terms, with the decimal of fewer digits after the point converted to the scale
+    of the other.
+    """
     a, b = typed(left, types)[1], typed(right, types)[1]
     first, second = scale(a), scale(b)
     if first is None or second is None:
@@ -487,7 +594,11 @@ def check_arity(atom: Atom, predicate: Predicate) -> None:
     is_function = predicate.value is not None
     if (atom.value is not None) != is_function:
         kind = (
-            "function" if is_function else "relation" if predicate.key_count is None else "function of several values"
+            "function"
+            if is_function
+            else "relation"
+            if predicate.key_count is None
+            else "function of several values"
         )
         raise ArityError(atom.where, f"{atom.predicate} is a {kind}: write {_form(predicate)}")
     if len(atom.args) != len(predicate.keys):

@@ -6,10 +6,12 @@
         Compare    x < y        z = u + v * 2     `=` with a lone variable on the left may define it
         Negation   !(b(y), c(y, z))               `exists` holds the variables that occur only inside
 
-Arguments hold no nested terms, terms no function applications, and disjunctions are only at the top (see normalise);
-every constant has the type of its context (see infer).  Equality of nodes ignores their places in the text.
+Arguments hold no nested terms, terms no function applications, and disjunctions are only at the top
+(see normalise); every constant has the type of its context (see infer).  Equality of nodes ignores
+their places in the text.
 
-Traverse rules: their atoms and variables, renamed copies, and the predicates that they read and write.
+Traverse rules: their atoms and variables, renamed copies, and the predicates that they read and
+write.
 
 q(x) <- e(x, y), !(r(y, z), z > 3).
 
@@ -31,14 +33,18 @@ from typing import Any
 
 from ivm.errors import Where
 
-WORD = r"[^\W\d][\w$]*(:[^\W\d]\w*)*|\$\w+"  # a name that needs no quotes; names with a $ are internal
+# a name that needs no quotes; names with a $ are internal
+WORD = r"[^\W\d][\w$]*(:[^\W\d]\w*)*|\$\w+"
 RESERVED = "true", "false", "_"
 Type = str  # pagestore's type texts: int64, decimal(p,s), timestamp(zone), ...
-Value = int | float | bool | Decimal | str | bytes | date | time | datetime | timedelta | None  # None is null
-MIRRORED = {"=": "=", "!=": "!=", "<": ">", ">": "<", "<=": ">=", ">=": "<="}  # comparisons with the sides swapped
+# None is null
+Value = int | float | bool | Decimal | str | bytes | date | time | datetime | timedelta | None
+# comparisons with the sides swapped
+MIRRORED = {"=": "=", "!=": "!=", "<": ">", ">": "<", "<=": ">=", ">=": "<="}
 NEGATED = {"=": "!=", "!=": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
 
-ROPE = "rope"  # the type of a concat: a row holds a word that identifies its text, which is read piece by piece
+# the type of a concat: a row holds a word that identifies its text, which is read piece by piece
+ROPE = "rope"
 
 
 def as_read(type_: Type) -> Type:
@@ -63,9 +69,10 @@ class Placed:
 class Predicate(Placed):
     """A relation (`value` is None) or a function, its column types and column names.
 
-    The columns at positions `nullable` may be null: a function's value, or a non-key column of a stored relation. A
-    function of several values is a relation whose first `key_count` columns are the function's keys.  A view that is a
-    `bag` is a function whose value says how often it holds the row of its keys; users read the rows.
+    The columns at positions `nullable` may be null: a function's value, or a non-key column of a
+    stored relation. A function of several values is a relation whose first `key_count` columns are
+    the function's keys.  A view that is a `bag` is a function whose value says how often it holds
+    the row of its keys; users read the rows.
     """
 
     name: str
@@ -118,7 +125,9 @@ class Binary(Placed):
 
 @dataclass(frozen=True, slots=True)
 class Call(Placed):
-    """`name[args]`, a function of terms (lang/functions.py), or a comparison among its arguments."""
+    """`name[args]`, a function of terms (lang/functions.py), or a comparison among its
+    arguments.
+    """
 
     name: str
     args: tuple["Term", ...]
@@ -164,12 +173,14 @@ Disjunct = tuple[Literal, ...]
 
 @dataclass(frozen=True, slots=True)
 class Aggregate(Placed):
-    """`result` is op over the variables `arguments`, grouped by the keys of its head (lang/aggregate.py).
+    """`result` is op over the variables `arguments`, grouped by the keys of its head
+    (lang/aggregate.py).
 
-    The last `by` arguments give the order, as price in `argmin(item, price)`.  `constants` are the operation's
-    parameters, as 0.9 in `quantile(v, 0.9)`.  A `place`, as n in `(n, v) = top(v, 3)`, numbers the rows of a group.
-    The order is `implied` if it is that of the keys, since none is written.  A function without keys has the value
-    `absent`, if there is one, where there is nothing to aggregate.
+    The last `by` arguments give the order, as price in `argmin(item, price)`.  `constants` are the
+    operation's parameters, as 0.9 in `quantile(v, 0.9)`.  A `place`, as n in `(n, v) = top(v, 3)`,
+    numbers the rows of a group. The order is `implied` if it is that of the keys, since none is
+    written.  A function without keys has the value `absent`, if there is one, where there is
+    nothing to aggregate.
     """
 
     op: str
@@ -199,10 +210,11 @@ class Aggregate(Placed):
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """The values of `key` that a rule aggregates for a value of `point`: point + low <= key <= point + high, in words.
+    """The values of `key` that a rule aggregates for a value of `point`: point + low <= key <=
+    point + high, in words.
 
-    None is not a bound.  The variables `group` are in both atoms; `whole` says that the head's keys identify rows of
-    the body's first atom, else they are group and point.
+    None is not a bound.  The variables `group` are in both atoms; `whole` says that the head's keys
+    identify rows of the body's first atom, else they are group and point.
     """
 
     point: Var
@@ -216,28 +228,33 @@ class Range:
 @dataclass(frozen=True, slots=True)
 class Rule(Placed):
     """heads <- body; all arguments of heads are variables.  An aggregating rule has one of
-    `aggregates` for each head, whose value is the result, and one disjunct, or several that exclude each other (see
-    plan/rewrite/disjunctions.py).
+    `aggregates` for each head, whose value is the result, and one disjunct, or several that exclude
+    each other (see plan/rewrite/disjunctions.py).
 
-    A binding whose arithmetic fails is an error, or a row of the atom `failed` if there is one.  A rule with `refuses`
-    derives nothing: each of its bindings is an error (see plan/rewrite/helpers.py).
+    A binding whose arithmetic fails is an error, or a row of the atom `failed` if there is one.  A
+    rule with `refuses` derives nothing: each of its bindings is an error (see
+    plan/rewrite/helpers.py).
 
-    A rule with a `range` has an atom of points, an aggregated atom, and comparisons that the range implies; it is
-    evaluated by folding ranges of the second atom's tree (see plan/rewrite/ranges.py).
+    A rule with a `range` has an atom of points, an aggregated atom, and comparisons that the range
+    implies; it is evaluated by folding ranges of the second atom's tree (see
+    plan/rewrite/ranges.py).
 
     With `levels`, aggregates of nested groups share states (see views/levels.py).
 
-    A rule of `texts` has a concat's row as its body, and as the value of its head the text of that row's group, which
-    the body does not bind (see plan/rewrite/helpers.py).
+    A rule of `texts` has a concat's row as its body, and as the value of its head the text of that
+    row's group, which the body does not bind (see plan/rewrite/helpers.py).
     """
 
     heads: tuple[Atom, ...]
     body: tuple[Disjunct, ...]
     aggregates: tuple[Aggregate, ...] = ()
-    types: Mapping[str, Type] = field(default_factory=dict, compare=False, repr=False)  # of every variable
+    # of every variable
+    types: Mapping[str, Type] = field(default_factory=dict, compare=False, repr=False)
     text: str = field(default="", compare=False, repr=False)
     failed: Atom | None = None
-    refuses: Mapping[tuple[int, int], Binary | Call] | None = field(default=None, compare=False, repr=False)
+    refuses: Mapping[tuple[int, int], Binary | Call] | None = field(
+        default=None, compare=False, repr=False
+    )
     range: Range | None = None
     levels: bool = False
     texts: bool = False
@@ -250,7 +267,9 @@ class Rule(Placed):
 
 @dataclass(frozen=True, slots=True)
 class Edit(Placed):
-    """One of `+` insert, `-` delete, `^` set.  A delete from a function may leave its value None."""
+    """One of `+` insert, `-` delete, `^` set.  A delete from a function may leave its value
+    None.
+    """
 
     action: str
     predicate: str
@@ -280,7 +299,9 @@ def show(node: Placed) -> str:
 def show_rule(rule: Rule) -> str:
     """`f[x] = d <- agg<<d = count()>> edge(x, y).`"""
     heads = ", ".join(map(show_literal, rule.heads))
-    aggregate = f"agg<<{', '.join(map(show_aggregate, rule.aggregates))}>> " if rule.aggregates else ""
+    aggregate = (
+        f"agg<<{', '.join(map(show_aggregate, rule.aggregates))}>> " if rule.aggregates else ""
+    )
     body = " ; ".join(", ".join(map(show_literal, disjunct)) for disjunct in rule.body)
     return f"{heads} <- {aggregate}{body}."
 
@@ -298,7 +319,10 @@ def show_predicate(predicate: Predicate) -> str:
     """Return the declaration: `price[item] = p -> string(item), decimal(18,2)(p).`"""
     names = [*map(show_name, predicate.columns)]
     if predicate.key_count is not None:
-        keys, values = ", ".join(names[: predicate.key_count]), ", ".join(names[predicate.key_count :])
+        keys, values = (
+            ", ".join(names[: predicate.key_count]),
+            ", ".join(names[predicate.key_count :]),
+        )
         shown = f"{show_name(predicate.name)}[{keys}] = ({values})"
     elif predicate.value is not None:
         shown = f"{show_name(predicate.name)}[{', '.join(names[:-1])}] = {names[-1]}"
@@ -401,19 +425,24 @@ def atoms(literals: Iterable[Literal]) -> Iterator[Atom]:
 def literals_of(body: Iterable[Disjunct]) -> Iterable[Literal]:
     """Return the literals of some disjuncts in order, once each of those that are one object.
 
-    Where a disjunction is written out, most literals are in many disjuncts: of six choices between two, 12 in 64.
+    Where a disjunction is written out, most literals are in many disjuncts: of six choices between
+    two, 12 in 64.
     """
     return {id(literal): literal for disjunct in body for literal in disjunct}.values()
 
 
 def variables(*nodes: Term | Literal | Aggregate | None) -> tuple[Var, ...]:
-    """Return the distinct free variables in order of appearance; those that a negation quantifies are not free."""
+    """Return the distinct free variables in order of appearance; those that a negation
+    quantifies are not free.
+    """
     found: dict[str, Var] = {}
     _note_variables(nodes, found)
     return tuple(found.values())
 
 
-def _note_variables(nodes: Iterable[Term | Literal | Aggregate | None], found: dict[str, Var]) -> None:
+def _note_variables(
+    nodes: Iterable[Term | Literal | Aggregate | None], found: dict[str, Var]
+) -> None:
     """Add the free variables by name, the first occurrence of each."""
     for node in nodes:
         match node:
@@ -446,13 +475,20 @@ def constants(rule: Rule) -> Iterator[Const]:
 
 
 def unnamed_in(rule: Rule) -> set[str]:
-    """Return the names of the variables for `_`: made by normalise.py and occurring once in a disjunct.
+    """Return the names of the variables for `_`: made by normalise.py and occurring once in a
+    disjunct.
 
     What several alternatives share is copied into each disjunct, with the same names.
     """
-    found = {name for name in _names_in(literals_of(rule.body)) if name[0] == "_" and name[1:].isdecimal()}
+    found = {
+        name
+        for name in _names_in(literals_of(rule.body))
+        if name[0] == "_" and name[1:].isdecimal()
+    }
     if found:
-        heads = chain(*(head.terms for head in rule.heads), *(one.arguments for one in rule.aggregates))
+        heads = chain(
+            *(head.terms for head in rule.heads), *(one.arguments for one in rule.aggregates)
+        )
         found -= {*_names_in(heads)}
         for disjunct in rule.body:
             uses = Counter(_names_in(disjunct))
@@ -502,12 +538,16 @@ def renamed(node: Any, names: Mapping[Var, Var]) -> Any:
         case Aggregate():
             arguments = tuple(renamed(one, names) for one in node.arguments)
             place = node.place and renamed(node.place, names)
-            return replace(node, result=renamed(node.result, names), arguments=arguments, place=place)
+            return replace(
+                node, result=renamed(node.result, names), arguments=arguments, place=place
+            )
     return node
 
 
 def marked(atom: Atom) -> Atom:
-    """Return an atom of a body whose variables may be null: it reads what another rule made for it."""
+    """Return an atom of a body whose variables may be null: it reads what another rule made for
+    it.
+    """
 
     return _with_marks(atom, lambda variable: True)
 
@@ -525,7 +565,8 @@ def _with_marks(atom: Atom, is_marked: Callable[[Var], bool]) -> Atom:
 
 
 def tied(literals: Iterable[Literal]) -> list[set[Var]]:
-    """Group variables: two are in one group if a chain of literals that share variables connects them.
+    """Group variables: two are in one group if a chain of literals that share variables connects
+    them.
 
     >>> x, y, z = map(Var, "xyz")
     >>> [sorted(v.name for v in group) for group in tied([Atom("e", (x, y)), Atom("a", (z,)), Atom("b", (y,))])]
@@ -539,12 +580,22 @@ def tied(literals: Iterable[Literal]) -> list[set[Var]]:
 
 
 def is_table(rule: Rule) -> bool:
-    """Return whether a rule reads nothing and gives each variable of its head a constant, as p("tea", 3). does."""
+    """Return whether a rule reads nothing and gives each variable of its head a constant, as
+    p("tea", 3). does.
+    """
     columns = [term for head in rule.heads for term in head.terms]
 
     def is_row(disjunct: Disjunct) -> bool:
-        given = [x.left for x in disjunct if isinstance(x, Compare) and x.op == "=" and isinstance(x.right, Const)]
-        nulls = any(x.right.value is None for x in disjunct if isinstance(x, Compare) and isinstance(x.right, Const))
+        given = [
+            x.left
+            for x in disjunct
+            if isinstance(x, Compare) and x.op == "=" and isinstance(x.right, Const)
+        ]
+        nulls = any(
+            x.right.value is None
+            for x in disjunct
+            if isinstance(x, Compare) and isinstance(x.right, Const)
+        )
         return len(given) == len(disjunct) and not nulls and [*dict.fromkeys(columns)] == given
 
     return len(rule.heads) == 1 and not rule.aggregates and all(map(is_row, rule.body))
@@ -562,6 +613,8 @@ def reads(rule: Rule) -> tuple[str, ...]:
 
 
 def writes(rule: Rule) -> tuple[str, ...]:
-    """Return the names of the predicates in the heads, each once, then the rule's view of failing bindings, if any."""
+    """Return the names of the predicates in the heads, each once, then the rule's view of
+    failing bindings, if any.
+    """
     heads = rule.heads if rule.failed is None else (*rule.heads, rule.failed)
     return tuple(dict.fromkeys(head.predicate for head in heads))

@@ -6,15 +6,16 @@ Three steps:
     scope    a variable that occurs only in the body belongs to the smallest conjunction around its uses
     expand   disjunctive normal form; !(A ; B) becomes !A, !B; !!A becomes A; !(x < y) becomes x >= y
 
-A negation has the variables of its own scope in `exists`.  An aggregate counts each binding of the variables of the
-head and the outermost conjunction once; if expansion binds other variables too, or makes several disjuncts, the body
-moves to an auxiliary view over those variables.
+A negation has the variables of its own scope in `exists`.  An aggregate counts each binding of the
+variables of the head and the outermost conjunction once; if expansion binds other variables too, or
+makes several disjuncts, the body moves to an auxiliary view over those variables.
 
 Flatten a tree: every argument becomes a variable or a constant, every body a `Conj`.
 
     p(x) <- f(g[x] + 1), !h(x, _).      becomes      p(x) <- f(_1), g[x] = _2, _1 = _2 + 1, !h(x, _3).
 
-The new literals join the conjunction of the atom that they come from, so each new variable has the scope of its term.
+The new literals join the conjunction of the atom that they come from, so each new variable has the
+scope of its term.
 """
 
 from collections import Counter
@@ -102,7 +103,8 @@ Part = Atom | Compare | Disj | Refusal
 
 
 class Hoist:
-    """Names the terms in a clause's arguments and the function values inside its terms by variables.
+    """Names the terms in a clause's arguments and the function values inside its terms by
+    variables.
 
     `taken` are the predicates' names, which take precedence over functions of terms.
     """
@@ -113,15 +115,21 @@ class Hoist:
         self.fresh = (Var(f"_{n}") for n in count(1) if f"_{n}" not in taken)
 
     def clause(self) -> tuple[tuple[Atom, ...], tuple[Aggregate, ...], Conj]:
-        """Return the heads, the aggregates in their order, and the body.  Raises SafetyError for a misplaced `_`."""
+        """Return the heads, the aggregates in their order, and the body.  Raises SafetyError for
+        a misplaced `_`.
+        """
         body = self.conjunction(self.source.body)
         extra: list[Part] = []
         heads = tuple(self.head(head, extra) for head in self.source.heads)
-        aggregates = tuple(self.aggregate(one, terms, extra) for one, terms in self.source.aggregates)
+        aggregates = tuple(
+            self.aggregate(one, terms, extra) for one, terms in self.source.aggregates
+        )
         return heads, in_order_of(heads, aggregates), Conj((*body.parts, *extra))
 
     def head(self, head: Application | Operation, extra: list[Part]) -> Atom:
-        """Return a head with variables as arguments; append the literals that define new ones to `extra`."""
+        """Return a head with variables as arguments; append the literals that define new ones to
+        `extra`.
+        """
         call, value = (head.left, head.right) if isinstance(head, Operation) else (head, None)
         assert isinstance(call, Application)
         if call.keys is not None:
@@ -136,10 +144,14 @@ class Hoist:
         if isinstance(node, Var | Anonymous) and node.marked:
             raise RuleSyntaxError(node.where, MARKED)
         if isinstance(node, Anonymous):
-            raise SafetyError(node.where, "`_` in a head stands for no value: name a variable of the body")
+            raise SafetyError(
+                node.where, "`_` in a head stands for no value: name a variable of the body"
+            )
         return self.variable(node, extra)
 
-    def aggregate(self, aggregate: Aggregate, terms: tuple[Node, ...], extra: list[Part]) -> Aggregate:
+    def aggregate(
+        self, aggregate: Aggregate, terms: tuple[Node, ...], extra: list[Part]
+    ) -> Aggregate:
         """Return the aggregate with variables as arguments, and with its constants."""
         for term in terms:
             if isinstance(term, Var | Anonymous) and term.marked:
@@ -170,7 +182,9 @@ class Hoist:
                 extra: list[Part] = []
                 return [Atom(node.name, self.simple(node.args, extra), where=node.where), *extra]
             case Subsumption():
-                reason = "an order of rows is a statement of its own, as in p(x, y) <= p(x, z) <- y < z."
+                reason = (
+                    "an order of rows is a statement of its own, as in p(x, y) <= p(x, z) <- y < z."
+                )
                 raise RuleSyntaxError(node.where, reason)
         raise AssertionError(node)
 
@@ -191,13 +205,17 @@ class Hoist:
 
     def simple(self, nodes: Iterable[Node], extra: list[Part]) -> tuple[Var | Const, ...]:
         """Convert arguments to variables and constants."""
-        return tuple(node if isinstance(node, Const) else self.variable(node, extra) for node in nodes)
+        return tuple(
+            node if isinstance(node, Const) else self.variable(node, extra) for node in nodes
+        )
 
     def variable(self, node: Node, extra: list[Part]) -> Var:
         """Convert a node to a variable: a new one for a term, a function's value or `_`."""
         if isinstance(node, Var):
             return node
-        name = replace(next(self.fresh), marked=isinstance(node, Anonymous) and node.marked, where=node.where)
+        name = replace(
+            next(self.fresh), marked=isinstance(node, Anonymous) and node.marked, where=node.where
+        )
         if isinstance(node, Application) and self.reads(node):
             extra.append(Atom(node.name, self.simple(node.args, extra), name, where=node.where))
         elif not isinstance(node, Anonymous):
@@ -205,10 +223,14 @@ class Hoist:
         return name
 
     def term(self, node: Node, extra: list[Part]) -> Term:
-        """Convert a node to a term without function applications; fold literals.  Raises RuleTypeError."""
+        """Convert a node to a term without function applications; fold literals.  Raises
+        RuleTypeError.
+        """
         match node:
             case Anonymous():
-                raise SafetyError(node.where, "`_` may only be an argument of an atom: it has no value here")
+                raise SafetyError(
+                    node.where, "`_` may only be an argument of an atom: it has no value here"
+                )
             case Operation(op) if op in OPERATORS:
                 sides = self.term(node.left, extra), self.term(node.right, extra)
                 return Call(OPERATORS[op], sides, where=node.where)
@@ -280,7 +302,9 @@ OPERATORS = {"%": "mod", "^": "power"}  # of functions
 
 
 def normalise(program: Program, known: Program) -> Program:
-    """Make rules of a program's clauses and constraints; the head of the last is its answer.  Raises RuleError."""
+    """Make rules of a program's clauses and constraints; the head of the last is its answer.
+    Raises RuleError.
+    """
     clauses, demands, left = list[Clause](), list[Constraint](), list[Statement]()
     orders, equivalences = list[Subsumption](), list[Application]()
     answer = None
@@ -310,15 +334,21 @@ def normalise(program: Program, known: Program) -> Program:
 
 
 def _declared(clause: Clause) -> Application:
-    """Return the name of the view that a statement declares to be an equivalence, with its place."""
+    """Return the name of the view that a statement declares to be an equivalence, with its
+    place.
+    """
     head, _ = split(clause.heads[0])
     if len(head.args) != 1 or not isinstance(head.args[0], Var) or clause.body.items:
-        raise RuleSyntaxError(head.where, f"{EQUIVALENCE} takes the name of a view, as in {EQUIVALENCE}(v).")
+        raise RuleSyntaxError(
+            head.where, f"{EQUIVALENCE} takes the name of a view, as in {EQUIVALENCE}(v)."
+        )
     return Application(head.args[0].name, (), False, where=head.args[0].where)
 
 
 def _gathered(rules: Iterable[Rule]) -> tuple[Rule, ...]:
-    """Return rules of which those that give a predicate rows of constants are one for each predicate."""
+    """Return rules of which those that give a predicate rows of constants are one for each
+    predicate.
+    """
     made, tables = list[Rule](), dict[Atom, list[Disjunct]]()
     for rule in rules:
         head = rule.heads[0]
@@ -329,11 +359,14 @@ def _gathered(rules: Iterable[Rule]) -> tuple[Rule, ...]:
         else:
             tables[head] = [*rule.body]
             made.append(rule)
-    return tuple(replace(one, body=(*tables[one.heads[0]],)) if is_table(one) else one for one in made)
+    return tuple(
+        replace(one, body=(*tables[one.heads[0]],)) if is_table(one) else one for one in made
+    )
 
 
 def _rules_of(clause: Clause, known: Container[str]) -> list[Rule]:
-    """Return the rules of a clause: one, or an auxiliary view and the aggregate over it; `known` has the predicates.
+    """Return the rules of a clause: one, or an auxiliary view and the aggregate over it; `known`
+    has the predicates.
 
     Raises RuleError.
     """
@@ -342,7 +375,11 @@ def _rules_of(clause: Clause, known: Container[str]) -> list[Rule]:
     if not clause.body.items and not any(isinstance(part, Atom) for part in body.parts):
         _check_fact(clause)
         if len(heads) > 1:
-            return [rule for head in clause.heads for rule in _rules_of(replace(clause, heads=(head,)), known)]
+            return [
+                rule
+                for head in clause.heads
+                for rule in _rules_of(replace(clause, heads=(head,)), known)
+            ]
     bound = _in_heads(heads, aggregates)
     disjuncts = _distinct(_expand(body, bound, clause.where), hoist.fresh)
     rule = Rule(heads, disjuncts, aggregates, where=clause.where, text=clause.text)
@@ -361,7 +398,8 @@ def _check_fact(clause: Clause) -> None:
 
 
 def _for_groups(rules: list[Rule], clause: Clause, names: Container[str]) -> list[Rule]:
-    """Return the rules of aggregates with `else`, of which the last of `rules` is the rule, for the groups of a clause.
+    """Return the rules of aggregates with `else`, of which the last of `rules` is the rule, for the
+    groups of a clause.
 
     n[x] = c <- agg<<c = count() else 0 for node(x)>> edge(x, _).
 
@@ -376,16 +414,23 @@ def _for_groups(rules: list[Rule], clause: Clause, names: Container[str]) -> lis
     for head, there, aggregate in zip(rule.heads, some, rule.aggregates, strict=True):
         if aggregate.absent is None or not head.args:
             reason = "has no `else`" if head.args else "has no keys, so it has no groups"
-            raise AggregateError(aggregate.where, f"{head.predicate} {reason}: leave `for` out, or give both")
-        call = Application(f"{head.predicate}$for", tuple(dict.fromkeys(head.args)), False, where=head.where)
+            raise AggregateError(
+                aggregate.where, f"{head.predicate} {reason}: leave `for` out, or give both"
+            )
+        call = Application(
+            f"{head.predicate}$for", tuple(dict.fromkeys(head.args)), False, where=head.where
+        )
         text = f"{clause.text}  (its groups)"
         made += _rules_of(Clause((call,), clause.groups, (), where=clause.where, text=text), names)
         names_here = {v.name for v in variables(head)}
         other = Var(
-            next(n for k in count() if (n := f"{aggregate.result.name}{k}") not in names_here), where=head.where
+            next(n for k in count() if (n := f"{aggregate.result.name}{k}") not in names_here),
+            where=head.where,
         )
         groups, known = marked(Atom(call.name, call.args, where=head.where)), marked(there)  # type: ignore[arg-type]
-        lacks = Negation((replace(known, value=replace(other, marked=True)),), (other,), where=head.where)
+        lacks = Negation(
+            (replace(known, value=replace(other, marked=True)),), (other,), where=head.where
+        )
         absent = Compare("=", aggregate.result, aggregate.absent, where=aggregate.where)
         body = (groups, known), (groups, lacks, absent)
         made.append(Rule((head,), body, where=clause.where, text=clause.text))
@@ -402,7 +447,9 @@ def _counts_once(disjuncts: tuple[Disjunct, ...], scope: set[Var]) -> bool:
 
 def _through_auxiliary(rule: Rule, scope: set[Var]) -> list[Rule]:
     unnamed = unnamed_in(rule)
-    rule = replace(rule, body=tuple(tuple(_whole(x, unnamed) for x in disjunct) for disjunct in rule.body))
+    rule = replace(
+        rule, body=tuple(tuple(_whole(x, unnamed) for x in disjunct) for disjunct in rule.body)
+    )
     free = dict.fromkeys(v for disjunct in rule.body for v in variables(*disjunct))
     args = tuple(replace(v, marked=False) for v in free if v in scope)
     atom = Atom(f"{rule.heads[0].predicate}{BODY}", args, where=rule.where)
@@ -410,10 +457,15 @@ def _through_auxiliary(rule: Rule, scope: set[Var]) -> list[Rule]:
 
 
 def _whole(literal: Literal, unnamed: set[str]) -> Literal:
-    """Return an atom of a relation whose `_` still match null where they become columns of an auxiliary view."""
+    """Return an atom of a relation whose `_` still match null where they become columns of an
+    auxiliary view.
+    """
     if not isinstance(literal, Atom) or literal.value is not None:
         return literal
-    args = (replace(v, marked=True) if isinstance(v, Var) and v.name in unnamed else v for v in literal.args)
+    args = (
+        replace(v, marked=True) if isinstance(v, Var) and v.name in unnamed else v
+        for v in literal.args
+    )
     return replace(literal, args=tuple(args))
 
 
@@ -421,7 +473,9 @@ def _whole(literal: Literal, unnamed: set[str]) -> Literal:
 
 
 def _own(body: Conj, outer: set[Var]) -> set[Var]:
-    """Return the variables scoped to this conjunction: those in a literal of it, or in two of its parts."""
+    """Return the variables scoped to this conjunction: those in a literal of it, or in two of
+    its parts.
+    """
     uses: Counter[Var] = Counter()
     for part in body.parts:
         match part:
@@ -460,7 +514,9 @@ def _expand(body: Conj, outer: set[Var], where: Where) -> list[Disjunct]:
 def _disjuncts(part: Part, scope: set[Var], where: Where) -> list[Disjunct]:
     match part:
         case Disj():
-            return [disjunct for option in part.options for disjunct in _expand(option, scope, where)]
+            return [
+                disjunct for option in part.options for disjunct in _expand(option, scope, where)
+            ]
         case Refusal():
             refuted = [_refute(d, scope, part.where) for d in _expand(part.body, scope, where)]
             return _product(refuted, where)
@@ -498,10 +554,15 @@ def _negated(comparison: Compare) -> Compare:
 def _distinct(disjuncts: Iterable[Disjunct], fresh: Iterator[Var]) -> tuple[Disjunct, ...]:
     """Rename apart each negation's own variables, since expansion may have copied a negation."""
     hidden: set[Var] = set()
-    return tuple(tuple(_rename_hidden(literal, {}, hidden, fresh) for literal in disjunct) for disjunct in disjuncts)
+    return tuple(
+        tuple(_rename_hidden(literal, {}, hidden, fresh) for literal in disjunct)
+        for disjunct in disjuncts
+    )
 
 
-def _rename_hidden(literal: Literal, names: Mapping[Var, Var], hidden: set[Var], fresh: Iterator[Var]) -> Literal:
+def _rename_hidden(
+    literal: Literal, names: Mapping[Var, Var], hidden: set[Var], fresh: Iterator[Var]
+) -> Literal:
     if not isinstance(literal, Negation):
         atom_or_comparison: Literal = renamed(literal, names) if names else literal
         return atom_or_comparison

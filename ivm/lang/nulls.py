@@ -1,4 +1,5 @@
-"""Nulls: which variables of a rule may be null, and the conditions that exclude null where it may not be.
+"""Nulls: which variables of a rule may be null, and the conditions that exclude null where it may
+not be.
 
     email[c] = e -> int(c), string?(e).
 
@@ -7,9 +8,10 @@
     p(c, e) <- q(c), email[c] = e?.        stays as it is; the second column of p may be null
     p(c) <- email[c] = e?, e < "b".        means    p(c) <- email[c] = e, e < "b", e != null.
 
-A rule without marks sees no null. A marked argument, `e?`, may be null; null joins null if all of a variable's
-arguments are marked. Comparisons hold only for values, so conditions are added for their variables; an equation that
-defines a variable does not compare. In the result, `x != null` and `x = null` compare words, and so do joins.
+A rule without marks sees no null. A marked argument, `e?`, may be null; null joins null if all of a
+variable's arguments are marked. Comparisons hold only for values, so conditions are added for their
+variables; an equation that defines a variable does not compare. In the result, `x != null` and `x =
+null` compare words, and so do joins.
 
     t[x] = s <- agg<<s = sum(v)>> r(x, v?).         aggregates skip nulls, and a group of nulls only has a null
 
@@ -48,16 +50,20 @@ from ivm.names import is_made
 
 Known = Mapping[str, Predicate]
 Nulls = Mapping[str, bool]  # for each variable that is bound, whether it may be null
-COLLIDING = ("int64", "duration")  # a column of these that is never null may hold the word of null as a value
+# a column of these that is never null may hold the word of null as a value
+COLLIDING = ("int64", "duration")
 NEVER = Compare("<", Const(0, "int64"), Const(0, "int64"))  # for comparisons with null
 SKIPPED_ONLY = ("top", "bottom", "concat")  # a group of nulls only has no row of these
-ABSENT: dict[str, int | None] = {"count": 0, "count_distinct": 0}  # the value of a group of nulls only; null for others
+# the value of a group of nulls only; null for others
+ABSENT: dict[str, int | None] = {"count": 0, "count_distinct": 0}
 
 
 def without_nulls(rule: Rule, known: Known) -> Rule:
     """Return the rule with conditions that exclude null values."""
     named = any(leaf.value is None for leaf in constants(rule))
-    if not named and not any(known[a.predicate].nullable for disjunct in rule.body for a in _atoms(disjunct)):
+    if not named and not any(
+        known[a.predicate].nullable for disjunct in rule.body for a in _atoms(disjunct)
+    ):
         return rule
     unnamed = unnamed_in(rule)
     guards = _Guards(known, rule.types, unnamed)
@@ -79,7 +85,9 @@ class _Guards:
         self._known, self._types, self._unnamed = known, types, unnamed
 
     def conjunction(self, literals: Disjunct, outer: Nulls) -> Disjunct:
-        """Return a conjunction with conditions; `outer` has the variables that are bound around a negation."""
+        """Return a conjunction with conditions; `outer` has the variables that are bound around
+        a negation.
+        """
         guarded: list[Literal] = []
         shared = self._shared(literals, outer)
         for literal in literals:
@@ -87,9 +95,15 @@ class _Guards:
             if isinstance(literal, Atom):
                 guarded += self._of_atom(literal, shared)
         nulls = may_be_null(tuple(guarded), self._known, outer)
-        defining = {id(equation) for equation, _, _ in _definitions(literals, self._bound(literals, outer))}
+        defining = {
+            id(equation) for equation, _, _ in _definitions(literals, self._bound(literals, outer))
+        }
         for literal in literals:
-            if isinstance(literal, Compare) and id(literal) not in defining and not tests_null(literal):
+            if (
+                isinstance(literal, Compare)
+                and id(literal) not in defining
+                and not tests_null(literal)
+            ):
                 names = (v for v in _strict(literal.left, literal.right) if nulls.get(v.name))
                 guarded += [_guard(v, self._types[v.name]) for v in names]
             elif isinstance(literal, Compare) and id(literal) not in defining:
@@ -112,7 +126,8 @@ class _Guards:
                 if term.value is None or (place in predicate.nullable and stands_for_null(term)):
                     yield NEVER  # no row has this value
             elif isinstance(term, Var) and (
-                term.name in shared or (place in predicate.nullable and self._asks(predicate, place, term))
+                term.name in shared
+                or (place in predicate.nullable and self._asks(predicate, place, term))
             ):
                 yield replace(_guard(term, predicate.types[place]), where=atom.where)
 
@@ -122,14 +137,22 @@ class _Guards:
         return not term.marked and (is_value or term.name not in self._unnamed)
 
     def _shared(self, literals: Disjunct, outer: Nulls) -> set[str]:
-        """Return variables that are null in some places only, and whose other places may hold the word of null."""
+        """Return variables that are null in some places only, and whose other places may hold
+        the word of null.
+        """
         places: dict[str, set[bool]] = {name: {null} for name, null in outer.items()}
         for literal in literals:
             if isinstance(literal, Atom):
                 for place, term in enumerate(literal.terms):
                     if isinstance(term, Var):
-                        places.setdefault(term.name, set()).add(place in self._known[literal.predicate].nullable)
-        return {name for name, found in places.items() if len(found) > 1 and self._types[name] in COLLIDING}
+                        places.setdefault(term.name, set()).add(
+                            place in self._known[literal.predicate].nullable
+                        )
+        return {
+            name
+            for name, found in places.items()
+            if len(found) > 1 and self._types[name] in COLLIDING
+        }
 
 
 def _strict(*terms: Term) -> tuple[Var, ...]:
@@ -152,11 +175,15 @@ def _guard(variable: Var, type_: Type) -> Compare:
 
 def tests_null(comparison: Compare) -> bool:
     """Return whether a comparison is `x = null` or `x != null`, which compares words."""
-    return any(isinstance(side, Const) and side.value is None for side in (comparison.left, comparison.right))
+    return any(
+        isinstance(side, Const) and side.value is None
+        for side in (comparison.left, comparison.right)
+    )
 
 
 def may_be_null(literals: Disjunct, known: Known, outer: Nulls | None = None) -> dict[str, bool]:
-    """Return for each variable that a conjunction with conditions binds, or that `outer` has, whether it may be null.
+    """Return for each variable that a conjunction with conditions binds, or that `outer` has,
+    whether it may be null.
 
     >>> known = {"a": Predicate("a", ("int64", "int64"), None, True, ("x", "y"), nullable=(1,))}
     >>> x, y, z = map(Var, "xyz")
@@ -168,7 +195,9 @@ def may_be_null(literals: Disjunct, known: Known, outer: Nulls | None = None) ->
         if isinstance(literal, Atom):
             for place, term in enumerate(literal.terms):
                 if isinstance(term, Var):
-                    nulls[term.name] = nulls.get(term.name, True) and place in known[literal.predicate].nullable
+                    nulls[term.name] = (
+                        nulls.get(term.name, True) and place in known[literal.predicate].nullable
+                    )
     values = {x.left for x in literals if isinstance(x, Compare) and x.op == "!=" and tests_null(x)}
     nulls |= {v.name: False for v in values if isinstance(v, Var) and v.name in nulls}
     for _, target, source in _definitions(literals, {*nulls}):
@@ -176,10 +205,14 @@ def may_be_null(literals: Disjunct, known: Known, outer: Nulls | None = None) ->
     return nulls
 
 
-def nullable_places(terms: Sequence[Term], bodies: Sequence[Disjunct], known: Known) -> tuple[int, ...]:
+def nullable_places(
+    terms: Sequence[Term], bodies: Sequence[Disjunct], known: Known
+) -> tuple[int, ...]:
     """Return the places of the terms that may be null in some of the conjunctions."""
     nulls = [may_be_null(body, known) for body in bodies]
-    return tuple(place for place, term in enumerate(terms) if any(is_nullable(term, one) for one in nulls))
+    return tuple(
+        place for place, term in enumerate(terms) if any(is_nullable(term, one) for one in nulls)
+    )
 
 
 def with_nullable_helpers(program: Program, known: Program) -> Program:
@@ -195,7 +228,9 @@ def with_nullable_helpers(program: Program, known: Program) -> Program:
 
 
 def is_nullable(term: Term, nulls: Nulls) -> bool:
-    """Return whether a term may be null, given that of its variables: arithmetic with null is null."""
+    """Return whether a term may be null, given that of its variables: arithmetic with null is
+    null.
+    """
     match term:
         case Var():
             return nulls.get(term.name, False)
@@ -207,11 +242,17 @@ def is_nullable(term: Term, nulls: Nulls) -> bool:
             null = [is_nullable(arg, nulls) for arg in term.args]
             if term.name in ("is_null", "same", "try"):
                 return term.name == "try"
-            return all(null) if term.name == "coalesce" else any(null[1:] if term.name == "if" else null)
+            return (
+                all(null)
+                if term.name == "coalesce"
+                else any(null[1:] if term.name == "if" else null)
+            )
 
 
 def _definitions(literals: Disjunct, bound: set[str]) -> list[tuple[Compare, Var, Term]]:
-    """Return the equations that define variables, in an order in which each has what it needs, and these variables."""
+    """Return the equations that define variables, in an order in which each has what it needs,
+    and these variables.
+    """
     known, found = {*bound}, list[tuple[Compare, Var, Term]]()
     waiting = [x for x in literals if isinstance(x, Compare) and x.op == "="]
     while one := next((one for x in waiting if (one := _defined(x, known))), None):
@@ -223,7 +264,11 @@ def _definitions(literals: Disjunct, bound: set[str]) -> list[tuple[Compare, Var
 
 def _defined(equation: Compare, known: set[str]) -> tuple[Compare, Var, Term] | None:
     for target, source in ((equation.left, equation.right), (equation.right, equation.left)):
-        if isinstance(target, Var) and target.name not in known and known.issuperset(v.name for v in variables(source)):
+        if (
+            isinstance(target, Var)
+            and target.name not in known
+            and known.issuperset(v.name for v in variables(source))
+        ):
             return equation, target, source
     return None
 
@@ -232,17 +277,20 @@ def _defined(equation: Compare, known: set[str]) -> tuple[Compare, Var, Term] | 
 
 
 def skipping_nulls(rule: Rule, known: Known, recursive: bool) -> list[Rule]:
-    """Return the rules of an aggregating rule whose aggregates skip nulls, each after those that it reads.
+    """Return the rules of an aggregating rule whose aggregates skip nulls, each after those that it
+    reads.
 
-    Arguments that name only the order of a group's rows, since none is written, may be null. In a recursion a group of
-    nulls only has no row.
+    Arguments that name only the order of a group's rows, since none is written, may be null. In a
+    recursion a group of nulls only has no row.
     """
     nulls: dict[str, bool] = {}
     for disjunct in rule.body:
         for name, null in may_be_null(disjunct, known).items():
             nulls[name] = nulls.get(name, False) or null
     skipped = [tuple(v for v in one.written if nulls.get(v.name)) for one in rule.aggregates]
-    counting = tuple(replace(one, arguments=()) if one.op == "count" else one for one in rule.aggregates)
+    counting = tuple(
+        replace(one, arguments=()) if one.op == "count" else one for one in rule.aggregates
+    )
     rule = replace(rule, aggregates=counting)
     if not any(skipped):
         return [rule]
@@ -251,7 +299,10 @@ def skipping_nulls(rule: Rule, known: Known, recursive: bool) -> list[Rule]:
     groups: dict[tuple[Var, ...], Atom] = {}
     for n, some in enumerate(skipped):
         if some:
-            body = tuple((*disjunct, *(_guard(v, rule.types[v.name]) for v in some)) for disjunct in rule.body)
+            body = tuple(
+                (*disjunct, *(_guard(v, rule.types[v.name]) for v in some))
+                for disjunct in rule.body
+            )
             own = replace(_only(rule, [n]), body=body)
             op = rule.aggregates[n].op
             alone = recursive or op in SKIPPED_ONLY or rule.aggregates[n].absent is not None
@@ -262,15 +313,22 @@ def skipping_nulls(rule: Rule, known: Known, recursive: bool) -> list[Rule]:
 def _only(rule: Rule, numbers: Sequence[int]) -> Rule:
     """Return a rule with some of its heads and their aggregates."""
     return replace(
-        rule, heads=tuple(rule.heads[n] for n in numbers), aggregates=tuple(rule.aggregates[n] for n in numbers)
+        rule,
+        heads=tuple(rule.heads[n] for n in numbers),
+        aggregates=tuple(rule.aggregates[n] for n in numbers),
     )
 
 
-def _with_null_groups(rule: Rule, whole: Rule, groups: dict[tuple[Var, ...], Atom]) -> Iterator[Rule]:
-    """Yield a rule that skips nulls, under another name; one that counts all groups of the `whole` rule, unless
-    `groups` has it; and the rule of the view."""
+def _with_null_groups(
+    rule: Rule, whole: Rule, groups: dict[tuple[Var, ...], Atom]
+) -> Iterator[Rule]:
+    """Yield a rule that skips nulls, under another name; one that counts all groups of the
+    `whole` rule, unless `groups` has it; and the rule of the view.
+    """
     (head,), (aggregate,) = rule.heads, rule.aggregates
-    result, other, count = (replace(aggregate.result, name=f"{aggregate.result.name}{end}") for end in ("", "$", "$$"))
+    result, other, count = (
+        replace(aggregate.result, name=f"{aggregate.result.name}{end}") for end in ("", "$", "$$")
+    )
     types = {**rule.types, other.name: rule.types[result.name], count.name: "int64"}
     note = f"{rule.text}  (of what is not null)"
     yield replace(rule, heads=(replace(head, predicate=f"{head.predicate}$some"),), text=note)
@@ -278,9 +336,21 @@ def _with_null_groups(rule: Rule, whole: Rule, groups: dict[tuple[Var, ...], Ato
     if keys not in groups:
         groups[keys] = Atom(f"{head.predicate}$group", head.args, count, where=head.where)
         counted = (Aggregate("count", count, where=aggregate.where),)
-        yield replace(whole, heads=(groups[keys],), aggregates=counted, types=types, text=f"{rule.text}  (its groups)")
-    some, none = (marked(Atom(f"{head.predicate}$some", head.args, v, where=head.where)) for v in (result, other))
+        yield replace(
+            whole,
+            heads=(groups[keys],),
+            aggregates=counted,
+            types=types,
+            text=f"{rule.text}  (its groups)",
+        )
+    some, none = (
+        marked(Atom(f"{head.predicate}$some", head.args, v, where=head.where))
+        for v in (result, other)
+    )
     absent = Compare("=", result, Const(ABSENT.get(aggregate.op), rule.types[result.name]))
     group = marked(replace(groups[keys], value=count))
-    body: tuple[Disjunct, ...] = ((some,), (group, Negation((none,), (other,), where=head.where), absent))
+    body: tuple[Disjunct, ...] = (
+        (some,),
+        (group, Negation((none,), (other,), where=head.where), absent),
+    )
     yield replace(rule, body=body, aggregates=(), types=types)

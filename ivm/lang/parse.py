@@ -1,4 +1,5 @@
-"""Parse text into a tree by lark's LALR parser over syntax.lark; each node has its place in the text.
+"""Parse text into a tree by lark's LALR parser over syntax.lark; each node has its place in the
+text.
 
 >>> [clause] = parse("p(x) <- q(x, 3).")
 >>> clause.body.items[0].args[1]
@@ -57,16 +58,25 @@ from ivm.lang.types import LITERAL_MAX, RANGES, column_type, is_named
 from pagestore.host import user_cache
 
 NESTING_MAX = 100  # the passes recurse over the tree
-OPTIONS: dict[str, Any] = {"parser": "lalr", "propagate_positions": True, "maybe_placeholders": True}
+OPTIONS: dict[str, Any] = {
+    "parser": "lalr",
+    "propagate_positions": True,
+    "maybe_placeholders": True,
+}
 FINER = re.compile(r"[.,]\d{6}0*[1-9]")  # digits of a second that Python would drop
 SEAL = sha256().digest_size  # bytes
 
 
 def parse(text: str, source: str = "rules") -> tuple[Statement, ...]:
-    """Return the statements of a text in order.  Raises RuleSyntaxError with the place and what was expected there."""
+    """Return the statements of a text in order.  Raises RuleSyntaxError with the place and what
+    was expected there.
+    """
     if not isinstance(text, str):
-        raise RuleSyntaxError(Where(source, 1, 1), f"{text!r} is not a text; rules, edits and queries are texts")
-    return _parsed(text.removeprefix("\ufeff"), source)  # a byte order mark, which editors on Windows write
+        raise RuleSyntaxError(
+            Where(source, 1, 1), f"{text!r} is not a text; rules, edits and queries are texts"
+        )
+    # a byte order mark, which editors on Windows write
+    return _parsed(text.removeprefix("\ufeff"), source)
 
 
 @lru_cache(maxsize=32)
@@ -90,15 +100,22 @@ def _check_depth(tree: Any, source: str) -> None:
     while nodes:
         node, depth = nodes.pop()
         if depth > NESTING_MAX:
-            reason = f"nested deeper than {NESTING_MAX} levels: give the inner parts views of their own"
+            reason = (
+                f"nested deeper than {NESTING_MAX} levels: give the inner parts views of their own"
+            )
             raise RuleSyntaxError(Where(source, node.meta.line, node.meta.column), reason)
         nodes += [(child, depth + 1) for child in node.children if isinstance(child, Tree)]
 
 
 @cache
 def _parser() -> Lark:
-    """Return the parser. Making its tables takes longer than parsing a program, so they are cached with the kernels."""
-    grammar, file = Path(__file__).with_name("syntax.lark").read_text(), user_cache() / "syntax.tables"
+    """Return the parser. Making its tables takes longer than parsing a program, so they are
+    cached with the kernels.
+    """
+    grammar, file = (
+        Path(__file__).with_name("syntax.lark").read_text(),
+        user_cache() / "syntax.tables",
+    )
     with suppress(OSError):
         cached = file.read_bytes()
         seal, tables = cached[:SEAL], cached[SEAL:]
@@ -113,13 +130,19 @@ def _parser() -> Lark:
 
 
 def _seal(grammar: str, tables: bytes) -> bytes:
-    """Return the hash that validates cached tables: they must be whole, and of this grammar, lark and Python."""
-    return sha256(f"{grammar} {OPTIONS} {lark.__version__} {sys.version} ".encode() + tables).digest()
+    """Return the hash that validates cached tables: they must be whole, and of this grammar,
+    lark and Python.
+    """
+    return sha256(
+        f"{grammar} {OPTIONS} {lark.__version__} {sys.version} ".encode() + tables
+    ).digest()
 
 
 @v_args(meta=True)
 class Builder(Transformer[Token, list[Statement]]):
-    """Turns lark's tree into nodes of syntax_tree.py, bottom up: one method for each rule of syntax.lark."""
+    """Turns lark's tree into nodes of syntax_tree.py, bottom up: one method for each rule of
+    syntax.lark.
+    """
 
     def __init__(self, text: str, source: str):
         super().__init__()
@@ -130,12 +153,18 @@ class Builder(Transformer[Token, list[Statement]]):
         return Where(self.source, place.line or 1, place.column or 1)
 
     def NAME(self, token: Token) -> Token:
-        """Return a name without the quotes of its parts: `` `Order Date` ``, `` shop:`Order Date` ``."""
+        """Return a name without the quotes of its parts: `` `Order Date` ``, `` shop:`Order
+        Date` ``.
+        """
         return token.update(value=token.replace("`", ""))
 
     def at_offset(self, start: int) -> Where:
         """Return the place of a character of the text."""
-        return Where(self.source, self.text.count("\n", 0, start) + 1, start - self.text.rfind("\n", 0, start))
+        return Where(
+            self.source,
+            self.text.count("\n", 0, start) + 1,
+            start - self.text.rfind("\n", 0, start),
+        )
 
     def whole(self, token: Token) -> Any:
         """Convert a token of digits to a number."""
@@ -143,7 +172,9 @@ class Builder(Transformer[Token, list[Statement]]):
         return int(token)
 
     def check_length(self, token: Token) -> None:
-        """Raise RuleTypeError for a number of more than LITERAL_MAX digits; Python limits their length, too."""
+        """Raise RuleTypeError for a number of more than LITERAL_MAX digits; Python limits their
+        length, too.
+        """
         if len(token) > LITERAL_MAX:
             reason = f"a number of {len(token):,} digits: no type holds it, and {LITERAL_MAX:,} are the most read"
             raise RuleTypeError(self.at(token), reason)
@@ -158,30 +189,49 @@ class Builder(Transformer[Token, list[Statement]]):
         """`p(args) <= p(args)`, the head of an order."""
         name, args, op, other, others = parts
         if op != "<=":
-            raise RuleSyntaxError(self.at(op), "an order of rows is written p(x, y) <= p(x, z) <- ...")
+            raise RuleSyntaxError(
+                self.at(op), "an order of rows is written p(x, y) <= p(x, z) <- ..."
+            )
         lesser, greater = (
-            Application(str(n), a or (), False, where=self.at(n)) for n, a in ((name, args), (other, others))
+            Application(str(n), a or (), False, where=self.at(n))
+            for n, a in ((name, args), (other, others))
         )
         return Subsumption(lesser, greater, where=self.at(meta))
 
     def rule(self, meta: Meta, parts: list[Any]) -> Clause | Subsumption:
         """`heads <- aggregate body.`, or without an aggregate."""
-        if previous := re.search(r"@previous\b", _without_texts(self.text[meta.start_pos : meta.end_pos])):
+        if previous := re.search(
+            r"@previous\b", _without_texts(self.text[meta.start_pos : meta.end_pos])
+        ):
             where = self.at_offset(meta.start_pos + previous.start())
-            raise RuleSyntaxError(where, "only edits from rules read @previous, as in +p(x) <- q@previous(x)")
+            raise RuleSyntaxError(
+                where, "only edits from rules read @previous, as in +p(x) <- q@previous(x)"
+            )
         if isinstance(parts[0], Subsumption):
             text = self.text[meta.start_pos : meta.end_pos]
             return replace(parts[0], body=_conjunction(parts[1]), text=text)
         heads = tuple(self.head(item, meta) for item in items_of(parts[0]))
         aggregates, groups, body = of_whole(parts[1])
         shown = {v.name for head in heads for v in variables_in(head)}
-        if all(isinstance(head, Application) for head in heads) and not _results(aggregates) <= shown:
+        if (
+            all(isinstance(head, Application) for head in heads)
+            and not _results(aggregates) <= shown
+        ):
             aggregates, groups, body = (), None, parts[1]  # it is one of the formulas of the body
         text, where = self.text[meta.start_pos : meta.end_pos], self.at(meta)
-        return Clause(heads, _conjunction(body), aggregates, where=where, text=text, groups=_conjunction(groups))
+        return Clause(
+            heads,
+            _conjunction(body),
+            aggregates,
+            where=where,
+            text=text,
+            groups=_conjunction(groups),
+        )
 
     def head(self, item: Formula, meta: Meta) -> Application | Operation:
-        """Return a head of a rule, which has been parsed as a formula.  Raises RuleSyntaxError for another formula."""
+        """Return a head of a rule, which has been parsed as a formula.  Raises RuleSyntaxError
+        for another formula.
+        """
         if not is_head(item):
             where = item.where if isinstance(item, Placed) else self.at(meta)
             reason = "the head of a rule is p(x, y) or f[x] = y; several are joined by `,`"
@@ -195,9 +245,15 @@ class Builder(Transformer[Token, list[Statement]]):
         return self.rule(meta, [parts[0], None])
 
     def demand(self, meta: Meta, parts: list[Any]) -> list[Statement]:
-        """`head -> type(column), ....`, a declaration; `formula -> formula.`, a constraint; or both in one."""
+        """`head -> type(column), ....`, a declaration; `formula -> formula.`, a constraint; or
+        both in one.
+        """
         left, right = parts
-        if right is None and isinstance(left, Operation) and left.left == Application(_name(left.left), (), True):
+        if (
+            right is None
+            and isinstance(left, Operation)
+            and left.left == Application(_name(left.left), (), True)
+        ):
             head = replace(left, right=Var("holds"))
             return [Declaration(head, (Typed("bool", "holds"),))]
         items = [_as_type(item) for item in items_of(right)]
@@ -205,7 +261,8 @@ class Builder(Transformer[Token, list[Statement]]):
         others = tuple(item for item in items if not isinstance(item, Typed))
         if not items:
             reason = (
-                "types or what has to hold is missing after `->`, as in p(x) -> int(x). or p(x) -> q(x). or, for an "
+                "types or what has to hold is missing after `->`, as in p(x) -> int(x). or p(x) -> "
+                "q(x). or, for an "
                 "entity, p(x), p:id(x : n) -> int(n)."
             )
             raise RuleSyntaxError(self.at(meta), reason)
@@ -239,7 +296,11 @@ class Builder(Transformer[Token, list[Statement]]):
         name, args, nullable, variable = parts
         if not all(isinstance(arg, Const) for arg in args):
             raise RuleSyntaxError(self.at(meta), "a decimal type is written as in decimal(8, 2)(x)")
-        return Typed(f"{name}({','.join(map(str, args))}){nullable or ''}", str(variable), where=self.at(meta))
+        return Typed(
+            f"{name}({','.join(map(str, args))}){nullable or ''}",
+            str(variable),
+            where=self.at(meta),
+        )
 
     def edits(self, meta: Meta, edits: list[Any]) -> list[Change]:
         """`+edit. -edit.`, or several of them in one statement, or `+edit <- aggregate body.`"""
@@ -248,9 +309,14 @@ class Builder(Transformer[Token, list[Statement]]):
             return changes
         aggregates, groups, body = of_whole(body)
         if groups is not None:
-            raise RuleSyntaxError(self.at(meta), "an edit has no `for`: derive a view with it, and read that")
+            raise RuleSyntaxError(
+                self.at(meta), "an edit has no `for`: derive a view with it, and read that"
+            )
         text = self.text[meta.start_pos : meta.end_pos]
-        return [replace(one, body=_conjunction(body), aggregates=aggregates, text=text) for one in changes]
+        return [
+            replace(one, body=_conjunction(body), aggregates=aggregates, text=text)
+            for one in changes
+        ]
 
     def edit(self, meta: Meta, parts: list[Any]) -> Change:
         """`+head`, `-head` or `^head`."""
@@ -261,7 +327,9 @@ class Builder(Transformer[Token, list[Statement]]):
         return self.edit(meta, parts)
 
     def aggregate(self, meta: Meta, parts: list[Any]) -> tuple[tuple[Any, ...], Formula | None]:
-        """`agg<<result = op(terms), ... for body>>`: each aggregate with its terms, and the body."""
+        """`agg<<result = op(terms), ... for body>>`: each aggregate with its terms, and the
+        body.
+        """
         *folds, groups = parts[1:]
         return tuple(folds), groups
 
@@ -272,7 +340,9 @@ class Builder(Transformer[Token, list[Statement]]):
             absent = Const(None, "int64", where=absent.where)
         if absent is not None and not isinstance(absent, Const):
             raise RuleSyntaxError(absent.where, "`else` takes a constant, or null")
-        return Aggregate(str(op), Var(str(name), where=self.at(name)), absent=absent, where=self.at(op)), terms or ()
+        return Aggregate(
+            str(op), Var(str(name), where=self.at(name)), absent=absent, where=self.at(op)
+        ), terms or ()
 
     def placed(self, meta: Meta, parts: list[Any]) -> tuple[Aggregate, tuple[Node, ...]]:
         """`(place, result) = op(terms)`, and the terms."""
@@ -295,7 +365,9 @@ class Builder(Transformer[Token, list[Statement]]):
         return And((parts[0],)) if isinstance(parts[0], Aggregation) else parts[0]
 
     def aggregation(self, meta: Meta, parts: list[Any]) -> Aggregation:
-        """`agg<<result = op(terms)>> formula`, which is about the whole body if it is at its beginning."""
+        """`agg<<result = op(terms)>> formula`, which is about the whole body if it is at its
+        beginning.
+        """
         (aggregates, groups), item = parts
         return Aggregation(aggregates, item, groups, where=self.at(meta))
 
@@ -307,7 +379,12 @@ class Builder(Transformer[Token, list[Statement]]):
         """`name(args)`; `name()` is the function `name[] = true`."""
         if not parts[1]:
             call, where = Application(str(parts[0]), (), True, where=self.at(meta)), self.at(meta)
-            return Operation("=", call, Const(True, "bool", where=where._replace(column=where.column + 1)), where=where)
+            return Operation(
+                "=",
+                call,
+                Const(True, "bool", where=where._replace(column=where.column + 1)),
+                where=where,
+            )
         return Application(str(parts[0]), parts[1], False, where=self.at(meta))
 
     def reference(self, meta: Meta, parts: list[Token]) -> Application:
@@ -319,12 +396,16 @@ class Builder(Transformer[Token, list[Statement]]):
         return Application(str(name), args, False, where=self.at(meta))
 
     def function(self, meta: Meta, parts: list[Any]) -> Operation | Application:
-        """`name[args] = value`, or `name[args] = (value, value, ...)`, which is a relation of all these."""
+        """`name[args] = value`, or `name[args] = (value, value, ...)`, which is a relation of
+        all these.
+        """
         call, value = parts[0], parts[-1]
         if not isinstance(value, list):
             return Operation("=", call, value, where=self.at(meta))
         if not isinstance(call, Application):
-            raise RuleSyntaxError(self.at(meta), "only a function has several values, as in f[x] = (y, z)")
+            raise RuleSyntaxError(
+                self.at(meta), "only a function has several values, as in f[x] = (y, z)"
+            )
         return Application(call.name, (*call.args, *value), False, len(call.args), where=call.where)
 
     def values(self, meta: Meta, terms: list[Any]) -> list[Any]:
@@ -334,7 +415,11 @@ class Builder(Transformer[Token, list[Statement]]):
     def compare(self, meta: Meta, parts: list[Any]) -> Operation:
         """`term < term`, with any comparison; a function's value may be marked, `f[x] = y?`."""
         left, op, right = parts
-        if isinstance(right, Var | Anonymous) and right.marked and not isinstance(left, Application):
+        if (
+            isinstance(right, Var | Anonymous)
+            and right.marked
+            and not isinstance(left, Application)
+        ):
             raise RuleSyntaxError(right.where, MARKED)
         return Operation(str(op), left, right, where=self.at(meta))
 
@@ -349,7 +434,9 @@ class Builder(Transformer[Token, list[Statement]]):
     def chain(self, meta: Meta, parts: list[Any]) -> And:
         """`term <= term < term`: each two neighbours are compared."""
         links = zip(parts[::2], parts[1::2], parts[2::2], strict=False)
-        return And(tuple(Operation(str(op), left, right, where=left.where) for left, op, right in links))
+        return And(
+            tuple(Operation(str(op), left, right, where=left.where) for left, op, right in links)
+        )
 
     def membership(self, meta: Meta, parts: list[Any]) -> Formula:
         """`term in (term, ...)`: a function, and for numbers the bounds that a join can seek by."""
@@ -360,7 +447,10 @@ class Builder(Transformer[Token, list[Statement]]):
         numbers = [one for one in among if isinstance(one, Const) and one.type == "int64"]
         if isinstance(left, Var) and len(numbers) == len(among):
             least, *_, greatest = sorted([*numbers, *numbers], key=lambda one: int(str(one.value)))
-            found += [Operation(op, left, end, where=where) for op, end in ((">=", least), ("<=", greatest))]
+            found += [
+                Operation(op, left, end, where=where)
+                for op, end in ((">=", least), ("<=", greatest))
+            ]
         return And(tuple(found))
 
     # -- terms
@@ -372,7 +462,12 @@ class Builder(Transformer[Token, list[Statement]]):
     def application(self, meta: Meta, parts: list[Any]) -> Application | Const:
         """`name[args]` inside a term; `null["int"]` is a null of that type."""
         name, args = parts
-        if name == "null" and args and isinstance(args[0], Const) and isinstance(args[0].value, str):
+        if (
+            name == "null"
+            and args
+            and isinstance(args[0], Const)
+            and isinstance(args[0].value, str)
+        ):
             type_ = args[0].value.replace(" ", "")
             return Const(None, column_type(type_, args[0].where), where=self.at(meta))
         return Application(str(parts[0]), parts[1] or (), True, where=self.at(meta))
@@ -384,7 +479,11 @@ class Builder(Transformer[Token, list[Statement]]):
     def minus(self, meta: Meta, parts: list[Any]) -> Node:
         """`-term`; for a literal number, the negative number."""
         term = parts[1]
-        if isinstance(term, Const) and isinstance(term.value, int | float | Decimal) and term.type != "bool":
+        if (
+            isinstance(term, Const)
+            and isinstance(term.value, int | float | Decimal)
+            and term.type != "bool"
+        ):
             return Const(-term.value, term.type, where=self.at(meta))
         return Operation("-", Const(0, "int64", where=self.at(meta)), term, where=self.at(meta))
 
@@ -446,7 +545,9 @@ class Builder(Transformer[Token, list[Statement]]):
                 return Const(date.fromisoformat(text), "date", where=self.at(meta))
             moment = datetime.fromisoformat(text)
         except ValueError:
-            reason = f"#{text}# is not a date or timestamp: write #2013-01-31# or #2013-01-31 17:05:00#"
+            reason = (
+                f"#{text}# is not a date or timestamp: write #2013-01-31# or #2013-01-31 17:05:00#"
+            )
             raise RuleSyntaxError(self.at(meta), reason) from None
         if moment.tzinfo is not None:
             reason = f"#{text}# has a time zone: write it in UTC, without the zone"
@@ -464,7 +565,9 @@ class Builder(Transformer[Token, list[Statement]]):
 
 def _without_texts(text: str) -> str:
     """Return a text with spaces for its strings and comments."""
-    return re.sub(r'"(\\.|[^"\\\n])*"|//[^\n]*|/\*(.|\n)*?\*/', lambda found: " " * len(found[0]), text)
+    return re.sub(
+        r'"(\\.|[^"\\\n])*"|//[^\n]*|/\*(.|\n)*?\*/', lambda found: " " * len(found[0]), text
+    )
 
 
 def _name(node: Node) -> str:
@@ -477,15 +580,24 @@ def _is_truth(term: Node) -> bool:
 
 def _as_type(item: Formula) -> Formula:
     """Return `int(x)`, which has been parsed as an atom, as a type; any other formula as it is."""
-    if isinstance(item, Application) and not item.function and is_named(item.name) and len(item.args) == 1:
+    if (
+        isinstance(item, Application)
+        and not item.function
+        and is_named(item.name)
+        and len(item.args) == 1
+    ):
         (variable,) = item.args
         if isinstance(variable, Var) and not variable.marked:
             return Typed(item.name, variable.name, where=item.where)
     return item
 
 
-def _entity(left: Formula, types: tuple[Typed, ...], others: tuple[Formula, ...]) -> list[Statement]:
-    """Return what `person(p), name(p : n) -> string(n).` declares: each person is its name; else nothing."""
+def _entity(
+    left: Formula, types: tuple[Typed, ...], others: tuple[Formula, ...]
+) -> list[Statement]:
+    """Return what `person(p), name(p : n) -> string(n).` declares: each person is its name; else
+    nothing.
+    """
     match left, types:
         case (
             And(
@@ -507,7 +619,10 @@ def _range_of(typed: Typed) -> Iterator[Operation]:
     """Yield the comparisons that a value of a type smaller than a word satisfies."""
     name = typed.type.removesuffix("?")
     for op, bound in zip((">=", "<="), RANGES.get(name, ()), strict=False):
-        variable, constant = Var(typed.variable, where=typed.where), Const(bound, "int64", where=typed.where)
+        variable, constant = (
+            Var(typed.variable, where=typed.where),
+            Const(bound, "int64", where=typed.where),
+        )
         yield Operation(op, variable, constant, where=typed.where)
 
 
@@ -522,9 +637,11 @@ def _results(aggregates: tuple[Any, ...]) -> set[str]:
 
 
 _WORDS = {
-    "$END": "the end", "AGG": "`agg<<`", "BANG": "`!`", "CARET": "`^`", "COMMA": "`,`", "DOT": "`.`",
+    "$END": "the end", "AGG": "`agg<<`", "BANG": "`!`", "CARET": "`^`", "COMMA": "`,`",
+    "DOT": "`.`",
     "COMPARE": "a comparison", "EQUAL": "`=`", "INT": "a number", "LPAR": "`(`", "LSQB": "`[`",
-    "NAME": "a name", "RPAR": "`)`", "RSQB": "`]`", "SEMICOLON": "`;`", "_END": "`>>`", "_HAS": "`->`",
+    "NAME": "a name", "RPAR": "`)`", "RSQB": "`]`", "SEMICOLON": "`;`", "_END": "`>>`",
+    "_HAS": "`->`",
     "_IF": "`<-`", "PLUS": "`+`", "MINUS": "`-`", "NULLABLE": "`?`", "IN": "`in`",
 }  # fmt: skip
 _TERM = {"INT", "DECIMAL", "FLOAT", "STRING", "MOMENT", "TRUE", "FALSE", "UNDERSCORE"}
@@ -545,12 +662,18 @@ def complaint(error: Any, text: str, source: str) -> RuleSyntaxError:
     if error.token.type == "$END":
         return RuleSyntaxError(_end(text, source), f"expected {expected} before the text ends")
     where = Where(source, error.line, error.column)
-    return RuleSyntaxError(where, f"expected {expected} but found `{error.token}`{remedy_for(error.token)}")
+    return RuleSyntaxError(
+        where, f"expected {expected} but found `{error.token}`{remedy_for(error.token)}"
+    )
 
 
 def _likely(accepted: set[str]) -> set[str]:
-    """Return what may come next without what seldom does: an aggregate within a body, and the order of rows."""
-    seldom = {"AGG"} if "DOT" not in accepted else {"COMPARE"} if "EQUAL" not in accepted else set[str]()
+    """Return what may come next without what seldom does: an aggregate within a body, and the
+    order of rows.
+    """
+    seldom = (
+        {"AGG"} if "DOT" not in accepted else {"COMPARE"} if "EQUAL" not in accepted else set[str]()
+    )
     return accepted - seldom
 
 
@@ -567,7 +690,9 @@ def _end(text: str, source: str) -> Where:
 
 
 def _expected(terminals: set[str]) -> str:
-    """Describe the terminals that a place admits; those that start a term are one word, as are operators."""
+    """Describe the terminals that a place admits; those that start a term are one word, as are
+    operators.
+    """
     words = set[str]()
     terminals = terminals - {"ELSE", "FOR", "COLON"}
     if {"LPAR", "LSQB", "COMPARE"} <= terminals:  # after a name, which is rarely a term alone

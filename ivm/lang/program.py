@@ -1,4 +1,5 @@
-"""A program: its predicates, its rules in order of evaluation, its edits, on every step of its way from text to plans.
+"""A program: its predicates, its rules in order of evaluation, its edits, on every step of its way
+from text to plans.
 
 Dependencies between rules: strata, the order of evaluation, and which views read a predicate.
 
@@ -7,7 +8,8 @@ Dependencies between rules: strata, the order of evaluation, and which views rea
     reach(x, z) <- reach(x, y), near(y, z).
     far(x) <- cut(x), !reach(x, 1).             reads reach, which is complete before
 
-A stratum is one rule, or all rules of mutually recursive views. It comes after the strata that it reads.
+A stratum is one rule, or all rules of mutually recursive views. It comes after the strata that it
+reads.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -41,14 +43,17 @@ class DerivedEdit(Placed):
 
 @dataclass(frozen=True)
 class Program:
-    """Predicates by name, rules each after those it reads from, edits as written; what a pass takes and returns.
+    """Predicates by name, rules each after those it reads from, edits as written; what a pass takes
+    and returns.
 
-    `statements` are those that no pass has made predicates, rules or edits of yet. `stored` are the predicates that the
-    store declares and the text does not, `answer` is the head of the last rule, which a query returns, `merged` says
-    that in some rule atoms of single columns of one row were merged into one atom, `lean` that what aggregates read
-    has fewer rows or columns than it had in earlier releases, `sure` that some helper has no view of what fails, since
-    nothing does, and `partial` that the state of a min or max may keep a few values of each group. For queries, `seeds`
-    has the rows of predicates that a rewriting added, and `notes` says what it did. `warnings` are about the text.
+    `statements` are those that no pass has made predicates, rules or edits of yet. `stored` are the
+    predicates that the store declares and the text does not, `answer` is the head of the last rule,
+    which a query returns, `merged` says that in some rule atoms of single columns of one row were
+    merged into one atom, `lean` that what aggregates read has fewer rows or columns than it had in
+    earlier releases, `sure` that some helper has no view of what fails, since nothing does, and
+    `partial` that the state of a min or max may keep a few values of each group. For queries,
+    `seeds` has the rows of predicates that a rewriting added, and `notes` says what it did.
+    `warnings` are about the text.
     """
 
     predicates: Mapping[str, Predicate] = field(default_factory=dict)
@@ -71,26 +76,36 @@ class Program:
 
     def defining(self, predicates: Mapping[str, Predicate], known: "Program") -> "Program":
         """Return this program with those of some predicates that are not of `known`."""
-        added = {name: one for name, one in predicates.items() if known.predicates.get(name) is not one}
+        added = {
+            name: one for name, one in predicates.items() if known.predicates.get(name) is not one
+        }
         return replace(self, predicates=added)
 
     def including(self, part: "Program") -> "Program":
-        """Return this program with `part`, which was compiled against it, but without the edits of `part`."""
+        """Return this program with `part`, which was compiled against it, but without the edits
+        of `part`.
+        """
         tied = self.tied_to(part.rules)
         rules = in_order((*tied, *part.rules))
-        return Program({**self.predicates, **part.predicates}, rules if tied else (*self.rules, *rules))
+        return Program(
+            {**self.predicates, **part.predicates}, rules if tied else (*self.rules, *rules)
+        )
 
     def tied_to(self, rules: Iterable[Rule]) -> tuple[Rule, ...]:
-        """Return the rules of this program that may share strata or views with others, which were added to it.
+        """Return the rules of this program that may share strata or views with others, which were
+        added to it.
 
-        They are none unless one of those derives a predicate of this program, since no rule of it reads another: so the
-        cost of a question, or of a view, does not depend on how many views there are.
+        They are none unless one of those derives a predicate of this program, since no rule of it
+        reads another: so the cost of a question, or of a view, does not depend on how many views
+        there are.
         """
         derived = (name for rule in rules for name in writes(rule))
         return self.rules if any(name in self.predicates for name in derived) else ()
 
     def excluding(self, part: "Program") -> "Program":
-        """Return this program without `part`.  Raises UninstallError if a remaining rule reads a removed predicate."""
+        """Return this program without `part`.  Raises UninstallError if a remaining rule reads a
+        removed predicate.
+        """
         gone = {id(rule) for rule in part.rules}
         rules = tuple(rule for rule in self.rules if id(rule) not in gone)
         views = {name for rule in rules for name in writes(rule)}
@@ -101,7 +116,9 @@ class Program:
         }
         missing = readers(self.predicates.keys() - predicates.keys(), rules)
         if missing:
-            uses = "; ".join(f"{name} is read by {', '.join(views)}" for name, views in missing.items())
+            uses = "; ".join(
+                f"{name} is read by {', '.join(views)}" for name, views in missing.items()
+            )
             raise UninstallError(f"{uses}: uninstall the readers first")
         return Program(predicates, rules)
 
@@ -114,23 +131,30 @@ class Program:
                 atoms = sum(isinstance(part, Atom) for part in body)
                 if atoms > ATOMS_MAX:
                     reason = (
-                        f"{atoms} atoms in one conjunction, and {ATOMS_MAX} are the most: derive parts of it as views"
+                        f"{atoms} atoms in one conjunction, and {ATOMS_MAX} are the most: "
+                        f"derive parts of it as views"
                     )
-                    raise ConstructError(rule.where, f"written out, this rule has {reason} of their own")
+                    raise ConstructError(
+                        rule.where, f"written out, this rule has {reason} of their own"
+                    )
 
 
 NOTHING = Program()
 
 
 class Stratum(NamedTuple):
-    """Rules that are evaluated together, and the recursive views among them: none for a rule that is not recursive."""
+    """Rules that are evaluated together, and the recursive views among them: none for a rule
+    that is not recursive.
+    """
 
     rules: tuple[Rule, ...]
     recursive: frozenset[str] = frozenset()
 
 
 def strata_of(rules: Sequence[Rule]) -> list[Stratum]:
-    """Group all rules into strata, each after those that it reads; within a stratum, rules keep their order."""
+    """Group all rules into strata, each after those that it reads; within a stratum, rules keep
+    their order.
+    """
     defining: dict[str, list[int]] = {}
     for number, rule in enumerate(rules):
         for name in writes(rule):
@@ -144,7 +168,8 @@ def strata_of(rules: Sequence[Rule]) -> list[Stratum]:
         within = {n for n in below[number] if stratum_of[n] == stratum_of[number]}
         names = {name for n in within for name in writes(rules[n]) if name in reads(rule)}
         recursive.setdefault(stratum_of[number], set()).update(names)
-    for s, names in recursive.items():  # rules of a recursive view that read none of them are in the stratum, too
+    # rules of a recursive view that read none of them are in the stratum, too
+    for s, names in recursive.items():
         for name in names:
             for number in defining[name]:
                 stratum_of[number] = s
@@ -158,7 +183,9 @@ def strata_of(rules: Sequence[Rule]) -> list[Stratum]:
 
 
 def in_order(rules: Sequence[Rule]) -> tuple[Rule, ...]:
-    """Sort the rules so that each follows all rules of the views that it reads, except those of its stratum."""
+    """Sort the rules so that each follows all rules of the views that it reads, except those of
+    its stratum.
+    """
     return tuple(rule for stratum in strata_of(rules) for rule in stratum.rules)
 
 
@@ -168,7 +195,9 @@ def recursive_names(rules: Sequence[Rule]) -> dict[str, frozenset[str]]:
 
 
 def _tied_rules(below: Sequence[Sequence[int]]) -> list[int]:
-    """Number the rules, equally if they depend on one another; below[i] are the rules that rule i reads."""
+    """Number the rules, equally if they depend on one another; below[i] are the rules that rule
+    i reads.
+    """
     stratum_of = list(range(len(below)))
     while True:
         try:
@@ -180,7 +209,9 @@ def _tied_rules(below: Sequence[Sequence[int]]) -> list[int]:
 
 
 def _sorted(below: Sequence[Sequence[int]], stratum_of: Sequence[int]) -> list[int]:
-    """Return the strata in order of evaluation.  Raises CycleError if some depend on one another."""
+    """Return the strata in order of evaluation.  Raises CycleError if some depend on one
+    another.
+    """
     graph: dict[int, list[int]] = {}
     for number, rules in enumerate(below):
         s = stratum_of[number]
@@ -194,9 +225,13 @@ def readers(names: Iterable[str], rules: Iterable[Rule]) -> dict[str, tuple[str,
     wanted = set(names)
     for rule in rules:
         for name in wanted.intersection(reads(rule)):
-            found.setdefault(name, {}).update(dict.fromkeys(named_part(view) for view in writes(rule)))
+            found.setdefault(name, {}).update(
+                dict.fromkeys(named_part(view) for view in writes(rule))
+            )
     return {
-        declared_name(name): tuple(views) for name, views in sorted(found.items()) if not is_made(declared_name(name))
+        declared_name(name): tuple(views)
+        for name, views in sorted(found.items())
+        if not is_made(declared_name(name))
     }
 
 
@@ -206,13 +241,17 @@ def readers(names: Iterable[str], rules: Iterable[Rule]) -> dict[str, tuple[str,
 def shape_of(rule: Rule) -> Rule:
     """Return a rule without the numbers in helper views' names, to find equivalent rules."""
     return replace(
-        rule, heads=tuple(map(_unnumbered, rule.heads)), failed=rule.failed and _unnumbered(rule.failed),
+        rule,
+        heads=tuple(map(_unnumbered, rule.heads)),
+        failed=rule.failed and _unnumbered(rule.failed),
         body=tuple(tuple(map(_unnumbered, disjunct)) for disjunct in rule.body),
-    )  # fmt: skip
+    )
 
 
 def sketch_of(rule: Rule) -> tuple[tuple[str, ...], ...]:
-    """Return what equivalent rules have in common, which is found sooner than their shape: names in heads and body."""
+    """Return what equivalent rules have in common, which is found sooner than their shape: names
+    in heads and body.
+    """
     return tuple(map(_plain_name, writes(rule))), tuple(map(_plain_name, reads(rule)))
 
 

@@ -5,9 +5,10 @@
     size[x] = n <- agg<<n = sum(m)>> part(x, y), size[y] = m.                           refused: through a sum
     dist[y] = d <- agg<<d = min(c)>> dist[x] = e, edge[x, y] = w, c = e + w.            allowed: monotone in e
 
-Rules without negation and aggregates are monotone: more rows never remove derived rows. So their rounds end in the
-least fixpoint. For `min` (and `max`, the other way round) a smaller value must never lead to a greater one.
-Of a user's semilattice nothing else is known, so its values may only be passed on unchanged.
+Rules without negation and aggregates are monotone: more rows never remove derived rows. So their
+rounds end in the least fixpoint. For `min` (and `max`, the other way round) a smaller value must
+never lead to a greater one. Of a user's semilattice nothing else is known, so its values may only
+be passed on unchanged.
 """
 
 from collections import Counter
@@ -40,11 +41,13 @@ from pagestore.host import is_operator, is_semilattice
 
 EXTREMES = ("min", "max")
 PASSED_ON = "of an operator that is registered a value may only be passed on as it is"
-UPWARDS = {"<": 1, "<=": 1, ">": -1, ">=": -1}  # which way the left side keeps a comparison true: down is 1
+# which way the left side keeps a comparison true: down is 1
+UPWARDS = {"<": 1, "<=": 1, ">": -1, ">=": -1}
 
 
 def split_recursion(program: Program, known: Program) -> Program:
-    """Bring recursive rules into the form that is evaluated: one head per rule, aggregates over their own conjunctions.
+    """Bring recursive rules into the form that is evaluated: one head per rule, aggregates over
+    their own conjunctions.
 
     Other rules stay unchanged.
     """
@@ -52,18 +55,30 @@ def split_recursion(program: Program, known: Program) -> Program:
     names = recursive_names((*known.tied_to(found), *found))
     found = [one for rule in found for one in _split(rule, names)]
     names = recursive_names((*known.tied_to(found), *found))
-    auxiliaries = {rule.heads[0].predicate: rule for rule in found if BODY in rule.heads[0].predicate}
-    folded = {head.predicate: one.op for rule in found for head, one in zip(rule.heads, rule.aggregates, strict=False)}
+    auxiliaries = {
+        rule.heads[0].predicate: rule for rule in found if BODY in rule.heads[0].predicate
+    }
+    folded = {
+        head.predicate: one.op
+        for rule in found
+        for head, one in zip(rule.heads, rule.aggregates, strict=False)
+    }
     made: list[Rule] = []
     for rule in found:
         name = rule.heads[0].predicate
         if name in names and _is_semilattice(folded.get(name)):
             rule = (
-                _as_aggregate(rule, folded[name]) if rule.aggregate is None else _without_auxiliary(rule, auxiliaries)
+                _as_aggregate(rule, folded[name])
+                if rule.aggregate is None
+                else _without_auxiliary(rule, auxiliaries)
             )
         made.append(rule)
     read = {name for rule in made for name in reads(rule)}
-    left = (one for one in made if auxiliaries.keys().isdisjoint(writes(one)) or not read.isdisjoint(writes(one)))
+    left = (
+        one
+        for one in made
+        if auxiliaries.keys().isdisjoint(writes(one)) or not read.isdisjoint(writes(one))
+    )
     return replace(program, rules=tuple(left))
 
 
@@ -78,7 +93,8 @@ def _with_own_auxiliaries(rules: Sequence[Rule]) -> list[Rule]:
         if of[name] > 1:
             head = replace(rule.heads[0], predicate=f"{name}{of[name]}")
             rule = replace(rule, heads=(head,))
-        elif found and found[-1].heads[0].predicate.startswith(name + BODY):  # it aggregates that view
+        elif found and found[-1].heads[0].predicate.startswith(name + BODY):
+            # it aggregates that view
             rule = replace(rule, body=((marked(found[-1].heads[0]),),))
         found.append(rule)
     return found
@@ -99,10 +115,18 @@ def _split(rule: Rule, names: Container[str]) -> Iterator[Rule]:
 
 
 def _without_auxiliary(rule: Rule, bodies: dict[str, Rule]) -> Rule:
-    """Inline an aggregate's auxiliary view: how often a value is derived does not matter to a semilattice."""
+    """Inline an aggregate's auxiliary view: how often a value is derived does not matter to a
+    semilattice.
+    """
     literal = rule.body[0][0]
-    auxiliary = bodies.get(literal.predicate) if isinstance(literal, Atom) and len(rule.body[0]) == 1 else None
-    return replace(rule, body=auxiliary.body) if auxiliary and auxiliary.heads[0] == literal else rule
+    auxiliary = (
+        bodies.get(literal.predicate)
+        if isinstance(literal, Atom) and len(rule.body[0]) == 1
+        else None
+    )
+    return (
+        replace(rule, body=auxiliary.body) if auxiliary and auxiliary.heads[0] == literal else rule
+    )
 
 
 def _as_aggregate(rule: Rule, op: str) -> Rule:
@@ -119,7 +143,9 @@ def _as_aggregate(rule: Rule, op: str) -> Rule:
 
 
 def check_recursion(rules: Sequence[Rule]) -> None:
-    """Raise RecursionRefusedError for a cycle through negation or an aggregate that is not monotone, naming it."""
+    """Raise RecursionRefusedError for a cycle through negation or an aggregate that is not
+    monotone, naming it.
+    """
     for stratum in strata_of(rules):
         for rule in stratum.rules if stratum.recursive else ():
             _check_negations(rule, stratum)
@@ -138,9 +164,10 @@ def _check_negations(rule: Rule, stratum: Stratum) -> None:
                 if atom.predicate in stratum.recursive:
                     cycle = _cycle(rule, atom.predicate, stratum, "negates")
                     raise RecursionRefusedError(
-                        atom.where, f"recursion through a negation has no meaning: {cycle}; "
-                        "negate only views that do not read this one"
-                    )  # fmt: skip
+                        atom.where,
+                        f"recursion through a negation has no meaning: {cycle}; "
+                        "negate only views that do not read this one",
+                    )
 
 
 def _check_aggregate(rule: Rule, stratum: Stratum) -> None:
@@ -148,16 +175,21 @@ def _check_aggregate(rule: Rule, stratum: Stratum) -> None:
     op, name = rule.aggregate.op if rule.aggregate else "", rule.heads[0].predicate
     read = next((name for name in reads(rule) if name in stratum.recursive), name)
     if op and not _is_semilattice(op):
-        remedy = "register it as a semilattice if it is one" if is_operator(op) else "use min or max"
+        remedy = (
+            "register it as a semilattice if it is one" if is_operator(op) else "use min or max"
+        )
         raise RecursionRefusedError(
-            rule.where, f"recursion through {op} has no meaning: {_cycle(rule, read, stratum, 'aggregates')}; "
-            f"let {op} read only views that do not read this one, or {remedy}"
-        )  # fmt: skip
+            rule.where,
+            f"recursion through {op} has no meaning: {_cycle(rule, read, stratum, 'aggregates')}; "
+            f"let {op} read only views that do not read this one, or {remedy}",
+        )
     if len(ops) > 1 and all(not one or _is_semilattice(one) for one in ops) and op == min(ops):
         raise RecursionRefusedError(
-            rule.where, f"recursion through {max(ops)} takes only functions that are aggregated by {max(ops)}: "
-            f"{_cycle(rule, read, stratum, 'reads')}; let views of other kinds read the function once it is complete"
-        )  # fmt: skip
+            rule.where,
+            f"recursion through {max(ops)} takes only functions that are aggregated by {max(ops)}: "
+            f"{_cycle(rule, read, stratum, 'reads')}; let views of other kinds read the function "
+            f"once it is complete",
+        )
     if op and not rule.heads[0].args:
         reason = f"{name}[] has one value and reads itself: recursion through {op} needs a key"
         raise RecursionRefusedError(rule.where, reason)
@@ -182,9 +214,11 @@ def _cycle(rule: Rule, name: str, stratum: Stratum, verb: str) -> str:
 
 
 def _check_monotone(rule: Rule, disjunct: Disjunct, stratum: Stratum, sign: int) -> None:
-    """Raise RecursionRefusedError if a better value of the stratum may lead to a worse one, or to none.
+    """Raise RecursionRefusedError if a better value of the stratum may lead to a worse one, or to
+    none.
 
-    `sign` is 1 for min, where smaller is better, -1 for max, and 0 for a semilattice that a user registered.
+    `sign` is 1 for min, where smaller is better, -1 for max, and 0 for a semilattice that a user
+    registered.
     """
     own = [x for x in disjunct if isinstance(x, Atom) and x.predicate in stratum.recursive]
     others = [x for x in disjunct if x not in own]
@@ -196,7 +230,8 @@ def _check_monotone(rule: Rule, disjunct: Disjunct, stratum: Stratum, sign: int)
         v for x in own for v in variables(*x.args)
     }
     equations = [x for x in others if isinstance(x, Compare) and x.op == "="]
-    rising = dict.fromkeys(tainted, 1)  # whether a variable rises (1) or falls (-1) with the values of the stratum
+    # whether a variable rises (1) or falls (-1) with the values of the stratum
+    rising = dict.fromkeys(tainted, 1)
     while found := [(x, v) for x in equations for v in _defined(x, rising, held)]:
         equation, target = found[0]
         equations.remove(equation)
@@ -205,9 +240,13 @@ def _check_monotone(rule: Rule, disjunct: Disjunct, stratum: Stratum, sign: int)
         if not sign and not isinstance(source, Var):
             raise _not_monotone(rule, equation, PASSED_ON)
         if way is None:
-            raise _not_monotone(rule, equation, "the result must only rise, or only fall, with the value")
+            raise _not_monotone(
+                rule, equation, "the result must only rise, or only fall, with the value"
+            )
         rising[target] = way
-    clamps = [x for x in others if isinstance(x, Compare) and _is_clamp(rule, disjunct, x, tainted, sign)]
+    clamps = [
+        x for x in others if isinstance(x, Compare) and _is_clamp(rule, disjunct, x, tainted, sign)
+    ]
     _check_uses(rule, [x for x in others if x not in clamps], equations, rising, held, sign)
     assert rule.aggregate and rule.aggregate.argument
     if rising.get(rule.aggregate.argument, 1) != 1:
@@ -224,7 +263,9 @@ def _check_uses(
 ) -> None:
     """Raise unless values restrict bindings only by bounds that better values satisfy, too."""
     if fault := next((v for v in (*variables(*rule.heads[0].args), *held) if v in rising), None):
-        raise _not_monotone(rule, fault, f"{fault.name} decides which rows exist, so it must not depend on a value")
+        raise _not_monotone(
+            rule, fault, f"{fault.name} decides which rows exist, so it must not depend on a value"
+        )
     for literal in others:
         if isinstance(literal, Negation) and not rising.keys().isdisjoint(variables(literal)):
             raise _not_monotone(rule, literal, "no value may occur in a negation")
@@ -247,7 +288,10 @@ def _is_clamp(rule: Rule, disjunct: Disjunct, bound: Compare, values: set[Var], 
     For max, `m = v, v <= w ; m = w, w < v` together give the lesser of v and w.
     """
     assert rule.aggregate and rule.aggregate.argument
-    (value, other), least = (bound.left, bound.right), {"<": 1, "<=": 1, ">": -1, ">=": -1}.get(bound.op, 0)
+    (value, other), least = (
+        (bound.left, bound.right),
+        {"<": 1, "<=": 1, ">": -1, ">=": -1}.get(bound.op, 0),
+    )
     if value not in values:
         value, other, least = other, value, -least
     if not sign or value not in values or not isinstance(other, Var) or least != -sign:
@@ -265,7 +309,8 @@ def _is_clamp(rule: Rule, disjunct: Disjunct, bound: Compare, values: set[Var], 
 def adds_only(rule: Rule, recursive: Container[str]) -> bool:
     """Return whether a recursive rule only adds to values, without clamping them.
 
-    A bound that only worse values fail does not clamp; one that another conjunction uses in their place does.
+    A bound that only worse values fail does not clamp; one that another conjunction uses in their
+    place does.
     """
     sign = {"min": 1, "max": -1}.get(rule.aggregate.op, 0) if rule.aggregate else 0
     for disjunct in rule.body if sign else ():
@@ -279,7 +324,9 @@ def adds_only(rule: Rule, recursive: Container[str]) -> bool:
             rising[found[0][1]] = 1
             if not (_is_sum(found[0][0].left) and _is_sum(found[0][0].right)):
                 return False
-        if any(isinstance(x, Compare) and _is_clamp(rule, disjunct, x, values, sign) for x in disjunct):
+        if any(
+            isinstance(x, Compare) and _is_clamp(rule, disjunct, x, values, sign) for x in disjunct
+        ):
             return False
     return sign != 0
 
@@ -287,7 +334,9 @@ def adds_only(rule: Rule, recursive: Container[str]) -> bool:
 def _is_sum(term: Term) -> bool:
     if isinstance(term, Call):
         return False
-    return not isinstance(term, Binary) or (term.op in "+-" and _is_sum(term.left) and _is_sum(term.right))
+    return not isinstance(term, Binary) or (
+        term.op in "+-" and _is_sum(term.left) and _is_sum(term.right)
+    )
 
 
 def _defined(equation: Compare, rising: dict[Var, int], held: set[Var]) -> Iterator[Var]:
@@ -298,7 +347,9 @@ def _defined(equation: Compare, rising: dict[Var, int], held: set[Var]) -> Itera
 
 
 def _way(term: Term, rising: dict[Var, int]) -> int | None:
-    """Return 1 if a term rises with the values, -1 if it falls, 0 if it is independent of them, None if unknown."""
+    """Return 1 if a term rises with the values, -1 if it falls, 0 if it is independent of them,
+    None if unknown.
+    """
     match term:
         case Var():
             return rising.get(term, 0)
@@ -314,7 +365,11 @@ def _way(term: Term, rising: dict[Var, int]) -> int | None:
             if left == right == 0:
                 return 0
             factor, way = (term.left, right) if term.op == "*" and left == 0 else (term.right, left)
-            if isinstance(factor, Const) and not isinstance(factor.value, bool | str) and factor.value > 0:  # type: ignore[operator]
+            if (
+                isinstance(factor, Const)
+                and not isinstance(factor.value, bool | str)
+                and factor.value > 0  # type: ignore[operator]
+            ):
                 return way
         case Call("least" | "greatest", args):
             ways = {_way(arg, rising) for arg in args} - {0}
@@ -329,5 +384,7 @@ def _not_monotone(rule: Rule, node: object, reason: str) -> RecursionRefusedErro
     where = getattr(node, "where", rule.where)
     name = named_part(rule.heads[0].predicate)
     return RecursionRefusedError(
-        where, f"recursion through {rule.aggregate.op} must be monotone, and {name} is not known to be: {reason}"
+        where,
+        f"recursion through {rule.aggregate.op} must be monotone, and {name} is not known to be: "
+        f"{reason}",
     )

@@ -7,7 +7,8 @@ from typing import TypeGuard
 from ivm.lang.ir import Aggregate, Const, Placed, Type, Var
 
 BAG = "lang:bag"  # a statement that makes a view a bag, as in lang:bag(v).
-EQUIVALENCE = "lang:equivalence"  # a statement that makes one an equivalence, as in lang:equivalence(v).
+# a statement that makes one an equivalence, as in lang:equivalence(v).
+EQUIVALENCE = "lang:equivalence"
 MARKED = "`?` marks an argument or a value of an atom that may be null, as in p(x?) or f[x] = y?"
 
 
@@ -20,7 +21,9 @@ class Anonymous(Placed):
 
 @dataclass(frozen=True, slots=True)
 class Application(Placed):
-    """`name(args)`, or `name[args]` if `function`; for `name[args] = (values)` args and values, `keys` of them args."""
+    """`name(args)`, or `name[args]` if `function`; for `name[args] = (values)` args and values,
+    `keys` of them args.
+    """
 
     name: str
     args: tuple["Node", ...]
@@ -66,7 +69,9 @@ Folds = tuple[tuple[Aggregate, tuple[Node, ...]], ...]  # aggregates with their 
 
 @dataclass(frozen=True, slots=True)
 class Aggregation(Placed):
-    """`agg<<result = op(terms) for groups>> item` in a body, where other variables are those of its groups."""
+    """`agg<<result = op(terms) for groups>> item` in a body, where other variables are those of
+    its groups.
+    """
 
     aggregates: tuple[tuple[Aggregate, tuple[Node, ...]], ...]
     item: "Formula"
@@ -86,7 +91,9 @@ Formula = Application | Operation | Not | And | Or | Aggregation | Typed
 
 @dataclass(frozen=True, slots=True)
 class Declaration:
-    """`name(x, y) -> int(x), int(y).` or `name[x] = y -> ...`; a column in a relation of `others` has its type."""
+    """`name(x, y) -> int(x), int(y).` or `name[x] = y -> ...`; a column in a relation of
+    `others` has its type.
+    """
 
     head: Application | Operation
     types: tuple[Typed, ...]
@@ -115,7 +122,9 @@ class Clause(Placed):
 
 @dataclass(frozen=True, slots=True)
 class Subsumption(Placed):
-    """`lesser <= greater <- body.`: the row `lesser` of a view makes way for the row `greater` where `body` holds."""
+    """`lesser <= greater <- body.`: the row `lesser` of a view makes way for the row `greater`
+    where `body` holds.
+    """
 
     lesser: Application
     greater: Application
@@ -184,8 +193,14 @@ def is_head(item: Formula) -> TypeGuard[Application | Operation]:
 
 
 def is_alone(item: Formula) -> bool:
-    """Return whether a formula is a term alone, as f[x] or true, which the parser compares with true."""
-    return isinstance(item, Operation) and isinstance(item.right, Const) and item.right.where == item.left.where
+    """Return whether a formula is a term alone, as f[x] or true, which the parser compares with
+    true.
+    """
+    return (
+        isinstance(item, Operation)
+        and isinstance(item.right, Const)
+        and item.right.where == item.left.where
+    )
 
 
 def items_of(formula: Formula | None) -> Iterator[Formula]:

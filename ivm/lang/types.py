@@ -1,12 +1,14 @@
-"""Column types: their names in declarations, the types each literal can take, the result type of each operator.
+"""Column types: their names in declarations, the types each literal can take, the result type of
+each operator.
 
     a declaration says      int     float     boolean   date   datetime    decimal, decimal(p, s)   string
     the column's type is    int64   float64   bool      date   timestamp   decimal(18,2) or (p,s)   string
 
-An int literal fits int64, decimal and float64; a literal like 3.50 is a decimal, and a float64 if one is expected;
-3.5e0 is always a float64.  An int literal also fits uint64, and counts microseconds as a duration; a text fits bytes,
-as UTF-8; a date fits a timestamp, as midnight, and a timestamp at midnight fits a date; a timestamp fits one with a
-zone, as local time.  Nothing else converts implicitly.
+An int literal fits int64, decimal and float64; a literal like 3.50 is a decimal, and a float64 if
+one is expected; 3.5e0 is always a float64.  An int literal also fits uint64, and counts
+microseconds as a duration; a text fits bytes, as UTF-8; a date fits a timestamp, as midnight, and a
+timestamp at midnight fits a date; a timestamp fits one with a zone, as local time.  Nothing else
+converts implicitly.
 """
 
 import operator
@@ -24,12 +26,17 @@ from pagestore.host import WORD_MAX, WORD_MIN, YEARS
 ALIASES = {
     "int": "int64", "int64": "int64", "float": "float64", "float64": "float64", "bool": "bool",
     "boolean": "bool", "date": "date", "datetime": "timestamp", "timestamp": "timestamp",
-    "decimal": "decimal(18,2)", "string": "string", "bytes": "bytes", "uint64": "uint64", "time": "time",
+    "decimal": "decimal(18,2)", "string": "string", "bytes": "bytes", "uint64": "uint64",
+    "time": "time",
     "duration": "duration",
-    # of LogiQL, Soufflé and SQL; what is smaller than a word is kept in one, and held to its range by a constraint
-    **{f"{sign}int{size}": "int64" for sign in ("", "u") for size in ("8", "16", "32", "[8]", "[16]", "[32]")},
-    "int[64]": "int64", "uint[64]": "uint64", "float32": "float64", "float[32]": "float64", "float[64]": "float64",
-    "number": "int64", "unsigned": "int64", "symbol": "string", "integer": "int64", "bigint": "int64",
+    # of LogiQL, Soufflé and SQL; what is smaller than a word is kept in one, and held to its range
+    # by a constraint
+    **{f"{sign}int{size}": "int64" for sign in ("", "u") for size in ("8", "16", "32", "[8]",
+    "[16]", "[32]")},
+    "int[64]": "int64", "uint[64]": "uint64", "float32": "float64", "float[32]": "float64",
+    "float[64]": "float64",
+    "number": "int64", "unsigned": "int64", "symbol": "string", "integer": "int64",
+    "bigint": "int64",
     "double": "float64",
 }  # fmt: skip
 RANGES = {  # the least and the greatest value of the types that are smaller than a word
@@ -38,7 +45,8 @@ RANGES = {  # the least and the greatest value of the types that are smaller tha
     for name in (f"int{bits}", f"int[{bits}]", f"uint{bits}", f"uint[{bits}]")
 }
 KNOWN = (
-    "int, uint64, float, bool, date, time, datetime, `timestamp(zone)`, duration, decimal, decimal(p, s), string and "
+    "int, uint64, float, bool, date, time, datetime, `timestamp(zone)`, duration, decimal, "
+    "decimal(p, s), string and "
     "bytes"
 )
 DIGITS_MAX = 18  # of a decimal whose word is a number
@@ -84,14 +92,17 @@ def _decimal(type_: Type) -> tuple[int, int] | None:
 
 @cache
 def scale(type_: Type) -> int | None:
-    """Return the digits after the point of a decimal type whose words are numbers, None for others."""
+    """Return the digits after the point of a decimal type whose words are numbers, None for
+    others.
+    """
     found = _decimal(type_)
     return found[1] if found and found[0] <= DIGITS_MAX else None
 
 
 @cache
 def wide_scale(type_: Type) -> int | None:
-    """Return the digits after the point of a decimal type of more than 18 digits, whose words are ids; else None.
+    """Return the digits after the point of a decimal type of more than 18 digits, whose words are
+    ids; else None.
 
     >>> wide_scale("decimal(38,2)"), wide_scale("decimal(18,2)"), scale("decimal(38,2)")
     (2, None, None)
@@ -106,14 +117,18 @@ def decimal_scale(type_: Type) -> int | None:
 
 
 def widest(type_: Type) -> Type:
-    """Return the decimal type of most digits whose words are those of a decimal type; other types as they are."""
+    """Return the decimal type of most digits whose words are those of a decimal type; other
+    types as they are.
+    """
     digits = decimal_scale(type_)
     most = DIGITS_MAX if scale(type_) is not None else WIDE_MAX
     return type_ if digits is None else f"decimal({most},{digits})"
 
 
 def has_ids(type_: Type) -> bool:
-    """Return whether words are ids of the dictionary, not ordered as the values: of texts and of long decimals."""
+    """Return whether words are ids of the dictionary, not ordered as the values: of texts and of
+    long decimals.
+    """
     return type_ in TEXTS or wide_scale(type_) is not None
 
 
@@ -126,7 +141,8 @@ def precision(type_: Type) -> int:
 
 @cache
 def word_range(type_: Type) -> tuple[int, int]:
-    """Return the least and the greatest word of an ordered type: dates have years 1 to 9999, decimals their digits.
+    """Return the least and the greatest word of an ordered type: dates have years 1 to 9999,
+    decimals their digits.
 
     >>> word_range("decimal(3,1)")
     (-999, 999)
@@ -150,7 +166,11 @@ def ends(type_: Type) -> tuple[Value, Value]:
         return datetime.min, datetime.max
     least, greatest = word_range(type_)
     digits = scale(type_)
-    return (least, greatest) if digits is None else (Decimal(least).scaleb(-digits), Decimal(greatest).scaleb(-digits))
+    return (
+        (least, greatest)
+        if digits is None
+        else (Decimal(least).scaleb(-digits), Decimal(greatest).scaleb(-digits))
+    )
 
 
 def shown(word: int, type_: Type) -> str:
@@ -168,10 +188,16 @@ def shown(word: int, type_: Type) -> str:
 
 
 def common(a: Type, b: Type) -> Type | None:
-    """Return the type of a variable in columns of both types, or None: decimals need only agree in scale, and words."""
+    """Return the type of a variable in columns of both types, or None: decimals need only agree
+    in scale, and words.
+    """
     if a == b:
         return a
-    if decimal_scale(a) is not None and decimal_scale(a) == decimal_scale(b) and has_ids(a) == has_ids(b):
+    if (
+        decimal_scale(a) is not None
+        and decimal_scale(a) == decimal_scale(b)
+        and has_ids(a) == has_ids(b)
+    ):
         return max(a, b, key=precision)
     return None
 
@@ -182,7 +208,9 @@ def is_flexible(const: Const) -> bool:
 
 
 def adapt(const: Const, wanted: Type) -> Const:
-    """Convert the literal to the wanted type.  Raises RuleTypeError if the type does not have its value."""
+    """Convert the literal to the wanted type.  Raises RuleTypeError if the type does not have
+    its value.
+    """
     value, digits = const.value, decimal_scale(wanted)
     if value is None:
         return Const(None, wanted, where=const.where)
@@ -190,20 +218,27 @@ def adapt(const: Const, wanted: Type) -> Const:
         value = _converted(const, wanted)
     least, most = (0, UNSIGNED_MAX) if wanted == "uint64" else (WORD_MIN, WORD_MAX)
     if isinstance(value, int) and not least <= value <= most:
-        raise RuleTypeError(const.where, f"{value} does not fit {'uint64' if wanted == 'uint64' else '64 bits'}")
+        raise RuleTypeError(
+            const.where, f"{value} does not fit {'uint64' if wanted == 'uint64' else '64 bits'}"
+        )
     return Const(value, wanted, where=const.where)
 
 
 def stands_for_null(const: Const) -> bool:
     """Return whether a value has the encoding of null, so that no nullable column can hold it."""
-    value = const.value // timedelta(microseconds=1) if isinstance(const.value, timedelta) else const.value
+    value = (
+        const.value // timedelta(microseconds=1)
+        if isinstance(const.value, timedelta)
+        else const.value
+    )
     return const.type in ("int64", "duration") and value == WORD_MIN
 
 
 def takes(const: Const, wanted: Type) -> bool:
     """Return whether a literal that is not flexible fits a type.
 
-    A text fits bytes, a timestamp one with a zone, a date a timestamp (midnight), a timestamp at midnight a date."""
+    A text fits bytes, a timestamp one with a zone, a date a timestamp (midnight), a timestamp at
+    midnight a date."""
     if const.type == "timestamp" and isinstance(const.value, datetime) and wanted == "date":
         return const.value.time() == time.min
     return (const.type, wanted) in (("string", "bytes"), ("date", "timestamp")) or (
@@ -241,7 +276,9 @@ def _converted(const: Const, wanted: Type) -> Value:
 
 
 def _in_zone(value: datetime, wanted: Type, where: Where) -> datetime:
-    """Convert a local time to a moment, the first if it is ambiguous.  Raises RuleTypeError if it does not exist."""
+    """Convert a local time to a moment, the first if it is ambiguous.  Raises RuleTypeError if
+    it does not exist.
+    """
     name = zone_of(wanted) or ""
     try:
         offset = re.fullmatch(r"([+-])(\d\d):(\d\d)", name)
@@ -270,11 +307,14 @@ def _misfit(const: Const, wanted: Type) -> RuleTypeError:
     shown = f'"{const.value}"' if isinstance(const.value, str) else str(const.value)
     hint = how_written(wanted)
     shown = shown.lower() if const.type == "bool" else shown
-    return RuleTypeError(const.where, f"{shown} is of type {const.type}, where {wanted} is wanted{hint}")
+    return RuleTypeError(
+        const.where, f"{shown} is of type {const.type}, where {wanted} is wanted{hint}"
+    )
 
 
 def how_written(type_: Type) -> str:
-    """Return the end of an error message on how dates, times and timestamps are written; "" for other types.
+    """Return the end of an error message on how dates, times and timestamps are written; "" for
+    other types.
 
     >>> how_written("date"), how_written("int64")
     ('; a date is written #2013-01-31#', '')
@@ -285,9 +325,15 @@ def how_written(type_: Type) -> str:
 
 
 def folded(op: str, left: Const, right: Const, where: Where) -> Const | None:
-    """Return `left op right` as a literal, exact; None if no literal holds it, as a quotient of decimals."""
+    """Return `left op right` as a literal, exact; None if no literal holds it, as a quotient of
+    decimals.
+    """
     a, b = left.value, right.value
-    if not (is_flexible(left) and is_flexible(right)) or not isinstance(a, int | Decimal) or b is None:
+    if (
+        not (is_flexible(left) and is_flexible(right))
+        or not isinstance(a, int | Decimal)
+        or b is None
+    ):
         return None
     if op == "/":
         if not (isinstance(a, int) and isinstance(b, int) and b):
@@ -296,7 +342,9 @@ def folded(op: str, left: Const, right: Const, where: Where) -> Const | None:
     with localcontext(prec=LITERAL_MAX):
         value = {"+": operator.add, "-": operator.sub, "*": operator.mul}[op](a, b)
     if abs(value) >= 10**LITERAL_MAX:
-        raise RuleTypeError(where, f"the literals make a number of more than {LITERAL_MAX:,} digits")
+        raise RuleTypeError(
+            where, f"the literals make a number of more than {LITERAL_MAX:,} digits"
+        )
     if isinstance(value, int):
         return Const(value, "int64", where=where)
     return Const(value, f"decimal({DIGITS_MAX},{-value.as_tuple().exponent})", where=where)
@@ -305,8 +353,8 @@ def folded(op: str, left: Const, right: Const, where: Where) -> Const | None:
 def arithmetic(op: str, left: Type, right: Type) -> Type | None:
     """Return the type of `left op right`, or None if there is no such operation.
 
-    Int division truncates towards zero; a quotient of decimals is a float.  Dates differ by days, timestamps by
-    microseconds.
+    Int division truncates towards zero; a quotient of decimals is a float.  Dates differ by days,
+    timestamps by microseconds.
     """
     if left == right and left in ("int64", "float64"):
         return left
@@ -333,7 +381,9 @@ def _decimals(op: str, left: Type, right: Type) -> Type | None:
         return "float64"
     if op in "+-" and None not in scales and scales[0] == scales[1]:
         return f"decimal({DIGITS_MAX},{scales[0]})"
-    if op != "*" or any(s is None and t != "int64" for s, t in zip(scales, (left, right), strict=True)):
+    if op != "*" or any(
+        s is None and t != "int64" for s, t in zip(scales, (left, right), strict=True)
+    ):
         return None
     digits = (scales[0] or 0) + (scales[1] or 0)
     return f"decimal({DIGITS_MAX},{digits})" if digits <= DIGITS_MAX else None

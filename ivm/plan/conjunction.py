@@ -6,9 +6,9 @@
     tries     G I          H I          G H I R
     sensors   -            H            G H R            (G at x, and I, follow the order and need none)
 
-An atom whose arguments do not follow the order reads a permuted index.  Constants and repeated variables get levels of
-their own, fixed by a bound.  Functions' values, computed variables and other comparisons are evaluated on batches of
-bindings.
+An atom whose arguments do not follow the order reads a permuted index.  Constants and repeated
+variables get levels of their own, fixed by a bound.  Functions' values, computed variables and
+other comparisons are evaluated on batches of bindings.
 """
 
 from collections import Counter
@@ -19,7 +19,20 @@ from itertools import chain
 
 from ivm.errors import ConstructError
 from ivm.join.kernels.tries import EQ
-from ivm.lang.ir import Atom, Compare, Const, Disjunct, Literal, Negation, Predicate, Rule, Term, Var, atoms, variables
+from ivm.lang.ir import (
+    Atom,
+    Compare,
+    Const,
+    Disjunct,
+    Literal,
+    Negation,
+    Predicate,
+    Rule,
+    Term,
+    Var,
+    atoms,
+    variables,
+)
 from ivm.lang.nulls import may_be_null, tests_null
 from ivm.plan.linear import Linear, linear, pinned
 from ivm.plan.plan import Bound, Distinct, Index, Link, Plan, Read, Scan, Trie, permuted
@@ -33,7 +46,9 @@ SCANNED = "a change of the relation is all that is read"
 
 @dataclass
 class Arguments:
-    """An atom during planning: the key variable of each of its columns, None where its trie is cut."""
+    """An atom during planning: the key variable of each of its columns, None where its trie is
+    cut.
+    """
 
     atom: Atom
     names: list[str | None]
@@ -46,10 +61,11 @@ class Arguments:
 
 
 class Conjunction:
-    """The literals of one disjunct, sorted by what evaluates them; `plan` lays them out by a key order.
+    """The literals of one disjunct, sorted by what evaluates them; `plan` lays them out by a key
+    order.
 
-    `keys` are the variables that become levels of the join; `equal` maps those that an equality fixes to (another
-    variable or None, a constant), whose sum is the value.
+    `keys` are the variables that become levels of the join; `equal` maps those that an equality
+    fixes to (another variable or None, a constant), whose sum is the value.
     """
 
     def __init__(
@@ -61,25 +77,35 @@ class Conjunction:
         encode: Encode,
         whole: Collection[str] = (),
     ) -> None:
-        """`stored_keys` has the number of key words of each stored predicate; no atom of a `whole` predicate is cut.
+        """`stored_keys` has the number of key words of each stored predicate; no atom of a `whole`
+        predicate is cut.
 
         Raises ConstructError, with the place, for a literal that cannot be evaluated.
         """
         self._whole = whole
-        self.rule, self.predicates, self.stored_keys, self.encode = rule, predicates, stored_keys, encode
+        self.rule, self.predicates, self.stored_keys, self.encode = (
+            rule,
+            predicates,
+            stored_keys,
+            encode,
+        )
         self.disjunct = disjunct
         self.atoms: list[Arguments] = []
         self.reads: list[tuple[int, int, str]] = []  # (atom, column, variable)
         self.equal: dict[str, tuple[str | None, int]] = {}
         self.bounds: list[Linear] = []
-        self.not_null: list[Linear] = []  # bounds that hold for nearly all values, so that they pin none
+        # bounds that hold for nearly all values, so that they pin none
+        self.not_null: list[Linear] = []
         self.computed: list[tuple[str, Term]] = []
         self.filters: list[Filter] = []
         self.links: list[tuple[Filter, Link]] = []
         self._fresh = 0
-        self.nulls = frozenset(name for name, null in may_be_null(disjunct, predicates).items() if null)
-        # The text alone decides which variables are keys. Atoms add fresh ones, for constants and repeated variables;
-        # after that it is known which variables atoms enumerate, and so which comparisons the join can seek by.
+        self.nulls = frozenset(
+            name for name, null in may_be_null(disjunct, predicates).items() if null
+        )
+        # The text alone decides which variables are keys. Atoms add fresh ones, for constants and
+        # repeated variables; after that it is known which variables atoms enumerate, and so which
+        # comparisons the join can seek by.
         self.used_once = used_once(rule, disjunct, bool(whole), predicates)
         self.keys = self._keys_in_atoms(disjunct) | self._joined_values(disjunct)
         for literal in disjunct:
@@ -94,8 +120,12 @@ class Conjunction:
 
     @cached_property
     def holding(self) -> dict[str, list[Arguments]]:
-        """Map each key variable to the positive atoms that hold it; complete once all atoms are added."""
-        return {name: [a for a in self.atoms if not a.negated and name in a.names] for name in self.keys}
+        """Map each key variable to the positive atoms that hold it; complete once all atoms are
+        added.
+        """
+        return {
+            name: [a for a in self.atoms if not a.negated and name in a.names] for name in self.keys
+        }
 
     @cached_property
     def enumerated(self) -> set[str]:
@@ -107,26 +137,42 @@ class Conjunction:
     def _keys_in_atoms(self, disjunct: Disjunct) -> set[str]:
         """Return the variables in key columns of atoms, negated ones included."""
         positive = [x for x in disjunct if isinstance(x, Atom)]
-        negated = [x for n in disjunct if isinstance(n, Negation) for x in n.body if isinstance(x, Atom)]
-        found = {term.name for atom in (*positive, *negated) for term in atom.args if isinstance(term, Var)}
+        negated = [
+            x for n in disjunct if isinstance(n, Negation) for x in n.body if isinstance(x, Atom)
+        ]
+        found = {
+            term.name
+            for atom in (*positive, *negated)
+            for term in atom.args
+            if isinstance(term, Var)
+        }
         values = [
-            atom.value for atom in atoms(disjunct) if isinstance(atom.value, Var) and self._stores_value_as_key(atom)
+            atom.value
+            for atom in atoms(disjunct)
+            if isinstance(atom.value, Var) and self._stores_value_as_key(atom)
         ]
         return found | {value.name for value in values if value.name not in self.used_once}
 
     def _joined_values(self, disjunct: Disjunct) -> set[str]:
-        """Return the variables of functions' values that the join seeks, since other atoms or comparisons fix them.
+        """Return the variables of functions' values that the join seeks, since other atoms or
+        comparisons fix them.
 
-        Filtering by them afterwards would enumerate all combinations. A value can be sought only if an index by it has
-        room for all keys of its function.
+        Filtering by them afterwards would enumerate all combinations. A value can be sought only if
+        an index by it has room for all keys of its function.
         """
         positive = [x for x in disjunct if isinstance(x, Atom) and x.predicate not in self._whole]
-        values = Counter(x.value.name for x in positive if isinstance(x.value, Var) and len(x.args) < KEYS_MAX)
+        values = Counter(
+            x.value.name for x in positive if isinstance(x.value, Var) and len(x.args) < KEYS_MAX
+        )
         found = {name for name, times in values.items() if times > 1}
         within = [{v.name for v in variables(x)} for x in positive]
         bound = {name for names in within for name in names}
-        comparisons = [linear(x, self.rule.types, self.encode) for x in disjunct if isinstance(x, Compare)]
-        for names in pinned([x for x in comparisons if x and x.seekable and x.times.keys() <= bound]):
+        comparisons = [
+            linear(x, self.rule.types, self.encode) for x in disjunct if isinstance(x, Compare)
+        ]
+        for names in pinned(
+            [x for x in comparisons if x and x.seekable and x.times.keys() <= bound]
+        ):
             if len(names) > 1 and not any(names <= own for own in within):
                 found |= names & values.keys()
         return found
@@ -146,8 +192,11 @@ class Conjunction:
             names.append(self._argument(term, names, whole))
         if as_key:
             assert value is not None
-            names.append(self._argument(value, names, whole=negated or atom.predicate in self._whole))
-        if all(name is None for name in names):  # a trie has at least one level: enumerate the first column
+            names.append(
+                self._argument(value, names, whole=negated or atom.predicate in self._whole)
+            )
+        # a trie has at least one level: enumerate the first column
+        if all(name is None for name in names):
             names[0] = self._argument(atom.terms[0], [], whole=True)
         if read:
             assert isinstance(value, Var)
@@ -155,14 +204,19 @@ class Conjunction:
         self.atoms.append(Arguments(atom, names, negated))
 
     def _is_key(self, atom: Atom, value: Var | Const) -> bool:
-        return isinstance(value, Const) or value.name in self.keys or self._stores_value_as_key(atom)
+        return (
+            isinstance(value, Const) or value.name in self.keys or self._stores_value_as_key(atom)
+        )
 
     def _stores_value_as_key(self, atom: Atom) -> bool:
-        """Return whether the atom is of a derived function, which stores its value as a key (see views/heads.py)."""
+        """Return whether the atom is of a derived function, which stores its value as a key (see
+        views/heads.py).
+        """
         return self.stored_keys[atom.predicate] > len(atom.args)
 
     def _argument(self, term: Var | Const, before: list[str | None], whole: bool) -> str | None:
-        """Return the key variable for a column, given those of the columns before; None if the trie may be cut there.
+        """Return the key variable for a column, given those of the columns before; None if the trie
+        may be cut there.
 
         `whole` says that no column may be cut.
         """
@@ -179,7 +233,9 @@ class Conjunction:
         return term.name
 
     def _read_as(self, variable: str) -> str:
-        """Name a read value: a variable that is read twice gets a fresh name and a filter that compares both."""
+        """Name a read value: a variable that is read twice gets a fresh name and a filter that
+        compares both.
+        """
         if all(variable != name for _, _, name in self.reads):
             return variable
         name = self._fresh_name()
@@ -190,39 +246,55 @@ class Conjunction:
         if len(negation.body) != 1 or negation.exists or not isinstance(negation.body[0], Atom):
             raise ConstructError(
                 negation.where,
-                "a negation is evaluated of one atom whose variables are bound outside; derive the rest as a view "
+                "a negation is evaluated of one atom whose variables are bound outside; derive the "
+                "rest as a view "
                 "of its own and negate that",
             )
         self._add_atom(negation.body[0], negated=True)
 
     def _add_comparisons(self, comparisons: list[Compare]) -> None:
-        """Sort comparisons into bounds, which the join seeks by, definitions of computed variables, and filters."""
+        """Sort comparisons into bounds, which the join seeks by, definitions of computed
+        variables, and filters.
+        """
         known = self.keys | {name for _, _, name in self.reads}
-        waiting = sorted(comparisons, key=lambda x: (risk(x), str(x)))  # independent of the order in the text
+        # independent of the order in the text
+        waiting = sorted(comparisons, key=lambda x: (risk(x), str(x)))
         while waiting:
             literal = next((x for x in waiting if self._is_ready(x, known)), None)
             if literal is None:
                 raise ConstructError(
-                    waiting[0].where, "the variables of this comparison are defined by each other only"
+                    waiting[0].where,
+                    "the variables of this comparison are defined by each other only",
                 )
             waiting.remove(literal)
             target = self._defines(literal, known)
             if target is None:
                 self._compare(literal)
             else:
-                self.computed.append((target.name, literal.right if literal.left == target else literal.left))
+                self.computed.append(
+                    (target.name, literal.right if literal.left == target else literal.left)
+                )
                 known.add(target.name)
 
     def _is_ready(self, literal: Compare, known: set[str]) -> bool:
-        return known.issuperset(v.name for v in variables(literal)) or self._defines(literal, known) is not None
+        return (
+            known.issuperset(v.name for v in variables(literal))
+            or self._defines(literal, known) is not None
+        )
 
     @staticmethod
     def _defines(literal: Compare, known: set[str]) -> Var | None:
-        """Return the unknown variable that an equation computes from known ones, if there is one."""
+        """Return the unknown variable that an equation computes from known ones, if there is
+        one.
+        """
         if literal.op != "=":
             return None
         for side, other in ((literal.left, literal.right), (literal.right, literal.left)):
-            if isinstance(side, Var) and side.name not in known and {v.name for v in variables(other)} <= known:
+            if (
+                isinstance(side, Var)
+                and side.name not in known
+                and {v.name for v in variables(other)} <= known
+            ):
                 return side
         return None
 
@@ -233,7 +305,8 @@ class Conjunction:
                 if a.negated and name not in self.enumerated and name not in self.equal:
                     raise ConstructError(
                         a.atom.where,
-                        f"`{name}` is computed and then negated, which is evaluated for sums with a constant only; "
+                        f"`{name}` is computed and then negated, which is evaluated for sums with "
+                        f"a constant only; "
                         "derive the computed values as a view of their own and negate against that",
                     )
 
@@ -245,7 +318,8 @@ class Conjunction:
             and isinstance(literal.left, Var)
             and literal.left.name in self.keys
         ):
-            self.not_null.append(Linear({literal.left.name: 1}, ">=", -(NULL + 1)))  # null is the least word
+            # null is the least word
+            self.not_null.append(Linear({literal.left.name: 1}, ">=", -(NULL + 1)))
             return
         form = linear(literal, self.rule.types, self.encode)
         if form is None or not form.seekable or not form.times.keys() <= self.keys:
@@ -257,9 +331,18 @@ class Conjunction:
             self.bounds.append(form)
 
     def _fixes(self, form: Linear) -> bool:
-        """Add an equation to `equal` if nothing else gives a variable its value; return whether it was added."""
-        name = next((n for n in reversed(form.times) if n not in self.enumerated and n not in self.equal), None)
-        if name is None or form.op != "=" or (form.constant and self.rule.types.get(name) != "int64"):
+        """Add an equation to `equal` if nothing else gives a variable its value; return whether
+        it was added.
+        """
+        name = next(
+            (n for n in reversed(form.times) if n not in self.enumerated and n not in self.equal),
+            None,
+        )
+        if (
+            name is None
+            or form.op != "="
+            or (form.constant and self.rule.types.get(name) != "int64")
+        ):
             return False
         sign, others = form.times[name], [n for n in form.times if n != name]
         if len(others) > 1 or any(form.times[n] == sign for n in others):
@@ -270,7 +353,9 @@ class Conjunction:
     # -- layout
 
     def plan(self, order: Sequence[str], cost: float = 0.0, considered: int = 0) -> Plan:
-        """Return the plan for a key order, with `cost` and `considered` recorded in it.  Raises ConstructError."""
+        """Return the plan for a key order, with `cost` and `considered` recorded in it.  Raises
+        ConstructError.
+        """
         level = {name: i for i, name in enumerate(order)}
         tries = tuple(self._trie(a, level) for a in self.atoms)
         self._check_width(tries)
@@ -279,11 +364,21 @@ class Conjunction:
             for name, (other, constant) in self.equal.items()
         ]
         bounds = equalities + [form.bound(level) for form in (*self.bounds, *self.not_null)]
-        reads = tuple(Read(a, _column(tries[a].index, column), name) for a, column, name in self.reads)
+        reads = tuple(
+            Read(a, _column(tries[a].index, column), name) for a, column, name in self.reads
+        )
         return Plan(
-            tuple(order), tries, tuple(bounds), reads, tuple(self.computed), tuple(self.filters), cost, considered,
-            nulls=self.nulls, links=tuple(self.links),
-        )  # fmt: skip
+            tuple(order),
+            tries,
+            tuple(bounds),
+            reads,
+            tuple(self.computed),
+            tuple(self.filters),
+            cost,
+            considered,
+            nulls=self.nulls,
+            links=tuple(self.links),
+        )
 
     def _check_width(self, tries: Iterable[Trie]) -> None:
         """Raise ConstructError if a permuted index has more columns than a key can."""
@@ -292,27 +387,37 @@ class Conjunction:
                 raise ConstructError(
                     arguments.atom.where,
                     f"the value of {arguments.atom.predicate} is joined, and an index by it needs "
-                    f"{len(trie.index.order)} columns, where there can be {KEYS_MAX}; derive a view of fewer keys and "
+                    f"{len(trie.index.order)} columns, where there can be {KEYS_MAX}; derive a "
+                    f"view of fewer keys and "
                     "join that",
                 )
 
     def in_own_order(self, order: Sequence[str], t: int) -> tuple[str, ...]:
-        """Return an order with variables also for columns that nothing reads, where rows are found by their key and
-        their other columns follow in order: what is read is then the relation, and not an index of some columns.
+        """Return an order with variables also for columns that nothing reads, where rows are found
+        by their key and their other columns follow in order: what is read is then the relation, and
+        not an index of some columns.
 
             fact[i] = (a, b, c, v) is read by i, a, v        the order [i, a, v] becomes [i, a, $0.2, $0.3, v]
 
-        A row has one value for each.  The order begins with the variables of atom t, and no others among them.
+        A row has one value for each.  The order begins with the variables of atom t, and no others
+        among them.
         """
         if not self._with_unread:
             return (*order,)
         found, level = [*order], {name: place for place, name in enumerate(order)}
         begun = 1 + max(level[name] for name in self.atoms[t].names if name)
         for number, a in self._with_unread:
-            columns, keys = [c for _, c in self._used(a, level)], self.predicates[a.atom.predicate].key_count
+            columns, keys = (
+                [c for _, c in self._used(a, level)],
+                self.predicates[a.atom.predicate].key_count,
+            )
             if columns != sorted(columns) or columns[:keys] != [*range(keys or 0)]:
                 continue
-            before = {c: next(name for name in a.names[c:] if name) for c in range(columns[-1]) if a.names[c] is None}
+            before = {
+                c: next(name for name in a.names[c:] if name)
+                for c in range(columns[-1])
+                if a.names[c] is None
+            }
             if number == t or all(level[name] >= begun for name in before.values()):
                 for c, name in before.items():
                     found.insert(found.index(name), f"${number}.{c}")
@@ -320,9 +425,13 @@ class Conjunction:
 
     @cached_property
     def _with_unread(self) -> list[tuple[int, Arguments]]:
-        """The atoms of functions of several values of which columns are read, but some before these are not."""
+        """The atoms of functions of several values of which columns are read, but some before
+        these are not.
+        """
         found = [(n, a) for n, a in enumerate(self.atoms) if not a.negated and None in a.names]
-        keyed = ((n, a) for n, a in found if self.predicates[a.atom.predicate].key_count is not None)
+        keyed = (
+            (n, a) for n, a in found if self.predicates[a.atom.predicate].key_count is not None
+        )
         return [(n, a) for n, a in keyed if any(a.names[a.names.index(None) :])]
 
     def _used(self, arguments: Arguments, level: Mapping[str, int]) -> list[tuple[int, int]]:
@@ -338,7 +447,9 @@ class Conjunction:
     def _trie(self, arguments: Arguments, level: Mapping[str, int]) -> Trie:
         used = self._used(arguments, level)
         levels = tuple([place for place, _ in used])
-        return Trie(self._index(arguments, [c for _, c in used]), levels, arguments.negated, arguments.text)
+        return Trie(
+            self._index(arguments, [c for _, c in used]), levels, arguments.negated, arguments.text
+        )
 
     def index(self, arguments: Arguments, level: Mapping[str, int]) -> Index:
         """Return the index that an atom reads, given the level of each variable."""
@@ -355,13 +466,15 @@ class Conjunction:
 
 
 class ScanConjunction(Conjunction):
-    """The literals of a body of one relation, whose rows are read in the order of the relation's own key.
+    """The literals of a body of one relation, whose rows are read in the order of the relation's
+    own key.
 
         total[b] = t <- agg<<t = sum(d)>> r(a, b, c, d), c < 7.        r has the key (a)
 
         levels [a]        reads b, c, d        filter c < 7
 
-    All comparisons are filters, and no index is permuted: a change of the relation is all that maintenance needs.
+    All comparisons are filters, and no index is permuted: a change of the relation is all that
+    maintenance needs.
     """
 
     @staticmethod
@@ -393,7 +506,9 @@ class ScanConjunction(Conjunction):
         self.atoms.append(Arguments(atom, [*names], negated))
 
     def _column(self, term: Var | Const, known: Sequence[str]) -> str:
-        """Return the variable of a column: a fresh one, and a filter, for a constant or a repeated variable."""
+        """Return the variable of a column: a fresh one, and a filter, for a constant or a
+        repeated variable.
+        """
         if isinstance(term, Var) and term.name not in known:
             return term.name
         name = self._fresh_name()
@@ -410,34 +525,58 @@ class ScanConjunction(Conjunction):
         names = [name for name in atom.names if name is not None]  # all are
         trie = Trie(Index(index, (*range(keys),)), (*range(len(names)),), False, str(atom.atom))
         reads = tuple(Read(0, place, name) for _, place, name in self.reads)
-        plan = Plan((*names,), (trie,), (), reads, tuple(self.computed), tuple(self.filters), nulls=self.nulls)
+        plan = Plan(
+            (*names,),
+            (trie,),
+            (),
+            reads,
+            tuple(self.computed),
+            tuple(self.filters),
+            nulls=self.nulls,
+        )
         return plan.going(Scan if len(names) == keys else Distinct, SCANNED, once=once)
 
 
 class ChoiceConjunction(ScanConjunction):
-    """The disjuncts of a rule as one: they hold the same atom, and differ by comparisons that cannot fail.
+    """The disjuncts of a rule as one: they hold the same atom, and differ by comparisons that
+    cannot fail.
 
     n[b] = t <- agg<<t = count()>> r(a, b, c), c < 7 ; r(a, b, c), c > 9.        filter (c < 7 ; c > 9)
     """
 
     @staticmethod
     def joins(rule: Rule) -> bool:
-        """Return whether a rule has the same atom in all its conjunctions, and cannot fail where these differ."""
+        """Return whether a rule has the same atom in all its conjunctions, and cannot fail where
+        these differ.
+        """
         if len(rule.body) < 2 or not all(map(ScanConjunction.applies, rule.body)):
             return False
-        (atom, *others), common = {*atoms(chain(*rule.body))}, set.intersection(*map(set, rule.body))
+        (atom, *others), common = (
+            {*atoms(chain(*rule.body))},
+            set.intersection(*map(set, rule.body)),
+        )
         held = {v.name for v in variables(atom)}
         left = (x for x in chain(*rule.body) if isinstance(x, Compare) and x not in common)
         return not others and all(is_sure(x, held) for x in left)
 
     def __init__(
-        self, rule: Rule, predicates: Mapping[str, Predicate], stored_keys: Mapping[str, int], encode: Encode
+        self,
+        rule: Rule,
+        predicates: Mapping[str, Predicate],
+        stored_keys: Mapping[str, int],
+        encode: Encode,
     ) -> None:
-        self._common = tuple(x for x in rule.body[0] if all(x in disjunct for disjunct in rule.body))
+        self._common = tuple(
+            x for x in rule.body[0] if all(x in disjunct for disjunct in rule.body)
+        )
         left = (tuple(x for x in disjunct if x not in self._common) for disjunct in rule.body)
         self._options = tuple(tuple(x for x in option if isinstance(x, Compare)) for option in left)
-        super().__init__(rule, (*self._common, *chain(*self._options)), predicates, stored_keys, encode)
-        self.nulls = frozenset(name for name, null in may_be_null(self._common, predicates).items() if null)
+        super().__init__(
+            rule, (*self._common, *chain(*self._options)), predicates, stored_keys, encode
+        )
+        self.nulls = frozenset(
+            name for name, null in may_be_null(self._common, predicates).items() if null
+        )
 
     def _add_comparisons(self, comparisons: list[Compare]) -> None:
         super()._add_comparisons([x for x in comparisons if x in self._common])
@@ -445,25 +584,40 @@ class ChoiceConjunction(ScanConjunction):
             self.filters.append(Choice(self._options))
 
 
-def used_once(rule: Rule, disjunct: Disjunct, recursive: bool, predicates: Mapping[str, Predicate]) -> set[str]:
-    """Return the variables that occur once in a rule's head and a disjunct; an atom's trie can be cut before them.
+def used_once(
+    rule: Rule, disjunct: Disjunct, recursive: bool, predicates: Mapping[str, Predicate]
+) -> set[str]:
+    """Return the variables that occur once in a rule's head and a disjunct; an atom's trie can be
+    cut before them.
 
-    An aggregate counts every binding unless it is recursive. So only variables in the values of a function of several
-    values qualify: its key identifies the binding.
+    An aggregate counts every binding unless it is recursive. So only variables in the values of a
+    function of several values qualify: its key identifies the binding.
     """
     terms = [term for literal in disjunct for term in _occurrences(literal)]
     terms += [argument for aggregate in rule.aggregates for argument in aggregate.arguments * 2]
     terms += [term for head in rule.heads for term in head.terms]
-    counts = Counter(v.name for term in terms for v in ((term,) if isinstance(term, Var) else variables(term)))
+    counts = Counter(
+        v.name for term in terms for v in ((term,) if isinstance(term, Var) else variables(term))
+    )
     once = {name for name, n in counts.items() if n == 1}
     if rule.aggregate and not recursive:
-        functions = [x for x in disjunct if isinstance(x, Atom) and predicates[x.predicate].key_count is not None]
-        once &= {v.name for x in functions for v in variables(*x.args[predicates[x.predicate].key_count :])}
+        functions = [
+            x
+            for x in disjunct
+            if isinstance(x, Atom) and predicates[x.predicate].key_count is not None
+        ]
+        once &= {
+            v.name
+            for x in functions
+            for v in variables(*x.args[predicates[x.predicate].key_count :])
+        }
     return once
 
 
 def _occurrences(literal: Literal) -> list[Term]:
-    """Return the terms of a literal, twice for a comparison or negation, so that their variables are not used once."""
+    """Return the terms of a literal, twice for a comparison or negation, so that their variables
+    are not used once.
+    """
     if isinstance(literal, Atom):
         return list(literal.terms)
     if isinstance(literal, Compare):
@@ -472,7 +626,9 @@ def _occurrences(literal: Literal) -> list[Term]:
 
 
 def _column(index: Index, column: int) -> int:
-    """Return the position of a predicate's column in an index record: keys in the index's order, then the values."""
+    """Return the position of a predicate's column in an index record: keys in the index's order,
+    then the values.
+    """
     if column in index.order:
         return index.order.index(column)
     return len(index.order) + sum(c not in index.order for c in range(column))

@@ -36,17 +36,20 @@ JOINED = 0.25  # of an operation of an evaluation in full
 LISTED = 1  # of a binding that becomes rows of a view; one that is added up costs next to nothing
 STORED = 0.8  # of a row of a view that is built, and compared with those before
 RECORDED = 1  # of an interval of a sensitivity index that is written with all others
-SKIPPED = 0.1  # of the rows of relations; a rule that took fewer operations counts what a subset lacks
+# of the rows of relations; a rule that took fewer operations counts what a subset lacks
+SKIPPED = 0.1
 
 # of choosing probes, matches or columns when a rule is planned
 COLUMN_ROWS = 8  # rows that pass by in columns in the time of one iterator operation
-RENEWAL_OPERATIONS = 16  # renewing an interval in its index takes as long as about 16 iterator operations
-# A trace may be longer than estimated by this factor for each variable but the first: joined columns are seldom
-# independent, and an error at one level multiplies that at the next.
+# renewing an interval in its index takes as long as about 16 iterator operations
+RENEWAL_OPERATIONS = 16
+# A trace may be longer than estimated by this factor for each variable but the first: joined
+# columns are seldom independent, and an error at one level multiplies that at the next.
 CORRELATED = 16
 
 # of orders of variables
-MERGE_OPERATIONS = 8  # the cost of sorting one binding, or of merging it with equal ones, in iterator operations
+# the cost of sorting one binding, or of merging it with equal ones, in iterator operations
+MERGE_OPERATIONS = 8
 SORTING_SHARE_MAX = 2  # the most that sorting adds, as a multiple of an order's own cost
 PERMUTED_MAX = 5  # variables; up to this many, all permutations are tried, which takes milliseconds
 
@@ -55,29 +58,35 @@ LOOK_UP = 10  # records that a merge passes in the time of one lookup of a bindi
 RANGE_ROWS = 300  # of a relation read whole that cost as much as finding the rows of one key
 
 # of following a change of a recursive stratum
-# An operation takes some 0.3 us, and evaluating a stratum anew 0.2 to 0.8 us for each row: the kernel stops after
-# a fifth of that, so that what is given up costs a fifth more than evaluating anew.
+# An operation takes some 0.3 us, and evaluating a stratum anew 0.2 to 0.8 us for each row: the
+# kernel stops after a fifth of that, so that what is given up costs a fifth more than evaluating
+# anew.
 STEP_OPERATIONS = 128  # for each of the steps that are free, two milliseconds together
 FOLLOWED_SHARE = 0.15  # operations for each row
-IN_MEMORY = 12288  # that following a change of a linear stratum in memory costs as much as, at least
+# that following a change of a linear stratum in memory costs as much as, at least
+IN_MEMORY = 12288
 WRITE_OPERATIONS = 800  # that storing the facts of a round costs as much as, at least
 
 # from when on ways are compared
-FREE = 20_000  # the cost of probing before those of the other ways are estimated; none is much cheaper
-LARGE_FROM = 64  # rows; a delta of one relation with no more is propagated whatever it costs (engine/kernels/plans.py)
+# the cost of probing before those of the other ways are estimated; none is much cheaper
+FREE = 20_000
+# rows; a delta of one relation with no more is propagated whatever it costs
+# (engine/kernels/plans.py)
+LARGE_FROM = 64
 SAMPLED = 64  # rows of a delta whose matches are found to estimate what all cost, or one in
 SAMPLED_SHARE = 16
 
-# A recursive stratum is evaluated anew once REFILL_FROM plus one in REFILL_SHARE of its rows lost support.
+# A recursive stratum is evaluated anew once REFILL_FROM plus one in REFILL_SHARE of its rows lost
+# support.
 REFILL_FROM = 256
 REFILL_SHARE = 2
 REFILL_SHARE_MAX = 0.25  # of the rows of a relation that it reads: if more have changed, it is, too
 
 
 class Evaluated(NamedTuple):
-    """What is known of a rule's full evaluation: the rows that it read then and would read now, its operations then,
-    if they were `measured`, the bindings that it listed, how many of the rows that it read are left, and the intervals
-    of its sensitivity indices.
+    """What is known of a rule's full evaluation: the rows that it read then and would read now, its
+    operations then, if they were `measured`, the bindings that it listed, how many of the rows that
+    it read are left, and the intervals of its sensitivity indices.
     """
 
     then: int
@@ -100,12 +109,16 @@ def alone(rows: int) -> float:
 
 
 def probing(listed: float, expected: float, rows: int) -> float:
-    """Return the cost of probing, where changed rows have so many bindings, and a row takes `expected` operations."""
+    """Return the cost of probing, where changed rows have so many bindings, and a row takes
+    `expected` operations.
+    """
     return max((BOUND + STEPS * OPERATION) * listed, OPERATION * expected * rows)
 
 
 def probing_at_least(rows: int, indexed: int) -> float:
-    """Return what probing changed rows costs at least, if indices of so many rows are to be built before."""
+    """Return what probing changed rows costs at least, if indices of so many rows are to be
+    built before.
+    """
     return ROW * rows + building(indexed)
 
 
@@ -126,27 +139,37 @@ def tables(plan: Plan) -> float:
 
 
 def by_columns(fixed: float, rows: float, listed: float) -> float:
-    """Return the cost of joins by columns of rows that pass by, with bindings that become rows of a view."""
+    """Return the cost of joins by columns of rows that pass by, with bindings that become rows
+    of a view.
+    """
     return fixed + READ * rows + BOUND * listed
 
 
 def deferring(listed: float, indexed: int) -> float:
-    """Return what is saved, at most, by joining changed rows by columns while indices of so many rows are missing."""
+    """Return what is saved, at most, by joining changed rows by columns while indices of so many
+    rows are missing.
+    """
     return building(indexed) + BOUND * listed
 
 
 def rewriting(bindings: float, counts: Iterable[int]) -> float:
-    """Return the cost of writing those pages of views with so many rows anew that scattered bindings touch."""
+    """Return the cost of writing those pages of views with so many rows anew that scattered
+    bindings touch.
+    """
     return sum(REWRITTEN * rows * (1 - exp(-bindings * ON_PAGE / max(1, rows))) for rows in counts)
 
 
 def anew(stored: float, joining: float) -> float:
-    """Return the cost of evaluating views anew that get so many rows, given that of finding all bindings."""
+    """Return the cost of evaluating views anew that get so many rows, given that of finding all
+    bindings.
+    """
     return ANEW + STORED * stored + joining
 
 
 def evaluating(plans: Sequence[Plan], rule: Evaluated) -> float:
-    """Return the cost of finding all bindings of a rule: as many operations for each row as the last time."""
+    """Return the cost of finding all bindings of a rule: as many operations for each row as the
+    last time.
+    """
     grown = rule.now / max(1, rule.then)
     operations = grown * rule.operations if rule.measured else rule.now
     storing = LISTED * rule.listed * max(1.0, grown) * rule.left + RECORDED * rule.recorded
@@ -159,5 +182,7 @@ def evaluating(plans: Sequence[Plan], rule: Evaluated) -> float:
 
 
 def refills_at_once(changes: Iterable[tuple[int, int]]) -> bool:
-    """Return whether a recursive stratum is evaluated anew, given the changed rows and all rows of what it reads."""
+    """Return whether a recursive stratum is evaluated anew, given the changed rows and all rows
+    of what it reads.
+    """
     return any(rows > max(LARGE_FROM, REFILL_SHARE_MAX * count) for rows, count in changes)

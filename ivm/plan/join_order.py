@@ -1,10 +1,12 @@
 """Choose the key order of a conjunction by cost.
 
-All permutations of its variables are compared, or, if they are too many, those that a beam search finds
-(docs/decisions/0020-many-variables.md).  A variable that an equality fixes directly follows the one that fixes it.
+All permutations of its variables are compared, or, if they are too many, those that a beam search
+finds (docs/decisions/0020-many-variables.md).  A variable that an equality fixes directly follows
+the one that fixes it.
 
     r(x, y), s(y, z)    y = 7 is in a fifth of r and of s: [x, y, z] has more bindings than if all y were alike,
-                        since a binding of (x, y) has y = 7 as often as a row of r has it (heavy hitters)
+                        since a binding of (x, y) has y = 7 as often as a row of r has it (heavy
+                        hitters)
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -22,11 +24,14 @@ from ivm.plan.plan import permuted
 from ivm.plan.statistics import Distinct, Heavy, none_heavy
 
 FAR = 2.0**40  # more rows than relations have: a product comes after all that is joined
-BEAM_WIDTH = 1 << 10  # for n variables, above costs.PERMUTED_MAX: BEAM_WIDTH / n² prefixes are extended at a time
+# for n variables, above costs.PERMUTED_MAX: BEAM_WIDTH / n² prefixes are extended at a time
+BEAM_WIDTH = 1 << 10
 
 
 class Begun(NamedTuple):
-    """A prefix of an order: its variables, `bound` with those that they fix, and estimates so far."""
+    """A prefix of an order: its variables, `bound` with those that they fix, and estimates so
+    far.
+    """
 
     names: tuple[str, ...]
     bound: frozenset[str]
@@ -35,7 +40,9 @@ class Begun(NamedTuple):
 
 
 class Step(NamedTuple):
-    """Estimates of a level: the smallest fan-out, the number of fan-outs, the share of values that all tries have."""
+    """Estimates of a level: the smallest fan-out, the number of fan-outs, the share of values
+    that all tries have.
+    """
 
     smallest: float
     fans: int
@@ -45,7 +52,9 @@ class Step(NamedTuple):
 class JoinOrders:
     """Compares the key orders of a conjunction by the estimated cost of evaluating it."""
 
-    def __init__(self, conjunction: Conjunction, distinct: Distinct, heavy: Heavy = none_heavy) -> None:
+    def __init__(
+        self, conjunction: Conjunction, distinct: Distinct, heavy: Heavy = none_heavy
+    ) -> None:
         self._conjunction, self._distinct, self._heavy = conjunction, distinct, heavy
         self._atoms, self._equal = conjunction.atoms, conjunction.equal
         names = dict.fromkeys(n for a in self._atoms for n in a.names if n is not None)
@@ -67,16 +76,21 @@ class JoinOrders:
         return *found, considered
 
     def nearest(self, t: int) -> tuple[str, ...]:
-        """Return an order that starts with the variables of atom t, and goes on to the atom with the fewest rows for
-        what is bound, each by its columns in order, so that few indices are permuted.  O(atoms²), of which only the
-        atoms that hold a variable just bound are estimated again.
+        """Return an order that starts with the variables of atom t, and goes on to the atom with
+        the fewest rows for what is bound, each by its columns in order, so that few indices are
+        permuted.  O(atoms²), of which only the atoms that hold a variable just bound are estimated
+        again.
         """
         order, best = list[str](), t
         left = {n: rows for n, rows in self._unbound.items() if n != t}
         while True:
             known = len(order)
             for name in self._atoms[best].names:
-                if name and name not in order and self._equal.get(name, (None, 0))[0] in (None, *order):
+                if (
+                    name
+                    and name not in order
+                    and self._equal.get(name, (None, 0))[0] in (None, *order)
+                ):
                     order.append(name)
             bound = self._equal.keys() | {*order}
             for n in {n for name in order[known:] for n in self._places[name]} & left.keys():
@@ -95,7 +109,11 @@ class JoinOrders:
     @cached_property
     def _unbound(self) -> dict[int, float]:
         """The rows of each positive atom, where only what equations fix is bound."""
-        return {n: self._rows_for(a, self._equal.keys()) for n, a in enumerate(self._atoms) if not a.negated}
+        return {
+            n: self._rows_for(a, self._equal.keys())
+            for n, a in enumerate(self._atoms)
+            if not a.negated
+        }
 
     @cached_property
     def _places(self) -> dict[str, list[int]]:
@@ -117,7 +135,9 @@ class JoinOrders:
         return rows / max(1.0, self._distinct(predicate, columns)) if columns else FAR * rows
 
     def below(self, t: int) -> tuple[tuple[str, ...], float]:
-        """Return the cheapest order that starts with the variables of atom t, and its cost per binding of these."""
+        """Return the cheapest order that starts with the variables of atom t, and its cost per
+        binding of these.
+        """
         own = [n for n in self._free if n in self._atoms[t].names]
         start = self._with_held(own)
         least, best = inf, self._with_held([*own, *(n for n in self._free if n not in own)])
@@ -128,7 +148,9 @@ class JoinOrders:
         return best, max(1.0, below)
 
     def pace(self, orders: Sequence[Sequence[str]]) -> float:
-        """Return the most operations that a row of any atom t takes on average, joined in orders[t]."""
+        """Return the most operations that a row of any atom t takes on average, joined in
+        orders[t].
+        """
         return max(self._pace(*one) for one in enumerate(orders))
 
     def _pace(self, t: int, order: Sequence[str]) -> float:
@@ -137,7 +159,11 @@ class JoinOrders:
         return sum(operations for operations, *_ in levels[own:]) / max(1.0, levels[own - 1][1])
 
     def _with_held(self, names: Sequence[str]) -> tuple[str, ...]:
-        return tuple(chain.from_iterable(map(self._placed, (None, *names)))) if self._equal else (*names,)
+        return (
+            tuple(chain.from_iterable(map(self._placed, (None, *names))))
+            if self._equal
+            else (*names,)
+        )
 
     def _placed(self, name: str | None) -> tuple[str, ...]:
         """Return a variable and those that it fixes; for None, those that constants fix."""
@@ -150,19 +176,25 @@ class JoinOrders:
     # -- candidate orders
 
     def _candidates(self, own: Sequence[str]) -> Iterable[Sequence[str]]:
-        """Return the orders to compare: they begin with the variables `own`, and permute the others."""
+        """Return the orders to compare: they begin with the variables `own`, and permute the
+        others.
+        """
         rest = [n for n in self._free if n not in own]
         if len(self._free) <= costs.PERMUTED_MAX:
             return ([*own, *tail] for tail in permutations(rest))
-        ways = (True,) if own else (True, False)  # from rows that are given, a product is hardly ever the best way
+        # from rows that are given, a product is hardly ever the best way
+        ways = (True,) if own else (True, False)
         return chain.from_iterable(self._cheaply_begun(own, rest, tied) for tied in ways)
 
-    def _cheaply_begun(self, own: Sequence[str], rest: Sequence[str], tied: bool) -> Iterator[tuple[str, ...]]:
-        """Search orders by a beam: extend the cheapest prefix of each set of variables, for the cheapest sets.
+    def _cheaply_begun(
+        self, own: Sequence[str], rest: Sequence[str], tied: bool
+    ) -> Iterator[tuple[str, ...]]:
+        """Search orders by a beam: extend the cheapest prefix of each set of variables, for the
+        cheapest sets.
 
-        A product of two relations looks cheap as a prefix, and its cost shows only after better prefixes have been
-        dropped. So with `tied` the next variable shares an atom with an earlier one, if any does; without it, products
-        of small relations are found, too.
+        A product of two relations looks cheap as a prefix, and its cost shows only after better
+        prefixes have been dropped. So with `tied` the next variable shares an atom with an earlier
+        one, if any does; without it, products of small relations are found, too.
         """
         width = max(1, BEAM_WIDTH // max(1, len(rest)) ** 2)
         begun = [Begun(tuple(own), frozenset(self._with_held(own)))]
@@ -172,15 +204,21 @@ class JoinOrders:
                 if len(cheapest) == width:
                     break
                 cheapest.setdefault(frozenset(one.names), one)
-            begun = [longer for one in cheapest.values() for longer in self._longer(one, rest, tied)]
+            begun = [
+                longer for one in cheapest.values() for longer in self._longer(one, rest, tied)
+            ]
         return (one.names for one in begun)
 
     def _longer(self, begun: Begun, rest: Sequence[str], tied: bool) -> Iterator[Begun]:
         """Yield a prefix extended by each variable that may come next."""
         left = [n for n in rest if n not in begun.names]
         holding = self._conjunction.holding
-        near = {n for name in begun.names for a in holding[name] for n in a.names} if tied else set()
-        for name in [n for n in left if n in near or (tied and self._is_pinned(n, begun.bound))] or left:
+        near = (
+            {n for name in begun.names for a in holding[name] for n in a.names} if tied else set()
+        )
+        for name in [
+            n for n in left if n in near or (tied and self._is_pinned(n, begun.bound))
+        ] or left:
             _, bound, bindings, cost = begun
             cost += self._indexing(name, bound)
             for placed in self._placed(name):
@@ -193,11 +231,12 @@ class JoinOrders:
     # -- costs
 
     def _cost(self, order: Sequence[str], most: float = inf) -> float:
-        """Estimate iterator operations: at each level, bindings so far times the smallest fan-out times tries; infinite
-        if these alone exceed `most`.
+        """Estimate iterator operations: at each level, bindings so far times the smallest fan-out
+        times tries; infinite if these alone exceed `most`.
 
-        A permuted index adds two passes over its relation, to build and to maintain it.  Bindings that a projection
-        makes equal must be merged, unless the join can count them (see join/kernels/flat_join.py).
+        A permuted index adds two passes over its relation, to build and to maintain it.  Bindings
+        that a projection makes equal must be merged, unless the join can count them (see
+        join/kernels/flat_join.py).
         """
         cost, found = 0.0, 1.0
         for operations, bindings, _ in self._levels(order):
@@ -212,14 +251,18 @@ class JoinOrders:
         return cost
 
     def _sorting(self, cost: float, order: Sequence[str]) -> float:
-        """Estimate the cost of sorting for an order, if it does not produce some head's rows sorted.
+        """Estimate the cost of sorting for an order, if it does not produce some head's rows
+        sorted.
 
-        The smallest fan-outs bound the number of rows. The estimate of bindings would be far too low, since the columns
-        of a cyclic join are seldom independent: a graph with 60 expected cliques has 30 million. As the bound may be
-        far too high, the cost is limited.
+        The smallest fan-outs bound the number of rows. The estimate of bindings would be far too
+        low, since the columns of a cyclic join are seldom independent: a graph with 60 expected
+        cliques has 30 million. As the bound may be far too high, the cost is limited.
         """
         level = {name: i for i, name in enumerate(order)}
-        heads = [[level[v.name] for v in variables(head) if v.name in level] for head in self._conjunction.rule.heads]
+        heads = [
+            [level[v.name] for v in variables(head) if v.name in level]
+            for head in self._conjunction.rule.heads
+        ]
         if all(levels == sorted(levels) for levels in heads):
             return 0.0
         most = prod(smallest for *_, smallest in self._levels(order))
@@ -236,7 +279,9 @@ class JoinOrders:
             yield operations, bindings, step.smallest
 
     def _step(self, name: str, bound: Collection[str]) -> Step:
-        """Return the estimates of a level, given the variables bound before; only those near the variable matter."""
+        """Return the estimates of a level, given the variables bound before; only those near the
+        variable matter.
+        """
         key = name, self._near[name].intersection(bound)
         if key not in self._steps:
             self._steps[key] = self._estimated(*key)
@@ -247,10 +292,15 @@ class JoinOrders:
         """The variables with which each one shares an atom or a comparison that may fix it."""
         positive = [a for a in self._atoms if not a.negated]
         together = [(a, b) for a in positive for n in a.names if n for b in self._skew(n, a)[1]]
-        groups: list[AbstractSet[str]] = [{n for a in one for n in a.names if n} for one in together]
+        groups: list[AbstractSet[str]] = [
+            {n for a in one for n in a.names if n} for one in together
+        ]
         groups += [*({n for n in a.names if n} for a in self._atoms), *self._pinned]
         names = {name for group in groups for name in group}
-        return {name: frozenset().union(*(group for group in groups if name in group)) - {name} for name in names}
+        return {
+            name: frozenset().union(*(group for group in groups if name in group)) - {name}
+            for name in names
+        }
 
     def _estimated(self, name: str, bound: Collection[str]) -> Step:
         distinct, fans, holding = self._distinct, list[float](), self._conjunction.holding[name]
@@ -259,50 +309,73 @@ class JoinOrders:
             here = (*before, a.names.index(name))
             below = distinct(a.atom.predicate, before) if before else 1.0
             mean = distinct(a.atom.predicate, tuple(sorted(here))) / max(below, 1.0)
-            fans.append(max([mean, *(self._skewed(a, column, here, mean, bound) for column in before)]))
+            fans.append(
+                max([mean, *(self._skewed(a, column, here, mean, bound) for column in before)])
+            )
         if name in self._equal or self._is_pinned(name, bound):
             fans.append(1.0)
         shared = 1.0
         if len(fans) > 1:
-            domain = max(1.0, *(distinct(a.atom.predicate, (a.names.index(name),)) for a in holding))
+            domain = max(
+                1.0, *(distinct(a.atom.predicate, (a.names.index(name),)) for a in holding)
+            )
             shared = prod(min(1.0, fan / domain) for fan in sorted(fans)[1:])
         return Step(min(fans, default=1.0), len(fans), shared)
 
-    def _skewed(self, a: Arguments, column: int, here: tuple[int, ...], mean: float, bound: Collection[str]) -> float:
-        """Return how many values an atom has for a binding, if the atoms that hold the variable of a bound column, and
-        more that is bound, have its heavy hitters in as many bindings as in rows; `mean` for other values.
+    def _skewed(
+        self, a: Arguments, column: int, here: tuple[int, ...], mean: float, bound: Collection[str]
+    ) -> float:
+        """Return how many values an atom has for a binding, if the atoms that hold the variable of
+        a bound column, and more that is bound, have its heavy hitters in as many bindings as in
+        rows; `mean` for other values.
         """
         name = a.names[column]
         own, others = self._skew(name, a) if name else ({}, [])
         entered = [
-            (b.atom.predicate, b.names.index(name)) for b in others if any(n in bound for n in b.names if n != name)
+            (b.atom.predicate, b.names.index(name))
+            for b in others
+            if any(n in bound for n in b.names if n != name)
         ]
         if not own or not entered:
             return mean
         heavy = [self._heavy(*one) for one in entered]
         values = [max(1.0, self._distinct(predicate, (place,))) for predicate, place in entered]
-        average = [self.rows(predicate) / n for (predicate, _), n in zip(entered, values, strict=True)]
+        average = [
+            self.rows(predicate) / n for (predicate, _), n in zip(entered, values, strict=True)
+        ]
         most = self._distinct(a.atom.predicate, here[-1:])
         rest = tuple(c for c in here[:-1] if c != column)
         rest_values = self._distinct(a.atom.predicate, rest) if rest else 1.0
         left = max(0.0, min(values) - len(own)) * prod(average)  # bindings with other values
         total, fans = left, left * mean
         for word, rows in own.items():
-            bindings = prod(found.get(word, each) for found, each in zip(heavy, average, strict=True))
+            bindings = prod(
+                found.get(word, each) for found, each in zip(heavy, average, strict=True)
+            )
             total += bindings
             fans += bindings * max(mean, min(most, rows / rest_values))
         return fans / max(1.0, total)
 
     def _skew(self, name: str, a: Arguments) -> tuple[Mapping[int, float], list[Arguments]]:
-        """Return the heavy hitters of a variable in an atom, and the other atoms that have some; none if these lack."""
+        """Return the heavy hitters of a variable in an atom, and the other atoms that have some;
+        none if these lack.
+        """
         others = [b for b in self._conjunction.holding[name] if b is not a]
-        if not others or name not in a.names or not (own := self._heavy(a.atom.predicate, a.names.index(name))):
+        if (
+            not others
+            or name not in a.names
+            or not (own := self._heavy(a.atom.predicate, a.names.index(name)))
+        ):
             return {}, []
         return own, [b for b in others if self._heavy(b.atom.predicate, b.names.index(name))]
 
     def _is_pinned(self, name: str, bound: Collection[str]) -> bool:
-        """Return whether comparisons with bound variables leave a variable one value, or a short range."""
-        return any(name in names and all(n in bound for n in names if n != name) for names in self._pinned)
+        """Return whether comparisons with bound variables leave a variable one value, or a short
+        range.
+        """
+        return any(
+            name in names and all(n in bound for n in names if n != name) for names in self._pinned
+        )
 
     def bindings(self, order: Sequence[str]) -> tuple[float, ...]:
         """Estimate the bindings of the first variables of an order, for each level."""
@@ -313,14 +386,20 @@ class JoinOrders:
         return self._distinct(predicate, tuple(range(self._conjunction.stored_keys[predicate])))
 
     def _indexing(self, name: str, bound: Collection[str]) -> float:
-        """Return the cost of the permuted indices that an order needs if this variable comes next."""
+        """Return the cost of the permuted indices that an order needs if this variable comes
+        next.
+        """
         key = name, self._near[name].intersection(bound)
         if key not in self._indexed:
-            self._indexed[key] = sum(self._permuting(*key, a) for a in self._conjunction.holding[name])
+            self._indexed[key] = sum(
+                self._permuting(*key, a) for a in self._conjunction.holding[name]
+            )
         return self._indexed[key]
 
     def _permuting(self, name: str, bound: Collection[str], a: Arguments) -> float:
-        """Return the cost of the permuted index of an atom that an order needs if this variable comes next."""
+        """Return the cost of the permuted index of an atom that an order needs if this variable
+        comes next.
+        """
         names = [n for n in a.names if n is not None]
         known = sum(n in bound for n in names)
         if names[known] == name or any(n not in bound for n in names[:known]):
@@ -328,7 +407,8 @@ class JoinOrders:
         return 2 * self.rows(a.atom.predicate)
 
     def _collected(self, order: Sequence[str]) -> bool:
-        """Return whether the join can count every variable that the heads leave out while it collects the next one.
+        """Return whether the join can count every variable that the heads leave out while it
+        collects the next one.
 
         It cannot for aggregates of values, which need each binding, in any order.
         """

@@ -1,4 +1,5 @@
-"""The structure of an acyclic conjunction: its relations as a join tree, and the conditions on their columns.
+"""The structure of an acyclic conjunction: its relations as a join tree, and the conditions on
+their columns.
 
     total[r] = t <- agg<<t = sum(v)>> sale(i, s, p, v), store(s, r), part(p, 7).
 
@@ -20,7 +21,8 @@ from ivm.plan.plan import Bound, Index, Link, Plan
 from pagestore.host import WORD_MAX, WORD_MIN
 
 EVERY = WORD_MIN, WORD_MAX  # word
-ATOMS_MAX = 32  # of a conjunction: a join tree is found in the cube of their number, and walked by recursion
+# of a conjunction: a join tree is found in the cube of their number, and walked by recursion
+ATOMS_MAX = 32
 
 
 class Source(NamedTuple):
@@ -38,7 +40,9 @@ def sources_of(plan: Plan) -> list[Source]:
     for t, trie in enumerate(plan.tries):
         names = [plan.variables[level] for level in trie.levels]
         places = dict(zip(names, trie.index.order, strict=False))
-        places |= {r.variable: _relation_column(trie.index, r.column) for r in plan.reads if r.trie == t}
+        places |= {
+            r.variable: _relation_column(trie.index, r.column) for r in plan.reads if r.trie == t
+        }
         found.append(Source(trie.index.predicate, places, frozenset(names), trie.negated))
     return found
 
@@ -46,19 +50,26 @@ def sources_of(plan: Plan) -> list[Source]:
 def negated_in(plan: Plan) -> list[Source]:
     """Return the negated atoms of a plan, each once."""
     sources = sources_of(plan)
-    return [source for n, source in enumerate(sources) if source.negated and source not in sources[:n]]
+    return [
+        source for n, source in enumerate(sources) if source.negated and source not in sources[:n]
+    ]
 
 
 def _relation_column(index: Index, column: int) -> int:
-    """Return the relation's column at a position of an index's records: its keys, then the columns that are left."""
+    """Return the relation's column at a position of an index's records: its keys, then the
+    columns that are left.
+    """
     if column < len(index.order):
         return index.order[column]
     left = (c for c in range(len(index.order) + column + 1) if c not in index.order)
     return [c for _, c in zip(range(column - len(index.order) + 1), left, strict=False)][-1]
 
 
-def join_tree(names: Sequence[frozenset[str]], links: Iterable[Link] = ()) -> list[tuple[int, int]] | None:
-    """Return the edges of a join tree of sets of variables; None if they are cyclic, or if some share nothing.
+def join_tree(
+    names: Sequence[frozenset[str]], links: Iterable[Link] = ()
+) -> list[tuple[int, int]] | None:
+    """Return the edges of a join tree of sets of variables; None if they are cyclic, or if some
+    share nothing.
 
     Trees that share nothing become one by links.
 
@@ -68,7 +79,9 @@ def join_tree(names: Sequence[frozenset[str]], links: Iterable[Link] = ()) -> li
     left, edges = [*range(len(names))], list[tuple[int, int]]()
     while len(left) > 1:
         for one in left:
-            shared = names[one].intersection(frozenset().union(*(names[i] for i in left if i != one)))
+            shared = names[one].intersection(
+                frozenset().union(*(names[i] for i in left if i != one))
+            )
             parent = next((i for i in left if i != one and shared and shared <= names[i]), None)
             if parent is not None:
                 edges.append((one, parent))
@@ -80,17 +93,26 @@ def join_tree(names: Sequence[frozenset[str]], links: Iterable[Link] = ()) -> li
 
 
 def _linking(
-    names: Sequence[frozenset[str]], roots: Sequence[int], edges: Sequence[tuple[int, int]], links: Iterable[Link]
+    names: Sequence[frozenset[str]],
+    roots: Sequence[int],
+    edges: Sequence[tuple[int, int]],
+    links: Iterable[Link],
 ) -> list[tuple[int, int]]:
-    """Return edges that make trees one by links; none if their roots share variables, or links do not suffice."""
+    """Return edges that make trees one by links; none if their roots share variables, or links
+    do not suffice.
+    """
     tree = [*range(len(names))]  # the root of the tree of each
     for one, parent in reversed(edges):
         tree[one] = tree[parent]
     found = list[tuple[int, int]]()
-    apart = sum(len(names[root]) for root in roots) == len(frozenset().union(*(names[root] for root in roots)))
+    apart = sum(len(names[root]) for root in roots) == len(
+        frozenset().union(*(names[root] for root in roots))
+    )
     for link in links if apart else ():
         pairs = permutations(range(len(names)), 2)
-        ends = next(((a, b) for a, b in pairs if link.name in names[a] and link.other in names[b]), None)
+        ends = next(
+            ((a, b) for a, b in pairs if link.name in names[a] and link.other in names[b]), None
+        )
         if ends and tree[ends[0]] != tree[ends[1]]:
             found.append(ends)
             old, new = (tree[end] for end in ends)
@@ -98,11 +120,19 @@ def _linking(
     return found if len({*tree}) == 1 else []
 
 
-def _edges(plan: Plan, sources: Sequence[Source], links: Iterable[Link]) -> list[tuple[int, int]] | None:
-    """Return the edges of a join tree, as `join_tree` does; an atom of constants alone is below any of the others."""
+def _edges(
+    plan: Plan, sources: Sequence[Source], links: Iterable[Link]
+) -> list[tuple[int, int]] | None:
+    """Return the edges of a join tree, as `join_tree` does; an atom of constants alone is below
+    any of the others.
+    """
     constants = {plan.variables[b.level] for b in plan.bounds if b.kind == EQ and not b.others}
     uses = Counter(name for source in sources for name in source.places)
-    alone = [n for n, s in enumerate(sources) if all(name in constants and uses[name] == 1 for name in s.places)]
+    alone = [
+        n
+        for n, s in enumerate(sources)
+        if all(name in constants and uses[name] == 1 for name in s.places)
+    ]
     alone = alone if len(alone) < len(sources) else []
     others = [n for n in range(len(sources)) if n not in alone]
     edges = join_tree([frozenset(sources[n].places) for n in others], links)
@@ -113,24 +143,32 @@ def _edges(plan: Plan, sources: Sequence[Source], links: Iterable[Link]) -> list
 
 def links_of(plan: Plan) -> list[Link]:
     """Return the bounds and filters of a plan that may link two relations."""
-    return [link for bound in plan.bounds if (link := link_of(plan, bound))] + [link for _, link in plan.links]
+    return [link for bound in plan.bounds if (link := link_of(plan, bound))] + [
+        link for _, link in plan.links
+    ]
 
 
 def link_of(plan: Plan, bound: Bound) -> Link | None:
     """Return a bound of two variables, other than an equation, as a link; None for others."""
     if bound.kind == EQ or [sign for _, sign in bound.others] != [1]:
         return None
-    return Link(plan.variables[bound.level], bound.kind, plan.variables[bound.others[0][0]], bound.constant)
+    return Link(
+        plan.variables[bound.level], bound.kind, plan.variables[bound.others[0][0]], bound.constant
+    )
 
 
 def is_linked(plan: Plan, ranges: bool = False) -> bool:
-    """Return whether a supported plan needs links to be one tree; with `ranges`, whether it needs some of `!=`."""
+    """Return whether a supported plan needs links to be one tree; with `ranges`, whether it
+    needs some of `!=`.
+    """
     links = [link for link in links_of(plan) if ranges and link.kind != NE]
     return _edges(plan, [s for s in sources_of(plan) if not s.negated], links) is None
 
 
 def is_supported(plan: Plan) -> bool:
-    """Return whether a plan's bindings can be found by columns: it is acyclic, and negations have what they look up."""
+    """Return whether a plan's bindings can be found by columns: it is acyclic, and negations
+    have what they look up.
+    """
     if len(plan.tries) > ATOMS_MAX:
         return False
     sources = sources_of(plan)
@@ -140,31 +178,45 @@ def is_supported(plan: Plan) -> bool:
         return False
     if _edges(plan, positive, links_of(plan)) is None:
         return False
-    fixed = [(plan.variables[b.level], names_of_bound(plan, b)) for b in plan.bounds if b.kind == EQ]
+    fixed = [
+        (plan.variables[b.level], names_of_bound(plan, b)) for b in plan.bounds if b.kind == EQ
+    ]
     for source in sources:
         own = frozenset(source.places)
         held = {name for name, names in fixed if names <= own}
         if source.negated and not (own & bound and own - bound <= held):
             return False
     names = [names_of_bound(plan, b) for b in plan.bounds]
-    return all(one <= bound or any(s.negated and one <= frozenset(s.places) for s in sources) for one in names)
+    return all(
+        one <= bound or any(s.negated and one <= frozenset(s.places) for s in sources)
+        for one in names
+    )
 
 
 def is_exchangeable(plan: Plan, name: str, keys: Mapping[str, int]) -> bool:
-    """Return whether bindings with some rows of a relation are those of the plan over these rows instead of it."""
-    tree, sources = JoinTree(plan, keys), [source for source in sources_of(plan) if source.predicate == name]
+    """Return whether bindings with some rows of a relation are those of the plan over these rows
+    instead of it.
+    """
+    tree, sources = (
+        JoinTree(plan, keys),
+        [source for source in sources_of(plan) if source.predicate == name],
+    )
     return len(sources) == 1 and not sources[0].negated and not tree.is_cut(sources[0])
 
 
 def lists_pairs(plan: Plan, keys: Mapping[str, int], needed: frozenset[str]) -> bool:
-    """Return whether keys lead to several rows that bindings need, whichever relation's blocks pass by."""
+    """Return whether keys lead to several rows that bindings need, whichever relation's blocks
+    pass by.
+    """
     tree = JoinTree(plan, keys)
     return all(tree.expanding(needed, root) for root in range(len(tree.sources)))
 
 
 def names_of_bound(plan: Plan, bound: Bound) -> frozenset[str]:
     """Return the variables that a bound compares."""
-    return frozenset(plan.variables[level] for level in (bound.level, *(other for other, _ in bound.others)))
+    return frozenset(
+        plan.variables[level] for level in (bound.level, *(other for other, _ in bound.others))
+    )
 
 
 def intervals_of(plan: Plan) -> dict[str, tuple[int, int]]:
@@ -185,7 +237,9 @@ class JoinTree:
     def __init__(self, plan: Plan, keys: Mapping[str, int]) -> None:
         self.sources = [s for s in sources_of(plan) if not s.negated]
         self._keys = keys
-        self._constants = frozenset(plan.variables[b.level] for b in plan.bounds if b.kind == EQ and not b.others)
+        self._constants = frozenset(
+            plan.variables[b.level] for b in plan.bounds if b.kind == EQ and not b.others
+        )
         self.near: list[list[int]] = [[] for _ in self.sources]
         for a, b in _edges(plan, self.sources, links_of(plan)) or ():
             self.near[a].append(b)
@@ -205,7 +259,9 @@ class JoinTree:
         """Return the variables that tell the rows of a relation apart."""
         source = self.sources[node]
         keys = self._keys[source.predicate]
-        own = (name for name, column in source.places.items() if column < keys or self.is_cut(source))
+        own = (
+            name for name, column in source.places.items() if column < keys or self.is_cut(source)
+        )
         return frozenset(own) - self._constants
 
     def shared(self, node: int, parent: int) -> list[str]:
@@ -217,7 +273,9 @@ class JoinTree:
         return sorted((self.below(node, parent) & needed) - self.sources[parent].places.keys())
 
     def expanding(self, needed: frozenset[str], node: int, parent: int = -1) -> int:
-        """Count the relations below one with several rows for a key, of which columns are needed."""
+        """Count the relations below one with several rows for a key, of which columns are
+        needed.
+        """
         found = 0
         for child in self.near[node]:
             if child != parent:
@@ -227,7 +285,8 @@ class JoinTree:
         return found
 
     def around(self, names: frozenset[str]) -> list[int]:
-        """Return neighbouring relations that have all of some variables together, and none that is not needed for that.
+        """Return neighbouring relations that have all of some variables together, and none that is
+        not needed for that.
 
         Empty if links are among what connects them.
         """
@@ -235,7 +294,10 @@ class JoinTree:
 
         def is_spare(node: int) -> bool:
             others = frozenset().union(*(self.sources[n].places for n in left if n != node))
-            return len(left.intersection(self.near[node])) < 2 and names & self.sources[node].places.keys() <= others
+            return (
+                len(left.intersection(self.near[node])) < 2
+                and names & self.sources[node].places.keys() <= others
+            )
 
         while (spare := next(filter(is_spare, sorted(left)), None)) is not None:
             left.remove(spare)
@@ -243,15 +305,20 @@ class JoinTree:
         return sorted(left) if all(self.shared(a, b) for a, b in edges) else []
 
     def having(self, predicate: str, name: str, column: int) -> "JoinTree":
-        """Return the tree with another column for the relation of a predicate, by the name of a variable."""
+        """Return the tree with another column for the relation of a predicate, by the name of a
+        variable.
+        """
         other = copy(self)
         other.sources = [
-            s._replace(places={**s.places, name: column}) if s.predicate == predicate else s for s in self.sources
+            s._replace(places={**s.places, name: column}) if s.predicate == predicate else s
+            for s in self.sources
         ]
         return other
 
     def without(self, core: Sequence[int]) -> "JoinTree":
         """Return the trees that are left when the edges between some relations go."""
         other = copy(self)
-        other.near = [[n for n in near if not {n, node} <= {*core}] for node, near in enumerate(self.near)]
+        other.near = [
+            [n for n in near if not {n, node} <= {*core}] for node, near in enumerate(self.near)
+        ]
         return other

@@ -1,4 +1,5 @@
-"""The keys of a relation that a plan of it has to read: one range, or several if few texts satisfy a filter.
+"""The keys of a relation that a plan of it has to read: one range, or several if few texts satisfy
+a filter.
 
 c(k) <- r(k, g, v), k > 7, k <= 9.          keys from (8,) up to (10,)
 """
@@ -15,11 +16,13 @@ from ivm.terms.conditions import SAME, Choice, Filter
 from ivm.terms.encoder import Encoder
 from pagestore.host import WORD_MAX, WORD_MIN
 
-Range = tuple[tuple[int, ...], tuple[int, ...]]  # lo <= key < hi, by prefixes of keys; () leaves an end open
+# lo <= key < hi, by prefixes of keys; () leaves an end open
+Range = tuple[tuple[int, ...], tuple[int, ...]]
 EVERY_KEY: Range = ((), ())
 NO_KEY: Range = ((0,), (0,))
 TextRange = tuple[bytes, bytes | None]  # from a text up to another, or to the last
-SHARE = 8  # the texts of a range are sought in a relation that has at least so many rows for each of them
+# the texts of a range are sought in a relation that has at least so many rows for each of them
+SHARE = 8
 SEEK_ROWS = 64  # reading so many rows costs as much as a seek
 
 
@@ -38,9 +41,11 @@ def key_range(plan: Plan, encode: Encoder) -> Range:
 
 
 def key_ranges(plan: Plan, types: Mapping[str, Type], count: int, encode: Encoder) -> list[Range]:
-    """Return ranges of keys outside of which a plan's filters hold nowhere, where the relation has `count` rows.
+    """Return ranges of keys outside of which a plan's filters hold nowhere, where the relation has
+    `count` rows.
 
-    These are several, if a range of texts leaves few ids of the first column.  O(texts of the range).
+    These are several, if a range of texts leaves few ids of the first column.  O(texts of the
+    range).
     """
     whole = key_range(plan, encode)
     texts = text_ranges(plan.filters, types).get(Var(plan.variables[0])) if plan.variables else None
@@ -48,8 +53,12 @@ def key_ranges(plan: Plan, types: Mapping[str, Type], count: int, encode: Encode
 
 
 def text_keys(whole: Range, texts: TextRange | None, count: int, encode: Encoder) -> list[Range]:
-    """Return the ranges of keys whose first column is one of some texts; one, if there is another bound or no gain."""
-    ids = encode.between(*texts, count // SHARE) if whole == EVERY_KEY and texts is not None else None
+    """Return the ranges of keys whose first column is one of some texts; one, if there is
+    another bound or no gain.
+    """
+    ids = (
+        encode.between(*texts, count // SHARE) if whole == EVERY_KEY and texts is not None else None
+    )
     if ids is None:
         return [whole]
     runs = np.split(np.sort(ids), np.flatnonzero(np.diff(np.sort(ids)) > 1) + 1) if len(ids) else []
@@ -59,7 +68,8 @@ def text_keys(whole: Range, texts: TextRange | None, count: int, encode: Encoder
 
 
 def prefixes(intervals: Iterable[tuple[int, int]]) -> Range:
-    """Return a range that has all keys whose columns are in intervals, from a least to a most word each.
+    """Return a range that has all keys whose columns are in intervals, from a least to a most word
+    each.
 
     >>> prefixes([(5, 5), (WORD_MIN, 8), (2, 2)]), prefixes([(5, 5), (7, 3)])
     (((5,), (5, 9)), ((5, 7), (5, 7)))
@@ -92,12 +102,16 @@ def text_ranges(literals: Iterable[object], types: Mapping[str, Type]) -> dict[V
     high: bytes | None
     for literal in literals:
         match literal:
-            case Compare("=", Call("string:starts_with", (Var() as x, Const(str() as text))), Const(True)):
+            case Compare(
+                "=", Call("string:starts_with", (Var() as x, Const(str() as text))), Const(True)
+            ):
                 low, high = text.encode(), text.encode() + b"\xff"  # no text has this byte
             case Compare("=", Call("string:like", (Var() as x, Const(str() as text))), Const(True)):
                 low = split(r"[%_\\]", text)[0].encode()
                 high = low + b"\xff"
-            case Compare(op, Var() as x, Const(str() as text)) | Compare(op, Const(str() as text), Var() as x):
+            case Compare(op, Var() as x, Const(str() as text)) | Compare(
+                op, Const(str() as text), Var() as x
+            ):
                 own = op if literal.left is x else MIRRORED.get(op, op)
                 if own not in ("<", "<=", ">", ">="):
                     continue
@@ -107,12 +121,17 @@ def text_ranges(literals: Iterable[object], types: Mapping[str, Type]) -> dict[V
                 continue
         if types[x.name] == "string":
             least, most = found.get(x, (b"", None))
-            found[x] = max(least, low), min((one for one in (most, high) if one is not None), default=None)
+            found[x] = (
+                max(least, low),
+                min((one for one in (most, high) if one is not None), default=None),
+            )
     return found
 
 
 def _ends(filter_: Filter, name: str) -> Iterator[tuple[str, Const]]:
-    """Yield the operator and constant of a comparison of a variable with a constant whose word is in its order."""
+    """Yield the operator and constant of a comparison of a variable with a constant whose word
+    is in its order.
+    """
     if isinstance(filter_, Choice):
         return
     left, op, right = filter_.left, filter_.op, filter_.right

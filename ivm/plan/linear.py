@@ -1,4 +1,5 @@
-"""Comparisons as sums of words: `y = v + x - 1` is y - v - x + 1 = 0, so the join can seek each variable by the others.
+"""Comparisons as sums of words: `y = v + x - 1` is y - v - x + 1 = 0, so the join can seek each
+variable by the others.
 
 Words of int64, dates, timestamps and decimals of one scale add up as their values do.
 """
@@ -41,7 +42,9 @@ class Linear(NamedTuple):
         return Bound(level[last], kind, others, shift - sign * self.constant)
 
     def link(self) -> Link | None:
-        """Return a comparison of two variables, other than an equation, as one of words; None for others."""
+        """Return a comparison of two variables, other than an equation, as one of words; None
+        for others.
+        """
         if sorted(self.times.values()) != [-1, 1] or KINDS.get(self.op, (EQ, 0))[0] == EQ:
             return None
         (name, sign), (other, _) = self.times.items()
@@ -49,16 +52,20 @@ class Linear(NamedTuple):
         return Link(name, kind, other, shift - sign * self.constant)
 
     def side(self) -> tuple[frozenset[tuple[str, int]], str]:
-        """Return the signed variables and operator, normalised: `x - y < 3` and `y - x > 1` have equal variables."""
+        """Return the signed variables and operator, normalised: `x - y < 3` and `y - x > 1` have
+        equal variables.
+        """
         sign = 1 if self.times[min(self.times)] > 0 else -1
         names = frozenset((name, sign * s) for name, s in self.times.items())
         return names, self.op if sign > 0 else MIRRORED[self.op]
 
 
 def linear(literal: Compare, types: Mapping[str, Type], encode: Encode) -> Linear | None:
-    """Convert a comparison to a sum; None if it has other operations or no variable, or compares the order of texts.
+    """Convert a comparison to a sum; None if it has other operations or no variable, or compares
+    the order of texts.
 
-    Words are the same where two variables, or one and a constant, are equal or both null; a sum with null is another.
+    Words are the same where two variables, or one and a constant, are equal or both null; a sum
+    with null is another.
     """
     difference = literal.left, literal.right
     if literal.op == SAME:
@@ -80,12 +87,18 @@ def linear(literal: Compare, types: Mapping[str, Type], encode: Encode) -> Linea
 
 
 def pinned(forms: Iterable[Linear]) -> list[frozenset[str]]:
-    """Return sets of variables, each of which has one value, or a range with two ends, once the others are bound."""
+    """Return sets of variables, each of which has one value, or a range with two ends, once the
+    others are bound.
+    """
     found: dict[frozenset[tuple[str, int]], set[int]] = {}
     for form in forms:
         names, op = form.side()
         found.setdefault(names, set()).add(KINDS[op][0])
-    return [frozenset(name for name, _ in names) for names, kinds in found.items() if EQ in kinds or {GE, LE} <= kinds]
+    return [
+        frozenset(name for name, _ in names)
+        for names, kinds in found.items()
+        if EQ in kinds or {GE, LE} <= kinds
+    ]
 
 
 def _add_up(terms: Iterable[Term], types: Mapping[str, Type]) -> bool:

@@ -10,7 +10,8 @@ Indices of a relation: its columns in the order in which a plan reads them.
 edge(x, y) by x, y    Index("edge", (0, 1))    the tree "edge"
 edge(x, y) by y, x    Index("edge", (1, 0))    the tree "$index:edge:1.0"
 
-An index of a function of several values holds only the columns that a plan uses, and those of the function's key.
+An index of a function of several values holds only the columns that a plan uses, and those of the
+function's key.
 
 customer[c] = (n, e, a) by e       Index("customer", (2, 0))    the tree "$index:customer:2.0"
 """
@@ -36,7 +37,9 @@ class Upkeep(Enum):
     """How the bindings of a plan follow changes of what it reads."""
 
     PROBE = "changed rows are joined with the other relations"
-    MATCH = "changed rows hit intervals of sensitivity indices, and what these cover is evaluated again"
+    MATCH = (
+        "changed rows hit intervals of sensitivity indices, and what these cover is evaluated again"
+    )
     ALONE = "changed rows of the only relation are the changed bindings"
     NEVER = "it is evaluated once"
 
@@ -81,7 +84,9 @@ class Constants(Way):
 
 
 class Index(NamedTuple):
-    """A relation and an order of its columns; in the original order, the index is the relation itself."""
+    """A relation and an order of its columns; in the original order, the index is the relation
+    itself.
+    """
 
     predicate: str
     order: tuple[int, ...]
@@ -104,8 +109,8 @@ def tree_name(index: Index) -> str:
 class Trie:
     """An atom of the body for the join: an index, and the level of each of its first columns.
 
-    The other columns of the index are arguments that occur nowhere else, where the trie is cut, or values.  `text` is
-    the atom as written.
+    The other columns of the index are arguments that occur nowhere else, where the trie is cut, or
+    values.  `text` is the atom as written.
     """
 
     index: Index
@@ -115,7 +120,9 @@ class Trie:
 
 
 class Bound(NamedTuple):
-    """A bound: the level's value `kind` (EQ, GE, LE, NE) constant + sum of sign * value for (level, sign) in others."""
+    """A bound: the level's value `kind` (EQ, GE, LE, NE) constant + sum of sign * value for
+    (level, sign) in others.
+    """
 
     level: int
     kind: int
@@ -124,7 +131,9 @@ class Bound(NamedTuple):
 
 
 class Link(NamedTuple):
-    """A comparison of two variables, perhaps of two relations: `name` is `kind` (GE, LE, NE) `other` + constant."""
+    """A comparison of two variables, perhaps of two relations: `name` is `kind` (GE, LE, NE)
+    `other` + constant.
+    """
 
     name: str
     kind: int
@@ -132,7 +141,9 @@ class Link(NamedTuple):
     constant: int
 
     def among(self, names: frozenset[str], others: frozenset[str]) -> "Link | None":
-        """Return it with its first variable among some names, the second among others; None if they are not there."""
+        """Return it with its first variable among some names, the second among others; None if
+        they are not there.
+        """
         if self.name in names and self.other in others:
             return self
         if self.name in others and self.other in names:
@@ -161,13 +172,15 @@ class Read(NamedTuple):
 class Plan:
     """One conjunction, ready to run.
 
-    A row of its bindings holds the key variables by level, then `reads`; `computed` and `filters` are evaluated on
-    batches of rows.  `cost` is the estimate for the chosen order, `considered` how many orders were compared.
+    A row of its bindings holds the key variables by level, then `reads`; `computed` and `filters`
+    are evaluated on batches of rows.  `cost` is the estimate for the chosen order, `considered` how
+    many orders were compared.
 
-    `way` is how the plan is evaluated and how its bindings are kept up to date, `choice` the reason, for people.
-    `probes` holds one plan per trie, which starts with the trie's variables.  The variables `nulls` may be null.
-    `pace` is the estimate of the operations that probing a changed row takes; 0 if none was made. `estimates` are those
-    of the rows that each of its `steps` finds.  `links` are the filters that compare two variables as words.
+    `way` is how the plan is evaluated and how its bindings are kept up to date, `choice` the
+    reason, for people. `probes` holds one plan per trie, which starts with the trie's variables.
+    The variables `nulls` may be null. `pace` is the estimate of the operations that probing a
+    changed row takes; 0 if none was made. `estimates` are those of the rows that each of its
+    `steps` finds.  `links` are the filters that compare two variables as words.
     """
 
     variables: tuple[str, ...]
@@ -186,8 +199,12 @@ class Plan:
     estimates: tuple[float, ...] = ()
     links: tuple[tuple[Filter, Link], ...] = ()
 
-    def going(self, way: type[Way], choice: str, probes: tuple["Plan", ...] = (), once: bool = False) -> "Plan":
-        """Return this plan with a way, its upkeep, and the reason; if evaluated `once`, it follows no change."""
+    def going(
+        self, way: type[Way], choice: str, probes: tuple["Plan", ...] = (), once: bool = False
+    ) -> "Plan":
+        """Return this plan with a way, its upkeep, and the reason; if evaluated `once`, it
+        follows no change.
+        """
         if once:
             upkeep = Upkeep.NEVER
         elif way is not Rounds and len(self.tries) == 1 and not self.bounds:
@@ -198,7 +215,9 @@ class Plan:
 
     @property
     def steps(self) -> tuple[str, ...]:
-        """What finds rows one after the other: the variables in order, or by columns the atoms, then all together."""
+        """What finds rows one after the other: the variables in order, or by columns the atoms,
+        then all together.
+        """
         if isinstance(self.way, Scan):
             return (self.tries[0].text,)
         if isinstance(self.way, Columns):
@@ -212,19 +231,25 @@ class Plan:
 
     @cached_property
     def sure(self) -> tuple[Filter, ...]:
-        """The filters without arithmetic, of what a binding holds: these cannot fail, so they may be applied early."""
+        """The filters without arithmetic, of what a binding holds: these cannot fail, so they
+        may be applied early.
+        """
         known = {*self.columns}
         return tuple(f for f in self.filters if isinstance(f, Choice) or is_sure(f, known))
 
     @cached_property
     def null_words(self) -> frozenset[str]:
-        """The variables of which a batch may hold the word of null: also those whose null a filter excludes."""
+        """The variables of which a batch may hold the word of null: also those whose null a
+        filter excludes.
+        """
         tests = (one for one in compared(self.filters) if tests_null(one))
         return self.nulls.union(v.name for v in variables(*tests))
 
     @cached_property
     def sensors(self) -> tuple[Sensor, ...]:
-        """A sensor for each trie and depth that does not follow the key order (*Sensitivity indices*)."""
+        """A sensor for each trie and depth that does not follow the key order (*Sensitivity
+        indices*).
+        """
         if self.probes or self.way.upkeep is Upkeep.NEVER:
             return ()
         found = []
@@ -247,18 +272,29 @@ class Plan:
         for t, trie in enumerate(self.tries):
             arguments[t, : len(trie.levels)] = trie.levels
         parts = [
-            [(t, trie.levels.index(v)) for t, trie in enumerate(self.tries) if v in trie.levels and not trie.negated]
+            [
+                (t, trie.levels.index(v))
+                for t, trie in enumerate(self.tries)
+                if v in trie.levels and not trie.negated
+            ]
             for v in range(levels)
         ]
         absent = [
-            [t for t, trie in enumerate(self.tries) if trie.negated and trie.levels[-1] == v] for v in range(levels)
+            [t for t, trie in enumerate(self.tries) if trie.negated and trie.levels[-1] == v]
+            for v in range(levels)
         ]
         bounds = [[b for b in self.bounds if b.level == v] for v in range(levels)]
         reads = [(r.trie, len(self.tries[r.trie].levels) - 1, r.column) for r in self.reads]
         return Shape(
-            arguments, _starts(parts), _table(parts, 2), _starts(absent), _table(absent, 1).ravel(),
-            _starts(bounds), bound_table([b[1:] for group in bounds for b in group]), _table([reads], 3),
-        )  # fmt: skip
+            arguments,
+            _starts(parts),
+            _table(parts, 2),
+            _starts(absent),
+            _table(absent, 1).ravel(),
+            _starts(bounds),
+            bound_table([b[1:] for group in bounds for b in group]),
+            _table([reads], 3),
+        )
 
     @cached_property
     def sensor_arrays(self) -> Sensors:

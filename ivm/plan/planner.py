@@ -1,4 +1,6 @@
-"""Plan a rule: choose the key order of each conjunction, and whether its deltas are matched or probed."""
+"""Plan a rule: choose the key order of each conjunction, and whether its deltas are matched or
+probed.
+"""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -9,7 +11,17 @@ from typing import NamedTuple
 
 from ivm.errors import ConstructError
 from ivm.join.kernels.tries import EQ, GE, LE
-from ivm.lang.ir import Atom, Compare, Disjunct, Literal, Predicate, Rule, Var, literals_of, variables
+from ivm.lang.ir import (
+    Atom,
+    Compare,
+    Disjunct,
+    Literal,
+    Predicate,
+    Rule,
+    Var,
+    literals_of,
+    variables,
+)
 from ivm.lang.nulls import may_be_null
 from ivm.names import is_membership, is_unread
 from ivm.plan import costs
@@ -28,7 +40,9 @@ IN_PLACE = "probed: all tries follow the key order, so no other index is needed"
 
 
 class Chosen(NamedTuple):
-    """The key orders chosen for a conjunction: for its plan and for each probe; whether it is evaluated by columns."""
+    """The key orders chosen for a conjunction: for its plan and for each probe; whether it is
+    evaluated by columns.
+    """
 
     plan: Sequence[str]
     probes: Sequence[Sequence[str]] = ()
@@ -37,7 +51,9 @@ class Chosen(NamedTuple):
 
 def chosen_of(plan: Plan) -> Chosen:
     """Return the key orders of a plan and its probes, to be saved."""
-    return Chosen(plan.variables, [probe.variables for probe in plan.probes], isinstance(plan.way, Columns))
+    return Chosen(
+        plan.variables, [probe.variables for probe in plan.probes], isinstance(plan.way, Columns)
+    )
 
 
 def keep_alike(plan: Plan, other: Plan) -> bool:
@@ -58,15 +74,20 @@ def make_plans(
 ) -> tuple[Plan, ...]:
     """Return a plan for each disjunct of a rule; `saved` holds the key orders chosen earlier.
 
-    `stored_keys` has the number of key words of each stored predicate; `maintenance` is MATCH, PROBE, AUTO for the
-    cheaper of both, or ONCE. With `scans` a body of one relation is read in the order that it is stored in.  Raises
-    ConstructError, with the place, for a literal that cannot be evaluated.
+    `stored_keys` has the number of key words of each stored predicate; `maintenance` is MATCH,
+    PROBE, AUTO for the cheaper of both, or ONCE. With `scans` a body of one relation is read in the
+    order that it is stored in.  Raises ConstructError, with the place, for a literal that cannot be
+    evaluated.
     """
     if rule.aggregates and ChoiceConjunction.joins(rule):  # see rewrite/disjunctions.py
-        return (ChoiceConjunction(rule, predicates, stored_keys, encode).scan(once=maintenance == ONCE),)
+        return (
+            ChoiceConjunction(rule, predicates, stored_keys, encode).scan(once=maintenance == ONCE),
+        )
 
     def scan(disjunct: Disjunct) -> Plan:
-        return ScanConjunction(rule, disjunct, predicates, stored_keys, encode).scan(once=maintenance == ONCE)
+        return ScanConjunction(rule, disjunct, predicates, stored_keys, encode).scan(
+            once=maintenance == ONCE
+        )
 
     plans, merged = list[Plan](), _Scans(rule, predicates, scan)
     for disjunct in rule.body:
@@ -86,15 +107,21 @@ def make_plans(
 
 
 def _check_saved(probes: Sequence[Plan]) -> None:
-    """Raise ValueError if a probe, whose order may have been damaged in a store, does not begin with its own trie."""
+    """Raise ValueError if a probe, whose order may have been damaged in a store, does not begin
+    with its own trie.
+    """
     for t, probe in enumerate(probes):
         own, equal = probe.tries[t].levels, {b.level for b in probe.bounds if b.kind == EQ}
         if not equal.union(own).issuperset(range(own[-1] + 1)):
-            raise ValueError(f"the order {', '.join(probe.variables)} does not begin with {probe.tries[t].text}")
+            raise ValueError(
+                f"the order {', '.join(probe.variables)} does not begin with {probe.tries[t].text}"
+            )
 
 
 class _Alike(NamedTuple):
-    """Conjunctions that read the same of one atom: the place of their plan, and the comparisons and nulls of each."""
+    """Conjunctions that read the same of one atom: the place of their plan, and the comparisons
+    and nulls of each.
+    """
 
     place: int
     options: list[list[Compare]]
@@ -102,15 +129,21 @@ class _Alike(NamedTuple):
 
 
 class _Scans:
-    """Adds scans of one rule to its plans; those that differ by filters that cannot fail become one with choices."""
+    """Adds scans of one rule to its plans; those that differ by filters that cannot fail become
+    one with choices.
+    """
 
-    def __init__(self, rule: Rule, predicates: Mapping[str, Predicate], scan: Callable[[Disjunct], Plan]) -> None:
+    def __init__(
+        self, rule: Rule, predicates: Mapping[str, Predicate], scan: Callable[[Disjunct], Plan]
+    ) -> None:
         """`scan` returns the plan of a conjunction."""
         self._rule, self._predicates, self._scan = rule, predicates, scan
         self._alike = dict[object, _Alike]()
         literals = literals_of(rule.body)
         self._names = {id(x): frozenset(v.name for v in variables(x)) for x in literals}
-        self._sure = {id(x) for x in literals if isinstance(x, Compare) and is_sure(x, self._names[id(x)])}
+        self._sure = {
+            id(x) for x in literals if isinstance(x, Compare) and is_sure(x, self._names[id(x)])
+        }
         same = dict[Atom, Atom]()
         self._atoms = {id(x): same.setdefault(x, x) for x in literals if isinstance(x, Atom)}
         self._unused = {id(x): used_once(rule, (x,), True, predicates) for x in same}
@@ -140,13 +173,20 @@ class _Scans:
             if len(options) > 1:
                 own = [one for one in plans[place].filters if one not in options[0]]  # of the atom
                 filters = (*own, *_either(options))
-                plans[place] = replace(plans[place], filters=filters, nulls=frozenset().union(*nulls))
+                plans[place] = replace(
+                    plans[place], filters=filters, nulls=frozenset().union(*nulls)
+                )
 
 
 def _either(options: Sequence[Sequence[Compare]]) -> Iterator[Filter]:
-    """Yield filters that hold where all of one option hold: those that all options have, and choices between others."""
+    """Yield filters that hold where all of one option hold: those that all options have, and
+    choices between others.
+    """
     number = dict[Compare, int]()
-    numbers = {id(x): number.setdefault(x, len(number)) for x in {id(x): x for x in chain(*options)}.values()}
+    numbers = {
+        id(x): number.setdefault(x, len(number))
+        for x in {id(x): x for x in chain(*options)}.values()
+    }
     found = [dict.fromkeys(numbers[id(x)] for x in option) for option in options]
     shared = set(found[0]).intersection(*found)
     one_of = [*number]
@@ -155,14 +195,17 @@ def _either(options: Sequence[Sequence[Compare]]) -> Iterator[Filter]:
     if not all(left):
         return
     columns = [[*dict.fromkeys(column)] for column in zip(*left, strict=False)]
-    if {*map(len, left)} == {len(columns)} and prod(map(len, columns)) == len(left):  # any of each column
+    # any of each column
+    if {*map(len, left)} == {len(columns)} and prod(map(len, columns)) == len(left):
         yield from (Choice(tuple((one_of[n],) for n in column)) for column in columns)
     else:
         yield Choice(tuple(tuple(one_of[n] for n in option) for option in left))
 
 
 class Recursive(NamedTuple):
-    """The plans of a recursive stratum's rule: one per conjunction, and searches for other derivations of rows."""
+    """The plans of a recursive stratum's rule: one per conjunction, and searches for other
+    derivations of rows.
+    """
 
     plans: tuple[Plan, ...]
     searches: tuple[Plan, ...]
@@ -179,10 +222,12 @@ def make_recursive_plans(
     maintenance: str = AUTO,
     heavy: Heavy = none_heavy,
 ) -> Recursive:
-    """Return the plans of a rule of a stratum with the views `recursive`; otherwise as `make_plans`.
+    """Return the plans of a rule of a stratum with the views `recursive`; otherwise as
+    `make_plans`.
 
-    All deltas are probed, those of the stratum's own views in rounds. A search begins with the variables of the head.
-    For ONCE there are neither probes of other relations nor searches. `saved` has the plans, then the searches.
+    All deltas are probed, those of the stratum's own views in rounds. A search begins with the
+    variables of the head. For ONCE there are neither probes of other relations nor searches.
+    `saved` has the plans, then the searches.
     """
     plans, searches, once = [], [], maintenance == ONCE
     for i, disjunct in enumerate(rule.body):
@@ -214,7 +259,8 @@ def make_recursive_plans(
 
 
 def _compared_with(goal: Atom, body: Disjunct, conjunction: Conjunction) -> Disjunct:
-    """Return a body for a search, where the goal gives variables that the body computes and compares both.
+    """Return a body for a search, where the goal gives variables that the body computes and
+    compares both.
 
     Where a computed value is null the goal's is null, too, and equations hold of values alone.
     """
@@ -225,14 +271,18 @@ def _compared_with(goal: Atom, body: Disjunct, conjunction: Conjunction) -> Disj
         if not isinstance(literal, Compare) or literal.op != "=":
             return literal
         sides = (literal.left, literal.right), (literal.right, literal.left)
-        is_computed = any(isinstance(one, Var) and (one.name, other) in computed for one, other in sides)
+        is_computed = any(
+            isinstance(one, Var) and (one.name, other) in computed for one, other in sides
+        )
         return replace(literal, op=SAME) if is_computed else literal
 
     return tuple(map(same, body))
 
 
 def _cheapest(conjunction: Conjunction, distinct: Distinct, heavy: Heavy, maintenance: str) -> Plan:
-    """Return the cheapest plan, with the choice of its maintenance, and how many rows each step is to find."""
+    """Return the cheapest plan, with the choice of its maintenance, and how many rows each step
+    is to find.
+    """
     orders = JoinOrders(conjunction, distinct, heavy)
     plan = _chosen(conjunction, orders, distinct, maintenance)
     estimates = orders.bindings([name for name in plan.variables if not is_unread(name)])
@@ -242,13 +292,18 @@ def _cheapest(conjunction: Conjunction, distinct: Distinct, heavy: Heavy, mainte
     return replace(plan, estimates=estimates)
 
 
-def _chosen(conjunction: Conjunction, orders: JoinOrders, distinct: Distinct, maintenance: str) -> Plan:
+def _chosen(
+    conjunction: Conjunction, orders: JoinOrders, distinct: Distinct, maintenance: str
+) -> Plan:
     """Return the cheapest plan, with the choice of its maintenance.
 
-    Probing costs about one operation per binding of a changed row, in one version, and stores no trace.  So AUTO
-    chooses matching only if it is cheaper even with a trace that is much longer than estimated.
+    Probing costs about one operation per binding of a changed row, in one version, and stores no
+    trace.  So AUTO chooses matching only if it is cheaper even with a trace that is much longer
+    than estimated.
     """
-    if maintenance != MATCH and (planned := _in_columns(conjunction, orders, distinct, maintenance)):
+    if maintenance != MATCH and (
+        planned := _in_columns(conjunction, orders, distinct, maintenance)
+    ):
         return planned
     plan = conjunction.plan(*orders.cheapest)
     once = maintenance == ONCE
@@ -260,8 +315,10 @@ def _chosen(conjunction: Conjunction, orders: JoinOrders, distinct: Distinct, ma
     if maintenance == MATCH and columns > KEYS_MAX:
         raise ConstructError(
             conjunction.rule.where,
-            f"matching keeps intervals with {columns} columns of {len(plan.variables)} variables, and a key has "
-            f'at most {KEYS_MAX}; install it with maintenance="probe", or derive a part of it as a view of its own',
+            f"matching keeps intervals with {columns} columns of {len(plan.variables)} variables, "
+            f"and a key has "
+            f'at most {KEYS_MAX}; install it with maintenance="probe", or derive a part of it as a '
+            f"view of its own",
         )
     if maintenance == MATCH:
         return plan.going(Tries, "matched, as requested")
@@ -280,25 +337,33 @@ def _chosen(conjunction: Conjunction, orders: JoinOrders, distinct: Distinct, ma
 
 
 def _in_place(conjunction: Conjunction, plan: Plan, way: type[Way]) -> Plan:
-    """Return a plan all of whose tries follow the key order: each begins with the first variables, so it is a probe of
-    every one of them.
+    """Return a plan all of whose tries follow the key order: each begins with the first variables,
+    so it is a probe of every one of them.
     """
     probe = conjunction.plan(plan.variables)
     return plan.going(way, IN_PLACE, (probe,) * len(plan.tries))
 
 
-def _in_columns(conjunction: Conjunction, orders: JoinOrders, distinct: Distinct, maintenance: str) -> Plan | None:
+def _in_columns(
+    conjunction: Conjunction, orders: JoinOrders, distinct: Distinct, maintenance: str
+) -> Plan | None:
     """Return the plan of a conjunction that is evaluated by columns; None if its join is better.
 
-    A range with two ends that depends on another relation is sought by the join, and columns would be filtered by it
-    only after all that is equal is paired.  Constants may leave a query little to read, and a membership any rule.
+    A range with two ends that depends on another relation is sought by the join, and columns would
+    be filtered by it only after all that is equal is paired.  Constants may leave a query little to
+    read, and a membership any rule.
     """
     positive = [t for t, a in enumerate(conjunction.atoms) if not a.negated]
     ways = {t: orders.nearest(t) for t in positive[: None if maintenance != ONCE else 1]}
     begun = {t: conjunction.plan(conjunction.in_own_order(order, t)) for t, order in ways.items()}
     plans = [*begun.values()]
     ranges = Counter(b.level for b in plans[0].bounds if b.others and b.kind in (GE, LE))
-    if max(ranges.values(), default=0) > 1 or plans[0].nulls or not is_supported(plans[0]) or is_linked(plans[0]):
+    if (
+        max(ranges.values(), default=0) > 1
+        or plans[0].nulls
+        or not is_supported(plans[0])
+        or is_linked(plans[0])
+    ):
         return None
     flat = not plans[0].reads and len(positive) == len(conjunction.atoms) == 2
     if flat and lists_pairs(plans[0], conjunction.stored_keys, _needed(conjunction, plans[0])):
@@ -312,20 +377,35 @@ def _in_columns(conjunction: Conjunction, orders: JoinOrders, distinct: Distinct
     sizes = {a.atom.predicate: conjunction.stored_keys[a.atom.predicate] for a in conjunction.atoms}
     held = {name: distinct(name, (*range(keys),)) for name, keys in sizes.items()}
     kept = [sum(held[t.index.predicate] for t in one.tries if permuted(t.index)) for one in plans]
-    plan = plans[min(range(len(plans)), key=lambda n: (kept[n], len(plans[n].sensors)))]  # for it indices are kept
+    # for it indices are kept
+    plan = plans[min(range(len(plans)), key=lambda n: (kept[n], len(plans[n].sensors)))]
     if maintenance == AUTO and not plan.sensors:
         return _in_place(conjunction, plan, Columns)
     for t in range(len(plan.tries)):
         ways[t] = ways.get(t) or orders.nearest(t)
         begun[t] = begun.get(t) or conjunction.plan(conjunction.in_own_order(ways[t], t))
-    choice = "probed, as requested" if maintenance == PROBE else "probed, from each atom to the nearest"
-    probes, pace = tuple(begun[t] for t in range(len(begun))), orders.pace([ways[t] for t in range(len(ways))])
+    choice = (
+        "probed, as requested" if maintenance == PROBE else "probed, from each atom to the nearest"
+    )
+    probes, pace = (
+        tuple(begun[t] for t in range(len(begun))),
+        orders.pace([ways[t] for t in range(len(ways))]),
+    )
     return replace(plan, pace=pace).going(Columns, choice, probes)
 
 
-def _is_found_by_links(conjunction: Conjunction, plan: Plan, orders: JoinOrders, distinct: Distinct) -> bool:
-    """Return whether some relations of a plan share no variable, and its bindings are found by ranges, or counted."""
-    if plan.nulls or not is_supported(plan) or not is_linked(plan) or _reads_little(plan, orders, distinct):
+def _is_found_by_links(
+    conjunction: Conjunction, plan: Plan, orders: JoinOrders, distinct: Distinct
+) -> bool:
+    """Return whether some relations of a plan share no variable, and its bindings are found by
+    ranges, or counted.
+    """
+    if (
+        plan.nulls
+        or not is_supported(plan)
+        or not is_linked(plan)
+        or _reads_little(plan, orders, distinct)
+    ):
         return False
     if not is_linked(plan, ranges=True):
         return True
@@ -335,13 +415,20 @@ def _is_found_by_links(conjunction: Conjunction, plan: Plan, orders: JoinOrders,
 def _needed(conjunction: Conjunction, plan: Plan) -> frozenset[str]:
     """Return the variables from which the heads follow."""
     rule = conjunction.rule
-    return frozenset(v.name for v in variables(*rule.heads, *rule.aggregates, *(term for _, term in plan.computed)))
+    return frozenset(
+        v.name
+        for v in variables(*rule.heads, *rule.aggregates, *(term for _, term in plan.computed))
+    )
 
 
 def _reads_little(plan: Plan, orders: JoinOrders, distinct: Distinct) -> bool:
-    """Return whether constants of a query, or memberships, leave a join less to do than passing over the relations."""
+    """Return whether constants of a query, or memberships, leave a join less to do than passing
+    over the relations.
+    """
     few = any(is_membership(trie.index.predicate) for trie in plan.tries)
-    constant = plan.way.upkeep is Upkeep.NEVER and any(b.kind == EQ and not b.others for b in plan.bounds)
+    constant = plan.way.upkeep is Upkeep.NEVER and any(
+        b.kind == EQ and not b.others for b in plan.bounds
+    )
     rows = sum(distinct(trie.index.predicate, trie.index.order) for trie in plan.tries)
     return (few or constant) and rows > costs.COLUMN_ROWS * orders.cheapest[1]
 
@@ -349,8 +436,8 @@ def _reads_little(plan: Plan, orders: JoinOrders, distinct: Distinct) -> bool:
 def _matching(plan: Plan, distinct: Distinct) -> float:
     """Estimate the operations of matching one changed row of each trie that has sensors.
 
-    A row matches about (trace rows / rows) intervals; for each match, both versions are joined at all levels and the
-    interval is renewed.
+    A row matches about (trace rows / rows) intervals; for each match, both versions are joined at
+    all levels and the interval is renewed.
     """
     per_match = 2 * len(plan.variables) + costs.RENEWAL_OPERATIONS
     tries = [plan.tries[t] for t in {sensor.trie for sensor in plan.sensors}]

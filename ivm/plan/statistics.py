@@ -1,13 +1,15 @@
-"""What the planner knows of relations: how many distinct tuples some columns have, and which values many rows share.
+"""What the planner knows of relations: how many distinct tuples some columns have, and which values
+many rows share.
 
     r(x, y)     1,000,000 rows, read at 64 places, 512 rows at each
     y           9,000 values were met at one place, 2,000 at two, 1,000 at more: about 30,000 in all
     y = 7       was met at 60 places, in 6,600 of 32,768 rows: a heavy hitter, in about 200,000 rows
 
-A relation with few rows is read whole, so it is known exactly.  Of others, the number of values met at one place only
-says how many there are that were met nowhere (the estimator of Chao and Lin for samples without replacement). It does
-not assume that rows come in random order: values whose rows are neighbours are met at one place each, and then all that
-counts is which part of the relation was read.
+A relation with few rows is read whole, so it is known exactly.  Of others, the number of values met
+at one place only says how many there are that were met nowhere (the estimator of Chao and Lin for
+samples without replacement). It does not assume that rows come in random order: values whose rows
+are neighbours are met at one place each, and then all that counts is which part of the relation was
+read.
 """
 
 from collections.abc import Callable, Mapping
@@ -28,8 +30,10 @@ PACKED = 1 << 62  # numbers that a word holds
 HEAVY_SHARE = 1 / 64  # of the rows: a value in more of them is a heavy hitter
 HEAVY_FACTOR = 8  # if it is also in so many times the rows that a value is in on average
 
-Distinct = Callable[[str, tuple[int, ...]], float]  # estimated distinct tuples of some columns of a predicate
-Heavy = Callable[[str, int], Mapping[int, float]]  # the heavy hitters of a column, and the rows that each is in
+# estimated distinct tuples of some columns of a predicate
+Distinct = Callable[[str, tuple[int, ...]], float]
+# the heavy hitters of a column, and the rows that each is in
+Heavy = Callable[[str, int], Mapping[int, float]]
 
 
 def none_heavy(predicate: str, column: int) -> Mapping[int, float]:
@@ -38,7 +42,9 @@ def none_heavy(predicate: str, column: int) -> Mapping[int, float]:
 
 
 class Sample:
-    """Blocks of neighbouring rows[C, n] of a relation of `count` rows; `place` int64[n] is the block of each row."""
+    """Blocks of neighbouring rows[C, n] of a relation of `count` rows; `place` int64[n] is the
+    block of each row.
+    """
 
     def __init__(self, blocks: list[np.ndarray], count: int) -> None:
         self.rows, self.count = np.concatenate(blocks, axis=1), count
@@ -50,26 +56,36 @@ class Sample:
         return bool(self.rows.shape[1] == self.count)
 
     def distinct(self, columns: tuple[int, ...]) -> float:
-        """Estimate the distinct tuples of some columns; exact if these are all rows.  O(n log n)."""
+        """Estimate the distinct tuples of some columns; exact if these are all rows.  O(n log
+        n).
+        """
         chosen = self.rows[list(columns)]
         if self.is_whole:
             return float(_different(chosen))
         places = _places_of(chosen, self.place)
         once, twice = np.count_nonzero(places == 1), np.count_nonzero(places == 2)
         blocks, read = int(self.place[-1]) + 1, self.rows.shape[1] / self.count
-        unmet = once**2 / max(1.0, 2 * twice * blocks / max(1, blocks - 1) + once * read / (1 - read))
+        unmet = once**2 / max(
+            1.0, 2 * twice * blocks / max(1, blocks - 1) + once * read / (1 - read)
+        )
         return float(min(self.count, len(places) + unmet))
 
     def heavy(self, column: int) -> dict[int, float]:
-        """Estimate how many rows each heavy hitter of a column is in; of a part, those that several blocks have."""
+        """Estimate how many rows each heavy hitter of a column is in; of a part, those that
+        several blocks have.
+        """
         words = self.rows[column]
         words = words[sort_order(words[None])]
         starts = np.flatnonzero(begins(words[None]))
         times = np.diff(starts, append=len(words))
-        often = np.flatnonzero(times > max(len(words) * HEAVY_SHARE, HEAVY_FACTOR * len(words) / len(starts)))
+        often = np.flatnonzero(
+            times > max(len(words) * HEAVY_SHARE, HEAVY_FACTOR * len(words) / len(starts))
+        )
         found = zip(words[starts[often]].tolist(), times[often].tolist(), strict=True)
         scale = self.count / len(words)
-        return {word: n * scale for word, n in found if self.is_whole or self._spreads(column, word)}
+        return {
+            word: n * scale for word, n in found if self.is_whole or self._spreads(column, word)
+        }
 
     def _spreads(self, column: int, word: int) -> bool:
         places = self.place[self.rows[column] == word]
@@ -77,13 +93,16 @@ class Sample:
 
 
 class Statistics:
-    """Distinct tuples and heavy hitters of the relations of a source, each of which is sampled once.
+    """Distinct tuples and heavy hitters of the relations of a source, each of which is sampled
+    once.
 
     What follows from the sample of a committed tree is remembered while the store is open.
     """
 
     def __init__(self, source: Any, whole: bool = False) -> None:
-        """`source` is a snapshot, a sketch or a transaction; `whole` reads all rows, however many there are."""
+        """`source` is a snapshot, a sketch or a transaction; `whole` reads all rows, however
+        many there are.
+        """
         self._source, self._whole = source, whole
         self._samples: dict[str, Sample] = {}
         self._remembered: dict[str, dict[Any, Any]] = {}
@@ -91,22 +110,32 @@ class Statistics:
         self._heavy: dict[tuple[str, int], Mapping[int, float]] = {}
 
     def distinct(self, predicate: str, columns: tuple[int, ...]) -> float:
-        """Estimate the distinct tuples of some columns of a predicate; 1000 (32 of one column) if it has no rows."""
-        key = predicate, tuple(sorted(columns))  # seven columns have 5,040 orders, but only 128 sets
+        """Estimate the distinct tuples of some columns of a predicate; 1000 (32 of one column)
+        if it has no rows.
+        """
+        # seven columns have 5,040 orders, but only 128 sets
+        key = predicate, tuple(sorted(columns))
         if key not in self._known:
             self._known[key] = self._count(*key)
         return self._known[key]
 
     def heavy(self, predicate: str, column: int) -> Mapping[int, float]:
-        """Return the heavy hitters of a column of a predicate, and the rows that each is in; none of a sole key."""
+        """Return the heavy hitters of a column of a predicate, and the rows that each is in;
+        none of a sole key.
+        """
         key = predicate, column
         if key not in self._heavy:
-            unique = not self._has_rows(predicate, column) or self._source.tree(predicate).spec.keys == 1 + column == 1
+            unique = (
+                not self._has_rows(predicate, column)
+                or self._source.tree(predicate).spec.keys == 1 + column == 1
+            )
             self._heavy[key] = {} if unique else self._of(predicate, column, Sample.heavy)
         return self._heavy[key]
 
     def _has_rows(self, predicate: str, column: int) -> bool:
-        """Return whether rows with a column are stored; those of a view that is being replaced may have fewer."""
+        """Return whether rows with a column are stored; those of a view that is being replaced
+        may have fewer.
+        """
         if rows_of(predicate) or predicate not in self._source:
             return False
         tree = self._source.tree(predicate)
@@ -123,7 +152,9 @@ class Statistics:
         found: float = self._of(predicate, columns, Sample.distinct)
         return found
 
-    def _of(self, predicate: str, what: int | tuple[int, ...], compute: Callable[[Sample, Any], Any]) -> Any:
+    def _of(
+        self, predicate: str, what: int | tuple[int, ...], compute: Callable[[Sample, Any], Any]
+    ) -> Any:
         """Return what is computed from a sample, once for each tree that is committed."""
         if predicate not in self._remembered:
             self._remembered[predicate] = self._source.remembered(self._source.tree(predicate))
@@ -142,7 +173,9 @@ class Statistics:
 
 
 def _places_of(rows: np.ndarray, place: np.ndarray) -> np.ndarray:
-    """Return at how many places each different column of rows[C, n] was met, where column i is of place[i]."""
+    """Return at how many places each different column of rows[C, n] was met, where column i is
+    of place[i].
+    """
     blocks = int(place[-1]) + 1
     codes = _codes(rows, PACKED // blocks)
     if codes is None:
@@ -161,13 +194,17 @@ def _places_of(rows: np.ndarray, place: np.ndarray) -> np.ndarray:
 
 
 def _different(rows: np.ndarray) -> int:
-    """Count the different columns of rows[C, n]: by a table where values are near to each other, else by sorting."""
+    """Count the different columns of rows[C, n]: by a table where values are near to each other,
+    else by sorting.
+    """
     codes = _codes(rows, TABLE_PER_ROW * rows.shape[1])
     return int(distinct(rows).shape[1] if codes is None else np.count_nonzero(np.bincount(codes)))
 
 
 def _codes(rows: np.ndarray, most: int) -> np.ndarray | None:
-    """Return a number from 0 for each column of rows[C, n], equal for equal ones; None if they may exceed `most`."""
+    """Return a number from 0 for each column of rows[C, n], equal for equal ones; None if they
+    may exceed `most`.
+    """
     low, high = rows.min(axis=1).tolist(), rows.max(axis=1).tolist()
     spans = [most_here - least + 1 for least, most_here in zip(low, high, strict=True)]
     if prod(spans) > most:

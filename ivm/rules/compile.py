@@ -36,8 +36,9 @@
     order         each rule after those that it reads                  lang/program.py
     plan          key orders, indices, bounds; then the view's layout  plan/planner.py, views/layouts.py
 
-A pass takes a program and returns one. Installing a block, evaluating a query and opening a store go through this list.
-It begins with a text, with syntax trees, or with a program of checked rules, which needs no places (`NOWHERE`).
+A pass takes a program and returns one. Installing a block, evaluating a query and opening a store
+go through this list. It begins with a text, with syntax trees, or with a program of checked rules,
+which needs no places (`NOWHERE`).
 """
 
 from collections import defaultdict
@@ -48,7 +49,14 @@ from typing import NamedTuple
 from ivm.errors import ConstructError, EditError, RuleError, RuleSyntaxError, Where
 from ivm.lang.check import check
 from ivm.lang.columns import read_columns, read_neighbours
-from ivm.lang.declarations import declare, declare_functions, derive_declared, make_edits, mark_bags, mentioned
+from ivm.lang.declarations import (
+    declare,
+    declare_functions,
+    derive_declared,
+    make_edits,
+    mark_bags,
+    mentioned,
+)
 from ivm.lang.infer import infer
 from ivm.lang.ir import Predicate, Rule, reads, writes
 from ivm.lang.normalise import normalise
@@ -77,12 +85,13 @@ from ivm.rules.rule import UNKNOWN, Basis, InstalledRule
 from ivm.views.layouts import Layout, may_be_partial, ranked_layout, view_layout
 from ivm.views.levels import share_levels
 
-Given = str | Program  # a text; a program whose statements are syntax trees; or one of checked rules
+# a text; a program whose statements are syntax trees; or one of checked rules
+Given = str | Program
 
 
 class Saved(NamedTuple):
-    """What a store says of an installed block: the number of its first rule, its rewrites, and of each rule the key
-    orders, and what they were chosen for, if that is known.
+    """What a store says of an installed block: the number of its first rule, its rewrites, and of
+    each rule the key orders, and what they were chosen for, if that is known.
     """
 
     number: int
@@ -95,14 +104,19 @@ class Saved(NamedTuple):
 
 
 def compile(
-    given: Given, known: Program = NOTHING, source: str = "rules", store: Relations | None = None, merging: bool = True,
+    given: Given,
+    known: Program = NOTHING,
+    source: str = "rules",
+    store: Relations | None = None,
+    merging: bool = True,
     hinting: bool = False,
-) -> Program:  # fmt: skip
+) -> Program:
     """Return the checked program that a text adds to the installed program `known`.
 
-    Relations that neither declares are those of `store`, if it is given. Without `merging`, each column of a row is
-    read by an atom of its own; with `hinting`, the program has the warnings of the text. Raises a RuleError with file
-    (here `source`), line and column at the first fault; see ivm.errors.
+    Relations that neither declares are those of `store`, if it is given. Without `merging`, each
+    column of a row is read by an atom of its own; with `hinting`, the program has the warnings of
+    the text. Raises a RuleError with file (here `source`), line and column at the first fault; see
+    ivm.errors.
 
     >>> program = compile("edge(x, y) -> int(x), int(y).  path(x, z) <- edge(x, y), edge(y, z).")
     >>> program.predicates["path"].keys
@@ -112,7 +126,8 @@ def compile(
     """
     if isinstance(given, Program):
         return _checked(given, known, store, merging) if given.statements else given
-    from ivm.lang.parse import parse, shown  # the parser takes long to import, and a store without rules needs none
+    # the parser takes long to import, and a store without rules needs none
+    from ivm.lang.parse import parse, shown
 
     def checked(statements: tuple[Statement, ...]) -> Program:
         program = Program(statements=statements)
@@ -138,7 +153,9 @@ def compile(
 def _checked(program: Program, known: Program, store: Relations | None, merging: bool) -> Program:
     """Return a program of statements with checked rules instead.  Raises RuleError."""
     program = declare_functions(program)
-    program = declare(program, known, store.declared(*mentioned(program.statements), known) if store else {})
+    program = declare(
+        program, known, store.declared(*mentioned(program.statements), known) if store else {}
+    )
     program = normalise(program, known)
     program = read_columns(program, known, merging)
     program = read_neighbours(program, known)
@@ -152,23 +169,33 @@ def _checked(program: Program, known: Program, store: Relations | None, merging:
 
 
 def query(
-    given: Given, known: Program = NOTHING, source: str = "query", store: Relations | None = None,
+    given: Given,
+    known: Program = NOTHING,
+    source: str = "query",
+    store: Relations | None = None,
     hinting: bool = False,
-) -> Program:  # fmt: skip
+) -> Program:
     """Compile a query, whose `answer` is the first head of its last rule; the others are helpers.
 
-    Raises as `compile` does, and RuleError for declarations, for edits, and for heads that are installed already.
+    Raises as `compile` does, and RuleError for declarations, for edits, and for heads that are
+    installed already.
     """
     program = compile(given, known, source, store, hinting=hinting)
     if not program.rules:
         raise RuleSyntaxError(Where(source, 1, 1), "a query is a rule, as in q(x) <- edge(x, y).")
-    declared = (p for n, p in program.predicates.items() if p.extensional and n not in program.stored)
+    declared = (
+        p for n, p in program.predicates.items() if p.extensional and n not in program.stored
+    )
     for statement in (*program.edits, *declared):
-        raise RuleError(statement.where, "a query holds rules only: install declarations, exec edits")
+        raise RuleError(
+            statement.where, "a query holds rules only: install declarations, exec edits"
+        )
     for rule in program.rules:
         for head in rule.heads:
             if head.predicate in known.predicates:
-                raise RuleError(head.where, f"{head.predicate} is installed: name the query otherwise")
+                raise RuleError(
+                    head.where, f"{head.predicate} is installed: name the query otherwise"
+                )
     return program
 
 
@@ -176,16 +203,28 @@ def query(
 
 
 def with_block(
-    given: Given, installed: Installed, store: Relations, name: str, options: Options,
-    saved: Saved | None = None, before: Installed | None = None, hinting: bool = False, text: str = "",
-) -> Installed:  # fmt: skip
+    given: Given,
+    installed: Installed,
+    store: Relations,
+    name: str,
+    options: Options,
+    saved: Saved | None = None,
+    before: Installed | None = None,
+    hinting: bool = False,
+    text: str = "",
+) -> Installed:
     """Return the installed rules with one more block; its rules have plans, and its views layouts.
 
-    A block of `maintenance` ONCE is a query. `saved` is given for a block of an opened store; else a rule that was
-    among `before` keeps its key orders, if they still fit. A store compiles the block's text whenever it is opened: the
-    given one, or `text` for a program. Raises RuleError, EditError, SchemaError.
+    A block of `maintenance` ONCE is a query. `saved` is given for a block of an opened store; else
+    a rule that was among `before` keeps its key orders, if they still fit. A store compiles the
+    block's text whenever it is opened: the given one, or `text` for a program. Raises RuleError,
+    EditError, SchemaError.
     """
-    once, known, rewrites = options.maintenance == ONCE, installed.program, saved.rewrites if saved else Rewrites()
+    once, known, rewrites = (
+        options.maintenance == ONCE,
+        installed.program,
+        saved.rewrites if saved else Rewrites(),
+    )
     if once:
         program = query(given, known, name, store, hinting)
     else:
@@ -234,20 +273,30 @@ def _refuse_unlike(program: Program, known: Program, layouts: Mapping[str, Layou
         for name in reads(rule):
             if predicates[name].extensional and name not in layouts:
                 raise EditError(
-                    f"{rule.where}: the store's {name} has other columns than are declared: {predicates[name]}"
+                    f"{rule.where}: the store's {name} has other columns than are declared: "
+                    f"{predicates[name]}"
                 )
 
 
 class _Planner:
-    """Plans the rules of a program in order; adds to `layouts` those of the views, which later rules read."""
+    """Plans the rules of a program in order; adds to `layouts` those of the views, which later
+    rules read.
+    """
 
     def __init__(
-        self, whole: Program, program: Program, store: Relations, options: Options, layouts: dict[str, Layout],
-        saved: Saved | None, before: Installed,
-    ) -> None:  # fmt: skip
+        self,
+        whole: Program,
+        program: Program,
+        store: Relations,
+        options: Options,
+        layouts: dict[str, Layout],
+        saved: Saved | None,
+        before: Installed,
+    ) -> None:
         self._predicates, self._program, self._store = whole.predicates, program, store
         self._options, self._layouts, self._saved, self._before = options, layouts, saved, before
-        self._known = defaultdict[object, list[InstalledRule]](list)  # by their sketches, the newest last
+        # by their sketches, the newest last
+        self._known = defaultdict[object, list[InstalledRule]](list)
         for block in before.blocks if not saved else ():
             for rule in block.rules if options.maintenance in (AUTO, block.maintenance) else ():
                 self._known[rule.sketch].append(rule)
@@ -268,25 +317,45 @@ class _Planner:
                 self._layouts[view] = view_layout(self._predicates[view], made)
         return tuple(self._rules)
 
-    def _planned(self, rule: Rule, i: int, number: int, own: frozenset[str] | None) -> InstalledRule:
-        """Return rule i with its plans; `own` are the views of its stratum, if that is recursive."""
+    def _planned(
+        self, rule: Rule, i: int, number: int, own: frozenset[str] | None
+    ) -> InstalledRule:
+        """Return rule i with its plans; `own` are the views of its stratum, if that is
+        recursive.
+        """
         granularity, maintenance, limits = self._options
         if rule.range or rule.texts or not reads(rule):
-            stored = {name: (self._layouts[name].keys, self._layouts[name].visible) for name in reads(rule)}
-            return InstalledRule(number, rule, (), granularity, span=span_of(rule, stored) if rule.range else None)
+            stored = {
+                name: (self._layouts[name].keys, self._layouts[name].visible)
+                for name in reads(rule)
+            }
+            return InstalledRule(
+                number, rule, (), granularity, span=span_of(rule, stored) if rule.range else None
+            )
         orders, basis = self._saved_orders(i) if self._saved else self._orders(rule, own)
         rows, rounds = limits if own else (None, None)
         made = InstalledRule(number, rule, (), granularity, (), rows, rounds, basis=basis)
         if own:
             _refuse_failing(rule)
-        return with_plans(made, self._predicates, self._layouts, self._store, own, orders, maintenance, self._scans)
+        return with_plans(
+            made,
+            self._predicates,
+            self._layouts,
+            self._store,
+            own,
+            orders,
+            maintenance,
+            self._scans,
+        )
 
     def _saved_orders(self, i: int) -> tuple[Sequence[Chosen], Basis]:
         assert self._saved
         return self._saved.orders[i], self._saved.bases[i] if self._saved.bases else UNKNOWN
 
     def _orders(self, rule: Rule, own: frozenset[str] | None) -> tuple[Sequence[Chosen], Basis]:
-        """Return the key orders that the rule had before; none if it is new, or what it reads is stored otherwise."""
+        """Return the key orders that the rule had before; none if it is new, or what it reads is
+        stored otherwise.
+        """
         alike = self._known.get(sketch_of(rule), [])
         shape = shape_of(rule) if alike else None
         old = next((one for one in reversed(alike) if shape_of(one.definition) == shape), None)
@@ -298,15 +367,24 @@ class _Planner:
         if not fits:
             return (), UNKNOWN
         names = dict(zip(names_in_body(rule), names_in_body(old.definition), strict=True))
-        sizes = {name: old.basis.sizes[was] for name, was in names.items() if was in old.basis.sizes}
+        sizes = {
+            name: old.basis.sizes[was] for name, was in names.items() if was in old.basis.sizes
+        }
         return old.orders, old.basis._replace(sizes=sizes)
 
 
 def with_plans(
-    rule: InstalledRule, predicates: Mapping[str, Predicate], layouts: Mapping[str, Layout], store: Relations,
-    own: frozenset[str] | None, orders: Sequence[Chosen], maintenance: str, scans: bool,
-) -> InstalledRule:  # fmt: skip
-    """Return a rule with plans: of the given orders, or, if there are none, of those that fit the rows in the store.
+    rule: InstalledRule,
+    predicates: Mapping[str, Predicate],
+    layouts: Mapping[str, Layout],
+    store: Relations,
+    own: frozenset[str] | None,
+    orders: Sequence[Chosen],
+    maintenance: str,
+    scans: bool,
+) -> InstalledRule:
+    """Return a rule with plans: of the given orders, or, if there are none, of those that fit the
+    rows in the store.
 
     `own` are the views of its stratum, if that is recursive.  Raises ConstructError.
     """
@@ -327,28 +405,48 @@ def with_plans(
 
 
 def planned_anew(
-    installed: Installed, rules: Iterable[InstalledRule], store: Relations, reason: Callable[[InstalledRule], str]
+    installed: Installed,
+    rules: Iterable[InstalledRule],
+    store: Relations,
+    reason: Callable[[InstalledRule], str],
 ) -> Installed:
     """Return the rules with plans of some made for the rows that relations have now.
 
-    A rule whose views would be stored otherwise keeps its plans, as does one that an earlier release planned without
-    scans.
+    A rule whose views would be stored otherwise keeps its plans, as does one that an earlier
+    release planned without scans.
     """
     made = {}
     for rule in rules:
         block = next(block for block in installed.blocks if rule in block.rules)
-        if any(_lacks_a_scan(plan) for one in block.rules for plan in one.plans if one not in installed.recursion):
+        if any(
+            _lacks_a_scan(plan)
+            for one in block.rules
+            for plan in one.plans
+            if one not in installed.recursion
+        ):
             continue
-        maintenance = ONCE if any(plan.way.upkeep is Upkeep.NEVER for plan in rule.plans) else block.maintenance
+        maintenance = (
+            ONCE
+            if any(plan.way.upkeep is Upkeep.NEVER for plan in rule.plans)
+            else block.maintenance
+        )
         stratum = installed.recursion.get(rule)
         own = stratum.recursive if stratum else None
         new = with_plans(
-            rule, installed.program.predicates, installed.layouts, store, own, (), maintenance, block.rewrites.scans
+            rule,
+            installed.program.predicates,
+            installed.layouts,
+            store,
+            own,
+            (),
+            maintenance,
+            block.rewrites.scans,
         )
         if not _alike(installed, rule, new):
             new = replace(new, plans=rule.plans, searches=rule.searches)
         pairs = [*zip(rule.plans, new.plans, strict=True)]
-        plans = tuple(old if _is_scanned(old) else plan for old, plan in pairs)  # the scan may be under way
+        # the scan may be under way
+        plans = tuple(old if _is_scanned(old) else plan for old, plan in pairs)
         changed = new.orders != rule.orders or not all(keep_alike(*pair) for pair in pairs)
         basis = new.basis._replace(reason=reason(rule) if changed else rule.basis.reason)
         made[rule] = replace(new, plans=plans, basis=basis)
@@ -370,7 +468,8 @@ def _alike(installed: Installed, rule: InstalledRule, new: InstalledRule) -> boo
         rule in installed.recursion
         or all(
             view_layout(
-                installed.program.predicates[view], [(one.definition, one.plans) for one in group if view in one.writes]
+                installed.program.predicates[view],
+                [(one.definition, one.plans) for one in group if view in one.writes],
             )
             == installed.layouts[view]
             for view in rule.writes
@@ -382,6 +481,8 @@ def _refuse_failing(rule: Rule) -> None:
     """Raise ConstructError for a helper view in a recursion if its arithmetic may fail."""
     if rule.failed:
         raise ConstructError(
-            rule.where, "a key that is computed from a view which reads itself, by arithmetic that may fail, is not "
-            "evaluated; derive the computed keys as a view of their own"
-        )  # fmt: skip
+            rule.where,
+            "a key that is computed from a view which reads itself, by arithmetic that may fail, "
+            "is not "
+            "evaluated; derive the computed keys as a view of their own",
+        )

@@ -1,4 +1,6 @@
-"""Refuse what violates a constraint: its view, of what violates it, may not get a row (lang/rewrite/constraints.py)."""
+"""Refuse what violates a constraint: its view, of what violates it, may not get a row
+(lang/rewrite/constraints.py).
+"""
 
 from collections.abc import Iterable
 from itertools import islice
@@ -13,11 +15,15 @@ SHOWN = 3  # of the tuples that violate a constraint
 
 
 def refuse_violations(source: Transaction, installed: Installed, views: Iterable[str]) -> None:
-    """Raise ConstraintError for the first of some constraints, given by their views, that does not hold.  O(views)."""
+    """Raise ConstraintError for the first of some constraints, given by their views, that does
+    not hold.  O(views).
+    """
     for view in views:
         if count := source.tree(view).count:
             rule = installed.constraints[view]
-            raise ConstraintError(rule.where, rule.text, columns_of(installed, view), first_rows(source, view), count)
+            raise ConstraintError(
+                rule.where, rule.text, columns_of(installed, view), first_rows(source, view), count
+            )
 
 
 def violated(source: Snapshot, installed: Installed) -> dict[str, Rule]:
@@ -26,7 +32,9 @@ def violated(source: Snapshot, installed: Installed) -> dict[str, Rule]:
 
 
 def columns_of(installed: Installed, view: str) -> tuple[str, ...]:
-    """Return the variables of a constraint whose values its view has; none if it holds or not as a whole."""
+    """Return the variables of a constraint whose values its view has; none if it holds or not as
+    a whole.
+    """
     columns = installed.program.predicates[view].columns
     return () if columns == (NONE,) else columns
 

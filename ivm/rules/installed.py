@@ -3,7 +3,8 @@
     block (a name, a text)  ──▶  Rule  ──▶  Plan per conjunction  ──▶  "$sense:rule.plan.sensor" per sensor
                                                                  ──▶  "$index:edge:1.0" per permuted index
 
-The store's properties hold the texts and the chosen key orders, so opening a store does not plan again.
+The store's properties hold the texts and the chosen key orders, so opening a store does not plan
+again.
 """
 
 import json
@@ -32,10 +33,13 @@ PROPERTY = "ivm"
 PLANNING = 10  # the version of how a rule becomes trees and key orders
 PLANNING_WITHOUT_SURE = 9  # the same, but each helper of computed keys has a view of what fails
 PLANNING_WITHOUT_PARTIAL = 8  # as 9, but the state of a min or max has all values of each group
-PLANNING_WITHOUT_LEAN = 7  # as 8, but aggregates read a view of a disjunction, helpers of computed keys all variables
-PLANNING_WITHOUT_SCANS = 6  # as 7, and a body of one relation has a key order and permuted indices as any other
+# as 8, but aggregates read a view of a disjunction, helpers of computed keys all variables
+PLANNING_WITHOUT_LEAN = 7
+# as 7, and a body of one relation has a key order and permuted indices as any other
+PLANNING_WITHOUT_SCANS = 6
 PLANNING_WITHOUT_TEXTS = 5  # as 6, and no rule reads the text of a concat
-PLANNING_WITHOUT_COLUMNS = 4  # as 5, and each column of a row that a rule names separately has its own atom
+# as 5, and each column of a row that a rule names separately has its own atom
+PLANNING_WITHOUT_COLUMNS = 4
 PLANNING_WITHOUT_LEVELS = 3  # as 4, and groups of several levels of detail share no state
 PLANNING_WITHOUT_RANGES = 2  # as 3, and no rule is evaluated by ranges
 T = TypeVar("T")
@@ -44,18 +48,21 @@ Limits = tuple[int | None, int | None]  # the most rows and the most rounds of a
 
 
 class Reached(NamedTuple):
-    """The rules that changes reach, and between which sizes their relations have not outgrown the plans of any."""
+    """The rules that changes reach, and between which sizes their relations have not outgrown
+    the plans of any.
+    """
 
     rules: list["InstalledRule"]
     ranges: dict[str, tuple[float, float]]
 
 
 class StoredPredicate(NamedTuple):
-    """How a predicate is stored: its layout, the indices that its own tree serves, then its permuted indices.
+    """How a predicate is stored: its layout, the indices that its own tree serves, then its
+    permuted indices.
 
-    `names` are the names of its own tree and of its permuted indices' trees; row t of places[T, C] begins with the
-    columns of tree t. Index i is read from tree served[i]; the first index is over the keys alone. `checked` means that
-    a key of a function could get two values, and is checked.
+    `names` are the names of its own tree and of its permuted indices' trees; row t of places[T, C]
+    begins with the columns of tree t. Index i is read from tree served[i]; the first index is over
+    the keys alone. `checked` means that a key of a function could get two values, and is checked.
     """
 
     layout: Layout
@@ -106,19 +113,23 @@ class Block:
         ways = [plan.way for rule in self.rules for plan in rule.plans]
         scans = any(isinstance(way, Scan | Distinct | Columns) for way in ways)
         ranges, part = any(rule.span for rule in self.rules), self.part
-        return Rewrites(ranges, levels, part.merged, texts, scans, part.lean, part.partial, part.sure)
+        return Rewrites(
+            ranges, levels, part.merged, texts, scans, part.lean, part.partial, part.sure
+        )
 
 
 class Rewrites(NamedTuple):
-    """Rewrites that change what rules store, so that they are not used for rules that an earlier release installed.
+    """Rewrites that change what rules store, so that they are not used for rules that an earlier
+    release installed.
 
-    `ranges` evaluates aggregates over ranges by range, unless another maintenance is requested; `levels` lets
-    aggregates of one body share states though their groups differ; `columns` reads the columns of one row by one atom;
-    `texts` reads the texts of concats, which earlier releases refuse; `scans` reads a body of one relation in the order
-    that the relation is stored in, and evaluates joins by columns; `lean` gives an aggregate over a disjunction of
-    joins a plan for each instead of a view of all, and helpers of computed keys no column that their keys determine;
-    `partial` keeps a few values of each group for a min or max over one relation; `sure` gives helpers of keys that
-    cannot fail no view of what fails.
+    `ranges` evaluates aggregates over ranges by range, unless another maintenance is requested;
+    `levels` lets aggregates of one body share states though their groups differ; `columns` reads
+    the columns of one row by one atom; `texts` reads the texts of concats, which earlier releases
+    refuse; `scans` reads a body of one relation in the order that the relation is stored in, and
+    evaluates joins by columns; `lean` gives an aggregate over a disjunction of joins a plan for
+    each instead of a view of all, and helpers of computed keys no column that their keys determine;
+    `partial` keeps a few values of each group for a min or max over one relation; `sure` gives
+    helpers of keys that cannot fail no view of what fails.
     """
 
     ranges: bool = True
@@ -151,9 +162,10 @@ class Computed(Generic[K, T]):
 class Installed:
     """All installed blocks. Immutable: installing or uninstalling returns a new value.
 
-    `deferred` are permuted indices that no change has needed so far: they are built in the transaction that does.
-    `partial` has the views whose state kept a few values of some group when it was filled; it may also name views that
-    were dropped or have other rules by now, so `cut` is what counts.
+    `deferred` are permuted indices that no change has needed so far: they are built in the
+    transaction that does. `partial` has the views whose state kept a few values of some group when
+    it was filled; it may also name views that were dropped or have other rules by now, so `cut` is
+    what counts.
     """
 
     blocks: tuple[Block, ...] = ()
@@ -165,13 +177,16 @@ class Installed:
     def adding(self, block: Block, program: Program, layouts: Mapping[str, Layout]) -> "Installed":
         """Return this with one more block; `program` and `layouts` have its rules and views, too.
 
-        What is known of the rules so far is extended, not found anew: O(names), and not O(rules) of Python, so that a
-        question beside a hundred views costs what it costs beside one.
+        What is known of the rules so far is extended, not found anew: O(names), and not O(rules) of
+        Python, so that a question beside a hundred views costs what it costs beside one.
         """
         uses = self._uses.adding(block.rules)
         deferred = uses.deferrable - (self._uses.all_permuted - self.deferred)
         made = Installed((*self.blocks, block), program, layouts, deferred, self.partial)
-        found: dict[str, Any] = {"_uses": uses, "numbered": self.numbered | {r.number: r for r in block.rules}}
+        found: dict[str, Any] = {
+            "_uses": uses,
+            "numbered": self.numbered | {r.number: r for r in block.rules},
+        }
         found["scanned_ends"] = self.scanned_ends.union(_scanned_ends(block, layouts))
         known, later = self.program.rules, program.rules[len(self.program.rules) :]
         if program.rules[: len(known)] == known:
@@ -200,7 +215,9 @@ class Installed:
     @cached_property
     def recursion(self) -> dict[InstalledRule, InstalledStratum]:
         """The stratum of each rule whose stratum is recursive."""
-        return {rule: stratum for stratum in self.strata if stratum.recursive for rule in stratum.rules}
+        return {
+            rule: stratum for stratum in self.strata if stratum.recursive for rule in stratum.rules
+        }
 
     @cached_property
     def constraints(self) -> dict[str, Rule]:
@@ -211,7 +228,11 @@ class Installed:
     @cached_property
     def indices(self) -> Computed[str, list[Index]]:
         """The permuted indices that plans use, by predicate, found when they are asked for."""
-        return Computed(lambda name: [one for one in self._uses.permuted.get(name, ()) if one not in self.deferred])
+        return Computed(
+            lambda name: [
+                one for one in self._uses.permuted.get(name, ()) if one not in self.deferred
+            ]
+        )
 
     @property
     def indexed(self) -> Iterable[str]:
@@ -219,7 +240,9 @@ class Installed:
         return self._uses.permuted
 
     def needed_for(self, names: Iterable[str]) -> frozenset[Index]:
-        """Return the deferred indices with which changes of some predicates are followed.  O(rules)."""
+        """Return the deferred indices with which changes of some predicates are followed.
+        O(rules).
+        """
         if not self.deferred:
             return frozenset()
         found, reached = set[Index](), {*names}
@@ -227,18 +250,28 @@ class Installed:
             for rule in stratum.rules if not reached.isdisjoint(stratum.reads) else ():
                 reached.update(rule.writes)
                 for plan in rule.plans:
-                    found |= self.probed_in(plan, {t.index for t in plan.tries if t.index.predicate in reached})
+                    found |= self.probed_in(
+                        plan, {t.index for t in plan.tries if t.index.predicate in reached}
+                    )
         return frozenset(found)
 
     def probed_in(self, plan: Plan, changed: Container[Index]) -> frozenset[Index]:
-        """Return the deferred indices that the probes of a plan read when some indices have changed."""
+        """Return the deferred indices that the probes of a plan read when some indices have
+        changed.
+        """
         if not self.deferred:
             return self.deferred
-        probes = [probe for trie, probe in zip(plan.tries, plan.probes, strict=False) if trie.index in changed]
+        probes = [
+            probe
+            for trie, probe in zip(plan.tries, plan.probes, strict=False)
+            if trie.index in changed
+        ]
         return self.deferred.intersection(one.index for probe in probes for one in probe.tries)
 
     def deferring(self, deferred: Iterable[Index]) -> "Installed":
-        """Return this with those of some indices deferred that only the probes of plans in columns read."""
+        """Return this with those of some indices deferred that only the probes of plans in
+        columns read.
+        """
         return replace(self, deferred=self._uses.deferrable.intersection(deferred))
 
     @cached_property
@@ -246,25 +279,41 @@ class Installed:
         return Uses().adding(self.rules)
 
     def replacing(self, rules: Mapping[InstalledRule, InstalledRule]) -> "Installed":
-        """Return this with other plans for some rules; new indices that only probes of columns read are deferred."""
+        """Return this with other plans for some rules; new indices that only probes of columns
+        read are deferred.
+        """
         if not rules:
             return self
-        blocks = tuple(replace(b, rules=tuple(rules.get(rule, rule) for rule in b.rules)) for b in self.blocks)
+        blocks = tuple(
+            replace(b, rules=tuple(rules.get(rule, rule) for rule in b.rules)) for b in self.blocks
+        )
         made = replace(self, blocks=blocks)
         return made.deferring(made._uses.all_permuted - (self._uses.all_permuted - self.deferred))
 
     def slowed(self, operations: Mapping[int, float]) -> "Installed":
-        """Return this with the operations that a changed row of some rules, by their numbers, was seen to take."""
-        return self.replacing({self.numbered[n]: self.numbered[n].slower(found) for n, found in operations.items()})
+        """Return this with the operations that a changed row of some rules, by their numbers,
+        was seen to take.
+        """
+        return self.replacing(
+            {self.numbered[n]: self.numbered[n].slower(found) for n, found in operations.items()}
+        )
 
-    def measuring(self, took: Mapping[int, int], found: Mapping[int, Mapping[int, Sequence[int]]]) -> "Installed":
-        """Return this with the operations that evaluated some rules, and the rows of their steps, by their numbers."""
+    def measuring(
+        self, took: Mapping[int, int], found: Mapping[int, Mapping[int, Sequence[int]]]
+    ) -> "Installed":
+        """Return this with the operations that evaluated some rules, and the rows of their
+        steps, by their numbers.
+        """
         rules = {n: self.numbered[n] for n in took}
-        return self.replacing({rule: rule.measured(took[n], found.get(n, {})) for n, rule in rules.items()})
+        return self.replacing(
+            {rule: rule.measured(took[n], found.get(n, {})) for n, rule in rules.items()}
+        )
 
     @cached_property
     def together(self) -> dict[InstalledRule, tuple[InstalledRule, ...]]:
-        """For each rule those that are evaluated anew with it, in order: they share views, or states of aggregates."""
+        """For each rule those that are evaluated anew with it, in order: they share views, or
+        states of aggregates.
+        """
         first_of: dict[str, str] = {}  # the tree by which a group is known, for each of its trees
         for rule in self.rules:
             names = [*self._trees_of(rule)]
@@ -286,8 +335,11 @@ class Installed:
             if fold := self.layouts[name].fold:
                 yield fold.state.name
 
-    def outgrown(self, names: frozenset[str], counts: Callable[[Iterable[str]], list[int]]) -> list[InstalledRule]:
-        """Return the rules reached from some predicates whose plans were made for other sizes.  O(sizes of these).
+    def outgrown(
+        self, names: frozenset[str], counts: Callable[[Iterable[str]], list[int]]
+    ) -> list[InstalledRule]:
+        """Return the rules reached from some predicates whose plans were made for other sizes.
+        O(sizes of these).
 
         `counts` returns the rows of some predicates.
         """
@@ -309,7 +361,9 @@ class Installed:
         for stratum in self.strata:
             if not reached.isdisjoint(stratum.reads):
                 reached.update(name for rule in stratum.rules for name in rule.writes)
-        rules = [rule for rule in self.rules if rule.basis.sizes and not reached.isdisjoint(rule.reads)]
+        rules = [
+            rule for rule in self.rules if rule.basis.sizes and not reached.isdisjoint(rule.reads)
+        ]
         ranges: dict[str, tuple[float, float]] = {}
         for rule in rules:
             for name, then in rule.basis.sizes.items():
@@ -332,7 +386,9 @@ class Installed:
         return found
 
     def is_followed(self, name: str, spec: Spec) -> bool:
-        """Return whether the relation of a name fits its declaration; one that no rule reads may have been replaced."""
+        """Return whether the relation of a name fits its declaration; one that no rule reads may
+        have been replaced.
+        """
         if self._followed.get(name) is spec:
             return True
         layout = self.layouts.get(name)
@@ -347,8 +403,12 @@ class Installed:
         return {}
 
     def stores(self, name: str) -> bool:
-        """Return whether evaluating a view by itself needs trees, which only a transaction can create."""
-        keeps = name in self.layouts and (self.layouts[name].fold or self.layouts[name].kind in (RANGED, TEXT))
+        """Return whether evaluating a view by itself needs trees, which only a transaction can
+        create.
+        """
+        keeps = name in self.layouts and (
+            self.layouts[name].fold or self.layouts[name].kind in (RANGED, TEXT)
+        )
         return bool(keeps) or any(name in rule.writes for rule in self.recursion)
 
     @cached_property
@@ -358,11 +418,15 @@ class Installed:
 
     def _stored_predicate(self, name: str) -> StoredPredicate:
         layout, predicate = self.layouts[name], self.program.predicates[name]
-        own = tuple(Index(name, tuple(range(width))) for width in range(layout.keys, layout.visible + 1))
+        own = tuple(
+            Index(name, tuple(range(width))) for width in range(layout.keys, layout.visible + 1)
+        )
         others = tuple(self.indices[name])
         names = (name, *map(tree_name, others))
         places = np.zeros((len(names), layout.visible), np.int64)
-        for place, columns in enumerate([range(layout.visible), *(index_columns(index, layout) for index in others)]):
+        for place, columns in enumerate(
+            [range(layout.visible), *(index_columns(index, layout) for index in others)]
+        ):
             places[place, : len(columns)] = columns
         checked = predicate.value is not None and layout.keys != len(predicate.keys)
         served = (*[0] * len(own), *range(1, len(names)))
@@ -380,11 +444,15 @@ class Installed:
 
     @cached_property
     def derived_trees(self) -> frozenset[str]:
-        """The names of all trees that follow from the extensional predicates: views, their indices and state."""
+        """The names of all trees that follow from the extensional predicates: views, their
+        indices and state.
+        """
         return self.derived_by(self.rules)
 
     def derived_by(self, rules: Iterable[InstalledRule]) -> frozenset[str]:
-        """Return the trees that some rules need, by name: views, aggregate state, permuted and sensitivity indices."""
+        """Return the trees that some rules need, by name: views, aggregate state, permuted and
+        sensitivity indices.
+        """
         views = {name for rule in rules for name in rule.writes}
         plans = [(rule, number, plan) for rule in rules for number, plan in enumerate(rule.plans)]
         state = {fold.state.name for name in views if (fold := self.layouts[name].fold)}
@@ -406,7 +474,9 @@ class Installed:
     @cached_property
     def extensional(self) -> frozenset[str]:
         """The names of the relations and functions that are edited."""
-        return frozenset(name for name, predicate in self.program.predicates.items() if predicate.extensional)
+        return frozenset(
+            name for name, predicate in self.program.predicates.items() if predicate.extensional
+        )
 
     @cached_property
     def compiled_strata(self) -> dict[InstalledStratum, Any]:
@@ -417,27 +487,43 @@ class Installed:
     def named(self) -> dict[str, Predicate]:
         """The relations, functions and views that users declared or derive, by name."""
         blocks = {block.name for block in self.blocks}
-        return {name: one for name, one in self.program.predicates.items() if not is_helper(name, blocks)}
+        return {
+            name: one
+            for name, one in self.program.predicates.items()
+            if not is_helper(name, blocks)
+        }
 
     def predicate(self, name: str, source: Any = None) -> Predicate:
-        """Return the relation, function or view of a name; errors list what there is in a `source`, a snapshot.
+        """Return the relation, function or view of a name; errors list what there is in a `source`,
+        a snapshot.
 
         Raises UnknownViewError.
         """
         predicate = self.program.predicates.get(name)
         if predicate is None:
-            known = [*self.named] if source is None else names_of(source, {block.name for block in self.blocks})
+            known = (
+                [*self.named]
+                if source is None
+                else names_of(source, {block.name for block in self.blocks})
+            )
             if name in known and (parts := stored_as(source, name)) != [name]:
-                raise UnknownViewError(f"{name} is kept in parts, each of which this takes: {', '.join(parts)}")
+                raise UnknownViewError(
+                    f"{name} is kept in parts, each of which this takes: {', '.join(parts)}"
+                )
             if name in known:
-                raise UnknownViewError(f"no rule reads or declares {name}: its rows come from transactions alone")
+                raise UnknownViewError(
+                    f"no rule reads or declares {name}: its rows come from transactions alone"
+                )
             raise UnknownViewError(
-                f"there is no relation or view {name!r}; there is {', '.join(sorted(known)) or 'none'}"
+                f"there is no relation or view {name!r}; there is "
+                f"{', '.join(sorted(known)) or 'none'}"
             )
         return predicate
 
     def whole(self, name: str) -> str:
-        """Return the name of the view of all rows of a relation that is declared and derived; else the name itself."""
+        """Return the name of the view of all rows of a relation that is declared and derived;
+        else the name itself.
+        """
         return name + WHOLE if name + WHOLE in self.program.predicates else name
 
     def block(self, name: str) -> Block | None:
@@ -445,12 +531,16 @@ class Installed:
         return next((b for b in self.blocks if b.name == name), None)
 
     def excluding(self, *blocks: Block) -> "Installed":
-        """Return this without some blocks, given in order.  Raises UninstallError if others read their predicates."""
+        """Return this without some blocks, given in order.  Raises UninstallError if others read
+        their predicates.
+        """
         program = self.program
         for block in reversed(blocks):
             program = program.excluding(block.part)
         layouts = {n: layout for n, layout in self.layouts.items() if n in program.predicates}
-        left = Installed(tuple(b for b in self.blocks if b not in blocks), program, layouts, partial=self.partial)
+        left = Installed(
+            tuple(b for b in self.blocks if b not in blocks), program, layouts, partial=self.partial
+        )
         return left.deferring(self.deferred)
 
     @cached_property
@@ -460,7 +550,9 @@ class Installed:
 
     @cached_property
     def scanned_ends(self) -> frozenset[str]:
-        """The views whose state may keep a few values of each group, since a scan finds the others again."""
+        """The views whose state may keep a few values of each group, since a scan finds the
+        others again.
+        """
         return frozenset(chain(*(_scanned_ends(block, self.layouts) for block in self.blocks)))
 
     @cached_property
@@ -498,7 +590,9 @@ def _scanned_ends(block: Block, layouts: Mapping[str, Layout]) -> Iterator[str]:
             yield from (n for n in rule.writes if (fold := layouts[n].fold) and fold.state.is_end)
 
 
-def _strata_of(rules: Sequence[Rule], installed: Mapping[int, InstalledRule]) -> tuple[InstalledStratum, ...]:
+def _strata_of(
+    rules: Sequence[Rule], installed: Mapping[int, InstalledRule]
+) -> tuple[InstalledStratum, ...]:
     """Return the strata of some rules, each installed as the mapping says of its `id`."""
     return tuple(
         InstalledStratum(tuple(installed[id(definition)] for definition in stratum), recursive)
@@ -513,12 +607,15 @@ def refuse_foreign_writers(blocks: Iterable[Block], part: Program) -> None:
             owner = next((b.name for b in blocks if head.predicate in b.part.predicates), None)
             if owner is not None:
                 raise RedefinitionError(
-                    head.where, f"{head.predicate} is derived in block `{owner}`; put all its rules there"
+                    head.where,
+                    f"{head.predicate} is derived in block `{owner}`; put all its rules there",
                 )
 
 
 def index_columns(index: Index, layout: Layout) -> list[int]:
-    """Return the relation's columns in the order of an index: its keys, then the other columns, if it has them."""
+    """Return the relation's columns in the order of an index: its keys, then the other columns,
+    if it has them.
+    """
     if layout.shown > 1 and permuted(index):
         return [*index.order]
     return [*index.order, *(c for c in range(layout.visible) if c not in index.order)]

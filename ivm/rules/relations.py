@@ -1,4 +1,5 @@
-"""Relations of a store as rules see them: how they are stored, and the declarations of those that no text declares.
+"""Relations of a store as rules see them: how they are stored, and the declarations of those that
+no text declares.
 
     edge     x: int64, y: int64                    edge(x, y) -> int64(x), int64(y).
     price    item: string, p: decimal(8,2)?        price[item] = p -> string(item), decimal(8,2)?(p).
@@ -33,16 +34,23 @@ PLACE = "the store"  # where such a relation is declared, in messages
 
 
 class Relations:
-    """What a version of a store says to those who compile rules: its relations, its words, its numbers of rows."""
+    """What a version of a store says to those who compile rules: its relations, its words, its
+    numbers of rows.
+    """
 
     def __init__(
-        self, source: Snapshot | Transaction, relations: Any = None, views: Container[str] = (), opening: bool = False,
+        self,
+        source: Snapshot | Transaction,
+        relations: Any = None,
+        views: Container[str] = (),
+        opening: bool = False,
         whole: bool = False,
-    ) -> None:  # fmt: skip
-        """`relations` are those of another version, if not of `source`; trees of `views` are no relations.
+    ) -> None:
+        """`relations` are those of another version, if not of `source`; trees of `views` are no
+        relations.
 
-        With `opening` a relation that does not fit its declaration has no layout, since one that no rule read may have
-        been replaced; and nothing is estimated, since key orders are known.
+        With `opening` a relation that does not fit its declaration has no layout, since one that no
+        rule read may have been replaced; and nothing is estimated, since key orders are known.
         """
         self._relations: Any = source if relations is None else relations
         self._views, self._opening = views, opening
@@ -56,21 +64,26 @@ class Relations:
         return self._relations.tree(name).count if name in self._relations else ROWS_ASSUMED
 
     def texts_between(self, low: bytes, high: bytes | None, most: int) -> np.ndarray | None:
-        """Return the ids int64[n] of the texts from one up to another, or to the last; None for more than `most`."""
+        """Return the ids int64[n] of the texts from one up to another, or to the last; None for
+        more than `most`.
+        """
         return self.encode.between(low, high, most)
 
     def _has(self, name: str) -> bool:
         return name in self._relations and name not in self._views
 
     def declared(self, names: set[str], own: set[str], known: Program) -> dict[str, Predicate]:
-        """Return the relations that a text mentions by some names and that only the store knows, sorted by name.
+        """Return the relations that a text mentions by some names and that only the store knows,
+        sorted by name.
 
-        The text itself defines those of the names `own`; `name:column` mentions the relation `name`. An installed text
-        mentions no others, so none are looked for while opening. Raises SchemaError for a relation of a type that rules
-        lack.
+        The text itself defines those of the names `own`; `name:column` mentions the relation
+        `name`. An installed text mentions no others, so none are looked for while opening. Raises
+        SchemaError for a relation of a type that rules lack.
         """
         defined = own | known.predicates.keys()
-        wanted = {one for one in names - defined if split_column(one)[0] not in own and not self._opening}
+        wanted = {
+            one for one in names - defined if split_column(one)[0] not in own and not self._opening
+        }
         wanted |= {split_column(name)[0] for name in wanted if not self._has(name)} - defined
         found = dict[str, Predicate]()
         for name in sorted(filter(self._has, wanted)):
@@ -81,7 +94,9 @@ class Relations:
         return found
 
     def layouts(self, predicates: Mapping[str, Predicate]) -> dict[str, Layout]:
-        """Return the layouts of the extensional ones of some predicates. Raises as `layout`, but not while opening."""
+        """Return the layouts of the extensional ones of some predicates. Raises as `layout`, but
+        not while opening.
+        """
         found = dict[str, Layout]()
         for name, predicate in predicates.items():
             with suppress(*[EditError] * self._opening):
@@ -97,17 +112,31 @@ class Relations:
         if not self._has(predicate.name):
             return extensional_layout(predicate)
         schema = function_schema(self._relations[predicate.name].info)
-        types, declared = tuple(str(column.type) for column in schema.stored), predicate.stored_types
+        types, declared = (
+            tuple(str(column.type) for column in schema.stored),
+            predicate.stored_types,
+        )
         keys = len(predicate.keys) if predicate.key_count is None else predicate.key_count
-        functional = (predicate.value or predicate.key_count) is not None and len(schema.key) != max(1, keys)
+        functional = (predicate.value or predicate.key_count) is not None and len(
+            schema.key
+        ) != max(1, keys)
         names = tuple(column.name for column in schema.stored)[: len(declared)]
-        more = len(types) > len(declared) >= len(schema.key) and names == predicate.columns  # values added since
-        if types[: len(declared)] != declared or functional or (len(types) != len(declared) and not more):
+        # values added since
+        more = len(types) > len(declared) >= len(schema.key) and names == predicate.columns
+        if (
+            types[: len(declared)] != declared
+            or functional
+            or (len(types) != len(declared) and not more)
+        ):
             raise EditError(
-                f"the store has a relation {predicate.name} ({schema}; key {', '.join(schema.key)}), which does not "
-                f"fit its declaration with {', '.join(declared)}; change the declaration, or load it otherwise"
+                f"the store has a relation {predicate.name} ({schema}; key "
+                f"{', '.join(schema.key)}), which does not "
+                f"fit its declaration with {', '.join(declared)}; change the declaration, or load "
+                f"it otherwise"
             )
-        return Layout(PLAIN, len(schema.key), len(declared) - len(schema.key), 0, bare=not predicate.keys)
+        return Layout(
+            PLAIN, len(schema.key), len(declared) - len(schema.key), 0, bare=not predicate.keys
+        )
 
 
 def _no_estimates(predicate: str, columns: tuple[int, ...]) -> float:
@@ -115,23 +144,33 @@ def _no_estimates(predicate: str, columns: tuple[int, ...]) -> float:
 
 
 def with_declarations(text: str, program: Program) -> str:
-    """Return a text with declarations, after a mark, of the relations that only the store declared, and of functions.
+    """Return a text with declarations, after a mark, of the relations that only the store declared,
+    and of functions.
 
     A text is installed with them, so that its meaning does not depend on the store.
     """
     literals = [x for rule in program.rules for disjunct in rule.body for x in disjunct]
-    functions = [f'{DECLARATION}("{name}", "{USERS[name]}").' for name in sorted({*users_functions(literals)})]
-    return declaring(text, *(program.predicates[name] for name in program.stored), functions=functions)
+    functions = [
+        f'{DECLARATION}("{name}", "{USERS[name]}").'
+        for name in sorted({*users_functions(literals)})
+    ]
+    return declaring(
+        text, *(program.predicates[name] for name in program.stored), functions=functions
+    )
 
 
 def declaring(text: str, *predicates: Predicate, functions: Iterable[str] = ()) -> str:
-    """Return a text with declarations of relations that existed before it, and of functions, after a mark."""
+    """Return a text with declarations of relations that existed before it, and of functions,
+    after a mark.
+    """
     lines = [*(line for line in functions if line not in text), *map(show_predicate, predicates)]
     return "\n".join([text, *[MARK] * (f"\n{MARK}\n" not in text), *lines]) if lines else text
 
 
 def declarations_of(source: Any, known: Mapping[str, Predicate]) -> dict[str, str | None]:
-    """Return the declarations of all relations that rules do not derive, by name; None where they cannot declare it."""
+    """Return the declarations of all relations that rules do not derive, by name; None where
+    they cannot declare it.
+    """
     names = [name for name in source if name not in known or known[name].extensional]
     return {name: declaration_of(name, function_schema(source[name].info)) for name in names}
 
@@ -155,11 +194,15 @@ def predicate_of(name: str, schema: Schema | None, where: Where = NOWHERE) -> Pr
     keys, more = len(schema.key), len(types) - len(schema.key)
     if more == 1:
         return Predicate(name, plain[:-1], plain[-1], True, columns, nullable, where=where)
-    return Predicate(name, plain, None, True, columns, nullable, keys if more else None, where=where)
+    return Predicate(
+        name, plain, None, True, columns, nullable, keys if more else None, where=where
+    )
 
 
 def function_schema(info: Any) -> Schema:
-    """Return the schema of a relation as rules read it: of a bag, a function from its rows to their multiplicities."""
+    """Return the schema of a relation as rules read it: of a bag, a function from its rows to
+    their multiplicities.
+    """
     schema: Schema = info.schema
     if not info.bag:
         return schema
@@ -173,13 +216,16 @@ def _refuse_unread(name: str, schema: Schema | None) -> None:
     for column in schema.stored if schema else ():
         if str(column.type) == UNREAD:
             raise SchemaError(
-                f"rules cannot read {name!r}: its column {column.name} is {UNREAD}, which rules lack: load it with "
+                f"rules cannot read {name!r}: its column {column.name} is {UNREAD}, which rules "
+                f"lack: load it with "
                 f"--cast {column.name}=int64, or with a value for its nulls"
             )
 
 
 def _names(columns: list[str]) -> tuple[str, ...]:
-    """Return variable names for columns: their own names, or c1, c2, ... for names that rules cannot write."""
+    """Return variable names for columns: their own names, or c1, c2, ... for names that rules
+    cannot write.
+    """
     own = ["" if set("`$\n") & {*name} else name for name in columns]
     free = (f"c{n}" for n in count(1) if f"c{n}" not in own)
     return tuple(name or next(free) for name in own)
@@ -192,23 +238,32 @@ ENDS = r"\s*(?:[,;)]|\.(?!\d)|<-|->|$)"  # what follows an atom
 
 
 def with_columns_of(text: str, was: Predicate, columns: Sequence[Column], declaration: str) -> str:
-    """Return rules that read a relation with other columns than it `was` declared with, and as before.
+    """Return rules that read a relation with other columns than it `was` declared with, and as
+    before.
 
-    A new column is `_`.  The new `declaration` stays.  Raises EditError for an atom that is written in another way than
-    SQL's rules write it, or that names a column which is gone.
+    A new column is `_`.  The new `declaration` stays.  Raises EditError for an atom that is written
+    in another way than SQL's rules write it, or that names a column which is gone.
     """
     found, end = list[str](), 0
-    quoted = {place for one in finditer(r"\"(?:[^\"\\]|\\.)*\"|//[^\n]*", text) for place in range(*one.span())}
+    quoted = {
+        place
+        for one in finditer(r"\"(?:[^\"\\]|\\.)*\"|//[^\n]*", text)
+        for place in range(*one.span())
+    }
     for one in finditer(rf"(?<![\w:`$]){escape(show_name(was.name))}(?=[\[(])", text):
         if one.start() in quoted or text.startswith(declaration, one.start()):
             continue
         keys, values, after = _atom_at(text, one.end(), was)
         named = dict(zip(was.columns, keys + values, strict=True))
         gone = [
-            term for name, term in named.items() if name not in {c.name for c in columns} and term.rstrip("?") != "_"
+            term
+            for name, term in named.items()
+            if name not in {c.name for c in columns} and term.rstrip("?") != "_"
         ]
         if gone or (one.start() and text[one.start() - 1] in "+-^"):
-            raise EditError(f"rules read columns of {was.name} by their positions, which have changed")
+            raise EditError(
+                f"rules read columns of {was.name} by their positions, which have changed"
+            )
         terms = [named.get(c.name, "_?" if str(c.type).endswith("?") else "_") for c in columns]
         found += text[end : one.end()], _written(terms[: len(keys)], terms[len(keys) :])
         end = after
@@ -218,15 +273,28 @@ def with_columns_of(text: str, was: Predicate, columns: Sequence[Column], declar
 def _written(keys: list[str], values: list[str]) -> str:
     if not values:
         return f"({', '.join(keys)})"
-    return f"[{', '.join(keys)}] = {values[0] if len(values) == 1 else '(' + ', '.join(values) + ')'}"
+    return (
+        f"[{', '.join(keys)}] = {values[0] if len(values) == 1 else '(' + ', '.join(values) + ')'}"
+    )
 
 
 def _atom_at(text: str, start: int, predicate: Predicate) -> tuple[list[str], list[str], int]:
-    """Return the terms of the keys and values of an atom whose brackets start at a place, and where it ends."""
+    """Return the terms of the keys and values of an atom whose brackets start at a place, and
+    where it ends.
+    """
     many = rf"(?:\s*(?:{TERM})\s*(?:,|(?=[)\]])))*"
-    shape = compile(rf"[\[(](?P<keys>{many})[\])](?:\s*=\s*(?:\((?P<values>{many})\)|(?P<value>{TERM})))?(?={ENDS})")
+    shape = compile(
+        rf"[\[(](?P<keys>{many})[\])](?:\s*=\s*(?:\((?P<values>{many})\)|(?P<value>{TERM})))?(?={ENDS})"
+    )
     if found := shape.match(text, start):
-        keys, values = findall(TERM, found["keys"]), findall(TERM, found["values"] or found["value"] or "")
-        if len(keys) + len(values) == len(predicate.columns) and (text[start] == "[") == bool(values):
+        keys, values = (
+            findall(TERM, found["keys"]),
+            findall(TERM, found["values"] or found["value"] or ""),
+        )
+        if len(keys) + len(values) == len(predicate.columns) and (text[start] == "[") == bool(
+            values
+        ):
             return keys, values, found.end()
-    raise EditError(f"rules read columns of {predicate.name} by their positions, which have changed")
+    raise EditError(
+        f"rules read columns of {predicate.name} by their positions, which have changed"
+    )

@@ -8,20 +8,33 @@ from typing import NamedTuple
 
 from ivm.lang.ir import Rule, reads, writes
 from ivm.lang.program import sketch_of
-from ivm.plan.plan import Columns, Constants, Index, Plan, Ranges, Texts, Upkeep, Way, indices_of, permuted
+from ivm.plan.plan import (
+    Columns,
+    Constants,
+    Index,
+    Plan,
+    Ranges,
+    Texts,
+    Upkeep,
+    Way,
+    indices_of,
+    permuted,
+)
 from ivm.plan.planner import Chosen, chosen_of
 from ivm.plan.rewrite.ranges import Span
 
-SIZES_FACTOR = 8  # plans are made anew once a relation has this many times the rows that they were made for, or fewer
+# plans are made anew once a relation has this many times the rows that they were made for, or fewer
+SIZES_FACTOR = 8
 SIZES_FREE = 100  # rows added to both before they are compared: changes of few rows do not count
 
 
 class Basis(NamedTuple):
-    """What the plans of a rule were made for: the rows that each relation had; and why they were made anew, if so.
+    """What the plans of a rule were made for: the rows that each relation had; and why they were
+    made anew, if so.
 
-    `operations` are those of the newest full evaluation, `expected` those of a changed row, by an estimate or as
-    measured; 0 if none are known.  `estimated` and `found` have, for each plan, the rows of its steps: as they were
-    estimated, and as that evaluation found them.
+    `operations` are those of the newest full evaluation, `expected` those of a changed row, by an
+    estimate or as measured; 0 if none are known.  `estimated` and `found` have, for each plan, the
+    rows of its steps: as they were estimated, and as that evaluation found them.
     """
 
     sizes: Mapping[str, int] = {}
@@ -32,7 +45,9 @@ class Basis(NamedTuple):
     found: Sequence[Sequence[int]] = ()
 
     def outgrown(self, sizes: Mapping[str, int]) -> str:
-        """Return the relation whose size has changed by a factor, with both sizes; "" if there is none."""
+        """Return the relation whose size has changed by a factor, with both sizes; "" if there
+        is none.
+        """
         for name, then in self.sizes.items():
             least, most = size_range(then)
             if not least < (now := sizes[name]) < most:
@@ -44,17 +59,23 @@ UNKNOWN = Basis()
 
 
 def size_range(then: int) -> tuple[float, float]:
-    """Return between which numbers of rows a relation has not outgrown a plan that was made for `then`."""
-    return (then + SIZES_FREE) / SIZES_FACTOR - SIZES_FREE, (then + SIZES_FREE) * SIZES_FACTOR - SIZES_FREE
+    """Return between which numbers of rows a relation has not outgrown a plan that was made for
+    `then`.
+    """
+    return (then + SIZES_FREE) / SIZES_FACTOR - SIZES_FREE, (
+        then + SIZES_FREE
+    ) * SIZES_FACTOR - SIZES_FREE
 
 
 @dataclass(frozen=True, eq=False)
 class InstalledRule:
-    """A rule as it runs: its number in the store, its plans, one per conjunction, and their granularity.
+    """A rule as it runs: its number in the store, its plans, one per conjunction, and their
+    granularity.
 
-    `searches`, one per conjunction of a recursive rule, find derivations of given rows. `rows_max` and `rounds_max`
-    limit the stratum of a recursive rule; None for no limit.  A rule with a `span` is evaluated by ranges, one of texts
-    (lang/ir.py) from a concat's state, and one that reads nothing has one row: these have no plans.
+    `searches`, one per conjunction of a recursive rule, find derivations of given rows. `rows_max`
+    and `rounds_max` limit the stratum of a recursive rule; None for no limit.  A rule with a `span`
+    is evaluated by ranges, one of texts (lang/ir.py) from a concat's state, and one that reads
+    nothing has one row: these have no plans.
     """
 
     number: int
@@ -82,15 +103,24 @@ class InstalledRule:
         return Texts if self.reads else Constants
 
     def sensitivity_names(self, number: int) -> list[str]:
-        """Return the names in the store of a plan's sensitivity indices, one for each of its sensors."""
-        return [f"$sense:{self.number}.{number}.{sensor}" for sensor in range(len(self.plans[number].sensors))]
+        """Return the names in the store of a plan's sensitivity indices, one for each of its
+        sensors.
+        """
+        return [
+            f"$sense:{self.number}.{number}.{sensor}"
+            for sensor in range(len(self.plans[number].sensors))
+        ]
 
     def slower(self, operations: float) -> "InstalledRule":
         """Return this, with at least some operations expected for a changed row."""
-        return replace(self, basis=self.basis._replace(expected=max(operations, self.basis.expected)))
+        return replace(
+            self, basis=self.basis._replace(expected=max(operations, self.basis.expected))
+        )
 
     def measured(self, operations: int, found: Mapping[int, Sequence[int]]) -> "InstalledRule":
-        """Return this, evaluated by some operations, with the rows that the steps of its plans found."""
+        """Return this, evaluated by some operations, with the rows that the steps of its plans
+        found.
+        """
         steps = tuple(found.get(number, ()) for number in range(len(self.plans)))
         return replace(self, basis=self.basis._replace(operations=operations, found=steps))
 
@@ -116,7 +146,9 @@ class InstalledRule:
 
 
 class InstalledStratum(NamedTuple):
-    """Rules that are evaluated together, and their recursive views; none for a single non-recursive rule."""
+    """Rules that are evaluated together, and their recursive views; none for a single
+    non-recursive rule.
+    """
 
     rules: tuple[InstalledRule, ...]
     recursive: frozenset[str]
@@ -124,7 +156,9 @@ class InstalledStratum(NamedTuple):
     @property
     def reads(self) -> tuple[str, ...]:
         """The predicates in the rules' bodies, without the stratum's own views."""
-        return tuple(dict.fromkeys(n for rule in self.rules for n in rule.reads if n not in self.recursive))
+        return tuple(
+            dict.fromkeys(n for rule in self.rules for n in rule.reads if n not in self.recursive)
+        )
 
 
 def _defers(plan: Plan) -> bool:
@@ -133,8 +167,8 @@ def _defers(plan: Plan) -> bool:
 
 
 class Uses(NamedTuple):
-    """The indices of rules: those of probes beside plans in columns, those of anything else, and of which rules keep
-    trees, the permuted ones by predicate.
+    """The indices of rules: those of probes beside plans in columns, those of anything else, and of
+    which rules keep trees, the permuted ones by predicate.
     """
 
     probing: frozenset[Index] = frozenset()
@@ -148,7 +182,9 @@ class Uses(NamedTuple):
 
     @property
     def deferrable(self) -> frozenset[Index]:
-        """The permuted indices that only probes beside plans in columns read, so that they can be built later."""
+        """The permuted indices that only probes beside plans in columns read, so that they can
+        be built later.
+        """
         return frozenset(filter(permuted, self.probing - self.others))
 
     def adding(self, rules: Iterable[InstalledRule]) -> "Uses":
@@ -158,7 +194,8 @@ class Uses(NamedTuple):
             others.update(rule.span.indices if rule.span else ())
             for plan in (*rule.plans, *rule.searches):
                 (probing if _defers(plan) else others).update(indices_of(plan))
-                others.update(trie.index for trie in plan.tries)  # by which it is joined after large changes
+                # by which it is joined after large changes
+                others.update(trie.index for trie in plan.tries)
         found = {**self.permuted}
         for index in filter(permuted, chain(*(rule.indices for rule in rules))):
             if index not in (known := found.get(index.predicate, ())):

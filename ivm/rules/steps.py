@@ -1,4 +1,5 @@
-"""The steps of a schedule: which trees take edits and which plans are maintained, one after the other.
+"""The steps of a schedule: which trees take edits and which plans are maintained, one after the
+other.
 
 edge ──▶ flush edge ──▶ follow triangle(x, y, z) <- edge(x, y), ... ──▶ flush triangle ──▶ ...
 """
@@ -40,9 +41,11 @@ class FollowPlan(NamedTuple):
 
 
 class FollowStratum(NamedTuple):
-    """Find out how the views of a recursive stratum change after changes of relations that it reads.
+    """Find out how the views of a recursive stratum change after changes of relations that it
+    reads.
 
-    The kernel leaves edits in their queues, which are then flushed; in Python, they are flushed already.
+    The kernel leaves edits in their queues, which are then flushed; in Python, they are flushed
+    already.
     """
 
     stratum: InstalledStratum
@@ -54,7 +57,9 @@ class FollowStratum(NamedTuple):
 
 
 class FollowRule(NamedTuple):
-    """Maintain the view of a rule without plans: one evaluated by ranges, or one of the texts of a concat."""
+    """Maintain the view of a rule without plans: one evaluated by ranges, or one of the texts of
+    a concat.
+    """
 
     rule: InstalledRule
 
@@ -68,7 +73,9 @@ Step = Flush | FollowPlan | FollowStratum | FollowRule
 
 
 def rules_below(installed: Installed, names: Iterable[str]) -> list[InstalledRule]:
-    """Return the rules that predicates follow from, directly or through other views, in dependency order."""
+    """Return the rules that predicates follow from, directly or through other views, in
+    dependency order.
+    """
     wanted, found = {*names}, list[InstalledRule]()
     for stratum in reversed(installed.strata):
         if any(wanted.intersection(rule.writes) for rule in stratum.rules):
@@ -78,7 +85,9 @@ def rules_below(installed: Installed, names: Iterable[str]) -> list[InstalledRul
 
 
 def steps_of(installed: Installed, names: frozenset[str]) -> list[Step]:
-    """Return the steps for edits of some predicates, in dependency order: each is final before it is read."""
+    """Return the steps for edits of some predicates, in dependency order: each is final before
+    it is read.
+    """
     steps: list[Step] = []
     waiting, finished = dict.fromkeys(sorted(names)), set[str]()
     for stratum in installed.strata:
@@ -93,6 +102,8 @@ def steps_of(installed: Installed, names: frozenset[str]) -> list[Step]:
             steps += [FollowStratum(stratum), *map(Flush, sorted(stratum.recursive))]
             continue
         (rule,) = stratum.rules
-        steps += [FollowPlan(rule, number) for number in range(len(rule.plans))] or [FollowRule(rule)]
+        steps += [FollowPlan(rule, number) for number in range(len(rule.plans))] or [
+            FollowRule(rule)
+        ]
         waiting = {name: None for name in (*waiting, *rule.writes) if name not in finished}
     return [*steps, *map(Flush, waiting)]

@@ -1,4 +1,6 @@
-"""Rules in a store: which rules a version has installed, the relations that they read, and the trees that they need."""
+"""Rules in a store: which rules a version has installed, the relations that they read, and the
+trees that they need.
+"""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -15,33 +17,55 @@ from ivm.names import is_tree_of_rules
 from ivm.plan.plan import Index
 from ivm.plan.planner import AUTO, Chosen
 from ivm.rules.compile import Saved, compile, with_block
-from ivm.rules.installed import PLANNING, PLANNING_WITHOUT_RANGES, PROPERTY, Installed, Options, Rewrites
+from ivm.rules.installed import (
+    PLANNING,
+    PLANNING_WITHOUT_RANGES,
+    PROPERTY,
+    Installed,
+    Options,
+    Rewrites,
+)
 from ivm.rules.relations import MARK, Relations
 from ivm.rules.rule import Basis
 from ivm.terms.encoder import Encoder
-from pagestore.host import INSERT, Column, Dependants, Schema, Snapshot, Store, Transaction, Type, record_dependants
+from pagestore.host import (
+    INSERT,
+    Column,
+    Dependants,
+    Schema,
+    Snapshot,
+    Store,
+    Transaction,
+    Type,
+    record_dependants,
+)
 
 HOST = "ivm"
 PLANNING_BEFORE = 1  # as PLANNING_WITHOUT_RANGES, but for rules whose arithmetic may fail
 REMEDY = "`pagestore dump --relation` and `restore` take the facts to a new store, and `ivm install` the rules"
-BUILT = "ivm.built"  # the property that holds the sizes of sensitivity indices when they were last built
+# the property that holds the sizes of sensitivity indices when they were last built
+BUILT = "ivm.built"
 # Each version stores these two sentences, for processes in which this package is not imported.
 EDIT = "`import ivm` first, and its views follow, or edit in ivm.open(path).transaction()"
 RELEASE = "`ivm uninstall` removes rules and all that is stored for them"
 
 
 def saved_rules(source: Snapshot | Transaction) -> str | None:
-    """Return the property of a version that lists the installed rules, as JSON; None if there are no rules."""
+    """Return the property of a version that lists the installed rules, as JSON; None if there
+    are no rules.
+    """
     holder = source.catalog if isinstance(source, Transaction) else source
     saved = holder.properties.get(PROPERTY)
     return None if saved is None else str(saved)
 
 
-def load(source: Snapshot | Transaction, saved: str | None = None, relations: Any = None) -> Installed:
+def load(
+    source: Snapshot | Transaction, saved: str | None = None, relations: Any = None
+) -> Installed:
     """Load the rules of a version, or of the property `saved`, over its relations or other ones.
 
-    Reads what `Installed.save` wrote, in an earlier release, too, if its plans are the same.  Raises RuleError,
-    IvmError, EditError.
+    Reads what `Installed.save` wrote, in an earlier release, too, if its plans are the same.
+    Raises RuleError, IvmError, EditError.
     """
     saved = saved or saved_rules(source)
     if not saved:
@@ -56,17 +80,26 @@ def load(source: Snapshot | Transaction, saved: str | None = None, relations: An
             return replace(_loaded(found["blocks"], store).deferring(deferred), partial=partial)
     except IvmError:
         raise
-    except (LookupError, ValueError, TypeError, AttributeError, AssertionError, RecursionError) as error:
+    except (
+        LookupError,
+        ValueError,
+        TypeError,
+        AttributeError,
+        AssertionError,
+        RecursionError,
+    ) as error:
         said = f"property {PROPERTY!r} says which rules are installed, and does not read ({error!r}): {REMEDY}"
         raise IvmError(said) from None
     if planning == PLANNING_BEFORE:
-        with suppress(IndexError, ValueError, AssertionError):  # raised where rules have more plans than were saved
+        # raised where rules have more plans than were saved
+        with suppress(IndexError, ValueError, AssertionError):
             installed = _loaded(found["blocks"], store)
             saved_plans = [len(rule) for block in found["blocks"] for rule in block["orders"]]
             if saved_plans == [len(rule.plans) for rule in installed.rules]:
                 return installed
     raise IvmError(
-        f"another release installed rules in this store, and what it stores for them is not what this one would; "
+        f"another release installed rules in this store, and what it stores for them is not what "
+        f"this one would; "
         f"{REMEDY}"
     )
 
@@ -85,14 +118,24 @@ def _loaded(blocks: list[dict[str, Any]], store: Relations) -> Installed:
 
 
 def _basis(
-    sizes: dict[str, int], reason: str, operations: int, expected: float,
-    estimated: Sequence[Sequence[float]] = (), found: Sequence[Sequence[int]] = (),
-) -> Basis:  # fmt: skip
-    """Return what plans were made for as it was stored.  Raises TypeError, ValueError, AttributeError if damaged."""
+    sizes: dict[str, int],
+    reason: str,
+    operations: int,
+    expected: float,
+    estimated: Sequence[Sequence[float]] = (),
+    found: Sequence[Sequence[int]] = (),
+) -> Basis:
+    """Return what plans were made for as it was stored.  Raises TypeError, ValueError,
+    AttributeError if damaged.
+    """
     return Basis(
-        {name: index(rows) for name, rows in sizes.items()}, reason.strip(), index(operations), float(expected),
-        [[*map(float, steps)] for steps in estimated], [[*map(index, steps)] for steps in found],
-    )  # fmt: skip
+        {name: index(rows) for name, rows in sizes.items()},
+        reason.strip(),
+        index(operations),
+        float(expected),
+        [[*map(float, steps)] for steps in estimated],
+        [[*map(index, steps)] for steps in found],
+    )
 
 
 def stored_before(text: str) -> set[str]:
@@ -103,8 +146,8 @@ def stored_before(text: str) -> set[str]:
 class KnownRules:
     """A cache of the rules of the versions used last, by their saved texts; threads share it.
 
-    Each cache entry is one value, so that it is replaced atomically. The words of the rules' texts are
-    ids, which are valid until texts are removed from the store's dictionary.
+    Each cache entry is one value, so that it is replaced atomically. The words of the rules' texts
+    are ids, which are valid until texts are removed from the store's dictionary.
     """
 
     def __init__(self, store: Store) -> None:
@@ -113,12 +156,15 @@ class KnownRules:
         self._other: tuple[str | None, Installed] = self._newest
 
     def of(self, source: Snapshot | Transaction) -> Installed:
-        """Return the rules of a version, compiled if they are not cached.  Raises RuleError, IvmError, EditError.
+        """Return the rules of a version, compiled if they are not cached.  Raises RuleError,
+        IvmError, EditError.
 
-        For a transaction the saved text of its own version counts: another thread may have committed an installation
-        and not stored its rules here yet.
+        For a transaction the saved text of its own version counts: another thread may have
+        committed an installation and not stored its rules here yet.
         """
-        removed = source.texts_removed if isinstance(source, Transaction) else self._store.texts_removed
+        removed = (
+            source.texts_removed if isinstance(source, Transaction) else self._store.texts_removed
+        )
         if self._removed != removed:
             self._removed = removed
             self._newest = self._other = None, Installed()
@@ -136,21 +182,31 @@ class KnownRules:
 
 
 def built_sizes(source: Snapshot | Transaction) -> dict[str, tuple[int, int]]:
-    """Return the rows of each plan's indices and body at their last build, by its first sensitivity index's name."""
+    """Return the rows of each plan's indices and body at their last build, by its first
+    sensitivity index's name.
+    """
     return sizes_in((source.catalog if isinstance(source, Transaction) else source).properties)
 
 
 def sizes_in(properties: Mapping[str, str | bytes]) -> dict[str, tuple[int, int]]:
     """Return `built_sizes` of a version with some properties."""
     try:
-        return {name: (rows, body) for name, (rows, body) in json.loads(properties.get(BUILT, "{}")).items()}
+        return {
+            name: (rows, body)
+            for name, (rows, body) in json.loads(properties.get(BUILT, "{}")).items()
+        }
     except (ValueError, TypeError, AttributeError, RecursionError) as error:
-        raise IvmError(f"property {BUILT!r} says how large sensitivity indices were, and does not read ({error!r}): "
-                       "`ivm fsck --repair` writes it anew") from None  # fmt: skip
+        raise IvmError(
+            f"property {BUILT!r} says how large sensitivity indices were, and does not read "
+            f"({error!r}): "
+            "`ivm fsck --repair` writes it anew"
+        ) from None
 
 
 class BuiltSizes:
-    """A cache of `built_sizes`, valid while the property is the same: other processes and branches change it, too."""
+    """A cache of `built_sizes`, valid while the property is the same: other processes and
+    branches change it, too.
+    """
 
     def __init__(self) -> None:
         self._known: tuple[str, dict[str, tuple[int, int]]] = "{}", {}
@@ -167,11 +223,15 @@ def dependants_of(installed: Installed) -> Dependants:
     """Return the relations that the installed rules read, and the trees derived from them."""
     predicates = installed.program.predicates.values()
     reads = sorted(predicate.name for predicate in predicates if predicate.extensional)
-    return Dependants(HOST, (*reads,), (*sorted(installed.derived_trees),), (PROPERTY, BUILT), EDIT, RELEASE)
+    return Dependants(
+        HOST, (*reads,), (*sorted(installed.derived_trees),), (PROPERTY, BUILT), EDIT, RELEASE
+    )
 
 
 def save(txn: Transaction, installed: Installed, built: dict[str, tuple[int, int]]) -> str:
-    """Store the installed rules and their dependants in a transaction; return the property that lists the rules."""
+    """Store the installed rules and their dependants in a transaction; return the property that
+    lists the rules.
+    """
     txn.properties[BUILT] = json.dumps(built)
     saved = txn.properties[PROPERTY] = installed.save()
     record_dependants(txn, dependants_of(installed))
@@ -179,7 +239,8 @@ def save(txn: Transaction, installed: Installed, built: dict[str, tuple[int, int
 
 
 def create_relation(txn: Transaction, predicate: Predicate, installed: Installed) -> None:
-    """Create a predicate's tree; an extensional predicate may have one already, loaded before (see relations.py).
+    """Create a predicate's tree; an extensional predicate may have one already, loaded before (see
+    relations.py).
 
     Raises RedefinitionError for a view that has the name of a relation in the store.
     """
@@ -187,22 +248,39 @@ def create_relation(txn: Transaction, predicate: Predicate, installed: Installed
         if predicate.extensional:
             return
         raise RedefinitionError(
-            predicate.where, f"the store has a relation {predicate.name} with {len(txn[predicate.name]):,} rows, which "
-            "no rule may derive: give the view another name, or rename or drop the relation first"
-        )  # fmt: skip
+            predicate.where,
+            f"the store has a relation {predicate.name} with {len(txn[predicate.name]):,} rows, "
+            f"which "
+            "no rule may derive: give the view another name, or rename or drop the relation first",
+        )
     layout = installed.layouts[predicate.name]
     typed = zip(predicate.columns, map(Type.parse, predicate.stored_types), strict=True)
     columns = tuple(Column(name, type_) for name, type_ in typed)
     key = predicate.columns[: layout.keys]
     if predicate.bag:
-        txn.create(predicate.name, Schema(columns[:-1], key), hidden=layout.hidden, keys_null=True, bag=True)
+        txn.create(
+            predicate.name,
+            Schema(columns[:-1], key),
+            hidden=layout.hidden,
+            keys_null=True,
+            bag=True,
+        )
         return
     scans = sorted(installed.scans.get(predicate.name, ()))
-    txn.create(predicate.name, Schema(columns, key), key=key, scans=scans, hidden=layout.hidden, keys_null=True)
+    txn.create(
+        predicate.name,
+        Schema(columns, key),
+        key=key,
+        scans=scans,
+        hidden=layout.hidden,
+        keys_null=True,
+    )
 
 
 def plant(txn: Transaction, seeds: Mapping[str, Sequence[tuple[Const, ...]] | np.ndarray]) -> None:
-    """Insert rows of constants, or words int64[columns, n], into relations that the rewriting of a query created."""
+    """Insert rows of constants, or words int64[columns, n], into relations that the rewriting of
+    a query created.
+    """
     encode = Encoder(txn)
     for name, rows in seeds.items():
         if isinstance(rows, np.ndarray):
@@ -213,7 +291,9 @@ def plant(txn: Transaction, seeds: Mapping[str, Sequence[tuple[Const, ...]] | np
 
 
 def drop_stray_trees(txn: Transaction, before: Installed, installed: Installed) -> None:
-    """Drop hidden trees with names that new rules will use, since no rule has kept them up to date."""
+    """Drop hidden trees with names that new rules will use, since no rule has kept them up to
+    date.
+    """
     rules = [rule for rule in installed.rules if rule.number not in before.numbered]
     for name in installed.derived_by(rules) - before.derived_trees:
         if is_tree_of_rules(name) and name in txn:

@@ -1,4 +1,5 @@
-"""Rules next to Spark: views of its tables, and views over several machines. pyspark is imported on first use.
+"""Rules next to Spark: views of its tables, and views over several machines. pyspark is imported on
+first use.
 
 materialize     views of Spark's tables that follow the changes of these (materialize.py)
 Cells           a program over HyperCube shards, one store per cell (cells.py)

@@ -1,10 +1,12 @@
-"""One cell: a store of its own. Each round of a batch is applied to it exactly once, however often it is retried.
+"""One cell: a store of its own. Each round of a batch is applied to it exactly once, however often
+it is retried.
 
     step(batch, cell, round, messages)      one transaction, then the messages that the cell sends for the next round
 
-In the same commit as the rows, the property `cells.progress` has the batch, the version before it, and the version
-after each of its rounds. A task that is retried finds its round there, changes nothing, and reads from the same
-versions the same messages that it sent before. A reader of an earlier batch follows these versions back.
+In the same commit as the rows, the property `cells.progress` has the batch, the version before it,
+and the version after each of its rounds. A task that is retried finds its round there, changes
+nothing, and reads from the same versions the same messages that it sent before. A reader of an
+earlier batch follows these versions back.
 """
 
 import json
@@ -56,15 +58,20 @@ PROGRESS = "cells.progress"
 TICK = -1  # the channel of messages that a cell sends itself: its account of the rounds so far
 BATCHES_KEPT = 32  # at least, so that they can still be read
 MESSAGE_ROWS = 1 << 18  # at most, so that each message fits into a row of Spark
-REFUSALS = MaintainError, WordError, SchemaError  # errors caused by the batch itself: a retry does not help
+# errors caused by the batch itself: a retry does not help
+REFUSALS = MaintainError, WordError, SchemaError
 
 
 class CellsError(IvmError):
-    """Cells cannot do this: another batch is under way, a store is missing, or two programs write."""
+    """Cells cannot do this: another batch is under way, a store is missing, or two programs
+    write.
+    """
 
 
 class Message(NamedTuple):
-    """Rows sent to a cell, as an Arrow stream; on the channel TICK, what the cell did so far, as JSON."""
+    """Rows sent to a cell, as an Arrow stream; on the channel TICK, what the cell did so far, as
+    JSON.
+    """
 
     cell: int
     channel: int
@@ -72,10 +79,12 @@ class Message(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """A batch as cells know it. The token distinguishes attempts: tasks of one that was undone may still run.
+    """A batch as cells know it. The token distinguishes attempts: tasks of one that was undone may
+    still run.
 
-    `number` counts the batches that all cells had before. `versions` has, from the manifest, the version of each cell
-    after its newest batch: the one before this batch when it is applied, this batch when it is read.
+    `number` counts the batches that all cells had before. `versions` has, from the manifest, the
+    version of each cell after its newest batch: the one before this batch when it is applied, this
+    batch when it is read.
     """
 
     folder: str
@@ -88,7 +97,8 @@ class Batch(NamedTuple):
 
 @dataclass(frozen=True)
 class Progress:
-    """The progress of a cell: its newest batch, the version before it, the versions after its rounds.
+    """The progress of a cell: its newest batch, the version before it, the versions after its
+    rounds.
 
     `refused` is the token of a later batch that was undone.
     """
@@ -119,7 +129,9 @@ def path_of(folder: str, cell: int) -> Path:
     return Path(folder, f"cell-{cell:05d}.pages")
 
 
-def create(folder: str, layout: Layout, cell: int, rules: Mapping[str, Any], options: Mapping[str, Any]) -> None:
+def create(
+    folder: str, layout: Layout, cell: int, rules: Mapping[str, Any], options: Mapping[str, Any]
+) -> None:
     """Create the store of a cell atomically, unless it exists. `rules` are options of install."""
     path = path_of(folder, cell)
     if path.exists():
@@ -128,14 +140,17 @@ def create(folder: str, layout: Layout, cell: int, rules: Mapping[str, Any], opt
     made.unlink(missing_ok=True)
     retain = layout.rounds * (1 + BATCHES_KEPT)
     with ivm.open(made, **{"retain": retain, **options}) as workspace, warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuleWarning)  # `Cells.create` warns once, about the text that the user gave
+        # `Cells.create` warns once, about the text that the user gave
+        warnings.simplefilter("ignore", RuleWarning)
         workspace.install(layout.text, "cells", **rules)
     made.replace(path)
 
 
 def opened(batch: Batch, cell: int, **options: Unpack[OpenOptions]) -> ivm.Workspace:
     """Open the workspace of a cell. Raises CellsError if its store is missing."""
-    return ivm.open(_there(batch, cell), create=False, **{"timeout": 600.0, **batch.options, **options})
+    return ivm.open(
+        _there(batch, cell), create=False, **{"timeout": 600.0, **batch.options, **options}
+    )
 
 
 def _there(batch: Batch, cell: int) -> Path:
@@ -146,9 +161,11 @@ def _there(batch: Batch, cell: int) -> Path:
 
 
 def found_at(store: Store, batch: Batch, cell: int) -> tuple[int, Progress]:
-    """Return the version of a cell after a batch, and its progress then; later batches may be under way.
+    """Return the version of a cell after a batch, and its progress then; later batches may be under
+    way.
 
-    Raises CellsError if the version is no longer retained, or if the store is not the one in the manifest.
+    Raises CellsError if the version is no longer retained, or if the store is not the one in the
+    manifest.
     """
     with store.snapshot() as snap:
         version, progress = int(snap.version), Progress.of(snap)
@@ -166,7 +183,8 @@ def kept(store: Store, version: int, cell: int) -> Snapshot:
         return store.at(version)
     except VersionError:
         raise CellsError(
-            f"cell {cell} does not keep version {version} any more, since newer batches came: read the cells again, or "
+            f"cell {cell} does not keep version {version} any more, since newer batches came: read "
+            f"the cells again, or "
             "create them with options={'retain': a larger number of versions}"
         ) from None
 
@@ -175,10 +193,14 @@ def refuse_other(batch: Batch, cell: int, progress: Progress) -> None:
     """Raise CellsError if the store is older or newer than the manifest says."""
     made, expected = progress.newest, batch.versions[cell]
     if made < expected:
-        raise CellsError(f"{path_of(batch.folder, cell)} is an older copy: it has version {made}, and not {expected}")
+        raise CellsError(
+            f"{path_of(batch.folder, cell)} is an older copy: it has version {made}, and not "
+            f"{expected}"
+        )
     if made > expected:
         raise CellsError(
-            f"{path_of(batch.folder, cell)} has version {made}, and by cells.pages it is {expected}: bring back all of "
+            f"{path_of(batch.folder, cell)} has version {made}, and by cells.pages it is "
+            f"{expected}: bring back all of "
             "the folder from one backup"
         )
 
@@ -197,10 +219,12 @@ def fault_of(batch: Batch, cell: int) -> str:
 
 
 def step(batch: Batch, cell: int, round: int, messages: Iterable[Message]) -> list[Message]:
-    """Apply a round's messages in one commit, unless this was done; return the messages for the next round.
+    """Apply a round's messages in one commit, unless this was done; return the messages for the
+    next round.
 
-    If the rules refuse the batch, the error is not raised but sent in a message of the channel TICK (see `failure_of`),
-    so that nothing retries it. Raises CellsError for a batch that was undone or that a newer one followed.
+    If the rules refuse the batch, the error is not raised but sent in a message of the channel TICK
+    (see `failure_of`), so that nothing retries it. Raises CellsError for a batch that was undone or
+    that a newer one followed.
     """
     ticks, rows = [], defaultdict(list)
     for message in messages:
@@ -254,10 +278,15 @@ def _apply(
         progress = Progress.of(snap)
     if progress.token != batch.token:
         if progress.number >= batch.number or progress.refused == batch.token:
-            raise CellsError(f"cell {cell}: this batch was taken back or followed by another: open the cells anew")
+            raise CellsError(
+                f"cell {cell}: this batch was taken back or followed by another: open the cells "
+                f"anew"
+            )
         refuse_other(batch, cell, progress)
         progress = Progress(batch.number, batch.token, workspace.store.version)
-    tables = {number: pa.concat_tables(map(read_table, sorted(found))) for number, found in rows.items()}
+    tables = {
+        number: pa.concat_tables(map(read_table, sorted(found))) for number, found in rows.items()
+    }
     received = {number: table.num_rows for number, table in tables.items()}
     if not tables or str(round) in progress.rounds:
         return progress, received
@@ -267,9 +296,12 @@ def _apply(
             channel = batch.layout.channels[number]
             targets[channel.target].append((channel, table))
         for name, found in targets.items():
-            parts = [table for _, table in found]  # the decimals of each rule have digits of their own
+            # the decimals of each rule have digits of their own
+            parts = [table for _, table in found]
             _edit(txn, found[0][0], name, pa.concat_tables(parts, promote_options="permissive"))
-        progress = replace(progress, rounds=progress.rounds | {str(round): workspace.store.version + 1})
+        progress = replace(
+            progress, rounds=progress.rounds | {str(round): workspace.store.version + 1}
+        )
         txn.properties[PROGRESS] = json.dumps(asdict(progress))
     return progress, received
 
@@ -284,8 +316,12 @@ def _edit(txn: Transaction, channel: Channel, name: str, table: pa.Table) -> Non
     take_changes(relation, table, keys if channel.kind == BASE else list(relation.schema.names))
 
 
-def _outgoing(workspace: ivm.Workspace, batch: Batch, cell: int, round: int, progress: Progress) -> Iterator[Message]:
-    """Yield the messages for the next round: how the sources of its channels changed since the batch began."""
+def _outgoing(
+    workspace: ivm.Workspace, batch: Batch, cell: int, round: int, progress: Progress
+) -> Iterator[Message]:
+    """Yield the messages for the next round: how the sources of its channels changed since the
+    batch began.
+    """
     old, new = progress.begin, progress.version(round)
     if old == new:
         return
@@ -296,9 +332,16 @@ def _outgoing(workspace: ivm.Workspace, batch: Batch, cell: int, round: int, pro
 
 
 def changes_of(
-    workspace: ivm.Workspace, channel: Channel, cell: int, cells: int, old: int | None, new: int | None
+    workspace: ivm.Workspace,
+    channel: Channel,
+    cell: int,
+    cells: int,
+    old: int | None,
+    new: int | None,
 ) -> pa.Table:
-    """Return the changes of a channel's source, in the columns of its target; without `old`, all rows as insertions."""
+    """Return the changes of a channel's source, in the columns of its target; without `old`, all
+    rows as insertions.
+    """
     with workspace.store.snapshot() if new is None else workspace.store.at(new) as snap:
         if channel.kind == TOTAL:
             before = None if old is None else workspace.store.at(old)
@@ -308,8 +351,11 @@ def changes_of(
         else:
             table = workspace.store.diff(old, int(snap.version), channel.source).read_all()
     if channel.target.endswith(" @part"):
-        table = table.add_column(channel.keys, CELL, pa.repeat(channel.writer * cells + cell, table.num_rows))
-    return table.rename_columns([*workspace.predicates[channel.target].columns, CHANGE])  # each rule names its own
+        table = table.add_column(
+            channel.keys, CELL, pa.repeat(channel.writer * cells + cell, table.num_rows)
+        )
+    # each rule names its own
+    return table.rename_columns([*workspace.predicates[channel.target].columns, CHANGE])
 
 
 def messages_of(table: pa.Table, number: int, channel: Channel) -> Iterator[Message]:
@@ -321,10 +367,14 @@ def messages_of(table: pa.Table, number: int, channel: Channel) -> Iterator[Mess
 
 
 def write_table(table: pa.Table) -> bytes:
-    """Serialize a table as a compressed Arrow stream, without schema metadata of pandas or Spark."""
+    """Serialize a table as a compressed Arrow stream, without schema metadata of pandas or
+    Spark.
+    """
     sink = pa.BufferOutputStream()
     table = table.replace_schema_metadata().combine_chunks()
-    with pa.ipc.new_stream(sink, table.schema, options=pa.ipc.IpcWriteOptions(compression="lz4")) as writer:
+    with pa.ipc.new_stream(
+        sink, table.schema, options=pa.ipc.IpcWriteOptions(compression="lz4")
+    ) as writer:
         writer.write_table(table)
     return bytes(sink.getvalue())
 
@@ -338,7 +388,9 @@ def read_table(payload: bytes) -> pa.Table:
 
 
 def undo(batch: Batch, cell: int) -> None:
-    """Undo what a cell has of a refused batch, in one commit; tasks of the batch that still run are refused then."""
+    """Undo what a cell has of a refused batch, in one commit; tasks of the batch that still run
+    are refused then.
+    """
     with opened(batch, cell) as workspace:
         store = workspace.store
         with store.snapshot() as snap:
@@ -356,11 +408,14 @@ def undo(batch: Batch, cell: int) -> None:
 
 
 def _revert(workspace: ivm.Workspace, txn: Transaction, name: str, old: int, new: int) -> None:
-    take_changes(txn[name], workspace.store.diff(new, old, name).read_all(), list(txn[name].schema.names))
+    take_changes(
+        txn[name], workspace.store.diff(new, old, name).read_all(), list(txn[name].schema.names)
+    )
 
 
 def rows_of(batch: Batch, cell: int, name: str, changed: bool = False) -> pa.Table:
-    """Return a cell's rows of a relation or view after a batch; if `changed`, the batch's changes to them.
+    """Return a cell's rows of a relation or view after a batch; if `changed`, the batch's changes
+    to them.
 
     Compiles no rules. Raises CellsError like `found_at`.
     """
@@ -382,19 +437,25 @@ def rows_in(store: Store, batch: Batch, cell: int, name: str, changed: bool) -> 
 
 
 def audit(batch: Batch, cell: int) -> list[Message]:
-    """Return all that a cell would send if every row were new, for `compare`, and a tick to itself."""
+    """Return all that a cell would send if every row were new, for `compare`, and a tick to
+    itself.
+    """
     found: list[Message] = []
     with opened(batch, cell, mode="r") as workspace:
         for number, channel in enumerate(batch.layout.channels):
             if channel.kind != BASE:
                 found += messages_of(
-                    changes_of(workspace, channel, cell, batch.layout.cells, None, None), number, channel
+                    changes_of(workspace, channel, cell, batch.layout.cells, None, None),
+                    number,
+                    channel,
                 )
     return [*found, _tick(cell, {})]
 
 
 def compare(batch: Batch, cell: int, messages: Iterable[Message]) -> list[Violation]:
-    """Return faults of a cell's pages and views, and where fragments and parts differ from what `audit` sent."""
+    """Return faults of a cell's pages and views, and where fragments and parts differ from what
+    `audit` sent.
+    """
     expected: dict[str, list[pa.Table]] = defaultdict(list)
     for message in messages:
         if message.channel != TICK:
@@ -409,10 +470,15 @@ def compare(batch: Batch, cell: int, messages: Iterable[Message]) -> list[Violat
                 found.append(Violation("each cell has the newest batch", None, (), str(error)))
             for channel in batch.layout.channels:
                 if channel.kind == BASE:
-                    away = sum(n != cell for n, _ in route(snap[channel.target].to_arrow(), channel.routing))
+                    away = sum(
+                        n != cell
+                        for n, _ in route(snap[channel.target].to_arrow(), channel.routing)
+                    )
                     fact = f"{channel.target} has rows of {away} other cells" if away else ""
                 elif channel.target in expected or len(snap[channel.target]):
-                    fact = _difference(snap[channel.target].to_arrow(), channel.target, expected[channel.target])
+                    fact = _difference(
+                        snap[channel.target].to_arrow(), channel.target, expected[channel.target]
+                    )
                 else:
                     continue
                 if fact:
@@ -422,7 +488,9 @@ def compare(batch: Batch, cell: int, messages: Iterable[Message]) -> list[Violat
 
 def _difference(found: pa.Table, name: str, expected: list[pa.Table]) -> str:
     """Describe a row that one of two tables has and the other lacks; empty if there is none."""
-    wanted = pa.concat_tables([found.slice(0, 0), *(table.cast(found.schema) for table in expected)])
+    wanted = pa.concat_tables(
+        [found.slice(0, 0), *(table.cast(found.schema) for table in expected)]
+    )
     changed = difference(found, wanted)
     for kind, words in (
         ("insert", "lacks {} rows that other cells have"),
@@ -434,15 +502,17 @@ def _difference(found: pa.Table, name: str, expected: list[pa.Table]) -> str:
     return ""
 
 
-# -- exact totals: a cell's part is floats whose exact sum it is, so that nothing is rounded before the view. The state
-# of a total (ivm/views/exact_sum.py) has a word of 64 bits for each place of 32 bits. Each half is exactly a float: a
-# number of at most 32 bits, shifted by the place.
+# -- exact totals: a cell's part is floats whose exact sum it is, so that nothing is rounded before
+# the view. The state of a total (ivm/views/exact_sum.py) has a word of 64 bits for each place of 32
+# bits. Each half is exactly a float: a number of at most 32 bits, shifted by the place.
 
 
 def total_parts(old: Snapshot | None, new: Snapshot, predicate: Predicate) -> pa.Table:
-    """Return the changes of a total's parts between two versions: group columns, place, part, `_change_type`.
+    """Return the changes of a total's parts between two versions: group columns, place, part,
+    `_change_type`.
 
-    Without an old version, all parts are insertions. O(changes). Raises RangeError for a part beyond float64.
+    Without an old version, all parts are insertions. O(changes). Raises RangeError for a part
+    beyond float64.
     """
     name = f"{APART}{predicate.name}"
     tree = new.tree(name)
@@ -465,24 +535,36 @@ def total_parts(old: Snapshot | None, new: Snapshot, predicate: Predicate) -> pa
     beyond = np.array([np.inf, -np.inf, np.nan])[np.where(infinite, places[which] - INFINITE, 0)]
     value = np.where(infinite, beyond, np.concatenate(parts))
     columns = [
-        new.decode(type_, np.ascontiguousarray(group[place, which])) for place, type_ in enumerate(predicate.keys)
+        new.decode(type_, np.ascontiguousarray(group[place, which]))
+        for place, type_ in enumerate(predicate.keys)
     ]
     kinds = np.where(actions[which] == INSERT, "insert", "delete")
     return pa.table(
-        [*columns, pa.array(np.concatenate(numbers)), pa.array(value), pa.array(kinds, pa.string())],
+        [
+            *columns,
+            pa.array(np.concatenate(numbers)),
+            pa.array(value),
+            pa.array(kinds, pa.string()),
+        ],
         names=[*predicate.columns[:keys], PLACE, predicate.columns[-1], CHANGE],
     )
 
 
 def _all_inserted(snap: Snapshot, tree: Tree) -> tuple[np.ndarray, np.ndarray]:
-    rows = np.concatenate([np.empty((tree.spec.columns, 0), np.int64), *read_batches(snap.pages, tree)], axis=1)
+    rows = np.concatenate(
+        [np.empty((tree.spec.columns, 0), np.int64), *read_batches(snap.pages, tree)], axis=1
+    )
     return np.full(rows.shape[1], INSERT), rows
 
 
 def _as_floats(words: np.ndarray, places: np.ndarray, name: str) -> np.ndarray:
-    """Return words * 2^(32 place - UNIT) as floats; results in the places of infinities are not used."""
+    """Return words * 2^(32 place - UNIT) as floats; results in the places of infinities are not
+    used.
+    """
     with np.errstate(over="ignore"):
-        values = np.ldexp(words.astype(np.float64), np.minimum(32 * places - UNIT, 2048).astype(np.int32))
+        values = np.ldexp(
+            words.astype(np.float64), np.minimum(32 * places - UNIT, 2048).astype(np.int32)
+        )
     if not np.isfinite(values[places < INFINITE]).all():
         raise RangeError(f"{name}: what one cell makes of a total is beyond the range of float64")
     return np.asarray(values)

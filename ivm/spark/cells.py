@@ -1,8 +1,10 @@
-"""Cells: a program evaluated and maintained over HyperCube shards on several machines, with a store for each shard.
+"""Cells: a program evaluated and maintained over HyperCube shards on several machines, with a store
+for each shard.
 
     from ivm.spark import Cells
 
-    with Cells.create("/shared/graph", rules, cells=8, spark=spark, tables={"edge": frame}) as cells:
+    with Cells.create("/shared/graph", rules, cells=8, spark=spark, tables={"edge": frame}) as
+    cells:
         cells.apply(1, {"edge": changes})              each batch exactly once, despite failures and retries
         cells.read("tri")                              the view as a DataFrame
 
@@ -61,9 +63,11 @@ CELLS_MAX = 1 << 16
 
 
 class Applied(NamedTuple):
-    """The result of a batch: whether it was new, and what each cell that it reached did in each round.
+    """The result of a batch: whether it was new, and what each cell that it reached did in each
+    round.
 
-    An account has `round`, `received` rows by channel, rows `sent` for each channel, and `operations` of joins.
+    An account has `round`, `received` rows by channel, rows `sent` for each channel, and
+    `operations` of joins.
     """
 
     number: int
@@ -73,17 +77,23 @@ class Applied(NamedTuple):
     @property
     def received(self) -> dict[int, int]:
         """The number of rows that each cell received."""
-        return {cell: sum(sum(a["received"].values()) for a in found) for cell, found in self.accounts.items()}
+        return {
+            cell: sum(sum(a["received"].values()) for a in found)
+            for cell, found in self.accounts.items()
+        }
 
 
 class Cells:
     """Rules over cells in a folder that all executors reach. Close it, or use it in `with`.
 
-    One program at a time writes, from any of its threads: batches run one after another. Every reader, in this program
-    or in others, sees the newest batch that all cells have, even while another is under way.
+    One program at a time writes, from any of its threads: batches run one after another. Every
+    reader, in this program or in others, sees the newest batch that all cells have, even while
+    another is under way.
     """
 
-    def __init__(self, folder: Folder, spark: "SparkSession | None", manifest: dict[str, Any]) -> None:
+    def __init__(
+        self, folder: Folder, spark: "SparkSession | None", manifest: dict[str, Any]
+    ) -> None:
         """Use `Cells.create` or `Cells.open`."""
         self._folder = folder
         self._spark = spark
@@ -93,18 +103,27 @@ class Cells:
 
     @classmethod
     def create(
-        cls, folder: str | os.PathLike[str], rules: str, cells: int, spark: "SparkSession | None" = None,
-        tables: Mapping[str, Any] | None = None, sizes: Mapping[str, float] | None = None, hot: Hot | None = None,
-        options: OpenOptions | None = None, **install: Unpack[InstallOptions],
-    ) -> "Cells":  # fmt: skip
-        """Lay a program out over cells, make their stores, and load `tables` (Arrow tables or DataFrames).
+        cls,
+        folder: str | os.PathLike[str],
+        rules: str,
+        cells: int,
+        spark: "SparkSession | None" = None,
+        tables: Mapping[str, Any] | None = None,
+        sizes: Mapping[str, float] | None = None,
+        hot: Hot | None = None,
+        options: OpenOptions | None = None,
+        **install: Unpack[InstallOptions],
+    ) -> "Cells":
+        """Lay a program out over cells, make their stores, and load `tables` (Arrow tables or
+        DataFrames).
 
-        The rules may be SQL in Spark's dialect: CREATE VIEW, or a SELECT, which becomes the view `answer`.
-        The load precedes all batches and has no number. Until it is done there are no cells: after a crash, create
-        them again. Shares are chosen by the row counts of `tables`, or by `sizes`. Hot values of `tables` are split, or
-        those that `hot` names as hashes (`ivm.spark.shares.hash_value`) by relation and column. `options` are those of
-        `ivm.open`, `install` those of `Workspace.install`: granularity, maintenance. Raises RuleError, OptionError,
-        CellsError for a folder that has cells, and what `apply` raises.
+        The rules may be SQL in Spark's dialect: CREATE VIEW, or a SELECT, which becomes the view
+        `answer`. The load precedes all batches and has no number. Until it is done there are no
+        cells: after a crash, create them again. Shares are chosen by the row counts of `tables`, or
+        by `sizes`. Hot values of `tables` are split, or those that `hot` names as hashes
+        (`ivm.spark.shares.hash_value`) by relation and column. `options` are those of `ivm.open`,
+        `install` those of `Workspace.install`: granularity, maintenance. Raises RuleError,
+        OptionError, CellsError for a folder that has cells, and what `apply` raises.
         """
         _check_number(cells)
         rules = _translated(rules, tables or {}) if is_sql(rules) else rules
@@ -113,16 +132,30 @@ class Cells:
             warnings.warn(warning, stacklevel=2)
         tables = _with_one(_known_tables(tables or {}, predicates), predicates)
         found = measure(tables, predicates, cells)
-        layout = plan(rules, cells, {**found.sizes, **(sizes or {})}, found.hot if hot is None else hot)
+        layout = plan(
+            rules, cells, {**found.sizes, **(sizes or {})}, found.hot if hot is None else hot
+        )
         place = Folder(folder, create=True)
         with _closed_if_it_fails(place):
             generation = place.next_generation()
             place.remove_others(generation, None)
             Path(place.generation(generation)).mkdir()
-            made = cls(place, spark, {
-                "generation": generation, "sequence": -1, "done": -1, "queries": {}, "token": "", "pending": None,
-                "versions": [0] * cells, "layout": layout._asdict(), "options": dict(options or {}), "install": install,
-            })  # fmt: skip
+            made = cls(
+                place,
+                spark,
+                {
+                    "generation": generation,
+                    "sequence": -1,
+                    "done": -1,
+                    "queries": {},
+                    "token": "",
+                    "pending": None,
+                    "versions": [0] * cells,
+                    "layout": layout._asdict(),
+                    "options": dict(options or {}),
+                    "install": install,
+                },
+            )
             made._all(partial(stages.create, rules=install))
             made._load(tables)
         return made
@@ -141,20 +174,27 @@ class Cells:
 
     @classmethod
     def open(
-        cls, folder: str | os.PathLike[str], spark: "SparkSession | None" = None, mode: Literal["rw", "r"] = "rw"
-    ) -> "Cells":  # fmt: skip
-        """Open cells. A batch that did not reach all of them is finished, or undone, before this returns.
+        cls,
+        folder: str | os.PathLike[str],
+        spark: "SparkSession | None" = None,
+        mode: Literal["rw", "r"] = "rw",
+    ) -> "Cells":
+        """Open cells. A batch that did not reach all of them is finished, or undone, before this
+        returns.
 
-        With mode="r" nothing is changed, and another program may write. Raises CellsError if there are no cells, if one
-        is missing or an older copy (see `rebuild`), or if another program has them open for writing.
+        With mode="r" nothing is changed, and another program may write. Raises CellsError if there
+        are no cells, if one is missing or an older copy (see `rebuild`), or if another program has
+        them open for writing.
         """
         place = Folder(folder, mode=mode)
         with _closed_if_it_fails(place):
             opened = cls(place, spark, place.load())
             if faults := opened._faults():
                 raise CellsError(
-                    f"{len(faults)} of {opened.layout.cells} cells are not as the newest batch left them, and their "
-                    f"rows would lack: {'; '.join([*faults.values()][:3])}. Cells.rebuild makes them from the others"
+                    f"{len(faults)} of {opened.layout.cells} cells are not as the newest batch "
+                    f"left them, and their "
+                    f"rows would lack: {'; '.join([*faults.values()][:3])}. Cells.rebuild makes "
+                    f"them from the others"
                 )
             if mode != "r":
                 opened._recover()
@@ -167,18 +207,22 @@ class Cells:
         spark: "SparkSession | None" = None,
         tables: Mapping[str, Any] | None = None,
     ) -> "Cells":
-        """Open cells of which some are missing, damaged or older copies, and rebuild these from the others.
+        """Open cells of which some are missing, damaged or older copies, and rebuild these from the
+        others.
 
-        Base rows of a lost cell are taken from the copies that rules keep in other cells. A relation whose rows may
-        have no copies must be in `tables`, with all rows that it had after the newest batch (`done`). `changes` has no
-        rows until the next batch. O(rows of the lost cells), which pass through this process. Raises CellsError.
+        Base rows of a lost cell are taken from the copies that rules keep in other cells. A
+        relation whose rows may have no copies must be in `tables`, with all rows that it had after
+        the newest batch (`done`). `changes` has no rows until the next batch. O(rows of the lost
+        cells), which pass through this process. Raises CellsError.
         """
         place = Folder(folder)
         with _closed_if_it_fails(place):
             opened = cls(place, spark, place.load())
             if lost := frozenset(opened._faults()):
                 predicates = opened._state.predicates
-                opened._make_again(lost, _with_one(_known_tables(tables or {}, predicates), predicates))
+                opened._make_again(
+                    lost, _with_one(_known_tables(tables or {}, predicates), predicates)
+                )
             opened._recover()
         return opened
 
@@ -187,15 +231,23 @@ class Cells:
         return {message.cell: message.payload.decode() for message in self._all(stages.fault)}
 
     def _make_again(self, lost: frozenset[int], tables: Mapping[str, Any]) -> None:
-        """Rebuild lost cells from the others and from tables: next to the old stores, then in their place."""
+        """Rebuild lost cells from the others and from tables: next to the old stores, then in
+        their place.
+        """
         manifest, batch = self._manifest, self._done_batch()
         copies = stages.copies_of_bases(batch.layout, lost, tables)
         messages = self._all(partial(stages.sent_to, lost=lost, copies=copies))
         for name, table in tables.items():
-            messages += [message for message in stages.collected(table, self._sending(name)) if message.cell in lost]
+            messages += [
+                message
+                for message in stages.collected(table, self._sending(name))
+                if message.cell in lost
+            ]
         done = stages.made_again(self._run, batch, lost, messages, manifest["install"])
         self._folder.replace_stores(manifest["generation"])
-        versions = [done.versions.get(c, 0) if c in lost else v for c, v in enumerate(manifest["versions"])]
+        versions = [
+            done.versions.get(c, 0) if c in lost else v for c, v in enumerate(manifest["versions"])
+        ]
         self._set(token="", versions=versions)
 
     # -- the manifest
@@ -215,7 +267,9 @@ class Cells:
         return self._state.manifest
 
     def _now(self) -> State:
-        """Return the newest state; in mode "r", reload it, since another program may have written."""
+        """Return the newest state; in mode "r", reload it, since another program may have
+        written.
+        """
         if self._folder.mode == "r":
             manifest = self._folder.load()
             same = manifest["generation"] == self._manifest["generation"]
@@ -233,7 +287,9 @@ class Cells:
     def _batch_of(self, state: State, sequence: int, token: str) -> Batch:
         manifest = state.manifest
         folder = self._folder.generation(manifest["generation"])
-        return Batch(folder, state.layout, sequence, token, manifest["options"], tuple(manifest["versions"]))
+        return Batch(
+            folder, state.layout, sequence, token, manifest["options"], tuple(manifest["versions"])
+        )
 
     def _done_batch(self) -> Batch:
         state = self._now()
@@ -243,19 +299,24 @@ class Cells:
 
     @sentence_first()
     def apply(self, number: int, changes: Mapping[str, Any], query: str | None = None) -> Applied:
-        """Apply a batch of changes to all cells and bring every view up to date; do nothing for a batch that is done.
+        """Apply a batch of changes to all cells and bring every view up to date; do nothing for a
+        batch that is done.
 
-        Batches have rising numbers, as `foreachBatch` gives them, separately for each `query`. Without `query`, a
-        streaming query of Spark is identified by its id, and all other batches belong to one query.
+        Batches have rising numbers, as `foreachBatch` gives them, separately for each `query`.
+        Without `query`, a streaming query of Spark is identified by its id, and all other batches
+        belong to one query.
 
-        `changes` has a table for each relation: any Arrow data or a DataFrame with its columns and, unless all rows
-        are inserted, `_change_type` (insert, delete, update_preimage, update_postimage). Deletions are applied before
-        insertions; an insertion replaces the value of a function's key; a deletion is by key. With `_commit_version`,
-        only the newest change of each key counts.
-        Raises MaintainError if the rules refuse the batch, which is then undone in all cells.
+        `changes` has a table for each relation: any Arrow data or a DataFrame with its columns and,
+        unless all rows are inserted, `_change_type` (insert, delete, update_preimage,
+        update_postimage). Deletions are applied before insertions; an insertion replaces the value
+        of a function's key; a deletion is by key. With `_commit_version`, only the newest change of
+        each key counts. Raises MaintainError if the rules refuse the batch, which is then undone in
+        all cells.
         """
         if not isinstance(number, int) or isinstance(number, bool) or number < 0:
-            raise OptionError(f"batch {number!r}: its number is a whole number from 0 on, above those before")
+            raise OptionError(
+                f"batch {number!r}: its number is a whole number from 0 on, above those before"
+            )
         with self._writing():
             self._recover()
             changes = _known_tables(changes, self._state.predicates)
@@ -271,7 +332,9 @@ class Cells:
     def _writing(self) -> Iterator[None]:
         """Hold the lock under which batches run one at a time. Raises CellsError in mode "r"."""
         if self._folder.mode == "r":
-            raise CellsError("these cells were opened with mode='r': open them without it to change them")
+            raise CellsError(
+                "these cells were opened with mode='r': open them without it to change them"
+            )
         with self._one_at_a_time:
             yield
 
@@ -282,7 +345,9 @@ class Cells:
             channel, send = self.layout.base(name), self._sending(name)
             is_frame = hasattr(table, "mapInArrow")
             table = table if is_frame or isinstance(table, pa.Table) else pa.table(table)
-            warn_of_others(table.columns if is_frame else table.column_names, self._state.predicates[name])
+            warn_of_others(
+                table.columns if is_frame else table.column_names, self._state.predicates[name]
+            )
             if is_frame:
                 mapped(table, send, SQL_SCHEMA).write.parquet((folder / str(channel)).as_uri())
             else:
@@ -292,7 +357,9 @@ class Cells:
     def _sending(self, name: str) -> Callable[[Any], list[Message]]:
         """Return the function that makes messages of a relation's changes."""
         predicate = self._state.predicates[name]
-        return partial(_sent_home, channel=self.layout.base(name), layout=self.layout, predicate=predicate)
+        return partial(
+            _sent_home, channel=self.layout.base(name), layout=self.layout, predicate=predicate
+        )
 
     def _recover(self) -> None:
         """Bring all cells to the same batch, if a crash left some at an earlier one."""
@@ -302,7 +369,9 @@ class Cells:
             (self._take_back if pending.becomes == UNDO else self._finish)(pending)
 
     def _finish(self, pending: Pending) -> Applied:
-        """Run all rounds of a batch, then delete its messages. Raises the error with which the rules refuse it."""
+        """Run all rounds of a batch, then delete its messages. Raises the error with which the
+        rules refuse it.
+        """
         batch = self._batch(pending.sequence, pending.token)
         done = through(self._run, batch, self._rounds(), self._folder.files(pending.sequence))
         if done.failure:
@@ -312,14 +381,20 @@ class Cells:
             done.raise_failure()
         queries = {**self._manifest["queries"], pending.query: pending.number}
         self._set(
-            sequence=pending.sequence, done=pending.number, queries=queries, token=pending.token, pending=None,
+            sequence=pending.sequence,
+            done=pending.number,
+            queries=queries,
+            token=pending.token,
+            pending=None,
             versions=self._versions(done),
-        )  # fmt: skip
+        )
         self._folder.remove_batch(pending.sequence)
         return Applied(pending.number, True, done.accounts)
 
     def _take_back(self, pending: Pending) -> None:
-        self._run.run(self._batch(pending.sequence, pending.token), [stages.undo], None, self.layout.cells)
+        self._run.run(
+            self._batch(pending.sequence, pending.token), [stages.undo], None, self.layout.cells
+        )
         self._set(pending=None)
         self._folder.remove_batch(pending.sequence)
 
@@ -328,7 +403,10 @@ class Cells:
 
     def _versions(self, done: Rounds) -> list[int]:
         """Return each cell's version after a batch."""
-        return [done.versions.get(cell, version) for cell, version in enumerate(self._manifest["versions"])]
+        return [
+            done.versions.get(cell, version)
+            for cell, version in enumerate(self._manifest["versions"])
+        ]
 
     # -- reading
 
@@ -337,14 +415,16 @@ class Cells:
         return self._gathered(name, False)
 
     def changes(self, name: str) -> Answer:
-        """Return the newest batch's changes to a relation or view: its columns and `_change_type`, insert or delete."""
+        """Return the newest batch's changes to a relation or view: its columns and
+        `_change_type`, insert or delete.
+        """
         return self._gathered(name, True)
 
     def read(self, name: str, changed: bool = False) -> "DataFrame":
         """Return all rows of a relation or view as a DataFrame, or the newest batch's changes.
 
-        It always has the rows of the batch that was newest at this call, whatever is applied meanwhile. A cell retains
-        32 batches at least; afterwards the DataFrame raises CellsError.
+        It always has the rows of the batch that was newest at this call, whatever is applied
+        meanwhile. A cell retains 32 batches at least; afterwards the DataFrame raises CellsError.
         """
         if self._spark is None:
             raise OptionError("these cells were opened without spark=: use cells[name]")
@@ -356,7 +436,9 @@ class Cells:
         predicate = self._known(name)
         found = self._in_all(batch, partial(stages.rows_of, name=predicate.name, changed=changed))
         schema = schema_of(predicate, changed)
-        table = pa.concat_tables([schema.empty_table(), *(stages.table_of(m).cast(schema) for m in found)])
+        table = pa.concat_tables(
+            [schema.empty_table(), *(stages.table_of(m).cast(schema) for m in found)]
+        )
         return Answer(table.sort_by([(name, "ascending") for name in predicate.columns]))
 
     def _known(self, name: str) -> Predicate:
@@ -376,21 +458,27 @@ class Cells:
     # -- care
 
     def check(self) -> list[Violation]:
-        """Return the faults of all cells, and rows that one has and another lacks. O(evaluating all rules)."""
+        """Return the faults of all cells, and rows that one has and another lacks. O(evaluating
+        all rules).
+        """
         with self._writing():
             self._recover()
-            left = self._run.run(self._done_batch(), [stages.audit, stages.compare], None, self.layout.cells)
+            left = self._run.run(
+                self._done_batch(), [stages.audit, stages.compare], None, self.layout.cells
+            )
         return [violation for message in left for violation in stages.violations_of(message)]
 
     def explain(self) -> str:
-        """Describe each rule: its shares, how many rows that it reads a cell holds, its round, and what it sends."""
+        """Describe each rule: its shares, how many rows that it reads a cell holds, its round,
+        and what it sends.
+        """
         return self.layout.explained()
 
     def reshard(self, cells: int) -> None:
         """Lay the program out over more or fewer cells, from their own stores; choose new shares.
 
-        The new stores are made next to the old ones, which are deleted at the end: a crash leaves the old or the new.
-        O(loading all relations). Raises OptionError.
+        The new stores are made next to the old ones, which are deleted at the end: a crash leaves
+        the old or the new. O(loading all relations). Raises OptionError.
         """
         _check_number(cells)
         with self._writing():
@@ -404,14 +492,17 @@ class Cells:
         number = self._folder.next_generation()
         folder = Path(self._folder.generation(number))
         folder.mkdir()
-        batch = Batch(str(folder), layout, max(0, old.number), uuid4().hex, before["options"], (0,) * cells)
+        batch = Batch(
+            str(folder), layout, max(0, old.number), uuid4().hex, before["options"], (0,) * cells
+        )
         self._run.run(batch, [partial(stages.create, rules=before["install"])], None, cells)
         rounds = [partial(stages.step, round=r) for r in range(layout.rounds)]
         move: list[Stage] = [partial(stages.moved, old=old), *rounds]
         done = through(self._run, batch, move, None, max(old.layout.cells, cells))
         done.raise_failure()
         manifest = {
-            **before, "generation": number, "layout": layout._asdict(), "sequence": batch.number, "token": "",
+            **before, "generation": number, "layout": layout._asdict(), "sequence": batch.number,
+            "token": "",
             "versions": [done.versions.get(cell, 0) for cell in range(cells)],
         }  # fmt: skip
         self._folder.save(manifest)
@@ -451,11 +542,15 @@ def _sent_home(table: Any, channel: int, layout: Layout, predicate: Predicate) -
 
 
 def _known_tables(tables: Mapping[str, Any], predicates: Mapping[str, Predicate]) -> dict[str, Any]:
-    """Return the tables by relation. Raises UnknownViewError for a name that is not a declared relation."""
+    """Return the tables by relation. Raises UnknownViewError for a name that is not a declared
+    relation.
+    """
     for name in tables:
         if name not in predicates or not predicates[name].extensional:
             known = ", ".join(sorted(n for n, p in predicates.items() if p.extensional))
-            raise UnknownViewError(f"{name} is not a declared relation: there are {known or 'none'}")
+            raise UnknownViewError(
+                f"{name} is not a declared relation: there are {known or 'none'}"
+            )
     return dict(tables)
 
 
@@ -465,7 +560,9 @@ def _with_one(tables: dict[str, Any], predicates: Mapping[str, Predicate]) -> di
 
 
 def _translated(text: str, tables: Mapping[str, Any]) -> str:
-    """Return the rules of a text of SQL over tables. Raises SqlError, also for equal rows of one without a key."""
+    """Return the rules of a text of SQL over tables. Raises SqlError, also for equal rows of one
+    without a key.
+    """
     schemas = {}
     for name, table in tables.items():
         if hasattr(table, "toArrow"):
@@ -481,7 +578,9 @@ def _translated(text: str, tables: Mapping[str, Any]) -> str:
     return rules
 
 
-def _reading(spark: "SparkSession", batch: Batch, predicate: Predicate, changed: bool) -> "DataFrame":
+def _reading(
+    spark: "SparkSession", batch: Batch, predicate: Predicate, changed: bool
+) -> "DataFrame":
     """Return the rows of all cells, or their changes, read by a task for each cell."""
     from pyspark.sql.pandas.types import from_arrow_schema
 
@@ -495,4 +594,6 @@ def _reading(spark: "SparkSession", batch: Batch, predicate: Predicate, changed:
                 yield from stages.table_of(found).cast(schema).to_batches()
 
     start: Any = spark.createDataFrame(write_messages(ticks(range(batch.layout.cells))), SQL_SCHEMA)
-    return start.repartitionById(batch.layout.cells, "cell").mapInArrow(run, from_arrow_schema(schema))
+    return start.repartitionById(batch.layout.cells, "cell").mapInArrow(
+        run, from_arrow_schema(schema)
+    )

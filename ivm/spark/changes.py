@@ -1,4 +1,6 @@
-"""Convert changes of a relation to one table: from new rows, a change feed, or columns in another order."""
+"""Convert changes of a relation to one table: from new rows, a change feed, or columns in
+another order.
+"""
 
 import warnings
 from collections.abc import Sequence
@@ -14,7 +16,8 @@ from pagestore.errors import WordError
 from pagestore.host import Column, Type, WritableRelation, typed
 
 CHANGE, ORDER, MOMENT = "_change_type", "_commit_version", "_commit_timestamp"
-ORDINAL = "_change_ordinal"  # Iceberg's: orders the commits of one changelog, and restarts at 0 in the next
+# Iceberg's: orders the commits of one changelog, and restarts at 0 in the next
+ORDINAL = "_change_ordinal"
 OF_CHANGES = {CHANGE, ORDER, MOMENT, ORDINAL, "_commit_snapshot_id"}
 KINDS = {  # of Spark and Delta, and of Iceberg
     "insert": "insert", "update_postimage": "insert", "update_after": "insert",
@@ -34,9 +37,11 @@ def schema_of(predicate: Predicate, changed: bool = False) -> pa.Schema:
 
 
 def as_spark_has(schema: pa.Schema) -> pa.Schema:
-    """Return a relation's schema in the types of Spark DataFrames made in Python; each value casts to its type there.
+    """Return a relation's schema in the types of Spark DataFrames made in Python; each value casts
+    to its type there.
 
-    The types are those of `format("pagestore")`: uint64 becomes decimal(20,0), a timestamp with a zone becomes UTC.
+    The types are those of `format("pagestore")`: uint64 becomes decimal(20,0), a timestamp with a
+    zone becomes UTC.
     """
     return pa.schema([pa.field(field.name, _arrow_of_spark(field.type)) for field in schema])
 
@@ -50,15 +55,18 @@ def _arrow_of_spark(type_: pa.DataType) -> pa.DataType:
 
 
 def as_changes(table: Any, predicate: Predicate) -> pa.Table:
-    """Convert Arrow data to the relation's columns, `_change_type`, and `_commit_version` if the changes are ordered.
+    """Convert Arrow data to the relation's columns, `_change_type`, and `_commit_version` if the
+    changes are ordered.
 
-    Without `_change_type` all rows are insertions. Only the key of a deletion counts, its values become null; a table
-    of deletions may lack them. Other columns are dropped (see `warn_of_others`). Raises EditError for missing columns,
-    values that a column does not hold exactly, nulls in a column without nulls, and unknown change types.
+    Without `_change_type` all rows are insertions. Only the key of a deletion counts, its values
+    become null; a table of deletions may lack them. Other columns are dropped (see
+    `warn_of_others`). Raises EditError for missing columns, values that a column does not hold
+    exactly, nulls in a column without nulls, and unknown change types.
     """
     found = table if isinstance(table, pa.Table) else pa.table(table)
     kinds = _kinds(found, predicate.name)
-    gone, keys = pc.equal(kinds, "delete"), max(1, key_count(predicate))  # the store's key of f[] = t is its value
+    # the store's key of f[] = t is its value
+    gone, keys = pc.equal(kinds, "delete"), max(1, key_count(predicate))
     all_gone = found.num_rows > 0 and pc.all(gone).as_py()
     columns: dict[str, Any] = {}
     for place, field in enumerate(schema_of(predicate)):
@@ -66,7 +74,8 @@ def as_changes(table: Any, predicate: Predicate) -> pa.Table:
             columns[field.name] = pa.nulls(found.num_rows, field.type)
         elif field.name not in found.column_names:
             raise EditError(
-                f"{predicate.name} has the columns {', '.join(predicate.columns)}; the changes have "
+                f"{predicate.name} has the columns {', '.join(predicate.columns)}; the changes "
+                f"have "
                 f"{', '.join(found.column_names)}: select or rename them"
             )
         else:
@@ -76,7 +85,9 @@ def as_changes(table: Any, predicate: Predicate) -> pa.Table:
     if order := next((name for name in (ORDER, ORDINAL) if name in found.column_names), None):
         columns[ORDER] = _exact(predicate.name, order, INT64, found[order])
         if nulls := columns[ORDER].null_count:
-            raise EditError(f"{predicate.name}: {order} is null in {nulls} rows: give each change its version")
+            raise EditError(
+                f"{predicate.name}: {order} is null in {nulls} rows: give each change its version"
+            )
     return pa.table(columns)
 
 
@@ -86,14 +97,20 @@ def key_count(predicate: Predicate) -> int:
 
 
 def warn_of_others(names: Sequence[str], predicate: Predicate) -> None:
-    """Warn of columns that a source has and its relation lacks, for example after one was added to the source."""
-    others = ", ".join(name for name in names if name not in predicate.columns and name not in OF_CHANGES)
+    """Warn of columns that a source has and its relation lacks, for example after one was added
+    to the source.
+    """
+    others = ", ".join(
+        name for name in names if name not in predicate.columns and name not in OF_CHANGES
+    )
     if others and {*predicate.columns} <= {*names}:
         said = f"{predicate.name} has no column {others}, which is left out: declare it in the rules to take it"
         warnings.warn(said, stacklevel=2)
 
 
-def _column(predicate: Predicate, place: int, values: pa.ChunkedArray, gone: pa.ChunkedArray | None) -> pa.Array:
+def _column(
+    predicate: Predicate, place: int, values: pa.ChunkedArray, gone: pa.ChunkedArray | None
+) -> pa.Array:
     """Convert a column of changes to its type, with null in the rows where `gone`, if given."""
     name, type_ = predicate.columns[place], Type.parse(predicate.types[place])
     if gone is not None and not pa.types.is_nested(values.type):
@@ -102,11 +119,16 @@ def _column(predicate: Predicate, place: int, values: pa.ChunkedArray, gone: pa.
         values = pc.if_else(gone, pa.scalar(None, values.type), values)
     array = _exact(predicate.name, name, type_, values)
     if place not in predicate.nullable:
-        nulls = pc.is_null(array) if gone is None else pc.and_not(pc.is_null(array), gone.combine_chunks())
+        nulls = (
+            pc.is_null(array)
+            if gone is None
+            else pc.and_not(pc.is_null(array), gone.combine_chunks())
+        )
         if pc.any(nulls).as_py():
             row = pc.index(nulls, True).as_py()
             raise EditError(
-                f"{predicate.name}: column {name}, row {row}: null, and the column is never null: drop such rows"
+                f"{predicate.name}: column {name}, row {row}: null, and the column is never null: "
+                f"drop such rows"
             )
     return array
 
@@ -139,9 +161,14 @@ def newest_changes(table: pa.Table, keys: list[str]) -> pa.Table:
     if ORDER not in table.column_names:
         return table
     placed = table.append_column("@place", pa.array(np.arange(table.num_rows)))
-    found = placed.group_by(keys).aggregate([(ORDER, "max"), (ORDER, "list"), ("@place", "list")])  # where null is null
-    orders, places = (pc.list_flatten(found[name]).to_numpy() for name in (f"{ORDER}_list", "@place_list"))
-    newest = np.repeat(found[f"{ORDER}_max"].to_numpy(), pc.list_value_length(found["@place_list"]).to_numpy())
+    # where null is null
+    found = placed.group_by(keys).aggregate([(ORDER, "max"), (ORDER, "list"), ("@place", "list")])
+    orders, places = (
+        pc.list_flatten(found[name]).to_numpy() for name in (f"{ORDER}_list", "@place_list")
+    )
+    newest = np.repeat(
+        found[f"{ORDER}_max"].to_numpy(), pc.list_value_length(found["@place_list"]).to_numpy()
+    )
     return table.take(np.sort(places[orders == newest])).drop_columns([ORDER])
 
 
@@ -160,7 +187,9 @@ def refuse_two_values(name: str, table: pa.Table, keys: list[str]) -> None:
         rows = came.select([*keys, *values]).to_pylist()
         one, other = (tuple(row.values()) for row in rows[:2])
         shown = (one[len(keys) :], other[len(keys) :])
-        raise FunctionConflictError(name, one[: len(keys)], tuple(v[0] if len(v) == 1 else v for v in shown))
+        raise FunctionConflictError(
+            name, one[: len(keys)], tuple(v[0] if len(v) == 1 else v for v in shown)
+        )
 
 
 def take_changes(relation: WritableRelation, table: pa.Table, by: list[str]) -> None:
@@ -179,7 +208,8 @@ def apart(table: pa.Table) -> tuple[pa.Table, pa.Table]:
 
 
 def difference(found: pa.Table, wanted: pa.Table) -> pa.Table:
-    """Return the changes that turn the rows `found` into the rows `wanted`, of the same columns; null equals null.
+    """Return the changes that turn the rows `found` into the rows `wanted`, of the same columns;
+    null equals null.
 
     Equal rows count. O(rows).
     """

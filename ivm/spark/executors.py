@@ -4,11 +4,14 @@
 
 Both run the same stages in the same order, so tests in one process also cover Spark.
 
-`import pagestore` sets PYSPARK_PYTHON, the interpreter of Spark's Python processes, unless it is set; here is what
-remains to be done for a session that began before, and how these processes report an error:
+`import pagestore` sets PYSPARK_PYTHON, the interpreter of Spark's Python processes, unless it is
+set; here is what remains to be done for a session that began before, and how these processes report
+an error:
 
-    Failed to create Python data source instance: Traceback ... 40 lines ... MissingError: version 2 has no ...
-    Failed to create Python data source instance: pagestore.errors.MissingError: version 2 has no ...
+    Failed to create Python data source instance: Traceback ... 40 lines ... MissingError: version 2
+        has no ...
+    Failed to create Python data source instance: pagestore.errors.MissingError: version 2 has no
+        ...
 """
 
 import json
@@ -33,7 +36,8 @@ if TYPE_CHECKING:
 
 Stage = Callable[[Batch, int, list[Message]], list[Message]]
 SCHEMA = pa.schema([("cell", pa.int32()), ("channel", pa.int32()), ("payload", pa.binary())])
-HIDE = "SPARK_HIDE_TRACEBACK"  # Spark's worker reads it when it reports an error, after which it ends
+# Spark's worker reads it when it reports an error, after which it ends
+HIDE = "SPARK_HIDE_TRACEBACK"
 IN_WORKER = "SPARK_PYTHON_RUNTIME"  # set by Spark in its workers
 UNNAMED = "python3"  # Spark's default interpreter
 SQL_SCHEMA = "cell int, channel int, payload binary"
@@ -42,12 +46,18 @@ SQL_SCHEMA = "cell int, channel int, payload binary"
 class Executor(Protocol):
     """Runs stages over all cells."""
 
-    def run(self, batch: Batch, stages: Sequence[Stage], files: Sequence[str] | None, cells: int) -> list[Message]:
-        """Return the last stage's messages. The first one gets those in Parquet files, or a tick for each cell."""
+    def run(
+        self, batch: Batch, stages: Sequence[Stage], files: Sequence[str] | None, cells: int
+    ) -> list[Message]:
+        """Return the last stage's messages. The first one gets those in Parquet files, or a tick
+        for each cell.
+        """
 
 
 class Rounds(NamedTuple):
-    """The result of a batch: the error if it was refused, each cell's account, each reached cell's version."""
+    """The result of a batch: the error if it was refused, each cell's account, each reached
+    cell's version.
+    """
 
     failure: Exception | None
     accounts: dict[int, list[dict[str, Any]]]
@@ -60,7 +70,11 @@ class Rounds(NamedTuple):
 
 
 def through(
-    run: Executor, batch: Batch, rounds: Sequence[Stage], files: Sequence[str] | None, cells: int | None = None
+    run: Executor,
+    batch: Batch,
+    rounds: Sequence[Stage],
+    files: Sequence[str] | None,
+    cells: int | None = None,
 ) -> Rounds:
     """Run the rounds of a batch."""
     left = run.run(batch, rounds, files, cells or batch.layout.cells)
@@ -76,13 +90,19 @@ def through(
 class Here:
     """Runs the cells one after another in this process."""
 
-    def run(self, batch: Batch, stages: Sequence[Stage], files: Sequence[str] | None, cells: int) -> list[Message]:
+    def run(
+        self, batch: Batch, stages: Sequence[Stage], files: Sequence[str] | None, cells: int
+    ) -> list[Message]:
         """See Executor."""
         waiting = (
-            ticks(range(cells)) if files is None else [m for file in files for m in read_messages(pq.read_table(file))]
+            ticks(range(cells))
+            if files is None
+            else [m for file in files for m in read_messages(pq.read_table(file))]
         )
         for stage in stages:
-            waiting = [sent for cell, messages in by_cell(waiting) for sent in stage(batch, cell, messages)]
+            waiting = [
+                sent for cell, messages in by_cell(waiting) for sent in stage(batch, cell, messages)
+            ]
         return waiting
 
 
@@ -93,12 +113,16 @@ class OnSpark:
         use_this_python(spark)
         self.spark = spark
 
-    def run(self, batch: Batch, stages: Sequence[Stage], files: Sequence[str] | None, cells: int) -> list[Message]:
+    def run(
+        self, batch: Batch, stages: Sequence[Stage], files: Sequence[str] | None, cells: int
+    ) -> list[Message]:
         """See Executor."""
         if files is None:
             frame = self.spark.createDataFrame(write_messages(ticks(range(cells))), SQL_SCHEMA)
         elif files:
-            frame = self.spark.read.schema(SQL_SCHEMA).parquet(*(Path(file).as_uri() for file in files))
+            frame = self.spark.read.schema(SQL_SCHEMA).parquet(
+                *(Path(file).as_uri() for file in files)
+            )
         else:
             return []
         for stage in stages:
@@ -106,7 +130,9 @@ class OnSpark:
         return read_messages(frame.toArrow())
 
 
-def mapped(frame: "DataFrame", send: Callable[[pa.Table], list[Message]], schema: str) -> "DataFrame":
+def mapped(
+    frame: "DataFrame", send: Callable[[pa.Table], list[Message]], schema: str
+) -> "DataFrame":
     """Convert each partition's rows to messages."""
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -119,7 +145,9 @@ def mapped(frame: "DataFrame", send: Callable[[pa.Table], list[Message]], schema
 
 
 def streaming_query() -> str | None:
-    """Return the id of the streaming query whose batch this thread handles in `foreachBatch`, else None."""
+    """Return the id of the streaming query whose batch this thread handles in `foreachBatch`,
+    else None.
+    """
     if "pyspark" not in sys.modules:
         return None
     from pyspark import SparkContext
@@ -128,7 +156,9 @@ def streaming_query() -> str | None:
     return context.getLocalProperty("sql.streaming.queryId") if context else None
 
 
-def _task(batch: Batch, stage: Stage) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def _task(
+    batch: Batch, stage: Stage
+) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         waiting = [message for part in batches for message in read_messages(part)]
         for cell, messages in by_cell(waiting):
@@ -156,19 +186,25 @@ def by_cell(messages: Iterable[Message]) -> list[tuple[int, list[Message]]]:
 def write_messages(messages: Sequence[Message]) -> pa.Table:
     """Return messages as a table."""
     columns = zip(*messages, strict=True) if messages else ([], [], [])
-    return pa.table([pa.array(c, f.type) for c, f in zip(columns, SCHEMA, strict=True)], schema=SCHEMA)
+    return pa.table(
+        [pa.array(c, f.type) for c, f in zip(columns, SCHEMA, strict=True)], schema=SCHEMA
+    )
 
 
 def read_messages(table: Any) -> list[Message]:
     """Return the messages of a table that `write_messages` made."""
-    return [Message(*row) for row in zip(*(column.to_pylist() for column in table.columns), strict=True)]
+    return [
+        Message(*row) for row in zip(*(column.to_pylist() for column in table.columns), strict=True)
+    ]
 
 
 # -- Spark's Python processes
 
 
 def use_this_python(spark: "SparkSession") -> None:
-    """Make a local session that began before PYSPARK_PYTHON was set run its tasks in this interpreter."""
+    """Make a local session that began before PYSPARK_PYTHON was set run its tasks in this
+    interpreter.
+    """
     with suppress(AttributeError):  # Spark Connect has no context
         context: Any = spark.sparkContext
         if context.pythonExec == UNNAMED and context.master.startswith("local"):
@@ -177,11 +213,15 @@ def use_this_python(spark: "SparkSession") -> None:
 
 @contextmanager
 def sentence_first() -> Iterator[None]:
-    """Make Spark report our errors by their message: in a worker without the traceback, in `foreachBatch` before it."""
+    """Make Spark report our errors by their message: in a worker without the traceback, in
+    `foreachBatch` before it.
+    """
     try:
         yield
     except Exception as error:
-        if isinstance(error, PagestoreError | IvmError) or (isinstance(error, OSError) and error.errno is None):
+        if isinstance(error, PagestoreError | IvmError) or (
+            isinstance(error, OSError) and error.errno is None
+        ):
             if IN_WORKER in os.environ:
                 os.environ[HIDE] = "1"
             elif streaming_query() is not None:
@@ -190,7 +230,8 @@ def sentence_first() -> Iterator[None]:
 
 
 def _lead(error: BaseException) -> None:
-    """Give an error a copy of itself as its first cause, since Python shows causes first, and Spark what Python shows.
+    """Give an error a copy of itself as its first cause, since Python shows causes first, and Spark
+    what Python shows.
 
     The copy has no traceback, so the message comes first.
     """

@@ -1,8 +1,10 @@
-"""The folder of cells: its contents, written so that a crash leaves either the old state or the new one.
+"""The folder of cells: its contents, written so that a crash leaves either the old state or the new
+one.
 
 cells.pages             the manifest, as a property of a store without relations: the layout, the generation, the newest
-                        batch that all cells have and each cell's version after it, the pending batch. It is absent
-                        until the cells are complete. The program that writes has this store open
+                        batch that all cells have and each cell's version after it, the pending
+                        batch. It is absent until the cells are complete. The program that writes
+                        has this store open
 generation-1/           a store for each cell; resharding makes the next generation next to it
 generation-1.rebuilt/   stores of lost cells, until they are complete
 pending/17/             messages for the base relations of the pending batch, kept until all cells have them
@@ -33,7 +35,9 @@ APPLY, UNDO = "apply", "undo"  # what to do with the pending batch
 
 
 class Pending(NamedTuple):
-    """A pending batch: how many batches all cells had before, its number and query, whether to apply or undo it."""
+    """A pending batch: how many batches all cells had before, its number and query, whether to
+    apply or undo it.
+    """
 
     sequence: int
     number: int
@@ -54,13 +58,19 @@ class State(NamedTuple):
         """Return the state of a manifest."""
         layout = Layout.load(json.loads(json.dumps(manifest["layout"])))
         predicates = compile(layout.program).predicates
-        return cls(manifest, layout, {name: found for name, found in predicates.items() if not is_made(name)})
+        return cls(
+            manifest,
+            layout,
+            {name: found for name, found in predicates.items() if not is_made(name)},
+        )
 
 
 class Folder:
     """A folder that all executors reach; one program at a time writes to it, others read."""
 
-    def __init__(self, path: str | os.PathLike[str], create: bool = False, mode: Literal["rw", "r"] = "rw") -> None:
+    def __init__(
+        self, path: str | os.PathLike[str], create: bool = False, mode: Literal["rw", "r"] = "rw"
+    ) -> None:
         if mode not in ("rw", "r"):
             raise OptionError(f"mode={mode!r}: cells are opened with 'rw' or 'r'")
         self.path, self.mode = Path(local_path(path)).absolute(), mode
@@ -93,11 +103,15 @@ class Folder:
         self._store.close()
 
     def load(self) -> dict[str, Any]:
-        """Return the manifest, empty if there is none. Raises CellsError for another release's format."""
+        """Return the manifest, empty if there is none. Raises CellsError for another release's
+        format.
+        """
         with self._store.snapshot() as snap:
             found: dict[str, Any] = json.loads(str(snap.properties.get(MANIFEST, "{}")))
         if found and found["format"] != FORMAT:
-            raise CellsError(f"{self.path} has format {found['format']}, and this release reads {FORMAT}")
+            raise CellsError(
+                f"{self.path} has format {found['format']}, and this release reads {FORMAT}"
+            )
         return found
 
     def save(self, manifest: Mapping[str, Any]) -> None:
@@ -115,7 +129,9 @@ class Folder:
         return 1 + max((int(number) for number in found if number.isdigit()), default=0)
 
     def remove_others(self, generation: int, batch: int | None) -> None:
-        """Delete what a crash left of other generations, and of batches other than the pending one."""
+        """Delete what a crash left of other generations, and of batches other than the pending
+        one.
+        """
         for path in self.path.glob("generation-*"):
             if path.name != f"generation-{generation}":
                 shutil.rmtree(path)

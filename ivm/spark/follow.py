@@ -3,17 +3,18 @@
     first refresh       the relations are filled, the rules evaluated
     later ones          the changes of all tables become one transaction, and the views are maintained
 
-A table is given as change rows (`_change_type`), or whole, and is then compared with the workspace's copy. The commit
-also records how far each source was read, so that nothing is applied twice:
+A table is given as change rows (`_change_type`), or whole, and is then compared with the
+workspace's copy. The commit also records how far each source was read, so that nothing is applied
+twice:
 
 {"before": 3, "batches": {"edge": 17}, "cursors": {
     "edge": {"store": "6f9c...", "relation": "links", "version": 12, "time": "2026-11-26T..."},     of a Feed
     "name": {"newest": 5, "taken": {"4": "91c2...", "5": "07aa..."}, "columns": "x int64, ..."}}}   of change rows
 
-A feed continues from the version up to which it was read. Store, number and time together identify it, so another
-file, or a copy with other commits, does not have it. Change rows are identified by `_commit_version`. Digests of the
-rows of the newest versions show whether a version that is not new was applied before, or belongs to a table that was
-recreated, whose versions start again.
+A feed continues from the version up to which it was read. Store, number and time together identify
+it, so another file, or a copy with other commits, does not have it. Change rows are identified by
+`_commit_version`. Digests of the rows of the newest versions show whether a version that is not new
+was applied before, or belongs to a table that was recreated, whose versions start again.
 """
 
 import json
@@ -81,7 +82,8 @@ NONE = -1
 
 
 class Feed(NamedTuple):
-    """A relation of another store, as a source: each refresh reads its changes since the previous one.
+    """A relation of another store, as a source: each refresh reads its changes since the previous
+    one.
 
     `path` is the store's file, `relation` its name there.
     """
@@ -112,7 +114,9 @@ Cursor = FeedCursor | RowsCursor
 
 @dataclass
 class Progress:
-    """What a workspace's refreshes read: the version before the newest, cursors by relation, batches by stream."""
+    """What a workspace's refreshes read: the version before the newest, cursors by relation,
+    batches by stream.
+    """
 
     before: int = 0
     cursors: dict[str, Any] = field(default_factory=dict)
@@ -127,7 +131,9 @@ class Progress:
         return json.dumps(asdict(self))
 
     def feed(self, relation: str) -> FeedCursor | None:
-        """Return the cursor of a relation's feed; None without one, or if an old release did not record the store."""
+        """Return the cursor of a relation's feed; None without one, or if an old release did not
+        record the store.
+        """
         found = self.cursors.get(relation)
         return FeedCursor(**found) if isinstance(found, dict) and "store" in found else None
 
@@ -147,7 +153,9 @@ class Progress:
 
 
 class Refreshed(NamedTuple):
-    """The result of a refresh: the versions before and after, whether it was new, the views recomputed, the rules."""
+    """The result of a refresh: the versions before and after, whether it was new, the views
+    recomputed, the rules.
+    """
 
     before: int
     version: int
@@ -157,17 +165,24 @@ class Refreshed(NamedTuple):
 
 
 def refresh(
-    path: Path, name: str, rules: str, sources: Mapping[str, Any], incremental: Incremental = AUTO,
-    batch: int | None = None, query: str | None = None, **options: Unpack[OpenOptions],
-) -> Refreshed:  # fmt: skip
-    """Bring a workspace's views up to date with the sources of some of its relations, in one commit.
+    path: Path,
+    name: str,
+    rules: str,
+    sources: Mapping[str, Any],
+    incremental: Incremental = AUTO,
+    batch: int | None = None,
+    query: str | None = None,
+    **options: Unpack[OpenOptions],
+) -> Refreshed:
+    """Bring a workspace's views up to date with the sources of some of its relations, in one
+    commit.
 
-    A source is any Arrow data, or a Feed. The rules may be SQL (see `ivm.spark.select`). With "strict", RecomputeError
-    is raised and nothing is changed if a view would be recomputed: for other rules, a feed that cannot continue from
-    its cursor, or changes whose maintenance would cost more. A `batch` that is not above the newest one of the same
-    query, or without `query` of the same relations, is skipped.
-    `options` are those of `ivm.open`. Raises MaintainError, RuleError, SqlError, EditError,
-    UnknownViewError.
+    A source is any Arrow data, or a Feed. The rules may be SQL (see `ivm.spark.select`). With
+    "strict", RecomputeError is raised and nothing is changed if a view would be recomputed: for
+    other rules, a feed that cannot continue from its cursor, or changes whose maintenance would
+    cost more. A `batch` that is not above the newest one of the same query, or without `query` of
+    the same relations, is skipped. `options` are those of `ivm.open`. Raises MaintainError,
+    RuleError, SqlError, EditError, UnknownViewError.
     """
     if incremental not in (AUTO, STRICT):
         raise OptionError(f"incremental={incremental!r}: it is {AUTO} or {STRICT}")
@@ -184,16 +199,29 @@ def refresh(
 
 
 def _refreshed(
-    workspace: ivm.Workspace, name: str, rules: str, sources: Mapping[str, Any], strict: bool, batch: int | None,
+    workspace: ivm.Workspace,
+    name: str,
+    rules: str,
+    sources: Mapping[str, Any],
+    strict: bool,
+    batch: int | None,
     query: str | None,
-) -> Refreshed:  # fmt: skip
-    """Install rules, or keep those that are installed, and apply the sources' changes in the same commit."""
-    found, installed, before = _progress(workspace), workspace.blocks.get(name), workspace.store.version
+) -> Refreshed:
+    """Install rules, or keep those that are installed, and apply the sources' changes in the
+    same commit.
+    """
+    found, installed, before = (
+        _progress(workspace),
+        workspace.blocks.get(name),
+        workspace.store.version,
+    )
     progress, stream = found or Progress(), query or ", ".join(sorted(sources))
     strict &= installed is not None and found is not None  # else this is the first refresh
     if installed not in (None, rules) and strict:
-        raise RecomputeError(f"the rules of {name} are others than those that are installed: with incremental="
-                             f"{AUTO!r} the views that they change are evaluated anew")  # fmt: skip
+        raise RecomputeError(
+            f"the rules of {name} are others than those that are installed: with incremental="
+            f"{AUTO!r} the views that they change are evaluated anew"
+        )
     is_done = batch is not None and batch <= progress.batches.get(stream, -1)
     if is_done and installed == rules:
         return Refreshed(progress.before, before, False, (), rules)
@@ -207,7 +235,9 @@ def _refreshed(
         workspace.strict = strict
         with workspace.transaction(f"refresh {name}") as txn:
             take(txn)
-    return Refreshed(before, workspace.store.version, not is_done, tuple(sorted(workspace.evaluated)), rules)
+    return Refreshed(
+        before, workspace.store.version, not is_done, tuple(sorted(workspace.evaluated)), rules
+    )
 
 
 def _create_tables(workspace: ivm.Workspace, rules: str) -> list[str]:
@@ -215,13 +245,17 @@ def _create_tables(workspace: ivm.Workspace, rules: str) -> list[str]:
     if statement_of(rules) is None:
         return []
     with workspace.store.snapshot() as snap:
-        missing = [p for p in compile(rules).predicates.values() if p.extensional and p.name not in snap]
+        missing = [
+            p for p in compile(rules).predicates.values() if p.extensional and p.name not in snap
+        ]
     wanted = [one for one in missing if one.nullable and one.nullable[0] < key_count(one)]
     if wanted:
         with workspace.store.transaction("tables") as txn:
             for one in wanted:
                 columns = map(Column, one.columns, map(Type.parse, one.stored_types))
-                txn.create(one.name, Schema((*columns,), one.columns[: key_count(one)]), keys_null=True)
+                txn.create(
+                    one.name, Schema((*columns,), one.columns[: key_count(one)]), keys_null=True
+                )
     return [one.name for one in wanted]
 
 
@@ -233,23 +267,39 @@ def _drop_tables(workspace: ivm.Workspace, names: list[str]) -> None:
 
 
 def _translated(
-    workspace: ivm.Workspace, name: str, text: str, installed: str | None, sources: Mapping[str, Any]
+    workspace: ivm.Workspace,
+    name: str,
+    text: str,
+    installed: str | None,
+    sources: Mapping[str, Any],
 ) -> tuple[str, dict[str, Any]]:
-    """Return the rules of a text of SQL, those `installed` if they are its, and the sources by the names of relations.
+    """Return the rules of a text of SQL, those `installed` if they are its, and the sources by the
+    names of relations.
 
     Raises SqlError for equal rows of a source without a key.
     """
-    tables = {n: one if isinstance(one, Feed | pa.Table) else pa.table(one) for n, one in sources.items()}
+    tables = {
+        n: one if isinstance(one, Feed | pa.Table) else pa.table(one) for n, one in sources.items()
+    }
     if installed is None or statement_of(installed) != text:
-        schemas = {n: _followed(one) if isinstance(one, Feed) else columns_of(one.schema) for n, one in tables.items()}
+        schemas = {
+            n: _followed(one) if isinstance(one, Feed) else columns_of(one.schema)
+            for n, one in tables.items()
+        }
         with workspace.store.snapshot() as snap:
             known = Catalog(snap, workspace.rules_of(snap).program.predicates, snap.properties)
             installed = rules_of(text, name, schemas, known)
-    declared = {n.lower(): one for n, one in compile(installed).predicates.items() if one.extensional}
+    declared = {
+        n.lower(): one for n, one in compile(installed).predicates.items() if one.extensional
+    }
     found = {}
     for own, table in tables.items():
         predicate = declared.get(own.lower())
-        if predicate is not None and not isinstance(table, Feed) and key_count(predicate) == len(predicate.columns):
+        if (
+            predicate is not None
+            and not isinstance(table, Feed)
+            and key_count(predicate) == len(predicate.columns)
+        ):
             refuse_equal(own, table, predicate.columns)
         found[predicate.name if predicate else own] = table
     return installed, found
@@ -262,10 +312,15 @@ def _followed(feed: Feed) -> Schema:
 
 
 def _without_equal_rows(feed: Feed, relation: Relation) -> Relation:
-    """Return a feed's relation. Raises EditError for a bag, since the relation that follows would be a set."""
+    """Return a feed's relation. Raises EditError for a bag, since the relation that follows
+    would be a set.
+    """
     if relation.info.bag:
-        raise EditError(f"{feed.relation} of {feed.path} may have equal rows, and a feed is followed by its key: give "
-                        "it one, or follow a view that counts its rows")  # fmt: skip
+        raise EditError(
+            f"{feed.relation} of {feed.path} may have equal rows, and a feed is followed by its "
+            f"key: give "
+            "it one, or follow a view that counts its rows"
+        )
     return relation
 
 
@@ -275,10 +330,17 @@ def _take(sources: Mapping[str, Any], progress: Progress, strict: bool, txn: Tra
     for name, source in sources.items():
         predicate = predicates.get(name)
         if predicate is None or not predicate.extensional:
-            known = ", ".join(sorted(n for n, one in predicates.items() if one.extensional and not is_made(n)))
-            raise UnknownViewError(f"{name} is not a declared relation: there are {known or 'none'}")
+            known = ", ".join(
+                sorted(n for n, one in predicates.items() if one.extensional and not is_made(n))
+            )
+            raise UnknownViewError(
+                f"{name} is not a declared relation: there are {known or 'none'}"
+            )
         if store_txn[name].info.bag:
-            raise EditError(f"{name} may have equal rows, and those of a source are told apart by a key: give it one")
+            raise EditError(
+                f"{name} may have equal rows, and those of a source are told apart by a key: give "
+                f"it one"
+            )
         table = _changes(store_txn[name], predicate, source, progress, strict)
         keys = [*predicate.columns[: key_count(predicate)]]
         refuse_two_values(name, table, keys)
@@ -321,13 +383,17 @@ def _changes(
 def _from_feed(
     relation: WritableRelation, predicate: Predicate, feed: Feed, progress: Progress, strict: bool
 ) -> pa.Table:
-    """Return a feed's changes since its cursor; without a cursor or its version, compare the whole relation."""
+    """Return a feed's changes since its cursor; without a cursor or its version, compare the
+    whole relation.
+    """
     name = predicate.name
     if not Path(local_path(feed.path)).exists():
         raise FileNotFoundError(f"{name}: there is no store {feed.path} to follow")
     with pagestore.open(feed.path, mode="r") as store, store.snapshot() as new:
         is_first, was = name not in progress.cursors, progress.feed(name)
-        progress.move(name, FeedCursor(store.uuid, feed.relation, new.version, new.timestamp.isoformat()))
+        progress.move(
+            name, FeedCursor(store.uuid, feed.relation, new.version, new.timestamp.isoformat())
+        )
         source = _without_equal_rows(feed, new[feed.relation])
         warn_of_others(source.schema.names, predicate)
         if not is_first:
@@ -336,7 +402,8 @@ def _from_feed(
             except (VersionError, SchemaError, MissingError) as error:
                 if strict:
                     raise RecomputeError(
-                        f"{name}: {error}; with incremental={AUTO!r} the whole relation is read and compared"
+                        f"{name}: {error}; with incremental={AUTO!r} the whole relation is read "
+                        f"and compared"
                     ) from None
                 changes = None
             if changes is not None:
@@ -344,20 +411,31 @@ def _from_feed(
         return _compared(relation, predicate, source.to_arrow())
 
 
-def _since(store: pagestore.Store, feed: Feed, was: FeedCursor | None, new: Snapshot) -> pa.Table | None:
+def _since(
+    store: pagestore.Store, feed: Feed, was: FeedCursor | None, new: Snapshot
+) -> pa.Table | None:
     """Return the changes of a feed's relation since a cursor; None if it has more columns now.
 
     Raises VersionError if the store lacks the cursor's version, SchemaError, MissingError.
     """
     if was is None or was.store != store.uuid:
-        before = f"store {was.store}" if was else "another source, or by a release that did not note which store"
-        raise VersionError(f"{feed.path} is store {store.uuid}, and the relation was filled from {before}")
+        before = (
+            f"store {was.store}"
+            if was
+            else "another source, or by a release that did not note which store"
+        )
+        raise VersionError(
+            f"{feed.path} is store {store.uuid}, and the relation was filled from {before}"
+        )
     if was.relation != feed.relation:
         raise VersionError(f"the feed is of relation {feed.relation}, and was of {was.relation}")
     with store.at(was.version) as old:
         if old.timestamp.isoformat() != was.time:
-            raise VersionError(f"version {was.version} of {feed.path} is of {old.timestamp}, and the one that was read "
-                               f"of {was.time}: this file is a copy that went another way")  # fmt: skip
+            raise VersionError(
+                f"version {was.version} of {feed.path} is of {old.timestamp}, and the one that was "
+                f"read "
+                f"of {was.time}: this file is a copy that went another way"
+            )
         then, now = old[feed.relation].schema, new[feed.relation].schema
     if then.key == now.key and {*then.columns} < {*now.columns}:
         return None
@@ -368,38 +446,59 @@ def _compared(relation: WritableRelation, predicate: Predicate, rows: pa.Table) 
     """Return the changes that make a relation's rows those of a table. O(rows)."""
     columns = schema_of(predicate).names
     wanted, found = as_changes(rows, predicate), relation.to_arrow()
-    return difference(found.cast(wanted.select(columns).schema), wanted.select(columns)) if found.num_rows else wanted
+    return (
+        difference(found.cast(wanted.select(columns).schema), wanted.select(columns))
+        if found.num_rows
+        else wanted
+    )
 
 
 def take_new(
     name: str, table: pa.Table, moments: pa.ChunkedArray | None, cursor: RowsCursor
 ) -> tuple[pa.Table, RowsCursor]:
-    """Return the changes that were not applied before, by `_commit_version`, and the new cursor. O(changes).
+    """Return the changes that were not applied before, by `_commit_version`, and the new cursor.
+    O(changes).
 
-    `moments` is their column `_commit_timestamp`. Raises EditError for versions that are neither new nor known.
+    `moments` is their column `_commit_timestamp`. Raises EditError for versions that are neither
+    new nor known.
     """
-    columns, found = ", ".join(f"{field.name} {field.type}" for field in table.schema), digests(table, moments)
+    columns, found = (
+        ", ".join(f"{field.name} {field.type}" for field in table.schema),
+        digests(table, moments),
+    )
     if cursor.columns != columns:
         cursor = RowsCursor(cursor.newest)  # digests of rows with other columns cannot be compared
-    again = {version for version, digest in found.items() if cursor.taken.get(str(version)) == digest}
+    again = {
+        version for version, digest in found.items() if cursor.taken.get(str(version)) == digest
+    }
     old = {version for version in found if version <= cursor.newest} - again
     known = [int(version) for version in cursor.taken]
-    reaches = min(known) if again and len(known) == REMEMBERED else NONE  # older versions count as applied, too
+    # older versions count as applied, too
+    reaches = min(known) if again and len(known) == REMEMBERED else NONE
     if known and (strange := [version for version in old if version >= reaches]):
         raise EditError(
-            f"{name}: version {min(strange)} of the changes is not newer than {cursor.newest}, which was taken, and "
-            "its rows are others than were taken then: the source was made anew, or a version came in parts. Give the "
-            "table once without _change_type, as a snapshot that is compared, and go on with the changes since"
+            f"{name}: version {min(strange)} of the changes is not newer than {cursor.newest}, "
+            f"which was taken, and "
+            "its rows are others than were taken then: the source was made anew, or a version came "
+            "in parts. Give the "
+            "table once without _change_type, as a snapshot that is compared, and go on with the "
+            "changes since"
         )
     new = table.filter(pc.invert(pc.is_in(table[ORDER], pa.array([*again, *old], pa.int64()))))
     taken = {**cursor.taken, **{str(version): digest for version, digest in found.items()}}
     kept = sorted(taken, key=int)[-REMEMBERED:]
-    return new, RowsCursor(max([cursor.newest, *found]), {version: taken[version] for version in kept}, columns)
+    return new, RowsCursor(
+        max([cursor.newest, *found]), {version: taken[version] for version in kept}, columns
+    )
 
 
 def digests(table: pa.Table, moments: pa.ChunkedArray | None) -> dict[int, str]:
     """Return a digest of each version's rows, independent of their order."""
-    columns = [column for name, column in zip(table.column_names, table.columns, strict=True) if name != ORDER]
+    columns = [
+        column
+        for name, column in zip(table.column_names, table.columns, strict=True)
+        if name != ORDER
+    ]
     columns += [pc.is_valid(column) for column in columns]
     if moments is not None and pa.types.is_timestamp(moments.type):
         columns.append(moments)

@@ -1,4 +1,5 @@
-"""The layout of a program over cells: what each cell declares and derives, and which rows are sent where, and when.
+"""The layout of a program over cells: what each cell declares and derives, and which rows are sent
+where, and when.
 
     deg[x] = d <- agg<<d = count()>> edge(x, _).           in each cell, if only y has a share in the cube:
 
@@ -8,15 +9,17 @@
     `deg @part`       the contributions of all cells, each group in its home
     deg[x] = d        their sum: the view
 
-A batch is applied in rounds, each with one transaction per cell. Round 0 edits base relations; a later round applies
-the changes that earlier rounds made to predicates to their fragments and parts. All that a rule reads changes in one
-round, so no cell ever derives from half of a batch.
+A batch is applied in rounds, each with one transaction per cell. Round 0 edits base relations; a
+later round applies the changes that earlier rounds made to predicates to their fragments and parts.
+All that a rule reads changes in one round, so no cell ever derives from half of a batch.
 
-A view is *in place* if the head of its only rule has all variables with shares: each of its rows, or groups, is derived
-in one cell, and no part is sent. A rule reads a predicate in place if its rows are distributed as the cube needs.
+A view is *in place* if the head of its only rule has all variables with shares: each of its rows,
+or groups, is derived in one cell, and no part is sent. A rule reads a predicate in place if its
+rows are distributed as the cube needs.
 
-For an aggregate whose parts no operator combines, like avg or median, only variables of the group have shares, the same
-for all of its disjuncts. So it is in place, too; without a group, all is derived in cell 0.
+For an aggregate whose parts no operator combines, like avg or median, only variables of the group
+have shares, the same for all of its disjuncts. So it is in place, too; without a group, all is
+derived in cell 0.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -64,15 +67,16 @@ from ivm.spark.shares import (
 
 BASE, FRAGMENT, PART, TOTAL = "base", "fragment", "part", "total"
 COMBINED_BY = {"count": "sum", "sum": "sum", "min": "min", "max": "max", "total": "total"}
-GATHERED = frozenset(OPERATIONS) - COMBINED_BY.keys() - {"concat"}  # each group is evaluated in one cell
+# each group is evaluated in one cell
+GATHERED = frozenset(OPERATIONS) - COMBINED_BY.keys() - {"concat"}
 CELL, PLACE = "@cell", "@place"  # the key columns of a part in addition to the view's
 
 
 class Channel(NamedTuple):
     """A flow of rows: the changes of `source` are sent to `target`, which applies them in `round`.
 
-    The source of a base relation is the batch. A part's rows have a column for writer and cell after the `keys` of the
-    view; those of an exact total have another one, for the place.
+    The source of a base relation is the batch. A part's rows have a column for writer and cell
+    after the `keys` of the view; those of an exact total have another one, for the place.
     """
 
     kind: str
@@ -85,7 +89,9 @@ class Channel(NamedTuple):
 
 
 class Writer(NamedTuple):
-    """A conjunction over cells, for `explain`: its text, shares, round, and the heads that are sent."""
+    """A conjunction over cells, for `explain`: its text, shares, round, and the heads that are
+    sent.
+    """
 
     rule: str
     shares: dict[str, int]
@@ -110,38 +116,56 @@ class Layout(NamedTuple):
         """Return the layout whose `_asdict()` was stored as JSON."""
 
         def lying(found: Iterable[Any]) -> Distribution:
-            return tuple(Dimension(share, tuple(c), tuple(hot), spread) for share, c, hot, spread in found)
+            return tuple(
+                Dimension(share, tuple(c), tuple(hot), spread) for share, c, hot, spread in found
+            )
 
         return cls(
-            saved["cells"], saved["program"], saved["text"], saved["rounds"],
+            saved["cells"],
+            saved["program"],
+            saved["text"],
+            saved["rounds"],
             tuple(Channel._make([*c[:4], lying(c[4]), *c[5:]]) for c in saved["channels"]),
             {name: lying(found) for name, found in saved["homes"].items()},
             tuple(Writer._make([*w[:4], tuple(w[4])]) for w in saved["writers"]),
-        )  # fmt: skip
+        )
 
     def base(self, name: str) -> int:
-        """Return the number of the channel that sends a base relation's changes to their home cells."""
-        return next(n for n, channel in enumerate(self.channels) if channel.kind == BASE and channel.target == name)
+        """Return the number of the channel that sends a base relation's changes to their home
+        cells.
+        """
+        return next(
+            n
+            for n, channel in enumerate(self.channels)
+            if channel.kind == BASE and channel.target == name
+        )
 
     def explained(self) -> str:
         """See `Cells.explain`."""
         lines = [f"{self.cells} cells, {self.rounds} rounds"]
         for writer in self.writers:
-            shares = " ".join(f"{name}: {share}" for name, share in writer.shares.items()) or "none, in cell 0"
+            shares = (
+                " ".join(f"{name}: {share}" for name, share in writer.shares.items())
+                or "none, in cell 0"
+            )
             lines += [
                 writer.rule,
-                f"    shares {shares}; about {writer.held:,.0f} rows in a cell; round {writer.round}",
+                f"    shares {shares}; about {writer.held:,.0f} rows in a cell; round "
+                f"{writer.round}",
             ]
             if writer.sent:
                 lines += [f"    sends {', '.join(writer.sent)} to be combined"]
         return "\n".join(lines)
 
 
-def plan(text: str, cells: int, sizes: Mapping[str, float] | None = None, hot: Hot | None = None) -> Layout:
-    """Lay a program out over cells, given the row counts of its relations (1 each without `sizes`) and hot values.
+def plan(
+    text: str, cells: int, sizes: Mapping[str, float] | None = None, hot: Hot | None = None
+) -> Layout:
+    """Lay a program out over cells, given the row counts of its relations (1 each without `sizes`)
+    and hot values.
 
-    A view without a size is assumed to have as many rows as the largest relation that its rule reads. Raises RuleError
-    for errors in the text, and for what cells do not support.
+    A view without a size is assumed to have as many rows as the largest relation that its rule
+    reads. Raises RuleError for errors in the text, and for what cells do not support.
     """
     program = compile(text)
     refuse(program)
@@ -150,7 +174,9 @@ def plan(text: str, cells: int, sizes: Mapping[str, float] | None = None, hot: H
 
 
 def _one_aggregate_each(rule: Rule) -> list[Rule]:
-    """Split a rule of several aggregates into one rule each, since each is combined by its own operator."""
+    """Split a rule of several aggregates into one rule each, since each is combined by its own
+    operator.
+    """
     if len(rule.aggregates) < 2:
         return [rule]
     both = zip(rule.heads, rule.aggregates, strict=True)
@@ -158,65 +184,90 @@ def _one_aggregate_each(rule: Rule) -> list[Rule]:
 
 
 def refuse(program: Program) -> None:
-    """Raise ConstructError or AggregateError for what cells do not support, such as recursion and bags."""
+    """Raise ConstructError or AggregateError for what cells do not support, such as recursion
+    and bags.
+    """
     for edit in program.edits:
         raise ConstructError(edit.where, "cells take no edits in a text: send them as a batch")
     for stratum in strata_of(program.rules):
         if stratum.recursive:
             raise ConstructError(
-                stratum.rules[0].where, f"{min(stratum.recursive)} reads itself, and recursion over cells is not "
-                "supported: derive it in one store"
-            )  # fmt: skip
+                stratum.rules[0].where,
+                f"{min(stratum.recursive)} reads itself, and recursion over cells is not "
+                "supported: derive it in one store",
+            )
     for predicate in program.predicates.values():
         if predicate.bag:
             raise ConstructError(
-                predicate.where, f"{predicate.name} is a bag, and cells keep sets: leave the statement out, and read "
-                "the multiplicities"
-            )  # fmt: skip
+                predicate.where,
+                f"{predicate.name} is a bag, and cells keep sets: leave the statement out, and "
+                f"read "
+                "the multiplicities",
+            )
         if "@" in predicate.name or any("@" in column for column in predicate.columns):
-            raise ConstructError(predicate.where, f"{predicate.name}: names with @ are those that cells make")
+            raise ConstructError(
+                predicate.where, f"{predicate.name}: names with @ are those that cells make"
+            )
         for column in sorted(OF_CHANGES.intersection(predicate.columns)):
             raise ConstructError(
-                predicate.where, f"{predicate.name}: over cells no column is named {column}, as one of every table of "
-                "changes: rename it"
-            )  # fmt: skip
+                predicate.where,
+                f"{predicate.name}: over cells no column is named {column}, as one of every table "
+                f"of "
+                "changes: rename it",
+            )
     for rule in program.rules:
         if any(not any(atoms(disjunct)) for disjunct in rule.body):
             raise ConstructError(
-                rule.where, "cells derive nothing from constants alone: send such rows as a batch of a relation"
+                rule.where,
+                "cells derive nothing from constants alone: send such rows as a batch of a relation",
             )
         if is_whole(rule.heads[0].predicate):
             raise ConstructError(
-                rule.where, f"cells do not both declare and derive {rule.heads[0].predicate}: derive a view of another "
-                "name"
-            )  # fmt: skip
+                rule.where,
+                f"cells do not both declare and derive {rule.heads[0].predicate}: derive a view of "
+                f"another "
+                "name",
+            )
         if is_constraint(rule.heads[0].predicate):
             raise ConstructError(
-                rule.where, "cells keep no constraints, nor types smaller than int, since each has a part of the rows: "
-                "derive what violates it as a view, and look whether it is empty"
-            )  # fmt: skip
+                rule.where,
+                "cells keep no constraints, nor types smaller than int, since each has a part of "
+                "the rows: "
+                "derive what violates it as a view, and look whether it is empty",
+            )
         for one in rule.aggregates:
             if one.op == "concat":
                 raise AggregateError(
-                    one.where, "concat over cells is not supported, since its texts are read piece by piece from "
-                    "one store: derive it there from the rows that cells.read gives"
-                )  # fmt: skip
+                    one.where,
+                    "concat over cells is not supported, since its texts are read piece by piece "
+                    "from "
+                    "one store: derive it there from the rows that cells.read gives",
+                )
             if one.absent is not None:
                 raise AggregateError(
-                    one.where, "`else` without keys is not evaluated over cells, each of which would have the row: "
-                    "derive the aggregate without it, and let the reader of the view supply the value"
-                )  # fmt: skip
+                    one.where,
+                    "`else` without keys is not evaluated over cells, each of which would have the "
+                    "row: "
+                    "derive the aggregate without it, and let the reader of the view supply the "
+                    "value",
+                )
             if one.op not in COMBINED_BY and one.op not in GATHERED:
                 raise AggregateError(
-                    one.where, f"{one.op} is registered in this process only, and cells run in others: there are "
-                    f"{', '.join([*COMBINED_BY, *sorted(GATHERED)])}"
-                )  # fmt: skip
+                    one.where,
+                    f"{one.op} is registered in this process only, and cells run in others: there "
+                    f"are "
+                    f"{', '.join([*COMBINED_BY, *sorted(GATHERED)])}",
+                )
 
 
 class _Planner:
-    """Places the rules in dependency order, tracking each predicate's distribution and the round that completes it."""
+    """Places the rules in dependency order, tracking each predicate's distribution and the round
+    that completes it.
+    """
 
-    def __init__(self, program: Program, text: str, cells: int, sizes: dict[str, float], hot: Hot) -> None:
+    def __init__(
+        self, program: Program, text: str, cells: int, sizes: dict[str, float], hot: Hot
+    ) -> None:
         self.program, self.text, self.cells, self.sizes, self.hot = program, text, cells, sizes, hot
         self.statements: list[str] = []
         self.channels: list[Channel] = []
@@ -224,8 +275,10 @@ class _Planner:
         self.since: dict[str, int] = {}  # the round in which a predicate's rows are complete
         self.fragments: dict[tuple[str, Distribution, int], str] = {}
         self.writers: list[Writer] = []
-        self.parts: dict[str, list[tuple[str, int]]] = {}  # for each view, its local views and their rounds
-        self.left = dict.fromkeys(program.predicates, 0)  # the number of rules not yet placed that write a view
+        # for each view, its local views and their rounds
+        self.parts: dict[str, list[tuple[str, int]]] = {}
+        # the number of rules not yet placed that write a view
+        self.left = dict.fromkeys(program.predicates, 0)
         for rule in program.rules:
             for name in {head.predicate for head in rule.heads}:
                 self.left[name] += 1
@@ -240,9 +293,14 @@ class _Planner:
             self._place_rule(rule)
         rounds = 1 + max((channel.round for channel in self.channels), default=0)
         return Layout(
-            self.cells, self.text, "\n".join(self.statements), rounds, tuple(self.channels), self.homes,
+            self.cells,
+            self.text,
+            "\n".join(self.statements),
+            rounds,
+            tuple(self.channels),
+            self.homes,
             tuple(self.writers),
-        )  # fmt: skip
+        )
 
     def _place_base(self, name: str, predicate: Predicate) -> None:
         keys = predicate.key_count if predicate.key_count is not None else len(predicate.keys)
@@ -256,7 +314,9 @@ class _Planner:
         for head in rule.heads:
             self.sizes.setdefault(head.predicate, largest)
         gathered = rule.aggregate is not None and rule.aggregate.op in GATHERED
-        parts: list[tuple[Disjunct, ...]] = [rule.body] if gathered else [(disjunct,) for disjunct in rule.body]
+        parts: list[tuple[Disjunct, ...]] = (
+            [rule.body] if gathered else [(disjunct,) for disjunct in rule.body]
+        )
         bodies = [self._lie(rule, disjuncts, gathered) for disjuncts in parts]
         here = {head.predicate: self._in_place(head, rule, bodies) for head in rule.heads}
         when = max(
@@ -266,11 +326,16 @@ class _Planner:
         )
         for disjuncts, (shares, lies) in zip(parts, bodies, strict=True):
             number = len(self.writers) + 1
-            names = {name: name if lying is not None else _spaced(f"{name} @{number}") for name, lying in here.items()}
+            names = {
+                name: name if lying is not None else _spaced(f"{name} @{number}")
+                for name, lying in here.items()
+            }
             renamed = {atom: self._source(atom, lying, when) for atom, lying in lies.items()}
             self.statements.append(_statement(rule, disjuncts, names, renamed))
             sent = tuple(name for name, lying in here.items() if lying is None)
-            self.writers.append(Writer(show(replace(rule, body=disjuncts)), shares.of, shares.held, when, sent))
+            self.writers.append(
+                Writer(show(replace(rule, body=disjuncts)), shares.of, shares.held, when, sent)
+            )
             for name in sent:
                 self.parts.setdefault(name, []).append((names[name], when))
         for name, lying in here.items():
@@ -283,7 +348,8 @@ class _Planner:
     def _lie(
         self, rule: Rule, disjuncts: Sequence[Disjunct], gathered: bool
     ) -> tuple[Shares, dict[Atom, Distribution]]:
-        """Return the common shares of one or several conjunctions, and the distribution of each atom's rows.
+        """Return the common shares of one or several conjunctions, and the distribution of each
+        atom's rows.
 
         If `gathered`, only variables of the group have shares, and no hot value is split.
         """
@@ -307,7 +373,10 @@ class _Planner:
         hot, spreaders = hot_of(body, shares.of, self.sizes, {} if gathered else self.hot)
         lies = {
             atom: distribution_of(
-                atom, shares.of, hot, {name for name, spreader in spreaders.items() if spreader == atom}
+                atom,
+                shares.of,
+                hot,
+                {name for name, spreader in spreaders.items() if spreader == atom},
             )
             for atom in atoms(body)
         }
@@ -316,8 +385,13 @@ class _Planner:
     def _in_place(
         self, head: Atom, rule: Rule, bodies: Sequence[tuple[Shares, dict[Atom, Distribution]]]
     ) -> Distribution | None:
-        """Return the distribution of a head's rows if one rule derives each, in one cell; else None."""
-        if head.predicate not in self.sole or [h.predicate for h in rule.heads].count(head.predicate) > 1:
+        """Return the distribution of a head's rows if one rule derives each, in one cell; else
+        None.
+        """
+        if (
+            head.predicate not in self.sole
+            or [h.predicate for h in rule.heads].count(head.predicate) > 1
+        ):
             return None
         keys = Atom(head.predicate, head.args)
         found = set()
@@ -330,7 +404,9 @@ class _Planner:
         return found.pop() if len(found) == 1 else None
 
     def _source(self, atom: Atom, lying: Distribution, when: int) -> str:
-        """Return the name that an atom reads: the predicate, if distributed so in this round, else a fragment."""
+        """Return the name that an atom reads: the predicate, if distributed so in this round,
+        else a fragment.
+        """
         name = atom.predicate
         if lying == self.homes[name] and self.since[name] == when:
             return _spaced(name)
@@ -343,7 +419,9 @@ class _Planner:
         return self.fragments[key]
 
     def _combine(self, name: str, op: str | None) -> None:
-        """Declare the parts of a view that several cells or rules write, and derive the view from them."""
+        """Declare the parts of a view that several cells or rules write, and derive the view
+        from them.
+        """
         predicate = self.program.predicates[name]
         keys = len(predicate.keys)
         when = 1 + max(when for _, when in self.parts[name])
@@ -355,7 +433,9 @@ class _Planner:
         args = (*map(Var, columns[:keys]), *map(Var, extra))
         head = Atom(_spaced(name), args[:keys], _value(predicate))
         if op is None:
-            self.statements.append(f"{show(head)} <- {show(marked(Atom(part, args, _value(predicate))))}.")
+            self.statements.append(
+                f"{show(head)} <- {show(marked(Atom(part, args, _value(predicate))))}."
+            )
         else:
             made = Aggregate(COMBINED_BY[op], Var(columns[-1]), (Var("@value"),))
             read = marked(Atom(part, args, Var("@value")))
@@ -370,37 +450,54 @@ def _part_of(predicate: Predicate, name: str, extra: tuple[str, ...]) -> Predica
     keys = len(predicate.keys)
     columns = (*predicate.columns[:keys], *extra, *predicate.columns[keys:])
     nullable = tuple(place + len(extra) * (place >= keys) for place in predicate.nullable)
-    return Predicate(name, (*predicate.keys, *["int64"] * len(extra)), predicate.value, True, columns, nullable)
+    return Predicate(
+        name, (*predicate.keys, *["int64"] * len(extra)), predicate.value, True, columns, nullable
+    )
 
 
 def _value(predicate: Predicate) -> Var | None:
     return None if predicate.value is None else Var(predicate.columns[-1])
 
 
-def _statement(rule: Rule, disjuncts: Sequence[Disjunct], heads: Mapping[str, str], sources: Mapping[Atom, str]) -> str:
+def _statement(
+    rule: Rule, disjuncts: Sequence[Disjunct], heads: Mapping[str, str], sources: Mapping[Atom, str]
+) -> str:
     """Return the text of a rule over the relations of a cell."""
     told = tuple(replace(head, predicate=_spaced(heads[head.predicate])) for head in rule.heads)
-    return show(_sayable(replace(rule, heads=told, body=tuple(_renamed(d, sources) for d in disjuncts))))
+    return show(
+        _sayable(replace(rule, heads=told, body=tuple(_renamed(d, sources) for d in disjuncts)))
+    )
 
 
 def _sayable(rule: Rule) -> Rule:
     """Return a rule without the $ in names of variables that the compiler made."""
     results = (v for one in rule.aggregates for v in (one.result, one.place) if v is not None)
     every = (*leaves((*rule.heads, *chain(*rule.body), *rule.aggregates)), *results)
-    names = {v: replace(v, name=_spaced(v.name)) for v in every if isinstance(v, Var) and "$" in v.name}
+    names = {
+        v: replace(v, name=_spaced(v.name)) for v in every if isinstance(v, Var) and "$" in v.name
+    }
     return replace(
-        rule, heads=tuple(renamed(head, names) for head in rule.heads),
-        body=tuple(tuple(renamed(literal, names) for literal in disjunct) for disjunct in rule.body),
+        rule,
+        heads=tuple(renamed(head, names) for head in rule.heads),
+        body=tuple(
+            tuple(renamed(literal, names) for literal in disjunct) for disjunct in rule.body
+        ),
         aggregates=tuple(renamed(one, names) for one in rule.aggregates),
-    )  # fmt: skip
+    )
 
 
 def _renamed(literals: Iterable[Literal], sources: Mapping[Atom, str]) -> Disjunct:
-    """Rename the atoms of literals. For `x != null`, which no text can express, x loses its marks, or `x = x` says it
-    of a variable that no atom binds.
+    """Rename the atoms of literals. For `x != null`, which no text can express, x loses its marks,
+    or `x = x` says it of a variable that no atom binds.
     """
     literals = tuple(literals)
-    values = {v: x for x in literals if isinstance(x, Compare) for v in variables(x) if x.op == "!=" and tests_null(x)}
+    values = {
+        v: x
+        for x in literals
+        if isinstance(x, Compare)
+        for v in variables(x)
+        if x.op == "!=" and tests_null(x)
+    }
     bound = {v for x in literals if isinstance(x, Atom) for v in variables(x)}
     found: list[Literal] = []
     for literal in literals:
@@ -414,5 +511,7 @@ def _renamed(literals: Iterable[Literal], sources: Mapping[Atom, str]) -> Disjun
 
 
 def _spaced(name: str) -> str:
-    """Replace the $ in a name that the compiler made, like `degree$body`, so that a text may have it."""
+    """Replace the $ in a name that the compiler made, like `degree$body`, so that a text may
+    have it.
+    """
     return name.replace("$", " @")

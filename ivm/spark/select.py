@@ -1,4 +1,5 @@
-"""Views as SQL: `SELECT ...` in Spark's dialect becomes rules, and the tables that it names become their relations.
+"""Views as SQL: `SELECT ...` in Spark's dialect becomes rules, and the tables that it names become
+their relations.
 
     SELECT shop, sum(cents) AS cents FROM sale GROUP BY shop        one view, which has the name of the rules
 
@@ -6,8 +7,8 @@
     CREATE VIEW total AS SELECT shop, sum(cents) AS cents FROM sale GROUP BY shop;
     CREATE VIEW best AS SELECT max(cents) AS cents FROM total       several, which read each other
 
-A table that the text does not create has the columns of the relation in the workspace, or of its source, and no two
-equal rows: no key tells them apart.
+A table that the text does not create has the columns of the relation in the workspace, or of its
+source, and no two equal rows: no key tells them apart.
 """
 
 import json
@@ -38,7 +39,8 @@ from pagestore.host import Schema as Stored
 from pagestore.host import Type
 
 SQL = re.compile(
-    r"(\s|--[^\n]*(\n|$)|/\*.*?\*/)*(select|with|from|values|create|explain)\s(?!\s*(\(|\[|<-|->))", re.I | re.DOTALL
+    r"(\s|--[^\n]*(\n|$)|/\*.*?\*/)*(select|with|from|values|create|explain)\s(?!\s*(\(|\[|<-|->))",
+    re.I | re.DOTALL,
 )
 ONE_ROW = pa.table({"x": pa.array([0], pa.int64())})  # the rows of ONE
 REMEDY = ": give its rows as a source, or write CREATE TABLE before the query"
@@ -54,24 +56,35 @@ def is_sql(text: str) -> bool:
 
 
 def rules_of(
-    text: str, name: str, sources: Mapping[str, Stored], known: Catalog | None = None, sets: bool = False
+    text: str,
+    name: str,
+    sources: Mapping[str, Stored],
+    known: Catalog | None = None,
+    sets: bool = False,
 ) -> str:
     """Return the rules of a text of SQL; one SELECT becomes the view `name`.
 
-    `sources` are the columns of tables by name, `known` are the relations of a workspace. If `sets`, views whose rows
-    may be equal are refused. Notes of what an edit costs are warnings. Raises SqlError, SchemaError.
+    `sources` are the columns of tables by name, `known` are the relations of a workspace. If
+    `sets`, views whose rows may be equal are refused. Notes of what an edit costs are warnings.
+    Raises SqlError, SchemaError.
     """
     found = _Text(sources, known, sets)
     for node, explained in parse(text, "spark"):
         if explained:
-            raise SqlError("EXPLAIN: views are made of queries; their cost is shown by EXPLAIN in Workspace.sql", node)
+            raise SqlError(
+                "EXPLAIN: views are made of queries; their cost is shown by EXPLAIN in "
+                "Workspace.sql",
+                node,
+            )
         if isinstance(node, QUERIES):
             found.view(name, node, [])
         else:
             found.create(node)
     if not found.views:
         raise SqlError("the text has no query: write SELECT, or CREATE VIEW name AS SELECT")
-    return f"// {json.dumps(text, ensure_ascii=False)}\n" + "\n".join([*found.declarations(), *found.rules])
+    return f"// {json.dumps(text, ensure_ascii=False)}\n" + "\n".join(
+        [*found.declarations(), *found.rules]
+    )
 
 
 class _Text:
@@ -89,17 +102,29 @@ class _Text:
         """CREATE TABLE or CREATE [MATERIALIZED] VIEW."""
         kind = (node.args.get("kind") or "").upper() if isinstance(node, exp.Create) else ""
         columns = node.this.expressions if isinstance(node.this, exp.Schema) else []
-        name = node.this.this.name if isinstance(node.this, exp.Schema) else getattr(node.this, "name", "")
+        name = (
+            node.this.this.name
+            if isinstance(node.this, exp.Schema)
+            else getattr(node.this, "name", "")
+        )
         if kind == "VIEW" and node.expression is not None:
             self.view(name, node.expression, [one.name for one in columns])
         elif kind == "TABLE" and node.expression is None and columns:
             self._refuse_taken(name, [*self.tables, *self.views, *self.read], node)
             given, key, checks = definitions(columns)
             if checks:
-                raise SqlError(f"{name}: {checks[0].sql(dialect='spark')} is not checked here: leave it out", node)
-            self.tables[name] = self._keyed(name, [Column(c.name, c.type, c.nullable) for c in given], key)
+                raise SqlError(
+                    f"{name}: {checks[0].sql(dialect='spark')} is not checked here: leave it out",
+                    node,
+                )
+            self.tables[name] = self._keyed(
+                name, [Column(c.name, c.type, c.nullable) for c in given], key
+            )
         else:
-            raise SqlError(f"{node.key.upper()} makes no view: write SELECT, CREATE VIEW AS or CREATE TABLE", node)
+            raise SqlError(
+                f"{node.key.upper()} makes no view: write SELECT, CREATE VIEW AS or CREATE TABLE",
+                node,
+            )
 
     def view(self, name: str, query: exp.Expr, names: list[str]) -> None:
         """Add the rules of a view; `names` are those of its first columns."""
@@ -113,12 +138,17 @@ class _Text:
         shown = [*names, *(n for n, _ in rows.columns[len(names) :])]
         finished = finish(builder, rows, name, shown)
         if finished.wide:
-            raise SqlError(f"{name} has lists, intervals, or too many columns for one relation: leave them out", query)
+            raise SqlError(
+                f"{name} has lists, intervals, or too many columns for one relation: leave them out",
+                query,
+            )
         if finished.weighs and self.sets:
             raise SqlError(
-                f"{name} may have equal rows, and cells keep sets: select a key too, or DISTINCT, or count(*) with "
-                "GROUP BY", query,
-            )  # fmt: skip
+                f"{name} may have equal rows, and cells keep sets: select a key too, or DISTINCT, "
+                f"or count(*) with "
+                "GROUP BY",
+                query,
+            )
         bag = f"\nlang:bag({show_name(name)})." if finished.weighs else ""
         self.rules.append(finished.text + bag)
         self.uses_one |= builder.uses_one
@@ -143,7 +173,9 @@ class _Text:
         return [*self.tables, *self.views, *self.sources]
 
     def _table(self, name: str) -> Table | None:
-        """Return a view of the text, or a table: one that it creates, of the workspace, or of a source."""
+        """Return a view of the text, or a table: one that it creates, of the workspace, or of a
+        source.
+        """
         own = _same(name, self.views)
         if own is not None:
             return self.views[own]
@@ -151,7 +183,10 @@ class _Text:
         if table is None:
             raise SqlError(f"no table or view {name} exists{REMEDY}{nearest(name, self._names())}")
         if table.weighs:
-            raise SqlError(f"{table.name} may have equal rows, and its changes have no key: give it a PRIMARY KEY")
+            raise SqlError(
+                f"{table.name} may have equal rows, and its changes have no key: give it a PRIMARY "
+                f"KEY"
+            )
         if not self._is_derived(table.name):
             self.read[table.name] = table
         return table
@@ -168,7 +203,9 @@ class _Text:
         if own is None:
             return None
         schema = self.sources[own]
-        columns = [Column(c.name, type_of_store(str(c.type)), c.type.nullable) for c in schema.columns]
+        columns = [
+            Column(c.name, type_of_store(str(c.type)), c.type.nullable) for c in schema.columns
+        ]
         return self._keyed(own, columns, schema.key)
 
     def _keyed(self, name: str, columns: list[Column], key: Sequence[str]) -> Table:
@@ -176,7 +213,9 @@ class _Text:
         names = [column.name for column in columns]
         places = tuple(names.index(one) for one in key) or (*range(len(names)),)
         if len(places) == len(columns):
-            columns = [replace(column, nullable=column.nullable and not self.sets) for column in columns]
+            columns = [
+                replace(column, nullable=column.nullable and not self.sets) for column in columns
+            ]
         return Table(name, tuple(columns), places, function=len(places) < len(columns))
 
     def _is_derived(self, name: str) -> bool:
@@ -186,13 +225,21 @@ class _Text:
 
 
 def columns_of(table: pa.Schema) -> Stored:
-    """Return the columns of a table of rows or of changes, which may be null, and no key. Raises SchemaError."""
-    columns = Stored.parse(pa.schema([field for field in table if field.name not in OF_CHANGES])).columns
-    return Stored(tuple(column._replace(type=Type.parse(f"{column.type}?")) for column in columns), ())
+    """Return the columns of a table of rows or of changes, which may be null, and no key. Raises
+    SchemaError.
+    """
+    columns = Stored.parse(
+        pa.schema([field for field in table if field.name not in OF_CHANGES])
+    ).columns
+    return Stored(
+        tuple(column._replace(type=Type.parse(f"{column.type}?")) for column in columns), ()
+    )
 
 
 def refuse_equal(name: str, table: Any, columns: tuple[str, ...]) -> None:
-    """Raise SqlError if Arrow data or a DataFrame has two equal rows, of which a relation would keep one. O(rows)."""
+    """Raise SqlError if Arrow data or a DataFrame has two equal rows, of which a relation would
+    keep one. O(rows).
+    """
     if hasattr(table, "toArrow"):
         wanted = [one for one in table.columns if one in columns or one in OF_CHANGES]
         counted = table.groupBy(*wanted).count()
@@ -204,7 +251,8 @@ def refuse_equal(name: str, table: Any, columns: tuple[str, ...]) -> None:
     for row in twice.select(wanted).slice(0, 1).to_pylist():
         shown = ", ".join(f"{key} = {value!r}" for key, value in row.items())
         raise SqlError(
-            f"{name} has the row {shown} twice, and no key: add a column that tells its rows apart, or write CREATE "
+            f"{name} has the row {shown} twice, and no key: add a column that tells its rows "
+            f"apart, or write CREATE "
             f"TABLE {name} (... PRIMARY KEY ...) before the query"
         )
 
@@ -215,7 +263,9 @@ def _same(name: str, names: Iterable[str]) -> str | None:
 
 
 def _declaration(table: Table) -> str:
-    """Return the declaration of a table: `sale[id] = (shop, cents) -> int64(id), string?(shop), int64?(cents).`"""
+    """Return the declaration of a table: `sale[id] = (shop, cents) -> int64(id), string?(shop),
+    int64?(cents).`
+    """
     names = [show_name(column.name) for column in table.columns]
     keys = [names[place] for place in table.key]
     values = [name for place, name in enumerate(names) if place not in table.key]
@@ -224,5 +274,7 @@ def _declaration(table: Table) -> str:
     if not values:
         head = f"{show_name(table.name)}({', '.join(keys)})"
     order = [*table.key, *(place for place in range(len(names)) if place not in table.key)]
-    types = (show_type(table.columns[n].type.store + "?" * table.columns[n].nullable) for n in order)
+    types = (
+        show_type(table.columns[n].type.store + "?" * table.columns[n].nullable) for n in order
+    )
     return f"{head} -> {', '.join(f'{t}({names[n]})' for t, n in zip(types, order, strict=True))}."

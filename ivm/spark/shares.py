@@ -1,21 +1,26 @@
-"""Which cells hold which rows: shares of variables, where a row goes by its values, and the sizes that decide.
+"""Which cells hold which rows: shares of variables, where a row goes by its values, and the sizes
+that decide.
 
     tri(x, y, z) <- edge(x, y), edge(y, z), edge(x, z).    64 cells, n edges    shares 4 4 4, 3 n / 16 rows in a cell
 
-Shares are integers whose product is at most the number of cells and whose cost is least. A cell holds size / (product
-of the shares of its variables) rows of an atom. The search tries every vector of integers, as Chu, Balazinska and Suciu
-do (*From Theory to Practice: Efficient Join Query Evaluation in a Parallel Database System*, SIGMOD 2015), rather than
-round the real solution. The cost of a vector is, in rows of one cell,
+Shares are integers whose product is at most the number of cells and whose cost is least. A cell
+holds size / (product of the shares of its variables) rows of an atom. The search tries every vector
+of integers, as Chu, Balazinska and Suciu do (*From Theory to Practice: Efficient Join Query
+Evaluation in a Parallel Database System*, SIGMOD 2015), rather than round the real solution. The
+cost of a vector is, in rows of one cell,
 
-    the rows that the cell holds of all atoms, plus those of them that are sent there, plus the head's that it sends
+    the rows that the cell holds of all atoms, plus those of them that are sent there, plus the
+    head's that it sends
 
-A row goes to cells by its values' coordinates in the cube of shares (HyperCube shuffle). With the shares 2 2 2 a row of
-the first edge has an x and a y: it goes to both cells (h(x), h(y), 0) and (h(x), h(y), 1). An assignment of x, y and z
-has all three coordinates, so exactly one cell has the rows of all three atoms for it.
+A row goes to cells by its values' coordinates in the cube of shares (HyperCube shuffle). With the
+shares 2 2 2 a row of the first edge has an x and a y: it goes to both cells (h(x), h(y), 0) and
+(h(x), h(y), 1). An assignment of x, y and z has all three coordinates, so exactly one cell has the
+rows of all three atoms for it.
 
-A *hot* value of x, one that very many rows of an atom have, would overload the cells of one coordinate. So the rows
-with it of one atom are spread along x by a hash of the whole row, and those of other atoms go to every coordinate of
-x. An assignment is then found where the first atom's row is: still in exactly one cell.
+A *hot* value of x, one that very many rows of an atom have, would overload the cells of one
+coordinate. So the rows with it of one atom are spread along x by a hash of the whole row, and those
+of other atoms go to every coordinate of x. An assignment is then found where the first atom's row
+is: still in exactly one cell.
 """
 
 import zlib
@@ -30,7 +35,9 @@ import pyarrow.compute as pc
 from ivm.lang.ir import Atom, Disjunct, Predicate, Var, atoms
 from ivm.spark.changes import as_changes, schema_of
 
-GOLDEN, MIX_1, MIX_2 = (np.uint64(k) for k in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB))
+GOLDEN, MIX_1, MIX_2 = (
+    np.uint64(k) for k in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
+)
 VARIABLES_MAX = 6  # that may have a share; further variables of a conjunction have none
 HOT_FROM = 1000  # rows; a value that fewer have is not worth splitting
 Hot = Mapping[tuple[str, int], frozenset[int]]  # hashes of the hot values of a relation's column
@@ -39,8 +46,9 @@ Hot = Mapping[tuple[str, int], frozenset[int]]  # hashes of the hot values of a 
 class Dimension(NamedTuple):
     """How a relation's rows are distributed along one dimension of the cube.
 
-    The coordinate is the hash of `columns`, modulo `share`; without columns, a row goes to all coordinates. A row
-    whose hash is in `hot` also goes to all, or if `spread`, to one, by the hash of all of its columns.
+    The coordinate is the hash of `columns`, modulo `share`; without columns, a row goes to all
+    coordinates. A row whose hash is in `hot` also goes to all, or if `spread`, to one, by the hash
+    of all of its columns.
     """
 
     share: int
@@ -53,7 +61,9 @@ Distribution = tuple[Dimension, ...]  # no dimensions: all rows go to cell 0
 
 
 class Shares(NamedTuple):
-    """Shares by variable, each at least 2, in the order of the cube's dimensions; and their cost."""
+    """Shares by variable, each at least 2, in the order of the cube's dimensions; and their
+    cost.
+    """
 
     of: dict[str, int]
     held: float  # rows of all atoms in a cell
@@ -74,11 +84,12 @@ def choose_shares(
     sent: Callable[[dict[str, int]], float] = lambda shares: 0.0,
     among: Collection[str] | None = None,
 ) -> Shares:
-    """Return the shares of least cost; of equals, those with the most cells, then with larger shares of `first`.
+    """Return the shares of least cost; of equals, those with the most cells, then with larger
+    shares of `first`.
 
-    O(cells * (log cells)^variables).
-    `is_there(atom, shares)` says whether an atom's rows are distributed that way already, `sent(shares)` how many rows
-    of the head all cells send with these shares. If `among` is given, only these variables have shares.
+    O(cells * (log cells)^variables). `is_there(atom, shares)` says whether an atom's rows are
+    distributed that way already, `sent(shares)` how many rows of the head all cells send with these
+    shares. If `among` is given, only these variables have shares.
     """
     held_of = [(atom, {v.name for v in atom.terms if isinstance(v, Var)}) for atom in atoms(body)]
     best: tuple[float, int, list[int]] | None = None
@@ -88,7 +99,9 @@ def choose_shares(
         used = prod(shares.values())
         held = received = 0.0
         for atom, own in held_of:
-            rows = sizes[atom.predicate] / prod(share for name, share in shares.items() if name in own)
+            rows = sizes[atom.predicate] / prod(
+                share for name, share in shares.items() if name in own
+            )
             held += rows
             received += 0 if is_there(atom, shares) else rows
         cost = held + received + sent(shares) / used
@@ -101,10 +114,18 @@ def choose_shares(
 def distribution_of(
     atom: Atom, shares: Mapping[str, int], hot: Mapping[str, tuple[int, ...]], spread: set[str]
 ) -> Distribution:
-    """Return the distribution of an atom's rows; `hot` has hot hashes of variables, `spread` those it spreads."""
-    columns = {term.name: place for place, term in reversed([*enumerate(atom.terms)]) if isinstance(term, Var)}
+    """Return the distribution of an atom's rows; `hot` has hot hashes of variables, `spread`
+    those it spreads.
+    """
+    columns = {
+        term.name: place
+        for place, term in reversed([*enumerate(atom.terms)])
+        if isinstance(term, Var)
+    }
     return tuple(
-        Dimension(share, (columns[name],), hot.get(name, ()), name in spread and bool(hot.get(name)))
+        Dimension(
+            share, (columns[name],), hot.get(name, ()), name in spread and bool(hot.get(name))
+        )
         if name in columns
         else Dimension(share, ())
         for name, share in shares.items()
@@ -114,7 +135,9 @@ def distribution_of(
 def hot_of(
     body: Disjunct, shares: Mapping[str, int], sizes: Mapping[str, float], hot: Hot
 ) -> tuple[dict[str, tuple[int, ...]], dict[str, Atom]]:
-    """Return the hot hashes of variables with shares, and for each the largest atom whose rows can be spread."""
+    """Return the hot hashes of variables with shares, and for each the largest atom whose rows
+    can be spread.
+    """
     found: dict[str, tuple[int, ...]] = {}
     spreaders: dict[str, Atom] = {}
     for name in shares:
@@ -125,7 +148,11 @@ def hot_of(
             if isinstance(term, Var) and term.name == name
             for hash_ in hot.get((atom.predicate, place), ())
         }
-        able = [atom for atom in body if isinstance(atom, Atom) and Var(name) in atom.terms and len({*atom.terms}) > 1]
+        able = [
+            atom
+            for atom in body
+            if isinstance(atom, Atom) and Var(name) in atom.terms and len({*atom.terms}) > 1
+        ]
         if hashes and able:
             found[name] = tuple(sorted(hashes))
             spreaders[name] = max(able, key=lambda atom: sizes[atom.predicate])
@@ -133,18 +160,26 @@ def hot_of(
 
 
 def _variables(body: Disjunct, first: Sequence[str], among: Collection[str] | None) -> list[str]:
-    """Return the variables that may have shares, those in most atoms first; each is in an atom that is not negated."""
-    counts = dict.fromkeys(variables_of(body) if among is None else variables_of(body).intersection(among), 0)
+    """Return the variables that may have shares, those in most atoms first; each is in an atom
+    that is not negated.
+    """
+    counts = dict.fromkeys(
+        variables_of(body) if among is None else variables_of(body).intersection(among), 0
+    )
     for atom in atoms(body):
         for name in counts.keys() & {v.name for v in atom.terms if isinstance(v, Var)}:
             counts[name] += 1
     places = {name: place for place, name in reversed([*enumerate(first)])}
-    return sorted(counts, key=lambda name: (-counts[name], places.get(name, len(places))))[:VARIABLES_MAX]
+    return sorted(counts, key=lambda name: (-counts[name], places.get(name, len(places))))[
+        :VARIABLES_MAX
+    ]
 
 
 def variables_of(body: Disjunct) -> set[str]:
     """Return the variables of a conjunction's atoms, without those inside negations."""
-    return {v.name for atom in body if isinstance(atom, Atom) for v in atom.terms if isinstance(v, Var)}
+    return {
+        v.name for atom in body if isinstance(atom, Atom) for v in atom.terms if isinstance(v, Var)
+    }
 
 
 def _vectors(names: Sequence[str], cells: int) -> Iterator[dict[str, int]]:
@@ -171,7 +206,8 @@ def replication(distribution: Distribution) -> int:
 
 
 def cells_of(table: pa.Table, distribution: Distribution) -> tuple[np.ndarray, np.ndarray]:
-    """Return all pairs of a row and a cell that it goes to: (row int64[m], cell int64[m]); O(rows * replication).
+    """Return all pairs of a row and a cell that it goes to: (row int64[m], cell int64[m]); O(rows *
+    replication).
 
     >>> edges = pa.table({"x": [1, 1, 2], "y": [2, 3, 3]})
     >>> rows, cells = cells_of(edges, (Dimension(2, (0,)), Dimension(2, ())))
@@ -197,8 +233,12 @@ def cells_of(table: pa.Table, distribution: Distribution) -> tuple[np.ndarray, n
     return rows, cells
 
 
-def route(table: pa.Table, distribution: Distribution, key: int | None = None) -> Iterator[tuple[int, pa.Table]]:
-    """Yield the cells that get rows, with these, by cell; only the table's first `key` columns are the relation's."""
+def route(
+    table: pa.Table, distribution: Distribution, key: int | None = None
+) -> Iterator[tuple[int, pa.Table]]:
+    """Yield the cells that get rows, with these, by cell; only the table's first `key` columns
+    are the relation's.
+    """
     rows, cells = cells_of(table if key is None else table.select(range(key)), distribution)
     order = np.argsort(cells, kind="stable")
     rows, cells = rows[order], cells[order]
@@ -208,7 +248,9 @@ def route(table: pa.Table, distribution: Distribution, key: int | None = None) -
 
 
 def hash_rows(table: pa.Table, columns: Sequence[int]) -> np.ndarray:
-    """Hash some columns of each row, uint64[n]: equally on every machine, and for equal values of one type."""
+    """Hash some columns of each row, uint64[n]: equally on every machine, and for equal values
+    of one type.
+    """
     hashed = np.zeros(table.num_rows, np.uint64)
     for column in columns:
         hashed = _mix(hashed + _words(table.column(column)))
@@ -237,9 +279,13 @@ def _words(column: pa.ChunkedArray) -> np.ndarray:
         coded = array.dictionary_encode()
         texts = coded.dictionary.cast(pa.large_binary()).to_pylist()
         words = np.array([0, *(zlib.crc32(text) + 1 for text in texts)], np.uint64)
-        return np.asarray(words[coded.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64) + 1])
+        return np.asarray(
+            words[coded.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64) + 1]
+        )
     if pa.types.is_decimal(type_):
-        scaled = np.frombuffer(array.buffers()[1], np.uint64)[2 * array.offset :][: 2 * len(array) : 2]
+        scaled = np.frombuffer(array.buffers()[1], np.uint64)[2 * array.offset :][
+            : 2 * len(array) : 2
+        ]
         return np.where(pc.is_valid(array).to_numpy(zero_copy_only=False), scaled, np.uint64(0))
     if pa.types.is_floating(type_):
         values = array.fill_null(0).to_numpy(zero_copy_only=False).astype(np.float64)
@@ -264,21 +310,31 @@ class Sizes(NamedTuple):
 
 
 def measure(tables: Mapping[str, Any], predicates: Mapping[str, Predicate], cells: int) -> Sizes:
-    """Measure tables or DataFrames, by relation. A value is hot if it has more rows than a cell's fair share."""
+    """Measure tables or DataFrames, by relation. A value is hot if it has more rows than a
+    cell's fair share.
+    """
     sizes: dict[str, float] = {}
     hot: dict[tuple[str, int], frozenset[int]] = {}
     for name, table in tables.items():
         schema = schema_of(predicates[name])
         if hasattr(table, "mapInArrow"):
             sizes[name] = max(1, table.count())
-            found = [_frequent_in_frame(table, column, limit(sizes[name], cells)) for column in schema.names]
+            found = [
+                _frequent_in_frame(table, column, limit(sizes[name], cells))
+                for column in schema.names
+            ]
         else:
             rows = as_changes(table, predicates[name])
             sizes[name] = max(1, rows.num_rows)
-            found = [[value for value, n in counts(rows[c]) if n > limit(sizes[name], cells)] for c in schema.names]
+            found = [
+                [value for value, n in counts(rows[c]) if n > limit(sizes[name], cells)]
+                for c in schema.names
+            ]
         for place, values in enumerate(found) if len(schema) > 1 else ():
             if values:
-                hot[name, place] = frozenset(hash_value(value, schema.field(place).type) for value in values)
+                hot[name, place] = frozenset(
+                    hash_value(value, schema.field(place).type) for value in values
+                )
     return Sizes(sizes, hot)
 
 
@@ -290,11 +346,15 @@ def limit(rows: float, cells: int) -> float:
 def counts(column: pa.ChunkedArray) -> list[tuple[Any, int]]:
     """Return the values and how many rows have each."""
     counted = pc.value_counts(column)
-    return list(zip(counted.field("values").to_pylist(), counted.field("counts").to_pylist(), strict=True))
+    return list(
+        zip(counted.field("values").to_pylist(), counted.field("counts").to_pylist(), strict=True)
+    )
 
 
 def _frequent_in_frame(frame: Any, column: str, least: float) -> list[Any]:
     from pyspark.sql import functions as F
 
-    counted = frame.groupBy(column).agg(F.count("*").alias("n of rows")).where(F.col("n of rows") > least)
+    counted = (
+        frame.groupBy(column).agg(F.count("*").alias("n of rows")).where(F.col("n of rows") > least)
+    )
     return [row[0] for row in counted.where(F.col(column).isNotNull()).collect()]

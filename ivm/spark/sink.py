@@ -1,10 +1,11 @@
-"""A sink of Spark's streams, and so of its declarative pipelines: each batch is a refresh of the views.
+"""A sink of Spark's streams, and so of its declarative pipelines: each batch is a refresh of the
+views.
 
     spark.dataSource.register(ViewsSink)
     stream.writeStream.format("ivm").options(path=..., name=..., rules=..., relation="edge").start()
 
-The rows of a stream without `_change_type` are insertions. Tasks stage their rows in files next to the workspace
-(staging.py). The commit, in a process of its own, applies those that its tasks name.
+The rows of a stream without `_change_type` are insertions. Tasks stage their rows in files next to
+the workspace (staging.py). The commit, in a process of its own, applies those that its tasks name.
 """
 
 from collections.abc import Iterator, Sequence
@@ -36,14 +37,19 @@ class ViewsSink(DataSource):
 
     @sentence_first()
     def streamWriter(self, schema: StructType, overwrite: bool) -> "ViewsWriter":
-        """Return a writer. Raises OptionError for a missing option, or an output mode other than append."""
+        """Return a writer. Raises OptionError for a missing option, or an output mode other than
+        append.
+        """
         for option in NEEDED:
             if option not in self.options:
-                raise OptionError(f"format ivm needs the options {', '.join(NEEDED)}: {option} is missing")
+                raise OptionError(
+                    f"format ivm needs the options {', '.join(NEEDED)}: {option} is missing"
+                )
         if overwrite:
             raise OptionError("format ivm takes changes as they come: use the output mode append")
         return ViewsWriter(
-            *(self.options[option] for option in NEEDED), cast(Incremental, self.options.get("incremental", AUTO))
+            *(self.options[option] for option in NEEDED),
+            cast(Incremental, self.options.get("incremental", AUTO)),
         )
 
 
@@ -69,13 +75,25 @@ class ViewsWriter(DataSourceStreamArrowWriter):
 
     @sentence_first()
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
-        """Refresh the views with the rows of all tasks; skip a batch of the query that was applied before."""
+        """Refresh the views with the rows of all tasks; skip a batch of the query that was
+        applied before.
+        """
         try:
             if files := files_of(messages):
                 rows = pa.Table.from_batches(staged_batches(files))
-                changes = {self.relation: rows if CHANGE in rows.column_names else as_inserted(rows)}
+                changes = {
+                    self.relation: rows if CHANGE in rows.column_names else as_inserted(rows)
+                }
                 query = query_of(messages)
-                refresh(Path(self.path), self.views, self.rules, changes, self.incremental, batchId, query)
+                refresh(
+                    Path(self.path),
+                    self.views,
+                    self.rules,
+                    changes,
+                    self.incremental,
+                    batchId,
+                    query,
+                )
         finally:
             clear_jobs(messages)
 

@@ -1,6 +1,8 @@
-"""The stages that an executor runs in cells between two shuffles: `stage(batch, cell, messages) -> messages`.
+"""The stages that an executor runs in cells between two shuffles: `stage(batch, cell, messages) ->
+messages`.
 
-Lost cells are rebuilt from what the others send to them, and from the others' copies of their base rows:
+Lost cells are rebuilt from what the others send to them, and from the others' copies of their base
+rows:
 
 cells 0, 2, 3       all that they would send to cell 1 if every row were new, and the fragment rows whose home it is
 cell 1, round 0     the base rows;  a later round: the messages for it, and those that cell 1 sent itself
@@ -18,7 +20,17 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ivm.spark import cell as cells
-from ivm.spark.cell import TICK, Batch, CellsError, Message, changes_of, found_at, kept, messages_of, opened
+from ivm.spark.cell import (
+    TICK,
+    Batch,
+    CellsError,
+    Message,
+    changes_of,
+    found_at,
+    kept,
+    messages_of,
+    opened,
+)
 from ivm.spark.executors import (
     SQL_SCHEMA,
     Executor,
@@ -98,17 +110,23 @@ def moved(batch: Batch, cell: int, _: list[Message], old: Batch) -> list[Message
 
 
 def sizes_of(batch: Batch, cell: int, _: list[Message], cells_wanted: int) -> list[Message]:
-    """Send the row counts of the cell's relations and views, and hashes of values that many of its base rows have."""
+    """Send the row counts of the cell's relations and views, and hashes of values that many of
+    its base rows have.
+    """
     sizes: dict[str, int] = {}
     frequent: dict[tuple[str, int], dict[int, int]] = {}
     bases = {channel.target for channel in batch.layout.channels if channel.kind == BASE}
     for name in batch.layout.homes:
         table = cells.rows_of(batch, cell, name.replace("$", " @"))
         sizes[name] = table.num_rows
-        for place, column in enumerate(table.columns if name in bases and table.num_columns > 1 else ()):
+        for place, column in enumerate(
+            table.columns if name in bases and table.num_columns > 1 else ()
+        ):
             few = table.num_rows / cells_wanted / 2
             frequent[name, place] = {
-                hash_value(value, column.type): n for value, n in counts(column) if n > few and value is not None
+                hash_value(value, column.type): n
+                for value, n in counts(column)
+                if n > few and value is not None
             }
     return [Message(cell, RESULT, pickle.dumps((sizes, frequent)))]
 
@@ -123,19 +141,25 @@ def merge_sizes(messages: Iterable[Message], cells_wanted: int) -> Sizes:
         for column, hashes in found.items():
             frequent.setdefault(column, Counter()).update(hashes)
     hot = {
-        column: frozenset(hash_ for hash_, n in found.items() if n > limit(sizes[column[0]], cells_wanted))
+        column: frozenset(
+            hash_ for hash_, n in found.items() if n > limit(sizes[column[0]], cells_wanted)
+        )
         for column, found in frequent.items()
     }
     return Sizes(
-        {name: max(1, n) for name, n in sizes.items()}, {column: found for column, found in hot.items() if found}
+        {name: max(1, n) for name, n in sizes.items()},
+        {column: found for column, found in hot.items() if found},
     )
 
 
 # -- lost cells
 
 
-def copies_of_bases(layout: Layout, lost: Collection[int], tables: Mapping[str, Any]) -> dict[int, str]:
-    """Return, for each base channel without a table, a fragment with a copy of each row in a cell that is not lost.
+def copies_of_bases(
+    layout: Layout, lost: Collection[int], tables: Mapping[str, Any]
+) -> dict[int, str]:
+    """Return, for each base channel without a table, a fragment with a copy of each row in a cell
+    that is not lost.
 
     Raises CellsError if there is none, since a row may have been in lost cells only.
     """
@@ -143,14 +167,20 @@ def copies_of_bases(layout: Layout, lost: Collection[int], tables: Mapping[str, 
     for number, base in enumerate(layout.channels):
         if base.kind == BASE and base.target not in tables:
             for channel in layout.channels:
-                copies = channel.kind == FRAGMENT and channel.source == base.target and replication(channel.routing)
+                copies = (
+                    channel.kind == FRAGMENT
+                    and channel.source == base.target
+                    and replication(channel.routing)
+                )
                 if copies > len(lost):
                     found[number] = channel.target
     missing = [c.target for n, c in enumerate(layout.channels) if c.kind == BASE and n not in found]
     if missing := [name for name in missing if name not in tables]:
         raise CellsError(
-            f"lost are cells {', '.join(map(str, sorted(lost)))}, and rows of {', '.join(missing)} that were at home "
-            "there may be in no other: give tables= with all rows of each, as they were after the newest batch"
+            f"lost are cells {', '.join(map(str, sorted(lost)))}, and rows of {', '.join(missing)} "
+            f"that were at home "
+            "there may be in no other: give tables= with all rows of each, as they were after the "
+            "newest batch"
         )
     return found
 
@@ -158,7 +188,9 @@ def copies_of_bases(layout: Layout, lost: Collection[int], tables: Mapping[str, 
 def sent_to(
     batch: Batch, cell: int, _: list[Message], lost: Collection[int], copies: Mapping[int, str]
 ) -> list[Message]:
-    """Return what a cell sends to lost ones if every row is new, and the rows of its `copies` whose home they are."""
+    """Return what a cell sends to lost ones if every row is new, and the rows of its `copies`
+    whose home they are.
+    """
     if cell in lost:
         return []
     sent: list[Message] = []
@@ -172,7 +204,11 @@ def sent_to(
                     table = as_inserted(snap[copies[number]].to_arrow())
                 else:
                     continue
-                sent += [message for message in messages_of(table, number, channel) if message.cell in lost]
+                sent += [
+                    message
+                    for message in messages_of(table, number, channel)
+                    if message.cell in lost
+                ]
     return sent
 
 
@@ -184,9 +220,15 @@ def collected(table: Any, send: Callable[[Any], list[Message]]) -> list[Message]
 
 
 def made_again(
-    run: Executor, batch: Batch, lost: Collection[int], messages: list[Message], install: Mapping[str, Any]
+    run: Executor,
+    batch: Batch,
+    lost: Collection[int],
+    messages: list[Message],
+    install: Mapping[str, Any],
 ) -> Rounds:
-    """Make the stores of lost cells from messages of all rounds, in a folder next to that of their generation."""
+    """Make the stores of lost cells from messages of all rounds, in a folder next to that of
+    their generation.
+    """
     folder = Path(batch.folder + REBUILT)
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
@@ -204,13 +246,21 @@ def made_again(
     return done
 
 
-def _create_anew(batch: Batch, cell: int, messages: list[Message], rules: Mapping[str, Any]) -> list[Message]:
+def _create_anew(
+    batch: Batch, cell: int, messages: list[Message], rules: Mapping[str, Any]
+) -> list[Message]:
     create(batch, cell, [], rules)
     return messages
 
 
-def _again(batch: Batch, cell: int, messages: list[Message], round: int, lost: Collection[int]) -> list[Message]:
+def _again(
+    batch: Batch, cell: int, messages: list[Message], round: int, lost: Collection[int]
+) -> list[Message]:
     """Apply the messages of a round, and pass on those of later ones."""
-    later = [m for m in messages if m.channel != TICK and batch.layout.channels[m.channel].round > round]
-    now = [m for m in messages if m.channel == TICK or batch.layout.channels[m.channel].round == round]
+    later = [
+        m for m in messages if m.channel != TICK and batch.layout.channels[m.channel].round > round
+    ]
+    now = [
+        m for m in messages if m.channel == TICK or batch.layout.channels[m.channel].round == round
+    ]
     return later + [m for m in cells.step(batch, cell, round, now) if m.cell in lost]

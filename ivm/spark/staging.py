@@ -1,10 +1,12 @@
-"""Files that tasks write next to a store, for the driver's commit, which reads those that the tasks' messages name.
+"""Files that tasks write next to a store, for the driver's commit, which reads those that the
+tasks' messages name.
 
 graph.pages
 graph.pages.staged/JOB/3-17.arrow      partition 3, attempt 17: a task that is retried writes another file
 
-JOB is a random name. Both writers stage in this way: `format("pagestore")` and the sink of views. A job's folder is
-deleted by its commit or its failure. What a killed job or a straggling task leaves is deleted after a week.
+JOB is a random name. Both writers stage in this way: `format("pagestore")` and the sink of views. A
+job's folder is deleted by its commit or its failure. What a killed job or a straggling task leaves
+is deleted after a week.
 """
 
 import re
@@ -21,13 +23,16 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import WriterCommitMessage
 
 SWEPT_AFTER = 7 * 24 * 60 * 60  # seconds since anything was written to a job's folder
-QUERY = "sql.streaming.queryId"  # the property with the id of a task's streaming query, which a checkpoint keeps
+# the property with the id of a task's streaming query, which a checkpoint keeps
+QUERY = "sql.streaming.queryId"
 JOB = re.compile("[0-9a-f]{32}")  # nothing else is deleted: `stagingPath` may name a shared folder
 
 
 @dataclass
 class Staged(WriterCommitMessage):
-    """What a task wrote: a file, unless there were no rows, and the streaming query that it belongs to, if any."""
+    """What a task wrote: a file, unless there were no rows, and the streaming query that it
+    belongs to, if any.
+    """
 
     file: str | None
     rows: int
@@ -57,7 +62,9 @@ def stage(batches: Iterable[pa.RecordBatch], folder: Path) -> Staged:
     except BaseException:
         file.unlink(missing_ok=True)
         raise
-    return Staged(str(file) if writer else None, rows, context.getLocalProperty(QUERY) if context else None)
+    return Staged(
+        str(file) if writer else None, rows, context.getLocalProperty(QUERY) if context else None
+    )
 
 
 def _make(folder: Path) -> None:
@@ -92,7 +99,9 @@ def clear_jobs(messages: Sequence[WriterCommitMessage | None]) -> None:
 
 
 def clear(folder: Path) -> None:
-    """Delete a job's folder, and those of jobs from over a week ago; other processes may be doing the same."""
+    """Delete a job's folder, and those of jobs from over a week ago; other processes may be
+    doing the same.
+    """
     shutil.rmtree(folder, ignore_errors=True)
     staging = folder.parent
     with suppress(OSError):

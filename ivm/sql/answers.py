@@ -1,4 +1,6 @@
-"""Queries of SQL answered: rules evaluated once, and rows in the order and as often as SQL has them."""
+"""Queries of SQL answered: rules evaluated once, and rows in the order and as often as SQL has
+them.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,19 @@ from ivm.sql.errors import SqlError, written
 from ivm.sql.queries.clauses import Rows
 from ivm.sql.queries.query import Queries
 from ivm.sql.rules import Body, Builder, kept_interval
-from ivm.sql.terms import VARIABLE, Atom, Call, Define, Rule, Term, Typed, Var, show_term, substitute, variables
+from ivm.sql.terms import (
+    VARIABLE,
+    Atom,
+    Call,
+    Define,
+    Rule,
+    Term,
+    Typed,
+    Var,
+    show_term,
+    substitute,
+    variables,
+)
 from ivm.sql.types import BIGINT, INTERVAL
 from ivm.wide import as_shown, is_encoded, repeated, side_by_side
 from pagestore.host import KEYS_MAX
@@ -28,7 +42,8 @@ if TYPE_CHECKING:
 ANSWER = "sql:answer"
 PART = re.compile(r":part\d+$")
 HEAD = re.compile(r"[\[(]")  # what ends the name of a rule's head
-LONG = re.compile(r"decimal:(add|subtract|multiply|joined)\b")  # functions of decimals of more than 18 digits
+# functions of decimals of more than 18 digits
+LONG = re.compile(r"decimal:(add|subtract|multiply|joined)\b")
 LONG_OPERATORS = {"add": "+", "subtract": "-", "multiply": "*"}
 Ask = Callable[[str], Answer]  # evaluates rules; the answer is the head of the last one
 
@@ -41,26 +56,37 @@ class Finished(NamedTuple):
     columns: list[tuple[str, Typed]]
     notes: list[str]
     costs: list[str]  # those of the notes that say what an edit costs beyond its change
-    wide: tuple[str, ...] = ()  # the relations that have the columns, if one cannot have all of them
+    # the relations that have the columns, if one cannot have all of them
+    wide: tuple[str, ...] = ()
     keys: int = 0  # how many columns of each of these tell the rows apart, and are not shown
     texts: tuple[str, ...] = ()  # for each of these, the rules that it follows from, its own last
 
 
-def finish(builder: Builder, rows: Rows, name: str, names: Sequence[str], more: Sequence[Typed] = ()) -> Finished:
+def finish(
+    builder: Builder, rows: Rows, name: str, names: Sequence[str], more: Sequence[Typed] = ()
+) -> Finished:
     """Add the rules of a query's rows under a name; `more` values become columns after the others.
 
-    If the columns are too many for one relation, each of several has some of them, after those that identify a row.
+    If the columns are too many for one relation, each of several has some of them, after those that
+    identify a row.
     """
     shown = [_writable(n) for n in (*names, *(f"sql order {n}" for n in range(len(more))))]
     values = [*(shown_time(v) for _, v in rows.columns), *more]
     identity = [] if len(values) <= KEYS_MAX else builder.identity(rows.body)
-    if not 0 < len(identity) < KEYS_MAX or not builder.determines(rows.body, [v.term for v in identity]):
+    if not 0 < len(identity) < KEYS_MAX or not builder.determines(
+        rows.body, [v.term for v in identity]
+    ):
         encoded = any(is_encoded(str(v.type)) for _, v in rows.columns)
         own = builder.helper() if encoded else name
         found = _finish(builder, rows.body, own, list(zip(shown, values, strict=True)))
         columns = typed(found.columns[: len(rows.columns)], rows)
         return found._replace(columns=columns, wide=(own,) * encoded, texts=(found.text,) * encoded)
-    base, parts, texts, columns = [*builder.rules], list[str](), list[str](), list[tuple[str, Typed]]()
+    base, parts, texts, columns = (
+        [*builder.rules],
+        list[str](),
+        list[str](),
+        list[tuple[str, Typed]](),
+    )
     keys = [(f"sql key {n}", v) for n, v in enumerate(identity)]
     size, added, weighs = KEYS_MAX - len(keys), list[Rule](), bool(rows.body.weights)
     for first in range(0, len(values), size):
@@ -71,14 +97,23 @@ def finish(builder: Builder, rows: Rows, name: str, names: Sequence[str], more: 
         texts.append(builder.text())
         added += builder.rules[len(base) :]
     builder.rules = [*base, *added]
-    notes = [*builder.costs, *builder.notes, f"{len(values)} columns are kept in {len(parts)} relations"]
+    notes = [
+        *builder.costs,
+        *builder.notes,
+        f"{len(values)} columns are kept in {len(parts)} relations",
+    ]
     columns = typed(columns[: len(rows.columns)], rows)
-    return Finished(builder.text(), weighs, columns, notes, builder.costs, tuple(parts), len(keys), tuple(texts))
+    return Finished(
+        builder.text(), weighs, columns, notes, builder.costs, tuple(parts), len(keys), tuple(texts)
+    )
 
 
 def typed(columns: list[tuple[str, Typed]], rows: Rows) -> list[tuple[str, Typed]]:
     """Return columns with the types of a query's rows."""
-    return [(n, v._replace(type=own.type)) for (n, v), (_, own) in zip(columns, rows.columns, strict=True)]
+    return [
+        (n, v._replace(type=own.type))
+        for (n, v), (_, own) in zip(columns, rows.columns, strict=True)
+    ]
 
 
 def shown_time(value: Typed) -> Typed:
@@ -86,7 +121,9 @@ def shown_time(value: Typed) -> Typed:
     return kept_interval(value)._replace(type=BIGINT) if value.type == INTERVAL else value
 
 
-def _finish(builder: Builder, body: Body, name: str, outputs: Sequence[tuple[str, Typed]]) -> Finished:
+def _finish(
+    builder: Builder, body: Body, name: str, outputs: Sequence[tuple[str, Typed]]
+) -> Finished:
     """Add the rule of a body's rows under a name."""
     body = body.copy()
     columns: list[tuple[str, Typed]] = []
@@ -105,10 +142,13 @@ def _finish(builder: Builder, body: Body, name: str, outputs: Sequence[tuple[str
         heads.append(Var(column))
         columns.append((column, value._replace(nullable=nullable)))
     builder.renamed = renamed
-    terms = tuple(next((Var(old) for old, new in renamed.items() if new == head), head) for head in heads)
+    terms = tuple(
+        next((Var(old) for old, new in renamed.items() if new == head), head) for head in heads
+    )
     if len(terms) > KEYS_MAX:
         raise SqlError(
-            f"{name} has {len(terms)} columns, and {KEYS_MAX} is the most that tell the rows of a view apart: select "
+            f"{name} has {len(terms)} columns, and {KEYS_MAX} is the most that tell the rows of a "
+            f"view apart: select "
             "fewer columns"
         )
     weighs = not builder.is_set(body, terms)
@@ -120,7 +160,9 @@ def _finish(builder: Builder, body: Body, name: str, outputs: Sequence[tuple[str
     else:
         builder.rule(Atom(name, terms), body)
     builder.rules[-1] = _with_names(builder.rules[-1], renamed)
-    return Finished(builder.text(), weighs, columns, [*builder.costs, *builder.notes], builder.costs)
+    return Finished(
+        builder.text(), weighs, columns, [*builder.costs, *builder.notes], builder.costs
+    )
 
 
 def _with_names(rule: Rule, names: dict[str, Term]) -> Rule:
@@ -129,7 +171,10 @@ def _with_names(rule: Rule, names: dict[str, Term]) -> Rule:
     return Rule(
         tuple(substitute(head, names) for head in rule.heads),
         tuple(substitute(one, names) for one in rule.body),
-        tuple(replace(fold, args=tuple(substitute(arg, names) for arg in fold.args)) for fold in rule.folds),
+        tuple(
+            replace(fold, args=tuple(substitute(arg, names) for arg in fold.args))
+            for fold in rule.folds
+        ),
         frozenset(required),
     )
 
@@ -145,9 +190,13 @@ def answer(queries: Queries, rows: Rows, ask: Ask) -> Answer:
     if not rows.columns:
         raise SqlError("the query has no columns")
     bind(queries.builder, rows.body)
-    finished = finish(queries.builder, rows, ANSWER, [n for n, _ in rows.columns], [v for v, _, _ in rows.order])
+    finished = finish(
+        queries.builder, rows, ANSWER, [n for n, _ in rows.columns], [v for v, _, _ in rows.order]
+    )
     try:
-        asked = [ask(text).to_arrow() for text in finished.texts if finished.wide] or [ask(finished.text).to_arrow()]
+        asked = [ask(text).to_arrow() for text in finished.texts if finished.wide] or [
+            ask(finished.text).to_arrow()
+        ]
     except RangeError as error:
         raise in_words(error, queries.builder, finished.text) from error
     table = side_by_side(asked, finished.keys, finished.weighs) if finished.wide else asked[0]
@@ -162,16 +211,23 @@ def answer(queries: Queries, rows: Rows, ask: Ask) -> Answer:
 
 
 def in_words(error: RangeError, builder: Builder, text: str, name: str = "") -> RangeError:
-    """Return the error of a value that rules cannot compute, said of the expression of SQL that they are of.
+    """Return the error of a value that rules cannot compute, said of the expression of SQL that
+    they are of.
 
-    The `builder` made the rules of the `text`, for the view of a name.  Errors of other rules are returned as they are.
+    The `builder` made the rules of the `text`, for the view of a name.  Errors of other rules are
+    returned as they are.
     """
     if PART.sub("", error.of) not in ("query", builder.name):
         return error
     own = next(
-        (one for term, one in builder.terms for part in _parts(builder.resolve(term))
-         if _is_shown(part, error.term, builder.renamed)), None
-    )  # fmt: skip
+        (
+            one
+            for term, one in builder.terms
+            for part in _parts(builder.resolve(term))
+            if _is_shown(part, error.term, builder.renamed)
+        ),
+        None,
+    )
     rule = text.split("\n")[error.line - 1] if error.line else error.of
     fold = builder.folded.get(HEAD.split(rule)[0].strip("`")) if own is None else None
     node = fold if own is None else own
@@ -180,7 +236,9 @@ def in_words(error: RangeError, builder: Builder, text: str, name: str = "") -> 
 
 
 def _parts(term: Term) -> Iterator[Term]:
-    """Yield a term and all terms in it: the first expression of SQL whose term has a part is the least one."""
+    """Yield a term and all terms in it: the first expression of SQL whose term has a part is the
+    least one.
+    """
     yield term
     for one in term.args if isinstance(term, Call) else ():
         yield from _parts(one)
@@ -190,11 +248,16 @@ def _is_shown(term: Term, text: str, renamed: dict[str, Term]) -> bool:
     """Return whether a text is that of a term, some of whose variables may have been renamed."""
     long = LONG.match(text)
     if long is None:
-        return text in (show_term(term).replace("`", ""), show_term(substitute(term, renamed)).replace("`", ""))
+        return text in (
+            show_term(term).replace("`", ""),
+            show_term(substitute(term, renamed)).replace("`", ""),
+        )
     if not isinstance(term, Call) or term.name != LONG_OPERATORS.get(long[1]):
         return False
     names = [list(variables(one)) for one in (term, substitute(term, renamed))]
-    return any(re.search(".*".join(rf"\b{re.escape(name)}\b" for name in own), text) for own in names)
+    return any(
+        re.search(".*".join(rf"\b{re.escape(name)}\b" for name in own), text) for own in names
+    )
 
 
 def _problem(error: RangeError, fold: exp.Expr | None) -> str:
@@ -202,7 +265,11 @@ def _problem(error: RangeError, fold: exp.Expr | None) -> str:
     null = ", or write TRY(...), which gives null there" if fold is None else ""
     if error.total:
         type_ = {"int64": "BIGINT", "int32": "INTEGER"}.get(error.type, error.type.upper())
-        wider = f"DECIMAL(38, {error.type[:-1].partition(',')[2]})" if "decimal" in error.type else "HUGEINT"
+        wider = (
+            f"DECIMAL(38, {error.type[:-1].partition(',')[2]})"
+            if "decimal" in error.type
+            else "HUGEINT"
+        )
         return f"is {error.total}, beyond {type_}: CAST what it reads AS {wider}{null}"
     if LONG.match(error.term):
         return f"has more than 38 digits: CAST what it reads AS DOUBLE{null}"
@@ -216,7 +283,9 @@ def bind(builder: Builder, body: Body) -> None:
 
 
 def _sorted(table: pa.Table, width: int, order: Sequence[tuple[Typed, bool, bool]]) -> pa.Table:
-    """Return rows in the order of the columns after the first ones, nulls first or last as each says."""
+    """Return rows in the order of the columns after the first ones, nulls first or last as each
+    says.
+    """
     import pyarrow as pa
     import pyarrow.compute as pc
 

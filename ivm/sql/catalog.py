@@ -25,9 +25,13 @@ from ivm.sql.types import as_stored, parsed, type_of_store
 
 
 class Catalog:
-    """The tables and views of a version: `source` is a snapshot or a transaction, `predicates` those of its rules."""
+    """The tables and views of a version: `source` is a snapshot or a transaction, `predicates`
+    those of its rules.
+    """
 
-    def __init__(self, source: Any, predicates: Mapping[str, Predicate], properties: Mapping[str, Any]) -> None:
+    def __init__(
+        self, source: Any, predicates: Mapping[str, Predicate], properties: Mapping[str, Any]
+    ) -> None:
         self.source, self.predicates = source, predicates
         saved: dict[str, Any] = json.loads(properties.get(CATALOG) or "{}")
         self.tables: dict[str, Any] = saved.get("tables", {})
@@ -37,7 +41,9 @@ class Catalog:
 
     def saved(self) -> str:
         """Return the property's text."""
-        return json.dumps({"tables": self.tables, "views": self.views, "kept": self.kept, "types": self.types})
+        return json.dumps(
+            {"tables": self.tables, "views": self.views, "kept": self.kept, "types": self.types}
+        )
 
     # -- names
 
@@ -53,7 +59,9 @@ class Catalog:
         return _find(name, [*(n for n in self.source if n != ONE), *self.kept])
 
     def type_named(self, name: str) -> str | None:
-        """Return what a type of CREATE TYPE is, whatever the case of its letters; None if there is none."""
+        """Return what a type of CREATE TYPE is, whatever the case of its letters; None if there
+        is none.
+        """
         own = _find(str(name).strip('"'), self.types)
         return None if own is None else self.types[own]
 
@@ -75,13 +83,17 @@ class Catalog:
 
     @staticmethod
     def _expanded(kept: dict[str, Any]) -> dict[str, Any]:
-        """Return a kept view of several relations as one that is expanded, since rules read no such view."""
+        """Return a kept view of several relations as one that is expanded, since rules read no
+        such view.
+        """
         return {"query": kept["query"], "columns": [name for name, _, _ in kept["columns"]]}
 
     # -- tables
 
     def columns(self, name: str) -> list[Column]:
-        """Return the columns of a stored table or kept view in the order in which SQL shows them."""
+        """Return the columns of a stored table or kept view in the order in which SQL shows
+        them.
+        """
         if name in self.kept:
             return self._kept_columns(name)
         schema = self.source[name].info.schema
@@ -96,9 +108,12 @@ class Catalog:
 
     def _kept_columns(self, name: str) -> list[Column]:
         parts = [one for one in (name, *self.kept[name].get("wide", ())) if one in self.source]
-        stored = {c.name: str(c.type) for one in parts for c in self.source[one].info.schema.columns}
+        stored = {
+            c.name: str(c.type) for one in parts for c in self.source[one].info.schema.columns
+        }
         return [
-            Column(n, as_stored(parsed(t), stored.get(n, "")), bool(null)) for n, t, null in self.kept[name]["columns"]
+            Column(n, as_stored(parsed(t), stored.get(n, "")), bool(null))
+            for n, t, null in self.kept[name]["columns"]
         ]
 
     def table(self, name: str) -> Table | None:

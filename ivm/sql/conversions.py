@@ -43,7 +43,11 @@ def call(name: str, *args: Term) -> Call:
 
 def concat(*parts: Term) -> Term:
     """Return texts one after the other, as one call."""
-    flat = [one for part in parts for one in (part.args if isinstance(part, Call) and part.name == CONCAT else (part,))]
+    flat = [
+        one
+        for part in parts
+        for one in (part.args if isinstance(part, Call) and part.name == CONCAT else (part,))
+    ]
     return flat[0] if len(flat) == 1 else Call(CONCAT, tuple(flat))
 
 
@@ -53,8 +57,14 @@ def is_null_constant(value: Typed) -> bool:
 
 
 def convert(value: Typed, type_: SqlType, node: exp.Expr | None = None) -> Typed:
-    """Return a value in another type, as CAST does.  Raises SqlError if there is no such conversion."""
-    if isinstance(value.term, Lit) and not value.type.is_nested and (value.type != JSON or type_ in (VARCHAR, JSON)):
+    """Return a value in another type, as CAST does.  Raises SqlError if there is no such
+    conversion.
+    """
+    if (
+        isinstance(value.term, Lit)
+        and not value.type.is_nested
+        and (value.type != JSON or type_ in (VARCHAR, JSON))
+    ):
         return converted(value, type_, node)
     own = value.type
     if own == type_:
@@ -65,7 +75,11 @@ def convert(value: Typed, type_: SqlType, node: exp.Expr | None = None) -> Typed
         return _nested(value, type_, node)
     if type_.words:
         word = convert(value, VARCHAR, node) if own != VARCHAR else value
-        return Typed(in_words(call("string:place", word_list(type_), word.term), type_), type_, value.nullable)
+        return Typed(
+            in_words(call("string:place", word_list(type_), word.term), type_),
+            type_,
+            value.nullable,
+        )
     term = value.term if _is_alike(own, type_) else _conversion(value, type_, node)
     return Typed(fitted(term, own, type_), type_, value.nullable)
 
@@ -83,14 +97,20 @@ def _is_alike(own: SqlType, type_: SqlType) -> bool:
     if FLOAT in (own, type_) or UUID in (own, type_) or JSON in (own, type_):
         return (own, type_) in ((FLOAT, DOUBLE), (UUID, VARCHAR), (JSON, VARCHAR))
     if own.is_decimal and type_.is_decimal:
-        return (own.scale, own.wide) == (type_.scale, type_.wide) and (not own.wide or own.precision <= type_.precision)
+        return (own.scale, own.wide) == (type_.scale, type_.wide) and (
+            not own.wide or own.precision <= type_.precision
+        )
     return own.store == type_.store
 
 
 def _nested(value: Typed, type_: SqlType, node: exp.Expr | None) -> Typed:
-    """Return a list, a struct or a map as one of another type, if both types have the same JSON.  Raises SqlError."""
+    """Return a list, a struct or a map as one of another type, if both types have the same JSON.
+    Raises SqlError.
+    """
     if not _written_alike(value.type, type_):
-        raise SqlError(f"{value.type} is not converted to {type_}: CAST its values one by one", node)
+        raise SqlError(
+            f"{value.type} is not converted to {type_}: CAST its values one by one", node
+        )
     return value._replace(type=type_)
 
 
@@ -105,9 +125,12 @@ def _written_alike(own: SqlType, wanted: SqlType) -> bool:
         alike_ = len(kinds) == 1 or kinds == {"STRUCT", "TUPLE"}
         pairs = list(zip(own.fields, wanted.fields, strict=False))
         same = all(a.lower() == b.lower() or "TUPLE" in kinds for (a, _), (b, _) in pairs)
-        return alike_ and same and len(own.fields) == len(wanted.fields) and all(
-            _written_alike(a, b) for (_, a), (_, b) in pairs
-        )  # fmt: skip
+        return (
+            alike_
+            and same
+            and len(own.fields) == len(wanted.fields)
+            and all(_written_alike(a, b) for (_, a), (_, b) in pairs)
+        )
     if own.is_integer and wanted.is_integer:
         return common(own, wanted) == wanted
     if own.is_decimal and wanted.is_decimal:
@@ -118,17 +141,28 @@ def _written_alike(own: SqlType, wanted: SqlType) -> bool:
 
 def _conversion(value: Typed, type_: SqlType, node: exp.Expr | None) -> Term:
     term, own, nullable = value
-    if own == VARCHAR and (name := "int" if type_.is_integer else _OF_TEXT.get(type_)) and not type_.wide:
+    if (
+        own == VARCHAR
+        and (name := "int" if type_.is_integer else _OF_TEXT.get(type_))
+        and not type_.wide
+    ):
         return call("float:single", call(name, term)) if type_ == FLOAT else call(name, term)
     if own == JSON and type_ not in (VARCHAR, JSON):
         text = call("try", call("string:json", term, Lit("$", "string")))
         return convert(Typed(text, VARCHAR, True), type_, node).term
     if own == BOOLEAN and type_.is_number:
         one = call("if", term, Lit(1, "int64"), Lit(0, "int64"))
-        own, term = INTEGER, call("if", call("is_null", term), Lit(None, "int64"), one) if nullable else one
+        own, term = (
+            INTEGER,
+            call("if", call("is_null", term), Lit(None, "int64"), one) if nullable else one,
+        )
         return convert(Typed(term, own, nullable), type_, node).term
     if type_ == FLOAT and own.is_number:
-        return call("float:narrow", term) if own == DOUBLE else call("float:single", call("float", term))
+        return (
+            call("float:narrow", term)
+            if own == DOUBLE
+            else call("float:single", call("float", term))
+        )
     if own == FLOAT and type_ == VARCHAR:
         return call("string:single", term)
     if own == INTERVAL:
@@ -140,9 +174,17 @@ def _conversion(value: Typed, type_: SqlType, node: exp.Expr | None) -> Term:
     if type_.wide or (own.wide and (type_.is_decimal or type_.is_integer)):
         return _long(term, own, type_, node)
     if type_.is_decimal and own.is_integer and type_.scale:
-        return call("*", term, Lit(Decimal(1).quantize(Decimal(1).scaleb(-type_.scale)), f"decimal(18,{type_.scale})"))
+        return call(
+            "*",
+            term,
+            Lit(Decimal(1).quantize(Decimal(1).scaleb(-type_.scale)), f"decimal(18,{type_.scale})"),
+        )
     if type_.is_decimal and own.is_decimal and own.scale < type_.scale:
-        return call("*", term, Lit(Decimal(1).quantize(Decimal(1).scaleb(own.scale - type_.scale)), "decimal"))
+        return call(
+            "*",
+            term,
+            Lit(Decimal(1).quantize(Decimal(1).scaleb(own.scale - type_.scale)), "decimal"),
+        )
     if type_ == BOOLEAN and own.is_number:
         return call("!=", term, Lit(0, "int64"))
     if type_.is_integer and own.is_number:
@@ -170,11 +212,15 @@ _OF_TEXT = {
 
 
 def _interval_text(value: Typed, type_: SqlType, node: exp.Expr | None) -> Term:
-    """Return the text of the time between two timestamps.  Raises SqlError for another interval, or another type."""
+    """Return the text of the time between two timestamps.  Raises SqlError for another interval,
+    or another type.
+    """
     elapsed = not isinstance(value.term, Call) or value.term.name == "elapsed"
     if type_ != VARCHAR or not elapsed:
         what = "the time between two timestamps" if elapsed else "such an INTERVAL"
-        raise SqlError(f"{what} is not converted to {type_}: take its parts by EXTRACT, as its epoch", node)
+        raise SqlError(
+            f"{what} is not converted to {type_}: take its parts by EXTRACT, as its epoch", node
+        )
     return call("string:elapsed", amount(value))
 
 
@@ -183,14 +229,20 @@ def _long(term: Term, own: SqlType, type_: SqlType, node: exp.Expr | None) -> Te
     if not (own.is_number or own == VARCHAR):
         raise SqlError(f"{own} is not converted to {type_}", node)
     if not type_.wide:
-        return call("int", term) if type_.is_integer else call("decimal", term, Lit(type_.scale, "int64"))
+        return (
+            call("int", term)
+            if type_.is_integer
+            else call("decimal", term, Lit(type_.scale, "int64"))
+        )
     if own.is_float:
         term = call("float:nearest", term) if type_.is_integer else term
     return call("decimal", term, Lit(type_.scale, "int64"), Lit(type_.precision or MOST, "int64"))
 
 
 def alike(node: exp.Expr, left: Typed, right: Typed) -> tuple[Typed, Typed]:
-    """Return two values in one type, in which they are compared.  Raises SqlError if there is none."""
+    """Return two values in one type, in which they are compared.  Raises SqlError if there is
+    none.
+    """
     wanted = common(left.type, right.type)
     if wanted is None and isinstance(left.term, Lit) and left.type == VARCHAR:
         wanted = right.type
@@ -211,7 +263,10 @@ def alike(node: exp.Expr, left: Typed, right: Typed) -> tuple[Typed, Typed]:
 
 def _microseconds(value: Typed, node: exp.Expr) -> Typed:
     if is_of_months(value):
-        raise SqlError("an interval of months is not compared, since months differ in length: add it to a date", node)
+        raise SqlError(
+            "an interval of months is not compared, since months differ in length: add it to a date",
+            node,
+        )
     return Typed(amount(value), BIGINT, value.nullable)
 
 
@@ -221,21 +276,37 @@ def is_of_months(interval: Typed) -> bool:
 
 
 def amount(interval: Typed) -> Term:
-    """Return how many months or microseconds an interval has; a column of intervals has the latter."""
+    """Return how many months or microseconds an interval has; a column of intervals has the
+    latter.
+    """
     return interval.term.args[0] if isinstance(interval.term, Call) else interval.term
 
 
 def common_type(values: Sequence[Typed], node: exp.Expr) -> SqlType:
-    """Return the type of several values that are alternatives.  Raises SqlError if there is none."""
+    """Return the type of several values that are alternatives.  Raises SqlError if there is
+    none.
+    """
     found = NULL
     for one in values:
-        if isinstance(one.term, Lit) and one.type == VARCHAR and found not in (NULL, VARCHAR) and not found.words:
+        if (
+            isinstance(one.term, Lit)
+            and one.type == VARCHAR
+            and found not in (NULL, VARCHAR)
+            and not found.words
+        ):
             continue
-        if isinstance(one.term, Lit) and one.type.is_integer and found.is_integer and not one.type.wide:
+        if (
+            isinstance(one.term, Lit)
+            and one.type.is_integer
+            and found.is_integer
+            and not one.type.wide
+        ):
             continue
         new = common(found, one.type)
         if new is None:
-            raise SqlError(f"{found} and {one.type} are not alternatives of one value: CAST one of them", node)
+            raise SqlError(
+                f"{found} and {one.type} are not alternatives of one value: CAST one of them", node
+            )
         found = new
     return found
 
@@ -260,7 +331,9 @@ def nested_text(value: Typed, node: exp.Expr) -> Term:
     elif quoted:
         if value.type.store == "string":
             for letter in '\\"':
-                shown = call("string:replace", shown, Lit(letter, "string"), Lit("\\" + letter, "string"))
+                shown = call(
+                    "string:replace", shown, Lit(letter, "string"), Lit("\\" + letter, "string")
+                )
         quote = Lit('"', "string")
         shown = concat(quote, shown, quote)
     return call("coalesce", shown, Lit("null", "string")) if value.nullable else shown
@@ -278,7 +351,9 @@ def of_json(values: Term, element: SqlType, node: exp.Expr) -> Typed:
         return Typed(call("try", call("=", text.term, Lit("true", "string"))), BOOLEAN, True)
     if element.is_nested:
         inner = call("-", call("string:length", text.term), Lit(2, "int64"))
-        return Typed(call("try", call("string:substring", text.term, Lit(2, "int64"), inner)), element, True)
+        return Typed(
+            call("try", call("string:substring", text.term, Lit(2, "int64"), inner)), element, True
+        )
     if element.store == "string":
         return Typed(call("try", text.term), element, True)
     return Typed(call("try", convert(text, element, node).term), element, True)
@@ -292,11 +367,13 @@ def word_list(type_: SqlType) -> Lit:
 def in_order(value: Typed, node: exp.Expr | None) -> Typed:
     """Return the place of a word of an ENUM, by which words are in order; any other value as it is.
 
-    Raises SqlError for lists, structs and maps: the order of their texts is not that of their values.
+    Raises SqlError for lists, structs and maps: the order of their texts is not that of their
+    values.
     """
     if value.type.is_nested:
         raise SqlError(
-            f"{value.type} is compared by = and <> only, and has no order that is kept: take one of its values, as "
+            f"{value.type} is compared by = and <> only, and has no order that is kept: take one "
+            f"of its values, as "
             "l[1], s.a or m['k']",
             node,
         )

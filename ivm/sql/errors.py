@@ -13,13 +13,19 @@ class SqlError(IvmError, ValueError):
     """A statement that is wrong, or that is not evaluated."""
 
     def __init__(self, reason: str, node: Any = None) -> None:
-        """`node` is the part of the statement that is wrong; its place becomes part of the message."""
+        """`node` is the part of the statement that is wrong; its place becomes part of the
+        message.
+        """
         self.reason, self.place = reason, place_of(node)
-        super().__init__(f"sql:{self.place[0]}:{self.place[1]}: {reason}" if self.place else f"sql: {reason}")
+        super().__init__(
+            f"sql:{self.place[0]}:{self.place[1]}: {reason}" if self.place else f"sql: {reason}"
+        )
 
 
 class SqlSyntaxError(SqlError):
-    """A text that does not parse: `lines` are the sentence, then the line of the place with a caret below it."""
+    """A text that does not parse: `lines` are the sentence, then the line of the place with a
+    caret below it.
+    """
 
     def __init__(self, reason: str, place: tuple[int, int], text: str) -> None:
         """`text` is the line of the place, or empty."""
@@ -35,7 +41,9 @@ class SqlWarning(UserWarning):
 
 
 def place_of(node: Any) -> tuple[int, int] | None:
-    """Return the line and the column where a part of a statement begins; None if the parser did not note it."""
+    """Return the line and the column where a part of a statement begins; None if the parser did
+    not note it.
+    """
     if node is None or isinstance(node, str):
         return None
     places = [
@@ -52,8 +60,12 @@ def written(node: Any) -> str:
 
 
 def nearest(name: str, known: Any) -> str:
-    """Return `: did you mean x?`, or a list of what exists; names that are not words are in quotes."""
-    lower = {one.lower(): one if fullmatch(WORD, one) else f'"{one}"' for one in dict.fromkeys(known)}
+    """Return `: did you mean x?`, or a list of what exists; names that are not words are in
+    quotes.
+    """
+    lower = {
+        one.lower(): one if fullmatch(WORD, one) else f'"{one}"' for one in dict.fromkeys(known)
+    }
     names = list(lower.values())
     if found := get_close_matches(name.lower(), list(lower), 1, 0.6):
         return f": did you mean {lower[found[0]]}?"

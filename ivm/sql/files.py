@@ -16,7 +16,14 @@ from ivm.sql.types import BLOB, TIMESTAMPTZ, SqlType
 if TYPE_CHECKING:
     import pyarrow as pa
 
-FORMATS = {".csv": "csv", ".tsv": "csv", ".parquet": "parquet", ".json": "json", ".jsonl": "json", ".ndjson": "json"}
+FORMATS = {
+    ".csv": "csv",
+    ".tsv": "csv",
+    ".parquet": "parquet",
+    ".json": "json",
+    ".jsonl": "json",
+    ".ndjson": "json",
+}
 KNOWN = ("format", "header", "delimiter", "delim", "sep", "null", "nullstr")
 
 
@@ -38,12 +45,19 @@ def columns_of(catalog: Catalog, table: exp.Expr, names: Sequence[str] | None) -
         raise SqlError(f"no table {table.name} exists{nearest(table.name, catalog.names())}", table)
     known = {c.name.lower(): c for c in catalog.columns(own)}
     if lost := [n for n in names or () if n.lower() not in known]:
-        raise SqlError(f"{own} has no column {lost[0]}{nearest(lost[0], [c.name for c in known.values()])}", table)
+        raise SqlError(
+            f"{own} has no column {lost[0]}{nearest(lost[0], [c.name for c in known.values()])}",
+            table,
+        )
     return [known[n.lower()] for n in names] if names is not None else [*known.values()]
 
 
-def read(path: str, given: Mapping[str, str], columns: list[Column], node: exp.Expr) -> list[tuple[Any, ...]]:
-    """Return the rows of a file, as values of the columns.  Raises SqlError for one that does not fit."""
+def read(
+    path: str, given: Mapping[str, str], columns: list[Column], node: exp.Expr
+) -> list[tuple[Any, ...]]:
+    """Return the rows of a file, as values of the columns.  Raises SqlError for one that does
+    not fit.
+    """
     import pyarrow as pa
 
     form, types = _format(path, given, node), [_arrow(c.type) for c in columns]
@@ -59,33 +73,53 @@ def read(path: str, given: Mapping[str, str], columns: list[Column], node: exp.E
 
             found = pyarrow.json.read_json(path)
         if found.num_columns != len(columns):
-            raise SqlError(f"{path} has {found.num_columns} columns, and {len(columns)} are wanted", node)
+            raise SqlError(
+                f"{path} has {found.num_columns} columns, and {len(columns)} are wanted", node
+            )
         for column, values in zip(columns, found.columns, strict=True):
             if column.type.is_nested or pa.types.is_nested(values.type):
-                raise SqlError(f"{path}: column {column.name}: COPY takes no {_nested(column)}: INSERT such rows", node)
-        lists = [column.cast(type_).to_pylist() for column, type_ in zip(found.columns, types, strict=True)]
+                raise SqlError(
+                    f"{path}: column {column.name}: COPY takes no {_nested(column)}: INSERT such "
+                    f"rows",
+                    node,
+                )
+        lists = [
+            column.cast(type_).to_pylist()
+            for column, type_ in zip(found.columns, types, strict=True)
+        ]
     except (pa.ArrowException, OSError) as error:
         raise SqlError(f"{path}: {error}", node) from error
     return list(zip(*lists, strict=True))
 
 
-def _read_csv(path: str, given: Mapping[str, str], columns: list[Column], types: list[pa.DataType]) -> pa.Table:
+def _read_csv(
+    path: str, given: Mapping[str, str], columns: list[Column], types: list[pa.DataType]
+) -> pa.Table:
     import pyarrow.csv
 
     names, delimiter = [c.name for c in columns], _delimiter(path, given)
     with Path(path).open(encoding="utf-8-sig") as lines:
-        first = [part.strip().strip('"').lower() for part in lines.readline().rstrip("\r\n").split(delimiter)]
-    header = given["header"].lower() in ("true", "1") if "header" in given else first == [n.lower() for n in names]
+        first = [
+            part.strip().strip('"').lower()
+            for part in lines.readline().rstrip("\r\n").split(delimiter)
+        ]
+    header = (
+        given["header"].lower() in ("true", "1")
+        if "header" in given
+        else first == [n.lower() for n in names]
+    )
     nulls = [given.get("null", given.get("nullstr", ""))]
     return pyarrow.csv.read_csv(
         path,
         read_options=pyarrow.csv.ReadOptions(column_names=names, skip_rows=int(header)),
         parse_options=pyarrow.csv.ParseOptions(delimiter=delimiter, newlines_in_values=True),
         convert_options=pyarrow.csv.ConvertOptions(
-            column_types=dict(zip(names, types, strict=True)), null_values=nulls, strings_can_be_null=True,
+            column_types=dict(zip(names, types, strict=True)),
+            null_values=nulls,
+            strings_can_be_null=True,
             quoted_strings_can_be_null=False,
         ),
-    )  # fmt: skip
+    )
 
 
 def write(table: pa.Table, path: str, given: Mapping[str, str], node: exp.Expr) -> None:
@@ -93,8 +127,13 @@ def write(table: pa.Table, path: str, given: Mapping[str, str], node: exp.Expr) 
     import pyarrow as pa
 
     form = _format(path, given, node)
-    if form == "csv" and (bad := [one.name for one in table.schema if pa.types.is_nested(one.type)]):
-        raise SqlError(f"{path}: column {bad[0]} has lists, structs or maps, which CSV has not: write Parquet", node)
+    if form == "csv" and (
+        bad := [one.name for one in table.schema if pa.types.is_nested(one.type)]
+    ):
+        raise SqlError(
+            f"{path}: column {bad[0]} has lists, structs or maps, which CSV has not: write Parquet",
+            node,
+        )
     try:
         if form == "parquet":
             import pyarrow.parquet
@@ -105,7 +144,9 @@ def write(table: pa.Table, path: str, given: Mapping[str, str], node: exp.Expr) 
 
             header = given.get("header", "true").lower() in ("true", "1")
             pyarrow.csv.write_csv(
-                table, path, pyarrow.csv.WriteOptions(include_header=header, delimiter=_delimiter(path, given))
+                table,
+                path,
+                pyarrow.csv.WriteOptions(include_header=header, delimiter=_delimiter(path, given)),
             )
         else:
             raise SqlError("COPY writes CSV and Parquet", node)
@@ -116,7 +157,9 @@ def write(table: pa.Table, path: str, given: Mapping[str, str], node: exp.Expr) 
 def _format(path: str, given: Mapping[str, str], node: exp.Expr) -> str:
     form = given.get("format", FORMATS.get(Path(path).suffix.lower(), "")).lower()
     if form not in FORMATS.values():
-        raise SqlError(f"{path}: name the format, as in (FORMAT csv); there is csv, parquet and json", node)
+        raise SqlError(
+            f"{path}: name the format, as in (FORMAT csv); there is csv, parquet and json", node
+        )
     return form
 
 
@@ -137,7 +180,8 @@ def _arrow(type_: SqlType) -> pa.DataType:
     if type_.is_integer:
         return pa.decimal128(38, 0) if type_.wide else pa.int64()
     names = {
-        "DATE": pa.date32(), "TIMESTAMP": pa.timestamp("us"), "TIME": pa.time64("us"), "BOOLEAN": pa.bool_(),
+        "DATE": pa.date32(), "TIMESTAMP": pa.timestamp("us"), "TIME": pa.time64("us"),
+        "BOOLEAN": pa.bool_(),
         TIMESTAMPTZ.name: pa.timestamp("us", "UTC"), BLOB.name: pa.binary(),
     }  # fmt: skip
     return pa.float64() if type_.is_float else names.get(type_.name, pa.string())

@@ -71,7 +71,9 @@ def constant(node: exp.Expr) -> Typed | None:
             return number(f"-{node.this.this}", node)
         case exp.Cast() if not isinstance(node, exp.TryCast):
             inner, type_ = constant(node.this), sql_type(node.to)
-            return converted(inner, type_, node) if inner is not None and type_ != INTERVAL else None
+            return (
+                converted(inner, type_, node) if inner is not None and type_ != INTERVAL else None
+            )
     return None
 
 
@@ -82,11 +84,17 @@ def number(text: str, node: exp.Expr) -> Typed:
     if "." in text:
         digits = text.lstrip("-").replace(".", "").lstrip("0")
         scale = len(text.partition(".")[2])
-        precision = max(len(digits), scale + 1 if text.lstrip("-").startswith("0") or scale == 0 else scale)
+        precision = max(
+            len(digits), scale + 1 if text.lstrip("-").startswith("0") or scale == 0 else scale
+        )
         if precision > MOST:
             return Typed(Lit(LongNumber(text), "float64"), DOUBLE, False)
         type_ = decimal(precision, scale)
-        return Typed(Lit(Decimal(text), type_.store if type_.wide else f"decimal({DIGITS},{scale})"), type_, False)
+        return Typed(
+            Lit(Decimal(text), type_.store if type_.wide else f"decimal({DIGITS},{scale})"),
+            type_,
+            False,
+        )
     if len(text.lstrip("-0")) > MOST:
         raise SqlError(f"{text[:20]}... is too large: integers have at most {MOST} digits", node)
     value = int(text)
@@ -136,7 +144,8 @@ def _converted(value: object, type_: SqlType) -> Value:
 
 
 _READERS: dict[SqlType, Callable[[str], Value]] = {
-    BOOLEAN: readings.truth, DATE: readings.day, TIMESTAMP: readings.moment, TIMESTAMPTZ: readings.zoned,
+    BOOLEAN: readings.truth, DATE: readings.day, TIMESTAMP: readings.moment,
+    TIMESTAMPTZ: readings.zoned,
     TIME: readings.clock, UUID: readings.identifier, JSON: readings.json_text,
 }  # fmt: skip
 
@@ -195,7 +204,9 @@ def _bytes(text: str) -> bytes:
     """Return the bytes that a text shows, `\\x` before two digits of those that are no letters."""
     if not text.isascii():
         raise ValueError
-    return re.sub(rb"\\x([0-9a-fA-F]{2})", lambda found: bytes.fromhex(found[1].decode()), text.encode())
+    return re.sub(
+        rb"\\x([0-9a-fA-F]{2})", lambda found: bytes.fromhex(found[1].decode()), text.encode()
+    )
 
 
 def _moment(value: object, type_: SqlType) -> Value:

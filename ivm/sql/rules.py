@@ -1,14 +1,17 @@
-"""Rules as they are collected while a query is translated: bodies, helper views, and what identifies a row.
+"""Rules as they are collected while a query is translated: bodies, helper views, and what
+identifies a row.
 
-A `Body` is a conjunction under construction.  It is `weighted` if a row of it may occur several times, as the
-multiplicities say that its atoms read.  A `Table` is a stored relation or a helper view; `Builder.store` makes a helper
-view of a body, either a set of rows or rows with multiplicities:
+A `Body` is a conjunction under construction.  It is `weighted` if a row of it may occur several
+times, as the multiplicities say that its atoms read.  A `Table` is a stored relation or a helper
+view; `Builder.store` makes a helper view of a body, either a set of rows or rows with
+multiplicities:
 
     v:h1(a, b) <- body.                          if a, b identify the rows of the body
     v:h1[a, b] = n <- agg<<n = count()>> body.   otherwise
 
-The body of a subquery may use variables of the query around it.  A helper view of such a body has them as columns; if
-no atom of the body binds them, their values are taken from the body around it, projected (`v:h2(a) <- outer body.`).
+The body of a subquery may use variables of the query around it.  A helper view of such a body has
+them as columns; if no atom of the body binds them, their values are taken from the body around it,
+projected (`v:h2(a) <- outer body.`).
 """
 
 from __future__ import annotations
@@ -57,9 +60,10 @@ class Column:
 class Table:
     """A relation that rules read: `key` are the positions of the columns that identify a row.
 
-    It is a function of these columns if `function`, else a relation of all columns.  If it `weighs`, its rows have
-    multiplicities, as the value of a function of all columns.  If its columns are too many for one relation, `parts`
-    are several, each with the positions of its columns, those of the key among them; the first one weighs.
+    It is a function of these columns if `function`, else a relation of all columns.  If it
+    `weighs`, its rows have multiplicities, as the value of a function of all columns.  If its
+    columns are too many for one relation, `parts` are several, each with the positions of its
+    columns, those of the key among them; the first one weighs.
     """
 
     name: str
@@ -72,14 +76,18 @@ class Table:
 
 @dataclass
 class Body:
-    """A conjunction; `required` are variables that are not null, `weights` those that hold multiplicities."""
+    """A conjunction; `required` are variables that are not null, `weights` those that hold
+    multiplicities.
+    """
 
     outer: Body | None = None
     literals: list[Literal] = field(default_factory=list)
     required: set[str] = field(default_factory=set)
     weights: list[Term] = field(default_factory=list)
-    keys: list[tuple[frozenset[str], frozenset[str]]] = field(default_factory=list)  # of atoms: key, all variables
-    columns: dict[str, Typed] = field(default_factory=dict)  # the variables that its atoms and definitions bind
+    # of atoms: key, all variables
+    keys: list[tuple[frozenset[str], frozenset[str]]] = field(default_factory=list)
+    # the variables that its atoms and definitions bind
+    columns: dict[str, Typed] = field(default_factory=dict)
     scans: list[tuple[Table, list[Typed]]] = field(default_factory=list)
 
     def copy(self) -> Body:
@@ -113,7 +121,8 @@ class Builder:
         self.costs: list[str] = []  # what an edit costs beyond its change
         self.notes: list[str] = []
         self.uses_one = False
-        self.terms: list[tuple[Term, Any]] = []  # each with the expression of SQL that it was, for errors
+        # each with the expression of SQL that it was, for errors
+        self.terms: list[tuple[Term, Any]] = []
         self.folded: dict[str, Any] = {}  # the aggregates that helper views are of, likewise
         self.renamed: dict[str, Term] = {}  # what the last rule calls variables
         self._same: dict[str, Term] = {}
@@ -146,14 +155,21 @@ class Builder:
     def scan(self, table: Table, body: Body, given: Sequence[Typed | None] = ()) -> list[Typed]:
         """Add an atom of a table to a body; return its columns, those `given` or new variables."""
         given = (*given, *(None,) * (len(table.columns) - len(given)))
-        row = [one or self.variable(c.type, c.nullable) for one, c in zip(given, table.columns, strict=True)]
+        row = [
+            one or self.variable(c.type, c.nullable)
+            for one, c in zip(given, table.columns, strict=True)
+        ]
         for part, places in table.parts or ((table, tuple(range(len(row)))),):
             self._add_atom(part, body, tuple(row[place].term for place in places))
         body.scans.append((table, row))
         key = frozenset(v for i in table.key for v in variables(row[i].term))
         body.keys.append((key, frozenset(v for one in row for v in variables(one.term))))
         own = {*_owned_by_outer(body)}
-        body.columns |= {one.term.name: one for one in row if isinstance(one.term, Var) and one.term.name not in own}
+        body.columns |= {
+            one.term.name: one
+            for one in row
+            if isinstance(one.term, Var) and one.term.name not in own
+        }
         return row
 
     def _add_atom(self, table: Table, body: Body, terms: tuple[Term, ...]) -> None:
@@ -168,7 +184,9 @@ class Builder:
             atom = Atom(table.name, terms[: len(table.key)], terms[len(table.key) :], nullable)
         else:
             order = [*table.key] if len(table.key) == len(terms) else [*range(len(terms))]
-            atom = Atom(table.name, tuple(terms[i] for i in order), (), tuple(nullable[i] for i in order))
+            atom = Atom(
+                table.name, tuple(terms[i] for i in order), (), tuple(nullable[i] for i in order)
+            )
         body.literals.append(atom)
 
     def one(self, body: Body) -> None:
@@ -177,19 +195,32 @@ class Builder:
         body.literals.append(Atom(ONE, (None,)))
 
     def numbers(self, first: int, last: int) -> Table:
-        """Return a helper view of the whole numbers from one to another, by a view that reads itself."""
-        name, one, number, after = self.helper(), *(self.variable(BIGINT, False).term for _ in range(3))
+        """Return a helper view of the whole numbers from one to another, by a view that reads
+        itself.
+        """
+        name, one, number, after = (
+            self.helper(),
+            *(self.variable(BIGINT, False).term for _ in range(3)),
+        )
         assert isinstance(number, Var) and isinstance(after, Var)
         self.uses_one = True
         self.emit(
-            Rule((Atom(name, (number,)),), (Atom(ONE, (one,)), Define(number, Call("+", (one, Lit(first, "int64"))))))
+            Rule(
+                (Atom(name, (number,)),),
+                (Atom(ONE, (one,)), Define(number, Call("+", (one, Lit(first, "int64"))))),
+            )
         )
-        more = (Test(Call("<", (number, Lit(last, "int64")))), Define(after, Call("+", (number, Lit(1, "int64")))))
+        more = (
+            Test(Call("<", (number, Lit(last, "int64")))),
+            Define(after, Call("+", (number, Lit(1, "int64")))),
+        )
         self.emit(Rule((Atom(name, (after,)),), (Atom(name, (number,)), *more)))
         return Table(name, (Column("n", BIGINT, False),), (0,))
 
     def define(self, body: Body, value: Typed) -> Typed:
-        """Return a variable with the value of a term, which the body defines if it is not a variable already."""
+        """Return a variable with the value of a term, which the body defines if it is not a
+        variable already.
+        """
         value = kept_interval(value)
         term = self.resolve(value.term)
         if isinstance(term, Var):
@@ -201,7 +232,8 @@ class Builder:
         return new
 
     def bound(self, body: Body, value: Typed) -> Typed:
-        """Return a value as a variable that an atom of a body binds, by which other atoms join also where it is null.
+        """Return a value as a variable that an atom of a body binds, by which other atoms join also
+        where it is null.
 
         A computed value becomes a function of what identifies the body's rows.
         """
@@ -211,7 +243,10 @@ class Builder:
         known = self._bound.get(term)
         if known is not None and known.term in [Var(name) for name in body.columns]:
             return known
-        keys = [*(outer_value(body, name) for name in self.carried(body, [term])), *self.identity(body)]
+        keys = [
+            *(outer_value(body, name) for name in self.carried(body, [term])),
+            *self.identity(body),
+        ]
         inner = body.copy()
         own = self.define(inner, value)
         columns = [Column(f"k{n}", v.type, self.may_be_null(inner, v)) for n, v in enumerate(keys)]
@@ -255,8 +290,13 @@ class Builder:
         return Typed(term, value.type, False)
 
     def _in_atom(self, body: Body, variable: Var) -> bool:
-        """Return whether an atom of a body has a variable as an argument, where it can ask for a value."""
-        return any(isinstance(one, Atom) and variable in map(self._resolved, one.terms) for one in body.literals)
+        """Return whether an atom of a body has a variable as an argument, where it can ask for a
+        value.
+        """
+        return any(
+            isinstance(one, Atom) and variable in map(self._resolved, one.terms)
+            for one in body.literals
+        )
 
     def _resolved(self, term: Term | None) -> Term | None:
         return None if term is None else self.resolve(term)
@@ -276,15 +316,19 @@ class Builder:
 
     def _names(self, names: Iterable[str]) -> set[str]:
         same = self._same
-        return {v for name in names for v in (variables(self.resolve(Var(name))) if name in same else (name,))}
+        return {
+            v
+            for name in names
+            for v in (variables(self.resolve(Var(name))) if name in same else (name,))
+        }
 
     def may_be_null(self, body: Body, value: Typed) -> bool:
         """Return whether a value may be null in the rows of a body."""
         if not value.nullable:
             return False
-        return not {*variables(self.resolve(value.term))} <= self._names(body.required) or not isinstance(
-            self.resolve(value.term), Var
-        )
+        return not {*variables(self.resolve(value.term))} <= self._names(
+            body.required
+        ) or not isinstance(self.resolve(value.term), Var)
 
     # -- what identifies rows
 
@@ -297,7 +341,9 @@ class Builder:
         found = [(set[str](), {*self.carried(body)})]
         found += [(self._names(key), self._names(all_)) for key, all_ in body.keys]
         defined = (self.resolved(one) for one in body.literals if isinstance(one, Define))
-        found += [({*variables(one.term)}, {one.var.name}) for one in defined if isinstance(one, Define)]
+        found += [
+            ({*variables(one.term)}, {one.var.name}) for one in defined if isinstance(one, Define)
+        ]
         return found
 
     def is_set(self, body: Body, outputs: Iterable[Term]) -> bool:
@@ -305,13 +351,19 @@ class Builder:
         return not body.weights and self.determines(body, outputs)
 
     def determines(self, body: Body, outputs: Iterable[Term]) -> bool:
-        """Return whether outputs determine all that atoms of a body bind; equal rows may be several all the same."""
-        known = self.closure(body, {n.name for n in map(self.resolve, outputs) if isinstance(n, Var)})
+        """Return whether outputs determine all that atoms of a body bind; equal rows may be
+        several all the same.
+        """
+        known = self.closure(
+            body, {n.name for n in map(self.resolve, outputs) if isinstance(n, Var)}
+        )
         return all(self._names(key) <= known for key, _ in body.keys)
 
     def identity(self, body: Body) -> list[Typed]:
         """Return the variables that tell the rows of a body apart, as few as are found."""
-        names = list(dict.fromkeys(n for key, _ in body.keys for n in sorted(self._names(key), key=_number)))
+        names = list(
+            dict.fromkeys(n for key, _ in body.keys for n in sorted(self._names(key), key=_number))
+        )
         names = [name for name in names if name in body.columns]
         dependencies = self._dependencies(body)
         wanted = _closed({*names}, dependencies)
@@ -333,7 +385,9 @@ class Builder:
         return [name for name in owned if name in used]
 
     def closed(self, body: Body, wanted: Iterable[str] = ()) -> tuple[Literal, ...]:
-        """Return the literals of a body, with an atom for the values of variables that only bodies around it bind."""
+        """Return the literals of a body, with an atom for the values of variables that only
+        bodies around it bind.
+        """
         literals = tuple(self.resolved(one) for one in body.literals)
         unbound = sorted((_free(literals) | {*wanted}) - bound(literals), key=_number)
         if not unbound or body.outer is None:
@@ -345,7 +399,9 @@ class Builder:
         return (Atom(ONE, (None,)),)
 
     def domain(self, outer: Body, names: list[str]) -> Atom:
-        """Return an atom of a helper view that has the values of variables in the rows of a body."""
+        """Return an atom of a helper view that has the values of variables in the rows of a
+        body.
+        """
         columns = [column_of(outer, name) for name in names]
         name = self.projected(self.closed(outer, names), tuple(Var(n) for n in names), outer)
         nullable = tuple(self.may_be_null(outer, one) for one in columns)
@@ -383,7 +439,11 @@ class Builder:
         more = kept
         while more:
             read = {name for rule in more for one in rule.body for name in atoms(one)}
-            more = [rule for rule in rules if id(rule) in given and not read.isdisjoint(h.name for h in rule.heads)]
+            more = [
+                rule
+                for rule in rules
+                if id(rule) in given and not read.isdisjoint(h.name for h in rule.heads)
+            ]
             given -= {id(rule) for rule in more}
         self.rules = [rule for rule in self.rules if id(rule) not in given]
 
@@ -397,15 +457,22 @@ class Builder:
         literals = self.closed(body, wanted)
         self.emit(Rule(heads, literals, folds, frozenset(self._names(body.required))))
 
-    def stored(self, body: Body, outputs: Sequence[tuple[str, Typed]], distinct: bool = False) -> Table:
-        """Make a helper view of some columns of a body; return it, with the columns that the body carries first.
+    def stored(
+        self, body: Body, outputs: Sequence[tuple[str, Typed]], distinct: bool = False
+    ) -> Table:
+        """Make a helper view of some columns of a body; return it, with the columns that the body
+        carries first.
 
-        It is a set if `distinct`, or if the columns tell the rows apart, else its rows have multiplicities.
+        It is a set if `distinct`, or if the columns tell the rows apart, else its rows have
+        multiplicities.
         """
         body = body.copy()
         values = [(n, self.define(body, one)) for n, one in outputs]
         values = self._apart(body, values)
-        around = [(name, column_of(body.outer, name)) for name in self.carried(body, [v.term for _, v in values])]
+        around = [
+            (name, column_of(body.outer, name))
+            for name in self.carried(body, [v.term for _, v in values])
+        ]
         row = [*around, *values]
         columns = tuple(Column(n, one.type, self.may_be_null(body, one)) for n, one in row)
         name, terms = self.helper(), tuple(self.resolve(one.term) for _, one in row)
@@ -417,13 +484,18 @@ class Builder:
         self.rule(*self.counted(name, terms, body))
         return Table(name, columns, tuple(range(len(columns))), weighs=True)
 
-    def _in_parts(self, body: Body, columns: tuple[Column, ...], terms: tuple[Term, ...], distinct: bool) -> Table:
-        """Make helper views that have some of the columns each, after those that determine the others."""
+    def _in_parts(
+        self, body: Body, columns: tuple[Column, ...], terms: tuple[Term, ...], distinct: bool
+    ) -> Table:
+        """Make helper views that have some of the columns each, after those that determine the
+        others.
+        """
         key = self.determining(body, terms)
         weighs = bool(body.weights)
         if len(key) >= KEYS_MAX or (distinct and weighs):
             raise SqlError(
-                f"{self.name} needs {len(terms)} columns in one step ({', '.join(c.name for c in columns)}), and "
+                f"{self.name} needs {len(terms)} columns in one step "
+                f"({', '.join(c.name for c in columns)}), and "
                 f"{KEYS_MAX} is the most that tell rows apart: select fewer columns"
             )
         parts: list[tuple[Table, tuple[int, ...]]] = []
@@ -431,13 +503,23 @@ class Builder:
             own = tuple(columns[p] for p in places)
             part = Table(self.helper(), own, (*range(len(key)),), weighs=weighs and not parts)
             chosen = tuple(terms[p] for p in places)
-            self.rule(*(self.counted(part.name, chosen, body) if part.weighs else (Atom(part.name, chosen), body)))
+            self.rule(
+                *(
+                    self.counted(part.name, chosen, body)
+                    if part.weighs
+                    else (Atom(part.name, chosen), body)
+                )
+            )
             parts.append((part, places))
         return Table("", columns, tuple(key), weighs=weighs, parts=tuple(parts))
 
     def determining(self, body: Body, terms: Sequence[Term]) -> list[int]:
-        """Return the positions of as few terms as are found to determine a body's rows; all if they do not."""
-        names = [{term.name} if isinstance(term, Var) else set() for term in map(self.resolve, terms)]
+        """Return the positions of as few terms as are found to determine a body's rows; all if
+        they do not.
+        """
+        names = [
+            {term.name} if isinstance(term, Var) else set() for term in map(self.resolve, terms)
+        ]
         dependencies = self._dependencies(body)
         wanted = {name for key, _ in body.keys for name in self._names(key)}
         kept = list(range(len(terms)))
@@ -461,7 +543,9 @@ class Builder:
             found.append((name, one))
         return found
 
-    def counted(self, name: str, terms: tuple[Term, ...], body: Body) -> tuple[Atom, Body, tuple[Fold, ...]]:
+    def counted(
+        self, name: str, terms: tuple[Term, ...], body: Body
+    ) -> tuple[Atom, Body, tuple[Fold, ...]]:
         """Return the head, the body and the aggregate of rows with their multiplicities."""
         result = self.variable(BIGINT, False).term
         assert isinstance(result, Var)
@@ -482,8 +566,12 @@ class Builder:
         """Return the positions of as few columns as are found to tell the rows of a set apart."""
         return tuple(range(len(terms)) if distinct else self.determining(body, terms))
 
-    def again(self, table: Table, outer: Body | None, around: Sequence[str] = ()) -> tuple[Body, list[Typed]]:
-        """Return a body of one atom of a helper view and its columns; the first columns are variables of the outer."""
+    def again(
+        self, table: Table, outer: Body | None, around: Sequence[str] = ()
+    ) -> tuple[Body, list[Typed]]:
+        """Return a body of one atom of a helper view and its columns; the first columns are
+        variables of the outer.
+        """
         body = Body(outer)
         given = [column_of(outer, name) for name in around]
         return body, self.scan(table, body, given)[len(given) :]
@@ -512,21 +600,27 @@ def _closed(known: set[str], dependencies: list[tuple[set[str], set[str]]]) -> s
 
 
 def chunks(count: int, key: Sequence[int], more: int = 0) -> list[tuple[int, ...]]:
-    """Return the positions of columns in parts of at most KEYS_MAX, with `more` before, each with the key first."""
+    """Return the positions of columns in parts of at most KEYS_MAX, with `more` before, each
+    with the key first.
+    """
     others, size = [place for place in range(count) if place not in key], KEYS_MAX - len(key) - more
     return [(*key, *others[first : first + size]) for first in range(0, len(others), size)]
 
 
 def kept_interval(value: Typed) -> Typed:
-    """Return a value as columns have it: the time between two timestamps is a number of microseconds.
+    """Return a value as columns have it: the time between two timestamps is a number of
+    microseconds.
 
     Raises SqlError for any other interval.
     """
     if value.type != INTERVAL or not isinstance(value.term, Call):
         return value
     if value.term.name != "elapsed":
-        raise SqlError("a column of intervals has the time between two timestamps: take EXTRACT(EPOCH FROM ...) of any "
-                       "other, or date_diff")  # fmt: skip
+        raise SqlError(
+            "a column of intervals has the time between two timestamps: take EXTRACT(EPOCH FROM "
+            "...) of any "
+            "other, or date_diff"
+        )
     return value._replace(term=value.term.args[0])
 
 

@@ -4,9 +4,9 @@
     txn.sql(text)         edits of the transaction; queries see them
     ws.at(v).sql(text)    queries over an older version
 
-A statement of a transaction reads the state that those before it left: the edits so far are applied within a savepoint,
-which is undone after the statement.  What the statement reads, with all that this follows from, is up to date there:
-tables, their indices and views.
+A statement of a transaction reads the state that those before it left: the edits so far are applied
+within a savepoint, which is undone after the statement.  What the statement reads, with all that
+this follows from, is up to date there: tables, their indices and views.
 """
 
 from __future__ import annotations
@@ -56,12 +56,16 @@ class Host(Protocol):
 class Reader:
     """Where statements read: a version, or a transaction with its edits so far."""
 
-    def __init__(self, host: Host, version: int | str | None = None, edited: Transaction | None = None) -> None:
+    def __init__(
+        self, host: Host, version: int | str | None = None, edited: Transaction | None = None
+    ) -> None:
         self.host, self.version, self.edited = host, version, edited
 
     @contextmanager
     def state(self) -> Iterator[Any]:
-        """Give a transaction of the store in which rules can be evaluated, and that leaves nothing behind."""
+        """Give a transaction of the store in which rules can be evaluated, and that leaves
+        nothing behind.
+        """
         if self.edited is None:
             with self.host.store.sketch(self.version) as sketch:
                 yield sketch
@@ -86,7 +90,9 @@ class Reader:
         yield Catalog(source, rules, properties)
 
     def _snapshot(self) -> Any:
-        return self.host.store.snapshot() if self.version is None else self.host.store.at(self.version)
+        return (
+            self.host.store.snapshot() if self.version is None else self.host.store.at(self.version)
+        )
 
     def ask(self, text: str) -> Answer:
         """Evaluate rules once."""

@@ -17,7 +17,15 @@ from sqlglot.errors import SqlglotError
 from sqlglot.optimizer.annotate_types import annotate_types
 
 from ivm.answer import Answer
-from ivm.errors import ConstraintError, IvmError, MaintainError, OptionError, RangeError, RuleError, UninstallError
+from ivm.errors import (
+    ConstraintError,
+    IvmError,
+    MaintainError,
+    OptionError,
+    RangeError,
+    RuleError,
+    UninstallError,
+)
 from ivm.sql import files, tables, versions, views
 from ivm.sql.answers import PART, answer, finish, in_words
 from ivm.sql.dialects.read import DIALECTS, in_duckdb, parsed
@@ -34,7 +42,15 @@ from ivm.sql.naming import spelled
 from ivm.sql.queries.query import Queries
 from ivm.sql.rules import Builder
 from ivm.sql.session import Host, Reader
-from ivm.sql.syntax import TOO_DEEP, no_statement, path_of, query_in_place, refuse_halves, regroup, syntax_error
+from ivm.sql.syntax import (
+    TOO_DEEP,
+    no_statement,
+    path_of,
+    query_in_place,
+    refuse_halves,
+    regroup,
+    syntax_error,
+)
 from ivm.wide import Parameters
 from pagestore.errors import DependantsError, PagestoreError
 
@@ -45,7 +61,8 @@ logging.getLogger("sqlglot").setLevel(logging.ERROR)  # what it warns of is refu
 QUERIES = (exp.Select, exp.SetOperation, exp.Values, exp.Subquery, exp.Pivot)
 EDITS = (exp.Insert, exp.Update, exp.Delete, exp.Merge, exp.TruncateTable)
 CREATE_PIVOT = re.compile(r"(create\b.*?\bas)\s+((?:un)?pivot\b.*)", re.IGNORECASE | re.DOTALL)
-SHIFTED_TYPES = (exp.DataType.Type.UNKNOWN, exp.DataType.Type.ARRAY)  # of what the parser counts from 0
+# of what the parser counts from 0
+SHIFTED_TYPES = (exp.DataType.Type.UNKNOWN, exp.DataType.Type.ARRAY)
 MISTAKE = "a mistake in ivm, please report it"
 SCHEMAS = ("main", "public")  # names of the one schema
 NAMED_TYPES = "named types"  # in the meta of a statement that names types of CREATE TYPE
@@ -53,7 +70,9 @@ EXPLAIN = re.compile(r"\s*explain\s+(.*)", re.IGNORECASE | re.DOTALL)
 
 
 def parse(text: str, dialect: str, parameters: Parameters = None) -> list[tuple[exp.Expr, bool]]:
-    """Return the statements of a text, each with whether it is to be explained.  Raises SqlError."""
+    """Return the statements of a text, each with whether it is to be explained.  Raises
+    SqlError.
+    """
     if dialect not in DIALECTS:
         raise SqlError(f"dialect={dialect!r}: there is {', '.join(DIALECTS)}")
     if not isinstance(text, str):
@@ -70,15 +89,21 @@ def parse(text: str, dialect: str, parameters: Parameters = None) -> list[tuple[
 
 
 def _is_shifted(node: exp.Bracket) -> bool:
-    """Return whether the parser has made a place that counts from 1 one from 0: where it knows that it is a number."""
-    if len(node.expressions) != 1 or (node.this.type is not None and node.this.type.this not in SHIFTED_TYPES):
+    """Return whether the parser has made a place that counts from 1 one from 0: where it knows
+    that it is a number.
+    """
+    if len(node.expressions) != 1 or (
+        node.this.type is not None and node.this.type.this not in SHIFTED_TYPES
+    ):
         return False
     type_ = annotate_types(node.expressions[0].copy()).type
     return type_ is not None and type_.this in exp.DataType.INTEGER_TYPES
 
 
 def _read(node: exp.Expr, dialect: str, text: str) -> exp.Expr:
-    """Return a statement in DuckDB's terms, CREATE ... AS PIVOT as one of a subquery, as which it parses."""
+    """Return a statement in DuckDB's terms, CREATE ... AS PIVOT as one of a subquery, as which
+    it parses.
+    """
     nodes = [*node.walk(bfs=False)]
     refuse_halves(nodes)
     spelled.remember(nodes, text)
@@ -87,7 +112,12 @@ def _read(node: exp.Expr, dialect: str, text: str) -> exp.Expr:
     for one in nodes:
         if isinstance(one, exp.Bracket) and Dialect.get_or_raise(dialect).INDEX_OFFSET:
             one.meta[SHIFTED] = _is_shifted(one)
-        if isinstance(one, exp.Anonymous) and one.name.upper() == "ALL" and len(one.expressions) == 1:  # of a list
+        # of a list
+        if (
+            isinstance(one, exp.Anonymous)
+            and one.name.upper() == "ALL"
+            and len(one.expressions) == 1
+        ):
             one.replace(exp.All(this=exp.paren(one.expressions[0])))
         elif isinstance(one, exp.Lambda) and (path := path_of(one)) is not None:
             one.replace(path)
@@ -99,7 +129,9 @@ def _read(node: exp.Expr, dialect: str, text: str) -> exp.Expr:
             and not one.args.get("catalog")
         ):
             one.set("db", None)
-    if isinstance(node, exp.Command) and (parts := CREATE_PIVOT.fullmatch(f"{node.this} {node.expression}")):
+    if isinstance(node, exp.Command) and (
+        parts := CREATE_PIVOT.fullmatch(f"{node.this} {node.expression}")
+    ):
         (node,) = parsed(f"{parts[1]} SELECT * FROM ({parts[2]})", dialect)
     elif isinstance(node, exp.Command):
         parsed(query_in_place(f"{node.this}{node.expression}", text), dialect)
@@ -108,17 +140,25 @@ def _read(node: exp.Expr, dialect: str, text: str) -> exp.Expr:
 
 def read_nothing_else(statements: Sequence[tuple[exp.Expr, bool]]) -> bool:
     """Return whether statements change nothing."""
-    return all(explained or isinstance(one, (*QUERIES, exp.Describe, exp.Show)) for one, explained in statements)
+    return all(
+        explained or isinstance(one, (*QUERIES, exp.Describe, exp.Show))
+        for one, explained in statements
+    )
 
 
-def row_of(text: str, names: Iterable[str], run: Callable[[str], Answer | None]) -> tuple[str, dict[str, Any]]:
-    """Return the table, one of some names, of `SELECT * FROM table ...`, and its first row by columns.
+def row_of(
+    text: str, names: Iterable[str], run: Callable[[str], Answer | None]
+) -> tuple[str, dict[str, Any]]:
+    """Return the table, one of some names, of `SELECT * FROM table ...`, and its first row by
+    columns.
 
     `run` answers the query.  Raises SqlError.
     """
     name, found = _table_of(text, names), run(text)
     if not found:
-        raise SqlError(f"no row of {name} is selected; write the row as in rules to see why it is not there")
+        raise SqlError(
+            f"no row of {name} is selected; write the row as in rules to see why it is not there"
+        )
     (row,) = found.to_arrow().slice(0, 1).to_pylist()
     return name, row
 
@@ -127,25 +167,40 @@ def _table_of(text: str, names: Iterable[str]) -> str:
     """Return the name of the only table of a query of whole rows."""
     ((node, _),) = parse(text, DIALECTS[0])[:1]
     tables = [one.name for one in node.find_all(exp.Table)]
-    if not node.find(exp.Star) or len(tables) != 1 or not isinstance(node, exp.Select) or node.args.get("group"):
+    if (
+        not node.find(exp.Star)
+        or len(tables) != 1
+        or not isinstance(node, exp.Select)
+        or node.args.get("group")
+    ):
         raise SqlError("a row is named by SELECT * FROM a view WHERE ...", node)
     return next((name for name in names if name.lower() == tables[0].lower()), tables[0])
 
 
 def _with_parameters(statements: list[exp.Expr], parameters: Parameters) -> list[exp.Expr]:
-    """Return statements with `?`, `$1` and `:name` replaced by the parameters; `?` are counted over all of them."""
+    """Return statements with `?`, `$1` and `:name` replaced by the parameters; `?` are counted
+    over all of them.
+    """
     if isinstance(parameters, str | bytes) or not isinstance(parameters, Sequence | Mapping | None):
         raise SqlError(f"{parameters!r} is not a list of parameters: write [{parameters!r}]")
-    places = [p for one in statements for p in one.find_all(exp.Placeholder, exp.Parameter, bfs=False)]
+    places = [
+        p for one in statements for p in one.find_all(exp.Placeholder, exp.Parameter, bfs=False)
+    ]
     if not places:
         if parameters:
-            raise SqlError(f"{len(parameters)} parameters are given, and the text has none: write ? or :name")
+            raise SqlError(
+                f"{len(parameters)} parameters are given, and the text has none: write ? or :name"
+            )
         return statements
     positional = [*filter(_is_positional, places)]
-    if positional and (isinstance(parameters, Mapping) or parameters is None or len(parameters) != len(positional)):
+    if positional and (
+        isinstance(parameters, Mapping) or parameters is None or len(parameters) != len(positional)
+    ):
         given = 0 if parameters is None else len(parameters)
         raise SqlError(
-            f"{counted(len(positional), 'parameter')} wanted, and {given} given: give a list of them", positional[0]
+            f"{counted(len(positional), 'parameter')} wanted, and {given} given: give a list of "
+            f"them",
+            positional[0],
         )
     values = iter(parameters if isinstance(parameters, Sequence) else ())
     for place in places:
@@ -170,9 +225,12 @@ class Statements:
     """Runs statements on a workspace, in a transaction or over an older version."""
 
     def __init__(
-        self, host: Host, version: int | str | None = None, inside: Transaction | None = None,
+        self,
+        host: Host,
+        version: int | str | None = None,
+        inside: Transaction | None = None,
         sessions: Sessions | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Without `sessions`, BEGIN is refused, as it is in a transaction and over a version."""
         self.host, self.version, self.inside, self.sessions = host, version, inside, sessions
         self.strict = False
@@ -183,7 +241,11 @@ class Statements:
         return None if self.sessions is None else self.sessions.open
 
     def run(
-        self, text: str, parameters: Parameters = None, dialect: str = "duckdb", incremental: str = "auto"
+        self,
+        text: str,
+        parameters: Parameters = None,
+        dialect: str = "duckdb",
+        incremental: str = "auto",
     ) -> Answer | None:
         """Run the statements of a text; return the answer of the last, if it has one."""
         if incremental not in ("auto", "strict"):
@@ -212,14 +274,23 @@ class Statements:
             raise SqlError(tables.readers(self.host, node) or str(error), node) from error
         except RecursionError:
             raise SqlError(TOO_DEEP, node) from None
-        except (ArithmeticError, AssertionError, AttributeError, LookupError, TypeError, ValueError) as error:
+        except (
+            ArithmeticError,
+            AssertionError,
+            AttributeError,
+            LookupError,
+            TypeError,
+            ValueError,
+        ) as error:
             if isinstance(error, IvmError | PagestoreError) or not _is_of_translation(error):
                 raise
             shown = f"{type(error).__name__}: {str(error)[:60]}"
             raise SqlError(f"this is not evaluated: {MISTAKE} ({shown})", node) from error
 
     def put_in_words(self, error: MaintainError) -> None:
-        """Let the error of a constraint or of a value say in SQL's words what is wrong, if SQL made the view."""
+        """Let the error of a constraint or of a value say in SQL's words what is wrong, if SQL
+        made the view.
+        """
         said = ""
         if isinstance(error, ConstraintError):
             said = self._violated(error)
@@ -229,30 +300,44 @@ class Statements:
             error.args = (said,)
 
     def _violated(self, error: ConstraintError) -> str:
-        """Return the error of a constraint of a table in the words of SQL; empty for another constraint."""
+        """Return the error of a constraint of a table in the words of SQL; empty for another
+        constraint.
+        """
         with Reader(self.host).catalog() as catalog:
             for name, table in catalog.tables.items():
                 if shown := (table.get("constraints") or {}).get(error.constraint):
-                    row = ", ".join(f"{c} = {v!r}" for c, v in zip(error.columns, error.rows[0], strict=True)
-                                    if c in catalog.source[name].schema.names)  # fmt: skip
+                    row = ", ".join(
+                        f"{c} = {v!r}"
+                        for c, v in zip(error.columns, error.rows[0], strict=True)
+                        if c in catalog.source[name].schema.names
+                    )
                     return f"{name}: {shown} does not hold for {row}: nothing was changed"
         return ""
 
     def _in_words(self, error: RangeError, node: exp.Expr | None = None) -> str:
-        """Return in SQL's words that a value of a kept view, or of one that a statement creates, has no value."""
+        """Return in SQL's words that a value of a kept view, or of one that a statement creates,
+        has no value.
+        """
         name = PART.sub("", error.of)
         with Reader(self.host).catalog() as catalog, suppress(SqlError):
             kept = catalog.kept.get(name, {})
             if isinstance(node, exp.Create):
                 query, given = node.expression, [n.name for n in node.this.expressions]
             elif kept:
-                ((query, _),), given = parse(kept["query"], DIALECTS[0]), [n for n, _, _ in kept["columns"]]
+                ((query, _),), given = (
+                    parse(kept["query"], DIALECTS[0]),
+                    [n for n, _, _ in kept["columns"]],
+                )
             if name and (kept or isinstance(node, exp.Create)):
                 rows, queries = views.translated(catalog, name, query)
                 names = [*given, *(n for n, _ in rows.columns[len(given) :])]
                 text = finish(queries.builder, rows, name, names).text
                 error = in_words(error, queries.builder, f"\n{text}", name)
-        return f"a row has no value ({error}): TRY(...) and TRY_CAST give null there" if error.of else str(error)
+        return (
+            f"a row has no value ({error}): TRY(...) and TRY_CAST give null there"
+            if error.of
+            else str(error)
+        )
 
     def _run(self, node: exp.Expr, text: str) -> Answer | None:
         self._name_types(node)
@@ -290,12 +375,18 @@ class Statements:
         if node.meta.pop(NAMED_TYPES, False):
             with self._reader().catalog() as catalog:
                 for one in [*node.find_all(exp.DataType)]:
-                    if one.this == exp.DataType.Type.USERDEFINED and (own := catalog.type_named(one.args["kind"])):
+                    if one.this == exp.DataType.Type.USERDEFINED and (
+                        own := catalog.type_named(one.args["kind"])
+                    ):
                         one.replace(exp.DataType.build(own, dialect="duckdb"))
 
     def _definitions(self) -> dict[type[exp.Expr], Callable[[Host, Any], None]]:
-        return {exp.Create: partial(views.create, strict=self.strict), exp.Drop: tables.drop, exp.Alter: tables.alter,
-                exp.Command: tables.define_type}  # fmt: skip
+        return {
+            exp.Create: partial(views.create, strict=self.strict),
+            exp.Drop: tables.drop,
+            exp.Alter: tables.alter,
+            exp.Command: tables.define_type,
+        }
 
     def _reader(self) -> Reader:
         return Reader(self.host, self.version, self.inside or self.open)
@@ -310,7 +401,11 @@ class Statements:
             with reader.state() as state:
                 own = versions.materialized(self.host.store, state, self.host.rules_of(state), node)
                 queries = self._queries(versions.catalog_of(state, self.host.rules_of(state)))
-                return answer(queries, queries.query(own, None, top=True), lambda text: reader.ask_in(state, text))
+                return answer(
+                    queries,
+                    queries.query(own, None, top=True),
+                    lambda text: reader.ask_in(state, text),
+                )
         with reader.catalog() as catalog:
             queries = self._queries(catalog)
             rows = queries.query(node, None, top=True)
@@ -347,25 +442,42 @@ class Statements:
             raise SqlError("COPY takes one file, as a text", node)
         path, options = node.args["files"][0].name, files.options(node)
         if node.args["kind"]:
-            names = [one.name for one in node.this.expressions] if isinstance(node.this, exp.Schema) else None
+            names = (
+                [one.name for one in node.this.expressions]
+                if isinstance(node.this, exp.Schema)
+                else None
+            )
             table = node.this.this if isinstance(node.this, exp.Schema) else node.this
             with self._reader().catalog() as catalog:
                 columns = files.columns_of(catalog, table, names)
             rows = files.read(path, options, columns, node)
-            insert = exp.Insert(this=exp.Schema(this=table, expressions=[exp.to_identifier(c.name) for c in columns]))
+            insert = exp.Insert(
+                this=exp.Schema(
+                    this=table, expressions=[exp.to_identifier(c.name) for c in columns]
+                )
+            )
             return self._edit(insert.copy(), rows)
-        query = node.this.this if isinstance(node.this, exp.Subquery) else exp.select("*").from_(node.this)
+        query = (
+            node.this.this
+            if isinstance(node.this, exp.Subquery)
+            else exp.select("*").from_(node.this)
+        )
         found = self._query(query).to_arrow()
         files.write(found, path, options, node)
         return Answer(pa.table({"Count": pa.array([found.num_rows], pa.int64())}))
 
     def _bracket(self, node: exp.Expr) -> None:
         if self.sessions is None:
-            raise SqlError(f"{node.key.upper()}: this is inside a transaction of Python, which ends by itself", node)
+            raise SqlError(
+                f"{node.key.upper()}: this is inside a transaction of Python, which ends by itself",
+                node,
+            )
         txn = self.sessions.open
         if isinstance(node, exp.Transaction):
             if txn is not None:
-                raise SqlError("BEGIN: a transaction has begun already: COMMIT or ROLLBACK first", node)
+                raise SqlError(
+                    "BEGIN: a transaction has begun already: COMMIT or ROLLBACK first", node
+                )
             self.sessions.begin(self.host.transaction())
             return
         if txn is None:
@@ -375,7 +487,9 @@ class Statements:
 
 
 def _is_of_translation(error: Exception) -> bool:
-    """Return whether an error is raised where statements are translated, and not by what they call or run."""
+    """Return whether an error is raised where statements are translated, and not by what they
+    call or run.
+    """
     *_, (frame, _) = traceback.walk_tb(error.__traceback__)
     return str(frame.f_globals.get("__name__", "")).startswith(("ivm.sql.", "sqlglot."))
 

@@ -1,4 +1,6 @@
-"""Say what is wrong with a text that does not parse, or parses as half a statement, or as something else."""
+"""Say what is wrong with a text that does not parse, or parses as half a statement, or as
+something else.
+"""
 
 from __future__ import annotations
 
@@ -18,20 +20,27 @@ from ivm.sql.errors import SqlError, SqlSyntaxError
 TOKEN = re.compile(r"<Token token_type: .*?, text: (.*?), line: .*?>")  # as sqlglot shows one
 LACKING = re.compile(r"Required keyword: '\w+' missing for <class '.*?'>")
 WORD = re.compile(r"[^\W\d]\w*")
-CREATED = re.compile(r"create\b.*?\bas\s+(?=[(\s]*(?:select|from|with|values)\b)", re.IGNORECASE | re.DOTALL)
+CREATED = re.compile(
+    r"create\b.*?\bas\s+(?=[(\s]*(?:select|from|with|values)\b)", re.IGNORECASE | re.DOTALL
+)
 QUOTED = re.compile(r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|--[^\n]*|/\*.*?\*/", re.DOTALL)
 STARTS = (
-    "SELECT", "FROM", "WITH", "VALUES", "PIVOT", "UNPIVOT", "INSERT", "UPDATE", "DELETE", "MERGE", "TRUNCATE", "CREATE",
+    "SELECT", "FROM", "WITH", "VALUES", "PIVOT", "UNPIVOT", "INSERT", "UPDATE", "DELETE", "MERGE",
+    "TRUNCATE", "CREATE",
     "DROP", "ALTER", "COPY", "DESCRIBE", "SHOW", "EXPLAIN", "BEGIN", "COMMIT", "ROLLBACK",
 )  # fmt: skip
 WORDS = (
-    *STARTS, "WHERE", "GROUP", "ORDER", "HAVING", "LIMIT", "OFFSET", "JOIN", "LEFT", "RIGHT", "INNER", "OUTER", "CROSS",
-    "UNION", "EXCEPT", "INTERSECT", "DISTINCT", "BETWEEN", "CASE", "WHEN", "THEN", "ELSE", "INTO", "SET", "USING",
-    "TABLE", "VIEW", "MATERIALIZED", "INDEX", "COLUMN", "COLUMNS", "RENAME", "PRIMARY", "REFERENCES", "DEFAULT",
+    *STARTS, "WHERE", "GROUP", "ORDER", "HAVING", "LIMIT", "OFFSET", "JOIN", "LEFT", "RIGHT",
+    "INNER", "OUTER", "CROSS",
+    "UNION", "EXCEPT", "INTERSECT", "DISTINCT", "BETWEEN", "CASE", "WHEN", "THEN", "ELSE", "INTO",
+    "SET", "USING",
+    "TABLE", "VIEW", "MATERIALIZED", "INDEX", "COLUMN", "COLUMNS", "RENAME", "PRIMARY",
+    "REFERENCES", "DEFAULT",
     "WINDOW", "PARTITION", "QUALIFY", "RETURNING", "CONFLICT", "EXISTS", "LIKE", "TABLES",
 )  # fmt: skip
 MISTAKEN = {
-    "GROUP": "after GROUP comes BY", "ORDER": "after ORDER comes BY", "PARTITION": "after PARTITION comes BY",
+    "GROUP": "after GROUP comes BY", "ORDER": "after ORDER comes BY",
+    "PARTITION": "after PARTITION comes BY",
     "TOP": "the number of rows comes last, as in LIMIT 5",
 }  # fmt: skip
 TOO_DEEP = "this text nests too deep: give its inner parts a MATERIALIZED VIEW of their own, or write fewer parentheses"
@@ -49,10 +58,14 @@ def syntax_error(error: SqlglotError, text: str) -> SqlError:
     line, column, found = first.get("line") or 1, first.get("col") or 1, first.get("highlight")
     place = line, max(1, column - len(found or "") + 1)
     reason = (
-        str(first.get("description", "")).rstrip(".").replace("Invalid expression / Unexpected token", "not expected")
+        str(first.get("description", ""))
+        .rstrip(".")
+        .replace("Invalid expression / Unexpected token", "not expected")
     )
     reason = LACKING.sub("something is missing here", reason)
-    reason = TOKEN.sub(lambda token: "the end" if token[1] == "SENTINEL" else f"`{token[1]}`", reason)
+    reason = TOKEN.sub(
+        lambda token: "the end" if token[1] == "SENTINEL" else f"`{token[1]}`", reason
+    )
     reason = f"`{found}`: " * bool(found) + reason[:1].lower() + reason[1:]
     meant = f": {SIGNS[found]}" if found in SIGNS else _meant(text, place)
     return SqlSyntaxError(f"{reason}{meant}", place, _line(text, place[0]))
@@ -64,14 +77,21 @@ def no_statement(node: exp.Expr) -> SqlError:
     word = (WORD.findall(shown) or [shown])[0]
     near = f": did you mean {_near(word, STARTS)}?" if _near(word, STARTS) else ""
     if word.upper() in STARTS:
-        return SqlError(f"{word.upper()} does not go on like this: {shown[:50]}; docs/sql.md shows how it does", node)
-    return SqlError(f"no statement begins with {word}{near or '; docs/sql.md lists the statements'}", node)
+        return SqlError(
+            f"{word.upper()} does not go on like this: {shown[:50]}; docs/sql.md shows how it does",
+            node,
+        )
+    return SqlError(
+        f"no statement begins with {word}{near or '; docs/sql.md lists the statements'}", node
+    )
 
 
 def query_in_place(command: str, text: str) -> str:
-    """Return the query of a CREATE ... AS with blanks before it as in the whole text; empty if it has none.
+    """Return the query of a CREATE ... AS with blanks before it as in the whole text; empty if it
+    has none.
 
-    The parser takes a CREATE for a command if its query does not parse: alone, this says where and why.
+    The parser takes a CREATE for a command if its query does not parse: alone, this says where and
+    why.
     """
     begin, query = text.find(command), CREATED.match(command)
     if begin < 0 or query is None:
@@ -80,10 +100,15 @@ def query_in_place(command: str, text: str) -> str:
 
 
 def refuse_halves(nodes: Sequence[exp.Expr]) -> None:
-    """Raise SqlError for a statement that parses though a part is missing; `nodes` are all of it, itself first."""
+    """Raise SqlError for a statement that parses though a part is missing; `nodes` are all of
+    it, itself first.
+    """
     for part in nodes:
-        of_merge = isinstance(part.parent, exp.When)  # whose UPDATE and INSERT may have nothing else
-        if part is nodes[0] or (isinstance(part, exp.Update | exp.Insert | exp.OnConflict) and not of_merge):
+        # whose UPDATE and INSERT may have nothing else
+        of_merge = isinstance(part.parent, exp.When)
+        if part is nodes[0] or (
+            isinstance(part, exp.Update | exp.Insert | exp.OnConflict) and not of_merge
+        ):
             for missing in _lacks(part):
                 raise SqlError(missing, part if part.find(exp.Identifier) else nodes[0])
 
@@ -102,7 +127,9 @@ def _lacks(part: exp.Expr) -> Iterator[str]:
             yield 'SELECT lacks its columns; a column that is named "from" is written in quotes'
     if isinstance(part, exp.Delete) and table is None:
         yield "FROM is missing: write DELETE FROM table WHERE ..."
-    if isinstance(part, exp.Update) and not [one for one in part.expressions if isinstance(one, exp.EQ)]:
+    if isinstance(part, exp.Update) and not [
+        one for one in part.expressions if isinstance(one, exp.EQ)
+    ]:
         yield "a value is missing: write SET column = value"
     if (
         isinstance(part, exp.Insert)
@@ -129,12 +156,21 @@ def _unclosed(text: str) -> SqlError:
 def _meant(text: str, place: tuple[int, int]) -> str:
     """Return a guess at the mistake: of the word before a place, else of the first one."""
     lines = text.split("\n")
-    before = WORD.findall("\n".join([*lines[: place[0] - 1], lines[place[0] - 1][: place[1] - 1]]).rpartition(";")[2])
+    before = WORD.findall(
+        "\n".join([*lines[: place[0] - 1], lines[place[0] - 1][: place[1] - 1]]).rpartition(";")[2]
+    )
     if before and before[-1].upper() in MISTAKEN:
         return f": {MISTAKEN[before[-1].upper()]}"
-    for word, words in [(one, STARTS) for one in before[:1]] + [(one, WORDS) for one in before[:-3:-1]]:
+    for word, words in [(one, STARTS) for one in before[:1]] + [
+        (one, WORDS) for one in before[:-3:-1]
+    ]:
         near = _near(word, words)
-        if near and word.upper() not in words and (words is STARTS or not word.upper().startswith(near)):  # orders
+        # orders
+        if (
+            near
+            and word.upper() not in words
+            and (words is STARTS or not word.upper().startswith(near))
+        ):
             return f": did you mean {near} instead of {word}?"
     return ""
 
@@ -149,7 +185,9 @@ def _line(text: str, number: int) -> str:
 
 
 def parsed(text: str, dialect: str) -> list[exp.Expr]:
-    """Return the statements of a text.  Raises SqlglotError, also for arguments of a function that have no meaning."""
+    """Return the statements of a text.  Raises SqlglotError, also for arguments of a function
+    that have no meaning.
+    """
     kind = Dialect.get_or_raise(dialect)
     try:
         found = _parser(type(kind))(dialect=kind).parse(kind.tokenize(text), text)
@@ -157,16 +195,21 @@ def parsed(text: str, dialect: str) -> list[exp.Expr]:
         raise SqlError(TOO_DEEP) from None
     except (AttributeError, LookupError, TypeError, ValueError) as error:
         raise SqlError(f"this text cannot be read as a statement: {text[:60]}") from error
-    return [one for one in found if one is not None and not isinstance(one, exp.Semicolon)]  # that has only a comment
+    # that has only a comment
+    return [one for one in found if one is not None and not isinstance(one, exp.Semicolon)]
 
 
 @cache
 def _parser(kind: type[Dialect]) -> type[Parser]:
-    """Return the parser of a dialect, which refuses arguments that it would leave out of the tree."""
+    """Return the parser of a dialect, which refuses arguments that it would leave out of the
+    tree.
+    """
     base: type[Parser] = kind.parser_class
 
     class Checked(base):  # type: ignore[misc, valid-type]
-        def validate_expression(self, expression: exp.Expr, args: list[Any] | None = None) -> exp.Expr:
+        def validate_expression(
+            self, expression: exp.Expr, args: list[Any] | None = None
+        ) -> exp.Expr:
             found: exp.Expr = super().validate_expression(expression, args)
             if args and (lost := _left_out(found, args)) is not None:
                 self.raise_error(f"{lost.sql(dialect='duckdb')} has no meaning for this function")
@@ -176,7 +219,9 @@ def _parser(kind: type[Dialect]) -> type[Parser]:
 
 
 def _left_out(made: exp.Expr, args: list[Any]) -> exp.Expr | None:
-    """Return an argument of a function of which nothing is in the tree: neither itself nor another constant for it."""
+    """Return an argument of a function of which nothing is in the tree: neither itself nor
+    another constant for it.
+    """
     if isinstance(made, exp.ArraySort):  # whose defaults, written out, are no arguments
         return None
     given, constants, left = {id(one): one for one in args if isinstance(one, exp.Expr)}, 0, [made]
@@ -195,7 +240,8 @@ _ARITHMETIC = (exp.Add, exp.Sub, exp.Mul, exp.Div, exp.IntDiv, exp.Mod, exp.Pow)
 def regroup(nodes: Sequence[exp.Expr]) -> None:
     """Let `~` take all arithmetic after it, as in DuckDB and PostgreSQL: `~a + 1` is `~(a + 1)`.
 
-    The `nodes` are those of a tree, each after those below it, in which the parser has let `~` bind tightest.
+    The `nodes` are those of a tree, each after those below it, in which the parser has let `~` bind
+    tightest.
     """
     for node in nodes:
         if not isinstance(node, _ARITHMETIC):
@@ -211,10 +257,24 @@ def regroup(nodes: Sequence[exp.Expr]) -> None:
 
 
 def path_of(node: exp.Lambda) -> exp.Paren | None:
-    """Return `j -> 'a'` among the arguments of a function of JSON, which parses as a lambda; None for a lambda."""
+    """Return `j -> 'a'` among the arguments of a function of JSON, which parses as a lambda;
+    None for a lambda.
+    """
     parent = node.parent
-    called = parent.name if isinstance(parent, exp.Anonymous) else parent.key if isinstance(parent, exp.Func) else ""
-    if not called.lower().startswith("json") or len(node.expressions) != 1 or not isinstance(node.this, exp.Literal):
+    called = (
+        parent.name
+        if isinstance(parent, exp.Anonymous)
+        else parent.key
+        if isinstance(parent, exp.Func)
+        else ""
+    )
+    if (
+        not called.lower().startswith("json")
+        or len(node.expressions) != 1
+        or not isinstance(node.this, exp.Literal)
+    ):
         return None
-    found = exp.JSONExtract(this=exp.column(node.expressions[0].copy()), expression=node.this.copy())
+    found = exp.JSONExtract(
+        this=exp.column(node.expressions[0].copy()), expression=node.this.copy()
+    )
     return exp.Paren(this=found)  # so that it does not become a lambda where its text is read again

@@ -25,7 +25,8 @@ from pagestore.errors import DependantsError
 from pagestore.host import KEYS_MAX, Column, Schema, Type
 
 TYPE = re.compile(
-    r'(create|drop)\s+type\s+(?:if\s+(?:not\s+)?exists\s+)?("[^"]+"|\w+)(?:\s+as\s+(.+))?', re.IGNORECASE | re.DOTALL
+    r'(create|drop)\s+type\s+(?:if\s+(?:not\s+)?exists\s+)?("[^"]+"|\w+)(?:\s+as\s+(.+))?',
+    re.IGNORECASE | re.DOTALL,
 )
 
 
@@ -63,7 +64,9 @@ def definitions(nodes: list[exp.Expr]) -> tuple[list[Definition], list[str], lis
             continue
         if isinstance(node, exp.Identifier | exp.Column):
             raise SqlError(f"column {node.name} has no type", node)
-        inner = node.expressions[0] if isinstance(node, exp.Constraint) and node.expressions else node
+        inner = (
+            node.expressions[0] if isinstance(node, exp.Constraint) and node.expressions else node
+        )
         if isinstance(inner, exp.PrimaryKey):
             key += [one.name for one in inner.expressions]
         else:
@@ -73,7 +76,10 @@ def definitions(nodes: list[exp.Expr]) -> tuple[list[Definition], list[str], lis
         raise SqlError("two columns of the table have one name", nodes[0])
     lost = [one for one in key if one.lower() not in known]
     if lost:
-        raise SqlError(f"PRIMARY KEY ({lost[0]}): the table has no such column{nearest(lost[0], known.values())}")
+        raise SqlError(
+            f"PRIMARY KEY ({lost[0]}): the table has no such "
+            f"column{nearest(lost[0], known.values())}"
+        )
     key = [known[one.lower()] for one in key]
     return [c._replace(nullable=c.nullable and c.name not in key) for c in columns], key, checks
 
@@ -93,9 +99,15 @@ def _column(node: exp.ColumnDef, checks: list[exp.Expr]) -> tuple[Definition, bo
             case exp.CheckColumnConstraint():
                 checks.append(one.kind)
             case exp.UniqueColumnConstraint():
-                checks.append(exp.UniqueColumnConstraint(this=exp.Schema(expressions=[exp.to_identifier(node.name)])))
+                checks.append(
+                    exp.UniqueColumnConstraint(
+                        this=exp.Schema(expressions=[exp.to_identifier(node.name)])
+                    )
+                )
             case exp.Reference():
-                checks.append(exp.ForeignKey(expressions=[exp.to_identifier(node.name)], reference=one.kind))
+                checks.append(
+                    exp.ForeignKey(expressions=[exp.to_identifier(node.name)], reference=one.kind)
+                )
             case exp.CommentColumnConstraint():
                 pass
             case _:
@@ -103,11 +115,16 @@ def _column(node: exp.ColumnDef, checks: list[exp.Expr]) -> tuple[Definition, bo
     return Definition(node.name, sql_type(node.args["kind"]), nullable, default), is_key
 
 
-def create(host: Host, name: str, columns: list[Definition], key: list[str], node: exp.Create) -> bool:
+def create(
+    host: Host, name: str, columns: list[Definition], key: list[str], node: exp.Create
+) -> bool:
     """Create a table: a relation whose key is the primary key; return whether it is new."""
     for column in columns:
         if set("`$\n") & {*column.name}:
-            raise SqlError(f"{column.name!r} cannot be the name of a column: leave out `, $ and line breaks", node)
+            raise SqlError(
+                f"{column.name!r} cannot be the name of a column: leave out `, $ and line breaks",
+                node,
+            )
         _refuse_interval(column, node)
 
     made = []
@@ -118,7 +135,10 @@ def create(host: Host, name: str, columns: list[Definition], key: list[str], nod
             if node.args.get("exists"):
                 return
             if not node.args.get("replace") or own is None or own in catalog.kept:
-                raise SqlError(f"{own or name} exists already: DROP it first, or CREATE TABLE IF NOT EXISTS", node)
+                raise SqlError(
+                    f"{own or name} exists already: DROP it first, or CREATE TABLE IF NOT EXISTS",
+                    node,
+                )
             txn.drop(own)
         typed = tuple(Column(c.name, Type.parse(c.type.store + "?" * c.nullable)) for c in columns)
         if key:
@@ -134,8 +154,11 @@ def create(host: Host, name: str, columns: list[Definition], key: list[str], nod
 
 def _refuse_interval(column: Definition, node: exp.Expr) -> None:
     if INTERVAL in (column.type, column.type.element):
-        raise SqlError(f"{column.name}: tables have no columns of {column.type}: store the two moments, or "
-                       "microseconds as BIGINT; views have the time between two timestamps", node)  # fmt: skip
+        raise SqlError(
+            f"{column.name}: tables have no columns of {column.type}: store the two moments, or "
+            "microseconds as BIGINT; views have the time between two timestamps",
+            node,
+        )
 
 
 def constraints_of(name: str) -> str:
@@ -155,7 +178,9 @@ def unique_names(catalog: Catalog, name: str) -> list[list[str]]:
 
 def _parsed(constraint: str) -> exp.Expr:
     """Return a constraint of a table, given its text."""
-    found: exp.Expr = sqlglot.parse_one(f"CREATE TABLE t (x INT, {constraint})", dialect="duckdb").this.expressions[1]
+    found: exp.Expr = sqlglot.parse_one(
+        f"CREATE TABLE t (x INT, {constraint})", dialect="duckdb"
+    ).this.expressions[1]
     return found
 
 
@@ -173,7 +198,11 @@ def constrain(host: Host, name: str, checks: list[exp.Expr], node: exp.Expr) -> 
     try:
         with host.store.snapshot() as snap:
             catalog = Catalog(snap, host.rules_of(snap).program.predicates, snap.properties)
-            texts = {rule: one.sql(dialect="duckdb") for one in checks for rule in _rules(catalog, name, one)}
+            texts = {
+                rule: one.sql(dialect="duckdb")
+                for one in checks
+                for rule in _rules(catalog, name, one)
+            }
 
         def edit(txn: Any) -> None:
             changed = Catalog(txn.inner, {}, txn.inner.catalog.properties)
@@ -192,9 +221,15 @@ def _rules(catalog: Catalog, name: str, node: exp.Expr) -> list[str]:
     assert table is not None
     if isinstance(node, exp.CheckColumnConstraint):
         body, row = _of_rows(builder, table)
-        scope = Scope(body, [Source(name, [(c.name, v) for c, v in zip(table.columns, row, strict=True)])])
+        scope = Scope(
+            body, [Source(name, [(c.name, v) for c, v in zip(table.columns, row, strict=True)])]
+        )
         if node.find(exp.Select, exp.AggFunc):
-            raise SqlError("CHECK is about one row: keep a view of what it forbids, and look whether it is empty", node)
+            raise SqlError(
+                "CHECK is about one row: keep a view of what it forbids, and look whether it is "
+                "empty",
+                node,
+            )
         body.literals += Expressions(builder, scope, NO_SUBQUERIES).condition(node.this, False)
         return [_never(builder, body)]
     if isinstance(node, exp.ForeignKey):
@@ -206,12 +241,19 @@ def _rules(catalog: Catalog, name: str, node: exp.Expr) -> list[str]:
 
 
 def _unique(builder: Builder, table: Table, places: list[int]) -> list[str]:
-    """Return the constraints that no two rows have the same values, none of them null, at some places."""
+    """Return the constraints that no two rows have the same values, none of them null, at some
+    places.
+    """
     body, first = _of_rows(builder, table)
-    second = [one if place in places else builder.variable(one.type, one.nullable) for place, one in enumerate(first)]
+    second = [
+        one if place in places else builder.variable(one.type, one.nullable)
+        for place, one in enumerate(first)
+    ]
     builder.scan(table, body, second)
     pairs = [(first[p].term, second[p].term) for p in table.key if p not in places]
-    body.literals.append(Test(Call("or", tuple(Call("not", (Call("same", pair),)) for pair in pairs))))
+    body.literals.append(
+        Test(Call("or", tuple(Call("not", (Call("same", pair),)) for pair in pairs)))
+    )
     body.required |= {v for place in places for v in variables(first[place].term)}
     found = [_never(builder, body)]
     if table.weighs:
@@ -228,9 +270,11 @@ def _reference(catalog: Catalog, builder: Builder, table: Table, node: exp.Forei
     other = catalog.table(there.name)
     if other is None:
         raise SqlError(f"no table {there.name} exists{nearest(there.name, catalog.names())}", node)
-    names = [one.name for one in target.expressions] if isinstance(target, exp.Schema) else [
-        other.columns[place].name for place in other.key
-    ]  # fmt: skip
+    names = (
+        [one.name for one in target.expressions]
+        if isinstance(target, exp.Schema)
+        else [other.columns[place].name for place in other.key]
+    )
     places = [_place(table, one.name, node) for one in node.expressions]
     if len(names) != len(places):
         raise SqlError(f"REFERENCES {there.name} has {len(names)} columns for {len(places)}", node)
@@ -245,9 +289,13 @@ def _reference(catalog: Catalog, builder: Builder, table: Table, node: exp.Forei
 
 
 def _of_rows(builder: Builder, table: Table) -> tuple[Body, list[Typed]]:
-    """Return a body of a table's rows, with variables of the columns' names, which messages show."""
+    """Return a body of a table's rows, with variables of the columns' names, which messages
+    show.
+    """
     body = Body()
-    return body, builder.scan(table, body, [Typed(Var(c.name), c.type, c.nullable) for c in table.columns])
+    return body, builder.scan(
+        table, body, [Typed(Var(c.name), c.type, c.nullable) for c in table.columns]
+    )
 
 
 def _never(builder: Builder, body: Body) -> str:
@@ -265,13 +313,18 @@ def _place(table: Table, name: str, node: exp.Expr) -> int:
     for place, column in enumerate(table.columns):
         if column.name.lower() == name.lower():
             return place
-    raise SqlError(f"{table.name} has no column {name}{nearest(name, [c.name for c in table.columns])}", node)
+    raise SqlError(
+        f"{table.name} has no column {name}{nearest(name, [c.name for c in table.columns])}", node
+    )
 
 
 def create_bag(txn: Any, name: str, columns: tuple[Column, ...]) -> None:
     """Create a table without a key, whose rows may be equal."""
     if len(columns) > KEYS_MAX:
-        raise SqlError(f"{name} has {len(columns)} columns and no PRIMARY KEY, which is kept up to {KEYS_MAX} columns")
+        raise SqlError(
+            f"{name} has {len(columns)} columns and no PRIMARY KEY, which is kept up to {KEYS_MAX} "
+            f"columns"
+        )
     txn.create(name, Schema(columns, tuple(c.name for c in columns)), keys_null=True, bag=True)
 
 
@@ -285,22 +338,34 @@ def define_type(host: Host, node: exp.Command) -> None:
     """CREATE TYPE name AS ENUM (...), or as any other type, and DROP TYPE.  Raises SqlError."""
     found = TYPE.fullmatch(f"{node.this} {node.expression}")
     assert found is not None
-    name, given, lenient = found[2].strip('"'), found[3], re.match(r"\w+\s+type\s+if\b", found[0], re.IGNORECASE)
+    name, given, lenient = (
+        found[2].strip('"'),
+        found[3],
+        re.match(r"\w+\s+type\s+if\b", found[0], re.IGNORECASE),
+    )
     try:
-        type_ = None if given is None else str(sql_type(exp.DataType.build(given, dialect="duckdb")))
+        type_ = (
+            None if given is None else str(sql_type(exp.DataType.build(given, dialect="duckdb")))
+        )
     except (SqlglotError, ValueError) as error:
-        raise SqlError(f"CREATE TYPE {name}: write AS ENUM ('a', 'b'), or AS a type", node) from error
+        raise SqlError(
+            f"CREATE TYPE {name}: write AS ENUM ('a', 'b'), or AS a type", node
+        ) from error
 
     def change(txn: Any, catalog: Catalog) -> None:
         exists = catalog.type_named(name) is not None
         if exists == (type_ is not None):
             if not lenient:
                 known = (
-                    "exists already: DROP TYPE it first" if exists else f"does not exist{nearest(name, catalog.types)}"
+                    "exists already: DROP TYPE it first"
+                    if exists
+                    else f"does not exist{nearest(name, catalog.types)}"
                 )
                 raise SqlError(f"type {name} {known}", node)
         elif type_ is None:
-            catalog.types = {own: kept for own, kept in catalog.types.items() if own.lower() != name.lower()}
+            catalog.types = {
+                own: kept for own, kept in catalog.types.items() if own.lower() != name.lower()
+            }
         else:
             catalog.types[name] = type_
 
@@ -351,7 +416,9 @@ def alter(host: Host, node: exp.Alter) -> None:
     def change(txn: Any, catalog: Catalog) -> None:
         own = catalog.find(node.this.name)
         if own is None or own in catalog.kept:
-            raise SqlError(f"no table {node.this.name} exists{nearest(node.this.name, catalog.names())}", node)
+            raise SqlError(
+                f"no table {node.this.name} exists{nearest(node.this.name, catalog.names())}", node
+            )
         for action in node.args["actions"]:
             _alter(txn, catalog, own, action)
 
@@ -359,14 +426,21 @@ def alter(host: Host, node: exp.Alter) -> None:
         change_catalog(host, f"alter table {node.this.name}", change)
     except DependantsError as error:
         raise SqlError(
-            f"{_readers(host, node.this.name)}: DROP them, ALTER the table and CREATE them again", node
+            f"{_readers(host, node.this.name)}: DROP them, ALTER the table and CREATE them again",
+            node,
         ) from error
 
 
 def readers(host: Host, node: exp.Expr) -> str:
-    """Return which kept views read what a statement drops or replaces, as an error says it; empty if none does."""
+    """Return which kept views read what a statement drops or replaces, as an error says it;
+    empty if none does.
+    """
     dropped = node.args.get("tables") or [node.find(exp.Table)]
-    found = [said for one in dropped if one is not None and not (said := _readers(host, one.name)).endswith(" under ")]
+    found = [
+        said
+        for one in dropped
+        if one is not None and not (said := _readers(host, one.name)).endswith(" under ")
+    ]
     return f"{'; '.join(found)}: DROP them first, and CREATE them again afterwards" if found else ""
 
 
@@ -375,13 +449,23 @@ def _readers(host: Host, name: str) -> str:
     with host.store.snapshot() as snap:
         rules = host.rules_of(snap)
         table = Catalog(snap, rules.program.predicates, snap.properties).find(name)
-        blocks = [one.name for one in rules.blocks if one.name != table and any(table in r.reads for r in one.rules)]
+        blocks = [
+            one.name
+            for one in rules.blocks
+            if one.name != table and any(table in r.reads for r in one.rules)
+        ]
     return f"{table} would change under {', '.join(one.replace(':constraints', ' (constraints)') for one in blocks)}"
 
 
 def _alter(txn: Any, catalog: Catalog, name: str, action: exp.Expr) -> None:
     saved = catalog.tables.setdefault(
-        name, {"columns": [{"name": c.name, "type": str(c.type), "default": None} for c in catalog.columns(name)]}
+        name,
+        {
+            "columns": [
+                {"name": c.name, "type": str(c.type), "default": None}
+                for c in catalog.columns(name)
+            ]
+        },
     )
     match action:
         case exp.ColumnDef():
@@ -393,7 +477,9 @@ def _alter(txn: Any, catalog: Catalog, name: str, action: exp.Expr) -> None:
             default = default_value(column.default, column.type, action)
             added = Column(column.name, Type.parse(column.type.store + "?" * column.nullable))
             if catalog.weighs(name):
-                _made_anew(txn, name, [*txn[name].schema.columns, added], lambda row: (*row, default))
+                _made_anew(
+                    txn, name, [*txn[name].schema.columns, added], lambda row: (*row, default)
+                )
             else:
                 txn.add_column(name, f"{added.name}: {added.type}", default)
             saved["columns"].append(column.saved())
@@ -412,14 +498,20 @@ def _alter(txn: Any, catalog: Catalog, name: str, action: exp.Expr) -> None:
             if new.lower() in (c["name"].lower() for c in saved["columns"] if c["name"] != own):
                 raise SqlError(f"{name} has a column {new} already", action)
             txn.rename_column(name, own, new)
-            saved["columns"] = [{**c, "name": new} if c["name"] == own else c for c in saved["columns"]]
+            saved["columns"] = [
+                {**c, "name": new} if c["name"] == own else c for c in saved["columns"]
+            ]
             if checks := saved.get("constraints"):
-                saved["constraints"] = {rule: _renamed(text, own, new) for rule, text in checks.items()}
+                saved["constraints"] = {
+                    rule: _renamed(text, own, new) for rule, text in checks.items()
+                }
         case exp.AlterRename():
             txn.rename(name, action.this.name)
             catalog.tables[action.this.name] = catalog.tables.pop(name)
         case _:
-            raise SqlError(f"ALTER TABLE {action.sql(dialect='duckdb')[:40]} is not evaluated", action)
+            raise SqlError(
+                f"ALTER TABLE {action.sql(dialect='duckdb')[:40]} is not evaluated", action
+            )
 
 
 def _made_anew(txn: Any, name: str, columns: list[Column], row_of: Callable[[Row], Row]) -> None:

@@ -62,7 +62,9 @@ class Typed(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Atom:
-    """`name(keys)`, or `name[keys] = values`.  An argument None is `_`; `nullable` are the columns that may be null."""
+    """`name(keys)`, or `name[keys] = values`.  An argument None is `_`; `nullable` are the
+    columns that may be null.
+    """
 
     name: str
     keys: tuple[Term | None, ...]
@@ -189,7 +191,11 @@ def substitute(node, names: dict[str, Term]):  # type: ignore[no-untyped-def]
         case Atom():
             keys = tuple(substitute(arg, names) for arg in node.keys)
             return Atom(
-                node.name, keys, tuple(substitute(arg, names) for arg in node.values), node.nullable, node.weighs
+                node.name,
+                keys,
+                tuple(substitute(arg, names) for arg in node.values),
+                node.nullable,
+                node.weighs,
             )
         case Test():
             return Test(substitute(node.term, names))
@@ -201,7 +207,9 @@ def substitute(node, names: dict[str, Term]):  # type: ignore[no-untyped-def]
             renamed = {n.name if isinstance(n := names.get(r), Var) else r for r in node.required}
             return Not(tuple(substitute(one, names) for one in node.body), frozenset(renamed))
         case Either():
-            return Either(tuple(tuple(substitute(one, names) for one in part) for part in node.parts))
+            return Either(
+                tuple(tuple(substitute(one, names) for one in part) for part in node.parts)
+            )
     return node
 
 
@@ -231,15 +239,22 @@ def _blank(one: Literal, uses: dict[str, int], required: frozenset[str]) -> Lite
         case Atom():
             nullable = (*one.nullable, *(False,) * (len(one.terms) - len(one.nullable)))
             terms = [
-                None if isinstance(t, Var) and uses[t.name] == 1 and not (null and t.name in required) else t
+                None
+                if isinstance(t, Var) and uses[t.name] == 1 and not (null and t.name in required)
+                else t
                 for t, null in zip(one.terms, nullable, strict=True)
             ]
             n = len(one.keys)
             return Atom(one.name, tuple(terms[:n]), tuple(terms[n:]), one.nullable, one.weighs)
         case Not():
-            return Not(tuple(_blank(part, uses, one.required | required) for part in one.body), one.required)
+            return Not(
+                tuple(_blank(part, uses, one.required | required) for part in one.body),
+                one.required,
+            )
         case Either():
-            return Either(tuple(tuple(_blank(inner, uses, required) for inner in part) for part in one.parts))
+            return Either(
+                tuple(tuple(_blank(inner, uses, required) for inner in part) for part in one.parts)
+            )
     return one
 
 
@@ -259,7 +274,9 @@ def show_literal(one: Literal, required: frozenset[str]) -> str:
             return f"{show_variable(one.var.name)} = {show_term(one.term)}"
         case Not():
             text = show_body(one.body, required | one.required)
-            return f"!{text}" if len(one.body) == 1 and isinstance(one.body[0], Atom) else f"!({text})"
+            return (
+                f"!{text}" if len(one.body) == 1 and isinstance(one.body[0], Atom) else f"!({text})"
+            )
         case Either():
             return f"({' ; '.join(show_body(part, required) for part in one.parts)})"
     raise AssertionError(one)
@@ -322,8 +339,11 @@ def show_term(term: Term, binding: int = 0) -> str:
         case Lit(float(value), _) if not isfinite(value):
             return f"float:ratio[{'0e0' if isnan(value) else '1e0' if value > 0 else '-1e0'}, 0e0]"
         case Lit(bytes() as value) if not _is_text(value):
-            raise SqlError(f"{value!r}: bytes that are no UTF-8 are compared and inserted as columns: put them into a "
-                           "table first")  # fmt: skip
+            raise SqlError(
+                f"{value!r}: bytes that are no UTF-8 are compared and inserted as columns: put "
+                f"them into a "
+                "table first"
+            )
         case Lit():
             return _show_long(term) or show_constant(Const(term.value, term.store))
         case Call(name, (left, right)) if name in INFIX:
@@ -331,7 +351,8 @@ def show_term(term: Term, binding: int = 0) -> str:
             text = f"{show_term(left, own)} {name} {show_term(right, own + 1)}"
             return f"({text})" if own < binding else text
         case Call(name, (left, right)) if name in COMPARISONS:
-            return f"and[{_show_operand(term)}]"  # a comparison is a term only among the arguments of a function
+            # a comparison is a term only among the arguments of a function
+            return f"and[{_show_operand(term)}]"
         case Call():
             return f"{show_name(term.name)}[{', '.join(map(_show_operand, term.args))}]"
     raise AssertionError(term)
@@ -346,7 +367,9 @@ def _is_text(value: bytes) -> bool:
 
 
 def _show_long(term: Lit) -> str | None:
-    """Return a decimal of more than 18 digits, which a literal of rules is not by itself; None for other constants."""
+    """Return a decimal of more than 18 digits, which a literal of rules is not by itself; None
+    for other constants.
+    """
     if not isinstance(term.value, Decimal) or wide_scale(term.store) is None:
         return None
     return f'decimal["{term.value:f}", {wide_scale(term.store)}, {precision(term.store)}]'

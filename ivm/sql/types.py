@@ -1,4 +1,5 @@
-"""SQL's types: their names as DuckDB shows them, the types of columns that hold them, and what operations give.
+"""SQL's types: their names as DuckDB shows them, the types of columns that hold them, and what
+operations give.
 
 SQL                                            column of the store
 TINYINT ... BIGINT, UINTEGER                   int64
@@ -40,10 +41,12 @@ FLOATS = ("FLOAT", "DOUBLE")
 
 
 class SqlType(NamedTuple):
-    """A type by its name, with the precision and scale of a decimal; `element` is the type of a list's values.
+    """A type by its name, with the precision and scale of a decimal; `element` is the type of a
+    list's values.
 
-    A `wide` number has 38 digits; another of the same name and precision has those of one word, or is an error. The
-    `fields` of a STRUCT have names and types; those of a MAP are its keys and its values. An ENUM has `words`.
+    A `wide` number has 38 digits; another of the same name and precision has those of one word, or
+    is an error. The `fields` of a STRUCT have names and types; those of a MAP are its keys and its
+    values. An ENUM has `words`.
     """
 
     name: str
@@ -92,7 +95,9 @@ class SqlType(NamedTuple):
 
     @property
     def range(self) -> tuple[Decimal, Decimal] | None:
-        """The least and the greatest value of a number that has exact bounds within a word; None for other types."""
+        """The least and the greatest value of a number that has exact bounds within a word; None
+        for other types.
+        """
         if self.wide or self.name == "HUGEINT":
             return None
         if self.name in BITS:
@@ -104,7 +109,9 @@ class SqlType(NamedTuple):
         return None
 
     def holds(self, other: "SqlType") -> bool:
-        """Return whether every number of another type is one of this type, perhaps with fewer digits."""
+        """Return whether every number of another type is one of this type, perhaps with fewer
+        digits.
+        """
         own = self.range
         if own is None or other == BOOLEAN:
             return True
@@ -145,17 +152,24 @@ _STORE = {
 INTEGER, BIGINT, HUGEINT = SqlType("INTEGER"), SqlType("BIGINT"), SqlType("HUGEINT")
 LONG, UBIGINT = SqlType("HUGEINT", wide=True), SqlType("UBIGINT")
 FLOAT, DOUBLE, VARCHAR, BOOLEAN = map(SqlType, ("FLOAT", "DOUBLE", "VARCHAR", "BOOLEAN"))
-DATE, TIMESTAMP, TIME, INTERVAL, NULL = map(SqlType, ("DATE", "TIMESTAMP", "TIME", "INTERVAL", "NULL"))
+DATE, TIMESTAMP, TIME, INTERVAL, NULL = map(
+    SqlType, ("DATE", "TIMESTAMP", "TIME", "INTERVAL", "NULL")
+)
 TIMESTAMPTZ, UUID, BLOB = SqlType("TIMESTAMP WITH TIME ZONE"), SqlType("UUID"), SqlType("BLOB")
 JSON = SqlType("JSON")
 _T = exp.DataType.Type
 _NAMES = {
-    _T.TINYINT: "TINYINT", _T.SMALLINT: "SMALLINT", _T.INT: "INTEGER", _T.BIGINT: "BIGINT", _T.INT128: "HUGEINT",
-    _T.MEDIUMINT: "INTEGER", _T.UTINYINT: "UTINYINT", _T.USMALLINT: "USMALLINT", _T.UINT: "UINTEGER",
-    _T.UBIGINT: "UBIGINT", _T.FLOAT: "FLOAT", _T.DOUBLE: "DOUBLE", _T.VARCHAR: "VARCHAR", _T.CHAR: "VARCHAR",
-    _T.TEXT: "VARCHAR", _T.NCHAR: "VARCHAR", _T.NVARCHAR: "VARCHAR", _T.BPCHAR: "VARCHAR", _T.BOOLEAN: "BOOLEAN",
+    _T.TINYINT: "TINYINT", _T.SMALLINT: "SMALLINT", _T.INT: "INTEGER", _T.BIGINT: "BIGINT",
+    _T.INT128: "HUGEINT",
+    _T.MEDIUMINT: "INTEGER", _T.UTINYINT: "UTINYINT", _T.USMALLINT: "USMALLINT",
+    _T.UINT: "UINTEGER",
+    _T.UBIGINT: "UBIGINT", _T.FLOAT: "FLOAT", _T.DOUBLE: "DOUBLE", _T.VARCHAR: "VARCHAR",
+    _T.CHAR: "VARCHAR",
+    _T.TEXT: "VARCHAR", _T.NCHAR: "VARCHAR", _T.NVARCHAR: "VARCHAR", _T.BPCHAR: "VARCHAR",
+    _T.BOOLEAN: "BOOLEAN",
     _T.DATE: "DATE", _T.TIME: "TIME", _T.TIMESTAMP: "TIMESTAMP", _T.TIMESTAMPNTZ: "TIMESTAMP",
-    _T.DATETIME: "TIMESTAMP", _T.TIMESTAMPTZ: "TIMESTAMP WITH TIME ZONE", _T.BINARY: "BLOB", _T.VARBINARY: "BLOB",
+    _T.DATETIME: "TIMESTAMP", _T.TIMESTAMPTZ: "TIMESTAMP WITH TIME ZONE", _T.BINARY: "BLOB",
+    _T.VARBINARY: "BLOB",
     _T.BLOB: "BLOB", _T.INTERVAL: "INTERVAL", _T.SERIAL: "INTEGER", _T.BIGSERIAL: "BIGINT",
     _T.UUID: "UUID", _T.TIMESTAMP_S: "TIMESTAMP", _T.TIMESTAMP_MS: "TIMESTAMP",
     _T.JSON: "JSON", _T.JSONB: "JSON",
@@ -163,14 +177,18 @@ _NAMES = {
 
 
 def sql_type(node: exp.DataType) -> SqlType:
-    """Return the type that a text names, as in `DECIMAL(12, 2)`.  Raises SqlError for one that is not stored."""
+    """Return the type that a text names, as in `DECIMAL(12, 2)`.  Raises SqlError for one that
+    is not stored.
+    """
     if node.this in (_T.DECIMAL, _T.BIGDECIMAL, _T.MONEY):
         sizes = [int(e.this.this) for e in node.expressions]
         precision, scale = (*sizes, 0)[:2] if sizes else (18, 3)
         if precision > MOST:
             raise SqlError(f"DECIMAL({precision}) has too many digits: at most {MOST}", node)
         if scale > precision:
-            raise SqlError(f"DECIMAL({precision},{scale}) has more digits after the point than in all", node)
+            raise SqlError(
+                f"DECIMAL({precision},{scale}) has more digits after the point than in all", node
+            )
         return decimal(precision, scale)
     if node.this in _NAMES:
         return LONG if node.this == _T.INT128 else SqlType(_NAMES[node.this])
@@ -179,13 +197,22 @@ def sql_type(node: exp.DataType) -> SqlType:
     if node.this in (_T.LIST, _T.ARRAY) and len(node.expressions) == 1:
         return list_of(sql_type(node.expressions[0]))
     if node.this == _T.STRUCT and all(isinstance(one, exp.ColumnDef) for one in node.expressions):
-        return SqlType("STRUCT", fields=tuple((one.name, sql_type(one.args["kind"])) for one in node.expressions))
+        return SqlType(
+            "STRUCT",
+            fields=tuple((one.name, sql_type(one.args["kind"])) for one in node.expressions),
+        )
     if node.this == _T.MAP and len(node.expressions) == 2:
         return map_of(*map(sql_type, node.expressions))
     shown = node.sql(dialect="duckdb")
     if node.this == _T.USERDEFINED:
-        raise SqlError(f"no type {shown} exists: CREATE TYPE {shown} AS ENUM (...), or take one of SQL's", node)
-    raise SqlError(f"columns of type {shown} are not stored; there are numbers, texts, dates, times and BOOLEAN", node)
+        raise SqlError(
+            f"no type {shown} exists: CREATE TYPE {shown} AS ENUM (...), or take one of SQL's", node
+        )
+    raise SqlError(
+        f"columns of type {shown} are not stored; there are numbers, texts, dates, times and "
+        f"BOOLEAN",
+        node,
+    )
 
 
 def decimal(precision: int, scale: int) -> SqlType:
@@ -194,7 +221,9 @@ def decimal(precision: int, scale: int) -> SqlType:
 
 
 def list_of(element: SqlType) -> SqlType:
-    """Return the type of a list, which is kept as a text: its values as JSON, without the brackets around them."""
+    """Return the type of a list, which is kept as a text: its values as JSON, without the
+    brackets around them.
+    """
     return SqlType("LIST", element=element)
 
 
@@ -234,7 +263,9 @@ def parsed(text: str) -> SqlType:
 
 
 def as_stored(type_: SqlType, text: str) -> SqlType:
-    """Return a type as a column of the store has it, which may have been made when decimals had one word."""
+    """Return a type as a column of the store has it, which may have been made when decimals had
+    one word.
+    """
     text = text.removesuffix("?")
     return type_._replace(wide=text.startswith("decimal") and type_of_store(text).wide)
 
@@ -245,9 +276,21 @@ def type_of_store(text: str) -> SqlType:
     if text.startswith("decimal"):
         precision, scale = text[8:-1].split(",")
         return decimal(int(precision), int(scale))
-    names = {"int64": "BIGINT", "uint64": "UBIGINT", "float64": "DOUBLE", "duration": "BIGINT", "rope": "VARCHAR"}
-    own = {store: name for name, store in reversed(_STORE.items())} | names | {"timestamp": "TIMESTAMP"}
-    return SqlType(own.get(text, "TIMESTAMP WITH TIME ZONE" if text.startswith("timestamp(") else "VARCHAR"))
+    names = {
+        "int64": "BIGINT",
+        "uint64": "UBIGINT",
+        "float64": "DOUBLE",
+        "duration": "BIGINT",
+        "rope": "VARCHAR",
+    }
+    own = (
+        {store: name for name, store in reversed(_STORE.items())}
+        | names
+        | {"timestamp": "TIMESTAMP"}
+    )
+    return SqlType(
+        own.get(text, "TIMESTAMP WITH TIME ZONE" if text.startswith("timestamp(") else "VARCHAR")
+    )
 
 
 def as_decimal(type_: SqlType) -> SqlType:
@@ -258,7 +301,9 @@ def as_decimal(type_: SqlType) -> SqlType:
 
 
 def common(left: SqlType, right: SqlType) -> SqlType | None:
-    """Return the type in which values of two types are compared or put into one column; None if there is none."""
+    """Return the type in which values of two types are compared or put into one column; None if
+    there is none.
+    """
     if left == right or right.name == "NULL":
         return left
     if left.name == "NULL":
@@ -288,7 +333,8 @@ def _number(left: SqlType, right: SqlType) -> SqlType:
     whole = max(left.precision - left.scale, right.precision - right.scale)
     if open_ended:
         whole = min(whole, MOST - scale)
-    scale = min(scale, MOST - whole)  # where 38 are not enough, digits after the point go, as in DuckDB
+    # where 38 are not enough, digits after the point go, as in DuckDB
+    scale = min(scale, MOST - whole)
     return SqlType("DECIMAL", whole + scale, scale, wide=wide)
 
 

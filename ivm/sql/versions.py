@@ -1,6 +1,8 @@
-"""Older versions in a query: `t FOR VERSION AS OF 3`, `t AT (VERSION => 3)`, and `changes(v, 3, 7)`.
+"""Older versions in a query: `t FOR VERSION AS OF 3`, `t AT (VERSION => 3)`, and `changes(v, 3,
+7)`.
 
-What they name is read from the older version, and put beside the other tables for as long as the query is evaluated.
+What they name is read from the older version, and put beside the other tables for as long as the
+query is evaluated.
 """
 
 from __future__ import annotations
@@ -38,7 +40,9 @@ def catalog_of(state: Any, rules: Installed) -> Catalog:
 
 
 def materialized(store: Store, state: Any, rules: Installed, node: exp.Expr) -> exp.Expr:
-    """Return a query that reads relations of a transaction, which this makes, in place of older versions."""
+    """Return a query that reads relations of a transaction, which this makes, in place of older
+    versions.
+    """
     node, catalog = node.copy(), catalog_of(state, rules)
     for number, table in enumerate(list(node.find_all(exp.Table))):
         if (version := _version(table)) is not None:
@@ -59,7 +63,9 @@ def materialized(store: Store, state: Any, rules: Installed, node: exp.Expr) -> 
     return node
 
 
-def _reading(name: str, columns: list[Column], alias: exp.TableAlias, joins: list[exp.Join] | None) -> exp.Expr:
+def _reading(
+    name: str, columns: list[Column], alias: exp.TableAlias, joins: list[exp.Join] | None
+) -> exp.Expr:
     """Return what reads a table in a query, whose intervals are stored as microseconds."""
     table = exp.to_table(name)
     if not any(c.type == INTERVAL for c in columns):
@@ -68,7 +74,9 @@ def _reading(name: str, columns: list[Column], alias: exp.TableAlias, joins: lis
     for column in columns:
         own = exp.column(column.name, quoted=True).sql(dialect="duckdb")
         text = f"make_timestamp({own}) - make_timestamp(0)" if column.type == INTERVAL else own
-        items.append(exp.alias_(sqlglot.parse_one(text, dialect="duckdb"), column.name, quoted=True))
+        items.append(
+            exp.alias_(sqlglot.parse_one(text, dialect="duckdb"), column.name, quoted=True)
+        )
     return exp.Subquery(this=exp.select(*items).from_(table), alias=alias, joins=joins)
 
 
@@ -94,13 +102,17 @@ def _known(catalog: Catalog, name: str, node: exp.Expr) -> str:
     return own
 
 
-def _rows_of(store: Store, catalog: Catalog, table: exp.Table, version: exp.Expr) -> tuple[list[Column], pa.Table]:
+def _rows_of(
+    store: Store, catalog: Catalog, table: exp.Table, version: exp.Expr
+) -> tuple[list[Column], pa.Table]:
     own = _known(catalog, table.name, table)
     with store.at(_number(version.expression, table)) as snap:
         found = read(snap, own)
         if found is None:
             raise SqlError(f"{own} does not exist in that version", table)
-        return _in_order(catalog.columns(own), (found.as_stored if isinstance(found, Wide) else found).to_arrow())
+        return _in_order(
+            catalog.columns(own), (found.as_stored if isinstance(found, Wide) else found).to_arrow()
+        )
 
 
 def _changes(store: Store, catalog: Catalog, table: exp.Table) -> tuple[list[Column], pa.Table]:

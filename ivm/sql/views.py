@@ -28,16 +28,25 @@ KINDS = "CREATE TABLE, VIEW and MATERIALIZED VIEW are evaluated"
 
 
 def create(host: Host, node: exp.Create, strict: bool = False) -> None:
-    """CREATE TABLE, VIEW or MATERIALIZED VIEW; if `strict`, refuse a view whose edits cost more than their change."""
+    """CREATE TABLE, VIEW or MATERIALIZED VIEW; if `strict`, refuse a view whose edits cost more
+    than their change.
+    """
     kind, target = (node.args.get("kind") or "").upper(), node.this
     if kind == "INDEX":
         if node.args.get("unique"):
-            warnings.warn(SqlWarning("UNIQUE INDEX: that values are unique is not checked"), stacklevel=2)
+            warnings.warn(
+                SqlWarning("UNIQUE INDEX: that values are unique is not checked"), stacklevel=2
+            )
         return  # rules make the indices that they need
     properties = node.args["properties"].expressions if node.args.get("properties") else []
     kept = any(isinstance(one, exp.MaterializedProperty) for one in properties)
-    if any(isinstance(one, exp.TemporaryProperty) for one in properties) or kind not in ("TABLE", "VIEW"):
-        raise SqlError(f"CREATE {'TEMPORARY ' if kind in ('TABLE', 'VIEW') else ''}{kind}: {KINDS}", node)
+    if any(isinstance(one, exp.TemporaryProperty) for one in properties) or kind not in (
+        "TABLE",
+        "VIEW",
+    ):
+        raise SqlError(
+            f"CREATE {'TEMPORARY ' if kind in ('TABLE', 'VIEW') else ''}{kind}: {KINDS}", node
+        )
     name = target.this.name if isinstance(target, exp.Schema) else target.name
     refuse_name(name, node)
     if kind == "TABLE":
@@ -53,7 +62,10 @@ def create(host: Host, node: exp.Create, strict: bool = False) -> None:
 def refuse_name(name: str, node: exp.Expr) -> None:
     """Raise SqlError for a name that rules cannot write."""
     if not name or set("`$:\n") & {*name}:
-        raise SqlError(f"{name!r} cannot be the name of a table or view: leave out `, $, : and line breaks", node)
+        raise SqlError(
+            f"{name!r} cannot be the name of a table or view: leave out `, $, : and line breaks",
+            node,
+        )
 
 
 def _table(host: Host, name: str, node: exp.Create) -> None:
@@ -72,7 +84,10 @@ def _table_of(host: Host, name: str, node: exp.Create) -> None:
         if not node.args.get("replace") and not _may_create(catalog, name, node):
             return
         rows, _ = translated(catalog, name, node.expression)
-    columns = [tables.Definition(n, INTEGER if v.type == NULL else v.type, True, None) for n, v in rows.columns]
+    columns = [
+        tables.Definition(n, INTEGER if v.type == NULL else v.type, True, None)
+        for n, v in rows.columns
+    ]
     tables.create(host, name, columns, [], node)
     with host.transaction() as txn:
         inside = Reader(host, None, txn)
@@ -126,14 +141,23 @@ def _kept(host: Host, name: str, columns: list[str], node: exp.Create, strict: b
         names = [n for n, _ in rows.columns]
         if columns:
             if len(columns) > len(names):
-                raise SqlError(f"{counted(len(columns), 'name')} for {counted(len(names), 'column')} of {name}", node)
+                raise SqlError(
+                    f"{counted(len(columns), 'name')} for {counted(len(names), 'column')} of {name}",
+                    node,
+                )
             names[: len(columns)] = columns
     finished = finish(queries.builder, rows, name, names)
     if strict and finished.costs:
-        raise SqlError(f"{name}: {finished.costs[0]}; incremental='strict' keeps no such view, and 'auto' does", node)
-    shown = [[n, str(INTEGER if v.type == NULL else v.type), v.nullable] for n, v in finished.columns]
+        raise SqlError(
+            f"{name}: {finished.costs[0]}; incremental='strict' keeps no such view, and 'auto' does",
+            node,
+        )
+    shown = [
+        [n, str(INTEGER if v.type == NULL else v.type), v.nullable] for n, v in finished.columns
+    ]
     saved = {
-        "sql": node.sql(dialect="duckdb"), "block": name, "columns": shown, "weighs": finished.weighs,
+        "sql": node.sql(dialect="duckdb"), "block": name, "columns": shown,
+        "weighs": finished.weighs,
         "notes": finished.notes, "wide": finished.wide, "keys": finished.keys,
         "query": node.expression.sql(dialect="duckdb"),
     }  # fmt: skip
@@ -173,11 +197,18 @@ def described(catalog: Catalog, node: exp.Expr, queries: Callable[[Catalog], Que
             raise SqlError(f"SHOW {node.name} is not evaluated: SHOW TABLES, DESCRIBE table", node)
         return Answer(pa.table({"name": pa.array(sorted(catalog.names()), pa.string())}))
     target = node.this
-    if isinstance(target, exp.Table) and (catalog.find(target.name) or catalog.view(target.name) is None):
+    if isinstance(target, exp.Table) and (
+        catalog.find(target.name) or catalog.view(target.name) is None
+    ):
         own = catalog.find(target.name)
         if own is None:
-            raise SqlError(f"no table or view {target.name} exists{nearest(target.name, catalog.names())}", node)
-        shown = [(c.name, str(c.type), c.nullable or own in catalog.kept) for c in catalog.columns(own)]
+            raise SqlError(
+                f"no table or view {target.name} exists{nearest(target.name, catalog.names())}",
+                node,
+            )
+        shown = [
+            (c.name, str(c.type), c.nullable or own in catalog.kept) for c in catalog.columns(own)
+        ]
         plain = own not in catalog.kept and not catalog.weighs(own)
         key = {*catalog.source[own].info.schema.key} if plain else set()
     else:

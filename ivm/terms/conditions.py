@@ -24,7 +24,9 @@ Filter = Compare | Choice
 def is_sure(comparison: Compare, known: Container[str]) -> bool:
     """Return whether a comparison has no arithmetic, and only variables that are known."""
     sides = comparison.left, comparison.right
-    return all(isinstance(side, Const) or (isinstance(side, Var) and side.name in known) for side in sides)
+    return all(
+        isinstance(side, Const) or (isinstance(side, Var) and side.name in known) for side in sides
+    )
 
 
 def compared(filters: Iterable[Filter]) -> Iterator[Compare]:
@@ -36,6 +38,8 @@ def compared(filters: Iterable[Filter]) -> Iterator[Compare]:
 def renamed_filter(one: Filter, names: Mapping[Var, Var]) -> Filter:
     """Return a filter with its variables renamed."""
     if isinstance(one, Choice):
-        return Choice(tuple(tuple(renamed(part, names) for part in option) for option in one.options))
+        return Choice(
+            tuple(tuple(renamed(part, names) for part in option) for option in one.options)
+        )
     found: Compare = renamed(one, names)
     return found

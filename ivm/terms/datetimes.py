@@ -16,7 +16,8 @@ def _moments(x: Operands) -> np.ndarray:
 
 
 MONTHS = {"month": 1, "quarter": 3, "year": 12, "decade": 120, "century": 1200, "millennium": 12000}
-FIRST = int(np.datetime64("0001-01-01", "us").view(np.int64))  # the first moment that columns hold, as a word
+# the first moment that columns hold, as a word
+FIRST = int(np.datetime64("0001-01-01", "us").view(np.int64))
 UNITS = {"week": 7 * DAY, "day": DAY, "hour": DAY // 24, "minute": DAY // 1440, "second": 1_000_000}
 
 
@@ -55,14 +56,18 @@ def _truncate(x: Operands) -> Result:
 
 
 def _truncated(moments: np.ndarray, unit: str) -> np.ndarray | None:
-    short = {"year": "Y", "month": "M", "day": "D", "hour": "h", "minute": "m", "second": "s"}.get(unit.lower())
+    short = {"year": "Y", "month": "M", "day": "D", "hour": "h", "minute": "m", "second": "s"}.get(
+        unit.lower()
+    )
     if short:
         return moments.astype(f"datetime64[{short}]").astype("datetime64[us]").view(np.int64)
     if unit.lower() == "week":
         return _of_week(moments)
     if unit.lower() == "isoyear":  # begins with the week of 4 January
         thursday = (_of_week(moments) + 3 * DAY).view("datetime64[us]")
-        return _of_week(thursday.astype("datetime64[Y]").astype("datetime64[us]") + np.timedelta64(3, "D"))
+        return _of_week(
+            thursday.astype("datetime64[Y]").astype("datetime64[us]") + np.timedelta64(3, "D")
+        )
     if unit.lower() in MONTHS:
         months = MONTHS[unit.lower()]
         count = moments.astype("datetime64[M]").view(np.int64)
@@ -100,7 +105,9 @@ def _counted(moments: np.ndarray, unit: str) -> np.ndarray | None:
         return (begun + 3 * DAY).view("datetime64[us]").astype("datetime64[Y]").view(np.int64)
     if begun is None or months is None:
         return None if begun is None else begun // UNITS[unit]
-    return np.floor_divide(begun.view("datetime64[us]").astype("datetime64[M]").view(np.int64), months)
+    return np.floor_divide(
+        begun.view("datetime64[us]").astype("datetime64[M]").view(np.int64), months
+    )
 
 
 def _add_months(x: Operands) -> Result:
@@ -119,7 +126,8 @@ def _add_months(x: Operands) -> Result:
 def _whole_months(x: Operands) -> Result:
     """Return how many whole months lie between two moments, below 0 if the second is first.
 
-    The last day of a month ends a whole month that began on a later day: 31 January to 29 February is one.
+    The last day of a month ends a whole month that began on a later day: 31 January to 29 February
+    is one.
     """
     first, second = _moments(x), _moments(x._replace(words=x.words[1:], types=x.types[1:]))
     before, after = np.minimum(first, second), np.maximum(first, second)
@@ -132,7 +140,9 @@ def _whole_months(x: Operands) -> Result:
 
 
 def _in_month(moments: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the months since 1970, the days since they began, and the time of day in microseconds, each int64[n]."""
+    """Return the months since 1970, the days since they began, and the time of day in
+    microseconds, each int64[n].
+    """
     months, days = moments.astype("datetime64[M]"), moments.astype("datetime64[D]")
     since = (days - months.astype("datetime64[D]")).view(np.int64)
     return months.view(np.int64), since, moments.view(np.int64) - days.view(np.int64) * DAY
@@ -143,20 +153,28 @@ def _date(x: Operands) -> Result:
     year, month, day = x.words
     fails = (year < 1) | (year > 9999) | (month < 1) | (month > 12)
     first = (np.where(fails, 0, (year - 1970) * 12 + month - 1)).view("datetime64[M]")
-    begin, end = first.astype("datetime64[D]").view(np.int64), (first + 1).astype("datetime64[D]").view(np.int64)
+    begin, end = (
+        first.astype("datetime64[D]").view(np.int64),
+        (first + 1).astype("datetime64[D]").view(np.int64),
+    )
     fails |= (day < 1) | (day > end - begin)
     return begin + np.where(fails, 0, day - 1), fails
 
 
 def _formatted(moment: date, form: str) -> str:
-    """Return a moment in a format; years have four digits, which Python leaves out before the year 1000."""
+    """Return a moment in a format; years have four digits, which Python leaves out before the
+    year 1000.
+    """
     years = {"%Y": moment.year, "%G": moment.isocalendar()[0]}
-    return moment.strftime(_CODE.sub(lambda code: f"{years[code[0]]:04}" if code[0] in years else code[0], form))
+    return moment.strftime(
+        _CODE.sub(lambda code: f"{years[code[0]]:04}" if code[0] in years else code[0], form)
+    )
 
 
 _CODE = re.compile("%-?.", re.DOTALL)
 PARTS = (
-    "year", "month", "day", "hour", "minute", "second", "quarter", "week", "weekday", "isoweekday", "yearday", "epoch",
+    "year", "month", "day", "hour", "minute", "second", "quarter", "week", "weekday", "isoweekday",
+    "yearday", "epoch",
 )  # fmt: skip
 TIME_FUNCTIONS: dict[str, Callable[[Operands], Result]] = {
     "datetime:truncate": _truncate,

@@ -5,7 +5,8 @@
     decimal:part[y, 0], decimal:part[y, 1]           the same of a number of one word
     decimal:joined[2, a, b, c, d]                    (a + 2^32 b + 2^64 c + 2^96 d) / 10^2
 
-Each is computed once for each distinct combination of arguments, exactly; what has more than 38 digits fails.
+Each is computed once for each distinct combination of arguments, exactly; what has more than 38
+digits fails.
 """
 
 from collections.abc import Callable
@@ -22,7 +23,9 @@ MASK = (1 << 32) - 1
 
 
 def is_long(x: Operands) -> bool:
-    """Return whether an argument or the result of a function is a decimal of more than 18 digits."""
+    """Return whether an argument or the result of a function is a decimal of more than 18
+    digits.
+    """
     return any(wide_scale(type_) is not None for type_ in (*x.types, x.gives))
 
 
@@ -31,7 +34,9 @@ def _by_value(function: Callable[..., Any]) -> Callable[[Operands], Result]:
 
 
 def _fitting(function: Callable[..., Any], gives: str) -> Callable[..., Any]:
-    """Return a function whose results are of a type: halves are rounded away from zero; ValueError if one is not."""
+    """Return a function whose results are of a type: halves are rounded away from zero;
+    ValueError if one is not.
+    """
     digits = decimal_scale(gives)
 
     def fitting(*args: Any) -> Any:
@@ -63,7 +68,11 @@ def checked(value: Any, digits: int, most: int = WIDE_MAX) -> Decimal:
 def as_decimal(value: Any, digits: int, *_: int) -> Decimal:
     """Return a number or a text as a decimal; a float times 10^digits is a float, as in DuckDB."""
     if isinstance(value, float):
-        return Decimal(value * 10.0**digits).quantize(Decimal(1), ROUND_HALF_UP, EXACT).scaleb(-digits, EXACT)
+        return (
+            Decimal(value * 10.0**digits)
+            .quantize(Decimal(1), ROUND_HALF_UP, EXACT)
+            .scaleb(-digits, EXACT)
+        )
     return exact(value) if isinstance(value, str) else Decimal(value)
 
 
@@ -145,4 +154,5 @@ _BY_VALUE: dict[str, Callable[..., Any]] = {
     "power": lambda a, b: float(a) ** float(b),
     "divide": _divided,
 }
-LONG = {name: _by_value(function) for name, function in _BY_VALUE.items()}  # where one takes or gives a long decimal
+# where one takes or gives a long decimal
+LONG = {name: _by_value(function) for name, function in _BY_VALUE.items()}

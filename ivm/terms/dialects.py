@@ -1,4 +1,6 @@
-"""Functions of Spark, PostgreSQL and SQLite that DuckDB has none for, evaluated by Python value by value."""
+"""Functions of Spark, PostgreSQL and SQLite that DuckDB has none for, evaluated by Python value
+by value.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,8 @@ from ivm.terms.operands import no_value
 
 EPOCH = datetime(1970, 1, 1)
 DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
-MONTHS = ("January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November",
+MONTHS = ("January", "February", "March", "April", "May", "June", "July", "August", "September",
+    "October", "November",
           "December")  # fmt: skip
 
 # -- numbers as texts
@@ -66,7 +69,11 @@ def sqlite_number(value: float) -> str:
 def _grouped(value: Any, digits: int) -> str:
     """Return a number with commas between thousands, as format_number of Spark."""
     exact = value if isinstance(value, Decimal) else Decimal(repr(value))
-    return f"{exact.quantize(Decimal(1).scaleb(-digits), ROUND_HALF_EVEN):,f}" if digits >= 0 else no_value()
+    return (
+        f"{exact.quantize(Decimal(1).scaleb(-digits), ROUND_HALF_EVEN):,f}"
+        if digits >= 0
+        else no_value()
+    )
 
 
 def _half_even(value: float, digits: int) -> float:
@@ -81,13 +88,17 @@ def _half_up(value: float, digits: int) -> float:
 
 
 def _substring(text: str, start: int, length: int) -> str:
-    """Count from 1, or from the end; what begins before the text counts as part of it, and 0 is 1."""
+    """Count from 1, or from the end; what begins before the text counts as part of it, and 0 is
+    1.
+    """
     begin = start - 1 if start > 0 else len(text) + start if start < 0 else 0
     return text[max(begin, 0) : max(begin + length, 0)]
 
 
 def _sqlite_substring(text: str, start: int, length: int) -> str:
-    """Count from 1, or from the end; a negative length takes what is before; place 0 is one before the text."""
+    """Count from 1, or from the end; a negative length takes what is before; place 0 is one
+    before the text.
+    """
     begin = start - 1 if start > 0 else len(text) + start if start < 0 else -1
     if length < 0:
         begin, length = begin + length, -length
@@ -131,7 +142,9 @@ def _padded(text: str, size: int, filling: str, left: bool) -> str:
 
 
 def _digits(text: str, old: int, new: int) -> str:
-    """conv: a number of one base in another, as 64 bits without a sign unless the base is negative."""
+    """conv: a number of one base in another, as 64 bits without a sign unless the base is
+    negative.
+    """
     found = re.match(r"\s*(-?)([0-9A-Za-z]*)", text)
     letters = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ"[: abs(old)]
     if found is None or not (2 <= old <= 36 and 2 <= abs(new) <= 36):
@@ -153,8 +166,11 @@ def _digits(text: str, old: int, new: int) -> str:
 
 
 def _soundex(text: str) -> str:
-    codes = {letter: code for code, letters in enumerate(("BFPV", "CGJKQSXZ", "DT", "L", "MN", "R"), 1)
-             for letter in letters}  # fmt: skip
+    codes = {
+        letter: code
+        for code, letters in enumerate(("BFPV", "CGJKQSXZ", "DT", "L", "MN", "R"), 1)
+        for letter in letters
+    }
     if not text or not (text[0].isascii() and text[0].isalpha()):
         return text
     last, found = codes.get(text[0].upper(), 0), text[0].upper()
@@ -175,8 +191,12 @@ def _placed(text: str, part: str, start: int) -> int:
 
 
 def _marked(form: str, *values: Any) -> str:
-    """format_string: %s, %d and %f with flags, as Java has them where C has the same; further values are left out."""
-    places = [found[0] for found in re.finditer(r"%(?:%|[^%A-Za-z]*[A-Za-z])", form) if found[0] != "%%"]
+    """format_string: %s, %d and %f with flags, as Java has them where C has the same; further
+    values are left out.
+    """
+    places = [
+        found[0] for found in re.finditer(r"%(?:%|[^%A-Za-z]*[A-Za-z])", form) if found[0] != "%%"
+    ]
     try:
         return form % values[: len(places)]
     except (TypeError, ValueError):  # too few values, or of other kinds
@@ -185,7 +205,10 @@ def _marked(form: str, *values: Any) -> str:
 
 def _hidden(text: str) -> str:
     """Mask of Spark: letters are X and x, digits n."""
-    return "".join("X" if one.isupper() else "x" if one.islower() else "n" if one.isdigit() else one for one in text)
+    return "".join(
+        "X" if one.isupper() else "x" if one.islower() else "n" if one.isdigit() else one
+        for one in text
+    )
 
 
 # -- casts
@@ -204,20 +227,28 @@ def _spark_float(text: str) -> float:
 
 
 def _spark_date(text: str) -> date:
-    """Read a date: a year, with a month and a day or not, and what follows a T or a blank is left out."""
-    found = re.fullmatch(r"([0-9]{4,7})(?:-([0-9]{1,2})(?:-([0-9]{1,2})(?:[T ].*)?)?)?", text.strip())
+    """Read a date: a year, with a month and a day or not, and what follows a T or a blank is
+    left out.
+    """
+    found = re.fullmatch(
+        r"([0-9]{4,7})(?:-([0-9]{1,2})(?:-([0-9]{1,2})(?:[T ].*)?)?)?", text.strip()
+    )
     return date(int(found[1]), int(found[2] or 1), int(found[3] or 1)) if found else no_value()
 
 
 def _spark_moment(text: str) -> datetime:
     found = re.fullmatch(
-        r"([0-9]{4,6})(?:-([0-9]{1,2})(?:-([0-9]{1,2})(?:[T ](?:([0-9]{1,2}):([0-9]{1,2})(?::([0-9]{1,2})"
-        r"(?:\.([0-9]{0,9}))?)?)?(Z|UTC|GMT|[+-][0-9]{1,2}(?::?[0-9]{2})?)?)?)?)?", text.strip(),
-    )  # fmt: skip
+        r"([0-9]{4,6})(?:-([0-9]{1,2})(?:-([0-9]{1,2})(?:[T "
+        r"](?:([0-9]{1,2}):([0-9]{1,2})(?::([0-9]{1,2})"
+        r"(?:\.([0-9]{0,9}))?)?)?(Z|UTC|GMT|[+-][0-9]{1,2}(?::?[0-9]{2})?)?)?)?)?",
+        text.strip(),
+    )
     if found is None:
         return no_value()  # type: ignore[no-any-return]
     year, month, day, hour, minute, second = (int(found[n] or (n < 4)) for n in range(1, 7))
-    moment = datetime(year, month, day, hour, minute, second, int((found[7] or "").ljust(6, "0")[:6]))
+    moment = datetime(
+        year, month, day, hour, minute, second, int((found[7] or "").ljust(6, "0")[:6])
+    )
     zone = found[8] or "Z"
     if zone[0] in "+-":
         hours, minutes = re.fullmatch(r"([0-9]{1,2}):?([0-9]{2})?", zone[1:]).groups()  # type: ignore[union-attr]
@@ -238,7 +269,9 @@ def _sqlite_whole(text: str) -> int:
 
 
 def _truth(text: str) -> bool:
-    """Read a truth value as PostgreSQL does: by the first letters of its words, without blanks around them."""
+    """Read a truth value as PostgreSQL does: by the first letters of its words, without blanks
+    around them.
+    """
     word = text.strip(" \t\n\r\f\v").lower()
     for value, words in ((True, ("true", "yes", "on", "1")), (False, ("false", "no", "off", "0"))):
         if word and any(one.startswith(word) and (len(word) > 1 or one[0] != "o") for one in words):
@@ -256,23 +289,29 @@ def _months_between(later: datetime, earlier: datetime, rounded: bool) -> float:
     if later.day == earlier.day or ends:
         return float(months)
     rest = (later - later.replace(hour=0, minute=0, second=0, microsecond=0)).total_seconds() // 1
-    other = (earlier - earlier.replace(hour=0, minute=0, second=0, microsecond=0)).total_seconds() // 1
+    other = (
+        earlier - earlier.replace(hour=0, minute=0, second=0, microsecond=0)
+    ).total_seconds() // 1
     found = months + ((later.day - earlier.day) * 86400 + rest - other) / (31 * 86400)
     return round(found, 8) if rounded else found
 
 
-JAVA = re.compile(r"'((?:[^']|'')*)'|([A-Za-z])\2*|[^A-Za-z']+")  # a quoted text, equal letters, or other signs
+# a quoted text, equal letters, or other signs
+JAVA = re.compile(r"'((?:[^']|'')*)'|([A-Za-z])\2*|[^A-Za-z']+")
 JAVA_LETTERS = {  # how many of each letter may follow each other
-    "y": (1, 2, 4), "u": (1, 2, 4), "M": (1, 2, 3, 4), "L": (1, 2), "d": (1, 2), "D": (1, 3), "E": (1, 2, 3, 4),
+    "y": (1, 2, 4), "u": (1, 2, 4), "M": (1, 2, 3, 4), "L": (1, 2), "d": (1, 2), "D": (1, 3),
+    "E": (1, 2, 3, 4),
     "a": (1,),
-    "H": (1, 2), "h": (1, 2), "k": (1, 2), "K": (1, 2), "m": (1, 2), "s": (1, 2), "S": (1, 2, 3, 4, 5, 6),
+    "H": (1, 2), "h": (1, 2), "k": (1, 2), "K": (1, 2), "m": (1, 2), "s": (1, 2), "S": (1, 2, 3, 4,
+    5, 6),
     "Q": (1, 2, 3, 4), "q": (1, 2),
 }  # fmt: skip
 JAVA_READ = "yuMdHhmsSaE"  # letters by which texts are read
 
 
 def java_pieces(form: str) -> list[tuple[str, int, str]] | None:
-    """Return the pieces of a pattern of Java: a letter and its count, or a plain text; None for one that is not known.
+    """Return the pieces of a pattern of Java: a letter and its count, or a plain text; None for one
+    that is not known.
 
     >>> java_pieces("yyyy-M 'at' HH")
     [('y', 4, ''), ('', 0, '-'), ('M', 1, ''), ('', 0, ' at '), ('H', 2, '')]
@@ -286,7 +325,13 @@ def java_pieces(form: str) -> list[tuple[str, int, str]] | None:
         letter = found[2]
         if letter and len(found[0]) not in JAVA_LETTERS.get(letter, ()):
             return None
-        plain = "" if letter else "'" if found[0] == "''" else (found[1] or "").replace("''", "'") or found[0]
+        plain = (
+            ""
+            if letter
+            else "'"
+            if found[0] == "''"
+            else (found[1] or "").replace("''", "'") or found[0]
+        )
         if plain and pieces and not pieces[-1][0]:
             pieces[-1] = ("", 0, pieces[-1][2] + plain)
         else:
@@ -296,13 +341,17 @@ def java_pieces(form: str) -> list[tuple[str, int, str]] | None:
 
 def _java_shown(moment: datetime, form: str) -> str:
     pieces = java_pieces(form)
-    return "".join(plain or _java_part(moment, letter, count) for letter, count, plain in pieces or no_value())
+    return "".join(
+        plain or _java_part(moment, letter, count) for letter, count, plain in pieces or no_value()
+    )
 
 
 def _java_part(moment: datetime, letter: str, count: int) -> str:
     quarter, half = (moment.month + 2) // 3, moment.hour % 12
-    numbers = {"M": moment.month, "L": moment.month, "d": moment.day, "D": moment.timetuple().tm_yday, "H": moment.hour,
-               "h": half or 12, "k": moment.hour or 24, "K": half, "m": moment.minute, "s": moment.second,
+    numbers = {"M": moment.month, "L": moment.month, "d": moment.day,
+        "D": moment.timetuple().tm_yday, "H": moment.hour,
+               "h": half or 12, "k": moment.hour or 24, "K": half, "m": moment.minute,
+               "s": moment.second,
                "Q": quarter, "q": quarter}  # fmt: skip
     if letter in "yu":
         return f"{moment.year % 100:02d}" if count == 2 else f"{moment.year:0{count}d}"
@@ -314,7 +363,9 @@ def _java_part(moment: datetime, letter: str, count: int) -> str:
         name = DAYS[moment.weekday()] if letter == "E" else MONTHS[moment.month - 1]
         return name if count == 4 else name[:3]
     if letter == "Q" and count > 2:
-        return f"Q{quarter}" if count == 3 else f"{('1st', '2nd', '3rd', '4th')[quarter - 1]} quarter"
+        return (
+            f"Q{quarter}" if count == 3 else f"{('1st', '2nd', '3rd', '4th')[quarter - 1]} quarter"
+        )
     return f"{numbers[letter]:0{count}d}"
 
 
@@ -334,8 +385,15 @@ def _java_read(text: str, form: str) -> datetime:
         no_value()
     hour = found.get("H", found.get("h", 0) % 12 + 12 * found.get("a", 0) if "h" in found else 0)
     year = found.get("y", found.get("u", 1970))
-    return datetime(year, found.get("M", 1), found.get("d", 1), hour, found.get("m", 0), found.get("s", 0),
-                    found.get("S", 0))  # fmt: skip
+    return datetime(
+        year,
+        found.get("M", 1),
+        found.get("d", 1),
+        hour,
+        found.get("m", 0),
+        found.get("s", 0),
+        found.get("S", 0),
+    )
 
 
 def _java_value(text: str, place: int, letter: str, count: int, alone: bool) -> tuple[int, int]:
@@ -348,7 +406,9 @@ def _java_value(text: str, place: int, letter: str, count: int, alone: bool) -> 
                 return n + (letter == "M"), place + len(shown)
         no_value()
     most = (
-        count if not alone or letter == "S" or (letter in "yu" and count == 2) else max(count, 2 + 2 * (letter in "yu"))
+        count
+        if not alone or letter == "S" or (letter in "yu" and count == 2)
+        else max(count, 2 + 2 * (letter in "yu"))
     )
     least = count
     digits = re.compile(rf"[0-9]{{{least},{most}}}").match(text, place)
@@ -362,14 +422,18 @@ def _java_value(text: str, place: int, letter: str, count: int, alone: bool) -> 
     return number, place + len(digits[0] if digits else "")
 
 
-NAMED = re.compile(r'"([^"]*)"|(FM)?(HH24|HH12|HH|MI|SS|MS|US|AM|PM|am|pm|YYYY|YYY|YY|Y|MONTH|Month|month|MON|Mon|mon'
-                   r'|MM|DAY|Day|day|DY|Dy|dy|DDD|DD|D|ID|IW|IYYY|WW|W|Q|CC|TZ)|([^A-Za-z"]+)')  # fmt: skip
-NAMED_READ = ("YYYY", "YY", "MM", "MON", "Mon", "mon", "MONTH", "Month", "month", "DD", "HH24", "HH12", "HH", "MI",
+NAMED = re.compile(
+    r'"([^"]*)"|(FM)?(HH24|HH12|HH|MI|SS|MS|US|AM|PM|am|pm|YYYY|YYY|YY|Y|MONTH|Month|month|MON|Mon|mon'
+    r'|MM|DAY|Day|day|DY|Dy|dy|DDD|DD|D|ID|IW|IYYY|WW|W|Q|CC|TZ)|([^A-Za-z"]+)'
+)
+NAMED_READ = ("YYYY", "YY", "MM", "MON", "Mon", "mon", "MONTH", "Month", "month", "DD", "HH24",
+    "HH12", "HH", "MI",
               "SS",               "MS", "US", "AM", "PM", "am", "pm")  # fmt: skip
 
 
 def named_pieces(form: str) -> list[tuple[str, bool, str]] | None:
-    """Return the pieces of a pattern of PostgreSQL: a word and whether FM is before it, or a plain text.
+    """Return the pieces of a pattern of PostgreSQL: a word and whether FM is before it, or a plain
+    text.
 
     None for a pattern that is not known.
 
@@ -392,8 +456,10 @@ def named_pieces(form: str) -> list[tuple[str, bool, str]] | None:
 
 
 def _named_shown(moment: datetime, form: str) -> str:
-    return "".join(_named_part(moment, word, bare) if word else plain
-                   for word, bare, plain in named_pieces(form) or no_value())  # fmt: skip
+    return "".join(
+        _named_part(moment, word, bare) if word else plain
+        for word, bare, plain in named_pieces(form) or no_value()
+    )
 
 
 def _named_part(moment: datetime, word: str, bare: bool) -> str:
@@ -408,32 +474,63 @@ def _named_part(moment: datetime, word: str, bare: bool) -> str:
         return shown if word.isupper() else shown.lower()
     year_day = moment.timetuple().tm_yday
     value, width = {
-        "HH24": (moment.hour, 2), "HH12": (moment.hour % 12 or 12, 2), "HH": (moment.hour % 12 or 12, 2),
-        "MI": (moment.minute, 2), "SS": (moment.second, 2), "MS": (moment.microsecond // 1000, 3),
-        "US": (moment.microsecond, 6), "YYYY": (moment.year, 4), "YYY": (moment.year % 1000, 3),
-        "YY": (moment.year % 100, 2), "Y": (moment.year % 10, 1), "MM": (moment.month, 2), "DDD": (year_day, 3),
-        "DD": (moment.day, 2), "D": (moment.isoweekday() % 7 + 1, 1), "ID": (iso_day, 1), "IW": (iso_week, 2),
-        "IYYY": (iso_year, 4), "WW": ((year_day - 1) // 7 + 1, 2), "W": ((moment.day - 1) // 7 + 1, 1),
-        "Q": ((moment.month + 2) // 3, 1), "CC": ((moment.year + 99) // 100, 2),
-    }[upper]  # fmt: skip
+        "HH24": (moment.hour, 2),
+        "HH12": (moment.hour % 12 or 12, 2),
+        "HH": (moment.hour % 12 or 12, 2),
+        "MI": (moment.minute, 2),
+        "SS": (moment.second, 2),
+        "MS": (moment.microsecond // 1000, 3),
+        "US": (moment.microsecond, 6),
+        "YYYY": (moment.year, 4),
+        "YYY": (moment.year % 1000, 3),
+        "YY": (moment.year % 100, 2),
+        "Y": (moment.year % 10, 1),
+        "MM": (moment.month, 2),
+        "DDD": (year_day, 3),
+        "DD": (moment.day, 2),
+        "D": (moment.isoweekday() % 7 + 1, 1),
+        "ID": (iso_day, 1),
+        "IW": (iso_week, 2),
+        "IYYY": (iso_year, 4),
+        "WW": ((year_day - 1) // 7 + 1, 2),
+        "W": ((moment.day - 1) // 7 + 1, 1),
+        "Q": ((moment.month + 2) // 3, 1),
+        "CC": ((moment.year + 99) // 100, 2),
+    }[upper]
     return str(value) if bare else f"{value:0{width}d}"
 
 
 def _named_read(text: str, form: str) -> datetime:
-    """Return the moment that a text has by a pattern of PostgreSQL, in which signs between words stand for any."""
+    """Return the moment that a text has by a pattern of PostgreSQL, in which signs between words
+    stand for any.
+    """
     found, place, pieces = dict[str, int](), 0, named_pieces(form) or no_value()
     for n, (word, _, plain) in enumerate(pieces):
         if not word:
-            skipped = re.compile(r"[^0-9A-Za-z+-]*[-+]?" if not plain.strip("-+") else r"[^0-9A-Za-z]*").match(
-                text, place
-            )
+            skipped = re.compile(
+                r"[^0-9A-Za-z+-]*[-+]?" if not plain.strip("-+") else r"[^0-9A-Za-z]*"
+            ).match(text, place)
             place = skipped.end() if skipped else place
             continue
         place += len(text[place:]) - len(text[place:].lstrip())
         upper = word.upper()
-        key = {"HH24": "hour", "HH12": "half", "HH": "half", "MI": "minute", "SS": "second", "MS": "milli",
-               "US": "micro", "YYYY": "year", "YY": "year", "MM": "month", "MON": "month", "MONTH": "month",
-               "DD": "day", "AM": "pm", "PM": "pm"}[upper]  # fmt: skip
+        key = {
+            "HH24": "hour",
+            "HH12": "half",
+            "HH": "half",
+            "MI": "minute",
+            "SS": "second",
+            "MS": "milli",
+            "US": "micro",
+            "YYYY": "year",
+            "YY": "year",
+            "MM": "month",
+            "MON": "month",
+            "MONTH": "month",
+            "DD": "day",
+            "AM": "pm",
+            "PM": "pm",
+        }[upper]
         if upper in ("MON", "MONTH", "AM", "PM"):
             names = ("AM", "PM") if key == "pm" else MONTHS
             of = [name.upper()[: 3 if upper == "MON" else None] for name in names]
@@ -444,27 +541,40 @@ def _named_read(text: str, form: str) -> datetime:
             continue
         width = {"YYYY": 4, "MS": 3, "US": 6}.get(upper, 2)
         alone = n + 1 == len(pieces) or not pieces[n + 1][0]
-        digits = re.compile(rf"[0-9]{{1,{width if not alone or upper != 'YYYY' else 7}}}").match(text, place)
+        digits = re.compile(rf"[0-9]{{1,{width if not alone or upper != 'YYYY' else 7}}}").match(
+            text, place
+        )
         number = int(digits[0]) if digits else no_value()
         if upper == "YY":
             number += 2000 if number < 70 else 1900
         found[key], place = number, digits.end() if digits else place
     hour = found.get("hour", found.get("half", 0) % 12 + 12 * found.get("pm", 0))
     micro = found.get("micro", found.get("milli", 0) * 1000)
-    return datetime(found.get("year", 1), found.get("month", 1), found.get("day", 1), hour, found.get("minute", 0),
-                    found.get("second", 0), micro)  # fmt: skip
+    return datetime(
+        found.get("year", 1),
+        found.get("month", 1),
+        found.get("day", 1),
+        hour,
+        found.get("minute", 0),
+        found.get("second", 0),
+        micro,
+    )
 
 
 SQLITE_MODIFIER = re.compile(
-    r"\s*([+-]?[0-9]+(?:\.[0-9]+)?) (second|minute|hour|day|month|year)s?\s*|start of (day|month|year)|weekday ([0-6])",
+    r"\s*([+-]?[0-9]+(?:\.[0-9]+)?) (second|minute|hour|day|month|year)s?\s*|start of "
+    r"(day|month|year)|weekday ([0-6])",
     re.IGNORECASE,
 )
 
 
 def _sqlite_moment(text: str) -> datetime:
-    """Read a moment as SQLite does: a date, with a time or not, or a time of the first day of 2000."""
+    """Read a moment as SQLite does: a date, with a time or not, or a time of the first day of
+    2000.
+    """
     found = re.fullmatch(
-        r"([0-9]{4})-([0-9]{2})-([0-9]{2})(?:[T ]+([0-9]{2}):([0-9]{2})(?::([0-9]{2})(?:\.([0-9]+))?)?(?:Z)?)?",
+        r"([0-9]{4})-([0-9]{2})-([0-9]{2})(?:[T "
+        r"]+([0-9]{2}):([0-9]{2})(?::([0-9]{2})(?:\.([0-9]+))?)?(?:Z)?)?",
         text.strip(),
     )
     if found is None:
@@ -486,7 +596,9 @@ def _sqlite_modified(moment: datetime, modifier: str) -> datetime:
     if unit in ("month", "year"):
         if number != int(number):
             no_value()
-        year, month = divmod(moment.year * 12 + moment.month - 1 + int(number) * (12 if unit == "year" else 1), 12)
+        year, month = divmod(
+            moment.year * 12 + moment.month - 1 + int(number) * (12 if unit == "year" else 1), 12
+        )
         return moment.replace(year=year, month=month + 1, day=1) + timedelta(days=moment.day - 1)
     return moment + timedelta(**{f"{unit}s": float(number)})
 
@@ -499,10 +611,13 @@ def _sqlite_date(text: str, form: str, *modifiers: str) -> str:
     raw = {} if modifiers else {"m": text.strip()[5:7], "d": text.strip()[8:10]}  # 2024-02-30 stays
     codes = {"d": f"{moment.day:02d}", "f": f"{moment.second + moment.microsecond / 1e6:06.3f}",
              "H": f"{moment.hour:02d}",
-             "j": f"{moment.timetuple().tm_yday:03d}", "J": f"{julian:.16g}", "m": f"{moment.month:02d}",
+             "j": f"{moment.timetuple().tm_yday:03d}", "J": f"{julian:.16g}",
+             "m": f"{moment.month:02d}",
              "M": f"{moment.minute:02d}", "s": str((moment - EPOCH) // timedelta(seconds=1)),
-             "S": f"{moment.second:02d}", "w": str(moment.isoweekday() % 7), "Y": f"{moment.year:04d}", "%": "%",
-             "W": moment.strftime("%W"), "F": moment.date().isoformat(), "T": moment.time().isoformat("seconds"),
+             "S": f"{moment.second:02d}", "w": str(moment.isoweekday() % 7),
+             "Y": f"{moment.year:04d}", "%": "%",
+             "W": moment.strftime("%W"), "F": moment.date().isoformat(),
+             "T": moment.time().isoformat("seconds"),
              "R": moment.strftime("%H:%M")} | raw  # fmt: skip
     return re.sub("%(.)", lambda found: codes.get(found[1]) or no_value(), form, flags=re.DOTALL)
 
@@ -512,7 +627,9 @@ DIALECT_FUNCTIONS: dict[str, Callable[..., Any]] = {
     "postgres:number": c_number,
     "sqlite:number": sqlite_number,
     "spark:upper": str.upper,
-    "postgres:upper": lambda text: "".join(one.upper() if len(one.upper()) == 1 else one for one in text),
+    "postgres:upper": lambda text: "".join(
+        one.upper() if len(one.upper()) == 1 else one for one in text
+    ),
     "sqlite:upper": lambda text: re.sub("[a-z]+", lambda found: found[0].upper(), text),
     "sqlite:lower": lambda text: re.sub("[A-Z]+", lambda found: found[0].lower(), text),
     "spark:format_number": _grouped,

@@ -16,7 +16,8 @@ Encode = Callable[[Const], int]
 
 
 class Encoder:
-    """Converts constants to words, by a snapshot, sketch or transaction; adds new texts to the dictionary.
+    """Converts constants to words, by a snapshot, sketch or transaction; adds new texts to the
+    dictionary.
 
     It also gives the order of texts, which is not that of their words.
     """
@@ -25,7 +26,9 @@ class Encoder:
         self._source = source
 
     def __call__(self, const: Const) -> int:
-        """Return the word of a constant.  Raises RuleTypeError, with its place, for a value that no column can hold."""
+        """Return the word of a constant.  Raises RuleTypeError, with its place, for a value that
+        no column can hold.
+        """
         return _word(const, lambda values: self._source.encode(const.type, values))
 
     def words(self, type_: Type, values: list[Any]) -> np.ndarray:
@@ -38,7 +41,9 @@ class Encoder:
         return self._source.decode(type_, np.ascontiguousarray(words))
 
     def keys(self, ids: np.ndarray) -> np.ndarray:
-        """Return sort keys int64[n] for the texts of ids int64[n], comparable only with each other."""
+        """Return sort keys int64[n] for the texts of ids int64[n], comparable only with each
+        other.
+        """
         keys: np.ndarray = self._source.dictionary.order.keys(ids)
         return keys
 
@@ -48,18 +53,23 @@ class Encoder:
         return ids
 
     def between(self, low: bytes, high: bytes | None, most: int) -> np.ndarray | None:
-        """Return the ids int64[n] of the texts from one up to another, or to the last; None for more than `most`."""
+        """Return the ids int64[n] of the texts from one up to another, or to the last; None for
+        more than `most`.
+        """
         order = self._source.dictionary.order
         first, end = order.rank(low), order.count if high is None else order.rank(high)
         return None if end - first > most else order.slice(first, max(first, end))
 
     def threshold(self, text: bytes, behind: bool) -> int:
-        """Return a bound: lesser texts have sort keys below it; with `behind`, the text itself has, too."""
+        """Return a bound: lesser texts have sort keys below it; with `behind`, the text itself
+        has, too.
+        """
         return int(self._source.dictionary.order.threshold(text + b"\0" * behind))
 
 
 def finder(txn: Transaction) -> Encode:
-    """Return a function from constants to words for deletions: a text that is not in the dictionary becomes 0.
+    """Return a function from constants to words for deletions: a text that is not in the dictionary
+    becomes 0.
 
     No record holds 0 as a text, so nothing is deleted, and the dictionary does not grow.
     """
@@ -71,7 +81,12 @@ def finder(txn: Transaction) -> Encode:
 
 def plain_word(const: Const) -> int:
     """Return the word of a constant that is not a text.  Raises RuleTypeError, with its place."""
-    return _word(const, lambda values: encode(Column("value", ColumnType.parse(const.type)), values, cast(Any, None)))
+    return _word(
+        const,
+        lambda values: encode(
+            Column("value", ColumnType.parse(const.type)), values, cast(Any, None)
+        ),
+    )
 
 
 def _word(const: Const, words_of: Callable[[list[Any]], np.ndarray]) -> int:

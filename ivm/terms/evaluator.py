@@ -1,12 +1,13 @@
-"""Evaluate terms and comparisons over batches: columns of words in, a column of words or a mask out.
+"""Evaluate terms and comparisons over batches: columns of words in, a column of words or a mask
+out.
 
-A *primitive* of the paper (z = x + y) is computed here, on whole batches.  Arithmetic of int64 and decimals is exact or
-fails if its type cannot hold the result; a quotient of decimals is exact, rounded once to a float64.
-float64 is the machine's, and a NaN fails.  A sum is computed as a whole, by halves of words, so only its result must
-fit its type; a sum that is only compared need not fit.
+A *primitive* of the paper (z = x + y) is computed here, on whole batches.  Arithmetic of int64 and
+decimals is exact or fails if its type cannot hold the result; a quotient of decimals is exact,
+rounded once to a float64. float64 is the machine's, and a NaN fails.  A sum is computed as a whole,
+by halves of words, so only its result must fit its type; a sum that is only compared need not fit.
 
-A term may fail for a binding that another literal excludes.  So a failure raises no exception here: each binding has a
-code next to its word, which is 0, or the place of the operator and the reason.
+A term may fail for a binding that another literal excludes.  So a failure raises no exception here:
+each binding has a code next to its word, which is 0, or the place of the operator and the reason.
 """
 
 import operator
@@ -20,7 +21,19 @@ from ivm.errors import RangeError
 from ivm.join.groups import greatest
 from ivm.join.kernels.tries import HALF
 from ivm.lang.functions import FUNCTIONS, call_may_fail
-from ivm.lang.ir import MIRRORED, Atom, Binary, Call, Compare, Const, Literal, Negation, Term, Type, Var
+from ivm.lang.ir import (
+    MIRRORED,
+    Atom,
+    Binary,
+    Call,
+    Compare,
+    Const,
+    Literal,
+    Negation,
+    Term,
+    Type,
+    Var,
+)
 from ivm.lang.nulls import tests_null
 from ivm.lang.rewrite.numbers import LISTED_MAX
 from ivm.lang.types import arithmetic, has_ids, scale, shown, word_range
@@ -37,7 +50,9 @@ Codes = np.ndarray | None  # int64[n], 0 where a term does not fail; None if it 
 
 
 class Batch(NamedTuple):
-    """n bindings: a column of words int64[n] for each variable, and codes for the variables whose terms failed."""
+    """n bindings: a column of words int64[n] for each variable, and codes for the variables
+    whose terms failed.
+    """
 
     n: int
     columns: dict[str, np.ndarray]
@@ -46,21 +61,28 @@ class Batch(NamedTuple):
     def only(self, which: np.ndarray) -> "Batch":
         """Return the bindings that a mask bool[n], or indices, choose."""
         columns = {name: column[which] for name, column in self.columns.items()}
-        left = int(np.count_nonzero(which)) if which.dtype == bool else len(which)  # also where there are no columns
+        # also where there are no columns
+        left = int(np.count_nonzero(which)) if which.dtype == bool else len(which)
         return Batch(left, columns, {name: codes[which] for name, codes in self.failures.items()})
 
 
 class Evaluator:
-    """Evaluates terms and comparisons of one rule, given its variables' types and an encoder of constants.
+    """Evaluates terms and comparisons of one rule, given its variables' types and an encoder of
+    constants.
 
-    The variables `nulls` may be null: arithmetic with null is null, and a comparison with null does not hold.
+    The variables `nulls` may be null: arithmetic with null is null, and a comparison with null does
+    not hold.
     """
 
-    def __init__(self, types: Mapping[str, Type], encode: Encoder, nulls: frozenset[str] = frozenset()) -> None:
+    def __init__(
+        self, types: Mapping[str, Type], encode: Encoder, nulls: frozenset[str] = frozenset()
+    ) -> None:
         self._types, self._encode, self._nulls = types, encode, nulls
 
     def words(self, term: Term, batch: Batch) -> tuple[np.ndarray, Codes]:
-        """Return the words int64[n] of a term, and its codes; where it fails, the word is arbitrary."""
+        """Return the words int64[n] of a term, and its codes; where it fails, the word is
+        arbitrary.
+        """
         if isinstance(term, Var):
             return batch.columns[term.name], batch.failures.get(term.name)
         if isinstance(term, Const):
@@ -91,7 +113,10 @@ class Evaluator:
             high, low, codes = self._sum(term, batch)
             high, low = high + (low >> 32), low & HALF
             return self._fitting(term, (high << 32) + low, high != high.astype(np.int32), codes)
-        (left, before), (right, behind) = self.words(term.left, batch), self.words(term.right, batch)
+        (left, before), (right, behind) = (
+            self.words(term.left, batch),
+            self.words(term.right, batch),
+        )
         codes = either(before, behind)
         if term.op == "/":
             zero = right == 0 if self._type(term.right) != "float64" else float_values(right) == 0
@@ -105,7 +130,9 @@ class Evaluator:
         return self._fitting(term, *(_quotient if term.op == "/" else _product)(left, right), codes)
 
     def holds(self, comparison: Compare, batch: Batch) -> tuple[np.ndarray, Codes]:
-        """Return where a comparison holds, bool[n], and its codes; arbitrary where it fails.  Words sort as values."""
+        """Return where a comparison holds, bool[n], and its codes; arbitrary where it fails.
+        Words sort as values.
+        """
         holds, codes = self._compared(comparison, batch)
         if comparison.op == SAME or tests_null(comparison):
             return holds, codes
@@ -127,10 +154,14 @@ class Evaluator:
         (high, low, before), (more, rest, behind) = self._sum(left, batch), self._sum(right, batch)
         high, low = high - more, low - rest
         high += low >> 32
-        return COMPARE[comparison.op](np.where(high == 0, low & HALF, high), 0), either(before, behind)
+        return COMPARE[comparison.op](np.where(high == 0, low & HALF, high), 0), either(
+            before, behind
+        )
 
     def passes(self, filter_: Filter, batch: Batch) -> tuple[np.ndarray, Codes]:
-        """Return where a filter holds, as `holds` does; each comparison of a choice is evaluated once."""
+        """Return where a filter holds, as `holds` does; each comparison of a choice is evaluated
+        once.
+        """
         if not isinstance(filter_, Choice):
             return self.holds(filter_, batch)
         masks = {one: self.holds(one, batch)[0] for one in dict.fromkeys(compared([filter_]))}
@@ -140,7 +171,9 @@ class Evaluator:
         return found, None
 
     def _texts_hold(self, left: Term, op: str, right: Term, batch: Batch) -> np.ndarray:
-        """Return where a comparison of texts holds, bool[n]; a constant need not be in the dictionary."""
+        """Return where a comparison of texts holds, bool[n]; a constant need not be in the
+        dictionary.
+        """
         if isinstance(left, Const):
             if isinstance(right, Const):
                 return np.full(batch.n, COMPARE[op](_ordered(left), _ordered(right)))
@@ -159,17 +192,23 @@ class Evaluator:
         return None if term.name in ("is_null", "same") else self._applied(term, batch)[2]
 
     def _argument(self, term: Term, batch: Batch) -> tuple[np.ndarray, Codes, np.ndarray | None]:
-        """Return the words of a term, its codes, and where it is null; a function is applied once for all of them."""
+        """Return the words of a term, its codes, and where it is null; a function is applied
+        once for all of them.
+        """
         if isinstance(term, Call):
             return self._applied(term, batch)
         return *self.words(term, batch), self._null(term, batch)
 
     def _applied(self, term: Call, batch: Batch) -> tuple[np.ndarray, Codes, np.ndarray | None]:
-        """Return the words and codes of a function's application, and where it is null: there its word is NULL."""
+        """Return the words and codes of a function's application, and where it is null: there
+        its word is NULL.
+        """
         args = [self._argument(arg, batch) for arg in term.args]
         nulls = [null if null is not None and null.any() else None for _, _, null in args]
         types = tuple(self._type(arg) for arg in term.args)
-        operands = Operands(batch.n, [words for words, _, _ in args], nulls, types, self._type(term), self._encode)
+        operands = Operands(
+            batch.n, [words for words, _, _ in args], nulls, types, self._type(term), self._encode
+        )
         if term.name in CHOICES:
             words, codes = CHOICES[term.name](operands, [codes for _, codes, _ in args])
             return words, codes, None if term.name in ("is_null", "same") else words == NULL
@@ -185,9 +224,15 @@ class Evaluator:
             codes = either(codes, _coded(term, fails, NAN))
         if null is None:
             return words, codes, None
-        return np.where(null, NULL, words), codes if codes is None else np.where(null, 0, codes), null
+        return (
+            np.where(null, NULL, words),
+            codes if codes is None else np.where(null, 0, codes),
+            null,
+        )
 
-    def _applied_comparison(self, term: Call, operands: Operands, skipped: np.ndarray | None) -> np.ndarray:
+    def _applied_comparison(
+        self, term: Call, operands: Operands, skipped: np.ndarray | None
+    ) -> np.ndarray:
         """Return 1 where a comparison holds, int64[n]; arbitrary where its sides are `skipped`."""
         if skipped is not None:
             words = np.zeros(operands.n, np.int64)
@@ -200,7 +245,9 @@ class Evaluator:
         return holds
 
     def complaint(self, term: Binary | Call, code: int, batch: Batch) -> RangeError:
-        """Return the error for a term that fails while its operands do not, in a batch of one binding."""
+        """Return the error for a term that fails while its operands do not, in a batch of one
+        binding.
+        """
         if code & 3 != BEYOND:
             return refusal(term, code)
         if isinstance(term, Call):
@@ -209,7 +256,9 @@ class Evaluator:
             high, low, _ = self._sum(term, batch)
             exact = (int(high[0]) << 32) + int(low[0])
         else:
-            (left,), (right,) = (self.words(side, batch)[0].tolist() for side in (term.left, term.right))
+            (left,), (right,) = (
+                self.words(side, batch)[0].tolist() for side in (term.left, term.right)
+            )
             exact = left * right if term.op == "*" else -left
         return refusal(term, code, shown(exact, self._type(term)), self._type(term))
 
@@ -220,17 +269,26 @@ class Evaluator:
         return isinstance(term, Binary) and term.op in "+-" and self._type(term) != "float64"
 
     def _sum(self, term: Term, batch: Batch) -> tuple[np.ndarray, np.ndarray, Codes]:
-        """Return the halves of a sum's words, and codes; the lower half may have more than 32 bits."""
+        """Return the halves of a sum's words, and codes; the lower half may have more than 32
+        bits.
+        """
         if isinstance(term, Binary) and self._adds(term):
-            (high, low, before), (more, rest, behind) = self._sum(term.left, batch), self._sum(term.right, batch)
+            (high, low, before), (more, rest, behind) = (
+                self._sum(term.left, batch),
+                self._sum(term.right, batch),
+            )
             if term.op == "+":
                 return high + more, low + rest, either(before, behind)
             return high - more, low - rest, either(before, behind)
         words, codes = self.words(term, batch)
         return words >> 32, words & HALF, codes
 
-    def _fitting(self, term: Binary, words: np.ndarray, beyond: np.ndarray, codes: Codes) -> tuple[np.ndarray, Codes]:
-        """Add failure codes for words that are beyond 64 bits (`beyond`) or out of range for their type."""
+    def _fitting(
+        self, term: Binary, words: np.ndarray, beyond: np.ndarray, codes: Codes
+    ) -> tuple[np.ndarray, Codes]:
+        """Add failure codes for words that are beyond 64 bits (`beyond`) or out of range for
+        their type.
+        """
         least, greatest = word_range(self._type(term))
         if least > WORD_MIN:
             beyond = beyond | (words < least) | (words > greatest)
@@ -257,7 +315,9 @@ def either(codes: Codes, others: Codes) -> Codes:
 def _coded(term: Binary | Call, fails: np.ndarray, why: int) -> Codes:
     if not fails.any():
         return None
-    code = (term.where.line << PLACE_BITS | min(term.where.column, (1 << PLACE_BITS) - 1)) << 2 | why
+    code = (
+        term.where.line << PLACE_BITS | min(term.where.column, (1 << PLACE_BITS) - 1)
+    ) << 2 | why
     return np.where(fails, code, 0)
 
 
@@ -274,30 +334,38 @@ def place(code: int) -> tuple[int, int]:
     return (code >> 2) >> PLACE_BITS, (code >> 2) & ((1 << PLACE_BITS) - 1)
 
 
-def refusal(term: Binary | Call, code: int, value: str = "", type_: Type = "its type") -> RangeError:
+def refusal(
+    term: Binary | Call, code: int, value: str = "", type_: Type = "its type"
+) -> RangeError:
     """Return the error for a term that fails for a binding that no other literal excludes."""
     if isinstance(term, Call) and term.name in ("$nth", "$within"):
         reason = f"a range has more than {LISTED_MAX:,} numbers, or a step of 0"
         return RangeError(f"{term.where}: {reason}; exclude it with a comparison")
     found = {
         BY_ZERO: f"division by zero in `{term}`",
-        NAN: f"`{term}` {'has no value' if isinstance(term, Call) else 'is not a number'} for some binding",
+        NAN: f"`{term}` {'has no value' if isinstance(term, Call) else 'is not a number'} for some "
+        f"binding",
         BEYOND: f"`{term}` is {value}{', ' * bool(value)}beyond {type_}",
     }[code & 3]
     said, (of, line, _) = f"{term.where}: {found}; exclude it with a comparison", term.where
-    return RangeError(said, of=of, line=line, term=str(term), total=value, type=type_ if value else "")
+    return RangeError(
+        said, of=of, line=line, term=str(term), total=value, type=type_ if value else ""
+    )
 
 
 def _repeated(word: int, n: int) -> np.ndarray:
-    """Return a word n times.  Several share memory and are read-only, so who gives them to a kernel copies them; a
-    single one would be in one piece already, and so not be copied.
+    """Return a word n times.  Several share memory and are read-only, so who gives them to a kernel
+    copies them; a single one would be in one piece already, and so not be copied.
     """
     return np.broadcast_to(np.int64(word), n) if n > 1 else np.full(n, word, np.int64)
 
 
 def _quotient(left: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return quotients truncated towards zero, arbitrary where the divisor is zero, and which exceed 64 bits."""
-    if len(right) and right.strides == (0,) and right[0] > 0:  # numpy multiplies instead of dividing by one number
+    """Return quotients truncated towards zero, arbitrary where the divisor is zero, and which
+    exceed 64 bits.
+    """
+    # numpy multiplies instead of dividing by one number
+    if len(right) and right.strides == (0,) and right[0] > 0:
         quotient = left // right[0]
         if left.min() < 0:
             quotient += (quotient < 0) & (quotient * right[0] != left)
@@ -309,8 +377,8 @@ def _quotient(left: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, np.ndarr
 
 
 def _ratio(left: np.ndarray, right: np.ndarray, power: int) -> np.ndarray:
-    """Return left / right * 10**power, rounded once; arbitrary where the divisor is zero. Operands that no float holds
-    exactly are divided again as Python integers.
+    """Return left / right * 10**power, rounded once; arbitrary where the divisor is zero. Operands
+    that no float holds exactly are divided again as Python integers.
     """
     right = np.where(right == 0, 1, right)
     above, below = 10 ** max(0, power), 10 ** max(0, -power)
@@ -322,7 +390,9 @@ def _ratio(left: np.ndarray, right: np.ndarray, power: int) -> np.ndarray:
 
 
 def _product(left: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return products, and which exceed 64 bits; those near the limit are checked with Python integers."""
+    """Return products, and which exceed 64 bits; those near the limit are checked with Python
+    integers.
+    """
     if greatest(left) * greatest(right) < 1 << 62:
         return left * right, np.broadcast_to(False, len(left))
     with np.errstate(all="ignore"):
@@ -358,7 +428,9 @@ def type_of(term: Term, types: Mapping[str, Type]) -> Type:
 
 
 def binaries(*nodes: Term | Literal) -> Iterator[Binary | Call]:
-    """Yield every arithmetic operation and every function that may fail in some terms or literals."""
+    """Yield every arithmetic operation and every function that may fail in some terms or
+    literals.
+    """
     for node in nodes:
         match node:
             case Binary():
@@ -375,10 +447,13 @@ def binaries(*nodes: Term | Literal) -> Iterator[Binary | Call]:
 
 
 def risk(node: Term | Compare) -> int:
-    """Return how a term may fail: 0 never, 1 by a result out of range for its type, 2 by a division by zero, too."""
+    """Return how a term may fail: 0 never, 1 by a result out of range for its type, 2 by a
+    division by zero, too.
+    """
     operations = [*binaries(node)]
     divides = any(
-        isinstance(x, Call) or (x.op == "/" and not (isinstance(x.right, Const) and x.right.value)) for x in operations
+        isinstance(x, Call) or (x.op == "/" and not (isinstance(x.right, Const) and x.right.value))
+        for x in operations
     )
     return bool(operations) + divides
 
@@ -388,20 +463,26 @@ def may_fail(literals: tuple[Literal, ...], held: set[Var], types: Mapping[str, 
 
     A sum or difference of numbers that is only compared cannot fail.
     """
-    held = held.union(v for x in literals if isinstance(x, Atom) for v in x.terms if isinstance(v, Var))
+    held = held.union(
+        v for x in literals if isinstance(x, Atom) for v in x.terms if isinstance(v, Var)
+    )
     for x in literals:
         if isinstance(x, Negation) and may_fail(x.body, held, types):
             return True
         if isinstance(x, Compare):
-            defines = x.op == "=" and any(isinstance(v, Var) and v not in held for v in (x.left, x.right))
+            defines = x.op == "=" and any(
+                isinstance(v, Var) and v not in held for v in (x.left, x.right)
+            )
             if any(
-                isinstance(b, Call) or b.op in "*/" or defines or type_of(b, types) == "float64" for b in binaries(x)
+                isinstance(b, Call) or b.op in "*/" or defines or type_of(b, types) == "float64"
+                for b in binaries(x)
             ):
                 return True
     return False
 
 
 COMPARE = {
-    "=": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
+    "=": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt,
+    ">=": operator.ge,
     SAME: operator.eq,
 }  # fmt: skip

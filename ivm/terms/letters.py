@@ -8,7 +8,8 @@ They are the extended grapheme clusters of Unicode (UAX 29), but for the rarest 
 from unicodedata import category, combining
 
 JOINERS = "\u200c\u200d"
-VIRAMA = 9  # the combining class of the mark after which the next letter of an Indic script is written below
+# the combining class of the mark after which the next letter of an Indic script is written below
+VIRAMA = 9
 
 
 def letters(text: str) -> list[str]:
@@ -46,7 +47,9 @@ def _is_of_flag(sign: str) -> bool:
 
 
 def _is_syllable(last: int, code: int) -> bool:
-    """Return whether two signs of Hangul are of one syllable: leading consonants, vowels, trailing consonants."""
+    """Return whether two signs of Hangul are of one syllable: leading consonants, vowels,
+    trailing consonants.
+    """
     whole = 0xAC00 <= last <= 0xD7A3
     open_ = whole and (last - 0xAC00) % 28 == 0
     if 0x1100 <= last <= 0x115F:

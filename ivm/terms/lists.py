@@ -1,9 +1,10 @@
-"""Functions of JSON, and of lists, which are texts: their values as JSON, without the brackets around them.
+"""Functions of JSON, and of lists, which are texts: their values as JSON, without the brackets
+around them.
 
     list:part['1,"a",null', 2, -1] = '"a",null'      list:length["1,2"] = 2      json:at['{"a": [1]}', "$.a"] = "[1]"
 
-Structs are lists of their fields, and maps lists of pairs. Each function fails where it has no value, also if its
-arguments are no such texts.
+Structs are lists of their fields, and maps lists of pairs. Each function fails where it has no
+value, also if its arguments are no such texts.
 """
 
 import json
@@ -20,7 +21,14 @@ from ivm.terms.operands import no_value
 
 VALUE = re.compile(r'"(?:[^"\\]|\\.)*"|[^,]+')  # of a list without lists and objects in it
 STEP = re.compile(r'\.("(?:[^"\\]|\\.)*"|[^.\[]+)|\[(-?\d+)\]')  # of a path
-KINDS = {dict: "OBJECT", list: "ARRAY", str: "VARCHAR", bool: "BOOLEAN", float: "DOUBLE", type(None): "NULL"}
+KINDS = {
+    dict: "OBJECT",
+    list: "ARRAY",
+    str: "VARCHAR",
+    bool: "BOOLEAN",
+    float: "DOUBLE",
+    type(None): "NULL",
+}
 
 
 def _values(text: str) -> list[Any]:
@@ -34,7 +42,9 @@ def _shown(value: Any) -> str:
 
 
 def _is_text(text: str) -> bool:
-    """Return whether a text has a form in UTF-8: JSON may escape one half of a surrogate pair, which has none."""
+    """Return whether a text has a form in UTF-8: JSON may escape one half of a surrogate pair,
+    which has none.
+    """
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -47,7 +57,9 @@ def _list(values: list[Any]) -> str:
 
 
 def _part(text: str, first: int, last: int) -> str:
-    """Return some values of a list, those from one place to another, counted from 1, or from -1 backwards."""
+    """Return some values of a list, those from one place to another, counted from 1, or from -1
+    backwards.
+    """
     plain = not ("[" in text or "{" in text) or not _is_valid(f"[{text}]")
     found = VALUE.findall(text) if plain else _values(text)
     begin, end = (place + len(found) + 1 if place < 0 else place for place in (first, last))
@@ -82,8 +94,10 @@ def _folded(text: str, fold: str, kind: str) -> str:
 
 
 FOLDS: dict[str, Callable[[list[Any]], Any]] = {
-    "min": min, "max": max, "sum": sum, "first": lambda values: values[0], "last": lambda values: values[-1],
-    "avg": lambda values: float(sum(values)) / len(values), "median": lambda values: float(median(values)),
+    "min": min, "max": max, "sum": sum, "first": lambda values: values[0],
+    "last": lambda values: values[-1],
+    "avg": lambda values: float(sum(values)) / len(values),
+    "median": lambda values: float(median(values)),
     "product": lambda values: prod(map(float, values)),
 }  # fmt: skip
 
@@ -92,7 +106,9 @@ def _joined(text: str, separator: str) -> str:
     values = [one for one in _values(text) if one is not None]
     if text and not values:
         no_value()
-    return separator.join("true" if one is True else "false" if one is False else str(one) for one in values)
+    return separator.join(
+        "true" if one is True else "false" if one is False else str(one) for one in values
+    )
 
 
 def _both(first: str, second: str) -> str:
@@ -128,12 +144,18 @@ def _matches(text: str, pattern: str, group: int) -> str:
 
 def _of_key(pairs: str, key: str) -> str:
     wanted = json.loads(key, strict=False)
-    return next((_shown(value) for own, value in _values(pairs) if own == wanted), None) or no_value()
+    return (
+        next((_shown(value) for own, value in _values(pairs) if own == wanted), None) or no_value()
+    )
 
 
 def _column(pairs: str, place: int) -> str:
     found = _values(pairs)
-    return _list([pair[place] for pair in found]) if all(isinstance(one, list) for one in found) else no_value()
+    return (
+        _list([pair[place] for pair in found])
+        if all(isinstance(one, list) for one in found)
+        else no_value()
+    )
 
 
 def _word(words: str, place: int) -> Any:
@@ -162,7 +184,8 @@ def _at(text: str, path: str) -> Any:
 
 
 def _steps(path: str) -> Iterator[tuple[str, str]]:
-    """Yield the name and the place, one of which may be empty, to which each step of a path or a pointer leads.
+    """Yield the name and the place, one of which may be empty, to which each step of a path or a
+    pointer leads.
 
     >>> [*_steps('$.a."b c"[2]')], [*_steps("/a/2")]
     ([('a', ''), ('b c', ''), ('', '2')], [('a', ''), ('2', '2')])
@@ -176,7 +199,9 @@ def _steps(path: str) -> Iterator[tuple[str, str]]:
 
 
 def _text_at(text: str, path: str) -> str:
-    """Return the value at a path in JSON, a text as it is and others as JSON.  Raises ValueError if it is null."""
+    """Return the value at a path in JSON, a text as it is and others as JSON.  Raises ValueError
+    if it is null.
+    """
     found = _at(text, path)
     return found if isinstance(found, str) else no_value() if found is None else _shown(found)
 
@@ -207,7 +232,9 @@ def _is_valid(text: str) -> bool:
 
 
 def _failing(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function that raises ValueError, too, where its arguments are of another form than it takes."""
+    """Return a function that raises ValueError, too, where its arguments are of another form
+    than it takes.
+    """
 
     @wraps(function)
     def called(*arguments: Any) -> Any:

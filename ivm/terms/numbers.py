@@ -1,8 +1,9 @@
 """Functions of terms over batches: words in, words out.
 
-Numbers, dates and truth values are computed on columns of words. Texts are computed once for each distinct combination
-of arguments, and the results are interned together.  What fails has a mask; its word is arbitrary.  Where an argument
-is null the result is null, which the caller sees to, except for the functions in CHOICES.
+Numbers, dates and truth values are computed on columns of words. Texts are computed once for each
+distinct combination of arguments, and the results are interned together.  What fails has a mask;
+its word is arbitrary.  Where an argument is null the result is null, which the caller sees to,
+except for the functions in CHOICES.
 """
 
 from collections.abc import Callable
@@ -23,13 +24,16 @@ from ivm.terms.readings import READERS, exact
 from ivm.terms.texts import TEXT_FUNCTIONS
 from pagestore.host import NULL, WORD_MAX, WORD_MIN, float_words
 
-ALL_DIGITS = Context(prec=700)  # of any float, and after its point as many as a float's own least digit has
+# of any float, and after its point as many as a float's own least digit has
+ALL_DIGITS = Context(prec=700)
 
 Codes = np.ndarray | None
 
 
 def evaluate(name: str, operands: Operands, null: Mask = None) -> Result:
-    """Return the words int64[n] of a function's results, arbitrary where it is `null`, and where it fails, bool[n]."""
+    """Return the words int64[n] of a function's results, arbitrary where it is `null`, and where
+    it fails, bool[n].
+    """
     if null is not None:
         words, fails = np.zeros(operands.n, np.int64), operands.none()
         if not null.all():
@@ -45,14 +49,15 @@ def evaluate(name: str, operands: Operands, null: Mask = None) -> Result:
 def register_function(name: str, function: Callable[..., Any], signature: str) -> None:
     """Make `function` a function of terms in this process: `name[x, y]` in rules.
 
-    `signature` names the types of its arguments and of its result, as columns are declared: "float, string -> int". The
-    function takes an Arrow array for each argument, all of the same length and without nulls, and returns an Arrow
-    array, or what `pyarrow.array` takes, of as many results; a null, or a NaN, fails as a division by zero does. It
-    must be pure: the same arguments always give the same result, in every process. A process that evaluates rules,
-    at a transaction, a query or a check, registers their functions first; reading views needs none.
+    `signature` names the types of its arguments and of its result, as columns are declared: "float,
+    string -> int". The function takes an Arrow array for each argument, all of the same length and
+    without nulls, and returns an Arrow array, or what `pyarrow.array` takes, of as many results; a
+    null, or a NaN, fails as a division by zero does. It must be pure: the same arguments always
+    give the same result, in every process. A process that evaluates rules, at a transaction, a
+    query or a check, registers their functions first; reading views needs none.
 
-    Registering a name again replaces the function. Raises OptionError for a name that is taken, or has another
-    signature, and RuleTypeError for an unknown type.
+    Registering a name again replaces the function. Raises OptionError for a name that is taken, or
+    has another signature, and RuleTypeError for an unknown type.
 
     >>> import pyarrow.compute as pc
     >>> register_function("initial", lambda names: pc.utf8_slice_codeunits(names, 0, 1), "string -> string")
@@ -74,15 +79,21 @@ def _by_user(name: str, x: Operands) -> Result:
 
     if name not in _REGISTERED:
         remedy = f"call ivm.register_function({name!r}, function, {USERS[name]!r}) first"
-        raise UnregisteredError(f"rules call the function {name}, which this process has not registered: {remedy}")
+        raise UnregisteredError(
+            f"rules call the function {name}, which this process has not registered: {remedy}"
+        )
     if not x.n:
         return np.zeros(0, np.int64), x.none()
     given = [x.encode.decode(type_, words) for type_, words in zip(x.types, x.words, strict=True)]
     found = _REGISTERED[name](*given)
     found = found if isinstance(found, pa.Array | pa.ChunkedArray) else pa.array(found)
     if len(found) != x.n:
-        raise UnregisteredError(f"the function {name} returned {len(found):,} results for {x.n:,} arguments")
-    fails = found.is_null(nan_is_null=pa.types.is_floating(found.type)).to_numpy(zero_copy_only=False)
+        raise UnregisteredError(
+            f"the function {name} returned {len(found):,} results for {x.n:,} arguments"
+        )
+    fails = found.is_null(nan_is_null=pa.types.is_floating(found.type)).to_numpy(
+        zero_copy_only=False
+    )
     words = np.zeros(x.n, np.int64)
     if not fails.all():
         words[~fails] = x.encode.words(x.gives, found.filter(pa.array(~fails)))
@@ -115,7 +126,9 @@ def _if(operands: Operands, codes: list[Codes]) -> tuple[np.ndarray, Codes]:
 def _coalesce(operands: Operands, codes: list[Codes]) -> tuple[np.ndarray, Codes]:
     found, failed = np.full(operands.n, NULL), np.zeros(operands.n, np.int64)
     open_ = np.ones(operands.n, bool)
-    for place, (words, code) in enumerate(zip(operands.words, _no_codes(codes, operands.n), strict=True)):
+    for place, (words, code) in enumerate(
+        zip(operands.words, _no_codes(codes, operands.n), strict=True)
+    ):
         found, failed = np.where(open_, words, found), np.where(open_, code, failed)
         open_ &= _nulls(operands, place)
     return np.where(open_, NULL, found), _joined(failed)
@@ -139,12 +152,16 @@ def _try(operands: Operands, codes: list[Codes]) -> tuple[np.ndarray, Codes]:
 
 
 def _junction(deciding: int) -> Callable[[Operands, list[Codes]], tuple[np.ndarray, Codes]]:
-    """Return `and` (0 decides) or `or` (1 decides) in three values.  A term that fails decides nothing."""
+    """Return `and` (0 decides) or `or` (1 decides) in three values.  A term that fails decides
+    nothing.
+    """
 
     def junction(operands: Operands, codes: list[Codes]) -> tuple[np.ndarray, Codes]:
         n = operands.n
         decided, null, failed = np.zeros(n, bool), np.zeros(n, bool), np.zeros(n, np.int64)
-        for place, (words, code) in enumerate(zip(operands.words, _no_codes(codes, n), strict=True)):
+        for place, (words, code) in enumerate(
+            zip(operands.words, _no_codes(codes, n), strict=True)
+        ):
             own = _nulls(operands, place)
             decided |= ~own & (words == deciding) & (code == 0)
             null |= own
@@ -156,7 +173,8 @@ def _junction(deciding: int) -> Callable[[Operands, list[Codes]], tuple[np.ndarr
 
 
 CHOICES: dict[str, Callable[[Operands, list[Codes]], tuple[np.ndarray, Codes]]] = {
-    "if": _if, "coalesce": _coalesce, "is_null": _is_null, "same": _same, "try": _try, "and": _junction(0),
+    "if": _if, "coalesce": _coalesce, "is_null": _is_null, "same": _same, "try": _try,
+    "and": _junction(0),
     "or": _junction(1),
 }  # fmt: skip
 
@@ -201,7 +219,8 @@ def _round(x: Operands) -> Result:
         whole = np.trunc(up) + np.sign(up) * (np.abs(up - np.trunc(up)) >= 0.5)
         found = np.where(places < 0, whole * power, whole / power)
         near = np.abs(np.abs(up - np.trunc(up)) - 0.5) < 1e-9 * np.maximum(1.0, np.abs(up))
-        for i in np.flatnonzero(near & np.isfinite(value)).tolist():  # the product may have rounded a half
+        # the product may have rounded a half
+        for i in np.flatnonzero(near & np.isfinite(value)).tolist():
             found[i] = float(_quantized(Decimal(float(value[i])), int(places[i])))
         return float_words(np.where(np.isfinite(found), found, value)), x.none()
     place = int(places[0]) if x.n else 0
@@ -289,7 +308,10 @@ def _divide(x: Operands) -> Result:
     power = (scale(x.gives) or 0) - (scale(x.types[0]) or 0) + (scale(x.types[1]) or 0)
     left, right = (words.astype(object) for words in x.words[:2])
     fails = x.words[1] == 0
-    over, under = abs(left) * 10 ** max(0, power), abs(np.where(fails, 1, right)) * 10 ** max(0, -power)
+    over, under = (
+        abs(left) * 10 ** max(0, power),
+        abs(np.where(fails, 1, right)) * 10 ** max(0, -power),
+    )
     sizes = (2 * over + under) // (2 * under)
     fails |= (sizes > word_range(x.gives)[1]).astype(bool)
     signs = np.where((x.words[0] < 0) == (x.words[1] < 0), 1, -1)
@@ -306,7 +328,9 @@ def _logical(of: Callable[..., Any]) -> Callable[[Operands], Result]:
 
 
 def _extreme(greatest: bool) -> Callable[[Operands], Result]:
-    """Return the least or the greatest of arguments of one type; texts by their order, not by their words."""
+    """Return the least or the greatest of arguments of one type; texts by their order, not by
+    their words.
+    """
 
     def extreme(x: Operands) -> Result:
         texts = has_ids(x.types[0])
@@ -327,7 +351,9 @@ def _float(operate: Callable[..., Any]) -> Callable[[Operands], Result]:
     def floats(x: Operands) -> Result:
         given = [x.floats(n) for n in range(len(x.words))]
         found = operate(*given)
-        return float_words(found), np.isnan(found) & ~np.logical_or.reduce([np.isnan(one) for one in given])
+        return float_words(found), np.isnan(found) & ~np.logical_or.reduce(
+            [np.isnan(one) for one in given]
+        )
 
     return floats
 
@@ -336,14 +362,20 @@ def _float(operate: Callable[..., Any]) -> Callable[[Operands], Result]:
 
 
 def _count(x: Operands) -> Result:
-    """Return how many numbers there are from one to another by steps; one more than may be listed if there are more."""
+    """Return how many numbers there are from one to another by steps; one more than may be
+    listed if there are more.
+    """
     if x.types[0] == "float64":
         return _count_floats(*(x.floats(n) for n in range(3))), x.none()
     low, high, step = x.words
     low, high = np.where(step < 0, high, low), np.where(step < 0, low, high)
-    size = (high.astype(np.uint64) - low.astype(np.uint64) - np.uint64(1)) // _size(step) + np.uint64(1)
+    size = (high.astype(np.uint64) - low.astype(np.uint64) - np.uint64(1)) // _size(
+        step
+    ) + np.uint64(1)
     most = numbers.LISTED_MAX + 1
-    return np.where(step == 0, most, np.where(high > low, np.minimum(size, most), 0)).astype(np.int64), x.none()
+    return np.where(step == 0, most, np.where(high > low, np.minimum(size, most), 0)).astype(
+        np.int64
+    ), x.none()
 
 
 def _count_floats(low: np.ndarray, high: np.ndarray, step: np.ndarray) -> np.ndarray:
@@ -377,10 +409,15 @@ def _is_nth(x: Operands) -> Result:
     if x.types[0] == "float64":
         value, low, high, step = (x.floats(n) for n in range(4))
         nth = np.rint((value - low) / step)
-        inside = np.where(step > 0, (low <= value) & (value < high), (high < value) & (value <= low))
+        inside = np.where(
+            step > 0, (low <= value) & (value < high), (high < value) & (value <= low)
+        )
         return (inside & (low + nth * step == value)).astype(np.int64), step == 0
     inside = np.where(step > 0, (low <= value) & (value < high), (high < value) & (value <= low))
-    first, last = np.where(step > 0, low, value).astype(np.uint64), np.where(step > 0, value, low).astype(np.uint64)
+    first, last = (
+        np.where(step > 0, low, value).astype(np.uint64),
+        np.where(step > 0, value, low).astype(np.uint64),
+    )
     return (inside & ((last - first) % _size(step) == 0)).astype(np.int64), step == 0
 
 
@@ -433,7 +470,9 @@ def _within(x: Operands) -> Result:
 
 
 def _single(narrow: bool) -> Callable[[Operands], Result]:
-    """Return doubles with the digits of 32 bits; if it is `narrow`, it fails where only 64 bits reach so far."""
+    """Return doubles with the digits of 32 bits; if it is `narrow`, it fails where only 64 bits
+    reach so far.
+    """
 
     def single(x: Operands) -> Result:
         value = x.floats(0)
@@ -465,11 +504,20 @@ STRICT: dict[str, Callable[[Operands], Result]] = {
     "fmod": lambda x: (float_words(np.fmod(x.floats(0), x.floats(1))), x.none()),
     "power": _power,
     "divide": _divide,
-    "in": lambda x: (np.any([x.words[0] == other for other in x.words[1:]], axis=0).astype(np.int64), x.none()),
+    "in": lambda x: (
+        np.any([x.words[0] == other for other in x.words[1:]], axis=0).astype(np.int64),
+        x.none(),
+    ),
     "least": _extreme(False),
     "greatest": _extreme(True),
-    **{name: _float(getattr(np, name)) for name in ("log10", "log2", "sin", "cos", "tan", "sinh", "cosh", "tanh")},
-    **{f"a{name}": _float(getattr(np, f"arc{name}")) for name in ("sin", "cos", "tan", "sinh", "cosh", "tanh")},
+    **{
+        name: _float(getattr(np, name))
+        for name in ("log10", "log2", "sin", "cos", "tan", "sinh", "cosh", "tanh")
+    },
+    **{
+        f"a{name}": _float(getattr(np, f"arc{name}"))
+        for name in ("sin", "cos", "tan", "sinh", "cosh", "tanh")
+    },
     "atan2": _float(np.arctan2),
     "bit_and": lambda x: (x.words[0] & x.words[1], x.none()),
     "bit_or": lambda x: (x.words[0] | x.words[1], x.none()),
@@ -496,12 +544,20 @@ STRICT: dict[str, Callable[[Operands], Result]] = {
     "string": _to_string,
     "bool": _read("bool", lambda x: (np.where(x.floats(0) != 0, 1, 0), x.none())),
     "date": _read("date", lambda x: (x.words[0] // (1 if x.types[0] == "date" else DAY), x.none())),
-    "datetime": _read("datetime", lambda x: (x.words[0] * (DAY if x.types[0] == "date" else 1), x.none())),
+    "datetime": _read(
+        "datetime", lambda x: (x.words[0] * (DAY if x.types[0] == "date" else 1), x.none())
+    ),
     "datetime:utc": lambda x: (x.words[0], x.none()),
     "time": _read("time", lambda x: (x.words[0] % DAY, x.none())),
-    **{name: partial(by_text, READERS[name]) for name in ("datetime:zoned", "string:uuid", "string:whole_json")},
+    **{
+        name: partial(by_text, READERS[name])
+        for name in ("datetime:zoned", "string:uuid", "string:whole_json")
+    },
     "gcd": lambda x: (np.gcd(*x.words), np.gcd(*x.words) < 0),
-    "bit_count": lambda x: (np.array([int(n).bit_count() for n in x.words[0].view(np.uint64)], np.int64), x.none()),
+    "bit_count": lambda x: (
+        np.array([int(n).bit_count() for n in x.words[0].view(np.uint64)], np.int64),
+        x.none(),
+    ),
     "$count": _count,
     "$nth": _nth,
     "$within": _is_nth,

@@ -20,7 +20,9 @@ Result = tuple[np.ndarray, np.ndarray]  # words int64[n], and where the function
 
 
 class Operands(NamedTuple):
-    """The arguments of a function in n bindings: words int64[n] and where they are null, their types, the result's."""
+    """The arguments of a function in n bindings: words int64[n] and where they are null, their
+    types, the result's.
+    """
 
     n: int
     words: list[np.ndarray]
@@ -31,7 +33,9 @@ class Operands(NamedTuple):
 
     def only(self, which: np.ndarray) -> "Operands":
         """Return the bindings that a mask bool[n] chooses, in which no argument is null."""
-        return self._replace(n=int(which.sum()), words=[w[which] for w in self.words], nulls=[None] * len(self.words))
+        return self._replace(
+            n=int(which.sum()), words=[w[which] for w in self.words], nulls=[None] * len(self.words)
+        )
 
     def floats(self, place: int) -> np.ndarray:
         """Return an argument's values as float64[n]."""
@@ -66,7 +70,8 @@ def as_floats(words: np.ndarray, type_: Type) -> np.ndarray:
 def by_text(function: Callable[..., Any], x: Operands) -> Result:
     """Evaluate a function of Python once for each distinct combination of arguments.
 
-    Where it raises ValueError, InvalidOperation or OverflowError, or gives an integer beyond a word, it has no value.
+    Where it raises ValueError, InvalidOperation or OverflowError, or gives an integer beyond a
+    word, it has no value.
     """
     rows = np.stack(x.words) if x.words else np.zeros((0, x.n), np.int64)
     distinct, inverse = np.unique(rows, axis=1, return_inverse=True)
@@ -83,7 +88,8 @@ def by_text(function: Callable[..., Any], x: Operands) -> Result:
             fails[place] = True
     kept = [one for one, fail in zip(found, fails.tolist(), strict=True) if not fail]
     words = np.zeros(distinct.shape[1], np.int64)
-    if kept and x.gives == "float64":  # NaN is a value of terms, though no column of a table holds one
+    # NaN is a value of terms, though no column of a table holds one
+    if kept and x.gives == "float64":
         words[~fails] = float_words(np.array(kept, np.float64))
     elif kept:
         words[~fails] = x.encode.words(x.gives, kept)
@@ -91,7 +97,9 @@ def by_text(function: Callable[..., Any], x: Operands) -> Result:
 
 
 def no_value() -> Any:
-    """Let a function that `by_text` evaluates fail: it has no value for its arguments.  Raises ValueError."""
+    """Let a function that `by_text` evaluates fail: it has no value for its arguments.  Raises
+    ValueError.
+    """
     raise ValueError
 
 

@@ -2,7 +2,8 @@
 
     whole("0x1F") = 31     number("1_0.5") = 10.5     day("2024/1/5")     moment("2024-01-05T10:00Z")     truth("Yes")
 
-Each raises ValueError, or InvalidOperation, for a text that shows no value of its type. Digits are those of ASCII.
+Each raises ValueError, or InvalidOperation, for a text that shows no value of its type. Digits are
+those of ASCII.
 """
 
 import json
@@ -17,13 +18,16 @@ from zoneinfo import ZoneInfo, available_timezones
 EXACT = Context(prec=400)  # digits: more than a product has, or a float
 BLANKS = " \t\n\v\f\r"
 TRUTHS = {
-    **dict.fromkeys(("true", "t", "yes", "y", "1"), True), **dict.fromkeys(("false", "f", "no", "n", "0"), False),
+    **dict.fromkeys(("true", "t", "yes", "y", "1"), True), **dict.fromkeys(("false", "f", "no", "n",
+    "0"), False),
 }  # fmt: skip
 _DIGITS = "[0-9]+(?:_[0-9]+)*"
 _NUMBER = re.compile(rf"[+-]?(?:{_DIGITS}(?:\.(?:{_DIGITS})?)?|\.{_DIGITS})(?:[eE][+-]?{_DIGITS})?")
 _BASED = re.compile(r"0[xX][0-9a-fA-F]+(?:_[0-9a-fA-F]+)*|0[bB][01]+(?:_[01]+)*")
 _NO_NUMBER = re.compile("[+-]?(?:nan|inf|infinity)", re.IGNORECASE)
-_UUID = re.compile(r"[0-9a-fA-F]{8}(?:-?[0-9a-fA-F]{4}){6}|\{[0-9a-fA-F]{8}(?:-?[0-9a-fA-F]{4}){6}\}")
+_UUID = re.compile(
+    r"[0-9a-fA-F]{8}(?:-?[0-9a-fA-F]{4}){6}|\{[0-9a-fA-F]{8}(?:-?[0-9a-fA-F]{4}){6}\}"
+)
 _DATE = r"(\d+)([-/ \\])(\d\d?)\2(\d\d?)"
 _CLOCK = r"(\d+):(\d\d?)(?::(?:(\d\d?)(?:\.(\d*))?)?)?"
 _OFFSET = r"[+-]\d\d(?::?\d\d(?::?\d\d)?)?"
@@ -83,7 +87,8 @@ def zoned(text: str) -> datetime:
             raise ValueError
         inside = found.replace(tzinfo=ZoneInfo(place))
         shifts = [inside.replace(fold=fold).utcoffset() or timedelta() for fold in (0, 1)]
-        return (found - min(shifts)).replace(tzinfo=UTC)  # of an hour that a zone has twice, the later one
+        # of an hour that a zone has twice, the later one
+        return (found - min(shifts)).replace(tzinfo=UTC)
     if zone[:1] in ("+", "-"):
         digits = zone[1:].replace(":", "").ljust(6, "0")
         hours, minutes, seconds = (int(digits[n : n + 2]) for n in (0, 2, 4))
@@ -116,7 +121,8 @@ def json_text(text: str) -> str:
         found = json.loads(text, parse_int=str, parse_float=str)
     except RecursionError:
         raise ValueError from None
-    json.dumps(found, ensure_ascii=False).encode()  # one half of a surrogate pair has no form in UTF-8
+    # one half of a surrogate pair has no form in UTF-8
+    json.dumps(found, ensure_ascii=False).encode()
     return text
 
 
@@ -148,7 +154,9 @@ def _moment(text: str) -> tuple[datetime, str]:
 
 
 def _clock(parts: tuple[str | None, ...]) -> tuple[bool, time]:
-    """Return whether a time is 24:00:00, and the time of day; digits after those of microseconds are left out."""
+    """Return whether a time is 24:00:00, and the time of day; digits after those of microseconds
+    are left out.
+    """
     hour, minute, second = (int(one or 0) for one in parts[:3])
     micros = int((parts[3] or "").ljust(6, "0")[:6])
     after = hour == 24
@@ -158,6 +166,7 @@ def _clock(parts: tuple[str | None, ...]) -> tuple[bool, time]:
 
 
 READERS: dict[str, Callable[[str], Any]] = {  # by the function of terms that reads so
-    "int": whole, "float": number, "bool": truth, "date": day, "datetime": moment, "datetime:zoned": zoned,
+    "int": whole, "float": number, "bool": truth, "date": day, "datetime": moment,
+    "datetime:zoned": zoned,
     "time": clock, "string:uuid": identifier, "string:whole_json": json_text,
 }  # fmt: skip

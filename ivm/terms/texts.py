@@ -1,4 +1,5 @@
-"""Functions of texts over batches, by code points: each is computed once for each distinct combination of arguments.
+"""Functions of texts over batches, by code points: each is computed once for each distinct
+combination of arguments.
 
     string:upper["ß"] = "ẞ"     string:regexp_full_match["ab", "a.*"] = true     match["a.*", "ab"] = true
 
@@ -26,8 +27,10 @@ from ivm.terms.operands import Operands, Result, by_text, no_value, shown, text_
 if TYPE_CHECKING:
     import pyarrow as pa
 
-LONGEST = (1 << 29) - 1  # characters of a text that is repeated or filled up: an Arrow array has 2**31 - 1 bytes
-SIZE_MAX = 10_000  # characters to which format fills up a value, and digits that it shows after a point
+# characters of a text that is repeated or filled up: an Arrow array has 2**31 - 1 bytes
+LONGEST = (1 << 29) - 1
+# characters to which format fills up a value, and digits that it shows after a point
+SIZE_MAX = 10_000
 
 
 def _by_columns(name: str) -> Callable[[Operands], Result]:
@@ -45,8 +48,11 @@ def _by_columns(name: str) -> Callable[[Operands], Result]:
     return computed
 
 
-def _by_pattern(compute: Callable[..., "pa.Array"], place: int, lenient: bool = False) -> Callable[[Operands], Result]:
-    """Return a function that is computed for each distinct pattern, the argument in a place, over columns of texts.
+def _by_pattern(
+    compute: Callable[..., "pa.Array"], place: int, lenient: bool = False
+) -> Callable[[Operands], Result]:
+    """Return a function that is computed for each distinct pattern, the argument in a place, over
+    columns of texts.
 
     It fails where the pattern is not a regular expression, or, if it is `lenient`, is false.
     """
@@ -59,8 +65,11 @@ def _by_pattern(compute: Callable[..., "pa.Array"], place: int, lenient: bool = 
         keys = np.stack([x.words[n] for n in constants])
         patterns, inverse = np.unique(keys, axis=1, return_inverse=True)
         values = [x._replace(words=[row]).values(0) for row in patterns]
-        rows = np.argsort(inverse.reshape(-1), kind="stable")  # those of each pattern, one after the other
-        parts = np.split(rows, np.cumsum(np.bincount(inverse.reshape(-1), minlength=patterns.shape[1]))[:-1])
+        # those of each pattern, one after the other
+        rows = np.argsort(inverse.reshape(-1), kind="stable")
+        parts = np.split(
+            rows, np.cumsum(np.bincount(inverse.reshape(-1), minlength=patterns.shape[1]))[:-1]
+        )
         for which, given in zip(parts, zip(*values, strict=True), strict=False):
             distinct, back = np.unique(x.words[1 - place][which], return_inverse=True)
             try:
@@ -138,13 +147,21 @@ def _replace(text: str, old: str, new: str) -> str:
 
 
 def _split_part(text: str, separator: str, number: int) -> str:
-    """Return the part of a text with a number from 1, or from the end below 0; empty if it has no such part."""
+    """Return the part of a text with a number from 1, or from the end below 0; empty if it has
+    no such part.
+    """
     parts = split(text, separator)
-    return parts[number - 1 if number > 0 else number] if number and -len(parts) <= number <= len(parts) else ""
+    return (
+        parts[number - 1 if number > 0 else number]
+        if number and -len(parts) <= number <= len(parts)
+        else ""
+    )
 
 
 def _part_from(text: str, start: int, count: int) -> str:
-    """Return a part of a text as Souffle does, counted from 0; empty where it does not begin inside."""
+    """Return a part of a text as Souffle does, counted from 0; empty where it does not begin
+    inside.
+    """
     return text[start : start + count] if start >= 0 and count > 0 else ""
 
 
@@ -158,14 +175,20 @@ def _formatted(template: str, *values: Any) -> str:
     if len(marks) != len(values) or any("{" in part or "}" in part for part in parts[::2]):
         raise ValueError
     left = iter(values)
-    return "".join(part[:1] if part in ("{{", "}}") else _marked(part, next(left)) if place % 2 else part
-                   for place, part in enumerate(parts))  # fmt: skip
+    return "".join(
+        part[:1] if part in ("{{", "}}") else _marked(part, next(left)) if place % 2 else part
+        for place, part in enumerate(parts)
+    )
 
 
 def _marked(mark: str, value: Any) -> str:
     if any(int(size[:10]) > SIZE_MAX for size in re.findall(r"\d+", mark)):
         no_value()
-    return shown(value) if mark == "{}" else format(float(value) if isinstance(value, Decimal) else value, mark[2:-1])
+    return (
+        shown(value)
+        if mark == "{}"
+        else format(float(value) if isinstance(value, Decimal) else value, mark[2:-1])
+    )
 
 
 def _reversed(text: str) -> str:
@@ -173,7 +196,9 @@ def _reversed(text: str) -> str:
 
 
 def _without_accents(text: str) -> str:
-    return "".join(letter for letter in unicodedata.normalize("NFD", text) if not unicodedata.combining(letter))
+    return "".join(
+        letter for letter in unicodedata.normalize("NFD", text) if not unicodedata.combining(letter)
+    )
 
 
 def _distance(left: str, right: str, swaps: bool = False) -> int:
@@ -198,22 +223,27 @@ def _elapsed(micros: int) -> str:
     days, rest = divmod(abs(micros), 86_400_000_000)
     seconds, fraction = divmod(rest, 1_000_000)
     sign = "-" * (micros < 0)
-    clock = f"{sign}{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}" + f".{fraction:06}".rstrip(
-        "0"
-    ).rstrip(".")
+    clock = (
+        f"{sign}{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}"
+        + f".{fraction:06}".rstrip("0").rstrip(".")
+    )
     shown = f"{sign}{days} day{'s' * (days != 1)}" if days else ""
     return " ".join(one for one in (shown, clock if rest or not days else "") if one)
 
 
 def _hash(value: Any) -> int:
-    return int.from_bytes(hashlib.blake2b(shown(value).encode(), digest_size=8).digest(), "big", signed=True)
+    return int.from_bytes(
+        hashlib.blake2b(shown(value).encode(), digest_size=8).digest(), "big", signed=True
+    )
 
 
 CALLED: dict[str, Callable[..., Any]] = {
     "string:trim": lambda text, letters=" ": text.strip(letters),
     "string:ltrim": lambda text, letters=" ": text.lstrip(letters),
     "string:rtrim": lambda text, letters=" ": text.rstrip(letters),
-    "string:concat": lambda *texts: "".join(texts) if sum(map(len, texts)) <= LONGEST else no_value(),
+    "string:concat": lambda *texts: (
+        "".join(texts) if sum(map(len, texts)) <= LONGEST else no_value()
+    ),
     "string:substring": _substring,
     "string:left": lambda text, count: text[:count],
     "string:right": _right,
@@ -243,7 +273,9 @@ CALLED: dict[str, Callable[..., Any]] = {
     "string:strip_accents": _without_accents,
     "string:hex": lambda text: text.encode().hex().upper(),
     "string:bits": lambda text: "".join(f"{byte:08b}" for byte in text.encode()),
-    "string:digits": lambda number, base: format(number % 2**64, {2: "b", 16: "X"}.get(base) or no_value()),
+    "string:digits": lambda number, base: format(
+        number % 2**64, {2: "b", 16: "X"}.get(base) or no_value()
+    ),
     "string:sha1": lambda text: hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest(),
     "string:base64": lambda text: base64.b64encode(text.encode()).decode(),
     "string:url_encode": lambda text: quote(text, safe="-_.~"),

@@ -5,11 +5,12 @@ version 2: (3,50,91) (4,60,71)
 
 depth 1: INSERT 4        depth 2: ERASE 3-40, INSERT 4-60        depth 3: the delta itself
 
-Sensitivity indices: store trace rows, and return those that a surgery matches (*Sensitivity indices*).
+Sensitivity indices: store trace rows, and return those that a surgery matches (*Sensitivity
+indices*).
 
-A row (alpha..., a, b, gamma...) says that an iterator operation was sensitive to the interval [a, b] of an atom's
-argument; alpha are the arguments before it, gamma the variables bound before that the atom lacks. An index is an
-interval tree of these rows.
+A row (alpha..., a, b, gamma...) says that an iterator operation was sensitive to the interval [a,
+b] of an atom's argument; alpha are the arguments before it, gamma the variables bound before that
+the atom lacks. An index is an interval tree of these rows.
 """
 
 from typing import NamedTuple
@@ -50,15 +51,18 @@ class Delta(NamedTuple):
         return len(self.actions) > 0
 
     def where(self, keep: np.ndarray) -> "Delta":
-        """Return the changes for which keep[n] holds; `compress` takes a fifth of the time that rows[:, keep] takes."""
+        """Return the changes for which keep[n] holds; `compress` takes a fifth of the time that
+        rows[:, keep] takes.
+        """
         return Delta(self.actions[keep], self.rows.compress(keep, axis=1))
 
 
 def surgeries(pages: Pages, delta: Delta, old: Tree, new: Tree, depth: int) -> Delta:
-    """Return the branches that a delta removes (ERASE) and inserts (INSERT) at a depth (1 is the first), in order.
+    """Return the branches that a delta removes (ERASE) and inserts (INSERT) at a depth (1 is the
+    first), in order.
 
-    At the depth of a whole key these are the keys of the delta; a function's changed value erases and inserts its key.
-    O(delta * log n).
+    At the depth of a whole key these are the keys of the delta; a function's changed value erases
+    and inserts its key. O(delta * log n).
     """
     if depth >= new.spec.keys:
         return Delta(delta.actions, delta.rows[:depth])
@@ -69,11 +73,12 @@ def surgeries(pages: Pages, delta: Delta, old: Tree, new: Tree, depth: int) -> D
 
 
 def net_changes(actions: np.ndarray, rows: np.ndarray, keys: int = WORD_MAX) -> Delta:
-    """Return the net changes of edits of rows[C, n]: a row that is both erased and inserted is not a change.
+    """Return the net changes of edits of rows[C, n]: a row that is both erased and inserted is not
+    a change.
 
-    The edits may be in any order, and rows may repeat: rows that differ only in columns left out are
-    one row here. The result is in the order of the first `keys` columns; of equal keys, erased rows come first.
-    O(n log n).
+    The edits may be in any order, and rows may repeat: rows that differ only in columns left out
+    are one row here. The result is in the order of the first `keys` columns; of equal keys, erased
+    rows come first. O(n log n).
     """
     if (actions[1:] > actions[:-1]).any():  # ERASE is 1, INSERT is 0
         erased_first = np.argsort(-actions, kind="stable")
@@ -88,7 +93,9 @@ def net_changes(actions: np.ndarray, rows: np.ndarray, keys: int = WORD_MAX) -> 
 
 
 def insertions(pages: Pages, tree: Tree, visible: int) -> Delta:
-    """Return how a tree, in the first `visible` words of its records, differs from an empty one.  O(records)."""
+    """Return how a tree, in the first `visible` words of its records, differs from an empty one.
+    O(records).
+    """
     rows = np.empty((visible, tree.count), np.int64)
     at = 0
     for batch in read_batches(pages, tree, columns=tuple(range(visible))):
@@ -98,15 +105,26 @@ def insertions(pages: Pages, tree: Tree, visible: int) -> Delta:
 
 
 def visible_difference(pages: Pages, old: Tree, new: Tree, visible: int) -> Delta:
-    """Return how two trees that share no pages differ in the first `visible` words of their records.  O(records)."""
+    """Return how two trees that share no pages differ in the first `visible` words of their
+    records.  O(records).
+    """
     columns = tuple(range(visible))
     if old.count == new.count:
-        both = zip(*(read_batches(pages, tree, columns=columns, rows=BATCH) for tree in (old, new)), strict=True)
+        both = zip(
+            *(read_batches(pages, tree, columns=columns, rows=BATCH) for tree in (old, new)),
+            strict=True,
+        )
         if all(np.array_equal(*batches) for batches in both):
             return Delta(np.empty(0, np.int64), np.empty((visible, 0), np.int64))
     sides = (ERASE, old), (INSERT, new)
-    parts = [(action, rows) for action, tree in sides for rows in read_batches(pages, tree, columns=columns)]
-    actions = np.concatenate([np.empty(0, np.int64), *(np.full(rows.shape[1], action) for action, rows in parts)])
+    parts = [
+        (action, rows)
+        for action, tree in sides
+        for rows in read_batches(pages, tree, columns=columns)
+    ]
+    actions = np.concatenate(
+        [np.empty(0, np.int64), *(np.full(rows.shape[1], action) for action, rows in parts)]
+    )
     rows = np.concatenate([np.empty((visible, 0), np.int64), *(rows for _, rows in parts)], axis=1)
     return net_changes(actions, rows, new.spec.keys)
 
@@ -117,21 +135,29 @@ def index_spec(sensor: Sensor) -> Spec:
 
 
 def matches(pages: Pages, index: Tree, surgeries: np.ndarray) -> np.ndarray:
-    """Return the rows int64[C, m] whose alpha and interval hold one of surgeries[depth, n].  O((n + m) log size)."""
+    """Return the rows int64[C, m] whose alpha and interval hold one of surgeries[depth, n].
+    O((n + m) log size).
+    """
     return stab_many(pages, index, surgeries)
 
 
 def regions(sensor: Sensor, rows: np.ndarray) -> np.ndarray:
-    """Return matched rows as regions of the oracle, int64[level + 2, m]: the prefix by level, then [a, b]."""
+    """Return matched rows as regions of the oracle, int64[level + 2, m]: the prefix by level,
+    then [a, b].
+    """
     return rows[region_columns(sensor)]
 
 
 def region_columns(sensor: Sensor) -> list[int]:
-    """Return the columns of a sensor's index that make a region: those of the levels before, and of the interval."""
+    """Return the columns of a sensor's index that make a region: those of the levels before, and
+    of the interval.
+    """
     return [*map(sensor.columns.index, (*range(sensor.level), -1, -2))]
 
 
-def renewal(index: Tree, matched: np.ndarray, recorded: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def renewal(
+    index: Tree, matched: np.ndarray, recorded: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
     """Return one batch of edits that erases the matched rows and inserts the recorded ones.
 
     A row that is in both is not edited, so only pages where the trace changed are rewritten.

@@ -2,9 +2,9 @@
 
     +f[1] = 2.  -f[1].  +f[1] = 3.        becomes        ^f[1] = 3.
 
-In a relation the last edit of a row wins. In a function each edit starts from the value that earlier edits left: a
-second value that is neither set nor preceded by a deletion is a conflict, unless a later edit removes it. TAKE deletes
-a function's key only if it has the given value.
+In a relation the last edit of a row wins. In a function each edit starts from the value that
+earlier edits left: a second value that is neither set nor preceded by a deletion is a conflict,
+unless a later edit removes it. TAKE deletes a function's key only if it has the given value.
 
 Partial sums may exceed 64 bits even if the sum fits: `sum_by_key` adds exactly.
 """
@@ -54,8 +54,12 @@ class SumOverflow(Exception):
         self.key, self.total = key, total
 
 
-def compose(pages: Pages, tree: Tree, actions: np.ndarray, rows: np.ndarray, threads: int = 1) -> Edits:
-    """Return one edit per key, sorted, for the tree of a relation or function.  Raises Clash.  O(n log n)."""
+def compose(
+    pages: Pages, tree: Tree, actions: np.ndarray, rows: np.ndarray, threads: int = 1
+) -> Edits:
+    """Return one edit per key, sorted, for the tree of a relation or function.  Raises Clash.
+    O(n log n).
+    """
     if not tree.spec.values:
         return compose_edits(actions, rows, tree.spec)
     keys = tree.spec.keys
@@ -78,15 +82,22 @@ def compose(pages: Pages, tree: Tree, actions: np.ndarray, rows: np.ndarray, thr
 
 
 def _only_append(pages: Pages, tree: Tree, actions: np.ndarray, rows: np.ndarray) -> bool:
-    """Return whether rows are given in key order, each key once and after the tree's last.  O(n)."""
+    """Return whether rows are given in key order, each key once and after the tree's last.
+    O(n).
+    """
     keys = rows[: tree.spec.keys]
-    return in_order([rows], len(keys)) and not (actions == TAKE).any() and not first_from(pages, tree, keys[:, :1])[0]
+    return (
+        in_order([rows], len(keys))
+        and not (actions == TAKE).any()
+        and not first_from(pages, tree, keys[:, :1])[0]
+    )
 
 
 def compose_bag(pages: Pages, tree: Tree, actions: np.ndarray, rows: np.ndarray) -> Edits:
     """Return one edit per row of a bag, sorted, given edits of rows (..., n).  O(n log n).
 
-    INSERT adds n equal rows and TAKE removes n of them, if there are so many; SET leaves n, and ERASE none.
+    INSERT adds n equal rows and TAKE removes n of them, if there are so many; SET leaves n, and
+    ERASE none.
     """
     order = sort_order(rows[:-1])
     actions, rows = actions[order], rows.take(order, axis=1)
@@ -99,7 +110,9 @@ def compose_bag(pages: Pages, tree: Tree, actions: np.ndarray, rows: np.ndarray)
         ends = np.append(starts[1:], len(actions))
         for group, (start, end) in enumerate(zip(starts.tolist(), ends.tolist(), strict=True)):
             left = int(times[group])
-            for action, n in zip(actions[start:end].tolist(), rows[-1, start:end].tolist(), strict=True):
+            for action, n in zip(
+                actions[start:end].tolist(), rows[-1, start:end].tolist(), strict=True
+            ):
                 left = max(0, {INSERT: left + n, TAKE: left - n, SET: n, ERASE: 0}[action])
             times[group] = left
     final = rows[:, starts]
@@ -108,9 +121,16 @@ def compose_bag(pages: Pages, tree: Tree, actions: np.ndarray, rows: np.ndarray)
 
 
 def _check_single(
-    actions: np.ndarray, rows: np.ndarray, found: np.ndarray, stored: np.ndarray, single: np.ndarray, keys: int
+    actions: np.ndarray,
+    rows: np.ndarray,
+    found: np.ndarray,
+    stored: np.ndarray,
+    single: np.ndarray,
+    keys: int,
 ) -> None:
-    """Raise Clash if the only edit (`single`) of a key inserts a value, but another one is stored."""
+    """Raise Clash if the only edit (`single`) of a key inserts a value, but another one is
+    stored.
+    """
     differs = (stored != rows[keys:]).any(axis=0)
     clashes = np.flatnonzero(single & found & (actions == INSERT) & differs)
     if len(clashes):
@@ -120,7 +140,9 @@ def _check_single(
 def _value_after(
     actions: list[int], rows: np.ndarray, keys: int, value: tuple[int, ...] | None
 ) -> tuple[int, ...] | None:
-    """Return the value of one key after its edits, given its value before; None is not a value.  Raises Clash."""
+    """Return the value of one key after its edits, given its value before; None is not a value.
+    Raises Clash.
+    """
     clash = None
     for number, action in enumerate(actions):
         given = tuple(rows[keys:, number].tolist())
@@ -139,7 +161,8 @@ def _value_after(
 
 
 def sum_by_key(rows: np.ndarray, keys: int) -> np.ndarray:
-    """Add up the value columns of rows[C, n] for each key, in key order.  Raises SumOverflow.  O(n log n).
+    """Add up the value columns of rows[C, n] for each key, in key order.  Raises SumOverflow.  O(n
+    log n).
 
     The halves of words are added separately, so 64 bits hold the sums of 2^31 rows.
 
@@ -152,12 +175,16 @@ def sum_by_key(rows: np.ndarray, keys: int) -> np.ndarray:
     high = np.add.reduceat(rows[keys:] >> 32, starts, axis=1) + (low >> 32)
     low &= HALF
     for column, group in np.argwhere(high != high.astype(np.int32)).tolist():
-        raise SumOverflow(rows[:keys, starts[group]], (int(high[column, group]) << 32) + int(low[column, group]))
+        raise SumOverflow(
+            rows[:keys, starts[group]], (int(high[column, group]) << 32) + int(low[column, group])
+        )
     return np.concatenate([rows[:keys, starts], (high << 32) + low])
 
 
 def edits_to_sums(pages: Pages, tree: Tree, rows: np.ndarray) -> Edits:
-    """Return one edit per key that adds rows[C, n] exactly to a tree of sums.  Raises SumOverflow.  O(n log n)."""
+    """Return one edit per key that adds rows[C, n] exactly to a tree of sums.  Raises
+    SumOverflow.  O(n log n).
+    """
     keys = tree.spec.keys
     groups = distinct(rows[:keys])
     found, stored = get(pages, tree, groups)
@@ -176,10 +203,13 @@ def add_up(actions: np.ndarray, rows: np.ndarray, spec: Spec) -> Edits:
 
 
 def counted(parts: list[Edits], spec: Spec, batch: int) -> Iterator[np.ndarray] | None:
-    """Count edits that each add 1 to a single value, sorting keys as words, not as rows; None for other edits.
+    """Count edits that each add 1 to a single value, sorting keys as words, not as rows; None for
+    other edits.
 
     Yields batches of keys and how often each occurs, in order.
     """
-    if spec.values != 1 or not all((rows[-1] == 1).all() and (actions == ADD).all() for actions, rows in parts):
+    if spec.values != 1 or not all(
+        (rows[-1] == 1).all() and (actions == ADD).all() for actions, rows in parts
+    ):
         return None
     return repeats([rows[:-1] for _, rows in parts], batch)

@@ -1,16 +1,18 @@
 """Exact sums of numbers and of their squares under additions and removals, rounded once
 (*Aggregations: floating-point sums*).
 
-Every float64 is a multiple of 2^-1126, its square of 2^-2252; an integer is a multiple of 1.  They are cut into parts
-of 32 bits, and the parts at one place add up as words do: each place is an Abelian group.
+Every float64 is a multiple of 2^-1126, its square of 2^-2252; an integer is a multiple of 1.  They
+are cut into parts of 32 bits, and the parts at one place add up as words do: each place is an
+Abelian group.
 
     0.75 - 2^500       place 35: 3 << 4        place 50: -(1 << 26)        (at 2^-1126 * 2^(32 * place))
 
     place    0 to 67   numbers                 100 to 102  how many are inf, -inf, and not a number
              128 on    squares                 512       how many numbers there are, if counted
 
-A place is stored while some summand has a part there, so the stored parts depend on the summands and not on their
-history. The paper adds a constant X to keep borrows short; signed parts need no borrow.
+A place is stored while some summand has a part there, so the stored parts depend on the summands
+and not on their history. The paper adds a constant X to keep borrows short; signed parts need no
+borrow.
 """
 
 from math import isqrt
@@ -22,7 +24,8 @@ from pagestore.host import float_values, float_words
 
 UNIT = 1126  # minus the least exponent e of a float64 as m * 2^e with a 53-bit integer m
 MASK = (1 << 32) - 1
-INFINITE = 100  # the place that counts summands that are inf; the next one counts -inf, and the one after it NaN
+# the place that counts summands that are inf; the next one counts -inf, and the one after it NaN
+INFINITE = 100
 NAN = INFINITE + 2
 SQUARES = 128
 COUNTED = 512
@@ -30,7 +33,8 @@ Parts = tuple[np.ndarray, np.ndarray, np.ndarray]  # place, part, index of the n
 
 
 def parts_of(words: np.ndarray, floats: bool, squared: bool, counted: bool) -> Parts:
-    """Cut words[n], of float64 or of integers, into parts, with those of squares and counts if requested.
+    """Cut words[n], of float64 or of integers, into parts, with those of squares and counts if
+    requested.
 
     >>> [list(map(int, found)) for found in parts_of(np.array([-1, 3]), False, True, True)]
     [[0, 0, 1, 128, 128, 512, 512], [4294967295, 3, -1, 1, 9, 1, 1], [0, 1, 0, 0, 1, 0, 1]]
@@ -39,7 +43,9 @@ def parts_of(words: np.ndarray, floats: bool, squared: bool, counted: bool) -> P
     if squared:
         found.append(_split_squares(words) if floats else _split_integer_squares(words))
     if counted:
-        found.append((np.full(len(words), COUNTED), np.ones(len(words), np.int64), np.arange(len(words))))
+        found.append(
+            (np.full(len(words), COUNTED), np.ones(len(words), np.int64), np.arange(len(words)))
+        )
     places, parts, which = (np.concatenate(columns) for columns in zip(*found, strict=True))
     return places, parts, which
 
@@ -71,7 +77,9 @@ def _whole(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _split(size: np.ndarray, exponent: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return places and parts, int64[3, n] each, of size * 2^exponent, where 0 <= size < 2^62, 0 <= exponent."""
+    """Return places and parts, int64[3, n] each, of size * 2^exponent, where 0 <= size < 2^62, 0
+    <= exponent.
+    """
     shift = exponent & 31
     low = (size & MASK) << shift
     high = ((size >> 32) << shift) + (low >> 32)
@@ -83,8 +91,14 @@ def _split_squares(words: np.ndarray) -> Parts:
     size = np.abs(whole)
     high, low = size >> 27, size & (1 << 27) - 1
     base = 2 * exponent + 2 * UNIT
-    pieces = [_split(*piece) for piece in ((low * low, base), (2 * high * low, base + 27), (high * high, base + 54))]
-    return _kept(np.concatenate([p for p, _ in pieces]) + SQUARES, np.concatenate([found for _, found in pieces]))
+    pieces = [
+        _split(*piece)
+        for piece in ((low * low, base), (2 * high * low, base + 27), (high * high, base + 54))
+    ]
+    return _kept(
+        np.concatenate([p for p, _ in pieces]) + SQUARES,
+        np.concatenate([found for _, found in pieces]),
+    )
 
 
 def _split_integers(words: np.ndarray) -> Parts:
@@ -95,7 +109,9 @@ def _split_integers(words: np.ndarray) -> Parts:
 
 
 def _split_integer_squares(words: np.ndarray) -> Parts:
-    """Return, for x = h * 2^32 + l, the parts of l^2 + 2 h l * 2^32 + h^2 * 2^64; unsigned, since |x| is."""
+    """Return, for x = h * 2^32 + l, the parts of l^2 + 2 h l * 2^32 + h^2 * 2^64; unsigned,
+    since |x| is.
+    """
     size = np.abs(words).view(np.uint64)  # also right for the least word, which is its own negative
     high, low, mask = size >> np.uint64(32), size & np.uint64(MASK), np.uint64(MASK)
     squares, mixed, highs = low * low, 2 * high * low, high * high
@@ -114,12 +130,12 @@ def _kept(places: np.ndarray, found: np.ndarray) -> Parts:
 def round_parts(
     op: str, places: np.ndarray, amounts: np.ndarray, starts: np.ndarray, scale: int | None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Compute `op` (total, avg, variance, ...) of each group of parts: float64 words of the groups that have a result,
-    and bool[g] which those are.
+    """Compute `op` (total, avg, variance, ...) of each group of parts: float64 words of the groups
+    that have a result, and bool[g] which those are.
 
-    The parts of group g start at starts[g], by place.  `scale` is the number of digits after the point of integers,
-    None for floats.  A sample of one has no variance.  Raises RangeError for a result beyond float64, or for inf and
-    -inf together.
+    The parts of group g start at starts[g], by place.  `scale` is the number of digits after the
+    point of integers, None for floats.  A sample of one has no variance.  Raises RangeError for a
+    result beyond float64, or for inf and -inf together.
     """
     ends = np.append(starts, len(places))[1:].tolist()
     pairs = list(zip(places.tolist(), amounts.tolist(), strict=True))
@@ -146,7 +162,11 @@ def _rounded(op: str, pairs: list[tuple[int, int]], scale: int | None) -> float 
     try:
         if op in ("total", "avg"):
             return numbers / (unit * (count if op == "avg" else 1))  # rounded correctly by Python
-        squares = sum(amount << 32 * (place - SQUARES) for place, amount in pairs if SQUARES <= place < COUNTED)
+        squares = sum(
+            amount << 32 * (place - SQUARES)
+            for place, amount in pairs
+            if SQUARES <= place < COUNTED
+        )
         above, below = count * squares - numbers * numbers, count * freedom * unit * unit
         return square_root(above, below) if op.startswith("stddev") else above / below
     except OverflowError:

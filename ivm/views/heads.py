@@ -1,4 +1,5 @@
-"""Head predicates: compute the edits of a view from changed bindings (*Maintaining head predicates*).
+"""Head predicates: compute the edits of a view from changed bindings (*Maintaining head
+predicates*).
 
     kind       stored as        the edit for a binding
     plain      (s...)           INSERT / ERASE                          projection-free, one rule
@@ -10,8 +11,9 @@
                (s...; t)        ADD of the parts of v to a state        agg<<t = total(v)>>, see exact_sum.py
     ranked     (s...; rank)     see `derive` and engine/recursion       recursive views
 
-A function F[s] = t that is not an aggregate has t among its key columns, so a delta can hold both the old and the new
-value; ERASE comes first. Two values for one key in the final state are a conflict.
+A function F[s] = t that is not an aggregate has t among its key columns, so a delta can hold both
+the old and the new value; ERASE comes first. Two values for one key in the final state are a
+conflict.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -51,14 +53,16 @@ Steps = Sequence[tuple[str, Node]]  # filters ("", comparison) and computed vari
 
 
 PLACE = "$place"  # in names: the place of a part
-Columns = tuple[np.ndarray | None, list[np.ndarray]]  # edits: their actions, or None if each adds, and their columns
+# edits: their actions, or None if each adds, and their columns
+Columns = tuple[np.ndarray | None, list[np.ndarray]]
 
 
 class Queued(NamedTuple):
-    """How a binding edits a tree (PLAIN, SUPPORT, SUM, FALLING, PARTS), by the variables in its columns, "" for zero.
+    """How a binding edits a tree (PLAIN, SUPPORT, SUM, FALLING, PARTS), by the variables in its
+    columns, "" for zero.
 
-    `shared` says that it is a state's. A number that is cut into PARTS may be a float, its square may be cut, too, and
-    it may be counted.
+    `shared` says that it is a state's. A number that is cut into PARTS may be a float, its square
+    may be cut, too, and it may be counted.
     """
 
     tree: str
@@ -79,12 +83,16 @@ class Head:
 
     @cached_property
     def listed(self) -> frozenset[int] | None:
-        """The levels whose values a full evaluation must enumerate; others are only counted. None means all."""
+        """The levels whose values a full evaluation must enumerate; others are only counted.
+        None means all.
+        """
         plan, rule = self._plan, self._rule
         kinds = {self._layouts[head.predicate].kind for head in rule.heads}
         if not kinds <= {SUPPORT, COUNT} or plan.filters or plan.computed:
             return None
-        terms = [term for head in rule.heads for term in (head.args if rule.aggregates else head.terms)]
+        terms = [
+            term for head in rule.heads for term in (head.args if rule.aggregates else head.terms)
+        ]
         names = {v.name for v in variables(*terms)}
         return frozenset(level for level, name in enumerate(plan.variables) if name in names)
 
@@ -96,12 +104,15 @@ class Head:
 
     @cached_property
     def copies(self) -> list[int]:
-        """The columns of a binding that the only head copies; empty if it does more, or the rule has several heads."""
+        """The columns of a binding that the only head copies; empty if it does more, or the rule
+        has several heads.
+        """
         return self._copies[0] if len(self._copies) == 1 and not self._steps else []
 
     @cached_property
     def queued(self) -> list[Queued]:
-        """For each tree that bindings edit, how; heads that share a state share its edits.  Empty if Python edits one.
+        """For each tree that bindings edit, how; heads that share a state share its edits.  Empty
+        if Python edits one.
 
         What a plan computes, and its filters, come first.
         """
@@ -109,21 +120,29 @@ class Head:
         if self._rule.refuses or not all(found):
             return []
         states = {one.tree: number for number, one in enumerate(found) if one and one.shared}
-        return [one for number, one in enumerate(found) if one and states.get(one.tree, number) == number]
+        return [
+            one
+            for number, one in enumerate(found)
+            if one and states.get(one.tree, number) == number
+        ]
 
     def _queued(self, number: int) -> Queued | None:
         """Return how bindings edit a head's tree."""
         rule, head = self._rule, self._rule.heads[number]
         layout = self._layouts[head.predicate]
         if not rule.aggregates:
-            return Queued(head.predicate, PLAIN if layout.kind == PLAIN else SUPPORT, _names(head.terms))
+            return Queued(
+                head.predicate, PLAIN if layout.kind == PLAIN else SUPPORT, _names(head.terms)
+            )
         aggregate, fold = rule.aggregates[number], layout.fold
         added = [aggregate.argument] if layout.kind == SUM and aggregate.argument else []
         if aggregate.op == PARTED:
             args = zip(head.args, _names(head.args), strict=True)
             names = [PLACE if term == aggregate.place else name for term, name in args]
             squared, counted = (bool(const.value) for const in aggregate.constants)
-            return self._cut(Queued(head.predicate, PARTS, (*names, *_names(added))), squared, counted)
+            return self._cut(
+                Queued(head.predicate, PARTS, (*names, *_names(added))), squared, counted
+            )
         if fold is None:
             return Queued(head.predicate, SUM if added else SUPPORT, _names([*head.args, *added]))
         state = fold.state
@@ -142,7 +161,11 @@ class Head:
     def _cut(self, one: Queued, squared: bool, counted: bool) -> Queued | None:
         """Return how numbers are cut into parts; None for floats that are squared."""
         floats = self._rule.types[one.names[-1]] == "float64"
-        return None if floats and squared else one._replace(floats=floats, squared=squared, counted=counted)
+        return (
+            None
+            if floats and squared
+            else one._replace(floats=floats, squared=squared, counted=counted)
+        )
 
     @property
     def late_steps(self) -> Steps:
@@ -151,48 +174,70 @@ class Head:
 
     @property
     def steps(self) -> Steps:
-        """The filters ("", comparison) and computed variables (name, term), each after those that it depends on."""
+        """The filters ("", comparison) and computed variables (name, term), each after those
+        that it depends on.
+        """
         return self._steps
 
     def edits(
         self, delta: Delta, encode: Encoder, times: np.ndarray | None = None
     ) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-        """Return the edits of each head's tree, by predicate: actions int64[n] and words int64[C, n].
+        """Return the edits of each head's tree, by predicate: actions int64[n] and words int64[C,
+        n].
 
-        Applies the plan's filters and computed variables first.  If only the levels `listed` were enumerated, row i
-        represents times[i] bindings.  Raises RangeError.
+        Applies the plan's filters and computed variables first.  If only the levels `listed` were
+        enumerated, row i represents times[i] bindings.  Raises RangeError.
         """
         if self.copies_all:
             return {self._rule.heads[0].predicate: (delta.actions, delta.rows)}
-        batch = Batch(len(delta.actions), dict(zip(self._plan.columns, delta.rows, strict=True)), {})
+        batch = Batch(
+            len(delta.actions), dict(zip(self._plan.columns, delta.rows, strict=True)), {}
+        )
         made = self._edits_of(self._steps, delta.actions, batch, encode, times)
         return {name: one_batch([*map(_stacked, parts)]) for name, parts in made.items()}
 
     def insertions(
-        self, batch: Batch, encode: Encoder, times: np.ndarray | None = None, action: int | np.ndarray = INSERT
+        self,
+        batch: Batch,
+        encode: Encoder,
+        times: np.ndarray | None = None,
+        action: int | np.ndarray = INSERT,
     ) -> Iterator[tuple[str, Columns]]:
-        """Yield edits as columns that insert or erase bindings which pass the plan's `sure` filters, by predicate.
+        """Yield edits as columns that insert or erase bindings which pass the plan's `sure`
+        filters, by predicate.
 
-        `action` says which, for all or each of them.  The batch has a column for each of `needed`.  Columns that copy
-        a variable are those of the batch.  Raises RangeError.
+        `action` says which, for all or each of them.  The batch has a column for each of `needed`.
+        Columns that copy a variable are those of the batch.  Raises RangeError.
         """
-        made = self._edits_of(self._late_steps, np.broadcast_to(action, batch.n), batch, encode, times)
+        made = self._edits_of(
+            self._late_steps, np.broadcast_to(action, batch.n), batch, encode, times
+        )
         for name, parts in made.items():
             for part in parts:
                 yield name, part
 
     @cached_property
     def needed(self) -> frozenset[str]:
-        """The variables of a binding from which its edits follow, apart from those of the plan's `sure` filters."""
+        """The variables of a binding from which its edits follow, apart from those of the plan's
+        `sure` filters.
+        """
         rule, plan = self._rule, self._plan
         late = [node for _, node in self._late_steps]
         found = variables(
-            *rule.heads, *rule.aggregates, *chain(*map(_parts, late)), *([rule.failed] if rule.failed else [])
+            *rule.heads,
+            *rule.aggregates,
+            *chain(*map(_parts, late)),
+            *([rule.failed] if rule.failed else []),
         )
         return frozenset(v.name for v in found).intersection(plan.columns)
 
     def _edits_of(
-        self, steps: Steps, actions: np.ndarray, batch: Batch, encode: Encoder, times: np.ndarray | None
+        self,
+        steps: Steps,
+        actions: np.ndarray,
+        batch: Batch,
+        encode: Encoder,
+        times: np.ndarray | None,
     ) -> dict[str, list[Columns]]:
         if all(self._copies) and not steps:
             copies = zip(self._rule.heads, self._copies, strict=True)
@@ -202,7 +247,11 @@ class Head:
             which, batch, codes = self._computed(steps, batch, evaluator)
             if which is not None:
                 actions, times = actions[which], times if times is None else times[which]
-            failed = [] if codes is None else [self._failed(_weights(actions, times), batch, codes, evaluator)]
+            failed = (
+                []
+                if codes is None
+                else [self._failed(_weights(actions, times), batch, codes, evaluator)]
+            )
             if codes is not None:
                 actions, batch = actions[codes == 0], batch.only(codes == 0)
                 times = times if times is None else times[codes == 0]
@@ -211,16 +260,24 @@ class Head:
                 raise refusal(self._rule.refuses[place(code)], code)
             edits = [*self._edits(actions, batch, times), *failed]
         found: dict[str, list[Columns]] = {}
-        heads = self._rule.heads if self._rule.failed is None else (*self._rule.heads, self._rule.failed)
-        for head, part in zip(heads, edits, strict=False):  # edits of `failed` exist only if some bindings fail
+        heads = (
+            self._rule.heads
+            if self._rule.failed is None
+            else (*self._rule.heads, self._rule.failed)
+        )
+        # edits of `failed` exist only if some bindings fail
+        for head, part in zip(heads, edits, strict=False):
             found.setdefault(head.predicate, []).append(part)
         return found
 
-    def derive(self, rows: np.ndarray, encode: Encoder, strict: bool) -> tuple[np.ndarray, np.ndarray]:
-        """Return which of the bindings rows[C, n] pass the filters, int64[m], and the words of the head for each.
+    def derive(
+        self, rows: np.ndarray, encode: Encoder, strict: bool
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return which of the bindings rows[C, n] pass the filters, int64[m], and the words of the
+        head for each.
 
-        The words of an aggregate are its keys, then its argument. A binding whose arithmetic fails raises RangeError
-        if `strict`, else it is left out.
+        The words of an aggregate are its keys, then its argument. A binding whose arithmetic fails
+        raises RangeError if `strict`, else it is left out.
         """
         (head,) = self._rule.heads
         if self._copies[0] and not self._steps:
@@ -234,10 +291,14 @@ class Head:
                 self._failed(which, batch, codes, evaluator)
             which, batch = which[codes == 0], batch.only(codes == 0)
         terms = (*head.args, self._rule.aggregate.argument) if self._rule.aggregate else head.terms
-        return which, np.stack([batch.columns[term.name] for term in terms if isinstance(term, Var)])
+        return which, np.stack(
+            [batch.columns[term.name] for term in terms if isinstance(term, Var)]
+        )
 
     def _copied(self, head: Atom) -> list[int]:
-        """Return the columns of a binding that a head copies: all, or some if its rows are counted; else empty."""
+        """Return the columns of a binding that a head copies: all, or some if its rows are
+        counted; else empty.
+        """
         plan, rule, kind = self._plan, self._rule, self._layouts[head.predicate].kind
         terms = head.args if kind == COUNT else head.terms
         names = [term.name for term in terms if isinstance(term, Var) and term.name in plan.columns]
@@ -246,7 +307,12 @@ class Head:
         return [plan.columns.index(name) for name in names]
 
     def _copy(
-        self, head: Atom, columns: list[int], actions: np.ndarray, batch: Batch, times: np.ndarray | None
+        self,
+        head: Atom,
+        columns: list[int],
+        actions: np.ndarray,
+        batch: Batch,
+        times: np.ndarray | None,
     ) -> Columns:
         words = [batch.columns[self._plan.columns[column]] for column in columns]
         if self._layouts[head.predicate].kind == PLAIN:
@@ -260,25 +326,34 @@ class Head:
 
     @cached_property
     def _steps(self) -> Steps:
-        """The filters ("", comparison) and computed variables (name, term), each after those that it depends on.
+        """The filters ("", comparison) and computed variables (name, term), each after those that
+        it depends on.
 
-        Of those that may come next, one that cannot fail comes first, since a filter may exclude failures.
+        Of those that may come next, one that cannot fail comes first, since a filter may exclude
+        failures.
         """
         plan, known = self._plan, set(self._plan.columns)
         waiting: list[tuple[str, Node]] = [*(("", f) for f in plan.filters), *plan.computed]
         steps = list[tuple[str, Node]]()
         while waiting:
-            ready = (step for step in waiting if known.issuperset(v.name for v in variables(*_parts(step[1]))))
-            step = min(ready, key=lambda step: max(map(risk, _parts(step[1]))))  # the first of several: a filter
+            ready = (
+                step
+                for step in waiting
+                if known.issuperset(v.name for v in variables(*_parts(step[1])))
+            )
+            # the first of several: a filter
+            step = min(ready, key=lambda step: max(map(risk, _parts(step[1]))))
             waiting.remove(step)
             steps.append(step)
             known.add(step[0])
         return steps
 
     @staticmethod
-    def _computed(steps: Steps, batch: Batch, evaluator: Evaluator) -> tuple[np.ndarray | None, Batch, Codes]:
-        """Return which bindings pass the filters, int64[m], None for all without filters; their columns, and failure
-        codes if a step failed.
+    def _computed(
+        steps: Steps, batch: Batch, evaluator: Evaluator
+    ) -> tuple[np.ndarray | None, Batch, Codes]:
+        """Return which bindings pass the filters, int64[m], None for all without filters; their
+        columns, and failure codes if a step failed.
         """
         which, codes = None, None
         batch = batch._replace(columns={**batch.columns}, failures={})
@@ -297,18 +372,28 @@ class Head:
             codes = None if codes is None else codes[keep]
         return which, batch, codes if codes is not None and codes.any() else None
 
-    def _failed(self, weights: np.ndarray, batch: Batch, codes: np.ndarray, evaluator: Evaluator) -> Columns:
-        """Return the edits of the rule's view of failing bindings.  Raises RangeError if it has none."""
+    def _failed(
+        self, weights: np.ndarray, batch: Batch, codes: np.ndarray, evaluator: Evaluator
+    ) -> Columns:
+        """Return the edits of the rule's view of failing bindings.  Raises RangeError if it has
+        none.
+        """
         which = np.flatnonzero(codes)
         if self._rule.failed is None:
-            terms = {(x.where.line, x.where.column): x for _, node in self._steps for x in binaries(*_parts(node))}
+            terms = {
+                (x.where.line, x.where.column): x
+                for _, node in self._steps
+                for x in binaries(*_parts(node))
+            }
             code = int(codes[which[0]])
             raise evaluator.complaint(terms[place(code)], code, batch.only(which[:1]))
         *told, _ = variables(self._rule.failed)
         words = [*(batch.columns[v.name][which] for v in told), codes[which]]
         return None, [*words, weights[which]]
 
-    def _edits(self, actions: np.ndarray, batch: Batch, times: np.ndarray | None) -> Iterator[Columns]:
+    def _edits(
+        self, actions: np.ndarray, batch: Batch, times: np.ndarray | None
+    ) -> Iterator[Columns]:
         """Yield the edits of each head; heads that share a state share their edits."""
         made: dict[State, Columns] = {}
         for number, head in enumerate(self._rule.heads):
@@ -334,11 +419,15 @@ class Head:
         """Return the edits of a state of parts or of values."""
         state, weights = fold.state, _weights(actions, times)
         group = group_of(head, aggregate)
-        words = [batch.columns[v.name] for v in state.levels or group] or [np.broadcast_to(np.int64(0), batch.n)]
+        words = [batch.columns[v.name] for v in state.levels or group] or [
+            np.broadcast_to(np.int64(0), batch.n)
+        ]
         if state.kind == PARTS:
             assert aggregate.argument
             values = batch.columns[aggregate.argument.name]
-            places, found, which = parts_of(values, fold.type == "float64", state.squared, state.counted)
+            places, found, which = parts_of(
+                values, fold.type == "float64", state.squared, state.counted
+            )
             weights = weights[which]
             words = [*(word[which] for word in words), places, found * weights]
         else:
@@ -346,7 +435,9 @@ class Head:
             words += [~value for value in values_] if state.falling else values_
         return None, [*words, weights]
 
-    def _edit(self, head: Atom, number: int, actions: np.ndarray, batch: Batch, times: np.ndarray | None) -> Columns:
+    def _edit(
+        self, head: Atom, number: int, actions: np.ndarray, batch: Batch, times: np.ndarray | None
+    ) -> Columns:
         layout = self._layouts[head.predicate]
         weights = _weights(actions, times)
         if self._rule.aggregates and self._rule.aggregates[number].op == PARTED:
@@ -354,7 +445,8 @@ class Head:
         terms = head.args if self._rule.aggregates else head.terms
         words = [batch.columns[term.name] for term in terms if isinstance(term, Var)]  # all are
         if not words:
-            words = [np.broadcast_to(np.int64(0), batch.n)]  # the state of a bare aggregate has the key 0
+            # the state of a bare aggregate has the key 0
+            words = [np.broadcast_to(np.int64(0), batch.n)]
         if layout.kind == PLAIN:
             return _erased_first(actions, words)
         if layout.kind == SUM:
@@ -363,15 +455,22 @@ class Head:
             return None, _signed(words, batch.columns[argument.name], weights)
         return None, [*words, weights]
 
-    def _parts_edit(self, head: Atom, aggregate: Aggregate, batch: Batch, weights: np.ndarray) -> Columns:
+    def _parts_edit(
+        self, head: Atom, aggregate: Aggregate, batch: Batch, weights: np.ndarray
+    ) -> Columns:
         """Return the edits of a view that stores parts by place: one or more per binding."""
         assert aggregate.argument
-        name, (squared, counted) = aggregate.argument.name, (bool(const.value) for const in aggregate.constants)
+        name, (squared, counted) = (
+            aggregate.argument.name,
+            (bool(const.value) for const in aggregate.constants),
+        )
         floats = self._rule.types[name] == "float64"
         places, found, which = parts_of(batch.columns[name], floats, squared, counted)
         weights = weights[which]
         terms = [term for term in head.args if isinstance(term, Var)]  # all are
-        keys = [places if term == aggregate.place else batch.columns[term.name][which] for term in terms]
+        keys = [
+            places if term == aggregate.place else batch.columns[term.name][which] for term in terms
+        ]
         return None, [*keys, found * weights, weights]
 
 
@@ -381,7 +480,9 @@ def _names(terms: Sequence[Term]) -> tuple[str, ...]:
 
 
 def _erased_first(actions: np.ndarray, words: list[np.ndarray]) -> Columns:
-    """Put erasures first: a row may go and come if only a value has changed that it does not show."""
+    """Put erasures first: a row may go and come if only a value has changed that it does not
+    show.
+    """
     if _all_insert(actions):
         return actions, words
     order = np.argsort(actions == INSERT, kind="stable")
@@ -390,7 +491,9 @@ def _erased_first(actions: np.ndarray, words: list[np.ndarray]) -> Columns:
 
 def _all_insert(actions: np.ndarray) -> bool:
     """Return whether all actions insert; a single one may be broadcast."""
-    return bool((actions[:1] == INSERT).all() if actions.strides == (0,) else (actions == INSERT).all())
+    return bool(
+        (actions[:1] == INSERT).all() if actions.strides == (0,) else (actions == INSERT).all()
+    )
 
 
 def _stacked(made: Columns) -> Edits:
@@ -404,7 +507,9 @@ def _parts(node: Node) -> tuple[Term | Compare, ...]:
 
 
 def _signed(words: list[np.ndarray], values: np.ndarray, weights: np.ndarray) -> list[np.ndarray]:
-    """Return the columns to add to sums and supports; WORD_MIN has no negative, so minus its half is added twice."""
+    """Return the columns to add to sums and supports; WORD_MIN has no negative, so minus its
+    half is added twice.
+    """
     if weights.strides == (0,):  # each is 1
         return [*words, values, weights]
     if int(np.abs(weights).max(initial=0)) > 1:
@@ -421,7 +526,9 @@ def _signed(words: list[np.ndarray], values: np.ndarray, weights: np.ndarray) ->
 def _in_parts(
     words: list[np.ndarray], values: np.ndarray, weights: np.ndarray
 ) -> tuple[list[np.ndarray], np.ndarray, np.ndarray]:
-    """Repeat what is added so often that its product exceeds 64 bits, until each product is below 2^62."""
+    """Repeat what is added so often that its product exceeds 64 bits, until each product is
+    below 2^62.
+    """
     times = np.ceil(np.abs(values.astype(np.float64) * weights) / 2.0**61).astype(np.int64).clip(1)
     if not len(times) or times.max() == 1:
         return words, values, weights

@@ -1,4 +1,5 @@
-"""Layouts: the numbers of key words, value words and hidden words in a stored row of each predicate.
+"""Layouts: the numbers of key words, value words and hidden words in a stored row of each
+predicate.
 
     a relation edge(x, y)                                plain     (x, y)           the row is its own key
     a function price[item] = p, extensional              plain     (item; p)        one value for a key
@@ -14,17 +15,19 @@
 
 Words after the semicolon are values. heads.py says how each kind is edited.
 
-Levels of detail: choose the groups of a rule's aggregates that share one state, and the order of its key.
+Levels of detail: choose the groups of a rule's aggregates that share one state, and the order of
+its key.
 
     h[c, m] = a, h1[m] = b, h0[] = d <- agg<<a = max(x), b = max(x), d = max(x)>> r(c, m, x).
 
     state (m, c, x; eta)       h[c, m] the last record of (m, c)      h1[m], h0[] the greatest x of a range, by a scan
 
-Groups form a chain if each has the variables of the next.  Its state has the key of the finest, ordered so that all
-others are prefixes.  A coarser group repeats values of finer ones, so only operations that ignore repetition can use
-it: extremes, and operators of semilattices.
+Groups form a chain if each has the variables of the next.  Its state has the key of the finest,
+ordered so that all others are prefixes.  A coarser group repeats values of finer ones, so only
+operations that ignore repetition can use it: extremes, and operators of semilattices.
 
-The trees of state that aggregates have in addition to their views, and which aggregates of a rule share one.
+The trees of state that aggregates have in addition to their views, and which aggregates of a rule
+share one.
 
     kind       a record               for
     alone      (0; the row's values)  count and sum of f[], whose view has the result as its key
@@ -37,9 +40,9 @@ s is the group's key, 0 for an aggregate without keys, and eta is the number of 
 
     lo[x] = a, hi[x] = b, mid[x] = c <- agg<<a = min(v), b = max(v), c = median(v)>> cost(x, v).
 
-has one tree of values (x, v; eta) for all three.  It counts records, so that a group is found by rank; median also
-needs the sum of eta.  A max that shares its state with no other stores ~v, which reverses the order.  levels.py says
-how groups of several levels of detail share a state.
+has one tree of values (x, v; eta) for all three.  It counts records, so that a group is found by
+rank; median also needs the sum of eta.  A max that shares its state with no other stores ~v, which
+reverses the order.  levels.py says how groups of several levels of detail share a state.
 """
 
 from collections.abc import Sequence
@@ -52,19 +55,34 @@ from ivm.lang.types import has_ids
 from ivm.names import APART, is_made
 from ivm.plan.plan import Plan
 from ivm.terms.encoder import plain_word
-from pagestore.host import CARRY, CHECKSUM, KEYS_MAX, MAX, MIN, THEN, Spec, has_inverse, is_operator, operator_code
+from pagestore.host import (
+    CARRY,
+    CHECKSUM,
+    KEYS_MAX,
+    MAX,
+    MIN,
+    THEN,
+    Spec,
+    has_inverse,
+    is_operator,
+    operator_code,
+)
 from pagestore.host import COUNT as COUNT_FOLD
 from pagestore.host import SUM as SUM_FOLD
 
-Wanted: TypeAlias = tuple[str, tuple[Var, ...], tuple[Var, ...]]  # the kind of a state, a group's key, a value
+# the kind of a state, a group's key, a value
+Wanted: TypeAlias = tuple[str, tuple[Var, ...], tuple[Var, ...]]
 
 
 def chains(wanted: list[Wanted | None], serving: list[bool]) -> dict[Wanted, tuple[Var, ...]]:
-    """Map each group that shares a state with others to the key of that state; `serving` says for each aggregate
-    whether it can be computed from finer groups."""
+    """Map each group that shares a state with others to the key of that state; `serving` says
+    for each aggregate whether it can be computed from finer groups.
+    """
     found: dict[Wanted, tuple[Var, ...]] = {}
     distinct = [one for one in dict.fromkeys(wanted) if one and len({*one[1]}) == len(one[1])]
-    free = {*distinct} - {one for one, serves in zip(wanted, serving, strict=True) if one and not serves}
+    free = {*distinct} - {
+        one for one, serves in zip(wanted, serving, strict=True) if one and not serves
+    }
     left = sorted(distinct, key=lambda one: (-len(one[1]), one in free))
     while left:
         chain = [left.pop(0)]
@@ -79,29 +97,36 @@ def chains(wanted: list[Wanted | None], serving: list[bool]) -> dict[Wanted, tup
 
 
 def _fits(one: Wanted, chain: list[Wanted], free: bool) -> bool:
-    """Return whether a group may be the next in a chain.  The order of a key that is not `free` is fixed."""
+    """Return whether a group may be the next in a chain.  The order of a key that is not `free`
+    is fixed.
+    """
     finer = chain[-1][1] if free else chain[0][1][: len(one[1])]
     return {*one[1]} <= {*finer}
 
 
 def _key(chain: list[Wanted]) -> tuple[Var, ...]:
-    """Return the variables of the finest group, ordered so that those of each coarser one come first."""
+    """Return the variables of the finest group, ordered so that those of each coarser one come
+    first.
+    """
     return tuple(dict.fromkeys(v for _, group, _ in reversed(chain) for v in group))
 
 
 ALONE, PARTS, VALUES, INVERTED = "alone", "parts", "values", "inverted"
-WEIGHED = ("median", "quantile", "quantile_cont", "top", "bottom")  # these count the assignments before one
+# these count the assignments before one
+WEIGHED = ("median", "quantile", "quantile_cont", "top", "bottom")
 LOWER = ("min", "argmin", "first", "bottom")  # these use the first assignments of a group
 UPPER = ("max", "argmax", "last", "top")
 ENDS = {MIN: LOWER, MAX: UPPER}
 
 
 class State(NamedTuple):
-    """A tree of state: its name, its kind, the numbers of words of a group's key and of a value, and its operations.
+    """A tree of state: its name, its kind, the numbers of words of a group's key and of a value,
+    and its operations.
 
-    `texts` are the positions of texts among a value's words; `falling` says that values are complemented.  If it
-    serves several levels of detail, `levels` are the variables of its key, and `folded` says whether coarser groups
-    need the least value of a range (MIN) or the greatest (MAX).
+    `texts` are the positions of texts among a value's words; `falling` says that values are
+    complemented.  If it serves several levels of detail, `levels` are the variables of its key, and
+    `folded` says whether coarser groups need the least value of a range (MIN) or the greatest
+    (MAX).
     """
 
     name: str
@@ -126,15 +151,23 @@ class State(NamedTuple):
 
     @property
     def is_end(self) -> bool:
-        """Whether only the first record of a group matters: a least value, or the complement of a greatest."""
+        """Whether only the first record of a group matters: a least value, or the complement of
+        a greatest.
+        """
         serves = self.ops == ("min",) or (self.ops == ("max",) and self.falling)
-        return serves and self.kind == VALUES and self.values == 1 and not (self.texts or self.levels)
+        return (
+            serves and self.kind == VALUES and self.values == 1 and not (self.texts or self.levels)
+        )
 
     @property
     def visible(self) -> int:
-        """The number of words of a record that can affect a view: with the support, if assignments are counted."""
+        """The number of words of a record that can affect a view: with the support, if
+        assignments are counted.
+        """
         spec = self.spec
-        shows_support = self.kind == ALONE or (self.kind == VALUES and not {*WEIGHED, "concat"}.isdisjoint(self.ops))
+        shows_support = self.kind == ALONE or (
+            self.kind == VALUES and not {*WEIGHED, "concat"}.isdisjoint(self.ops)
+        )
         return spec.keys + spec.values - (not shows_support)
 
     @property
@@ -154,7 +187,9 @@ class State(NamedTuple):
             scans.append((CHECKSUM, keys + 1))
         for end in self.folded:
             scans += self.scan_of(end)
-        scans += [(operator_code(op), keys - 1) for op in dict.fromkeys(self.ops) if is_operator(op)]
+        scans += [
+            (operator_code(op), keys - 1) for op in dict.fromkeys(self.ops) if is_operator(op)
+        ]
         return Spec(0, keys, 1, (*scans,))
 
     def scan_of(self, end: int) -> tuple[tuple[int, int], ...]:
@@ -164,12 +199,13 @@ class State(NamedTuple):
 
 
 class Fold(NamedTuple):
-    """How a view's rows are computed from a state: the operation, its constants, the type of its argument and whether
-    it numbers the rows of a group; `grouped` is False if there is one group.
+    """How a view's rows are computed from a state: the operation, its constants, the type of its
+    argument and whether it numbers the rows of a group; `grouped` is False if there is one group.
 
-    With several levels of detail, the view's group is the state's key without the last `between` words, and `order` has
-    the position of each of the view's keys in it; it is empty if the order is the same.  A view without keys has the
-    word `absent` if there is nothing to aggregate, if that is not None.
+    With several levels of detail, the view's group is the state's key without the last `between`
+    words, and `order` has the position of each of the view's keys in it; it is empty if the order
+    is the same.  A view without keys has the word `absent` if there is nothing to aggregate, if
+    that is not None.
     """
 
     op: str
@@ -202,16 +238,24 @@ class Fold(NamedTuple):
 
 def states_of(rule: Rule) -> list[State | None]:
     """Return the state of each head's aggregate, the same one if shared; None if none is needed."""
-    wanted = [_wanted(rule, head, one) for head, one in zip(rule.heads, rule.aggregates, strict=True)]
-    serving = [_serves_levels(rule, one.op, key) for key, one in zip(wanted, rule.aggregates, strict=True)]
+    wanted = [
+        _wanted(rule, head, one) for head, one in zip(rule.heads, rule.aggregates, strict=True)
+    ]
+    serving = [
+        _serves_levels(rule, one.op, key) for key, one in zip(wanted, rule.aggregates, strict=True)
+    ]
     keyed = chains(wanted, serving) if rule.levels else {}
     return [key and _state(rule, wanted, n, keyed) for n, key in enumerate(wanted)]
 
 
 def may_be_partial(rule: Rule) -> bool:
-    """Return whether a state of a rule may keep a few values of each group, since its body is one atom."""
+    """Return whether a state of a rule may keep a few values of each group, since its body is
+    one atom.
+    """
     alone = len(rule.body) == 1 and len([*atoms(rule.body[0])]) == 1
-    return alone and bool(rule.aggregates) and any(state and state.is_end for state in states_of(rule))
+    return (
+        alone and bool(rule.aggregates) and any(state and state.is_end for state in states_of(rule))
+    )
 
 
 def state_names(rule: Rule) -> list[str]:
@@ -219,16 +263,28 @@ def state_names(rule: Rule) -> list[str]:
     return [state.name if state else "" for state in states_of(rule)]
 
 
-def _state(rule: Rule, wanted: list[Wanted | None], number: int, keyed: dict[Wanted, tuple[Var, ...]]) -> State:
-    """Return the state of the aggregate with a number; `keyed` has the keys of states for several levels of detail."""
+def _state(
+    rule: Rule, wanted: list[Wanted | None], number: int, keyed: dict[Wanted, tuple[Var, ...]]
+) -> State:
+    """Return the state of the aggregate with a number; `keyed` has the keys of states for
+    several levels of detail.
+    """
     own = wanted[number]
     assert own
     (kind, group, values), levels = own, keyed.get(own, ())
-    sharing = [n for n, other in enumerate(wanted) if other == own or (levels and _is_level(other, own, keyed))]
+    sharing = [
+        n
+        for n, other in enumerate(wanted)
+        if other == own or (levels and _is_level(other, own, keyed))
+    ]
     if kind == INVERTED:
         sharing = [n for n in sharing if rule.aggregates[n].op == rule.aggregates[number].op]
     ops = tuple(rule.aggregates[n].op for n in sharing)
-    texts = tuple(n for n, v in enumerate(values) if has_ids(rule.types[v.name])) if kind == VALUES else ()
+    texts = (
+        tuple(n for n, v in enumerate(values) if has_ids(rule.types[v.name]))
+        if kind == VALUES
+        else ()
+    )
     served = [(group_of(rule.heads[n], rule.aggregates[n]), rule.aggregates[n].op) for n in sharing]
     coarse = {op for keys, op in served if len(keys) < len(levels)}
     folded = () if texts else tuple(end for end, ops in ENDS.items() if not coarse.isdisjoint(ops))
@@ -237,11 +293,23 @@ def _state(rule: Rule, wanted: list[Wanted | None], number: int, keyed: dict[Wan
         values = values or (rule.aggregates[sharing[0]].result,)
     words = 1 + (ops[0] == "sum") if kind == ALONE else len(values)
     key = levels or group
-    return State(name, kind, max(1, len(key)), words, ops, texts, not levels and ops == ("max",), levels, folded)
+    return State(
+        name,
+        kind,
+        max(1, len(key)),
+        words,
+        ops,
+        texts,
+        not levels and ops == ("max",),
+        levels,
+        folded,
+    )
 
 
 def _serves_levels(rule: Rule, op: str, wanted: Wanted | None) -> bool:
-    """Return whether an aggregate can use the state of finer groups; texts within an order prevent it."""
+    """Return whether an aggregate can use the state of finer groups; texts within an order
+    prevent it.
+    """
     if wanted is None or wanted[0] != VALUES or not serves_levels(op):
         return False
     return op in ("min", "max") or not any(has_ids(rule.types[v.name]) for v in wanted[2])
@@ -253,7 +321,9 @@ def _is_level(other: Wanted | None, own: Wanted, keyed: dict[Wanted, tuple[Var, 
 
 
 def _wanted(rule: Rule, head: Atom, aggregate: Aggregate) -> Wanted | None:
-    """Return what an aggregate stores: the kind, the group's key and the variables of a value; None for no state."""
+    """Return what an aggregate stores: the kind, the group's key and the variables of a value;
+    None for no state.
+    """
     group, op = group_of(head, aggregate), aggregate.op
     if op in ("count", "sum", PARTED):
         return None if head.args else (ALONE, (aggregate.result,), ())
@@ -271,7 +341,9 @@ def group_of(head: Atom, aggregate: Aggregate) -> tuple[Var, ...]:
 
 
 def value_of(aggregate: Aggregate, group: Sequence[Var]) -> tuple[Var, ...]:
-    """Return the variables of a value in the order of its words: those that order, then the results."""
+    """Return the variables of a value in the order of its words: those that order, then the
+    results.
+    """
     taken = aggregate.arguments[: len(aggregate.arguments) - aggregate.by]
     order = aggregate.arguments[len(taken) :]
     if aggregate.op not in ("argmin", "argmax", "top", "bottom"):
@@ -286,10 +358,12 @@ RANGED, TEXT = "ranged", "text"  # of rules without plans (engine/schedule.py)
 
 
 class Layout(NamedTuple):
-    """How a predicate is stored: its key words, its shown value words, then hidden words (a support).
+    """How a predicate is stored: its key words, its shown value words, then hidden words (a
+    support).
 
-    A function without keys, f[] = t, is `bare`: its one record has t as its key.  A bare aggregate, and every one but
-    count and sum, also has a tree of state (states.py), which is edited first; `fold` computes its rows.
+    A function without keys, f[] = t, is `bare`: its one record has t as its key.  A bare aggregate,
+    and every one but count and sum, also has a tree of state (states.py), which is edited first;
+    `fold` computes its rows.
     """
 
     kind: str
@@ -306,25 +380,30 @@ class Layout(NamedTuple):
 
     @property
     def compared(self) -> int | None:
-        """The number of words of a row that the rules determine, None for all: ranks depend on the history."""
+        """The number of words of a row that the rules determine, None for all: ranks depend on
+        the history.
+        """
         return self.visible if self.kind == RANKED else None
 
 
 def extensional_layout(predicate: Predicate) -> Layout:
     """Return the layout of a declared predicate.
 
-    Raises ConstructError for too many keys, and RuleTypeError for a nullable one, which only a relation that exists in
-    the store has.
+    Raises ConstructError for too many keys, and RuleTypeError for a nullable one, which only a
+    relation that exists in the store has.
     """
     keys = len(predicate.keys) if predicate.key_count is None else predicate.key_count
-    is_of_cells = "@" in predicate.name  # what one cell sends to another may have null in every column
+    # what one cell sends to another may have null in every column
+    is_of_cells = "@" in predicate.name
     if predicate.nullable and predicate.nullable[0] < max(1, keys) and not is_of_cells:
         raise RuleTypeError(predicate.where, _why_not_null(predicate))
     if predicate.key_count is not None:
         return _checked(predicate, Layout(PLAIN, keys, len(predicate.types) - keys, 0))
     if not predicate.keys:
         return Layout(PLAIN, 1, 0, 0, bare=True)
-    return _checked(predicate, Layout(PLAIN, len(predicate.keys), int(predicate.value is not None), 0))
+    return _checked(
+        predicate, Layout(PLAIN, len(predicate.keys), int(predicate.value is not None), 0)
+    )
 
 
 def _why_not_null(predicate: Predicate) -> str:
@@ -332,48 +411,65 @@ def _why_not_null(predicate: Predicate) -> str:
     column = predicate.columns[predicate.nullable[0]]
     if not predicate.keys:
         return (
-            f"the value of {predicate.name}[] is the key of its one row, and a key is never null: leave the ? out, and "
+            f"the value of {predicate.name}[] is the key of its one row, and a key is never null: "
+            f"leave the ? out, and "
             f"delete the row, `-{predicate.name}[].`, where there is no value"
         )
     if predicate.value is None and predicate.key_count is None:
         column += ", as every column of a declared relation,"
     return (
-        f"{column} is a key, and a key is never null: only a function's value may be, and keys of relations that "
+        f"{column} is a key, and a key is never null: only a function's value may be, and keys of "
+        f"relations that "
         "txn.create makes with keys_null=True"
     )
 
 
 def view_layout(predicate: Predicate, writers: list[tuple[Rule, tuple[Plan, ...]]]) -> Layout:
-    """Return the layout of a view, given all rules that write it.  Raises ConstructError, AggregateError."""
+    """Return the layout of a view, given all rules that write it.  Raises ConstructError,
+    AggregateError.
+    """
     return _checked(predicate, _layout(predicate, writers))
 
 
 def ranked_layout(predicate: Predicate, rules: list[Rule]) -> Layout:
-    """Return the layout of a recursive view, given all rules that write it.  Raises ConstructError."""
+    """Return the layout of a recursive view, given all rules that write it.  Raises
+    ConstructError.
+    """
     if not predicate.types:
         return _layout(predicate, [])
     aggregated = any(rule.aggregate for rule in rules)
-    return _checked(predicate, Layout(RANKED, len(predicate.types) - aggregated, int(aggregated), 1))
+    return _checked(
+        predicate, Layout(RANKED, len(predicate.types) - aggregated, int(aggregated), 1)
+    )
 
 
 def _checked(predicate: Predicate, layout: Layout) -> Layout:
-    """Return the layout.  Raises ConstructError, with the predicate's place, if its keys do not fit a tree."""
+    """Return the layout.  Raises ConstructError, with the predicate's place, if its keys do not
+    fit a tree.
+    """
     keys = max(layout.keys, layout.fold.state.spec.keys if layout.fold else 0)
     if keys > KEYS_MAX:
-        what = predicate.name if not is_made(predicate.name) else "what is negated, or joined by `;` for an aggregate,"
+        what = (
+            predicate.name
+            if not is_made(predicate.name)
+            else "what is negated, or joined by `;` for an aggregate,"
+        )
         raise ConstructError(
-            predicate.where, f"{what} has {keys} columns to tell its rows apart, and there can be {KEYS_MAX}; "
-            "split it, or derive a part of it with fewer variables as a view of its own"
-        )  # fmt: skip
+            predicate.where,
+            f"{what} has {keys} columns to tell its rows apart, and there can be {KEYS_MAX}; "
+            "split it, or derive a part of it with fewer variables as a view of its own",
+        )
     return layout
 
 
 def _layout(predicate: Predicate, writers: list[tuple[Rule, tuple[Plan, ...]]]) -> Layout:
     if not predicate.types:
         raise ConstructError(
-            predicate.where, "this aggregates over no variable, since one that occurs in one alternative of `;` only "
-            "multiplies nothing; name one that every alternative binds, or that occurs outside"
-        )  # fmt: skip
+            predicate.where,
+            "this aggregates over no variable, since one that occurs in one alternative of `;` "
+            "only "
+            "multiplies nothing; name one that every alternative binds, or that occurs outside",
+        )
     if writers[0][0].range:
         return Layout(RANGED, len(predicate.keys), 1, 0)
     if writers[0][0].texts:
@@ -384,9 +480,10 @@ def _layout(predicate: Predicate, writers: list[tuple[Rule, tuple[Plan, ...]]]) 
     if writers[0][0].aggregates:
         if len(writers) > 1:
             raise AggregateError(
-                writers[-1][0].where, f"{predicate.name} is an aggregate and has one rule; "
-                "derive the union as a view of its own and aggregate that"
-            )  # fmt: skip
+                writers[-1][0].where,
+                f"{predicate.name} is an aggregate and has one rule; "
+                "derive the union as a view of its own and aggregate that",
+            )
         return _aggregated(predicate, writers[0][0])
     words = len(predicate.types)
     (rule, plans), *others = writers

@@ -1,11 +1,13 @@
-"""Merge extremes over the same body into one rule, so that one state serves all their levels of detail.
+"""Merge extremes over the same body into one rule, so that one state serves all their levels of
+detail.
 
     h[c, m] = a <- agg<<a = max(x)>> r(c, m, x).    h0[] = b <- agg<<b = min(z)>> r(_, _, z).
 
     h[c, m] = a, h0[] = b$1 <- agg<<a = max(x), b$1 = min(x)>> r(c, m, x).
 
-Bodies are the same if they differ only in the names of variables.  Only rules of one block are merged, so what a block
-stores follows from its text (views/layouts.py says which groups share a state).
+Bodies are the same if they differ only in the names of variables.  Only rules of one block are
+merged, so what a block stores follows from its text (views/layouts.py says which groups share a
+state).
 """
 
 from collections.abc import Container, Iterator
@@ -21,8 +23,8 @@ from ivm.views.layouts import may_be_partial, state_names
 def share_levels(program: Program, partial: bool) -> Program:
     """Merge the aggregates of a program that can share states, because their groups are nested.
 
-    Recursive views are not changed.  If states may be `partial`, a least and a greatest value of one relation are not
-    merged: each needs a few values of its own end, both together all.
+    Recursive views are not changed.  If states may be `partial`, a least and a greatest value of
+    one relation are not merged: each needs a few values of its own end, both together all.
     """
     rules, recursive = list[Rule](), recursive_names(program.rules)
     for rule in program.rules:
@@ -30,7 +32,11 @@ def share_levels(program: Program, partial: bool) -> Program:
             rules.append(rule)
             continue
         for place, earlier in enumerate(rules):
-            if merged := None if _is_one_of(earlier, recursive) else _merged(earlier, rule, partial):
+            if (
+                merged := None
+                if _is_one_of(earlier, recursive)
+                else _merged(earlier, rule, partial)
+            ):
                 rules[place] = merged
                 break
         else:
@@ -61,21 +67,28 @@ def _merged(earlier: Rule, rule: Rule, partial: bool) -> Rule | None:
     if names is None:
         return None
     count = len(earlier.heads)
-    results = [Var(f"{one.result.name}${count + n}", where=one.result.where) for n, one in enumerate(rule.aggregates)]
+    results = [
+        Var(f"{one.result.name}${count + n}", where=one.result.where)
+        for n, one in enumerate(rule.aggregates)
+    ]
     heads, aggregates, types = [*earlier.heads], [*earlier.aggregates], {**earlier.types}
     for head, one, result in zip(rule.heads, rule.aggregates, results, strict=True):
         heads.append(renamed(head, {**names, one.result: result}))
         arguments = tuple(renamed(v, names) for v in one.arguments)
         aggregates.append(replace(one, arguments=arguments, result=result))
         types[result.name] = rule.types[one.result.name]
-    both = replace(earlier, heads=tuple(heads), aggregates=tuple(aggregates), types=types, levels=True)
+    both = replace(
+        earlier, heads=tuple(heads), aggregates=tuple(aggregates), types=types, levels=True
+    )
     states = state_names(both)
     shared = {*states[:count]} & {*states[count:]} - {""}
     return both if shared else None
 
 
 def _same_body(one: Rule, other: Rule) -> dict[Var, Var] | None:
-    """Map the variables of `other`'s body to those of `one`'s; None if the bodies differ in more than names."""
+    """Map the variables of `other`'s body to those of `one`'s; None if the bodies differ in more
+    than names.
+    """
     pairs = list(zip(*(list(_variables(rule)) for rule in (other, one)), strict=False))
     names = dict(pairs)
     if len({*names.values()}) != len(names):

@@ -1,9 +1,12 @@
-"""Acyclic bodies by columns (columns.py): views are filled, and changed rows joined with the other relations.
+"""Acyclic bodies by columns (columns.py): views are filled, and changed rows joined with the other
+relations.
 
-    region[s] changes for one of 100 stores ──▶ a range of sales by s, as columns ──▶ 100,000 rows of the view
+    region[s] changes for one of 100 stores ──▶ a range of sales by s, as columns ──▶ 100,000 rows
+    of the view
 
-A dimension's row with many partners is a hub: one range of an index has them all.  Where probes would need an index
-that does not exist, a few changes are joined with whole relations, which together costs as much as building it.
+A dimension's row with many partners is a hub: one range of an index has them all.  Where probes
+would need an index that does not exist, a few changes are joined with whole relations, which
+together costs as much as building it.
 """
 
 from collections.abc import Iterable, Iterator
@@ -26,10 +29,12 @@ from pagestore.host import Edits, Tree
 
 
 def fill(context: Context, rule: InstalledRule, number: int, waiting: Waiting) -> bool:
-    """Add the edits of an acyclic plan, joined by columns; build the indices that its maintenance needs.
+    """Add the edits of an acyclic plan, joined by columns; build the indices that its maintenance
+    needs.
 
-    Return False, before the first edit, if rows of relations, to be looked up, take too much memory; then no index
-    of the plan's tries is deferred. Raises RoomError if tries are no better: rows were multiplied, or link ranges.
+    Return False, before the first edit, if rows of relations, to be looked up, take too much
+    memory; then no index of the plan's tries is deferred. Raises RoomError if tries are no better:
+    rows were multiplied, or link ranges.
     """
     plan, txn = rule.plans[number], context.txn
     trees = {trie.index.predicate: txn.tree(trie.index.predicate) for trie in plan.tries}
@@ -51,7 +56,9 @@ def fill(context: Context, rule: InstalledRule, number: int, waiting: Waiting) -
     return True
 
 
-def _bindings_of(context: Context, rule: InstalledRule, number: int, join: ColumnJoin) -> Iterator[tuple[str, Edits]]:
+def _bindings_of(
+    context: Context, rule: InstalledRule, number: int, join: ColumnJoin
+) -> Iterator[tuple[str, Edits]]:
     """Yield the edits that insert all bindings of an acyclic plan."""
     head = context.installed.heads[rule.plans[number]]
     for batch, times in join.parts():
@@ -61,7 +68,9 @@ def _bindings_of(context: Context, rule: InstalledRule, number: int, join: Colum
 
 
 def follow(context: Context, rule: InstalledRule, plan: Plan) -> Iterable[tuple[str, Edits]]:
-    """Yield the head edits of one plan for the changed rows of relations, joined with the others by columns."""
+    """Yield the head edits of one plan for the changed rows of relations, joined with the others
+    by columns.
+    """
     head = context.installed.heads[plan]
     for t in changed_tries(context, plan):
         join = join_of(context, rule, plan, t)
@@ -72,22 +81,26 @@ def follow(context: Context, rule: InstalledRule, plan: Plan) -> Iterable[tuple[
 
 
 def changed_tries(context: Context, plan: Plan) -> list[int]:
-    """Return the tries of a plan whose relations have changed, if their rows can be joined with the others by
-    columns; else none.
+    """Return the tries of a plan whose relations have changed, if their rows can be joined with the
+    others by columns; else none.
     """
     if not isinstance(plan.way, Columns):
         return []
     apart, layouts = _apart(plan), context.installed.layouts
     pairs = [*zip(apart.tries, plan.tries, strict=True)]
     keys = {one.index.predicate: layouts[trie.index.predicate].keys for one, trie in pairs}
-    changed = [t for t, trie in enumerate(plan.tries) if context.own(trie.index.predicate) in context.deltas]
+    changed = [
+        t
+        for t, trie in enumerate(plan.tries)
+        if context.own(trie.index.predicate) in context.deltas
+    ]
     fits = all(is_exchangeable(apart, apart.tries[t].index.predicate, keys) for t in changed)
     return changed if fits else []
 
 
 def join_of(context: Context, rule: InstalledRule, plan: Plan, t: int) -> ColumnJoin:
-    """Return the join by columns of the changed rows of trie t: with the new rows of those before it, and the old
-    rows of those after it, so that each binding that comes or goes is found once.
+    """Return the join by columns of the changed rows of trie t: with the new rows of those before
+    it, and the old rows of those after it, so that each binding that comes or goes is found once.
     """
     trees, indices = dict[str, Tree](), dict[str, list[Sorted]]()
     installed, apart = context.installed, _apart(plan)
@@ -95,17 +108,25 @@ def join_of(context: Context, rule: InstalledRule, plan: Plan, t: int) -> Column
         name, read = trie.index.predicate, context.tree if place < t else context.oldest
         trees[one.index.predicate] = read(context.own(name))
         indices[one.index.predicate] = [
-            (index_columns(index, installed.layouts[name]), read(index)) for index in installed.indices[name]
+            (index_columns(index, installed.layouts[name]), read(index))
+            for index in installed.indices[name]
         ]
-    change, types = context.deltas[context.own(plan.tries[t].index.predicate)], rule.definition.types
+    change, types = (
+        context.deltas[context.own(plan.tries[t].index.predicate)],
+        rule.definition.types,
+    )
     changed = Changed(apart.tries[t].index.predicate, change.rows, change.actions)
     needed = installed.heads[plan].needed
-    return ColumnJoin(context.txn.pages, apart, trees, needed, types, context.encode, changed, indices)
+    return ColumnJoin(
+        context.txn.pages, apart, trees, needed, types, context.encode, changed, indices
+    )
 
 
 @lru_cache(256)
 def _apart(plan: Plan) -> Plan:
-    """Return a plan with a name of its own for the relation of each trie, so that one of them can be exchanged."""
+    """Return a plan with a name of its own for the relation of each trie, so that one of them
+    can be exchanged.
+    """
     named = (
         replace(trie, index=trie.index._replace(predicate=f"{t}:{trie.index.predicate}"))
         for t, trie in enumerate(plan.tries)

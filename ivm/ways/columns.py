@@ -1,4 +1,5 @@
-"""Evaluate an acyclic conjunction by columns: filter each relation, look up keys, and sum out what no head needs.
+"""Evaluate an acyclic conjunction by columns: filter each relation, look up keys, and sum out what
+no head needs.
 
     total[r] = t <- agg<<t = sum(v)>> sale(i, s, p, v), store(s, r), part(p, 7).
 
@@ -8,13 +9,14 @@
     part          s such that ... 7      leaves rows of sale out, and has no column that is needed
     bindings      (r, v), of which each stands for as many as its `times` says
 
-A relation other than the root becomes a table over the variables that it shares with its parent and those that are
-needed above, with the number of bindings that each row represents (Yannakakis; factorised evaluation).  So a count of
-paths is a product of sums, not a list.  Cyclic conjunctions are left to the Leapfrog Triejoin, and so is what a negated
-atom excludes, if it has variables of several relations: it is counted and subtracted.
+A relation other than the root becomes a table over the variables that it shares with its parent and
+those that are needed above, with the number of bindings that each row represents (Yannakakis;
+factorised evaluation).  So a count of paths is a product of sums, not a list.  Cyclic conjunctions
+are left to the Leapfrog Triejoin, and so is what a negated atom excludes, if it has variables of
+several relations: it is counted and subtracted.
 
-Where a comparison links two relations, rows of one look up a range of the other, in O((n + m + found) log n), and where
-only their number matters, it is counted:
+Where a comparison links two relations, rows of one look up a range of the other, in O((n + m +
+found) log n), and where only their number matters, it is counted:
 
     later[] = n <- agg<<n = count()>> a(i, t), b(j, u), u >= t, u <= t + 50.       a slice of b in the order of u
 """
@@ -47,53 +49,76 @@ from pagestore.host import Pages, Tree, distinct, read_batches
 
 TOO_MANY = "more than 2^62 bindings: a row would follow from more than 64 bits count"
 SLICE = 1 << 20  # bindings that one block may become at a time, where a key has several rows
-FEW_KEYS = 64  # of a table; the relation that looks it up is read by these alone, if an index leads with them
+# of a table; the relation that looks it up is read by these alone, if an index leads with them
+FEW_KEYS = 64
 RANGED = 2  # as far from a changed row, keys are mostly so few
-LOOKED_UP = 6  # words that each row of a table takes, next to its columns, while it is put in the order of its keys
+# words that each row of a table takes, next to its columns, while it is put in the order of its
+# keys
+LOOKED_UP = 6
 ACTION = ""  # the column of bindings with the action of the changed row that is in each
 Part = tuple[Batch, np.ndarray | None]  # bindings, and how many each represents; None for one
 
 
 class Changed(NamedTuple):
-    """Rows int64[C, n] of a relation that bindings have instead of all its rows, and the action of each, int64[n]."""
+    """Rows int64[C, n] of a relation that bindings have instead of all its rows, and the action
+    of each, int64[n].
+    """
 
     predicate: str
     rows: np.ndarray
     actions: np.ndarray
 
 
-Sorted = tuple[Sequence[int], Tree]  # the columns of a relation in the order of a tree that has its rows
+# the columns of a relation in the order of a tree that has its rows
+Sorted = tuple[Sequence[int], Tree]
 
 
 class ColumnJoin:
-    """Evaluates one plan; `trees` are the relations' own trees, `needed` the variables that bindings must have.
+    """Evaluates one plan; `trees` are the relations' own trees, `needed` the variables that
+    bindings must have.
 
-    Of a relation that has `changed` only those rows are joined, and bindings have a column ACTION.  `indices` are other
-    trees of relations, of which ranges are read where that saves reading the relation.
+    Of a relation that has `changed` only those rows are joined, and bindings have a column ACTION.
+    `indices` are other trees of relations, of which ranges are read where that saves reading the
+    relation.
     """
 
     def __init__(
-        self, pages: Pages, plan: Plan, trees: Mapping[str, Tree], needed: frozenset[str],
-        types: Mapping[str, Type], encode: Encoder, changed: Changed | None = None,
+        self,
+        pages: Pages,
+        plan: Plan,
+        trees: Mapping[str, Tree],
+        needed: frozenset[str],
+        types: Mapping[str, Type],
+        encode: Encoder,
+        changed: Changed | None = None,
         indices: Mapping[str, Sequence[Sorted]] = {},
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._pages, self._trees, self._needed, self._indices = pages, trees, needed, indices
         self._negated = negated_in(plan)
         self._given = conditions_of(plan, types, encode)
         self.tree = JoinTree(plan, {name: tree.spec.keys for name, tree in trees.items()})
-        self._intervals, self._texts, self._encode = intervals_of(plan), text_ranges(plan.filters, types), encode
+        self._intervals, self._texts, self._encode = (
+            intervals_of(plan),
+            text_ranges(plan.filters, types),
+            encode,
+        )
         self._read = [0]  # shared with the joins that this one is made of
-        self.memory = MemoryUse(step="joining by columns")  # of the tables that are looked up; shared as well
-        self.met = [0] * (len(self.tree.sources) + 1)  # rows of each relation that its conditions left; bindings
+        # of the tables that are looked up; shared as well
+        self.memory = MemoryUse(step="joining by columns")
+        # rows of each relation that its conditions left; bindings
+        self.met = [0] * (len(self.tree.sources) + 1)
         self._rows = dict[str, np.ndarray]()
-        self._sought = dict[int, tuple[list[str], np.ndarray]]()  # of a relation: variables and keys of the one above
+        # of a relation: variables and keys of the one above
+        self._sought = dict[int, tuple[list[str], np.ndarray]]()
         if changed:
             self._rows[changed.predicate] = np.concatenate([changed.rows, changed.actions[None]])
             self._needed |= {ACTION}
             self.tree = self.tree.having(changed.predicate, ACTION, len(changed.rows))
 
     def parts(self) -> Iterator[Part]:
-        """Yield all bindings, with columns for the needed variables.  Raises CorruptionError, RangeError, RoomError."""
+        """Yield all bindings, with columns for the needed variables.  Raises CorruptionError,
+        RangeError, RoomError.
+        """
         self.memory.begin()
         for batch, times in self._net() or self._stream(self.root, -1, self._needed):
             self.met[-1] += batch.n
@@ -106,11 +131,15 @@ class ColumnJoin:
 
     @cached_property
     def root(self) -> int:
-        """The relation whose blocks pass by: where fewest keys lead to several rows, the changed or the largest one."""
+        """The relation whose blocks pass by: where fewest keys lead to several rows, the changed
+        or the largest one.
+        """
         return min(range(len(self.tree.sources)), key=self._unfit)
 
     def summary(self) -> tuple[str, list[str], list[str]]:
-        """Return the relation whose blocks pass by, those that are looked up, and the variables that are summed out."""
+        """Return the relation whose blocks pass by, those that are looked up, and the variables
+        that are summed out.
+        """
         names = frozenset().union(*(s.places for s in self.tree.sources))
         others = [s.predicate for n, s in enumerate(self.tree.sources) if n != self.root]
         return self.tree.sources[self.root].predicate, others, sorted(names - self._needed)
@@ -120,7 +149,11 @@ class ColumnJoin:
         found = 0
         for node, (parent, distance) in self._above.items():
             source = self.tree.sources[node]
-            near = [n for n in self.tree.near[node] if self.tree.sources[n].predicate in self._rows and n != self.root]
+            near = [
+                n
+                for n in self.tree.near[node]
+                if self.tree.sources[n].predicate in self._rows and n != self.root
+            ]
             near += [parent] if self._leads(node) and distance <= RANGED else []
             ranges = any(self._leading(source, self.tree.shared(n, node)) for n in near)
             if source.predicate not in self._rows and not ranges:
@@ -143,7 +176,9 @@ class ColumnJoin:
 
     def _unfit(self, node: int) -> tuple[int, float]:
         name = self.tree.sources[node].predicate
-        return self.tree.expanding(self._needed, node), -inf if name in self._rows else -self._trees[name].count
+        return self.tree.expanding(
+            self._needed, node
+        ), -inf if name in self._rows else -self._trees[name].count
 
     # -- conditions
 
@@ -164,7 +199,11 @@ class ColumnJoin:
     @cached_property
     def _late(self) -> list[Condition]:
         """The conditions on variables that no relation has together."""
-        return [c for c in self._conditions if not any(c.names <= s.places.keys() for s in self.tree.sources)]
+        return [
+            c
+            for c in self._conditions
+            if not any(c.names <= s.places.keys() for s in self.tree.sources)
+        ]
 
     def _absence(self, source: Source) -> Condition:
         names = [*self._looked_up(source)]
@@ -173,28 +212,45 @@ class ColumnJoin:
         def lookup() -> Lookup:
             return Lookup(self._rows_of(source, names))
 
-        return Condition(frozenset(names), lambda batch: lookup().find([batch.columns[n] for n in names]).times == 0)
+        return Condition(
+            frozenset(names),
+            lambda batch: lookup().find([batch.columns[n] for n in names]).times == 0,
+        )
 
     def _looked_up(self, source: Source) -> frozenset[str]:
         """Return the variables by which a binding looks up a negated atom."""
         return self._bound.intersection(source.places)
 
     def _rows_of(self, source: Source, names: Sequence[str]) -> np.ndarray:
-        """Return the columns of some variables, in the rows of an atom that pass its own conditions."""
+        """Return the columns of some variables, in the rows of an atom that pass its own
+        conditions.
+        """
         own = [c for c in self._given if c.names <= source.places.keys()]
         columns = frozenset(names).union(*(c.names for c in own))
-        return np.concatenate([_table(batch, names) for batch in self._blocks(source, columns, own)], axis=1)
+        return np.concatenate(
+            [_table(batch, names) for batch in self._blocks(source, columns, own)], axis=1
+        )
 
     def _conditions_at(self, node: int, parent: int) -> list[Condition]:
-        """Return the conditions that hold variables of several relations, and can be evaluated here and no lower."""
+        """Return the conditions that hold variables of several relations, and can be evaluated
+        here and no lower.
+        """
         lower = [self.tree.below(child, node) for child in self.tree.near[node] if child != parent]
         here = self.tree.below(node, parent)
-        return [c for c in self._late if c.names <= here and not any(c.names <= names for names in lower)]
+        return [
+            c
+            for c in self._late
+            if c.names <= here and not any(c.names <= names for names in lower)
+        ]
 
-    def _linked(self, node: int, parent: int, above: frozenset[str], late: Sequence[Condition]) -> list[Condition]:
-        """Return the conditions by which rows of a relation look up those of one below it, instead of comparing them.
+    def _linked(
+        self, node: int, parent: int, above: frozenset[str], late: Sequence[Condition]
+    ) -> list[Condition]:
+        """Return the conditions by which rows of a relation look up those of one below it, instead
+        of comparing them.
 
-        Where a key leads to one row, comparing is as good, and so it is where all that is not equal is listed.
+        Where a key leads to one row, comparing is as good, and so it is where all that is not equal
+        is listed.
         """
         here, other = (frozenset(self.tree.sources[n].places) for n in (node, parent))
         found = [c for c in late if c.link and c.link.among(here - other, other - here)]
@@ -208,18 +264,24 @@ class ColumnJoin:
     # -- one relation and what is below it
 
     def _stream(self, node: int, parent: int, above: frozenset[str]) -> Iterator[Part]:
-        """Yield the bindings of a subtree, with columns for the variables `above` that are in it."""
+        """Yield the bindings of a subtree, with columns for the variables `above` that are in
+        it.
+        """
         source, late = self.tree.sources[node], self._conditions_at(node, parent)
         below = [child for child in self.tree.near[node] if child != parent]
         linked = {child: self._linked(child, node, above, late) for child in below}
         late = [c for c in late if not any(c in conditions for conditions in linked.values())]
         needed = above.union(*(c.names for c in late))
-        local = [c for c in self._conditions if c.names <= source.places.keys()] + self._within(node)
+        local = [c for c in self._conditions if c.names <= source.places.keys()] + self._within(
+            node
+        )
         few = None
         if (node in self._sought or source.predicate in self._rows) and not any(linked.values()):
             few = self._reached(node, below, needed, local)
         children = [
-            Within(self, child, node, needed, linked[child]) if linked[child] else Child(self, child, node, needed)
+            Within(self, child, node, needed, linked[child])
+            if linked[child]
+            else Child(self, child, node, needed)
             for child in below
         ]
         children.sort(key=lambda child: child.share)
@@ -236,29 +298,50 @@ class ColumnJoin:
     def _reached(
         self, node: int, below: Sequence[int], needed: frozenset[str], local: Sequence[Condition]
     ) -> list[Batch]:
-        """Return the rows of a relation that changed rows lead to, and note the keys that they seek below it."""
-        source, shared = self.tree.sources[node], {child: self.tree.shared(child, node) for child in below}
+        """Return the rows of a relation that changed rows lead to, and note the keys that they
+        seek below it.
+        """
+        source, shared = (
+            self.tree.sources[node],
+            {child: self.tree.shared(child, node) for child in below},
+        )
         columns = needed.union(*(c.names for c in local), *shared.values())
         few = [*self._blocks(source, columns, local, keys=self._sought.get(node))]
         for child, names in ((child, names) for child, names in shared.items() if names):
-            self._sought[child] = names, distinct(np.concatenate([_table(batch, names) for batch in few], axis=1))
+            self._sought[child] = (
+                names,
+                distinct(np.concatenate([_table(batch, names) for batch in few], axis=1)),
+            )
         return few
 
     def _within(self, node: int) -> list[Condition]:
-        """Return the condition that rows of a relation have keys which are sought, if that is known."""
+        """Return the condition that rows of a relation have keys which are sought, if that is
+        known.
+        """
         if node not in self._sought:
             return []
         names, keys = self._sought[node]
         lookup = Lookup(keys)
-        return [Condition(frozenset(names), lambda batch: lookup.find([batch.columns[n] for n in names]).times > 0)]
+        return [
+            Condition(
+                frozenset(names),
+                lambda batch: lookup.find([batch.columns[n] for n in names]).times > 0,
+            )
+        ]
 
     def _blocks(
-        self, source: Source, columns: frozenset[str], conditions: Sequence[Condition],
-        children: Sequence["Child"] = (), keys: tuple[list[str], np.ndarray] | None = None,
-    ) -> Iterator[Batch]:  # fmt: skip
-        """Yield the rows of a relation that pass conditions and may find some in `children`; one batch at least.
+        self,
+        source: Source,
+        columns: frozenset[str],
+        conditions: Sequence[Condition],
+        children: Sequence["Child"] = (),
+        keys: tuple[list[str], np.ndarray] | None = None,
+    ) -> Iterator[Batch]:
+        """Yield the rows of a relation that pass conditions and may find some in `children`; one
+        batch at least.
 
-        If these have some `keys` of some variables, and the keys are few, only rows with them are read.
+        If these have some `keys` of some variables, and the keys are few, only rows with them are
+        read.
         """
         cut = self.tree.is_cut(source)
         names = [*source.levels] if cut else [name for name in source.places if name in columns]
@@ -275,10 +358,15 @@ class ColumnJoin:
             block = next(blocks, None)
 
     def _rows_found(
-        self, source: Source, columns: Sequence[int], children: Sequence["Child"],
+        self,
+        source: Source,
+        columns: Sequence[int],
+        children: Sequence["Child"],
         keys: tuple[list[str], np.ndarray] | None,
-    ) -> Iterator[np.ndarray]:  # fmt: skip
-        """Yield blocks of columns of a relation: ranges of keys that constants leave, or few that a child has."""
+    ) -> Iterator[np.ndarray]:
+        """Yield blocks of columns of a relation: ranges of keys that constants leave, or few
+        that a child has.
+        """
         if source.predicate in self._rows:
             return iter([self._rows[source.predicate][[*columns]]])
         tree = self._trees[source.predicate]
@@ -292,27 +380,51 @@ class ColumnJoin:
                 sought = [source.places[name] for name in names]
                 wanted = few[[sought.index(column) for column in order[: len(sought)]]].T.tolist()
                 at = tuple(map(order.index, columns))
-                among = (read_batches(self._pages, index, (*key,), after_prefix(key), at) for key in sorted(wanted))
+                among = (
+                    read_batches(self._pages, index, (*key,), after_prefix(key), at)
+                    for key in sorted(wanted)
+                )
                 return together(chain.from_iterable(among))
-        return chain.from_iterable(read_batches(self._pages, tree, lo, hi, (*columns,)) for lo, hi in ranges)
+        return chain.from_iterable(
+            read_batches(self._pages, tree, lo, hi, (*columns,)) for lo, hi in ranges
+        )
 
-    def _leading(self, source: Source, names: Sequence[str], columns: Sequence[int] = ()) -> Sorted | None:
-        """Return a tree of a relation with some columns whose order begins with those of some variables, if any."""
+    def _leading(
+        self, source: Source, names: Sequence[str], columns: Sequence[int] = ()
+    ) -> Sorted | None:
+        """Return a tree of a relation with some columns whose order begins with those of some
+        variables, if any.
+        """
         tree, first = self._trees[source.predicate], {source.places[name] for name in names}
         trees = [(range(tree.spec.columns), tree), *self._indices.get(source.predicate, ())]
-        return next(((o, t) for o, t in trees if first and {*o[: len(first)]} == first and {*columns} <= {*o}), None)
+        return next(
+            (
+                (o, t)
+                for o, t in trees
+                if first and {*o[: len(first)]} == first and {*columns} <= {*o}
+            ),
+            None,
+        )
 
     def _ranges(self, source: Source, tree: Tree) -> list[Range]:
         """Return the ranges of keys of a relation that constants leave."""
         names = {column: name for name, column in source.places.items()}
-        whole = prefixes(self._intervals.get(names.get(column, ""), EVERY) for column in range(tree.spec.keys))
+        whole = prefixes(
+            self._intervals.get(names.get(column, ""), EVERY) for column in range(tree.spec.keys)
+        )
         texts = self._texts.get(Var(names.get(0, "")))
         return text_keys(whole, texts, tree.count, self._encode)
 
-    def table(self, node: int, parent: int, names: Sequence[str]) -> tuple[np.ndarray, np.ndarray | None]:
-        """Return the rows int64[C, n] of a subtree by some variables, and how many bindings each represents."""
+    def table(
+        self, node: int, parent: int, names: Sequence[str]
+    ) -> tuple[np.ndarray, np.ndarray | None]:
+        """Return the rows int64[C, n] of a subtree by some variables, and how many bindings each
+        represents.
+        """
         tells_apart = self.tree.identifying(node) <= {*names}
-        rows, weighed = _gathered(self._stream(node, parent, frozenset(names)), names, tells_apart, self.memory)
+        rows, weighed = _gathered(
+            self._stream(node, parent, frozenset(names)), names, tells_apart, self.memory
+        )
         if not weighed:
             return rows, None
         rows = summed(rows, len(names), sorting=True)
@@ -323,7 +435,9 @@ class ColumnJoin:
 
     @cached_property
     def counted(self) -> list[Source]:
-        """The negated atoms whose bindings are counted and subtracted, since looking them up would list more."""
+        """The negated atoms whose bindings are counted and subtracted, since looking them up
+        would list more.
+        """
         late = [c for c in self._late if not c.link and c not in self._absences]
         needed = self._needed.union(*(c.names for c in late))
         found = list[Source]()
@@ -331,16 +445,23 @@ class ColumnJoin:
             names = self._looked_up(source)
             core = [self.tree.sources[node] for node in self.tree.around(names)]
             rows = sum(self._trees[one.predicate].count for one in (source, *core))
-            if len(core) > 1 and rows <= RECORDS_MAX and self._listing(needed | names) > self._listing(needed):
+            if (
+                len(core) > 1
+                and rows <= RECORDS_MAX
+                and self._listing(needed | names) > self._listing(needed)
+            ):
                 found.append(source)
         return found
 
     def _listing(self, needed: frozenset[str]) -> int:
-        """Return how many relations have several rows for a key that are listed, if these variables are needed."""
+        """Return how many relations have several rows for a key that are listed, if these
+        variables are needed.
+        """
         return self.tree.expanding(needed, self.root)
 
     def _net(self) -> list[Part]:
-        """Return the bindings as those without the `counted` atoms, minus those that these exclude; none if none is.
+        """Return the bindings as those without the `counted` atoms, minus those that these exclude;
+        none if none is.
 
             q[] = n <- agg<<n = count()>> e(a, b), e(b, c), !e(a, c).        paths, minus those of triangles
 
@@ -351,9 +472,14 @@ class ColumnJoin:
         names = sorted(self._needed)
         join = self._with(self.counted)
         try:
-            parts = [_gathered(join._stream(self.root, -1, self._needed), names, False, self.memory)[0]]
-            for place, atom in enumerate(self.counted):  # one that holds, where those before it do not
-                rows, _ = _gathered(self._with(self.counted[place:])._matched(atom), names, False, self.memory)
+            parts = [
+                _gathered(join._stream(self.root, -1, self._needed), names, False, self.memory)[0]
+            ]
+            # one that holds, where those before it do not
+            for place, atom in enumerate(self.counted):
+                rows, _ = _gathered(
+                    self._with(self.counted[place:])._matched(atom), names, False, self.memory
+                )
                 parts.append(np.concatenate([rows[:-1], -rows[-1:]]))
             rows = concatenated(parts)
             _refuse_overflow(np.abs(rows[-1]), rows.shape[1])
@@ -369,11 +495,16 @@ class ColumnJoin:
         other = copy(self)
         for name in ("_conditions", "_absences", "_late"):  # cached
             vars(other).pop(name, None)
-        other._negated, other.met = [s for s in self._negated if s not in left_out], [0] * len(self.met)
+        other._negated, other.met = (
+            [s for s in self._negated if s not in left_out],
+            [0] * len(self.met),
+        )
         return other
 
     def _matched(self, atom: Source) -> Iterator[Part]:
-        """Yield the bindings for which an atom has a row: a cyclic join of relations, with all that hangs on these."""
+        """Yield the bindings for which an atom has a row: a cyclic join of relations, with all
+        that hangs on these.
+        """
         names = self._looked_up(atom)
         core = self.tree.around(names)
         self.tree = self.tree.without(core)
@@ -391,7 +522,9 @@ class ColumnJoin:
             early = [c for c in spanning if c.names <= batch.columns.keys()]
             parts: Iterable[Part] = [_passing(early, batch, times)]
             for place, corner in enumerate(looked_up):
-                parts = corner.joined(parts, needed.union(*(other.sought for other in looked_up[place + 1 :])))
+                parts = corner.joined(
+                    parts, needed.union(*(other.sought for other in looked_up[place + 1 :]))
+                )
             for found, weights in parts:
                 yield _passing([c for c in spanning if c not in early], found, weights)
 
@@ -401,7 +534,8 @@ def _gathered(
 ) -> tuple[np.ndarray, bool]:
     """Return bindings by some variables, and whether a last column says how many each represents.
 
-    They are added up on the way, but not in the end. Count the memory of a table in which these bindings are looked up.
+    They are added up on the way, but not in the end. Count the memory of a table in which these
+    bindings are looked up.
     """
     gathered, weighed, summed_up, rows, held = list[np.ndarray](), False, 0, 0, 0
     for batch, times in parts:
@@ -418,17 +552,33 @@ def _gathered(
     return concatenated(gathered), weighed
 
 
-def _cyclic(tables: Sequence[tuple[Sequence[str], np.ndarray]], listed: frozenset[str]) -> Iterator[Part]:
-    """Yield the bindings of relations, given as variables and rows int64[C, n], with columns for those `listed`."""
+def _cyclic(
+    tables: Sequence[tuple[Sequence[str], np.ndarray]], listed: frozenset[str]
+) -> Iterator[Part]:
+    """Yield the bindings of relations, given as variables and rows int64[C, n], with columns for
+    those `listed`.
+    """
     left, order = {name for names, _ in tables for name in names}, list[str]()
     while left:  # a variable of most atoms that have one which is bound, of these one of most atoms
         near = [{*names} for names, _ in tables if not order or {*names} & {*order}]
-        order.append(max(sorted(left), key=lambda name: (sum(name in names for names in near), name in listed)))
+        order.append(
+            max(
+                sorted(left),
+                key=lambda name: (sum(name in names for names in near), name in listed),
+            )
+        )
         left.remove(order[-1])
     tries, rows = list[Trie](), list[np.ndarray]()
     for names, table in tables:
         places = sorted(range(len(names)), key=lambda place: order.index(names[place]))
-        tries.append(Trie(Index("", (*places,)), (*(order.index(names[place]) for place in places),), False, ""))
+        tries.append(
+            Trie(
+                Index("", (*places,)),
+                (*(order.index(names[place]) for place in places),),
+                False,
+                "",
+            )
+        )
         rows.append(distinct(table[places]))
     if not all(table.shape[1] for table in rows):
         yield Batch(0, dict.fromkeys(listed, np.empty(0, np.int64)), {}), None
@@ -450,11 +600,16 @@ class Child:
     few: np.ndarray | None = None
 
     def __init__(self, join: ColumnJoin, node: int, parent: int, needed: frozenset[str]) -> None:
-        self.sought, self._kept = join.tree.shared(node, parent), join.tree.kept(node, parent, needed)
+        self.sought, self._kept = (
+            join.tree.shared(node, parent),
+            join.tree.kept(node, parent, needed),
+        )
         self._hold(*join.table(node, parent, [*self.sought, *self._kept]))
 
     def _hold(self, rows: np.ndarray, times: np.ndarray | None) -> None:
-        self.lookup = Lookup(rows[: len(self.sought)] if self.sought else np.zeros((1, rows.shape[1]), np.int64))
+        self.lookup = Lookup(
+            rows[: len(self.sought)] if self.sought else np.zeros((1, rows.shape[1]), np.int64)
+        )
         if self.sought and rows.shape[1] <= FEW_KEYS:
             self.few = distinct(rows[: len(self.sought)])
         self._columns = rows[len(self.sought) :].take(self.lookup.order, axis=1)
@@ -466,7 +621,9 @@ class Child:
         return self.lookup.share
 
     def joined(self, parts: Iterable[Part], after: frozenset[str]) -> Iterator[Part]:
-        """Yield bindings of the relation above with those of this subtree, and columns for the variables `after`."""
+        """Yield bindings of the relation above with those of this subtree, and columns for the
+        variables `after`.
+        """
         for batch, times in parts:
             keys = [batch.columns[name] for name in self.sought] or [np.zeros(batch.n, np.int64)]
             if self.lookup.unique:
@@ -476,14 +633,21 @@ class Child:
                 yield self._taken(batch, times, which, rows, after)
 
     def _taken(
-        self, batch: Batch, times: np.ndarray | None, which: np.ndarray | None, rows: np.ndarray, after: frozenset[str]
+        self,
+        batch: Batch,
+        times: np.ndarray | None,
+        which: np.ndarray | None,
+        rows: np.ndarray,
+        after: frozenset[str],
     ) -> Part:
         """Return some bindings, None for all, each with one of the table's rows."""
         columns = {name: column for name, column in batch.columns.items() if name in after}
         if which is not None:
             columns = {name: column.take(which) for name, column in columns.items()}
             times = times if times is None else times[which]
-        columns |= {name: column.take(rows) for name, column in zip(self._kept, self._columns, strict=True)}
+        columns |= {
+            name: column.take(rows) for name, column in zip(self._kept, self._columns, strict=True)
+        }
         if self._times is not None:
             own = self._times[rows]
             if times is not None:
@@ -493,9 +657,13 @@ class Child:
 
 
 class Corner(Child):
-    """The table of a relation of a cycle, with what hangs on it, which bindings look up by variables of the cycle."""
+    """The table of a relation of a cycle, with what hangs on it, which bindings look up by
+    variables of the cycle.
+    """
 
-    def __init__(self, join: ColumnJoin, node: int, inner: frozenset[str], needed: frozenset[str]) -> None:
+    def __init__(
+        self, join: ColumnJoin, node: int, inner: frozenset[str], needed: frozenset[str]
+    ) -> None:
         self.sought = [name for name in join.tree.sources[node].places if name in inner]
         self._kept = sorted((join.tree.below(node, -1) & needed) - inner)
         rows, times = join.table(node, -1, [*self.sought, *self._kept])
@@ -504,15 +672,24 @@ class Corner(Child):
 
 
 class Within(Child):
-    """The table of a subtree that rows of the relation above look up by a key, which may be empty, and by links."""
+    """The table of a subtree that rows of the relation above look up by a key, which may be
+    empty, and by links.
+    """
 
     share = inf  # the others find less
 
     def __init__(
-        self, join: ColumnJoin, node: int, parent: int, needed: frozenset[str], linked: Sequence[Condition]
+        self,
+        join: ColumnJoin,
+        node: int,
+        parent: int,
+        needed: frozenset[str],
+        linked: Sequence[Condition],
     ) -> None:
         here, other = (frozenset(join.tree.sources[n].places) for n in (node, parent))
-        links = [link for c in linked if c.link and (link := c.link.among(here - other, other - here))]
+        links = [
+            link for c in linked if c.link and (link := c.link.among(here - other, other - here))
+        ]
         self._conditions, self._key, self._read = linked, join.tree.shared(node, parent), join._read
         self._shown = join.tree.kept(node, parent, needed)
         self.counted, self._ends = not self._shown, [link.other for link in links]
@@ -524,10 +701,14 @@ class Within(Child):
             raise RangeError(TOO_MANY)
         self._columns = rows[len(self._key) :]
         sides = [Side(inner.index(link.name), link.kind, link.constant) for link in links]
-        self._slices = Slices(rows[: len(self._key)], self._columns[: len(inner)], sides, self._times, self.counted)
+        self._slices = Slices(
+            rows[: len(self._key)], self._columns[: len(inner)], sides, self._times, self.counted
+        )
 
     def joined(self, parts: Iterable[Part], after: frozenset[str]) -> Iterator[Part]:
-        """Yield bindings of the relation above with those of this subtree that are linked to them."""
+        """Yield bindings of the relation above with those of this subtree that are linked to
+        them.
+        """
         for batch, times in parts:
             if self.counted and times is None:
                 times = np.ones(batch.n, np.int64)
@@ -542,22 +723,30 @@ class Within(Child):
                 continue
             _refuse_overflow(total, int(times.max(initial=0)))
             which = np.flatnonzero(total)
-            columns = {name: column.take(which) for name, column in batch.columns.items() if name in after}
+            columns = {
+                name: column.take(which) for name, column in batch.columns.items() if name in after
+            }
             yield Batch(len(which), columns, {}), times[which] * total[which]
 
     def _found(self, batch: Batch) -> Iterator[Found]:
         key, ends = ([batch.columns[name] for name in names] for names in (self._key, self._ends))
         return self._slices.find(key, ends)
 
-    def _listed(self, batch: Batch, times: np.ndarray | None, found: Found, after: frozenset[str]) -> Iterator[Part]:
-        """Yield the pairs of slices; those that miss a condition which the slices leave are left out."""
+    def _listed(
+        self, batch: Batch, times: np.ndarray | None, found: Found, after: frozenset[str]
+    ) -> Iterator[Part]:
+        """Yield the pairs of slices; those that miss a condition which the slices leave are left
+        out.
+        """
         exact = self._slices.exact
         columns = after if exact else after.union(*(c.names for c in self._conditions))
         for which, places in _expanded(Matches(found.times, found.start)):
             self._read[0] += len(which)
             part = self._taken(batch, times, found.which[which], found.order.rows[places], columns)
             all_, times_ = part if exact else _passing(self._conditions, *part)
-            left = {name: all_.columns[name] for name in after.union(self._shown) & all_.columns.keys()}
+            left = {
+                name: all_.columns[name] for name in after.union(self._shown) & all_.columns.keys()
+            }
             yield all_._replace(columns=left), times_
 
 

@@ -1,4 +1,5 @@
-"""What bindings must satisfy, as masks over their columns: the bounds of a plan, and filters that cannot fail.
+"""What bindings must satisfy, as masks over their columns: the bounds of a plan, and filters that
+cannot fail.
 
 x <= y + 2      a sum of two columns, by halves of words
 x = 7           one column and a word
@@ -24,7 +25,9 @@ STRICT = {(LE, -1): "<", (GE, 1): ">"}  # by the kind and the constant of a boun
 
 
 class Condition(NamedTuple):
-    """What bindings must satisfy, given the columns of some variables; a bound of two may be a link."""
+    """What bindings must satisfy, given the columns of some variables; a bound of two may be a
+    link.
+    """
 
     names: frozenset[str]
     holds: Callable[[Batch], np.ndarray]

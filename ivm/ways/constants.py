@@ -30,6 +30,10 @@ def rows_of_constants(rule: Rule, encode: Encoder) -> np.ndarray:
     (head,) = rule.heads
     rows = []
     for disjunct in rule.body:
-        given = {x.left: x.right for x in disjunct if isinstance(x, Compare) and isinstance(x.right, Const)}
+        given = {
+            x.left: x.right
+            for x in disjunct
+            if isinstance(x, Compare) and isinstance(x.right, Const)
+        }
         rows.append([encode(given[term]) for term in head.terms])
     return np.array(rows, np.int64).T.copy()

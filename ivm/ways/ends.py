@@ -1,14 +1,16 @@
-"""The least values of groups, where a state keeps a few of them and leaves the others to the relation.
+"""The least values of groups, where a state keeps a few of them and leaves the others to the
+relation.
 
     least[x] = m <- agg<<m = min(v)>> cost(_, x, v).        x = 7 has the values 3 5 5 8 9 9 12; two are kept here
 
     state                  (7, 3; 1) (7, 5; 2) (7, 6; MORE)
     + 4   - 9   + 8        (7, 3; 1) (7, 4; 1) (7, 5; 2) (7, 6; MORE)
 
-A record is a group, a value, and how many rows have it.  The last record of a group may be its mark, with MORE instead
-of that number: values from the mark's on are in the relation only, and edits of them are left out.  Once the mark is
-the only record of a group, the group has run out, and is filled again from the relation.  For a max, complements of
-values are kept, of which the least is wanted as well.
+A record is a group, a value, and how many rows have it.  The last record of a group may be its
+mark, with MORE instead of that number: values from the mark's on are in the relation only, and
+edits of them are left out.  Once the mark is the only record of a group, the group has run out, and
+is filled again from the relation.  For a max, complements of values are kept, of which the least is
+wanted as well.
 """
 
 import numpy as np
@@ -72,7 +74,9 @@ class Ends:
         return self._rows
 
     def taken(self) -> np.ndarray:
-        """Return what `least` does; of fewer than FEW edits return all, in any order and without marks."""
+        """Return what `least` does; of fewer than FEW edits return all, in any order and without
+        marks.
+        """
         if self._rows is not None or self._waiting >= FEW:
             return self.least()
         kept: list[np.ndarray] = [] if self._rows is None else [self._rows]
@@ -93,7 +97,9 @@ class Ends:
 
     def _merge(self) -> None:
         parts = [*map(as_rows, self._parts)]
-        rows = added_up(np.concatenate(parts if self._rows is None else [self._rows, *parts], axis=1))
+        rows = added_up(
+            np.concatenate(parts if self._rows is None else [self._rows, *parts], axis=1)
+        )
         kept = least_of(rows)
         if self._rows is None:
             self.pays = 2 * kept.shape[1] < rows.shape[1] or rows.shape[1] < FEW
@@ -109,7 +115,9 @@ def added_up(rows: np.ndarray) -> np.ndarray:
 
 
 def least_of(rows: np.ndarray) -> np.ndarray:
-    """Return the first KEPT of each group's sorted records rows[C, n], and a mark for each group that has more."""
+    """Return the first KEPT of each group's sorted records rows[C, n], and a mark for each group
+    that has more.
+    """
     first = np.flatnonzero(begins(rows[:-2]))
     place = np.arange(rows.shape[1]) - np.repeat(first, np.diff(first, append=rows.shape[1]))
     rows, place = rows.compress(place <= KEPT, axis=1), place[place <= KEPT]
@@ -119,7 +127,9 @@ def least_of(rows: np.ndarray) -> np.ndarray:
 
 
 def before_marks(pages: Pages, state: Tree, actions: np.ndarray, rows: np.ndarray) -> Edits:
-    """Return those edits of a state whose values are below the mark of their group.  O(n log records)."""
+    """Return those edits of a state whose values are below the mark of their group.  O(n log
+    records).
+    """
     keys = distinct(rows[:-2])
     start, count = ranks(pages, state, keys), fold_groups(pages, state, ((COUNT, 0),), keys)[0]
     last = select(pages, state, (start + count - 1).compress(count > 0))
@@ -138,22 +148,35 @@ def run_out(pages: Pages, state: Tree, keys: np.ndarray) -> np.ndarray:
 
 
 def renewed(pages: Pages, state: Tree, keys: np.ndarray, rows: np.ndarray) -> Edits:
-    """Return the edits that replace all records of the groups keys[K, n] by the records rows[C, m]."""
-    old = [batch for key in keys.T.tolist() for batch in read_batches(pages, state, (*key,), after_prefix(key))]
+    """Return the edits that replace all records of the groups keys[K, n] by the records rows[C,
+    m].
+    """
+    old = [
+        batch
+        for key in keys.T.tolist()
+        for batch in read_batches(pages, state, (*key,), after_prefix(key))
+    ]
     gone = np.concatenate([*old, rows[:, :0]], axis=1)
-    return np.repeat([ERASE, INSERT], [gone.shape[1], rows.shape[1]]), np.concatenate([gone, rows], axis=1)
+    return np.repeat([ERASE, INSERT], [gone.shape[1], rows.shape[1]]), np.concatenate(
+        [gone, rows], axis=1
+    )
 
 
 def exact(rows: np.ndarray, *others: np.ndarray) -> np.ndarray:
-    """Return the records rows[C, n] of a state that lie below the marks of their groups, in this state or in others."""
-    marks = np.concatenate([one.compress(one[-1] >= MORE, axis=1) for one in (rows, *others)], axis=1)
+    """Return the records rows[C, n] of a state that lie below the marks of their groups, in this
+    state or in others.
+    """
+    marks = np.concatenate(
+        [one.compress(one[-1] >= MORE, axis=1) for one in (rows, *others)], axis=1
+    )
     marks = marks.take(sort_order(marks[:-1]), axis=1)
     marks = marks.compress(begins(marks[:-2]), axis=1)
     return rows.compress(rows[-2] <= _before_marks(marks, [*rows[:-2]]), axis=1)
 
 
 def _before_marks(marks: np.ndarray, keys: list[np.ndarray]) -> np.ndarray:
-    """Return for each of n rows the greatest value below the mark of its group; WORD_MAX if the group has none.
+    """Return for each of n rows the greatest value below the mark of its group; WORD_MAX if the
+    group has none.
 
     `keys` are the columns int64[n] of the rows' groups.
     """

@@ -1,12 +1,15 @@
-"""Find the changes of a conjunction's bindings, in the regions that the oracle gives (*Maintaining rule bodies*).
+"""Find the changes of a conjunction's bindings, in the regions that the oracle gives (*Maintaining
+rule bodies*).
 
     delta F <- (Body[G, H, I] ... Body[G', H', I'])(x, y, z, Delta), ChangeOracle(x, y, z).
 
-Surgeries on the body's tries are matched with the sensitivity indices. The intervals that they hit are removed from the
-indices and evaluated again on the old and the new version; the new one records fresh sensitivity. A trie that follows
-the key order needs no index: its changed branches are the regions to evaluate.
+Surgeries on the body's tries are matched with the sensitivity indices. The intervals that they hit
+are removed from the indices and evaluated again on the old and the new version; the new one records
+fresh sensitivity. A trie that follows the key order needs no index: its changed branches are the
+regions to evaluate.
 
-The whole trace of a plan: the interval that every iterator operation was sensitive to (*Aspiration*).
+The whole trace of a plan: the interval that every iterator operation was sensitive to
+(*Aspiration*).
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -35,8 +38,9 @@ MARK = TypedKernel(mark_lone, Table, Table, Flags, Flags)
 class Change(NamedTuple):
     """The result of maintaining one plan.
 
-    `delta` holds bindings (rows as Plan.columns), `renewals` the edits of each sensitivity index, `operations` counts
-    iterator operations on both versions, `matched` the intervals that surgeries hit.
+    `delta` holds bindings (rows as Plan.columns), `renewals` the edits of each sensitivity index,
+    `operations` counts iterator operations on both versions, `matched` the intervals that surgeries
+    hit.
     """
 
     delta: Delta
@@ -56,11 +60,13 @@ def maintain(
     threads: int = 1,
     budget: Budget | None = None,
 ) -> Change | None:
-    """Return the change of a plan's bindings from old to new trees; None if no surgery touches its trace.
+    """Return the change of a plan's bindings from old to new trees; None if no surgery touches its
+    trace.
 
-    A plan with probes is probed instead of matched, and a body of one atom needs neither. `deltas` holds the changes of
-    every index that changed, `indices` the sensitivity index of each of plan.sensors. Raises CorruptionError,
-    RangeError, and Stopped by a budget of bindings that probes find. O(trace distance * granularity * log n).
+    A plan with probes is probed instead of matched, and a body of one atom needs neither. `deltas`
+    holds the changes of every index that changed, `indices` the sensitivity index of each of
+    plan.sensors. Raises CorruptionError, RangeError, and Stopped by a budget of bindings that
+    probes find. O(trace distance * granularity * log n).
     """
     if plan.way.upkeep is Upkeep.ALONE:
         return maintain_single_atom(pages, plan, old, new, deltas)
@@ -70,14 +76,24 @@ def maintain(
     oracle = change_oracle(plan.shape.levels, contributions)
     if oracle is None:
         return None
-    before = Join(pages, plan.shape, [old[t.index] for t in plan.tries], regions=oracle, batch=BATCH_ROWS)
+    before = Join(
+        pages, plan.shape, [old[t.index] for t in plan.tries], regions=oracle, batch=BATCH_ROWS
+    )
     after = Join(
-        pages, plan.shape, [new[t.index] for t in plan.tries],
-        regions=oracle, sensors=plan.sensor_arrays, granularity=granularity, batch=BATCH_ROWS,
-    )  # fmt: skip
+        pages,
+        plan.shape,
+        [new[t.index] for t in plan.tries],
+        regions=oracle,
+        sensors=plan.sensor_arrays,
+        granularity=granularity,
+        batch=BATCH_ROWS,
+    )
     rows_before = before.bindings()
     rows_after, recorded = after.all()
-    renewals = [renewal(index, hit, fresh) for index, hit, fresh in zip(indices, matched, recorded, strict=True)]
+    renewals = [
+        renewal(index, hit, fresh)
+        for index, hit, fresh in zip(indices, matched, recorded, strict=True)
+    ]
     return Change(
         binding_difference(rows_before, rows_after),
         renewals,
@@ -103,13 +119,17 @@ def maintain_single_atom(
     new: Mapping[Index, Tree],
     deltas: Mapping[Index, Delta],
 ) -> Change | None:
-    """Return the change of a body of one atom: the branches erased and inserted in its trie.  O(delta * log n)."""
+    """Return the change of a body of one atom: the branches erased and inserted in its trie.
+    O(delta * log n).
+    """
     (trie,) = plan.tries
     delta, depth = deltas[trie.index], len(trie.levels)
     if depth < new[trie.index].spec.keys:
         change = surgeries(pages, delta, old[trie.index], new[trie.index], depth)
     else:
-        change = net_changes(delta.actions, delta.rows[[*range(depth), *(read.column for read in plan.reads)]])
+        change = net_changes(
+            delta.actions, delta.rows[[*range(depth), *(read.column for read in plan.reads)]]
+        )
     return Change(change, [], len(delta.actions), 0) if change else None
 
 
@@ -124,15 +144,19 @@ def maintain_by_probing(
 ) -> Change | None:
     """Return the change found by probing (see probe.py); None if no branch changed.
 
-    Many rows are probed by shares, each as large as all before it, so that a few tell what all will cost before a
-    budget of costs is spent in vain; and so are few rows if that budget may not suffice.  Raises Stopped by it.
+    Many rows are probed by shares, each as large as all before it, so that a few tell what all will
+    cost before a budget of costs is spent in vain; and so are few rows if that budget may not
+    suffice.  Raises Stopped by it.
     """
     budget = budget or Budget(inf, float)
 
     def branches(given: Sequence[Delta]) -> list[Delta]:
         budget.spend(costs.ROW * sum(len(one.actions) for one in given))
         pairs = zip(probed(plan), given, strict=True)
-        return [surgeries(pages, one, old[index], new[index], depth) if one else one for (index, depth), one in pairs]
+        return [
+            surgeries(pages, one, old[index], new[index], depth) if one else one
+            for (index, depth), one in pairs
+        ]
 
     whole = [deltas.get(index, NO_CHANGE) for index, _ in probed(plan)]
     most, few = max(len(one.actions) for one in whole), 1 << FIRST
@@ -149,11 +173,12 @@ def maintain_by_probing(
 
 
 def _shares(deltas: Sequence[Delta], at_once: int, budget: Budget) -> Iterator[list[Delta]]:
-    """Yield changed rows by shares, as long as what they cost lets expect that all cost no more than a budget.
+    """Yield changed rows by shares, as long as what they cost lets expect that all cost no more
+    than a budget.
 
-    The first share has all rows of relations of which few have changed, no more than `at_once`, the next one a few of
-    the others, and each share after it as many as all before, or all that are left where these are likely to cost
-    little.  Raises Stopped.
+    The first share has all rows of relations of which few have changed, no more than `at_once`, the
+    next one a few of the others, and each share after it as many as all before, or all that are
+    left where these are likely to cost little.  Raises Stopped.
     """
     lengths = [0 if len(one.actions) <= at_once else len(one.actions) for one in deltas]
     if not all(lengths):
@@ -161,7 +186,8 @@ def _shares(deltas: Sequence[Delta], at_once: int, budget: Budget) -> Iterator[l
     done, before, step = 0, 0, 1 << max(0, max(lengths).bit_length() - FIRST)
     while step:
         places = [
-            places[places % before != 0] if before else places for places in (np.arange(0, n, step) for n in lengths)
+            places[places % before != 0] if before else places
+            for places in (np.arange(0, n, step) for n in lengths)
         ]
         done += sum(map(len, places))
         budget.share(done / sum(lengths))
@@ -186,7 +212,9 @@ def _match(
     deltas: Mapping[Index, Delta],
     indices: Sequence[Tree],
 ) -> tuple[list[tuple[int, np.ndarray]], list[np.ndarray]]:
-    """Return the regions that tries contribute to the oracle, and the rows matched in each sensitivity index."""
+    """Return the regions that tries contribute to the oracle, and the rows matched in each
+    sensitivity index.
+    """
     sensors = {(s.trie, s.depth): i for i, s in enumerate(plan.sensors)}
     matched = [np.empty((index.spec.columns, 0), np.int64) for index in indices]
     contributions = []
@@ -195,10 +223,13 @@ def _match(
         if not delta:
             continue
         for depth in _sensed_depths(trie):
-            branches = distinct(surgeries(pages, delta, old[trie.index], new[trie.index], depth + 1).rows)
+            branches = distinct(
+                surgeries(pages, delta, old[trie.index], new[trie.index], depth + 1).rows
+            )
             i = sensors.get((t, depth))
             if i is None:
-                rows = np.concatenate([branches, branches[-1:]])  # the trie follows the key order: level == depth
+                # the trie follows the key order: level == depth
+                rows = np.concatenate([branches, branches[-1:]])
                 contributions.append((depth, rows))
             elif branches.shape[1]:
                 matched[i] = matches(pages, indices[i], branches)
@@ -209,8 +240,9 @@ def _match(
 class Matching(NamedTuple):
     """A matched plan as a kernel takes it (kernels/match.py), and the sizes of its buffers.
 
-    `branches` are the (index, depth) whose surgeries are matched, `indices` those of the trees that are read; `state`
-    and the next three are as in `Probes`, `trace` is the shape of the plan's sensors: how many, and their columns.
+    `branches` are the (index, depth) whose surgeries are matched, `indices` those of the trees that
+    are read; `state` and the next three are as in `Probes`, `trace` is the shape of the plan's
+    sensors: how many, and their columns.
     """
 
     words: np.ndarray
@@ -227,7 +259,12 @@ class Matching(NamedTuple):
 @lru_cache(256)
 def matching_of(plan: Plan, granularity: int) -> Matching:
     """Return a plan that is matched as a kernel takes it."""
-    shape, recording, indices, sensors = plan.shape, plan.sensor_arrays, indices_of(plan), plan.sensors
+    shape, recording, indices, sensors = (
+        plan.shape,
+        plan.sensor_arrays,
+        indices_of(plan),
+        plan.sensors,
+    )
     numbered = {(sensor.trie, sensor.depth): number for number, sensor in enumerate(sensors)}
     sensed = [(t, depth) for t, trie in enumerate(plan.tries) for depth in _sensed_depths(trie)]
     places = [*map(region_columns, sensors)]
@@ -239,26 +276,41 @@ def matching_of(plan: Plan, granularity: int) -> Matching:
         match.READING_STATE: states[0],
         match.RECORDING_STATE: states[1],
         match.ATOM_TREES: np.array([indices.index(trie.index) for trie in plan.tries], np.int64),
-        match.SPANS_OF: np.array([numbered.get((t, depth), -1 - depth) for t, depth in sensed], np.int64),
+        match.SPANS_OF: np.array(
+            [numbered.get((t, depth), -1 - depth) for t, depth in sensed], np.int64
+        ),
         match.SENSED: np.array(
-            [(len(s.columns), s.depth, s.level, at) for s, at in zip(sensors, starts, strict=True)], np.int64
+            [(len(s.columns), s.depth, s.level, at) for s, at in zip(sensors, starts, strict=True)],
+            np.int64,
         ),
         match.PLACES: np.array([place for columns in places for place in columns], np.int64),
     }
-    words = laid_out(match.HEADER, {match.ATOMS: len(plan.tries), match.SPANS: len(sensed)}, sections)
+    words = laid_out(
+        match.HEADER, {match.ATOMS: len(plan.tries), match.SPANS: len(sensed)}, sections
+    )
     return Matching(
-        words, [(plan.tries[t].index, depth + 1) for t, depth in sensed], indices, len(plan.columns), shape.levels,
-        len(plan.columns), max(map(len, states)), shape.innermost, (len(sensors), recording.sources.shape[1]),
-    )  # fmt: skip
+        words,
+        [(plan.tries[t].index, depth + 1) for t, depth in sensed],
+        indices,
+        len(plan.columns),
+        shape.levels,
+        len(plan.columns),
+        max(map(len, states)),
+        shape.innermost,
+        (len(sensors), recording.sources.shape[1]),
+    )
 
 
 def _sensed_depths(trie: Trie) -> range:
-    """Return the depths of a trie at which a join is sensitive to it: a negated one is only looked up as a whole."""
+    """Return the depths of a trie at which a join is sensitive to it: a negated one is only
+    looked up as a whole.
+    """
     return range(len(trie.levels))[-1:] if trie.negated else range(len(trie.levels))
 
 
 def binding_difference(before: np.ndarray, after: np.ndarray) -> Delta:
-    """Return the rows [C, n] only in `before` (erased) or only in `after` (inserted), in order; rows may repeat.
+    """Return the rows [C, n] only in `before` (erased) or only in `after` (inserted), in order;
+    rows may repeat.
 
     O(n) where both ascend, as bindings do, and O(n log n) for the rows of a trace.
     """
@@ -274,8 +326,8 @@ def binding_difference(before: np.ndarray, after: np.ndarray) -> Delta:
 def trace_of(snap: Snapshot, plan: Plan) -> np.ndarray:
     """Return the trace rows int64[columns, n] of a plan at a version, by (trie, depth).
 
-    A row holds the number of its (trie, depth), the interval [a, b] of an operation, and the binding of the levels
-    before. O(evaluating the plan).
+    A row holds the number of its (trie, depth), the interval [a, b] of an operation, and the
+    binding of the levels before. O(evaluating the plan).
     """
     sensors = plan.trace_sensors
     trees = [snap.tree(tree_name(trie.index)) for trie in plan.tries]
@@ -291,5 +343,7 @@ def trace_of(snap: Snapshot, plan: Plan) -> np.ndarray:
 
 
 def distance(before: Sequence[np.ndarray], after: Sequence[np.ndarray]) -> int:
-    """Return how many rows are in only one of two traces; `before[i]` and `after[i]` are the trace rows of plan i."""
+    """Return how many rows are in only one of two traces; `before[i]` and `after[i]` are the
+    trace rows of plan i.
+    """
     return sum(len(binding_difference(a, b).actions) for a, b in zip(before, after, strict=True))

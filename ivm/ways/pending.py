@@ -1,4 +1,5 @@
-"""The rows of a view that is being filled: edits wait for its tree in memory, or beyond what is allowed in sorted runs.
+"""The rows of a view that is being filled: edits wait for its tree in memory, or beyond what is
+allowed in sorted runs.
 
     edits    +1 at 5, +1 at 2, +1 at 5    +1 at 9, +1 at 5
     runs     2: 1   5: 2                  5: 1   9: 1        in temporary files, each with one row for a key
@@ -45,8 +46,11 @@ from pagestore.host import (
 if TYPE_CHECKING:
     import pyarrow as pa
 
-BATCH_ROWS = 1 << 18  # rows of a sorted view: some MiB a batch, which the system maps by large pages
-WAITING_SHARE = 4  # edits take one in so many of the bytes allowed: sorting and storing them takes as much again, twice
+# rows of a sorted view: some MiB a batch, which the system maps by large pages
+BATCH_ROWS = 1 << 18
+# edits take one in so many of the bytes allowed: sorting and storing them takes as much again,
+# twice
+WAITING_SHARE = 4
 KEPT = 1 << 18  # bytes that stay in memory in any case
 RUNS_MAX = 16  # times the bytes allowed: with more on the disk, an evaluation is senseless
 
@@ -66,19 +70,28 @@ class Source(Protocol):
 
 
 class Waiting(dict[str, list[Edits]]):
-    """Inserting edits that wait for the trees of their views, by view; each view has some, though they may be empty."""
+    """Inserting edits that wait for the trees of their views, by view; each view has some,
+    though they may be empty.
+    """
 
     def __init__(
-        self, source: Source, installed: Installed, spills: bool = True, step: str = "sorting rows", most: int = 0
+        self,
+        source: Source,
+        installed: Installed,
+        spills: bool = True,
+        step: str = "sorting rows",
+        most: int = 0,
     ) -> None:
-        """With `spills` edits that take too much memory go to the disk, up to `most` times the bytes allowed.
+        """With `spills` edits that take too much memory go to the disk, up to `most` times the
+        bytes allowed.
 
         Errors name the `step` that makes them.
         """
         super().__init__()
         self.rules: Sequence[InstalledRule] = ()  # that are filled together and not yet done
         self.scanned = set[Plan]()  # their plans that a scan has filled
-        self.newest: tuple[str, np.ndarray] = ("", np.empty((0, 0), np.int64))  # the state filled last, and its records
+        # the state filled last, and its records
+        self.newest: tuple[str, np.ndarray] = ("", np.empty((0, 0), np.int64))
         self._most = most or RUNS_MAX
         self._source, self._installed, self.spills = source, installed, spills
         self._runs: dict[str, Runs] = {}
@@ -92,7 +105,9 @@ class Waiting(dict[str, list[Edits]]):
         return memory_to_take()
 
     def exceed(self, held: int, share: int = 1) -> bool:
-        """Return whether bytes are too many to stay in memory, or to be one of several shares of what stays there."""
+        """Return whether bytes are too many to stay in memory, or to be one of several shares of
+        what stays there.
+        """
         return held > KEPT and self.spills and share * held > self.room
 
     @property
@@ -101,7 +116,9 @@ class Waiting(dict[str, list[Edits]]):
         return self._allowed // WAITING_SHARE
 
     def add(self, edits: Iterable[tuple[str, Edits]]) -> None:
-        """Add edits by view; if all take too much memory, write those of the view with most.  Raises RoomError."""
+        """Add edits by view; if all take too much memory, write those of the view with most.
+        Raises RoomError.
+        """
         for view, (actions, rows) in edits:
             if rows.shape[1] or view not in self:
                 self.setdefault(view, []).append((actions, rows))
@@ -116,7 +133,9 @@ class Waiting(dict[str, list[Edits]]):
         return view in self._runs
 
     def rows(self, view: str) -> Iterable[np.ndarray]:
-        """Take the edits of a view out; return its rows, one for each key and in key order.  Raises RangeError."""
+        """Take the edits of a view out; return its rows, one for each key and in key order.
+        Raises RangeError.
+        """
         parts, runs = self.pop(view), self._runs.pop(view, None)
         del self._held[view]
         if runs is None:
@@ -129,11 +148,19 @@ class Waiting(dict[str, list[Edits]]):
             yield from self._composed(view, [(np.broadcast_to(action[:1], rows.shape[1]), rows)])
 
     def _spill(self, view: str) -> None:
-        """Add up the edits of each key of a view; if many are left, write them, except one, as a run."""
+        """Add up the edits of each key of a view; if many are left, write them, except one, as a
+        run.
+        """
         parts, layout = self[view], self._installed.layouts[view]
         if layout.fold and layout.fold.state.kind == INVERTED:
             count = sum(len(actions) for actions, _ in parts)
-            refuse_beyond(self._allowed, self._step, f"{count:,} rows so far of {view}", self._held[view], "memory")
+            refuse_beyond(
+                self._allowed,
+                self._step,
+                f"{count:,} rows so far of {view}",
+                self._held[view],
+                "memory",
+            )
             return
         rows = concatenated([*self._composed(view, parts)])
         action = next(actions[:1] for actions, _ in parts if len(actions))
@@ -151,11 +178,14 @@ class Waiting(dict[str, list[Edits]]):
         return fold.state.spec if fold else self._source.tree(view).spec
 
     def _composed(self, view: str, parts: list[Edits]) -> Iterable[np.ndarray]:
-        return compose_rows(self._source, self._installed.program.predicates[view], parts, self._spec(view))
+        return compose_rows(
+            self._source, self._installed.program.predicates[view], parts, self._spec(view)
+        )
 
 
 class Recording:
-    """Trace rows of a full evaluation that exceed the memory allowed: sorted runs of each of some sensors.
+    """Trace rows of a full evaluation that exceed the memory allowed: sorted runs of each of some
+    sensors.
 
     `threads` hold a share each of what stays in memory.
     """
@@ -179,9 +209,18 @@ class Recording:
                 if rows := [*ascending(some)]:
                     runs = self._runs.setdefault(sensor, Runs(len(rows[0])))
                     runs.add(concatenated(rows))
-            rows, held = (sum(getattr(runs, name) for runs in self._runs.values()) for name in ("rows", "nbytes"))
+            rows, held = (
+                sum(getattr(runs, name) for runs in self._runs.values())
+                for name in ("rows", "nbytes")
+            )
             found = f"{rows:,} rows so far that matching needs"
-            refuse_beyond(RUNS_MAX * self._allowed, "recording a trace", found, held, remedy=REMEDY + RECORDING)
+            refuse_beyond(
+                RUNS_MAX * self._allowed,
+                "recording a trace",
+                found,
+                held,
+                remedy=REMEDY + RECORDING,
+            )
 
     @property
     def is_spilled(self) -> bool:
@@ -196,18 +235,25 @@ class Recording:
 
 
 def refuse_beyond(
-    most: int, step: str, found: str, held: int, where: str = "temporary files", remedy: str = REMEDY
+    most: int,
+    step: str,
+    found: str,
+    held: int,
+    where: str = "temporary files",
+    remedy: str = REMEDY,
 ) -> None:
     """Raise RoomError if what a step `found` takes more than `most` bytes."""
     if held > most:
         raise RoomError(
-            f"{step}: {found} take {shown_bytes(held)} in {where}; one evaluation may take {shown_bytes(most)} there; "
+            f"{step}: {found} take {shown_bytes(held)} in {where}; one evaluation may take "
+            f"{shown_bytes(most)} there; "
             f"{remedy}"
         )
 
 
 def whole_groups(batches: Iterable[np.ndarray], columns: int) -> Iterator[np.ndarray]:
-    """Yield rows[C, n] in key order such that no two batches have rows of one group, the first columns.
+    """Yield rows[C, n] in key order such that no two batches have rows of one group, the first
+    columns.
 
     >>> [batch.tolist() for batch in whole_groups([np.array([[1, 2]]), np.array([[2, 3]])], 1)]
     [[[1]], [[2, 2]], [[3]]]
@@ -228,17 +274,24 @@ def adds_up(layout: Layout) -> bool:
 
 
 def head_spec(layout: Layout, columns: int) -> Spec:
-    """Return the shape of the tree that edits of a view go to, given how many columns the edits have."""
+    """Return the shape of the tree that edits of a view go to, given how many columns the edits
+    have.
+    """
     return layout.fold.state.spec if layout.fold else Spec(0, layout.keys, columns - layout.keys)
 
 
-def compose_rows(source: Source, predicate: Predicate, parts: list[Edits], spec: Spec) -> Iterable[np.ndarray]:
-    """Return batches of the rows that inserting edits make in an empty tree, one per key and in key order; O(n log n).
+def compose_rows(
+    source: Source, predicate: Predicate, parts: list[Edits], spec: Spec
+) -> Iterable[np.ndarray]:
+    """Return batches of the rows that inserting edits make in an empty tree, one per key and in key
+    order; O(n log n).
 
-    Rows that are already in order are returned as they are. Raises RangeError for a sum beyond 64 bits.
+    Rows that are already in order are returned as they are. Raises RangeError for a sum beyond 64
+    bits.
     """
     rows = [rows for _, rows in parts if rows.shape[1]] or [parts[0][1]]
-    rows.sort(key=lambda part: part[: spec.keys, :1].T.tolist())  # ranges of keys, made by several threads
+    # ranges of keys, made by several threads
+    rows.sort(key=lambda part: part[: spec.keys, :1].T.tolist())
     if in_order(rows, spec.keys):
         return rows
     if not spec.values:
@@ -256,7 +309,9 @@ def compose_rows(source: Source, predicate: Predicate, parts: list[Edits], spec:
         raise out_of_range(source, predicate, overflow) from None
 
 
-def checked_sums(source: Source, predicate: Predicate, parts: Iterable[np.ndarray]) -> Iterator[np.ndarray]:
+def checked_sums(
+    source: Source, predicate: Predicate, parts: Iterable[np.ndarray]
+) -> Iterator[np.ndarray]:
     """Yield parts of a view's rows; like `check_sums`."""
     for rows in parts:
         check_sums(source, predicate, rows)

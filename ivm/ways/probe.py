@@ -1,7 +1,8 @@
-"""Probing: join the delta of each trie, first in the key order, with the other tries' permuted indices.
+"""Probing: join the delta of each trie, first in the key order, with the other tries' permuted
+indices.
 
-A binding of the old body with an erased branch is erased, one of the new body with an inserted branch is inserted;
-for a negated trie it is the other way round.  Needs no sensitivity index.
+A binding of the old body with an erased branch is erased, one of the new body with an inserted
+branch is inserted; for a negated trie it is the other way round.  Needs no sensitivity index.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -30,9 +31,15 @@ SHARE = 128  # the fewest branches worth a thread; half a millisecond of work
 SHARES_PER_THREAD = 2  # so that the others wait less for a slow thread
 
 PROBE = TypedKernel(
-    kernel.probe_next, Pages, probe.ProbeTable, Tables, probe.Branches, probe.ProbeRun, probe.Found,
+    kernel.probe_next,
+    Pages,
+    probe.ProbeTable,
+    Tables,
+    probe.Branches,
+    probe.ProbeRun,
+    probe.Found,
     probe.Composing,
-)  # fmt: skip
+)
 
 
 class Found(NamedTuple):
@@ -48,13 +55,19 @@ class Found(NamedTuple):
 
 @within_memory("finding rows that change")
 def probe_all(
-    plan: Plan, pages: Pages, old: Mapping[Index, Tree], new: Mapping[Index, Tree],
-    changed: Sequence[Delta], threads: int = 1, budget: Budget | None = None,
-) -> tuple[Delta, int]:  # fmt: skip
-    """Return the change of bindings (rows as Plan.columns) that contain changed branches, and iterator operations.
+    plan: Plan,
+    pages: Pages,
+    old: Mapping[Index, Tree],
+    new: Mapping[Index, Tree],
+    changed: Sequence[Delta],
+    threads: int = 1,
+    budget: Budget | None = None,
+) -> tuple[Delta, int]:
+    """Return the change of bindings (rows as Plan.columns) that contain changed branches, and
+    iterator operations.
 
-    `changed` are the branches erased and inserted, for each entry of `probed`; many are divided among threads.  Raises
-    CorruptionError, RoomError, and Stopped by a `budget` of costs.
+    `changed` are the branches erased and inserted, for each entry of `probed`; many are divided
+    among threads.  Raises CorruptionError, RoomError, and Stopped by a `budget` of costs.
     """
     found = Probing(plan, pages, old, new, threads, budget).run(changed, compose=True)
     delta = Delta(*one_batch(found.parts))
@@ -63,10 +76,17 @@ def probe_all(
 
 @within_memory("finding rows that change")
 def probe_by_shares(
-    plan: Plan, pages: Pages, old: Mapping[Index, Tree], new: Mapping[Index, Tree],
-    shares: Iterable[Sequence[Delta]], threads: int, budget: Budget,
-) -> tuple[Delta, int]:  # fmt: skip
-    """Return the same for branches that come one share after another, none more than once in each."""
+    plan: Plan,
+    pages: Pages,
+    old: Mapping[Index, Tree],
+    new: Mapping[Index, Tree],
+    shares: Iterable[Sequence[Delta]],
+    threads: int,
+    budget: Budget,
+) -> tuple[Delta, int]:
+    """Return the same for branches that come one share after another, none more than once in
+    each.
+    """
     probing = Probing(plan, pages, old, new, threads, budget)
     found = [probing.run(changed) for changed in shares]
     parts = [part for one in found for part in one.parts]
@@ -77,26 +97,47 @@ class Probing:
     """Runs the probes of a plan, within the memory that bindings may take and a budget of costs."""
 
     def __init__(
-        self, plan: Plan, pages: Pages, old: Mapping[Index, Tree], new: Mapping[Index, Tree], threads: int,
+        self,
+        plan: Plan,
+        pages: Pages,
+        old: Mapping[Index, Tree],
+        new: Mapping[Index, Tree],
+        threads: int,
         budget: Budget | None,
-    ) -> None:  # fmt: skip
-        self._plan, self._pages, self._old, self._new, self._threads = plan, pages, old, new, threads
+    ) -> None:
+        self._plan, self._pages, self._old, self._new, self._threads = (
+            plan,
+            pages,
+            old,
+            new,
+            threads,
+        )
         self._memory, self._budget = MemoryUse().begin(), budget or Budget(inf, float)
 
     def run(self, changed: Sequence[Delta], compose: bool = False) -> Found:
         """Return what changed branches find; if `compose`, sorted and composed, if it is little."""
         given = _probe_input(probes_of(self._plan), self._old, self._new, changed)
         threads = max(1, min(self._threads, given.work // SHARE))
-        shares = iter(_shares(given.spans, SHARES_PER_THREAD * threads) if threads > 1 else [given.spans])
+        shares = iter(
+            _shares(given.spans, SHARES_PER_THREAD * threads) if threads > 1 else [given.spans]
+        )
         args = self._pages, given, shares, self._memory, self._budget
         if threads == 1:
             return prober(self._plan).run(*args, compose=compose)
-        found = together([partial(prober(self._plan, number).run, *args) for number in range(threads)])
-        return Found([part for one in found for part in one.parts], sum(one.operations for one in found), False)
+        found = together(
+            [partial(prober(self._plan, number).run, *args) for number in range(threads)]
+        )
+        return Found(
+            [part for one in found for part in one.parts],
+            sum(one.operations for one in found),
+            False,
+        )
 
 
 class ProbeInput(NamedTuple):
-    """The trees that are probed and the branches to probe with, as ways/kernels/probe.py takes them."""
+    """The trees that are probed and the branches to probe with, as ways/kernels/probe.py takes
+    them.
+    """
 
     trees: np.ndarray
     branches: np.ndarray
@@ -107,7 +148,9 @@ class ProbeInput(NamedTuple):
 def _probe_input(
     laid: "Probes", old: Mapping[Index, Tree], new: Mapping[Index, Tree], changed: Sequence[Delta]
 ) -> ProbeInput:
-    """Put branches into one array: for n branches their n actions, then the n words of each level."""
+    """Put branches into one array: for n branches their n actions, then the n words of each
+    level.
+    """
     pieces, spans, at = [], [], 0
     for actions, rows in changed:
         spans.append((at, len(actions), len(actions)))
@@ -116,7 +159,10 @@ def _probe_input(
     both = tree_words([*map(old.__getitem__, laid.indices), *map(new.__getitem__, laid.indices)])
     work = sum(spans[number][1] for number in laid.rows[:, kernel.BRANCHES].tolist())
     return ProbeInput(
-        np.array(both, np.int64).reshape(2, -1, 3), np.concatenate(pieces), np.array(spans, np.int64), work
+        np.array(both, np.int64).reshape(2, -1, 3),
+        np.concatenate(pieces),
+        np.array(spans, np.int64),
+        work,
     )
 
 
@@ -143,7 +189,9 @@ def prober(plan: Plan, number: int = 0) -> "Prober":
 
 
 class Probes(NamedTuple):
-    """The probes of a plan as kernels take them (see ways/kernels/probe.py), and the sizes of their buffers."""
+    """The probes of a plan as kernels take them (see ways/kernels/probe.py), and the sizes of
+    their buffers.
+    """
 
     static: np.ndarray
     rows: np.ndarray
@@ -161,54 +209,94 @@ def probes_of(plan: Plan) -> Probes:
     indices = list({trie.index: None for probing in plan.probes for trie in probing.tries})
     shapes = [_shape(probing, t) for t, probing in enumerate(plan.probes)]
     read = [name for name in plan.columns if not is_unread(name)]
-    columns = [read[0] if is_unread(name) else name for name in plan.columns]  # else they would tell bindings apart
+    # else they would tell bindings apart
+    columns = [read[0] if is_unread(name) else name for name in plan.columns]
     pieces: list[np.ndarray] = []
     rows = []
     for t, (probing, shape) in enumerate(zip(plan.probes, shapes, strict=True)):
         back = np.array([probing.columns.index(name) for name in columns], np.int64)
         none = shape.no_sensors
         which = np.array([indices.index(trie.index) for trie in probing.tries], np.int64)
-        sections = plan_array(shape, none, 1), state_array(shape, none, False), _pins(probing, t), back, which
+        sections = (
+            plan_array(shape, none, 1),
+            state_array(shape, none, False),
+            _pins(probing, t),
+            back,
+            which,
+        )
         at = np.cumsum([sum(map(len, pieces)), *map(len, sections)]).tolist()
         trie = probing.tries[t]
         branches = probed(plan).index((trie.index, len(trie.levels)))
-        rows.append([at[0], at[1], at[1], at[2], at[2], *at[3:], 1 + trie.levels[-1], branches, int(trie.negated)])
+        rows.append(
+            [
+                at[0],
+                at[1],
+                at[1],
+                at[2],
+                at[2],
+                *at[3:],
+                1 + trie.levels[-1],
+                branches,
+                int(trie.negated),
+            ]
+        )
         pieces += sections
     table = np.array(rows, np.int64)
     return Probes(
-        np.concatenate(pieces), table, indices, len(plan.columns), max(shape.levels for shape in shapes),
-        max(len(p.columns) for p in plan.probes), int((table[:, kernel.STATE_END] - table[:, kernel.STATE]).max()),
+        np.concatenate(pieces),
+        table,
+        indices,
+        len(plan.columns),
+        max(shape.levels for shape in shapes),
+        max(len(p.columns) for p in plan.probes),
+        int((table[:, kernel.STATE_END] - table[:, kernel.STATE]).max()),
         max(shape.innermost for shape in shapes),
-    )  # fmt: skip
+    )
 
 
 def _shape(probing: Plan, t: int) -> Shape:
-    """Return the shape of the probe that begins with the branches of trie t.  These exist, so it does not look them
-    up, unless it reads a value there.
+    """Return the shape of the probe that begins with the branches of trie t.  These exist, so it
+    does not look them up, unless it reads a value there.
     """
-    return probing.shape if any(read.trie == t for read in probing.reads) else probing.shape.given(t)
+    return (
+        probing.shape if any(read.trie == t for read in probing.reads) else probing.shape.given(t)
+    )
 
 
 class Prober:
-    """The probes of a plan, with buffers that are reused, so that a small delta allocates nothing."""
+    """The probes of a plan, with buffers that are reused, so that a small delta allocates
+    nothing.
+    """
 
     def __init__(self, plan: Plan) -> None:
         self._laid = laid = probes_of(plan)
         self._table = probe.ProbeTable(laid.static, laid.rows, laid.columns)
         words = partial(np.empty, dtype=np.int64)
         self._run = probe.ProbeRun(
-            words(kernel.PROGRESS), words(laid.state), words(0), words(laid.levels + 1), words((laid.width, SMALL)),
-            words((0, 1, 1)), words((0, 0)),
-        )  # fmt: skip
+            words(kernel.PROGRESS),
+            words(laid.state),
+            words(0),
+            words(laid.levels + 1),
+            words((laid.width, SMALL)),
+            words((0, 1, 1)),
+            words((0, 0)),
+        )
         self._found = probe.Found(words(FOUND), words((laid.columns, FOUND)))
         few = probe.Found(words(FEW), words((laid.columns, FEW)))
         self._composing = probe.Composing(words(2 * FEW), np.empty(FEW, bool), few)
 
     def run(
-        self, pages: Pages, given: ProbeInput, shares: Iterator[np.ndarray], memory: MemoryUse, budget: Budget,
+        self,
+        pages: Pages,
+        given: ProbeInput,
+        shares: Iterator[np.ndarray],
+        memory: MemoryUse,
+        budget: Budget,
         compose: bool = False,
-    ) -> Found:  # fmt: skip
-        """Probe the shares that no other thread takes; if `compose`, sort and compose the bindings if they are few."""
+    ) -> Found:
+        """Probe the shares that no other thread takes; if `compose`, sort and compose the
+        bindings if they are few.
+        """
         laid, composing = self._laid, self._composing
         if self._run.runs.shape[1] < 2 * pages.page_words:
             self._run = self._run._replace(runs=slices_room(laid.atoms, pages.page_words))
@@ -220,24 +308,38 @@ class Prober:
             room = (laid.levels + 1) * int(spans[:, 1].max())
             if len(self._run.regions) < room:
                 self._run = self._run._replace(regions=np.empty(room, np.int64))
-            branches, run, progress = probe.Branches(given.branches, spans, ACTIONS), self._run, self._run.progress
+            branches, run, progress = (
+                probe.Branches(given.branches, spans, ACTIONS),
+                self._run,
+                self._run.progress,
+            )
             progress.fill(0)
             counted = 0
             while progress[kernel.STEP] < 2 * len(laid.rows):
-                n = raise_for(PROBE.call(pages, self._table, given.trees, branches, run, self._found, composing))
+                n = raise_for(
+                    PROBE.call(
+                        pages, self._table, given.trees, branches, run, self._found, composing
+                    )
+                )
                 composed = bool(progress[kernel.COMPOSED])
                 signs, found = composing.found if composed else self._found
                 parts.append((signs[:n].copy(), found[:, :n].copy()))
                 memory.add(n, 8 * n * (1 + laid.columns))
                 done = bool(progress[kernel.STEP] == 2 * len(laid.rows))
-                budget.spend(costs.OPERATION * (int(progress[kernel.OPERATIONS]) - counted) + costs.BOUND * n, done)
+                budget.spend(
+                    costs.OPERATION * (int(progress[kernel.OPERATIONS]) - counted)
+                    + costs.BOUND * n,
+                    done,
+                )
                 counted = int(progress[kernel.OPERATIONS])
             operations += counted
         return Found(parts, operations, composed)
 
 
 def _pins(plan: Plan, t: int) -> np.ndarray:
-    """Return how a branch of trie t fills the levels down to its last: by its words, or by an equality."""
+    """Return how a branch of trie t fills the levels down to its last: by its words, or by an
+    equality.
+    """
     trie = plan.tries[t]
     held = {b.level: b for b in plan.bounds if b.kind == tries.EQ}
     pins = []

@@ -1,12 +1,15 @@
-"""Aggregates over ranges (plan/rewrite/ranges.py): compute the rows of their views, and maintain them.
+"""Aggregates over ranges (plan/rewrite/ranges.py): compute the rows of their views, and maintain
+them.
 
     nx[x] = y <- agg<<y = min(z)>> a(x), a(z), z > x.        a: 1 4 9          nx: (1; 4) (4; 9)
 
-    +a(6): a new point, whose row is computed; also a new measured key, so the rows of points from 4, the key before 6,
+    +a(6): a new point, whose row is computed; also a new measured key, so the rows of points from
+    4, the key before 6,
     up to 6 change.                                                            nx: (1; 4) (4; 6) (6; 9)
 
-A change of a measured record affects the row of each point whose range holds it; if the first (last) record of a range
-is the result, only of points for which it is that.  One seek or range fold computes a row, in O(log n).
+A change of a measured record affects the row of each point whose range holds it; if the first
+(last) record of a range is the result, only of points for which it is that.  One seek or range fold
+computes a row, in O(log n).
 
 Compute an aggregate over a range for each of many points, by seeks and range folds of one tree.
 
@@ -15,8 +18,9 @@ Compute an aggregate over a range for each of many points, by seeks and range fo
                     a fold of the range in each place; the sum is rounded once
     texts           no scan compares these, so the union of all ranges is read
 
-O(log n) for each point, and with parts for each place that its group has: at most 68 for floats, 2 for integers, a few
-more than twice as many with squares.  Texts are compared in O(records in the union of all ranges * log).
+O(log n) for each point, and with parts for each place that its group has: at most 68 for floats, 2
+for integers, a few more than twice as many with squares.  Texts are compared in O(records in the
+union of all ranges * log).
 """
 
 from collections.abc import Callable, Iterator
@@ -66,11 +70,14 @@ POINTS_PER_BATCH = 1 << 13  # whose parts, at most about 200 each, are in memory
 SHARE = 4  # with more seeks than records / SHARE, all keys are read
 SEEKS_MAX = 256  # seeks that are always allowed
 SCANS = {"sum": ((SUM, 0), (CARRY, 0)), "min": ((MIN, 0),), "max": ((MAX, 0),)}  # of column 0
-Found = tuple[np.ndarray, np.ndarray]  # for each point, whether there is a result, bool[n], and its word, int64[n]
+# for each point, whether there is a result, bool[n], and its word, int64[n]
+Found = tuple[np.ndarray, np.ndarray]
 
 
 class Ends(NamedTuple):
-    """Ranges, inclusive: the prefixes (group and key) first[m, n] and last[m, n] of their records."""
+    """Ranges, inclusive: the prefixes (group and key) first[m, n] and last[m, n] of their
+    records.
+    """
 
     first: np.ndarray
     last: np.ndarray
@@ -81,10 +88,20 @@ class Ends(NamedTuple):
 
 
 class Results:
-    """Computes results of a view's aggregate from the measured tree; `order` maps texts to sort keys."""
+    """Computes results of a view's aggregate from the measured tree; `order` maps texts to sort
+    keys.
+    """
 
-    def __init__(self, name: str, pages: Pages, span: Span, measured: Tree, order: TextKeys) -> None:
-        self._name, self._pages, self._span, self._tree, self._order = name, pages, span, measured, order
+    def __init__(
+        self, name: str, pages: Pages, span: Span, measured: Tree, order: TextKeys
+    ) -> None:
+        self._name, self._pages, self._span, self._tree, self._order = (
+            name,
+            pages,
+            span,
+            measured,
+            order,
+        )
 
     def of(self, rows: np.ndarray) -> Found:
         """Return the results for records of points rows[C, n].  Raises SumOverflow, RangeError."""
@@ -93,7 +110,9 @@ class Results:
         high, high_beyond = shifted(point, span.high, WORD_MAX)
         which = np.flatnonzero(~((low_beyond > 0) | (high_beyond < 0) | (low > high)))
         groups = rows[: span.group, which]
-        ends = Ends(np.concatenate([groups, low[None, which]]), np.concatenate([groups, high[None, which]]))
+        ends = Ends(
+            np.concatenate([groups, low[None, which]]), np.concatenate([groups, high[None, which]])
+        )
         there, words = np.zeros(rows.shape[1], bool), np.zeros(rows.shape[1], np.int64)
         if span.kind == ADDED:
             there[which], words[which] = self._added(ends, rows[:, which])
@@ -120,7 +139,9 @@ class Results:
         return found & (ends.first[-1] <= key) & (key <= ends.last[-1]), records[span.result]
 
     def _in_memory(self, low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return what seeks would find, by reading all keys: of each record only the key and the result."""
+        """Return what seeks would find, by reading all keys: of each record only the key and the
+        result.
+        """
         columns = (0, self._span.result)
         batches = read_batches(self._pages, self._tree, columns=columns)
         keys, taken = np.concatenate([*batches, np.empty((2, 0), np.int64)], axis=1)
@@ -176,7 +197,9 @@ class Results:
         return there, words
 
     def _parts(self, ends: Ends) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Add up the parts in each range by place: range index, place, words[2, m]; sorted by range and place."""
+        """Add up the parts in each range by place: range index, place, words[2, m]; sorted by
+        range and place.
+        """
         group, op = self._span.group, self._span.op
         groups, of = np.empty((0, 1), np.int64), np.zeros(ends.first.shape[1], np.int64)
         if group:
@@ -184,16 +207,22 @@ class Results:
         found = [(np.empty(0, np.int64), np.empty(0, np.int64), np.empty((2, 0), np.int64))]
         place, left = np.full(groups.shape[1], WORD_MIN), np.arange(len(of))
         while len(left):
-            there, records = first_from(self._pages, self._tree, np.concatenate([groups, place[None]]))
+            there, records = first_from(
+                self._pages, self._tree, np.concatenate([groups, place[None]])
+            )
             there = there & (records[:group] == groups).all(axis=0)
             place, left = np.where(there, records[group], INFINITE), left[there[of[left]]]
             wanted = (place < SQUARES) | (op in SQUARED) | ((place == COUNTED) & (op in MOMENTS))
             mine = left[wanted[of[left]]]
             at = place[of[mine]]
-            full, words = self._folds(Ends(*(np.insert(end[:, mine], group, at, axis=0) for end in ends)))
+            full, words = self._folds(
+                Ends(*(np.insert(end[:, mine], group, at, axis=0) for end in ends))
+            )
             found.append((mine[full], at[full], words[:, full]))
             place = place + 1
-        which, places, words = (np.concatenate(column, axis=-1) for column in zip(*found, strict=True))
+        which, places, words = (
+            np.concatenate(column, axis=-1) for column in zip(*found, strict=True)
+        )
         order = np.argsort(which, kind="stable")
         return which[order], places[order], words[:, order]
 
@@ -203,7 +232,11 @@ class Results:
         digits = None if type_ == "float64" else scale(type_) or 0
         if op == "sum":
             return np.ones(len(parts.firsts), bool), self._fitting(parts, points)
-        if op == "avg" and digits is not None and (means := parts.small_means(10**digits)) is not None:
+        if (
+            op == "avg"
+            and digits is not None
+            and (means := parts.small_means(10**digits)) is not None
+        ):
             return np.ones(len(parts.firsts), bool), float_words(means)
         try:
             values, some = round_parts(op, parts.place, parts.amounts, parts.firsts, digits)
@@ -212,7 +245,9 @@ class Results:
         return some, values
 
     def _fitting(self, parts: "Parts", points: np.ndarray) -> np.ndarray:
-        """Return the sums of integers, one per point.  Raises SumOverflow for one that its type cannot hold."""
+        """Return the sums of integers, one per point.  Raises SumOverflow for one that its type
+        cannot hold.
+        """
         small, digits = parts.small_numbers(), scale(self._span.type)
         sums = parts.numbers() if small is None else small
         least, greatest = word_range("int64" if digits is None else f"decimal(18,{digits})")
@@ -226,25 +261,34 @@ class Results:
     def _compared(self, ends: Ends) -> Found:
         """Find the least or the greatest text of each range."""
         behind, at_end = behind_prefixes(ends.last)
-        start, stop = ranks(self._pages, self._tree, ends.first), ranks(self._pages, self._tree, behind)
+        start, stop = (
+            ranks(self._pages, self._tree, ends.first),
+            ranks(self._pages, self._tree, behind),
+        )
         stop[at_end] = self._tree.count
         there, words = start < stop, np.zeros(len(start), np.int64)
         if there.any():
             texts, at = self._texts(start[there], stop[there])
             order = self._order(texts)
-            least = least_of(order if self._span.op == "min" else ~order, at, at + (stop - start)[there])
+            least = least_of(
+                order if self._span.op == "min" else ~order, at, at + (stop - start)[there]
+            )
             words[there] = texts[least]
         return there, words
 
     def _texts(self, start: np.ndarray, stop: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the texts of records with ranks in some ranges, each once, and where each range starts in them."""
+        """Return the texts of records with ranks in some ranges, each once, and where each range
+        starts in them.
+        """
         order = np.argsort(start, kind="stable")
         reach = np.maximum.accumulate(stop[order])
         heads = np.flatnonzero(start[order] > np.append(-1, reach[:-1]))
         begin = start[order[heads]]
         sizes = reach[np.append(heads[1:], len(order)) - 1] - begin
         if sizes.sum() > self._tree.count // SHARE:
-            (texts,) = np.concatenate([*read_batches(self._pages, self._tree, columns=(self._span.result,))], axis=1)
+            (texts,) = np.concatenate(
+                [*read_batches(self._pages, self._tree, columns=(self._span.result,))], axis=1
+            )
             return texts, start
         before = np.cumsum(sizes) - sizes
         held = np.arange(sizes.sum()) + np.repeat(begin - before, sizes)
@@ -254,7 +298,9 @@ class Results:
 
 
 class Parts(NamedTuple):
-    """Parts of sums: the place[m] and two words[2, m] of each, and where the parts of each sum begin, firsts[n]."""
+    """Parts of sums: the place[m] and two words[2, m] of each, and where the parts of each sum
+    begin, firsts[n].
+    """
 
     place: np.ndarray
     words: np.ndarray
@@ -273,13 +319,17 @@ class Parts(NamedTuple):
         """Return the sums of integers, int64[n]; None if some may exceed 64 bits."""
         (low, high), number = self.words, self.place < INFINITE
         shift = np.where(number, 32 * self.place, 0)
-        if not ((high == low >> 63) & (np.abs(low) < 1 << 61 - shift) & (low != WORD_MIN))[number].all():
+        if not ((high == low >> 63) & (np.abs(low) < 1 << 61 - shift) & (low != WORD_MIN))[
+            number
+        ].all():
             return None
         sums: np.ndarray = np.add.reduceat(np.where(number, low << shift, 0), self.firsts)
         return sums
 
     def small_means(self, unit: int) -> np.ndarray | None:
-        """Return the means of integers with 1 / unit as their unit, float64[n]; None if some might be rounded twice."""
+        """Return the means of integers with 1 / unit as their unit, float64[n]; None if some
+        might be rounded twice.
+        """
         numbers = self.small_numbers()
         counts = np.add.reduceat(np.where(self.place == COUNTED, self.words[0], 0), self.firsts)
         if numbers is None or (np.abs(numbers) >= EXACT).any() or (counts >= EXACT // unit).any():
@@ -290,7 +340,10 @@ class Parts(NamedTuple):
     def numbers(self) -> np.ndarray:
         """Return the sums of integers of any size, object[n]."""
         places = [int(place) if place < INFINITE else None for place in self.place]
-        shifted = [0 if p is None else n << 32 * p for p, n in zip(places, self.amounts.tolist(), strict=True)]
+        shifted = [
+            0 if p is None else n << 32 * p
+            for p, n in zip(places, self.amounts.tolist(), strict=True)
+        ]
         sums: np.ndarray = np.add.reduceat(np.array(shifted, object), self.firsts)
         return sums
 
@@ -303,10 +356,16 @@ def scan_of(span: Span) -> tuple[tuple[int, int], ...]:
 
 
 def shifted(words: np.ndarray, by: int | None, otherwise: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return words[n] + by, clamped to 64 bits, and -1 or 1 where it was clamped; `otherwise` if `by` is None."""
+    """Return words[n] + by, clamped to 64 bits, and -1 or 1 where it was clamped; `otherwise` if
+    `by` is None.
+    """
     if by is None:
         return np.full(len(words), otherwise), np.zeros(len(words), np.int64)
-    beyond = (words > WORD_MAX - by).astype(np.int64) if by >= 0 else -(words < WORD_MIN - by).astype(np.int64)
+    beyond = (
+        (words > WORD_MAX - by).astype(np.int64)
+        if by >= 0
+        else -(words < WORD_MIN - by).astype(np.int64)
+    )
     kept = np.where(beyond == 0, words + np.int64(by), np.where(beyond > 0, WORD_MAX, WORD_MIN))
     return kept, beyond
 
@@ -317,7 +376,9 @@ Find = Callable[[np.ndarray], Found]  # the results for records of points
 
 
 class Side(NamedTuple):
-    """One side of a range before and after a transaction: both trees, and the delta, None if nothing changed."""
+    """One side of a range before and after a transaction: both trees, and the delta, None if
+    nothing changed.
+    """
 
     old: Tree
     new: Tree
@@ -337,7 +398,9 @@ class Intervals(NamedTuple):
 
 
 def fill(context: Context, rule: InstalledRule) -> Edits:
-    """Return the edits that insert all rows of a rule that is evaluated by ranges.  Raises RangeError."""
+    """Return the edits that insert all rows of a rule that is evaluated by ranges.  Raises
+    RangeError.
+    """
     (name,), span = rule.writes, rule.span
     assert span
     context.build_indices(rule.indices)
@@ -354,7 +417,8 @@ def follow(context: Context, rule: InstalledRule) -> Iterator[tuple[str, Edits]]
     if context.deltas.keys().isdisjoint(rule.indices):
         return
     points, measured = [
-        Side(context.oldest(index), context.tree(index), context.deltas.get(index)) for index in span.indices
+        Side(context.oldest(index), context.tree(index), context.deltas.get(index))
+        for index in span.indices
     ]
     find = _results_of(context, name, span, measured.new)
     edits, looked = ranged_edits(context.txn.pages, span, points, measured, find)
@@ -363,7 +427,9 @@ def follow(context: Context, rule: InstalledRule) -> Iterator[tuple[str, Edits]]
 
 
 def _results_of(context: Context, name: str, span: Span, measured: Tree) -> Find:
-    """Return a function that finds the results of a view evaluated by ranges; it raises RangeError."""
+    """Return a function that finds the results of a view evaluated by ranges; it raises
+    RangeError.
+    """
     results = Results(name, context.txn.pages, span, measured, context.encode.keys)
 
     def find(points: np.ndarray) -> Found:
@@ -377,14 +443,18 @@ def _results_of(context: Context, name: str, span: Span, measured: Tree) -> Find
 
 def ranged_rows(pages: Pages, span: Span, points: Tree, find: Find) -> np.ndarray:
     """Return all rows int64[C, n] of a view, in the order of the points.  O(points log n)."""
-    rows = np.concatenate([*read_batches(pages, points), np.empty((points.spec.columns, 0), np.int64)], axis=1)
+    rows = np.concatenate(
+        [*read_batches(pages, points), np.empty((points.spec.columns, 0), np.int64)], axis=1
+    )
     if not span.whole and span.group + 1 < points.spec.keys:
         rows = _distinct_points(span, [rows])
     there, words = find(rows)
     return _view_rows(span, rows[:, there], words[there])
 
 
-def ranged_edits(pages: Pages, span: Span, points: Side, measured: Side, find: Find) -> tuple[Edits, int]:
+def ranged_edits(
+    pages: Pages, span: Span, points: Side, measured: Side, find: Find
+) -> tuple[Edits, int]:
     """Return the edits of a view for changes of both sides, and how many points were computed.
 
     O((changes + points whose range changes) log n).
@@ -412,7 +482,9 @@ def ranged_edits(pages: Pages, span: Span, points: Side, measured: Side, find: F
 def _distinct_points(span: Span, parts: list[np.ndarray]) -> np.ndarray:
     """Return distinct records of points, or of their first words if these are the view's keys."""
     words = span.width if span.whole else span.group + 1
-    return distinct(np.concatenate([*(part[:words] for part in parts), np.empty((words, 0), np.int64)], axis=1))
+    return distinct(
+        np.concatenate([*(part[:words] for part in parts), np.empty((words, 0), np.int64)], axis=1)
+    )
 
 
 def _view_rows(span: Span, rows: np.ndarray, words: np.ndarray) -> np.ndarray:
@@ -432,26 +504,36 @@ def _moved_points(pages: Pages, span: Span, points: Tree, measured: Side) -> lis
     for action, tree in ((ERASE, measured.old), (INSERT, measured.new)):
         changed = distinct(rows[span.lead][:, actions == action])
         found.append(_touched(pages, span, tree, changed))
-    merged = _merged(Intervals(*(np.concatenate(parts, axis=-1) for parts in zip(*found, strict=True))))
+    merged = _merged(
+        Intervals(*(np.concatenate(parts, axis=-1) for parts in zip(*found, strict=True)))
+    )
     if len(merged.low) > INTERVALS_MAX:
         return [*read_batches(pages, points)]
     read: list[np.ndarray] = []
-    for group, low, high in zip(merged.groups.T, merged.low.tolist(), merged.high.tolist(), strict=True):
+    for group, low, high in zip(
+        merged.groups.T, merged.low.tolist(), merged.high.tolist(), strict=True
+    ):
         ends = np.array([[*group.tolist(), high]], np.int64).T
         behind, last = behind_prefixes(ends)
-        read += read_batches(pages, points, (*group.tolist(), low), () if last[0] else tuple(behind[:, 0].tolist()))
+        read += read_batches(
+            pages, points, (*group.tolist(), low), () if last[0] else tuple(behind[:, 0].tolist())
+        )
     return read
 
 
 def _touched(pages: Pages, span: Span, tree: Tree, changed: np.ndarray) -> Intervals:
-    """Return, for keys changed[G + 1, n] in a tree, the points whose result they are, or whose range holds them."""
+    """Return, for keys changed[G + 1, n] in a tree, the points whose result they are, or whose
+    range holds them.
+    """
     groups, key = changed[:-1], changed[-1]
     low, low_beyond = shifted(key, None if span.high is None else -span.high, WORD_MIN)
     high, high_beyond = shifted(key, None if span.low is None else -span.low, WORD_MAX)
     keep = (low_beyond <= 0) & (high_beyond >= 0)
     if span.kind not in (FOLD, ADDED, COMPARED):
         first = span.kind == SEEK_FIRST
-        found, other = last_before(pages, tree, changed) if first else _first_behind(pages, tree, changed)
+        found, other = (
+            last_before(pages, tree, changed) if first else _first_behind(pages, tree, changed)
+        )
         found = found & (other[: span.group] == groups).all(axis=0)
         bound = span.low if first else span.high
         if bound is None:

@@ -1,7 +1,9 @@
-"""Many plans of one relation: which of them a change reaches, by one table of the constants in their filters.
+"""Many plans of one relation: which of them a change reaches, by one table of the constants in
+their filters.
 
-An edit pays for the views that its rows can reach, however many others read the same relation.  Conditions that the
-table cannot express are left out of it, so a plan that is not reached has no change, and one that is reached may have.
+An edit pays for the views that its rows can reach, however many others read the same relation.
+Conditions that the table cannot express are left out of it, so a plan that is not reached has no
+change, and one that is reached may have.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -25,7 +27,9 @@ OPTIONS_MAX = 1 << 10  # of a plan; with more it counts as reached
 
 
 class Test(NamedTuple):
-    """A comparison of a column with a constant, or with null if that is None; or with another column."""
+    """A comparison of a column with a constant, or with null if that is None; or with another
+    column.
+    """
 
     column: int
     op: str
@@ -34,14 +38,18 @@ class Test(NamedTuple):
 
 
 class Tested(NamedTuple):
-    """The options of a plan, each of which is a list of tests, and whether they are all of its `sure` filters."""
+    """The options of a plan, each of which is a list of tests, and whether they are all of its
+    `sure` filters.
+    """
 
     options: list[list[Test]]
     exact: bool
 
 
 def places_of(plan: Plan) -> dict[str, int]:
-    """Return the column that each variable of a plan holds: of the relation if the plan scans it, else of bindings."""
+    """Return the column that each variable of a plan holds: of the relation if the plan scans
+    it, else of bindings.
+    """
     if not isinstance(plan.way, Scan):
         return {name: column for column, name in enumerate(plan.columns)}
     places = {name: plan.tries[0].index.order[depth] for depth, name in enumerate(plan.variables)}
@@ -49,12 +57,15 @@ def places_of(plan: Plan) -> dict[str, int]:
 
 
 def tested(plan: Plan, types: Mapping[str, Type]) -> Tested:
-    """Return the conditions of a plan as tests of the columns `places_of`, given the types of its variables."""
+    """Return the conditions of a plan as tests of the columns `places_of`, given the types of
+    its variables.
+    """
     places = places_of(plan)
     options, exact = [list[Test]()], True
     for one in plan.sure:
         parts = [
-            _tests(option, plan, places, types) for option in (one.options if isinstance(one, Choice) else ((one,),))
+            _tests(option, plan, places, types)
+            for option in (one.options if isinstance(one, Choice) else ((one,),))
         ]
         exact &= all(part.exact for part in parts)
         if len(options) * len(parts) > OPTIONS_MAX:
@@ -63,7 +74,9 @@ def tested(plan: Plan, types: Mapping[str, Type]) -> Tested:
     return Tested(options, exact)
 
 
-def _tests(comparisons: Iterable[Compare], plan: Plan, places: Mapping[str, int], types: Mapping[str, Type]) -> Tested:
+def _tests(
+    comparisons: Iterable[Compare], plan: Plan, places: Mapping[str, int], types: Mapping[str, Type]
+) -> Tested:
     """Return the only option of some comparisons, which hold together."""
     found, exact = list[Test](), True
     for one in comparisons:
@@ -72,18 +85,26 @@ def _tests(comparisons: Iterable[Compare], plan: Plan, places: Mapping[str, int]
             left, op, right = right, MIRRORED.get(op, op), left
         if isinstance(left, Var) and isinstance(right, Const) and _is_range(op, right):
             found.append(Test(places[left.name], op, right))
-        elif isinstance(left, Var) and isinstance(right, Var) and (op in EQUAL or not has_ids(types[left.name])):
+        elif (
+            isinstance(left, Var)
+            and isinstance(right, Var)
+            and (op in EQUAL or not has_ids(types[left.name]))
+        ):
             found.append(Test(places[left.name], op, None, places[right.name]))
         else:
             exact = False
             continue
-        nullable = [side.name for side in (left, right) if isinstance(side, Var) and side.name in plan.nulls]
+        nullable = [
+            side.name for side in (left, right) if isinstance(side, Var) and side.name in plan.nulls
+        ]
         found += [Test(places[name], "!=", None) for name in nullable if op != SAME]
     return Tested([found], exact)
 
 
 def _is_range(op: str, const: Const) -> bool:
-    """Return whether the words that compare so with a constant are those of a range, or those outside of one."""
+    """Return whether the words that compare so with a constant are those of a range, or those
+    outside of one.
+    """
     return op == SAME or (const.value is not None and (op in EQUAL or not has_ids(const.type)))
 
 
@@ -97,11 +118,15 @@ class Reach:
         self._texts = [t for t, test in enumerate(tests) if test.const and has_ids(test.const.type)]
         self._known = False
         self.conditions = Conditions(
-            np.zeros((len(tests), kernel.TEST), np.int64), _spans(options), _spans([len(p.options) for p in plans])
+            np.zeros((len(tests), kernel.TEST), np.int64),
+            _spans(options),
+            _spans([len(p.options) for p in plans]),
         )
 
     def encode(self, encode: Encode) -> None:
-        """Fill in the words of constants.  Those of texts are those of one transaction, so do this in each."""
+        """Fill in the words of constants.  Those of texts are those of one transaction, so do
+        this in each.
+        """
         for t in self._texts if self._known else range(len(self.tests)):
             self.conditions.tests[t] = _row(self.tests[t], encode)
         self._known = True
@@ -119,7 +144,12 @@ def _row(test: Test, encode: Encode) -> tuple[int, int, int, int, int]:
     word = 0 if test.other >= 0 else NULL if test.const is None else encode(test.const)
     if test.op in ("=", "!=", SAME):
         return test.column, word, word, test.op == "!=", test.other
-    outside = {"<": (word, WORD_MAX), "<=": (word + 1, WORD_MAX), ">": (WORD_MIN, word), ">=": (WORD_MIN, word - 1)}
+    outside = {
+        "<": (word, WORD_MAX),
+        "<=": (word + 1, WORD_MAX),
+        ">": (WORD_MIN, word),
+        ">=": (WORD_MIN, word - 1),
+    }
     low, high = outside[test.op]
     if low > WORD_MAX or high < WORD_MIN:  # nothing is outside
         low, high = WORD_MAX, WORD_MIN

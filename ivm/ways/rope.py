@@ -4,11 +4,11 @@
 
     state   (shop, day, item; eta)        ws.rope("names", "harbour")   joins the items of a range of it
 
-A change edits O(log n) pages of the state, for any length of the text.  The view's row has a checksum of the range, so
-it changes when the text does.
+A change edits O(log n) pages of the state, for any length of the text.  The view's row has a
+checksum of the range, so it changes when the text does.
 
-A rule that reads the texts reads them from a helper view (plan/rewrite/helpers.py), which has the text of each group as
-a string; that of a group is assembled when the group changes.
+A rule that reads the texts reads them from a helper view (plan/rewrite/helpers.py), which has the
+text of each group as a string; that of a group is assembled when the group changes.
 """
 
 from __future__ import annotations
@@ -56,7 +56,9 @@ class ConcatRope(Rope):
     ('tea, cake', ['tea', ', cake'])
     """
 
-    def __init__(self, source: Snapshot | Transaction, name: str, fold: Fold, key: tuple[int, ...]) -> None:
+    def __init__(
+        self, source: Snapshot | Transaction, name: str, fold: Fold, key: tuple[int, ...]
+    ) -> None:
         self._source, self._name, self._fold, self._key = source, name, fold, key
 
     def __repr__(self) -> str:
@@ -79,7 +81,9 @@ class ConcatRope(Rope):
             texts = self._source.decode("string", words)
             if self._separator:
                 plain = texts.slice(0, 0 if begun else 1)
-                others = pc.binary_join_element_wise(self._separator, texts.slice(len(plain)).cast(pa.string()), "")
+                others = pc.binary_join_element_wise(
+                    self._separator, texts.slice(len(plain)).cast(pa.string()), ""
+                )
                 texts = pa.concat_arrays([plain.cast(pa.string()), others])
             begun = begun or len(texts) > 0
             yield texts
@@ -91,7 +95,9 @@ class ConcatRope(Rope):
                 yield np.repeat(rows[-2], rows[-1])
 
     def _records(self) -> Iterator[np.ndarray]:
-        """Yield records of the state in its order: a few first, for low latency, then many at a time."""
+        """Yield records of the state in its order: a few first, for low latency, then many at a
+        time.
+        """
         pages, tree = self._source.pages, self._source.tree(self._fold.state.name)
         end = _behind(self._key)
         first = next(read_batches(pages, tree, self._key, end or (), rows=FIRST), None)
@@ -111,7 +117,8 @@ class ConcatRope(Rope):
         held: list[np.ndarray] = []
         for batch in batches:
             before = batch[:first]
-            start = int(np.argmax((before == before[:, -1:]).all(axis=0)))  # from here on equal to the last one
+            # from here on equal to the last one
+            start = int(np.argmax((before == before[:, -1:]).all(axis=0)))
             if start or (held and (held[-1][:first, -1] != before[:, -1]).any()):
                 yield self._sorted(np.concatenate([*held, batch[:, :start]], axis=1), first)
                 held = []
@@ -120,17 +127,26 @@ class ConcatRope(Rope):
             yield self._sorted(np.concatenate(held, axis=1), first)
 
     def _sorted(self, rows: np.ndarray, first: int) -> np.ndarray:
-        """Sort records by their texts, if some agree in their `first` words, which precede all texts."""
+        """Sort records by their texts, if some agree in their `first` words, which precede all
+        texts.
+        """
         before = rows[:first]
         if rows.shape[1] < 2 or not (before[:, 1:] == before[:, :-1]).all(axis=0).any():
             return rows
-        words = [*rows[: self._fold.state.group], *ordering_words(self._fold, rows, Encoder(self._source).keys)]
+        words = [
+            *rows[: self._fold.state.group],
+            *ordering_words(self._fold, rows, Encoder(self._source).keys),
+        ]
         return rows.take(np.lexsort(words[::-1]), axis=1)
 
     def sorted_between(self, last: tuple[int, ...]) -> Iterator[np.ndarray]:
-        """Yield the records of all groups from this one to that with the key `last`, each group in its order."""
+        """Yield the records of all groups from this one to that with the key `last`, each group
+        in its order.
+        """
         tree = self._source.tree(self._fold.state.name)
-        return self._by_texts(read_batches(self._source.pages, tree, self._key, _behind(last) or ()))
+        return self._by_texts(
+            read_batches(self._source.pages, tree, self._key, _behind(last) or ())
+        )
 
 
 FIRST = 64  # texts that are read first
@@ -146,17 +162,24 @@ def _behind(key: tuple[int, ...]) -> tuple[int, ...] | None:
 # -- the texts of many groups
 
 FEW = 256  # groups that are read one by one
-SPARSE = 128  # records in a range for each wanted group, beyond which groups are read one by one as well
+# records in a range for each wanted group, beyond which groups are read one by one as well
+SPARSE = 128
 
 
 def texts_of(source: Any, words: np.ndarray, name: str, fold: Fold) -> pa.Array:
-    """Return the texts of a concat's rows int64[C, n], in any order, as an Arrow array; null for a missing group."""
+    """Return the texts of a concat's rows int64[C, n], in any order, as an Arrow array; null for
+    a missing group.
+    """
     import pyarrow as pa
 
     keys = words[: fold.state.group] if fold.grouped else np.zeros((1, words.shape[1]), np.int64)
     wanted = list(map(tuple, keys.T.tolist()))
     if len(wanted) <= FEW or _records_between(source, fold, wanted) > SPARSE * len(wanted):
-        found = {key: rope for key in wanted if (rope := _text(ConcatRope(source, name, fold, key))) is not None}
+        found = {
+            key: rope
+            for key in wanted
+            if (rope := _text(ConcatRope(source, name, fold, key))) is not None
+        }
     else:
         found = _texts_between(ConcatRope(source, name, fold, min(wanted)), max(wanted))
     texts = [found.get(key) for key in wanted]
@@ -165,8 +188,12 @@ def texts_of(source: Any, words: np.ndarray, name: str, fold: Fold) -> pa.Array:
 
 
 def _records_between(source: Any, fold: Fold, keys: list[tuple[int, ...]]) -> int:
-    """Return how many records the groups from the least to the greatest of some keys have, without the last group."""
-    first, last = ranks(source.pages, source.tree(fold.state.name), np.array([min(keys), max(keys)]).T.copy())
+    """Return how many records the groups from the least to the greatest of some keys have,
+    without the last group.
+    """
+    first, last = ranks(
+        source.pages, source.tree(fold.state.name), np.array([min(keys), max(keys)]).T.copy()
+    )
     return int(last - first)
 
 
@@ -182,7 +209,9 @@ def _texts_between(first: ConcatRope, last: tuple[int, ...]) -> dict[tuple[int, 
         if rows.shape[1]:
             times = rows[-1]
             texts = first._source.decode("string", np.repeat(rows[-2], times)).to_pylist()
-            for key, text in zip(map(tuple, np.repeat(rows[:group], times, axis=1).T.tolist()), texts, strict=True):
+            for key, text in zip(
+                map(tuple, np.repeat(rows[:group], times, axis=1).T.tolist()), texts, strict=True
+            ):
                 found.setdefault(key, []).append(text)
     return {key: first._separator.join(texts) for key, texts in found.items()}
 
@@ -190,20 +219,30 @@ def _texts_between(first: ConcatRope, last: tuple[int, ...]) -> dict[tuple[int, 
 # -- views of texts
 
 
-def text_rows(txn: Transaction, layout: Layout, name: str, fold: Fold, keys: np.ndarray) -> np.ndarray:
-    """Return the rows int64[C, n] of a view of a concat's texts: those of the groups keys[K, n] that exist."""
+def text_rows(
+    txn: Transaction, layout: Layout, name: str, fold: Fold, keys: np.ndarray
+) -> np.ndarray:
+    """Return the rows int64[C, n] of a view of a concat's texts: those of the groups keys[K, n]
+    that exist.
+    """
     texts = texts_of(txn, keys, name, fold)
     there = texts.is_valid().to_numpy(zero_copy_only=False)
     words = txn.encode("string", texts.drop_null())[None]
     return words if layout.bare else np.concatenate([keys[: layout.keys, there], words])
 
 
-def text_edits(txn: Transaction, layout: Layout, view: Tree, name: str, fold: Fold, rows: np.ndarray) -> Edits:
-    """Return the edits of a view of a concat's texts after rows[C, n] of the concat changed; O(the changed texts)."""
+def text_edits(
+    txn: Transaction, layout: Layout, view: Tree, name: str, fold: Fold, rows: np.ndarray
+) -> Edits:
+    """Return the edits of a view of a concat's texts after rows[C, n] of the concat changed;
+    O(the changed texts).
+    """
     if layout.bare:
         gone = np.concatenate([*read_batches(txn.pages, view), np.empty((1, 0), np.int64)], axis=1)
         new = text_rows(txn, layout, name, fold, rows[:, :1])
-        return np.repeat([ERASE, INSERT], [gone.shape[1], new.shape[1]]), np.concatenate([gone, new], axis=1)
+        return np.repeat([ERASE, INSERT], [gone.shape[1], new.shape[1]]), np.concatenate(
+            [gone, new], axis=1
+        )
     keys = distinct(rows[: layout.keys])
     new = text_rows(txn, layout, name, fold, keys)
     gone = np.concatenate([keys, np.zeros((1, keys.shape[1]), np.int64)])

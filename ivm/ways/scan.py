@@ -4,12 +4,12 @@
     b[x] = n <- agg<<n = count()>> r(y, x, _), y > 7.       that both rules share, as they share their filter and
     c(k) <- r(k, g, v), g = 3.                              their groups, whatever their variables are called
 
-Filters that cannot fail are applied here to whole columns; those on the first columns of the key become the range of
-keys that is read, or several ranges, if few texts satisfy what bounds the first one.  What may fail is left to
-views/heads.py, since another literal may exclude it.
+Filters that cannot fail are applied here to whole columns; those on the first columns of the key
+become the range of keys that is read, or several ranges, if few texts satisfy what bounds the first
+one.  What may fail is left to views/heads.py, since another literal may exclude it.
 
-A view of the least or greatest values keeps only a few of each group (ends.py); groups that have run out of them are
-filled by another pass.
+A view of the least or greatest values keeps only a few of each group (ends.py); groups that have
+run out of them are filled by another pass.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -36,23 +36,30 @@ from ivm.ways.way import Context, naming_the_rule
 from pagestore.host import ADD, Edits, Pages, Tree, distinct, read_batches
 
 Batches = dict[int, Batch]
-Masks = dict[tuple[Filter, frozenset[str]], np.ndarray]  # bool[n], by a filter and the columns that may be null
+# bool[n], by a filter and the columns that may be null
+Masks = dict[tuple[Filter, frozenset[str]], np.ndarray]
 
 
 class Wanted(NamedTuple):
-    """A plan of one relation, the variables whose columns are needed, and the types of its rule's variables."""
+    """A plan of one relation, the variables whose columns are needed, and the types of its
+    rule's variables.
+    """
 
     plan: Plan
     names: frozenset[str]
     types: Mapping[str, Type]
 
 
-def scan(pages: Pages, tree: Tree, wanted: Sequence[Wanted], encode: Encoder) -> Iterator[tuple[int, Batches]]:
-    """Yield the number of rows of each block of a relation that is read, and a batch by the place of each plan that
-    reads it, with the bindings that pass the plan's `sure` filters; for each plan one block at least.
+def scan(
+    pages: Pages, tree: Tree, wanted: Sequence[Wanted], encode: Encoder
+) -> Iterator[tuple[int, Batches]]:
+    """Yield the number of rows of each block of a relation that is read, and a batch by the place
+    of each plan that reads it, with the bindings that pass the plan's `sure` filters; for each plan
+    one block at least.
 
-    Plans whose ranges of keys overlap are evaluated in one pass: each column is read once, each filter is evaluated
-    once, and plans with the same filters get the same arrays.  O(rows of these ranges).  Raises CorruptionError.
+    Plans whose ranges of keys overlap are evaluated in one pass: each column is read once, each
+    filter is evaluated once, and plans with the same filters get the same arrays.  O(rows of these
+    ranges).  Raises CorruptionError.
     """
     ranges = [
         (place, keys)
@@ -68,25 +75,34 @@ def scan(pages: Pages, tree: Tree, wanted: Sequence[Wanted], encode: Encoder) ->
             alike.setdefault((readings[number].filters, readings[number].nulls), []).append(number)
         blocks = read_batches(pages, tree, lo, hi, tuple(columns))
         for block in chain([next(blocks, np.empty((len(columns), 0), np.int64))], blocks):
-            batch = Batch(block.shape[1], {str(column): block[place] for column, place in at.items()}, {})
+            batch = Batch(
+                block.shape[1], {str(column): block[place] for column, place in at.items()}, {}
+            )
             masks: Masks = {}
             found: Batches = {}
             for numbers in alike.values():
                 which = readings[numbers[0]].passing(batch, encode, masks)
-                needed = {column for number in numbers for column in readings[number].places.values()}
-                taken = {c: block[at[c]] if which is None else block[at[c]].take(which) for c in needed}
+                needed = {
+                    column for number in numbers for column in readings[number].places.values()
+                }
+                taken = {
+                    c: block[at[c]] if which is None else block[at[c]].take(which) for c in needed
+                }
                 left = batch.n if which is None else len(which)
                 for number in numbers:
                     places = readings[number].places.items()
-                    found[number] = Batch(left, {name: taken[column] for name, column in places}, {})
+                    found[number] = Batch(
+                        left, {name: taken[column] for name, column in places}, {}
+                    )
             yield batch.n, found
 
 
 class _Reading(NamedTuple):
-    """What a plan reads of its relation: columns, and of what passes its filters the `places` of needed variables.
+    """What a plan reads of its relation: columns, and of what passes its filters the `places` of
+    needed variables.
 
-    In `filters` and `types` each variable is named by its column, so that rules may name it as they like; the columns
-    `nulls` may be null.
+    In `filters` and `types` each variable is named by its column, so that rules may name it as they
+    like; the columns `nulls` may be null.
     """
 
     columns: set[int]
@@ -110,11 +126,15 @@ class _Reading(NamedTuple):
         return cls(columns, needed, filters, types, nulls)
 
     def passing(self, batch: Batch, encode: Encoder, masks: Masks) -> np.ndarray | None:
-        """Return which rows pass the filters, None for all; `masks` says it for each filter that was evaluated."""
+        """Return which rows pass the filters, None for all; `masks` says it for each filter that
+        was evaluated.
+        """
         keep: np.ndarray | None = None
         for one in self.filters:
             if (one, self.nulls) not in masks:
-                masks[one, self.nulls] = Evaluator(self.types, encode, self.nulls).passes(one, batch)[0]
+                masks[one, self.nulls] = Evaluator(self.types, encode, self.nulls).passes(
+                    one, batch
+                )[0]
             keep = masks[one, self.nulls] if keep is None else keep & masks[one, self.nulls]
         return None if keep is None or keep.all() else np.flatnonzero(keep)
 
@@ -136,9 +156,11 @@ def _passes(ranges: Sequence[tuple[int, Range]]) -> list[tuple[Range, list[int]]
 
 
 def fill(context: Context, rule: InstalledRule, number: int, waiting: Waiting) -> None:
-    """Add the edits of all plans of rules that are filled together and scan the same relation, in one pass.
+    """Add the edits of all plans of rules that are filled together and scan the same relation, in
+    one pass.
 
-    They are summed block by block, and the plans are done (`waiting.scanned`). O(rows of the relation).
+    They are summed block by block, and the plans are done (`waiting.scanned`). O(rows of the
+    relation).
     """
     plan = rule.plans[number]
     if plan in waiting.scanned:
@@ -176,9 +198,11 @@ Made = Iterable[tuple[str, Columns]]  # edits by view, with their rows as column
 def _blocks_for(
     context: Context, plans: Mapping[Plan, InstalledRule]
 ) -> Iterator[tuple[int, Known, dict[int, tuple[int, Made]]]]:
-    """Yield for each block of a relation: how many rows it has, what is known of their groups, and what plans make.
+    """Yield for each block of a relation: how many rows it has, what is known of their groups, and
+    what plans make.
 
-    That is by the place of each plan: how many bindings passed its filters, and the edits that they make.
+    That is by the place of each plan: how many bindings passed its filters, and the edits that they
+    make.
     """
     heads = [context.installed.heads[plan] for plan in plans]
     wanted = [
@@ -193,11 +217,15 @@ def _blocks_for(
 
 
 def summed_edits(
-    installed: Installed, made: Made, known: Known | None = None, ends: dict[str, Ends] | None = None
+    installed: Installed,
+    made: Made,
+    known: Known | None = None,
+    ends: dict[str, Ends] | None = None,
 ) -> Iterator[tuple[str, Edits]]:
     """Yield edits by view; those of equal keys are added up where that makes them fewer.
 
-    Views may share `known` groups of the same columns. Edits of views in `ends` are kept there while that pays.
+    Views may share `known` groups of the same columns. Edits of views in `ends` are kept there
+    while that pays.
     """
     for view, (actions, columns) in made:
         if ends and view in ends and known is not None:
@@ -214,7 +242,9 @@ def summed_edits(
 
 
 def kept_edits(context: Context, name: str, edits: Edits) -> Edits:
-    """Return the edits of a view without those of values that its state leaves out, if that is partial."""
+    """Return the edits of a view without those of values that its state leaves out, if that is
+    partial.
+    """
     if name not in context.installed.cut:
         return edits
     fold = context.installed.layouts[name].fold
@@ -223,7 +253,8 @@ def kept_edits(context: Context, name: str, edits: Edits) -> Edits:
 
 
 def renewed_state(context: Context, name: str, change: Edits) -> Edits | None:
-    """Return the edits that fill the groups of a view's partial state that a change of it has made run out.
+    """Return the edits that fill the groups of a view's partial state that a change of it has made
+    run out.
 
     Return None if no group has run out; else O(rows of the relation).
     """

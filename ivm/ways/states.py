@@ -1,17 +1,20 @@
-"""Compute the rows of aggregates that have a tree of state (states.py), and maintain them when it changes.
+"""Compute the rows of aggregates that have a tree of state (states.py), and maintain them when it
+changes.
 
     least[x] = m <- agg<<m = min(v)>> cost(x, v).       state (7, 3; 1) (7, 5; 2) (9, 1; 1)       view (7; 3) (9; 1)
 
-A group is found by rank, in O(log n) for any size (*Aggregations*): the rank of the prefix s is the number of records
-before the group.  Within it an assignment is found by rank, too, or by the sum of the supports before it.
-The order of texts differs from that of their words: all records of a changed group are read and compared as texts.
+A group is found by rank, in O(log n) for any size (*Aggregations*): the rank of the prefix s is the
+number of records before the group.  Within it an assignment is found by rank, too, or by the sum of
+the supports before it. The order of texts differs from that of their words: all records of a
+changed group are read and compared as texts.
 
-Aggregates by users' operators with an inverse: one value per group, from which erased values are removed.
+Aggregates by users' operators with an inverse: one value per group, from which erased values are
+removed.
 
     u[x] = r <- agg<<r = bitxor(v)>> n(x, v).        state (1; 5, 2)        +n(1, 4).        (1; 5 ^ 4, 3)
 
-The last word is the number of assignments; a group without any is erased.  O(log n) per change, and the values
-themselves are not stored.
+The last word is the number of assignments; a group without any is erased.  O(log n) per change, and
+the values themselves are not stored.
 
 Medians and quantiles: their ranks in an ordered group, means of two values, and minima of ranges.
 
@@ -32,7 +35,7 @@ from ivm.views.exact_sum import round_parts
 from ivm.views.layouts import ALONE, INVERTED, LOWER, PARTS, UPPER, WEIGHED, Fold, Layout
 from ivm.ways.quantiles import interpolated, midpoints, place_of
 from pagestore.errors import EditError
-from pagestore.host import (  # fmt: skip
+from pagestore.host import (
     CARRY,
     CHECKSUM,
     COUNT,
@@ -69,16 +72,19 @@ TextKeys = Callable[[np.ndarray], np.ndarray]  # from ids of texts to sort keys
 
 
 class Records(NamedTuple):
-    """The records of a state, in its tree or in memory: `take` returns those with given ranks, as int64[C, n], and
-    `weigh` those of the assignments with given ranks (a record counts as often as its support)."""
+    """The records of a state, in its tree or in memory: `take` returns those with given ranks,
+    as int64[C, n], and `weigh` those of the assignments with given ranks (a record counts as
+    often as its support).
+    """
 
     take: Callable[[np.ndarray], np.ndarray]
     weigh: Callable[[np.ndarray], np.ndarray]
 
 
 class Groups(NamedTuple):
-    """Some groups of a state: keys[K, n], the ranks of their records from start[n] to stop[n], and, for operations in
-    `WEIGHED`, the numbers of assignments before each group and in it."""
+    """Some groups of a state: keys[K, n], the ranks of their records from start[n] to stop[n],
+    and, for operations in `WEIGHED`, the numbers of assignments before each group and in it.
+    """
 
     keys: np.ndarray
     start: np.ndarray
@@ -87,8 +93,11 @@ class Groups(NamedTuple):
     weight: np.ndarray
 
 
-def view_rows(name: str, layout: Layout, pages: Pages, state: Tree, rows: np.ndarray, order: TextKeys) -> np.ndarray:
-    """Compute all rows int64[C, n] of a view from its state, in key order.  O(records).  Raises RangeError.
+def view_rows(
+    name: str, layout: Layout, pages: Pages, state: Tree, rows: np.ndarray, order: TextKeys
+) -> np.ndarray:
+    """Compute all rows int64[C, n] of a view from its state, in key order.  O(records).  Raises
+    RangeError.
 
     `rows` are the state's records; its tree is read only for operations in `FOLDED`.
     """
@@ -117,54 +126,83 @@ def view_edits(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Compute the edits of the view (actions int64[n], rows int64[C, n]) from a delta of its state.
 
-    O(groups * log n); O(rows * log n) to number rows; O(records of the groups * log n) for an order of texts, except
-    min and max whose text was not erased.  Raises RangeError.
+    O(groups * log n); O(rows * log n) to number rows; O(records of the groups * log n) for an order
+    of texts, except min and max whose text was not erased.  Raises RangeError.
     """
     fold = layout.fold
     assert fold
-    if fold.absent is not None and rows.shape[1] and (fold.state.kind in (ALONE, INVERTED) or not state.count):
-        return _instead(pages, view, view_rows(name, layout, pages, state, _all_rows(pages, state), order))
+    if (
+        fold.absent is not None
+        and rows.shape[1]
+        and (fold.state.kind in (ALONE, INVERTED) or not state.count)
+    ):
+        return _instead(
+            pages, view, view_rows(name, layout, pages, state, _all_rows(pages, state), order)
+        )
     if fold.state.kind == ALONE:
         return actions, rows[1:2]
     if fold.state.kind == INVERTED:
         return view_edits_of(actions, rows[: fold.state.group + 1], layout.bare)
-    keys = distinct(rows[: fold.group]) if fold.group else np.empty((0, min(1, rows.shape[1])), np.int64)
+    keys = (
+        distinct(rows[: fold.group])
+        if fold.group
+        else np.empty((0, min(1, rows.shape[1])), np.int64)
+    )
     if is_scanned(fold):
         there, found, records = _scanned(fold, pages, state, keys)
     else:
         groups = _groups_in(pages, state, fold, keys)
         there = np.flatnonzero(groups.start < groups.stop)
-        found, records = Groups(*(column[..., there] for column in groups)), _in_tree(pages, state, fold)
+        found, records = (
+            Groups(*(column[..., there] for column in groups)),
+            _in_tree(pages, state, fold),
+        )
     if fold.is_text_ordered:
         found, records = _near_end(fold, pages, state, found, records)
     if fold.is_text_ordered and fold.op in ("min", "max"):
-        found, records = _of_contenders(layout, pages, view, found, records, (actions, without_between(fold, rows)))
+        found, records = _of_contenders(
+            layout, pages, view, found, records, (actions, without_between(fold, rows))
+        )
     new, which = _Rows(name, layout, pages, state, order).of(found, records)
     new = in_key_order(fold, new)
     if layout.bare:
         return _instead(pages, view, new) if keys.shape[1] else (np.empty(0, np.int64), new)
     gone = _surplus(pages, view, fold, keys, np.bincount(there[which], minlength=keys.shape[1]))
     gone = np.concatenate([in_key_order(fold, gone), np.zeros((1, gone.shape[1]), np.int64)])
-    return np.repeat([SET, ERASE], [new.shape[1], gone.shape[1]]), np.concatenate([new, gone], axis=1)
+    return np.repeat([SET, ERASE], [new.shape[1], gone.shape[1]]), np.concatenate(
+        [new, gone], axis=1
+    )
 
 
 def _instead(pages: Pages, view: Tree, new: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the edits that give a view without keys the row int64[1, n], with n <= 1."""
     old = _all_rows(pages, view)
-    return np.repeat([ERASE, INSERT], [old.shape[1], new.shape[1]]), np.concatenate([old, new], axis=1)
+    return np.repeat([ERASE, INSERT], [old.shape[1], new.shape[1]]), np.concatenate(
+        [old, new], axis=1
+    )
 
 
 def _all_rows(pages: Pages, tree: Tree) -> np.ndarray:
     """Return all records of a tree, int64[C, n]."""
-    return np.concatenate([*read_batches(pages, tree), np.empty((tree.spec.columns, 0), np.int64)], axis=1)
+    return np.concatenate(
+        [*read_batches(pages, tree), np.empty((tree.spec.columns, 0), np.int64)], axis=1
+    )
 
 
-def _surplus(pages: Pages, view: Tree, fold: Fold, keys: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """Return the keys of the rows to erase: of groups keys[K, n], those beyond the rows[n] that they now have."""
+def _surplus(
+    pages: Pages, view: Tree, fold: Fold, keys: np.ndarray, rows: np.ndarray
+) -> np.ndarray:
+    """Return the keys of the rows to erase: of groups keys[K, n], those beyond the rows[n] that
+    they now have.
+    """
     if not fold.numbered:
         return keys[:, rows == 0]
     keys = keys[: view.spec.keys - 1]  # none if there is only one group
-    had = count_prefixes(pages, view, keys, fold.rows_max) if len(keys) else np.full(len(rows), view.count)
+    had = (
+        count_prefixes(pages, view, keys, fold.rows_max)
+        if len(keys)
+        else np.full(len(rows), view.count)
+    )
     more = np.maximum(had - rows, 0)
     which = np.repeat(np.arange(len(rows)), more)
     numbers = np.arange(len(which)) + np.repeat(rows + 1 - np.cumsum(more) + more, more)
@@ -174,13 +212,17 @@ def _surplus(pages: Pages, view: Tree, fold: Fold, keys: np.ndarray, rows: np.nd
 class _Rows:
     """Computes the rows of a view from groups that are not empty."""
 
-    def __init__(self, name: str, layout: Layout, pages: Pages, state: Tree, order: TextKeys) -> None:
+    def __init__(
+        self, name: str, layout: Layout, pages: Pages, state: Tree, order: TextKeys
+    ) -> None:
         assert layout.fold
         self._name, self._bare, self._fold = name, layout.bare, layout.fold
         self._pages, self._tree, self._order = pages, state, order
 
     def of(self, groups: Groups, records: Records) -> tuple[np.ndarray, np.ndarray]:
-        """Return the rows int64[C, n] in key order, and the position of each one's group.  Raises RangeError."""
+        """Return the rows int64[C, n] in key order, and the position of each one's group.
+        Raises RangeError.
+        """
         fold, which = self._fold, np.arange(len(groups.start))
         if fold.is_text_ordered:
             groups, records = _by_texts(fold, groups, records, self._order)
@@ -194,14 +236,18 @@ class _Rows:
             values = self._folded(groups, records)
         else:
             values = chosen(fold, groups, records)
-        return values[None] if self._bare else np.concatenate([groups.keys[:, which], values[None]]), which
+        return values[None] if self._bare else np.concatenate(
+            [groups.keys[:, which], values[None]]
+        ), which
 
     def _of_parts(self, groups: Groups, records: Records) -> tuple[np.ndarray, np.ndarray]:
         rows, _ = all_of(groups, records)
         sizes = groups.stop - groups.start
         digits = None if self._fold.type == "float64" else scale(self._fold.type) or 0
         try:
-            values, there = round_parts(self._fold.op, rows[-3], rows[-2], np.cumsum(sizes) - sizes, digits)
+            values, there = round_parts(
+                self._fold.op, rows[-3], rows[-2], np.cumsum(sizes) - sizes, digits
+            )
         except RangeError as error:
             raise RangeError(f"{self._name}: {error}", of=self._name) from None
         return values, np.flatnonzero(there)
@@ -210,7 +256,11 @@ class _Rows:
         """Fold each group by a scan: a concat's checksum, or the fold of a registered operator."""
         fold, columns = self._fold, self._tree.spec.keys
         if fold.op == "concat" or not fold.is_text_ordered:
-            scan = (CHECKSUM, columns + 1) if fold.op == "concat" else (operator_code(fold.op), columns - 1)
+            scan = (
+                (CHECKSUM, columns + 1)
+                if fold.op == "concat"
+                else (operator_code(fold.op), columns - 1)
+            )
             words: np.ndarray = fold_groups(self._pages, self._tree, (scan,), groups.keys)[0]
             return words
         rows, which = all_of(groups, records)
@@ -228,7 +278,9 @@ def in_memory(rows: np.ndarray, group: int, weighed: bool) -> tuple[Groups, Reco
     stop = np.append(start[1:], rows.shape[1]).astype(np.int64)
     if not weighed:
         none = np.zeros(len(start), np.int64)
-        return Groups(rows[:group, start], start, stop, none, none), Records(partial(rows.take, axis=1), _unweighed)
+        return Groups(rows[:group, start], start, stop, none, none), Records(
+            partial(rows.take, axis=1), _unweighed
+        )
     sums = np.append(0, np.cumsum(rows[-1]))
     records = Records(
         lambda ranks: rows.take(ranks, axis=1),
@@ -238,7 +290,9 @@ def in_memory(rows: np.ndarray, group: int, weighed: bool) -> tuple[Groups, Reco
 
 
 def _starts(keys: np.ndarray) -> np.ndarray:
-    """Return where each group of records begins, given their sorted keys[K, n]; if K is 0, all are one group."""
+    """Return where each group of records begins, given their sorted keys[K, n]; if K is 0, all
+    are one group.
+    """
     return np.flatnonzero(begins(keys)) if len(keys) else np.arange(min(1, keys.shape[1]))
 
 
@@ -265,25 +319,37 @@ def _groups_in(pages: Pages, state: Tree, fold: Fold, keys: np.ndarray) -> Group
     assert rows
     before = fold_many(pages, state, rows, np.empty((0, keys.shape[1]), np.int64), keys)
     return Groups(
-        keys, start, stop, np.where(before.full, before.words[0], 0), fold_groups(pages, state, sums, keys)[0]
+        keys,
+        start,
+        stop,
+        np.where(before.full, before.words[0], 0),
+        fold_groups(pages, state, sums, keys)[0],
     )
 
 
-def fold_groups(pages: Pages, state: Tree, scan: tuple[tuple[int, int], ...], keys: np.ndarray) -> np.ndarray:
-    """Return the words int64[F, n] of a scan over the records that begin with each of keys[K, n], 0 if none do."""
+def fold_groups(
+    pages: Pages, state: Tree, scan: tuple[tuple[int, int], ...], keys: np.ndarray
+) -> np.ndarray:
+    """Return the words int64[F, n] of a scan over the records that begin with each of keys[K,
+    n], 0 if none do.
+    """
     return _folded_groups(pages, state, scan, keys)[1]
 
 
 def _folded_groups(
     pages: Pages, state: Tree, scan: tuple[tuple[int, int], ...], keys: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return whether any record begins with each of keys[K, n], bool[n], and the words of `fold_groups`."""
+    """Return whether any record begins with each of keys[K, n], bool[n], and the words of
+    `fold_groups`.
+    """
     rows = rows_of(state.spec, scan)
     assert rows
     behind, last = behind_prefixes(keys)
     words, full, _ = fold_many(pages, state, rows, keys, behind)
     if last.any():
-        rest = fold_many(pages, state, rows, keys[:, last], np.empty((0, np.count_nonzero(last)), np.int64))
+        rest = fold_many(
+            pages, state, rows, keys[:, last], np.empty((0, np.count_nonzero(last)), np.int64)
+        )
         words[:, last], full[last] = rest.words, rest.full
     return full, np.where(full, words, 0)
 
@@ -297,8 +363,9 @@ def is_scanned(fold: Fold) -> bool:
 
 
 def _of_level(fold: Fold, rows: np.ndarray) -> np.ndarray:
-    """Project records rows[C, n] of a state to a view's level, without the keys of finer groups; of groups whose
-    extreme a scan would find, keep only that."""
+    """Project records rows[C, n] of a state to a view's level, without the keys of finer groups;
+    of groups whose extreme a scan would find, keep only that.
+    """
     rows = without_between(fold, rows)
     if not is_scanned(fold) or not rows.shape[1]:
         return rows
@@ -310,9 +377,15 @@ def _of_level(fold: Fold, rows: np.ndarray) -> np.ndarray:
     return rows[:, _starts(rows[: fold.group])]
 
 
-def _scanned(fold: Fold, pages: Pages, state: Tree, keys: np.ndarray) -> tuple[np.ndarray, Groups, Records]:
-    """Return which of the groups keys[K, n] have records, and these groups with their extreme as the only record."""
-    full, words = _folded_groups(pages, state, fold.state.scan_of(MIN if fold.op in LOWER else MAX), keys)
+def _scanned(
+    fold: Fold, pages: Pages, state: Tree, keys: np.ndarray
+) -> tuple[np.ndarray, Groups, Records]:
+    """Return which of the groups keys[K, n] have records, and these groups with their extreme as
+    the only record.
+    """
+    full, words = _folded_groups(
+        pages, state, fold.state.scan_of(MIN if fold.op in LOWER else MAX), keys
+    )
     there = np.flatnonzero(full)
     rows = np.concatenate([keys[:, there], words[:, there], np.ones((1, len(there)), np.int64)])
     return there, *in_memory(rows, fold.group, False)
@@ -341,8 +414,12 @@ def behind_prefixes(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 # -- texts
 
 
-def _near_end(fold: Fold, pages: Pages, state: Tree, groups: Groups, records: Records) -> tuple[Groups, Records]:
-    """Narrow each group to the records that its row may come from, by the words before the first text."""
+def _near_end(
+    fold: Fold, pages: Pages, state: Tree, groups: Groups, records: Records
+) -> tuple[Groups, Records]:
+    """Narrow each group to the records that its row may come from, by the words before the first
+    text.
+    """
     upper = fold.op in UPPER
     before_text = fold.state.group + fold.state.texts[0]
     if before_text == fold.state.group or fold.op not in (*UPPER, *LOWER):
@@ -356,18 +433,24 @@ def _near_end(fold: Fold, pages: Pages, state: Tree, groups: Groups, records: Re
     bound = ranks(pages, state, prefixes)
     if upper:
         return groups._replace(start=bound), records
-    return groups._replace(stop=bound + fold_groups(pages, state, ((COUNT, 0),), prefixes)[0]), records
+    return groups._replace(
+        stop=bound + fold_groups(pages, state, ((COUNT, 0),), prefixes)[0]
+    ), records
 
 
 def _of_contenders(
     layout: Layout, pages: Pages, view: Tree, groups: Groups, records: Records, change: Edits
 ) -> tuple[Groups, Records]:
-    """Narrow each group whose extreme text was not erased to that and inserted texts; keep all records of others."""
+    """Narrow each group whose extreme text was not erased to that and inserted texts; keep all
+    records of others.
+    """
     fold, (actions, rows) = layout.fold, change
     assert fold
     group, n = fold.group, len(groups.start)
     if layout.bare:  # the only row's key is the extreme
-        rows_before = np.concatenate([*read_batches(pages, view), np.zeros((1, n), np.int64)], axis=1)
+        rows_before = np.concatenate(
+            [*read_batches(pages, view), np.zeros((1, n), np.int64)], axis=1
+        )
         old = rows_before[:, :n]
         found = (view.count > 0) & (old[0] != fold.absent)  # which is null, and no text
     else:
@@ -382,14 +465,18 @@ def _of_contenders(
     rest = [all_of(others, records)[0][:-1]] if not stays.all() else []
     contenders = np.concatenate([before[:, stays], came[:, near], *rest], axis=1)
     contenders = contenders.take(sort_order(contenders), axis=1)
-    return in_memory(np.append(contenders, np.ones((1, contenders.shape[1]), np.int64), axis=0), group, False)
+    return in_memory(
+        np.append(contenders, np.ones((1, contenders.shape[1]), np.int64), axis=0), group, False
+    )
 
 
 def _tuples(rows: np.ndarray) -> Iterator[tuple[int, ...]]:
     return map(tuple, rows.T.tolist())
 
 
-def _by_texts(fold: Fold, groups: Groups, records: Records, order: TextKeys) -> tuple[Groups, Records]:
+def _by_texts(
+    fold: Fold, groups: Groups, records: Records, order: TextKeys
+) -> tuple[Groups, Records]:
     """Read the records of groups into memory, in the order of their texts."""
     rows, which = all_of(groups, records)
     if fold.state.falling:
@@ -399,7 +486,9 @@ def _by_texts(fold: Fold, groups: Groups, records: Records, order: TextKeys) -> 
 
 
 def ordering_words(fold: Fold, rows: np.ndarray, order: TextKeys) -> list[np.ndarray]:
-    """Return the words that order the values of a state's records rows[C, n], with sort keys for texts."""
+    """Return the words that order the values of a state's records rows[C, n], with sort keys for
+    texts.
+    """
     words = [*rows[fold.group : -1]]
     for text in fold.state.texts:
         words[text] = order(words[text])
@@ -410,7 +499,9 @@ def all_of(groups: Groups, records: Records) -> tuple[np.ndarray, np.ndarray]:
     """Return all records of groups, and the position of each one's group."""
     sizes = groups.stop - groups.start
     which = np.repeat(np.arange(len(sizes)), sizes)
-    return records.take(np.arange(len(which)) + np.repeat(groups.stop - np.cumsum(sizes), sizes)), which
+    return records.take(
+        np.arange(len(which)) + np.repeat(groups.stop - np.cumsum(sizes), sizes)
+    ), which
 
 
 # -- what is selected from a group
@@ -427,7 +518,10 @@ def chosen(fold: Fold, groups: Groups, records: Records) -> np.ndarray:
         return midpoints(low, records.weigh(groups.before + groups.weight // 2)[-2], fold.type)
     if op == "quantile_cont":
         places = float(str(fold.constants[0])) * (groups.weight - 1)
-        low, high = (records.weigh(groups.before + r(places).astype(np.int64))[-2] for r in (np.floor, np.ceil))
+        low, high = (
+            records.weigh(groups.before + r(places).astype(np.int64))[-2]
+            for r in (np.floor, np.ceil)
+        )
         return interpolated(low, high, places - np.floor(places), fold.type)
     if op == "quantile":
         found = records.weigh(groups.before + place_of(fold.constants[0], groups.weight))
@@ -439,8 +533,12 @@ def chosen(fold: Fold, groups: Groups, records: Records) -> np.ndarray:
     return words
 
 
-def numbered(fold: Fold, groups: Groups, records: Records) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the top or bottom assignments of groups: numbers from 1, values, and the position of the group."""
+def numbered(
+    fold: Fold, groups: Groups, records: Records
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the top or bottom assignments of groups: numbers from 1, values, and the position
+    of the group.
+    """
     most = np.minimum(fold.rows_max, groups.weight)
     which = np.repeat(np.arange(len(most)), most)
     numbers = np.arange(len(which)) - np.repeat(np.cumsum(most) - most, most)
@@ -451,7 +549,8 @@ def numbered(fold: Fold, groups: Groups, records: Records) -> tuple[np.ndarray, 
 
 
 def folded(op: str, rows: np.ndarray) -> np.ndarray:
-    """Fold assignments by group: rows[C, n] of a group, a value and how often it is added (removed, if negative).
+    """Fold assignments by group: rows[C, n] of a group, a value and how often it is added (removed,
+    if negative).
 
     Returns one row per group, in order.
     """
@@ -480,7 +579,9 @@ def _repeated(known: Operator, value: int, times: int) -> int:
 
 
 def edits_of(pages: Pages, state: Tree, op: str, rows: np.ndarray) -> Edits:
-    """Return the edits of a state for assignments as in `folded`.  Raises EditError if more are removed than exist."""
+    """Return the edits of a state for assignments as in `folded`.  Raises EditError if more are
+    removed than exist.
+    """
     made, known = folded(op, rows), operator(operator_code(op))
     found, stored = get(pages, state, made[:-2])
     made[-1] += np.where(found, stored[-1], 0)
@@ -488,13 +589,17 @@ def edits_of(pages: Pages, state: Tree, op: str, rows: np.ndarray) -> Edits:
         made[-2, group] = known.call(int(stored[-2, group]), int(made[-2, group]))
     if (made[-1] < 0).any():
         key = tuple(made[:-2, int(np.argmin(made[-1]))].tolist())
-        raise EditError(f"key {key}: the support would fall below 0; more is taken away than was added")
+        raise EditError(
+            f"key {key}: the support would fall below 0; more is taken away than was added"
+        )
     actions, there = np.where(made[-1] == 0, ERASE, SET), (made[-1] > 0) | found
     return actions[there], made[:, there]
 
 
 def view_edits_of(actions: np.ndarray, rows: np.ndarray, bare: bool) -> Edits:
-    """Compute the edits of a view (s...; x), or (x) if it is bare, from a delta of (s..., x) in key order."""
+    """Compute the edits of a view (s...; x), or (x) if it is bare, from a delta of (s..., x) in
+    key order.
+    """
     if bare:
         return actions, rows[-1:]
     again = np.append((rows[:-1, 1:] == rows[:-1, :-1]).all(axis=0), False)[: len(actions)]
@@ -503,7 +608,8 @@ def view_edits_of(actions: np.ndarray, rows: np.ndarray, bare: bool) -> Edits:
 
 
 def least_of(words: np.ndarray, start: np.ndarray, stop: np.ndarray) -> np.ndarray:
-    """Return where the least of words[start[i]:stop[i]] is, for each i; no range is empty.  O((words + ranges) log).
+    """Return where the least of words[start[i]:stop[i]] is, for each i; no range is empty.
+    O((words + ranges) log).
 
     >>> least_of(np.array([5, 2, 9, 1]), np.array([0, 1, 2]), np.array([3, 4, 3])).tolist()
     [1, 3, 2]
@@ -512,7 +618,8 @@ def least_of(words: np.ndarray, start: np.ndarray, stop: np.ndarray) -> np.ndarr
     ranks = np.empty(len(words), np.int64)
     ranks[order] = np.arange(len(words))
     found, levels = np.empty(len(start), np.int64), np.frexp(stop - start)[1] - 1
-    for level in range(int(levels.max(initial=-1)) + 1):  # ranks[i] is now the least of 2^level from i on
+    # ranks[i] is now the least of 2^level from i on
+    for level in range(int(levels.max(initial=-1)) + 1):
         size, mine = 1 << level, levels == level
         found[mine] = np.minimum(ranks[start[mine]], ranks[stop[mine] - size])
         ranks = np.minimum(ranks[:-size], ranks[size:])

@@ -44,7 +44,9 @@ def store(context: Context, name: str, actions: np.ndarray, rows: np.ndarray) ->
     stored = context.installed.stored[name]
     layout = stored.layout
     context.before |= context.trees_of(name)
-    (actions, rows), *permuted = apply(context, stored.names, stored.places, actions, rows, layout.visible)
+    (actions, rows), *permuted = apply(
+        context, stored.names, stored.places, actions, rows, layout.visible
+    )
     if not len(actions):
         return
     change = Delta(actions, rows[: layout.visible])
@@ -60,12 +62,15 @@ def apply(
     rows: np.ndarray,
     visible: int,
 ) -> list[Edits]:
-    """Edit a tree and its permuted indices as `apply_indexed` does; return their deltas. Raises RangeError."""
+    """Edit a tree and its permuted indices as `apply_indexed` does; return their deltas. Raises
+    RangeError.
+    """
     tree = context.txn.tree(names[0])
     predicate = context.predicate(view_of_state(names[0]))
     try:
         edits = compose_edits(actions, rows, tree.spec)
-    except EditError:  # the edits of a key exceed 64 bits, but the sum with the stored value may fit
+    except EditError:
+        # the edits of a key exceed 64 bits, but the sum with the stored value may fit
         edits = _edits_to_sums(context, tree, predicate, rows)
     try:
         return context.txn.apply_indexed(names, places, *edits, visible)
@@ -82,17 +87,23 @@ def _edits_to_sums(context: Context, tree: Tree, predicate: Predicate, rows: np.
 
 
 def change_state(context: Context, state: State, actions: np.ndarray, rows: np.ndarray) -> Edits:
-    """Edit a state, for the first of the aggregates that share it; return its delta, which all of them use."""
+    """Edit a state, for the first of the aggregates that share it; return its delta, which all
+    of them use.
+    """
     if state.name not in context.state_changes:
         if state.kind == INVERTED:
             tree = context.txn.tree(state.name)
             actions, rows = edits_of(context.txn.pages, tree, state.ops[0], rows)
-        (context.state_changes[state.name],) = apply(context, (state.name,), ALONE, actions, rows, state.visible)
+        (context.state_changes[state.name],) = apply(
+            context, (state.name,), ALONE, actions, rows, state.visible
+        )
     return context.state_changes[state.name]
 
 
 def adopt_change(context: Context, name: str, old: Tree) -> None:
-    """Record how a predicate's tree differs from its old one, and apply the difference to its permuted indices."""
+    """Record how a predicate's tree differs from its old one, and apply the difference to its
+    permuted indices.
+    """
     txn, stored = context.txn, context.installed.stored[name]
     new, visible, keys = txn.tree(name), stored.layout.visible, stored.layout.keys
     if old.spec.columns != new.spec.columns:
@@ -133,16 +144,21 @@ def note_difference(context: Context, name: str, old: Mapping[Index, Tree]) -> N
 
 
 def note_change(context: Context, name: str, deltas: Mapping[Index, Delta]) -> None:
-    """Store the deltas of a predicate's indices for the rules that read it, and count its changed rows."""
+    """Store the deltas of a predicate's indices for the rules that read it, and count its
+    changed rows.
+    """
     context.deltas |= deltas
     actions = next(iter(deltas.values())).actions
     context.most_rows = max(context.most_rows, len(actions))
-    account, erased = context.accounts[name], int(np.count_nonzero(actions))  # INSERT is 0, ERASE is 1
+    # INSERT is 0, ERASE is 1
+    account, erased = context.accounts[name], int(np.count_nonzero(actions))
     account.inserted, account.erased = len(actions) - erased, erased
 
 
 def check_rows(context: Context, name: str, change: Delta) -> None:
-    """Raise RangeError for a sum that its type cannot hold, FunctionConflictError for two values of a key."""
+    """Raise RangeError for a sum that its type cannot hold, FunctionConflictError for two values
+    of a key.
+    """
     stored = context.installed.stored[name]
     if stored.layout.kind == SUM:
         inserted = change.rows[:, change.actions == INSERT]
@@ -152,7 +168,9 @@ def check_rows(context: Context, name: str, change: Delta) -> None:
 
 
 def check_function(context: Context, name: str, change: Delta) -> None:
-    """Raise FunctionConflictError if a key that a delta inserts has two values in the tree of a function."""
+    """Raise FunctionConflictError if a key that a delta inserts has two values in the tree of a
+    function.
+    """
     keys = len(context.predicate(name).keys)
     inserted = change.rows[:keys, change.actions == INSERT]
     tree = context.txn.tree(name)
@@ -162,16 +180,23 @@ def check_function(context: Context, name: str, change: Delta) -> None:
 
 
 def check_stored_function(context: Context, name: str, tree: Tree) -> None:
-    """Raise FunctionConflictError if a key has two values in the whole tree of a function, if that could be."""
+    """Raise FunctionConflictError if a key has two values in the whole tree of a function, if
+    that could be.
+    """
     if context.installed.stored[name].checked:
         for batch in read_batches(context.txn.pages, tree):
             check_function(context, name, Delta(np.full(batch.shape[1], INSERT), batch))
 
 
-def _conflict(context: Context, name: str, key: tuple[int, ...], tree: Tree) -> FunctionConflictError:
+def _conflict(
+    context: Context, name: str, key: tuple[int, ...], tree: Tree
+) -> FunctionConflictError:
     types = context.predicate(name).types
-    found = next(read_batches(context.txn.pages, tree, key, rows=2))  # the key has at least two rows
-    columns = [context.txn.decode(type_, np.ascontiguousarray(found[c])) for c, type_ in enumerate(types)]
+    # the key has at least two rows
+    found = next(read_batches(context.txn.pages, tree, key, rows=2))
+    columns = [
+        context.txn.decode(type_, np.ascontiguousarray(found[c])) for c, type_ in enumerate(types)
+    ]
     shown = [tuple(column[i].as_py() for column in columns) for i in range(2)]
     return FunctionConflictError(name, shown[0][:-1], (shown[0][-1], shown[1][-1]))
 
@@ -179,7 +204,8 @@ def _conflict(context: Context, name: str, key: tuple[int, ...], tree: Tree) -> 
 def divergence(fact: str) -> DivergenceError:
     """Return the error for a stored tree that contradicts the relations."""
     return DivergenceError(
-        f"{fact}; what is stored for rules does not follow from the relations: `ivm fsck --repair` rebuilds it"
+        f"{fact}; what is stored for rules does not follow from the relations: `ivm fsck --repair` "
+        f"rebuilds it"
     )
 
 
@@ -198,7 +224,8 @@ def build_view(context: Context, name: str, waiting: Waiting) -> None:
 
 
 def _rows_of_state(context: Context, name: str, waiting: Waiting) -> Iterable[np.ndarray]:
-    """Return the rows of an aggregate, in key order, from its state; build that, unless that has been done.
+    """Return the rows of an aggregate, in key order, from its state; build that, unless that has
+    been done.
 
     A state that does not fit into memory is read group by group.
     """
@@ -227,7 +254,8 @@ def _build_state(context: Context, state: State, rows: Iterable[np.ndarray]) -> 
 
 
 def _state_rows(context: Context, name: str, state: State, waiting: Waiting) -> np.ndarray:
-    """Return the records of an aggregate's state; build its tree, unless an aggregate that shares it has done so.
+    """Return the records of an aggregate's state; build its tree, unless an aggregate that shares
+    it has done so.
 
     An evaluation `once` needs the tree only for its scans.
     """

@@ -85,7 +85,9 @@ class Context:
     found: dict[int, dict[int, Sequence[int]]] = field(default_factory=dict)
 
     def tree(self, index: Index) -> Tree:
-        """Return the current tree of an index; if it is deferred, and so not read, its relation's."""
+        """Return the current tree of an index; if it is deferred, and so not read, its
+        relation's.
+        """
         deferred = index in self.installed.deferred
         return self.txn.tree(index.predicate if deferred else tree_name(index))
 
@@ -93,8 +95,12 @@ class Context:
         """Return the tree of an index before the transaction."""
         return self.before[index] if index in self.before else self.tree(index)
 
-    def old_and_new(self, indices: Iterable[Index]) -> tuple[Mapping[Index, Tree], Mapping[Index, Tree]]:
-        """Return the trees of indices, and of all that have changed, before the transaction and now."""
+    def old_and_new(
+        self, indices: Iterable[Index]
+    ) -> tuple[Mapping[Index, Tree], Mapping[Index, Tree]]:
+        """Return the trees of indices, and of all that have changed, before the transaction and
+        now.
+        """
         new = {index: self.tree(index) for index in indices}
         return {**new, **self.before}, new
 
@@ -118,8 +124,8 @@ class Context:
                 self.build_index(index)
 
     def build_index(self, index: Index) -> None:
-        """Create the tree of a permuted index; of a relation that has changed, also its tree before,
-        and its change.  O(n log n).
+        """Create the tree of a permuted index; of a relation that has changed, also its tree
+        before, and its change.  O(n log n).
         """
         own, name = self.own(index.predicate), tree_name(index)
         change = self.deltas.get(own)
@@ -158,7 +164,9 @@ class Context:
 
 @contextmanager
 def naming_the_rule(rule: Rule) -> Iterator[None]:
-    """Prefix a RoomError, also one for refused memory, with the place of the rule that is being evaluated."""
+    """Prefix a RoomError, also one for refused memory, with the place of the rule that is being
+    evaluated.
+    """
     try:
         with within_memory("evaluating the rule"):
             yield

@@ -4,9 +4,9 @@
     - tri(4, 5, 6)      - edge(5, 6)                      its proof in the old version has a row that is gone
     + total["ada"] = 9  + paid["ada", 2] = 4              rows of its group that came and went
 
-What is so for a row that came is so for one that went, with the versions exchanged.  A row that came has a proof in
-which something is new: a fact of a relation, which is an edit; a negation that something violated before; or an
-aggregate whose group is another one.
+What is so for a row that came is so for one that went, with the versions exchanged.  A row that
+came has a proof in which something is new: a fact of a relation, which is an edit; a negation that
+something violated before; or an aggregate whose group is another one.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -41,7 +41,9 @@ class Causes:
         self._known: dict[tuple[Fact, bool], frozenset[Edit]] = {}
 
     def of(self, fact: Fact, inserted: bool) -> frozenset[Edit]:
-        """Return the edits by which a fact came (`inserted`), or went, that has a proof in one version only."""
+        """Return the edits by which a fact came (`inserted`), or went, that has a proof in one
+        version only.
+        """
         if (fact, inserted) not in self._known:
             self._known[fact, inserted] = frozenset()
             self._known[fact, inserted] = frozenset(self._found(fact, inserted))
@@ -81,16 +83,27 @@ class Causes:
         if rule in there.program.rules:
             other = {*there.groups(rule, head, [fact])[0]}
         found = [self._of_body(body, rule.types, side) for body in here - other]
-        return set[Edit]().union(*found, *(self._of_body(body, rule.types, not side) for body in other - here))
+        return set[Edit]().union(
+            *found, *(self._of_body(body, rule.types, not side) for body in other - here)
+        )
 
     def _of_better(self, fact: Fact, side: bool) -> set[Edit]:
-        """Return the edits by which a better value of a minimum or a maximum went, or came on the other side."""
+        """Return the edits by which a better value of a minimum or a maximum went, or came on
+        the other side.
+        """
         there = self._sides[not side].derivations
-        others = [Fact(fact.predicate, row) for _, row in there.rows(fact.predicate, [dict(enumerate(fact.row[:-1]))])]
+        others = [
+            Fact(fact.predicate, row)
+            for _, row in there.rows(fact.predicate, [dict(enumerate(fact.row[:-1]))])
+        ]
         return set[Edit]().union(*(self.of(other, not side) for other in others))
 
-    def _of_negations(self, bodies: Iterable[Body], types: Mapping[str, Type], side: bool) -> set[Edit]:
-        """Return the edits because of which negations hold on one side that something violated on the other."""
+    def _of_negations(
+        self, bodies: Iterable[Body], types: Mapping[str, Type], side: bool
+    ) -> set[Edit]:
+        """Return the edits because of which negations hold on one side that something violated
+        on the other.
+        """
         there = self._sides[not side].derivations
         found = set[Edit]()
         for negation in (one for body in bodies for one in body if isinstance(one, Negation)):
@@ -99,10 +112,14 @@ class Causes:
         return found
 
     def _of_body(self, body: Body, types: Mapping[str, Type], side: bool) -> set[Edit]:
-        """Return the edits because of which a conjunction without variables holds on one side only."""
+        """Return the edits because of which a conjunction without variables holds on one side
+        only.
+        """
         facts = facts_of(body)
         missing = {*facts} - self._sides[not side].derivations.present(facts)
-        return self._of_negations([body], types, side).union(*(self.of(fact, side) for fact in missing))
+        return self._of_negations([body], types, side).union(
+            *(self.of(fact, side) for fact in missing)
+        )
 
 
 def _decides(step: Step) -> bool:

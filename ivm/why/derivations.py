@@ -4,8 +4,8 @@
 
     tri(1, 2, 3)      follows by one step       from edge(1, 2), edge(2, 3), edge(1, 3)
 
-Many facts are looked up at once: they are rows of a relation that exists for one query only, and the rule's body is
-joined with it.  So a step costs one evaluation of the body, bound to the facts.
+Many facts are looked up at once: they are rows of a relation that exists for one query only, and
+the rule's body is joined with it.  So a step costs one evaluation of the body, bound to the facts.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -66,7 +66,8 @@ Body = tuple[Literal, ...]  # a conjunction with constants in place of its varia
 class Step(NamedTuple):
     """How a fact follows by one rule: from the facts of a body, if nothing violates its negations.
 
-    An aggregate follows from the bodies of all bindings of its group, or for min and max of one that has the result.
+    An aggregate follows from the bodies of all bindings of its group, or for min and max of one
+    that has the result.
     """
 
     rule: Rule
@@ -80,7 +81,11 @@ class Step(NamedTuple):
     @property
     def absent(self) -> tuple[Negation, ...]:
         """The negations of all bodies, each once."""
-        return (*dict.fromkeys(one for body in self.bodies for one in body if isinstance(one, Negation)),)
+        return (
+            *dict.fromkeys(
+                one for body in self.bodies for one in body if isinstance(one, Negation)
+            ),
+        )
 
     @property
     def text(self) -> str:
@@ -89,7 +94,9 @@ class Step(NamedTuple):
 
 
 def written(installed: Installed, source: Snapshot | EphemeralTransaction) -> Program:
-    """Return the installed rules as they are before any rewriting for evaluation, but without views that it omits."""
+    """Return the installed rules as they are before any rewriting for evaluation, but without
+    views that it omits.
+    """
     found = NOTHING
     for block in installed.blocks:
         relations = Relations(source, opening=True)
@@ -119,7 +126,9 @@ class Derivations:
         return self.program.predicates[name].extensional
 
     def steps(self, facts: Iterable[Fact]) -> dict[Fact, list[Step]]:
-        """Return the steps by which facts of views follow; those of one view are looked up together."""
+        """Return the steps by which facts of views follow; those of one view are looked up
+        together.
+        """
         wanted = list(dict.fromkeys(facts))
         missing: dict[str, list[Fact]] = {}
         for fact in wanted:
@@ -143,12 +152,16 @@ class Derivations:
             for disjunct in rule.body:
                 rows = [fact.row for fact in facts]
                 for number, values in self.bindings(disjunct, rule.types, head.terms, rows):
-                    self._known[facts[number]].append(Step(rule, (with_values(disjunct, values, rule.types),)))
+                    self._known[facts[number]].append(
+                        Step(rule, (with_values(disjunct, values, rule.types),))
+                    )
 
     def _fold(self, rule: Rule, head: Atom, folded: Aggregate, facts: Sequence[Fact]) -> None:
         """Add the steps of an aggregating rule."""
         decides = folded.op in DECIDING
-        for fact, bodies in zip(facts, self.groups(rule, head, facts, folded if decides else None), strict=True):
+        for fact, bodies in zip(
+            facts, self.groups(rule, head, facts, folded if decides else None), strict=True
+        ):
             if decides:
                 self._known[fact] += [Step(rule, (body,)) for body in bodies]
             elif bodies or folded.absent is not None:
@@ -157,16 +170,21 @@ class Derivations:
     def groups(
         self, rule: Rule, head: Atom, facts: Sequence[Fact], decided: Aggregate | None = None
     ) -> list[list[Body]]:
-        """Return for each fact the bodies of all bindings of its group; if `decided`, of those that have its result."""
+        """Return for each fact the bodies of all bindings of its group; if `decided`, of those
+        that have its result.
+        """
         results = results_of(rule) - ({decided.result} if decided else set())
         places = [i for i, term in enumerate(head.terms) if term not in results]
         rows = [tuple(fact.row[i] for i in places) for fact in facts]
-        found: list[dict[tuple[Literal, ...], Body]] = [{} for _ in facts]  # by its atoms: a binding counts once
+        # by its atoms: a binding counts once
+        found: list[dict[tuple[Literal, ...], Body]] = [{} for _ in facts]
         for disjunct in rule.body:
             body: Body = disjunct
             if decided and decided.argument:
                 body = (*disjunct, Compare("=", decided.argument, decided.result))
-            for number, values in self.bindings(body, rule.types, [head.terms[i] for i in places], rows):
+            for number, values in self.bindings(
+                body, rule.types, [head.terms[i] for i in places], rows
+            ):
                 bound = with_values(disjunct, values, rule.types)
                 found[number].setdefault(bound if len(rule.body) == 1 else (*atoms(bound),), bound)
         return [[*bodies.values()] for bodies in found]
@@ -183,13 +201,19 @@ class Derivations:
             found |= {some[number] for number, _ in rows}
         return found
 
-    def rows(self, name: str, given: Sequence[Mapping[int, Any]]) -> list[tuple[int, tuple[Any, ...]]]:
-        """Return the rows of a predicate with given values at some places, the same in each, with their number."""
+    def rows(
+        self, name: str, given: Sequence[Mapping[int, Any]]
+    ) -> list[tuple[int, tuple[Any, ...]]]:
+        """Return the rows of a predicate with given values at some places, the same in each,
+        with their number.
+        """
         predicate = self.program.predicates[name]
         terms = [Var(f"why$v{i}") for i in range(len(predicate.types))]
         types = {v.name: type_ for v, type_ in zip(terms, predicate.types, strict=True)}
         keys = len(predicate.keys)
-        atom = marked(Atom(name, (*terms[:keys],), terms[keys] if predicate.value is not None else None))
+        atom = marked(
+            Atom(name, (*terms[:keys],), terms[keys] if predicate.value is not None else None)
+        )
         places = [*given[0]] if given else []
         starts = [[one[place] for place in places] for one in given]
         found = self.bindings([atom], types, [terms[place] for place in places], starts)
@@ -202,7 +226,8 @@ class Derivations:
         terms: Sequence[Term],
         rows: Sequence[Sequence[Any]],
     ) -> list[tuple[int, Values]]:
-        """Join a conjunction with rows of values for `terms`: return each binding with the number of its row.
+        """Join a conjunction with rows of values for `terms`: return each binding with the number
+        of its row.
 
         There are at most BINDINGS_MAX.  O(the join), for all rows at once.
         """
@@ -212,16 +237,34 @@ class Derivations:
         nullable = (*range(1, len(columns)),)
         wanted = Predicate(WANTED, ("int64", *given), None, True, columns, nullable)
         heads = (NUMBER, *names)
-        made = Predicate(ANSWER, ("int64", *(types[v.name] for v in names)), None, False, tuple(v.name for v in heads))
+        made = Predicate(
+            ANSWER,
+            ("int64", *(types[v.name] for v in names)),
+            None,
+            False,
+            tuple(v.name for v in heads),
+        )
         join = marked(Atom(WANTED, (NUMBER, *terms)))  # type: ignore[arg-type]
-        rule = Rule((Atom(ANSWER, heads),), ((join, *literals),), types={**types, NUMBER.name: "int64"})
+        rule = Rule(
+            (Atom(ANSWER, heads),), ((join, *literals),), types={**types, NUMBER.name: "int64"}
+        )
         seeds = [(Const(n, "int64"), *map(Const, row, given)) for n, row in enumerate(rows)]
-        program = Program({WANTED: wanted, ANSWER: made}, (rule,), (), ANSWER, stored=(WANTED,), seeds={WANTED: seeds})
+        program = Program(
+            {WANTED: wanted, ANSWER: made},
+            (rule,),
+            (),
+            ANSWER,
+            stored=(WANTED,),
+            seeds={WANTED: seeds},
+        )
         with self._sketch() as sketch:
-            found = answer(sketch, understand(sketch, self._installed, program), self._threads).to_arrow()
+            found = answer(
+                sketch, understand(sketch, self._installed, program), self._threads
+            ).to_arrow()
         columns_ = [column.to_pylist() for column in found.slice(0, BINDINGS_MAX).columns]
         return [
-            (row[0], dict(zip([v.name for v in names], row[1:], strict=True))) for row in zip(*columns_, strict=True)
+            (row[0], dict(zip([v.name for v in names], row[1:], strict=True)))
+            for row in zip(*columns_, strict=True)
         ]
 
 
@@ -233,25 +276,35 @@ def results_of(rule: Rule) -> set[Var]:
 def facts_of(body: Body) -> tuple[Fact, ...]:
     """Return the facts that the atoms of a body read, each once."""
     atoms = (one for one in body if isinstance(one, Atom))
-    facts = (Fact(one.predicate, tuple(t.value for t in one.terms if isinstance(t, Const))) for one in atoms)
+    facts = (
+        Fact(one.predicate, tuple(t.value for t in one.terms if isinstance(t, Const)))
+        for one in atoms
+    )
     return (*dict.fromkeys(facts),)
 
 
 def with_values(node: Any, values: Values, types: Mapping[str, Type]) -> Any:
-    """Return a literal, a term or a conjunction with the variables of `values` replaced by constants."""
+    """Return a literal, a term or a conjunction with the variables of `values` replaced by
+    constants.
+    """
     match node:
         case tuple():
             return tuple(with_values(one, values, types) for one in node)
         case Var():
             return Const(values[node.name], types[node.name]) if node.name in values else node
         case Binary() | Compare():
-            left, right = with_values(node.left, values, types), with_values(node.right, values, types)
+            left, right = (
+                with_values(node.left, values, types),
+                with_values(node.right, values, types),
+            )
             return replace(node, left=left, right=right)
         case Call():
             return replace(node, args=with_values(node.args, values, types))
         case Atom():
             args = with_values(node.args, values, types)
-            return replace(node, args=args, value=node.value and with_values(node.value, values, types))
+            return replace(
+                node, args=args, value=node.value and with_values(node.value, values, types)
+            )
         case Negation():
             inside = {name: value for name, value in values.items() if Var(name) not in node.exists}
             return replace(node, body=with_values(node.body, inside, types))
@@ -265,7 +318,9 @@ def shown(fact: Fact, predicate: Predicate) -> str:
 
 
 def written_atom(atom: Atom, predicate: Predicate) -> str:
-    """Return an atom as rules write it, with square brackets and several values where its predicate has them."""
+    """Return an atom as rules write it, with square brackets and several values where its
+    predicate has them.
+    """
     terms = [unmarked(Atom("", (term,)), variables(term)).args[0] for term in atom.terms]
     keys = len(predicate.keys) if predicate.key_count is None else predicate.key_count
     if predicate.bag or predicate.columns[-1:] == (MULTIPLICITY,):

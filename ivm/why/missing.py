@@ -1,12 +1,14 @@
-"""Why a row is not in a view: what fails in each rule, and the smallest sets of insertions that would bring the row.
+"""Why a row is not in a view: what fails in each rule, and the smallest sets of insertions that
+would bring the row.
 
     tri(x, y, z) <- edge(x, y), edge(y, z), edge(x, z).         edge(1, 2), edge(1, 3)
 
     tri(1, 2, 3)    fails at edge(2, 3)      insert edge(2, 3)
 
-Of a rule's body, bound to the row, as few literals as possible are left out so that the rest has a binding.  What was
-left out fails there.  If only atoms were left out, their facts bring the row: rows of relations are inserted, facts of
-views are looked into in turn.  A value that nothing determines stays a variable.
+Of a rule's body, bound to the row, as few literals as possible are left out so that the rest has a
+binding.  What was left out fails there.  If only atoms were left out, their facts bring the row:
+rows of relations are inserted, facts of views are looked into in turn.  A value that nothing
+determines stays a variable.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -27,7 +29,9 @@ Insertions = frozenset[Atom]  # of constants, and variables for values that noth
 
 
 class Failure(NamedTuple):
-    """Which literals of a rule's body fail, and under which values of its variables everything else holds."""
+    """Which literals of a rule's body fail, and under which values of its variables everything
+    else holds.
+    """
 
     rule: Rule
     fails: tuple[Literal, ...]
@@ -43,10 +47,14 @@ class Missing:
     complete: bool = True  # whether the search for insertions saw all that there may be
     _goals: int = 0
 
-    def explain(self, goal: Atom, true: Callable[[list[Insertions]], list[Insertions]] = list) -> list[Insertions]:
-        """Note what fails for a goal; return the smallest sets of insertions that would bring it, none if unknown.
+    def explain(
+        self, goal: Atom, true: Callable[[list[Insertions]], list[Insertions]] = list
+    ) -> list[Insertions]:
+        """Note what fails for a goal; return the smallest sets of insertions that would bring it,
+        none if unknown.
 
-        `true` is asked which ones of some sets do: a sum or a negation of what is inserted is not foreseen.
+        `true` is asked which ones of some sets do: a sum or a negation of what is inserted is not
+        foreseen.
         """
         for rule, head, disjunct in self._ways(goal.predicate):
             self.failures += self._fails(rule, head, disjunct, goal)
@@ -66,7 +74,9 @@ class Missing:
                     yield from ((rule, head, disjunct) for disjunct in rule.body)
 
     def _bound(self, rule: Rule, head: Atom, goal: Atom) -> tuple[list[Var], list[Any]]:
-        """Return the head's variables that the goal gives values, except the results of aggregates, and the values."""
+        """Return the head's variables that the goal gives values, except the results of
+        aggregates, and the values.
+        """
         results = results_of(rule)
         pairs = [
             (term, given.value)
@@ -83,13 +93,19 @@ class Missing:
             rest = _checkable([one for one in disjunct if one not in left_out], terms)
             found = self.derivations.bindings(rest, rule.types, terms, [row])
             if found and left_out:
-                return [one for _, values in found[:PLACES_MAX] for one in self._within(rule, left_out, values)]
+                return [
+                    one
+                    for _, values in found[:PLACES_MAX]
+                    for one in self._within(rule, left_out, values)
+                ]
             if found:
                 return []
         return []
 
     def _within(self, rule: Rule, fails: tuple[Literal, ...], values: Values) -> list[Failure]:
-        """Return a failure; where facts of helper views fail, which no author wrote, what fails in their rules."""
+        """Return a failure; where facts of helper views fail, which no author wrote, what fails
+        in their rules.
+        """
         helpers = [one for one in fails if isinstance(one, Atom) and is_helper(one.predicate)]
         found = [
             failure
@@ -98,10 +114,14 @@ class Missing:
             for failure in self._fails(*way, with_values(atom, values, rule.types))
         ]
         own = tuple(one for one in fails if one not in helpers)
-        return [Failure(rule, own, values), *found] if own else found or [Failure(rule, fails, values)]
+        return (
+            [Failure(rule, own, values), *found] if own else found or [Failure(rule, fails, values)]
+        )
 
     def _sets(self, goal: Atom, size: int, above: frozenset[Atom]) -> list[Insertions]:
-        """Return sets of at most `size` insertions by which a goal would follow; none that needs a goal `above` it."""
+        """Return sets of at most `size` insertions by which a goal would follow; none that needs
+        a goal `above` it.
+        """
         if self.derivations.is_base(goal.predicate):
             return [frozenset([goal])]
         self._goals += 1
@@ -110,7 +130,11 @@ class Missing:
             return []
         found: dict[Insertions, None] = {}
         for rule, head, disjunct in self._ways(goal.predicate):
-            if any(isinstance(goal.terms[i], Const) for i, v in enumerate(head.terms) if v in results_of(rule)):
+            if any(
+                isinstance(goal.terms[i], Const)
+                for i, v in enumerate(head.terms)
+                if v in results_of(rule)
+            ):
                 continue  # which rows bring a given sum is not looked for
             for goals in self._goals_of(rule, head, disjunct, goal):
                 if any(one in above or one == goal for one in goals):
@@ -119,14 +143,17 @@ class Missing:
                     found[some] = None
         return [*found]
 
-    def _together(self, goals: Sequence[Atom], size: int, above: frozenset[Atom]) -> Iterator[Insertions]:
+    def _together(
+        self, goals: Sequence[Atom], size: int, above: frozenset[Atom]
+    ) -> Iterator[Insertions]:
         """Yield the unions of one set for each goal."""
         base = frozenset(goal for goal in goals if self.derivations.is_base(goal.predicate))
         views = [goal for goal in goals if goal not in base]
         if len(base) > size:
             return
         if views and len(goals) > 1 and any(map(variables, goals)):
-            self.complete = False  # an insertion for one goal may serve another, whose values are not determined
+            # an insertion for one goal may serve another, whose values are not determined
+            self.complete = False
             if _shares_unknown(goals):
                 return
         parts = [self._sets(goal, size, above) for goal in views]
@@ -135,7 +162,9 @@ class Missing:
             if len(union) <= size:
                 yield union
 
-    def _goals_of(self, rule: Rule, head: Atom, disjunct: Disjunct, goal: Atom) -> Iterator[tuple[Atom, ...]]:
+    def _goals_of(
+        self, rule: Rule, head: Atom, disjunct: Disjunct, goal: Atom
+    ) -> Iterator[tuple[Atom, ...]]:
         """Yield sets of facts that a body lacks, each for a binding of the rest of it."""
         terms, row = self._bound(rule, head, goal)
         atoms = [one for one in disjunct if isinstance(one, Atom)]
@@ -149,16 +178,22 @@ class Missing:
                     if number >= SUBSETS_MAX:
                         self.complete = False
                         break
-                    conditions = [_replaced(with_values(one, values, rule.types), names) for one in unchecked]
+                    conditions = [
+                        _replaced(with_values(one, values, rule.types), names) for one in unchecked
+                    ]
                     decided = [one for one in conditions if not variables(one)]
                     if any(map(_never_holds, conditions)):
                         continue
-                    if not decided or self.derivations.bindings([*rest, *decided], rule.types, terms, [row]):
+                    if not decided or self.derivations.bindings(
+                        [*rest, *decided], rule.types, terms, [row]
+                    ):
                         yield (*dict.fromkeys(_replaced(one, names) for one in lacking),)
 
 
 def _apart(sets: Sequence[Insertions], shared: set[Var]) -> Iterator[Insertions]:
-    """Yield sets of insertions with other names for the variables that several have, but for `shared` ones."""
+    """Yield sets of insertions with other names for the variables that several have, but for
+    `shared` ones.
+    """
     taken = {*shared}
     for one in sets:
         own = sorted({*variables(*one)} - shared, key=str)
@@ -169,10 +204,14 @@ def _apart(sets: Sequence[Insertions], shared: set[Var]) -> Iterator[Insertions]
 
 
 def together(sets: Sequence[Insertions]) -> list[Insertions]:
-    """Return the smallest of sets of insertions, each with as many as possible of its atoms made one."""
+    """Return the smallest of sets of insertions, each with as many as possible of its atoms made
+    one.
+    """
     found: dict[Insertions, None] = {}
     for one in sets:
-        ways = ([_replaced(atom, names) for atom in one] for names in _identified(sorted(one, key=str)))
+        ways = (
+            [_replaced(atom, names) for atom in one] for names in _identified(sorted(one, key=str))
+        )
         atoms_ = sorted({*min(ways, key=lambda way: len({*way}))}, key=str)
         names = {v: Var(f"_{n}") for n, v in enumerate(dict.fromkeys(variables(*atoms_)), 1)}
         found[frozenset(_replaced(atom, names) for atom in atoms_)] = None
@@ -192,7 +231,9 @@ def _subsets(literals: Sequence[Literal], most: int) -> Iterator[tuple[Literal, 
 
 
 def _checkable(literals: Sequence[Literal], given: Iterable[Var]) -> list[Literal]:
-    """Return the literals whose variables are all bound by atoms of them, by equations, or given."""
+    """Return the literals whose variables are all bound by atoms of them, by equations, or
+    given.
+    """
     known = {*given, *variables(*(one for one in literals if isinstance(one, Atom)))}
     rest = [one for one in literals if not isinstance(one, Atom)]
     while True:
@@ -208,18 +249,30 @@ def _defines(literal: Literal, known: set[Var]) -> list[Var]:
     if not isinstance(literal, Compare) or literal.op != "=":
         return []
     sides = ((literal.left, literal.right), (literal.right, literal.left))
-    return [a for a, b in sides if isinstance(a, Var) and a not in known and known.issuperset(variables(b))]
+    return [
+        a
+        for a, b in sides
+        if isinstance(a, Var) and a not in known and known.issuperset(variables(b))
+    ]
 
 
 def _never_holds(literal: Literal) -> bool:
     """Return whether a comparison of a term with itself excludes all its values."""
-    return isinstance(literal, Compare) and literal.op in ("!=", "<", ">") and literal.left == literal.right
+    return (
+        isinstance(literal, Compare)
+        and literal.op in ("!=", "<", ">")
+        and literal.left == literal.right
+    )
 
 
 def _identified(atoms: Sequence[Atom]) -> Iterator[Mapping[Var, Var | Const]]:
-    """Yield what variables are replaced by so that some of the atoms become one, in each way; first nothing."""
+    """Yield what variables are replaced by so that some of the atoms become one, in each way;
+    first nothing.
+    """
 
-    def merged(rest: Sequence[Atom], kept: Sequence[Atom], names: Mapping[Var, Var | Const]) -> Iterator[Any]:
+    def merged(
+        rest: Sequence[Atom], kept: Sequence[Atom], names: Mapping[Var, Var | Const]
+    ) -> Iterator[Any]:
         if not rest:
             yield names
             return
@@ -228,13 +281,19 @@ def _identified(atoms: Sequence[Atom]) -> Iterator[Mapping[Var, Var | Const]]:
         for one in kept:
             more = _unified(_replaced(one, names), _replaced(first, names))
             if more is not None:
-                yield from merged(others, kept, {**{v: _replaced(term, more) for v, term in names.items()}, **more})
+                yield from merged(
+                    others,
+                    kept,
+                    {**{v: _replaced(term, more) for v, term in names.items()}, **more},
+                )
 
     yield from merged(atoms, [], {})
 
 
 def _unified(one: Atom, other: Atom) -> dict[Var, Var | Const] | None:
-    """Return what variables must be replaced by so that two atoms are equal; None if they cannot be."""
+    """Return what variables must be replaced by so that two atoms are equal; None if they cannot
+    be.
+    """
     names: dict[Var, Var | Const] = {}
     if one.predicate != other.predicate:
         return None

@@ -1,14 +1,16 @@
-"""The smallest proofs of a fact: for each fact below it one step, so that all ends in rows of relations.
+"""The smallest proofs of a fact: for each fact below it one step, so that all ends in rows of
+relations.
 
     reach(1, 3)     by reach(x, z) <- reach(x, y), edge(y, z).
       reach(1, 2)   by reach(x, y) <- edge(x, y).
         edge(1, 2)  since version 4
       edge(2, 3)    since version 7
 
-The size of a proof is the number of facts in it, those that occur twice counted twice.  A fact and its steps are a
-hypergraph; Knuth's generalisation of Dijkstra's algorithm finds the smallest proof of each fact, and what is circular
-has none.  Where too many facts are involved, the ranks of recursive views lead down instead: each fact follows
-from facts that come before it, so the proof ends, though it may not be the smallest.
+The size of a proof is the number of facts in it, those that occur twice counted twice.  A fact and
+its steps are a hypergraph; Knuth's generalisation of Dijkstra's algorithm finds the smallest proof
+of each fact, and what is circular has none.  Where too many facts are involved, the ranks of
+recursive views lead down instead: each fact follows from facts that come before it, so the proof
+ends, though it may not be the smallest.
 """
 
 from collections.abc import Iterable
@@ -28,7 +30,8 @@ FACTS_MAX = 2_000  # that are looked at for the smallest proofs
 
 
 class Proofs(NamedTuple):
-    """The steps of a fact that are not circular, the smallest first; and a step for each fact of views below them.
+    """The steps of a fact that are not circular, the smallest first; and a step for each fact of
+    views below them.
 
     `smallest` says whether these are the smallest proofs.
     """
@@ -40,7 +43,11 @@ class Proofs(NamedTuple):
 
 
 def prove(
-    derivations: Derivations, installed: Installed, snap: Snapshot | EphemeralTransaction, fact: Fact, most: int
+    derivations: Derivations,
+    installed: Installed,
+    snap: Snapshot | EphemeralTransaction,
+    fact: Fact,
+    most: int,
 ) -> Proofs:
     """Find the proofs of a fact that holds in a version; `most` of its steps are followed down.
 
@@ -55,35 +62,54 @@ def prove(
 
 
 def _explored(derivations: Derivations, root: Fact) -> dict[Fact, list[Step]] | None:
-    """Return the steps of all facts of views that a fact could follow from; None if they are too many."""
+    """Return the steps of all facts of views that a fact could follow from; None if they are too
+    many.
+    """
     graph: dict[Fact, list[Step]] = {}
     level = [root]
     while level:
         graph |= derivations.steps(level)
         below = (f for fact in level for step in graph[fact] for f in step.facts)
-        level = [f for f in dict.fromkeys(below) if f not in graph and not derivations.is_base(f.predicate)]
+        level = [
+            f
+            for f in dict.fromkeys(below)
+            if f not in graph and not derivations.is_base(f.predicate)
+        ]
         if len(graph) + len(level) > FACTS_MAX:
             return None
     return graph
 
 
-def _smallest(derivations: Derivations, graph: dict[Fact, list[Step]], root: Fact, most: int) -> Proofs:
+def _smallest(
+    derivations: Derivations, graph: dict[Fact, list[Step]], root: Fact, most: int
+) -> Proofs:
     sizes = proof_sizes(derivations, {fact: steps for fact, steps in graph.items() if fact != root})
-    sizes |= {fact: 1 for step in graph[root] for fact in step.facts if derivations.is_base(fact.predicate)}
+    sizes |= {
+        fact: 1
+        for step in graph[root]
+        for fact in step.facts
+        if derivations.is_base(fact.predicate)
+    }
 
     def founded(fact: Fact) -> list[Step]:
         steps = (step for step in graph[fact] if sizes.keys() >= {*step.facts})
-        return sorted(steps, key=lambda step: (sum(sizes[below] for below in step.facts), step.text))
+        return sorted(
+            steps, key=lambda step: (sum(sizes[below] for below in step.facts), step.text)
+        )
 
     steps = founded(root)
-    chosen = _chosen(derivations, steps[:most], lambda facts: {fact: founded(fact)[0] for fact in facts})
+    chosen = _chosen(
+        derivations, steps[:most], lambda facts: {fact: founded(fact)[0] for fact in facts}
+    )
     return Proofs(root, steps, chosen, True)
 
 
 def proof_sizes(derivations: Derivations, graph: dict[Fact, list[Step]]) -> dict[Fact, int]:
-    """Return the sizes of the smallest proofs of facts, from the steps of those of views; without those that have none.
+    """Return the sizes of the smallest proofs of facts, from the steps of those of views; without
+    those that have none.
 
-    Facts that are no keys of `graph` are rows of relations, of size 1, or have no proof.  O(steps * log steps).
+    Facts that are no keys of `graph` are rows of relations, of size 1, or have no proof.  O(steps *
+    log steps).
     """
     sizes: dict[Fact, int] = {}
     readers: dict[Fact, list[tuple[Fact, int]]] = {}
@@ -118,7 +144,9 @@ def proof_sizes(derivations: Derivations, graph: dict[Fact, list[Step]]) -> dict
 class _Ranks:
     """The order in which facts of recursive views follow from one another."""
 
-    def __init__(self, installed: Installed, snap: Snapshot | EphemeralTransaction, derivations: Derivations) -> None:
+    def __init__(
+        self, installed: Installed, snap: Snapshot | EphemeralTransaction, derivations: Derivations
+    ) -> None:
         self._installed, self._snap, self._encode = installed, snap, Encoder(snap)
         self._predicates = derivations.program.predicates
         self._strata = {name: s.recursive for s in installed.strata for name in s.recursive}
@@ -129,13 +157,17 @@ class _Ranks:
         if layout.kind != RANKED:
             return 0
         types = self._predicates[fact.predicate].types
-        words = [self._encode(Const(value, type_)) for value, type_ in zip(fact.row, types, strict=True)]
+        words = [
+            self._encode(Const(value, type_)) for value, type_ in zip(fact.row, types, strict=True)
+        ]
         keys = np.array(words[: layout.keys], np.int64)[:, None]
         found, values = get(self._snap.pages, self._snap.tree(fact.predicate), keys)
         return int(values[-1, 0]) if found[0] else 0
 
     def comes_before(self, below: Fact, above: Fact) -> bool:
-        """Return whether a fact may be used for another one of its stratum: it comes before, or has another value."""
+        """Return whether a fact may be used for another one of its stratum: it comes before, or
+        has another value.
+        """
         if below.predicate not in self._strata.get(above.predicate, ()):
             return True
         folded = [self._installed.layouts[fact.predicate].shown for fact in (below, above)]
@@ -146,8 +178,13 @@ class _Ranks:
 
 def _by_ranks(derivations: Derivations, ranks: _Ranks, root: Fact, most: int) -> Proofs:
     def founded(fact: Fact, steps: Iterable[Step]) -> list[Step]:
-        some = [step for step in steps if all(ranks.comes_before(below, fact) for below in step.facts)]
-        return sorted(some, key=lambda step: (max(map(ranks.of, _views(derivations, step)), default=0), step.text))
+        some = [
+            step for step in steps if all(ranks.comes_before(below, fact) for below in step.facts)
+        ]
+        return sorted(
+            some,
+            key=lambda step: (max(map(ranks.of, _views(derivations, step)), default=0), step.text),
+        )
 
     steps = founded(root, derivations.steps([root])[root])
 
@@ -162,7 +199,9 @@ def _views(derivations: Derivations, step: Step) -> list[Fact]:
 
 
 def _chosen(derivations: Derivations, steps: Iterable[Step], choose: Any) -> dict[Fact, Step]:
-    """Return a step for every fact of a view below some steps; `choose` returns those of several facts."""
+    """Return a step for every fact of a view below some steps; `choose` returns those of several
+    facts.
+    """
     found: dict[Fact, Step] = {}
     level = [fact for step in steps for fact in _views(derivations, step)]
     while level := [fact for fact in dict.fromkeys(level) if fact not in found]:

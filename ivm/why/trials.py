@@ -1,6 +1,8 @@
-"""Whether insertions bring a row: they are made in a version that is never committed, as a preview makes them.
+"""Whether insertions bring a row: they are made in a version that is never committed, as a preview
+makes them.
 
-Values that nothing determines are tried: such as nothing has, and those next to the constants of rules.
+Values that nothing determines are tried: such as nothing has, and those next to the constants of
+rules.
 """
 
 from collections.abc import Iterator
@@ -25,9 +27,12 @@ from pagestore.host import EphemeralTransaction
 
 OF_ONE = 60  # values that are tried for one set of insertions
 OF_ALL = 300  # for all sets of one question
-FRESH: dict[str, tuple[Any, ...]] = {  # values that rows hardly have, by type: small ones first, which fit more columns
-    "int64": (101, 1_000_000_007), "uint64": (101, 1_000_000_007), "float64": (101.5,), "decimal": (Decimal(7),),
-    "string": ("new",), "bytes": (b"new",), "bool": (True, False), "date": (date(2999, 1, 1),), "time": (time(23, 59),),
+# values that rows hardly have, by type: small ones first, which fit more columns
+FRESH: dict[str, tuple[Any, ...]] = {
+    "int64": (101, 1_000_000_007), "uint64": (101, 1_000_000_007), "float64": (101.5,),
+    "decimal": (Decimal(7),),
+    "string": ("new",), "bytes": (b"new",), "bool": (True, False), "date": (date(2999, 1, 1),),
+    "time": (time(23, 59),),
     "duration": (timedelta(days=3),), "timestamp": (datetime(2999, 1, 1),),
 }  # fmt: skip
 
@@ -46,7 +51,9 @@ class Trials:
     def bring(self, insertions: Insertions, goal: Atom) -> bool:
         """Return whether insertions bring a row, with some values for their variables."""
         if insertions not in self._known:
-            self._known[insertions] = any(self._brings(rows, goal) for rows in self._with_values(insertions))
+            self._known[insertions] = any(
+                self._brings(rows, goal) for rows in self._with_values(insertions)
+            )
         return self._known[insertions]
 
     def _with_values(self, insertions: Insertions) -> Iterator[list[Atom]]:
@@ -55,16 +62,29 @@ class Trials:
         types: dict[Var, str] = {}
         for atom in atoms:
             stored = self.derivations.program.predicates[atom.predicate].types
-            types |= {term: type_ for term, type_ in zip(atom.terms, stored, strict=True) if isinstance(term, Var)}
+            types |= {
+                term: type_
+                for term, type_ in zip(atom.terms, stored, strict=True)
+                if isinstance(term, Var)
+            }
         names = {v.name: type_ for v, type_ in types.items()}
         choices = [[*self._values(type_, number)] for number, type_ in enumerate(names.values())]
         for values in islice(product(*choices), min(OF_ONE, OF_ALL - self._tried)):
             self._tried += 1
-            yield [with_values(atom, dict(zip(names, values, strict=True)), names) for atom in atoms]
+            yield [
+                with_values(atom, dict(zip(names, values, strict=True)), names) for atom in atoms
+            ]
 
     def _values(self, type_: str, number: int) -> Iterator[Any]:
-        """Yield values of a type for the variable of a number: one that nothing has, and those next to constants."""
-        given = [one.value for rule in self.derivations.program.rules for one in constants(rule) if one.type == type_]
+        """Yield values of a type for the variable of a number: one that nothing has, and those
+        next to constants.
+        """
+        given = [
+            one.value
+            for rule in self.derivations.program.rules
+            for one in constants(rule)
+            if one.type == type_
+        ]
         zone = ZoneInfo(type_[len("timestamp(") : -1]) if type_.startswith("timestamp(") else None
         for fresh in FRESH[type_.partition("(")[0]]:
             yield _moved(fresh.replace(tzinfo=zone) if zone else fresh, number)
@@ -76,13 +96,20 @@ class Trials:
         with self.sketch() as sketch:
             try:
                 self._insert(sketch, insertions)
-            except (IvmError, PagestoreError):  # they violate what is declared, or what rules compute fails
+            except (IvmError, PagestoreError):
+                # they violate what is declared, or what rules compute fails
                 return False
-            given = {place: term.value for place, term in enumerate(goal.terms) if isinstance(term, Const)}
+            given = {
+                place: term.value
+                for place, term in enumerate(goal.terms)
+                if isinstance(term, Const)
+            }
             return bool(self.derivations.over(sketch).rows(goal.predicate, [given]))
 
     def _insert(self, sketch: EphemeralTransaction, insertions: list[Atom]) -> None:
-        """Add rows, each in place of one with the same key if the insertion gives it, and let views follow."""
+        """Add rows, each in place of one with the same key if the insertion gives it, and let
+        views follow.
+        """
         txn = Transaction(sketch, self.installed, None)
         for atom in insertions:
             row = tuple(term.value for term in atom.terms if isinstance(term, Const))
@@ -92,7 +119,9 @@ class Trials:
                 txn.insert(atom.predicate, [row[:-1]])
             else:
                 (txn.set if is_function else txn.insert)(atom.predicate, [row])
-        engine = Engine(sketch, self.installed, Encoder(sketch), self.threads, built=built_sizes(sketch))
+        engine = Engine(
+            sketch, self.installed, Encoder(sketch), self.threads, built=built_sizes(sketch)
+        )
         engine.apply_edits(txn.composed())
 
 

@@ -1,4 +1,6 @@
-"""Why a row is in a view, or why it is not, in words and as data; and which edits changed a view's rows."""
+"""Why a row is in a view, or why it is not, in words and as data; and which edits changed a
+view's rows.
+"""
 
 from __future__ import annotations
 
@@ -35,8 +37,9 @@ RulesOf = Callable[[Any], Installed]
 class Why:
     """Why a row is in a view, or why it is not; `str` says it in words, `data` as dicts and lists.
 
-    `holds` says whether the row is there.  `derivations` is the number of steps by which it follows, of which `data`
-    has the first, each with its facts down to rows of relations; `smallest` says whether these are the smallest proofs.
+    `holds` says whether the row is there.  `derivations` is the number of steps by which it
+    follows, of which `data` has the first, each with its facts down to rows of relations;
+    `smallest` says whether these are the smallest proofs.
     """
 
     fact: str
@@ -47,11 +50,15 @@ class Why:
     data: dict[str, Any]
 
     def __str__(self) -> str:
-        return printable("\n".join(_proof_lines(self) if self.holds else _missing_lines(self)), kept="\n")
+        return printable(
+            "\n".join(_proof_lines(self) if self.holds else _missing_lines(self)), kept="\n"
+        )
 
 
 class Cause(NamedTuple):
-    """A row that came or went between two versions, and the edits responsible, as rules write them."""
+    """A row that came or went between two versions, and the edits responsible, as rules write
+    them.
+    """
 
     inserted: bool
     row: tuple[Any, ...]
@@ -70,7 +77,9 @@ class Asker:
     def why(self, name: str, row: Row | None, most: int) -> Why:
         """See Workspace.why."""
         goal = self._goal(name, row)
-        places = {place: term.value for place, term in enumerate(goal.terms) if isinstance(term, Const)}
+        places = {
+            place: term.value for place, term in enumerate(goal.terms) if isinstance(term, Const)
+        }
         found = self.derivations.rows(goal.predicate, [places])
         if not found:
             return self._why_not(goal)
@@ -102,7 +111,9 @@ class Asker:
     # -- what is given
 
     def _goal(self, name: str, row: Row | None) -> Atom:
-        """Return the row that a call names: constants, and variables for values that are not given."""
+        """Return the row that a call names: constants, and variables for values that are not
+        given.
+        """
         if row is None:
             return self._written(name)
         predicate = self._predicate(name)
@@ -112,17 +123,26 @@ class Asker:
                 raise EditError(f"{name} has no column {unnamed[0]!r}; it has {has}")
             places = {predicate.columns.index(column): value for column, value in row.items()}
         else:
-            places = dict(enumerate(row if isinstance(row, Sequence) and not isinstance(row, str) else (row,)))
+            places = dict(
+                enumerate(row if isinstance(row, Sequence) and not isinstance(row, str) else (row,))
+            )
             if len(places) > len(predicate.types):
-                raise EditError(f"{name} has {len(predicate.types)} columns, and {len(places)} values are given")
-        return _atom(predicate, {place: Const(value, predicate.types[place]) for place, value in places.items()})
+                raise EditError(
+                    f"{name} has {len(predicate.types)} columns, and {len(places)} values are given"
+                )
+        return _atom(
+            predicate,
+            {place: Const(value, predicate.types[place]) for place, value in places.items()},
+        )
 
     def _written(self, text: str) -> Atom:
         """Parse `tri(1, 2, 3)`, `total["ada"] = 5` or `total["ada"]`; `_` is any value."""
         body = text.strip().removesuffix(".")
         if body in self.derivations.program.predicates:
             columns = ", ".join(self.derivations.program.predicates[body].columns)
-            raise EditError(f"{body} is all of a view: name a row, {body}({columns}), _ being any value")
+            raise EditError(
+                f"{body} is all of a view: name a row, {body}({columns}), _ being any value"
+            )
         (statement,) = parse(f"+{body}.", "fact")[:1]
         assert isinstance(statement, Change)
         call, value = split(statement.head)
@@ -130,10 +150,15 @@ class Asker:
         terms = [*call.args, *([] if value is None else [value])]
         if len(terms) > len(predicate.types):
             raise EditError(
-                f"{call.name} has the columns {', '.join(predicate.columns)}, and {len(terms)} values are given"
+                f"{call.name} has the columns {', '.join(predicate.columns)}, and {len(terms)} "
+                f"values are given"
             )
-        wanted = {place: term for place, term in enumerate(terms) if not isinstance(term, Anonymous | Var)}
-        whole = _atom(predicate, {place: term for place, term in wanted.items() if isinstance(term, Const)})
+        wanted = {
+            place: term for place, term in enumerate(terms) if not isinstance(term, Anonymous | Var)
+        }
+        whole = _atom(
+            predicate, {place: term for place, term in wanted.items() if isinstance(term, Const)}
+        )
         if not all(isinstance(term, Const) for term in wanted.values()):
             raise EditError(f"{body}: a row is named by constants, and by _ for any value")
         return typed_atom(whole, predicate)
@@ -151,7 +176,8 @@ class Asker:
     # -- since when
 
     def _since(self, facts: Iterable[Fact]) -> dict[Fact, int | None]:
-        """Return the version that brought each fact of a relation; None if the oldest one that is kept has it.
+        """Return the version that brought each fact of a relation; None if the oldest one that is
+        kept has it.
 
         O(versions kept), and of those that changed a relation a look-up of each of its facts.
         """
@@ -162,12 +188,18 @@ class Asker:
         found: dict[Fact, int | None] = {fact: None for some in by_name.values() for fact in some}
         history = self.store.history()
         branch = next((one.branch for one in history if one.version == self.version), None)
-        older = [one.version for one in history if one.version < self.version and one.branch == branch]
+        older = [
+            one.version for one in history if one.version < self.version and one.branch == branch
+        ]
         for name, some in by_name.items():
             later = self.version
             for version in older if some else ():
                 with self.store.at(version) as before, self.store.at(later) as after:
-                    gone = [] if _is_same(name, before, after) else [f for f in some if not _has(before, f)]
+                    gone = (
+                        []
+                        if _is_same(name, before, after)
+                        else [f for f in some if not _has(before, f)]
+                    )
                 found |= dict.fromkeys(gone, later)
                 some, later = [f for f in some if f not in gone], version
         return found
@@ -176,8 +208,14 @@ class Asker:
 
     def _why_not(self, goal: Atom) -> Why:
         missing = Missing(self.derivations)
-        of_sql = self._is_of_sql(goal.predicate)  # whose helper views nobody wrote, and nobody knows
-        trials = Trials(partial(self.store.sketch, self.version), self.installed, self.derivations, self._threads)
+        # whose helper views nobody wrote, and nobody knows
+        of_sql = self._is_of_sql(goal.predicate)
+        trials = Trials(
+            partial(self.store.sketch, self.version),
+            self.installed,
+            self.derivations,
+            self._threads,
+        )
 
         def true(sets: list[Insertions]) -> list[Insertions]:
             some = together(sets) if of_sql else sets  # what its helper views lack may be one row
@@ -202,13 +240,21 @@ class Asker:
         return Why(data["fact"], self.version, False, 0, False, data)
 
     def _others(self, goal: Atom, predicate: Predicate) -> list[Fact]:
-        """Return the row of a function's key that has another value, or the rows of SQL that begin like the goal."""
+        """Return the row of a function's key that has another value, or the rows of SQL that
+        begin like the goal.
+        """
         keys = len(predicate.keys) if predicate.key_count is None else predicate.key_count
-        given = {place: term.value for place, term in enumerate(goal.terms[:keys]) if isinstance(term, Const)}
+        given = {
+            place: term.value
+            for place, term in enumerate(goal.terms[:keys])
+            if isinstance(term, Const)
+        }
         if len(given) < keys:
             return []
         is_function = predicate.value is not None or predicate.key_count is not None
-        begins = [{place: given[place] for place in range(count)} for count in range(keys - 1, 0, -1)]
+        begins = [
+            {place: given[place] for place in range(count)} for count in range(keys - 1, 0, -1)
+        ]
         for some in [given] if is_function else begins if self._is_of_sql(predicate.name) else []:
             if found := self.derivations.rows(predicate.name, [some])[:SHOWN]:
                 return [Fact(predicate.name, row) for _, row in found]
@@ -216,13 +262,21 @@ class Asker:
 
     def _is_of_sql(self, name: str) -> bool:
         """Return whether a statement of SQL keeps a view."""
-        return any(block.name == name and statement_of(block.text) for block in self.installed.blocks)
+        return any(
+            block.name == name and statement_of(block.text) for block in self.installed.blocks
+        )
 
     def _edit(self, atom: Atom) -> str:
-        """Return an insertion as rules write it; where the key has another value, as one that takes its place."""
+        """Return an insertion as rules write it; where the key has another value, as one that
+        takes its place.
+        """
         predicate = self.derivations.program.predicates[atom.predicate]
         count = len(predicate.keys) if predicate.key_count is None else predicate.key_count
-        key = {place: term.value for place, term in enumerate(atom.terms[:count]) if isinstance(term, Const)}
+        key = {
+            place: term.value
+            for place, term in enumerate(atom.terms[:count])
+            if isinstance(term, Const)
+        }
         is_function = predicate.value is not None or predicate.key_count is not None
         taken = is_function and len(key) == count and self.derivations.rows(atom.predicate, [key])
         return f"{'^' if taken else '+'}{self._text_of(atom)}"
@@ -232,16 +286,29 @@ class Asker:
 
     def _failure(self, one: Failure) -> dict[str, Any]:
         literals = [with_values(literal, one.values, one.rule.types) for literal in one.fails]
-        fails = [self._text_of(_unnamed(one)) if isinstance(one, Atom) else str(one) for one in literals]
+        fails = [
+            self._text_of(_unnamed(one)) if isinstance(one, Atom) else str(one) for one in literals
+        ]
         named = {name: value for name, value in one.values.items() if not name.startswith("_")}
-        where = {name: str(Const(value, as_read(one.rule.types[name]))) for name, value in named.items()}
-        return {"rule": self.statement(Step(one.rule, ())), "fails": _distinct(fails), "where": where}
+        where = {
+            name: str(Const(value, as_read(one.rule.types[name]))) for name, value in named.items()
+        }
+        return {
+            "rule": self.statement(Step(one.rule, ())),
+            "fails": _distinct(fails),
+            "where": where,
+        }
 
 
 def _unnamed(atom: Atom) -> Atom:
     """Write `_` for the variables that no author named."""
-    terms = [Var("_") if isinstance(term, Var) and term.name.startswith("_") else term for term in atom.terms]
-    return replace(atom, args=(*terms[: len(atom.args)],), value=None if atom.value is None else terms[-1])
+    terms = [
+        Var("_") if isinstance(term, Var) and term.name.startswith("_") else term
+        for term in atom.terms
+    ]
+    return replace(
+        atom, args=(*terms[: len(atom.args)],), value=None if atom.value is None else terms[-1]
+    )
 
 
 def _distinct(items: Iterable[Any]) -> list[Any]:
@@ -273,7 +340,11 @@ def _has(snap: Snapshot, fact: Fact) -> bool:
     if relation.info.bag:
         return bool(relation.get(fact.row[:-1], 0) == fact.row[-1])
     names = [column.name for column in relation.schema.stored]
-    record = tuple(fact.row[names.index(column.name)] for column in relation.schema.columns if column.name in names)
+    record = tuple(
+        fact.row[names.index(column.name)]
+        for column in relation.schema.columns
+        if column.name in names
+    )
     return record in relation
 
 
@@ -289,7 +360,11 @@ class _Tree:
         """Return the fact's proofs."""
         proofs = self._proofs
         steps = [self._step(step) for step in proofs.steps[:most]]
-        found: dict[str, Any] = {"fact": self._asker.text(fact), "version": self._asker.version, "holds": True}
+        found: dict[str, Any] = {
+            "fact": self._asker.text(fact),
+            "version": self._asker.version,
+            "holds": True,
+        }
         if fact in self._since:
             found["since"] = self._since[fact]
         return found | {
@@ -302,7 +377,10 @@ class _Tree:
     def _step(self, step: Step) -> dict[str, Any]:
         facts = [*dict.fromkeys(f for fact in step.facts for f in self._visible(fact))]
         self._depth += 1
-        found: dict[str, Any] = {"rule": self._asker.statement(step), "from": [*map(self._fact, facts[:SHOWN])]}
+        found: dict[str, Any] = {
+            "rule": self._asker.statement(step),
+            "from": [*map(self._fact, facts[:SHOWN])],
+        }
         self._depth -= 1
         if len(facts) > SHOWN:
             found["more"] = len(facts) - SHOWN
@@ -345,7 +423,10 @@ def _proof_lines(why: Why) -> list[str]:
     if more > 0:
         lines.append(f"and by {more:,} other derivation{'s' * (more > 1)}")
     if not why.smallest:
-        lines.append("(there are too many facts to find the smallest proof: this one follows the ranks of recursion)")
+        lines.append(
+            "(there are too many facts to find the smallest proof: this one follows the ranks of "
+            "recursion)"
+        )
     return lines
 
 
@@ -353,7 +434,13 @@ def _branches(step: dict[str, Any], margin: str) -> list[str]:
     items: list[tuple[str, dict[str, Any]]] = []
     for fact in step["from"]:
         rule = "   (ask for it, as its proof goes deeper)" if "deeper" in fact else ""
-        rule = f"   by {fact['rule']}" if "rule" in fact else "   (see above)" if "above" in fact else rule
+        rule = (
+            f"   by {fact['rule']}"
+            if "rule" in fact
+            else "   (see above)"
+            if "above" in fact
+            else rule
+        )
         items.append((f"{fact['fact']}{_since(fact)}{rule}", fact))
     if "more" in step:
         items.append((f"and {step['more']:,} more", {}))
@@ -370,7 +457,11 @@ def _branches(step: dict[str, Any], margin: str) -> list[str]:
 def _since(data: Mapping[str, Any]) -> str:
     if "since" not in data:
         return ""
-    return "   since before the oldest version kept" if data["since"] is None else f"   since version {data['since']}"
+    return (
+        "   since before the oldest version kept"
+        if data["since"] is None
+        else f"   since version {data['since']}"
+    )
 
 
 def _missing_lines(why: Why) -> list[str]:
@@ -381,25 +472,44 @@ def _missing_lines(why: Why) -> list[str]:
         lines.append(rule)
         for failure in failures:
             where = ", ".join(f"{name} = {value}" for name, value in failure["where"].items())
-            lines.append(f"   fails at {', '.join(failure['fails'])}" + f"   where {where}" * bool(where))
+            lines.append(
+                f"   fails at {', '.join(failure['fails'])}" + f"   where {where}" * bool(where)
+            )
     if data["insertions"]:
-        lines.append("any of these would bring it:" if len(data["insertions"]) > 1 else "this would bring it:")
+        lines.append(
+            "any of these would bring it:"
+            if len(data["insertions"]) > 1
+            else "this would bring it:"
+        )
         lines += [f"   {' '.join(f'{text}.' for text in some)}" for some in data["insertions"]]
-        lines += [f"   with values of {', '.join(data['any'])} that fit the rules"] * bool(data["any"])
+        lines += [f"   with values of {', '.join(data['any'])} that fit the rules"] * bool(
+            data["any"]
+        )
     if not data["complete"]:
         lines.append("(there may be others, also smaller ones: the search was cut)")
     return lines
 
 
 def causes(old: Asker, new: Asker, view: str) -> list[Cause]:
-    """Return the rows of a view that differ between two versions, each with the edits responsible."""
-    if view not in new.derivations.program.predicates and view not in old.derivations.program.predicates:
+    """Return the rows of a view that differ between two versions, each with the edits
+    responsible.
+    """
+    if (
+        view not in new.derivations.program.predicates
+        and view not in old.derivations.program.predicates
+    ):
         raise UnknownViewError(unknown(view, NOWHERE, new.derivations.program.predicates).reason)
     found = Causes(Side(old.derivations, old.prove), Side(new.derivations, new.prove))
     out = []
     for inserted, row in _changes(old, new, view):
         edits = found.of(Fact(view, row), inserted)
-        out.append(Cause(inserted, row, tuple(sorted(_edit_text(new if e.inserted else old, e) for e in edits))))
+        out.append(
+            Cause(
+                inserted,
+                row,
+                tuple(sorted(_edit_text(new if e.inserted else old, e) for e in edits)),
+            )
+        )
     return out
 
 
@@ -409,7 +519,9 @@ def _edit_text(asker: Asker, edit: Edit) -> str:
 
 def _changes(old: Asker, new: Asker, view: str) -> list[tuple[bool, tuple[Any, ...]]]:
     table = new.store.diff(old.version, new.version, view).read_all()
-    predicate = new.derivations.program.predicates.get(view) or old.derivations.program.predicates[view]
+    predicate = (
+        new.derivations.program.predicates.get(view) or old.derivations.program.predicates[view]
+    )
     columns = [table.column(name).to_pylist() for name in predicate.columns]
     signs = [change == "insert" for change in table.column("_change_type").to_pylist()]
     return [(sign, row) for sign, row in zip(signs, zip(*columns, strict=True), strict=True)]

@@ -6,10 +6,11 @@ A backup is "pageBACK", a format number, and blocks as in a dump:
     PAGE   pages       ids (count, then int64 each), ascending, then the pages
     DONE   record      the number of pages
 
-A full backup holds all pages that the newest version reaches, an incremental one those born after the base.
-Applying a full backup and the increments after it, in order, gives a store with that one version, byte for
-byte the same pages. An increment names the commit that it continues from by a digest of its record, since diverged
-copies of one store have versions of the same numbers (docs/decisions/0024-increments.md).
+A full backup holds all pages that the newest version reaches, an incremental one those born after
+the base. Applying a full backup and the increments after it, in order, gives a store with that one
+version, byte for byte the same pages. An increment names the commit that it continues from by a
+digest of its record, since diverged copies of one store have versions of the same numbers
+(docs/decisions/0024-increments.md).
 """
 
 import os
@@ -49,7 +50,8 @@ DIGEST = 16  # bytes
 NO_COMMIT = bytes(DIGEST)
 NUMBERS_MAX = 1 << 48  # above the numbers of versions, texts and branches
 FILE_MAX = 1 << 44  # bytes of a store; ext4 holds no larger file
-SPAN_MIN, SPAN = 1 << 24, 1 << 16  # a backup's `top` is SPAN_MIN at most, or SPAN for each page held
+# a backup's `top` is SPAN_MIN at most, or SPAN for each page held
+SPAN_MIN, SPAN = 1 << 24, 1 << 16
 DENSE = 16  # up to DENSE pages below `top` for each page held, the file gets room for all pages
 _HEADS = {NAMELESS: struct.Struct("<q16sqqqqq"), FORMAT: struct.Struct(f"<q16sqqqqq{DIGEST}s")}
 _NUMBER = struct.Struct("<q")
@@ -93,29 +95,42 @@ def write_backup(handle: Handle, out: IO[bytes], since: int | str | None) -> int
         top = handle.state.commit.top
         ids = _reached(handle, snapshot)
         if top > _span(len(ids)):
-            raise FormatError(f"{len(ids)} pages of {top} are too few for a backup; compact the store, or take a dump")
+            raise FormatError(
+                f"{len(ids)} pages of {top} are too few for a backup; compact the store, or take a "
+                f"dump"
+            )
         out.write(MAGIC)
-        head = BackupHead(meta.page_size, meta.uuid, base, version.version, *version.run, top, commit)
+        head = BackupHead(
+            meta.page_size, meta.uuid, base, version.version, *version.run, top, commit
+        )
         write_block(out, b"HEAD", _HEADS[FORMAT].pack(*head))
         words = snapshot.pages.words.reshape(-1, snapshot.pages.page_words)
         ids = ids[words[ids, BIRTH] > base]
         for first in range(0, len(ids), BLOCK_PAGES):
             part = ids[first : first + BLOCK_PAGES]
-            write_block(out, b"PAGE", _NUMBER.pack(len(part)) + part.tobytes() + words[part].tobytes())
+            write_block(
+                out, b"PAGE", _NUMBER.pack(len(part)) + part.tobytes() + words[part].tobytes()
+            )
         write_block(out, b"DONE", _NUMBER.pack(len(ids)))
         return version.version
 
 
 def _base(handle: Handle, since: int | str, newest_version: int) -> Snapshot:
-    """Return a snapshot of the version that an increment continues from. Raises VersionError, MissingError."""
+    """Return a snapshot of the version that an increment continues from. Raises VersionError,
+    MissingError.
+    """
     try:
         base = snapshot_at(handle, since)
     except VersionError as error:
         remedy = "take a full backup, and tag its version to keep it for the next increment"
-        raise VersionError(f"{error}; an increment goes on from a version that exists: {remedy}") from None
+        raise VersionError(
+            f"{error}; an increment goes on from a version that exists: {remedy}"
+        ) from None
     if base._version.branch != MAIN_ID or base.version > newest_version:
         base.close()
-        raise VersionError(f"version {base.version} is none of the main branch, which is what a backup holds")
+        raise VersionError(
+            f"version {base.version} is none of the main branch, which is what a backup holds"
+        )
     return base
 
 
@@ -131,25 +146,33 @@ def _reached(handle: Handle, snapshot: Snapshot) -> np.ndarray:
     walk.reach(snapshot._version)
     walk.long_texts(snapshot._version.trees[TEXTS.tree_id])
     if walk.violations:
-        raise CorruptionError(f"the version is damaged and cannot be backed up: {walk.violations[0]}")
+        raise CorruptionError(
+            f"the version is damaged and cannot be backed up: {walk.violations[0]}"
+        )
     return np.array(sorted(walk.owner), np.int64)
 
 
 def _span(pages: int) -> int:
-    """Return the greatest `top` for a store that uses `pages` pages: opening it takes memory for all pages below."""
+    """Return the greatest `top` for a store that uses `pages` pages: opening it takes memory for
+    all pages below.
+    """
     return max(SPAN_MIN, SPAN * pages)
 
 
 # --- applying -----------------------------------------------------------------------------------
 
 
-def restore_backup(path: str | os.PathLike[str], sources: Sequence[IO[bytes] | str | os.PathLike[str]]) -> int:
-    """Make a store at `path`, which must not exist, from a full backup and increments, as binary streams or files.
+def restore_backup(
+    path: str | os.PathLike[str], sources: Sequence[IO[bytes] | str | os.PathLike[str]]
+) -> int:
+    """Make a store at `path`, which must not exist, from a full backup and increments, as binary
+    streams or files.
 
     Returns its version.
 
-    Raises FormatError for backups that do not follow each other, CorruptionError for a cut or damaged one, or one that
-    holds what no store would; then no file is left. Memory is bounded by a block, and a few bytes a page.
+    Raises FormatError for backups that do not follow each other, CorruptionError for a cut or
+    damaged one, or one that holds what no store would; then no file is left. Memory is bounded by a
+    block, and a few bytes a page.
     """
     path = Path(local_path(path))
     if path.exists():
@@ -188,7 +211,9 @@ def _apply_one(source: IO[bytes], before: Sequence[Applied], file: File) -> Appl
     try:
         commit = _commit_at(Mapping(file, head.page_size), head.run)
     except CorruptionError as error:
-        raise CorruptionError(f"the backup of version {head.version} lacks its commit: {error}") from None
+        raise CorruptionError(
+            f"the backup of version {head.version} lacks its commit: {error}"
+        ) from None
     return Applied(head, commit, count)
 
 
@@ -199,7 +224,9 @@ def _format(source: IO[bytes]) -> int:
         raise FormatError("this is not a backup; it should begin with 'pageBACK'")
     number: int = struct.unpack_from("<I", magic, len(NAME))[0]
     if number not in _HEADS:
-        raise FormatError(f"this is a backup of format {number}, and this library reads format {FORMAT}")
+        raise FormatError(
+            f"this is a backup of format {number}, and this library reads format {FORMAT}"
+        )
     return number
 
 
@@ -215,8 +242,12 @@ def _head(block: Block, number: int) -> BackupHead:
         raise block.damaged(f"there is no version {head.version} that goes on from {head.base}")
     if not FIRST_PAGE < top <= FILE_MAX // size:
         raise block.damaged(f"there is no store of {top} pages")
-    if not 0 < head.run.length < top * size or not FIRST_PAGE <= head.page <= top - len(head.run.ids(size // WORD)):
-        raise block.damaged(f"a record of {head.words} words at page {head.page} is not among the {top} pages")
+    if not 0 < head.run.length < top * size or not FIRST_PAGE <= head.page <= top - len(
+        head.run.ids(size // WORD)
+    ):
+        raise block.damaged(
+            f"a record of {head.words} words at page {head.page} is not among the {top} pages"
+        )
     return head
 
 
@@ -228,19 +259,27 @@ def _check_place(head: BackupHead, before: Sequence[Applied], number: int) -> No
         raise FormatError(f"{name} is of another store than the one before it")
     if head.base != (before[-1].head.version if before else FULL):
         is_ = "is a full one" if head.base == FULL else f"goes on from version {head.base}"
-        place = f"cannot follow version {before[-1].head.version}" if before else "cannot come first"
+        place = (
+            f"cannot follow version {before[-1].head.version}" if before else "cannot come first"
+        )
         raise FormatError(f"{name} {is_} and {place}: {remedy}")
     if before and number == NAMELESS:
         fact = "is an increment of format 1, which does not say from which commit it goes on"
-        raise FormatError(f"{name} {fact}; restore it with the library that wrote it, or take a full backup")
+        raise FormatError(
+            f"{name} {fact}; restore it with the library that wrote it, or take a full backup"
+        )
     if before and head.commit != before[-1].commit:
         said, have = (commit.hex() for commit in (head.commit or b"", before[-1].commit))
         fact = f"goes on from commit {said} of version {head.base}, and the backup before it holds commit {have}"
-        raise FormatError(f"{name} {fact}: they are of copies of the store that went different ways; {remedy}")
+        raise FormatError(
+            f"{name} {fact}: they are of copies of the store that went different ways; {remedy}"
+        )
 
 
 def _pages(block: Block, head: BackupHead, last: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the ids int64[n] and pages int64[n, W] of a block, the first above `last`. Raises CorruptionError."""
+    """Return the ids int64[n] and pages int64[n, W] of a block, the first above `last`. Raises
+    CorruptionError.
+    """
     if block.kind != b"PAGE":
         raise block.damaged("PAGE belongs there")
     with block.reading():
@@ -261,10 +300,14 @@ def _pages(block: Block, head: BackupHead, last: int) -> tuple[np.ndarray, np.nd
 
 
 def _finish(file: File, done: Sequence[Applied]) -> None:
-    """Verify all that is in the pages, then write a commit for the one version, and the meta slots."""
+    """Verify all that is in the pages, then write a commit for the one version, and the meta
+    slots.
+    """
     head, held = done[-1].head, sum(applied.pages for applied in done)
     if head.top > _span(held):
-        raise CorruptionError(f"the backup says that the store has {head.top} pages, and holds {held}")
+        raise CorruptionError(
+            f"the backup says that the store has {head.top} pages, and holds {held}"
+        )
     mapping = Mapping(file, head.page_size)
     _make_room(file, head.top * head.page_size, dense=head.top <= DENSE * held)
     mapping.cover(head.top)
@@ -275,25 +318,40 @@ def _finish(file: File, done: Sequence[Applied]) -> None:
     checkpoint = RecordWriter(FREE)
     checkpoint.put_list(word_list(extents), 2)
     place = Run(head.top, len(checkpoint.words))
-    file.write_pages(*pages_of_run(place, checkpoint.words, version.version, FREE, page_words), page_words)
+    file.write_pages(
+        *pages_of_run(place, checkpoint.words, version.version, FREE, page_words), page_words
+    )
     record = Commit(
-        made.sequence + 1, version.version, 1, timestamp=version.timestamp, last_version=version.version,
-        next_tree=made.next_tree, next_branch=made.next_branch, next_text=next_text, checkpoint=place,
+        made.sequence + 1,
+        version.version,
+        1,
+        timestamp=version.timestamp,
+        last_version=version.version,
+        next_tree=made.next_tree,
+        next_branch=made.next_branch,
+        next_text=next_text,
+        checkpoint=place,
         system=roots_of({number: version.trees[number] for number in TEXT_TREES}),
         branches=word_list([MAIN_ID, version.version, *version.run, NO_ORIGIN]),
         recent=word_list([version.version, *version.run, version.timestamp, MAIN_ID]),
-    )  # fmt: skip
+    )
     run = Run(place.ids(page_words).stop, record.length())
     record.top = run.ids(page_words).stop
-    file.write_pages(*pages_of_run(run, record.encode(), version.version, COMMIT, page_words), page_words)
-    slot = Meta(head.page_size, head.uuid, record.sequence, version.version, *run, record.top, True).pack()
+    file.write_pages(
+        *pages_of_run(run, record.encode(), version.version, COMMIT, page_words), page_words
+    )
+    slot = Meta(
+        head.page_size, head.uuid, record.sequence, version.version, *run, record.top, True
+    ).pack()
     for at_ in range(2):
         file.pwrite(slot, SLOT_SIZE * at_)
     file.fdatasync()
 
 
 def _make_room(file: File, size: int, dense: bool) -> None:
-    """Extend a file to a size, with holes unless `dense`: a few bytes of a backup may demand terabytes."""
+    """Extend a file to a size, with holes unless `dense`: a few bytes of a backup may demand
+    terabytes.
+    """
     if dense:
         file.fallocate(0, size)
     elif file.size() < size:
@@ -301,7 +359,8 @@ def _make_room(file: File, size: int, dense: bool) -> None:
 
 
 def _verified(mapping: Mapping, head: BackupHead) -> tuple[Version, Commit, list[int], int]:
-    """Return the version in the pages, its commit's record, the pages that it reaches, the id of the next text.
+    """Return the version in the pages, its commit's record, the pages that it reaches, the id of
+    the next text.
 
     Raises CorruptionError for what no store would have written.
     """
@@ -322,7 +381,9 @@ def _verified(mapping: Mapping, head: BackupHead) -> tuple[Version, Commit, list
     return version, made, sorted(walk.owner), texts + 1
 
 
-def _faults(made: Commit, version: Version, head: BackupHead, reached: Collection[int], texts: int) -> Iterator[str]:
+def _faults(
+    made: Commit, version: Version, head: BackupHead, reached: Collection[int], texts: int
+) -> Iterator[str]:
     """Yield a sentence for each other fault of a commit's record."""
     if max(reached) >= head.top:
         yield f"it reaches page {max(reached)} of {head.top}"
@@ -337,5 +398,6 @@ def _faults(made: Commit, version: Version, head: BackupHead, reached: Collectio
     if not texts < made.next_text or not 0 <= texts < NUMBERS_MAX:
         yield f"the next text would be number {made.next_text}, and there is text {texts}"
     for _, page, birth in rows(made.dead, 3):
-        if not FIRST_PAGE <= page <= PAGE_MASK or page in reached or not 0 <= birth < made.version:  # a file may be cut
+        # a file may be cut
+        if not FIRST_PAGE <= page <= PAGE_MASK or page in reached or not 0 <= birth < made.version:
             yield f"it says that it replaced page {page} of version {birth}"

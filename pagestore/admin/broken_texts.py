@@ -3,8 +3,9 @@
     b"caf\\xe9"      read as Latin-1      café
                     or escaped           caf\\xe9, with a backslash
 
-New values are checked (values/exact.py); stores of earlier releases may have broken texts from files of Parquet and
-Arrow. A relation that has one cannot be read. Earlier versions keep theirs until they are dropped.
+New values are checked (values/exact.py); stores of earlier releases may have broken texts from
+files of Parquet and Arrow. A relation that has one cannot be read. Earlier versions keep theirs
+until they are dropped.
 """
 
 from __future__ import annotations
@@ -36,10 +37,12 @@ class Mended(NamedTuple):
 
 
 def mend_texts(handle: Handle, encoding: str = "") -> list[Mended]:
-    """Repair the values in columns of strings that are not UTF-8, in one commit for each branch that has some.
+    """Repair the values in columns of strings that are not UTF-8, in one commit for each branch
+    that has some.
 
-    They are decoded as `encoding`; without one, bytes that are not UTF-8 are escaped with a backslash. Views follow.
-    Raises WordError for bytes that are not in the encoding, EditError where two keys become the same.
+    They are decoded as `encoding`; without one, bytes that are not UTF-8 are escaped with a
+    backslash. Views follow. Raises WordError for bytes that are not in the encoding, EditError
+    where two keys become the same.
     """
     mended = []
     for branch in handle.refresh().settings.branches:
@@ -60,8 +63,14 @@ def _mend(txn: Transaction, encoding: str) -> dict[str, int]:
     records = {}
     for name in [*txn] if len(broken) else ():
         relation = txn[name]
-        places = [i for i, column in enumerate(relation.schema.stored) if column.type.name == "string"]
-        if places and name not in hosted and (count := _mend_relation(txn, relation, places, broken, encoding)):
+        places = [
+            i for i, column in enumerate(relation.schema.stored) if column.type.name == "string"
+        ]
+        if (
+            places
+            and name not in hosted
+            and (count := _mend_relation(txn, relation, places, broken, encoding))
+        ):
             records[name] = count
     return records
 
@@ -73,7 +82,9 @@ def _broken_ids(dictionary: Dictionary) -> Iterator[int]:
         yield from some[broken_among(dictionary.loaded(some))].tolist()
 
 
-def _mend_relation(txn: Transaction, relation: Relation, places: list[int], broken: np.ndarray, encoding: str) -> int:
+def _mend_relation(
+    txn: Transaction, relation: Relation, places: list[int], broken: np.ndarray, encoding: str
+) -> int:
     """Replace the records that have broken texts by repaired ones; return their number."""
     pages, tree = relation.view()
     batches = [np.zeros((tree.spec.columns, 0), np.int64)]
@@ -102,7 +113,9 @@ def _decoded(text: bytes, encoding: str) -> str:
     try:
         return text.decode(encoding) if encoding else text.decode(errors="backslashreplace")
     except (UnicodeDecodeError, LookupError) as error:
-        raise WordError(f"the text {text[:60]!r} does not read as {encoding}: {error}; name another encoding") from None
+        raise WordError(
+            f"the text {text[:60]!r} does not read as {encoding}: {error}; name another encoding"
+        ) from None
 
 
 def _refuse_one_key(relation: Relation, before: np.ndarray, after: np.ndarray) -> None:
@@ -114,6 +127,7 @@ def _refuse_one_key(relation: Relation, before: np.ndarray, after: np.ndarray) -
     distinct = np.unique(after[:keys], axis=1)
     if found.any() or distinct.shape[1] < after.shape[1]:
         raise EditError(
-            f"{relation.name!r}: with other texts, two records have one key; name another encoding, or none, which "
+            f"{relation.name!r}: with other texts, two records have one key; name another "
+            f"encoding, or none, which "
             "writes the bytes with a backslash"
         )

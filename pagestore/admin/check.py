@@ -16,7 +16,8 @@
     dictionary       texts and places are each other's inverse
     texts            a text in a column of strings is UTF-8
 
-All violations are reported, not only the first. Pages that versions share are checked once. O(pages).
+All violations are reported, not only the first. Pages that versions share are checked once.
+O(pages).
 """
 
 from pagestore.admin.tree_check import Violation, Walk
@@ -44,7 +45,8 @@ def check_store(handle: Handle) -> list[Violation]:
             violations = Check(handle).run()
             if not violations or handle.refresh().sequence == sequence:
                 return violations
-        found = {(v.invariant, v.page) for v in violations}  # a writer may have reused pages while they were checked
+        # a writer may have reused pages while they were checked
+        found = {(v.invariant, v.page) for v in violations}
         again = again & found if tried else found
     return [v for v in violations if (v.invariant, v.page) in again]
 
@@ -71,7 +73,9 @@ class Check(Walk):
             self._version(entry)
         self._text_trees()
         if len(self.entries) < len(state.versions):
-            self._add("record", None, "the history does not read, so nobody knows what its versions reach")
+            self._add(
+                "record", None, "the history does not read, so nobody knows what its versions reach"
+            )
         elif (free := self._free()) is not None:
             self._audit(free)
         return self.violations
@@ -87,7 +91,9 @@ class Check(Walk):
         closed = max((meta.sequence for meta in metas.values() if meta.clean), default=-1)
         for i, meta in metas.items():
             if meta.sequence < closed:
-                fact = f"the store was closed after commit {closed}, and slot {i} says {meta.sequence}"
+                fact = (
+                    f"the store was closed after commit {closed}, and slot {i} says {meta.sequence}"
+                )
                 self._add("meta slots", i, fact)
         problems = self.handle.recovery.problems if self.handle.recovery else ()
         for problem in problems:
@@ -95,17 +101,23 @@ class Check(Walk):
                 self._add("record", None, problem)
 
     def _version(self, entry: Entry) -> None:
-        """Walk over all that one retained version reaches, and check that its record is of that version."""
+        """Walk over all that one retained version reaches, and check that its record is of that
+        version.
+        """
         name = f"version {entry.version}"
         try:
             self._dead_list(entry)
             version = load_version(self.mapping, entry.run, {}, entry.version)
         except (CorruptionError, ValueError) as error:
             self.run_of(f"{name}'s commit", entry.run)
-            self._add("record", getattr(error, "page", entry.page), f"{name} does not read: {error}")
+            self._add(
+                "record", getattr(error, "page", entry.page), f"{name} does not read: {error}"
+            )
             return
         if version.branch != entry.branch:
-            self._add("record", entry.page, f"{name}'s record says that it is of branch {version.branch}")
+            self._add(
+                "record", entry.page, f"{name}'s record says that it is of branch {version.branch}"
+            )
         self.reach(version)
 
     def _dead_list(self, entry: Entry) -> None:
@@ -122,7 +134,9 @@ class Check(Walk):
         self.strings()
 
     def _free(self) -> set[int] | None:
-        """Return the free pages; None if their list cannot be read, which is a violation already."""
+        """Return the free pages; None if their list cannot be read, which is a violation
+        already.
+        """
         try:
             return free_pages(self.handle)
         except CorruptionError:
@@ -134,12 +148,20 @@ class Check(Walk):
         for page in sorted(free & self.owner.keys()):
             self._add("page audit", page, f"it is free, and {self.owner[page]} reaches it")
         for page in sorted(page for page in free if not FIRST_PAGE <= page < top):
-            self._add("page audit", page, f"it is free, and the store has pages {FIRST_PAGE} to {top - 1}")
+            self._add(
+                "page audit", page, f"it is free, and the store has pages {FIRST_PAGE} to {top - 1}"
+            )
         for page in sorted(page for page in self.owner if not FIRST_PAGE <= page < top):
-            self._add("page audit", page, f"{self.owner[page]} reaches it, beyond the store's top {top}")
+            self._add(
+                "page audit", page, f"{self.owner[page]} reaches it, beyond the store's top {top}"
+            )
         waiting = self._waiting()
         for page in sorted(free & waiting):
-            self._add("page audit", page, "it is free, and readers of a retained version may still need it")
+            self._add(
+                "page audit",
+                page,
+                "it is free, and readers of a retained version may still need it",
+            )
         expected = waiting | free | self.owner.keys()
         for page in range(FIRST_PAGE, top):
             if page not in expected:
@@ -158,7 +180,11 @@ class Check(Walk):
         before = -1
         for entry in self.entries:
             dead = rows(self.dead.get(entry.version, ()), 3)
-            needed |= {page for lineage, page, birth in dead if lineage == STORE_LINEAGE and birth <= before}
+            needed |= {
+                page
+                for lineage, page, birth in dead
+                if lineage == STORE_LINEAGE and birth <= before
+            }
             before = entry.version
         return needed
 
@@ -166,4 +192,6 @@ class Check(Walk):
 def free_pages(handle: Handle) -> set[int]:
     """Return all pages that are free in the newest commit."""
     commit = handle.state.commit
-    return {*checkpoint_of(handle.mapping, commit).tolist(), *commit.added}.difference(commit.removed)
+    return {*checkpoint_of(handle.mapping, commit).tolist(), *commit.added}.difference(
+        commit.removed
+    )

@@ -1,7 +1,9 @@
-"""Dumps: the content of a store as one stream, independent of pages, that any later version can read back.
+"""Dumps: the content of a store as one stream, independent of pages, that any later version can
+read back.
 
-A dump is "pageDUMP", a format number, and blocks. A block is a header of 24 bytes (kind, 4 letters; crc32c of
-the packed bytes, u32; packed and plain length, u64 each; little-endian) and a zstandard frame:
+A dump is "pageDUMP", a format number, and blocks. A block is a header of 24 bytes (kind, 4 letters;
+crc32c of the packed bytes, u32; packed and plain length, u64 each; little-endian) and a zstandard
+frame:
 
     STOR   u64         the number of versions; then the texts of the dictionary follow, in order of ids
     PART   bytes       not packed: a piece of the first text of the next block TEXT, which continues the pieces before
@@ -11,15 +13,18 @@ the packed bytes, u32; packed and plain length, u64 each; little-endian) and a z
     ROWS   Arrow       its records as words; with changes, a first column: 0 insert, 1 erase
     DONE   u64 x 2     the numbers of versions and rows, so that a cut is noticed
 
-Relations are dumped as words, and the dictionary with the same ids, so that trees of raw words, which may
-hold ids of texts, keep their meaning. The first version is dumped whole, each later one as its changes.
+Relations are dumped as words, and the dictionary with the same ids, so that trees of raw words,
+which may hold ids of texts, keep their meaning. The first version is dumped whole, each later one
+as its changes.
 
 A dump may come from a stranger: `restore` refuses what no store would hold (docs/format.md).
 
-Arrow batches in blocks: write a batch as a stream, and read it back from a stream that may be a stranger's.
+Arrow batches in blocks: write a batch as a stream, and read it back from a stream that may be a
+stranger's.
 
-Arrow trusts a stream: a body that unpacks to any size, columns of other types, offsets that lead elsewhere. So
-`unpack` requires the given schema, refuses packed bodies, and validates the batch in full.
+Arrow trusts a stream: a body that unpacks to any size, columns of other types, offsets that lead
+elsewhere. So `unpack` requires the given schema, refuses packed bodies, and validates the batch in
+full.
 """
 
 from __future__ import annotations
@@ -35,7 +40,14 @@ import numpy as np
 
 from pagestore.admin.framing import Block, read_blocks, read_bytes, write_block
 from pagestore.admin.history import add_tag
-from pagestore.errors import CorruptionError, EditError, ExistsError, FormatError, MissingError, OrderError
+from pagestore.errors import (
+    CorruptionError,
+    EditError,
+    ExistsError,
+    FormatError,
+    MissingError,
+    OrderError,
+)
 from pagestore.relations.snapshot import Snapshot, newest_snapshot, snapshot_at
 from pagestore.relations.transaction import Transaction, begin_transaction
 from pagestore.runtime.lazy import pyarrow as pa
@@ -72,7 +84,8 @@ def dump(
     versions: Iterable[int | str] | None = None,
     relations: Sequence[str] | None = None,
 ) -> None:
-    """Write versions (the newest by default) and relations (all, hidden ones and properties too) to a binary stream.
+    """Write versions (the newest by default) and relations (all, hidden ones and properties too) to
+    a binary stream.
 
     Raises VersionError, MissingError. O(content of the first version + changes).
     """
@@ -87,7 +100,10 @@ def dump(
 
 
 def _write(
-    out: IO[bytes], snapshots: Sequence[Snapshot], tags: Mapping[str, int], relations: Sequence[str] | None
+    out: IO[bytes],
+    snapshots: Sequence[Snapshot],
+    tags: Mapping[str, int],
+    relations: Sequence[str] | None,
 ) -> None:
     """Write ascending versions, maybe none, as a dump."""
     out.write(MAGIC)
@@ -107,18 +123,23 @@ def _write(
 
 
 def restore(
-    handle: Handle, source: IO[bytes], trial: Callable[[], AbstractContextManager[Handle]] | None = None
+    handle: Handle,
+    source: IO[bytes],
+    trial: Callable[[], AbstractContextManager[Handle]] | None = None,
 ) -> list[int]:
     """Read a dump into an empty store; return the new numbers of its versions.
 
-    Raises FormatError for what is not a dump; CorruptionError where it is cut off, damaged, or has what no store would
-    hold; MissingError for a scan operator that this process has not registered; SchemaError, with the `page_size` to
-    make the store with, for a relation that is too wide for its pages. The version with the fault is
-    not made then. Those before are, unless `trial` makes an empty store in which a dump of several versions is
-    restored first. Memory is bounded by a block, or by a text that is longer.
+    Raises FormatError for what is not a dump; CorruptionError where it is cut off, damaged, or has
+    what no store would hold; MissingError for a scan operator that this process has not registered;
+    SchemaError, with the `page_size` to make the store with, for a relation that is too wide for
+    its pages. The version with the fault is not made then. Those before are, unless `trial` makes
+    an empty store in which a dump of several versions is restored first. Memory is bounded by a
+    block, or by a text that is longer.
     """
     if read_bytes(source, len(MAGIC)) != MAGIC:
-        raise FormatError("this is not a dump, or one of another format; it should begin with 'pageDUMP'")
+        raise FormatError(
+            "this is not a dump, or one of another format; it should begin with 'pageDUMP'"
+        )
     state = handle.refresh()
     if state.last_version or state.settings.tags or len(newest_snapshot(handle)):
         raise FormatError(f"{handle.file.path} is not empty; restore into a new store")
@@ -157,11 +178,13 @@ class _Restore:
         self.made: list[int] = []
         self.tags: set[str] = set()
         self.versions = self.rows = self.texts = 0
-        # by type of text, ids that no value may have: of texts that have left, or that are not UTF-8
+        # by type of text, ids that no value may have: of texts that have left, or that are not
+        # UTF-8
         self.refused: dict[str, list[int]] = {"string": [], "bytes": [], "decimal": []}
 
     def run(self) -> list[int]:
-        txn = begin_transaction(self.handle)  # texts come before the first version, and may be more than memory holds
+        # texts come before the first version, and may be more than memory holds
+        txn = begin_transaction(self.handle)
         try:
             self._texts(txn)
             while self.block.kind == b"VERS":
@@ -188,9 +211,14 @@ class _Restore:
             return
         if self.block.kind != b"DONE":
             raise self._misplaced("another block")
-        said, had = (self.expected, *self.block.numbers(_DONE)), (self.versions, self.versions, self.rows)
+        said, had = (
+            (self.expected, *self.block.numbers(_DONE)),
+            (self.versions, self.versions, self.rows),
+        )
         if said != had:
-            fact = "it said {} versions at its beginning and says {} and {} rows at its end".format(*said)
+            fact = "it said {} versions at its beginning and says {} and {} rows at its end".format(
+                *said
+            )
             raise self.block.damaged(f"{fact}; it has {self.versions} and {self.rows}")
 
     def _texts(self, txn: Transaction) -> None:
@@ -221,7 +249,9 @@ class _Restore:
         for part in np.split(ids, np.flatnonzero(np.diff(np.isin(ids, absent))) + 1):
             if part[0] in absent:
                 txn.dictionary.skip(len(part))
-            elif not np.array_equal(txn.dictionary.intern(texts.slice(part[0] - ids[0], len(part))), part):
+            elif not np.array_equal(
+                txn.dictionary.intern(texts.slice(part[0] - ids[0], len(part))), part
+            ):
                 raise self.block.damaged("it holds a text that was there before")
         txn.dictionary.settle()  # now, while they are few
         txn.dictionary.added.clear()  # the trees have them
@@ -229,7 +259,9 @@ class _Restore:
             texts.cast(pa.large_string())
         except pa.ArrowInvalid:
             pairs = zip(ids.tolist(), texts.to_pylist(), strict=True)
-            self.refused["string"] += [id_ for id_, text in pairs if text is not None and not is_utf8(text)]
+            self.refused["string"] += [
+                id_ for id_, text in pairs if text is not None and not is_utf8(text)
+            ]
 
     def _version(self, txn: Transaction) -> list[str]:
         """Make the transaction hold the content of the next version; return its tags."""
@@ -278,7 +310,11 @@ class _Restore:
         try:
             if changes:
                 for batch in batches:
-                    txn.apply(name, np.where(batch[0] == 0, INSERT, ERASE), np.ascontiguousarray(batch[1:]))
+                    txn.apply(
+                        name,
+                        np.where(batch[0] == 0, INSERT, ERASE),
+                        np.ascontiguousarray(batch[1:]),
+                    )
             else:
                 txn.replace(name, bulk(txn.pager, info.spec, batches))
         except (OrderError, EditError) as error:
@@ -326,16 +362,21 @@ def _texts(out: IO[bytes], snapshot: Snapshot) -> None:
     for first in range(1, count + 1, ROWS):
         ids = np.arange(first, min(first + ROWS, count + 1))
         lengths = dictionary.lengths(first, first + len(ids))
-        for some in np.split(ids, 1 + np.flatnonzero(np.diff(np.cumsum(np.maximum(lengths, 0)) // TEXT_BYTES))):
+        for some in np.split(
+            ids, 1 + np.flatnonzero(np.diff(np.cumsum(np.maximum(lengths, 0)) // TEXT_BYTES))
+        ):
             texts = _texts_or_nulls(dictionary, some, lengths[some - first] >= 0)
-            begin = memoryview(texts[0].as_buffer() or b"")  # only the first may be longer than a block
+            # only the first may be longer than a block
+            begin = memoryview(texts[0].as_buffer() or b"")
             long = len(begin) > TEXT_BYTES
             while len(begin) > TEXT_BYTES:
                 write_block(out, b"PART", bytes(begin[:TEXT_BYTES]))
                 begin = begin[TEXT_BYTES:]
             if long:
                 texts = pa.concat_arrays([pa.array([bytes(begin)], pa.large_binary()), texts[1:]])
-            write_block(out, b"TEXT", pack(pa.RecordBatch.from_arrays([texts], schema=texts_schema())))
+            write_block(
+                out, b"TEXT", pack(pa.RecordBatch.from_arrays([texts], schema=texts_schema()))
+            )
 
 
 def _texts_or_nulls(dictionary: Dictionary, ids: np.ndarray, there: np.ndarray) -> pa.Array:
@@ -349,15 +390,20 @@ def _texts_or_nulls(dictionary: Dictionary, ids: np.ndarray, there: np.ndarray) 
 def _chosen(snapshot: Snapshot, names: Sequence[str] | None) -> Catalog:
     """Return the part of a catalog that goes into a dump.
 
-    Properties, which hosts write, are about all relations, so they are dumped only with all of them."""
+    Properties, which hosts write, are about all relations, so they are dumped only with all of
+    them."""
     catalog = snapshot._version.catalog.copy()
     for name in names or ():
         if name not in catalog.relations:
             raise MissingError(
-                f"version {snapshot.version} has no relation {name!r}; it has {', '.join(snapshot) or 'none'}"
+                f"version {snapshot.version} has no relation {name!r}; it has "
+                f"{', '.join(snapshot) or 'none'}"
             )
     if names is not None:
-        catalog.relations, catalog.properties = {name: catalog.relations[name] for name in names}, {}
+        catalog.relations, catalog.properties = (
+            {name: catalog.relations[name] for name in names},
+            {},
+        )
     return catalog
 
 
@@ -393,7 +439,9 @@ def _relation(out: IO[bytes], before: Snapshot | None, snapshot: Snapshot, name:
         for batch in _changes(snapshot, old, tree) if old is not None else whole:
             rows += batch.shape[1]
             columns = [f"c{i}" for i in range(len(batch))]
-            write_block(out, b"ROWS", pack(pa.RecordBatch.from_arrays([*map(pa.array, batch)], columns)))
+            write_block(
+                out, b"ROWS", pack(pa.RecordBatch.from_arrays([*map(pa.array, batch)], columns))
+            )
     return rows
 
 
@@ -424,7 +472,8 @@ def pack(batch: pa.RecordBatch) -> bytes:
 
 
 def unpack(data: bytes, schema: pa.Schema, rows: int, nulls: bool = False) -> pa.RecordBatch:
-    """Return the one batch of a stream, of that schema, with `rows` rows at most and, unless `nulls`, no nulls.
+    """Return the one batch of a stream, of that schema, with `rows` rows at most and, unless
+    `nulls`, no nulls.
 
     Raises ValueError, struct.error, or one of Arrow's errors (ArrowException, OSError). O(bytes).
 
@@ -466,7 +515,9 @@ def _names(schema: pa.Schema) -> str:
 
 
 def _compressed(metadata: bytes) -> bool:
-    """Return whether the buffers of a record batch are packed, by its header, a flatbuffer, before any is read."""
+    """Return whether the buffers of a record batch are packed, by its header, a flatbuffer,
+    before any is read.
+    """
     (message,) = _OFFSET.unpack_from(metadata)
     at = message + _field(metadata, message, _HEADER)
     (header,) = _OFFSET.unpack_from(metadata, at)

@@ -1,7 +1,8 @@
-"""Blocks of a dump or backup: a header of 24 bytes (kind, checksum, lengths) and a zstandard frame each.
+"""Blocks of a dump or backup: a header of 24 bytes (kind, checksum, lengths) and a zstandard frame
+each.
 
-Such a file may come from a stranger: nothing in it is used before it is verified, and no block unpacks to more than
-PLAIN_MAX bytes, however small it is.
+Such a file may come from a stranger: nothing in it is used before it is verified, and no block
+unpacks to more than PLAIN_MAX bytes, however small it is.
 """
 
 import struct
@@ -18,7 +19,8 @@ MAGIC_SIZE = 12
 PLAIN_MAX = 1 << 27  # bytes of a block, unpacked
 PACKED_MAX = PLAIN_MAX + PLAIN_MAX // 128  # what zstandard cannot shrink grows by less
 PIECE = 1 << 24
-RAW = (b"PART",)  # kinds that are not packed, so a text of many of these blocks is not a larger than its file
+# kinds that are not packed, so a text of many of these blocks is not a larger than its file
+RAW = (b"PART",)
 
 
 # the errors of decoding bytes in memory
@@ -28,7 +30,9 @@ def faults() -> tuple[type[Exception], ...]:
 
 
 class Block(NamedTuple):
-    """A block that was read: its unpacked content, and the file offsets where its header begins and where it ends."""
+    """A block that was read: its unpacked content, and the file offsets where its header begins
+    and where it ends.
+    """
 
     kind: bytes
     data: bytes
@@ -61,7 +65,9 @@ class Block(NamedTuple):
 def write_block(out: IO[bytes], kind: bytes, data: bytes) -> None:
     """Write one block. Raises FormatError for more bytes than a block may hold."""
     if len(data) > PLAIN_MAX:
-        raise FormatError(f"a block {kind.decode()} of {len(data)} bytes; one holds {PLAIN_MAX} at most")
+        raise FormatError(
+            f"a block {kind.decode()} of {len(data)} bytes; one holds {PLAIN_MAX} at most"
+        )
     packed = data if kind in RAW else zstandard.compress(data)
     out.write(BLOCK.pack(kind, crc32c.crc32c(packed), len(packed), len(data)))
     out.write(packed)
@@ -70,19 +76,25 @@ def write_block(out: IO[bytes], kind: bytes, data: bytes) -> None:
 def read_blocks(
     source: IO[bytes], kinds: Container[bytes], what: str = "dump", at: int = MAGIC_SIZE
 ) -> Iterator[Block]:
-    """Yield the blocks of a dump or backup from byte `at` on; raise CorruptionError where it is cut off or damaged."""
+    """Yield the blocks of a dump or backup from byte `at` on; raise CorruptionError where it is
+    cut off or damaged.
+    """
     kind = b""
     while kind != b"DONE":
         header = read_bytes(source, BLOCK.size)
         if len(header) < BLOCK.size:
-            raise CorruptionError(f"the {what} is cut off at byte {at + len(header)}; make it again")
+            raise CorruptionError(
+                f"the {what} is cut off at byte {at + len(header)}; make it again"
+            )
         kind, checksum, length, plain = BLOCK.unpack(header)
         fault = _header_fault(kind, length, plain, kinds)
         if fault:
             raise _damaged(what, at, kind, fault)
         packed = read_bytes(source, length)
         if len(packed) < length:
-            raise CorruptionError(f"the {what} is cut off at byte {at + BLOCK.size + len(packed)}; make it again")
+            raise CorruptionError(
+                f"the {what} is cut off at byte {at + BLOCK.size + len(packed)}; make it again"
+            )
         if crc32c.crc32c(packed) != checksum:
             raise _damaged(what, at, kind, "its checksum does not match its bytes")
         try:
@@ -105,7 +117,9 @@ def _header_fault(kind: bytes, length: int, plain: int, kinds: Container[bytes])
 
 
 def _unpacked(packed: bytes, plain: int) -> bytes:
-    """Return the content of a frame, which must have `plain` bytes. Raises ZstdError, ValueError."""
+    """Return the content of a frame, which must have `plain` bytes. Raises ZstdError,
+    ValueError.
+    """
     if zstandard.frame_content_size(packed) != plain:
         raise ValueError(f"its frame does not say that it unpacks to {plain} bytes")
     data = zstandard.ZstdDecompressor().decompress(packed, allow_extra_data=False)
@@ -116,11 +130,15 @@ def _unpacked(packed: bytes, plain: int) -> bytes:
 
 def _damaged(what: str, at: int, kind: bytes, fact: object) -> CorruptionError:
     name = kind.decode("ascii", "backslashreplace")
-    return CorruptionError(f"the {what} is damaged in the block at byte {at} ({name}): {fact}; make it again")
+    return CorruptionError(
+        f"the {what} is damaged in the block at byte {at} ({name}): {fact}; make it again"
+    )
 
 
 def read_bytes(source: IO[bytes], count: int) -> bytes:
-    """Read up to `count` bytes, fewer only at the end; takes memory for those read only: a header may be damaged."""
+    """Read up to `count` bytes, fewer only at the end; takes memory for those read only: a
+    header may be damaged.
+    """
     parts = []
     while count and (part := source.read(min(count, PIECE))):
         parts.append(part)

@@ -1,7 +1,8 @@
 """Branches: several lines of versions may continue from one version, and all share its pages.
 
-A branch is a name, a number and two versions: its newest, and the origin where it began. Pages born up to the
-origin belong to the branch below and are left alone; the origin is retained as long as the branch is.
+A branch is a name, a number and two versions: its newest, and the origin where it began. Pages born
+up to the origin belong to the branch below and are left alone; the origin is retained as long as
+the branch is.
 
 Tags: names of versions; a version is retained as long as it has one.
 
@@ -53,10 +54,14 @@ def delete_branch(handle: Handle, name: str) -> None:
         doomed = handle.committer.locks.lock(entries)
         if len(doomed) < len(entries):
             busy = next(entry.version for entry in entries if entry not in doomed)
-            raise RetainedError(f"version {busy} of branch {name!r} is being read; close its readers first")
+            raise RetainedError(
+                f"version {busy} of branch {name!r} is being read; close its readers first"
+            )
         settings = state.settings
         handle.administer(
-            settings=settings._replace(branches={n: i for n, i in settings.branches.items() if i != number}),
+            settings=settings._replace(
+                branches={n: i for n, i in settings.branches.items() if i != number}
+            ),
             heads={i: head for i, head in state.heads.items() if i != number},
             doomed=doomed,
             freed=_own_pages(handle, number),
@@ -69,14 +74,18 @@ def _refuse_needed(handle: Handle, number: int, name: str, versions: set[int]) -
     state = handle.state
     for tag, version in state.settings.tags.items():
         if version in versions:
-            raise RetainedError(f"tag {tag!r} names version {version} of branch {name!r}; untag it first")
+            raise RetainedError(
+                f"tag {tag!r} names version {version} of branch {name!r}; untag it first"
+            )
     for other, other_number in state.settings.branches.items():
         if other_number != number and state.heads[other_number].origin in versions:
             raise RetainedError(f"branch {other!r} begins on branch {name!r}; delete it first")
 
 
 def _own_pages(handle: Handle, number: int) -> list[int]:
-    """Return the pages of a branch's newest version that were born on it. O(pages of the changed relations)."""
+    """Return the pages of a branch's newest version that were born on it. O(pages of the changed
+    relations).
+    """
     head = handle.state.heads[number]
     if head.version == head.origin:
         return []
@@ -102,7 +111,9 @@ def add_tag(handle: Handle, name: str, version: int | str | datetime | None = No
         remedy = f"untag it first, with `pagestore tag FILE {name} --delete`"
         raise ExistsError(f"tag {name!r} names version {settings.tags[name]} already: {remedy}")
     if name in settings.branches:
-        raise ExistsError(f"there is a branch {name!r}, which the tag would hide; choose another name")
+        raise ExistsError(
+            f"there is a branch {name!r}, which the tag would hide; choose another name"
+        )
     number = handle.entry(handle.version if version is None else handle.number(version)).version
     handle.administer(settings=settings._replace(tags={**settings.tags, name: number}))
 
@@ -154,5 +165,9 @@ def _described(handle: Handle, entry: Entry) -> VersionInfo | None:
             raise CorruptionError(fact, page=error.page) from None
         return None
     tags = tuple(sorted(tag for tag, version in settings.tags.items() if version == entry.version))
-    branch = next((name for name, number in settings.branches.items() if number == entry.branch), "")
-    return VersionInfo(entry.version, moment(entry.timestamp), commit.message, branch, commit.parent, tags)
+    branch = next(
+        (name for name, number in settings.branches.items() if number == entry.branch), ""
+    )
+    return VersionInfo(
+        entry.version, moment(entry.timestamp), commit.message, branch, commit.parent, tags
+    )

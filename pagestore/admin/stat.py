@@ -29,8 +29,8 @@ class Reader(NamedTuple):
 class Stat(NamedTuple):
     """Sizes in pages of `page_size` bytes.
 
-    `relations` is for the newest version; `only` is what no other version reaches, which dropping that version frees.
-    `texts` are in the dictionary, `texts_removed` have left it.
+    `relations` is for the newest version; `only` is what no other version reaches, which dropping
+    that version frees. `texts` are in the dictionary, `texts_removed` have left it.
     """
 
     page_size: int
@@ -62,7 +62,17 @@ def measure_store(handle: Handle, readers: list[Reader]) -> Stat:
         counts[ids] += 1
     only = {version: int((counts[ids] == 1).sum()) for version, ids in reach.items()}
     own = max(0, pages - free - int((counts > 0).sum()))
-    return Stat(handle.page_size, pages, free, relations, own, only, readers, texts, handle.state.texts_removed)
+    return Stat(
+        handle.page_size,
+        pages,
+        free,
+        relations,
+        own,
+        only,
+        readers,
+        texts,
+        handle.state.texts_removed,
+    )
 
 
 def _sizes(handle: Handle) -> tuple[int, int]:
@@ -91,10 +101,15 @@ def _pages_of(handle: Handle, tree: Tree) -> np.ndarray:
 def list_readers(handle: Handle) -> list[Reader]:
     """See Store.readers."""
     versions = {entry.version for entry in handle.read_versions(VersionTable.entries)}
-    here = [Reader(version, os.getpid(), process_start(os.getpid())) for version in sorted(handle.locks.pins)]
+    here = [
+        Reader(version, os.getpid(), process_start(os.getpid()))
+        for version in sorted(handle.locks.pins)
+    ]
     others = []
     for version in sorted(versions):
         if handle.file.locked(VERSION_LOCK + version, 1) is not None:
             pids = lock_holders(handle.file.path, VERSION_LOCK + version)
-            others += [Reader(version, pid, process_start(pid)) for pid in pids] or [Reader(version, 0, 0.0)]
+            others += [Reader(version, pid, process_start(pid)) for pid in pids] or [
+                Reader(version, 0, 0.0)
+            ]
     return sorted(set(here + others))

@@ -5,10 +5,11 @@ walk.reach(version)      each page of its trees and records, pages shared with o
 walk.violations          what is wrong, by the names of invariants in check.py
 walk.owner               what reaches each page
 
-Read a page's ScanTree back and compare it with a recomputation, in plain Python: for check and for tests.
+Read a page's ScanTree back and compare it with a recomputation, in plain Python: for check and for
+tests.
 
-The bytes are described in scan_tree.py; the operators in operators.py. Nothing here shares code with
-the kernels that write them.
+The bytes are described in scan_tree.py; the operators in operators.py. Nothing here shares code
+with the kernels that write them.
 """
 
 from collections.abc import Iterator
@@ -62,7 +63,9 @@ class Violation(NamedTuple):
 
 
 class Subtree(NamedTuple):
-    """The content below a page: least and greatest key, number of records, folds, and the page's birth."""
+    """The content below a page: least and greatest key, number of records, folds, and the page's
+    birth.
+    """
 
     low: tuple[int, ...]
     high: tuple[int, ...]
@@ -72,15 +75,19 @@ class Subtree(NamedTuple):
 
 
 class Walk:
-    """A walk over trees and records, each page once. It fills `violations`, and `owner`: what reaches each page."""
+    """A walk over trees and records, each page once. It fills `violations`, and `owner`: what
+    reaches each page.
+    """
 
     def __init__(self, mapping: Mapping):
         self.mapping = mapping
         self.pages = mapping.pages
         self.violations: list[Violation] = []
         self.owner: dict[int, str] = {}
-        self._bounds: dict[int, np.ndarray] = {}  # by tree: each column's bounds of words, and if it is nullable
-        self._strings: dict[int, dict[int, str]] = {}  # by tree: the names of string columns by place
+        # by tree: each column's bounds of words, and if it is nullable
+        self._bounds: dict[int, np.ndarray] = {}
+        # by tree: the names of string columns by place
+        self._strings: dict[int, dict[int, str]] = {}
         self._broken: list[int] = []  # the ids of texts that are not UTF-8
         self._done: dict[tuple[int, int], Subtree | None] = {}
         self._copied, self._copy = 0, np.zeros(0, np.int64)  # the page that was read last
@@ -93,10 +100,14 @@ class Walk:
         names = {info.spec.tree_id: info.name for info in version.catalog.relations.values()}
         for info in version.catalog.relations.values():
             if info.schema:
-                bounds = [(*bounds_of(column.type), column.type.nullable) for column in info.schema.stored]
+                bounds = [
+                    (*bounds_of(column.type), column.type.nullable) for column in info.schema.stored
+                ]
                 bounds += [(0, WORD_MAX, False)] * info.bag
                 self._bounds[info.spec.tree_id] = np.array(bounds, np.int64)
-                strings = {i: c.name for i, c in enumerate(info.schema.stored) if c.type.name == "string"}
+                strings = {
+                    i: c.name for i, c in enumerate(info.schema.stored) if c.type.name == "string"
+                }
                 self._strings[info.spec.tree_id] = strings
         for tree_id, tree in version.trees.items():
             self.tree(f"{name}, {names.get(tree_id, 'the dictionary')}", tree, version.version)
@@ -113,7 +124,9 @@ class Walk:
             self.run_of("a long text", Run(page, words))
 
     def dictionary(self, trees: dict[int, Tree]) -> int:
-        """Reach the texts in runs of their own, and compare the trees of texts; return the greatest id, or 0."""
+        """Reach the texts in runs of their own, and compare the trees of texts; return the
+        greatest id, or 0.
+        """
         rows = self._all(trees[TEXTS.tree_id])
         self._long_texts(rows)
         ids = np.sort(rows[0, rows[1] == 0])
@@ -125,7 +138,10 @@ class Walk:
         elif order.shape[1] and not np.array_equal(ids, labels[0]):
             self._add("dictionary", None, "the texts and the labels do not hold the same ids")
         elif not self.violations:
-            dictionary, ordered = Dictionary(lambda: self.pages, trees, self.mapping.read_run), order.shape[1] > 0
+            dictionary, ordered = (
+                Dictionary(lambda: self.pages, trees, self.mapping.read_run),
+                order.shape[1] > 0,
+            )
             self._each_text(dictionary, order[1] if ordered else ids, ordered)
         return int(ids.max(initial=0))
 
@@ -143,22 +159,35 @@ class Walk:
                 fact = f"the text of id {ids[at + wrong + 1 - len(last)]} is not above the one that stands before it"
                 self._add("dictionary", None, fact)
                 return
-            self._broken += [int(ids[at + place - len(last)]) for place in broken_among(texts) if place >= len(last)]
+            self._broken += [
+                int(ids[at + place - len(last)])
+                for place in broken_among(texts)
+                if place >= len(last)
+            ]
             last = texts[-1:]
 
     def strings(self) -> None:
-        """Report the records with texts that are not UTF-8 in columns of strings; call `dictionary` first."""
+        """Report the records with texts that are not UTF-8 in columns of strings; call
+        `dictionary` first.
+        """
         for page, tree_id in [*self._done] if self._broken else ():
             strings = self._strings.get(tree_id)
-            if strings and self._done[page, tree_id] and page_type_fields(self.word(page, TYPE))[0] == LEAF:
+            if (
+                strings
+                and self._done[page, tree_id]
+                and page_type_fields(self.word(page, TYPE))[0] == LEAF
+            ):
                 columns = self.columns(page)
                 for place, name in strings.items():
                     bad = np.flatnonzero(np.isin(columns[place], self._broken))
                     if len(bad):
                         fact = (
-                            f"{self.owner[page]}: column {name!r} has {len(bad)} texts that are not UTF-8, the first "
+                            f"{self.owner[page]}: column {name!r} has {len(bad)} texts that are "
+                            f"not UTF-8, the first "
                         )
-                        fact += f"at slot {bad[0]}: pagestore fsck --repair-texts makes texts of them"
+                        fact += (
+                            f"at slot {bad[0]}: pagestore fsck --repair-texts makes texts of them"
+                        )
                         self._add("texts", page, fact)
 
     def dead_list(self, version: int, commit: Commit) -> None:
@@ -166,9 +195,13 @@ class Walk:
         roots = set(commit.roots[1::4])
         for _, page, birth in rows(commit.dead, 3):
             if birth >= version:
-                self._add("dead lists", page, f"version {version} replaced it, and it was born in {birth}")
+                self._add(
+                    "dead lists", page, f"version {version} replaced it, and it was born in {birth}"
+                )
             if page in roots:
-                self._add("dead lists", page, f"version {version} lists it as dead and has it as a root")
+                self._add(
+                    "dead lists", page, f"version {version} lists it as dead and has it as a root"
+                )
 
     def run_of(self, name: str, run: Run) -> None:
         """Reach the pages of a record."""
@@ -180,7 +213,9 @@ class Walk:
         try:
             self.mapping.read_run(run)
         except CorruptionError as error:
-            self._add("checksum" if "checksum" in str(error) else "record", error.page, f"{name}: {error}")
+            self._add(
+                "checksum" if "checksum" in str(error) else "record", error.page, f"{name}: {error}"
+            )
 
     def tree(self, name: str, tree: Tree, version: int) -> None:
         """Walk over a tree of a version, its shared pages once."""
@@ -196,21 +231,29 @@ class Walk:
         if below is None:
             return
         if below.records != tree.count:
-            self._add("record count", tree.root, f"{name} says {tree.count} records and has {below.records}")
+            self._add(
+                "record count",
+                tree.root,
+                f"{name} says {tree.count} records and has {below.records}",
+            )
         if below.birth > version:
             self._add("birth", tree.root, f"{name} reaches a page born in version {below.birth}")
         said = pointer_birth(tree.pointer)
         if said and said != below.birth & BIRTH_MASK:
             self._add("birth", tree.root, f"{name}: {_stale(below.birth, said)}", (tree.root,))
 
-    def _page(self, name: str, page: int, spec: Spec, level: int, path: tuple[int, ...]) -> Subtree | None:
+    def _page(
+        self, name: str, page: int, spec: Spec, level: int, path: tuple[int, ...]
+    ) -> Subtree | None:
         key = page, spec.tree_id
         if key not in self._done:
             self._done[key] = None  # a page that reaches itself ends here
             self._done[key] = self._fresh_page(name, page, spec, level, (*path, page))
         return self._done[key]
 
-    def _fresh_page(self, name: str, page: int, spec: Spec, level: int, path: tuple[int, ...]) -> Subtree | None:
+    def _fresh_page(
+        self, name: str, page: int, spec: Spec, level: int, path: tuple[int, ...]
+    ) -> Subtree | None:
         if not FIRST_PAGE <= page < len(self.pages.seen):
             self._add("shape", page, f"{name}: there is no such page", path)
             return None
@@ -232,16 +275,21 @@ class Walk:
             return self._leaf(page, spec, columns)
         return self._index(name, page, spec, level, columns, path)
 
-    def _values(self, name: str, page: int, spec: Spec, columns: np.ndarray, path: tuple[int, ...]) -> None:
+    def _values(
+        self, name: str, page: int, spec: Spec, columns: np.ndarray, path: tuple[int, ...]
+    ) -> None:
         bounds = self._bounds.get(spec.tree_id)
         if bounds is None:
             return
         words = columns[: len(bounds)]
-        bad = ((words < bounds[:, :1]) | (words > bounds[:, 1:2])) & ((words != NULL) | (bounds[:, 2:] == 0))
+        bad = ((words < bounds[:, :1]) | (words > bounds[:, 1:2])) & (
+            (words != NULL) | (bounds[:, 2:] == 0)
+        )
         if bad.any():
             column, slot = np.argwhere(bad)[0].tolist()
             fact = (
-                f"column {column} of slot {slot} has the word {words[column, slot]}, which is not a value of its type"
+                f"column {column} of slot {slot} has the word {words[column, slot]}, which is "
+                f"not a value of its type"
             )
             self._add("values", page, f"{name}: {fact}", path)
 
@@ -252,7 +300,13 @@ class Walk:
         return Subtree(_key(keys, 0), _key(keys, n - 1), n, folds, self.word(page, BIRTH))
 
     def _index(
-        self, name: str, page: int, spec: Spec, level: int, columns: np.ndarray, path: tuple[int, ...]
+        self,
+        name: str,
+        page: int,
+        spec: Spec,
+        level: int,
+        columns: np.ndarray,
+        path: tuple[int, ...],
     ) -> Subtree | None:
         """Compare each entry with the subtree below it."""
         keys, birth = columns[: spec.keys], self.word(page, BIRTH)
@@ -279,12 +333,24 @@ class Walk:
                     (*path, child),
                 )
             if below.birth > birth:
-                self._add("birth", child, f"born in version {below.birth}, its parent in {birth}", (*path, child))
+                self._add(
+                    "birth",
+                    child,
+                    f"born in version {below.birth}, its parent in {birth}",
+                    (*path, child),
+                )
             if births[slot] not in (0, below.birth):
-                self._add("birth", child, f"{name}: {_stale(below.birth, births[slot])}", (*path, child))
+                self._add(
+                    "birth", child, f"{name}: {_stale(below.birth, births[slot])}", (*path, child)
+                )
             folds = tuple(columns[spec.keys + 1 : spec.keys + 1 + len(spec.scans), slot].tolist())
             if folds != below.folds:
-                self._add("folds", page, f"entry {slot} says {folds}, page {child} folds to {below.folds}", path)
+                self._add(
+                    "folds",
+                    page,
+                    f"entry {slot} says {folds}, page {child} folds to {below.folds}",
+                    path,
+                )
             before, count = below.high, count + below.records
         if not whole or before is None:
             return None
@@ -332,7 +398,11 @@ class Walk:
     def sound(self, page: int, spec: Spec, level: int) -> bool:
         """Return whether the bytes of a page can be read as that part of a tree."""
         inside = FIRST_PAGE <= page < len(self.pages.seen)
-        return inside and not page_fault(self._slice(page), page) and not self._shape_fault(page, spec, level)
+        return (
+            inside
+            and not page_fault(self._slice(page), page)
+            and not self._shape_fault(page, spec, level)
+        )
 
     def columns(self, page: int) -> np.ndarray:
         """Return all columns of a page, decoded: int64[C, n]."""
@@ -344,7 +414,9 @@ class Walk:
         return out
 
     def _slice(self, page: int) -> np.ndarray:
-        """Return a copy of a page: another process may rewrite it, or cut the file, while it is checked."""
+        """Return a copy of a page: another process may rewrite it, or cut the file, while it is
+        checked.
+        """
         if page != self._copied:
             size = self.mapping.page_size
             data = self.mapping.file.pread(size, page * size).ljust(size, b"\0")
@@ -360,14 +432,17 @@ class Walk:
 
     def _all(self, tree: Tree) -> np.ndarray:
         """Return the records of a tree, int64[C, n], without those of bad pages."""
-        return np.concatenate([np.empty((tree.spec.columns, 0), np.int64), *self._leaves(tree)], axis=1)
+        return np.concatenate(
+            [np.empty((tree.spec.columns, 0), np.int64), *self._leaves(tree)], axis=1
+        )
 
     def _leaves(self, tree: Tree) -> Iterator[np.ndarray]:
         stack = [(tree.root, tree.height - 1)] if tree.root else []
         while stack:
             page, level = stack.pop()
             passed = self._done.get((page, tree.spec.tree_id)) is not None
-            if not passed or not self.sound(page, tree.spec, level):  # it may have been rewritten by now
+            # it may have been rewritten by now
+            if not passed or not self.sound(page, tree.spec, level):
                 continue
             columns = self.columns(page)
             if level == 0:
@@ -377,7 +452,8 @@ class Walk:
 
 
 def long_runs(records: Iterator[tuple[int, ...]]) -> set[tuple[int, int]]:
-    """Return the runs (first page, words) that records (id, part, word) of the dictionary's texts point to.
+    """Return the runs (first page, words) that records (id, part, word) of the dictionary's texts
+    point to.
 
     Records may lack parts if a page now belongs to another tree, which is a violation of its own.
 
@@ -396,7 +472,9 @@ def _key(keys: np.ndarray, slot: int) -> tuple[int, ...]:
 
 
 def births_of(columns: np.ndarray, spec: Spec) -> list[int]:
-    """Return the births of an index page's children, given its columns; 0 if the page does not have them."""
+    """Return the births of an index page's children, given its columns; 0 if the page does not
+    have them.
+    """
     births = columns[spec.keys + 1 + len(spec.scans) :]
     return births[0].tolist() if len(births) else [0] * columns.shape[1]
 
@@ -406,14 +484,18 @@ def _stale(birth: int, said: int) -> str:
 
 
 class ScanTree(NamedTuple):
-    """Leaf j folds entries starts[j]..starts[j + 1]; nodes[k] is the fold of heap node k (nodes[0] is unused)."""
+    """Leaf j folds entries starts[j]..starts[j + 1]; nodes[k] is the fold of heap node k
+    (nodes[0] is unused).
+    """
 
     starts: list[int]
     nodes: list[Fold]
 
 
 def read_scan_tree(page: np.ndarray, scans: Scans, level: int) -> ScanTree | None:
-    """Return the ScanTree of a page int64[W], or None. Raise ValueError for one that no kernel writes."""
+    """Return the ScanTree of a page int64[W], or None. Raise ValueError for one that no kernel
+    writes.
+    """
     header = int(page[SCAN])
     depth, area = header & 255, header >> 8 & 0xFFFFFF
     if not depth:
@@ -427,7 +509,9 @@ def read_scan_tree(page: np.ndarray, scans: Scans, level: int) -> ScanTree | Non
     for k in range(leaves - 1, 0, -1):
         sizes[k] = sizes[2 * k] + sizes[2 * k + 1]
     words = [
-        sizes if op == COUNT and level == 0 else [0, *_column(page, area + 2 + 2 * f, 2 * leaves - 1)]
+        sizes
+        if op == COUNT and level == 0
+        else [0, *_column(page, area + 2 + 2 * f, 2 * leaves - 1)]
         for f, (op, _) in enumerate(scans)
     ]
     return ScanTree(starts, list(zip(*words, strict=True)))
@@ -445,7 +529,9 @@ def _column(page: np.ndarray, descriptor: int, n: int) -> list[int]:
     return [_signed(base + (bits >> i * width & mask)) for i in range(n)]
 
 
-def scan_tree_faults(page: np.ndarray, scans: Scans, level: int, keys: int, columns: np.ndarray) -> Iterator[str]:
+def scan_tree_faults(
+    page: np.ndarray, scans: Scans, level: int, keys: int, columns: np.ndarray
+) -> Iterator[str]:
     """Yield what is wrong with a page's ScanTree, given the page's decoded columns int64[C, n]."""
     try:
         tree = read_scan_tree(page, scans, level)

@@ -1,19 +1,23 @@
-"""Drop versions on request, then texts that no version holds, and cut the file after the last used page.
+"""Drop versions on request, then texts that no version holds, and cut the file after the last used
+page.
 
 Make a store as small as its content: pages filled by `bulk`, at the front of the file.
 
-Every tree is rebuilt, bottom-up, by ordinary commits: first after all other pages, so that the front is
-empty when the versions before are dropped, then at the front; then the file is cut. Readers go on: what they
-read stays where it is, and the file is cut after it. Meanwhile the file grows by the size of its content.
+Every tree is rebuilt, bottom-up, by ordinary commits: first after all other pages, so that the
+front is empty when the versions before are dropped, then at the front; then the file is cut.
+Readers go on: what they read stays where it is, and the file is cut after it. Meanwhile the file
+grows by the size of its content.
 
-Remove texts that no retained version holds from the dictionary; their pages are freed as others are.
+Remove texts that no retained version holds from the dictionary; their pages are freed as others
+are.
 
     version 7    customer: ann, bob          both names are kept while version 7 is
     version 8    customer: bob               once version 7 is dropped, "ann" is removed
 
-A text is held by the relations of all retained versions of all branches, since a later version must be able to show
-what an earlier one had; and by what hosts name, like constants of installed rules. A tree of raw words that belongs
-to no host may hold ids as well, so each of its words counts as one.
+A text is held by the relations of all retained versions of all branches, since a later version must
+be able to show what an earlier one had; and by what hosts name, like constants of installed rules.
+A tree of raw words that belongs to no host may hold ids as well, so each of its words counts as
+one.
 """
 
 from collections.abc import Iterable, Iterator
@@ -38,9 +42,11 @@ from pagestore.versions.version_table import Entry
 
 
 class Vacuum(NamedTuple):
-    """The result of a vacuum, or of a dry run: versions dropped, versions kept and why, and space freed.
+    """The result of a vacuum, or of a dry run: versions dropped, versions kept and why, and space
+    freed.
 
-    `texts_removed` have left the dictionary; `texts_kept` says why texts stay if it is unknown which are unused.
+    `texts_removed` have left the dictionary; `texts_kept` says why texts stay if it is unknown
+    which are unused.
     """
 
     dropped: tuple[int, ...]
@@ -51,7 +57,9 @@ class Vacuum(NamedTuple):
     texts_kept: str = ""
 
 
-def vacuum_store(handle: Handle, keep_versions: int | None, drop: Iterable[int] | None, dry_run: bool) -> Vacuum:
+def vacuum_store(
+    handle: Handle, keep_versions: int | None, drop: Iterable[int] | None, dry_run: bool
+) -> Vacuum:
     """See Store.vacuum."""
     with handle.administering():
         done = drop_versions(handle, keep_versions, drop, dry_run)
@@ -63,15 +71,22 @@ def vacuum_store(handle: Handle, keep_versions: int | None, drop: Iterable[int] 
     with handle.administering():  # the version before the removal holds their pages
         also = drop_versions(handle, keep_versions, None, dry_run)
     return Vacuum(
-        done.dropped + also.dropped, also.kept, done.pages_freed + also.pages_freed, done.bytes_cut + also.bytes_cut,
+        done.dropped + also.dropped,
+        also.kept,
+        done.pages_freed + also.pages_freed,
+        done.bytes_cut + also.bytes_cut,
         *texts,
-    )  # fmt: skip
+    )
 
 
-def drop_versions(handle: Handle, keep_versions: int | None, drop: Iterable[int] | None, dry_run: bool) -> Vacuum:
+def drop_versions(
+    handle: Handle, keep_versions: int | None, drop: Iterable[int] | None, dry_run: bool
+) -> Vacuum:
     """Drop versions, and cut the file; the caller holds the write lock. Raises as Store.vacuum."""
     chosen = _by_number(handle, drop) if drop is not None else _beyond(handle, keep_versions)
-    reasons = {entry.version: reason for entry in chosen if (reason := why_kept(handle, entry.version))}
+    reasons = {
+        entry.version: reason for entry in chosen if (reason := why_kept(handle, entry.version))
+    }
     if drop is not None and reasons:
         version, reason = next(iter(reasons.items()))
         raise RetainedError(f"version {version} cannot be dropped: {reason}")
@@ -81,9 +96,16 @@ def drop_versions(handle: Handle, keep_versions: int | None, drop: Iterable[int]
         free = [entry for entry in chosen if entry.version not in reasons and entry not in doomed]
         reasons |= {entry.version: "another process reads it" for entry in free}
         if drop is not None and free:
-            raise RetainedError(f"version {free[0].version} cannot be dropped: another process reads it")
+            raise RetainedError(
+                f"version {free[0].version} cannot be dropped: another process reads it"
+            )
         if dry_run:
-            return Vacuum(tuple(entry.version for entry in doomed), reasons, len(committer.plan(doomed).freed), 0)
+            return Vacuum(
+                tuple(entry.version for entry in doomed),
+                reasons,
+                len(committer.plan(doomed).freed),
+                0,
+            )
         return _drop(handle, doomed, reasons)
     finally:
         committer.locks.unlock(committer.locks.going)
@@ -113,9 +135,12 @@ def _drop(handle: Handle, doomed: list[Entry], reasons: dict[int, str]) -> Vacuu
     handle.administer(doomed=doomed, shrink=True)
     handle.administer(shrink=True)  # pages that the first commit freed can be cut off only after it
     top = handle.state.commit.top
-    handle.mapping.shrink(top)  # first: after an interrupt, no commit may take a page that the file has no longer
+    # first: after an interrupt, no commit may take a page that the file has no longer
+    handle.mapping.shrink(top)
     handle.file.truncate(top * handle.page_size)
-    return Vacuum(tuple(entry.version for entry in doomed), reasons, freed, max(0, size - handle.file.size()))
+    return Vacuum(
+        tuple(entry.version for entry in doomed), reasons, freed, max(0, size - handle.file.size())
+    )
 
 
 def _by_number(handle: Handle, versions: Iterable[int]) -> list[Entry]:
@@ -180,7 +205,9 @@ def _rewrite(handle: Handle, branch: str) -> None:
             if not tree.root:
                 continue
             shared = tree_id in TEXT_TREES
-            lineage, origin = (STORE_LINEAGE, NO_ORIGIN) if shared else (txn.pager.lineage, txn.pager.origin)
+            lineage, origin = (
+                (STORE_LINEAGE, NO_ORIGIN) if shared else (txn.pager.lineage, txn.pager.origin)
+            )
             with txn.pager.retiring_into(lineage, origin):
                 txn._trees[tree_id] = bulk(txn.pager, tree.spec, read_batches(txn.pages, tree))
                 txn.pager.retire_pages(pages_of(txn.pages, tree))
@@ -195,7 +222,8 @@ class UnusedTexts(NamedTuple):
 
 
 def remove_unused_texts(handle: Handle, message: str) -> UnusedTexts:
-    """Remove the texts that nothing holds from the newest dictionary, in one commit, if there are any.
+    """Remove the texts that nothing holds from the newest dictionary, in one commit, if there are
+    any.
 
     O(rows of the oldest version + changes since + texts).
     """
@@ -214,7 +242,9 @@ def remove_unused_texts(handle: Handle, message: str) -> UnusedTexts:
 
 
 def _unused(handle: Handle, txn: Transaction) -> np.ndarray:
-    """Return the ids of texts that nothing holds. Raises DependantsError if a host that may hold some is not loaded."""
+    """Return the ids of texts that nothing holds. Raises DependantsError if a host that may hold
+    some is not loaded.
+    """
     ids = txn.dictionary.ids()
     return ids[~_held(handle, txn)[ids]] if len(ids) else ids
 
@@ -228,14 +258,18 @@ def _held(handle: Handle, txn: Transaction) -> np.ndarray:
             before = _mark_rows(held, snapshot, before)
             for name in snapshot._version.catalog.dependants:
                 if name not in hosts():
-                    raise DependantsError(f"{name} is not loaded in this process, and may hold some of them")
+                    raise DependantsError(
+                        f"{name} is not loaded in this process, and may hold some of them"
+                    )
                 named = hosts()[name].texts(snapshot)
                 held[[txn.dictionary.id_of(as_bytes(text)) for text in named]] = True
     return held
 
 
 def _mark_rows(held: np.ndarray, snapshot: Snapshot, before: dict[str, Tree]) -> dict[str, Tree]:
-    """Mark the ids in a version's records that the trees `before` do not have; return the version's trees."""
+    """Mark the ids in a version's records that the trees `before` do not have; return the
+    version's trees.
+    """
     catalog = snapshot._version.catalog
     hosted = {name for one in catalog.dependants.values() for name in one.keeps}
     trees: dict[str, Tree] = {}
@@ -243,7 +277,9 @@ def _mark_rows(held: np.ndarray, snapshot: Snapshot, before: dict[str, Tree]) ->
         if info.schema is None:
             places = tuple(range(info.spec.columns)) if info.name not in hosted else ()
         else:
-            places = tuple(place for place, column in enumerate(info.schema.stored) if column.type.interned)
+            places = tuple(
+                place for place, column in enumerate(info.schema.stored) if column.type.interned
+            )
         if places:
             trees[info.name] = tree = snapshot.tree(info.name)
             for words in _added(snapshot, before.get(info.name), tree, places):
@@ -251,7 +287,9 @@ def _mark_rows(held: np.ndarray, snapshot: Snapshot, before: dict[str, Tree]) ->
     return trees
 
 
-def _added(snapshot: Snapshot, before: Tree | None, tree: Tree, places: tuple[int, ...]) -> Iterator[np.ndarray]:
+def _added(
+    snapshot: Snapshot, before: Tree | None, tree: Tree, places: tuple[int, ...]
+) -> Iterator[np.ndarray]:
     """Yield some columns of the records that a tree has and the one before lacks, in batches."""
     if before is None or before.spec != tree.spec:
         yield from read_batches(snapshot.pages, tree, columns=places) if tree.count else ()

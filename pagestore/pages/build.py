@@ -1,17 +1,19 @@
 """Make fresh pages from decoded columns: how many entries fit, one page, a run of even pages.
 
 Entries come from a `node` buffer, int64[C, capacity]: the records of a leaf, or the (keys, child,
-folds, birth) of an index page.  Writing goes to `arena`, whose page number s is page `ids[s]` of the file.
+folds, birth) of an index page.  Writing goes to `arena`, whose page number s is page `ids[s]` of
+the file.
 
 Make a fresh page from an old one by moving bits, for the few edits that most pages take at a time.
 
     old     |a b c d e f g h|      runs of entries that stay: 0..3 to 0, 4..8 to 4
     fresh   |a b c x e f g h|      and between them the new entries, from a node buffer
 
-A column keeps its base and width as long as the new values fit, so its runs move by a funnel shift, a word at
-a time, and nothing is decoded. A column with a value that does not fit is decoded, measured and packed; the
-others still move. Only measuring the whole page finds columns that are wider than their values need, so header
-word AGE counts the edits since the last time; it may reach a quarter of the entries.
+A column keeps its base and width as long as the new values fit, so its runs move by a funnel shift,
+a word at a time, and nothing is decoded. A column with a value that does not fit is decoded,
+measured and packed; the others still move. Only measuring the whole page finds columns that are
+wider than their values need, so header word AGE counts the edits since the last time; it may reach
+a quarter of the entries.
 """
 
 from pagestore.pages.layout import (
@@ -30,13 +32,24 @@ from pagestore.pages.layout import (
     ParentEntry,
     Shape,
 )
-from pagestore.pages.page import column, columns_of, field, pack, records_max, type_word, unpack, width_of, word_from
+from pagestore.pages.page import (
+    column,
+    columns_of,
+    field,
+    pack,
+    records_max,
+    type_word,
+    unpack,
+    width_of,
+    word_from,
+)
 from pagestore.pages.scan_tree import SCAN_TREE, grow_scan_tree, layout_of, scan_room
 from pagestore.pages.scan_tree_edit import patch_scan_tree
 from pagestore.runtime.kernel import kernel, on_demand
 from pagestore.runtime.types import MappedWords, Words
 
-# rows of the last level of `node`, which no tree is high enough to use: scratch, a word for each column or entry
+# rows of the last level of `node`, which no tree is high enough to use: scratch, a word for each
+# column or entry
 KEY, RECORD, ENDS, LOW, HIGH = range(5)
 
 BLOCK = 64  # entries measured at once
@@ -44,14 +57,18 @@ BLOCK = 64  # entries measured at once
 
 @kernel
 def body_words(page_words, columns, scans, level):
-    """Return how many words of a page columns may fill: not header, descriptors, ScanTree and the free last word."""
+    """Return how many words of a page columns may fill: not header, descriptors, ScanTree and
+    the free last word.
+    """
     room = page_words - HEADER - 2 * columns - 1
     return room - scan_room(page_words, scans, level) if scans.shape[0] else room
 
 
 @kernel
 def births_at(keys, folds):
-    """Return the column of an index page that holds its children's births; -1 if the page would be too wide with it."""
+    """Return the column of an index page that holds its children's births; -1 if the page would
+    be too wide with it.
+    """
     return keys + 1 + folds if keys + 1 + folds < INDEX_COLUMNS_MAX else -1
 
 
@@ -65,16 +82,20 @@ def entry_columns(keys, values, folds, level):
 
 @kernel
 def anchor(columns, folds, level):
-    """Return the column of an index page that holds its children (base 0, so that a fresh child's id fits); else -1.
+    """Return the column of an index page that holds its children (base 0, so that a fresh child's
+    id fits); else -1.
 
-    A page with INDEX_COLUMNS_MAX columns may lack births, so this column does not follow from `columns`: also -1.
+    A page with INDEX_COLUMNS_MAX columns may lack births, so this column does not follow from
+    `columns`: also -1.
     """
     return columns - 2 - folds if level > 0 and columns < INDEX_COLUMNS_MAX else -1
 
 
 @kernel
 def measured(values, lo, hi, anchored):
-    """Return (base, width) of the narrowest column that holds values[lo:hi]; the base of an anchored one is 0."""
+    """Return (base, width) of the narrowest column that holds values[lo:hi]; the base of an
+    anchored one is 0.
+    """
     low, high = bounds(values, lo, hi)
     if anchored:
         low = 0
@@ -83,7 +104,9 @@ def measured(values, lo, hi, anchored):
 
 @kernel
 def bounds(values, lo, hi):
-    """Return the least and the greatest of values[lo:hi], in a loop that the compiler can vectorize."""
+    """Return the least and the greatest of values[lo:hi], in a loop that the compiler can
+    vectorize.
+    """
     part = values[lo:hi]
     low = high = part[0]
     for i in range(1, part.shape[0]):
@@ -134,7 +157,9 @@ def fill(node, columns, lo, hi, page_words, scans, level, spare):
 
 @kernel
 def write_page(fresh, kind_word, columns, entries):
-    """Encode entries as a page of the arena; its checksum is stamped when it is written to the file."""
+    """Encode entries as a page of the arena; its checksum is stamped when it is written to the
+    file.
+    """
     arena, page, page_words = fresh.arena, fresh.page, fresh.page_words
     node, lo, hi = entries.node, entries.lo, entries.hi
     for i in range(page, page + HEADER):
@@ -186,7 +211,9 @@ def hand_up(fresh, shape, level, entries, decoded, parent, words, kept, work):
 
 @on_demand(FreshPage, Shape, int, Entries, bool, ParentEntry, MappedWords, Kept, Words)
 def scan_tree(fresh, shape, level, entries, decoded, parent, words, kept, work):
-    """Write the ScanTree of a page, and the page's folds to its parent; like `hand_up`, for trees with scans."""
+    """Write the ScanTree of a page, and the page's folds to its parent; like `hand_up`, for
+    trees with scans.
+    """
     if decoded or not patch_scan_tree(fresh, shape, level, entries, words, kept, work):
         grow_scan_tree(fresh, shape, level, entries, decoded, words, kept, work)
     _, _, _, nodes, _, stride = layout_of(fresh.page_words, shape.scans.shape[0])
@@ -212,7 +239,10 @@ def cuts(node, columns, n, page_words, scans, level, spare):
     half = n // 2
     if (
         half < most
-        and max(words_needed(node, columns, scans, level, 0, half), words_needed(node, columns, scans, level, half, n))
+        and max(
+            words_needed(node, columns, scans, level, 0, half),
+            words_needed(node, columns, scans, level, half, n),
+        )
         <= room
     ):  # the common case: a page that became too full is cut in half
         ends[0] = half
@@ -242,11 +272,12 @@ PATIENCE = 4  # a page of n entries is measured anew after n / PATIENCE edits
 
 @kernel
 def shift_page(words, kept, entries, columns, anchored, least, room, fresh):
-    """Write the fresh page that replaces an old one; return whether that was possible (see arguments.py).
+    """Write the fresh page that replaces an old one; return whether that was possible (see
+    arguments.py).
 
-    The new entries are in the node buffer, between the runs that are kept. It is impossible if too much changed,
-    if the old page is of format 1 and has no births, or if the columns would take less than `least` or more than
-    `room` words. Column `anchored` has base 0 (-1: no column has).
+    The new entries are in the node buffer, between the runs that are kept. It is impossible if too
+    much changed, if the old page is of format 1 and has no births, or if the columns would take
+    less than `least` or more than `room` words. Column `anchored` has base 0 (-1: no column has).
     """
     old, runs_at, runs, node, n = kept.old, kept.row, kept.runs, entries.node, entries.hi
     arena, page, page_words = fresh.arena, fresh.page, fresh.page_words
@@ -325,7 +356,9 @@ def move_column(words, old, node, c, runs_at, runs, n, arena, page):
             i += 1
         if r < runs:
             first, end = node[runs_at, r], node[runs_at + 1, r]
-            move_bits(words, source + first * width, arena, begin + i * width, (end - first) * width)
+            move_bits(
+                words, source + first * width, arena, begin + i * width, (end - first) * width
+            )
             i += end - first
     end = begin + n * width
     if end & 63:
@@ -334,7 +367,9 @@ def move_column(words, old, node, c, runs_at, runs, n, arena, page):
 
 @kernel
 def put_bits(target, to, width, value):
-    """Write `value`, which has at most `width` bits, from bit `to` on; the bits after them are lost."""
+    """Write `value`, which has at most `width` bits, from bit `to` on; the bits after them are
+    lost.
+    """
     k, shift = to >> 6, to & 63
     target[k] = target[k] & ~(-1 << shift) | value << shift
     if shift + width > 64:
@@ -343,7 +378,8 @@ def put_bits(target, to, width, value):
 
 @kernel
 def move_bits(source, at, target, to, count):
-    """Copy `count` bits from bit `at` of the source to bit `to` of the target; the target bits after them are lost.
+    """Copy `count` bits from bit `at` of the source to bit `to` of the target; the target bits
+    after them are lost.
 
     Read at most one word past the source bits.
     """

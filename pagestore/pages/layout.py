@@ -6,11 +6,12 @@
          +--------+----+-------+--------------------------------+-------+------+-----+-----+---------------+-----------+---+
 
 A page is ``W = page_size / 8`` little-endian 64-bit words.  Word 0 holds, in its low half, the
-crc32c of all bytes after it.  Word 3 packs kind (bits 0-3), level (8-15), columns (their low 8 bits in
-16-23, the others in 4-7), folds (24-31) and the tree's id (32-63).  Each column has two descriptor words, ``base`` and
-``offset << 8 | width``: value i is ``base`` plus the ``width`` bits found ``i * width`` bits after the
-start of word ``offset`` of the page.  A column is as wide as its values need, or as they needed AGE edits
-ago (build.py).  The last word of a page stays free: a reader may touch one word past a column.
+crc32c of all bytes after it.  Word 3 packs kind (bits 0-3), level (8-15), columns (their low 8 bits
+in 16-23, the others in 4-7), folds (24-31) and the tree's id (32-63).  Each column has two
+descriptor words, ``base`` and ``offset << 8 | width``: value i is ``base`` plus the ``width`` bits
+found ``i * width`` bits after the start of word ``offset`` of the page.  A column is as wide as its
+values need, or as they needed AGE edits ago (build.py).  The last word of a page stays free: a
+reader may touch one word past a column.
 
 An index page (level >= 1) has the K key columns (the least key of each child's subtree), the
 child's page id, one fold of the child's subtree for each scan of the tree, and the child's birth.
@@ -50,7 +51,8 @@ FIRST_PAGE = 2  # pages 0 and 1 belong to the two meta slots
 HEIGHT_MAX = 10
 RECORDS_A_WORD = 2  # a page of W words holds 2 W records at most
 COLUMNS_MAX = 1023  # of a record: a pointer has ten bits for them
-INDEX_COLUMNS_MAX = 255  # of an index page, which has few key columns, and whose number of folds is a byte
+# of an index page, which has few key columns, and whose number of folds is a byte
+INDEX_COLUMNS_MAX = 255
 KEYS_MAX = 64  # words of a key, at most
 
 PAGE_BITS, COLUMN_BITS, BIRTH_BITS = 34, 10, 19  # of a pointer
@@ -66,7 +68,9 @@ def page_type(kind: int, level: int, columns: int, folds: int, tree_id: int) -> 
     >>> page_type_fields(page_type(LEAF, 0, 1000, 0, 7))
     (1, 0, 1000, 0, 7)
     """
-    return kind | columns >> 8 << 4 | level << 8 | (columns & 255) << 16 | folds << 24 | tree_id << 32
+    return (
+        kind | columns >> 8 << 4 | level << 8 | (columns & 255) << 16 | folds << 24 | tree_id << 32
+    )
 
 
 def page_type_fields(word: int) -> tuple[int, int, int, int, int]:
@@ -100,7 +104,9 @@ def pointer_birth(pointer: int) -> int:
 
 
 class Shape(NamedTuple):
-    """What a tree's pages hold: words of a key and of a record's values, folds scans[F, 3], the tree's number."""
+    """What a tree's pages hold: words of a key and of a record's values, folds scans[F, 3], the
+    tree's number.
+    """
 
     keys: int
     values: int
@@ -109,7 +115,9 @@ class Shape(NamedTuple):
 
 
 class FreshPage(NamedTuple):
-    """A page in the making: it begins at word `page` of the arena, and will be page `page_id` of the file."""
+    """A page in the making: it begins at word `page` of the arena, and will be page `page_id` of
+    the file.
+    """
 
     arena: Words
     page: int
@@ -127,9 +135,11 @@ class Entries(NamedTuple):
 
 
 class Kept(NamedTuple):
-    """What a fresh page keeps of the page that it replaces, which begins at word `old` of the map; -1 for no page.
+    """What a fresh page keeps of the page that it replaces, which begins at word `old` of the map;
+    -1 for no page.
 
-    `runs` columns (first, end, place) of a node buffer, from row `row` on, say which entries stay, and where.
+    `runs` columns (first, end, place) of a node buffer, from row `row` on, say which entries stay,
+    and where.
     """
 
     old: int
@@ -138,14 +148,18 @@ class Kept(NamedTuple):
 
 
 class ParentEntry(NamedTuple):
-    """Entry `at` of the parent's node buffer, for a fresh page's least key, number, folds and birth."""
+    """Entry `at` of the parent's node buffer, for a fresh page's least key, number, folds and
+    birth.
+    """
 
     node: Table
     at: int
 
 
 class FoldColumn(NamedTuple):
-    """Word `f` of the folds of the ScanTree that begins at word `area` of the arena and has 2 ** depth leaves."""
+    """Word `f` of the folds of the ScanTree that begins at word `area` of the arena and has 2 **
+    depth leaves.
+    """
 
     area: int
     depth: int
@@ -153,7 +167,9 @@ class FoldColumn(NamedTuple):
 
 
 class Pages(NamedTuple):
-    """The words of the file int64[n], the columns of each verified page uint8[n], and the words of a page."""
+    """The words of the file int64[n], the columns of each verified page uint8[n], and the words
+    of a page.
+    """
 
     words: MappedWords
     seen: Bytes

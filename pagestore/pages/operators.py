@@ -1,7 +1,9 @@
-"""Scan operators over words: one record lifted to a fold, two folds combined, a run of records folded (*Scans*).
+"""Scan operators over words: one record lifted to a fold, two folds combined, a run of records
+folded (*Scans*).
 
-A tree's scans are rows of ``scans`` int64[F, 3]: (operator, column, address of a compiled function), and a
-fold is F words side by side. An operator that needs more than one word leads a group of rows:
+A tree's scans are rows of ``scans`` int64[F, 3]: (operator, column, address of a compiled
+function), and a fold is F words side by side. An operator that needs more than one word leads a
+group of rows:
 
     (SUM, c) (CARRY, c)           an exact 128-bit sum: the low word, then the high one
     (MAX, a) (THEN, b) ...        the greatest tuple (a, b, ...); with MIN the least.  Also arg-max
@@ -9,14 +11,16 @@ fold is F words side by side. An operator that needs more than one word leads a 
     (CHECKSUM, m)                 sum of a hash of each record's first m columns: modulo 2^64, in any order
     (user, c)                     a registered function of two words; codes from USER on
 
-Every operator is associative; folds are taken in key order, so an operator need not be commutative. Combining two
-folds of one scan is one *application*; functions that fold return how many they made.
+Every operator is associative; folds are taken in key order, so an operator need not be commutative.
+Combining two folds of one scan is one *application*; functions that fold return how many they made.
 
 Scan operators that a host registers: compiled functions of two words, known by a short name.
 
-The catalog stores the name as the operator's code, so a store opened elsewhere can say which operator is missing.
+The catalog stores the name as the operator's code, so a store opened elsewhere can say which
+operator is missing.
 
-The fold operators in plain Python, which shares no code with the kernels: for checks, and for folds over texts.
+The fold operators in plain Python, which shares no code with the kernels: for checks, and for folds
+over texts.
 """
 
 import ctypes
@@ -47,7 +51,8 @@ def group_end(scans, f, end):
 
 @kernel
 def combine(scans, first, end, a, i, da, b, j, db):
-    """Replace a by ``a ⊕ b``, for fold words first..end.  Word f is at a[i + f * da] and b[j + f * db].
+    """Replace a by ``a ⊕ b``, for fold words first..end.  Word f is at a[i + f * da] and b[j + f *
+    db].
 
     Return the number of applications: one for each scan.
     """
@@ -56,7 +61,8 @@ def combine(scans, first, end, a, i, da, b, j, db):
     while f < end:
         op = scans[f, 0]
         x, y = a[i + f * da], b[j + f * db]
-        if op == MAX and end == f + 1:  # the most common last row: a single word, no tuple to compare
+        # the most common last row: a single word, no tuple to compare
+        if op == MAX and end == f + 1:
             a[i + f * da] = max(x, y)
             return applied + 1
         after = group_end(scans, f, end)
@@ -109,7 +115,9 @@ def lift(op, x):
 
 @kernel
 def lift_entry(words, page, level, keys, scans, f, i):
-    """Return fold word f of entry i of an encoded page: of the record, or of the child's subtree."""
+    """Return fold word f of entry i of an encoded page: of the record, or of the child's
+    subtree.
+    """
     if level > 0:
         return field(words, page, keys + 1 + f, i)
     op = scans[f, 0]
@@ -143,8 +151,8 @@ def lift_decoded(node, level, keys, scans, f, i):
 def fold_run(node, level, keys, scans, lo, hi, out, o, stride, spare):
     """Fold entries lo..hi of a node buffer, all scans, into out[o + f * stride].
 
-    `spare` is the index of F free words of out.  Return the number of applications: hi - lo - 1 for each scan,
-    none for a count of records.
+    `spare` is the index of F free words of out.  Return the number of applications: hi - lo - 1 for
+    each scan, none for a count of records.
     """
     F = scans.shape[0]
     applied = 0
@@ -191,7 +199,9 @@ def plain_run(node, level, keys, op, c, f, lo, hi):
 
 @kernel
 def sum_run(values, out, o, stride):
-    """Write the exact sum of values as two words; the 32-bit halves are summed apart, without a carry."""
+    """Write the exact sum of values as two words; the 32-bit halves are summed apart, without a
+    carry.
+    """
     low = 0
     high = 0
     for i in range(values.shape[0]):
@@ -205,9 +215,11 @@ NAMES_TAKEN = ("count", "sum", "min", "max", "argmin", "argmax", "checksum", "co
 
 
 class Operator(NamedTuple):
-    """A registered operator; `call` is the compiled function as Python calls it, and keeps its code alive.
+    """A registered operator; `call` is the compiled function as Python calls it, and keeps its code
+    alive.
 
-    A `semilattice` is commutative and idempotent.  An operator with an `inverse` is an Abelian group.
+    A `semilattice` is commutative and idempotent.  An operator with an `inverse` is an Abelian
+    group.
     """
 
     name: str
@@ -228,21 +240,26 @@ def register_operator(
     semilattice: bool = False,
     inverse: Callable[[int], int] | None = None,
 ) -> None:
-    """Make `combine`, associative over int64 words, a scan operator of this process; compiled by numba.
+    """Make `combine`, associative over int64 words, a scan operator of this process; compiled by
+    numba.
 
-    `name` has 2 to 7 lower-case letters; `identity` is the fold of no records. Every process that writes, folds
-    or checks a relation with this scan registers the operator first, and always the same one. A `semilattice`
-    is commutative as well, and `combine(a, a)` is a, so that rules may aggregate by it within a recursion. One with an
-    `inverse` is commutative, and `combine(a, inverse(a))` is the identity: rules then keep one value for each group,
-    not the values folded into it. Raise SchemaError for a bad name, ExistsError for one that is taken,
-    CompilerError if numba is not installed.
+    `name` has 2 to 7 lower-case letters; `identity` is the fold of no records. Every process that
+    writes, folds or checks a relation with this scan registers the operator first, and always the
+    same one. A `semilattice` is commutative as well, and `combine(a, a)` is a, so that rules may
+    aggregate by it within a recursion. One with an `inverse` is commutative, and `combine(a,
+    inverse(a))` is the identity: rules then keep one value for each group, not the values folded
+    into it. Raise SchemaError for a bad name, ExistsError for one that is taken, CompilerError if
+    numba is not installed.
 
     >>> import math
     >>> register_operator("bitxor", lambda a, b: a ^ b, 0, inverse=lambda a: a)
     >>> register_operator("union", lambda a, b: a | b, 0, semilattice=True)  # of sets of up to 64 members, as bits
     """
     if not is_name(name):
-        raise SchemaError(f"{name!r}: an operator's name is 2 to 7 letters a-z and none of {', '.join(NAMES_TAKEN)}")
+        raise SchemaError(
+            f"{name!r}: an operator's name is 2 to 7 letters a-z and none of "
+            f"{', '.join(NAMES_TAKEN)}"
+        )
     code = code_of(name)
     if code in _registered:
         raise ExistsError(f"there is an operator {name!r} already in this process")
@@ -293,13 +310,16 @@ def operator(code: int) -> Operator:
     found = _registered.get(code)
     if found is None:
         raise MissingError(
-            f"this process has no scan operator {name_of(code)!r}; call pagestore.register_operator first"
+            f"this process has no scan operator {name_of(code)!r}; call "
+            f"pagestore.register_operator first"
         )
     return found
 
 
 def address_of(code: int) -> int:
-    """Return the address of an operator's machine code; 0 for a built-in one. Raise MissingError."""
+    """Return the address of an operator's machine code; 0 for a built-in one. Raise
+    MissingError.
+    """
     return operator(code).address if code >= USER else 0
 
 
@@ -308,7 +328,9 @@ Fold = tuple[int, ...]
 
 
 def fold_of(scans: Scans, level: int, keys: int, columns: np.ndarray) -> Fold:
-    """Fold all entries in columns int64[C, n], n > 0: records of a leaf, children of an index page."""
+    """Fold all entries in columns int64[C, n], n > 0: records of a leaf, children of an index
+    page.
+    """
     out: list[int] = []
     for f, op, c, group in _groups(scans):
         if level:
@@ -338,7 +360,9 @@ def record_hashes(columns: np.ndarray) -> np.ndarray:
     """Return the hash of each record, uint64[n]; a checksum is their sum."""
     h = np.zeros(columns.shape[1], np.uint64)
     for column in columns.view(np.uint64):
-        h = _mixed(h ^ _mixed(column + np.uint64(7046029254386353131))) + np.uint64(1442695040888963407)
+        h = _mixed(h ^ _mixed(column + np.uint64(7046029254386353131))) + np.uint64(
+            1442695040888963407
+        )
     return h
 
 

@@ -5,7 +5,15 @@ Columns are read through two descriptor words (see layout.py), so a lookup hoist
 then touches only the words that hold the bits it needs.
 """
 
-from pagestore.pages.layout import ENTRY_COUNT, HEADER, RECORDS_A_WORD, TYPE, WORD_MAX, page_columns, page_type
+from pagestore.pages.layout import (
+    ENTRY_COUNT,
+    HEADER,
+    RECORDS_A_WORD,
+    TYPE,
+    WORD_MAX,
+    page_columns,
+    page_type,
+)
 from pagestore.runtime.intrinsics import either, word_at
 from pagestore.runtime.kernel import kernel
 
@@ -54,7 +62,9 @@ def bits(words, start, width, i):
 
 @kernel
 def narrow(words, start, width, i):
-    """Like `bits`, for widths up to NARROW: one load, since 8 bytes from the value's first byte on hold all of it."""
+    """Like `bits`, for widths up to NARROW: one load, since 8 bytes from the value's first byte
+    on hold all of it.
+    """
     return bits_at(words, 64 * start + i * width, (1 << width) - 1)
 
 
@@ -67,14 +77,18 @@ def field(words, page, c, i):
 
 @kernel
 def birth_at(words, page, keys, slot):
-    """Return which version wrote the child at a slot of an index page; 0 if the page has no births."""
+    """Return which version wrote the child at a slot of an index page; 0 if the page has no
+    births.
+    """
     last = keys + 1 + folds_of(words, page)
     return field(words, page, last, slot) if columns_of(words, page) > last else 0
 
 
 @kernel
 def unpack(words, page, c, lo, hi, out, at):
-    """Decode entries lo..hi of column c into ``out[at:]``, in a loop that the compiler can vectorize."""
+    """Decode entries lo..hi of column c into ``out[at:]``, in a loop that the compiler can
+    vectorize.
+    """
     base, start, width = column(words, page, c)
     unpack_bits(words, base, start, width, lo, hi, out, at)
 
@@ -93,7 +107,9 @@ def unpack_bits(words, base, start, width, lo, hi, out, at):
 
 @kernel
 def width_of(low, high):
-    """Return how many bits hold every value of [low, high] as an offset from low; a wrapped difference takes 64."""
+    """Return how many bits hold every value of [low, high] as an offset from low; a wrapped
+    difference takes 64.
+    """
     span = high - low
     if span < 0:
         return 64
@@ -107,7 +123,9 @@ def width_of(low, high):
 @kernel
 def word_from(words, i, bit):
     """Return the 64 bits that begin at a bit of words[i]."""
-    return word_at(words, 8 * i) >> bit & ~(-2 << (63 - bit)) | word_at(words, 8 * i + 8) << 1 << (63 - bit)
+    return word_at(words, 8 * i) >> bit & ~(-2 << (63 - bit)) | word_at(words, 8 * i + 8) << 1 << (
+        63 - bit
+    )
 
 
 @kernel
@@ -150,8 +168,8 @@ def lower(words, page, c, lo, hi, x):
 def halve(words, base, start, width, lo, hi, x):
     """Like `lower`, for a column whose base, start and width are known.
 
-    Probe three entries at once, whose loads do not wait for each other, until few entries are left. Offsets are
-    kept in bits, since a multiplication would delay the next load.
+    Probe three entries at once, whose loads do not wait for each other, until few entries are left.
+    Offsets are kept in bits, since a multiplication would delay the next load.
     """
     n = hi - lo
     if width > NARROW:
@@ -201,13 +219,16 @@ def gallop(words, page, c, lo, hi, x):
 
 @kernel
 def run_end(words, page, c, lo, hi, x):
-    """Return the first i in [lo, hi) whose column c exceeds x, given that entry lo does not, by galloping."""
+    """Return the first i in [lo, hi) whose column c exceeds x, given that entry lo does not, by
+    galloping.
+    """
     return gallop(words, page, c, lo, hi, x + 1) if x < WORD_MAX else hi
 
 
 @kernel
 def locate(words, page, key, m, lo):
-    """Return the first entry from `lo` on whose first m columns are at least ``key[:m]``, and whether they equal it.
+    """Return the first entry from `lo` on whose first m columns are at least ``key[:m]``, and
+    whether they equal it.
 
     Narrow by one column at a time, so that every probe stays inside one column's words.
     """
@@ -223,10 +244,11 @@ def locate(words, page, key, m, lo):
 
 @kernel
 def child_slot(words, page, key, m, keys, lo):
-    """Return the entry of an index page whose subtree holds the place of ``key[:m]`` (its lower bound).
+    """Return the entry of an index page whose subtree holds the place of ``key[:m]`` (its lower
+    bound).
 
-    With a whole key that is the last entry whose separator is not above it.  With a prefix (m < keys)
-    the first equal record may still be below the entry before the first equal separator.
+    With a whole key that is the last entry whose separator is not above it.  With a prefix (m <
+    keys) the first equal record may still be below the entry before the first equal separator.
     """
     slot, equal = locate(words, page, key, m, lo)
     if equal and m == keys:

@@ -4,13 +4,14 @@
     nodes 2,3   [   0..13    ][    13..24   ]      the leaves are nodes L..2L-1, L a power of two;
     leaves 4-7  [0..6][6..13][13..19][19..24]      leaf j folds the entries starts[j]..starts[j + 1]
 
-A leaf folds a dozen entries or so (ENTRIES_MIN to twice that when the tree is built) and no node folds
-more than twice as many as its sibling.  When a page is rewritten with a few edits its tree is carried
-over: leaves without an edit keep their folds, and if the balance is lost the smallest unbalanced
-subtree is rebuilt, so an edit costs O(log B) applications, amortised.
+A leaf folds a dozen entries or so (ENTRIES_MIN to twice that when the tree is built) and no node
+folds more than twice as many as its sibling.  When a page is rewritten with a few edits its tree is
+carried over: leaves without an edit keep their folds, and if the balance is lost the smallest
+unbalanced subtree is rebuilt, so an edit costs O(log B) applications, amortised.
 
-On the page the tree fills the room that `scan_room` keeps at its end, as narrow columns: how far starts[j]
-is from the even cut n * j // L, then fold word f of nodes 1..2L-1.  Header word SCAN says where and how deep:
+On the page the tree fills the room that `scan_room` keeps at its end, as narrow columns: how far
+starts[j] is from the even cut n * j // L, then fold word f of nodes 1..2L-1.  Header word SCAN says
+where and how deep:
 
     bits 0-7  log2 L (0: no tree)     bits 8-31  word offset in the page     bits 32-63  entries when built
 
@@ -27,7 +28,8 @@ ENTRIES_MIN = 9  # entries of a leaf when its tree is built: at least this, less
 BUDGET = 20  # each fold word may take a 20th of a page
 WORDS_PAID = 5  # more fold words than this get no more room: all together take five 20ths at most
 
-# words of `work`: number of applications, number of pages made from old ones by build.py, address of `build.scan_tree`
+# words of `work`: number of applications, number of pages made from old ones by build.py, address
+# of `build.scan_tree`
 APPLIED, SHIFTED, SCAN_TREE = range(3)
 AREA = 8  # where the arrays in `work` begin
 EMPTY, DIRTY, CLEAN = range(3)  # the fold of a node is not computed yet, out of date, up to date
@@ -35,7 +37,9 @@ EMPTY, DIRTY, CLEAN = range(3)  # the fold of a node is not computed yet, out of
 
 @kernel
 def leaves_max(page_words):
-    """Return more leaves than the ScanTree of any page has: a page has 2 * page_words entries at most."""
+    """Return more leaves than the ScanTree of any page has: a page has 2 * page_words entries at
+    most.
+    """
     leaves = 1
     while leaves * ENTRIES_MIN <= 2 * page_words:
         leaves <<= 1
@@ -44,14 +48,18 @@ def leaves_max(page_words):
 
 @kernel
 def work_words(page_words, folds):
-    """Return the words of scratch: starts, states, weights and nodes of the largest tree, and spare words."""
+    """Return the words of scratch: starts, states, weights and nodes of the largest tree, and
+    spare words.
+    """
     leaves = leaves_max(page_words)
     return AREA + (leaves + 1) + 2 * (2 * leaves) + folds * 2 * leaves + 2 * folds
 
 
 @kernel
 def scan_room(page_words, scans, level):
-    """Return how many words at the end of a page its ScanTree may take; 0 if all folds are counts of records."""
+    """Return how many words at the end of a page its ScanTree may take; 0 if all folds are
+    counts of records.
+    """
     paid = 0
     for f in range(scans.shape[0]):
         op = scans[f, 0]
@@ -62,7 +70,9 @@ def scan_room(page_words, scans, level):
 
 @kernel
 def layout_of(page_words, folds):
-    """Return where starts, states, weights, nodes and spare words begin in `work`, and the stride of a fold word."""
+    """Return where starts, states, weights, nodes and spare words begin in `work`, and the
+    stride of a fold word.
+    """
     leaves = leaves_max(page_words)
     starts = AREA
     states = starts + leaves + 1
@@ -73,10 +83,11 @@ def layout_of(page_words, folds):
 
 @kernel
 def grow_scan_tree(fresh, shape, level, entries, decoded, words, kept, work):
-    """Write the ScanTree of a fresh page, which holds some entries of a node buffer (see arguments.py).
+    """Write the ScanTree of a fresh page, which holds some entries of a node buffer (see
+    arguments.py).
 
-    If not `decoded`, the buffer lacks the entries kept from the old page, and those to be folded are decoded first.
-    Leave the fold of the whole page in node 1 of `work`.
+    If not `decoded`, the buffer lacks the entries kept from the old page, and those to be folded
+    are decoded first. Leave the fold of the whole page in node 1 of `work`.
     """
     scans, page_words = shape.scans, fresh.page_words
     _, states, _, _, _, _ = layout_of(page_words, scans.shape[0])
@@ -101,7 +112,8 @@ def grow_scan_tree(fresh, shape, level, entries, decoded, words, kept, work):
 
 @kernel
 def plant(fresh, source, shape, level, entries, root, first, n, depth, work):
-    """Fold entries first..first + n into the subtree of node `root` with 2 ** depth leaves, evenly cut.
+    """Fold entries first..first + n into the subtree of node `root` with 2 ** depth leaves, evenly
+    cut.
 
     The entries are decoded from page `source` of the arena, unless it is -1.
     """
@@ -116,7 +128,9 @@ def plant(fresh, source, shape, level, entries, root, first, n, depth, work):
         a = first + n * k // leaves
         b = first + n * (k + 1) // leaves
         work[starts + j + k] = a
-        work[APPLIED] += fold_run(node, level, shape.keys, scans, lo + a, lo + b, work, nodes + leaf + k, stride, spare)
+        work[APPLIED] += fold_run(
+            node, level, shape.keys, scans, lo + a, lo + b, work, nodes + leaf + k, stride, spare
+        )
     for d in range(depth - 1, -1, -1):
         for k in range(root << d, (root << d) + (1 << d)):
             join(scans, nodes, stride, k, work)
@@ -142,12 +156,15 @@ def join(scans, nodes, stride, k, work):
     folds = scans.shape[0]
     for f in range(folds):
         work[nodes + k + f * stride] = work[nodes + 2 * k + f * stride]
-    work[APPLIED] += combine(scans, 0, folds, work, nodes + k, stride, work, nodes + 2 * k + 1, stride)
+    work[APPLIED] += combine(
+        scans, 0, folds, work, nodes + k, stride, work, nodes + 2 * k + 1, stride
+    )
 
 
 @kernel
 def carry(words, kept, node, level, scans, n, page_words, work):
-    """Copy starts and folds from the old page's tree; return (depth, entries when built), with depth 0 if impossible.
+    """Copy starts and folds from the old page's tree; return (depth, entries when built), with
+    depth 0 if impossible.
 
     A leaf is CLEAN if its entries lie in one copied run and none was inserted between them.
     """
@@ -203,8 +220,8 @@ def carry(words, kept, node, level, scans, n, page_words, work):
 def refresh_carried(fresh, source, shape, level, entries, depth, work):
     """Bring a carried tree up to date: rebuild unbalanced subtrees, fold the other dirty nodes.
 
-    Go top down for balance, so that of nested subtrees the largest is rebuilt; then bottom up for the folds.  A
-    subtree with fewer entries than leaves counts as unbalanced too.
+    Go top down for balance, so that of nested subtrees the largest is rebuilt; then bottom up for
+    the folds.  A subtree with fewer entries than leaves counts as unbalanced too.
     """
     scans, node, keys, lo = shape.scans, entries.node, shape.keys, entries.lo
     starts, states, weights, nodes, spare, stride = layout_of(fresh.page_words, scans.shape[0])
@@ -228,7 +245,7 @@ def refresh_carried(fresh, source, shape, level, entries, depth, work):
                     decode_folded(fresh.arena, source, node, level, keys, scans, a, b)
                 work[APPLIED] += fold_run(
                     node, level, keys, scans, lo + a, lo + b, work, nodes + k, stride, spare
-                )  # fmt: skip
+                )
 
 
 @kernel
@@ -251,7 +268,9 @@ def mark_clean(states, k, depth, work):
 
 @kernel
 def write_tree(scans, level, n, depth, planted, room, arena, page, page_words, work):
-    """Encode starts and folds at the end of the page, without the lowest levels if the room is short."""
+    """Encode starts and folds at the end of the page, without the lowest levels if the room is
+    short.
+    """
     folds = scans.shape[0]
     starts, _, _, nodes, spare, stride = layout_of(page_words, folds)
     for j in range(1 << depth):
@@ -264,7 +283,8 @@ def write_tree(scans, level, n, depth, planted, room, arena, page, page_words, w
             if stored(scans, f, level):
                 low, high = span(work, nodes + f * stride + 1, 2 * leaves - 1)
                 width = width_of(low, high)
-                if 0 < width < 63:  # put the values in mid-range, so that later ones may be lower or higher
+                # put the values in mid-range, so that later ones may be lower or higher
+                if 0 < width < 63:
                     low -= ((1 << width) - 1 - (high - low)) >> 1
                 work[spare + f], work[spare + folds + f] = low, width
                 need += ((2 * leaves - 1) * work[spare + folds + f] + 63) >> 6
@@ -278,17 +298,39 @@ def write_tree(scans, level, n, depth, planted, room, arena, page, page_words, w
     area = page_words - 1 - need
     arena[page + SCAN] = planted << 32 | area << 8 | depth
     at = page + area + 2 * (1 + folds)
-    at = write_column(arena, page, page + area, at, low_start, width_of(low_start, high_start), work, starts, leaves)
+    at = write_column(
+        arena,
+        page,
+        page + area,
+        at,
+        low_start,
+        width_of(low_start, high_start),
+        work,
+        starts,
+        leaves,
+    )
     for f in range(folds):
-        low, width = (work[spare + f], work[spare + folds + f]) if stored(scans, f, level) else (0, 0)
+        low, width = (
+            (work[spare + f], work[spare + folds + f]) if stored(scans, f, level) else (0, 0)
+        )
         at = write_column(
-            arena, page, page + area + 2 + 2 * f, at, low, width, work, nodes + f * stride + 1, 2 * leaves - 1
+            arena,
+            page,
+            page + area + 2 + 2 * f,
+            at,
+            low,
+            width,
+            work,
+            nodes + f * stride + 1,
+            2 * leaves - 1,
         )
 
 
 @kernel
 def stored(scans, f, level):
-    """Return whether the page stores the nodes of fold word f; counts of records follow from where leaves start."""
+    """Return whether the page stores the nodes of fold word f; counts of records follow from
+    where leaves start.
+    """
     return level > 0 or scans[f, 0] != COUNT
 
 
@@ -305,7 +347,9 @@ def span(values, lo, n):
 
 @kernel
 def write_column(arena, page, descriptor, at, low, width, values, lo, n):
-    """Write a column, encoded like the page's own: its descriptor and its bits; return the next free word."""
+    """Write a column, encoded like the page's own: its descriptor and its bits; return the next
+    free word.
+    """
     arena[descriptor] = low
     arena[descriptor + 1] = (at - page) << 8 | width
     return pack(arena, at, low, width, values, lo, lo + n)
@@ -313,7 +357,9 @@ def write_column(arena, page, descriptor, at, low, width, values, lo, n):
 
 @kernel
 def tree_column(words, page, area, c):
-    """Return (base, index of the first word, width) of a ScanTree's column: 0 for the starts, 1 + f for fold word f."""
+    """Return (base, index of the first word, width) of a ScanTree's column: 0 for the starts, 1
+    + f for fold word f.
+    """
     offset = words[area + 2 * c + 1]
     return words[area + 2 * c], page + (offset >> 8), offset & 255
 

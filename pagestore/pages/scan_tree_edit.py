@@ -1,4 +1,5 @@
-"""The ScanTree of a page that was shifted: folds change along the paths of its edits, the rest is copied.
+"""The ScanTree of a page that was shifted: folds change along the paths of its edits, the rest is
+copied.
 
     leaf    [6..13]     a deleted entry is subtracted from its leaf's fold, an inserted one is added:
               |         sums by their inverse; if the maximum itself is deleted, the leaf is folded again
@@ -6,22 +7,35 @@
               |
     root    [0..24]
 
-If that unbalances the tree, a fold does not fit the bits of its column, or there is more than one edit per leaf,
-nothing is written and the tree is made as for any other page (scan_tree.py).
+If that unbalances the tree, a fold does not fit the bits of its column, or there is more than one
+edit per leaf, nothing is written and the tree is made as for any other page (scan_tree.py).
 
-Where values change but no entry is inserted or deleted, leaves keep their places, and the folds of plain operators
-are updated in place: differences are added to sums, and most edits leave a maximum alone.
+Where values change but no entry is inserted or deleted, leaves keep their places, and the folds of
+plain operators are updated in place: differences are added to sums, and most edits leave a maximum
+alone.
 
 Update folds in place, on pages where values change but no entry is inserted or deleted.
 
     leaf    [5 9 4] sum 18, max 9        the 9 becomes 7: the sum by the difference, -2; the maximum is folded again
     path    up to the root, as long as folds change
 
-Only counts, sums, minima and maxima are updated this way; other folds are refolded along the paths of the edits.
+Only counts, sums, minima and maxima are updated this way; other folds are refolded along the paths
+of the edits.
 """
 
 from pagestore.pages.layout import ENTRY_COUNT, SCAN, FoldColumn
-from pagestore.pages.operators import CARRY, MAX, MIN, SUM, USER, combine, fold_run, group_end, lift_decoded, lift_entry
+from pagestore.pages.operators import (
+    CARRY,
+    MAX,
+    MIN,
+    SUM,
+    USER,
+    combine,
+    fold_run,
+    group_end,
+    lift_decoded,
+    lift_entry,
+)
 from pagestore.pages.page import bits, column, pack, unpack_bits
 from pagestore.pages.scan_tree import APPLIED, decode_folded, layout_of, stored, tree_column
 from pagestore.runtime.kernel import inlined, kernel
@@ -29,11 +43,18 @@ from pagestore.runtime.kernel import inlined, kernel
 
 @kernel
 def patch_scan_tree(fresh, shape, level, entries, words, kept, work):
-    """Write the ScanTree of a shifted page; return whether that was possible.  Arguments as for `grow_scan_tree`.
+    """Write the ScanTree of a shifted page; return whether that was possible.  Arguments as for
+    `grow_scan_tree`.
 
     Leave the fold of the whole page in node 1 of `work`.
     """
-    scans, arena, page, page_words, n = shape.scans, fresh.arena, fresh.page, fresh.page_words, entries.hi
+    scans, arena, page, page_words, n = (
+        shape.scans,
+        fresh.arena,
+        fresh.page,
+        fresh.page_words,
+        entries.hi,
+    )
     old = kept.old
     starts, changed, sizes, nodes, _, stride = layout_of(page_words, scans.shape[0])
     header = words[old + SCAN]
@@ -94,10 +115,17 @@ def read_tree(words, old, area, level, scans, depth, page_words, work):
 def edit_leaves(words, kept, shape, level, entries, leaves, page_words, work):
     """Update the folds of leaves; return how many were touched.
 
-    Leave their nodes in `changed`, ascending; -k if leaf k must be folded again.  Leave in `sizes` by how many
-    entries each leaf grew.
+    Leave their nodes in `changed`, ascending; -k if leaf k must be folded again.  Leave in `sizes`
+    by how many entries each leaf grew.
     """
-    old, runs_at, runs, node, keys, scans = kept.old, kept.row, kept.runs, entries.node, shape.keys, shape.scans
+    old, runs_at, runs, node, keys, scans = (
+        kept.old,
+        kept.row,
+        kept.runs,
+        entries.node,
+        shape.keys,
+        shape.scans,
+    )
     starts, changed, sizes, nodes, spare, stride = layout_of(page_words, scans.shape[0])
     touched = 0
     leaf = 0
@@ -115,7 +143,9 @@ def edit_leaves(words, kept, shape, level, entries, leaves, page_words, work):
                 touched += 1
             known = True
             if i < gone:
-                known = take_entry(words, old, level, keys, scans, i, nodes + k, stride, spare, work)
+                known = take_entry(
+                    words, old, level, keys, scans, i, nodes + k, stride, spare, work
+                )
                 work[sizes + leaf] -= 1
                 i += 1
             if at < come:
@@ -132,7 +162,9 @@ def edit_leaves(words, kept, shape, level, entries, leaves, page_words, work):
 
 @kernel
 def take_entry(words, old, level, keys, scans, i, leaf, stride, spare, work):
-    """Subtract entry i of the old page from a leaf's fold; return False if the leaf must be folded again."""
+    """Subtract entry i of the old page from a leaf's fold; return False if the leaf must be
+    folded again.
+    """
     known = True
     f = 0
     while f < scans.shape[0]:
@@ -155,7 +187,9 @@ def take_entry(words, old, level, keys, scans, i, leaf, stride, spare, work):
 
 @kernel
 def put_entry(node, level, keys, scans, at, leaf, stride, spare, work):
-    """Add entry `at` of the buffer to a leaf's fold; return False if order matters, so it must be folded again."""
+    """Add entry `at` of the buffer to a leaf's fold; return False if order matters, so it must
+    be folded again.
+    """
     known = True
     f = 0
     while f < scans.shape[0]:
@@ -180,7 +214,9 @@ def negate(work, at, width):
 
 @kernel
 def move_starts(starts, sizes, leaves, work):
-    """Shift the starts of leaves by the growth of those before them; return whether any leaf's size changed."""
+    """Shift the starts of leaves by the growth of those before them; return whether any leaf's
+    size changed.
+    """
     moved = False
     shift = 0
     for j in range(leaves):
@@ -192,7 +228,9 @@ def move_starts(starts, sizes, leaves, work):
 
 @kernel
 def balanced(starts, n, depth, work):
-    """Return whether no leaf is empty, and no node folds more than twice as many entries as its sibling."""
+    """Return whether no leaf is empty, and no node folds more than twice as many entries as its
+    sibling.
+    """
     work[starts + (1 << depth)] = n
     for d in range(1, depth + 1):
         half = 1 << (d - 1)
@@ -215,13 +253,16 @@ def refold_leaves(fresh, shape, level, entries, depth, touched, work):
         if k > 0:
             a, b = work[starts + k - (1 << depth)], work[starts + k - (1 << depth) + 1]
             decode_folded(fresh.arena, fresh.page, node, level, keys, scans, a, b)
-            work[APPLIED] += fold_run(node, level, keys, scans, a, b, work, nodes + k, stride, spare)
+            work[APPLIED] += fold_run(
+                node, level, keys, scans, a, b, work, nodes + k, stride, spare
+            )
             work[changed + i] = k
 
 
 @kernel
 def rejoin_paths(level, scans, touched, page_words, work):
-    """Fold the nodes above the touched leaves again, as long as folds change; return the length of `changed`.
+    """Fold the nodes above the touched leaves again, as long as folds change; return the length of
+    `changed`.
 
     Append the nodes that changed to `changed`, after the touched leaves.
     """
@@ -238,7 +279,9 @@ def rejoin_paths(level, scans, touched, page_words, work):
                 parent = k
                 for f in range(folds):
                     work[spare + f] = work[nodes + 2 * k + f * stride]
-                work[APPLIED] += combine(scans, 0, folds, work, spare, 1, work, nodes + 2 * k + 1, stride)
+                work[APPLIED] += combine(
+                    scans, 0, folds, work, spare, 1, work, nodes + 2 * k + 1, stride
+                )
                 if replace(level, scans, nodes + k, stride, spare, work):
                     work[changed + end] = k
                     end += 1
@@ -248,7 +291,9 @@ def rejoin_paths(level, scans, touched, page_words, work):
 
 @kernel
 def replace(level, scans, place, stride, spare, work):
-    """Replace the fold at `place` by the one in `spare`; return whether a word stored on the page changed."""
+    """Replace the fold at `place` by the one in `spare`; return whether a word stored on the
+    page changed.
+    """
     other = False
     for f in range(scans.shape[0]):
         other |= work[place + f * stride] != work[spare + f] and stored(scans, f, level)
@@ -258,7 +303,9 @@ def replace(level, scans, place, stride, spare, work):
 
 @kernel
 def fit(words, old, area, level, scans, n, depth, moved, count, page_words, work):
-    """Return whether the new starts and folds fit their columns; turn moved starts into distances from the even cut."""
+    """Return whether the new starts and folds fit their columns; turn moved starts into
+    distances from the even cut.
+    """
     starts, changed, _, nodes, _, stride = layout_of(page_words, scans.shape[0])
     if moved:
         base, _, width = tree_column(words, old, area, 0)
@@ -280,7 +327,9 @@ DIFFERING = 48  # bits; the differences of a whole page of values this narrow ad
 
 @kernel
 def in_place(words, kept, node, scans, n):
-    """Return whether folds are plain (count, sum, min or max of one word) and entries keep their number and places."""
+    """Return whether folds are plain (count, sum, min or max of one word) and entries keep their
+    number and places.
+    """
     same = n == words[kept.old + ENTRY_COUNT]
     for r in range(kept.runs):
         same &= node[kept.row, r] == node[kept.row + 2, r]
@@ -294,7 +343,9 @@ def in_place(words, kept, node, scans, n):
 
 @kernel
 def change_folds(fresh, shape, level, entries, words, kept, work):
-    """Update the copy of the old page's tree, and node 1 of `work`; return whether all folds fit."""
+    """Update the copy of the old page's tree, and node 1 of `work`; return whether all folds
+    fit.
+    """
     arena, page, keys, scans = fresh.arena, fresh.page, shape.keys, shape.scans
     folds = scans.shape[0]
     starts, _, _, nodes, _, stride = layout_of(fresh.page_words, folds)
@@ -311,7 +362,9 @@ def change_folds(fresh, shape, level, entries, words, kept, work):
         if op == MIN or op == MAX:
             fits = change_extremes(words, kept, entries, c, fresh, folds, changing, op == MIN, work)
         else:
-            fits = op == CARRY or change_sums(words, kept, entries, c, fresh, folds, changing, op == SUM, work)
+            fits = op == CARRY or change_sums(
+                words, kept, entries, c, fresh, folds, changing, op == SUM, work
+            )
         if not fits:
             return False
         base, start, width = tree_column(arena, page, area, 1 + f)
@@ -331,7 +384,9 @@ def leaf_of(work, starts, i, j):
 
 @kernel
 def differences_fit(words, old, level, c, arena, page):
-    """Return whether the sum of a column's differences fits a word and, on an index page, all high words are equal."""
+    """Return whether the sum of a column's differences fits a word and, on an index page, all
+    high words are equal.
+    """
     fits = column(words, old, c)[2] <= DIFFERING and column(arena, page, c)[2] <= DIFFERING
     if level > 0:
         base, _, width = column(words, old, c + 1)
@@ -342,7 +397,8 @@ def differences_fit(words, old, level, c, arena, page):
 
 @kernel
 def change_sums(words, kept, entries, c, fresh, folds, changing, wide, work):
-    """Add the differences of column c to the folds; return False if one does not fit, or its high word would change.
+    """Add the differences of column c to the folds; return False if one does not fit, or its high
+    word would change.
 
     leaf 2: 5 9 4 = 18        the 9 becomes 7: difference[leaf 2] = -2, as in each node above it
     """
@@ -352,7 +408,10 @@ def change_sums(words, kept, entries, c, fresh, folds, changing, wide, work):
     base, start, width = column(words, old, c)
     leaves = 1 << changing.depth
     ratio = leaves / n
-    difference, fold = work[sizes : sizes + 2 * leaves], work[nodes + f * stride : nodes + f * stride + 2 * leaves]
+    difference, fold = (
+        work[sizes : sizes + 2 * leaves],
+        work[nodes + f * stride : nodes + f * stride + 2 * leaves],
+    )
     difference[:] = 0
     applied = 0
     i = 0
@@ -389,8 +448,8 @@ def change_sums(words, kept, entries, c, fresh, folds, changing, wide, work):
 def change_extremes(words, kept, entries, c, fresh, folds, changing, least, work):
     """Update the greatest (or least) values of column c; return False if one does not fit.
 
-    A leaf changes if the new value exceeds its fold, and is folded again if the old value was the fold.  Minima
-    are computed as maxima: x ^ -1 = -x - 1 reverses the order.
+    A leaf changes if the new value exceeds its fold, and is folded again if the old value was the
+    fold.  Minima are computed as maxima: x ^ -1 = -x - 1 reverses the order.
     """
     old, runs_at, runs, node, n = kept.old, kept.row, kept.runs, entries.node, entries.hi
     arena, page = fresh.arena, fresh.page
@@ -418,7 +477,8 @@ def change_extremes(words, kept, entries, c, fresh, folds, changing, least, work
                     return False
                 applied += 1
                 k >>= 1
-                fold = tree_base + bits(arena, tree_at, tree_width, k - 1) ^ flip  # unused for node 0
+                # unused for node 0
+                fold = tree_base + bits(arena, tree_at, tree_width, k - 1) ^ flip
             i += 1
         i = node[runs_at + 1, r] if r < runs else n
     base, start, width = column(arena, page, c)

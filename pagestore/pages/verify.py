@@ -2,19 +2,20 @@
 
     root ──▶ enter ──▶ page ──▶ child ──▶ page ──▶ child ──▶ page        each at its level, with the columns wanted
 
-``seen[page]`` is 0 until the page is verified, then its number of columns, or SEEN_MAX if it has more. One
-comparison thus says that the page was verified and has every column that the caller will read: a page reached through
-another tree may have fewer. To read more than SEEN_MAX columns, the page's own header is checked each time.
+``seen[page]`` is 0 until the page is verified, then its number of columns, or SEEN_MAX if it has
+more. One comparison thus says that the page was verified and has every column that the caller will
+read: a page reached through another tree may have fewer. To read more than SEEN_MAX columns, the
+page's own header is checked each time.
 
-For a bad page `enter` and `child` return ``-page_id``; every kernel passes a negative page up as its status, and the
-Python wrapper raises CorruptionError. If the disk lost a write, the page is intact but old: its birth is not the one
-that its parent records.
+For a bad page `enter` and `child` return ``-page_id``; every kernel passes a negative page up as
+its status, and the Python wrapper raises CorruptionError. If the disk lost a write, the page is
+intact but old: its birth is not the one that its parent records.
 
 crc32c of pages, one word per step: by the processor's instruction, or by tables if it has none.
 
-The instruction takes three cycles, and one can begin every cycle. So `stamp` interleaves three pages, each an
-independent chain; and `checksum` three parts of a page, whose checksums it then joins: zeros after a part multiply its
-checksum, a polynomial, by a power of x.
+The instruction takes three cycles, and one can begin every cycle. So `stamp` interleaves three
+pages, each an independent chain; and `checksum` three parts of a page, whose checksums it then
+joins: zeros after a part multiply its checksum, a polynomial, by a power of x.
 """
 
 import numpy as np
@@ -53,7 +54,9 @@ birth_of = kernel(pointer_birth)
 
 @kernel
 def enter(pages, root, level, columns):
-    """Return the first word of the page that pointer `root` leads to, verified to be of `level`, or ``-page_id``."""
+    """Return the first word of the page that pointer `root` leads to, verified to be of `level`,
+    or ``-page_id``.
+    """
     page_id = root & PAGE_MASK
     if page_id == 0 or page_id >= pages.seen.shape[0]:
         return -max(page_id, 1)
@@ -64,7 +67,9 @@ def enter(pages, root, level, columns):
 
 @kernel
 def child(pages, page, keys, slot, level, columns):
-    """Like `enter`, for the child at a slot of an index page; if its number is out of range, the parent is bad."""
+    """Like `enter`, for the child at a slot of an index page; if its number is out of range, the
+    parent is bad.
+    """
     words = pages.words
     page_id = field(words, page, keys, slot)
     if page_id <= 0 or page_id >= pages.seen.shape[0]:
@@ -77,7 +82,9 @@ def child(pages, page, keys, slot, level, columns):
 
 @kernel
 def columns_at(root, keys, level):
-    """Return how many columns a kernel that reads no folds reads of the pages at a level below a pointer."""
+    """Return how many columns a kernel that reads no folds reads of the pages at a level below a
+    pointer.
+    """
     return keys + 1 if level > 0 else max(keys, columns_below(root))
 
 
@@ -89,15 +96,23 @@ def look(pages, page_id, level, columns, kin, birth):
     """
     words, seen, page_words = pages.words, pages.seen, pages.page_words
     page = page_id * page_words
-    if seen[page_id] == 0 and is_meant(words, page, page_id, level, kin, birth) and is_whole(words, page, page_words):
+    if (
+        seen[page_id] == 0
+        and is_meant(words, page, page_id, level, kin, birth)
+        and is_whole(words, page, page_words)
+    ):
         seen[page_id] = min(columns_of(words, page), SEEN_MAX)
-    enough = seen[page_id] >= columns or (seen[page_id] == SEEN_MAX and columns_of(words, page) >= columns)
+    enough = seen[page_id] >= columns or (
+        seen[page_id] == SEEN_MAX and columns_of(words, page) >= columns
+    )
     return page if enough else -page_id
 
 
 @kernel
 def mark(arena, ids, seen, page_words):
-    """Mark pages ids[n], just written from an arena, as verified; pages of runs, which no tree enters, stay at 0."""
+    """Mark pages ids[n], just written from an arena, as verified; pages of runs, which no tree
+    enters, stay at 0.
+    """
     for i in range(ids.shape[0]):
         seen[ids[i]] = min(columns_of(arena, i * page_words), SEEN_MAX)
 
@@ -106,7 +121,9 @@ def mark(arena, ids, seen, page_words):
 def is_meant(words, page, page_id, level, kin, birth):
     """Return whether a page's number, kind, level, tree and birth agree with its parent."""
     kind = words[page + TYPE]
-    if words[page + ID] != page_id or kind & KIND_AND_LEVEL != type_word(INDEX if level else LEAF, level, 0, 0, 0):
+    if words[page + ID] != page_id or kind & KIND_AND_LEVEL != type_word(
+        INDEX if level else LEAF, level, 0, 0, 0
+    ):
         return False
     if kin and kind >> FOLDS_AND_TREE != kin:
         return False
@@ -115,7 +132,9 @@ def is_meant(words, page, page_id, level, kin, birth):
 
 @kernel
 def is_whole(words, page, page_words):
-    """Return whether a page's bytes match its checksum, and its columns and its ScanTree lie inside it."""
+    """Return whether a page's bytes match its checksum, and its columns and its ScanTree lie
+    inside it.
+    """
     if words[page + CRC] != checksum(words, page, page_words):
         return False
     n, columns = words[page + ENTRY_COUNT], columns_of(words, page)
@@ -129,7 +148,9 @@ def is_whole(words, page, page_words):
 
 @kernel
 def lie_inside(words, page, descriptors, columns, n, first, page_words):
-    """Return whether columns of n entries lie between word `first` of a page and its last one, which stays free."""
+    """Return whether columns of n entries lie between word `first` of a page and its last one,
+    which stays free.
+    """
     if descriptors - page + 2 * columns > page_words:
         return False
     for c in range(columns):
@@ -153,7 +174,11 @@ def scan_tree_is_whole(words, page, n, page_words):
         return False
     for j in range(leaves):
         start = tree_start(words, page, area, n, depth, j)
-        if start < 0 or start >= tree_start(words, page, area, n, depth, j + 1) or (start > 0 and j == 0):
+        if (
+            start < 0
+            or start >= tree_start(words, page, area, n, depth, j + 1)
+            or (start > 0 and j == 0)
+        ):
             return False
     return tree_start(words, page, area, n, depth, leaves - 1) < n
 
@@ -164,7 +189,9 @@ SMALLEST = (PAGE_SIZE_MIN // WORD).bit_length() - 1  # log2 of the words of the 
 
 
 def _tables() -> np.ndarray:
-    """Compute eight tables of the reflected Castagnoli polynomial: eight bytes per step ("slicing by eight")."""
+    """Compute eight tables of the reflected Castagnoli polynomial: eight bytes per step
+    ("slicing by eight").
+    """
     table = np.empty((8, 256), np.int64)
     crc = np.arange(256)
     for _ in range(8):
@@ -179,7 +206,9 @@ TABLES = _tables()
 
 
 def product_of(x: int, y: int) -> int:
-    """Return the product of two polynomials modulo that of crc32c; the highest bit is the coefficient of 1."""
+    """Return the product of two polynomials modulo that of crc32c; the highest bit is the
+    coefficient of 1.
+    """
     product = 0
     for i in range(31, -1, -1):
         product ^= y & -(x >> i & 1)
@@ -191,7 +220,9 @@ multiplied = kernel(product_of)
 
 
 def _powers() -> np.ndarray:
-    """Compute, for pages of each size, by what the zeros after the first and the second of three parts multiply."""
+    """Compute, for pages of each size, by what the zeros after the first and the second of three
+    parts multiply.
+    """
     powers = np.zeros((2 * (PAGE_SIZE_MAX // PAGE_SIZE_MIN), 2), np.int64)
     size = PAGE_SIZE_MIN // WORD
     while size <= PAGE_SIZE_MAX // WORD:
@@ -238,7 +269,9 @@ def add(crc, word):
 
 @kernel
 def checksum(words, page, page_words):
-    """Return the crc32c of the bytes of a page after its first word; pages smaller than a store's are summed as one."""
+    """Return the crc32c of the bytes of a page after its first word; pages smaller than a
+    store's are summed as one.
+    """
     if page_words >> SMALLEST == 0 or not has_crc_instruction():
         return crc_of(words, page + 1, page + page_words)
     n = (page_words - 1) // 3
@@ -280,7 +313,8 @@ def stamp(arena, lo, hi, page_words):
 def stamp_three(arena, p, q, r, page_words):
     """Write the checksums into the pages that begin at words p, q and r."""
     a = b = c = ONES
-    end = page_words  # unlike indices into the arena, indices into slices need no check for being negative
+    # unlike indices into the arena, indices into slices need no check for being negative
+    end = page_words
     first, second, third = arena[p + 1 : p + end], arena[q + 1 : q + end], arena[r + 1 : r + end]
     for i in range(page_words - 1):
         a, b, c = add(a, first[i]), add(b, second[i]), add(c, third[i])

@@ -1,4 +1,5 @@
-"""Bags: relations that hold a row several times, stored once with its multiplicity in the word after its columns.
+"""Bags: relations that hold a row several times, stored once with its multiplicity in the word
+after its columns.
 
 bag        (1, "a")  (1, "a")  (2, "b")        read as that
 stored     (1, "a"; 2)  (2, "b"; 1)            the key is all columns
@@ -30,7 +31,9 @@ def repeated(batches: Iterable[np.ndarray], rows: int) -> Iterator[np.ndarray]:
 
 
 def counted(words: np.ndarray) -> np.ndarray:
-    """Return the distinct columns of words int64[C, n] in order, with how often each occurs: int64[C + 1, m]."""
+    """Return the distinct columns of words int64[C, n] in order, with how often each occurs:
+    int64[C + 1, m].
+    """
     distinct, times = np.unique(words, axis=1, return_counts=True)
     return np.concatenate([distinct, times[None]])
 
@@ -42,7 +45,9 @@ def additions(words: np.ndarray) -> Edits:
 
 
 def removals(pages: Pages, tree: Tree, words: np.ndarray, every: bool) -> Edits:
-    """Return the edits that remove each of rows int64[K, n] once, or all equal ones if `every`; no more than exist."""
+    """Return the edits that remove each of rows int64[K, n] once, or all equal ones if `every`;
+    no more than exist.
+    """
     gone = counted(words)
     found, stored = get(pages, tree, gone[:-1])
     gone, stored = gone[:, found], stored[0, found]
@@ -54,7 +59,8 @@ def removals(pages: Pages, tree: Tree, words: np.ndarray, every: bool) -> Edits:
 
 
 def row_changes(actions: np.ndarray, words: np.ndarray) -> Edits:
-    """Return the changes of a bag's rows, given those of its records (..., multiplicity) in key order.
+    """Return the changes of a bag's rows, given those of its records (..., multiplicity) in key
+    order.
 
     An erasure and the insertion at its key follow each other.
 
@@ -67,4 +73,6 @@ def row_changes(actions: np.ndarray, words: np.ndarray) -> Edits:
     starts = np.flatnonzero(begins(words[:-1]))
     more: np.ndarray = np.add.reduceat(np.where(actions == INSERT, words[-1], -words[-1]), starts)
     times: np.ndarray = np.abs(more)
-    return np.repeat(np.where(more > 0, INSERT, ERASE), times), np.repeat(words[:-1, starts], times, axis=1)
+    return np.repeat(np.where(more > 0, INSERT, ERASE), times), np.repeat(
+        words[:-1, starts], times, axis=1
+    )

@@ -1,10 +1,12 @@
-"""Commits, and the changes of a relation as they make them, in whatever process: for those who watch.
+"""Commits, and the changes of a relation as they make them, in whatever process: for those who
+watch.
 
     commits     5        6        7 (dropped)   8
     changes     5 to 6: +(1, 2)                 6 to 8: +(1, 3) -(1, 2)
 
-A watcher holds the version up to which it has read, so that this is not dropped, and goes on to the next one that is
-retained. One that is slow thus gets the changes of several commits together, and its memory is bounded.
+A watcher holds the version up to which it has read, so that this is not dropped, and goes on to the
+next one that is retained. One that is slow thus gets the changes of several commits together, and
+its memory is bounded.
 
 It sleeps until the system reports that the file was written to.
 """
@@ -39,14 +41,15 @@ from pagestore.versions.version_table import VersionTable
 
 BURST = 8  # wakes without a commit that a watcher answers at once
 PAUSE = 0.005  # seconds between further ones
-LOOK = 1.0  # seconds after which a watcher checks that the store is open, and that it has missed nothing
+# seconds after which a watcher checks that the store is open, and that it has missed nothing
+LOOK = 1.0
 
 
 class Change(NamedTuple):
     """What commits after version `since`, up to `version`, changed in a relation.
 
-    `rows` is an Arrow table of the relation's columns and `_change_type`, "insert" or "delete"; a changed value is a
-    delete and an insert.
+    `rows` is an Arrow table of the relation's columns and `_change_type`, "insert" or "delete"; a
+    changed value is a delete and an insert.
     """
 
     since: int
@@ -55,22 +58,30 @@ class Change(NamedTuple):
 
 
 Found = TypeVar("Found")
-Differences = Callable[[Snapshot, Snapshot, str], "pa.Table | None"]  # of a relation in two versions
+# of a relation in two versions
+Differences = Callable[[Snapshot, Snapshot, str], "pa.Table | None"]
 
 
 class Watch(Generic[Found]):
-    """An iterator that waits for commits to a branch; also asynchronous. Close it, or use it in `with`.
+    """An iterator that waits for commits to a branch; also asynchronous. Close it, or use it in
+    `with`.
 
     `version` is the one up to which commits were read; closing ends a waiting iteration.
     """
 
-    def __init__(self, handle: Handle, since: int | str | datetime | None, branch: str = MAIN) -> None:
+    def __init__(
+        self, handle: Handle, since: int | str | datetime | None, branch: str = MAIN
+    ) -> None:
         self._closed = True  # until it is made
         self._handle = handle
         self._branch = handle.branch_id(branch)
-        self._events = FileEvents(f"/proc/self/fd/{handle.file.fileno()}")  # first, so that no later commit is missed
+        # first, so that no later commit is missed
+        self._events = FileEvents(f"/proc/self/fd/{handle.file.fileno()}")
         self._told = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
-        self._to_close: list[Callable[[], None]] = [self._events.close, partial(os.close, self._told)]
+        self._to_close: list[Callable[[], None]] = [
+            self._events.close,
+            partial(os.close, self._told),
+        ]
         self._uses: deque[None] = deque()  # an entry for each call that may wait by them
         self._fruitless = 0  # wakes without a commit since the last one
         self._at = newest_snapshot(handle, branch) if since is None else snapshot_at(handle, since)
@@ -86,9 +97,11 @@ class Watch(Generic[Found]):
         return self._at.version
 
     def next(self, timeout: float | None = None) -> Found | None:
-        """Return the next one, waiting for it; None after `timeout` seconds, or once this is closed.
+        """Return the next one, waiting for it; None after `timeout` seconds, or once this is
+        closed.
 
-        Raises ClosedError; one of a relation MissingError if that was dropped, SchemaError if it was made anew.
+        Raises ClosedError; one of a relation MissingError if that was dropped, SchemaError if it
+        was made anew.
         """
         end = inf if timeout is None else time.monotonic() + timeout
         with self._using():
@@ -99,7 +112,9 @@ class Watch(Generic[Found]):
                     return None
                 self._pause()
                 if not self._closed:
-                    select.select([self._events.fileno(), self._told], [], [], min(left, self._look))
+                    select.select(
+                        [self._events.fileno(), self._told], [], [], min(left, self._look)
+                    )
         return None
 
     def __iter__(self) -> Iterator[Found]:
@@ -124,7 +139,11 @@ class Watch(Generic[Found]):
 
     async def _woken(self) -> None:
         """Wait until the file was written to, or this was closed."""
-        loop, woken, fds = asyncio.get_running_loop(), asyncio.Event(), (self._events.fileno(), self._told)
+        loop, woken, fds = (
+            asyncio.get_running_loop(),
+            asyncio.Event(),
+            (self._events.fileno(), self._told),
+        )
         for fd in fds:
             loop.add_reader(fd, woken.set)
         try:
@@ -158,7 +177,9 @@ class Watch(Generic[Found]):
             self._give_back()
 
     def _give_back(self) -> None:
-        """Give the descriptors back, if this is closed and nobody waits by them: the last to wait does it then."""
+        """Give the descriptors back, if this is closed and nobody waits by them: the last to
+        wait does it then.
+        """
         while self._closed and self._to_close and not self._uses:
             with suppress(IndexError):  # another thread does the same
                 self._to_close.pop()()
@@ -183,7 +204,9 @@ class Watch(Generic[Found]):
             time.sleep(PAUSE)
 
     def _step(self) -> Found | None:
-        """Read the next versions that are retained, and return what the first with anything yields, or None."""
+        """Read the next versions that are retained, and return what the first with anything
+        yields, or None.
+        """
         with self._using():  # also in a thread whose task was cancelled
             if self._closed:
                 return None
@@ -196,7 +219,8 @@ class Watch(Generic[Found]):
         for entry in self._handle.read_versions(VersionTable.entries):
             if entry.branch != self._branch or not self._at.version < entry.version <= newest:
                 continue
-            new = take_snapshot(self._handle, entry.version)  # None if it was dropped meanwhile: a later one follows
+            # None if it was dropped meanwhile: a later one follows
+            new = take_snapshot(self._handle, entry.version)
             if new is not None and (found := self._go_on(new)) is not None:
                 return found
         return None
@@ -211,7 +235,8 @@ class Watch(Generic[Found]):
 
 
 class Commits(Watch[int]):
-    """The versions that commits make from one version on, an iterator that waits for them; also asynchronous.
+    """The versions that commits make from one version on, an iterator that waits for them; also
+    asynchronous.
 
     Versions that were dropped before they were read are left out.
     """
@@ -221,21 +246,31 @@ class Commits(Watch[int]):
 
 
 class Changes(Watch[Change]):
-    """The changes of a relation from a version on, an iterator that waits for commits; also asynchronous."""
+    """The changes of a relation from a version on, an iterator that waits for commits; also
+    asynchronous.
+    """
 
     def __init__(
-        self, handle: Handle, name: str, since: int | str | datetime | None, branch: str = MAIN,
+        self,
+        handle: Handle,
+        name: str,
+        since: int | str | datetime | None,
+        branch: str = MAIN,
         read: Differences | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         super().__init__(handle, since, branch)
         self._name, self._read = name, read or _differences
         if since is None and self._read(self._at, self._at, name) is None:
             self.close()
-            raise MissingError(f"there is no relation {name!r} to watch; with since=0 it may be made later")
+            raise MissingError(
+                f"there is no relation {name!r} to watch; with since=0 it may be made later"
+            )
 
     def _found(self, old: Snapshot, new: Snapshot) -> Change | None:
         rows = self._read(old, new, self._name)
-        return Change(old.version, new.version, rows) if rows is not None and rows.num_rows else None
+        return (
+            Change(old.version, new.version, rows) if rows is not None and rows.num_rows else None
+        )
 
 
 def _differences(old: Snapshot, new: Snapshot, name: str) -> pa.Table | None:

@@ -1,4 +1,6 @@
-"""What a commit did, for loggers and metrics (see runtime/reports.py): rows by relation, views, seconds and syncs."""
+"""What a commit did, for loggers and metrics (see runtime/reports.py): rows by relation, views,
+seconds and syncs.
+"""
 
 from __future__ import annotations
 
@@ -21,19 +23,28 @@ class CommitReport:
 
     def __init__(self, committer: Committer) -> None:
         self._began, self._committer = time.perf_counter(), committer
-        self._path, self._completed = str(self._committer.mapping.file.path), self._committer.completed
+        self._path, self._completed = (
+            str(self._committer.mapping.file.path),
+            self._committer.completed,
+        )
         self._rows: dict[str, int] = {}
         self._views: set[str] = set()
 
-    def count(self, pages: Pages, catalog: Catalog, before: Mapping[int, Tree], after: Mapping[int, Tree]) -> None:
-        """Count the rows inserted into relations and views, or deleted; an update is both. O(changes * height)."""
+    def count(
+        self, pages: Pages, catalog: Catalog, before: Mapping[int, Tree], after: Mapping[int, Tree]
+    ) -> None:
+        """Count the rows inserted into relations and views, or deleted; an update is both.
+        O(changes * height).
+        """
         began = time.perf_counter()
         for name, info in catalog.relations.items():
             old, new = before.get(info.spec.tree_id), after[info.spec.tree_id]
             if "$" in name or new == old:
                 continue
             old = old if old is not None and old.spec == new.spec else None
-            changed = sum(len(actions) for actions, _ in Delta(pages, old, new)) if old else new.count
+            changed = (
+                sum(len(actions) for actions, _ in Delta(pages, old, new)) if old else new.count
+            )
             if changed:
                 self._rows[name] = changed
         kept = (name for one in catalog.dependants.values() for name in one.keeps)
@@ -44,17 +55,40 @@ class CommitReport:
         """Report the commit, which is durable."""
         seconds = time.perf_counter() - self._began
         syncs = SYNCS_EACH[self._committer.sync] * (self._committer.completed - self._completed)
-        rows, views = ({n: c for n, c in self._rows.items() if (n in self._views) == view} for view in (False, True))
+        rows, views = (
+            {n: c for n, c in self._rows.items() if (n in self._views) == view}
+            for view in (False, True)
+        )
         if COMMIT.isEnabledFor(logging.DEBUG):
             said = f"{_listed(rows) or 'no rows'}{'; views: ' * bool(views)}{_listed(views)}"
-            fields = {"path": self._path, "rows": rows, "views": views, "seconds": seconds, "syncs": syncs}
-            COMMIT.debug("version %d of %s: %s; %.6f s, %d syncs", version, self._path, said, seconds, syncs,
-                         extra={"version": version, **fields})  # fmt: skip
-        measure(self._path, "db.client.operation.duration", seconds, {"db.operation.name": "COMMIT"})
+            fields = {
+                "path": self._path,
+                "rows": rows,
+                "views": views,
+                "seconds": seconds,
+                "syncs": syncs,
+            }
+            COMMIT.debug(
+                "version %d of %s: %s; %.6f s, %d syncs",
+                version,
+                self._path,
+                said,
+                seconds,
+                syncs,
+                extra={"version": version, **fields},
+            )
+        measure(
+            self._path, "db.client.operation.duration", seconds, {"db.operation.name": "COMMIT"}
+        )
         measure(self._path, "pagestore.commit.syncs", syncs)
         for name, count in self._rows.items():
             view = str(name in self._views).lower()
-            measure(self._path, "pagestore.commit.rows", count, {"db.collection.name": name, "pagestore.view": view})
+            measure(
+                self._path,
+                "pagestore.commit.rows",
+                count,
+                {"db.collection.name": name, "pagestore.view": view},
+            )
 
 
 def _listed(rows: Mapping[str, int]) -> str:

@@ -45,8 +45,12 @@ ALIKE = {  # types whose values become the same words alone and together
 class Prepared:
     """Collected edits; `commit` makes them one transaction, in their order, and begins anew."""
 
-    def __init__(self, begin: Callable[[], Any], edit: Callable[[Any, str, list[tuple[Any, ...]]], None]) -> None:
-        """`begin` begins a transaction, and `edit` makes its edits of one kind, a method of a relation."""
+    def __init__(
+        self, begin: Callable[[], Any], edit: Callable[[Any, str, list[tuple[Any, ...]]], None]
+    ) -> None:
+        """`begin` begins a transaction, and `edit` makes its edits of one kind, a method of a
+        relation.
+        """
         self._begin, self._edit = begin, edit
         self._edits: list[Edit] = []
 
@@ -73,7 +77,8 @@ class Prepared:
     def commit(self) -> int:
         """Commit the edits as one version and return it; the newest one if there are none.
 
-        After an error the store is unchanged, and the edits are still collected. Raises as a transaction's methods.
+        After an error the store is unchanged, and the edits are still collected. Raises as a
+        transaction's methods.
         """
         edits = self._edits
         version = self._commit(edits)
@@ -82,7 +87,9 @@ class Prepared:
         return version
 
     def _commit(self, edits: list[Edit]) -> int:
-        """Commit edits by a transaction: actions of pagestore.host, each with a row or a key to erase."""
+        """Commit edits by a transaction: actions of pagestore.host, each with a row or a key to
+        erase.
+        """
         with self._begun() as txn:
             for action, run in groupby(edits, itemgetter(0)):
                 self._edit(txn, ACTIONS[action], [row for _, row in run])
@@ -93,7 +100,9 @@ class Prepared:
         return self._begin()
 
     async def commit_async(self) -> int:
-        """Commit the edits collected so far in a thread; more may be collected meanwhile, for the next commit."""
+        """Commit the edits collected so far in a thread; more may be collected meanwhile, for
+        the next commit.
+        """
         taken = self._edits
         self._edits = []
         try:
@@ -106,22 +115,29 @@ class Prepared:
 class PreparedSeries(Prepared):
     """Collected edits of the main branch, which are commits of a series where that is possible."""
 
-    host = ""  # the host that maintains, in the same commits, what follows from the edits; "" for none
+    # the host that maintains, in the same commits, what follows from the edits; "" for none
+    host = ""
 
     def __init__(
-        self, store: Any, relation: str, begin: Callable[[], Any],
+        self,
+        store: Any,
+        relation: str,
+        begin: Callable[[], Any],
         edit: Callable[[Any, str, list[tuple[Any, ...]]], None],
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Take a store, the name of its relation, and the arguments of `Prepared`."""
         super().__init__(begin, edit)
         self._handle: Handle = store._handle
         self._relation = relation
-        self._subject: object = relation  # what a series is of, with all that decides how it commits
+        # what a series is of, with all that decides how it commits
+        self._subject: object = relation
         self._made = 0  # commits of the newest series that was begun here
-        self._misses = self._pause = 0  # series that were of no use since one was; transactions before another
+        # series that were of no use since one was; transactions before another
+        self._misses = self._pause = 0
 
     def _short(self, head: Version, info: Info) -> Short | None:
-        """Return how a series commits edits after a version, which a transaction has made for these.
+        """Return how a series commits edits after a version, which a transaction has made for
+        these.
 
         None if a transaction must do it.
         """
@@ -129,7 +145,9 @@ class PreparedSeries(Prepared):
         if queues is None:
             return None
         words = None if info.schema and info.schema.plain else self._words(info).of
-        return Short(queue_of(queues, info.spec, info.name), 0, NONE_CHECKED, FLUSH.call, (0,), words=words)
+        return Short(
+            queue_of(queues, info.spec, info.name), 0, NONE_CHECKED, FLUSH.call, (0,), words=words
+        )
 
     def _words(self, info: Info) -> "RowWords":
         """Return what makes words of edits of a relation, until the store has other texts."""
@@ -139,7 +157,9 @@ class PreparedSeries(Prepared):
         return RowWords(schema.columns if schema else (), texts)
 
     def _commit(self, edits: list[Edit]) -> int:
-        """Commit as the next of a series, if the edits and the store are fit for it; else by a transaction."""
+        """Commit as the next of a series, if the edits and the store are fit for it; else by a
+        transaction.
+        """
         handle, version = self._handle, 0
         if handle.mode == "r":
             return super()._commit(edits)
@@ -165,7 +185,8 @@ class PreparedSeries(Prepared):
                                     raise
                             number = committer.made
                     if not version:
-                        handle.kept = writer  # else the transaction would wait for its turn once more
+                        # else the transaction would wait for its turn once more
+                        handle.kept = writer
                         return super()._commit(edits)
                 finally:
                     if handle.kept is writer:
@@ -175,7 +196,8 @@ class PreparedSeries(Prepared):
                     handle.complete(number)
             except BaseException as error:
                 if not committer.cause:
-                    handle.complete(committer.made)  # what was made is shown, so that it must be durable
+                    # what was made is shown, so that it must be durable
+                    handle.complete(committer.made)
                     if version:
                         error.add_note(f"the transaction was committed, as version {version}")
                 raise
@@ -192,7 +214,9 @@ class PreparedSeries(Prepared):
         return txn
 
     def _note(self, txn: Any) -> None:
-        """Note that a series may go on from the commit of a transaction; later, where several were of no use."""
+        """Note that a series may go on from the commit of a transaction; later, where several
+        were of no use.
+        """
         committer = self._handle.committer
         if self._pause:
             self._pause -= 1
@@ -204,11 +228,19 @@ class PreparedSeries(Prepared):
         """Begin a series after a commit that was made here, too, if nothing is in the way."""
         committer, handle = self._handle.committer, self._handle
         noted, committer.prepared = committer.prepared, None
-        if noted != (self._subject, committer.state.last_version) or committer.state is not handle.state:
+        if (
+            noted != (self._subject, committer.state.last_version)
+            or committer.state is not handle.state
+        ):
             return None
         head = handle.head(MAIN_ID)
         info = head.catalog.relations.get(self._relation)
-        fits = info and may_begin(committer) and has_stored_rows(info) and not is_followed(head.catalog, self.host)
+        fits = (
+            info
+            and may_begin(committer)
+            and has_stored_rows(info)
+            and not is_followed(head.catalog, self.host)
+        )
         short = self._short(head, info) if info and fits else None
         self._made, self._misses = 0, self._misses + 1  # until the series has been of use
         if short is None:
@@ -232,7 +264,9 @@ class RowWords:
         self._columns, self._id_of = columns, lru_cache(TEXTS_CACHED)(texts.id_of)
 
     def of(self, edits: list[Edit]) -> list[Edit] | None:
-        """Return edits with words for values; None if there is a new text, or what a transaction may refuse."""
+        """Return edits with words for values; None if there is a new text, or what a transaction
+        may refuse.
+        """
         found = list[Edit]()
         for action, row in edits:
             words = self._words_of(row, len(edits) == 1)

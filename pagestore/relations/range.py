@@ -26,7 +26,15 @@ from pagestore.relations.texts import NO_TEXT, Bound, TextRange, Words
 from pagestore.runtime.lazy import pyarrow as pa
 from pagestore.trees.read import RecordFinder, batch_rows, read, read_backward, read_batches
 from pagestore.trees.tree import Tree, naming_path
-from pagestore.values.codec import NULL, decode, text_of, to_numpy, values_of, word_of_value, word_without_texts
+from pagestore.values.codec import (
+    NULL,
+    decode,
+    text_of,
+    to_numpy,
+    values_of,
+    word_of_value,
+    word_without_texts,
+)
 from pagestore.values.dictionary import Dictionary
 from pagestore.values.types import Column, Schema
 from pagestore.versions.catalog import Info
@@ -64,7 +72,8 @@ TUPLES_ROWS = 4096  # records that are converted to tuples at a time
 class Range(Frames):
     """The records of a relation with lo <= key < hi, in key order.
 
-    Both bounds are prefixes of a key, () is unbounded; they are words, and bytes where the key has a text.
+    Both bounds are prefixes of a key, () is unbounded; they are words, and bytes where the key has
+    a text.
     """
 
     def __init__(self, source: Source, info: Info, lo: Bound = (), hi: Bound = ()):
@@ -77,15 +86,25 @@ class Range(Frames):
         schema = self.info.schema
         return schema.text_keys if schema else ()
 
-    def _text_range(self, pages: Pages, tree: Tree, lo: Bound | None = None, hi: Bound | None = None) -> TextRange:
-        """Return the TextRange of this range, or of one with other bounds; the key must have texts."""
+    def _text_range(
+        self, pages: Pages, tree: Tree, lo: Bound | None = None, hi: Bound | None = None
+    ) -> TextRange:
+        """Return the TextRange of this range, or of one with other bounds; the key must have
+        texts.
+        """
         lo, hi = self._lo if lo is None else lo, self._hi if hi is None else hi
-        return TextRange(pages, tree, self._source.dictionary, self._texts, lo, hi, self._source.threads)
+        return TextRange(
+            pages, tree, self._source.dictionary, self._texts, lo, hi, self._source.threads
+        )
 
     def _stored(self, pages: Pages, tree: Tree) -> tuple[Words, Words] | None:
-        """Return the bounds in words; None if the records between them are not contiguous in the tree."""
+        """Return the bounds in words; None if the records between them are not contiguous in the
+        tree.
+        """
         return (
-            self._text_range(pages, tree).stored() if self._texts else cast(tuple[Words, Words], (self._lo, self._hi))
+            self._text_range(pages, tree).stored()
+            if self._texts
+            else cast(tuple[Words, Words], (self._lo, self._hi))
         )
 
     @property
@@ -112,7 +131,9 @@ class Range(Frames):
         return schema.places.index(computed.place) if computed and schema else None
 
     def _read_as(self, computed: Computed) -> Schema:
-        """Return the schema of the records as they are read, which has the type of the computed column."""
+        """Return the schema of the records as they are read, which has the type of the computed
+        column.
+        """
         schema, place = self.info.schema, self.computed_place
         assert schema is not None and place is not None
         column = schema.columns[place]._replace(type=computed.type_)
@@ -134,13 +155,18 @@ class Range(Frames):
         return self._source.tree(self.name)
 
     def view(self) -> tuple[Pages, Tree]:
-        """Return the page map and the tree, to call functions of trees; applying buffered edits may replace the map."""
+        """Return the page map and the tree, to call functions of trees; applying buffered edits
+        may replace the map.
+        """
         source = self._source
         tree = source.tree(self.info.name)
         return source.pages, tree
 
-    def words(self, columns: tuple[int, ...] | None = None, rows: int | None = None) -> Iterator[np.ndarray]:
-        """Yield batches int64[columns, <= rows] of stored words in key order: the key columns, then the values.
+    def words(
+        self, columns: tuple[int, ...] | None = None, rows: int | None = None
+    ) -> Iterator[np.ndarray]:
+        """Yield batches int64[columns, <= rows] of stored words in key order: the key columns, then
+        the values.
 
         Without `rows`, a batch has 65,536 of them, or fewer of many columns."""
         pages, tree = self.view()
@@ -155,7 +181,8 @@ class Range(Frames):
                 _ = self._source.pages  # raises if it was closed: the pages may have been reused
 
     def words_where(self, condition: pc.Expression) -> Iterator[np.ndarray]:
-        """Yield, as `words` does, the records for which a condition is true, such as `pc.field("year") < 2013`.
+        """Yield, as `words` does, the records for which a condition is true, such as
+        `pc.field("year") < 2013`.
 
         O(records). Raises SchemaError for a condition that these columns cannot have.
         """
@@ -166,16 +193,24 @@ class Range(Frames):
                 start += len(batch)
 
     def _places_where(self, batch: pa.RecordBatch, condition: pc.Expression) -> np.ndarray:
-        """Return the rows of a batch for which a condition is true, int64[n]. Raises SchemaError."""
+        """Return the rows of a batch for which a condition is true, int64[n]. Raises
+        SchemaError.
+        """
         place = "_".join([*batch.schema.names, "place"])  # no column has this name
         try:
-            table = pa.Table.from_batches([batch]).append_column(place, pa.array(np.arange(len(batch))))
+            table = pa.Table.from_batches([batch]).append_column(
+                place, pa.array(np.arange(len(batch)))
+            )
             return cast(np.ndarray, table.filter(condition)[place].to_numpy())
         except (pa.ArrowException, TypeError) as error:
-            raise SchemaError(f"{condition} is not a condition on {self.name!r} ({self.schema}): {error}") from None
+            raise SchemaError(
+                f"{condition} is not a condition on {self.name!r} ({self.schema}): {error}"
+            ) from None
 
     def _words_backward(self, rows: int = TUPLES_ROWS) -> Iterator[np.ndarray]:
-        """As `words`, the greatest key first; where the tree has the order of the keys, a batch is of one leaf."""
+        """As `words`, the greatest key first; where the tree has the order of the keys, a batch
+        is of one leaf.
+        """
         pages, tree = self.view()
         with naming_path(pages, tree):
             batches = self._read_backward(pages, tree, rows)
@@ -200,20 +235,32 @@ class Range(Frames):
         return read_batches(pages, tree, self._lo, self._hi, columns, rows)
 
     def batches(self, rows: int | None = None) -> Iterator[pa.RecordBatch]:
-        """Yield Arrow record batches of at most `rows` records (as `words`), in the schema's column order."""
+        """Yield Arrow record batches of at most `rows` records (as `words`), in the schema's
+        column order.
+        """
         for batch in self.words(rows=rows):
             yield from self.record_batches(batch)
 
     def to_arrow(self) -> pa.Table:
         """Return all records as an Arrow table, in the schema's column order."""
         words = self._all_words()
-        return pa.Table.from_batches(self.record_batches(words) if words.shape[1] else (), self.schema.arrow)
+        return pa.Table.from_batches(
+            self.record_batches(words) if words.shape[1] else (), self.schema.arrow
+        )
 
     def to_numpy(self) -> dict[str, np.ndarray]:
-        """Return columns by name: the native dtype where one exists, objects for decimals, texts and bytes."""
+        """Return columns by name: the native dtype where one exists, objects for decimals, texts
+        and bytes.
+        """
         words = self._all_words()
         if self._computed:
-            return dict(zip(self.schema.names, (one.to_numpy(False) for one in self._arrays(words)), strict=True))
+            return dict(
+                zip(
+                    self.schema.names,
+                    (one.to_numpy(False) for one in self._arrays(words)),
+                    strict=True,
+                )
+            )
         return {
             column.name: to_numpy(column.type, words[place], self._source.dictionary)
             for column, place in zip(self.schema.columns, self.schema.places, strict=True)
@@ -226,7 +273,11 @@ class Range(Frames):
             return np.concatenate([none, *self.words()], axis=1)
         pages, tree = self.view()
         with naming_path(pages, tree):
-            return self._text_range(pages, tree).read() if self._texts else read(pages, tree, self._lo, self._hi)
+            return (
+                self._text_range(pages, tree).read()
+                if self._texts
+                else read(pages, tree, self._lo, self._hi)
+            )
 
     def __iter__(self) -> Iterator[tuple[Any, ...]]:
         """Yield records as tuples, lazily, read in batches."""
@@ -234,7 +285,9 @@ class Range(Frames):
             yield from self._tuples(words)
 
     def __reversed__(self) -> Iterator[tuple[Any, ...]]:
-        """Yield records as tuples, the last key first, lazily: by leaf, or as `batches` where texts are compared."""
+        """Yield records as tuples, the last key first, lazily: by leaf, or as `batches` where
+        texts are compared.
+        """
         for words in self._words_backward():
             yield from self._tuples(words)
 
@@ -269,7 +322,9 @@ class Range(Frames):
         return reader.__arrow_c_stream__(requested_schema)
 
     def record_batch(self, words: np.ndarray) -> pa.RecordBatch:
-        """Return stored words int64[C, n] as an Arrow record batch of the schema, at most 2 GiB of texts a column."""
+        """Return stored words int64[C, n] as an Arrow record batch of the schema, at most 2 GiB
+        of texts a column.
+        """
         return pa.RecordBatch.from_arrays(self._arrays(words), schema=self.schema.arrow)
 
     def record_batches(self, words: np.ndarray) -> Iterator[pa.RecordBatch]:
@@ -286,7 +341,9 @@ class Range(Frames):
         if self._computed:
             return list(zip(*(array.to_pylist() for array in self._arrays(words)), strict=True))
         typed = zip(self.schema.columns, self.schema.places, strict=True)
-        values = (values_of(column.type, words[place], self._source.dictionary) for column, place in typed)
+        values = (
+            values_of(column.type, words[place], self._source.dictionary) for column, place in typed
+        )
         return list(zip(*values, strict=True))
 
     def _arrays(self, words: np.ndarray) -> list[pa.Array]:
@@ -304,7 +361,9 @@ class Range(Frames):
         arrays = dict(zip(schema.names, self._arrays(words[:, found]), strict=True))
         for column in schema.stored[len(schema.key) :]:
             some = arrays[column.name].to_numpy(zero_copy_only=False)
-            out[column.name] = np.full(len(found), "" if column.type.name == "string" else 0, some.dtype)
+            out[column.name] = np.full(
+                len(found), "" if column.type.name == "string" else 0, some.dtype
+            )
             out[column.name][found] = some
         return out
 
@@ -319,7 +378,9 @@ class Range(Frames):
         return self.tree, self._source.dictionary.order if self._texts else None
 
     def _kept_in_order(self, pages: Pages, tree: Tree) -> bool:
-        """Return whether the range is in key order in the tree, that is, whether its keys differ in no text."""
+        """Return whether the range is in key order in the tree, that is, whether its keys differ
+        in no text.
+        """
         return not self._texts or self._texts[-1] < len(self._text_range(pages, tree).part().group)
 
     @property
@@ -328,7 +389,9 @@ class Range(Frames):
         return bool(self._texts)
 
     def key_order(self, words: np.ndarray) -> np.ndarray:
-        """Return the places int64[n] that sort stored words int64[C, n], which are in tree order, by key."""
+        """Return the places int64[n] that sort stored words int64[C, n], which are in tree
+        order, by key.
+        """
         return self._text_range(*self.view()).order_of(words)
 
     def _in_order(self, words: np.ndarray) -> np.ndarray:
@@ -340,7 +403,9 @@ class Range(Frames):
         if self._texts:
             return self._text_range(*self.view()).inside(keys)
         rows = map(tuple, keys.T.tolist())
-        return np.array([row >= self._lo and (not self._hi or row < self._hi) for row in rows], bool)
+        return np.array(
+            [row >= self._lo and (not self._hi or row < self._hi) for row in rows], bool
+        )
 
     def _bound(self, values: Any) -> Bound:
         row = values if isinstance(values, tuple) else (values,)
@@ -349,13 +414,19 @@ class Range(Frames):
             raise SchemaError(f"{row!r} has more values than {self.name!r} has key columns ({key})")
         if not self._texts:
             return self._words_of(row)
-        return tuple(_bound_of(column, value) for column, value in zip(self.schema.stored, row, strict=False))
+        return tuple(
+            _bound_of(column, value) for column, value in zip(self.schema.stored, row, strict=False)
+        )
 
     def _bound_at(self, words: tuple[int, ...]) -> Bound:
         """Return the key of stored words as a bound."""
         keys: list[int | bytes] = [*words[: len(self.schema.key)]]
         places = [place for place in self._texts if keys[place] != NULL]
-        texts = self._source.dictionary.loaded(np.array([keys[place] for place in places])) if places else []
+        texts = (
+            self._source.dictionary.loaded(np.array([keys[place] for place in places]))
+            if places
+            else []
+        )
         for place in self._texts:
             keys[place] = NO_TEXT
         for place, text in zip(places, texts, strict=True):
@@ -363,12 +434,16 @@ class Range(Frames):
         return tuple(keys)
 
     def _words_of(self, row: tuple[Any, ...]) -> tuple[int, ...]:
-        """Return the words of a record or a prefix of one, in stored order: the key, then the values."""
+        """Return the words of a record or a prefix of one, in stored order: the key, then the
+        values.
+        """
         schema = self.schema
         if schema.plain and are_words(row):
             return row
         id_of = self._source.dictionary.id_of  # raises if the transaction has ended
-        return tuple([word_of_value(*each, id_of) for each in zip(schema.stored, row, strict=False)])
+        return tuple(
+            [word_of_value(*each, id_of) for each in zip(schema.stored, row, strict=False)]
+        )
 
 
 def _bound_of(column: Column, value: Any) -> int | bytes:
@@ -387,7 +462,9 @@ def are_ints(row: tuple[Any, ...]) -> bool:
 
 
 def are_words(row: tuple[Any, ...]) -> bool:
-    """Return whether a tuple contains only int of 64 bits; a loop, since a generator takes three times as long."""
+    """Return whether a tuple contains only int of 64 bits; a loop, since a generator takes three
+    times as long.
+    """
     for value in row:  # noqa: SIM110
         if type(value) is not int or not WORD_MIN <= value <= WORD_MAX:
             return False
@@ -399,7 +476,8 @@ BEFORE, BEHIND = "before", "behind"
 
 
 class Cursor:
-    """A position in a range. It begins before the first record; a move returns the record that it reaches, or None.
+    """A position in a range. It begins before the first record; a move returns the record that it
+    reaches, or None.
 
     In a transaction it sees the edits made so far. Moves cost O(log n), and less in sequence;
     where texts are compared, as much as reading the range.
@@ -415,13 +493,16 @@ class Cursor:
 
     def __init__(self, within: Range) -> None:
         self._range = within
-        self._words: tuple[int, ...] | str = BEFORE  # of the record that it is at, or BEFORE or BEHIND
+        # of the record that it is at, or BEFORE or BEHIND
+        self._words: tuple[int, ...] | str = BEFORE
         self._ahead: Iterator[tuple[int, ...]] = iter(())
         self._going: Any = None  # the direction and the order of `_ahead`
 
     @property
     def record(self) -> tuple[Any, ...] | None:
-        """The record that the cursor is at, as a tuple; None before the first one and after the last one."""
+        """The record that the cursor is at, as a tuple; None before the first one and after the
+        last one.
+        """
         if isinstance(self._words, str):
             return None
         columns = self._range.record_batch(np.array(self._words)[:, None]).columns
@@ -438,7 +519,9 @@ class Cursor:
         return self.prev()
 
     def seek(self, key: Any) -> tuple[Any, ...] | None:
-        """Move to the first record whose key is at least `key`, or a prefix of one. Raises SchemaError, WordError."""
+        """Move to the first record whose key is at least `key`, or a prefix of one. Raises
+        SchemaError, WordError.
+        """
         return self._move(1, self._forward(max(self._range._bound(key), self._range._lo)))
 
     def next(self) -> tuple[Any, ...] | None:
@@ -457,7 +540,9 @@ class Cursor:
             return None
         if not self._goes_on(-1):
             words = self._words
-            self._ahead = self._backward(self._range._hi if isinstance(words, str) else self._range._bound_at(words))
+            self._ahead = self._backward(
+                self._range._hi if isinstance(words, str) else self._range._bound_at(words)
+            )
         return self._move(-1, self._ahead)
 
     def __iter__(self) -> Iterator[tuple[Any, ...]]:
@@ -480,10 +565,16 @@ class Cursor:
         return self.record
 
     def _forward(self, lo: Bound) -> Iterator[tuple[int, ...]]:
-        return self._rows(Range(self._range.source, self._range.info, lo, self._range._hi).words(rows=STEP_ROWS))
+        return self._rows(
+            Range(self._range.source, self._range.info, lo, self._range._hi).words(rows=STEP_ROWS)
+        )
 
     def _backward(self, hi: Bound) -> Iterator[tuple[int, ...]]:
-        return self._rows(Range(self._range.source, self._range.info, self._range._lo, hi)._words_backward(STEP_ROWS))
+        return self._rows(
+            Range(self._range.source, self._range.info, self._range._lo, hi)._words_backward(
+                STEP_ROWS
+            )
+        )
 
     def _rows(self, batches: Iterator[np.ndarray]) -> Iterator[tuple[int, ...]]:
         for batch in batches:
@@ -519,20 +610,30 @@ class Keyed(Range):
 
     def _items_of(self, batch: pa.RecordBatch) -> Iterator[tuple[Any, Any]]:
         names, key = self.schema.names, self.schema.key
-        columns = {name: column.to_pylist() for name, column in zip(names, batch.columns, strict=True)}
+        columns = {
+            name: column.to_pylist() for name, column in zip(names, batch.columns, strict=True)
+        }
         values = [column.name for column in self.schema.stored[len(key) :]]
-        return zip(_joined(columns, key, len(batch)), _joined(columns, values, len(batch)), strict=True)
+        return zip(
+            _joined(columns, key, len(batch)), _joined(columns, values, len(batch)), strict=True
+        )
 
     def cursor(self) -> Cursor:
-        """Return a cursor over the range, which moves forward and back. Raises SchemaError for a bag."""
+        """Return a cursor over the range, which moves forward and back. Raises SchemaError for a
+        bag.
+        """
         if self.info.bag:
-            raise SchemaError(f"{self.name!r} is a bag, whose rows have no places of their own: iterate over it")
+            raise SchemaError(
+                f"{self.name!r} is a bag, whose rows have no places of their own: iterate over it"
+            )
         return Cursor(self)
 
     def mapping(self) -> RelationMapping:
-        """Return the range as a Mapping from keys to values; for a relation in a transaction, as a MutableMapping.
+        """Return the range as a Mapping from keys to values; for a relation in a transaction, as a
+        MutableMapping.
 
-        A relation itself iterates over its records, a dict over its keys: use this where a dict is expected.
+        A relation itself iterates over its records, a dict over its keys: use this where a dict is
+        expected.
 
         >>> import pagestore
         >>> with pagestore.open(":memory:") as store, store.transaction() as txn:

@@ -1,6 +1,7 @@
 """A relation as its users see it: names and types over a tree of words, and ranges of it.
 
-Interval relations: which records' intervals hold a point, or overlap another interval (*Interval trees*).
+Interval relations: which records' intervals hold a point, or overlap another interval (*Interval
+trees*).
 
 alpha...  a    b   gamma...         a, b are two adjacent key columns; a point has values for the alphas before them
 "room 1"  900  1030  "Ada"          stab("room 1", 1000)           a <= 1000 <= b
@@ -27,13 +28,29 @@ from pagestore.relations.rope import Rope
 from pagestore.relations.texts import Bound, Words, end_of, fold_read
 from pagestore.runtime.lazy import pyarrow as pa
 from pagestore.trees.compare import Complement
-from pagestore.trees.folds import RangeFold, Rows, count_rows, fold_many, overlaps_many, ranks, rows_of, select
+from pagestore.trees.folds import (
+    RangeFold,
+    Rows,
+    count_rows,
+    fold_many,
+    overlaps_many,
+    ranks,
+    rows_of,
+    select,
+)
 from pagestore.trees.read import count, get
 from pagestore.trees.tree import Tree, naming_path, with_path
 from pagestore.values.codec import NULL, encode, to_numpy, value_of_word
 from pagestore.values.dictionary import TextFinder
 from pagestore.values.row_formats import as_columns, key_columns, looked_up
-from pagestore.values.scan_spec import ScanSpec, concatenated, parse_scan, scan_names, value_of, values_of
+from pagestore.values.scan_spec import (
+    ScanSpec,
+    concatenated,
+    parse_scan,
+    scan_names,
+    value_of,
+    values_of,
+)
 from pagestore.versions.catalog import Info
 
 COUNT_ROWS = ((COUNT, 0),)
@@ -57,10 +74,11 @@ BAG_ROWS = 1 << 16  # multiplicities that are added up at a time
 
 
 class Relation(Keyed):
-    """The records of a relation with lo <= key < hi, in key order; a relation is its own full range.
+    """The records of a relation with lo <= key < hi, in key order; a relation is its own full
+    range.
 
-    Strings and bytes are in the order of their bytes, strings as UTF-8. Every read checks the pages that it touches
-    and raises CorruptionError for a bad one.
+    Strings and bytes are in the order of their bytes, strings as UTF-8. Every read checks the pages
+    that it touches and raises CorruptionError for a bad one.
     """
 
     def __init__(
@@ -72,7 +90,8 @@ class Relation(Keyed):
         whole: Relation | None = None,
     ):
         super().__init__(source, info, lo, hi)
-        self._ready: dict[str, tuple[ScanSpec, RangeFold]] = {} if whole is None else whole._ready  # by text
+        # by text
+        self._ready: dict[str, tuple[ScanSpec, RangeFold]] = {} if whole is None else whole._ready
 
     if not TYPE_CHECKING:  # for which a name that does not exist is an error
 
@@ -81,22 +100,34 @@ class Relation(Keyed):
             if name in EDITS:
                 hint = f"with store.transaction() as txn: txn[{self.name!r}].{name}(...)"
                 raise AttributeError(
-                    f"{self.name!r} is read here; edit it in a transaction: {hint}", name=name, obj=self
+                    f"{self.name!r} is read here; edit it in a transaction: {hint}",
+                    name=name,
+                    obj=self,
                 )
-            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
+            raise AttributeError(
+                f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self
+            )
 
     @cached_property
     def _plain(self) -> int:
-        """The length of the key if records are int64 words in the schema's order, without hidden ones; else -1."""
+        """The length of the key if records are int64 words in the schema's order, without hidden
+        ones; else -1.
+        """
         schema = None if self._computed else self.info.schema
-        plain = schema and schema.plain and schema.in_order and self.info.spec.columns == len(schema.columns)
+        plain = (
+            schema
+            and schema.plain
+            and schema.in_order
+            and self.info.spec.columns == len(schema.columns)
+        )
         return len(schema.key) if schema and plain else -1
 
     def range(self, lo: tuple[Any, ...] = (), hi: tuple[Any, ...] = ()) -> Relation:
-        """Return the records with lo <= key < hi; both may be prefixes of a key, () is unbounded. O(1).
+        """Return the records with lo <= key < hi; both may be prefixes of a key, () is unbounded.
+        O(1).
 
-        Strings and bytes are in the order of their bytes. Raises SchemaError for more values than key columns,
-        WordError for a value of another type.
+        Strings and bytes are in the order of their bytes. Raises SchemaError for more values than
+        key columns, WordError for a value of another type.
 
         >>> import pagestore
         >>> with pagestore.open(":memory:") as store, store.transaction() as txn:
@@ -105,7 +136,11 @@ class Relation(Keyed):
         ...     list(price.range(("tea", 2013), ("tea", 2020))), list(price.range(("a",), ("d",)))
         ([('tea', 2013, 4)], [('cake', 2013, 5)])
         """
-        if type(lo) is tuple is type(hi) and len(lo) <= self._plain >= len(hi) and are_words(lo + hi):
+        if (
+            type(lo) is tuple is type(hi)
+            and len(lo) <= self._plain >= len(hi)
+            and are_words(lo + hi)
+        ):
             low, high = lo, hi
         else:
             low, high = self._bound(lo), self._bound(hi)
@@ -125,7 +160,8 @@ class Relation(Keyed):
         return self._within(bound, end_of(bound))
 
     def starts_with(self, *values: Any) -> Relation:
-        """Return the records whose keys begin with these values, the last of which is the beginning of a text. O(1).
+        """Return the records whose keys begin with these values, the last of which is the beginning
+        of a text. O(1).
 
         Raises as `range`, and SchemaError if the column of the last value has no texts.
 
@@ -138,7 +174,10 @@ class Relation(Keyed):
         """
         *before, text = self._bound(values) or (0,)
         if not isinstance(text, bytes):
-            raise SchemaError(f"{values!r}: the last value of {self.name!r} ({self.schema}) has to be one of a text")
+            raise SchemaError(
+                f"{values!r}: the last value of {self.name!r} ({self.schema}) has to be one of a "
+                f"text"
+            )
         start = text.rstrip(b"\xff")
         behind = (*before, start[:-1] + bytes([start[-1] + 1])) if start else end_of(tuple(before))
         return self._within((*before, text), behind)
@@ -149,12 +188,16 @@ class Relation(Keyed):
         return Relation(self._source, self.info, low, high, self)
 
     def __len__(self) -> int:
-        """O(1) for a whole relation; O(log n) for a range with a "count" scan, and O(its leaves) without.
+        """O(1) for a whole relation; O(log n) for a range with a "count" scan, and O(its leaves)
+        without.
 
         O(its leaves) for a bag, too, whose rows count as often as it holds them."""
         if self.info.bag:
             pages, tree = self.view()
-            return sum(int(batch.sum()) for batch in self._read_batches(pages, tree, (tree.spec.keys,), BAG_ROWS))
+            return sum(
+                int(batch.sum())
+                for batch in self._read_batches(pages, tree, (tree.spec.keys,), BAG_ROWS)
+            )
         if not self._lo and not self._hi:
             return self.tree.count
         pages, tree = self.view()
@@ -193,7 +236,8 @@ class Relation(Keyed):
         return values is not None and values[: len(words) - keys] == words[keys:]
 
     def get(self, keys: Any, default: Any = None) -> Any:
-        """Return the values of one key (a tuple, or a plain value): one value, or a tuple of several. O(log n).
+        """Return the values of one key (a tuple, or a plain value): one value, or a tuple of
+        several. O(log n).
 
         For a row of a bag, return how often it is there."""
         row = keys if isinstance(keys, tuple) else (keys,)
@@ -208,24 +252,34 @@ class Relation(Keyed):
                 return found[0] if len(found) == 1 else found
         schema = self.schema
         if len(row) != len(schema.key):
-            raise SchemaError(f"{row!r} is not a key of {self.name!r}; its key is ({', '.join(schema.key)})")
+            raise SchemaError(
+                f"{row!r} is not a key of {self.name!r}; its key is ({', '.join(schema.key)})"
+            )
         words = self._find(self._words_of(row))
         if words is None:
             return default
         if self.info.bag:
             return words[0]
-        out: tuple[Any, ...] = words[: len(schema.columns) - len(row)]  # a host's hidden words come after these
+        # a host's hidden words come after these
+        out: tuple[Any, ...] = words[: len(schema.columns) - len(row)]
         if self._computed:
             record = self._tuples(np.array([*self._words_of(row), *out], np.int64)[:, None])[0]
-            out = tuple(record[schema.names.index(column.name)] for column in schema.stored[len(row) :])
+            out = tuple(
+                record[schema.names.index(column.name)] for column in schema.stored[len(row) :]
+            )
             return out[0] if len(out) == 1 else out
         if not schema.integer_values or NULL in out:
             columns = schema.stored[len(row) :]
-            out = tuple(value_of_word(c.type, w, self._source.dictionary) for c, w in zip(columns, out, strict=True))
+            out = tuple(
+                value_of_word(c.type, w, self._source.dictionary)
+                for c, w in zip(columns, out, strict=True)
+            )
         return out[0] if len(out) == 1 else out
 
     def _find(self, key: tuple[int, ...]) -> tuple[int, ...] | None:
-        """Return the value words for the words of a key; None if it does not exist, or is out of range."""
+        """Return the value words for the words of a key; None if it does not exist, or is out of
+        range.
+        """
         if (self._lo or self._hi) and not self._holds(key):
             return None
         finder = self._source.finder(self.info.name)
@@ -235,10 +289,12 @@ class Relation(Keyed):
             raise with_path(error, finder.pages, finder.tree) from None
 
     def get_many(self, keys: Any) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-        """Look up many keys: return found bool[n] and the value columns by name, 0 or "" where not found.
+        """Look up many keys: return found bool[n] and the value columns by name, 0 or "" where not
+        found.
 
-        `keys` is a list of tuples, a list of arrays, one column, or anything with `__arrow_c_stream__` and the
-        key's column names. O(n log records), and less where they ascend.
+        `keys` is a list of tuples, a list of arrays, one column, or anything with
+        `__arrow_c_stream__` and the key's column names. O(n log records), and less where they
+        ascend.
 
         >>> import pagestore
         >>> with pagestore.open(":memory:") as store, store.transaction() as txn:
@@ -250,7 +306,9 @@ class Relation(Keyed):
         words = np.stack(
             [
                 encode(column, values, TextFinder(self._source.dictionary))
-                for column, values in zip(self.schema.stored, key_columns(keys, self.schema), strict=False)
+                for column, values in zip(
+                    self.schema.stored, key_columns(keys, self.schema), strict=False
+                )
             ]
         )
         found, values = self._look_up(words)
@@ -267,7 +325,9 @@ class Relation(Keyed):
                 out[column.name] = np.full(len(found), _ABSENT[column.type.name], object)
                 out[column.name][found] = some
             else:
-                out[column.name] = to_numpy(column.type, np.where(found, column_words, 0), self._source.dictionary)
+                out[column.name] = to_numpy(
+                    column.type, np.where(found, column_words, 0), self._source.dictionary
+                )
         return found, out
 
     def _look_up(self, keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -277,9 +337,14 @@ class Relation(Keyed):
             return get(pages, tree, keys, self._source.threads)
 
     def __getitem__(self, key: Any) -> Any:
-        """Return the values of a key; KeyError if it does not exist. A slice `relation[lo:hi]` is a range."""
+        """Return the values of a key; KeyError if it does not exist. A slice `relation[lo:hi]`
+        is a range.
+        """
         if isinstance(key, slice):
-            lo, hi = (b if isinstance(b, tuple) else () if b is None else (b,) for b in (key.start, key.stop))
+            lo, hi = (
+                b if isinstance(b, tuple) else () if b is None else (b,)
+                for b in (key.start, key.stop)
+            )
             return self.range(lo, hi)
         missing = object()
         value = self.get(key, missing)
@@ -288,12 +353,13 @@ class Relation(Keyed):
         return value
 
     def scan(self, text: str) -> Any:
-        """Return the fold of the records: "count", "sum:col", "min:col", "max:col,other", "argmax:col,other", ...
+        """Return the fold of the records: "count", "sum:col", "min:col", "max:col,other",
+        "argmax:col,other", ...
 
-        The relation must store the scan, by `create(scans=...)` or `add_scan`; only "concat:col" of a string column,
-        which returns a `Rope`, needs none. Without records: 0 for counts, sums and checksums, the identity of a
-        registered operator, otherwise None. O(log n). Raises SchemaError for an invalid scan, MissingError for one that
-        the relation does not store.
+        The relation must store the scan, by `create(scans=...)` or `add_scan`; only "concat:col" of
+        a string column, which returns a `Rope`, needs none. Without records: 0 for counts, sums and
+        checksums, the identity of a registered operator, otherwise None. O(log n). Raises
+        SchemaError for an invalid scan, MissingError for one that the relation does not store.
         """
         if isinstance(text, str) and text.startswith("concat:"):
             return Rope(self, concatenated(text, self.schema))
@@ -317,11 +383,13 @@ class Relation(Keyed):
         return scan, *range_fold.fold(*stored)
 
     def scan_many(self, text: str, lo: Any = (), hi: Any = ()) -> pa.Array:
-        """Return the folds of many intervals lo[i] <= key < hi[i], as an Arrow array; O(log n) each.
+        """Return the folds of many intervals lo[i] <= key < hi[i], as an Arrow array; O(log n)
+        each.
 
-        Bounds are a list of tuples (keys, or prefixes of one length), a list of arrays, or one column; () is
-        unbounded. An interval without records gives 0, an operator's identity or null. Raises as `scan` and
-        `range`, and WordError naming the first interval whose sum does not fit 64 bits.
+        Bounds are a list of tuples (keys, or prefixes of one length), a list of arrays, or one
+        column; () is unbounded. An interval without records gives 0, an operator's identity or
+        null. Raises as `scan` and `range`, and WordError naming the first interval whose sum does
+        not fit 64 bits.
         """
         if self.bounded:
             raise SchemaError("scan_many brings its own bounds; call it on the whole relation")
@@ -330,23 +398,37 @@ class Relation(Keyed):
         if given is None:
             raise SchemaError("scan_many without bounds has no intervals; use scan")
         if high is not None and high.shape[1] != given.shape[1]:
-            raise SchemaError(f"{given.shape[1]} lower and {high.shape[1]} upper bounds; scan_many takes them in pairs")
+            raise SchemaError(
+                f"{given.shape[1]} lower and {high.shape[1]} upper bounds; scan_many takes them in "
+                f"pairs"
+            )
         none = np.zeros((0, given.shape[1]), np.int64)
         low, high = none if low is None else low, none if high is None else high
         pages, tree = self.view()
         scan, rows = self._scan_of(text, tree)
         bounded = [place for place in self._texts if place < max(len(low), len(high))]
-        if rows is None or any(not np.array_equal(low[: place + 1], high[: place + 1]) for place in bounded):
+        if rows is None or any(
+            not np.array_equal(low[: place + 1], high[: place + 1]) for place in bounded
+        ):
             return self._scan_each(text, lo, hi, given.shape[1])
         folds = fold_many(pages, tree, rows, low, high)
         return values_of(scan, folds.words, folds.full, self._source.dictionary)
 
     def _scan_each(self, text: str, lo: Any, hi: Any, n: int) -> pa.Array:
-        """As `scan_many`, interval by interval, for intervals that are not contiguous in the tree."""
-        bounds = [[()] * n if not len(side) else [*zip(*as_columns("bounds", side), strict=True)] for side in (lo, hi)]
-        folds = [self.range(*map(_plain_values, pair))._fold(text) for pair in zip(*bounds, strict=True)]
+        """As `scan_many`, interval by interval, for intervals that are not contiguous in the
+        tree.
+        """
+        bounds = [
+            [()] * n if not len(side) else [*zip(*as_columns("bounds", side), strict=True)]
+            for side in (lo, hi)
+        ]
+        folds = [
+            self.range(*map(_plain_values, pair))._fold(text) for pair in zip(*bounds, strict=True)
+        ]
         words = np.array([words for _, words, _ in folds], np.int64).reshape(n, -1).T
-        return values_of(folds[0][0], words, np.array([full for _, _, full in folds]), self._source.dictionary)
+        return values_of(
+            folds[0][0], words, np.array([full for _, _, full in folds]), self._source.dictionary
+        )
 
     @property
     def scans(self) -> list[str]:
@@ -354,9 +436,11 @@ class Relation(Keyed):
         return scan_names(self.tree.spec.scans, self.schema)
 
     def rank(self, key: Any) -> int:
-        """Return how many of the records are below a key (or a prefix of one), which need not exist. O(log n).
+        """Return how many of the records are below a key (or a prefix of one), which need not
+        exist. O(log n).
 
-        Raises MissingError without a "count" scan. O(records) where the range is not contiguous in the tree.
+        Raises MissingError without a "count" scan. O(records) where the range is not contiguous in
+        the tree.
         """
         pages, tree = self.view()
         if not self.info.bag:
@@ -364,16 +448,21 @@ class Relation(Keyed):
         bound = self._bound(key)
         if self._texts or self.info.bag:
             behind = min((b for b in (bound, self._hi) if b), default=None)
-            return 0 if behind is None or not bound else len(Relation(self._source, self.info, self._lo, behind, self))
+            return (
+                0
+                if behind is None or not bound
+                else len(Relation(self._source, self.info, self._lo, behind, self))
+            )
         start, stop = _places(pages, tree, *(self._stored(pages, tree) or ((), ())))
         place = int(ranks(pages, tree, np.array(bound, np.int64)[:, None])[0]) if bound else 0
         return min(max(place, start), stop) - start
 
     def select(self, rank: int) -> tuple[Any, ...]:
-        """Return the record with `rank` records before it, or -rank - 1 after it; `relation[key]` is by key. O(log n).
+        """Return the record with `rank` records before it, or -rank - 1 after it; `relation[key]`
+        is by key. O(log n).
 
-        O(records) if their keys differ in texts. Raises IndexError beyond the ends, MissingError without a
-        "count" scan.
+        O(records) if their keys differ in texts. Raises IndexError beyond the ends, MissingError
+        without a "count" scan.
         """
         pages, tree = self.view()
         if not self.info.bag:
@@ -389,18 +478,23 @@ class Relation(Keyed):
         return self._tuples(record)[0]
 
     def complement(self, part: Relation) -> Iterator[tuple[Any, ...]]:
-        """Yield the records whose keys are not in `part`, a subset, in order; O((those + 1) log n) by "count" scans.
+        """Yield the records whose keys are not in `part`, a subset, in order; O((those + 1) log n)
+        by "count" scans.
 
-        `part` is a whole relation of the same store with the same key types. Raises SchemaError for others,
-        MissingError without count scans, OrderError if the counts show that it is not a subset;
-        `pagestore.trees.compare.subset` makes sure beforehand.
+        `part` is a whole relation of the same store with the same key types. Raises SchemaError for
+        others, MissingError without count scans, OrderError if the counts show that it is not a
+        subset; `pagestore.trees.compare.subset` makes sure beforehand.
         """
         keys = len(self.schema.key)
         types = [[column.type for column in side.schema.stored[:keys]] for side in (self, part)]
         if types[0] != types[1] or len(part.schema.key) != keys or part.bounded:
-            raise SchemaError(f"{part.name!r} ({part.schema}) is not a subset of {self.name!r} ({self.schema})")
+            raise SchemaError(
+                f"{part.name!r} ({part.schema}) is not a subset of {self.name!r} ({self.schema})"
+            )
         pages, tree = self.view()
-        missing: Iterable[np.ndarray] = Complement(pages, tree, *part.view(), *(self._stored(pages, tree) or ()))
+        missing: Iterable[np.ndarray] = Complement(
+            pages, tree, *part.view(), *(self._stored(pages, tree) or ())
+        )
         if self._texts:
             all_ = np.concatenate([np.empty((tree.spec.columns, 0), np.int64), *missing], axis=1)
             missing = [self._in_order(all_[:, self._inside(all_)])]
@@ -408,21 +502,28 @@ class Relation(Keyed):
             yield from self._tuples(words)
 
     def stab(self, *point: Any) -> list[tuple[Any, ...]]:
-        """Return the records (alpha..., a, b, ...) of an interval relation with a <= x <= b, for a point (alpha..., x).
+        """Return the records (alpha..., a, b, ...) of an interval relation with a <= x <= b, for a
+        point (alpha..., x).
 
         O((m + 1) log n) for m records. Raises as `stab_many`.
         """
         return self._tuples(self._in_order(overlapping_words(self, [point], 1)))
 
     def stab_many(self, points: Any) -> pa.RecordBatch:
-        """Return the records that any of many points (alpha..., x) stabs, each once, in key order; one pass.
+        """Return the records that any of many points (alpha..., x) stabs, each once, in key order;
+        one pass.
 
-        `points` are a list of tuples, a list of arrays, or one column. Raises SchemaError, WordError.
+        `points` are a list of tuples, a list of arrays, or one column. Raises SchemaError,
+        WordError.
         """
-        return self.record_batch(self._in_order(overlapping_words(self, points, 1))[: len(self.schema.columns)])
+        return self.record_batch(
+            self._in_order(overlapping_words(self, points, 1))[: len(self.schema.columns)]
+        )
 
     def overlaps(self, *point: Any) -> list[tuple[Any, ...]]:
-        """Return the records of an interval relation with a <= hi and lo <= b, for a point (alpha..., lo, hi)."""
+        """Return the records of an interval relation with a <= hi and lo <= b, for a point
+        (alpha..., lo, hi).
+        """
         return self._tuples(self._in_order(overlapping_words(self, [point], 2)))
 
     def _holds(self, key: tuple[int, ...]) -> bool:
@@ -435,7 +536,10 @@ class Relation(Keyed):
         """Return a scan and its place in the tree's folds; None if no tree can store it."""
         scan = parse_scan(text, self.schema)
         if self._computed and self.schema.stored[self._computed.place] in scan.columns:
-            raise SchemaError(f"{text!r}: the values of {self.name!r} are computed when they are read; fold the rows")
+            raise SchemaError(
+                f"{text!r}: the values of {self.name!r} are computed when they are read; fold the "
+                f"rows"
+            )
         if not scan.carried or self.info.bag:
             return scan, None
         rows = rows_of(tree.spec, scan.rows)
@@ -443,7 +547,8 @@ class Relation(Keyed):
             have = ", ".join(scan_names(tree.spec.scans, self.schema)) or "none"
             address_of(scan.rows[0][0])  # raises if even the operator is unknown
             raise MissingError(
-                f"{self.name!r} has no scan {text!r}; it has {have}; txn.add_scan adds it, from that commit on"
+                f"{self.name!r} has no scan {text!r}; it has {have}; txn.add_scan adds it, from "
+                f"that commit on"
             )
         return scan, rows
 
@@ -453,7 +558,10 @@ class Relation(Keyed):
             return None
         columns = as_columns("bounds", values)
         if len(columns) > len(self.schema.key):
-            raise SchemaError(f"bounds of {len(columns)} columns; the key of {self.name!r} has {len(self.schema.key)}")
+            raise SchemaError(
+                f"bounds of {len(columns)} columns; the key of {self.name!r} has "
+                f"{len(self.schema.key)}"
+            )
         return looked_up("bounds", self.schema.stored, columns, self._source.dictionary)
 
     def _repr_html_(self) -> str:
@@ -471,7 +579,9 @@ class Relation(Keyed):
 
 
 def _places(pages: Pages, tree: Tree, lo: Words, hi: Words) -> tuple[int, int]:
-    """Return the ranks, in a whole tree, of the first record from `lo` on and of the end below `hi`."""
+    """Return the ranks, in a whole tree, of the first record from `lo` on and of the end below
+    `hi`.
+    """
     start = int(ranks(pages, tree, np.array(lo)[:, None])[0]) if lo else 0
     stop = int(ranks(pages, tree, np.array(hi)[:, None])[0]) if hi else tree.count
     return start, max(start, stop)
@@ -479,19 +589,25 @@ def _places(pages: Pages, tree: Tree, lo: Words, hi: Words) -> tuple[int, int]:
 
 def _plain_values(bound: tuple[Any, ...]) -> tuple[Any, ...]:
     """Convert the numpy and Arrow scalars of a bound to Python values."""
-    return tuple(v.as_py() if isinstance(v, pa.Scalar) else v.item() if isinstance(v, np.generic) else v for v in bound)
+    return tuple(
+        v.as_py() if isinstance(v, pa.Scalar) else v.item() if isinstance(v, np.generic) else v
+        for v in bound
+    )
 
 
 def overlapping_words(relation: Range, points: Any, ends: int) -> np.ndarray:
-    """Return stored words int64[C, m] of the records that any of the points meets, each once, in key order.
+    """Return stored words int64[C, m] of the records that any of the points meets, each once, in
+    key order.
 
-    A point is (alpha..., x), or with ends=2 (alpha..., lo, hi); points are a list of them, or arrays, one a column.
-    Raises SchemaError for a relation without intervals or for points of another length, WordError for values
-    of another type.
+    A point is (alpha..., x), or with ends=2 (alpha..., lo, hi); points are a list of them, or
+    arrays, one a column. Raises SchemaError for a relation without intervals or for points of
+    another length, WordError for values of another type.
     """
     schema, intervals = relation.schema, relation.info.intervals
     if intervals is None:
-        raise SchemaError(f"{relation.name!r} holds no intervals; make it with txn.create_intervals")
+        raise SchemaError(
+            f"{relation.name!r} holds no intervals; make it with txn.create_intervals"
+        )
     if relation.bounded:
         raise SchemaError("a stab looks at the whole relation; call it there")
     alphas = [column.name for column in schema.stored].index(intervals[0])
@@ -502,7 +618,9 @@ def overlapping_words(relation: Range, points: Any, ends: int) -> np.ndarray:
     if len(columns) != len(wanted):
         names = ", ".join(column.name for column in schema.stored[:alphas])
         point = ", ".join(filter(None, (names, "x" if ends == 1 else "lo, hi")))
-        raise SchemaError(f"points of {len(columns)} values for {relation.name!r}; a point is ({point})")
+        raise SchemaError(
+            f"points of {len(columns)} values for {relation.name!r}; a point is ({point})"
+        )
     words = looked_up("points", wanted, columns, relation.source.dictionary)
     pages, tree = relation.view()
     return overlaps_many(pages, tree, words if ends == 2 else np.concatenate([words, words[-1:]]))

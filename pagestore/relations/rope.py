@@ -1,8 +1,9 @@
 """The concatenation of a column's texts over a range of keys, read on demand (*ropes*, Boehm 1995).
 
 A rope is an immutable tree of texts that shares common parts with others. The pages of a relation
-are such a tree: a range of it is O(log n) subtrees, two versions of it share all pages but those on the paths to what
-changed. So a rope is the range, and nothing is folded or stored for it (docs/decisions/0014-concat.md).
+are such a tree: a range of it is O(log n) subtrees, two versions of it share all pages but those on
+the paths to what changed. So a rope is the range, and nothing is folded or stored for it
+(docs/decisions/0014-concat.md).
 
     key    1       2        3      4             a relation with the column text
     text   "To"    " be "   "or"   " not"        range((2,), (4,)).scan("concat:text")  is the rope  " be " + "or"
@@ -22,11 +23,12 @@ PIECES = 4096  # texts read at a time
 
 
 class Rope:
-    """Texts in key order as one text. Made in O(1); iterating yields the pieces, lazily, and `str` joins all.
+    """Texts in key order as one text. Made in O(1); iterating yields the pieces, lazily, and `str`
+    joins all.
 
-    `rope[a:b]` is a part as a plain text and reads no piece after it; `length` counts characters, and reads them
-    all. A column of bytes has `bytes(rope)`, and counts bytes. A rope reads the version that it was made
-    at for as long as its snapshot is open.
+    `rope[a:b]` is a part as a plain text and reads no piece after it; `length` counts characters,
+    and reads them all. A column of bytes has `bytes(rope)`, and counts bytes. A rope reads the
+    version that it was made at for as long as its snapshot is open.
 
     >>> import pagestore
     >>> store = pagestore.open(":memory:")
@@ -47,7 +49,9 @@ class Rope:
             yield from texts.to_pylist()
 
     def __getitem__(self, part: slice) -> Any:
-        """Return the characters from one place to another, as for a str; O(log n + pieces up to the end)."""
+        """Return the characters from one place to another, as for a str; O(log n + pieces up to
+        the end).
+        """
         if not isinstance(part, slice):
             raise TypeError(f"rope[{part!r}]: a rope gives slices, as rope[a:b]")
         start, stop = part.start or 0, part.stop
@@ -76,9 +80,13 @@ class Rope:
     @property
     def length(self) -> int:
         """The number of characters, or bytes; O(records), without making the text."""
-        import pyarrow.compute as pc  # imported here: it takes as long to import as the rest of pyarrow
+        # imported here: it takes as long to import as the rest of pyarrow
+        import pyarrow.compute as pc
 
-        return sum(pc.sum(pc.binary_length(t) if self._bytes else pc.utf8_length(t)).as_py() for t in self._texts())
+        return sum(
+            pc.sum(pc.binary_length(t) if self._bytes else pc.utf8_length(t)).as_py()
+            for t in self._texts()
+        )
 
     @property
     def _bytes(self) -> bool:

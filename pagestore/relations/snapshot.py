@@ -1,6 +1,7 @@
 """A snapshot: one version, unchanged for as long as it is open.
 
-It never blocks the writer and is never blocked; the pages that it can reach are not reused while it is open.
+It never blocks the writer and is never blocked; the pages that it can reach are not reused while it
+is open.
 
 The difference of two versions of a relation as an Arrow stream.
 """
@@ -50,7 +51,8 @@ class Snapshot(Mapping[str, Relation]):
         self._trees: dict[str, Tree] = {}  # cached trees by relation
         self._finders: dict[str, RecordFinder] = {}  # cached finders by relation
         self._open = True
-        self.dictionary = Dictionary(self._readable, version.trees, handle.mapping.read_run)  # no cycle: see __del__
+        # no cycle: see __del__
+        self.dictionary = Dictionary(self._readable, version.trees, handle.mapping.read_run)
 
     @property
     def version(self) -> int:
@@ -93,7 +95,9 @@ class Snapshot(Mapping[str, Relation]):
         return tree
 
     def remembered(self, tree: Tree) -> dict[Any, Any]:
-        """Return a new dict: what a host remembers of a tree is kept for transactions and sketches."""
+        """Return a new dict: what a host remembers of a tree is kept for transactions and
+        sketches.
+        """
         return {}
 
     def finder(self, name: str) -> RecordFinder:
@@ -117,7 +121,9 @@ class Snapshot(Mapping[str, Relation]):
         return sum(1 for _ in self)
 
     def encode(self, type_: str | Type, values: Any) -> np.ndarray:
-        """Encode values as words int64[n]; a text that the store does not have becomes 0, which no record holds."""
+        """Encode values as words int64[n]; a text that the store does not have becomes 0, which
+        no record holds.
+        """
         return encode(Column("value", Type.parse(type_)), values, self.dictionary)
 
     def decode(self, type_: str | Type, words: np.ndarray) -> pa.Array:
@@ -139,7 +145,8 @@ class Snapshot(Mapping[str, Relation]):
 
     def __del__(self) -> None:
         """Release the version, unless something still reads it, such as its dictionary."""
-        if self._open and not is_finalizing():  # then modules may not exist any more, and locks end with the process
+        # then modules may not exist any more, and locks end with the process
+        if self._open and not is_finalizing():
             handle = self._handle
             self.__dict__.clear()
             handle.unlock_unread()
@@ -151,12 +158,19 @@ class Snapshot(Mapping[str, Relation]):
 
     def _repr_html_(self) -> str:
         found = [(name, self[name]) for name in self._shown]
-        rows = [(name, one.schema, ", ".join(one.schema.key), f"{len(one):,}") for name, one in found]
+        rows = [
+            (name, one.schema, ", ".join(one.schema.key), f"{len(one):,}") for name, one in found
+        ]
         caption = f"{self._handle.file.path}, version {self.version}"
-        return html_table(caption, [("relation", ""), ("columns", ""), ("key", ""), ("rows", "")], rows)
+        return html_table(
+            caption, [("relation", ""), ("columns", ""), ("key", ""), ("rows", "")], rows
+        )
 
     def __repr__(self) -> str:
-        return printable(f"<snapshot of {self._handle.file.path}, version {self.version}: {', '.join(self._shown)}>")
+        return printable(
+            f"<snapshot of {self._handle.file.path}, version {self.version}: "
+            f"{', '.join(self._shown)}>"
+        )
 
     @property
     def _shown(self) -> list[str]:
@@ -172,7 +186,9 @@ class Snapshot(Mapping[str, Relation]):
 
 
 def _readable(handle: Handle, version: int, pages: Pages, pin: Pin) -> Callable[[], Pages]:
-    """Return a function that returns the page map while the version is pinned. It raises ClosedError, ForkError."""
+    """Return a function that returns the page map while the version is pinned. It raises
+    ClosedError, ForkError.
+    """
 
     mapping = handle.mapping
 
@@ -203,7 +219,8 @@ def snapshot_at(handle: Handle, version: int | str | datetime) -> Snapshot:
     snapshot = take_snapshot(handle, number)
     if snapshot is None:
         raise VersionError(
-            f"version {number} is not retained; store.history() lists those that are, retain= and tags keep more"
+            f"version {number} is not retained; store.history() lists those that are, retain= and "
+            f"tags keep more"
         )
     return snapshot
 
@@ -228,7 +245,9 @@ def moment(timestamp: int) -> datetime:
 
 
 def _reopened(path: str, version: int) -> Snapshot:
-    return snapshot_at(Handle(File(path, writable=False), "r", threads=os.cpu_count() or 1), version)
+    return snapshot_at(
+        Handle(File(path, writable=False), "r", threads=os.cpu_count() or 1), version
+    )
 
 
 CHANGE = "_change_type"
@@ -269,13 +288,16 @@ class Newer(Protocol):
         """Return whether there is a relation of that name."""
 
 
-def changed_batches(old: Snapshot, new: Newer, relation: str) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+def changed_batches(
+    old: Snapshot, new: Newer, relation: str
+) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
     """Return the changes of a relation between two versions, and their schema; see Store.diff."""
     before, after = old[relation], new[relation]
     columns = columns_of_both(before, after)
     if columns is None:
         raise SchemaError(
-            f"{relation!r} was made anew between version {old.version} ({before.schema}) and version "
+            f"{relation!r} was made anew between version {old.version} ({before.schema}) and "
+            f"version "
             f"{new.version} ({after.schema}); read both versions instead"
         )
     return with_change_type(columns.arrow), _batches(old, new, relation, columns)
@@ -288,7 +310,8 @@ def as_inserted(table: pa.Table) -> pa.Table:
 
 
 def changes_table(old: Snapshot, new: Newer, name: str) -> pa.Table:
-    """Return the changes of a relation from one version to another; all its rows, if the first does not have it.
+    """Return the changes of a relation from one version to another; all its rows, if the first does
+    not have it.
 
     Raises MissingError, SchemaError.
     """
@@ -301,46 +324,62 @@ def changes_table(old: Snapshot, new: Newer, name: str) -> pa.Table:
 
 
 def columns_of_both(before: Range, after: Range) -> Schema | None:
-    """Return columns that the records of two versions of a relation have, null if they may be in either.
+    """Return columns that the records of two versions of a relation have, null if they may be in
+    either.
 
     None if the relation was made anew with others.
     """
     old, new = before.schema, after.schema
-    alike = [tuple(c._replace(type=_of_words(c.type)) for c in schema.columns) for schema in (old, new)]
+    alike = [
+        tuple(c._replace(type=_of_words(c.type)) for c in schema.columns) for schema in (old, new)
+    ]
     others = [(side.schema.key, side.info.bag, side.computed_place) for side in (before, after)]
     if alike[0] != alike[1] or others[0] != others[1]:
         return None
-    return Schema(tuple(a if a.type.nullable else b for a, b in zip(old.columns, new.columns, strict=True)), new.key)
+    return Schema(
+        tuple(a if a.type.nullable else b for a, b in zip(old.columns, new.columns, strict=True)),
+        new.key,
+    )
 
 
 def _of_words(column_type: Type) -> Type:
-    """Return a type that is equal for types whose words mean the same values, if they are not null."""
+    """Return a type that is equal for types whose words mean the same values, if they are not
+    null.
+    """
     return column_type if column_type.name == "uint64" else column_type._replace(nullable=False)
 
 
 def was_made_anew(before: Range, after: Range) -> bool:
-    """Return whether a relation has other columns than in an earlier version; it may have been dropped in between."""
+    """Return whether a relation has other columns than in an earlier version; it may have been
+    dropped in between.
+    """
     return before.schema != after.schema or columns_of_both(before, after) is None
 
 
 def pages_of_both(old: Snapshot, new: Newer) -> Pages:
-    """Return the page map that has the pages of both snapshots, or of a transaction and the version below it."""
+    """Return the page map that has the pages of both snapshots, or of a transaction and the
+    version below it.
+    """
     if not isinstance(new, Snapshot):
         return new.pages
     return max(old.pages, new.pages, key=lambda pages: len(pages.seen))
 
 
 def visible_changes(pages: Pages, old: Tree, new: Tree, visible: int) -> Iterator[Edits]:
-    """Yield the difference of two trees in the first words of their records: actions int64[n], words int64[visible, n].
+    """Yield the difference of two trees in the first words of their records: actions int64[n],
+    words int64[visible, n].
 
-    A change of only the hidden words, such as how often a row of a view is derived, is left out. An erasure and the
-    insertion at its key are in one batch.
+    A change of only the hidden words, such as how often a row of a view is derived, is left out. An
+    erasure and the insertion at its key are in one batch.
     """
     held: Edits | None = None  # an erasure at the end of a batch, whose key the next one may insert
     for actions, words in Delta(pages, old, new):
         words = words[:visible]
         if held is not None:
-            actions, words = np.concatenate([held[0], actions]), np.concatenate([held[1], words], axis=1)
+            actions, words = (
+                np.concatenate([held[0], actions]),
+                np.concatenate([held[1], words], axis=1),
+            )
         end = len(actions) - int(actions[-1] == ERASE)
         held = (actions[end:], words[:, end:]) if end < len(actions) else None
         if end:
@@ -350,25 +389,33 @@ def visible_changes(pages: Pages, old: Tree, new: Tree, visible: int) -> Iterato
 
 
 def changes_between(pages: Pages, before: Range, after: Range) -> Iterator[Edits]:
-    """Yield the difference of two versions of a relation: actions int64[n], words int64[columns, n].
+    """Yield the difference of two versions of a relation: actions int64[n], words int64[columns,
+    n].
 
-    O(changes), or O(rows) if it was dropped and made again with other words in a record that nobody sees.
+    O(changes), or O(rows) if it was dropped and made again with other words in a record that nobody
+    sees.
     """
     bag, visible = after.info.bag, len(after.schema.columns) + after.info.bag
     if before.info.spec.columns != after.info.spec.columns:
         changes = _of_all_rows(pages, before.tree, after.tree, visible, len(after.schema.key))
         return starmap(row_changes, changes) if bag else changes
     if visible == after.info.spec.columns and not bag and after.computed_place is None:
-        return iter(Delta(pages, before.tree, after.tree))  # without hidden words, every change is visible
+        # without hidden words, every change is visible
+        return iter(Delta(pages, before.tree, after.tree))
     changes = visible_changes(pages, before.tree, after.tree, visible)
     return starmap(row_changes, changes) if bag else changes
 
 
 def _of_all_rows(pages: Pages, old: Tree, new: Tree, visible: int, keys: int) -> Iterator[Edits]:
-    """Yield the difference of two trees in the first words of their records, of which the first are the key."""
+    """Yield the difference of two trees in the first words of their records, of which the first
+    are the key.
+    """
     sides = [(ERASE, old), (INSERT, new)]
-    parts = [(np.full(words.shape[1], action), words) for action, tree in sides
-             for words in read_batches(pages, tree, columns=tuple(range(visible)))]  # fmt: skip
+    parts = [
+        (np.full(words.shape[1], action), words)
+        for action, tree in sides
+        for words in read_batches(pages, tree, columns=tuple(range(visible)))
+    ]
     if parts:
         actions, words = one_batch(parts)
         order = np.lexsort((-actions, *words[:keys][::-1]))
@@ -376,7 +423,9 @@ def _of_all_rows(pages: Pages, old: Tree, new: Tree, visible: int, keys: int) ->
 
 
 def _unlike(actions: np.ndarray, words: np.ndarray) -> Iterator[Edits]:
-    """Yield the edits without erasures that the next insertion restores; nothing if none are left."""
+    """Yield the edits without erasures that the next insertion restores; nothing if none are
+    left.
+    """
     taken = (actions[:-1] == ERASE) & (actions[1:] == INSERT)
     if not taken.any():
         yield actions, words
@@ -391,7 +440,9 @@ def _unlike(actions: np.ndarray, words: np.ndarray) -> Iterator[Edits]:
 def _batches(old: Snapshot, new: Newer, relation: str, of_both: Schema) -> Iterator[pa.RecordBatch]:
     pages, before, after = pages_of_both(old, new), old[relation], new[relation]
     own = before if old.version > new.version else after  # its dictionary has the texts of both
-    latest = own if own.schema == of_both else Relation(own._source, own.info._replace(schema=of_both))
+    latest = (
+        own if own.schema == of_both else Relation(own._source, own.info._replace(schema=of_both))
+    )
     schema, changes = with_change_type(of_both.arrow), changes_between(pages, before, after)
     if latest.sorts_texts:
         changes = _in_order(latest, [*changes])
@@ -400,15 +451,22 @@ def _batches(old: Snapshot, new: Newer, relation: str, of_both: Schema) -> Itera
         if place is not None:
             columns[place] = values_of_both(before, after, actions, words)
             changed = pa.array(
-                differing(actions, np.delete(words, latest.schema.places[place], axis=0), columns[place])
+                differing(
+                    actions, np.delete(words, latest.schema.places[place], axis=0), columns[place]
+                )
             )
-            columns, actions = [column.filter(changed) for column in columns], actions[changed.to_numpy(False)]
+            columns, actions = (
+                [column.filter(changed) for column in columns],
+                actions[changed.to_numpy(False)],
+            )
         yield pa.RecordBatch.from_arrays([*columns, _kinds(actions)], schema=schema)
         _ = pages_of_both(old, new)  # raises if one was closed: the pages may have been reused
 
 
 def differing(actions: np.ndarray, keys: np.ndarray, values: pa.Array) -> np.ndarray:
-    """Return which changes are real, bool[n]: those that do not restore an erased computed value of the same key."""
+    """Return which changes are real, bool[n]: those that do not restore an erased computed value
+    of the same key.
+    """
     rows = [*zip(map(tuple, keys.T.tolist()), values.to_pylist(), strict=True)]
     erased = {row for row, action in zip(rows, actions.tolist(), strict=True) if action == ERASE}
     inserted = {row for row, action in zip(rows, actions.tolist(), strict=True) if action != ERASE}
@@ -417,7 +475,9 @@ def differing(actions: np.ndarray, keys: np.ndarray, values: pa.Array) -> np.nda
 
 
 def values_of_both(before: Range, after: Range, actions: np.ndarray, words: np.ndarray) -> pa.Array:
-    """Return the values of a computed column: by the old version for erased records, by the new one for the others."""
+    """Return the values of a computed column: by the old version for erased records, by the new
+    one for the others.
+    """
     erased = actions == ERASE
     parts = [
         side.record_batch(words[:, of]).columns[side.computed_place]
@@ -427,7 +487,9 @@ def values_of_both(before: Range, after: Range, actions: np.ndarray, words: np.n
 
 
 def _in_order(relation: Range, parts: list[Edits]) -> Iterator[Edits]:
-    """Yield changes in the order of the texts in their keys; a changed record's old values precede its new ones."""
+    """Yield changes in the order of the texts in their keys; a changed record's old values
+    precede its new ones.
+    """
     if parts:
         actions, words = one_batch(parts)
         order = relation.key_order(words)
@@ -438,7 +500,11 @@ def _in_order(relation: Range, parts: list[Edits]) -> Iterator[Edits]:
 
 
 def _kinds(actions: np.ndarray) -> pa.Array:
-    """Return "insert" or "delete" for each action, as an Arrow array; both words have six letters."""
+    """Return "insert" or "delete" for each action, as an Arrow array; both words have six
+    letters.
+    """
     letters = np.where(actions == INSERT, b"insert", b"delete")
     ends = letters.itemsize * np.arange(len(letters) + 1, dtype=np.int32)
-    return pa.Array.from_buffers(pa.string(), len(letters), [None, pa.py_buffer(ends), pa.py_buffer(letters)])
+    return pa.Array.from_buffers(
+        pa.string(), len(letters), [None, pa.py_buffer(ends), pa.py_buffer(letters)]
+    )

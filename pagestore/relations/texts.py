@@ -1,15 +1,18 @@
-"""Ranges of a relation that has texts in its key: records are stored by text ids, and read in the order of the texts.
+"""Ranges of a relation that has texts in its key: records are stored by text ids, and read in the
+order of the texts.
 
     key      ("bee", 2)  ("ape", 7)  ("ape", 3)        bounds are words, and bytes where the key has a text
     stored      (1, 2)      (2, 3)      (2, 7)         in the tree's order: "bee" got its id before "ape"
     read     ("ape", 3)  ("ape", 7)  ("bee", 2)        range(("ape", 5), ("bee",)) is the one with the 7
 
-A range is contiguous in the tree if after the common prefix of its keys its bounds have only words. Else a contiguous
-range around it is read and filtered by the bounds; or, if that is less work, the dictionary lists the texts between two
-others, and each is looked up in the tree. The records read are sorted by the labels of their texts. The order of texts
-is fetched at each read, so that a range of a transaction includes texts added since.
+A range is contiguous in the tree if after the common prefix of its keys its bounds have only words.
+Else a contiguous range around it is read and filtered by the bounds; or, if that is less work, the
+dictionary lists the texts between two others, and each is looked up in the tree. The records read
+are sorted by the labels of their texts. The order of texts is fetched at each read, so that a range
+of a transaction includes texts added since.
 
-Folds of records that were read: of a range that is not contiguous in a tree, or of columns that a tree cannot fold.
+Folds of records that were read: of a range that is not contiguous in a tree, or of columns that a
+tree cannot fold.
 
 min:item, max:item,price      texts are compared by their labels, which may change, so no tree stores such a scan
 sum:price  in a range of texts      the records between two texts are scattered in the tree
@@ -32,8 +35,10 @@ from pagestore.values.types import Schema
 Bound = tuple[int | bytes, ...]  # a prefix of a key: words, and bytes for texts; () is unbounded
 Words = tuple[int, ...]
 
-LOOK_UP, READ_ONE = 4, 500  # records that are read and sorted in the time of a look-up, and of a range
-SORTED_AT_ONCE = 1 << 17  # up to this many records are sorted in memory, without looking for a cheaper way
+# records that are read and sorted in the time of a look-up, and of a range
+LOOK_UP, READ_ONE = 4, 500
+# up to this many records are sorted in memory, without looking for a cheaper way
+SORTED_AT_ONCE = 1 << 17
 
 
 class NoText(int):
@@ -99,9 +104,15 @@ class TextRange:
     """The records between two bounds in one tree, in the order of their values."""
 
     def __init__(
-        self, pages: Pages, tree: Tree, dictionary: Dictionary, texts: tuple[int, ...], lo: Bound, hi: Bound,
+        self,
+        pages: Pages,
+        tree: Tree,
+        dictionary: Dictionary,
+        texts: tuple[int, ...],
+        lo: Bound,
+        hi: Bound,
         threads: int = 1,
-    ):  # fmt: skip
+    ):
         self._pages, self._tree, self._dictionary, self._threads = pages, tree, dictionary, threads
         self._texts, self._lo, self._hi = texts, lo, hi
 
@@ -139,11 +150,14 @@ class TextRange:
             return self.sorted(self._around(part))
         rows = self._asked(part.group, ids)
         return (
-            rows if max(len(part.low), len(part.high)) < 2 and self._whole(part) else self.sorted(self._between(rows))
+            rows
+            if max(len(part.low), len(part.high)) < 2 and self._whole(part)
+            else self.sorted(self._between(rows))
         )
 
     def batches(self, rows: int, backward: bool = False) -> Iterator[np.ndarray]:
-        """Yield the records in order, or `backward` from the last to the first, in batches int64[C, <= rows].
+        """Yield the records in order, or `backward` from the last to the first, in batches int64[C,
+        <= rows].
 
         If the text is the last column of the key, memory is bounded for any number of records.
         """
@@ -155,7 +169,11 @@ class TextRange:
         part = self.part()
         keys = self._tree.spec.keys
         chunk = max(64, rows)
-        if self._tree.count > SORTED_AT_ONCE and len(part.group) in self._texts and part is not NOTHING:
+        if (
+            self._tree.count > SORTED_AT_ONCE
+            and len(part.group) in self._texts
+            and part is not NOTHING
+        ):
             start, stop = self._ranks(part)
             few = rows < 1024 or len(part.group) + 1 == keys
             if few and (stop - start) <= LOOK_UP * self._tree.count:
@@ -165,7 +183,8 @@ class TextRange:
         yield self.read()
 
     def _ids(self, part: Part, chunk: int, backward: bool) -> Iterator[np.ndarray]:
-        """Yield the ids of the texts after a part's words, in order and in chunks, the last chunk first if `backward`.
+        """Yield the ids of the texts after a part's words, in order and in chunks, the last chunk
+        first if `backward`.
 
         A text that is added meanwhile changes the ranks of those after it.
         """
@@ -175,14 +194,20 @@ class TextRange:
         if len(null) and not backward:
             yield null
         while start < stop:
-            low, high = (max(start, stop - chunk), stop) if backward else (start, min(stop, start + chunk))
+            low, high = (
+                (max(start, stop - chunk), stop) if backward else (start, min(stop, start + chunk))
+            )
             ids = order.slice(low, high)
             yield ids
             start, stop = (start, low) if backward else (high, stop)
             if self._dictionary.order is not order:
                 order, ranks = self._dictionary.order, self._ranks(part)
                 (seen,) = self._dictionary.loaded(ids[:1] if backward else ids[-1:])
-                start, stop = (ranks[0], order.rank(seen)) if backward else (order.rank(seen + b"\0"), ranks[1])
+                start, stop = (
+                    (ranks[0], order.rank(seen))
+                    if backward
+                    else (order.rank(seen + b"\0"), ranks[1])
+                )
         if len(null) and backward:
             yield null
 
@@ -195,7 +220,9 @@ class TextRange:
         return rows.take(order, axis=1)
 
     def order_of(self, rows: np.ndarray) -> np.ndarray:
-        """Return the places int64[n] that sort stored words int64[C, n], which are in tree order, by their values."""
+        """Return the places int64[n] that sort stored words int64[C, n], which are in tree
+        order, by their values.
+        """
         columns = [self._comparable(rows, place) for place in range(self._texts[-1] + 1)]
         if len(columns) > 1:
             return np.lexsort(columns[::-1])
@@ -218,7 +245,9 @@ class TextRange:
         """Return words int64[n] that order as the values of a column do."""
         return self._dictionary.order.keys(rows[place]) if place in self._texts else rows[place]
 
-    def _compared(self, rows: np.ndarray, place: int, value: int | bytes) -> tuple[np.ndarray, np.ndarray]:
+    def _compared(
+        self, rows: np.ndarray, place: int, value: int | bytes
+    ) -> tuple[np.ndarray, np.ndarray]:
         """Return which values of a column are equal to a value, and which are below it."""
         if isinstance(value, int):
             return rows[place] == value, rows[place] < value
@@ -226,19 +255,27 @@ class TextRange:
         return rows[place] == (self._dictionary.id_of(value) or -1), below
 
     def _few(self, part: Part) -> np.ndarray | None:
-        """Return the ids, in order, of the texts after a part's words; None if looking up each does not pay."""
+        """Return the ids, in order, of the texts after a part's words; None if looking up each
+        does not pay.
+        """
         n = len(part.group)
         if n not in self._texts:
             return None
         start, stop = self._ranks(part)
-        most = count(self._pages, self._tree, part.group, end_words(part.group)) if n else self._tree.count
+        most = (
+            count(self._pages, self._tree, part.group, end_words(part.group))
+            if n
+            else self._tree.count
+        )
         if (stop - start) * (LOOK_UP if self._whole(part) else READ_ONE) >= most:
             return None
         return np.concatenate([self._null(part), self._dictionary.order.slice(start, stop)])
 
     @staticmethod
     def _null(part: Part) -> np.ndarray:
-        """Return the word of a null, which is before all texts, unless a part begins with a text."""
+        """Return the word of a null, which is before all texts, unless a part begins with a
+        text.
+        """
         return np.array([] if part.low and isinstance(part.low[0], bytes) else [NULL], np.int64)
 
     def _around(self, part: Part) -> np.ndarray:
@@ -246,7 +283,11 @@ class TextRange:
         if part.plain:
             return read(self._pages, self._tree, *_piece(part.group, part.low, part.high))
         low, high = _words_before(part.low), _words_before(part.high)
-        around = _piece(part.group, low, high if len(high) == len(part.high) else end_words(high) if high else ())
+        around = _piece(
+            part.group,
+            low,
+            high if len(high) == len(part.high) else end_words(high) if high else (),
+        )
         return self._between(read(self._pages, self._tree, *around))
 
     def _whole(self, part: Part) -> bool:
@@ -258,7 +299,9 @@ class TextRange:
         return rows if inside.all() else rows[:, inside]
 
     def _ranks(self, part: Part) -> tuple[int, int]:
-        """Return the ranks of the first text after a part's words, and of the end after the last."""
+        """Return the ranks of the first text after a part's words, and of the end after the
+        last.
+        """
         order = self._dictionary.order
         start = order.rank(part.low[0]) if part.low and isinstance(part.low[0], bytes) else 0
         if not part.high or not isinstance(part.high[0], bytes):
@@ -266,10 +309,14 @@ class TextRange:
         return start, order.rank(part.high[0] + b"\0" if len(part.high) > 1 else part.high[0])
 
     def _asked(self, group: Words, ids: np.ndarray) -> np.ndarray:
-        """Return the records whose keys begin with some words and one of the ids, in the order of the ids."""
+        """Return the records whose keys begin with some words and one of the ids, in the order
+        of the ids.
+        """
         tree = self._tree
         if len(group) + 1 == tree.spec.keys:
-            keys = np.concatenate([np.repeat(np.array(group, np.int64)[:, None], len(ids), axis=1), ids[None]])
+            keys = np.concatenate(
+                [np.repeat(np.array(group, np.int64)[:, None], len(ids), axis=1), ids[None]]
+            )
             found, values = get(self._pages, tree, keys, self._threads)
             return np.concatenate([keys, values])[:, found]
         parts = [read(self._pages, tree, (*group, id_), (*group, id_ + 1)) for id_ in ids.tolist()]
@@ -299,10 +346,16 @@ def _cut(words: np.ndarray, rows: int) -> Iterator[np.ndarray]:
         yield words[:, at : at + rows]
 
 
-def fold_read(scan: ScanSpec, schema: Schema, dictionary: Dictionary, read: np.ndarray) -> tuple[list[int], bool]:
-    """Return the fold words of stored words int64[C, n], in their order, and whether there are any; skips nulls."""
+def fold_read(
+    scan: ScanSpec, schema: Schema, dictionary: Dictionary, read: np.ndarray
+) -> tuple[list[int], bool]:
+    """Return the fold words of stored words int64[C, n], in their order, and whether there are
+    any; skips nulls.
+    """
     if scan.operator not in ("count", "checksum") or scan.columns:
-        folded = schema.stored.index(scan.columns[0]) if scan.operator == "count" else scan.rows[0][1]
+        folded = (
+            schema.stored.index(scan.columns[0]) if scan.operator == "count" else scan.rows[0][1]
+        )
         if schema.stored[folded].type.nullable:
             read = read[:, read[folded] != NULL]
     if not read.shape[1]:
@@ -316,7 +369,8 @@ def _extreme(scan: ScanSpec, schema: Schema, dictionary: Dictionary, read: np.nd
     """Return the words of a min or max's columns, from the record that attains it."""
     places = [place for _, place in scan.rows]
     columns = [
-        dictionary.order.keys(read[place]) if schema.stored[place].type.interned else read[place] for place in places
+        dictionary.order.keys(read[place]) if schema.stored[place].type.interned else read[place]
+        for place in places
     ]
     order = np.lexsort(columns[::-1])
     words: list[int] = read[places, order[0 if scan.operator.endswith("min") else -1]].tolist()

@@ -1,13 +1,14 @@
 """A transaction: edits that together become one version, or are all discarded.
 
-Edits through relations are buffered in order and applied once per tree, at the latest at the commit;
-reading a relation applies its buffer first, so a transaction reads its own writes. Edits of words (`apply`)
-are applied at once.
+Edits through relations are buffered in order and applied once per tree, at the latest at the
+commit; reading a relation applies its buffer first, so a transaction reads its own writes. Edits of
+words (`apply`) are applied at once.
 
 A transaction over a snapshot that is never committed; users call it a sketch.
 
-It begins at any version, in a store opened for reading too, and takes no writer's lock: its pages are in a temporary
-file that extends the store's (storage/other_files.py). Queries are answered in one.
+It begins at any version, in a store opened for reading too, and takes no writer's lock: its pages
+are in a temporary file that extends the store's (storage/other_files.py). Queries are answered in
+one.
 """
 
 from __future__ import annotations
@@ -19,7 +20,14 @@ from typing import Any
 
 import numpy as np
 
-from pagestore.errors import ClosedError, ExistsError, MissingError, SchemaError, TransactionError, WordError
+from pagestore.errors import (
+    ClosedError,
+    ExistsError,
+    MissingError,
+    SchemaError,
+    TransactionError,
+    WordError,
+)
 from pagestore.pages.layout import Pages
 from pagestore.pages.operators import address_of
 from pagestore.relations.commit_report import CommitReport
@@ -68,14 +76,21 @@ class Transaction(WorkingTrees):
     >>> store.close()
     """
 
-    def __init__(self, handle: Handle, writer: Writer, base: Version, branch: int, message: str | None):
+    def __init__(
+        self, handle: Handle, writer: Writer, base: Version, branch: int, message: str | None
+    ):
         self._handle, self._committer, self._writer = handle, handle.committer, writer
         self._branch, self._message = branch, message or ""
         self._short: ShortCommit | None = None  # a record that was laid out
         self._committer.begin(branch)
         state = self._committer.state
         self._begin(
-            self._committer.pager, base, _trees_of(base, state), state, handle.known_texts(), self._committer.reserve
+            self._committer.pager,
+            base,
+            _trees_of(base, state),
+            state,
+            handle.known_texts(),
+            self._committer.reserve,
         )
 
     # --- relations ------------------------------------------------------------------------------
@@ -94,26 +109,32 @@ class Transaction(WorkingTrees):
     ) -> WritableRelation:
         """Create an empty relation. Without `key` all columns are the key.
 
-        A `bag` has no key and may hold a row several times: an insertion adds one, a deletion takes one away.
+        A `bag` has no key and may hold a row several times: an insertion adds one, a deletion takes
+        one away.
 
-        With `keys_null`, columns of the key whose type has a question mark may be null: null is one value, the first
-        in the order, and equal to itself.
+        With `keys_null`, columns of the key whose type has a question mark may be null: null is one
+        value, the first in the order, and equal to itself.
 
-        With `if_not_exists`, an existing relation with these columns and this key is returned unchanged.
+        With `if_not_exists`, an existing relation with these columns and this key is returned
+        unchanged.
 
-        Each record has `hidden` more value words after its columns (such as a support count) that only edits of
-        words see.
+        Each record has `hidden` more value words after its columns (such as a support count) that
+        only edits of words see.
 
         `scans` names folds to maintain ("count", "sum:col", "max:col", "argmax:col,other", ...; see
-        values/scan_spec.py); `intervals` names two adjacent key columns that are the ends of an interval. Raises
-        ExistsError, SchemaError.
+        values/scan_spec.py); `intervals` names two adjacent key columns that are the ends of an
+        interval. Raises ExistsError, SchemaError.
         """
-        parsed = Schema.parse(schema, key if key is None or isinstance(key, str) else tuple(key), keys_null)
+        parsed = Schema.parse(
+            schema, key if key is None or isinstance(key, str) else tuple(key), keys_null
+        )
         if if_not_exists and name in self:
             there = self[name].schema
             if there != parsed:
-                raise SchemaError(f"there is a relation {name!r} with other columns or another key: ({there}), "
-                                  f"key {', '.join(there.key)}; drop it first, or change it")  # fmt: skip
+                raise SchemaError(
+                    f"there is a relation {name!r} with other columns or another key: ({there}), "
+                    f"key {', '.join(there.key)}; drop it first, or change it"
+                )
             return self[name]
         if bag and (key is not None or scans or intervals):
             raise SchemaError(f"{name!r}: a bag has neither a key nor scans nor intervals")
@@ -121,7 +142,9 @@ class Transaction(WorkingTrees):
         scans = [scans] if isinstance(scans, str) else list(scans)
         if intervals:
             if list(intervals) not in [stored[i : i + 2] for i in range(len(parsed.key) - 1)]:
-                raise SchemaError(f"intervals={intervals!r}: two neighbouring key columns are wanted")
+                raise SchemaError(
+                    f"intervals={intervals!r}: two neighbouring key columns are wanted"
+                )
             types = [str(column.type) for column in parsed.stored if column.name in intervals]
             if types[0] != types[1] or types[0].endswith("?"):
                 raise SchemaError(
@@ -143,11 +166,12 @@ class Transaction(WorkingTrees):
         key: Iterable[str] | str | None = None,
         scans: Iterable[str] | str = (),
     ) -> WritableRelation:
-        """Create an empty interval relation, to `stab`: `ends` are two adjacent key columns, an interval's ends.
+        """Create an empty interval relation, to `stab`: `ends` are two adjacent key columns, an
+        interval's ends.
 
-        Key columns before them divide the intervals into groups, key columns after them distinguish equal intervals.
-        Both ends belong to an interval; an interval that ends before it begins contains no point.
-        Raises ExistsError, SchemaError.
+        Key columns before them divide the intervals into groups, key columns after them distinguish
+        equal intervals. Both ends belong to an interval; an interval that ends before it begins
+        contains no point. Raises ExistsError, SchemaError.
 
         >>> import pagestore
         >>> with pagestore.open(":memory:") as store, store.transaction() as txn:
@@ -160,14 +184,19 @@ class Transaction(WorkingTrees):
 
     @step
     def add_scan(self, name: str, scan: str) -> None:
-        """Maintain one more scan of a relation, which is built anew: O(records). Earlier versions do not have it.
+        """Maintain one more scan of a relation, which is built anew: O(records). Earlier versions
+        do not have it.
 
-        Raises ExistsError, SchemaError, MissingError for an operator that this process has not registered.
+        Raises ExistsError, SchemaError, MissingError for an operator that this process has not
+        registered.
         """
         info = self._info(name)
         self._grows()
         if info.bag:
-            raise SchemaError(f"{name!r} is a bag, which has no scans: make a view of it, or a relation with a key")
+            raise SchemaError(
+                f"{name!r} is a bag, which has no scans: make a view of it, or a relation with a "
+                f"key"
+            )
         rows = _rows([scan], self[name].schema)
         if rows_of(info.spec, rows):
             raise ExistsError(f"{name!r} has the scan {scan!r} already")
@@ -175,7 +204,9 @@ class Transaction(WorkingTrees):
 
     @step
     def drop_scan(self, name: str, scan: str) -> None:
-        """Stop maintaining a scan of a relation: O(records). Raises MissingError if there is none."""
+        """Stop maintaining a scan of a relation: O(records). Raises MissingError if there is
+        none.
+        """
         info = self._info(name)
         scans = info.spec.scans
         rows = rows_of(info.spec, parse_scan(scan, self[name].schema).rows)
@@ -199,48 +230,68 @@ class Transaction(WorkingTrees):
     def add_column(self, name: str, column: str, default: Any) -> WritableRelation:
         """Add a value column, written `name: type`, that has `default` in all records. O(records).
 
-        The relation is made anew: existing objects for it become invalid, and the new one is returned. Earlier versions
-        do not have the column. Raises SchemaError, WordError.
+        The relation is made anew: existing objects for it become invalid, and the new one is
+        returned. Earlier versions do not have the column. Raises SchemaError, WordError.
         """
         info, schema = self._columns_of(name)
         (added,) = parse_columns(column)
         word = int(encode(added, [default], self.dictionary)[0])
-        wider = Schema.parse(Schema((*schema.columns, added), schema.key), schema.key, keys_null=True)
-        rows = (np.vstack([batch, np.full(batch.shape[1], word)]) for batch in self._batches_of(name))
+        wider = Schema.parse(
+            Schema((*schema.columns, added), schema.key), schema.key, keys_null=True
+        )
+        rows = (
+            np.vstack([batch, np.full(batch.shape[1], word)]) for batch in self._batches_of(name)
+        )
         return self._remake(info, wider, rows)
 
     @step
     def drop_column(self, name: str, column: str) -> WritableRelation:
-        """Remove a value column; otherwise as `add_column`. Raises SchemaError for a key column, or one of a scan."""
+        """Remove a value column; otherwise as `add_column`. Raises SchemaError for a key column,
+        or one of a scan.
+        """
         info, schema = self._columns_of(name)
         if column not in schema.names or column in schema.key:
             values = ", ".join(c.name for c in schema.stored[len(schema.key) :]) or "none"
-            raise SchemaError(f"{column!r} is not a value column of {name!r}: there is {values}; a key stays whole")
+            raise SchemaError(
+                f"{column!r} is not a value column of {name!r}: there is {values}; a key stays "
+                f"whole"
+            )
         place = [c.name for c in schema.stored].index(column)
         left = Schema(tuple(c for c in schema.columns if c.name != column), schema.key)
-        return self._remake(info, left, (np.delete(batch, place, axis=0) for batch in self._batches_of(name)))
+        return self._remake(
+            info, left, (np.delete(batch, place, axis=0) for batch in self._batches_of(name))
+        )
 
     @step
     def refuse_nulls(self, name: str, columns: Sequence[str]) -> None:
         """Make columns not nullable. Reads all records, O(records).
 
-        Raises WordError if one is null, SchemaError for a column of uint64, whose values would have other words.
+        Raises WordError if one is null, SchemaError for a column of uint64, whose values would have
+        other words.
         """
         info, schema = self._columns_of(name)
         stored = [column.name for column in schema.stored]
         places = [stored.index(column) for column in columns]
         for place, column in zip(places, columns, strict=True):
             if schema.stored[place].type.name == "uint64":
-                raise SchemaError(f"column {column!r} of {name!r} is {schema.stored[place].type}: make it anew")
+                raise SchemaError(
+                    f"column {column!r} of {name!r} is {schema.stored[place].type}: make it anew"
+                )
         tree = self.tree(name)
-        for batch in read_batches(self.pages, tree, columns=tuple(places)) if tree.count and places else ():
+        for batch in (
+            read_batches(self.pages, tree, columns=tuple(places)) if tree.count and places else ()
+        ):
             if (batch == NULL).any():
                 raise WordError(f"a column of {', '.join(columns)} of {name!r} is null somewhere")
         narrowed = [
-            column._replace(type=column.type._replace(nullable=False)) if column.name in columns else column
+            column._replace(type=column.type._replace(nullable=False))
+            if column.name in columns
+            else column
             for column in schema.columns
         ]
-        self._changed_catalog().relations[name] = info._replace(schema=Schema(tuple(narrowed), schema.key))
+        self._changed_catalog().relations[name] = info._replace(
+            schema=Schema(tuple(narrowed), schema.key)
+        )
         self._follow()
 
     @step
@@ -269,7 +320,9 @@ class Transaction(WorkingTrees):
         info = self._info(name)
         schema = self[name].schema
         if column not in schema.names:
-            raise SchemaError(f"{name!r} has no column {column!r}: there is {', '.join(schema.names)}")
+            raise SchemaError(
+                f"{name!r} has no column {column!r}: there is {', '.join(schema.names)}"
+            )
         columns = tuple(c._replace(name=new) if c.name == column else c for c in schema.columns)
         key = tuple(new if k == column else k for k in schema.key)
         renamed = Schema.parse(Schema(columns, key), key, keys_null=True)
@@ -285,7 +338,9 @@ class Transaction(WorkingTrees):
         return relation
 
     def declare_maintained(self, *hosts: str) -> None:
-        """Declare that the caller maintains the data of these hosts, or all unless named (versions/hosts.py)."""
+        """Declare that the caller maintains the data of these hosts, or all unless named
+        (versions/hosts.py).
+        """
         self.maintained.update(hosts or (ALL,))
 
     def encode(self, type_: str | Type, values: Any) -> np.ndarray:
@@ -299,10 +354,12 @@ class Transaction(WorkingTrees):
     # --- the end --------------------------------------------------------------------------------
 
     def commit(self) -> int:
-        """Commit a version and return its number; if nothing was edited, make none and return the newest number.
+        """Commit a version and return its number; if nothing was edited, make none and return the
+        newest number.
 
-        After an error the store is unchanged; if that is uncertain, the handle is poisoned. If an exception (such as
-        an interrupt) comes after the commit, a note on it gives the version's number.
+        After an error the store is unchanged; if that is uncertain, the handle is poisoned. If an
+        exception (such as an interrupt) comes after the commit, a note on it gives the version's
+        number.
         """
         handle, committer, number = self._handle, self._committer, self._committer.made
         wanted = reports.metric is not None or reports.COMMIT.isEnabledFor(DEBUG)
@@ -330,7 +387,9 @@ class Transaction(WorkingTrees):
         return made
 
     def _make(self) -> tuple[int, list[Callable[[], None]]]:
-        """Apply buffered edits, let hosts follow, and commit; return the version, and functions to call afterwards."""
+        """Apply buffered edits, let hosts follow, and commit; return the version, and functions
+        to call afterwards.
+        """
         self._handle.check()
         self.pager.work.check()
         told = let_hosts_follow(self)
@@ -356,12 +415,20 @@ class Transaction(WorkingTrees):
         """Return what is to be committed."""
         texts: DictionaryWriter | None = self.__dict__.get("dictionary")
         return Draft(
-            self._branch, self._trees, self._catalog, self.base.catalog, self._next_tree,
-            texts.next_id if texts else self._texts[0], self._message, self._rewrite_catalog,
-        )  # fmt: skip
+            self._branch,
+            self._trees,
+            self._catalog,
+            self.base.catalog,
+            self._next_tree,
+            texts.next_id if texts else self._texts[0],
+            self._message,
+            self._rewrite_catalog,
+        )
 
     def _lay_out(self, page: int, trees: int, checked: np.ndarray) -> Finish | None:
-        """Lay out the record of the commit for a kernel that makes its only edits; None if it is to be made later."""
+        """Lay out the record of the commit for a kernel that makes its only edits; None if it is
+        to be made later.
+        """
         texts: DictionaryWriter | None = self.__dict__.get("dictionary")
         if texts and texts.added:
             return None
@@ -369,7 +436,9 @@ class Transaction(WorkingTrees):
         return self._short.finish if self._short else None
 
     def _changed_nothing(self) -> bool:
-        """Return whether no rows were edited, and the version would be the same as the one before."""
+        """Return whether no rows were edited, and the version would be the same as the one
+        before.
+        """
         base = self.base
         if (
             self._edited
@@ -404,18 +473,24 @@ class Transaction(WorkingTrees):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Raise TransactionError: the transaction's pages are in this process."""
-        raise TransactionError("a transaction stays in its process and is not copied; send a snapshot")
+        raise TransactionError(
+            "a transaction stays in its process and is not copied; send a snapshot"
+        )
 
     # --- inside ---------------------------------------------------------------------------------
 
     def _adopt(self, info: Info) -> None:
-        """Create a relation with its info from another store, unless it exists with exactly this info."""
+        """Create a relation with its info from another store, unless it exists with exactly this
+        info.
+        """
         here = self._catalog.relations.get(info.name)
         if here is not None and here == info:
             return
         if here is not None:
             self.drop(info.name)
-        if any(other.spec.tree_id == info.spec.tree_id for other in self._catalog.relations.values()):
+        if any(
+            other.spec.tree_id == info.spec.tree_id for other in self._catalog.relations.values()
+        ):
             raise SchemaError(f"{info.name!r}: another relation has its tree's number")
         self._fitting(info.name, info.spec)
         self._next_tree = max(self._next_tree, info.spec.tree_id + 1)
@@ -428,19 +503,27 @@ class Transaction(WorkingTrees):
         if info.intervals and info.schema:
             ends = parse_scan(f"max:{info.intervals[1]}", info.schema)
             if not rows_of(spec, ends.rows):
-                raise SchemaError(f"{info.name!r} holds intervals and needs the max scan of their ends")
+                raise SchemaError(
+                    f"{info.name!r} holds intervals and needs the max scan of their ends"
+                )
         with self._atomic():
-            self._trees[spec.tree_id] = bulk(self.pager, spec, read_batches(self.pages, old) if old.root else ())
+            self._trees[spec.tree_id] = bulk(
+                self.pager, spec, read_batches(self.pages, old) if old.root else ()
+            )
             if old.root:
                 self.pager.retire_pages(pages_of(self.pages, old))
         self._changed_catalog().relations[info.name] = info._replace(spec=spec)
         self._follow()
 
     def _columns_of(self, name: str) -> tuple[Info, Schema]:
-        """Return a relation and its columns. Raises SchemaError if a host stores words after them."""
+        """Return a relation and its columns. Raises SchemaError if a host stores words after
+        them.
+        """
         info, schema = self._info(name), self[name].schema
         if info.spec.columns != len(schema.columns):
-            raise SchemaError(f"{name!r} has words of its host's own; change its columns through the host")
+            raise SchemaError(
+                f"{name!r} has words of its host's own; change its columns through the host"
+            )
         return info, schema
 
     def _batches_of(self, name: str) -> Iterable[np.ndarray]:
@@ -452,7 +535,9 @@ class Transaction(WorkingTrees):
         self._grows()
         keys = len(schema.key)
         scans = _rows(scan_names(info.spec.scans, self[info.name].schema), schema)
-        spec = self._fitting(info.name, Spec(self._next_tree, keys, len(schema.columns) - keys, scans))
+        spec = self._fitting(
+            info.name, Spec(self._next_tree, keys, len(schema.columns) - keys, scans)
+        )
         with self._atomic():
             tree = bulk(self.pager, spec, rows)
         self.drop(info.name)
@@ -469,9 +554,13 @@ class Transaction(WorkingTrees):
             handle.release_writer(self._writer)
 
     def _let_go(self) -> None:
-        """Release everything, so that remaining references to the transaction cannot change what it made."""
+        """Release everything, so that remaining references to the transaction cannot change what
+        it made.
+        """
         self._open = False
-        self.pager = self.dictionary = self._trees = self._buffers = self._relations = self._catalog = ENDED
+        self.pager = self.dictionary = self._trees = self._buffers = self._relations = (
+            self._catalog
+        ) = ENDED
         self._handle = self._committer = self.maintained = ENDED
 
 
@@ -492,7 +581,9 @@ def begin_transaction(
 
 
 def _trees_of(version: Version, state: StoreState) -> dict[int, Tree]:
-    """Return the trees that a transaction begins with: those of a version, and those of all texts."""
+    """Return the trees that a transaction begins with: those of a version, and those of all
+    texts.
+    """
     trees, system = version.trees.copy(), state.system
     for number in TEXT_TREES:
         trees[number] = system[number]
@@ -502,7 +593,8 @@ def _trees_of(version: Version, state: StoreState) -> dict[int, Tree]:
 def _rows(scans: Iterable[str], schema: Schema) -> tuple[tuple[int, int], ...]:
     """Return the rows of several scans.
 
-    Raises SchemaError for a repeated scan, MissingError for an operator that this process has not registered.
+    Raises SchemaError for a repeated scan, MissingError for an operator that this process has not
+    registered.
     """
     rows: list[tuple[int, int]] = []
     seen = set()
@@ -511,7 +603,8 @@ def _rows(scans: Iterable[str], schema: Schema) -> tuple[tuple[int, int], ...]:
         one = scan.rows
         if not scan.carried:
             raise SchemaError(
-                f"scan {text!r}: texts and columns with nulls have no stored scan: fold them without one, by scan"
+                f"scan {text!r}: texts and columns with nulls have no stored scan: fold them "
+                f"without one, by scan"
             )
         if one in seen:
             raise SchemaError(f"scan {text!r} occurs twice")
@@ -554,20 +647,26 @@ class EphemeralTransaction(Transaction):
 
     @property
     def pages(self) -> Pages:
-        """The page map, for kernels. Raises ClosedError once the snapshot or its store is closed."""
+        """The page map, for kernels. Raises ClosedError once the snapshot or its store is
+        closed.
+        """
         _ = self._snapshot.pages
         return super().pages
 
     def changes(self, relation: str) -> pa.Table:
-        """Return what was changed in a relation since the version that this began with, as `Store.diff` does.
+        """Return what was changed in a relation since the version that this began with, as
+        `Store.diff` does.
 
-        All rows of one that was made here.  Raises MissingError, SchemaError for a relation that was made anew.
+        All rows of one that was made here.  Raises MissingError, SchemaError for a relation that
+        was made anew.
         """
         return changes_table(self._snapshot, self, relation)
 
     def commit(self) -> int:
         """Raise TransactionError."""
-        raise TransactionError("a sketch is never committed; make the changes in store.transaction()")
+        raise TransactionError(
+            "a sketch is never committed; make the changes in store.transaction()"
+        )
 
     def rollback(self) -> None:
         """Discard all changes, and release the version. Idempotent."""

@@ -17,7 +17,13 @@ from pagestore.storage.invalidated import Invalidated
 from pagestore.trees.kernels.node_buffer import ADD, ERASE, INSERT, SET
 from pagestore.values.codec import encode
 from pagestore.values.dictionary import TextFinder
-from pagestore.values.row_formats import Misnamed, arrow_batches, given_rows, plain_rows, rows_as_columns
+from pagestore.values.row_formats import (
+    Misnamed,
+    arrow_batches,
+    given_rows,
+    plain_rows,
+    rows_as_columns,
+)
 from pagestore.versions.catalog import Info
 from pagestore.versions.working_trees import WorkingTrees
 
@@ -31,7 +37,9 @@ class WritableRelation(Relation):
     _source: WorkingTrees
 
     def follow(self, info: Info | None) -> bool:
-        """Adopt the relation's current info; return False if it was dropped or made anew (and is invalid)."""
+        """Adopt the relation's current info; return False if it was dropped or made anew (and is
+        invalid).
+        """
         if info is not None and info.spec.tree_id == self.info.spec.tree_id:
             self.info = info
             return True
@@ -42,11 +50,12 @@ class WritableRelation(Relation):
     def insert(self, rows: Any = None, *, columns: Any = None) -> None:
         """Add records; an existing key is left unchanged (`set` replaces its values).
 
-        `rows` is a list of tuples, or of rows with names (dicts, dataclasses, sqlite3.Row), a dict of columns (numpy
-        arrays, lists, Arrow arrays), or any Arrow object with the relation's column names, in any order: a table, a
-        reader, a data set or its scanner, a frame of pandas or polars, a relation of DuckDB. Readers and scanners are
-        read batch by batch. `columns` is a list of columns in the order of the schema. Raises SchemaError naming a
-        missing or unknown column, WordError; then nothing of `rows` is added.
+        `rows` is a list of tuples, or of rows with names (dicts, dataclasses, sqlite3.Row), a dict
+        of columns (numpy arrays, lists, Arrow arrays), or any Arrow object with the relation's
+        column names, in any order: a table, a reader, a data set or its scanner, a frame of pandas
+        or polars, a relation of DuckDB. Readers and scanners are read batch by batch. `columns` is
+        a list of columns in the order of the schema. Raises SchemaError naming a missing or unknown
+        column, WordError; then nothing of `rows` is added.
 
         >>> import numpy as np, pagestore
         >>> with pagestore.open(":memory:") as store, store.transaction() as txn:
@@ -60,23 +69,35 @@ class WritableRelation(Relation):
         self._edit(INSERT, given_rows(rows, columns))
 
     def set(self, rows: Any = None, *, columns: Any = None) -> None:
-        """Add records, replacing the values of existing keys. Raises SchemaError for a bag, which has none."""
+        """Add records, replacing the values of existing keys. Raises SchemaError for a bag,
+        which has none.
+        """
         if self.info.bag:
-            raise SchemaError(f"{self.name!r} is a bag, which has no keys to set: insert and delete rows")
+            raise SchemaError(
+                f"{self.name!r} is a bag, which has no keys to set: insert and delete rows"
+            )
         self._edit(SET, given_rows(rows, columns))
 
     def add(self, rows: Any = None, *, columns: Any = None) -> None:
-        """Add to the value words; a record whose last value reaches 0 is removed. Int64 and decimal values only.
+        """Add to the value words; a record whose last value reaches 0 is removed. Int64 and decimal
+        values only.
 
-        Raises WordError, undoing the call, for a sum with more digits than its column. Raises EditError, when the
-        edits are applied, for a last value that would fall below 0 or a sum beyond 64 bits.
+        Raises WordError, undoing the call, for a sum with more digits than its column. Raises
+        EditError, when the edits are applied, for a last value that would fall below 0 or a sum
+        beyond 64 bits.
         """
         values = self.schema.stored[len(self.schema.key) :]
         if self.info.bag:
             raise SchemaError(f"{self.name!r} is a bag: an insertion adds a row")
         for column in values:
-            if column.type.name not in ("int64", "decimal") or column.type.nullable or column.type.wide:
-                raise SchemaError(f"column {column.name!r} is {column.type}; only int64 and short decimals add up")
+            if (
+                column.type.name not in ("int64", "decimal")
+                or column.type.nullable
+                or column.type.wide
+            ):
+                raise SchemaError(
+                    f"column {column.name!r} is {column.type}; only int64 and short decimals add up"
+                )
         rows = given_rows(rows, columns)
         if all(column.type.name == "int64" for column in values):
             self._edit(ADD, rows)
@@ -85,11 +106,18 @@ class WritableRelation(Relation):
         with self._source.savepoint():
             _, changed = self._source.apply(self.name, np.full(words.shape[1], ADD), words)
             for column, sums in zip(values, changed[len(self.schema.key) :], strict=True):
-                if column.type.name == "decimal" and (np.abs(sums) >= 10**column.type.precision).any():
-                    raise WordError(f"column {column.name!r}: what is added up has more digits than {column.type}")
+                if (
+                    column.type.name == "decimal"
+                    and (np.abs(sums) >= 10**column.type.precision).any()
+                ):
+                    raise WordError(
+                        f"column {column.name!r}: what is added up has more digits than "
+                        f"{column.type}"
+                    )
 
     def delete(self, rows: Any = None, *, columns: Any = None, every: bool = False) -> None:
-        """Remove records: `rows` holds keys, or whole records, which are removed only if the values are the same.
+        """Remove records: `rows` holds keys, or whole records, which are removed only if the values
+        are the same.
 
         A bag loses one row for each that is given, or, with `every`, all that are equal to it.
 
@@ -112,11 +140,14 @@ class WritableRelation(Relation):
             found, values = self._look_up(words[:keys])
             words = words[:, found & (values == words[keys:]).all(axis=0)]
         else:
-            words = np.concatenate([words, np.zeros((len(self.schema.columns) - keys, words.shape[1]), np.int64)])
+            words = np.concatenate(
+                [words, np.zeros((len(self.schema.columns) - keys, words.shape[1]), np.int64)]
+            )
         self._source.edit(self.info, np.full(words.shape[1], ERASE), words)
 
     def delete_range(self, lo: tuple[Any, ...] = (), hi: tuple[Any, ...] = ()) -> int:
-        """Remove the records with lo <= key < hi, bounded as by `range`; return how many. O(removed * height).
+        """Remove the records with lo <= key < hi, bounded as by `range`; return how many. O(removed
+        * height).
 
         >>> import pagestore
         >>> with pagestore.open(":memory:") as store, store.transaction() as txn:
@@ -128,7 +159,8 @@ class WritableRelation(Relation):
         return self._delete(self.range(lo, hi).words())
 
     def delete_where(self, condition: pc.Expression) -> int:
-        """Remove the records for which a condition is true; return how many. O(records + removed * height).
+        """Remove the records for which a condition is true; return how many. O(records + removed *
+        height).
 
         Raises SchemaError for a condition that the relation's columns cannot have.
 
@@ -148,20 +180,26 @@ class WritableRelation(Relation):
             rows = np.concatenate([np.empty((width - 1, 0), np.int64), *found], axis=1)
             self._source.edit(self.info, *removals(*self.view(), rows, True))
             return int(rows.shape[1])
-        gone = np.concatenate([np.empty((keys, 0), np.int64), *(words[:keys] for words in found)], axis=1)
+        gone = np.concatenate(
+            [np.empty((keys, 0), np.int64), *(words[:keys] for words in found)], axis=1
+        )
         rows = np.concatenate([gone, np.zeros((width - keys, gone.shape[1]), np.int64)])
         self._source.edit(self.info, np.full(rows.shape[1], ERASE), rows)
         return int(rows.shape[1])
 
     def remove_stabbed(self, points: Any) -> pa.RecordBatch:
-        """Remove the records that any of many points (alpha..., x) stabs, and return them; see `stab_many`.
+        """Remove the records that any of many points (alpha..., x) stabs, and return them; see
+        `stab_many`.
 
-        They are in key order, so one pass finds them all and a second removes them all, O((m + 1) log n) each.
+        They are in key order, so one pass finds them all and a second removes them all, O((m + 1)
+        log n) each.
         """
         return self._remove(overlapping_words(self, points, 1))
 
     def remove_overlaps(self, points: Any) -> pa.RecordBatch:
-        """Remove the records that any of many points (alpha..., lo, hi) overlaps, and return them."""
+        """Remove the records that any of many points (alpha..., lo, hi) overlaps, and return
+        them.
+        """
         return self._remove(overlapping_words(self, points, 2))
 
     def _remove(self, words: np.ndarray) -> pa.RecordBatch:
@@ -188,7 +226,9 @@ class WritableRelation(Relation):
         self.delete({name: [value] for name, value in zip(self.schema.key, row, strict=True)})
 
     def update(self, other: Any = (), /, **named: Any) -> None:
-        """Set the values of many keys: a mapping, pairs of key and value, or names where the key is a text."""
+        """Set the values of many keys: a mapping, pairs of key and value, or names where the key
+        is a text.
+        """
         pairs = [*(other.items() if hasattr(other, "items") else other), *named.items()]
         rows = [self._record(key, values) for key, values in pairs]
         if rows:
@@ -201,7 +241,9 @@ class WritableRelation(Relation):
         return self[key]
 
     def pop(self, key: Any, *default: Any) -> Any:
-        """Remove a key and return its values; if it does not exist, return the default, else raise KeyError."""
+        """Remove a key and return its values; if it does not exist, return the default, else
+        raise KeyError.
+        """
         try:
             values = self[key]
         except KeyError:
@@ -220,32 +262,41 @@ class WritableRelation(Relation):
         return WritableMapping(self)
 
     def bulk(self, batches: Iterable[Any]) -> int:
-        """Build the relation, which must be empty, from batches that ascend strictly by key; streams.
+        """Build the relation, which must be empty, from batches that ascend strictly by key;
+        streams.
 
-        With texts in the key, all batches are held in memory, and may be in any order. Returns the number of records.
-        Raises OrderError naming the first record out of order.
+        With texts in the key, all batches are held in memory, and may be in any order. Returns the
+        number of records. Raises OrderError naming the first record out of order.
         """
         if self.tree.count:
-            raise SchemaError(f"{self.name!r} has {self.tree.count} records; bulk builds empty relations")
+            raise SchemaError(
+                f"{self.name!r} has {self.tree.count} records; bulk builds empty relations"
+            )
         if self.info.bag:
             for batch in batches:
                 self.insert(batch)
             return len(self)
         encoded = (self.encode(batch) for batch in batches)
         if self.sorts_texts:  # their order in the tree differs
-            words = np.concatenate([np.empty((self.info.spec.columns, 0), np.int64), *encoded], axis=1)
+            words = np.concatenate(
+                [np.empty((self.info.spec.columns, 0), np.int64), *encoded], axis=1
+            )
             encoded = (words[:, sort_order(words[: self.info.spec.keys])] for _ in (0,))
         return self._source.bulk(self.info, encoded)
 
-    def encode(self, rows: Any, keys_allowed: bool = False, add: bool = True, first: int = 0) -> np.ndarray:
+    def encode(
+        self, rows: Any, keys_allowed: bool = False, add: bool = True, first: int = 0
+    ) -> np.ndarray:
         """Return the stored words int64[C, n] of rows in any of the forms that `insert` takes.
 
-        Texts that are not in the dictionary are added if `add`, else become 0. Raises SchemaError or WordError with the
-        problems of all columns; `first` is the number of the first row.
+        Texts that are not in the dictionary are added if `add`, else become 0. Raises SchemaError
+        or WordError with the problems of all columns; `first` is the number of the first row.
         """
         schema = self.info.schema or self.schema  # nobody writes a column that is computed
         if self.info.spec.columns != len(schema.columns) + self.info.bag:
-            raise SchemaError(f"{self.name!r} has words of its host's own; change it through the host")
+            raise SchemaError(
+                f"{self.name!r} has words of its host's own; change it through the host"
+            )
         if schema.plain and (words := plain_rows(rows, schema)) is not None:
             return words
         columns, problems = schema.columns, list[PagestoreError]()
@@ -257,7 +308,9 @@ class WritableRelation(Relation):
         if not problems and len(values) != len(columns):
             columns = schema.stored[: len(schema.key)]
         out: dict[str, np.ndarray] = {}
-        interner = self._source.dictionary if add and not problems else TextFinder(self._source.dictionary)
+        interner = (
+            self._source.dictionary if add and not problems else TextFinder(self._source.dictionary)
+        )
         for column, column_values in zip(columns, values, strict=True):
             try:
                 out[column.name] = encode(column, column_values, interner, first)
@@ -290,9 +343,21 @@ def _refuse(problems: list[PagestoreError], lengths: dict[str, int]) -> None:
     """Raise the problems of some columns, if there are any; several in one error."""
     if len({*lengths.values()}) > 1:
         said = ", ".join(f"{name!r} {length}" for name, length in lengths.items())
-        problems.append(SchemaError(f"columns of several lengths: {said}; all columns need the same number of rows"))
+        problems.append(
+            SchemaError(
+                f"columns of several lengths: {said}; all columns need the same number of rows"
+            )
+        )
     if len(problems) == 1:
-        raise problems[0] if not isinstance(problems[0], Misnamed) else SchemaError(str(problems[0])) from None
+        raise (
+            problems[0] if not isinstance(problems[0], Misnamed) else SchemaError(str(problems[0]))
+        ) from None
     if problems:
-        kind = SchemaError if any(isinstance(problem, SchemaError) for problem in problems) else WordError
-        raise kind("\n  ".join([f"{len(problems)} problems, and nothing is changed:", *map(str, problems)]))
+        kind = (
+            SchemaError
+            if any(isinstance(problem, SchemaError) for problem in problems)
+            else WordError
+        )
+        raise kind(
+            "\n  ".join([f"{len(problems)} problems, and nothing is changed:", *map(str, problems)])
+        )

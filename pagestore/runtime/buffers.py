@@ -1,8 +1,10 @@
-"""Large arrays from Arrow's memory pool, on huge pages; and sparse arrays, which are mostly never touched.
+"""Large arrays from Arrow's memory pool, on huge pages; and sparse arrays, which are mostly never
+touched.
 
-malloc returns large blocks to the system, and the system clears every page that it hands out again: allocating
-room for ten million rows took as long as reading them.  Arrow's pool keeps a freed block for a second, so that
-the next batch reuses it.  What the system refuses becomes an error of this project.
+malloc returns large blocks to the system, and the system clears every page that it hands out again:
+allocating room for ten million rows took as long as reading them.  Arrow's pool keeps a freed block
+for a second, so that the next batch reuses it.  What the system refuses becomes an error of this
+project.
 """
 
 import ctypes
@@ -17,7 +19,8 @@ from pagestore.runtime.lazy import pyarrow as pa
 
 POOLED = 1 << 19  # words; smaller arrays use memory that the process already has
 HUGE_PAGE = 1 << 21  # bytes
-NO_RESERVE = 0x4000 if sys.platform == "linux" else 0  # MAP_NORESERVE, which Python names from 3.13 on
+# MAP_NORESERVE, which Python names from 3.13 on
+NO_RESERVE = 0x4000 if sys.platform == "linux" else 0
 ADVICE = getattr(mmap, "MADV_HUGEPAGE", None)  # Linux has it
 
 _madvise = ctypes.CDLL(None).madvise
@@ -41,7 +44,8 @@ def pooled(*shape: int) -> np.ndarray:
 
 
 def sparse(shape: tuple[int, ...], dtype: type) -> np.ndarray:
-    """Allocate an array of zeros that takes memory only where touched, in small pages; it may exceed all memory.
+    """Allocate an array of zeros that takes memory only where touched, in small pages; it may
+    exceed all memory.
 
     >>> sparse((1 << 10, 1 << 20), np.int64)[1000, 1000]
     np.int64(0)
@@ -54,10 +58,14 @@ def sparse(shape: tuple[int, ...], dtype: type) -> np.ndarray:
 
 
 def tell_of_refusal(error: BaseException, when: str) -> None:
-    """Raise OutOfMemoryError, which says `when` it was, if an error says that the system refused memory to an array or
-    an object; not if it is the error of a host.
+    """Raise OutOfMemoryError, which says `when` it was, if an error says that the system refused
+    memory to an array or an object; not if it is the error of a host.
     """
-    if isinstance(error, MemoryError) and type(error).__module__.partition(".")[0] in ("builtins", "numpy"):
+    if isinstance(error, MemoryError) and type(error).__module__.partition(".")[0] in (
+        "builtins",
+        "numpy",
+    ):
         raise OutOfMemoryError(
-            f"the system refused memory while {when}: allow the process more, or edit fewer rows at a time"
+            f"the system refused memory while {when}: allow the process more, or edit fewer rows "
+            f"at a time"
         ) from None

@@ -1,9 +1,10 @@
 """The folder of compiled kernels: one for each state of all kernel sources.
 
-numba's `cache=True` checks only the file that defines a kernel, not the files of the kernels it calls, so
-an edit in one file would leave stale machine code of the others. A folder named by a hash of all these files
-never holds stale code. Only kernels go there (jit/compiler.py), not other functions that a process compiles with numba.
-If the user has set NUMBA_CACHE_DIR, kernels go to that folder. A few unused folders are kept.
+numba's `cache=True` checks only the file that defines a kernel, not the files of the kernels it
+calls, so an edit in one file would leave stale machine code of the others. A folder named by a hash
+of all these files never holds stale code. Only kernels go there (jit/compiler.py), not other
+functions that a process compiles with numba. If the user has set NUMBA_CACHE_DIR, kernels go to
+that folder. A few unused folders are kept.
 """
 
 import hashlib
@@ -18,14 +19,17 @@ from pathlib import Path
 
 PACKAGES = "pagestore", "ivm"
 DEFINES = re.compile(
-    rb"^(@(kernel|inlined|on_demand|allocating|intrinsic)\b|\w+ = (kernel|function_pointer)\()", re.MULTILINE
+    rb"^(@(kernel|inlined|on_demand|allocating|intrinsic)\b|\w+ = (kernel|function_pointer)\()",
+    re.MULTILINE,
 )
 IMPORTS = re.compile(rb"^ *from ((?:pagestore|ivm)[\w.]*) import (\([^)]*\)|.*)$", re.MULTILINE)
 FOLDERS_MAX = 6  # of other sources or settings; each has up to 40 MB
 
 
 def cache_folder(*settings: str) -> Path:
-    """Return the folder under the user's cache for this interpreter, the compiler's settings, and these sources."""
+    """Return the folder under the user's cache for this interpreter, the compiler's settings,
+    and these sources.
+    """
     name = digest_of(kernel_sources(Path(__file__).parents[2]), sys.version, *settings)
     folder = user_cache() / name
     with suppress(OSError):
@@ -36,7 +40,9 @@ def cache_folder(*settings: str) -> Path:
 
 
 def remove_old(parent: Path) -> None:
-    """Remove all folders of compiled code but the last ones used; a process that uses a removed one compiles again."""
+    """Remove all folders of compiled code but the last ones used; a process that uses a removed
+    one compiles again.
+    """
     folders = [path for path in parent.iterdir() if re.fullmatch("[0-9a-f]{16}", path.name)]
     for folder in sorted(folders, key=lambda path: path.stat().st_mtime)[: -FOLDERS_MAX - 1]:
         shutil.rmtree(folder, ignore_errors=True)
@@ -51,11 +57,17 @@ def digest_of(sources: Mapping[Path, bytes], *settings: str) -> str:
 
 
 def kernel_sources(root: Path) -> dict[Path, bytes]:
-    """Return the files below `root` that define kernels, and those of our packages that they import. O(all sources).
+    """Return the files below `root` that define kernels, and those of our packages that they
+    import. O(all sources).
 
-    A kernel is found by its decorator. Imported files count because their constants become part of machine code.
+    A kernel is found by its decorator. Imported files count because their constants become part of
+    machine code.
     """
-    sources = {path: path.read_bytes() for package in PACKAGES for path in sorted((root / package).rglob("*.py"))}
+    sources = {
+        path: path.read_bytes()
+        for package in PACKAGES
+        for path in sorted((root / package).rglob("*.py"))
+    }
     modules = {".".join(path.relative_to(root).with_suffix("").parts): path for path in sources}
     found: set[Path] = set()
     waiting = [path for path, source in sources.items() if DEFINES.search(source)]
@@ -68,7 +80,9 @@ def kernel_sources(root: Path) -> dict[Path, bytes]:
 
 
 def _imported(source: bytes) -> list[str]:
-    """Return the names of modules that a file imports from, and of what it imports, which may be modules, too."""
+    """Return the names of modules that a file imports from, and of what it imports, which may be
+    modules, too.
+    """
     found = []
     for package, names in IMPORTS.findall(source.replace(b"\\\n", b"")):
         module = package.decode()
@@ -77,7 +91,9 @@ def _imported(source: bytes) -> list[str]:
 
 
 def user_cache() -> Path:
-    """Return the user's folder for compiled code, or a temporary one if the home directory cannot be written to."""
+    """Return the user's folder for compiled code, or a temporary one if the home directory
+    cannot be written to.
+    """
     folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "pagestore"
     with suppress(OSError):
         folder.mkdir(parents=True, exist_ok=True)
@@ -88,4 +104,5 @@ def user_cache() -> Path:
         folder.mkdir(0o700, exist_ok=True)
         if folder.lstat().st_uid == os.getuid():
             return folder
-    return Path(tempfile.mkdtemp(prefix="pagestore-"))  # code from another user's folder would run with our rights
+    # code from another user's folder would run with our rights
+    return Path(tempfile.mkdtemp(prefix="pagestore-"))

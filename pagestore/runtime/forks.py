@@ -1,8 +1,9 @@
 """Locks of threads that a forked child finds free.
 
-A fork copies the thread that forks, and no other. A lock that another one held, during a sync, say, would stay locked
-in the child for ever, and whoever used a handle there would wait instead of getting a ForkError. So these locks are
-made anew in the child, but for those that the copied thread holds itself.
+A fork copies the thread that forks, and no other. A lock that another one held, during a sync, say,
+would stay locked in the child for ever, and whoever used a handle there would wait instead of
+getting a ForkError. So these locks are made anew in the child, but for those that the copied thread
+holds itself.
 """
 
 import os

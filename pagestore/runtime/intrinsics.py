@@ -1,5 +1,6 @@
-"""Operations that Python and numba lack: a load from any byte, a prefetch, a copy past the cache, a choice
-without a branch, a step of crc32c, the bits of a word, a call of an address, and arrays made from an address.
+"""Operations that Python and numba lack: a load from any byte, a prefetch, a copy past the cache, a
+choice without a branch, a step of crc32c, the bits of a word, a call of an address, and arrays made
+from an address.
 
 These are the versions for kernels run as plain Python; jit/llvm.py has those for compiled kernels.
 """
@@ -27,8 +28,8 @@ def word_at(words: np.ndarray, byte: int) -> np.int64:
 def either(condition: bool, a: int, b: int) -> int:
     """Return a if the condition holds, else b.
 
-    Without the hint LLVM makes a branch, which a binary search over random keys mispredicts every other time:
-    searching 1,300 values took 47 ns with the branch, and takes 10 ns without it.
+    Without the hint LLVM makes a branch, which a binary search over random keys mispredicts every
+    other time: searching 1,300 values took 47 ns with the branch, and takes 10 ns without it.
     """
     return a if condition else b
 
@@ -40,7 +41,9 @@ def prefetch(words: np.ndarray, i: int) -> None:
 
 @intrinsic
 def copy_past(to: int, at: int) -> None:
-    """Copy a cache line from address `at` to address `to`, a multiple of LINE words, past the cache."""
+    """Copy a cache line from address `at` to address `to`, a multiple of LINE words, past the
+    cache.
+    """
     ctypes.memmove(int(to), int(at), LINE * 8)
 
 
@@ -58,7 +61,9 @@ def memcpy(to: int, at: int, count: int) -> int:
 
 @intrinsic
 def pwrite(fd: int, at: int, count: int, offset: int) -> int:
-    """Write the bytes at an address to a file, like the system call; return how many were written."""
+    """Write the bytes at an address to a file, like the system call; return how many were
+    written.
+    """
     return os.pwrite(fd, ctypes.string_at(int(at), int(count)), int(offset))
 
 
@@ -70,7 +75,9 @@ def has_crc_instruction() -> bool:
 
 @intrinsic
 def crc_of_word(crc: int, word: int) -> int:
-    """Extend the crc32c `crc` of some bytes by one word; only if the processor has an instruction for it."""
+    """Extend the crc32c `crc` of some bytes by one word; only if the processor has an
+    instruction for it.
+    """
     raise NotImplementedError
 
 
@@ -108,7 +115,11 @@ def bytes_at(address: int, n: int) -> np.ndarray:
 
 def _array(address: int, n: int, dtype: Any) -> np.ndarray:
     size = int(n) * np.dtype(dtype).itemsize
-    return np.frombuffer((ctypes.c_uint8 * size).from_address(int(address)), dtype) if n else np.empty(0, dtype)
+    return (
+        np.frombuffer((ctypes.c_uint8 * size).from_address(int(address)), dtype)
+        if n
+        else np.empty(0, dtype)
+    )
 
 
 @intrinsic
@@ -119,11 +130,13 @@ def as_array(words: tuple[int, ...]) -> np.ndarray:
 
 @intrinsic
 def borrowed(array: np.ndarray) -> np.ndarray:
-    """Return a view that keeps nothing alive and must not outlive the call.  It is read-only if the array is.
+    """Return a view that keeps nothing alive and must not outlive the call.  It is read-only if the
+    array is.
 
-    numba counts references to every array that passes through a call or a loop, with one locked instruction each
-    time; that took 60 % of a join's time.  The caller of an entry kernel holds the arrays anyway.  A kernel that makes
-    no arrays counts no references in the first place (kernel.py).
+    numba counts references to every array that passes through a call or a loop, with one locked
+    instruction each time; that took 60 % of a join's time.  The caller of an entry kernel holds the
+    arrays anyway.  A kernel that makes no arrays counts no references in the first place
+    (kernel.py).
     """
     return array
 

@@ -1,10 +1,11 @@
-"""Kernels before they are compiled: the decorators, and the objects that represent kernels until they are called.
+"""Kernels before they are compiled: the decorators, and the objects that represent kernels until
+they are called.
 
     @kernel                         field is a Kernel: a name, a Python function, options
     def field(words, page, ...)     calling field or a TypedKernel of it loads shipped code, or imports jit/ to compile
 
-So importing a package does not import numba. numba reads the `_numba_type_` of each object that a kernel refers to,
-which jit/compiler.py makes.
+So importing a package does not import numba. numba reads the `_numba_type_` of each object that a
+kernel refers to, which jit/compiler.py makes.
 """
 
 import os
@@ -40,17 +41,20 @@ class Kernel:
         return self.dispatcher._numba_type_
 
     def compile(self, arguments: tuple[Any, ...]) -> Callable[..., Any]:
-        """Compile the kernel for arguments of given types (see types.py); the result checks no types."""
+        """Compile the kernel for arguments of given types (see types.py); the result checks no
+        types.
+        """
         compiled: Callable[..., Any] = self.dispatcher.compile(_compiler().types_of(*arguments))
         return compiled
 
 
 class TypedKernel:
-    """The entry of a kernel for calls from Python: its argument types are groups, the arrays of types.py, int or bool.
+    """The entry of a kernel for calls from Python: its argument types are groups, the arrays of
+    types.py, int or bool.
 
-    `call` checks no types: an array of another dtype or order is read as if it had the right one, and a group costs
-    no more than its fields. The tests set `checking`, and then every call is checked; a shipped kernel has a guard
-    that checks, too.
+    `call` checks no types: an array of another dtype or order is read as if it had the right one,
+    and a group costs no more than its fields. The tests set `checking`, and then every call is
+    checked; a shipped kernel has a guard that checks, too.
     """
 
     checking = False
@@ -74,7 +78,8 @@ class TypedKernel:
 
 
 class FunctionPointer:
-    """A kernel that other kernels call by its address, given before its arguments; it returns a word.
+    """A kernel that other kernels call by its address, given before its arguments; it returns a
+    word.
 
     It is compiled once for all of them, at the first `address()`, and is inlined in none.
     """
@@ -118,7 +123,9 @@ class Intrinsic:
 
 
 def c_function(function: Callable[..., Any], signature: str, name: str) -> Any:
-    """Compile a function that is not a kernel, named in errors, to one that C can call: numba's `cfunc`."""
+    """Compile a function that is not a kernel, named in errors, to one that C can call: numba's
+    `cfunc`.
+    """
     return _compiler(f"{name} must be compiled").c_function(function, signature)
 
 
@@ -130,21 +137,26 @@ def _compiler(reason: str = "") -> Any:
         if error.name not in ("numba", "llvmlite"):
             raise
         reason = reason or f"a kernel must be compiled here, since {missing()}"
-        raise CompilerError(f"{reason}, and numba is not installed: pip install 'pagestore-ivm[jit]'") from None
+        raise CompilerError(
+            f"{reason}, and numba is not installed: pip install 'pagestore-ivm[jit]'"
+        ) from None
     return compiler
 
 
 def kernel(function: Callable[..., Any], **options: Any) -> Any:
     """Decorate a function that kernels and Python call: cached, and without the GIL.
 
-    It counts no references, which would cost time for every array at every call: so it must not make arrays, nor get
-    new ones from others. Only a constant that is the whole index, as in a[-1], may be negative.
+    It counts no references, which would cost time for every array at every call: so it must not
+    make arrays, nor get new ones from others. Only a constant that is the whole index, as in a[-1],
+    may be negative.
     """
     return Kernel(function, **options) if JIT else function
 
 
 def inlined(function: Callable[..., Any]) -> Any:
-    """Decorate a part of a kernel that is inlined where it is called: a call would pass seven words per array."""
+    """Decorate a part of a kernel that is inlined where it is called: a call would pass seven
+    words per array.
+    """
     return kernel(function, forceinline=True)
 
 
@@ -154,7 +166,8 @@ def allocating(function: Callable[..., Any]) -> Any:
 
 
 def on_demand(*arguments: Any, allocates: bool = False) -> Callable[[Callable[..., Any]], Any]:
-    """Decorate a kernel that only kernels call, by its address: it is compiled at the first `address()`, if ever.
+    """Decorate a kernel that only kernels call, by its address: it is compiled at the first
+    `address()`, if ever.
 
     `arguments` are the types of its arguments (see types.py).
     """
@@ -162,7 +175,8 @@ def on_demand(*arguments: Any, allocates: bool = False) -> Callable[[Callable[..
 
 
 def function_pointer(compiled: Any, *arguments: Any) -> Any:
-    """Let kernels call a kernel by its `address()`; `arguments` are its types (see types.py). Not after its first call.
+    """Let kernels call a kernel by its `address()`; `arguments` are its types (see types.py). Not
+    after its first call.
 
     Python and kernels may still call the kernel itself.
     """
@@ -178,5 +192,7 @@ def function_pointer(compiled: Any, *arguments: Any) -> Any:
 
 
 def intrinsic(function: Callable[..., Any]) -> Any:
-    """Decorate an operation that Python lacks; the function is its version for Python without a compiler."""
+    """Decorate an operation that Python lacks; the function is its version for Python without a
+    compiler.
+    """
     return Intrinsic(function) if JIT else function

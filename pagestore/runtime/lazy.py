@@ -1,7 +1,7 @@
 """Packages that are imported on first use.
 
-Opening a store and reading integers needs none of them, and each costs a process time and memory: Arrow as much as
-Python and numpy together.
+Opening a store and reading integers needs none of them, and each costs a process time and memory:
+Arrow as much as Python and numpy together.
 
     from pagestore.runtime.lazy import pyarrow as pa
 """
@@ -32,7 +32,8 @@ class LazyModule:
 
 
 def extension_of(package: str) -> ModuleType:
-    """Import the extension module `_package` of a package without the package's own file; else the package.
+    """Import the extension module `_package` of a package without the package's own file; else the
+    package.
 
     The file of crc32c reads the version of its distribution, which imports the mail library: 35 ms.
     """

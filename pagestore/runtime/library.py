@@ -1,9 +1,10 @@
-"""Kernels that were compiled ahead of time: find and load the library that fits this processor and these sources.
+"""Kernels that were compiled ahead of time: find and load the library that fits this processor and
+these sources.
 
     pagestore/shipped/x86-64-v3.abi3.so      for processors of that level or a higher one
 
-A library records the kernel sources it was made from, and is used if they are those of this package. Otherwise, and
-for a kernel that it lacks, numba compiles.
+A library records the kernel sources it was made from, and is used if they are those of this
+package. Otherwise, and for a kernel that it lacks, numba compiles.
 """
 
 import hashlib
@@ -21,7 +22,8 @@ from pagestore.runtime.types import guard_of
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "pagestore" / "shipped"
-CHECKED = os.environ.get("NUMBA_BOUNDSCHECK", "0") not in ("", "0")  # only kernels compiled for it check bounds
+# only kernels compiled for it check bounds
+CHECKED = os.environ.get("NUMBA_BOUNDSCHECK", "0") not in ("", "0")
 V2 = {"cx16", "lahf_lm", "popcnt", "pni", "sse4_1", "sse4_2", "ssse3"}
 FLAGS = {  # of /proc/cpuinfo that a level needs, the best level first
     "x86-64-v3": V2 | {"avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "abm", "movbe", "xsave"},
@@ -31,7 +33,9 @@ FLAGS = {  # of /proc/cpuinfo that a level needs, the best level first
 
 
 def shipped(function: Any, arguments: tuple[Any, ...]) -> Callable[..., Any] | None:
-    """Return the machine code of a kernel for arguments of these types, for Python; None if it was not shipped."""
+    """Return the machine code of a kernel for arguments of these types, for Python; None if it
+    was not shipped.
+    """
     module = library()
     return module.functions.get(key_of(function, arguments)) if module else None
 
@@ -70,7 +74,9 @@ def missing() -> str:
 
 
 def loaded(path: Path) -> Any:
-    """Load the module in a library; return None if there is none, or none that this Python can load."""
+    """Load the module in a library; return None if there is none, or none that this Python can
+    load.
+    """
     if not path.exists():
         return None
     loader = ExtensionFileLoader("_kernels", str(path))
@@ -109,7 +115,9 @@ def digests(names: Iterable[str]) -> dict[str, str]:
     found = {}
     for name in names:
         path = ROOT / name
-        found[name] = hashlib.blake2b(path.read_bytes(), digest_size=16).hexdigest() if path.exists() else ""
+        found[name] = (
+            hashlib.blake2b(path.read_bytes(), digest_size=16).hexdigest() if path.exists() else ""
+        )
     return found
 
 

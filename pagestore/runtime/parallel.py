@@ -13,15 +13,17 @@ from pagestore.runtime.forks import thread_lock
 
 T = TypeVar("T")
 
-THREADS_MAX = 1 << 10  # so high that no task waits for a free thread: tasks may start tasks of their own
+# so high that no task waits for a free thread: tasks may start tasks of their own
+THREADS_MAX = 1 << 10
 
 
 def together(tasks: Sequence[Callable[[], T]]) -> list[T]:
-    """Run tasks at the same time, the first in this thread, the others in pooled ones; return their results in order.
+    """Run tasks at the same time, the first in this thread, the others in pooled ones; return their
+    results in order.
 
-    All know the context variables of this thread.
-    Wait for all tasks even if one raises, or a signal interrupts this thread, which makes `refuse_stopped` raise in the
-    others; then raise the exception.
+    All know the context variables of this thread. Wait for all tasks even if one raises, or a
+    signal interrupts this thread, which makes `refuse_stopped` raise in the others; then raise the
+    exception.
 
     >>> together([lambda: 1, lambda: 2])
     [1, 2]
@@ -40,11 +42,14 @@ def together(tasks: Sequence[Callable[[], T]]) -> list[T]:
 
 
 class Stopped(Exception):
-    """The result of a task is not wanted: another one of the same group has failed, or somebody has gone."""
+    """The result of a task is not wanted: another one of the same group has failed, or somebody
+    has gone.
+    """
 
 
 def refuse_stopped() -> None:
-    """Raise Stopped if this thread runs a task of `together` of which another one has failed, or one to stop. O(1).
+    """Raise Stopped if this thread runs a task of `together` of which another one has failed, or
+    one to stop. O(1).
 
     To be called by what may take long, such as between two batches of a kernel.
     """
@@ -77,7 +82,9 @@ class Stoppable:
         self._group, self._thread, self._guard = _Group(None), 0, thread_lock()
 
     def run(self, task: Callable[[], T]) -> T:
-        """Run a task in this thread, which must then end.  Raises Stopped, even if the task has just ended."""
+        """Run a task in this thread, which must then end.  Raises Stopped, even if the task has
+        just ended.
+        """
         self._thread = get_ident()
         try:
             return self._group.run(task)
@@ -86,7 +93,8 @@ class Stoppable:
                 self._thread = 0
 
     def stop(self) -> None:
-        """Let the task raise Stopped: where it looks (`refuse_stopped`), or between any two operations of Python.
+        """Let the task raise Stopped: where it looks (`refuse_stopped`), or between any two
+        operations of Python.
 
         So it must be one that an exception may end anywhere, as a signal does.
         """
@@ -101,7 +109,9 @@ _here = local()  # its `group` is that of the task that the thread runs
 
 @cache
 def _pool() -> ThreadPoolExecutor:
-    """Return the pool of threads. They are kept, since starting one takes 0.3 ms; a forked process begins with none."""
+    """Return the pool of threads. They are kept, since starting one takes 0.3 ms; a forked
+    process begins with none.
+    """
     return ThreadPoolExecutor(THREADS_MAX, "pagestore")
 
 

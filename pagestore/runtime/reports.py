@@ -1,10 +1,11 @@
-"""Reports of commits, of waits for a lock and of recoveries: to loggers, and to a function for metrics.
+"""Reports of commits, of waits for a lock and of recoveries: to loggers, and to a function for
+metrics.
 
     logging.getLogger("pagestore.commit").setLevel(logging.DEBUG)     also pagestore.lock, pagestore.recovery
     pagestore.on_metric(lambda name, value, attributes: ...)
 
-Nothing is measured while neither wants it. Names follow OpenTelemetry's conventions for clients of databases where
-these have one; seconds are floats.
+Nothing is measured while neither wants it. Names follow OpenTelemetry's conventions for clients of
+databases where these have one; seconds are floats.
 
     db.client.operation.duration      seconds of a commit           db.system.name  db.namespace  db.operation.name
     pagestore.commit.rows             rows inserted and deleted     also db.collection.name  pagestore.view
@@ -21,17 +22,21 @@ from types import MappingProxyType
 
 Metric = Callable[[str, float, Mapping[str, str]], None]
 
-COMMIT, LOCK, RECOVERY = (logging.getLogger(f"pagestore.{name}") for name in ("commit", "lock", "recovery"))
+COMMIT, LOCK, RECOVERY = (
+    logging.getLogger(f"pagestore.{name}") for name in ("commit", "lock", "recovery")
+)
 metric: Metric | None = None  # called with a name, a value and attributes
 
-logging.getLogger("pagestore").addHandler(logging.NullHandler())  # a program that sets up no logging prints nothing
+# a program that sets up no logging prints nothing
+logging.getLogger("pagestore").addHandler(logging.NullHandler())
 
 
 def on_metric(function: Metric | None) -> Metric | None:
-    """Call a function with the name, value and attributes of each metric from now on; return the one called before.
+    """Call a function with the name, value and attributes of each metric from now on; return the
+    one called before.
 
-    The function is called in the thread that commits, after the commit. What it raises is logged, and nothing else.
-    None ends it.
+    The function is called in the thread that commits, after the commit. What it raises is logged,
+    and nothing else. None ends it.
 
     >>> import pagestore
     >>> seen = []
@@ -47,7 +52,9 @@ def on_metric(function: Metric | None) -> Metric | None:
     return before
 
 
-def measure(path: str, name: str, value: float, attributes: Mapping[str, str] = MappingProxyType({})) -> None:
+def measure(
+    path: str, name: str, value: float, attributes: Mapping[str, str] = MappingProxyType({})
+) -> None:
     """Call the function for metrics, if there is one."""
     if metric is None:
         return
@@ -74,6 +81,11 @@ def waiting(path: str, whom: Callable[[], str]) -> Iterator[None]:
         yield
     finally:
         took = time.perf_counter() - began
-        LOCK.debug("waited %.6f s to write %s, which %s had", took, path, other,
-                   extra={"path": path, "seconds": took, "holder": other})  # fmt: skip
+        LOCK.debug(
+            "waited %.6f s to write %s, which %s had",
+            took,
+            path,
+            other,
+            extra={"path": path, "seconds": took, "holder": other},
+        )
         measure(path, "pagestore.lock.wait_time", took)

@@ -6,13 +6,13 @@ Groups of arguments are named tuples, so that a call can be read without countin
         arena: Words                    def stamp(fresh, word):
         page: int                           fresh.arena[fresh.page] = word
 
-numba unpacks a group when a kernel is entered, so a field costs what an argument costs. But numba checks the types of
-every call from Python, which takes 10 us longer for a tuple: Python calls these kernels through a `TypedKernel`
-(kernel.py), whose types are fixed.
+numba unpacks a group when a kernel is entered, so a field costs what an argument costs. But numba
+checks the types of every call from Python, which takes 10 us longer for a tuple: Python calls these
+kernels through a `TypedKernel` (kernel.py), whose types are fixed.
 
-A kernel does not check its arguments: an array of another order would give a wrong answer. The guards of shipped
-kernels compare each argument with the text (shim.c); the functions here do the same for kernels that are compiled when
-called.
+A kernel does not check its arguments: an array of another order would give a wrong answer. The
+guards of shipped kernels compare each argument with the text (shim.c); the functions here do the
+same for kernels that are compiled when called.
 """
 
 from collections.abc import Callable
@@ -33,7 +33,12 @@ ByteTable = Annotated[np.ndarray, "uint8[:, ::1]"]
 Tables = Annotated[np.ndarray, "int64[:, :, ::1]"]
 
 ITEMS = {"int64": "l", "int32": "h", "uint8": "B", "boolean": "?"}
-DTYPES = {"l": np.dtype("int64"), "h": np.dtype("int32"), "B": np.dtype("uint8"), "?": np.dtype("bool")}
+DTYPES = {
+    "l": np.dtype("int64"),
+    "h": np.dtype("int32"),
+    "B": np.dtype("uint8"),
+    "?": np.dtype("bool"),
+}
 
 
 class Key(NamedTuple):
@@ -98,7 +103,9 @@ def _checked(call: Callable[..., Any], name: str, guard: str, *given: Any) -> An
 
 
 def _fits(guard: str, at: int, value: Any) -> tuple[int, bool]:
-    """Return the place after the type described at `at`, valid only if the value fits, and whether it fits."""
+    """Return the place after the type described at `at`, valid only if the value fits, and
+    whether it fits.
+    """
     kind = guard[at]
     if kind == "i":
         return at + 1, hasattr(value, "__index__") and not isinstance(value, np.ndarray)

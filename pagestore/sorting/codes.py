@@ -1,8 +1,9 @@
-"""Encode tuples of words as one or two words with the same order: columns side by side, as narrow as their values.
+"""Encode tuples of words as one or two words with the same order: columns side by side, as narrow
+as their values.
 
-The least and the greatest word, which mean "no bound", get the codes below and above all others, so that they
-do not make a column 64 bits wide. A word has 63 bits, so that it is not negative; the bits of a tuple beyond its word
-are its tail.
+The least and the greatest word, which mean "no bound", get the codes below and above all others, so
+that they do not make a column 64 bits wide. A word has 63 bits, so that it is not negative; the
+bits of a tuple beyond its word are its tail.
 
     bits      │◂──────────── 63 ────────────▸│◂── tail bits ──▸│
     codes     │  column 0  │  column 1  │  column 2  │ column 3 │
@@ -24,9 +25,11 @@ LOW, HIGH, WIDTH, CODING = range(4)  # rows of a coding of K columns
 
 @kernel
 def order_tuples(columns, coding, words, order, some, spare, counts):
-    """Set order[n] to the stable order of columns[K, n] as tuples; return False, doing nothing, if they exceed a word.
+    """Set order[n] to the stable order of columns[K, n] as tuples; return False, doing nothing, if
+    they exceed a word.
 
-    coding[CODING, K], words[n], some[n], spare[n] and `counts` (see `order_words`) are scratch.  O(n).
+    coding[CODING, K], words[n], some[n], spare[n] and `counts` (see `order_words`) are scratch.
+    O(n).
     """
     coding[LOW, :], coding[HIGH, :] = WORD_MAX, WORD_MIN
     value_bounds(columns, coding[LOW], coding[HIGH])
@@ -42,8 +45,8 @@ def order_tuples(columns, coding, words, order, some, spare, counts):
 def order_words(words, bits, order, some, spare, counts):
     """Set order[n] to the stable order of words[n], which have `bits` bits.
 
-    Each round sorts by as many bits as fit into a word together with the tuple's place. some[n], spare[n] and
-    counts[1 << digit] are scratch.
+    Each round sorts by as many bits as fit into a word together with the tuple's place. some[n],
+    spare[n] and counts[1 << digit] are scratch.
     """
     n = words.shape[0]
     places = width_of(0, n)
@@ -53,7 +56,9 @@ def order_words(words, bits, order, some, spare, counts):
     for at in range(0, bits, room):
         for i in range(n):
             some[i] = (words[order[i]] >> at & (1 << room) - 1) << places | i
-        if sort_words(some, some[:0], spare, spare[:0], places, places + min(room, bits - at), counts):
+        if sort_words(
+            some, some[:0], spare, spare[:0], places, places + min(room, bits - at), counts
+        ):
             some, spare = spare, some
         for i in range(n):
             spare[i] = order[some[i] & place]
@@ -79,7 +84,9 @@ def value_bounds(columns, low, high):
 
 @kernel
 def code_widths(coding):
-    """Fill in the width of each column's codes from the bounds of `value_bounds`; return the sum of the widths."""
+    """Fill in the width of each column's codes from the bounds of `value_bounds`; return the sum
+    of the widths.
+    """
     bits = 0
     for c in range(coding.shape[1]):
         if coding[LOW, c] > coding[HIGH, c]:
@@ -91,7 +98,9 @@ def code_widths(coding):
 
 @kernel
 def encode_tuples(columns, low, high, width, tail, words, tails):
-    """Write the codes of tuples columns[K, n] to words[n] and their tails of `tail` bits to tails[n]; [0] if none."""
+    """Write the codes of tuples columns[K, n] to words[n] and their tails of `tail` bits to
+    tails[n]; [0] if none.
+    """
     words[:] = 0
     tails[:] = 0
     at = 0
@@ -111,7 +120,9 @@ def encode_tuples(columns, low, high, width, tail, words, tails):
 
 @kernel
 def code_of(x, low, high):
-    """Return the code of x: 0 for WORD_MIN, 1 or more for the column's values, the highest for WORD_MAX."""
+    """Return the code of x: 0 for WORD_MIN, 1 or more for the column's values, the highest for
+    WORD_MAX.
+    """
     if x == WORD_MIN:
         return 0
     return high - low + 2 if x == WORD_MAX else x - low + 1
@@ -119,14 +130,18 @@ def code_of(x, low, high):
 
 @kernel
 def count_leads(words, shift, counts):
-    """Count the tuples of each bucket; words[n] without their last `shift` bits are the buckets' numbers."""
+    """Count the tuples of each bucket; words[n] without their last `shift` bits are the buckets'
+    numbers.
+    """
     for i in range(words.shape[0]):
         counts[words[i] >> shift] += 1
 
 
 @kernel
 def count_firsts(first, low, high, width, lead, counts):
-    """Like `count_leads`, where the `lead` leading bits of column 0, first[n], are the buckets' numbers."""
+    """Like `count_leads`, where the `lead` leading bits of column 0, first[n], are the buckets'
+    numbers.
+    """
     for i in range(first.shape[0]):
         counts[code_of(first[i], low[0], high[0]) >> (width[0] - lead) & (1 << lead) - 1] += 1
 
@@ -135,7 +150,8 @@ def count_firsts(first, low, high, width, lead, counts):
 def deal(words, tails, shift, tail, at, out, tails_out):
     """Distribute tuples to their buckets: bucket b is filled from at[b] on, and at[b] advances.
 
-    Without tails_out only the last 63 bits of each tuple are kept; the bucket's number has the others."""
+    Without tails_out only the last 63 bits of each tuple are kept; the bucket's number has the
+    others."""
     fold = tails.shape[0] > 0 and tails_out.shape[0] == 0
     for i in range(words.shape[0]):
         n = at[words[i] >> shift]
@@ -149,7 +165,8 @@ def deal(words, tails, shift, tail, at, out, tails_out):
 def decode_tuples(words, tails, low, high, width, tail, marked, above, columns, at):
     """Decode what `encode_tuples` has encoded, to columns[:, at:].
 
-    The code of column `marked` has one more bit after it; `above` are bits of column 0 that the words may lack.
+    The code of column `marked` has one more bit after it; `above` are bits of column 0 that the
+    words may lack.
     """
     shift = 0
     for c in range(columns.shape[0] - 1, -1, -1):
@@ -177,10 +194,11 @@ def decode_tuples(words, tails, low, high, width, tail, marked, above, columns, 
 
 @kernel
 def sort_words(words, others, spare, others_spare, first, bits, counts):
-    """Sort words stably by bits first..bits; higher bits are equal.  Return whether the result is in `spare`.
+    """Sort words stably by bits first..bits; higher bits are equal.  Return whether the result is
+    in `spare`.
 
-    others[n], or [0], move with them. counts[1 << digit] is scratch: a pass sorts by `digit` bits at most, and writes
-    2 ** digit runs side by side; the passes share the bits evenly.
+    others[n], or [0], move with them. counts[1 << digit] is scratch: a pass sorts by `digit` bits
+    at most, and writes 2 ** digit runs side by side; the passes share the bits evenly.
     """
     if first >= bits:
         return False
@@ -197,7 +215,9 @@ def sort_words(words, others, spare, others_spare, first, bits, counts):
 
 @kernel
 def pass_on(words, others, out, others_out, shift, counts):
-    """Sort words stably by the digit at `shift` to `out`; return False, doing nothing, if all have the same digit."""
+    """Sort words stably by the digit at `shift` to `out`; return False, doing nothing, if all
+    have the same digit.
+    """
     if words.shape[0] < 2:
         return False
     mask = counts.shape[0] - 1
@@ -240,7 +260,9 @@ def drop_repeats(words, tails):
 
 @kernel
 def ascends(keys):
-    """Return whether the tuples keys[K, n] ascend strictly, as most batches do: then nothing has to move."""
+    """Return whether the tuples keys[K, n] ascend strictly, as most batches do: then nothing has
+    to move.
+    """
     for i in range(1, keys.shape[1]):
         c = 0
         while c < keys.shape[0] and keys[c, i] == keys[c, i - 1]:
@@ -252,7 +274,8 @@ def ascends(keys):
 
 @kernel
 def merge_order(keys, order):
-    """Set order[:n] to the stable order of the first n tuples of keys[K, m], where order has 2n words.
+    """Set order[:n] to the stable order of the first n tuples of keys[K, m], where order has 2n
+    words.
 
     O(n log r) for r ascending runs; the tuples that probes find have few of them.
     """
@@ -279,7 +302,9 @@ def merge_order(keys, order):
 
 @kernel
 def run_behind(keys, order, at, start, n):
-    """Return the end of the ascending run that begins at `start`, among the n places from order[at] on."""
+    """Return the end of the ascending run that begins at `start`, among the n places from
+    order[at] on.
+    """
     end = min(start + 1, n)
     while end < n and not follows(keys, order[at + end - 1], order[at + end]):
         end += 1
@@ -305,7 +330,9 @@ def merge_runs(keys, order, a, b, end, out):
 
 @kernel
 def follows(keys, a, b):
-    """Return whether tuple a sorts after tuple b; of two equal ones, the one with the higher index does."""
+    """Return whether tuple a sorts after tuple b; of two equal ones, the one with the higher
+    index does.
+    """
     for c in range(keys.shape[0]):
         if keys[c, a] != keys[c, b]:
             return keys[c, a] > keys[c, b]

@@ -1,4 +1,5 @@
-"""Sort more words than fit into memory: write sorted runs to temporary files, and merge them by windows.
+"""Sort more words than fit into memory: write sorted runs to temporary files, and merge them by
+windows.
 
     run 1    2 3 5 9 | 12 ...       a window of each run is in memory; the least of the last keys, 7, ends a round:
     run 2    1 4 7 | 8 ...          2 3 5 and 1 4 7 are sorted together; 9 stays, and 8 ... is read
@@ -15,7 +16,9 @@ from pagestore.sorting.tuples import sort_order
 
 
 class Runs:
-    """Sorted runs of rows in temporary files, which the system removes once they are closed, or the process ends."""
+    """Sorted runs of rows in temporary files, which the system removes once they are closed, or
+    the process ends.
+    """
 
     def __init__(self, keys: int) -> None:
         self._keys, self._runs = keys, list[_Run]()
@@ -31,7 +34,8 @@ class Runs:
         self.nbytes += rows.nbytes
 
     def merged(self, memory: int) -> Iterator[np.ndarray]:
-        """Yield all rows in key order, in batches; all rows of one key are in one batch if no run repeats a key.
+        """Yield all rows in key order, in batches; all rows of one key are in one batch if no run
+        repeats a key.
 
         O(rows log rows), in `memory` bytes.  Raises OSError.
         """
@@ -43,7 +47,9 @@ class Runs:
         while parts := [(window, reader) for window, reader in left if window is not None]:
             bound = min((window[: self._keys, -1] for window, _ in parts), key=tuple)
             cuts = [count_below(window[: self._keys], bound) for window, _ in parts]
-            merged = np.concatenate([window[:, :cut] for (window, _), cut in zip(parts, cuts, strict=True)], axis=1)
+            merged = np.concatenate(
+                [window[:, :cut] for (window, _), cut in zip(parts, cuts, strict=True)], axis=1
+            )
             yield merged[:, sort_order(merged[: self._keys])]
             left = [
                 (window[:, cut:] if cut < window.shape[1] else next(reader, None), reader)
@@ -73,13 +79,15 @@ class _Run:
 
 
 def external_sort(batches: Iterable[np.ndarray], keys: int, memory: int) -> Iterator[np.ndarray]:
-    """Yield rows int64[C, n] in ascending order of their keys; more than `memory` bytes go through files.
+    """Yield rows int64[C, n] in ascending order of their keys; more than `memory` bytes go through
+    files.
 
     >>> [batch.tolist() for batch in external_sort([np.array([[5, 3], [1, 2]]), np.array([[4], [9]])], 1, 1 << 20)]
     [[[3, 4, 5], [2, 9, 1]]]
     """
     runs, newest = Runs(keys), None
-    for chunk in _chunks(batches, memory // 3):  # a third each for the chunk, its order and its sorted copy
+    # a third each for the chunk, its order and its sorted copy
+    for chunk in _chunks(batches, memory // 3):
         if newest is not None:
             runs.add(newest)
         newest = chunk[:, sort_order(chunk[:keys])]

@@ -29,7 +29,8 @@ from pagestore.sorting.codes import (
 
 FEW = 48  # edits or tuples; up to here they take less time than a call of numpy
 MERGED = 256  # tuples; up to here merging sorts them faster than a call of numpy
-DIGIT = 12  # bits that a pass of our radix sort looks at, at most; numpy's sort differs 10 x between processors
+# bits that a pass of our radix sort looks at, at most; numpy's sort differs 10 x between processors
+DIGIT = 12
 BUCKET = 14  # buckets have 2 ** BUCKET words or fewer, where possible: two of them stay in a cache
 LEAD_MAX = 10  # bits of a bucket's number, at most: 2 ** LEAD_MAX runs can be written side by side
 BATCH = 1 << 15
@@ -50,11 +51,12 @@ WIDTHS = TypedKernel(code_widths, Table)
 
 
 class Coding(NamedTuple):
-    """How tuples of K columns are encoded as words with the same order; low, high and width are int64[K].
+    """How tuples of K columns are encoded as words with the same order; low, high and width are
+    int64[K].
 
-    Tuples equal in the leading columns already arrive ascending in the last `ordered` columns, so the sort ignores
-    those. The codes of column `marked` have one more bit after them, which the maker of the words may set to
-    order tuples that are equal up to there.
+    Tuples equal in the leading columns already arrive ascending in the last `ordered` columns, so
+    the sort ignores those. The codes of column `marked` have one more bit after them, which the
+    maker of the words may set to order tuples that are equal up to there.
     """
 
     low: np.ndarray
@@ -112,9 +114,14 @@ def coding_of(parts: Sequence[np.ndarray]) -> Coding | None:
 
 
 def coding_within(
-    low: Sequence[int] | np.ndarray, high: Sequence[int] | np.ndarray, ordered: int = 0, marked: int = -1
+    low: Sequence[int] | np.ndarray,
+    high: Sequence[int] | np.ndarray,
+    ordered: int = 0,
+    marked: int = -1,
 ) -> Coding | None:
-    """Like `coding_of`, for tuples whose columns are in low[K]..high[K], or WORD_MIN or WORD_MAX."""
+    """Like `coding_of`, for tuples whose columns are in low[K]..high[K], or WORD_MIN or
+    WORD_MAX.
+    """
     coding = np.array([low, high, low], np.int64)
     WIDTHS.call(coding)
     if marked >= 0:
@@ -136,14 +143,21 @@ def sort_order(columns: np.ndarray) -> np.ndarray:
         return order[:n]
     words, order, some, spare = np.empty((4, n), np.int64)
     if ORDER.call(
-        np.ascontiguousarray(columns), np.empty((CODING, len(columns)), np.int64), words, order, some, spare, _counts(n)
+        np.ascontiguousarray(columns),
+        np.empty((CODING, len(columns)), np.int64),
+        words,
+        order,
+        some,
+        spare,
+        _counts(n),
     ):
         return order
     return np.lexsort(columns[::-1])
 
 
 def near_order(columns: np.ndarray) -> np.ndarray:
-    """Return the order of columns[K, n] as tuples; if they exceed 63 bits, by their leading 63 bits only.  O(n).
+    """Return the order of columns[K, n] as tuples; if they exceed 63 bits, by their leading 63 bits
+    only.  O(n).
 
     >>> near_order(np.array([[5, 3, 5, 4], [1, 2, 0, 9]]))
     array([1, 3, 2, 0])
@@ -178,8 +192,8 @@ def distinct(columns: np.ndarray) -> np.ndarray:
 
 
 def repeats(parts: Sequence[np.ndarray], batch: int = BATCH) -> Iterator[np.ndarray] | None:
-    """Yield the distinct tuples of parts[K, n], sorted, in batches [K + 1, m] whose last row is how often each occurs;
-    return None if they exceed two words.  O(n log n).
+    """Yield the distinct tuples of parts[K, n], sorted, in batches [K + 1, m] whose last row is how
+    often each occurs; return None if they exceed two words.  O(n log n).
 
     >>> [rows.tolist() for rows in repeats([np.array([[2, 1], [4, 9]]), np.array([[2], [4]])])]
     [[[1, 2], [9, 4], [1, 2]]]
@@ -194,11 +208,16 @@ def repeats(parts: Sequence[np.ndarray], batch: int = BATCH) -> Iterator[np.ndar
 def _counted(words: np.ndarray, tails: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return sorted words and tails, each pair once, and how often each occurs, [1, n]."""
     starts = np.flatnonzero(begins(np.stack([words, tails]) if len(tails) else words[None]))
-    return words[starts], tails[starts] if len(tails) else tails, np.diff(starts, append=len(words))[None]
+    return (
+        words[starts],
+        tails[starts] if len(tails) else tails,
+        np.diff(starts, append=len(words))[None],
+    )
 
 
 def ascending(parts: Sequence[np.ndarray | Coded], batch: int = BATCH) -> Iterator[np.ndarray]:
-    """Yield the distinct tuples of parts[K, n], sorted, in batches [K, m].  O(n log n), in one or two words per tuple.
+    """Yield the distinct tuples of parts[K, n], sorted, in batches [K, m].  O(n log n), in one or
+    two words per tuple.
 
     >>> [rows.tolist() for rows in ascending([np.array([[2, 1]]), np.array([[2, 3]])], batch=2)]
     [[[1, 2]], [[3]]]
@@ -216,17 +235,24 @@ def ascending(parts: Sequence[np.ndarray | Coded], batch: int = BATCH) -> Iterat
 
 
 def _distinct(words: np.ndarray, tails: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return sorted words and tails, each pair once, and nothing else of each, [0, n]; both are written over."""
+    """Return sorted words and tails, each pair once, and nothing else of each, [0, n]; both are
+    written over.
+    """
     n = DROP.call(words, tails)
     return words[:n], tails[:n], np.empty((0, n), np.int64)
 
 
 def _in_batches(
-    coding: Coding, groups: Iterable[tuple[int, np.ndarray, np.ndarray, np.ndarray]], width: int, left: int, batch: int
+    coding: Coding,
+    groups: Iterable[tuple[int, np.ndarray, np.ndarray, np.ndarray]],
+    width: int,
+    left: int,
+    batch: int,
 ) -> Iterator[np.ndarray]:
     """Yield tuples of groups as batches [width, m], given at most how many are `left`.
 
-    A group has the bits that its words have in common, its words and tails, and the rows that follow the columns.
+    A group has the bits that its words have in common, its words and tails, and the rows that
+    follow the columns.
     """
     columns = len(coding.low)
     rows, filled = np.empty((width, min(batch, left)), np.int64), 0
@@ -235,7 +261,16 @@ def _in_batches(
             room = rows.shape[1] - filled
             tail = coding.tail if len(tails) else 0
             some = slice(filled, filled + min(len(words), room))
-            DECODE.call(words[:room], tails[:room], *coding[:3], tail, coding.marked, above, rows[:columns], filled)
+            DECODE.call(
+                words[:room],
+                tails[:room],
+                *coding[:3],
+                tail,
+                coding.marked,
+                above,
+                rows[:columns],
+                filled,
+            )
             rows[columns:, some] = more[:, :room]
             filled = some.stop
             words, tails, more = words[room:], tails[room:], more[:, room:]
@@ -267,8 +302,12 @@ def columns_of(part: np.ndarray | Coded) -> np.ndarray:
     return columns
 
 
-def _alike(parts: Sequence[np.ndarray | Coded]) -> tuple[Coding | None, Sequence[np.ndarray | Coded]]:
-    """Return one coding for all parts (None if too wide), and the parts: as columns, unless all have this coding."""
+def _alike(
+    parts: Sequence[np.ndarray | Coded],
+) -> tuple[Coding | None, Sequence[np.ndarray | Coded]]:
+    """Return one coding for all parts (None if too wide), and the parts: as columns, unless all
+    have this coding.
+    """
     coding = parts[0].coding if isinstance(parts[0], Coded) else None
     if coding and all(isinstance(part, Coded) and part.coding is coding for part in parts):
         return coding, parts
@@ -276,10 +315,15 @@ def _alike(parts: Sequence[np.ndarray | Coded]) -> tuple[Coding | None, Sequence
     return coding_of(columns), columns
 
 
-def _sorted(coding: Coding, parts: Sequence[np.ndarray | Coded]) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
-    """Yield sorted tuples by buckets: (bits that column 0 has in common, words[n], tails[n] or [0])."""
+def _sorted(
+    coding: Coding, parts: Sequence[np.ndarray | Coded]
+) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
+    """Yield sorted tuples by buckets: (bits that column 0 has in common, words[n], tails[n] or
+    [0]).
+    """
     crowd = (sum(map(count_of, parts)) >> BUCKET).bit_length()
-    folds = coding.tail <= LEAD_MAX  # a short tail replaces as many leading bits of words: the bucket's number has them
+    # a short tail replaces as many leading bits of words: the bucket's number has them
+    folds = coding.tail <= LEAD_MAX
     lead = min(max(crowd, coding.tail * folds), LEAD_MAX, int(coding.width[0]))
     tail = 0 if coding.tail <= lead else coding.tail
     words, tails, ends = _dealt(coding, parts, lead, tail > 0)
@@ -287,7 +331,11 @@ def _sorted(coding: Coding, parts: Sequence[np.ndarray | Coded]) -> Iterator[tup
     words_room, tails_room = _room(np.diff(ends, prepend=0).max(), tail > 0)
     for bucket, (start, end) in enumerate(pairwise([0, *ends.tolist()])):
         n = end - start
-        some, room, counts = (words[start:end], tails[start:end]), (words_room[:n], tails_room[:n]), _counts(n)
+        some, room, counts = (
+            (words[start:end], tails[start:end]),
+            (words_room[:n], tails_room[:n]),
+            _counts(n),
+        )
         if SORT.call(*some[::-1], *room[::-1], first, tail, counts):
             some, room = room, some
         if SORT.call(*some, *room, max(first - tail, 0), coding.bits - tail - lead, counts):
@@ -303,7 +351,8 @@ def _counts(n: int) -> np.ndarray:
 def _dealt(
     coding: Coding, parts: Sequence[np.ndarray | Coded], lead: int, wide: bool
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return words and tails of all tuples, in buckets by `lead` leading bits, and where each bucket ends.
+    """Return words and tails of all tuples, in buckets by `lead` leading bits, and where each
+    bucket ends.
 
     Unless `wide`, there are no tails, and the words hold the last bits of their tuples.
     """
@@ -323,7 +372,9 @@ def _dealt(
 
 
 def in_order(parts: Sequence[np.ndarray], keys: int) -> bool:
-    """Return whether the first `keys` columns of non-empty parts[C, n] ascend strictly, also across parts.  O(n)."""
+    """Return whether the first `keys` columns of non-empty parts[C, n] ascend strictly, also
+    across parts.  O(n).
+    """
     return all(ASCENDS.call(np.ascontiguousarray(part[:keys])) for part in parts) and all(
         part[:keys, -1].tolist() < after[:keys, 0].tolist() for part, after in pairwise(parts)
     )

@@ -1,9 +1,10 @@
 """All input and output of a store, in one small object, so that a simulator can replace it.
 
-This is all that a store does to its file: positioned reads and writes, one kind of sync, growing and cutting, a map
-to read, a page writer for kernels, and byte locks. Locks belong to the open file (Linux "open file description"
-locks): closing another handle of the same file does not drop them, and the system drops them with the last process
-that holds the file open, however it ends. They are at offsets far beyond any data:
+This is all that a store does to its file: positioned reads and writes, one kind of sync, growing
+and cutting, a map to read, a page writer for kernels, and byte locks. Locks belong to the open file
+(Linux "open file description" locks): closing another handle of the same file does not drop them,
+and the system drops them with the last process that holds the file open, however it ends. They are
+at offsets far beyond any data:
 
     WRITER_LOCK          one byte, exclusive: its holder may change the store
     SINCE_LOCK + t       one byte, exclusive: held with WRITER_LOCK until the file is closed, since t seconds after 1970
@@ -18,8 +19,8 @@ that holds the file open, however it ends. They are at offsets far beyond any da
     VERSION_LOCK + v     one byte per version: shared by readers of version v, exclusive while it is dropped
     MAKER_LOCK           one byte, exclusive: its holder is still making the file, under a hidden name
 
-The words that tell kernels how to write a file's pages (storage/kernels/write.py); for why there are two ways,
-see docs/decisions/0018-small-writes.md.
+The words that tell kernels how to write a file's pages (storage/kernels/write.py); for why there
+are two ways, see docs/decisions/0018-small-writes.md.
 """
 
 import ctypes
@@ -44,7 +45,14 @@ from uuid import uuid4
 
 import numpy as np
 
-from pagestore.errors import ClosedError, ForkError, FormatError, LockedError, MovedError, OutOfMemoryError
+from pagestore.errors import (
+    ClosedError,
+    ForkError,
+    FormatError,
+    LockedError,
+    MovedError,
+    OutOfMemoryError,
+)
 from pagestore.pages.layout import CRC, WORD
 from pagestore.runtime.kernel import JIT, TypedKernel
 from pagestore.runtime.lazy import crc32c
@@ -73,7 +81,14 @@ IRREGULAR = (
 
 _libc = ctypes.CDLL(None, use_errno=True)  # Python's own mmap ends where the file does
 _libc.mmap.restype = ctypes.c_void_p
-_libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]
+_libc.mmap.argtypes = [
+    ctypes.c_void_p,
+    ctypes.c_size_t,
+    ctypes.c_int,
+    ctypes.c_int,
+    ctypes.c_int,
+    ctypes.c_long,
+]
 _libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
 _MAP_FAILED = ctypes.c_void_p(-1).value
 _FIXED = 0x10  # MAP_FIXED, which Python's mmap does not name: replaces what is mapped there
@@ -86,7 +101,8 @@ class File:
     """An open store file. Errors of the operating system are raised as OSError, unchanged."""
 
     _forked = False
-    _file: FileIO | None = None  # closes its descriptor exactly once, even if an exception comes in between
+    # closes its descriptor exactly once, even if an exception comes in between
+    _file: FileIO | None = None
     _locks: FileIO | None = None
 
     def __init__(self, path: str | os.PathLike[str], writable: bool) -> None:
@@ -100,7 +116,8 @@ class File:
             self._file = opened(path, flags)
         except OSError as error:
             raise told(error) from None
-        # Locks have an open file of their own: a map keeps an open file alive, and a forked process inherits maps.
+        # Locks have an open file of their own: a map keeps an open file alive, and a forked process
+        # inherits maps.
         self._locks = opened(f"/proc/self/fd/{self._file.fileno()}", flags)
         self._fd = self._file.fileno()
         about = os.fstat(self._fd)
@@ -116,7 +133,8 @@ class File:
 
     @staticmethod
     def create(path: str | os.PathLike[str], content: bytes) -> None:
-        """Make a file with all of `content`; after a crash or power cut it is whole or does not exist.
+        """Make a file with all of `content`; after a crash or power cut it is whole or does not
+        exist.
 
         Raise FileExistsError."""
         path = Path(local_path(path))
@@ -132,7 +150,8 @@ class File:
 
     @staticmethod
     def fill(path: str | os.PathLike[str], content: bytes) -> None:
-        """Replace an empty file, as `NamedTemporaryFile` makes it, by one with all of `content`; others stay.
+        """Replace an empty file, as `NamedTemporaryFile` makes it, by one with all of `content`;
+        others stay.
 
         After a crash or power cut it is whole or empty."""
         with open(path, "rb") as empty:
@@ -167,8 +186,10 @@ class File:
             same = False
         if not same:
             raise MovedError(
-                f"the file {self.path} was deleted, moved or replaced while the store was open; what is written now "
-                f"would be lost; store.backup saves what was committed, then close the store and open the new file"
+                f"the file {self.path} was deleted, moved or replaced while the store was open; "
+                f"what is written now "
+                f"would be lost; store.backup saves what was committed, then close the store and "
+                f"open the new file"
             )
 
     def pread(self, count: int, offset: int) -> bytes:
@@ -189,10 +210,11 @@ class File:
             _write_all(self._fd, view.cast("B"), offset)
 
     def write_pages(self, arena: np.ndarray, ids: np.ndarray, page_words: int) -> None:
-        """Write checksums into the first n pages of an arena, and those to pages ids[n], neighbours in one call.
+        """Write checksums into the first n pages of an arena, and those to pages ids[n], neighbours
+        in one call.
 
-        A kernel does this; pages that it could not write are written here, as by `pwrite`. After an OSError any of
-        the pages may have been written.
+        A kernel does this; pages that it could not write are written here, as by `pwrite`. After an
+        OSError any of the pages may have been written.
         """
         self._check()
         done = WRITE.call(self._opened(), arena, ids, page_words) if JIT else 0
@@ -209,7 +231,9 @@ class File:
 
     @property
     def page_writer(self) -> np.ndarray:
-        """The words of the PageWriter for kernels; the caller of the kernel reports the pages written to `wrote`."""
+        """The words of the PageWriter for kernels; the caller of the kernel reports the pages
+        written to `wrote`.
+        """
         return self._opened() if JIT else CLOSED
 
     def _opened(self) -> np.ndarray:
@@ -225,7 +249,9 @@ class File:
         return self._page_writer.words
 
     def wrote(self, ids: np.ndarray) -> None:
-        """Note that a kernel has written pages ids[n]. A file that records what is written overrides this."""
+        """Note that a kernel has written pages ids[n]. A file that records what is written
+        overrides this.
+        """
 
     def fdatasync(self) -> None:
         """Return once all that was written is on the disk."""
@@ -233,7 +259,9 @@ class File:
         sync_data(self._fd)
 
     def fallocate(self, offset: int, count: int) -> None:
-        """Allocate `count` bytes at `offset`, growing the file. OSError(ENOSPC) leaves the file as it was."""
+        """Allocate `count` bytes at `offset`, growing the file. OSError(ENOSPC) leaves the file
+        as it was.
+        """
         self._check()
         allocate(self._fd, offset, count)
 
@@ -248,24 +276,31 @@ class File:
         self._page_writer.cut(size)
 
     def map(self, count: int) -> np.ndarray:
-        """Map the first `count` bytes as int64 words: shared, read-only, alive as long as the array is."""
+        """Map the first `count` bytes as int64 words: shared, read-only, alive as long as the
+        array is.
+        """
         if count > self._map.nbytes:
             self._map = mapped_ahead(count, lambda ahead: mapped((self._fd, ahead)))
         return self._map[: count // 8]
 
     def lock(self, kind: int, at: int, count: int = 1) -> bool:
-        """Set (SHARED, EXCLUSIVE) or clear (UNLOCKED) a byte lock; return False if another open file holds one there.
+        """Set (SHARED, EXCLUSIVE) or clear (UNLOCKED) a byte lock; return False if another open
+        file holds one there.
 
         Raise LockedError for an exclusive lock if the file is open for reading.
         """
         if kind == EXCLUSIVE and not self.writable:
             self._check()
-            raise LockedError(errno.EBADF, f"{self.path} is open for reading; an exclusive lock needs writing")
+            raise LockedError(
+                errno.EBADF, f"{self.path} is open for reading; an exclusive lock needs writing"
+            )
         if self._forked or self._fd < 0:
             self._check()
         assert self._locks
         try:  # as `_control`, whose call would take as long as that of the system
-            fcntl.fcntl(self._locks, fcntl.F_OFD_SETLK, _FLOCK.pack(kind, os.SEEK_SET, at, count, 0))
+            fcntl.fcntl(
+                self._locks, fcntl.F_OFD_SETLK, _FLOCK.pack(kind, os.SEEK_SET, at, count, 0)
+            )
         except (OSError, ValueError) as error:
             if isinstance(error, OSError) and error.errno in (errno.EAGAIN, errno.EACCES):
                 return False
@@ -283,7 +318,9 @@ class File:
         return None if kind == UNLOCKED else max(start, at)
 
     def disown(self) -> None:
-        """Give the file up in a forked child: the parent may be writing to it, and holds its locks."""
+        """Give the file up in a forked child: the parent may be writing to it, and holds its
+        locks.
+        """
         self._forked = True
         self._page_writer.close()
         if self._locks:
@@ -302,15 +339,21 @@ class File:
 
     def _check(self) -> None:
         if self._forked:
-            raise ForkError(f"the handle of {self.path} came through a fork; open the store in this process")
+            raise ForkError(
+                f"the handle of {self.path} came through a fork; open the store in this process"
+            )
         if self._fd < 0:
-            raise ClosedError(f"the store {self.path} was closed, and what was not committed is lost; open it again")
+            raise ClosedError(
+                f"the store {self.path} was closed, and what was not committed is lost; open it "
+                f"again"
+            )
 
     def close(self, unlock: bool = True, unmap: bool = True) -> None:
         """Close the file and, if `unlock` (not if forked), drop its locks. Idempotent.
 
-        Arrays of its pages stay readable; with the last of them the map goes, and the disk's room for a file that was
-        removed. Without `unmap`, the map stays: a thread may be writing through it.
+        Arrays of its pages stay readable; with the last of them the map goes, and the disk's room
+        for a file that was removed. Without `unmap`, the map stays: a thread may be writing through
+        it.
         """
         self._page_writer.close()
         if unmap:
@@ -328,10 +371,12 @@ class File:
 
 
 def local_path(path: str | os.PathLike[str]) -> str:
-    """Return the path of a file or folder that is mounted on this machine; it may be given as a URL `file:`.
+    """Return the path of a file or folder that is mounted on this machine; it may be given as a URL
+    `file:`.
 
-    Every path that a user gives for a store, or for what is made of one, goes through here. Raise FormatError for a
-    URL of another file system, which would be taken for a folder with a colon in its name.
+    Every path that a user gives for a store, or for what is made of one, goes through here. Raise
+    FormatError for a URL of another file system, which would be taken for a folder with a colon in
+    its name.
 
     >>> local_path("file:///data/shop.pages"), local_path("shop.pages")
     ('/data/shop.pages', 'shop.pages')
@@ -348,13 +393,16 @@ def local_path(path: str | os.PathLike[str]) -> str:
     if scheme.lower() == "file":
         return "/" + rest.lstrip("/")
     raise FormatError(
-        f"{text} is on {scheme}, and a file of a mounted file system is wanted, since a store is mapped into memory: "
+        f"{text} is on {scheme}, and a file of a mounted file system is wanted, since a store is "
+        f"mapped into memory: "
         f"name one of those, and copy it from or to {scheme} with a tool of that system"
     )
 
 
 def refuse_irregular(path: str | os.PathLike[str]) -> None:
-    """Raise FormatError or IsADirectoryError if a path is not a regular file: opening a fifo would wait for ever."""
+    """Raise FormatError or IsADirectoryError if a path is not a regular file: opening a fifo
+    would wait for ever.
+    """
     try:
         mode = os.stat(path).st_mode
     except OSError:  # opening it says what is wrong
@@ -368,7 +416,8 @@ def refuse_irregular(path: str | os.PathLike[str]) -> None:
 
 @contextmanager
 def beside(path: Path) -> Iterator[Path]:
-    """Make an empty file in the folder of `path` under a unique hidden name; afterwards remove it if it still exists.
+    """Make an empty file in the folder of `path` under a unique hidden name; afterwards remove it
+    if it still exists.
 
     First remove the files that killed makers of the same name have left.
     """
@@ -395,7 +444,9 @@ def _maker(temporary: Path, path: Path) -> FileIO:
 
 
 def sweep(path: Path) -> None:
-    """Remove hidden files that killed makers of `path` have left, as far as this user may. O(files of the folder)."""
+    """Remove hidden files that killed makers of `path` have left, as far as this user may.
+    O(files of the folder).
+    """
     hidden = re.compile(rf"\.+{re.escape(path.name)}(\.[0-9a-f]{{32}}\.new)+")
     with suppress(OSError):
         for name in filter(hidden.fullmatch, os.listdir(path.parent)):
@@ -405,7 +456,8 @@ def sweep(path: Path) -> None:
 
 
 def _is_locked(file: FileIO, path: Path, lockless: bool = False) -> bool:
-    """Lock a hidden file; return False if another open file has it locked, or it was removed meanwhile.
+    """Lock a hidden file; return False if another open file has it locked, or it was removed
+    meanwhile.
 
     Return `lockless` if the file system has no locks.
     """
@@ -417,10 +469,13 @@ def _is_locked(file: FileIO, path: Path, lockless: bool = False) -> bool:
 
 
 @contextmanager
-def written(name: str | os.PathLike[str], source: str | os.PathLike[str] | None = None) -> Iterator[IO[bytes]]:
+def written(
+    name: str | os.PathLike[str], source: str | os.PathLike[str] | None = None
+) -> Iterator[IO[bytes]]:
     """Yield a binary stream that replaces the file `name` once the block has written all of it.
 
-    A pipe or a device is written to directly. Raise FileExistsError if `name` is the store `source` itself.
+    A pipe or a device is written to directly. Raise FileExistsError if `name` is the store `source`
+    itself.
     """
     path = Path(local_path(name)).resolve()
     if source is not None and path.exists() and Path(source).exists() and path.samefile(source):
@@ -431,7 +486,8 @@ def written(name: str | os.PathLike[str], source: str | os.PathLike[str] | None 
         return
     with beside(path) as temporary:
         if path.exists():
-            open(path, "ab").close()  # raises if the user may not write to the file that is to be replaced
+            # raises if the user may not write to the file that is to be replaced
+            open(path, "ab").close()
             shutil.copymode(path, temporary)
         with open(temporary, "wb") as out:
             yield out
@@ -445,12 +501,20 @@ def written_to(
     out: IO[bytes] | str | os.PathLike[str], source: str | os.PathLike[str]
 ) -> AbstractContextManager[IO[bytes]]:
     """Return a given stream, or one that writes a file (see `written`)."""
-    return written(out, source) if isinstance(out, str | os.PathLike) else nullcontext(_stream(out, "wb"))
+    return (
+        written(out, source)
+        if isinstance(out, str | os.PathLike)
+        else nullcontext(_stream(out, "wb"))
+    )
 
 
 def read_from(source: IO[bytes] | str | os.PathLike[str]) -> AbstractContextManager[IO[bytes]]:
     """Return a given stream, or one that reads a file."""
-    return open(source, "rb") if isinstance(source, str | os.PathLike) else nullcontext(_stream(source, "rb"))
+    return (
+        open(source, "rb")
+        if isinstance(source, str | os.PathLike)
+        else nullcontext(_stream(source, "rb"))
+    )
 
 
 def _stream(given: Any, mode: str) -> Any:
@@ -458,7 +522,8 @@ def _stream(given: Any, mode: str) -> Any:
     method = "write" if mode == "wb" else "read"
     if isinstance(given, TextIOBase) or not callable(getattr(given, method, None)):
         raise TypeError(
-            f"{given!r} is not a binary file to {method}: give a path, or what open(path, {mode!r}) returns"
+            f"{given!r} is not a binary file to {method}: give a path, or what open(path, "
+            f"{mode!r}) returns"
         )
     return given
 
@@ -472,8 +537,12 @@ def sync_folder(path: Path) -> None:
         os.close(folder)
 
 
-def stamped(arena: np.ndarray, ids: np.ndarray, page_words: int) -> Iterator[tuple[memoryview, int]]:
-    """Write checksums into n pages of an arena; yield the bytes and offset of each run of neighbours among ids[n]."""
+def stamped(
+    arena: np.ndarray, ids: np.ndarray, page_words: int
+) -> Iterator[tuple[memoryview, int]]:
+    """Write checksums into n pages of an arena; yield the bytes and offset of each run of
+    neighbours among ids[n].
+    """
     size, data = page_words * WORD, arena.data.cast("B")
     for i in range(len(ids)):
         arena[i * page_words + CRC] = crc32c.crc32c(data[i * size + WORD : (i + 1) * size])
@@ -491,13 +560,16 @@ def neighbours(ids: np.ndarray) -> list[tuple[int, int]]:
 
 
 def mapped(*files: tuple[int, int], writable: bool = False) -> np.ndarray:
-    """Map the first `count` bytes of each open file (fd, count), one file after the other, as words; shared.
+    """Map the first `count` bytes of each open file (fd, count), one file after the other, as
+    words; shared.
 
-    Words past a file's end must not be read before the file has grown. Every count but the last is a multiple of
-    the system's page size. Raise OSError.
+    Words past a file's end must not be read before the file has grown. Every count but the last is
+    a multiple of the system's page size. Raise OSError.
     """
     total = sum(count for _, count in files)
-    held = (ctypes.c_char * total).from_address(_mmap(None, total, 0, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, -1))
+    held = (ctypes.c_char * total).from_address(
+        _mmap(None, total, 0, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, -1)
+    )
     weakref.finalize(held, _libc.munmap, ctypes.addressof(held), total).atexit = False
     at = ctypes.addressof(held)
     for fd, count in files:
@@ -509,20 +581,25 @@ def mapped(*files: tuple[int, int], writable: bool = False) -> np.ndarray:
 
 
 def mapped_ahead(count: int, map_: Callable[[int], np.ndarray]) -> np.ndarray:
-    """Return a map of `count` bytes and as many to grow into, or of `count` if the process may map no more.
+    """Return a map of `count` bytes and as many to grow into, or of `count` if the process may map
+    no more.
 
-    Where the address space is limited, a quarter is left to grow into: arrays and older maps need room, too.
-    Raises OutOfMemoryError.
+    Where the address space is limited, a quarter is left to grow into: arrays and older maps need
+    room, too. Raises OutOfMemoryError.
     """
     limited = resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY
-    for wanted in (max(count + count // (4 if limited else 1), RESERVE_MIN), max(count, mmap.PAGESIZE)):
+    for wanted in (
+        max(count + count // (4 if limited else 1), RESERVE_MIN),
+        max(count, mmap.PAGESIZE),
+    ):
         try:
             return map_(wanted)
         except OSError as error:
             if error.errno != errno.ENOMEM:
                 raise
     raise OutOfMemoryError(
-        f"the system refused to map {count:,} bytes of the store's file: allow the process an address space "
+        f"the system refused to map {count:,} bytes of the store's file: allow the process an "
+        f"address space "
         "(ulimit -v) of several times the file's size"
     )
 
@@ -535,14 +612,17 @@ def _mmap(at: int | None, count: int, protection: int, flags: int, fd: int) -> i
 
 
 def opened(path: str | os.PathLike[str], flags: int) -> FileIO:
-    """Open a file with a descriptor above the standard streams', closed when the object is dropped."""
+    """Open a file with a descriptor above the standard streams', closed when the object is
+    dropped.
+    """
     return FileIO(not_standard(os.open(path, flags, 0o666)), "r+" if flags & os.O_RDWR else "r")
 
 
 def not_standard(fd: int) -> int:
     """Replace a descriptor that is one of the standard streams' by a higher one.
 
-    If a standard stream is closed, the next file opened gets its descriptor, and messages would go into the file.
+    If a standard stream is closed, the next file opened gets its descriptor, and messages would go
+    into the file.
     """
     if fd > STANDARD:
         return fd
@@ -562,7 +642,9 @@ def _write_all(fd: int, view: memoryview, offset: int) -> None:
 
 
 class PageWriter:
-    """An open file and perhaps a map of it. A page goes through the map once the descriptor has written it before."""
+    """An open file and perhaps a map of it. A page goes through the map once the descriptor has
+    written it before.
+    """
 
     def __init__(self, fd: int) -> None:
         self.words = np.zeros(OUTLET, np.int64)

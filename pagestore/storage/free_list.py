@@ -1,7 +1,8 @@
-"""The free pages of a store, allocated lowest first, so that the end of the file empties and can be cut off.
+"""The free pages of a store, allocated lowest first, so that the end of the file empties and can be
+cut off.
 
-On disk they are a checkpoint, a run written now and then, and the `difference` since then, written in every commit.
-docs/decisions/0003-free-space.md says why, and where its bound comes from.
+On disk they are a checkpoint, a run written now and then, and the `difference` since then, written
+in every commit. docs/decisions/0003-free-space.md says why, and where its bound comes from.
 """
 
 from collections.abc import Iterable, Sequence
@@ -26,18 +27,29 @@ class FreeList:
     """The free pages below `top`, and the never used ones from `top` on."""
 
     def __init__(
-        self, top: int, free: Sequence[int] | np.ndarray = (), added: Iterable[int] = (), removed: Iterable[int] = ()
+        self,
+        top: int,
+        free: Sequence[int] | np.ndarray = (),
+        added: Iterable[int] = (),
+        removed: Iterable[int] = (),
     ):
-        """Take the free pages int64[n] of a checkpoint, and the pages added to and removed from them since."""
+        """Take the free pages int64[n] of a checkpoint, and the pages added to and removed from
+        them since.
+        """
         self.top = top
         added, removed = word_list(added), word_list(removed)
         self.appending = False  # whether to allocate from `top` on only, so that the front empties
         self.pending = word_list()  # free as soon as the commit under way is durable
         self._durable = word_list()  # free since a commit became durable, not marked in `_free` yet
-        known = max(top, max(removed, default=0) + 1)  # the file may have been longer at the checkpoint
-        self._free, self._place = widened(np.zeros(0, np.uint8), known), widened(np.zeros(0, np.int32), known)
+        # the file may have been longer at the checkpoint
+        known = max(top, max(removed, default=0) + 1)
+        self._free, self._place = (
+            widened(np.zeros(0, np.uint8), known),
+            widened(np.zeros(0, np.int32), known),
+        )
         self._summary = np.array([top, 0])  # LOWEST, MANY
-        self._freed, self._counted = added, top  # pages the lists lack; they still have those from `top` on
+        # pages the lists lack; they still have those from `top` on
+        self._freed, self._counted = added, top
         self._words, self._half = word_list((0, 0)), 1  # both lists, each after its length
         self._lists = np.frombuffer(self._words, np.int64).reshape(2, -1)
         self._room = 0  # capacity left in each list, at least
@@ -51,14 +63,18 @@ class FreeList:
         return int(self._summary[kernel.MANY]) + len(self._durable)
 
     def _noted(self) -> np.ndarray:
-        """Return a byte for each page, 1 if it may be allocated; first mark the pages whose freeing became durable."""
+        """Return a byte for each page, 1 if it may be allocated; first mark the pages whose
+        freeing became durable.
+        """
         if self._durable:
             freed, self._durable = self._durable, empty_list()
             self.take_back(np.frombuffer(freed, np.int64))
         return self._free
 
     def difference(self) -> tuple[WordList, WordList]:
-        """Return the free pages that are not in the checkpoint, and the pages of the checkpoint that are in use."""
+        """Return the free pages that are not in the checkpoint, and the pages of the checkpoint
+        that are in use.
+        """
         if self._freed or self._counted > self.top:
             self.use(np.zeros(0, np.int64))
         words, half = self._words, self._half
@@ -67,14 +83,20 @@ class FreeList:
     def allocate(self, n: int) -> np.ndarray:
         """Allocate n pages, int64[n], ascending, which count as free until `use`. O(n) mostly."""
         pages = np.empty(n, np.int64)
-        found = ALLOCATE.call(self._noted(), self._summary, self.top, pages) if len(self) and not self.appending else 0
+        found = (
+            ALLOCATE.call(self._noted(), self._summary, self.top, pages)
+            if len(self) and not self.appending
+            else 0
+        )
         if found < n:
             pages[found:] = self._grow(n - found)
         return pages
 
     def allocate_run(self, n: int) -> int:
         """Allocate n consecutive pages; return the first. O(pages up to there)."""
-        first = -1 if self.appending else ALLOCATE_RUN.call(self._noted(), self._summary, self.top, n)
+        first = (
+            -1 if self.appending else ALLOCATE_RUN.call(self._noted(), self._summary, self.top, n)
+        )
         return self._grow(n).start if first < 0 else first
 
     def _grow(self, n: int) -> range:
@@ -107,7 +129,9 @@ class FreeList:
         COUNT.call(*freed.buffer_info(), used, lists, place)
 
     def free(self, pages: WordList) -> None:
-        """Count pages as free from the commit under way on; they are reused once it is durable. O(1) each."""
+        """Count pages as free from the commit under way on; they are reused once it is durable.
+        O(1) each.
+        """
         self.pending += pages
         self._freed += pages
 
@@ -117,7 +141,8 @@ class FreeList:
         del self.pending[:n]
 
     def follow(self, top: int, added: WordList, removed: WordList) -> None:
-        """Continue from a later commit of another process with the same checkpoint, by its lists; none is allocated.
+        """Continue from a later commit of another process with the same checkpoint, by its lists;
+        none is allocated.
 
         O(pages in these lists and the ones before).
         """
@@ -151,7 +176,8 @@ class FreeList:
     def checkpoint_due(self) -> bool:
         """Return whether a new checkpoint is cheaper to write than the difference.
 
-        Pages freed since the lists were updated mostly leave `removed`, so they count only if they are many.
+        Pages freed since the lists were updated mostly leave `removed`, so they count only if they
+        are many.
         """
         freed = len(self._freed)
         most = max(self._words[0] + self._words[self._half] - freed, freed)
@@ -159,7 +185,9 @@ class FreeList:
 
     def changed(self) -> int:
         """Return an upper bound of the number of pages of the difference."""
-        return self._words[0] + self._words[self._half] + len(self._freed) + self._counted - self.top
+        return (
+            self._words[0] + self._words[self._half] + len(self._freed) + self._counted - self.top
+        )
 
     def is_free(self, pages: np.ndarray) -> np.ndarray:
         """Return which of pages int64[n] may be allocated, bool[n]."""
@@ -167,7 +195,9 @@ class FreeList:
         return allocatable
 
     def extents(self, allocated: np.ndarray) -> np.ndarray:
-        """Return all free pages, and the allocated ones `allocated`, as runs (first, count): int64[n, 2]. O(top)."""
+        """Return all free pages, and the allocated ones `allocated`, as runs (first, count):
+        int64[n, 2]. O(top).
+        """
         free = np.zeros(self.top + 2, bool)
         inner = free[1:-1]
         inner[:] = self._noted()[: self.top]
@@ -184,20 +214,25 @@ class FreeList:
         return self.extents(allocated)
 
     def to_count(self, used: np.ndarray) -> tuple[WordList, np.ndarray, np.ndarray, np.ndarray]:
-        """Return the arguments of `kernels.free_list.count` for used pages: freed pages, used pages, lists, places.
+        """Return the arguments of `kernels.free_list.count` for used pages: freed pages, used
+        pages, lists, places.
 
         The caller must call the kernel at once, since the freed pages are no longer kept here.
         """
         freed, self._freed = self._freed, empty_list()
         if self._counted > self.top:
-            used, self._counted = np.concatenate([np.arange(self.top, self._counted), used]), self.top
+            used, self._counted = (
+                np.concatenate([np.arange(self.top, self._counted), used]),
+                self.top,
+            )
         self._room -= len(freed) + len(used)
         if self._room < 0:
             self._widen(len(freed) + len(used))
         return freed, used, self._lists, self._place
 
     def make_room(self, n: int) -> tuple[WordList, np.ndarray, np.ndarray]:
-        """Return freed pages, lists and places for a kernel that may count these and up to n pages as used.
+        """Return freed pages, lists and places for a kernel that may count these and up to n pages
+        as used.
 
         If it does so, call `counted` after it; if not, nothing has changed.
         """
@@ -211,7 +246,8 @@ class FreeList:
     def counted(self, n: int) -> None:
         """Note that a kernel has counted the pages freed before `make_room`, and n pages as used.
 
-        Those freed since then, such as the pages that the file has grown by, are still to be counted.
+        Those freed since then, such as the pages that the file has grown by, are still to be
+        counted.
         """
         self._room -= n + self._shown
         del self._freed[: self._shown]

@@ -1,4 +1,6 @@
-"""A stub for an object that is no longer valid: a transaction's trees, a dropped relation, the map after a fork."""
+"""A stub for an object that is no longer valid: a transaction's trees, a dropped relation, the
+map after a fork.
+"""
 
 from typing import Any
 

@@ -9,7 +9,19 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 
 from pagestore.errors import CorruptionError, ForkError
-from pagestore.pages.layout import BIRTH, CRC, ENTRY_COUNT, HEADER, ID, RUN, STAMP, TYPE, WORD, Pages, page_type_fields
+from pagestore.pages.layout import (
+    BIRTH,
+    CRC,
+    ENTRY_COUNT,
+    HEADER,
+    ID,
+    RUN,
+    STAMP,
+    TYPE,
+    WORD,
+    Pages,
+    page_type_fields,
+)
 from pagestore.runtime.kernel import TypedKernel
 from pagestore.runtime.lazy import crc32c
 from pagestore.runtime.types import Words
@@ -19,14 +31,16 @@ from pagestore.storage.kernels.record import lay_out
 from pagestore.storage.records import WordList
 
 GROWTH_MIN, GROWTH_MAX = 1 << 18, 1 << 26  # bytes the file grows by
-FEW_PAGES = 32  # a list of no more is looked through one by one, since that is faster than calls of numpy
+# a list of no more is looked through one by one, since that is faster than calls of numpy
+FEW_PAGES = 32
 FULL = errno.ENOSPC, errno.EDQUOT, errno.EFBIG
 
 LAY_OUT = TypedKernel(lay_out, Words, int, int, int, int, Words, Words, int)
 
 
 class Run(NamedTuple):
-    """A record in consecutive pages: its first page and its length in words. Page 0 means there is no record.
+    """A record in consecutive pages: its first page and its length in words. Page 0 means there is
+    no record.
 
     Above its low 32 bits, `words` has the record's stamp, 0 if unknown.
     """
@@ -62,17 +76,23 @@ def run_pages(words: int, page_words: int) -> int:
 def pages_of_run(
     run: Run, record: WordList, birth: int, purpose: int, page_words: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Lay out a record, padded with zeros, in an arena; return it and page ids. `File.write_pages` stamps the pages."""
+    """Lay out a record, padded with zeros, in an arena; return it and page ids.
+    `File.write_pages` stamps the pages.
+    """
     page, words = run
     assert len(record) <= words, f"a record of {len(record)} words in a run of {words}"
     n = run_pages(words, page_words)
     arena, ids = np.empty(n * page_words, np.int64), np.empty(n, np.int64)
-    LAY_OUT.call(np.frombuffer(record, np.int64), words, page, birth, purpose, arena, ids, page_words)
+    LAY_OUT.call(
+        np.frombuffer(record, np.int64), words, page, birth, purpose, arena, ids, page_words
+    )
     return arena, ids
 
 
 class Mapping:
-    """The file as one int64 array, and which of its pages were verified. Grows; old arrays stay readable."""
+    """The file as one int64 array, and which of its pages were verified. Grows; old arrays stay
+    readable.
+    """
 
     def __init__(self, file: File, page_size: int, whole: bool = True):
         self.file = file
@@ -89,12 +109,16 @@ class Mapping:
         self.pages = cast(Any, Invalidated(error, why))
 
     def cover(self, top: int) -> None:
-        """Map the file anew if pages below `top` are not in the map yet. Raise CorruptionError if it is too short."""
+        """Map the file anew if pages below `top` are not in the map yet. Raise CorruptionError
+        if it is too short.
+        """
         if top <= len(self.pages.seen):
             return
         count = self.file.size() // self.page_size
         if count < top and self._whole:
-            raise CorruptionError(f"the file is cut off: it holds {count} pages and the store says {top}")
+            raise CorruptionError(
+                f"the file is cut off: it holds {count} pages and the store says {top}"
+            )
         if count > len(self._seen):
             seen = np.zeros(2 * count, np.uint8)
             seen[: len(self._seen)] = self._seen
@@ -103,16 +127,21 @@ class Mapping:
         self.pages = Pages(words, self._seen[:count], self.page_size // WORD)
 
     def grow(self, top: int, spare: int = 0) -> None:
-        """Make the file and the map hold all pages below `top`, `spare` more, and some to grow into.
+        """Make the file and the map hold all pages below `top`, `spare` more, and some to grow
+        into.
 
-        The last `spare` pages of a full disk are left to commits that free space. Raise OSError(ENOSPC).
+        The last `spare` pages of a full disk are left to commits that free space. Raise
+        OSError(ENOSPC).
         """
         if top + spare <= len(self.pages.seen):
             return
         size = self.file.size()
         ample = min(max(size // 8, GROWTH_MIN), GROWTH_MAX)
         for more in (ample, GROWTH_MIN, 0):  # on a nearly full disk, ask for little
-            wanted = -(-max((top + spare) * self.page_size, size + more) // self.page_size) * self.page_size
+            wanted = (
+                -(-max((top + spare) * self.page_size, size + more) // self.page_size)
+                * self.page_size
+            )
             try:
                 self.file.fallocate(size, wanted - size)
                 break
@@ -123,18 +152,23 @@ class Mapping:
         else:
             raise OSError(
                 errno.ENOSPC,
-                f"no room on the disk: {short} bytes more are needed; make room there, or vacuum or compact the store",
+                f"no room on the disk: {short} bytes more are needed; make room there, or vacuum "
+                f"or compact the store",
                 str(self.file.path),
             )
         self.cover(top + spare)
 
     def shrink(self, count: int) -> None:
-        """Map the first `count` pages, which the file is to end after. Old arrays must not be read past its end."""
+        """Map the first `count` pages, which the file is to end after. Old arrays must not be
+        read past its end.
+        """
         words = self.file.map(count * self.page_size)
         self.pages = Pages(words, self._seen[:count], self.page_size // WORD)
 
     def follow(self) -> None:
-        """Map the file as long as it is now, and verify every page again: another process has written to it."""
+        """Map the file as long as it is now, and verify every page again: another process has
+        written to it.
+        """
         size = self.file.size()
         if size // self.page_size < len(self.pages.seen):
             self.file.was_cut(size)
@@ -149,7 +183,9 @@ class Mapping:
         self.pages = self.pages._replace(seen=self._seen[: len(self.pages.seen)])
 
     def birth_of(self, page: int) -> int:
-        """Return the version that wrote a page, as its header says, unverified. Raise CorruptionError."""
+        """Return the version that wrote a page, as its header says, unverified. Raise
+        CorruptionError.
+        """
         if not 0 <= page < len(self.pages.seen):
             raise CorruptionError("there is no such page", page=page)
         at = page * self.page_size + BIRTH * WORD
@@ -158,7 +194,8 @@ class Mapping:
     def read_run(self, run: Run) -> np.ndarray:
         """Return the words of a run, each page verified. O(words).
 
-        Read a copy, not the map: another process may reuse the pages, or cut the file, at any moment.
+        Read a copy, not the map: another process may reuse the pages, or cut the file, at any
+        moment.
         """
         page_words = self.pages.page_words
         ids = run.ids(page_words)
@@ -179,13 +216,17 @@ class Mapping:
                 page_type_fields(int(part[TYPE]))[0] != RUN
                 or not 0 <= part[ENTRY_COUNT] <= (page_words - HEADER) * WORD
             ):
-                raise CorruptionError("a run was expected here, and the page is of another kind", page=page)
+                raise CorruptionError(
+                    "a run was expected here, and the page is of another kind", page=page
+                )
             if (int(part[BIRTH]), int(part[STAMP])) != (birth, stamp):
                 raise CorruptionError("it holds another record than it should", page=page)
             parts.append(part[HEADER : HEADER + int(part[ENTRY_COUNT]) // WORD])
         content = parts[0] if len(parts) == 1 else np.concatenate(parts)
         if len(content) != run.length:
-            raise CorruptionError(f"the run holds {len(content)} words, not {run.length}", page=run.page)
+            raise CorruptionError(
+                f"the run holds {len(content)} words, not {run.length}", page=run.page
+            )
         return content
 
 
@@ -193,7 +234,9 @@ def _disown() -> None:
     """Invalidate all maps in a forked child, since the parent goes on to reuse their pages."""
     for mapping in open_mappings:
         path = mapping.file.path
-        mapping.invalidate(ForkError, f"the handle of {path} came through a fork; open the store in this process")
+        mapping.invalidate(
+            ForkError, f"the handle of {path} came through a fork; open the store in this process"
+        )
 
 
 open_mappings: weakref.WeakSet[Mapping] = weakref.WeakSet()

@@ -1,20 +1,20 @@
 """The two meta slots, which identify a store and its newest commit.
 
-Slot s is the 4 KiB sector at byte 4096 * s of the file; the slots alternate, so the previous commit's slot
-stays intact while the newest is written. A slot is 96 bytes, little-endian, the rest of its sector
-zero:
+Slot s is the 4 KiB sector at byte 4096 * s of the file; the slots alternate, so the previous
+commit's slot stays intact while the newest is written. A slot is 96 bytes, little-endian, the rest
+of its sector zero:
 
     byte  0       8        12         16    32         40        48      56      64    72      76  92       96
           +-------+--------+----------+-----+----------+---------+-------+-------+-----+-------+---+--------+
           | magic | format | page size| uuid| sequence | version | state | words | top | flags | 0 | crc32c |
           +-------+--------+----------+-----+----------+---------+-------+-------+-----+-------+---+--------+
 
-`sequence` counts commits, administrative ones (tags, branches, vacuum) included; the slot with the higher one
-is the newest. `state` is the first page of the newest commit's run and `words` its length. Pages from `top`
-on were never used. Flag bit 0 says that the store was closed cleanly: then both slots hold the same
-commit, and an unreadable slot was damaged later. Flag bit 1 says that a sync has failed which covered more
-than the newest commit: all pages of the file are written again before anything is built on them. The checksum covers
-bytes 0 to 91.
+`sequence` counts commits, administrative ones (tags, branches, vacuum) included; the slot with the
+higher one is the newest. `state` is the first page of the newest commit's run and `words` its
+length. Pages from `top` on were never used. Flag bit 0 says that the store was closed cleanly: then
+both slots hold the same commit, and an unreadable slot was damaged later. Flag bit 1 says that a
+sync has failed which covered more than the newest commit: all pages of the file are written again
+before anything is built on them. The checksum covers bytes 0 to 91.
 """
 
 import struct
@@ -30,7 +30,8 @@ from pagestore.storage.file import File
 MAGIC = b"pageSTR\x00"
 FORMAT, OLDEST = 3, 1  # the format that is written, and the oldest that is read
 SLOT_SIZE = 4096
-NUMBER_END = 1 << 61  # above every number of a version or commit: readers lock byte VERSION_LOCK + version
+# above every number of a version or commit: readers lock byte VERSION_LOCK + version
+NUMBER_END = 1 << 61
 CLEAN_FLAG, DOUBT_FLAG = 1, 2
 
 _SLOT = struct.Struct("<8sII16sqqqqqq12x")
@@ -68,7 +69,9 @@ SEQUENCE = 4  # the word of a slot with the sequence
 
 
 def sequence_in(words: np.ndarray) -> int:
-    """Return the higher sequence of the slots in a map of the file int64[n], which a writer may be changing."""
+    """Return the higher sequence of the slots in a map of the file int64[n], which a writer may
+    be changing.
+    """
     return max(int(words[SEQUENCE]), int(words[SLOT_SIZE // WORD + SEQUENCE]))
 
 
@@ -99,17 +102,27 @@ def unpack(data: bytes) -> Meta | str:
     page_size, identity, sequence, version, state, words, top = fields
     if page_size & (page_size - 1) or not PAGE_SIZE_MIN <= page_size <= PAGE_SIZE_MAX:
         return f"pages of {page_size} bytes"
-    if min(sequence, version, state, words) < 0 or version >= NUMBER_END or not FIRST_PAGE <= top <= PAGE_MASK:
+    if (
+        min(sequence, version, state, words) < 0
+        or version >= NUMBER_END
+        or not FIRST_PAGE <= top <= PAGE_MASK
+    ):
         return f"commit {sequence} of version {version} with {top} pages"
     clean, in_doubt = bool(flags & CLEAN_FLAG), bool(flags & DOUBT_FLAG)
-    return Meta(page_size, identity, sequence, version, state, words, top, clean, format_version, in_doubt)
+    return Meta(
+        page_size, identity, sequence, version, state, words, top, clean, format_version, in_doubt
+    )
 
 
 def sync_all(file: File, meta: Meta) -> None:
-    """Sync commits that may not have been synced. If that fails, mark all as in doubt in the newest slot, `meta`."""
+    """Sync commits that may not have been synced. If that fails, mark all as in doubt in the
+    newest slot, `meta`.
+    """
     try:
         file.fdatasync()
     except OSError:
         with suppress(OSError):
-            file.pwrite(meta._replace(clean=False, in_doubt=True).pack(), SLOT_SIZE * slot_of(meta.sequence))
+            file.pwrite(
+                meta._replace(clean=False, in_doubt=True).pack(), SLOT_SIZE * slot_of(meta.sequence)
+            )
         raise

@@ -16,7 +16,16 @@ from typing import Any
 import numpy as np
 
 from pagestore.pages.layout import WORD
-from pagestore.storage.file import CLOSED, Buffer, File, PageWriter, mapped, mapped_ahead, open_files, opened
+from pagestore.storage.file import (
+    CLOSED,
+    Buffer,
+    File,
+    PageWriter,
+    mapped,
+    mapped_ahead,
+    open_files,
+    opened,
+)
 
 
 class OverlayFile(File):
@@ -42,7 +51,11 @@ class OverlayFile(File):
 
     def pread(self, count: int, offset: int) -> bytes:
         """Read up to `count` bytes, all from one file."""
-        return self._below.pread(count, offset) if offset < self.end else super().pread(count, offset - self.end)
+        return (
+            self._below.pread(count, offset)
+            if offset < self.end
+            else super().pread(count, offset - self.end)
+        )
 
     def pwrite(self, data: Buffer, offset: int) -> None:
         """Write all of `data` to the temporary file."""
@@ -68,7 +81,8 @@ class OverlayFile(File):
         """Map the first `count` bytes of both files as one array."""
         if count > self._map.nbytes:
             self._map = mapped_ahead(
-                count - self.end, lambda ahead: mapped((self._below._fd, self.end), (self._fd, ahead))
+                count - self.end,
+                lambda ahead: mapped((self._below._fd, self.end), (self._fd, ahead)),
             )
         return self._map[: count // 8]
 

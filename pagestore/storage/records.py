@@ -13,7 +13,8 @@
 
 Lists of words, row by row, as in commit records.
 
-An `array` is packed, which a list is not, and is made faster than a numpy array, which takes a microsecond.
+An `array` is packed, which a list is not, and is made faster than a numpy array, which takes a
+microsecond.
 """
 
 from array import array
@@ -37,7 +38,8 @@ def word_list(*rows: Iterable[int]) -> WordList:
     >>> word_list((3, 2), (9, 1))
     array('q', [3, 2, 9, 1])
     """
-    return array("q", [*chain(*rows)])  # from a list: with a known length an array is made in half the time
+    # from a list: with a known length an array is made in half the time
+    return array("q", [*chain(*rows)])
 
 
 def to_word_list(words: np.ndarray) -> WordList:
@@ -77,12 +79,15 @@ class RecordWriter:
         put_text(self.words, data)
 
     def put_text(self, text: str, what: str = "text") -> None:
-        """Append a text; `what` names it in errors. Raise SchemaError for a value that is not a text in UTF-8."""
+        """Append a text; `what` names it in errors. Raise SchemaError for a value that is not a
+        text in UTF-8.
+        """
         self.put_bytes(utf8(text, what))
 
 
 def utf8(text: str, what: str) -> bytes:
-    """Return the UTF-8 bytes of a text; `what` names it in errors. Raise SchemaError for a value that has none.
+    """Return the UTF-8 bytes of a text; `what` names it in errors. Raise SchemaError for a value
+    that has none.
 
     >>> utf8("caf\\udce9", "tag")
     Traceback (most recent call last):
@@ -90,8 +95,11 @@ def utf8(text: str, what: str) -> bytes:
     """
     try:
         return str.encode(text)
-    except (TypeError, UnicodeEncodeError):  # not a str; a surrogate, as for a stray byte of a command line
-        raise SchemaError(f"{text!r} cannot be a {what}: it is not a text that UTF-8 can hold") from None
+    except (TypeError, UnicodeEncodeError):
+        # not a str; a surrogate, as for a stray byte of a command line
+        raise SchemaError(
+            f"{text!r} cannot be a {what}: it is not a text that UTF-8 can hold"
+        ) from None
 
 
 def put_text(words: WordList, text: bytes) -> None:
@@ -108,7 +116,9 @@ class RecordReader:
         self.words = content
         self.at = 0
         if self.take() != purpose:
-            raise CorruptionError(f"a record of kind {purpose} was expected, this one is of kind {int(content[0])}")
+            raise CorruptionError(
+                f"a record of kind {purpose} was expected, this one is of kind {int(content[0])}"
+            )
 
     def take(self) -> int:
         """Read the next word. Raise CorruptionError at the end."""

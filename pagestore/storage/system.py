@@ -1,7 +1,8 @@
 """What a store needs of an operating system beyond POSIX, and substitutes where a system lacks it.
 
-Two things have no substitute: locks of byte ranges that belong to an open file, and a map that shows what is written
-to the file. A store needs both, and so it runs on Linux (docs/reliability.md).
+Two things have no substitute: locks of byte ranges that belong to an open file, and a map that
+shows what is written to the file. A store needs both, and so it runs on Linux
+(docs/reliability.md).
 
 Find the processes that hold a byte lock on a file, as far as /proc shows them to this user.
 """
@@ -32,7 +33,9 @@ def sync_data(fd: int) -> None:
 
 
 def allocate(fd: int, offset: int, count: int) -> None:
-    """Allocate `count` bytes at `offset`, growing the file. OSError(ENOSPC) leaves the file as it was."""
+    """Allocate `count` bytes at `offset`, growing the file. OSError(ENOSPC) leaves the file as
+    it was.
+    """
     size = os.fstat(fd).st_size
     try:
         if hasattr(os, "posix_fallocate"):
@@ -47,18 +50,26 @@ def allocate(fd: int, offset: int, count: int) -> None:
 
 
 def _write_zeros(fd: int, begin: int, end: int) -> None:
-    """Write zeros after a file's end: without them a full disk would show only when a page is written."""
+    """Write zeros after a file's end: without them a full disk would show only when a page is
+    written.
+    """
     while begin < end:
         begin += os.pwrite(fd, ZEROS[: end - begin], begin)
 
 
 class FileEvents:
-    """Reports of the system (inotify) that a file was written to, by any process; `select` waits for them."""
+    """Reports of the system (inotify) that a file was written to, by any process; `select` waits
+    for them.
+    """
 
     def __init__(self, path: str) -> None:
-        """Begin to watch. `reported` is False where the system allows no more watches, and reports nothing."""
+        """Begin to watch. `reported` is False where the system allows no more watches, and
+        reports nothing.
+        """
         self._fd: int = _libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
-        self.reported = self._fd >= 0 and _libc.inotify_add_watch(self._fd, os.fsencode(path), _IN_MODIFY) >= 0
+        self.reported = (
+            self._fd >= 0 and _libc.inotify_add_watch(self._fd, os.fsencode(path), _IN_MODIFY) >= 0
+        )
         if self._fd < 0:
             self._fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
 
@@ -80,7 +91,9 @@ class FileEvents:
 
 
 def file_system(fd: int) -> int:
-    """Return Linux's number of the kind of file system that an open file is on; 0 if it is not known."""
+    """Return Linux's number of the kind of file system that an open file is on; 0 if it is not
+    known.
+    """
     about = ctypes.create_string_buffer(_STATFS)
     if sys.platform != "linux" or _libc.fstatfs(ctypes.c_int(fd), about):
         return 0
@@ -88,7 +101,9 @@ def file_system(fd: int) -> int:
 
 
 def told(error: OSError) -> OSError:
-    """Return the same error with a sentence as its text, instead of a number, the system's phrase and a path."""
+    """Return the same error with a sentence as its text, instead of a number, the system's
+    phrase and a path.
+    """
     if error.errno is None or error.filename is None:
         return error
     found = type(error)(in_words(error))
@@ -97,7 +112,9 @@ def told(error: OSError) -> OSError:
 
 
 def in_words(error: OSError) -> str:
-    """Say what the system refused, for which file, and what helps; return the text of any other error."""
+    """Say what the system refused, for which file, and what helps; return the text of any other
+    error.
+    """
     if error.errno is None or not isinstance(error.filename, str | bytes | os.PathLike):
         return str(error)
     name = os.fsdecode(error.filename)
@@ -143,19 +160,24 @@ def _forbidden(name: str, place: Path) -> str:
 
 
 def lock_holders(path: Path, at: int) -> list[int]:
-    """Return the processes that hold a lock on byte `at`, ascending. O(open files of the machine)."""
+    """Return the processes that hold a lock on byte `at`, ascending. O(open files of the
+    machine).
+    """
     pattern = re.compile(rf"^lock:.*:{path.stat().st_ino} (\d+) (\d+)$", re.MULTILINE)
     found = set()
     for info in Path("/proc").glob("[0-9]*/fdinfo/*"):
         with suppress(OSError):
-            for first, last in pattern.findall(info.read_text()):  # one handle's neighbouring locks are one range
+            # one handle's neighbouring locks are one range
+            for first, last in pattern.findall(info.read_text()):
                 if int(first) <= at <= int(last):
                     found.add(int(info.parts[2]))
     return sorted(found)
 
 
 def process_start(pid: int) -> float:
-    """Return when a process began, in seconds since the machine's start; 0 if that cannot be seen."""
+    """Return when a process began, in seconds since the machine's start; 0 if that cannot be
+    seen.
+    """
     with suppress(OSError, IndexError):
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
         return int(fields[19]) / os.sysconf("SC_CLK_TCK")
@@ -163,8 +185,12 @@ def process_start(pid: int) -> float:
 
 
 def describe_holders(path: Path, at: int) -> str:
-    """Describe the holders of a lock on byte `at`, for a message: each process, and whether it is stopped."""
-    return " and ".join(map(_process, lock_holders(path, at))) or "a process that this user cannot see"
+    """Describe the holders of a lock on byte `at`, for a message: each process, and whether it
+    is stopped.
+    """
+    return (
+        " and ".join(map(_process, lock_holders(path, at))) or "a process that this user cannot see"
+    )
 
 
 def _process(pid: int) -> str:

@@ -1,21 +1,24 @@
-"""Build trees from records in key order, from the leaves up; several trees at once on several threads.
+"""Build trees from records in key order, from the leaves up; several trees at once on several
+threads.
 
 level 1    (1, page 7) (5, page 8) ...         a page's entry waits in the buffer of the level above
              |           |
 level 0    [1 2 3 4]   [5 6 7 8]   9 10 ..     records wait until they fill a page
 
-A tree whose greatest key is below all new ones is loaded on: its last page of each level goes back to the buffer of
-that level, as if the pages before it had just been written.
+A tree whose greatest key is below all new ones is loaded on: its last page of each level goes back
+to the buffer of that level, as if the pages before it had just been written.
 
-Trees built by several processes, a range of keys each, as segments: files of pages, which one process appends.
+Trees built by several processes, a range of keys each, as segments: files of pages, which one
+process appends.
 
     segment 0   [..][..][..]     pages 40 41 42, numbered from the page where it was expected to begin
     segment 1   [..][..]         pages 40 41, which begin at 43: each says its number plus 3, as the index pages
                                  say of their children, whose column gets another base
     the tree    [..][..][..] [..][..] [.. a root over both ..]
 
-Page numbers, and the bases of the columns of children, are all that depends on where a segment begins. A tree of one
-segment that begins where it was expected to is, byte for byte, the tree that `bulk` builds.
+Page numbers, and the bases of the columns of children, are all that depends on where a segment
+begins. A tree of one segment that begins where it was expected to is, byte for byte, the tree that
+`bulk` builds.
 """
 
 import os
@@ -64,20 +67,27 @@ FINISH = TypedKernel(k_bulk.finish_level, Shape, FreshPages, int, Loading)
 
 
 class Built(NamedTuple):
-    """A tree, the entry of its root on the level above (key, page, folds, birth), and the greatest key."""
+    """A tree, the entry of its root on the level above (key, page, folds, birth), and the
+    greatest key.
+    """
 
     tree: Tree
     entry: tuple[int, ...]
     last: tuple[int, ...]
 
 
-def bulk(pager: Pager, spec: Spec, batches: Iterable[np.ndarray], turn: AbstractContextManager[Any] = UNSHARED) -> Tree:
+def bulk(
+    pager: Pager,
+    spec: Spec,
+    batches: Iterable[np.ndarray],
+    turn: AbstractContextManager[Any] = UNSHARED,
+) -> Tree:
     """Build a tree from batches[C, n] that ascend strictly by key over all; streams.
 
     A sixteenth of each page stays free for the first edits.
 
-    The lock `turn` is held while the pager is used, since other threads may use it too. Raises OrderError naming the
-    first record out of order.  Memory is bounded by the arena.
+    The lock `turn` is held while the pager is used, since other threads may use it too. Raises
+    OrderError naming the first record out of order.  Memory is bounded by the arena.
     """
     return build(pager, Tree.empty(spec), batches, turn).tree
 
@@ -96,32 +106,44 @@ def append(pager: Pager, tree: Tree, batches: Iterable[np.ndarray]) -> Tree:
 
 
 def build(
-    pager: FreshPager, tree: Tree, batches: Iterable[np.ndarray], turn: AbstractContextManager[Any] = UNSHARED
+    pager: FreshPager,
+    tree: Tree,
+    batches: Iterable[np.ndarray],
+    turn: AbstractContextManager[Any] = UNSHARED,
 ) -> Built:
-    """Load a tree on, mostly an empty one, like `append`, without retiring pages; also return its root's entry."""
+    """Load a tree on, mostly an empty one, like `append`, without retiring pages; also return
+    its root's entry.
+    """
     spec, count = tree.spec, tree.count
     pages, room = pager.pages, scratch()
     room.fit(pages.page_words, BULK_PAGES, spec.columns, len(spec.scans), 0)
-    node = node_buffers(*room.node.shape[1:])  # not the scratch's: `batches` may apply edits while records wait here
+    # not the scratch's: `batches` may apply edits while records wait here
+    node = node_buffers(*room.node.shape[1:])
     loading = Loading(node, np.zeros(HEIGHT_MAX, np.int64), np.zeros(3, np.int64), room.work)
     last = _resume(pages, tree, loading)
     shape, progress = shape_of(spec), loading.progress
     for batch in batches:
         batch = np.ascontiguousarray(batch, np.int64)
         if len(batch) != spec.columns and batch.shape[1]:
-            raise SchemaError(f"a tree of {spec.columns} columns is built of int64{[spec.columns, batch.shape[1]]}, "
-                              f"not of {[*batch.shape]}")  # fmt: skip
+            raise SchemaError(
+                f"a tree of {spec.columns} columns is built of "
+                f"int64{[spec.columns, batch.shape[1]]}, "
+                f"not of {[*batch.shape]}"
+            )
         progress.fill(0)
         while progress[k_bulk.TAKEN] < batch.shape[1]:
             with turn:
-                fresh = FreshPages(room.arena, pager.reserve(BULK_PAGES), pager.version, pages.page_words)
+                fresh = FreshPages(
+                    room.arena, pager.reserve(BULK_PAGES), pager.version, pages.page_words
+                )
             LOAD.call(shape, batch, fresh, last, loading)
             with turn:
                 _flush(pager, fresh, int(progress[k_bulk.USED]))
             if progress[k_bulk.UNSORTED]:
                 row = int(progress[k_bulk.TAKEN])
                 raise OrderError(
-                    f"record {count + row}: key {tuple(batch[: spec.keys, row].tolist())} is not above its "
+                    f"record {count + row}: key {tuple(batch[: spec.keys, row].tolist())} is not "
+                    f"above its "
                     "predecessor; sort the input by its key and drop duplicates"
                 )
         count += batch.shape[1]
@@ -132,7 +154,9 @@ def build(
 
 
 def _last_pages(pages: Pages, tree: Tree) -> list[int]:
-    """Return where the last page of each level begins in the map, the root first. Raises CorruptionError."""
+    """Return where the last page of each level begins in the map, the root first. Raises
+    CorruptionError.
+    """
     spec, found = tree.spec, list[int]()
     for level in range(tree.height - 1, -1, -1):
         columns = spec.columns if level == 0 else spec.keys + 1 + len(spec.scans)
@@ -146,7 +170,8 @@ def _last_pages(pages: Pages, tree: Tree) -> list[int]:
 
 
 def _resume(pages: Pages, tree: Tree, loading: Loading) -> np.ndarray:
-    """Fill the node buffers with the last page of each level, without the child that is below it; return the last key.
+    """Fill the node buffers with the last page of each level, without the child that is below it;
+    return the last key.
 
     A page of format 1, which has no births, gives births 0: unknown.
     """
@@ -164,8 +189,12 @@ def _resume(pages: Pages, tree: Tree, loading: Loading) -> np.ndarray:
     return last
 
 
-def bulk_all(pager: Pager, loads: Sequence[tuple[Spec, Sequence[np.ndarray | Coded]]]) -> list[Tree]:
-    """Build a tree from each spec and its records, parts[C, n] in any order; uses the pager's threads."""
+def bulk_all(
+    pager: Pager, loads: Sequence[tuple[Spec, Sequence[np.ndarray | Coded]]]
+) -> list[Tree]:
+    """Build a tree from each spec and its records, parts[C, n] in any order; uses the pager's
+    threads.
+    """
     turn, jobs = Lock(), iter(enumerate(loads))
 
     def work() -> list[tuple[int, Tree]]:
@@ -177,7 +206,8 @@ def bulk_all(pager: Pager, loads: Sequence[tuple[Spec, Sequence[np.ndarray | Cod
 
 
 def level_above(pager: FreshPager, spec: Spec, level: int, entries: np.ndarray) -> np.ndarray:
-    """Write the pages of a level over entries[C, n] of the level below; return the entries of the pages written.
+    """Write the pages of a level over entries[C, n] of the level below; return the entries of the
+    pages written.
 
     At most RECORDS_A_WORD entries for each word of a page."""
     room = scratch()
@@ -190,7 +220,9 @@ def level_above(pager: FreshPager, spec: Spec, level: int, entries: np.ndarray) 
     return loading.node[level + 1, :columns, : loading.sizes[level + 1]].copy()
 
 
-def _finish_bulk(pager: FreshPager, spec: Spec, arena: np.ndarray, loading: Loading, count: int) -> Tree:
+def _finish_bulk(
+    pager: FreshPager, spec: Spec, arena: np.ndarray, loading: Loading, count: int
+) -> Tree:
     """Write the entries waiting on each level, up to the root."""
     sizes = loading.sizes
     sizes[-1] = 0
@@ -203,7 +235,9 @@ def _finish_bulk(pager: FreshPager, spec: Spec, arena: np.ndarray, loading: Load
     return Tree.at(int(loading.node[level, spec.keys, 0]), level, count, spec, pager.version)
 
 
-def _finish_level(pager: FreshPager, spec: Spec, arena: np.ndarray, loading: Loading, level: int) -> None:
+def _finish_level(
+    pager: FreshPager, spec: Spec, arena: np.ndarray, loading: Loading, level: int
+) -> None:
     """Write the entries waiting on a level."""
     loading.progress.fill(0)
     while loading.sizes[level]:
@@ -224,8 +258,8 @@ KIND = 255  # the bits of a type word that hold a page's kind
 class Segment(NamedTuple):
     """A tree in a file of its own: `pages` pages, numbered from `first` on, the root last.
 
-    `entry` is what a page above says of the root: its least key, its number, its folds, its birth. `last` is the
-    greatest key.
+    `entry` is what a page above says of the root: its least key, its number, its folds, its birth.
+    `last` is the greatest key.
     """
 
     file: str
@@ -268,9 +302,11 @@ class SegmentPager:
 def build_segment(
     file: Path, spec: Spec, version: int, first: int, page_words: int, batches: Iterable[np.ndarray]
 ) -> Segment:
-    """Build a tree from batches[C, n] that ascend strictly by key as a new file of pages numbered from `first` on.
+    """Build a tree from batches[C, n] that ascend strictly by key as a new file of pages numbered
+    from `first` on.
 
-    As `bulk`, but into that file; any process may do it, and `version` is the one that will append it.
+    As `bulk`, but into that file; any process may do it, and `version` is the one that will append
+    it.
     """
     pager = SegmentPager(file, first, version, page_words)
     try:
@@ -284,13 +320,17 @@ def build_segment(
 def stitch(pager: Pager, spec: Spec, segments: Sequence[Segment]) -> Tree:
     """Append segments, which ascend by key, and put one tree over them. O(pages), which are copied.
 
-    A lower one gets pages of one entry until it is as high as the others. Raises OrderError where one does not
-    begin above the last key of the one before, CorruptionError for a file that is not what was built.
+    A lower one gets pages of one entry until it is as high as the others. Raises OrderError where
+    one does not begin above the last key of the one before, CorruptionError for a file that is not
+    what was built.
     """
     segments = [segment for segment in segments if segment.records]
     for one, other in pairwise(segments):
         if one.last >= (begin := other.entry[: spec.keys]):
-            raise OrderError(f"a segment begins with the key {begin}, which is not above {one.last}, where one ends")
+            raise OrderError(
+                f"a segment begins with the key {begin}, which is not above {one.last}, where one "
+                f"ends"
+            )
     if not segments:
         return Tree.empty(spec)
     height, tops = max(segment.height for segment in segments), []
@@ -301,7 +341,9 @@ def stitch(pager: Pager, spec: Spec, segments: Sequence[Segment]) -> Tree:
         tops.append(top)
     entries = np.concatenate(tops, axis=1)
     while entries.shape[1] > 1:
-        entries = np.concatenate([level_above(pager, spec, height, part) for part in _parts(pager, entries)], axis=1)
+        entries = np.concatenate(
+            [level_above(pager, spec, height, part) for part in _parts(pager, entries)], axis=1
+        )
         height += 1
     records = sum(segment.records for segment in segments)
     return Tree.at(int(entries[spec.keys, 0]), height, records, spec, pager.version)
@@ -320,7 +362,9 @@ def _append(pager: Pager, spec: Spec, segment: Segment) -> np.ndarray:
     moved = int(ids[0]) - segment.first
     with open(segment.file, "rb", buffering=0) as source:
         if os.fstat(source.fileno()).st_size != segment.pages * page_words * WORD:
-            raise CorruptionError(f"{segment.file} has not the {segment.pages} pages that were built; load again")
+            raise CorruptionError(
+                f"{segment.file} has not the {segment.pages} pages that were built; load again"
+            )
         for at in range(0, segment.pages, BULK_PAGES):
             some = ids[at : at + BULK_PAGES]
             arena = np.fromfile(source, np.int64, len(some) * page_words)
@@ -332,7 +376,9 @@ def _append(pager: Pager, spec: Spec, segment: Segment) -> np.ndarray:
 
 
 def _move(pages: np.ndarray, ids: np.ndarray, moved: int, spec: Spec, file: str) -> None:
-    """Renumber pages[n, words] as ids[n], `moved` pages further on; `write` stamps the checksums."""
+    """Renumber pages[n, words] as ids[n], `moved` pages further on; `write` stamps the
+    checksums.
+    """
     for page, id_ in zip(pages, ids.tolist(), strict=True):
         fault = page_fault(page, id_ - moved)
         if fault:

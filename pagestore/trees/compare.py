@@ -4,11 +4,11 @@ old   [0 2 4][7 8]          every subtree that both versions share is skipped un
 new   [0 2 5][7 8]          so the cost is O(changes * height) pages whatever the size
       ERASE 4, INSERT 5
 
-Iterate over the records of T that its subset S lacks, in order, at a cost that depends on their number
-(*Efficient iteration of complements*).
+Iterate over the records of T that its subset S lacks, in order, at a cost that depends on their
+number (*Efficient iteration of complements*).
 
-Equal counts in a key interval mean that nothing is missing there, so it is skipped unread. Both trees need a
-"count" scan and the same key columns.
+Equal counts in a key interval mean that nothing is missing there, so it is skipped unread. Both
+trees need a "count" scan and the same key columns.
 """
 
 from collections.abc import Iterator
@@ -35,9 +35,9 @@ NEXT_CHANGES = TypedKernel(kernel.next_changes, TreeRef, int, Table, Words, Tabl
 class Delta:
     """The difference of two versions of a tree, in either direction, as batches in key order.
 
-    Iterating gives (actions int64[n], rows int64[C, n]) with actions INSERT or ERASE; a changed value
-    is ERASE of the old record, then INSERT of the new one.  Memory is O(height); `pages_read` counts
-    the pages opened so far, O(changes * height), 0 for equal roots.  Raises CorruptionError.
+    Iterating gives (actions int64[n], rows int64[C, n]) with actions INSERT or ERASE; a changed
+    value is ERASE of the old record, then INSERT of the new one.  Memory is O(height); `pages_read`
+    counts the pages opened so far, O(changes * height), 0 for equal roots.  Raises CorruptionError.
     """
 
     def __init__(self, pages: Pages, old: Tree, new: Tree, rows: int = 4096) -> None:
@@ -63,7 +63,9 @@ class Delta:
                 return
             left -= n
             if left < 0:
-                raise CorruptionError("it leads to more records than the tree has", page=new.root, tree=spec.tree_id)
+                raise CorruptionError(
+                    "it leads to more records than the tree has", page=new.root, tree=spec.tree_id
+                )
             yield actions[:n], out[:, :n]
 
 
@@ -77,7 +79,9 @@ def delta(pages: Pages, old: Tree, new: Tree) -> tuple[np.ndarray, np.ndarray]:
 
 PROBE_COST = 30  # records that a merge passes in the time of one probe, measured
 
-NEXT_MISSING = TypedKernel(kernel.next_missing, CountedTree, CountedTree, Words, Words, Words, Table)
+NEXT_MISSING = TypedKernel(
+    kernel.next_missing, CountedTree, CountedTree, Words, Words, Words, Table
+)
 
 ACC_WORDS = TypedKernel(acc_words, int)
 
@@ -85,15 +89,22 @@ ACC_WORDS = TypedKernel(acc_words, int)
 class Complement:
     """The records of `whole` whose keys `part` lacks, as batches int64[C, n] in key order.
 
-    `part` must be a subset: counts alone do not always reveal when it is not (see `subset` and `accounted`), and then
-    some of the difference is left out. `probes` counts the ranks looked up so far: O((missing + 1) log count).
-    Raises MissingError without count scans, OrderError where the counts show that `part` is not a subset.
+    `part` must be a subset: counts alone do not always reveal when it is not (see `subset` and
+    `accounted`), and then some of the difference is left out. `probes` counts the ranks looked up
+    so far: O((missing + 1) log count). Raises MissingError without count scans, OrderError where
+    the counts show that `part` is not a subset.
     """
 
     def __init__(
-        self, pages: Pages, whole: Tree, part_pages: Pages, part: Tree,
-        lo: tuple[int, ...] = (), hi: tuple[int, ...] = (), rows: int = 4096,
-    ) -> None:  # fmt: skip
+        self,
+        pages: Pages,
+        whole: Tree,
+        part_pages: Pages,
+        part: Tree,
+        lo: tuple[int, ...] = (),
+        hi: tuple[int, ...] = (),
+        rows: int = 4096,
+    ) -> None:
         self._sides = (pages, whole), (part_pages, part)
         self._rows = rows
         self._count_rows = count_rows(whole).first, count_rows(part).first
@@ -102,7 +113,9 @@ class Complement:
         self._state = np.array([start, max(start, stop), start - first, 0])
         self.missing = max(0, (stop - last) - (start - first))
         if stop - start < last - first:
-            raise OrderError(f"a subset of {last - first} records in a set of {stop - start}: it is none")
+            raise OrderError(
+                f"a subset of {last - first} records in a set of {stop - start}: it is none"
+            )
 
     def _place(self, side: int, bound: tuple[int, ...], otherwise: int) -> int:
         if not bound:
@@ -121,7 +134,10 @@ class Complement:
             CountedTree(tree.on(pages), fold_array(tree.spec), row, tree.count)
             for (pages, tree), row in zip(self._sides, self._count_rows, strict=True)
         ]
-        key, acc = np.empty(whole.spec.keys, np.int64), np.empty(ACC_WORDS.call(len(part.spec.scans)), np.int64)
+        key, acc = (
+            np.empty(whole.spec.keys, np.int64),
+            np.empty(ACC_WORDS.call(len(part.spec.scans)), np.int64),
+        )
         left = self.missing
         while left > 0:
             out = np.empty((whole.spec.columns, min(left, self._rows)), np.int64)
@@ -131,25 +147,36 @@ class Complement:
 
 
 def subset(pages: Pages, whole: Tree, part_pages: Pages, part: Tree) -> bool:
-    """Return whether every key of `part` is in `whole`. O(part log whole), a merge where they are dense."""
+    """Return whether every key of `part` is in `whole`. O(part log whole), a merge where they
+    are dense.
+    """
     keys = part.spec.keys
     batches = read_batches(part_pages, part, columns=tuple(range(keys))) if part.root else ()
     return all(bool(get(pages, whole, batch)[0].all()) for batch in batches)
 
 
 def accountable(whole: Tree, part: Tree) -> bool:
-    """Return whether `accounted` works: records are keys and nothing else, and both trees carry a checksum of them."""
+    """Return whether `accounted` works: records are keys and nothing else, and both trees carry
+    a checksum of them.
+    """
     sums = ((CHECKSUM, whole.spec.keys),)
     return all(t.spec.keys == t.spec.columns and rows_of(t.spec, sums) for t in (whole, part))
 
 
-def accounted(pages: Pages, whole: Tree, part_pages: Pages, part: Tree, missing: np.ndarray) -> bool:
-    """Return whether `part` is `whole` without its records missing[K, n], by checksums. O(missing + log count).
+def accounted(
+    pages: Pages, whole: Tree, part_pages: Pages, part: Tree, missing: np.ndarray
+) -> bool:
+    """Return whether `part` is `whole` without its records missing[K, n], by checksums. O(missing +
+    log count).
 
-    Two different sets of records have one checksum in one of 2^64 cases, unless the records were chosen for that.
+    Two different sets of records have one checksum in one of 2^64 cases, unless the records were
+    chosen for that.
     """
     total = _checksum(part_pages, part) + int(record_hashes(np.ascontiguousarray(missing)).sum())
-    return whole.count == part.count + missing.shape[1] and (_checksum(pages, whole) - total) % (1 << 64) == 0
+    return (
+        whole.count == part.count + missing.shape[1]
+        and (_checksum(pages, whole) - total) % (1 << 64) == 0
+    )
 
 
 def _checksum(pages: Pages, tree: Tree) -> int:
@@ -159,10 +186,11 @@ def _checksum(pages: Pages, tree: Tree) -> int:
 
 
 def pays(whole: int, part: int, passed: int | None = None) -> bool:
-    """Whether probing for the records of `whole` that `part` lacks beats a pass over `passed` records (default: all).
+    """Whether probing for the records of `whole` that `part` lacks beats a pass over `passed`
+    records (default: all).
 
-    A planner's estimate for t(x..), !s(x..) with s a subset of t; the trees know their counts. A missing
-    record takes two probes for each doubling of the gap before it, and a few more.
+    A planner's estimate for t(x..), !s(x..) with s a subset of t; the trees know their counts. A
+    missing record takes two probes for each doubling of the gap before it, and a few more.
 
     >>> pays(1_000_000, 999_990), pays(1_000_000, 500_000), pays(1_000_000, 999_990, 100)
     (True, False, False)

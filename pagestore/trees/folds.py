@@ -1,4 +1,5 @@
-"""Folds over key intervals of a tree of words, one interval or many at once; rank and select (*Scans*).
+"""Folds over key intervals of a tree of words, one interval or many at once; rank and select
+(*Scans*).
 
 a2 ⊕ ... ⊕ a8  =  a2 ⊕ A34 ⊕ A58        an interval is the sum of the subtrees that lie inside it
 
@@ -40,7 +41,9 @@ class Rows(NamedTuple):
 
 @lru_cache(256)
 def rows_of(spec: Spec, wanted: tuple[tuple[int, int], ...]) -> Rows | None:
-    """Return the rows of a tree's scans that are the `wanted` one, or None if it does not carry it."""
+    """Return the rows of a tree's scans that are the `wanted` one, or None if it does not carry
+    it.
+    """
     scans = (*spec.scans, (COUNT, 0))  # a sentinel
     for first in range(len(scans) - len(wanted)):
         end = first + len(wanted)
@@ -54,13 +57,16 @@ def count_rows(tree: Tree) -> Rows:
     rows = rows_of(tree.spec, ((COUNT, 0),))
     if rows is None:
         raise MissingError(
-            'ranks come from a "count" scan, and this tree has none; txn.add_scan adds one, from that commit on'
+            'ranks come from a "count" scan, and this tree has none; txn.add_scan adds one, from '
+            "that commit on"
         )
     return rows
 
 
 class Folds(NamedTuple):
-    """Folds of n intervals: words int64[rows, n], full bool[n] (False: no record), and how often ⊕ was applied."""
+    """Folds of n intervals: words int64[rows, n], full bool[n] (False: no record), and how often
+    ⊕ was applied.
+    """
 
     words: np.ndarray
     full: np.ndarray
@@ -68,7 +74,8 @@ class Folds(NamedTuple):
 
 
 def fold_many(pages: Pages, tree: Tree, rows: Rows, lo: np.ndarray, hi: np.ndarray) -> Folds:
-    """Fold the records with lo[:, i] <= key < hi[:, i] for each i; lo[m, n], hi[k, n] hold prefixes of keys.
+    """Fold the records with lo[:, i] <= key < hi[:, i] for each i; lo[m, n], hi[k, n] hold prefixes
+    of keys.
 
     A bound without columns is open. O(log count) applications and page touches an interval.
     """
@@ -84,20 +91,27 @@ def fold_many(pages: Pages, tree: Tree, rows: Rows, lo: np.ndarray, hi: np.ndarr
 
 
 class RangeFold:
-    """Folds single intervals by one scan of one tree; its kernel's arguments are packed once, as a RecordFinder's."""
+    """Folds single intervals by one scan of one tree; its kernel's arguments are packed once, as
+    a RecordFinder's.
+    """
 
     def __init__(self, pages: Pages, tree: Tree, rows: Rows) -> None:
         self.pages, self.tree = pages, tree  # keeps alive what `_head` points to
         scans = fold_array(tree.spec)
-        self._head = np.concatenate([packed_tree(pages, tree), [tree.spec.keys, *rows, len(scans)], scans.ravel()])
+        self._head = np.concatenate(
+            [packed_tree(pages, tree), [tree.spec.keys, *rows, len(scans)], scans.ravel()]
+        )
         self._low = len(self._head)
         out = self._low + 2 * tree.spec.keys
         self._result = slice(out, out + rows.end - rows.first)
         self._scan = ONE.call
-        self._rooms: list[tuple[int, memoryview]] = []  # arrays that no thread uses now, each with its address
+        # arrays that no thread uses now, each with its address
+        self._rooms: list[tuple[int, memoryview]] = []
 
     def fold(self, lo: tuple[int, ...] = (), hi: tuple[int, ...] = ()) -> tuple[list[int], bool]:
-        """Return (fold words, whether a record exists) for lo <= key < hi; bounds may be prefixes, () is unbounded."""
+        """Return (fold words, whether a record exists) for lo <= key < hi; bounds may be
+        prefixes, () is unbounded.
+        """
         try:
             room = self._rooms.pop()
         except IndexError:
@@ -126,14 +140,17 @@ class RangeFold:
 
 
 def ranks(pages: Pages, tree: Tree, keys: np.ndarray) -> np.ndarray:
-    """Count the records below each of keys[m, n] (or prefixes of keys): int64[n]. O(log count) each."""
+    """Count the records below each of keys[m, n] (or prefixes of keys): int64[n]. O(log count)
+    each.
+    """
     none = np.zeros((0, keys.shape[1]), np.int64)
     below: np.ndarray = fold_many(pages, tree, count_rows(tree), none, keys).words[0]
     return below
 
 
 def select(pages: Pages, tree: Tree, ranks: np.ndarray) -> np.ndarray:
-    """Return the records with ranks[n] records before them, int64[C, n]; 0 <= rank < count. O(log count) each.
+    """Return the records with ranks[n] records before them, int64[C, n]; 0 <= rank < count. O(log
+    count) each.
 
     Raises IndexError for another rank, MissingError without a "count" scan."""
     spec = tree.spec
@@ -141,21 +158,26 @@ def select(pages: Pages, tree: Tree, ranks: np.ndarray) -> np.ndarray:
     out = np.zeros((spec.columns, len(ranks)), np.int64)
     row = count_rows(tree).first
     if len(ranks) and (ranks.min() < 0 or ranks.max() >= tree.count):
-        raise IndexError(f"rank {ranks.min() if ranks.min() < 0 else ranks.max()} of {tree.count} records")
+        raise IndexError(
+            f"rank {ranks.min() if ranks.min() < 0 else ranks.max()} of {tree.count} records"
+        )
     checked(SELECT.call(tree.on(pages), spec.columns, row, ranks, out), spec)
     return out
 
 
 def select_weighted(pages: Pages, tree: Tree, column: int, ranks: np.ndarray) -> np.ndarray:
-    """Select records by rank like `select`, each counted as often as its value column `column` says, 1 or more.
+    """Select records by rank like `select`, each counted as often as its value column `column`
+    says, 1 or more.
 
-    The tree carries the sum of that column, and each rank is below the sum of all. O(log count) each. Raises
-    MissingError without such a scan.
+    The tree carries the sum of that column, and each rank is below the sum of all. O(log count)
+    each. Raises MissingError without such a scan.
     """
     spec = tree.spec
     rows = rows_of(spec, ((SUM, column), (CARRY, column)))
     if rows is None:
-        raise MissingError(f"records are weighed by a sum of column {column}, and this tree carries none")
+        raise MissingError(
+            f"records are weighed by a sum of column {column}, and this tree carries none"
+        )
     ranks = np.ascontiguousarray(ranks, np.int64)
     out = np.zeros((spec.columns, len(ranks)), np.int64)
     checked(WEIGHTED.call(tree.on(pages), spec.columns, rows.first, column, ranks, out), spec)
@@ -166,12 +188,15 @@ STAB = TypedKernel(stab_points, IntervalTree, Table, Table, Words)
 
 
 def interval_spec(tree_id: int, alphas: int, gammas: int) -> Spec:
-    """Return the shape of an index with `alphas` columns before the interval and `gammas` after it."""
+    """Return the shape of an index with `alphas` columns before the interval and `gammas` after
+    it.
+    """
     return Spec(tree_id, alphas + 2 + gammas, 0, ((MAX, alphas + 1),))
 
 
 def stab_many(pages: Pages, tree: Tree, points: np.ndarray) -> np.ndarray:
-    """Return every record that one of points[alphas + 1, n] stabs, each once, in key order: int64[C, m].
+    """Return every record that one of points[alphas + 1, n] stabs, each once, in key order:
+    int64[C, m].
 
     A point (alpha..., x) stabs records with those alphas and a <= x <= b.  O((m + n) log count).
     """
@@ -179,17 +204,22 @@ def stab_many(pages: Pages, tree: Tree, points: np.ndarray) -> np.ndarray:
 
 
 def overlaps_many(pages: Pages, tree: Tree, points: np.ndarray) -> np.ndarray:
-    """Return every record that meets one of points[alphas + 2, n], each once, in key order: int64[C, m].
+    """Return every record that meets one of points[alphas + 2, n], each once, in key order:
+    int64[C, m].
 
-    A point (alpha..., lo, hi) meets records with those alphas, a <= hi and lo <= b.  O((m + n) log count).
+    A point (alpha..., lo, hi) meets records with those alphas, a <= hi and lo <= b.  O((m + n) log
+    count).
     """
     points = np.ascontiguousarray(points, np.int64)
     out, _ = overlaps_counted(pages, tree, points, 64 * points.shape[1] + 64)
     return distinct(out)
 
 
-def overlaps_counted(pages: Pages, tree: Tree, points: np.ndarray, room: int) -> tuple[np.ndarray, int]:
-    """Find overlaps like `overlaps_many`, a record once per point; also return how many folds and records were read.
+def overlaps_counted(
+    pages: Pages, tree: Tree, points: np.ndarray, room: int
+) -> tuple[np.ndarray, int]:
+    """Find overlaps like `overlaps_many`, a record once per point; also return how many folds and
+    records were read.
 
     `room` is the number of records to make room for at first."""
     spec = tree.spec

@@ -1,17 +1,19 @@
-"""Read the records of a tree in key order, in batches or all at once; count them; list a tree's pages.
+"""Read the records of a tree in key order, in batches or all at once; count them; list a tree's
+pages.
 
 tree        (0, a) (2, b) (4, c) (5, d) (6, e)
 read_batches(pages, tree, lo=(2,), hi=(6,), rows=2)      [[2, 4], [b, c]] then [[5], [d]]
 
 Read the records of a tree from the last key to the first, leaf by leaf.
 
-An index entry holds exactly the least key below its child, so the leaf before a place begins with the key of the entry
-before the one that led there:
+An index entry holds exactly the least key below its child, so the leaf before a place begins with
+the key of the entry before the one that led there:
 
     level 1      | 2  5 | 9  14 |          before 9: the last entry, 5, of the page before
     leaves       2 3  5 7  9 11  14 20     5 7
 
-Look up keys in a tree, many in one call or single ones at little cost, and count the records with a prefix.
+Look up keys in a tree, many in one call or single ones at little cost, and count the records with a
+prefix.
 
 get(pages, tree, keys[K, n])             found[n], values[V, n]; in key order, each page is read once
 RecordFinder(pages, tree).find(key)      the values or None; its kernel's arguments are packed once
@@ -54,7 +56,8 @@ LARGE_WORDS = 1 << 25  # at most, of a large batch
 
 
 def batch_rows(columns: int, rows: int = BATCH_ROWS, words: int = BATCH_WORDS) -> int:
-    """Return how many records of `columns` words make a batch of at most `rows` rows and `words` words.
+    """Return how many records of `columns` words make a batch of at most `rows` rows and `words`
+    words.
 
     >>> batch_rows(9), batch_rows(1000)
     (65536, 8388)
@@ -70,11 +73,13 @@ def read_batches(
     columns: tuple[int, ...] | None = None,
     rows: int | None = None,
 ) -> Iterator[np.ndarray]:
-    """Yield batches[C, <= rows] of the records with lo <= key < hi in order; prefixes allowed, () is unbounded.
+    """Yield batches[C, <= rows] of the records with lo <= key < hi in order; prefixes allowed, ()
+    is unbounded.
 
     Without `rows` a batch has BATCH_ROWS of them, and BATCH_WORDS words at most.
 
-    Raises CorruptionError, at the latest when all are read and their number is not the tree's count.
+    Raises CorruptionError, at the latest when all are read and their number is not the tree's
+    count.
     """
     spec, ref = tree.spec, tree.on(pages)
     wanted = np.array(range(spec.columns) if columns is None else columns, np.int64)
@@ -96,8 +101,15 @@ def read_batches(
 
 
 def read_blocks(pages: Pages, tree: Tree, rows: int, every: int) -> Iterator[np.ndarray]:
-    """Yield every `every`-th block [C, <= rows] of `rows` records; between them only leaf headers are read."""
-    spec, ref, none, cursor = tree.spec, tree.on(pages), np.zeros(1, np.int64), np.zeros(CURSOR_WORDS, np.int64)
+    """Yield every `every`-th block [C, <= rows] of `rows` records; between them only leaf
+    headers are read.
+    """
+    spec, ref, none, cursor = (
+        tree.spec,
+        tree.on(pages),
+        np.zeros(1, np.int64),
+        np.zeros(CURSOR_WORDS, np.int64),
+    )
     checked(SEEK.call(ref, none, 0, cursor, 0), spec)
     blocks = (np.arange(spec.columns), rows), (none[:0], rows * (every - 1))
     for columns, most in cycle(blocks):
@@ -110,9 +122,15 @@ def read_blocks(pages: Pages, tree: Tree, rows: int, every: int) -> Iterator[np.
 
 
 def read(
-    pages: Pages, tree: Tree, lo: tuple[Any, ...] = (), hi: tuple[Any, ...] = (), columns: tuple[int, ...] | None = None
+    pages: Pages,
+    tree: Tree,
+    lo: tuple[Any, ...] = (),
+    hi: tuple[Any, ...] = (),
+    columns: tuple[int, ...] | None = None,
 ) -> np.ndarray:
-    """Return all records with lo <= key < hi, int64[C, n]; they are counted first, so that each is written once."""
+    """Return all records with lo <= key < hi, int64[C, n]; they are counted first, so that each
+    is written once.
+    """
     wanted = tuple(range(tree.spec.columns)) if columns is None else columns
     n = count(pages, tree, lo, hi) if lo or hi else tree.count
     return next(read_batches(pages, tree, lo, hi, wanted, n), np.empty((len(wanted), 0), np.int64))
@@ -139,7 +157,8 @@ Bound = tuple[Any, ...]  # words of a key or of a prefix of one; () is unbounded
 
 
 def read_backward(pages: Pages, tree: Tree, lo: Bound = (), hi: Bound = ()) -> Iterator[np.ndarray]:
-    """Yield batches[C, n] of the records with lo <= key < hi, the greatest key first; prefixes allowed.
+    """Yield batches[C, n] of the records with lo <= key < hi, the greatest key first; prefixes
+    allowed.
 
     A batch has the records of one leaf. O(height) page reads a leaf. Raises CorruptionError.
     """
@@ -156,7 +175,9 @@ def read_backward(pages: Pages, tree: Tree, lo: Bound = (), hi: Bound = ()) -> I
 
 
 def _leaf_below(pages: Pages, tree: Tree, hi: Bound) -> Bound | None:
-    """Return the least key of the leaf that has the greatest key below `hi`; () for a root leaf, None for no leaf."""
+    """Return the least key of the leaf that has the greatest key below `hi`; () for a root leaf,
+    None for no leaf.
+    """
     cursor = _sought(pages, tree, hi)
     inside = not hi or cursor[LEAF_PAGE] == AT_END or cursor[LEAF_SLOT] > 0
     if tree.height == 1:
@@ -207,10 +228,13 @@ COUNT = TypedKernel(k_read_range.count_prefixes, TreeRef, Table, int, Words)
 NEIGHBOURS = TypedKernel(k_neighbours.find_neighbours, TreeRef, int, Table, int, Flags, Table)
 
 
-def get(pages: Pages, tree: Tree, keys: np.ndarray, threads: int = 1) -> tuple[np.ndarray, np.ndarray]:
+def get(
+    pages: Pages, tree: Tree, keys: np.ndarray, threads: int = 1
+) -> tuple[np.ndarray, np.ndarray]:
     """Look up keys[K, n]: (found bool[n], values int64[V, n]; 0 where not found).  O(n log count).
 
-    Many keys are looked up in key order, so that each page is read once; still more are divided among threads.
+    Many keys are looked up in key order, so that each page is read once; still more are divided
+    among threads.
     """
     spec = tree.spec
     n = keys.shape[1]
@@ -219,7 +243,10 @@ def get(pages: Pages, tree: Tree, keys: np.ndarray, threads: int = 1) -> tuple[n
     ref = tree.on(pages)
 
     def look_up(some: np.ndarray) -> int:
-        places = np.empty((spec.keys + 2, k_batch_lookup.PLACE_ROWS, max(k_batch_lookup.GROUP, spec.keys)), np.int64)
+        places = np.empty(
+            (spec.keys + 2, k_batch_lookup.PLACE_ROWS, max(k_batch_lookup.GROUP, spec.keys)),
+            np.int64,
+        )
         status: int = GET.call(ref, spec.values, keys, some, places, found, out)
         return status
 
@@ -234,7 +261,9 @@ def get(pages: Pages, tree: Tree, keys: np.ndarray, threads: int = 1) -> tuple[n
 
 
 def lookup_order(keys: np.ndarray) -> np.ndarray:
-    """Return the order int64[n] in which keys[K, n] are looked up fastest: key order, but for a few.  O(n)."""
+    """Return the order int64[n] in which keys[K, n] are looked up fastest: key order, but for a
+    few.  O(n).
+    """
     return near_order(keys) if keys.shape[1] > UNORDERED else np.arange(keys.shape[1])
 
 
@@ -243,11 +272,15 @@ def packed_tree(pages: Pages, tree: Tree) -> np.ndarray:
 
     It holds addresses: its user must keep `pages` alive."""
     places = (pages.words.ctypes.data, len(pages.words), pages.seen.ctypes.data, len(pages.seen))
-    return np.array([*places, pages.page_words, tree.pointer, tree.height, tree.spec.values, 0], np.int64)
+    return np.array(
+        [*places, pages.page_words, tree.pointer, tree.height, tree.spec.values, 0], np.int64
+    )
 
 
 class RecordFinder:
-    """Looks up single keys in one tree; its kernel's arguments are packed once, so that a call costs little more."""
+    """Looks up single keys in one tree; its kernel's arguments are packed once, so that a call
+    costs little more.
+    """
 
     def __init__(self, pages: Pages, tree: Tree) -> None:
         self.pages, self.tree = pages, tree  # keeps alive what `_ready` points to
@@ -256,7 +289,8 @@ class RecordFinder:
         self._find = FIND[tree.spec.keys].call if tree.spec.keys < len(FIND) else None
 
     def find(self, key: tuple[int, ...]) -> tuple[int, ...] | None:
-        """Return the value words of a whole key, or None.  As `get`, but allocates no array.  O(log count).
+        """Return the value words of a whole key, or None.  As `get`, but allocates no array.  O(log
+        count).
 
         The key is a tuple of int; OverflowError for one of more than 64 bits.
         """
@@ -276,7 +310,9 @@ class RecordFinder:
 
 
 def count_prefixes(pages: Pages, tree: Tree, prefixes: np.ndarray, most: int = 1) -> np.ndarray:
-    """Count the records, up to `most`, that start with each of prefixes[m, n]: int64[n].  O(n log count)."""
+    """Count the records, up to `most`, that start with each of prefixes[m, n]: int64[n].  O(n
+    log count).
+    """
     prefixes = np.ascontiguousarray(prefixes, np.int64)
     counts = np.zeros(prefixes.shape[1], np.int64)
     checked(COUNT.call(tree.on(pages), prefixes, most, counts), tree.spec)
@@ -284,7 +320,8 @@ def count_prefixes(pages: Pages, tree: Tree, prefixes: np.ndarray, most: int = 1
 
 
 def first_from(pages: Pages, tree: Tree, prefixes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the first record at or after each of prefixes[m, n] of keys: (found bool[n], records int64[C, n]).
+    """Return the first record at or after each of prefixes[m, n] of keys: (found bool[n], records
+    int64[C, n]).
 
     O(n log count).
     """
@@ -292,14 +329,17 @@ def first_from(pages: Pages, tree: Tree, prefixes: np.ndarray) -> tuple[np.ndarr
 
 
 def last_before(pages: Pages, tree: Tree, prefixes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the last record below each of prefixes[m, n] of keys: (found bool[n], records int64[C, n]).
+    """Return the last record below each of prefixes[m, n] of keys: (found bool[n], records int64[C,
+    n]).
 
     O(n log count).
     """
     return _neighbours(pages, tree, prefixes, 1)
 
 
-def _neighbours(pages: Pages, tree: Tree, prefixes: np.ndarray, backward: int) -> tuple[np.ndarray, np.ndarray]:
+def _neighbours(
+    pages: Pages, tree: Tree, prefixes: np.ndarray, backward: int
+) -> tuple[np.ndarray, np.ndarray]:
     spec, n = tree.spec, prefixes.shape[1]
     prefixes = np.ascontiguousarray(prefixes, np.int64)
     found, out = np.zeros(n, bool), np.zeros((spec.columns, n), np.int64)

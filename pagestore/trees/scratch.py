@@ -1,4 +1,6 @@
-"""Scratch arrays of the kernels, kept for each thread so that a small batch or a look-up allocates nothing."""
+"""Scratch arrays of the kernels, kept for each thread so that a small batch or a look-up
+allocates nothing.
+"""
 
 import threading
 
@@ -26,11 +28,14 @@ def node_buffers(rows: int, entries: int) -> np.ndarray:
 
 
 class Scratch:
-    """The arrays, as large as the largest request so far; see trees/kernels/arguments.py for their layout."""
+    """The arrays, as large as the largest request so far; see trees/kernels/arguments.py for
+    their layout.
+    """
 
     def __init__(self) -> None:
         self.tallies = np.empty((TREES_MAX, WORDS), np.int64)
-        self.moving = np.empty((2, 0, 2 * FEW), np.int64)  # for changes of a few edits, at most two each
+        # for changes of a few edits, at most two each
+        self.moving = np.empty((2, 0, 2 * FEW), np.int64)
         self.order, self.fresh = np.empty(4 * FEW, np.int64), np.empty(2 * FEW, bool)
         self.walk = np.empty((ROWS, LEVELS), np.int64)
         self.arena = np.empty(0, np.int64)
@@ -39,7 +44,8 @@ class Scratch:
         self.work = np.zeros(AREA, np.int64)
         self._lay_groups()
         self._place = np.empty(0, np.int64), 0
-        self._works: set[tuple[int, int]] = set()  # (words of a page, folds) that `work` has room for
+        # (words of a page, folds) that `work` has room for
+        self._works: set[tuple[int, int]] = set()
         self._fitted: set[tuple[int, ...]] = set()  # the requests that there is room for
 
     def _lay_groups(self) -> None:
@@ -103,5 +109,7 @@ def applications() -> int:
 
 
 def pages_shifted() -> int:
-    """Return how many pages this thread has made from old ones by shifting bits (see pages/build.py)."""
+    """Return how many pages this thread has made from old ones by shifting bits (see
+    pages/build.py).
+    """
     return sum(int(one.work[SHIFTED]) for one in _scratches())

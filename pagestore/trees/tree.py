@@ -36,7 +36,8 @@ from pagestore.runtime.types import MappedWords
 from pagestore.trees.kernels import build as k_bulk
 from pagestore.trees.kernels.arguments import TreeRef
 
-LEAF_RECORDS_MIN, INDEX_ENTRIES_MIN = 2, 4  # entries that a leaf and an index page must hold, however wide they are
+# entries that a leaf and an index page must hold, however wide they are
+LEAF_RECORDS_MIN, INDEX_ENTRIES_MIN = 2, 4
 
 
 class Spec(NamedTuple):
@@ -56,14 +57,25 @@ class Spec(NamedTuple):
         return self.keys + self.values
 
     def fits(self, page_words: int) -> bool:
-        """Whether pages of `page_words` words hold enough records and index entries, however wide their words."""
+        """Whether pages of `page_words` words hold enough records and index entries, however
+        wide their words.
+        """
         folds = len(self.scans)
         entry = self.keys + 1 + folds  # births fit in, or are left out
         if self.columns > COLUMNS_MAX or entry > INDEX_COLUMNS_MAX:
             return False
-        room = page_words - page_words // k_bulk.SPARE - HEADER - 1 - (min(folds, WORDS_PAID) * page_words // BUDGET)
+        room = (
+            page_words
+            - page_words // k_bulk.SPARE
+            - HEADER
+            - 1
+            - (min(folds, WORDS_PAID) * page_words // BUDGET)
+        )
         descriptors = 3  # words a column: two, and what the rounding to whole words takes
-        return room >= max((LEAF_RECORDS_MIN + descriptors) * self.columns, (INDEX_ENTRIES_MIN + descriptors) * entry)
+        return room >= max(
+            (LEAF_RECORDS_MIN + descriptors) * self.columns,
+            (INDEX_ENTRIES_MIN + descriptors) * entry,
+        )
 
     @property
     def page_size_min(self) -> int | None:
@@ -79,8 +91,8 @@ class Spec(NamedTuple):
 class Tree(NamedTuple):
     """A version of a tree.  Root 0 is the empty tree; height 1 means that the root is a leaf.
 
-    Kernels take it `on` the map of its pages: the pointer to the root holds more than its page number (see
-    pages/layout.py).
+    Kernels take it `on` the map of its pages: the pointer to the root holds more than its page
+    number (see pages/layout.py).
     """
 
     pointer: int
@@ -158,11 +170,15 @@ def shape_of(spec: Spec) -> Shape:
 @cache
 def fold_array(spec: Spec) -> np.ndarray:
     """Return the scans of a tree as kernels take them, int64[F, 3] (see pages/operators.py)."""
-    return np.array([(op, column, address_of(op)) for op, column in spec.scans], np.int64).reshape(-1, 3)
+    return np.array([(op, column, address_of(op)) for op, column in spec.scans], np.int64).reshape(
+        -1, 3
+    )
 
 
 def checked(status: int, spec: Spec) -> int:
-    """Pass a count or status through. Raises CorruptionError for a negative one, which names a bad page."""
+    """Pass a count or status through. Raises CorruptionError for a negative one, which names a
+    bad page.
+    """
     if status < 0:
         raise CorruptionError(page=-int(status), tree=spec.tree_id)
     return int(status)
@@ -174,14 +190,22 @@ FIELD = TypedKernel(field, MappedWords, int, int, int)
 
 
 def path_to(pages: Pages, tree: Tree, page: int) -> tuple[int, ...]:
-    """Return the pages from the root to `page`, both included; () if it is not in the tree. O(index pages)."""
+    """Return the pages from the root to `page`, both included; () if it is not in the tree.
+    O(index pages).
+    """
     level, keys = tree.height - 1, tree.spec.keys
-    start = ENTER.call(pages, tree.pointer, level, keys + 1) if tree.root != page and level > 0 else 0
+    start = (
+        ENTER.call(pages, tree.pointer, level, keys + 1) if tree.root != page and level > 0 else 0
+    )
     return _below(pages, tree.root, start, level, keys, page, set()) if tree.root else ()
 
 
-def _below(pages: Pages, at: int, start: int, level: int, keys: int, page: int, passed: set[int]) -> tuple[int, ...]:
-    """Return the path from index page `at`, whose words begin at `start`; `passed` pages do not lead to `page`."""
+def _below(
+    pages: Pages, at: int, start: int, level: int, keys: int, page: int, passed: set[int]
+) -> tuple[int, ...]:
+    """Return the path from index page `at`, whose words begin at `start`; `passed` pages do not
+    lead to `page`.
+    """
     if at == page:
         return (at,)
     if start <= 0 or at in passed:
@@ -189,7 +213,11 @@ def _below(pages: Pages, at: int, start: int, level: int, keys: int, page: int, 
     passed.add(at)
     for slot in range(int(pages.words[start + ENTRY_COUNT])):
         below = int(FIELD.call(pages.words, start, keys, slot))
-        first = CHILD.call(pages, start, keys, slot, level - 1, keys + 1) if below != page and level > 1 else 0
+        first = (
+            CHILD.call(pages, start, keys, slot, level - 1, keys + 1)
+            if below != page and level > 1
+            else 0
+        )
         way = _below(pages, below, first, level - 1, keys, page, passed)
         if way:
             return (at, *way)

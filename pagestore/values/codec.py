@@ -8,17 +8,19 @@ bool             0, 1
 date             days since 1970-01-01, in the years 1 to 9999, which Python and Spark have
 time             microseconds since midnight
 timestamp        microseconds since 1970-01-01, without a time zone, in the same years
-timestamp(zone)  microseconds since 1970-01-01 in UTC; the zone, of the column, is one to show it in. In the same years,
-                 and for zones other than UTC not on the first or the last day of these, which may be beyond there
+timestamp(zone)  microseconds since 1970-01-01 in UTC; the zone, of the column, is one to show it
+in. In the same years,
+                 and for zones other than UTC not on the first or the last day of these, which may
+                 be beyond there
 duration         microseconds
 decimal(p,s)     the value times 10**s, if p <= 18; else as a text: 2**127 + the value times 10**s, as 16 bytes, the
                  highest first, so that texts are in the order of the values; p <= 38
 string, bytes    the id that the store's dictionary gave the text: equal texts have equal ids; their order is kept
                  separately (text_order.py)
 
-A null, which a column of a nullable type (`int64?`) may hold, is the least word. No other value of a nullable column
-has this word: int64 and duration refuse it there, and each value of `uint64?` has the word of the next greater value,
-so that 2**64 - 1 has none.
+A null, which a column of a nullable type (`int64?`) may hold, is the least word. No other value of
+a nullable column has this word: int64 and duration refuse it there, and each value of `uint64?` has
+the word of the next greater value, so that 2**64 - 1 has none.
 """
 
 from __future__ import annotations
@@ -42,7 +44,9 @@ _NO_TEXTS: Any = None  # instead of a dictionary, for values that are not texts
 _SIGN = np.uint64(1 << 63)
 _UNITS = {"date": "M8[D]", "timestamp": "M8[us]"}
 YEARS = {  # the words of the first and the last value that Python can represent
-    kind: tuple(np.array([datetime.min, datetime.max], "M8[us]").astype(unit).view(np.int64).tolist())
+    kind: tuple(
+        np.array([datetime.min, datetime.max], "M8[us]").astype(unit).view(np.int64).tolist()
+    )
     for kind, unit in _UNITS.items()
 }
 AS_UTC = "UTC", "Etc/UTC", "Z", "GMT", "+00:00"  # zones in which no moment is on another day
@@ -52,10 +56,11 @@ MIDNIGHT = 24 * 60 * 60 * 10**6  # microseconds
 
 
 def encode(column: Column, values: Any, interner: Interner, first: int = 0) -> np.ndarray:
-    """Encode a column's values (a list, numpy or Arrow array, or column of a frame) as words int64[n].
+    """Encode a column's values (a list, numpy or Arrow array, or column of a frame) as words
+    int64[n].
 
-    Raises WordError naming column and row, counted from `first`, for a null, a NaN or a value that the type cannot hold
-    exactly. O(n), and for texts the dictionary's O(distinct log dictionary).
+    Raises WordError naming column and row, counted from `first`, for a null, a NaN or a value that
+    the type cannot hold exactly. O(n), and for texts the dictionary's O(distinct log dictionary).
 
     >>> encode(Column("x", Type.parse("float64")), [-1.5, -0.0, 2.0], None)
     array([-4609434218613702657,                    0,  4611686018427387904])
@@ -116,7 +121,8 @@ def _taken(wanted: Type, row: int, value: int) -> Misfit:
     plain = wanted.name
     return Misfit(
         row,
-        f"{value} stands for a null in a column of {plain}?; declare the column as {plain}, or take another number",
+        f"{value} stands for a null in a column of {plain}?; declare the column as {plain}, or "
+        f"take another number",
     )
 
 
@@ -181,10 +187,17 @@ def _null(wanted: Type, there: np.ndarray) -> Misfit:
 
 
 def _plain_integers(values: Any) -> np.ndarray | None:
-    """Return the words of a numpy int64 array or of a short list of only int, without Arrow; None for anything else."""
-    if type(values) is np.ndarray and values.dtype == np.int64 and values.ndim == 1:  # others may have a mask
+    """Return the words of a numpy int64 array or of a short list of only int, without Arrow;
+    None for anything else.
+    """
+    # others may have a mask
+    if type(values) is np.ndarray and values.dtype == np.int64 and values.ndim == 1:
         return values
-    if isinstance(values, list | tuple) and len(values) <= 64 and all(type(value) is int for value in values):
+    if (
+        isinstance(values, list | tuple)
+        and len(values) <= 64
+        and all(type(value) is int for value in values)
+    ):
         try:
             return np.array(values, np.int64)
         except OverflowError:
@@ -193,12 +206,17 @@ def _plain_integers(values: Any) -> np.ndarray | None:
 
 
 def _in_years(wanted: Type, words: np.ndarray) -> np.ndarray:
-    """Return the words of dates or timestamps. Raises Misfit for those that Python cannot represent."""
+    """Return the words of dates or timestamps. Raises Misfit for those that Python cannot
+    represent.
+    """
     least, most = bounds_of(wanted)
     bad = (words < least) | (words > most)
     if bad.any():
         row = int(np.argmax(bad))
-        raise Misfit(row, f"{words[row : row + 1].view(_UNITS[wanted.name])[0]} is not in the years 1 to 9999")
+        raise Misfit(
+            row,
+            f"{words[row : row + 1].view(_UNITS[wanted.name])[0]} is not in the years 1 to 9999",
+        )
     return words
 
 
@@ -222,12 +240,15 @@ def _unsigned_words(wanted: Type, values: np.ndarray) -> np.ndarray:
 def _float_words(values: np.ndarray) -> np.ndarray:
     bad = np.isnan(values)
     if bad.any():
-        raise Misfit(int(np.argmax(bad)), "NaN has no place in an order; leave it out, or make it a null")
+        raise Misfit(
+            int(np.argmax(bad)), "NaN has no place in an order; leave it out, or make it a null"
+        )
     return float_words(values)
 
 
 def bounds_of(column_type: Type) -> tuple[int, int]:
-    """Return the least and the greatest word of the values of a type, nulls aside; for texts, of all ids.
+    """Return the least and the greatest word of the values of a type, nulls aside; for texts, of
+    all ids.
 
     >>> bounds_of(Type.parse("decimal(3,1)")), bounds_of(Type.parse("bool"))
     ((-999, 999), (0, 1))
@@ -241,7 +262,8 @@ def bounds_of(column_type: Type) -> tuple[int, int]:
         return least, most
     if name in YEARS:
         least, most = YEARS[name]
-        margin = MIDNIGHT if column_type.zone not in ("", *AS_UTC) else 0  # so that it is in these years there, too
+        # so that it is in these years there, too
+        margin = MIDNIGHT if column_type.zone not in ("", *AS_UTC) else 0
         return least + margin, most - margin
     if name in ("int64", "uint64", "duration"):
         return WORD_MIN, WORD_MAX
@@ -249,7 +271,9 @@ def bounds_of(column_type: Type) -> tuple[int, int]:
 
 
 def float_words(values: np.ndarray) -> np.ndarray:
-    """Return the words int64[n] of float64[n]; NaN, which only functions give, has one word, above that of inf."""
+    """Return the words int64[n] of float64[n]; NaN, which only functions give, has one word,
+    above that of inf.
+    """
     bits = np.where(np.isnan(values), np.nan, values + 0.0).view(np.int64)
     return bits ^ (bits >> 63 & np.int64(WORD_MAX))
 
@@ -281,11 +305,14 @@ def decode(column_type: Type, words: np.ndarray, interner: Interner) -> pa.Array
     elif name == "decimal":
         values = np.stack([words, words >> 63], axis=1)
     # pa.array would import pandas where it is installed
-    return pa.Array.from_buffers(column_type.arrow, len(words), [None, pa.py_buffer(np.ascontiguousarray(values))])
+    return pa.Array.from_buffers(
+        column_type.arrow, len(words), [None, pa.py_buffer(np.ascontiguousarray(values))]
+    )
 
 
 def interned_as(wanted: Type, array: pa.Array) -> pa.Array:
-    """Return the texts by which the dictionary has the values of a type, an Arrow array without nulls.
+    """Return the texts by which the dictionary has the values of a type, an Arrow array without
+    nulls.
 
     Decimals have 16 bytes, in the order of the values; texts are themselves.
     """
@@ -302,7 +329,9 @@ def _decimals_of_texts(column_type: Type, texts: pa.Array) -> pa.Array:
     """Return the decimals of texts.  Raises CorruptionError for a text that is none."""
     data = b"".join(texts.to_pylist())
     if len(data) != 16 * len(texts):
-        raise CorruptionError(f"a text of a column of {column_type} is none of 16 bytes; pagestore fsck says more")
+        raise CorruptionError(
+            f"a text of a column of {column_type} is none of 16 bytes; pagestore fsck says more"
+        )
     halves = np.frombuffer(data, ">u8").reshape(-1, 2).astype(np.uint64)
     halves[:, 0] ^= _SIGN
     buffers = [None, pa.py_buffer(np.ascontiguousarray(halves[:, ::-1]))]
@@ -310,8 +339,12 @@ def _decimals_of_texts(column_type: Type, texts: pa.Array) -> pa.Array:
 
 
 def values_of(column_type: Type, words: np.ndarray, interner: Interner) -> list[Any]:
-    """Return the values of words int64[n] as Arrow's `to_pylist` does; most numbers without Arrow."""
-    if column_type.name not in ("int64", "float64", "bool") or (column_type.nullable and (words == NULL).any()):
+    """Return the values of words int64[n] as Arrow's `to_pylist` does; most numbers without
+    Arrow.
+    """
+    if column_type.name not in ("int64", "float64", "bool") or (
+        column_type.nullable and (words == NULL).any()
+    ):
         return decode(column_type, words, interner).to_pylist()  # type: ignore[no-any-return]
     return to_numpy(column_type, words, interner).tolist()  # type: ignore[no-any-return]
 
@@ -341,7 +374,8 @@ def unsigned_values(column_type: Type, words: np.ndarray) -> np.ndarray:
 
 
 def to_numpy(column_type: Type, words: np.ndarray, interner: Interner) -> np.ndarray:
-    """Convert a column to a numpy array: of the native dtype where one exists, of objects for decimals and texts.
+    """Convert a column to a numpy array: of the native dtype where one exists, of objects for
+    decimals and texts.
 
     Nulls become NaN, NaT or None; int64, uint64 and bool with nulls become a masked array.
     """
@@ -365,13 +399,19 @@ def to_numpy(column_type: Type, words: np.ndarray, interner: Interner) -> np.nda
     return np.asarray(decode(column_type, words, interner).to_numpy(zero_copy_only=False))
 
 
-def _nulls_as_numpy(column_type: Type, words: np.ndarray, null: np.ndarray, interner: Interner) -> np.ndarray:
+def _nulls_as_numpy(
+    column_type: Type, words: np.ndarray, null: np.ndarray, interner: Interner
+) -> np.ndarray:
     if column_type.name in ("int64", "uint64", "bool"):
-        masked: np.ndarray = np.ma.masked_array(to_numpy(column_type, np.where(null, 0, words), interner), null)
+        masked: np.ndarray = np.ma.masked_array(
+            to_numpy(column_type, np.where(null, 0, words), interner), null
+        )
         return masked
     there = to_numpy(column_type, words[~null], interner)
     kind = "M8[D]" if column_type.name == "date" else there.dtype
-    missing = {"f": np.nan, "M": np.datetime64("NaT"), "m": np.timedelta64("NaT")}.get(there.dtype.kind)
+    missing = {"f": np.nan, "M": np.datetime64("NaT"), "m": np.timedelta64("NaT")}.get(
+        there.dtype.kind
+    )
     values = np.full(len(words), missing, kind)
     values[~null] = there
     return values

@@ -1,14 +1,15 @@
 """The dictionary: every distinct text of a store has one id, for all versions and branches.
 
-Its trees belong to the store's own lineage. `TEXTS` holds the bytes: record (id, part) -> word. Part 0 has the
-length in its low 16 bits and the first 6 bytes above them; part i > 0 has bytes 8 i - 2 to 8 i + 5. `PLACES`
-finds the id: record (place) -> id, where the place is the first of hash, hash + 1, ... that is free or holds
-the text itself, and the hash is the 8-byte blake2b digest. Ids start at 1 and are never reused: a text keeps its id
-until no version holds it (admin/vacuum.py), and gets a new id if it is added again. The order of the texts is
-kept separately (text_order.py).
+Its trees belong to the store's own lineage. `TEXTS` holds the bytes: record (id, part) -> word.
+Part 0 has the length in its low 16 bits and the first 6 bytes above them; part i > 0 has bytes 8 i
+- 2 to 8 i + 5. `PLACES` finds the id: record (place) -> id, where the place is the first of hash,
+hash + 1, ... that is free or holds the text itself, and the hash is the 8-byte blake2b digest. Ids
+start at 1 and are never reused: a text keeps its id until no version holds it (admin/vacuum.py),
+and gets a new id if it is added again. The order of the texts is kept separately (text_order.py).
 
-A text of LONG bytes or more has length word 0xFFFF in part 0, and its parts 1 to 4 locate it: first page and words of
-a TEXT run (versions/commit_record.py), offset and length in the unpacked zstandard frame of that run.
+A text of LONG bytes or more has length word 0xFFFF in part 0, and its parts 1 to 4 locate it: first
+page and words of a TEXT run (versions/commit_record.py), offset and length in the unpacked
+zstandard frame of that run.
 """
 
 from __future__ import annotations
@@ -51,16 +52,25 @@ BYTES_MAX = (1 << 31) - 1  # of an Arrow array of texts that is not of a large t
 
 
 class Dictionary:
-    """The texts of a version, for reading. `trees` maps tree ids to trees, `read_run` returns a run's words."""
+    """The texts of a version, for reading. `trees` maps tree ids to trees, `read_run` returns a
+    run's words.
+    """
 
-    def __init__(self, pages: Callable[[], Pages], trees: dict[int, Tree], read_run: Callable[[Run], np.ndarray]):
+    def __init__(
+        self,
+        pages: Callable[[], Pages],
+        trees: dict[int, Tree],
+        read_run: Callable[[Run], np.ndarray],
+    ):
         self._pages, self._trees, self._read_run = pages, trees, read_run
         self._order: tuple[Tree, TextOrder] | None = None
         self._searched: TextSearch | None = None
 
     @property
     def order(self) -> TextOrder:
-        """The order of the texts, valid until a text is added. O(1), or a sort of all texts if no order is stored."""
+        """The order of the texts, valid until a text is added. O(1), or a sort of all texts if
+        no order is stored.
+        """
         texts, order, labels = self._tree(TEXTS), self._tree(ORDER), self._tree(LABELS)
         if self._order is None or self._order[0] is not texts:
             if order.count or not texts.count:
@@ -80,7 +90,9 @@ class Dictionary:
         return self.loaded(np.array([id_]))[0]
 
     def loaded(self, ids: np.ndarray) -> list[bytes]:
-        """Return the texts of ids int64[n], as bytes even for strings. O(n log dictionary + bytes)."""
+        """Return the texts of ids int64[n], as bytes even for strings. O(n log dictionary +
+        bytes).
+        """
         texts: list[bytes] = []
         for at in range(0, len(ids), LOADED_AT_ONCE):
             offsets, data = self._load(ids[at : at + LOADED_AT_ONCE])
@@ -93,14 +105,17 @@ class Dictionary:
         return self.known(texts)
 
     def known(self, texts: pa.Array) -> np.ndarray:
-        """Return ids int64[n] of texts, 0 for unknown ones; adds nothing. O(distinct log dictionary)."""
+        """Return ids int64[n] of texts, 0 for unknown ones; adds nothing. O(distinct log
+        dictionary).
+        """
         distinct = texts.dictionary_encode()
         known = self._find(PackedTexts.of(distinct.dictionary))
         ids: np.ndarray = known[numbers_of(distinct.indices, np.int32)]
         return ids
 
     def texts(self, ids: np.ndarray, binary: bool = False) -> pa.Array:
-        """Return the texts of ids int64[n] as an Arrow array, of a large type if they take more than 2 GiB.
+        """Return the texts of ids int64[n] as an Arrow array, of a large type if they take more
+        than 2 GiB.
 
         O(distinct log dictionary + bytes).
         """
@@ -114,7 +129,8 @@ class Dictionary:
         return taken(texts, places)
 
     def lengths(self, first: int, end: int) -> np.ndarray:
-        """Return the length in bytes of each text of ids `first` up to `end`, int64[n]; -1 for no text.
+        """Return the length in bytes of each text of ids `first` up to `end`, int64[n]; -1 for no
+        text.
 
         O(their bytes).
         """
@@ -154,7 +170,12 @@ class Dictionary:
         """The search over the current trees."""
         pages, found = self._pages(), self._searched
         places, texts = self._tree(PLACES), self._tree(TEXTS)
-        if found is None or found.pages is not pages or found.places is not places or found.texts is not texts:
+        if (
+            found is None
+            or found.pages is not pages
+            or found.places is not places
+            or found.texts is not texts
+        ):
             found = self._searched = TextSearch(pages, places, texts)
         return found
 
@@ -182,7 +203,9 @@ class Dictionary:
     def _same(self, ids: np.ndarray, texts: PackedTexts, some: np.ndarray) -> np.ndarray:
         """As `TextSearch.match`, for texts of any length."""
         loaded = self.loaded(ids[some])
-        return np.array([text == texts.text(i) for text, i in zip(loaded, some.tolist(), strict=True)], bool)
+        return np.array(
+            [text == texts.text(i) for text, i in zip(loaded, some.tolist(), strict=True)], bool
+        )
 
     def _load(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Load the texts of ids in Arrow's layout: offsets int64[n + 1], bytes uint8[...]."""
@@ -207,15 +230,21 @@ class Dictionary:
         """As `_load`, where some texts are stored in runs."""
         offsets, data = self._load(ids[~long])
         raw = data.tobytes()
-        short = iter([raw[a:b] for a, b in zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True)])
-        places = np.stack([self._words(ids[long], np.full(long.sum(), part)) for part in range(1, 5)], axis=1)
+        short = iter(
+            [raw[a:b] for a, b in zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True)]
+        )
+        places = np.stack(
+            [self._words(ids[long], np.full(long.sum(), part)) for part in range(1, 5)], axis=1
+        )
         frames: dict[int, bytes] = {}
         longs = []
         for page, words, offset, length in places.tolist():
             if page not in frames:
                 frames[page] = _frame(self._read_run(Run(page, words)), page)
             if not 0 <= offset <= offset + length <= len(frames[page]):
-                raise CorruptionError(f"a text of {length} bytes at byte {offset} is not in its frame", page=page)
+                raise CorruptionError(
+                    f"a text of {length} bytes at byte {offset} is not in its frame", page=page
+                )
             longs.append(frames[page][offset : offset + length])
         rest = iter(longs)
         texts = [next(rest) if is_long else next(short) for is_long in long.tolist()]
@@ -259,7 +288,8 @@ class TextFinder:
 
 
 def _distinct(ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the distinct ids, ascending, and the place of each id among them; sorts only if they lie far apart.
+    """Return the distinct ids, ascending, and the place of each id among them; sorts only if they
+    lie far apart.
 
     >>> [part.tolist() for part in _distinct(np.array([7, 5, 7]))]
     [[5, 7], [1, 0, 1]]
@@ -273,11 +303,17 @@ def _distinct(ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return np.flatnonzero(there) + low, (np.cumsum(there) - 1)[ids - low]
 
 
-def _arrow_texts(offsets: np.ndarray, data: np.ndarray, binary: bool, large: bool = False) -> pa.Array:
-    """Return texts as an Arrow array, of a large type if `large`. Raises CorruptionError if bytes are not UTF-8."""
+def _arrow_texts(
+    offsets: np.ndarray, data: np.ndarray, binary: bool, large: bool = False
+) -> pa.Array:
+    """Return texts as an Arrow array, of a large type if `large`. Raises CorruptionError if
+    bytes are not UTF-8.
+    """
     kinds = (pa.binary, pa.large_binary) if binary else (pa.string, pa.large_string)
     places = offsets if large else offsets.astype(np.int32)
-    texts = pa.Array.from_buffers(kinds[large](), len(offsets) - 1, [None, pa.py_buffer(places), pa.py_buffer(data)])
+    texts = pa.Array.from_buffers(
+        kinds[large](), len(offsets) - 1, [None, pa.py_buffer(places), pa.py_buffer(data)]
+    )
     if not binary:
         try:
             texts.validate(full=True)

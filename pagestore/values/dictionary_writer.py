@@ -1,16 +1,18 @@
 """A transaction's dictionary: new texts get an id, and before the commit a label.
 
-Labels for new texts: numbers between those of their neighbours; where none is free, nearby texts are relabelled.
+Labels for new texts: numbers between those of their neighbours; where none is free, nearby texts
+are relabelled.
 
     gap         100 .......... 200             two new texts between two others
     labels      100   133  166 200             their labels part the gap
     full gap    100 101                        nothing is between: the labels of the least range around it that has
                                                room are spread out, and some texts get other labels
 
-The range is one of 2^b labels, aligned, that has at most (2 / CROWD)^b texts; so an insertion moves O(log texts) texts,
-amortised, in any order of insertion (Bender, Cole, Demaine, Farach-Colton, Zito 2002, *Two simplified algorithms for
-maintaining order in a list*). Before the first text and after the last one, new texts are `STRIDE` apart, so that texts
-added in ascending order leave the room after them whole.
+The range is one of 2^b labels, aligned, that has at most (2 / CROWD)^b texts; so an insertion moves
+O(log texts) texts, amortised, in any order of insertion (Bender, Cole, Demaine, Farach-Colton, Zito
+2002, *Two simplified algorithms for maintaining order in a list*). Before the first text and after
+the last one, new texts are `STRIDE` apart, so that texts added in ascending order leave the room
+after them whole.
 
 A bounded cache of the texts that a transaction met, with their ids: many rows repeat few texts.
 """
@@ -49,7 +51,16 @@ from pagestore.values.dictionary import (
 )
 from pagestore.values.kernels import text_lookup
 from pagestore.values.kernels.text_lookup import ID, TEXT_COUNT
-from pagestore.values.text_order import LABEL_END, LABELS, LONG, ORDER, PackedTexts, StoredOrder, TextOrder, hashes_of
+from pagestore.values.text_order import (
+    LABEL_END,
+    LABELS,
+    LONG,
+    ORDER,
+    PackedTexts,
+    StoredOrder,
+    TextOrder,
+    hashes_of,
+)
 
 ORDERED_BYTES = 1 << 27  # of new texts that are sorted at once
 FRAME_BYTES = 1 << 20  # raw bytes of long texts that share a run
@@ -69,13 +80,16 @@ class DictionaryWriter(Dictionary):
         self._cache = cache
         self._table: TextTable | None = None  # None also after a call that failed halfway
         self._first, self._labelled = next_id, self._tree(LABELS).count
-        self._whole = self._labelled == self._tree(PLACES).count  # else made before labels were kept
+        # else made before labels were kept
+        self._whole = self._labelled == self._tree(PLACES).count
 
     def intern(self, texts: pa.Array) -> np.ndarray:
         """Return ids int64[n] of texts, adding new ones. O(bytes + distinct log dictionary)."""
         if JIT and len(texts) >= MANY:
             table, self._table = self._table or TextTable(), None
-            ids = table.ids_of(PackedTexts.of(texts), lambda places: self._ids_of(taken(texts, places)))
+            ids = table.ids_of(
+                PackedTexts.of(texts), lambda places: self._ids_of(taken(texts, places))
+            )
             if ids is not None:  # else it stopped at a long text
                 self._table = table
                 return ids
@@ -102,7 +116,9 @@ class DictionaryWriter(Dictionary):
         return super().order
 
     def settle(self) -> None:
-        """Label the texts that have no label yet. O(those log texts), plus the moves explained above."""
+        """Label the texts that have no label yet. O(those log texts), plus the moves explained
+        above.
+        """
         if self._tree(LABELS).count < self._tree(PLACES).count:
             self._label(self._unlabelled())
 
@@ -162,7 +178,9 @@ class DictionaryWriter(Dictionary):
                 self.pager.retire_run(run)
 
     def _runs_without(self, ids: np.ndarray) -> dict[Run, np.ndarray]:
-        """Return the runs that hold some of these texts, each with the ids of the other texts in it."""
+        """Return the runs that hold some of these texts, each with the ids of the other texts in
+        it.
+        """
         runs: dict[Run, list[int]] = {}
         for id_, page, words in self.long_texts():
             runs.setdefault(Run(page, words), []).append(id_)
@@ -205,7 +223,9 @@ class DictionaryWriter(Dictionary):
         if self._whole:
             return np.arange(self._first + labels.count - self._labelled, self.next_id)
         have = [*read_batches(self._pages(), labels, columns=(0,))] if labels.count else []
-        return np.setdiff1d(self.ids(), np.concatenate([np.zeros(0, np.int64), *(batch[0] for batch in have)]))
+        return np.setdiff1d(
+            self.ids(), np.concatenate([np.zeros(0, np.int64), *(batch[0] for batch in have)])
+        )
 
     @step
     def _label(self, ids: np.ndarray) -> None:
@@ -219,7 +239,8 @@ class DictionaryWriter(Dictionary):
             if size >= ORDERED_BYTES or end == len(ids):
                 texts = pa.concat_arrays(parts)
                 held = texts.to_pylist()
-                ranked = np.array(sorted(range(len(held)), key=held.__getitem__), np.int64)  # quick where they ascend
+                # quick where they ascend
+                ranked = np.array(sorted(range(len(held)), key=held.__getitem__), np.int64)
                 del held
                 self._place(ids[start:end][ranked], texts.take(pa.array(ranked)).to_pylist())
                 start, parts, size = end, [], 0
@@ -235,7 +256,9 @@ class DictionaryWriter(Dictionary):
         for gap in np.flatnonzero(full).tolist():
             order, left = self._stored_order(), gaps.left_ids[gap : gap + 1]
             label = int(order.keys(left)[0]) if left[0] else 0
-            make_room(order, label, ids[starts[gap] : starts[gap] + gaps.counts[gap]], self._relabel)
+            make_room(
+                order, label, ids[starts[gap] : starts[gap] + gaps.counts[gap]], self._relabel
+            )
 
     def _stored_order(self) -> StoredOrder:
         return StoredOrder(self._pages, self._tree(ORDER), self._tree(LABELS), self)
@@ -248,7 +271,9 @@ class DictionaryWriter(Dictionary):
         self._apply(LABELS, after[::-1], SET)
 
     def _add_places(self, new: np.ndarray, ids: np.ndarray, places: np.ndarray) -> None:
-        """Add new ids at their places; if two texts want the same free place, the later one probes on."""
+        """Add new ids at their places; if two texts want the same free place, the later one
+        probes on.
+        """
         wanted = places[new]
         while True:
             order = np.argsort(wanted, kind="stable")
@@ -310,7 +335,9 @@ LABEL_BITS = 62
 
 
 class Gaps(NamedTuple):
-    """Where new texts go: each gap's neighbours (their labels, and the left one's id), and the number of new texts."""
+    """Where new texts go: each gap's neighbours (their labels, and the left one's id), and the
+    number of new texts.
+    """
 
     left: np.ndarray
     right: np.ndarray
@@ -332,7 +359,9 @@ def gaps_at(order: StoredOrder, ranks: np.ndarray) -> Gaps:
 
 
 def fitting_labels(gaps: Gaps) -> tuple[np.ndarray, np.ndarray]:
-    """Return labels int64[n] of all texts that go to the gaps, and which gaps are full (with meaningless labels)."""
+    """Return labels int64[n] of all texts that go to the gaps, and which gaps are full (with
+    meaningless labels).
+    """
     left, right, _, counts = gaps
     first, last = left == 0, right == LABEL_END
     step = (right - left) // (counts + 1)
@@ -344,15 +373,22 @@ def fitting_labels(gaps: Gaps) -> tuple[np.ndarray, np.ndarray]:
 
 
 def make_room(
-    order: StoredOrder, left: int, ids: np.ndarray, replace: Callable[[np.ndarray, np.ndarray], None]
+    order: StoredOrder,
+    left: int,
+    ids: np.ndarray,
+    replace: Callable[[np.ndarray, np.ndarray], None],
 ) -> None:
-    """Insert new ids int64[n] after the label `left` in this order, relabelling the least range that has room for them.
+    """Insert new ids int64[n] after the label `left` in this order, relabelling the least range
+    that has room for them.
 
-    Calls `replace` with the labels and ids int64[2, n] that were in the range, and those that replace them.
+    Calls `replace` with the labels and ids int64[2, n] that were in the range, and those that
+    replace them.
     """
     for bits in range(1, LABEL_BITS + 1):
         start = left >> bits << bits
-        low, high, behind = order.labels_below(np.array([start, start + (1 << bits), left + 1])).tolist()
+        low, high, behind = order.labels_below(
+            np.array([start, start + (1 << bits), left + 1])
+        ).tolist()
         count = high - low + len(ids)
         if bits == LABEL_BITS or (count <= (2 / CROWD) ** bits and count < 1 << (bits - 1)):
             break
@@ -366,22 +402,28 @@ def make_room(
 FEWEST = 1 << 13  # slots that a new table has
 SLOTS_MAX, WORDS_MAX = 1 << 20, 1 << 22  # 42 MB in all
 
-ENTER = TypedKernel(text_lookup.enter_texts, Words, Words, Words, Words, int, int, int, Words, Words)
+ENTER = TypedKernel(
+    text_lookup.enter_texts, Words, Words, Words, Words, int, int, int, Words, Words
+)
 SPREAD = TypedKernel(text_lookup.spread_slots, Words, Words)
 
 
 class TextTable:
-    """A hash table from texts to their ids. After a call that raises it must not be used any more."""
+    """A hash table from texts to their ids. After a call that raises it must not be used any
+    more.
+    """
 
     def __init__(self) -> None:
         self._slots, self._pool = np.zeros(FEWEST, np.int64), np.empty(4 * FEWEST, np.int64)
         self._used = np.zeros(2, np.int64)
 
-    def ids_of(self, texts: PackedTexts, resolve: Callable[[np.ndarray], list[int]]) -> np.ndarray | None:
+    def ids_of(
+        self, texts: PackedTexts, resolve: Callable[[np.ndarray], list[int]]
+    ) -> np.ndarray | None:
         """Return the ids int64[n] of n texts; None if one of them is long. O(bytes).
 
-        `resolve` returns the ids of the texts at places int64[m], which are distinct and new to the table; it is called
-        at the end, and whenever the table is full, which empties it.
+        `resolve` returns the ids of the texts at places int64[m], which are distinct and new to the
+        table; it is called at the end, and whenever the table is full, which empties it.
         """
         ids, fresh = np.empty((2, len(texts)), np.int64)
         at, known, first = 0, 0, self._count
@@ -406,7 +448,9 @@ class TextTable:
         return int(self._used[TEXT_COUNT])
 
     def _grow(self) -> bool:
-        """Make room for more texts, or for longer ones; return False if the memory limit is reached."""
+        """Make room for more texts, or for longer ones; return False if the memory limit is
+        reached.
+        """
         if 2 * self._count < len(self._slots):
             if len(self._pool) >= WORDS_MAX:
                 return False

@@ -1,4 +1,5 @@
-"""Convert values from outside to an Arrow array of a column's type: exactly, or refused with the row and a remedy.
+"""Convert values from outside to an Arrow array of a column's type: exactly, or refused with the
+row and a remedy.
 
     7, 3.5           into decimal(9,2)     7.00, 3.50
     0.1              into decimal(9,2)     refused: the float 0.1 is not a decimal; Decimal('0.1') is one
@@ -6,8 +7,8 @@
     True, "7"        into int64            refused: neither is a number
     2020-01-31 00:00 into date             2020-01-31
 
-docs/in-and-out.md has the whole table. Arrow and numpy arrays are converted here as a whole; lists of Python values
-one by one where Arrow would misread some of them (objects.py).
+docs/in-and-out.md has the whole table. Arrow and numpy arrays are converted here as a whole; lists
+of Python values one by one where Arrow would misread some of them (objects.py).
 """
 
 from __future__ import annotations
@@ -24,15 +25,23 @@ from pagestore.values.objects import DAY, Objects, from_objects, in_whole_micros
 from pagestore.values.types import Type, remedy_for
 
 BYTES_MAX = (1 << 31) - 1  # of an Arrow array of texts that is not of a large type
-_REFUSALS: tuple[type[Exception], ...] = ValueError, TypeError, LookupError, NotImplementedError, OverflowError
+_REFUSALS: tuple[type[Exception], ...] = (
+    ValueError,
+    TypeError,
+    LookupError,
+    NotImplementedError,
+    OverflowError,
+)
 _UNITS = {(unit, 1) for unit in ("s", "ms", "us", "ns")}  # numpy's time units that Arrow has, too
 Words = np.ndarray
 
 
 def exact(wanted: Type, values: Any) -> tuple[pa.Array, np.ndarray | None]:
-    """Return the non-null values as an Arrow array of the type, and which rows have one, bool[n]; None for all.
+    """Return the non-null values as an Arrow array of the type, and which rows have one, bool[n];
+    None for all.
 
-    Values are an Arrow or a numpy array, a column of a frame, or a list. Texts may be of a large type. Raises Misfit.
+    Values are an Arrow or a numpy array, a column of a frame, or a list. Texts may be of a large
+    type. Raises Misfit.
     """
     array = _array(wanted, values)
     if not array.null_count:
@@ -103,12 +112,16 @@ def _of_series(wanted: Type, values: Any) -> pa.Array:
     try:
         return _of_arrow(wanted, pa.array(values, from_pandas=True))
     except _REFUSALS as error:
-        raise Misfit(None, f"{values.dtype} values for a column of type {wanted}: {error}; cast them first") from None
+        raise Misfit(
+            None, f"{values.dtype} values for a column of type {wanted}: {error}; cast them first"
+        ) from None
 
 
 def _of_numpy(wanted: Type, values: np.ndarray) -> pa.Array:
     if values.ndim != 1:
-        raise Misfit(None, f"an array of {values.ndim} dimensions is not a column; give arrays of one")
+        raise Misfit(
+            None, f"an array of {values.ndim} dimensions is not a column; give arrays of one"
+        )
     if values.dtype.kind == "O":
         return from_objects(wanted, values.tolist())
     if values.dtype.kind in "Mm" and np.datetime_data(values.dtype) not in _UNITS:
@@ -121,7 +134,8 @@ def _of_numpy(wanted: Type, values: np.ndarray) -> pa.Array:
         row = _first_failing(len(values), lambda a, b: pa.array(values[a:b], from_pandas=False))
         if row is None:
             raise Misfit(
-                None, f"{values.dtype} values for a column of type {wanted}: {error}; cast them first"
+                None,
+                f"{values.dtype} values for a column of type {wanted}: {error}; cast them first",
             ) from None
         raise Misfit(row, f"{values[row]!r} is not a valid {wanted}: {error}") from None
     if _kind_of(array.type) not in SOURCES[wanted.name] or not _same_zone(array.type, wanted):
@@ -137,7 +151,8 @@ def _no_source(wanted: Type, have: pa.DataType) -> Misfit:
 
 
 def damage_of(array: pa.Array | pa.ChunkedArray) -> Misfit | None:
-    """Return what is wrong with an Arrow array from outside: a text that is not UTF-8, or offsets outside its data.
+    """Return what is wrong with an Arrow array from outside: a text that is not UTF-8, or offsets
+    outside its data.
 
     O(bytes), a tenth of a second for 10,000,000 short texts. Must be the first access to the array.
     """
@@ -157,7 +172,9 @@ def damage_of(array: pa.Array | pa.ChunkedArray) -> Misfit | None:
 def _without_nulls(views: pa.Array) -> pa.Array:
     """Return an array of views with its nulls unmasked."""
     _, *buffers = views.buffers()
-    return pa.Array.from_buffers(pa.binary_view(), len(views), [None, *buffers], offset=views.offset)
+    return pa.Array.from_buffers(
+        pa.binary_view(), len(views), [None, *buffers], offset=views.offset
+    )
 
 
 def _damage(array: pa.Array, error: Exception) -> Misfit:
@@ -166,14 +183,18 @@ def _damage(array: pa.Array, error: Exception) -> Misfit:
         inner = damage_of(array.dictionary)
         if inner is None or inner.row is None or damage_of(array.indices):
             return Misfit(None, damaged)
-        uses = np.flatnonzero(array.indices.fill_null(-1).to_numpy(zero_copy_only=False) == inner.row)
+        uses = np.flatnonzero(
+            array.indices.fill_null(-1).to_numpy(zero_copy_only=False) == inner.row
+        )
         return Misfit(int(uses[0]) if len(uses) else None, inner.said)
     if pa.types.is_nested(array.type):  # its errors do not say to which row they belong
         return Misfit(None, damaged)
     row = _first_failing(len(array), lambda a, b: array.slice(a, b - a).validate(full=True))
     if row is None or _kind_of(array.type) != "text":
         return Misfit(row, damaged)
-    raw = {pa.string_view(): pa.binary_view(), pa.large_string(): pa.large_binary()}.get(array.type, pa.binary())
+    raw = {pa.string_view(): pa.binary_view(), pa.large_string(): pa.large_binary()}.get(
+        array.type, pa.binary()
+    )
     text = array.slice(row, 1).view(raw)
     if damage_of(text):
         return Misfit(row, damaged)
@@ -182,7 +203,9 @@ def _damage(array: pa.Array, error: Exception) -> Misfit:
 
 
 def _first_failing(n: int, attempt: Callable[[int, int], Any]) -> int | None:
-    """Return the first of n rows for which attempt(a, b) fails; None if it fails for no single row. O(n)."""
+    """Return the first of n rows for which attempt(a, b) fails; None if it fails for no single
+    row. O(n).
+    """
     start, end = 0, n
     while end - start > 1:
         middle = (start + end) // 2
@@ -226,7 +249,8 @@ def _kind_of(kind: pa.DataType) -> str | None:
         kind = kind.value_type
     of = pa.types
     kinds = {
-        "null": of.is_null, "number": of.is_integer, "float": of.is_floating, "decimal": of.is_decimal,
+        "null": of.is_null, "number": of.is_integer, "float": of.is_floating,
+        "decimal": of.is_decimal,
         "bool": of.is_boolean, "date": of.is_date, "time": of.is_time, "duration": of.is_duration,
         "moment": lambda t: of.is_timestamp(t) and t.tz is None,
         "zoned": lambda t: of.is_timestamp(t) and t.tz is not None,
@@ -268,14 +292,21 @@ def _converted(wanted: Type, array: pa.Array) -> pa.Array:
     except _REFUSALS as error:
         row = _first_failing(len(array), lambda a, b: _cast(array.slice(a, b - a), target))
         if row is None:
-            raise Misfit(None, f"{array.type} values for a column of type {wanted}: {error}") from None
+            raise Misfit(
+                None, f"{array.type} values for a column of type {wanted}: {error}"
+            ) from None
         raise _misfit(wanted, array, row) from None
 
 
 def _packed(kind: pa.DataType) -> bool:
     """Return whether an Arrow array of texts has offsets and one buffer of bytes."""
     of = pa.types
-    return bool(of.is_string(kind) or of.is_binary(kind) or of.is_large_string(kind) or of.is_large_binary(kind))
+    return bool(
+        of.is_string(kind)
+        or of.is_binary(kind)
+        or of.is_large_string(kind)
+        or of.is_large_binary(kind)
+    )
 
 
 def _cast(array: pa.Array, target: pa.DataType) -> pa.Array:
@@ -304,14 +335,20 @@ def _float_to_whole(wanted: Type, array: pa.Array) -> tuple[Words, Words]:
     low, high = (0.0, 2.0**64) if wanted.name == "uint64" else (-(2.0**63), 2.0**63)
     good = (values >= low) & (values < high) & (values == np.floor(values))
     numbers = np.where(good, values, 0.0)
-    return (numbers.astype(np.uint64).view(np.int64) if wanted.name == "uint64" else numbers.astype(np.int64)), good
+    return (
+        numbers.astype(np.uint64).view(np.int64)
+        if wanted.name == "uint64"
+        else numbers.astype(np.int64)
+    ), good
 
 
 def _whole_to_float(_: Type, array: pa.Array) -> tuple[Words, Words]:
     values = numbers_of(array, array.type.to_pandas_dtype())
     found = values.astype(np.float64)
     most = 2.0**64 if values.dtype.kind == "u" else 2.0**63
-    back = np.where(found < most, found, 0.0).astype(np.uint64 if values.dtype.kind == "u" else np.int64)
+    back = np.where(found < most, found, 0.0).astype(
+        np.uint64 if values.dtype.kind == "u" else np.int64
+    )
     return found.view(np.int64), (found < most) & (back == values)
 
 
@@ -323,7 +360,9 @@ def _whole_to_decimal(wanted: Type, array: pa.Array) -> tuple[Words, Words]:
 
 
 def _float_to_decimal(wanted: Type, array: pa.Array) -> tuple[Words, Words]:
-    """Convert floats: m / 2**k has at most s decimals if and only if it is a whole number times 2**-s."""
+    """Convert floats: m / 2**k has at most s decimals if and only if it is a whole number times
+    2**-s.
+    """
     values = _floats(array)
     good = np.abs(values) < 10.0 ** (wanted.precision - wanted.scale)
     halves = np.ldexp(np.where(good, values, 0.0), wanted.scale)
@@ -376,10 +415,14 @@ _SPECIAL: dict[tuple[str | None, str], Callable[[Type, pa.Array], tuple[Words, W
 
 
 def _array_of(wanted: Type, words: np.ndarray) -> pa.Array:
-    """Build an Arrow array whose buffer is made of numbers int64[n]: a decimal's words, dates as days."""
+    """Build an Arrow array whose buffer is made of numbers int64[n]: a decimal's words, dates as
+    days.
+    """
     values = words
     if wanted.name == "decimal":
         values = np.stack([words, words >> 63], axis=1)
     elif wanted.name == "date":
         values = words.astype(np.int32)
-    return pa.Array.from_buffers(wanted.arrow, len(words), [None, pa.py_buffer(np.ascontiguousarray(values))])
+    return pa.Array.from_buffers(
+        wanted.arrow, len(words), [None, pa.py_buffer(np.ascontiguousarray(values))]
+    )

@@ -18,7 +18,9 @@ FINER = "is finer than microseconds; cut or round it"
 
 
 class Misfit(Exception):
-    """A value that a column does not accept: its row (None for the column as a whole), and the message."""
+    """A value that a column does not accept: its row (None for the column as a whole), and the
+    message.
+    """
 
     def __init__(self, row: int | None, said: str) -> None:
         super().__init__(said)
@@ -29,12 +31,16 @@ class Misfit(Exception):
         return Misfit(row, self.said)
 
     def among(self, there: np.ndarray) -> Misfit:
-        """Return the misfit with its row counted among all rows, if it was counted among those of there, bool[n]."""
+        """Return the misfit with its row counted among all rows, if it was counted among those
+        of there, bool[n].
+        """
         return self if self.row is None else Misfit(int(np.flatnonzero(there)[self.row]), self.said)
 
 
 def misfit_of(wanted: Type, row: int, value: Any, text: str = "") -> Misfit:
-    """Return the misfit of a value that a column's type refuses; a time value may be given as `text` instead."""
+    """Return the misfit of a value that a column's type refuses; a time value may be given as
+    `text` instead.
+    """
     shown = text or repr(value)
     shown = shown if len(shown) <= SHOWN else shown[:SHOWN] + "…"
     if text:
@@ -49,7 +55,9 @@ def misfit_of(wanted: Type, row: int, value: Any, text: str = "") -> Misfit:
         remedy = "round it to a whole number" if inside else f"it holds {least} to {most}"
         return Misfit(row, f"{shown} does not fit {wanted}; {remedy}")
     if wanted.name == "float64":
-        return Misfit(row, f"{shown} is not exactly a float64; give float({shown}) if the nearest one will do")
+        return Misfit(
+            row, f"{shown} is not exactly a float64; give float({shown}) if the nearest one will do"
+        )
     return Misfit(row, f"{shown} is not a valid {wanted}; {_conversion(wanted, value)}")
 
 
@@ -68,7 +76,11 @@ def _no_decimal(wanted: Type, value: Any) -> str:
     before, room = digits_before(written), wanted.precision - wanted.scale
     if before > room:
         digits = before + wanted.scale
-        remedy = f"declare decimal({digits},{wanted.scale})" if digits <= DIGITS_MAX else "no decimal has so many"
+        remedy = (
+            f"declare decimal({digits},{wanted.scale})"
+            if digits <= DIGITS_MAX
+            else "no decimal has so many"
+        )
         return f"has {before} digits before the point and {wanted} has {room}; {remedy}"
     digits = decimals_of(written)
     if digits > wanted.scale:
@@ -107,21 +119,32 @@ def _conversion(wanted: Type, value: Any) -> str:
     if value is None:
         return "drop or replace it"
     by_text = {
-        "int64": "int(…)", "uint64": "int(…)", "float64": "float(…)", "decimal": "decimal.Decimal(…)",
-        "date": "date.fromisoformat(…)", "time": "time.fromisoformat(…)", "timestamp": "datetime.fromisoformat(…)",
+        "int64": "int(…)", "uint64": "int(…)", "float64": "float(…)",
+        "decimal": "decimal.Decimal(…)",
+        "date": "date.fromisoformat(…)", "time": "time.fromisoformat(…)",
+        "timestamp": "datetime.fromisoformat(…)",
         "bytes": "….encode()", "duration": "timedelta(…)", "bool": "… == 'true'",
     }  # fmt: skip
     if isinstance(value, str) and wanted.name in by_text:
         return f"convert the text, as by {by_text[wanted.name]}"
     if wanted.name == "string":
-        return "convert it, as by ….decode()" if isinstance(value, bytes | bytearray) else "convert it, as by str(…)"
+        return (
+            "convert it, as by ….decode()"
+            if isinstance(value, bytes | bytearray)
+            else "convert it, as by str(…)"
+        )
     if isinstance(value, bool) and wanted.name in ("int64", "uint64", "float64", "decimal"):
         return "convert it, as by int(…)"
     if wanted.name == "bool" and isinstance(value, Number):
         return "convert it, as by … != 0"
     if isinstance(value, Number) and wanted.name in ("date", "time", "timestamp", "duration"):
         return "say what it counts, as by timedelta(seconds=…)"
-    if isinstance(value, date | time | timedelta) and wanted.name in ("date", "time", "timestamp", "duration"):
+    if isinstance(value, date | time | timedelta) and wanted.name in (
+        "date",
+        "time",
+        "timestamp",
+        "duration",
+    ):
         return _moments(wanted, value)
     return "convert it first"
 

@@ -1,7 +1,9 @@
-"""Convert lists of Python values to Arrow arrays of a column's type; values that Arrow would misread are refused.
+"""Convert lists of Python values to Arrow arrays of a column's type; values that Arrow would
+misread are refused.
 
-Arrow by itself makes True a 1, a datetime its date, a text its bytes, and truncates the nanoseconds of pandas and
-numpy times. Lists of only the column's own type go to Arrow as they are, others are converted value by value.
+Arrow by itself makes True a 1, a datetime its date, a text its bytes, and truncates the nanoseconds
+of pandas and numpy times. Lists of only the column's own type go to Arrow as they are, others are
+converted value by value.
 """
 
 from __future__ import annotations
@@ -16,16 +18,26 @@ import numpy as np
 
 from pagestore.pages.layout import WORD_MAX, WORD_MIN
 from pagestore.runtime.lazy import pyarrow as pa
-from pagestore.values.misfit import FINER, WHOLE, Misfit, decimals_of, digits_before, is_finite, misfit_of
+from pagestore.values.misfit import (
+    FINER,
+    WHOLE,
+    Misfit,
+    decimals_of,
+    digits_before,
+    is_finite,
+    misfit_of,
+)
 from pagestore.values.types import Type
 
 _NONE = type(None)
 _PLAIN: dict[str, set[type]] = {  # types that Arrow converts exactly, if `_tame`
     "int64": {int, _NONE}, "uint64": {int, _NONE}, "float64": {float, _NONE}, "bool": {bool, _NONE},
-    "decimal": {int, Decimal, _NONE}, "date": {date, _NONE}, "time": {time, _NONE}, "timestamp": {datetime, _NONE},
+    "decimal": {int, Decimal, _NONE}, "date": {date, _NONE}, "time": {time, _NONE},
+    "timestamp": {datetime, _NONE},
     "string": {str, _NONE}, "bytes": {bytes, _NONE}, "duration": set(),
 }  # fmt: skip
-_KNOWN = {bool, int, float, Decimal, str, bytes, date, datetime, time, timedelta, _NONE}  # no `plain` needed
+# no `plain` needed
+_KNOWN = {bool, int, float, Decimal, str, bytes, date, datetime, time, timedelta, _NONE}
 DAY = 24 * 60 * 60 * 10**6  # microseconds
 _EXACT = Context(prec=1200)  # enough digits for any float
 _REFUSALS: tuple[type[Exception], ...] = ValueError, TypeError, NotImplementedError, OverflowError
@@ -38,7 +50,9 @@ class Objects(list[Any]):
 def from_objects(wanted: Type, values: Any) -> pa.Array:
     """Convert values to an Arrow array of the type, with nulls. Raises Misfit."""
     lacking = isinstance(values, Objects)
-    plain_ = set(map(type, values)) <= _PLAIN[wanted.name] and not (lacking and wanted.name == "float64")
+    plain_ = set(map(type, values)) <= _PLAIN[wanted.name] and not (
+        lacking and wanted.name == "float64"
+    )
     if not plain_ or not _tame(wanted, values):
         values = [*_each(wanted, values, lacking)]
     try:
@@ -51,9 +65,13 @@ def from_objects(wanted: Type, values: Any) -> pa.Array:
 
 
 def _tame(wanted: Type, values: Iterable[Any]) -> bool:
-    """Return whether Arrow can convert the values: the zones are the type's, and no decimal's exponent crashes it."""
+    """Return whether Arrow can convert the values: the zones are the type's, and no decimal's
+    exponent crashes it.
+    """
     if wanted.name in ("time", "timestamp"):
-        return all(value is None or (value.tzinfo is not None) == bool(wanted.zone) for value in values)
+        return all(
+            value is None or (value.tzinfo is not None) == bool(wanted.zone) for value in values
+        )
     if wanted.name == "decimal":
         return all(type(value) is not Decimal or -99 < value.adjusted() < 99 for value in values)
     return True
@@ -98,7 +116,9 @@ def plain(value: Any) -> Any:
     name = type(value).__name__
     if name in ("NaTType", "NAType"):
         return None
-    if getattr(value, "nanosecond", 0) or (isinstance(value, timedelta) and getattr(value, "nanoseconds", 0)):
+    if getattr(value, "nanosecond", 0) or (
+        isinstance(value, timedelta) and getattr(value, "nanoseconds", 0)
+    ):
         raise Misfit(0, f"{value!r} {FINER}")
     if hasattr(value, "to_pydatetime"):
         return value.to_pydatetime()
@@ -106,9 +126,13 @@ def plain(value: Any) -> Any:
 
 
 def _of_scalar(value: pa.Scalar) -> Any:
-    """Convert as Arrow does, but refuse nanoseconds, which it truncates or returns as pandas objects."""
+    """Convert as Arrow does, but refuse nanoseconds, which it truncates or returns as pandas
+    objects.
+    """
     of, kind = pa.types, value.type
-    micro = pa.time64("us") if of.is_time(kind) else pa.duration("us") if of.is_duration(kind) else None
+    micro = (
+        pa.time64("us") if of.is_time(kind) else pa.duration("us") if of.is_duration(kind) else None
+    )
     micro = pa.timestamp("us", kind.tz) if of.is_timestamp(kind) else micro
     if of.is_date64(kind) and value.is_valid and value.value % (DAY // 1000):
         raise Misfit(0, f"{value.value} milliseconds since 1970 are not a date; cut them to days")
@@ -137,7 +161,9 @@ def _of_numpy_scalar(value: np.generic) -> Any:
 
 
 def in_whole_microseconds(values: np.ndarray) -> np.ndarray:
-    """Convert numpy datetimes or timedeltas to microseconds. Raises Misfit for those that do not convert exactly."""
+    """Convert numpy datetimes or timedeltas to microseconds. Raises Misfit for those that do not
+    convert exactly.
+    """
     unit, _ = np.datetime_data(values.dtype)
     if unit in ("Y", "M", "generic"):
         raise Misfit(0, f"{values.dtype} values have no length in microseconds; take another unit")
@@ -155,7 +181,9 @@ def in_whole_microseconds(values: np.ndarray) -> np.ndarray:
 def _whole(wanted: Type, value: Any) -> int:
     if isinstance(value, bool):
         raise misfit_of(wanted, 0, value)
-    if isinstance(value, Integral) or (is_finite(value) and -(2**64) < value < 2**64 and value == int(value)):
+    if isinstance(value, Integral) or (
+        is_finite(value) and -(2**64) < value < 2**64 and value == int(value)
+    ):
         number = int(value)
     else:
         raise misfit_of(wanted, 0, value)
@@ -182,7 +210,11 @@ def _float(wanted: Type, value: Any) -> float:
 def _decimal(wanted: Type, value: Any) -> Decimal:
     if isinstance(value, bool) or not isinstance(value, Integral | float | Decimal):
         raise misfit_of(wanted, 0, value)
-    number = value if isinstance(value, Decimal) else Decimal(value if isinstance(value, float) else int(value))
+    number = (
+        value
+        if isinstance(value, Decimal)
+        else Decimal(value if isinstance(value, float) else int(value))
+    )
     fits = number.is_finite() and digits_before(number) <= wanted.precision - wanted.scale
     if not fits or decimals_of(number) > wanted.scale:
         raise misfit_of(wanted, 0, value)
@@ -198,7 +230,9 @@ def _bool(wanted: Type, value: Any) -> bool:
 def _date(wanted: Type, value: Any) -> date:
     if isinstance(value, datetime):
         if value.tzinfo:
-            raise Misfit(0, f"{value!r} has a zone, and a date has none; take its .date() where it is")
+            raise Misfit(
+                0, f"{value!r} has a zone, and a date has none; take its .date() where it is"
+            )
         if value.time() != time.min:
             raise Misfit(0, f"{value!r} is not a date; take its .date()")
         return value.date()
@@ -224,7 +258,9 @@ def _timestamp(wanted: Type, value: Any) -> datetime:
         raise misfit_of(wanted, 0, value)
     if (value.tzinfo is not None) != bool(wanted.zone):
         remedy = (
-            "has a zone; take it in UTC, without one" if value.tzinfo else "has no zone; give it the one that it is in"
+            "has a zone; take it in UTC, without one"
+            if value.tzinfo
+            else "has no zone; give it the one that it is in"
         )
         raise Misfit(0, f"{value!r} {remedy}")
     return value
@@ -253,6 +289,8 @@ def _bytes(wanted: Type, value: Any) -> bytes:
 
 
 _CONVERT: dict[str, Callable[[Type, Any], Any]] = {
-    "int64": _whole, "uint64": _whole, "float64": _float, "decimal": _decimal, "bool": _bool, "date": _date,
-    "time": _time, "timestamp": _timestamp, "duration": _duration, "string": _string, "bytes": _bytes,
+    "int64": _whole, "uint64": _whole, "float64": _float, "decimal": _decimal, "bool": _bool,
+    "date": _date,
+    "time": _time, "timestamp": _timestamp, "duration": _duration, "string": _string,
+    "bytes": _bytes,
 }  # fmt: skip

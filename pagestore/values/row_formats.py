@@ -1,4 +1,5 @@
-"""Convert rows in any form (tuples, dicts, records, columns, Arrow tables, frames) to columns of a schema.
+"""Convert rows in any form (tuples, dicts, records, columns, Arrow tables, frames) to columns of a
+schema.
 
     [(1, "a"), (2, "b")]   [[1, "a"], [2, "b"]]   np.array([[1, 7], [2, 8]])      rows, in the order of the columns
     dicts, sqlite3.Row, dataclasses, records of structured arrays                 rows, by the names of the columns
@@ -39,10 +40,14 @@ class Columns(list[Any]):
 
 
 def given_rows(rows: Any, columns: Any) -> Any:
-    """Return what a caller passed as rows or by `columns=`. Raises SchemaError for both, or neither."""
+    """Return what a caller passed as rows or by `columns=`. Raises SchemaError for both, or
+    neither.
+    """
     if (rows is None) == (columns is None):
         raise SchemaError(
-            "give rows or columns=, and not both" if rows is not None else f"None is not a list of rows; {GIVE}"
+            "give rows or columns=, and not both"
+            if rows is not None
+            else f"None is not a list of rows; {GIVE}"
         )
     if columns is None or isinstance(columns, Mapping):
         return rows if columns is None else columns
@@ -51,11 +56,14 @@ def given_rows(rows: Any, columns: Any) -> Any:
 
 def key_columns(keys: Any, schema: Schema) -> list[Any]:
     """Return keys in any form as a list of columns."""
-    return rows_as_columns(keys, Schema(schema.stored[: len(schema.key)], schema.key), keys_allowed=False)
+    return rows_as_columns(
+        keys, Schema(schema.stored[: len(schema.key)], schema.key), keys_allowed=False
+    )
 
 
 def plain_rows(rows: Any, schema: Schema) -> np.ndarray | None:
-    """Return words int64[C, n] of whole records, if these are tuples of only int, or columns of words; else None.
+    """Return words int64[C, n] of whole records, if these are tuples of only int, or columns of
+    words; else None.
 
     A fast path for most small transactions."""
     if not isinstance(rows, list) or not rows:
@@ -100,19 +108,28 @@ def as_columns(what: str, values: Any) -> Sequence[Any]:
     return list(values) if len(values) and _is_column(values[0]) else [values]
 
 
-def looked_up(what: str, wanted: Sequence[Column], columns: Sequence[Any], dictionary: Dictionary) -> np.ndarray:
-    """Encode m columns to look for as words int64[m, n], by the types of the first m `wanted`; unknown texts become 0.
+def looked_up(
+    what: str, wanted: Sequence[Column], columns: Sequence[Any], dictionary: Dictionary
+) -> np.ndarray:
+    """Encode m columns to look for as words int64[m, n], by the types of the first m `wanted`;
+    unknown texts become 0.
 
     `what` names them in a SchemaError for columns of different lengths."""
     finder = TextFinder(dictionary)
-    words = [encode(column, values, finder) for column, values in zip(wanted, columns, strict=False)]
+    words = [
+        encode(column, values, finder) for column, values in zip(wanted, columns, strict=False)
+    ]
     if len({len(column) for column in words}) > 1:
-        raise SchemaError(f"{what} in columns of {', '.join(str(len(column)) for column in words)} values")
+        raise SchemaError(
+            f"{what} in columns of {', '.join(str(len(column)) for column in words)} values"
+        )
     return np.stack(words)
 
 
 def rows_as_columns(rows: Any, schema: Schema, keys_allowed: bool) -> list[Any]:
-    """Return rows in any form as a list of columns: all of the schema's, or if `keys_allowed`, only its key's."""
+    """Return rows in any form as a list of columns: all of the schema's, or if `keys_allowed`,
+    only its key's.
+    """
     keys_allowed = keys_allowed and len(schema.key) < len(schema.columns)
     if isinstance(rows, Columns):
         return _counted(rows, schema, keys_allowed)
@@ -137,8 +154,12 @@ def rows_as_columns(rows: Any, schema: Schema, keys_allowed: bool) -> list[Any]:
 
 def _counted(columns: list[Any], schema: Schema, keys_allowed: bool) -> list[Any]:
     """Return columns given in order. Raises SchemaError for too many or too few."""
-    if len(columns) != len(schema.columns) and not (keys_allowed and len(columns) == len(schema.key)):
-        raise SchemaError(f"{len(columns)} columns for a relation of {len(schema.columns)} ({schema})")
+    if len(columns) != len(schema.columns) and not (
+        keys_allowed and len(columns) == len(schema.key)
+    ):
+        raise SchemaError(
+            f"{len(columns)} columns for a relation of {len(schema.columns)} ({schema})"
+        )
     return list(columns)
 
 
@@ -147,19 +168,25 @@ def _chosen(named: Sequence[tuple[str, Any]], schema: Schema, keys_allowed: bool
     given, columns = [name for name, _ in named], dict(named)
     names = schema.key if keys_allowed and sorted(given) == sorted(schema.key) else schema.names
     for name, values in columns.items():
-        if isinstance(values, str | bytes | Mapping) or not isinstance(values, Iterable | pa.Array | pa.ChunkedArray):
+        if isinstance(values, str | bytes | Mapping) or not isinstance(
+            values, Iterable | pa.Array | pa.ChunkedArray
+        ):
             shown = _shown(values)
             remedy = f"one row is given in a list, as [{{{name!r}: {shown}, …}}]"
             raise SchemaError(f"column {name!r} is {shown}, and no list of values; {remedy}")
     try:
         check_names(given, schema, names)
     except SchemaError as error:
-        raise Misnamed(str(error), {name: columns[name] for name in names if name in columns}) from None
+        raise Misnamed(
+            str(error), {name: columns[name] for name in names if name in columns}
+        ) from None
     return [columns[name] for name in names]
 
 
 class Misnamed(SchemaError):
-    """Columns are missing or unknown; `columns` are the known ones, which may have errors of their own."""
+    """Columns are missing or unknown; `columns` are the known ones, which may have errors of
+    their own.
+    """
 
     def __init__(self, said: str, columns: Mapping[str, Any]) -> None:
         super().__init__(said)
@@ -170,12 +197,15 @@ class Misnamed(SchemaError):
 
 
 def columns_by_name(rows: Any, schema: Schema, keys_allowed: bool) -> list[tuple[str, Any]] | None:
-    """Return the named columns of a dict, an Arrow table, a frame or a structured array; None for other forms."""
+    """Return the named columns of a dict, an Arrow table, a frame or a structured array; None
+    for other forms.
+    """
     if isinstance(rows, Mapping):
         return list(rows.items())
     if isinstance(rows, np.ndarray) and rows.dtype.names:
         return [(name, rows[name]) for name in rows.dtype.names]
-    pandas = sys.modules.get("pandas")  # another thread may be importing it: then no rows are its objects yet
+    # another thread may be importing it: then no rows are its objects yet
+    pandas = sys.modules.get("pandas")
     if isinstance(rows, getattr(pandas, "DataFrame", ())):
         return list(_of_frame(rows))
     if isinstance(rows, (getattr(pandas, "Series", ()), getattr(pandas, "Index", ()))):
@@ -193,12 +223,19 @@ def _of_frame(frame: Any) -> Iterator[tuple[str, Any]]:
 
 
 def is_arrow(rows: Any) -> bool:
-    """Return whether rows have an Arrow interface: a table, reader, data set, scanner, pandas or polars frame, ..."""
-    return any(hasattr(rows, name) for name in ("__arrow_c_stream__", "__arrow_c_array__", "to_reader", "scanner"))
+    """Return whether rows have an Arrow interface: a table, reader, data set, scanner, pandas or
+    polars frame, ...
+    """
+    return any(
+        hasattr(rows, name)
+        for name in ("__arrow_c_stream__", "__arrow_c_array__", "to_reader", "scanner")
+    )
 
 
 def arrow_batches(rows: Any) -> pa.RecordBatchReader | None:
-    """Return the reader of Arrow rows that are streamed; None for those that are in memory, and for other rows."""
+    """Return the reader of Arrow rows that are streamed; None for those that are in memory, and
+    for other rows.
+    """
     if not is_arrow(rows):
         return None
     if hasattr(rows, "scanner"):  # a pyarrow.dataset.Dataset
@@ -209,7 +246,9 @@ def arrow_batches(rows: Any) -> pa.RecordBatchReader | None:
 
 
 def _of_arrow(rows: Any, schema: Schema, keys_allowed: bool) -> list[tuple[str, Any]]:
-    """Return the columns of a table; an unnamed column will do for a relation or key of one column."""
+    """Return the columns of a table; an unnamed column will do for a relation or key of one
+    column.
+    """
     try:
         table = _table_of(rows)
         names = table.column_names
@@ -220,18 +259,26 @@ def _of_arrow(rows: Any, schema: Schema, keys_allowed: bool) -> list[tuple[str, 
             raise SchemaError(f"the rows are not an Arrow table: {error}") from None
         names = list(schema.key if keys_allowed else schema.names)
         if len(names) > 1:
-            raise SchemaError(f"one column for a relation of {len(schema.columns)} ({schema})") from None
+            raise SchemaError(
+                f"one column for a relation of {len(schema.columns)} ({schema})"
+            ) from None
         return [(names[0], pa.chunked_array(rows))]
     left_out = unnamed_index(table.schema)
     return [(name, table.column(place)) for place, name in enumerate(names) if name not in left_out]
 
 
 def unnamed_index(schema: pa.Schema) -> set[str]:
-    """Return the columns that are an unnamed pandas index, according to the pandas metadata in a schema."""
+    """Return the columns that are an unnamed pandas index, according to the pandas metadata in a
+    schema.
+    """
     try:
         said = json.loads((schema.metadata or {}).get(b"pandas", b"{}"))
         index = {one for one in said["index_columns"] if isinstance(one, str)}
-        return {one["field_name"] for one in said["columns"] if one["name"] is None and one["field_name"] in index}
+        return {
+            one["field_name"]
+            for one in said["columns"]
+            if one["name"] is None and one["field_name"] in index
+        }
     except (ValueError, KeyError, TypeError):  # absent, or not as pandas writes it
         return set()
 
@@ -241,16 +288,28 @@ def _table_of(rows: Any) -> pa.Table:
     if isinstance(rows, pa.RecordBatch):
         return pa.Table.from_batches([rows])  # pa.table would import pandas where it is installed
     batches = arrow_batches(rows)
-    return rows if isinstance(rows, pa.Table) else pa.table(rows) if batches is None else batches.read_all()
+    return (
+        rows
+        if isinstance(rows, pa.Table)
+        else pa.table(rows)
+        if batches is None
+        else batches.read_all()
+    )
 
 
-def check_names(given: Sequence[Any], schema: Schema, wanted: Sequence[str], what: str = "the rows") -> None:
-    """Raise SchemaError unless the given names are the wanted columns, each once; `what` names their source."""
+def check_names(
+    given: Sequence[Any], schema: Schema, wanted: Sequence[str], what: str = "the rows"
+) -> None:
+    """Raise SchemaError unless the given names are the wanted columns, each once; `what` names
+    their source.
+    """
     missing, extra = [n for n in wanted if n not in given], [n for n in given if n not in wanted]
     twice = [name for name, count in Counter(given).items() if count > 1]
     if missing or extra or twice:
         said = [f"column {', '.join(map(repr, missing))} is missing"] * bool(missing)
-        said += [f"the relation has no column {', '.join(map(repr, extra))}, which is left out first"] * bool(extra)
+        said += [
+            f"the relation has no column {', '.join(map(repr, extra))}, which is left out first"
+        ] * bool(extra)
         said += [f"column {', '.join(map(repr, twice))} occurs twice"] * bool(twice)
         raise SchemaError(f"{what}: {' and '.join(said)}; it is ({schema})")
 
@@ -269,7 +328,9 @@ def _is_column(values: Any) -> bool:
 
 
 def _names_of(row: Any, schema: Schema) -> tuple[str, ...] | None:
-    """Return the names of a row's values, in its order; None if it has none, or, as a named tuple, only unknown."""
+    """Return the names of a row's values, in its order; None if it has none, or, as a named
+    tuple, only unknown.
+    """
     if isinstance(row, Mapping):
         return tuple(row)
     if isinstance(row, np.void) and row.dtype.names:
@@ -279,10 +340,13 @@ def _names_of(row: Any, schema: Schema) -> tuple[str, ...] | None:
     if hasattr(row, "_fields"):
         names = tuple(row._fields)
         return names if {*names} & {*schema.names} or not isinstance(row, tuple) else None
-    return tuple(row.keys()) if hasattr(row, "keys") and hasattr(row, "__getitem__") else None  # sqlite3.Row
+    # sqlite3.Row
+    return tuple(row.keys()) if hasattr(row, "keys") and hasattr(row, "__getitem__") else None
 
 
-def _of_records(rows: list[Any], names: tuple[str, ...], schema: Schema, keys_allowed: bool) -> list[list[Any]]:
+def _of_records(
+    rows: list[Any], names: tuple[str, ...], schema: Schema, keys_allowed: bool
+) -> list[list[Any]]:
     """Return the columns of rows with named values."""
     wanted = schema.key if keys_allowed and {*names} == {*schema.key} else schema.names
     before = object()
@@ -293,7 +357,9 @@ def _of_records(rows: list[Any], names: tuple[str, ...], schema: Schema, keys_al
         if len(names) != len(wanted) or {*names} != {*wanted}:
             check_names(names, schema, wanted, f"row {place}")
     by_item = not hasattr(rows[0], "_fields") and not is_dataclass(rows[0])
-    getters: list[Callable[[Any], Any]] = [itemgetter(name) if by_item else attrgetter(name) for name in wanted]
+    getters: list[Callable[[Any], Any]] = [
+        itemgetter(name) if by_item else attrgetter(name) for name in wanted
+    ]
     return [[*map(get, rows)] for get in getters]
 
 
@@ -301,7 +367,11 @@ def _single(rows: list[Any], schema: Schema, keys_allowed: bool) -> list[tuple[A
     """Wrap bare values as rows of one value. Raises SchemaError where rows have more columns."""
     narrow = 1 in (len(schema.columns), len(schema.key) if keys_allowed else 0)
     plain = (str, bytes, bytearray, memoryview)
-    strays = (i for i, row in enumerate(rows) if not narrow or (hasattr(row, "__len__") and not isinstance(row, plain)))
+    strays = (
+        i
+        for i, row in enumerate(rows)
+        if not narrow or (hasattr(row, "__len__") and not isinstance(row, plain))
+    )
     stray = next(strays, None)
     if stray is not None:
         raise SchemaError(f"row {stray} is {_shown(rows[stray])}; a record is a tuple ({schema})")
@@ -315,8 +385,14 @@ def _transposed(rows: list[Any], schema: Schema, keys_allowed: bool) -> list[lis
     widths = set(map(len, rows))
     wanted = {len(schema.columns)} | ({len(schema.key)} if keys_allowed else set())
     if len(widths) > 1 or not widths <= wanted:
-        bad = next(i for i, row in enumerate(rows) if len(row) not in wanted or len(row) != len(rows[0]))
-        remedy = "; a list of columns is given by columns=" if len(rows) in wanted and len(widths) == 1 else ""
+        bad = next(
+            i for i, row in enumerate(rows) if len(row) not in wanted or len(row) != len(rows[0])
+        )
+        remedy = (
+            "; a list of columns is given by columns="
+            if len(rows) in wanted and len(widths) == 1
+            else ""
+        )
         raise SchemaError(f"row {bad} has {len(rows[bad])} values; a record is ({schema}){remedy}")
     flat = list(chain.from_iterable(rows))
     width = len(rows[0])

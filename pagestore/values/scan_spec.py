@@ -1,4 +1,5 @@
-"""Scans (folds) as users name them: parsed to the scans of a tree, with results from fold words to values.
+"""Scans (folds) as users name them: parsed to the scans of a tree, with results from fold words to
+values.
 
 count                 records                         max:price         greatest value
 count:price           records whose price is not null
@@ -17,7 +18,19 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pagestore.errors import SchemaError, WordError
-from pagestore.pages.operators import CARRY, CHECKSUM, COUNT, MAX, MIN, SUM, THEN, code_of, is_name, name_of, operator
+from pagestore.pages.operators import (
+    CARRY,
+    CHECKSUM,
+    COUNT,
+    MAX,
+    MIN,
+    SUM,
+    THEN,
+    code_of,
+    is_name,
+    name_of,
+    operator,
+)
 from pagestore.runtime.lazy import pyarrow as pa
 from pagestore.values.codec import decode
 from pagestore.values.types import WORD_DIGITS, Column, Interner, Schema
@@ -27,10 +40,11 @@ ORDERED = {"min": MIN, "max": MAX, "argmin": MIN, "argmax": MAX}
 
 
 class ScanSpec(NamedTuple):
-    """A scan: its operator's name, its rows in a tree, its result's columns, and the number of fold words before them.
+    """A scan: its operator's name, its rows in a tree, its result's columns, and the number of fold
+    words before them.
 
-    `whole` says whether its value is the integer in the fold words, `carried` whether a tree can store it: no tree can
-    compare texts or skip nulls.
+    `whole` says whether its value is the integer in the fold words, `carried` whether a tree can
+    store it: no tree can compare texts or skip nulls.
     """
 
     operator: str
@@ -50,7 +64,10 @@ def parse_scan(text: str, schema: Schema) -> ScanSpec:
     columns = tuple(_column(text, part.strip(), schema) for part in rest.split(",")) if rest else ()
     places = [schema.stored.index(column) for column in columns]
     if name == "concat":
-        raise SchemaError(f"scan {text!r}: texts are concatenated as they stand; no scan is carried, just scan a range")
+        raise SchemaError(
+            f"scan {text!r}: texts are concatenated as they stand; no scan is carried, just scan a "
+            f"range"
+        )
     carried = not any(column.type.nullable for column in columns)
     if name == "count" and len(columns) < 2:
         return ScanSpec(name, ((COUNT, 0),), columns, whole=True, carried=carried)
@@ -58,7 +75,11 @@ def parse_scan(text: str, schema: Schema) -> ScanSpec:
         if columns:
             raise SchemaError(f"scan {text!r}: a {name} is of whole records and names no column")
         return ScanSpec(name, ((CHECKSUM, len(schema.columns)),), whole=True)
-    if not columns or (name not in ORDERED and len(columns) > 1) or (name.startswith("arg") and len(columns) < 2):
+    if (
+        not columns
+        or (name not in ORDERED and len(columns) > 1)
+        or (name.startswith("arg") and len(columns) < 2)
+    ):
         raise SchemaError(f"scan {text!r}: {USE}")
     if name in ORDERED:
         rows = ((ORDERED[name], places[0]), *((THEN, place) for place in places[1:]))
@@ -70,21 +91,28 @@ def parse_scan(text: str, schema: Schema) -> ScanSpec:
     if name == "sum":
         if columns[0].type.name not in ("int64", "decimal") or columns[0].type.wide:
             raise SchemaError(
-                f"scan {text!r}: {columns[0].name} is a {columns[0].type}; a sum is of int64 or of decimals of at most "
+                f"scan {text!r}: {columns[0].name} is a {columns[0].type}; a sum is of int64 or of "
+                f"decimals of at most "
                 f"{WORD_DIGITS} digits, whose words add up"
             )
         whole = columns[0].type.name == "int64"
-        return ScanSpec(name, ((SUM, places[0]), (CARRY, places[0])), columns, whole=whole, carried=carried)
+        return ScanSpec(
+            name, ((SUM, places[0]), (CARRY, places[0])), columns, whole=whole, carried=carried
+        )
     if not is_name(name):
         raise SchemaError(f"scan {text!r}: {USE}")
     return ScanSpec(name, ((code_of(name), places[0]),), columns, carried=carried)
 
 
 def concatenated(text: str, schema: Schema) -> Column:
-    """Return the column of a scan "concat:column". Raises SchemaError if it is not a column of texts."""
+    """Return the column of a scan "concat:column". Raises SchemaError if it is not a column of
+    texts.
+    """
     column = _column(text, text.removeprefix("concat:").strip(), schema)
     if column.type.name not in ("string", "bytes"):
-        raise SchemaError(f"scan {text!r}: {column.name} is a {column.type}; strings and bytes are concatenated")
+        raise SchemaError(
+            f"scan {text!r}: {column.name} is a {column.type}; strings and bytes are concatenated"
+        )
     return column
 
 
@@ -92,11 +120,15 @@ def _column(text: str, name: str, schema: Schema) -> Column:
     for column in schema.stored:
         if column.name == name:
             return column
-    raise SchemaError(f"scan {text!r}: there is no column {name!r}; there is {', '.join(schema.names)}")
+    raise SchemaError(
+        f"scan {text!r}: there is no column {name!r}; there is {', '.join(schema.names)}"
+    )
 
 
 def scan_names(scans: tuple[tuple[int, int], ...], schema: Schema) -> list[str]:
-    """Return the names of a tree's scans; an arg-max is named as the max of its tuple, unless texts rule that out."""
+    """Return the names of a tree's scans; an arg-max is named as the max of its tuple, unless
+    texts rule that out.
+    """
     names = {COUNT: "count", CHECKSUM: "checksum", SUM: "sum", MIN: "min", MAX: "max"}
     out: list[str] = []
     for op, c in scans:
@@ -112,10 +144,11 @@ def scan_names(scans: tuple[tuple[int, int], ...], schema: Schema) -> list[str]:
 
 
 def values_of(scan: ScanSpec, words: np.ndarray, full: np.ndarray, interner: Interner) -> pa.Array:
-    """Convert fold words int64[rows, n] to an Arrow array; without records: 0, an operator's identity, or null.
+    """Convert fold words int64[rows, n] to an Arrow array; without records: 0, an operator's
+    identity, or null.
 
-    A sum of int64 that does not fit raises WordError naming the interval; `scan` of that one alone returns it.
-    Several columns make a struct.
+    A sum of int64 that does not fit raises WordError naming the interval; `scan` of that one alone
+    returns it. Several columns make a struct.
     """
     words = np.where(full, words, 0)
     if scan.operator in ("count", "checksum"):
@@ -133,7 +166,9 @@ def values_of(scan: ScanSpec, words: np.ndarray, full: np.ndarray, interner: Int
     ]
     mask = pa.array(~full)
     if len(arrays) > 1:
-        return pa.StructArray.from_arrays(arrays, [column.name for column in scan.columns], mask=mask)
+        return pa.StructArray.from_arrays(
+            arrays, [column.name for column in scan.columns], mask=mask
+        )
     if full.all():
         return arrays[0]
     import pyarrow.compute as pc  # imported here: it takes as long to import as the rest of pyarrow
@@ -156,7 +191,10 @@ def _sums(column: Column, words: np.ndarray) -> pa.Array:
     over = np.flatnonzero(words[0] >> 63 != words[1])
     if len(over):
         total = (int(words[1, over[0]]) << 64) + (int(words[0, over[0]]) & (1 << 64) - 1)
-        raise WordError(f"interval {over[0]}: the sum of {column.name!r} is {total}, beyond 64 bits; use scan for it")
+        raise WordError(
+            f"interval {over[0]}: the sum of {column.name!r} is {total}, beyond 64 bits; use scan "
+            f"for it"
+        )
     return pa.array(words[0])
 
 
@@ -166,5 +204,7 @@ def value_of(scan: ScanSpec, words: list[int], full: bool, interner: Interner) -
         if len(words) == 2 and words[1] != words[0] >> 63:
             return (words[1] << 64) + (words[0] & (1 << 64) - 1)
         return words[0] if full or scan.operator not in ORDERED else None
-    value = values_of(scan, np.array(words, np.int64)[:, None], np.array([full]), interner)[0].as_py()
+    value = values_of(scan, np.array(words, np.int64)[:, None], np.array([full]), interner)[
+        0
+    ].as_py()
     return tuple(value.values()) if isinstance(value, dict) else value

@@ -1,18 +1,22 @@
-"""The order of a dictionary's texts: a text keeps its id for ever; a label, stored separately, gives its position.
+"""The order of a dictionary's texts: a text keeps its id for ever; a label, stored separately,
+gives its position.
 
     text     "ape"  "bee"  "cow"          the rank of a text is how many texts are below it
     id         2      1      3            ids are given as texts are added; rows, indices and joins use only these
     label     100    200    300           labels ascend as the bytes of texts do; they may change, ids do not
 
-`ORDER` finds the text at a rank or after a label: record (label) -> id, with counts. `LABELS` finds the label: record
-(id) -> label. Both are trees of the store's own lineage, and each version has those of its commit. Labels are only
-compared within one version, so that a label that changes (dictionary_writer.py) affects no row of any relation.
+`ORDER` finds the text at a rank or after a label: record (label) -> id, with counts. `LABELS` finds
+the label: record (id) -> label. Both are trees of the store's own lineage, and each version has
+those of its commit. Labels are only compared within one version, so that a label that changes
+(dictionary_writer.py) affects no row of any relation.
 
-A version that was made before labels were kept has neither tree; its order is found by sorting its texts.
+A version that was made before labels were kept has neither tree; its order is found by sorting its
+texts.
 
 Find, compare and copy texts by kernels, in one version of a dictionary's trees.
 
-A method returns None when it meets a long text, which is not stored in records; then the dictionary uses no kernel.
+A method returns None when it meets a long text, which is not stored in records; then the dictionary
+uses no kernel.
 """
 
 from __future__ import annotations
@@ -78,15 +82,20 @@ def hashes_of(texts: PackedTexts) -> np.ndarray:
         digests = [blake2b(texts.text(i), digest_size=8).digest() for i in range(len(texts))]
         return np.frombuffer(b"".join(digests), "<i8").astype(np.int64)
     out = np.empty(len(texts), np.int64)
-    HASH.call(texts.offsets, texts.data.address, texts.data.size, np.empty(text_hash.ROOM, np.int64), out)
+    HASH.call(
+        texts.offsets, texts.data.address, texts.data.size, np.empty(text_hash.ROOM, np.int64), out
+    )
     return out
 
 
 class TextSearch:
-    """Search for texts in the trees of places and of texts; the kernels' arguments are packed once."""
+    """Search for texts in the trees of places and of texts; the kernels' arguments are packed
+    once.
+    """
 
     def __init__(self, pages: Pages, places: Tree, texts: Tree) -> None:
-        self.pages, self.places, self.texts = pages, places, texts  # keeps alive what the packed trees point to
+        # keeps alive what the packed trees point to
+        self.pages, self.places, self.texts = pages, places, texts
         self._packed = packed_tree(pages, places), packed_tree(pages, texts)
         self._places, self._texts = (packed.ctypes.data for packed in self._packed)
 
@@ -98,14 +107,17 @@ class TextSearch:
         return int(found) if self._readable(found) else None
 
     def match(self, ids: np.ndarray, texts: PackedTexts, some: np.ndarray) -> np.ndarray | None:
-        """Return whether ids[i], which must exist, is the id of text i, for each i of some[m]: bool[m].
+        """Return whether ids[i], which must exist, is the id of text i, for each i of some[m]:
+        bool[m].
 
         O(m log texts).
         """
         same = np.zeros(len(texts), bool)
         order = some[lookup_order(ids[None, some])]
         buffer = texts.data
-        status = MATCH.call(self._texts, ids, order, texts.offsets, buffer.address, buffer.size, same)
+        status = MATCH.call(
+            self._texts, ids, order, texts.offsets, buffer.address, buffer.size, same
+        )
         return same[some] if self._readable(status) else None
 
     def load(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
@@ -123,14 +135,18 @@ class TextSearch:
         return (offsets, data) if self._readable(status) else None
 
     def rank(self, order: int, text: bytes, low: int, high: int) -> int | None:
-        """Return how many texts are below a text, known to be `low` to `high`; `order` is a packed tree's address."""
+        """Return how many texts are below a text, known to be `low` to `high`; `order` is a
+        packed tree's address.
+        """
         if len(text) >= LONG:
             return None
         found = RANK.call(order, self._texts, _ROOM.hold(text), len(text), low, high)
         return int(found) if self._readable(found) else None
 
     def _readable(self, status: int) -> bool:
-        """Return whether a kernel succeeded; False at a long text. Raises CorruptionError for a bad page."""
+        """Return whether a kernel succeeded; False at a long text. Raises CorruptionError for a
+        bad page.
+        """
         return status >= 0 or (status != UNREADABLE and checked(status, self.texts.spec) >= 0)
 
 
@@ -156,7 +172,8 @@ LABELS = Spec(6, 1, 1)
 LABEL_END = 1 << 62  # above all labels, which are positive
 COUNTS = Rows(0, 1)
 DENSE = 4  # a range of ids is read, not looked up, if it has at most this many for each wanted id
-MERGED = 4  # existing texts are read, not searched, if at most this many for each new text lie in their range
+# existing texts are read, not searched, if at most this many for each new text lie in their range
+MERGED = 4
 FAN = 16  # texts that each step of a search loads
 PLACES_KEPT = 4096
 
@@ -183,7 +200,9 @@ class TextOrder:
         self._kept: dict[int, bytes] = {}  # texts by rank, with which every search begins
 
     def keys(self, ids: np.ndarray) -> np.ndarray:
-        """Return words int64[n] that order as the texts of ids int64[n] do, nulls first; any word for an unknown id."""
+        """Return words int64[n] that order as the texts of ids int64[n] do, nulls first; any
+        word for an unknown id.
+        """
         null = ids == WORD_MIN
         if not null.any():
             return self._keys(ids)
@@ -243,7 +262,10 @@ class TextOrder:
             step = max(1, (high - low) // FAN)
             ranks = np.arange(low + step - 1, high, step)
             at = bisect_left(self._at(ranks), text)
-            low, high = (int(ranks[at - 1]) + 1 if at else low), (int(ranks[at]) if at < len(ranks) else high)
+            low, high = (
+                (int(ranks[at - 1]) + 1 if at else low),
+                (int(ranks[at]) if at < len(ranks) else high),
+            )
         return low
 
     def _key_of(self, id_: int) -> int | None:
@@ -293,7 +315,9 @@ class StoredOrder(TextOrder):
         self._finder, self._fold = RecordFinder(pages(), labels), RangeFold(pages(), order, COUNTS)
 
     def _keys(self, ids: np.ndarray) -> np.ndarray:
-        """Return the labels int64[n] of ids int64[n]. O(n log texts), and less where ids lie close together."""
+        """Return the labels int64[n] of ids int64[n]. O(n log texts), and less where ids lie
+        close together.
+        """
         if len(ids) > FEW:
             first, end = int(ids.min()), int(ids.max()) + 1
             if first > 0 and end - first <= DENSE * len(ids):
@@ -315,7 +339,9 @@ class StoredOrder(TextOrder):
         return found
 
     def slice(self, start: int, stop: int) -> np.ndarray:
-        """Return the ids of the texts from one rank up to another, in order. O(log texts + those)."""
+        """Return the ids of the texts from one rank up to another, in order. O(log texts +
+        those).
+        """
         found: np.ndarray = self.between(start, stop)[1]
         return found
 
@@ -324,7 +350,9 @@ class StoredOrder(TextOrder):
         return select(self._pages(), self._order, ranks)
 
     def between(self, start: int, stop: int) -> np.ndarray:
-        """Return labels and ids int64[2, n] of the ranks from `start` up to `stop`. O(log texts + those)."""
+        """Return labels and ids int64[2, n] of the ranks from `start` up to `stop`. O(log texts
+        + those).
+        """
         if start >= stop:
             return np.zeros((2, 0), np.int64)
         low = int(self.entries(np.array([start]))[0, 0])
@@ -349,7 +377,9 @@ class StoredOrder(TextOrder):
 
 
 class SortedOrder(TextOrder):
-    """The order of a version that stores none, found by sorting its texts once. O(texts log texts)."""
+    """The order of a version that stores none, found by sorting its texts once. O(texts log
+    texts).
+    """
 
     def __init__(self, ids: np.ndarray, texts: Texts):
         super().__init__(len(ids), texts)
@@ -360,7 +390,9 @@ class SortedOrder(TextOrder):
     def _keys(self, ids: np.ndarray) -> np.ndarray:
         """Return the ranks int64[n] of ids int64[n]."""
         places = np.searchsorted(self._ids, ids, sorter=self._by_id)
-        ranks: np.ndarray = self._by_id[np.minimum(places, self.count - 1)] if self.count else places
+        ranks: np.ndarray = (
+            self._by_id[np.minimum(places, self.count - 1)] if self.count else places
+        )
         return ranks
 
     def ids(self, ranks: np.ndarray) -> np.ndarray:

@@ -53,14 +53,17 @@ def decoded(text: bytes) -> str:
 
 def no_string(error: Exception) -> CorruptionError:
     """Return the error for a text of a column of strings that is not UTF-8."""
-    return CorruptionError(f"a text of a column of strings is none: {error}; pagestore fsck says more")
+    return CorruptionError(
+        f"a text of a column of strings is none: {error}; pagestore fsck says more"
+    )
 
 
 class Type(NamedTuple):
-    """The type of a column. `precision` and `scale` are a decimal's digits in all and after the point.
+    """The type of a column. `precision` and `scale` are a decimal's digits in all and after the
+    point.
 
-    `zone` is the time zone in which a timestamp is shown; its word is the moment in UTC. A value of a `nullable` type
-    may be missing; such a type is written with a question mark.
+    `zone` is the time zone in which a timestamp is shown; its word is the moment in UTC. A value of
+    a `nullable` type may be missing; such a type is written with a question mark.
     """
 
     name: str
@@ -93,10 +96,14 @@ class Type(NamedTuple):
             return cls("timestamp", zone=zoned[1])
         match = re.fullmatch(r"decimal\(\s*(\d+)\s*,\s*(\d+)\s*\)", name)
         if not match:
-            raise SchemaError(f"{name!r} is not a type: use {', '.join(ARROW)}, timestamp(zone) or decimal(p,s)")
+            raise SchemaError(
+                f"{name!r} is not a type: use {', '.join(ARROW)}, timestamp(zone) or decimal(p,s)"
+            )
         precision, scale = int(match[1]), int(match[2])
         if not (1 <= precision <= DIGITS_MAX and scale <= precision):
-            raise SchemaError(f"{name}: a decimal has 1 to {DIGITS_MAX} digits, at most all after the point")
+            raise SchemaError(
+                f"{name}: a decimal has 1 to {DIGITS_MAX} digits, at most all after the point"
+            )
         return cls("decimal", precision, scale)
 
     @property
@@ -106,7 +113,9 @@ class Type(NamedTuple):
 
     @property
     def wide(self) -> bool:
-        """Whether values are decimals of more digits than a word has, which the dictionary has as 16 bytes."""
+        """Whether values are decimals of more digits than a word has, which the dictionary has
+        as 16 bytes.
+        """
         return self.precision > WORD_DIGITS
 
     @property
@@ -114,7 +123,11 @@ class Type(NamedTuple):
         """The Arrow type of a column of this type."""
         if self.zone:
             return pa.timestamp("us", self.zone)
-        return pa.decimal128(self.precision, self.scale) if self.name == "decimal" else ARROW[self.name]()
+        return (
+            pa.decimal128(self.precision, self.scale)
+            if self.name == "decimal"
+            else ARROW[self.name]()
+        )
 
     def __str__(self) -> str:
         name = f"decimal({self.precision},{self.scale})" if self.name == "decimal" else self.name
@@ -156,9 +169,13 @@ class Schema:
 
     @classmethod
     def parse(
-        cls, text: str | Schema | pa.Schema, key: Sequence[str] | str | None = None, keys_null: bool = False
+        cls,
+        text: str | Schema | pa.Schema,
+        key: Sequence[str] | str | None = None,
+        keys_null: bool = False,
     ) -> Schema:
-        """Parse `name: type, ...`; without a key, the key is all columns. A schema is kept as it is, or gets this key.
+        """Parse `name: type, ...`; without a key, the key is all columns. A schema is kept as it
+        is, or gets this key.
 
         Key columns may be nullable only with `keys_null`. Raises SchemaError."""
         if isinstance(text, Schema):
@@ -168,22 +185,36 @@ class Schema:
         names = [column.name for column in columns]
         keys = (key,) if isinstance(key, str) else tuple(names if key is None else key)
         if not columns or len(columns) > RELATION_COLUMNS_MAX:
-            remedy = "" if not columns else "; leave some out, or give them a relation of their own with the same key"
-            raise SchemaError(f"a relation has 1 to {RELATION_COLUMNS_MAX} columns, not {len(columns)}{remedy}")
+            remedy = (
+                ""
+                if not columns
+                else "; leave some out, or give them a relation of their own with the same key"
+            )
+            raise SchemaError(
+                f"a relation has 1 to {RELATION_COLUMNS_MAX} columns, not {len(columns)}{remedy}"
+            )
         types = {column.name: column.type for column in columns}
         if len(types) < len(names):
             raise SchemaError(f"column {_twice(names)!r} occurs twice")
         for name in keys:
             if name not in types:
-                raise SchemaError(f"key column {name!r} is not among the columns {', '.join(names)}")
+                raise SchemaError(
+                    f"key column {name!r} is not among the columns {', '.join(names)}"
+                )
             type_ = types[name]
             if type_.nullable and not keys_null:
-                remedy = "leave the ? out, name the columns of the key with key=, or give keys_null=True"
-                raise SchemaError(f"key column {name!r} is a {type_}: a key is never null; {remedy}")
+                remedy = (
+                    "leave the ? out, name the columns of the key with key=, or give keys_null=True"
+                )
+                raise SchemaError(
+                    f"key column {name!r} is a {type_}: a key is never null; {remedy}"
+                )
         if len({*keys}) < len(keys):
             raise SchemaError(f"key column {_twice(keys)!r} occurs twice")
         if not 1 <= len(keys) <= KEYS_MAX:
-            raise SchemaError(f"a key has 1 to {KEYS_MAX} columns, not {len(keys)}; name fewer with key=")
+            raise SchemaError(
+                f"a key has 1 to {KEYS_MAX} columns, not {len(keys)}; name fewer with key="
+            )
         return cls(columns, keys)
 
     @cached_property
@@ -211,8 +242,14 @@ class Schema:
 
     @cached_property
     def text_keys(self) -> tuple[int, ...]:
-        """The places of the texts in the key; the order of their words differs from the order of the texts."""
-        return tuple(place for place, column in enumerate(self.stored[: len(self.key)]) if column.type.interned)
+        """The places of the texts in the key; the order of their words differs from the order of
+        the texts.
+        """
+        return tuple(
+            place
+            for place, column in enumerate(self.stored[: len(self.key)])
+            if column.type.interned
+        )
 
     @cached_property
     def plain(self) -> bool:
@@ -227,7 +264,12 @@ class Schema:
     @cached_property
     def arrow(self) -> pa.Schema:
         """The schema of Arrow tables of these columns."""
-        return pa.schema([pa.field(column.name, column.type.arrow, column.type.nullable) for column in self.columns])
+        return pa.schema(
+            [
+                pa.field(column.name, column.type.arrow, column.type.nullable)
+                for column in self.columns
+            ]
+        )
 
     def __hash__(self) -> int:
         return self._hash
@@ -248,13 +290,19 @@ def _twice(names: Sequence[str]) -> str:
 
 def parse_columns(text: str | pa.Schema) -> tuple[Column, ...]:
     """Parse columns from text, or from an Arrow schema. Raises SchemaError."""
-    if not isinstance(text, str) and isinstance(text, pa.Schema):  # in this order: text does not import Arrow
+    # in this order: text does not import Arrow
+    if not isinstance(text, str) and isinstance(text, pa.Schema):
         try:
-            return tuple(Column(field.name, type_of_arrow(field.name, field.type)) for field in text)
+            return tuple(
+                Column(field.name, type_of_arrow(field.name, field.type)) for field in text
+            )
         except UnicodeDecodeError as error:
             raise SchemaError(f"the name of a column is not UTF-8: {error}; rename it") from None
     if not isinstance(text, str):
-        raise SchemaError(f"columns are given as a text, 'x: int64, y: string?', or an Arrow schema, not as {text!r}")
+        raise SchemaError(
+            f"columns are given as a text, 'x: int64, y: string?', or an Arrow schema, not as "
+            f"{text!r}"
+        )
     columns = []
     for part in re.split(r",(?![^(]*\))", text):
         name, colon, type_text = part.partition(":")
@@ -270,7 +318,9 @@ def _known_zone(name: str, type_: Type) -> Type:
         try:
             ZoneInfo(type_.zone)
         except (KeyError, ValueError, OSError):
-            raise SchemaError(f"column {name!r}: {type_.zone} is not a time zone that this machine knows") from None
+            raise SchemaError(
+                f"column {name!r}: {type_.zone} is not a time zone that this machine knows"
+            ) from None
     return type_
 
 
@@ -297,8 +347,14 @@ _OF_ARROW: tuple[tuple[Callable[[pa.DataType], bool], str], ...] = (
     (lambda t: pa.types.is_time(t), "time"),
     (lambda t: pa.types.is_duration(t), "duration"),
     (lambda t: pa.types.is_timestamp(t) and t.tz is None, "timestamp"),
-    (lambda t: pa.types.is_string(t) or pa.types.is_large_string(t) or t == pa.string_view(), "string"),
-    (lambda t: pa.types.is_binary(t) or pa.types.is_large_binary(t) or t == pa.binary_view(), "bytes"),
+    (
+        lambda t: pa.types.is_string(t) or pa.types.is_large_string(t) or t == pa.string_view(),
+        "string",
+    ),
+    (
+        lambda t: pa.types.is_binary(t) or pa.types.is_large_binary(t) or t == pa.binary_view(),
+        "bytes",
+    ),
 )
 
 

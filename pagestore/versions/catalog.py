@@ -1,7 +1,7 @@
 """The named content of a version: relations, the store's hidden trees, and the host's properties.
 
-A catalog is immutable once committed: a transaction that changes it copies it first. It is written as one record, and
-only when it changed.
+A catalog is immutable once committed: a transaction that changes it copies it first. It is written
+as one record, and only when it changed.
 
 What hosts derive from a version's relations, as the version itself records it.
 
@@ -42,13 +42,15 @@ from pagestore.values.types import Column, Schema, Type
 from pagestore.versions.commit_record import lie_within
 
 PROPERTY = "pagestore.dependants"
-PART = re.compile(r"(.+):part\d+", re.DOTALL)  # how a host names what it stores beside a relation of its own
+# how a host names what it stores beside a relation of its own
+PART = re.compile(r"(.+):part\d+", re.DOTALL)
 ONE = "sql:one"  # a relation of one row, which a host keeps for SQL
 BAG = ("",)  # instead of the names of an interval's ends
 
 
 def whole_of(name: str, names: Collection[str]) -> str:
-    """Return which relation one is a part of, by the names: `v` for `v:part2` where `v:part1` is; else itself.
+    """Return which relation one is a part of, by the names: `v` for `v:part2` where `v:part1` is;
+    else itself.
 
     >>> [whole_of(name, ["v", "v:part1", "v:part2", "r:part2"]) for name in ("v:part2", "v", "r:part2")]
     ['v', 'v', 'r:part2']
@@ -58,7 +60,8 @@ def whole_of(name: str, names: Collection[str]) -> str:
 
 
 def listed(names: Collection[str]) -> list[str]:
-    """Return the relations that a message lists: without what hosts keep for themselves, and parts of others.
+    """Return the relations that a message lists: without what hosts keep for themselves, and parts
+    of others.
 
     >>> listed(["sql:one", "r", "v", "v:part1", "v:part2", "r$1"])
     ['r', 'v']
@@ -68,10 +71,11 @@ def listed(names: Collection[str]) -> list[str]:
 
 
 class Dependants(NamedTuple):
-    """A host's dependencies: the relations it reads, the relations, hidden trees and properties that it maintains.
+    """A host's dependencies: the relations it reads, the relations, hidden trees and properties
+    that it maintains.
 
-    `edit` and `release` go into the errors of refused changes: how to edit relations so that the host can follow, and
-    how to make the host stop maintaining them.
+    `edit` and `release` go into the errors of refused changes: how to edit relations so that the
+    host can follow, and how to make the host stop maintaining them.
     """
 
     host: str
@@ -88,7 +92,9 @@ class Dependants(NamedTuple):
 
 
 def recorded_dependants(properties: Mapping[str, str | bytes]) -> dict[str, Dependants]:
-    """Return the dependants in the properties of a version, by host. Raises DependantsError if they cannot be read."""
+    """Return the dependants in the properties of a version, by host. Raises DependantsError if
+    they cannot be read.
+    """
     try:
         said = [Dependants(**one) for one in json.loads(properties.get(PROPERTY, "[]"))]
         return {
@@ -96,10 +102,13 @@ def recorded_dependants(properties: Mapping[str, str | bytes]) -> dict[str, Depe
             for host, reads, keeps, properties, *remedies in said
         }
     except (TypeError, ValueError, RecursionError) as error:
-        raise DependantsError(f"property {PROPERTY!r} says what hosts keep, and does not read: {error}") from None
+        raise DependantsError(
+            f"property {PROPERTY!r} says what hosts keep, and does not read: {error}"
+        ) from None
 
 
-FIRST_TREE, RELATION_TREE_END = 16, 1 << 30  # tree numbers of relations; lower ones belong to the store itself
+# tree numbers of relations; lower ones belong to the store itself
+FIRST_TREE, RELATION_TREE_END = 16, 1 << 30
 
 
 class Info(NamedTuple):
@@ -132,11 +141,14 @@ class Catalog:
         self.relations = dict(relations)
         self.properties = dict(properties)
         self.run = run
-        self._encoded: dict[str, tuple[Info, WordList]] = {}  # the words of relations, which copies share
+        # the words of relations, which copies share
+        self._encoded: dict[str, tuple[Info, WordList]] = {}
 
     @cached_property
     def dependants(self) -> dict[str, Dependants]:
-        """What hosts derive from the relations, by host; only for a committed catalog, which does not change."""
+        """What hosts derive from the relations, by host; only for a committed catalog, which
+        does not change.
+        """
         return recorded_dependants(self.properties)
 
     def copy(self) -> "Catalog":
@@ -150,24 +162,32 @@ class Catalog:
         return self.relations == other.relations and self.properties == other.properties
 
     def encode(self) -> WordList:
-        """Encode the catalog as a record. Raises SchemaError for a name or property that is not a text."""
+        """Encode the catalog as a record. Raises SchemaError for a name or property that is not
+        a text.
+        """
         out = RecordWriter(CATALOG)
         out.put(len(self.relations))
         known, self._encoded = self._encoded, {}
         for name, info in self.relations.items():
             found = known.get(name)
-            self._encoded[name] = found = found if found and found[0] is info else (info, _words_of(info))
+            self._encoded[name] = found = (
+                found if found and found[0] is info else (info, _words_of(info))
+            )
             out.words += found[1]
         out.put(len(self.properties))
         for name, value in self.properties.items():
             out.put_text(name, "property's name")
             out.put(int(isinstance(value, bytes)))
-            out.put_bytes(value if isinstance(value, bytes) else utf8(value, f"value of property {name!r}"))
+            out.put_bytes(
+                value if isinstance(value, bytes) else utf8(value, f"value of property {name!r}")
+            )
         return out.words
 
     @classmethod
     def decode(cls, content: np.ndarray, run: Run) -> "Catalog":
-        """Decode a catalog's record. Raises CorruptionError, also for a catalog that no transaction would have made."""
+        """Decode a catalog's record. Raises CorruptionError, also for a catalog that no
+        transaction would have made.
+        """
         source = RecordReader(content, CATALOG)
         infos = [_take_info(source) for _ in range(source.take())]
         for names in ([info.name for info in infos], [info.spec.tree_id for info in infos]):
@@ -223,7 +243,9 @@ def _take_info(source: RecordReader) -> Info:
 
 
 def _fault(info: Info) -> str | None:
-    """Return why no transaction would have made this relation, or None; kernels rely on its numbers."""
+    """Return why no transaction would have made this relation, or None; kernels rely on its
+    numbers.
+    """
     _, tree_id, keys, values, scans = info.name, *info.spec
     stored = info.schema.stored if info.schema else ()
     if not info.name or info.hidden != info.name.startswith("$"):
@@ -232,10 +254,14 @@ def _fault(info: Info) -> str | None:
         return f"there is no tree {tree_id} of a relation"
     too_wide = keys + values > COLUMNS_MAX or keys + 1 + len(scans) > INDEX_COLUMNS_MAX
     if not 1 <= keys <= KEYS_MAX or values < 0 or too_wide:
-        return f"{keys} key words, {values} value words and {len(scans)} words of folds make no record"
+        return (
+            f"{keys} key words, {values} value words and {len(scans)} words of folds make no record"
+        )
     if info.schema and (len(info.schema.key) != keys or len(stored) > info.spec.columns):
         return f"its columns are ({info.schema}), and a record has {keys} key words and {values} value words"
-    if not _are_scans(scans, len(stored) or info.spec.columns) or (info.schema and not _have_names(scans, info.schema)):
+    if not _are_scans(scans, len(stored) or info.spec.columns) or (
+        info.schema and not _have_names(scans, info.schema)
+    ):
         return f"{[*scans]} are not scans"
     if info.bag and (len(stored) != keys or not values or scans):
         return "a bag has a key of all its columns, a multiplicity and no scans"
@@ -243,10 +269,18 @@ def _fault(info: Info) -> str | None:
 
 
 def _are_scans(scans: tuple[tuple[int, int], ...], columns: int) -> bool:
-    """Return whether rows (operator, column) are scans of records of `columns` columns, see pages/operators.py."""
+    """Return whether rows (operator, column) are scans of records of `columns` columns, see
+    pages/operators.py.
+    """
     before = (-1, -1)
     for op, column in scans:
-        follows = before[0] in (MIN, MAX, THEN) if op == THEN else before == (SUM, column) if op == CARRY else True
+        follows = (
+            before[0] in (MIN, MAX, THEN)
+            if op == THEN
+            else before == (SUM, column)
+            if op == CARRY
+            else True
+        )
         known = 0 <= op <= CHECKSUM or (USER <= op < 1 << 56 and is_name(name_of(op)))
         if not (follows and known and 0 <= column < columns + (op == CHECKSUM)):
             return False
@@ -267,14 +301,24 @@ def _interval_fault(info: Info) -> str | None:
     """As `_fault`, for a relation of intervals."""
     ends, stored = info.intervals, info.schema.stored if info.schema else ()
     places = [place for place, column in enumerate(stored) if ends and column.name in ends]
-    if not ends or len(ends) != 2 or len(places) != 2 or places[1] >= info.spec.keys or places[1] != places[0] + 1:
+    if (
+        not ends
+        or len(ends) != 2
+        or len(places) != 2
+        or places[1] >= info.spec.keys
+        or places[1] != places[0] + 1
+    ):
         return f"{ends} are not neighbouring columns of its key"
     low, high = places
     if stored[low].type.nullable or stored[high].type.nullable:
         return f"{ends} are not ends of an interval, since they may be null"
     if (stored[low].name, stored[high].name) != ends or stored[low].type != stored[high].type:
         return f"{ends} are not ends of an interval"
-    return None if (MAX, high) in info.spec.scans else "it holds intervals and lacks the greatest of their ends"
+    return (
+        None
+        if (MAX, high) in info.spec.scans
+        else "it holds intervals and lacks the greatest of their ends"
+    )
 
 
 RETAIN_DEFAULT = 16
@@ -306,9 +350,17 @@ class Settings(NamedTuple):
         """Decode the settings of a record. Raises CorruptionError."""
         source = RecordReader(content, SETTINGS)
         retain = source.take()
-        tags, branches = ({source.take_text(): source.take() for _ in range(source.take())} for _ in range(2))
-        if retain < 0 or branches.get(MAIN) != MAIN_ID or not lie_within([*tags.values()], 0, NUMBER_END):
-            raise CorruptionError(f"the settings say what cannot be: {retain} versions of {branches}, tags {tags}")
+        tags, branches = (
+            {source.take_text(): source.take() for _ in range(source.take())} for _ in range(2)
+        )
+        if (
+            retain < 0
+            or branches.get(MAIN) != MAIN_ID
+            or not lie_within([*tags.values()], 0, NUMBER_END)
+        ):
+            raise CorruptionError(
+                f"the settings say what cannot be: {retain} versions of {branches}, tags {tags}"
+            )
         return cls(retain, tags, branches)
 
 

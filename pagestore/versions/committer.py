@@ -1,4 +1,5 @@
-"""Commits: how a transaction's trees become a version, in an order that survives a crash at any point.
+"""Commits: how a transaction's trees become a version, in an order that survives a crash at any
+point.
 
     1. versions beyond retention are locked against readers and dropped (version_table.py)
     2. the commit's record is written: roots, dead list, free space, recent versions
@@ -7,18 +8,19 @@
     5. fdatasync                                  (sync="full" and "commit")
     6. freed pages may be reused
 
-Steps 1 and 2 are `commit`, after which the next transaction may do the same; the others are `complete`, which one
-thread does for all commits made so far, while the others wait. So commits of several threads share syncs, and a slot
-leads to the last one of a group. The commits of a group have the same sequence, since that counts what slots led to.
+Steps 1 and 2 are `commit`, after which the next transaction may do the same; the others are
+`complete`, which one thread does for all commits made so far, while the others wait. So commits of
+several threads share syncs, and a slot leads to the last one of a group. The commits of a group
+have the same sequence, since that counts what slots led to.
 
-Until 4 is on disk the store is in its previous state, and nothing it needs was overwritten, since pages freed by
-commit n are reused at the earliest by commit n + 1. With sync="commit" steps 2 and 4 may reach the disk in any
-order, so the record lists the pages of the commit and the sum of their checksums; opening after a crash
-verifies them and falls back to the commit before.
+Until 4 is on disk the store is in its previous state, and nothing it needs was overwritten, since
+pages freed by commit n are reused at the earliest by commit n + 1. With sync="commit" steps 2 and 4
+may reach the disk in any order, so the record lists the pages of the commit and the sum of their
+checksums; opening after a crash verifies them and falls back to the commit before.
 
-Any exception in these steps, from the disk or a signal, poisons the handle, since what is on disk is then unknown.
-An exception before them costs only the transaction: its pager, with the free pages, is discarded, and made anew from
-the last commit when the next transaction begins.
+Any exception in these steps, from the disk or a signal, poisons the handle, since what is on disk
+is then unknown. An exception before them costs only the transaction: its pager, with the free
+pages, is discarded, and made anew from the last commit when the next transaction begins.
 """
 
 import time
@@ -42,15 +44,31 @@ from pagestore.trees.edit import EditQueues
 from pagestore.trees.tree import Spec, Tree
 from pagestore.values.dictionary import TEXT_TREES
 from pagestore.versions.catalog import MAIN_ID, Catalog, Settings
-from pagestore.versions.commit_record import Commit, RecordRoom, checksum_of, free_pages_of, lie_within, time_now
+from pagestore.versions.commit_record import (
+    Commit,
+    RecordRoom,
+    checksum_of,
+    free_pages_of,
+    lie_within,
+    time_now,
+)
 from pagestore.versions.locks import FileLock, SyncedCommits, SyncQueue, VersionLocks
 from pagestore.versions.shared_syncs import Newest, SharedSyncs
 from pagestore.versions.short_commit import Ahead, Draft, ShortCommit, ShortRoom, lay_out
 from pagestore.versions.store_state import Head, StoreState, Version, excess_versions, roots_of
-from pagestore.versions.version_table import DEAD, RECENT_MAX, VERSION_TREE, DeadList, Entry, Reclaim, VersionTable
+from pagestore.versions.version_table import (
+    DEAD,
+    RECENT_MAX,
+    VERSION_TREE,
+    DeadList,
+    Entry,
+    Reclaim,
+    VersionTable,
+)
 
 DEAD_LISTS_CACHED = 256
-GROUP_PAGES = 1 << 12  # pages of commits that were not synced, after which the next transaction waits for that
+# pages of commits that were not synced, after which the next transaction waits for that
+GROUP_PAGES = 1 << 12
 SYNCS = ("full", "commit", "off")
 LOOK_AGAIN = 0.1  # seconds between checks that the file is in its place
 
@@ -62,40 +80,71 @@ class Interrupted(Exception):
 class Committer:
     """The writer's half of a store: free space, and the sequence of commits."""
 
-    shared: SharedSyncs | None = None  # what is shown to other processes, if these share syncs (sharing.py)
+    # what is shown to other processes, if these share syncs (sharing.py)
+    shared: SharedSyncs | None = None
 
     def __init__(
-        self, mapping: Mapping, state: StoreState, meta: Meta, sync: str, locks: VersionLocks, threads: int = 1,
-        synced: SyncedCommits | None = None, file_lock: FileLock | None = None, gather: float = 0.0,
-    ):  # fmt: skip
-        """Continue from a state; unless `file_lock` is held, another process may be changing the file.
+        self,
+        mapping: Mapping,
+        state: StoreState,
+        meta: Meta,
+        sync: str,
+        locks: VersionLocks,
+        threads: int = 1,
+        synced: SyncedCommits | None = None,
+        file_lock: FileLock | None = None,
+        gather: float = 0.0,
+    ):
+        """Continue from a state; unless `file_lock` is held, another process may be changing the
+        file.
 
-        Other processes are told by `synced` of durable commits, if they may commit between two transactions. Before a
-        sync, commits of other threads are waited for `gather` seconds.
+        Other processes are told by `synced` of durable commits, if they may commit between two
+        transactions. Before a sync, commits of other threads are waited for `gather` seconds.
         """
         self._synced, self.file_lock, self._gather = synced, file_lock, gather
         locked = file_lock is None or file_lock.held
-        self.syncs = SyncQueue()  # its lock is held while commits are made durable; never taken with `lock` held
-        self.failure: BaseException | None = None  # what writing a slot failed with: what it leads to may be lost
+        # its lock is held while commits are made durable; never taken with `lock` held
+        self.syncs = SyncQueue()
+        # what writing a slot failed with: what it leads to may be lost
+        self.failure: BaseException | None = None
         self.completed = 0  # times that commits were made durable
-        self.made = self.durable = 0  # commits made, and those of them that are durable, as they were counted here
-        self._slotted, self.slot_sequence, self.slot_version = state, state.sequence, state.last_version  # of the slot
+        # commits made, and those of them that are durable, as they were counted here
+        self.made = self.durable = 0
+        # of the slot
+        self._slotted, self.slot_sequence, self.slot_version = (
+            state,
+            state.sequence,
+            state.last_version,
+        )
         self.next_sequence = 0  # the least sequence of a commit
         self.series: Ahead | None = None  # the commits that `state` lacks, if there are any
-        self.prepared: object = None  # what the newest transaction was of, and its version, if a series may follow
+        # what the newest transaction was of, and its version, if a series may follow
+        self.prepared: object = None
         self.interrupted = Interrupted("a commit was interrupted")
         self.group: list[np.ndarray] = []  # pages of commits that no slot leads to
-        self.mapping, self.state, self.sync, self.locks, self.threads = mapping, state, sync, locks, threads
+        self.mapping, self.state, self.sync, self.locks, self.threads = (
+            mapping,
+            state,
+            sync,
+            locks,
+            threads,
+        )
         self.page_size, self.uuid, self.format = meta.page_size, meta.uuid, meta.format
-        self.reserve = 32 + 16_000 // mapping.pages.page_words  # pages: enough for dropping versions, mostly
-        self.lock = thread_lock()  # held while something changes what will be committed, or commits it
+        # pages: enough for dropping versions, mostly
+        self.reserve = 32 + 16_000 // mapping.pages.page_words
+        # held while something changes what will be committed, or commits it
+        self.lock = thread_lock()
         self.poison: BaseException | None = None
         self._dead: dict[int, DeadList] = {}  # cache of the dead lists of versions
         self._room_of_records = RecordRoom()
-        self.queues: dict[Spec, EditQueues] | None = {} if mapping.file.page_writer[FD] >= 0 else None  # of relations
+        # of relations
+        self.queues: dict[Spec, EditQueues] | None = (
+            {} if mapping.file.page_writer[FD] >= 0 else None
+        )
         self._short_room = ShortRoom(mapping.pages.page_words)
         self._look = 0.0  # when to check next that the file is in its place
-        self._closed = state if meta.clean else None  # the state in both slots, if the store was closed cleanly
+        # the state in both slots, if the store was closed cleanly
+        self._closed = state if meta.clean else None
         self.is_ready = locked  # whether the state was read while no other process could write
         self.is_pager_current = False  # whether the pager's free pages are those of the last commit
         if locked:
@@ -106,33 +155,52 @@ class Committer:
     def _open_pager(self) -> None:
         """Make a pager with the free pages of the last commit."""
         commit = self.state.commit
-        space = FreeList(commit.top, free_pages_of(self.mapping, commit), commit.added, commit.removed)
+        space = FreeList(
+            commit.top, free_pages_of(self.mapping, commit), commit.added, commit.removed
+        )
         self.pager = Pager(self.mapping, space, self.threads, Work(self.lock))
         self.pager.retired = commit.dead_of_next()
         self.is_pager_current = True
 
     def follow(self, state: StoreState, meta: Meta, newest: Newest | None = None) -> None:
-        """Continue from a commit of another process, by the writer's lock, or after an exception again by the next one.
+        """Continue from a commit of another process, by the writer's lock, or after an exception
+        again by the next one.
 
         If syncs are shared, `newest` says what may not be durable."""
         with self.lock:
             before, made = self.state.commit, self.made
             same = before.checkpoint == state.commit.checkpoint and state.sequence > before.sequence
-            self.is_pager_current, self.is_ready = self.is_pager_current and self.is_ready and same, False
-            self._closed, self._slotted, self.format = state if meta.clean else None, state, meta.format
+            self.is_pager_current, self.is_ready = (
+                self.is_pager_current and self.is_ready and same,
+                False,
+            )
+            self._closed, self._slotted, self.format = (
+                state if meta.clean else None,
+                state,
+                meta.format,
+            )
             slot = newest.slot if newest else meta
             self.slot_sequence, self.slot_version = slot.sequence, slot.version
             if self.is_pager_current:
                 self.pager.give_back()
-                self.pager.free_list.follow(state.commit.top, state.commit.added, state.commit.removed)
+                self.pager.free_list.follow(
+                    state.commit.top, state.commit.added, state.commit.removed
+                )
                 self.pager.retired = state.commit.dead_of_next()
             made += self.go_on(state, newest)
             assert self.file_lock
             # last, without calls, at which a signal could raise something
-            self.state, self.made, self.file_lock.busy, self.is_ready = state, made, made != self.made, True
+            self.state, self.made, self.file_lock.busy, self.is_ready = (
+                state,
+                made,
+                made != self.made,
+                True,
+            )
 
     def go_on(self, _state: StoreState, _newest: Newest | None) -> bool:
-        """Prepare to make the commit followed durable; return whether no slot leads to it (sharing.py)."""
+        """Prepare to make the commit followed durable; return whether no slot leads to it
+        (sharing.py).
+        """
         return False
 
     def begin(self, branch: int) -> None:
@@ -140,33 +208,44 @@ class Committer:
         self._begin(self.state.last_version + 1, branch, self.state.heads[branch].origin)
 
     def _begin(self, version: int, lineage: int, origin: int, owns: bool = True) -> None:
-        if not (self.is_pager_current or self.is_following) or (self.group and sum(map(len, self.group)) > GROUP_PAGES):
+        if not (self.is_pager_current or self.is_following) or (
+            self.group and sum(map(len, self.group)) > GROUP_PAGES
+        ):
             self.flush()  # a new pager takes all pages that the newest commit says are free
         with self.lock:  # else the store might be closed meanwhile
             if self.failure or self.poison or self.pager.poison:
                 self.check()
             now = time.monotonic()
-            if self.sync != "off" or now >= self._look:  # a check takes nearly as long as an unsynced commit
+            # a check takes nearly as long as an unsynced commit
+            if self.sync != "off" or now >= self._look:
                 self.mapping.file.check_place()
                 self._look = now + LOOK_AGAIN
             if not self.is_pager_current:
-                self.pager.work.broken = True  # a transaction that still uses the old pager must stop
+                # a transaction that still uses the old pager must stop
+                self.pager.work.broken = True
                 self._open_pager()
             self.is_pager_current, self.pager.spare = False, 0
             self.pager.begin(version, lineage, origin, owns)
 
     def leave(self) -> None:
-        """End a transaction that changed nothing; the pager remains valid if the transaction took no page either."""
+        """End a transaction that changed nothing; the pager remains valid if the transaction
+        took no page either.
+        """
         self.is_pager_current = self.pager.is_untouched()
 
     def check(self) -> None:
         """Raise PoisonedError if a write has failed."""
-        if cause := self.failure or self.poison or self.pager.poison:  # as the property `cause`, without a call of it
-            raise PoisonedError(f"an earlier write failed ({cause}); store.reopen() goes back to the last commit")
+        # as the property `cause`, without a call of it
+        if cause := self.failure or self.poison or self.pager.poison:
+            raise PoisonedError(
+                f"an earlier write failed ({cause}); store.reopen() goes back to the last commit"
+            )
 
     @property
     def cause(self) -> BaseException | None:
-        """What a write failed with, so that the handle is of no further use; None if none has failed."""
+        """What a write failed with, so that the handle is of no further use; None if none has
+        failed.
+        """
         return self.failure or self.poison or self.pager.poison
 
     @property
@@ -176,7 +255,9 @@ class Committer:
 
     @property
     def is_following(self) -> bool:
-        """Whether the newest commit is one of another process to which no slot leads (sharing.py)."""
+        """Whether the newest commit is one of another process to which no slot leads
+        (sharing.py).
+        """
         return False
 
     def flush(self) -> None:
@@ -186,14 +267,16 @@ class Committer:
     def complete(self, number: int) -> None:
         """Return once the first `number` commits that were made here are durable, in their order.
 
-        Waits for the sync under way, if there is one, and makes another one for all commits made until then. Raises
-        PoisonedError if the sync of another thread has failed.
+        Waits for the sync under way, if there is one, and makes another one for all commits made
+        until then. Raises PoisonedError if the sync of another thread has failed.
         """
         if self.durable < number:
             self.syncs.await_sync(number, self)
 
     def sync_made(self) -> None:
-        """Make all commits durable that were made; the caller holds the lock of `syncs`. See `complete`."""
+        """Make all commits durable that were made; the caller holds the lock of `syncs`. See
+        `complete`.
+        """
         if self.failure:
             self.check()
         try:
@@ -203,27 +286,46 @@ class Committer:
             raise
 
     def give_up(self, error: BaseException) -> None:
-        """Commit nothing more, since it is unknown what is on the disk; let other processes do so."""
-        self.locks.end_after(self.slot_version)  # the others use the pages of commits that no slot leads to
+        """Commit nothing more, since it is unknown what is on the disk; let other processes do
+        so.
+        """
+        # the others use the pages of commits that no slot leads to
+        self.locks.end_after(self.slot_version)
         self.failure = self.failure or error
         self.locks.unlock(self.locks.going)
         if self.file_lock:
             self.file_lock.busy = False
 
     def _complete(self) -> None:
-        """Make all commits durable that were made, by steps 3 to 6; the caller holds the lock of `syncs`."""
+        """Make all commits durable that were made, by steps 3 to 6; the caller holds the lock of
+        `syncs`.
+        """
         if self._gather:
             time.sleep(self._gather)
         with self.lock:
-            state, made, space, going = self.state, self.made, self.pager.free_list, self.locks.going
+            state, made, space, going = (
+                self.state,
+                self.made,
+                self.pager.free_list,
+                self.locks.going,
+            )
             series, format_, self.format = self.series, self.format, FORMAT
             freed, self.group = len(space.pending), []
             sequence, version = series.newest if series else (state.sequence, state.last_version)
-            slot = bytes(series.slot) if series else self.meta(state.commit, state.run, clean=False).pack()
+            slot = (
+                bytes(series.slot)
+                if series
+                else self.meta(state.commit, state.run, clean=False).pack()
+            )
             self.next_sequence = sequence + 1
         self._sync_slot(slot, sequence, format_)
         with self.lock:
-            self._slotted, self.durable, self.slot_sequence, self.slot_version = state, made, sequence, version
+            self._slotted, self.durable, self.slot_sequence, self.slot_version = (
+                state,
+                made,
+                sequence,
+                version,
+            )
             self.completed += 1
             space.reuse_pending(freed)
             if going:
@@ -232,15 +334,21 @@ class Committer:
                 self.file_lock.busy = made != self.made and self.file_lock.held
 
     def _sync_slot(self, slot: bytes, sequence: int, format_: int) -> None:
-        """Make the commits of a sequence durable, by steps 3 to 5; before, the file had some format."""
+        """Make the commits of a sequence durable, by steps 3 to 5; before, the file had some
+        format.
+        """
         file, last = self.mapping.file, self._slotted
         if self.sync == "full":
             file.fdatasync()
         file.pwrite(slot, SLOT_SIZE * slot_of(sequence))
         if self.sync != "off":
             file.fdatasync()
-        if format_ != FORMAT:  # else a library for the old format would take the commit before for the newest
-            file.pwrite(self.meta(last.commit, last.run, clean=False).pack(), SLOT_SIZE * slot_of(last.sequence))
+        # else a library for the old format would take the commit before for the newest
+        if format_ != FORMAT:
+            file.pwrite(
+                self.meta(last.commit, last.run, clean=False).pack(),
+                SLOT_SIZE * slot_of(last.sequence),
+            )
         if self._synced and self.sync != "off":
             self._synced.add(sequence)
 
@@ -258,17 +366,25 @@ class Committer:
             return self.state
 
     def end_series(self, whole: bool) -> None:
-        """Leave the next commit to a transaction; unless the series is `whole`, free pages are read anew."""
+        """Leave the next commit to a transaction; unless the series is `whole`, free pages are
+        read anew.
+        """
         with self.lock:
             self.catch_up()
             if self.series:
                 if len(self._dead) + len(self.series.dead) > DEAD_LISTS_CACHED:
                     self._dead.clear()
-                self._dead |= {version: array("q", words) for version, words in self.series.dead.items()}
+                self._dead |= {
+                    version: array("q", words) for version, words in self.series.dead.items()
+                }
             self.series, self.is_pager_current = None, self.is_pager_current and whole
 
-    def lay_out(self, draft: Draft, page: int, trees: int, checked: np.ndarray) -> ShortCommit | None:
-        """Lay out the record of a small transaction, unless it drops versions; see short_commit.py."""
+    def lay_out(
+        self, draft: Draft, page: int, trees: int, checked: np.ndarray
+    ) -> ShortCommit | None:
+        """Lay out the record of a small transaction, unless it drops versions; see
+        short_commit.py.
+        """
         state, listed = self.state, self.sync == "commit"
         if (listed and self.group) or excess_versions(state, self.mapping.pages, draft.branch):
             return None
@@ -287,22 +403,46 @@ class Committer:
         if self.sync == "off":
             self.sync_made()
         return Version(
-            record.version, draft.branch, record.parent, record.timestamp, draft.message, run, draft.trees, catalog
+            record.version,
+            draft.branch,
+            record.parent,
+            record.timestamp,
+            draft.message,
+            run,
+            draft.trees,
+            catalog,
         )
 
     def _commit(self, draft: Draft, short: ShortCommit | None) -> tuple[Commit, Run, Catalog]:
-        """Write the record of a draft, whatever another one says; return it with its run and the catalog."""
+        """Write the record of a draft, whatever another one says; return it with its run and the
+        catalog.
+        """
         if short:
             short.discard()
         state, branch, trees = self.state, draft.branch, draft.trees
-        parent, version, catalog = state.heads[branch].version, state.last_version + 1, self._write_catalog(draft)
+        parent, version, catalog = (
+            state.heads[branch].version,
+            state.last_version + 1,
+            self._write_catalog(draft),
+        )
         timestamp, system = time_now(state.commit.timestamp), state.system
         if [*map(trees.get, TEXT_TREES)] != [*map(system.get, TEXT_TREES)]:
             system = {**system, **{number: trees[number] for number in TEXT_TREES}}
         record = Commit(
-            self._sequence(), version, 0, parent, branch, timestamp, version, draft.next_tree, state.next_branch,
-            draft.next_text, catalog=catalog.run, roots=roots_of(trees, TEXT_TREES), message=draft.message,
-        )  # fmt: skip
+            self._sequence(),
+            version,
+            0,
+            parent,
+            branch,
+            timestamp,
+            version,
+            draft.next_tree,
+            state.next_branch,
+            draft.next_text,
+            catalog=catalog.run,
+            roots=roots_of(trees, TEXT_TREES),
+            message=draft.message,
+        )
         excess = excess_versions(state, self.mapping.pages, branch)
         if excess:
             run = self._publish_dropping(excess, parent, record, system)
@@ -320,17 +460,27 @@ class Committer:
             raise
         if self.sync == "commit":
             self.group.append(used)
-        self._adopt(short.record, short.heads, short.versions, self.state.system, self.state.settings, short.run)
+        self._adopt(
+            short.record,
+            short.heads,
+            short.versions,
+            self.state.system,
+            self.state.settings,
+            short.run,
+        )
         return short.run
 
-    def _publish_dropping(self, excess: Sequence[Entry], parent: int, record: Commit, system: dict[int, Tree]) -> Run:
+    def _publish_dropping(
+        self, excess: Sequence[Entry], parent: int, record: Commit, system: dict[int, Tree]
+    ) -> Run:
         """Publish a commit that drops those of some versions that nobody reads."""
         state, doomed = self.state, list[Entry]()
         try:
             doomed = self.locks.lock(excess, parent)
             try:
                 reclaim = self.plan(doomed)
-            except CorruptionError:  # versions that lead to a damaged page are kept; `check` names them
+            except CorruptionError:
+                # versions that lead to a damaged page are kept; `check` names them
                 doomed = [entry for entry in doomed if self._readable(entry)]
                 reclaim = self.plan(doomed)
             return self._publish(record, system, {**state.heads}, state.settings, doomed, reclaim)
@@ -358,29 +508,43 @@ class Committer:
             self.pager.give_back()
         settings_ = settings or state.settings
         record = Commit(
-            self._sequence(), state.last_version, 1, timestamp=state.commit.timestamp,
-            last_version=state.last_version, next_tree=state.next_tree,
-            next_branch=next_branch or state.next_branch, next_text=state.next_text,
-        )  # fmt: skip
+            self._sequence(),
+            state.last_version,
+            1,
+            timestamp=state.commit.timestamp,
+            last_version=state.last_version,
+            next_tree=state.next_tree,
+            next_branch=next_branch or state.next_branch,
+            next_text=state.next_text,
+        )
         reclaim = self.plan(doomed)
         reclaim.freed.extend(freed)
-        self._publish(record, state.system, heads or state.heads, settings_, doomed, reclaim, shrink)
+        self._publish(
+            record, state.system, heads or state.heads, settings_, doomed, reclaim, shrink
+        )
         self.flush()
 
     def _sequence(self) -> int:
-        """Return the sequence of the next commit: one more than that of the newest slot, written or being written."""
+        """Return the sequence of the next commit: one more than that of the newest slot, written
+        or being written.
+        """
         return max(self.next_sequence, self.slot_sequence + 1)
 
     def plan(self, doomed: Sequence[Entry]) -> Reclaim:
-        """Compute what dropping versions frees; reads only. Raises CorruptionError if a dead list cannot be read."""
+        """Compute what dropping versions frees; reads only. Raises CorruptionError if a dead
+        list cannot be read.
+        """
         state = self.state
         retained = state.versions.entries(self.mapping.pages) if doomed else ()
         reclaim = Reclaim(self.pager, state.system[DEAD.tree_id], retained, self.dead_of)
         simple = len(state.heads) == 1 and state.heads[MAIN_ID].origin == NO_ORIGIN
         for entry in doomed[reclaim.drop_first(doomed) if simple else 0 :]:
             reclaim.drop(entry, state.heads[entry.branch].origin)
-        if doomed and not lie_within(reclaim.freed, FIRST_PAGE, state.commit.top):  # the pager may be an old one
-            raise CorruptionError("the list of what dropping a version frees has pages that the store has not")
+        # the pager may be an old one
+        if doomed and not lie_within(reclaim.freed, FIRST_PAGE, state.commit.top):
+            raise CorruptionError(
+                "the list of what dropping a version frees has pages that the store has not"
+            )
         return reclaim
 
     def _readable(self, entry: Entry) -> bool:
@@ -418,11 +582,16 @@ class Committer:
             versions = state.versions.without(pager, doomed)
             if len(versions.recent) > RECENT_MAX:
                 versions.spill(pager)
-            if dead_tree is not system[DEAD.tree_id] or versions.tree is not system[VERSION_TREE.tree_id]:
+            if (
+                dead_tree is not system[DEAD.tree_id]
+                or versions.tree is not system[VERSION_TREE.tree_id]
+            ):
                 system = {**system, DEAD.tree_id: dead_tree, VERSION_TREE.tree_id: versions.tree}
             record.system = state.commit.system if system == state.system else roots_of(system)
             same = settings is state.settings
-            record.settings = state.commit.settings if same else self._write_settings(settings, freed)
+            record.settings = (
+                state.commit.settings if same else self._write_settings(settings, freed)
+            )
             record.dead = self._dead_rows(versions, freed)
             if freed:
                 space.free(freed)
@@ -439,17 +608,31 @@ class Committer:
         return run
 
     def _adopt(
-        self, record: Commit, heads: dict[int, Head], versions: VersionTable, system: dict[int, Tree],
-        settings: Settings, run: Run,
-    ) -> None:  # fmt: skip
+        self,
+        record: Commit,
+        heads: dict[int, Head],
+        versions: VersionTable,
+        system: dict[int, Tree],
+        settings: Settings,
+        run: Run,
+    ) -> None:
         """Continue from a commit whose record was written."""
         self.pager.retired = record.dead_of_next()
         if not record.administrative:
             self._dead[record.version] = record.dead
         self.state = StoreState(
-            record.sequence, record.last_version, record.next_tree, record.next_branch, record.next_text,
-            heads, versions, system, settings, record, run,
-        )  # fmt: skip
+            record.sequence,
+            record.last_version,
+            record.next_tree,
+            record.next_branch,
+            record.next_text,
+            heads,
+            versions,
+            system,
+            settings,
+            record,
+            run,
+        )
         self.made += 1
         if self.file_lock:
             self.file_lock.busy = True
@@ -459,8 +642,8 @@ class Committer:
     def _make_room(self, pages: int) -> None:
         """Extend the file by `pages` pages, so that a full disk is noticed here, not half-way.
 
-        Otherwise many free pages inside the file suffice; few do not, since a record takes adjacent pages. A commit
-        that frees space tries in any case.
+        Otherwise many free pages inside the file suffice; few do not, since a record takes adjacent
+        pages. A commit that frees space tries in any case.
         """
         space, spare = self.pager.free_list, self.pager.spare
         try:
@@ -473,14 +656,22 @@ class Committer:
                 raise
 
     def _room(self, record: Commit, doomed: Sequence[Entry], edits: int) -> int:
-        """Return the most pages that a commit may need for its records, trees and allocations in advance.
+        """Return the most pages that a commit may need for its records, trees and allocations in
+        advance.
 
         `edits` are those of the dead tree.
         """
         pager, page_words = self.pager, self.mapping.pages.page_words
-        words = len(record.roots) + len(pager.retired) + len(record.message) + 4 * len(pager.free_list)
+        words = (
+            len(record.roots) + len(pager.retired) + len(record.message) + 4 * len(pager.free_list)
+        )
         words += 6000  # for lists of bounded length
-        return 4 * words // page_words + 18 + AHEAD_PAGES + self.state.versions.room(len(doomed), edits, page_words)
+        return (
+            4 * words // page_words
+            + 18
+            + AHEAD_PAGES
+            + self.state.versions.room(len(doomed), edits, page_words)
+        )
 
     def dead_of(self, version: int) -> DeadList:
         """Return the dead list of a retained version."""
@@ -494,15 +685,22 @@ class Committer:
         return dead
 
     def _dead_rows(self, versions: VersionTable, freed: WordList) -> DeadList:
-        """Return the pages that this commit replaced, but free those that no version needs any more.
+        """Return the pages that this commit replaced, but free those that no version needs any
+        more.
 
         The latter exist only after the newest version was dropped with its branch.
         """
         newest, dead = versions.newest(self.mapping.pages), self.pager.retired
         if newest == self.state.last_version:
             return dead
-        freed.extend(page for lineage, page, birth in rows(dead, 3) if birth > newest and lineage == STORE_LINEAGE)
-        return word_list(*(row for row in rows(dead, 3) if row[2] <= newest or row[0] != STORE_LINEAGE))
+        freed.extend(
+            page
+            for lineage, page, birth in rows(dead, 3)
+            if birth > newest and lineage == STORE_LINEAGE
+        )
+        return word_list(
+            *(row for row in rows(dead, 3) if row[2] <= newest or row[0] != STORE_LINEAGE)
+        )
 
     def _write_catalog(self, draft: Draft) -> Catalog:
         """Write the catalog if it changed; return the current one."""
@@ -520,7 +718,8 @@ class Committer:
         return self.pager.write_run(settings.encode(), SETTINGS_RUN)
 
     def _checkpoint(self, record: Commit, shrink: bool) -> list[np.ndarray]:
-        """Write all free pages anew, since the difference has grown long, or pages at the end may be cut off.
+        """Write all free pages anew, since the difference has grown long, or pages at the end may
+        be cut off.
 
         Returns the pages that the transaction has kept so far; the free list has recorded them.
         """
@@ -538,7 +737,8 @@ class Committer:
     def _write_record(
         self, record: Commit, versions: VersionTable, heads: dict[int, Head], kept: list[np.ndarray]
     ) -> Run:
-        """Write the commit's record, which holds the place of its own run and the free space without it.
+        """Write the commit's record, which holds the place of its own run and the free space
+        without it.
 
         `kept` are pages already recorded as kept by the transaction.
         """
@@ -552,29 +752,44 @@ class Committer:
         run = pager.reserve_run(words)
         used = pager.hand_over()
         if not record.administrative:
-            versions.add(Entry(record.version, run.page, run.words, record.timestamp, record.branch))
+            versions.add(
+                Entry(record.version, run.page, run.words, record.timestamp, record.branch)
+            )
             heads[record.branch] = Head(record.version, run, heads[record.branch].origin)
         record.top, record.recent = space.top, versions.words
         if record.top > len(self.mapping.pages.seen):
-            self.mapping.grow(record.top)  # pages allocated in advance may lie after all that was written
+            # pages allocated in advance may lie after all that was written
+            self.mapping.grow(record.top)
         for branch, head in heads.items():
             record.branches.extend((branch, head.version, *head.run, head.origin))
         if self.sync == "commit":
             self.group += [*kept, used]
-            gone = np.array([*run.ids(page_words), *space.pending])  # what the group freed is written again later
+            # what the group freed is written again later
+            gone = np.array([*run.ids(page_words), *space.pending])
             written = np.setdiff1d(np.concatenate(self.group), gone)
-            record.written, record.checksum = word_list(extents_of(written)), checksum_of(self.mapping, written)
+            record.written, record.checksum = (
+                word_list(extents_of(written)),
+                checksum_of(self.mapping, written),
+            )
         self._room_of_records.write(pager, run, record, used)
         return run
 
     def meta(self, record: Commit, run: Run, clean: bool) -> Meta:
         """Return the meta slot that leads to a commit."""
         return Meta(
-            self.page_size, self.uuid, record.sequence, record.last_version, *run, record.top, clean, self.format
+            self.page_size,
+            self.uuid,
+            record.sequence,
+            record.last_version,
+            *run,
+            record.top,
+            clean,
+            self.format,
         )
 
     def close(self) -> None:
-        """Truncate the file after the last page and the reserve, and mark both slots clean. Nobody may be writing.
+        """Truncate the file after the last page and the reserve, and mark both slots clean. Nobody
+        may be writing.
 
         The reserve is for commits that free space when others have filled the disk.
         """

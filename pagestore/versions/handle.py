@@ -1,4 +1,5 @@
-"""An open store as its parts share it: the file, the newest commit's state, pinned and cached versions.
+"""An open store as its parts share it: the file, the newest commit's state, pinned and cached
+versions.
 
 Users see it as `Store`; snapshots, transactions, vacuum and checks use the handle.
 """
@@ -42,7 +43,8 @@ from pagestore.versions.version_table import Entry, VersionTable
 Found = TypeVar("Found")
 
 VERSIONS_CACHED = 64
-OPENING, PAUSE = 0.05, 0.001  # seconds between attempts to take the lock of a handle that keeps it, or that closes
+# seconds between attempts to take the lock of a handle that keeps it, or that closes
+OPENING, PAUSE = 0.05, 0.001
 CLOSING = 1.0  # seconds that closing another handle may take
 
 
@@ -50,10 +52,20 @@ class Handle:
     """An open store. Threads may share it; a forked process may not."""
 
     def __init__(
-        self, file: File, mode: str = "rw", sync: str = "full", page_size: int | None = None, searched: bool = False,
-        threads: int = 1, timeout: float = 0.0, exclusive: bool = False, gather: float = 0.0,
-    ) -> None:  # fmt: skip
-        """Open as `pagestore.open` does; if `searched`, look for the newest commit in every page."""
+        self,
+        file: File,
+        mode: str = "rw",
+        sync: str = "full",
+        page_size: int | None = None,
+        searched: bool = False,
+        threads: int = 1,
+        timeout: float = 0.0,
+        exclusive: bool = False,
+        gather: float = 0.0,
+    ) -> None:
+        """Open as `pagestore.open` does; if `searched`, look for the newest commit in every
+        page.
+        """
         self.file, self.mode, self.sync, self.threads = file, mode, sync, threads
         self.exclusive, self.gather = exclusive, gather
         self.locks = VersionLocks(file, writer=mode == "rw" and exclusive)
@@ -63,7 +75,8 @@ class Handle:
         self._file_lock = FileLock(file)
         self._synced = SyncedCommits(file)
         self.writers = WriterQueue(self._file_lock)
-        self.kept: Writer | None = None  # the lock that the thread of the next transaction holds already, for it
+        # the lock that the thread of the next transaction holds already, for it
+        self.kept: Writer | None = None
         try:
             if mode == "rw":
                 self._lock(timeout)
@@ -76,7 +89,8 @@ class Handle:
         self.open = True
 
     def _lock(self, timeout: float) -> None:
-        """Take the writer's lock, if it is wanted until the end or free, or wait for a handle that keeps it.
+        """Take the writer's lock, if it is wanted until the end or free, or wait for a handle that
+        keeps it.
 
         Raises LockedError after `timeout` seconds.
         """
@@ -96,7 +110,9 @@ class Handle:
         return self.file.locked(OPEN_LOCK, 1) is None
 
     def _load(self, page_size: int | None = None, searched: bool = False) -> None:
-        """Read the newest commit from the file; a writer that holds the lock also makes it durable."""
+        """Read the newest commit from the file; a writer that holds the lock also makes it
+        durable.
+        """
         self.recovery: Recovery | None
         while True:
             found = search(self.file) if searched else recover(self.file, page_size)
@@ -128,12 +144,21 @@ class Handle:
             self.meta = self.meta._replace(clean=False)
         shares = self.sync == "commit" and not self.exclusive
         self.committer = (SharingCommitter if shares else Committer)(
-            self.mapping, self.state, self.meta, self.sync, self.locks, self.threads,
-            None if self.exclusive else self._synced, self._file_lock, self.gather,
-        )  # fmt: skip
+            self.mapping,
+            self.state,
+            self.meta,
+            self.sync,
+            self.locks,
+            self.threads,
+            None if self.exclusive else self._synced,
+            self._file_lock,
+            self.gather,
+        )
 
     def _is_still_there(self) -> bool:
-        """Read the version tree with the version pinned; return False if a writer has committed since the load."""
+        """Read the version tree with the version pinned; return False if a writer has committed
+        since the load.
+        """
         pin = self.locks.pin(self.meta.version)
         try:
             if pin is None or newest_meta(self.file) != self._doubtful:
@@ -142,13 +167,16 @@ class Handle:
                 self.state.versions.old(self.mapping.pages)
             return True
         except CorruptionError:
-            return newest_meta(self.file) == self._doubtful  # damaged: reading one of these versions raises
+            # damaged: reading one of these versions raises
+            return newest_meta(self.file) == self._doubtful
         finally:
             if pin:
                 self.locks.unpin(pin)
 
     def refresh(self) -> StoreState:
-        """Return the newest commit's state, from memory if this handle made it, else from the file."""
+        """Return the newest commit's state, from memory if this handle made it, else from the
+        file.
+        """
         self.check()
         if self._searched:
             return self.state
@@ -156,23 +184,29 @@ class Handle:
             newest = sequence_in(self.mapping.pages.words)
             if self.committer.series:
                 self.committer.catch_up()
-            if self.committer.state.sequence >= newest:  # not always so while the writer's lock is held: see _follow
+            # not always so while the writer's lock is held: see _follow
+            if self.committer.state.sequence >= newest:
                 self._resume()
             if self.state.sequence >= newest:
                 return self.state
         return self._read_newest()
 
     def shown_states(self) -> Iterator[StoreState]:
-        """Yield the newest state that readers of all processes see, and then, if it is another, that of `refresh`.
+        """Yield the newest state that readers of all processes see, and then, if it is another,
+        that of `refresh`.
 
-        Until a slot leads to a commit of this handle, only this process knows it. The versions of the former state may
-        be about to be dropped.
+        Until a slot leads to a commit of this handle, only this process knows it. The versions of
+        the former state may be about to be dropped.
         """
         state = self.refresh()
         ahead = state.sequence > sequence_in(self.mapping.pages.words)
         if ahead and self.mode == "rw" and not self.committer.is_complete:
             newest = newest_meta(self.file)
-            if newest is not None and newest.sequence < state.sequence and newest.version not in self.locks.going:
+            if (
+                newest is not None
+                and newest.sequence < state.sequence
+                and newest.version not in self.locks.going
+            ):
                 with suppress(CorruptionError):  # more was committed meanwhile
                     yield load_state(self.mapping, newest)
         yield state
@@ -190,7 +224,11 @@ class Handle:
         with self._guard:
             meta = newest_meta(self.file)
             while meta is not None and meta.place != self.state.place:
-                if meta == self._doubtful and meta.sequence < self.state.sequence and not self._goes_back:
+                if (
+                    meta == self._doubtful
+                    and meta.sequence < self.state.sequence
+                    and not self._goes_back
+                ):
                     break  # the other slot is damaged, and its commit was found without it
                 before = meta
                 try:
@@ -208,20 +246,24 @@ class Handle:
 
     @property
     def _goes_back(self) -> bool:
-        """Whether the newest commit known was made here and lost, since no slot was written that leads to it."""
+        """Whether the newest commit known was made here and lost, since no slot was written that
+        leads to it.
+        """
         return self.mode == "rw" and self.committer.failure is not None
 
     def _knows(self, state: StoreState) -> bool:
-        """Return whether a state is the newest: the newest slot, as the map shows it unverified, has its sequence, and
-        other processes show no later commit, to which no slot leads yet.
+        """Return whether a state is the newest: the newest slot, as the map shows it unverified,
+        has its sequence, and other processes show no later commit, to which no slot leads yet.
         """
         shared = self.committer.shared
         if shared is not None and not shared.is_newest(state.last_version):
             return False
-        return sequence_in(self.mapping.pages.words) == state.sequence  # last: a slot is there before it is hidden
+        # last: a slot is there before it is hidden
+        return sequence_in(self.mapping.pages.words) == state.sequence
 
     def _follow(self) -> None:
-        """Continue from the newest commit of any process, once it is durable; this handle holds the writer's lock.
+        """Continue from the newest commit of any process, once it is durable; this handle holds the
+        writer's lock.
 
         Until it does, the committer's state may be an old one.
         """
@@ -235,10 +277,16 @@ class Handle:
             newest = committer.shared.newest() if committer.shared else None
             found = newest.commit if newest else newest_meta(self.file)
             state, meta = self.state, self.meta
-            if found is not None and found.sequence >= committer.slot_sequence:  # else a slot is damaged
+            # else a slot is damaged
+            if found is not None and found.sequence >= committer.slot_sequence:
                 self.mapping.follow()
                 state, meta = load_state(self.mapping, found), found
-            if not (committer.shared or meta.clean or self.sync == "off" or state.sequence in self._synced):
+            if not (
+                committer.shared
+                or meta.clean
+                or self.sync == "off"
+                or state.sequence in self._synced
+            ):
                 make_durable(self.mapping, state, meta, False)
                 self._synced.add(state.sequence)
             if meta is found:
@@ -246,7 +294,9 @@ class Handle:
                 self.state, self.meta = state, meta
 
     def _adopt(self, meta: Meta) -> bool:
-        """Adopt a newer commit's state while its newest version is pinned; return False if a writer was faster."""
+        """Adopt a newer commit's state while its newest version is pinned; return False if a
+        writer was faster.
+        """
         pin = self.locks.pin(meta.version)
         if pin is None:
             return False
@@ -260,7 +310,8 @@ class Handle:
             if state.versions.tree.count:
                 state.versions.old(self.mapping.pages)
             mine = self.mode == "rw" and not self._goes_back
-            if state.sequence >= self.state.sequence or not mine:  # else this handle has committed meanwhile
+            # else this handle has committed meanwhile
+            if state.sequence >= self.state.sequence or not mine:
                 if self._goes_back:  # others number their commits and texts as the lost ones were
                     self._forget_versions()
                     self._texts = 0, {}
@@ -270,7 +321,9 @@ class Handle:
             self.locks.unpin(pin)
 
     def known_texts(self) -> dict[bytes, int]:
-        """Return the ids of texts that transactions cache; a new dict after texts were removed from the dictionary."""
+        """Return the ids of texts that transactions cache; a new dict after texts were removed
+        from the dictionary.
+        """
         removed = self.state.texts_removed
         if removed != self._texts[0]:
             self._texts = removed, {}
@@ -301,8 +354,14 @@ class Handle:
                         self._close_writer()
             finally:
                 self.file.close(unlock=mine, unmap=not self.writers.holder)
-                lost = "and what was not committed is lost" if self.mode == "rw" else "and reads no more"
-                self.mapping.invalidate(ClosedError, f"the store {self.file.path} was closed, {lost}; open it again")
+                lost = (
+                    "and what was not committed is lost"
+                    if self.mode == "rw"
+                    else "and reads no more"
+                )
+                self.mapping.invalidate(
+                    ClosedError, f"the store {self.file.path} was closed, {lost}; open it again"
+                )
 
     def _close_writer(self) -> None:
         if self.committer.series:
@@ -313,7 +372,9 @@ class Handle:
             self.committer.close()
 
     def _is_last(self) -> bool:
-        """Take the writer's lock and return True, unless another handle has the file open for writing."""
+        """Take the writer's lock and return True, unless another handle has the file open for
+        writing.
+        """
         self.file.lock(UNLOCKED, OPEN_LOCK)
         end = time.monotonic() + CLOSING
         while not self._file_lock.try_once():
@@ -331,7 +392,9 @@ class Handle:
     def reopen(self) -> None:
         """See Store.reopen."""
         if self.writers.holder:
-            raise TransactionError(f"a transaction is open ({self.writers.holder}); roll it back first")
+            raise TransactionError(
+                f"a transaction is open ({self.writers.holder}); roll it back first"
+            )
         with self._writer():
             if not self.committer.cause:
                 self.committer.flush()
@@ -342,9 +405,11 @@ class Handle:
     # --- versions -------------------------------------------------------------------------------
 
     def read_versions(self, read: Callable[..., Found], *arguments: Any) -> Found:
-        """Return what a method of VersionTable reads in the newest commit's table.  Raises CorruptionError.
+        """Return what a method of VersionTable reads in the newest commit's table.  Raises
+        CorruptionError.
 
-        No lock keeps that table: if a later commit may have reused its pages meanwhile, that commit's table is read.
+        No lock keeps that table: if a later commit may have reused its pages meanwhile, that
+        commit's table is read.
         """
         while True:
             state, found = self.state, None
@@ -358,7 +423,9 @@ class Handle:
                 return found
 
     def newest_first(self) -> Iterator[Entry]:
-        """Yield the retained versions from the newest back; reads those in the tree only after the recent ones."""
+        """Yield the retained versions from the newest back; reads those in the tree only after
+        the recent ones.
+        """
         recent = self.state.versions.recent
         yield from reversed(recent)
         for entry in reversed(self.read_versions(VersionTable.old)):
@@ -391,18 +458,24 @@ class Handle:
         number = self.state.heads[branch].version
         version = self._versions.get(number) or self.version_of(number)
         if version is None:
-            raise CorruptionError(f"the newest version of a branch, {number}, is not in the history")
+            raise CorruptionError(
+                f"the newest version of a branch, {number}, is not in the history"
+            )
         return version
 
     def entry(self, version: int) -> Entry:
         """Return where the record of a version is. Raises VersionError."""
         entry = self.read_versions(VersionTable.find, version)
         if entry is None:
-            raise VersionError(f"version {version} is not retained; store.history() lists those that are")
+            raise VersionError(
+                f"version {version} is not retained; store.history() lists those that are"
+            )
         return entry
 
     def number(self, version: int | str | datetime) -> int:
-        """Return the number of a version named as in `Store.at`; it may be dropped already. Raises as `Store.at`."""
+        """Return the number of a version named as in `Store.at`; it may be dropped already.
+        Raises as `Store.at`.
+        """
         state = self.refresh()
         if isinstance(version, datetime):
             return self._number_at(version)
@@ -419,11 +492,15 @@ class Handle:
         try:
             limit = int(when.timestamp() * 1e6)
         except (OverflowError, ValueError, OSError):
-            raise VersionError(f"{when} is out of the range of times that this system knows") from None
+            raise VersionError(
+                f"{when} is out of the range of times that this system knows"
+            ) from None
         for entry in self.newest_first():
             if entry.timestamp <= limit and entry.branch == MAIN_ID:
                 return entry.version
-        raise VersionError(f"no retained version is as old as {when}; store.history() lists those that exist")
+        raise VersionError(
+            f"no retained version is as old as {when}; store.history() lists those that exist"
+        )
 
     def branch_id(self, name: str) -> int:
         """Return the number of a branch. Raises MissingError."""
@@ -433,7 +510,9 @@ class Handle:
         return branches[name]
 
     def pin(self, version: int) -> Pin | None:
-        """Pin a version, so that it is not dropped while the pin is held; return None if it is being dropped."""
+        """Pin a version, so that it is not dropped while the pin is held; return None if it is
+        being dropped.
+        """
         self.check()
         pin = self.locks.pin(version)
         if pin:
@@ -472,7 +551,9 @@ class Handle:
     # --- writing --------------------------------------------------------------------------------
 
     def new_writer(self) -> Writer:
-        """Return what the next transaction of this thread holds the lock by, mostly once `lock_writer` has taken it."""
+        """Return what the next transaction of this thread holds the lock by, mostly once
+        `lock_writer` has taken it.
+        """
         kept = self.kept
         if kept is None or kept.thread is not current_thread():
             return Writer()
@@ -480,9 +561,11 @@ class Handle:
         return kept
 
     def lock_writer(self, writer: Writer, timeout: float | None = None) -> None:
-        """Wait until this thread may write, `timeout` seconds at most, and hold the lock until the writer is over.
+        """Wait until this thread may write, `timeout` seconds at most, and hold the lock until the
+        writer is over.
 
-        Raises ReadOnlyError, PoisonedError, LockedError, TransactionError if this thread writes already.
+        Raises ReadOnlyError, PoisonedError, LockedError, TransactionError if this thread writes
+        already.
         """
         self.check_writable()
         if writer.taken == inf:
@@ -494,7 +577,9 @@ class Handle:
             raise
 
     def _check_turn(self) -> None:
-        """Continue from the newest commit; the previous writer may have failed, or closed the store."""
+        """Continue from the newest commit; the previous writer may have failed, or closed the
+        store.
+        """
         if not self.open:
             self.check()
         committer = self.committer
@@ -517,7 +602,9 @@ class Handle:
                 self.committer.flush()
 
     def complete(self, number: int) -> None:
-        """Return once the first `number` commits of this handle are durable; see Committer.complete."""
+        """Return once the first `number` commits of this handle are durable; see
+        Committer.complete.
+        """
         try:
             self.committer.complete(number)
         finally:
@@ -563,25 +650,34 @@ class Handle:
         if not self.open:
             raise ClosedError(f"the store {self.file.path} is closed; open it again")
         if self.forked:
-            raise ForkError(f"the handle of {self.file.path} came through a fork; open the store in this process")
+            raise ForkError(
+                f"the handle of {self.file.path} came through a fork; open the store in this "
+                f"process"
+            )
 
     def check_shared(self) -> None:
         """Raise TransactionError for a store in memory, which no other process can open."""
         if isinstance(self.file, MemoryFile):
-            raise TransactionError("a store in memory stays in its process; write it to a file with store.backup")
+            raise TransactionError(
+                "a store in memory stays in its process; write it to a file with store.backup"
+            )
 
     def check_writable(self) -> None:
         """Raise as `check`, and ReadOnlyError."""
         self.check()
         if self.mode != "rw":
-            raise ReadOnlyError(f'{self.file.path} was opened with mode="r"; open it with mode="rw"')
+            raise ReadOnlyError(
+                f'{self.file.path} was opened with mode="r"; open it with mode="rw"'
+            )
 
 
 def _retained(version: int, newest: int) -> int:
     try:
         number = index(version)
     except TypeError:
-        raise VersionError(f"{version!r} is not a version; give a number, a tag, a branch or a time") from None
+        raise VersionError(
+            f"{version!r} is not a version; give a number, a tag, a branch or a time"
+        ) from None
     if not 0 <= number <= newest:
         raise VersionError(f"version {number} is not retained; the newest is {newest}")
     return number

@@ -1,8 +1,10 @@
-"""Hosts: programs that maintain data derived from relations. They follow every change, or it is refused.
+"""Hosts: programs that maintain data derived from relations. They follow every change, or it is
+refused.
 
-The commit compares the trees with those that the transaction began with, so it does not matter how they were changed.
-If a relation that a host reads has changed, the host updates its derived data in the same commit. The commit is
-refused if that host is not loaded, or if the transaction itself changed derived data.
+The commit compares the trees with those that the transaction began with, so it does not matter how
+they were changed. If a relation that a host reads has changed, the host updates its derived data in
+the same commit. The commit is refused if that host is not loaded, or if the transaction itself
+changed derived data.
 """
 
 import json
@@ -23,10 +25,12 @@ CHANGES_PEEKED = 16  # changes read to see whether there are any
 
 
 class Computed(NamedTuple):
-    """A column whose values a host computes from its own trees when they are read; its stored words are incomplete.
+    """A column whose values a host computes from its own trees when they are read; its stored words
+    are incomplete.
 
-    `place` is the column's place among a record's words, `type_` the type of its values, and `values` computes an Arrow
-    array of them from a source of the version, and words int64[C, n] of records.
+    `place` is the column's place among a record's words, `type_` the type of its values, and
+    `values` computes an Arrow array of them from a source of the version, and words int64[C, n] of
+    records.
     """
 
     place: int
@@ -35,7 +39,9 @@ class Computed(NamedTuple):
 
 
 class Host(Protocol):
-    """A program that keeps data derived from relations up to date; `mark` is a property that its versions have."""
+    """A program that keeps data derived from relations up to date; `mark` is a property that its
+    versions have.
+    """
 
     name: str
     mark: str
@@ -43,37 +49,46 @@ class Host(Protocol):
     def carry(self, txn: Any, before: Mapping[str, Tree]) -> Callable[[], None] | None:
         """Update the host's data for relations that have changed, given their trees before.
 
-        Called at the commit, with all edits applied; it may raise, which rolls the transaction back. The function it
-        returns is called when the commit is done.
+        Called at the commit, with all edits applied; it may raise, which rolls the transaction
+        back. The function it returns is called when the commit is done.
         """
 
     def dependants(self, txn: Any) -> Dependants | None:
-        """Return what the host maintains in a transaction's base version, which has the mark and no such record."""
+        """Return what the host maintains in a transaction's base version, which has the mark and
+        no such record.
+        """
 
     def texts(self, snapshot: Any) -> Iterable[str | bytes]:
-        """Return the texts that the host names in a version, for example in its rules, and that must keep their ids.
+        """Return the texts that the host names in a version, for example in its rules, and that
+        must keep their ids.
 
-        Ids in relations with a schema keep theirs anyway. The host's trees of raw words must hold no others.
+        Ids in relations with a schema keep theirs anyway. The host's trees of raw words must hold
+        no others.
         """
 
     def check(self, store: Any, progress: Callable[[str], None]) -> list[Any]:
         """Return violations: data of the host that do not follow from its relations."""
 
     def refusal(self, txn: Any, name: str) -> str | None:
-        """Return why the host cannot accept that a transaction dropped, renamed or replaced a relation that it reads.
+        """Return why the host cannot accept that a transaction dropped, renamed or replaced a
+        relation that it reads.
 
         None if it can. A host without this method accepts none of these.
         """
 
     def computed(self, source: Any, name: str) -> Computed | None:
-        """Return the column of a relation whose values the host computes; a host may lack this method."""
+        """Return the column of a relation whose values the host computes; a host may lack this
+        method.
+        """
 
 
 _hosts: dict[str, Host] = {}
 
 
 def register_host(host: Host) -> None:
-    """Register a host to follow changes by this process. Raises ExistsError for a name that is taken."""
+    """Register a host to follow changes by this process. Raises ExistsError for a name that is
+    taken.
+    """
     if _hosts.setdefault(host.name, host) is not host:
         raise ExistsError(f"there is a host {host.name!r} already in this process")
 
@@ -84,7 +99,9 @@ def hosts() -> Mapping[str, Host]:
 
 
 def computed_column(source: Any, name: str) -> Computed | None:
-    """Return the column of a relation, in a snapshot or a transaction, whose values a host of this process computes."""
+    """Return the column of a relation, in a snapshot or a transaction, whose values a host of
+    this process computes.
+    """
     for host in _hosts.values():
         find = getattr(host, "computed", None)
         if find is not None and (found := find(source, name)):
@@ -94,17 +111,22 @@ def computed_column(source: Any, name: str) -> Computed | None:
 
 
 def record_dependants(txn: WorkingTrees, dependants: Dependants) -> None:
-    """Record what a host maintains from this transaction on, replacing its former record; an empty one is removed.
+    """Record what a host maintains from this transaction on, replacing its former record; an empty
+    one is removed.
 
-    Raises DependantsError if another host maintains or reads some of it: neither could then be updated first.
+    Raises DependantsError if another host maintains or reads some of it: neither could then be
+    updated first.
     """
     said = recorded_dependants(txn.catalog.properties)
     said.pop(dependants.host, None)
     for other in said.values():
-        both = {*dependants.keeps} & {*other.keeps, *other.reads} | {*dependants.reads} & {*other.keeps}
+        both = {*dependants.keeps} & {*other.keeps, *other.reads} | {*dependants.reads} & {
+            *other.keeps
+        }
         if both:
             raise DependantsError(
-                f"{min(both)!r} belongs to host {other.host!r}: {dependants.host!r} cannot store its views in it, "
+                f"{min(both)!r} belongs to host {other.host!r}: {dependants.host!r} cannot store "
+                f"its views in it, "
                 "nor depend on it"
             )
     if dependants.reads or dependants.keeps:
@@ -115,9 +137,11 @@ def record_dependants(txn: WorkingTrees, dependants: Dependants) -> None:
 
 
 def let_hosts_follow(txn: WorkingTrees) -> list[Callable[[], None]]:
-    """Let hosts update their data for the changes of a transaction; return functions to call after the commit.
+    """Let hosts update their data for the changes of a transaction; return functions to call after
+    the commit.
 
-    Raises DependantsError. O(relations that hosts read or keep), and O(changes) where there are any.
+    Raises DependantsError. O(relations that hosts read or keep), and O(changes) where there are
+    any.
     """
     now, was, maintained = txn.catalog, txn.base.catalog, txn.maintained
     if now is was and was.dependants.keys() <= maintained and _hosts.keys() <= maintained:
@@ -130,12 +154,17 @@ def let_hosts_follow(txn: WorkingTrees) -> list[Callable[[], None]]:
     for one in _standing(txn):
         _refuse_changed(txn, one)
         host = _hosts.get(one.host)
-        before = {name: txn.base.trees[_number(txn, name)] for name in one.reads if _has_changed(txn, one, name, host)}
+        before = {
+            name: txn.base.trees[_number(txn, name)]
+            for name in one.reads
+            if _has_changed(txn, one, name, host)
+        }
         if not before:
             continue
         if host is None:
             raise DependantsError(
-                f"{_listed(before)} was changed, and what {one.host} keeps of it{_kept(one)} could not follow, "
+                f"{_listed(before)} was changed, and what {one.host} keeps of it{_kept(one)} could "
+                f"not follow, "
                 f"since {one.host} is not loaded in this process; nothing is changed: {one.edit}"
             )
         with txn.following():
@@ -144,13 +173,17 @@ def let_hosts_follow(txn: WorkingTrees) -> list[Callable[[], None]]:
 
 
 def is_followed(catalog: Catalog, but: str) -> bool:
-    """Return whether a host, of this process or not, but one, maintains something by the relations of a catalog."""
+    """Return whether a host, of this process or not, but one, maintains something by the
+    relations of a catalog.
+    """
     marked = (name for name, host in _hosts.items() if host.mark in catalog.properties)
     return any(name != but for name in (*catalog.dependants, *marked))
 
 
 def _standing(txn: WorkingTrees) -> list[Dependants]:
-    """Return the dependants of a transaction's base version, without hosts that the transaction itself updates."""
+    """Return the dependants of a transaction's base version, without hosts that the transaction
+    itself updates.
+    """
     catalog, maintained = txn.base.catalog, txn.maintained
     known = catalog.dependants
     found = [one for name, one in known.items() if name not in maintained]
@@ -161,19 +194,27 @@ def _standing(txn: WorkingTrees) -> list[Dependants]:
 
 
 def _refuse_changed(txn: WorkingTrees, one: Dependants) -> None:
-    """Raise DependantsError for a change of a host's data, of its record of dependants, or of its properties."""
+    """Raise DependantsError for a change of a host's data, of its record of dependants, or of
+    its properties.
+    """
     if txn.catalog is not txn.base.catalog:
         old, new = txn.base.catalog.properties, txn.catalog.properties
         for name in one.properties:
             if old.get(name) != new.get(name):
-                raise DependantsError(f"property {name!r} belongs to {one.host}; nothing is changed: {one.release}")
-        if one.host in txn.base.catalog.dependants and recorded_dependants(new).get(one.host) != one:
+                raise DependantsError(
+                    f"property {name!r} belongs to {one.host}; nothing is changed: {one.release}"
+                )
+        if (
+            one.host in txn.base.catalog.dependants
+            and recorded_dependants(new).get(one.host) != one
+        ):
             said = f"property {PROPERTY!r} says what {one.host} keeps, which has not changed"
             raise DependantsError(f"{said}; nothing is changed: {one.release}")
     for name in one.keeps:
         if _has_changed(txn, one, name):
             raise DependantsError(
-                f"{name!r} belongs to {one.host}, which keeps it as it follows from {_listed(one.reads)}; "
+                f"{name!r} belongs to {one.host}, which keeps it as it follows from "
+                f"{_listed(one.reads)}; "
                 f"nothing is changed: edit that, and it will follow"
             )
 
@@ -189,18 +230,30 @@ def _has_changed(txn: WorkingTrees, one: Dependants, name: str, host: Host | Non
     info = txn.catalog.relations.get(name)
     if info is not None and info.spec.tree_id == number:
         old, new = txn.base.trees[number], txn.tree(name)
-        return old is not new and old != new and any(True for _ in Delta(txn.pages, old, new, rows=CHANGES_PEEKED))
+        return (
+            old is not new
+            and old != new
+            and any(True for _ in Delta(txn.pages, old, new, rows=CHANGES_PEEKED))
+        )
     asked = getattr(host, "refusal", None)
     if asked is not None:
         if why := asked(txn, name):
             raise DependantsError(f"{why}; nothing is changed")
         return info is not None
-    what = f"{one.host} depends on it{_kept(one)}" if name in one.reads else f"it belongs to {one.host}"
-    raise DependantsError(f"{name!r} was dropped, renamed or replaced, and {what}; nothing is changed: {one.release}")
+    what = (
+        f"{one.host} depends on it{_kept(one)}"
+        if name in one.reads
+        else f"it belongs to {one.host}"
+    )
+    raise DependantsError(
+        f"{name!r} was dropped, renamed or replaced, and {what}; nothing is changed: {one.release}"
+    )
 
 
 def _number(txn: WorkingTrees, name: str) -> Any:
-    """Return the number of a relation's tree in the transaction's base version; None if it has no such relation."""
+    """Return the number of a relation's tree in the transaction's base version; None if it has
+    no such relation.
+    """
     info = txn.base.catalog.relations.get(name)
     return info.spec.tree_id if info else None
 

@@ -1,32 +1,37 @@
-"""Locks of versions: a version that is being read is not dropped, and one that is being dropped is not read.
+"""Locks of versions: a version that is being read is not dropped, and one that is being dropped is
+not read.
 
-Other processes see byte locks on the file (storage/file.py), threads of this one see pins and `_going`. A reader's
-handle locks the byte of a version when its first snapshot takes it; the writer's own snapshots are only counted. A pin
-lasts as long as something refers to it, so that an exception at any moment leaves none behind.
+Other processes see byte locks on the file (storage/file.py), threads of this one see pins and
+`_going`. A reader's handle locks the byte of a version when its first snapshot takes it; the
+writer's own snapshots are only counted. A pin lasts as long as something refers to it, so that an
+exception at any moment leaves none behind.
 
 The lock of a file's one writer, for which processes queue:
 
     queue     place 4 (waits for the writer), place 5 (waits for place 4), place 6 (waits for place 5) ...
 
-Each process locks a byte, its place, and waits for the lock of the place before. The system wakes it when that process
-goes on or dies. Only the first in the queue waits for the writer, and whoever finds others in the queue joins it, so
-that nobody starves. Whether others wait is asked once in LOOK_AGAIN seconds at most, so taking the lock mostly costs
-one call of the system, and releasing it another.
+Each process locks a byte, its place, and waits for the lock of the place before. The system wakes
+it when that process goes on or dies. Only the first in the queue waits for the writer, and whoever
+finds others in the queue joins it, so that nobody starves. Whether others wait is asked once in
+LOOK_AGAIN seconds at most, so taking the lock mostly costs one call of the system, and releasing it
+another.
 
-To go on from the commit of another process takes longer than a small commit of one's own. So a process that has waited
-for the lock takes it up to IN_A_ROW times, for ROW_TIME seconds, if syncs are short. The next one tries to take it now
-and then meanwhile, and so has it soon if the other process does not go on.
+To go on from the commit of another process takes longer than a small commit of one's own. So a
+process that has waited for the lock takes it up to IN_A_ROW times, for ROW_TIME seconds, if syncs
+are short. The next one tries to take it now and then meanwhile, and so has it soon if the other
+process does not go on.
 
 The write lock of a handle: one transaction at a time, of any thread; first come, first served.
 
-All writers and waiting threads are in one queue of weak references, and its first member writes. So a lock ends with
-its transaction, whether it is released, dropped unnoticed, or left behind by a thread that died, and an exception at
-any moment leaves no lock that nothing releases. Leaving the queue wakes its new first member, and no other.
-Reading and changing the queue are single operations of a deque, which other threads cannot interleave with.
+All writers and waiting threads are in one queue of weak references, and its first member writes. So
+a lock ends with its transaction, whether it is released, dropped unnoticed, or left behind by a
+thread that died, and an exception at any moment leaves no lock that nothing releases. Leaving the
+queue wakes its new first member, and no other. Reading and changing the queue are single operations
+of a deque, which other threads cannot interleave with.
 
-A dropped transaction that is part of a reference cycle is freed only by the garbage collector, whose cost grows with
-the objects of the process. So only the next in the queue collects, after the same transaction has been open for long,
-and for at most a hundredth of the time.
+A dropped transaction that is part of a reference cycle is freed only by the garbage collector,
+whose cost grows with the objects of the process. So only the next in the queue collects, after the
+same transaction has been open for long, and for at most a hundredth of the time.
 """
 
 import gc
@@ -75,7 +80,9 @@ class PinReference(ref["Pin"]):
 
 
 class Pin:
-    """A claim that keeps a version from being dropped until it is unpinned, or until nothing refers to it."""
+    """A claim that keeps a version from being dropped until it is unpinned, or until nothing
+    refers to it.
+    """
 
     __slots__ = ("__weakref__", "lost", "mark", "over", "version")
 
@@ -149,19 +156,26 @@ class VersionLocks:
                 if not marks:
                     self._marks.pop(version, None)
                 self._versions.pop(mark, None)
-            self._forgotten.popleft()  # last, so that after an exception the steps are merely repeated
+            # last, so that after an exception the steps are merely repeated
+            self._forgotten.popleft()
         if len(self._locked) > len(self._marks):
             for version in self._locked - self._marks.keys():
                 self._file.lock(UNLOCKED, VERSION_LOCK + version)
                 self._locked.discard(version)
 
     def lock(self, entries: Sequence[Entry], parent: int = -1) -> list[Entry]:
-        """Lock versions, ascending, against new readers until `unlock`; return them, without `parent` and any read."""
+        """Lock versions, ascending, against new readers until `unlock`; return them, without
+        `parent` and any read.
+        """
         if not entries:
             return []
         with self._guard:
             self._unlock_unread()
-            free = [entry for entry in entries if entry.version != parent and entry.version not in self._marks]
+            free = [
+                entry
+                for entry in entries
+                if entry.version != parent and entry.version not in self._marks
+            ]
             going = [entry.version for entry in free]
             self._going.update(going)
             if self._lock_together(free):
@@ -171,7 +185,9 @@ class VersionLocks:
         return locked
 
     def _lock_together(self, entries: Sequence[Entry]) -> bool:
-        """Lock consecutive versions in one call; return False, locking none, if one is being read or missing."""
+        """Lock consecutive versions in one call; return False, locking none, if one is being
+        read or missing.
+        """
         if not entries or entries[-1].version - entries[0].version >= len(entries):
             return False
         return self._file.lock(EXCLUSIVE, VERSION_LOCK + entries[0].version, len(entries))
@@ -184,15 +200,19 @@ class VersionLocks:
     def unlock(self, versions: Collection[int]) -> None:
         """Unlock versions that are `going`; new readers will find them dropped."""
         if versions:
-            for first, count in rows(extents_of(sorted(versions)), 2):  # this handle may read versions in between
+            # this handle may read versions in between
+            for first, count in rows(extents_of(sorted(versions)), 2):
                 self._file.lock(UNLOCKED, VERSION_LOCK + first, count)
             self._going.difference_update(versions)
 
 
 SYNCED_END = 1 << 59  # commits after which their bytes repeat
-LOOK_AGAIN = 5e-4  # seconds for which a handle takes a free lock without asking whether others wait for it
-IN_A_ROW, ROW_TIME = 16, 0.02  # times, and seconds, that it takes it if it has waited for it, and syncs are short
-SHORT, LONGER = 5e-5, 1e-3  # seconds between attempts to take a lock that has a time limit: at first, and at most
+# seconds for which a handle takes a free lock without asking whether others wait for it
+LOOK_AGAIN = 5e-4
+# times, and seconds, that it takes it if it has waited for it, and syncs are short
+IN_A_ROW, ROW_TIME = 16, 0.02
+# seconds between attempts to take a lock that has a time limit: at first, and at most
+SHORT, LONGER = 5e-5, 1e-3
 
 
 class FileLock:
@@ -201,15 +221,20 @@ class FileLock:
     def __init__(self, file: File) -> None:
         self.file = file
         self.lasting = False  # whether it is held until the file is closed
-        self.busy = False  # whether it must be held on, since commits were made that no slot leads to
+        # whether it must be held on, since commits were made that no slot leads to
+        self.busy = False
         self.held = False
         self.look = 0.0  # when to ask next whether others wait, by the clock `monotonic`
-        self.again = False  # whether handles that had to wait for the lock take it several times in a row
+        # whether handles that had to wait for the lock take it several times in a row
+        self.again = False
         self.left = 0  # how many more times
-        self.show: Callable[[], bool] = lambda: False  # shows these commits to others, if it can, which may then go on
+        # shows these commits to others, if it can, which may then go on
+        self.show: Callable[[], bool] = lambda: False
 
     def take(self, end: float = inf) -> None:
-        """Wait for the lock, behind those that wait already. Raises LockedError at `end`, by the clock `monotonic`."""
+        """Wait for the lock, behind those that wait already. Raises LockedError at `end`, by the
+        clock `monotonic`.
+        """
         if self.held:
             return
         file = self.file
@@ -265,7 +290,9 @@ class FileLock:
         return self.file.locked(QUEUE_LOCK, QUEUE_END) is not None
 
     def must_pass_on(self) -> bool:
-        """Return whether others wait for the lock, and this handle may not take it before them any more."""
+        """Return whether others wait for the lock, and this handle may not take it before them
+        any more.
+        """
         now = time.monotonic()
         if now < self.look or self.is_awaited():
             return now >= self.look
@@ -273,10 +300,11 @@ class FileLock:
         return False
 
     def _wait_out(self, end: float) -> bool:
-        """Try to take the lock for as long as others may take it again before this handle; return whether it is held.
+        """Try to take the lock for as long as others may take it again before this handle; return
+        whether it is held.
 
-        While another handle commits again and again, the lock is mostly held, and an attempt finds it so. To be woken
-        by each release would end its row of commits at once.
+        While another handle commits again and again, the lock is mostly held, and an attempt finds
+        it so. To be woken by each release would end its row of commits at once.
         """
         end = min(end, time.monotonic() + ROW_TIME * self.again)
         while time.monotonic() < end:
@@ -286,7 +314,9 @@ class FileLock:
         return False
 
     def _join(self, end: float) -> None:
-        """Take the last place in the queue, and wait until it is the first; after an exception locks may be left."""
+        """Take the last place in the queue, and wait until it is the first; after an exception
+        locks may be left.
+        """
         file, place = self.file, 0
         self._await(EXCLUSIVE, GUARD_LOCK, end)
         while (found := file.locked(QUEUE_LOCK + place, QUEUE_END - place)) is not None:
@@ -312,7 +342,10 @@ class FileLock:
     def refusal(self, remedy: str) -> LockedError:
         """Return the error that names the processes that hold the lock."""
         path = self.file.path
-        return LockedError(f"{path} is being written by {describe_holders(path, WRITER_LOCK)}{self._since()}; {remedy}")
+        return LockedError(
+            f"{path} is being written by {describe_holders(path, WRITER_LOCK)}{self._since()}; "
+            f"{remedy}"
+        )
 
     def is_lasting_elsewhere(self) -> bool:
         """Return whether another handle holds the lock until it closes the file."""
@@ -322,15 +355,20 @@ class FileLock:
         """Describe since when another handle has kept the lock; empty if that is unknown."""
         found = self.file.locked(SINCE_LOCK, SINCE_END)
         with suppress(ValueError, OverflowError, OSError):  # the clock was set wrong
-            return "" if found is None else f", since {datetime.fromtimestamp(found - SINCE_LOCK).isoformat(' ')}"
+            return (
+                ""
+                if found is None
+                else f", since {datetime.fromtimestamp(found - SINCE_LOCK).isoformat(' ')}"
+            )
         return ""
 
 
 class SyncedCommits:
-    """The commits that this handle knows to be durable, said to other processes by locks that end with this one.
+    """The commits that this handle knows to be durable, said to other processes by locks that end
+    with this one.
 
-    What a process has written and not synced when it died can be read, and is not on the disk yet. So whoever goes on
-    from a commit that nobody says is durable makes it durable first.
+    What a process has written and not synced when it died can be read, and is not on the disk yet.
+    So whoever goes on from a commit that nobody says is durable makes it durable first.
     """
 
     def __init__(self, file: File) -> None:
@@ -338,7 +376,8 @@ class SyncedCommits:
 
     def add(self, sequence: int) -> None:
         """Note that a commit, newer than all that are known, is durable."""
-        if self.newest != sequence - 1:  # the locks of neighbouring bytes are one, others would become many
+        # the locks of neighbouring bytes are one, others would become many
+        if self.newest != sequence - 1:
             self._file.lock(UNLOCKED, SYNCED_LOCK, SYNCED_END)
         self._file.lock(SHARED, SYNCED_LOCK + sequence % SYNCED_END)
         self.newest = sequence
@@ -349,7 +388,9 @@ class SyncedCommits:
 
 
 class Syncing(Protocol):
-    """Commits that are made durable together: how many are, and what makes all durable that were made."""
+    """Commits that are made durable together: how many are, and what makes all durable that were
+    made.
+    """
 
     durable: int
 
@@ -361,17 +402,21 @@ GATHER_MAX = 0.01  # seconds that a sync is put off at most
 
 
 class SyncQueue:
-    """Threads that wait for their commits to be durable. One of them makes the sync, for all commits made until then.
+    """Threads that wait for their commits to be durable. One of them makes the sync, for all
+    commits made until then.
 
-    Once it is made, those whose commits are durable go on, and one of the others makes the next. As many threads as
-    the last sync was for will probably commit again: the next one is put off until they have, for as long as a sync
-    takes at most. So a thread alone waits for nobody, and of many threads each is in every sync, not in every other.
+    Once it is made, those whose commits are durable go on, and one of the others makes the next. As
+    many threads as the last sync was for will probably commit again: the next one is put off until
+    they have, for as long as a sync takes at most. So a thread alone waits for nobody, and of many
+    threads each is in every sync, not in every other.
     """
 
     def __init__(self) -> None:
         self.lock = thread_lock()  # held during a sync
-        self._waiting: deque[tuple[int, Lock]] = deque()  # how many commits, and what wakes the thread
-        self._expected, self._took = 0, 0.0  # threads that will wait, and seconds that the last sync took
+        # how many commits, and what wakes the thread
+        self._waiting: deque[tuple[int, Lock]] = deque()
+        # threads that will wait, and seconds that the last sync took
+        self._expected, self._took = 0, 0.0
         self._arrived: SimpleQueue[None] = SimpleQueue()  # gets an entry when as many wait
 
     def await_sync(self, number: int, commits: Syncing) -> None:
@@ -387,7 +432,8 @@ class SyncQueue:
                 if own is None:
                     own = number, Lock()
                     own[1].acquire()
-                    self._waiting.append(own)  # then try once more, since the sync may have ended before this
+                    # then try once more, since the sync may have ended before this
+                    self._waiting.append(own)
                     if len(self._waiting) >= self._expected:
                         self._arrived.put(None)
                 elif own[1].acquire(timeout=AGAIN):
@@ -427,7 +473,8 @@ class SyncQueue:
                 own.release()
 
 
-AGAIN = 0.05  # seconds after which the next in the queue checks whether the holder's thread has died
+# seconds after which the next in the queue checks whether the holder's thread has died
+AGAIN = 0.05
 LONG = 1.0  # seconds after which a transaction may have been dropped as part of a cycle
 SHARE = 0.01  # the greatest share of the time that waiting threads may spend on collecting garbage
 
@@ -435,7 +482,8 @@ SHARE = 0.01  # the greatest share of the time that waiting threads may spend on
 class Life:
     """An object that lives as long as the thread whose local it is.
 
-    `Thread.is_alive` is unreliable: an exception of a signal's handler inside it marks a live thread as ended.
+    `Thread.is_alive` is unreliable: an exception of a signal's handler inside it marks a live
+    thread as ended.
     """
 
     def __init__(self) -> None:
@@ -457,7 +505,8 @@ class Writer:
         self.thread, self.life = life.thread, life.mark
         self.taken = inf  # when it became the first in the queue, by the clock `monotonic`
         self.over = False
-        self.woken: SimpleQueue[None] | None = None  # gets an entry when it is first, if its thread waits
+        # gets an entry when it is first, if its thread waits
+        self.woken: SimpleQueue[None] | None = None
 
     def __str__(self) -> str:
         began = datetime.fromtimestamp(time_now() / 1e6 - max(0.0, time.monotonic() - self.taken))
@@ -471,12 +520,15 @@ class WriterQueue:
         self._queue: deque[ref[Writer]] = deque()
         self._file_lock = file_lock
         self._guard = thread_lock()  # guards the next
-        self._holds_file: ref[Writer] | None = None  # the member of the queue that took the file's lock
+        # the member of the queue that took the file's lock
+        self._holds_file: ref[Writer] | None = None
         self._collect_from = 0.0  # when garbage may be collected again
 
     @property
     def holder(self) -> Writer | None:
-        """The lock that is held, if any: the first in the queue, after removing those that have ended."""
+        """The lock that is held, if any: the first in the queue, after removing those that have
+        ended.
+        """
         while True:
             try:
                 first = self._queue[0]
@@ -493,13 +545,19 @@ class WriterQueue:
             except ValueError:  # another thread has removed it
                 pass
 
-    def take(self, writer: Writer, timeout: float | None = None, complete: Callable[[], None] | None = None) -> None:
+    def take(
+        self,
+        writer: Writer,
+        timeout: float | None = None,
+        complete: Callable[[], None] | None = None,
+    ) -> None:
         """Wait until all earlier requests are over, `timeout` seconds at most, and hold the lock.
 
-        Where commits of other threads keep the file's lock busy and other processes wait, these come first: `complete`
-        makes the commits durable.
+        Where commits of other threads keep the file's lock busy and other processes wait, these
+        come first: `complete` makes the commits durable.
 
-        Raises TransactionError if this thread holds or awaits it already, LockedError after the timeout.
+        Raises TransactionError if this thread holds or awaits it already, LockedError after the
+        timeout.
         """
         end, file_lock = inf if timeout is None else time.monotonic() + timeout, self._file_lock
         own = ref(writer, self._wake_first)
@@ -510,7 +568,8 @@ class WriterQueue:
                 with waiting(str(self._file_lock.path), lambda: str(self.holder)):
                     self._wait(writer, end)
             with self._guard:
-                self._holds_file = own  # first, so that an exception leaves no lock that nobody releases
+                # first, so that an exception leaves no lock that nobody releases
+                self._holds_file = own
             if complete and file_lock.busy and not file_lock.lasting and file_lock.must_pass_on():
                 complete()
                 file_lock.release()
@@ -525,7 +584,9 @@ class WriterQueue:
         writer.taken = time.monotonic()
 
     def release_file(self) -> None:
-        """Release the file's lock, if commits are no longer in the way and no member of the queue holds it."""
+        """Release the file's lock, if commits are no longer in the way and no member of the
+        queue holds it.
+        """
         if not self._file_lock.held:  # mostly the last member that held it has released it
             return
         with self._guard:
@@ -533,7 +594,9 @@ class WriterQueue:
                 self._file_lock.release()
 
     def _release_file(self, ended: "ref[Writer]") -> None:
-        """Release the file's lock if it is that of a member that leaves the queue, before the next one may take it."""
+        """Release the file's lock if it is that of a member that leaves the queue, before the
+        next one may take it.
+        """
         with self._guard:
             if self._holds_file is ended:
                 self._holds_file = None
@@ -546,7 +609,8 @@ class WriterQueue:
         if own is not None and own() is writer:  # mostly it is the first, and nobody waits
             with self._guard:
                 if self._holds_file is own:
-                    self._holds_file = None  # first, so that after an exception `release_file` does the rest
+                    # first, so that after an exception `release_file` does the rest
+                    self._holds_file = None
                     self._file_lock.release()
             try:  # noqa: SIM105 - `suppress` would take longer than this
                 self._queue.remove(own)
@@ -565,11 +629,17 @@ class WriterQueue:
         if writer.thread in self._threads_before(writer):
             gc.collect()  # that transaction may have been dropped as part of a cycle
             if writer.thread in self._threads_before(writer):
-                raise TransactionError("this thread has a transaction open: end it, or wait in asyncio.to_thread(...)")
+                raise TransactionError(
+                    "this thread has a transaction open: end it, or wait in asyncio.to_thread(...)"
+                )
 
     def _threads_before(self, writer: Writer) -> list[Thread]:
         """Return the threads with requests before this one."""
-        waiting = [waiting for reference in self._queue.copy() if (waiting := reference()) and not waiting.over]
+        waiting = [
+            waiting
+            for reference in self._queue.copy()
+            if (waiting := reference()) and not waiting.over
+        ]
         return [before.thread for before in waiting[: waiting.index(writer)]]
 
     def _wait(self, writer: Writer, end: float) -> None:
@@ -581,7 +651,10 @@ class WriterQueue:
                 self._collect(now)
                 if self.holder is writer:
                     return
-                raise LockedError(f"another transaction is open ({self.holder}); wait longer, or end that one first")
+                raise LockedError(
+                    f"another transaction is open ({self.holder}); wait longer, or end that one "
+                    f"first"
+                )
             place = len(self._threads_before(writer))
             if place == 1 and self._held_since() < now - LONG:
                 self._collect(now)

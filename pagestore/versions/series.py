@@ -1,13 +1,16 @@
-"""Small commits of the same relations, one after the other: what they need stays laid out in arrays between them.
+"""Small commits of the same relations, one after the other: what they need stays laid out in arrays
+between them.
 
     a transaction      objects of Python ──▶ record ──▶ kernel ──▶ slot ──▶ objects of Python
     in a series        arrays            ──▶           kernel ──▶ slot
 
-A commit of a series is on the disk like any other, and no object says so. Whoever reads the store next, or writes to
-it in another way, reads the record of the newest commit, as if another process had made it (`state_after`).
+A commit of a series is on the disk like any other, and no object says so. Whoever reads the store
+next, or writes to it in another way, reads the record of the newest commit, as if another process
+had made it (`state_after`).
 
-What does not fit is done by a transaction, from the start: until a commit's record is written whole, only free pages
-have changed. So a series that fails in whatever way just ends, and free pages are read anew.
+What does not fit is done by a transaction, from the start: until a commit's record is written
+whole, only free pages have changed. So a series that fails in whatever way just ends, and free
+pages are read anew.
 """
 
 from __future__ import annotations
@@ -89,11 +92,12 @@ class Views(NamedTuple):
 class Short(NamedTuple):
     """How a kernel commits edits of one relation, in a series.
 
-    `queues` are for all trees that change, that of the relation in group `group`; `checked` are numbers of trees: a
-    commit that changes one of them is left to a transaction. `call` gets what `EditQueues.begin` returns, then
-    `more`; its kernel begins with `begin_commit`, and ends with `finish_commit` if there is nothing for Python to do.
-    `done` is called after each commit. `words` makes words of the values of edits, and returns None for those of a
-    transaction; without it they are words.
+    `queues` are for all trees that change, that of the relation in group `group`; `checked` are
+    numbers of trees: a commit that changes one of them is left to a transaction. `call` gets what
+    `EditQueues.begin` returns, then `more`; its kernel begins with `begin_commit`, and ends with
+    `finish_commit` if there is nothing for Python to do. `done` is called after each commit.
+    `words` makes words of the values of edits, and returns None for those of a transaction; without
+    it they are words.
     """
 
     queues: EditQueues
@@ -106,47 +110,76 @@ class Short(NamedTuple):
 
 
 class Series:
-    """Commits of the edits in some queues, by one handle, which holds the writer's lock for each."""
+    """Commits of the edits in some queues, by one handle, which holds the writer's lock for
+    each.
+    """
 
-    def __init__(self, committer: Committer, subject: object, short: Short, trees: Mapping[int, Tree]) -> None:
-        """Lay out what follows from the newest commit, whose trees by number are `trees`, if `may_begin`.
+    def __init__(
+        self, committer: Committer, subject: object, short: Short, trees: Mapping[int, Tree]
+    ) -> None:
+        """Lay out what follows from the newest commit, whose trees by number are `trees`, if
+        `may_begin`.
 
         `subject` says what the edits are of. Raises OSError if the disk is full.
         """
         queues, self._group, self._checked, self._call, more, self._done, self._words_of = short
-        state, pager, page_words = committer.state, committer.pager, committer.mapping.pages.page_words
+        state, pager, page_words = (
+            committer.state,
+            committer.pager,
+            committer.mapping.pages.page_words,
+        )
         record, self._words = state.commit, page_words - HEADER
         self.made = Made(state.sequence, state.last_version, state.run.page, record.timestamp)
-        self._committer, self._pager, self._file, self.queues = committer, pager, committer.mapping.file, queues
+        self._committer, self._pager, self._file, self.queues = (
+            committer,
+            pager,
+            committer.mapping.file,
+            queues,
+        )
         self.subject = subject
         self._record = record  # keeps memory that kernels see
         self._lay_out_lists(state, len(queues.numbers))
         changing = [trees[number] for number in queues.numbers]
-        (arrays, self._taken, self._retired), working, apply, self._least = queues.begin_series(changing, page_words)
-        self._given = arrays, working, apply, *more  # what the kernel takes after pages and accounts, each time
+        (arrays, self._taken, self._retired), working, apply, self._least = queues.begin_series(
+            changing, page_words
+        )
+        # what the kernel takes after pages and accounts, each time
+        self._given = arrays, working, apply, *more
         self._state = np.zeros(FINISH_WORDS, np.int64)
-        self._state[READY], self._state[SINCE], self._state[LISTED] = 1, NO_ORIGIN, committer.sync == "commit"
+        self._state[READY], self._state[SINCE], self._state[LISTED] = (
+            1,
+            NO_ORIGIN,
+            committer.sync == "commit",
+        )
         self._state[ROOT_ROWS] = len(record.roots) // 4
         self._extents = np.zeros(2 * (GROUP_EXTENTS + PAGES_MAX), np.int64)
         self._written = NO_PAGES  # those of a checkpoint that the next commit is the first to have
         self._used, self._room = np.zeros(1 + PAGES_MAX, np.int64), np.zeros(self._words, np.int64)
         self._arena, self._record_id = np.zeros(page_words, np.int64), np.zeros(1, np.int64)
-        self.slot = np.frombuffer(bytearray(committer.meta(record, state.run, clean=False).pack()), np.int64)
+        self.slot = np.frombuffer(
+            bytearray(committer.meta(record, state.run, clean=False).pack()), np.int64
+        )
         self.slot[SLOT_WORDS] = self._words
         self._views = Views(*map(memoryview, (self._state, self._taken, self._retired)))  # type: ignore[arg-type]
         self._slot = memoryview(self.slot).cast("B")  # type: ignore[arg-type]
         self._body, self._crc = self._slot[: -WORD // 2], self._slot[-WORD // 2 :].cast("I")
         retain, old = state.settings.retain, state.versions.tree.count
-        self._drops, self._retain, self._most = retain != RETAIN_ALL and not old, retain, RECENT_MAX + 1
+        self._drops, self._retain, self._most = (
+            retain != RETAIN_ALL and not old,
+            retain,
+            RECENT_MAX + 1,
+        )
         if retain != RETAIN_ALL:
             self._most = min(self._most, retain + batch_of(retain) - 1 - old)
         self.dead: dict[int, bytes] = {}  # the words of each version's dead list
         self._dropped: set[int] = set()  # the versions that the next commit drops
         self._under_way = False  # whether a commit is, or was broken off
         self._grouped = 0  # the first version of the commits that no slot leads to
-        self._spent = self._at = self._look = 0  # pages used of those at hand, since the pager was told, and in all
+        # pages used of those at hand, since the pager was told, and in all
+        self._spent = self._at = self._look = 0
         self._pool, self._freed = NO_PAGES, NONE_FREED
-        self._accounts: PageAccounts | None = None  # what the kernel takes, until pages at hand or lists change
+        # what the kernel takes, until pages at hand or lists change
+        self._accounts: PageAccounts | None = None
         self._supply()
         self._continue_group()
 
@@ -154,9 +187,22 @@ class Series:
         """Lay out the words of the next record, and the lists that change with each."""
         record = state.commit
         before = Commit(
-            0, state.last_version, 0, 0, MAIN_ID, 0, 0, state.next_tree, state.next_branch, state.next_text,
-            record.top, record.catalog, record.settings, record.checkpoint, system=record.system,
-        )  # fmt: skip
+            0,
+            state.last_version,
+            0,
+            0,
+            MAIN_ID,
+            0,
+            0,
+            state.next_tree,
+            state.next_branch,
+            state.next_text,
+            record.top,
+            record.catalog,
+            record.settings,
+            record.checkpoint,
+            system=record.system,
+        )
         self._said = np.array(before.gather_arguments(), np.int64)
         self._roots = np.zeros(len(record.roots) + 4 * trees, np.int64)
         self._roots[: len(record.roots)] = record.roots
@@ -164,14 +210,22 @@ class Series:
         self._recent[: len(record.recent)] = record.recent
         self._versions = len(record.recent) // ROW
         self._branches = np.array((MAIN_ID, 0, 0, self._words, NO_ORIGIN), np.int64)
-        for number, words in ((ROOTS, self._roots), (RECENT, self._recent), (BRANCHES, self._branches)):
+        for number, words in (
+            (ROOTS, self._roots),
+            (RECENT, self._recent),
+            (BRANCHES, self._branches),
+        ):
             self._said[HEAD + 2 * number : HEAD + 2 * number + 2] = words.ctypes.data, len(words)
 
     def _continue_group(self) -> None:
-        """List the pages of commits that no slot leads to yet: the slot of the next makes them durable, too."""
+        """List the pages of commits that no slot leads to yet: the slot of the next makes them
+        durable, too.
+        """
         group = self._committer.group
         if group and self._state[LISTED]:
-            written = np.setdiff1d(np.concatenate(group), np.array(self._pager.free_list.pending, np.int64))
+            written = np.setdiff1d(
+                np.concatenate(group), np.array(self._pager.free_list.pending, np.int64)
+            )
             self._extents = np.concatenate([self._extents, np.zeros(2 * len(written), np.int64)])
             self._list(written)
 
@@ -182,7 +236,9 @@ class Series:
         self._said[CHECKSUM] += checksum_of(self._committer.mapping, written)
 
     def _supply(self) -> None:
-        """Take free pages, enough for one commit, and extend the file for them. Raises OSError if the disk is full."""
+        """Take free pages, enough for one commit, and extend the file for them. Raises OSError
+        if the disk is full.
+        """
         pager = self._pager
         self._tell()
         pager.spare = self._committer.reserve
@@ -199,8 +255,12 @@ class Series:
         self._slots = memoryview(pages.words[: 1 + OTHER_SEQUENCE])  # type: ignore[arg-type]
 
     def _make_room(self) -> None:
-        """Enlarge the lists of free pages for what commits use until the next call, and for what one commit frees."""
-        freed, self._lists, self._place = self._pager.free_list.make_room(len(self._pool) + FREED_MAX)
+        """Enlarge the lists of free pages for what commits use until the next call, and for what
+        one commit frees.
+        """
+        freed, self._lists, self._place = self._pager.free_list.make_room(
+            len(self._pool) + FREED_MAX
+        )
         self._freed, self._accounts = Span(*freed.buffer_info()) if freed else NONE_FREED, None
 
     def _tell(self) -> None:
@@ -231,13 +291,21 @@ class Series:
         if committer.shared and not committer.shared.is_newest(made.version):
             return None  # another process has committed
         newest = max(self._slots[SEQUENCE], self._slots[OTHER_SEQUENCE])  # read last, as in Handle
-        if newest not in (committer.slot_sequence, committer.next_sequence - 1):  # the latter is being written
+        # the latter is being written
+        if newest not in (committer.slot_sequence, committer.next_sequence - 1):
             return None
         words = self._words_of(edits) if self._words_of else edits
-        if committer.failure or committer.poison or not (words and self.queues.put(words, self._group)):
+        if (
+            committer.failure
+            or committer.poison
+            or not (words and self.queues.put(words, self._group))
+        ):
             return None
         self._under_way = True
-        sequence, now = max(committer.slot_sequence + 1, committer.next_sequence), time.time_ns() // 1000
+        sequence, now = (
+            max(committer.slot_sequence + 1, committer.next_sequence),
+            time.time_ns() // 1000,
+        )
         if not made.timestamp < now < TIME_END:
             now = time_now(made.timestamp)
         if committer.sync != "off" or now >= self._look:
@@ -259,7 +327,9 @@ class Series:
         return next_.version
 
     def _make(self, made: Made) -> bool:
-        """Make the edits and write the record, in one call of a kernel; return whether all of that was done."""
+        """Make the edits and write the record, in one call of a kernel; return whether all of
+        that was done.
+        """
         (sequence, version, _, now), (state, taken, retired) = made, self._views
         alone = not self._committer.group
         if alone:
@@ -268,26 +338,43 @@ class Series:
             state[EXTENT_WORDS] = self._said[CHECKSUM] = 0
             self._list(self._written)
             alone = False
-        put_8(state, WORD * RECORDED, -1, 1, alone, sequence, version, now, self._versions, self._at)
+        put_8(
+            state, WORD * RECORDED, -1, 1, alone, sequence, version, now, self._versions, self._at
+        )
         self._call(self._pages, self._accounts or self._arranged(), *self._given)
         if state[RECORDED] != 1:
-            self._under_way = state[RECORDED] >= 0  # else nothing was counted or dropped, and the pages are free
+            # else nothing was counted or dropped, and the pages are free
+            self._under_way = state[RECORDED] >= 0
             return False
         self.dead[version] = bytes(retired[: taken[GONE]])
         return True
 
     def _arranged(self) -> PageAccounts:
-        """Return the pages at hand, and the lists of free pages, as the kernel takes them until either changes."""
+        """Return the pages at hand, and the lists of free pages, as the kernel takes them until
+        either changes.
+        """
         finish = Finish(
-            self._state, self._said, self._roots, self._extents, self._used, self._checked, self._freed, self._lists,
-            self._place, RecordRun(self._room, 0, 0, self._arena, self._record_id),
-        )  # fmt: skip
-        accounts = PageAccounts(self._writer, 0, MAIN_ID, self._pool, self._taken, self._retired, finish)
+            self._state,
+            self._said,
+            self._roots,
+            self._extents,
+            self._used,
+            self._checked,
+            self._freed,
+            self._lists,
+            self._place,
+            RecordRun(self._room, 0, 0, self._arena, self._record_id),
+        )
+        accounts = PageAccounts(
+            self._writer, 0, MAIN_ID, self._pool, self._taken, self._retired, finish
+        )
         self._accounts = accounts
         return accounts
 
     def _adopt(self, made: Made) -> None:
-        """Continue from a commit whose record was written, and write its slot, unless that is done after a sync."""
+        """Continue from a commit whose record was written, and write its slot, unless that is
+        done after a sync.
+        """
         committer, used = self._committer, self._used[: 1 + self._views.state[MADE_PAGES]]
         committer.poison = committer.interrupted  # until the outcome is known
         self._file.wrote(used)
@@ -311,10 +398,17 @@ class Series:
                 committer.locks.unlock(self._dropped)
         else:
             self._join_group(used)
-        self._dropped, self._written, self._under_way, committer.poison = set(), NO_PAGES, False, None
+        self._dropped, self._written, self._under_way, committer.poison = (
+            set(),
+            NO_PAGES,
+            False,
+            None,
+        )
 
     def _join_group(self, used: np.ndarray) -> None:
-        """Add a commit to those that no slot leads to: with sync="commit", later ones list its pages."""
+        """Add a commit to those that no slot leads to: with sync="commit", later ones list its
+        pages.
+        """
         committer, n = self._committer, int(self._state[EXTENT_WORDS])
         committer.note_unsynced(np.concatenate([self._written, used]))
         if self._state[LISTED]:
@@ -323,7 +417,9 @@ class Series:
             self._said[CHECKSUM] += words[page * self._pages.page_words + CRC]
 
     def _drop(self) -> bool:
-        """Prepare the next commit to drop the oldest versions; return False if only a transaction can do that."""
+        """Prepare the next commit to drop the oldest versions; return False if only a
+        transaction can do that.
+        """
         committer, space = self._committer, self._pager.free_list
         n = self._versions - max(1, self._retain - 1)  # but the newest
         if n < 1 or not self._drops:
@@ -347,7 +443,9 @@ class Series:
             self._checkpoint()
         self._make_room()
         self._versions -= n
-        self._recent[: ROW * self._versions] = self._recent[ROW * n : ROW * (n + self._versions)].copy()
+        self._recent[: ROW * self._versions] = self._recent[
+            ROW * n : ROW * (n + self._versions)
+        ].copy()
         for version in self._dropped:
             self.dead.pop(version, None)
         return True
@@ -371,14 +469,17 @@ class Series:
         return freed
 
     def _checkpoint(self) -> None:
-        """Write all free pages anew, for the next commit; if that fails, they are read anew from the one before.
+        """Write all free pages anew, for the next commit; if that fails, they are read anew from
+        the one before.
 
         Raises OSError if the disk is full.
         """
         pager = self._pager
         self._tell()
         pager.version = self.made.version + 1
-        run, self._written = pager.write_free_pages(Run(*self._said[CHECKPOINT : CHECKPOINT + 2].tolist()))
+        run, self._written = pager.write_free_pages(
+            Run(*self._said[CHECKPOINT : CHECKPOINT + 2].tolist())
+        )
         self._said[CHECKPOINT : CHECKPOINT + 2] = run
         self._supply()
 
@@ -388,10 +489,11 @@ class Series:
         return self.made.sequence, self.made.version
 
     def state_after(self, before: StoreState) -> StoreState:
-        """Return the state of the newest commit, given that of an earlier one of the series, or the one before it.
+        """Return the state of the newest commit, given that of an earlier one of the series, or the
+        one before it.
 
-        If another process has committed since, that commit's record may be gone: the series ends, and `before` is
-        returned, which is then no longer the newest state in any case.
+        If another process has committed since, that commit's record may be gone: the series ends,
+        and `before` is returned, which is then no longer the newest state in any case.
         """
         _, version, page, _ = self.made
         if version == before.last_version:
@@ -405,18 +507,26 @@ class Series:
         if self._is_overtaken:
             self._committer.series, self._committer.is_pager_current = None, False
             return before
-        versions = VersionTable([*map(Entry.of, rows(record.recent, ROW))], record.recent, before.versions.tree)
+        versions = VersionTable(
+            [*map(Entry.of, rows(record.recent, ROW))], record.recent, before.versions.tree
+        )
         return before._replace(
-            sequence=record.sequence, last_version=version, heads={MAIN_ID: Head(version, run)}, versions=versions,
-            commit=record, run=run,
-        )  # fmt: skip
+            sequence=record.sequence,
+            last_version=version,
+            heads={MAIN_ID: Head(version, run)},
+            versions=versions,
+            commit=record,
+            run=run,
+        )
 
     @property
     def _is_overtaken(self) -> bool:
         """Whether another process has committed after the newest commit made here."""
         committer, lock = self._committer, self._committer.file_lock
         own = max(committer.slot_sequence, committer.next_sequence - 1)  # written, or being written
-        return not (lock is None or lock.lasting) and sequence_in(committer.mapping.pages.words) > own
+        return (
+            not (lock is None or lock.lasting) and sequence_in(committer.mapping.pages.words) > own
+        )
 
     def end(self) -> None:
         """Leave the next commit to a transaction."""
@@ -427,7 +537,8 @@ class Series:
             self._committer.end_series(True)
 
     def fail(self, error: BaseException | None = None) -> bool:
-        """Give up the commit under way, whose pages are free again, and leave the next one to a transaction.
+        """Give up the commit under way, whose pages are free again, and leave the next one to a
+        transaction.
 
         Return whether an error is to be raised: a transaction cannot do better.
         """
@@ -441,7 +552,9 @@ class Series:
 
 
 def may_begin(committer: Committer) -> bool:
-    """Return whether the next commits may be a series: there is one branch, and nothing is left over."""
+    """Return whether the next commits may be a series: there is one branch, and nothing is left
+    over.
+    """
     state, space, mapping = committer.state, committer.pager.free_list, committer.mapping
     return bool(
         not state.commit.administrative

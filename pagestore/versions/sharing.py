@@ -1,4 +1,6 @@
-"""A committer whose commits other processes may build on before a slot leads to them (shared_syncs.py says how)."""
+"""A committer whose commits other processes may build on before a slot leads to them
+(shared_syncs.py says how).
+"""
 
 import time
 from typing import Any
@@ -27,7 +29,8 @@ class SharingCommitter(Committer):
         assert self._synced and self.file_lock
         self.shared = SharedSyncs(mapping, self._synced, meta.uuid)
         self.file_lock.show, self.file_lock.again = self._show, True
-        self._followed: StoreState | None = None  # the newest commit of another process to which no slot led
+        # the newest commit of another process to which no slot led
+        self._followed: StoreState | None = None
         self._overtaken = False  # whether another process has committed since this one did
 
     @property
@@ -41,30 +44,46 @@ class SharingCommitter(Committer):
         slot, commit, pending = newest
         record, page_words = state.commit, self.mapping.pages.page_words
         listed = [*rows(record.written, 2), (state.run.page, len(state.run.ids(page_words)))]
-        self.group = [np.concatenate([np.arange(first, first + n) for first, n in listed])] if pending else []
+        self.group = (
+            [np.concatenate([np.arange(first, first + n) for first, n in listed])]
+            if pending
+            else []
+        )
         self._followed, self._overtaken = None if commit is slot else state, True
         if self._followed:
             self.next_sequence = commit.sequence + 1
-            if slot_of(self.next_sequence) == slot_of(slot.sequence):  # else that slot had to be copied first
+            # else that slot had to be copied first
+            if slot_of(self.next_sequence) == slot_of(slot.sequence):
                 self.next_sequence += 1
         return commit is not slot
 
     def _show(self) -> bool:
         """Let other processes build on the newest commit; return whether they may.
 
-        It and all others to which no slot leads must free nothing. And it must pay: others wait, or have committed
-        since this one last did, so that they will soon do so again.
+        It and all others to which no slot leads must free nothing. And it must pay: others wait, or
+        have committed since this one last did, so that they will soon do so again.
         """
         lock = self.file_lock
-        if lock and lock.again and lock.left != 1 and time.monotonic() < lock.look and not self.is_following:
-            return False  # the next commit of this process, which is soon, takes less than one of another
+        if (
+            lock
+            and lock.again
+            and lock.left != 1
+            and time.monotonic() < lock.look
+            and not self.is_following
+        ):
+            # the next commit of this process, which is soon, takes less than one of another
+            return False
         if not (lock and self.lock.acquire(timeout=WAIT)):  # its holder may wait for the file lock
             return False
         try:
             contended, self._overtaken = self._overtaken or lock.is_awaited(), False
             if self.cause or not (self.is_following or contended) or self.format != FORMAT:
                 return False
-            if self.pager.free_list.pending or self.locks.going or sum(map(len, self.group)) > PAGES_MAX:
+            if (
+                self.pager.free_list.pending
+                or self.locks.going
+                or sum(map(len, self.group)) > PAGES_MAX
+            ):
                 return False
             if self.series:
                 self.series.end()
@@ -92,11 +111,15 @@ class SharingCommitter(Committer):
             self.file_lock.again = shared.took < SHORT
 
     def _is_undisturbed(self, sequence: int) -> bool:
-        """Return whether nobody else can write a slot now, so that the lock of the slots is not needed.
+        """Return whether nobody else can write a slot now, so that the lock of the slots is not
+        needed.
 
-        The writer's lock has been held since before the first commit that is to be made durable. Nobody else showed a
-        commit then, so nobody has one to make durable now. And this handle itself says that the newest slot is durable.
+        The writer's lock has been held since before the first commit that is to be made durable.
+        Nobody else showed a commit then, so nobody has one to make durable now. And this handle
+        itself says that the newest slot is durable.
         """
         shared, lock = self.shared, self.file_lock
         held = lock is not None and lock.held and not shared.shows
-        return held and shared.is_quiet and sequence - 1 == self.slot_sequence == shared.synced.newest
+        return (
+            held and shared.is_quiet and sequence - 1 == self.slot_sequence == shared.synced.newest
+        )

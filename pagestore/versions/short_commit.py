@@ -4,8 +4,8 @@
     the record without what the   ──▶   edits; roots, replaced and used pages   ──▶   the next state, and a slot that
     edits decide, and a page for it     go into the record, which is written        leads to the record
 
-All that takes longer is left to `Committer.commit`, which writes another record: dropping versions, a catalog, settings
-or texts that change, free pages written anew, a record of several pages.
+All that takes longer is left to `Committer.commit`, which writes another record: dropping versions,
+a catalog, settings or texts that change, free pages written anew, a record of several pages.
 """
 
 from __future__ import annotations
@@ -57,17 +57,22 @@ class Draft(NamedTuple):
 
 
 class Ahead(Protocol):
-    """Commits that were made, and that the state of the committer lacks: those of a series (series.py)."""
+    """Commits that were made, and that the state of the committer lacks: those of a series
+    (series.py).
+    """
 
     slot: np.ndarray  # the slot that leads to the newest of them, as int64 words
-    dead: dict[int, bytes]  # the words of the dead lists of their versions, as far as these are retained
+    # the words of the dead lists of their versions, as far as these are retained
+    dead: dict[int, bytes]
 
     @property
     def newest(self) -> tuple[int, int]:
         """The sequence and the version of the newest of them."""
 
     def state_after(self, before: StoreState) -> StoreState:
-        """Return the state of the newest of them; end them and return `before` if another process has committed."""
+        """Return the state of the newest of them; end them and return `before` if another
+        process has committed.
+        """
 
     def end(self) -> None:
         """Leave the next commit to a transaction."""
@@ -78,25 +83,48 @@ class ShortRoom:
 
     def __init__(self, page_words: int) -> None:
         words = [FINISH_WORDS, 2 * PAGES_MAX, 1 + PAGES_MAX, page_words - HEADER, page_words, 1]
-        self.state, self.extents, self.used, self.record, self.arena, self.ids = (np.zeros(n, np.int64) for n in words)
+        self.state, self.extents, self.used, self.record, self.arena, self.ids = (
+            np.zeros(n, np.int64) for n in words
+        )
 
 
 class ShortCommit:
     """A record that was laid out, and what is to follow from it."""
 
     def __init__(
-        self, state: StoreState, pager: Pager, room: ShortRoom, sequence: int, listed: bool, draft: Draft, page: int,
-        trees: int, checked: np.ndarray,
-    ) -> None:  # fmt: skip
+        self,
+        state: StoreState,
+        pager: Pager,
+        room: ShortRoom,
+        sequence: int,
+        listed: bool,
+        draft: Draft,
+        page: int,
+        trees: int,
+        checked: np.ndarray,
+    ) -> None:
         """Lay out the record of a draft, in a page of its own; see `lay_out`."""
         self._pager, self._room, self._draft = pager, room, draft
         before, version, branch = state.commit, state.last_version + 1, draft.branch
         head, space = state.heads[branch], pager.free_list
         self.record = record = Commit(
-            sequence, version, 0, head.version, branch, time_now(before.timestamp), version,
-            draft.next_tree, state.next_branch, draft.next_text, space.top, before.catalog, before.settings,
-            before.checkpoint, system=before.system, message=draft.message,
-        )  # fmt: skip
+            sequence,
+            version,
+            0,
+            head.version,
+            branch,
+            time_now(before.timestamp),
+            version,
+            draft.next_tree,
+            state.next_branch,
+            draft.next_text,
+            space.top,
+            before.catalog,
+            before.settings,
+            before.checkpoint,
+            system=before.system,
+            message=draft.message,
+        )
         self.run = run = Run(page, len(room.record))
         self.versions = versions = state.versions.without(pager, ())
         versions.add(Entry(version, page, run.words, record.timestamp, branch))
@@ -108,17 +136,30 @@ class ShortCommit:
         self._roots = before.roots + array("q", bytes(32 * trees))
         freed, lists, place = space.make_room(1 + PAGES_MAX)
         room.state[READY], room.state[ORIGIN], room.state[LISTED] = 1, pager.origin, listed
-        room.state[RECORDED], room.state[ROOT_ROWS], room.state[EXTENT_WORDS] = -1, len(before.roots) // 4, 0
+        room.state[RECORDED], room.state[ROOT_ROWS], room.state[EXTENT_WORDS] = (
+            -1,
+            len(before.roots) // 4,
+            0,
+        )
         self.finish = Finish(
-            room.state, np.frombuffer(said, np.int64), np.frombuffer(self._roots, np.int64), room.extents, room.used,
-            checked, Span(*freed.buffer_info()), lists, place,
+            room.state,
+            np.frombuffer(said, np.int64),
+            np.frombuffer(self._roots, np.int64),
+            room.extents,
+            room.used,
+            checked,
+            Span(*freed.buffer_info()),
+            lists,
+            place,
             RecordRun(room.record, page, pager.version, room.arena, room.ids),
-        )  # fmt: skip
+        )
 
     def is_of(self, draft: Draft, sequence: int) -> bool:
-        """Return whether the kernel has written the record, and it is that of a draft: nothing was done after it.
+        """Return whether the kernel has written the record, and it is that of a draft: nothing was
+        done after it.
 
-        Meanwhile another thread may have written the slot of its `sequence`, which is then that of a later one.
+        Meanwhile another thread may have written the slot of its `sequence`, which is then that of
+        a later one.
         """
         pager, said, here = self._pager, self.finish.said, self._draft
         return bool(
@@ -131,7 +172,9 @@ class ShortCommit:
         )
 
     def discard(self) -> None:
-        """Give back the page of a record that is not wanted, and count those that it says are used as before."""
+        """Give back the page of a record that is not wanted, and count those that it says are
+        used as before.
+        """
         state, space = self.finish.state, self._pager.free_list
         self._pager.release(np.array([self.run.page]))
         if state[RECORDED] >= 0:
@@ -140,7 +183,8 @@ class ShortCommit:
             space.uncount(self.finish.used[:made])
 
     def complete(self) -> np.ndarray:
-        """Write what the kernel could not write, take over what it found out, and return the pages used.
+        """Write what the kernel could not write, take over what it found out, and return the pages
+        used.
 
         Raises OSError.
         """
@@ -162,15 +206,28 @@ class ShortCommit:
 
 
 def lay_out(
-    state: StoreState, pager: Pager, room: ShortRoom, sequence: int, listed: bool, draft: Draft, page: int, trees: int,
+    state: StoreState,
+    pager: Pager,
+    room: ShortRoom,
+    sequence: int,
+    listed: bool,
+    draft: Draft,
+    page: int,
+    trees: int,
     checked: np.ndarray,
-) -> ShortCommit | None:  # fmt: skip
-    """Lay out the record of a transaction in a page, before its only edits, which are of some trees; else return None.
+) -> ShortCommit | None:
+    """Lay out the record of a transaction in a page, before its only edits, which are of some
+    trees; else return None.
 
-    If it is `listed`, the record lists the pages written. `checked` are numbers of trees among those edited; if one of
-    them changes, the kernel writes no record.
+    If it is `listed`, the record lists the pages written. `checked` are numbers of trees among
+    those edited; if one of them changes, the kernel writes no record.
     """
-    versions, space, before, pages = state.versions, pager.free_list, state.commit, pager.mapping.pages
+    versions, space, before, pages = (
+        state.versions,
+        pager.free_list,
+        state.commit,
+        pager.mapping.pages,
+    )
     if (
         before.administrative
         or before.version != state.heads[draft.branch].version
@@ -183,7 +240,14 @@ def lay_out(
         or space.checkpoint_due()
     ):
         return None
-    words = before.length() + space.changed() + 5 * len(state.heads) + 5 + 4 * trees + len(draft.message)
+    words = (
+        before.length()
+        + space.changed()
+        + 5 * len(state.heads)
+        + 5
+        + 4 * trees
+        + len(draft.message)
+    )
     if words > len(room.record):
         return None
     return ShortCommit(state, pager, room, sequence, listed, draft, page, trees, checked)

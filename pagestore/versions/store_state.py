@@ -8,7 +8,14 @@ from collections.abc import Container
 from typing import NamedTuple
 
 from pagestore.errors import CorruptionError
-from pagestore.pages.layout import BIRTH_AT, FIRST_PAGE, HEIGHT_MAX, PAGE_MASK, RECORDS_A_WORD, Pages
+from pagestore.pages.layout import (
+    BIRTH_AT,
+    FIRST_PAGE,
+    HEIGHT_MAX,
+    PAGE_MASK,
+    RECORDS_A_WORD,
+    Pages,
+)
 from pagestore.storage.kernels.record import HEIGHT_BITS
 from pagestore.storage.mapping import Mapping, Run
 from pagestore.storage.meta import Meta
@@ -20,7 +27,8 @@ from pagestore.versions.catalog import FIRST_TREE, MAIN_ID, RETAIN_ALL, Catalog,
 from pagestore.versions.commit_record import Commit
 from pagestore.versions.version_table import DEAD, VERSION_TREE, Entry, VersionTable
 
-SYSTEM = {**TEXT_TREES, **{spec.tree_id: spec for spec in (VERSION_TREE, DEAD)}}  # versions share those of texts
+# versions share those of texts
+SYSTEM = {**TEXT_TREES, **{spec.tree_id: spec for spec in (VERSION_TREE, DEAD)}}
 HEIGHTS = (1 << HEIGHT_BITS) - 1
 
 
@@ -38,7 +46,9 @@ class Version(NamedTuple):
 
 
 class Head(NamedTuple):
-    """A branch's newest version, the run of its record, and the version at which the branch began."""
+    """A branch's newest version, the run of its record, and the version at which the branch
+    began.
+    """
 
     version: int
     run: Run
@@ -72,7 +82,8 @@ class StoreState(NamedTuple):
 
 
 def load_state(mapping: Mapping, meta: Meta, lenient: bool = False) -> StoreState:
-    """Load the state that a meta slot points to; if `lenient`, a new store's settings replace unreadable ones.
+    """Load the state that a meta slot points to; if `lenient`, a new store's settings replace
+    unreadable ones.
 
     Raises CorruptionError.
     """
@@ -80,29 +91,48 @@ def load_state(mapping: Mapping, meta: Meta, lenient: bool = False) -> StoreStat
     run = Run(meta.state, meta.words)
     commit = Commit.read(mapping, run)
     if commit.sequence != meta.sequence:
-        raise CorruptionError(f"the record of commit {commit.sequence} is in place of {meta.sequence}", page=run.page)
+        raise CorruptionError(
+            f"the record of commit {commit.sequence} is in place of {meta.sequence}", page=run.page
+        )
     system = trees_of(commit.system, SYSTEM, mapping)
     heads = {
         branch: Head(version, Run(page, words), origin)
         for branch, version, page, words, origin in rows(commit.branches, 5)
     }
     try:
-        settings = Settings.decode(mapping.read_run(commit.settings)) if commit.settings.page else Settings()
+        settings = (
+            Settings.decode(mapping.read_run(commit.settings))
+            if commit.settings.page
+            else Settings()
+        )
     except CorruptionError:
         if not lenient:
             raise
         settings = Settings()
     known = {*settings.branches.values()}
     if not (known == heads.keys() or (lenient and known <= heads.keys())) or commit.top != meta.top:
-        raise CorruptionError("the newest commit does not say where the branches are, or how many pages there are")
+        raise CorruptionError(
+            "the newest commit does not say where the branches are, or how many pages there are"
+        )
     recent = [*map(Entry.of, rows(commit.recent, 5))]
     return StoreState(
-        commit.sequence, commit.last_version, commit.next_tree, commit.next_branch, commit.next_text,
-        heads, VersionTable(recent, commit.recent, system[VERSION_TREE.tree_id]), system, settings, commit, run,
-    )  # fmt: skip
+        commit.sequence,
+        commit.last_version,
+        commit.next_tree,
+        commit.next_branch,
+        commit.next_text,
+        heads,
+        VersionTable(recent, commit.recent, system[VERSION_TREE.tree_id]),
+        system,
+        settings,
+        commit,
+        run,
+    )
 
 
-def load_version(mapping: Mapping, run: Run, catalogs: dict[tuple[Run, int], Catalog], version: int) -> Version:
+def load_version(
+    mapping: Mapping, run: Run, catalogs: dict[tuple[Run, int], Catalog], version: int
+) -> Version:
     """Load the version whose record is a run. `catalogs` caches catalogs by place and birth.
 
     Raises CorruptionError, also for the record of another version.
@@ -111,21 +141,38 @@ def load_version(mapping: Mapping, run: Run, catalogs: dict[tuple[Run, int], Cat
     catalog = _load_catalog(mapping, commit.catalog, catalogs) if commit.catalog.page else Catalog()
     specs = {info.spec.tree_id: info.spec for info in catalog.relations.values()}
     if not all(spec.fits(mapping.pages.page_words) for spec in specs.values()):
-        raise CorruptionError("the catalog says what cannot be: records that pages do not hold", page=catalog.run.page)
+        raise CorruptionError(
+            "the catalog says what cannot be: records that pages do not hold", page=catalog.run.page
+        )
     trees = trees_of(commit.roots, specs, mapping)
-    trees |= trees_of(word_list(*(row for row in rows(commit.system, 4) if row[0] in TEXT_TREES)), TEXT_TREES, mapping)
-    return Version(commit.version, commit.branch, commit.parent, commit.timestamp, commit.message, run, trees, catalog)
+    trees |= trees_of(
+        word_list(*(row for row in rows(commit.system, 4) if row[0] in TEXT_TREES)),
+        TEXT_TREES,
+        mapping,
+    )
+    return Version(
+        commit.version,
+        commit.branch,
+        commit.parent,
+        commit.timestamp,
+        commit.message,
+        run,
+        trees,
+        catalog,
+    )
 
 
 def _load_catalog(mapping: Mapping, run: Run, catalogs: dict[tuple[Run, int], Catalog]) -> Catalog:
-    key = run, mapping.birth_of(run.page)  # its pages may have held another catalog of that length before
+    # its pages may have held another catalog of that length before
+    key = run, mapping.birth_of(run.page)
     if key not in catalogs:
         catalogs[key] = Catalog.decode(mapping.read_run(run), run)
     return catalogs[key]
 
 
 def trees_of(words: WordList, specs: dict[int, Spec], mapping: Mapping) -> dict[int, Tree]:
-    """Return trees by id from rows (tree, root, height and birth, count); a tree without a row is empty.
+    """Return trees by id from rows (tree, root, height and birth, count); a tree without a row is
+    empty.
 
     Raises CorruptionError for an impossible row.
     """
@@ -134,7 +181,12 @@ def trees_of(words: WordList, specs: dict[int, Spec], mapping: Mapping) -> dict[
     most = top * RECORDS_A_WORD * mapping.pages.page_words
     for tree_id, root, word, count in rows(words, 4):
         height, birth = word & HEIGHTS, word >> HEIGHT_BITS
-        if not (tree_id in specs and FIRST_PAGE <= root < top and 0 < height <= HEIGHT_MAX and 0 < count <= most):
+        if not (
+            tree_id in specs
+            and FIRST_PAGE <= root < top
+            and 0 < height <= HEIGHT_MAX
+            and 0 < count <= most
+        ):
             fact = f"there can be no tree {tree_id} of height {height} with {count} records and root {root}"
             raise CorruptionError(fact)
         trees[tree_id] = Tree.at(root, height, count, specs[tree_id], birth)
@@ -146,19 +198,29 @@ def roots_of(trees: dict[int, Tree], others: Container[int] = ()) -> WordList:
     words: list[int] = []
     for tree_id, (pointer, height, count, _) in trees.items():
         if pointer and tree_id not in others:
-            words += tree_id, pointer & PAGE_MASK, height | pointer >> BIRTH_AT << HEIGHT_BITS, count
+            words += (
+                tree_id,
+                pointer & PAGE_MASK,
+                height | pointer >> BIRTH_AT << HEIGHT_BITS,
+                count,
+            )
     return array("q", words)
 
 
 FIRST_COMMIT = Commit(0, 0, branch=MAIN_ID, next_tree=FIRST_TREE)
 
 
-OLD_BATCH = 32  # versions dropped at a time from the version tree, since each batch rewrites pages of it
-BATCH = 8  # other versions dropped at a time, since a drop takes locks and reads a neighbour; at most half of `retain`
+# versions dropped at a time from the version tree, since each batch rewrites pages of it
+OLD_BATCH = 32
+# other versions dropped at a time, since a drop takes locks and reads a neighbour; at most half of
+# `retain`
+BATCH = 8
 
 
 def needed_versions(state: StoreState) -> set[int]:
-    """Return the versions that must not be dropped: tagged, a branch's newest, or a branch's origin."""
+    """Return the versions that must not be dropped: tagged, a branch's newest, or a branch's
+    origin.
+    """
     versions = set(state.settings.tags.values())
     for head in state.heads.values():
         versions |= {head.version, head.origin}
@@ -171,7 +233,8 @@ def batch_of(retain: int) -> int:
 
 
 def excess_versions(state: StoreState, pages: Pages, branch: int) -> list[Entry]:
-    """Return a branch's versions beyond the newest `retain`, with one being made; oldest first, [] until a batch.
+    """Return a branch's versions beyond the newest `retain`, with one being made; oldest first, []
+    until a batch.
 
     O(1) mostly, O(versions) if there are several branches.
     """

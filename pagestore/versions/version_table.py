@@ -1,24 +1,25 @@
 """The versions that a store retains, and where their records are.
 
-The newest entries are in every commit's own record (`recent`), so that a commit edits no tree for them; beyond
-RECENT_MAX entries, the older half moves to a tree of the store's own lineage, version -> (page, words,
-time, branch).
+The newest entries are in every commit's own record (`recent`), so that a commit edits no tree for
+them; beyond RECENT_MAX entries, the older half moves to a tree of the store's own lineage, version
+-> (page, words, time, branch).
 
 When a page may be reused: exactly when no retained version can reach it.
 
-A page that is born in version b and replaced in version d is needed by the versions v of its lineage with
-b <= v < d. The record of version d lists it. Dropping version k, with retained neighbours p < k < q,
-frees what only k needed:
+A page that is born in version b and replaced in version d is needed by the versions v of its
+lineage with b <= v < d. The record of version d lists it. Dropping version k, with retained
+neighbours p < k < q, frees what only k needed:
 
     version      p         k         q
               ---+---------+---------+---
                       b--------d          p < b <= k and k < d <= q
 
-so a drop reads the list of q and no page that is kept. The part of k's own list that p still needs moves to a tree of
-the store's own: (lineage, d, page) -> b. If only the newest versions are retained, that tree is empty.
+so a drop reads the list of q and no page that is kept. The part of k's own list that p still needs
+moves to a tree of the store's own: (lineage, d, page) -> b. If only the newest versions are
+retained, that tree is empty.
 
-A branch does not free pages born up to its origin: they belong to the lineage below, whose version `origin` is retained
-as long as the branch is.
+A branch does not free pages born up to its origin: they belong to the lineage below, whose version
+`origin` is retained as long as the branch is.
 """
 
 from bisect import bisect_left
@@ -47,7 +48,9 @@ RECENT_MAX = 64
 
 
 class Entry(NamedTuple):
-    """A retained version: its record's run, its time (microseconds since 1970, UTC) and its branch."""
+    """A retained version: its record's run, its time (microseconds since 1970, UTC) and its
+    branch.
+    """
 
     version: int
     page: int
@@ -57,7 +60,9 @@ class Entry(NamedTuple):
 
     @classmethod
     def of(cls, row: Iterable[int]) -> "Entry":
-        """Return the entry of a row of a record or tree. Raises CorruptionError for one that no commit makes."""
+        """Return the entry of a row of a record or tree. Raises CorruptionError for one that no
+        commit makes.
+        """
         entry = cls(*row)
         numbers = lie_within((entry.version, entry.words - 1, entry.branch), 0, NUMBER_END)
         if not numbers or not FIRST_PAGE <= entry.page < PAGE_MASK or not is_time(entry.timestamp):
@@ -77,7 +82,8 @@ class VersionTable:
     """The retained versions of a store, ascending."""
 
     def __init__(self, recent: list[Entry], words: WordList, tree: Tree):
-        self.recent, self.words, self.tree = recent, words, tree  # `words` are the recent entries', for a record
+        # `words` are the recent entries', for a record
+        self.recent, self.words, self.tree = recent, words, tree
         self._old: list[Entry] | None = None  # cached entries of the tree
 
     def __len__(self) -> int:
@@ -92,7 +98,9 @@ class VersionTable:
             return None
         if self._old is not None:
             at = bisect_left(self._old, (version,))
-            return self._old[at] if at < len(self._old) and self._old[at].version == version else None
+            return (
+                self._old[at] if at < len(self._old) and self._old[at].version == version else None
+            )
         found, values = get(pages, self.tree, np.array([[version]]))
         return Entry.of((version, *values[:, 0].tolist())) if found[0] else None
 
@@ -132,12 +140,16 @@ class VersionTable:
         self._edit(pager, INSERT, np.array(moved, np.int64).T)
 
     def room(self, doomed: int, edits: int, page_words: int) -> int:
-        """Return the most pages for edits of the tree by a commit that drops `doomed`, and of the dead tree."""
+        """Return the most pages for edits of the tree by a commit that drops `doomed`, and of
+        the dead tree.
+        """
         spilt = RECENT_MAX // 2 if len(self.recent) >= RECENT_MAX else 0
         held = self.tree.count  # records, and thus pages at most
         dropped = min(doomed, HEIGHT_MAX + 20 * held // page_words) if held else 0
         most = (
-            2 * n + reserve_of(HEIGHT_MAX, n, VERSION_TREE.columns, page_words) for n in (spilt, dropped, edits) if n
+            2 * n + reserve_of(HEIGHT_MAX, n, VERSION_TREE.columns, page_words)
+            for n in (spilt, dropped, edits)
+            if n
         )
         return sum(pages + AHEAD_PAGES for pages in most)
 
@@ -154,7 +166,9 @@ class VersionTable:
         if len(self.recent) - len(kept) < n:
             old = self.old(pager.pages)
             left._old = [entry for entry in old if entry not in gone]
-            left._edit(pager, ERASE, np.array([entry for entry in old if entry in gone], np.int64).T)
+            left._edit(
+                pager, ERASE, np.array([entry for entry in old if entry in gone], np.int64).T
+            )
         return left
 
     def _edit(self, pager: Pager, action: int, rows: np.ndarray) -> None:
@@ -174,15 +188,23 @@ class Reclaim:
     `retained` are all versions, ascending; `dead_of` returns the dead list of one.
     """
 
-    def __init__(self, pager: Pager, tree: Tree, retained: Sequence[Entry], dead_of: Callable[[int], DeadList]):
+    def __init__(
+        self,
+        pager: Pager,
+        tree: Tree,
+        retained: Sequence[Entry],
+        dead_of: Callable[[int], DeadList],
+    ):
         self._pager, self._tree, self._retained, self._dead_of = pager, tree, [*retained], dead_of
-        self._moved: Any = {}  # SortedDict if any, since creating one takes as long as dropping a version;
+        # SortedDict if any, since creating one takes as long as dropping a version;
+        self._moved: Any = {}
         # rows to add: (lineage, d, page) -> b
         self._gone: set[tuple[int, int, int]] = set()  # rows to erase
         self.freed = empty_list()
 
     def drop_first(self, entries: Sequence[Entry]) -> int:
-        """Drop those of some versions that are the oldest and are each followed by the next one; return how many.
+        """Drop those of some versions that are the oldest and are each followed by the next one;
+        return how many.
 
         All that the next version replaced is freed. Others are for `drop`. O(pages freed).
         """
@@ -212,18 +234,23 @@ class Reclaim:
             p -= 1
         while q < len(retained) and retained[q].branch != branch:
             q += 1
-        if p == q == at and (p or origin == NO_ORIGIN):  # k has the same neighbours in both lineages
+        # k has the same neighbours in both lineages
+        if p == q == at and (p or origin == NO_ORIGIN):
             self._drop((branch, STORE_LINEAGE), entry.version, p, q, NO_ORIGIN)
         else:
             self._drop((branch,), entry.version, p, q, origin)
             self._drop((STORE_LINEAGE,), entry.version, at, at, NO_ORIGIN)
         pages = entry.run.ids(self._pager.pages.page_words)
         if pages.stop > len(self._pager.pages.seen):
-            raise CorruptionError(f"the record of version {entry.version} is said to be beyond the file's end")
+            raise CorruptionError(
+                f"the record of version {entry.version} is said to be beyond the file's end"
+            )
         self.freed.extend(pages)
 
     def _drop(self, lineages: tuple[int, ...], k: int, at: int, to: int, origin: int) -> None:
-        """Drop k from lineages, where the retained versions before `at` and from `to` on are its neighbours."""
+        """Drop k from lineages, where the retained versions before `at` and from `to` on are its
+        neighbours.
+        """
         p = self._retained[at - 1].version if at else origin
         if to < len(self._retained):
             self._free_between(lineages, p, k, self._retained[to].version)
@@ -248,28 +275,42 @@ class Reclaim:
             before = len(self._pager.retired)
             with self._pager.retiring_into(STORE_LINEAGE):
                 self._tree = apply(self._pager, self._tree, actions, edits)[0]
-            replaced = self._pager.retired[before:]  # no reader uses this tree, so its pages need not wait
+            # no reader uses this tree, so its pages need not wait
+            replaced = self._pager.retired[before:]
             self.freed += replaced[1::3]
             del self._pager.retired[before:]
         return self._tree
 
     def _free_between(self, lineages: tuple[int, ...], p: int, k: int, q: int) -> None:
         dead = self._dead_of(q)
-        if p < 0 and q == k + 1 and len(lineages) == 2:  # the common case: k is the oldest, q the next; all is freed
+        # the common case: k is the oldest, q the next; all is freed
+        if p < 0 and q == k + 1 and len(lineages) == 2:
             self.freed += dead[1::3]
         else:
-            self.freed.extend(page for line, page, birth in rows(dead, 3) if line in lineages and p < birth <= k)
+            self.freed.extend(
+                page for line, page, birth in rows(dead, 3) if line in lineages and p < birth <= k
+            )
         if self._moved or self._tree.count:
-            for key in chain.from_iterable(self._keys_between(lineage, p, k, q) for lineage in lineages):
+            for key in chain.from_iterable(
+                self._keys_between(lineage, p, k, q) for lineage in lineages
+            ):
                 self.freed.append(key[2])
                 if self._moved.pop(key, None) is None:
                     self._gone.add(key)
 
     def _keys_between(self, lineage: int, p: int, k: int, q: int) -> list[tuple[int, int, int]]:
-        """Return keys, in the tree or to be added, of pages that die in (k, q] and only k needs: p < b <= k."""
+        """Return keys, in the tree or to be added, of pages that die in (k, q] and only k needs:
+        p < b <= k.
+        """
         first, end = (lineage, k + 1), (lineage, q + 1)
-        found = [(*key, self._moved[key]) for key in self._moved.irange(first, end)] if self._moved else []
+        found = (
+            [(*key, self._moved[key]) for key in self._moved.irange(first, end)]
+            if self._moved
+            else []
+        )
         if self._tree.count:
             for batch in read_batches(self._pager.pages, self._tree, first, end):
-                found += [tuple(row) for row in batch.T.tolist() if tuple(row[:3]) not in self._gone]
+                found += [
+                    tuple(row) for row in batch.T.tolist() if tuple(row[:3]) not in self._gone
+                ]
         return [row[:3] for row in found if p < row[3] <= k]

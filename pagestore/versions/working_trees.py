@@ -1,7 +1,8 @@
-"""The trees of the version that a transaction makes: edits of words, buffered or applied at once, and savepoints.
+"""The trees of the version that a transaction makes: edits of words, buffered or applied at once,
+and savepoints.
 
-Edits of rows are buffered in order (`edit`) and applied once per tree, at the latest at the commit; reading a tree
-applies its buffer first. Edits of words (`apply`) are applied at once.
+Edits of rows are buffered in order (`edit`) and applied once per tree, at the latest at the commit;
+reading a tree applies its buffer first. Edits of words (`apply`) are applied at once.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -18,7 +19,15 @@ from pagestore.pages.layout import KEYS_MAX, Pages
 from pagestore.storage.kernels.record import Finish
 from pagestore.storage.pager import Mark, Pager, step
 from pagestore.trees.build import Segment, bulk, stitch
-from pagestore.trees.edit import ALONE, FLUSH, EditQueue, EditQueues, apply_indexed, compose_edits, one_batch
+from pagestore.trees.edit import (
+    ALONE,
+    FLUSH,
+    EditQueue,
+    EditQueues,
+    apply_indexed,
+    compose_edits,
+    one_batch,
+)
 from pagestore.trees.kernels.node_buffer import ADD, ERASE
 from pagestore.trees.read import LARGE_WORDS, RecordFinder, batch_rows, pages_of
 from pagestore.trees.tree import Spec, Tree
@@ -31,7 +40,8 @@ T = TypeVar("T")
 
 BUFFER_ROWS = 1 << 20  # a longer buffer is applied, to bound memory
 SINGLE = 12  # edits that make few pages
-NARROW, QUEUES_MAX = 16, 64  # words of a record, and relations, for whose last edits there are queues
+# words of a record, and relations, for whose last edits there are queues
+NARROW, QUEUES_MAX = 16, 64
 REMEMBERED_TREES = 256
 NONE_CHECKED = np.zeros(0, np.int64)
 
@@ -40,9 +50,11 @@ class WorkingTrees:
     """The catalog and trees of a version in the making, starting from those of its base version."""
 
     _open = False
-    # a small transaction reads it seven times: through a function of Python, that would be a twentieth of its calls
+    # a small transaction reads it seven times: through a function of Python, that would be a
+    # twentieth of its calls
     catalog: Catalog = property(  # type: ignore[assignment]
-        attrgetter("_catalog"), doc="The relations and their shapes; a different object after a change."
+        attrgetter("_catalog"),
+        doc="The relations and their shapes; a different object after a change.",
     )
 
     def _begin(
@@ -60,7 +72,8 @@ class WorkingTrees:
         self._next_tree, self._texts = state.next_tree, (state.next_text, texts)
         self.texts_removed = state.texts_removed
         self._buffers: dict[str, list[tuple[np.ndarray, np.ndarray]]] = {}
-        self._relations: dict[str, Any] = {}  # the writable relations handed out to callers, by name
+        # the writable relations handed out to callers, by name
+        self._relations: dict[str, Any] = {}
         self._finders: dict[str, RecordFinder] = {}
         self._rewrite_catalog = False
         self._edited = False  # whether rows were edited, even without effect
@@ -72,8 +85,12 @@ class WorkingTrees:
         """The dictionary of the store, to which the transaction may add texts."""
         return DictionaryWriter(self.pager, self._trees, *self._texts)
 
-    def create_words(self, name: str, keys: int, values: int = 0, scans: tuple[tuple[int, int], ...] = ()) -> Tree:
-        """Create a hidden tree of raw words; its name starts with "$". Raises ExistsError, SchemaError."""
+    def create_words(
+        self, name: str, keys: int, values: int = 0, scans: tuple[tuple[int, int], ...] = ()
+    ) -> Tree:
+        """Create a hidden tree of raw words; its name starts with "$". Raises ExistsError,
+        SchemaError.
+        """
         if not name.startswith("$"):
             raise SchemaError(f"{name!r}: the name of a hidden tree starts with $")
         if not 1 <= keys <= KEYS_MAX:
@@ -114,9 +131,11 @@ class WorkingTrees:
         return self._trees[self._info(name).spec.tree_id]
 
     def remembered(self, tree: Tree) -> dict[Any, Any]:
-        """Return a dict for what a host computes from the rows of a tree: a new one for a tree that is not committed.
+        """Return a dict for what a host computes from the rows of a tree: a new one for a tree that
+        is not committed.
 
-        For others each transaction and sketch gets the same one while the store is open and they are few.
+        For others each transaction and sketch gets the same one while the store is open and they
+        are few.
         """
         if self.base.trees.get(tree.spec.tree_id) != tree:
             return {}
@@ -134,7 +153,8 @@ class WorkingTrees:
 
     def finder(self, name: str) -> RecordFinder:
         """Return a finder of single keys in a relation as it is now."""
-        tree, pages, finder = self.tree(name), self.pages, self._finders.get(name)  # `tree` may replace the pages
+        # `tree` may replace the pages
+        tree, pages, finder = self.tree(name), self.pages, self._finders.get(name)
         if finder is None or finder.tree is not tree or finder.pages is not pages:
             finder = self._finders[name] = RecordFinder(pages, tree)
         return finder
@@ -151,25 +171,36 @@ class WorkingTrees:
         if len(actions) == 1 and len(buffer) % 64:
             return
         most = batch_rows(len(rows), BUFFER_ROWS, LARGE_WORDS)
-        if len(actions) >= most or (len(buffer) % 64 == 0 and sum(len(a) for a, _ in buffer) >= most):
+        if len(actions) >= most or (
+            len(buffer) % 64 == 0 and sum(len(a) for a, _ in buffer) >= most
+        ):
             self._flush(info.name)
 
     @step
     def apply(
         self, name: str, actions: np.ndarray, rows: np.ndarray, visible: int | None = None
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Apply edits of words at once, sorted or not; return the effective delta (see trees/edit.py)."""
+        """Apply edits of words at once, sorted or not; return the effective delta (see
+        trees/edit.py).
+        """
         wanted = self._info(name).spec.columns, len(actions)
         if rows.shape != wanted or rows.dtype != np.int64:
-            raise SchemaError(f"{name!r} takes words int64{[*wanted]} here, not {rows.dtype}{[*rows.shape]}")
+            raise SchemaError(
+                f"{name!r} takes words int64{[*wanted]} here, not {rows.dtype}{[*rows.shape]}"
+            )
         return self.apply_indexed((name,), ALONE, actions, rows, visible)[0]
 
     @step
     def apply_indexed(
-        self, names: Sequence[str], places: np.ndarray, actions: np.ndarray, rows: np.ndarray,
+        self,
+        names: Sequence[str],
+        places: np.ndarray,
+        actions: np.ndarray,
+        rows: np.ndarray,
         visible: int | None = None,
-    ) -> list[tuple[np.ndarray, np.ndarray]]:  # fmt: skip
-        """Apply edits of words to the first of some relations, and their effect to the others; return all deltas.
+    ) -> list[tuple[np.ndarray, np.ndarray]]:
+        """Apply edits of words to the first of some relations, and their effect to the others;
+        return all deltas.
 
         Relation t holds columns places[t] of the first one, see trees/edit.py.
         """
@@ -181,24 +212,35 @@ class WorkingTrees:
         return self._apply(infos, places, *compose_edits(actions, rows, infos[0].spec), visible)
 
     def edit_queues(self, queues: Sequence[EditQueue]) -> EditQueues:
-        """Return edit queues for groups of relations and their permuted indices, valid while their shapes are the same.
+        """Return edit queues for groups of relations and their permuted indices, valid while their
+        shapes are the same.
 
         Raises MissingError.
         """
-        return EditQueues(queues, [self._info(name).spec for queue in queues for name in queue.names])
+        return EditQueues(
+            queues, [self._info(name).spec for queue in queues for name in queue.names]
+        )
 
     def _lay_out(self, page: int, trees: int, checked: np.ndarray) -> Finish | None:
-        """Lay out the record of the commit for a kernel that makes its only edits; this transaction never commits."""
+        """Lay out the record of the commit for a kernel that makes its only edits; this
+        transaction never commits.
+        """
         return None
 
     def flush(
-        self, queues: EditQueues, call: Callable[..., int], again: bool = False, checked: np.ndarray | None = None
+        self,
+        queues: EditQueues,
+        call: Callable[..., int],
+        again: bool = False,
+        checked: np.ndarray | None = None,
     ) -> int:
-        """Flush edit queues (trees/edit.py) by a kernel; take over the trees that it leaves, and return what it does.
+        """Flush edit queues (trees/edit.py) by a kernel; take over the trees that it leaves, and
+        return what it does.
 
-        `call` gets the arguments of `flush_queue` except the number of a queue. With `again` the kernel resumes where
-        it stopped before, with more pages. Unless `checked` is None these are the only edits, and the kernel may finish
-        the commit if it changes none of the trees with these numbers.
+        `call` gets the arguments of `flush_queue` except the number of a queue. With `again` the
+        kernel resumes where it stopped before, with more pages. Unless `checked` is None these are
+        the only edits, and the kernel may finish the commit if it changes none of the trees with
+        these numbers.
         """
         for name in [*self._buffers]:
             self._flush(name)
@@ -210,16 +252,19 @@ class WorkingTrees:
             self._edited = True
             self._grows()
             lay_out = None if checked is None or again else partial(self._lay_out, checked=checked)
-            done = call(*queues.begin(pager, [*map(trees.__getitem__, queues.numbers)], again, lay_out))
+            done = call(
+                *queues.begin(pager, [*map(trees.__getitem__, queues.numbers)], again, lay_out)
+            )
             trees.update(zip(queues.numbers, queues.end(pager), strict=True))
             work.broken = False
         return done
 
     def _flush_last(self, queues: dict[Spec, EditQueues]) -> None:
-        """Apply the buffered edits of one relation, the transaction's last, if a kernel can also finish the commit.
+        """Apply the buffered edits of one relation, the transaction's last, if a kernel can also
+        finish the commit.
 
-        `queues` are those of relations edited so before. Deletions take another way, which asks for no page that it
-        does not need, since they must succeed on a full disk.
+        `queues` are those of relations edited so before. Deletions take another way, which asks for
+        no page that it does not need, since they must succeed on a full disk.
         """
         if self._deletes:
             return
@@ -252,7 +297,9 @@ class WorkingTrees:
 
     @step
     def bulk(self, info: Info, batches: Iterable[np.ndarray]) -> int:
-        """Fill an empty relation with ascending batches of words int64[C, n]; return the number of records."""
+        """Fill an empty relation with ascending batches of words int64[C, n]; return the number
+        of records.
+        """
         self._grows()
         with self._atomic():
             self._trees[info.spec.tree_id] = bulk(self.pager, info.spec, self._given(batches))
@@ -260,13 +307,16 @@ class WorkingTrees:
 
     @step
     def stitch(self, name: str, segments: Sequence[Segment]) -> int:
-        """Fill an empty relation with segments that other processes built (trees/build.py), ascending by key.
+        """Fill an empty relation with segments that other processes built (trees/build.py),
+        ascending by key.
 
         Returns the number of records. Raises OrderError, CorruptionError.
         """
         info = self._info(name)
         if self.tree(name).count:
-            raise SchemaError(f"{name!r} has {self.tree(name).count} records; segments fill empty relations")
+            raise SchemaError(
+                f"{name!r} has {self.tree(name).count} records; segments fill empty relations"
+            )
         self._grows()
         with self._atomic():
             self._trees[info.spec.tree_id] = stitch(self.pager, info.spec, segments)
@@ -274,12 +324,18 @@ class WorkingTrees:
 
     @contextmanager
     def savepoint(self) -> Iterator[None]:
-        """Undo what is done inside if it ends with an exception, which propagates. O(relations + pages).
+        """Undo what is done inside if it ends with an exception, which propagates. O(relations +
+        pages).
 
         If the transaction ends inside, so does the savepoint.
         """
         self._flush_all()
-        trees, catalog, next_tree, edited = dict(self._trees), self._catalog, self._next_tree, self._edited
+        trees, catalog, next_tree, edited = (
+            dict(self._trees),
+            self._catalog,
+            self._next_tree,
+            self._edited,
+        )
         before = catalog.copy()
         next_id, added = self.dictionary.next_id, dict(self.dictionary.added)
         mark = self.pager.mark()
@@ -304,7 +360,9 @@ class WorkingTrees:
             self._flush(name)
 
     @step
-    def _go_back(self, mark: Mark, trees: dict[int, Tree], catalog: Catalog, before: Catalog, next_tree: int) -> None:
+    def _go_back(
+        self, mark: Mark, trees: dict[int, Tree], catalog: Catalog, before: Catalog, next_tree: int
+    ) -> None:
         """Restore pages, trees and catalog as they were at a mark."""
         self.pager.rewind(mark)
         self._buffers.clear()
@@ -318,9 +376,15 @@ class WorkingTrees:
 
     @step
     def _create(
-        self, name: str, schema: Schema | None, keys: int, values: int,
-        scans: tuple[tuple[int, int], ...], intervals: tuple[str, str] | None, bag: bool = False,
-    ) -> None:  # fmt: skip
+        self,
+        name: str,
+        schema: Schema | None,
+        keys: int,
+        values: int,
+        scans: tuple[tuple[int, int], ...],
+        intervals: tuple[str, str] | None,
+        bag: bool = False,
+    ) -> None:
         self._grows()
         self._refuse_name(name, hidden=schema is None)
         if values < 0:
@@ -333,30 +397,41 @@ class WorkingTrees:
     def _refuse_name(self, name: str, hidden: bool) -> None:
         """Raise ExistsError for a name that is taken, SchemaError for an invalid one."""
         if name in self._catalog.relations:
-            raise ExistsError(f"there is a relation {name!r} already; drop it first, or choose another name")
+            raise ExistsError(
+                f"there is a relation {name!r} already; drop it first, or choose another name"
+            )
         if not name:
             raise SchemaError("a relation needs a name")
         if not hidden and str(name).startswith("$"):
-            raise SchemaError(f"{name!r}: a name with $ in front is a hidden tree's; choose another")
+            raise SchemaError(
+                f"{name!r}: a name with $ in front is a hidden tree's; choose another"
+            )
 
     def _fitting(self, name: str, spec: Spec) -> Spec:
         """Return the shape, if its records and folds fit pages. Raises SchemaError."""
         if not spec.fits(self.pages.page_words):
             size = spec.page_size_min
-            remedy = "take fewer scans or columns" + ", or a store with a larger page_size" * (size is not None)
+            remedy = "take fewer scans or columns" + ", or a store with a larger page_size" * (
+                size is not None
+            )
             if size:
                 remedy += f": {size} is enough, and pagestore restore --page-size {size} makes one of a dump"
             raise SchemaError(
-                f"{name!r}: {spec.columns} words a record and {len(spec.scans)} words of folds are too many for pages "
+                f"{name!r}: {spec.columns} words a record and {len(spec.scans)} words of folds are "
+                f"too many for pages "
                 f"of {8 * self.pages.page_words} bytes; {remedy}",
                 size,
             )
         return spec
 
     def _follow(self) -> None:
-        """Update the relations handed out to callers from the catalog; dropped ones become invalid."""
+        """Update the relations handed out to callers from the catalog; dropped ones become
+        invalid.
+        """
         now = self._catalog.relations
-        self._relations = {name: held for name, held in self._relations.items() if held.follow(now.get(name))}
+        self._relations = {
+            name: held for name, held in self._relations.items() if held.follow(now.get(name))
+        }
 
     def _changed_catalog(self) -> Catalog:
         if self._catalog is self.base.catalog:
@@ -366,12 +441,16 @@ class WorkingTrees:
     def _info(self, name: str) -> Info:
         info = self._catalog.relations.get(name)
         if info is None:
-            raise MissingError(f"there is no relation {name!r}; there is {', '.join(listed([*self])) or 'none'}")
+            raise MissingError(
+                f"there is no relation {name!r}; there is {', '.join(listed([*self])) or 'none'}"
+            )
         return info
 
     @step
     def _flush(self, name: str) -> None:
-        """Apply the buffered edits of a relation. After an error its buffer is empty, the relation as before."""
+        """Apply the buffered edits of a relation. After an error its buffer is empty, the
+        relation as before.
+        """
         parts = self._buffers.pop(name)
         info = self._catalog.relations[name]
         try:
@@ -383,8 +462,12 @@ class WorkingTrees:
                 raise
             self._take_turns(info, turns)
 
-    def _take_turns(self, info: Info, turns: Sequence[Sequence[tuple[np.ndarray, np.ndarray]]]) -> None:
-        """Apply buffered edits that add alternately with other edits: no batch can do both to one record."""
+    def _take_turns(
+        self, info: Info, turns: Sequence[Sequence[tuple[np.ndarray, np.ndarray]]]
+    ) -> None:
+        """Apply buffered edits that add alternately with other edits: no batch can do both to
+        one record.
+        """
         number = info.spec.tree_id
         before = self._trees[number]
         try:
@@ -396,7 +479,12 @@ class WorkingTrees:
             raise
 
     def _apply(
-        self, infos: Sequence[Info], places: np.ndarray, actions: np.ndarray, rows: np.ndarray, visible: int | None
+        self,
+        infos: Sequence[Info],
+        places: np.ndarray,
+        actions: np.ndarray,
+        rows: np.ndarray,
+        visible: int | None,
     ) -> list[tuple[np.ndarray, np.ndarray]]:
         numbers = [info.spec.tree_id for info in infos]
         mark = self.pager.mark()
@@ -433,7 +521,9 @@ class WorkingTrees:
 
     @contextmanager
     def following(self, deletions: bool = True) -> Iterator[None]:
-        """Mark changes inside as following from edits; from deletions, they may use the pages reserved for these."""
+        """Mark changes inside as following from edits; from deletions, they may use the pages
+        reserved for these.
+        """
         before, self._follows = self._follows, deletions
         try:
             yield
@@ -441,13 +531,17 @@ class WorkingTrees:
             self._follows = before
 
     def _grows(self) -> None:
-        """Note that the transaction does more than delete: it must leave the last pages to commits that free space."""
+        """Note that the transaction does more than delete: it must leave the last pages to
+        commits that free space.
+        """
         if not self._follows:
             self._deletes, self.pager.spare = False, self._reserve
 
 
 def queue_of(queues: dict[Spec, EditQueues], spec: Spec, name: str) -> EditQueues:
-    """Return the queue of a relation among those that are kept, of which there are QUEUES_MAX at most."""
+    """Return the queue of a relation among those that are kept, of which there are QUEUES_MAX at
+    most.
+    """
     queue = queues.get(spec)
     if queue is None:
         if len(queues) >= QUEUES_MAX:

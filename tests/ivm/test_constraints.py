@@ -1,6 +1,8 @@
-"""Constraints: what violates one is refused in every way in which rows can change, and everything else is let through.
+"""Constraints: what violates one is refused in every way in which rows can change, and everything
+else is let through.
 
-The slow truth (tests/support/naive.py) refuses a state that violates a constraint, so mirrors compare.
+The slow truth (tests/support/naive.py) refuses a state that violates a constraint, so mirrors
+compare.
 """
 
 import tempfile
@@ -46,8 +48,10 @@ def refused(workspace: ivm.Workspace, *texts: str) -> ConstraintError:
 
 CASES = {  # a constraint, rows that it admits, rows that it refuses, what violates it
     "an atom": ("edge(x, _) -> vertex(x).", "+vertex(1). +edge(1, 9).", "+edge(2, 9).", [(2,)]),
-    "two atoms": ("edge(x, y) -> vertex(x), vertex(y).", "+vertex(1). +edge(1, 1).", "+edge(1, 2).", [(1, 2)]),
-    "either": ("edge(x, y) -> vertex(x) ; vertex(y).", "+vertex(1). +edge(1, 2).", "+edge(2, 3).", [(2, 3)]),
+    "two atoms": ("edge(x, y) -> vertex(x), vertex(y).", "+vertex(1). +edge(1, 1).", "+edge(1, 2).",
+    [(1, 2)]),
+    "either": ("edge(x, y) -> vertex(x) ; vertex(y).", "+vertex(1). +edge(1, 2).", "+edge(2, 3).",
+    [(2, 3)]),
     "neither": ("edge(x, y) -> !vertex(x), !vertex(y).", "+edge(1, 2).", "+vertex(2).", [(1, 2)]),
     "nothing": ("edge(x, x) -> false.", "+edge(1, 2).", "+edge(1, 1).", [(1,)]),
     "a comparison": ("edge(x, y) -> x < y.", "+edge(1, 2).", "+edge(2, 2).", [(2, 2)]),
@@ -57,19 +61,25 @@ CASES = {  # a constraint, rows that it admits, rows that it refuses, what viola
     "a set": ("edge(x, _) -> x in (1, 2).", "+edge(1, 2).", "+edge(3, 2).", [(3,)]),
     "existence": ("vertex(x) -> edge(x, _).", "+vertex(1). +edge(1, 2).", "+vertex(2).", [(2,)]),
     "what exists together": (
-        "vertex(x) -> edge(x, y), y > x.", "+vertex(1). +edge(1, 2).", "+vertex(2). +edge(2, 1).", [(2,)],
+        "vertex(x) -> edge(x, y), y > x.", "+vertex(1). +edge(1, 2).", "+vertex(2). +edge(2, 1).",
+        [(2,)],
     ),
     "at most one": (
         "edge(x, y), edge(x, z) -> y = z.", "+edge(1, 2).", "+edge(1, 3).", [(1, 2, 3), (1, 3, 2)],
     ),
-    "a disjunction to the left": ("edge(x, _) ; edge(_, x) -> vertex(x).", "+vertex(1). +edge(1, 1).", "+edge(1, 2).",
+    "a disjunction to the left": ("edge(x, _) ; edge(_, x) -> vertex(x).",
+    "+vertex(1). +edge(1, 1).", "+edge(1, 2).",
                                   [(2,)]),
-    "a negation to the left": ("vertex(x), !edge(x, _) -> x > 5.", "+vertex(6).", "+vertex(1).", [(1,)]),
+    "a negation to the left": ("vertex(x), !edge(x, _) -> x > 5.", "+vertex(6).", "+vertex(1).",
+    [(1,)]),
     "no variable": ("edge(_, _) -> vertex(_).", "+vertex(1). +edge(1, 2).", "-vertex(1).", [(0,)]),
-    "a value": ("size[x] = n -> n > 0, vertex(x).", "+vertex(1). +size[1] = 5.", "^size[1] = 0.", [(1, 0)]),
+    "a value": ("size[x] = n -> n > 0, vertex(x).", "+vertex(1). +size[1] = 5.", "^size[1] = 0.",
+    [(1, 0)]),
     "a value in a term": ("size[x] > 5 -> vertex(x).", "+size[1] = 5.", "^size[1] = 6.", [(1,)]),
-    "a view": ("reach(x, x) -> false.", "+edge(1, 2). +edge(2, 3).", "+edge(3, 1).", [(1,), (2,), (3,)]),
-    "an aggregate": ("degree[x] = d -> d < 3.", "+edge(1, 2). +edge(1, 3).", "+edge(1, 4).", [(1, 3)]),
+    "a view": ("reach(x, x) -> false.", "+edge(1, 2). +edge(2, 3).", "+edge(3, 1).", [(1,), (2,),
+    (3,)]),
+    "an aggregate": ("degree[x] = d -> d < 3.", "+edge(1, 2). +edge(1, 3).", "+edge(1, 4).", [(1,
+    3)]),
 }  # fmt: skip
 VIEWS = """size[x] = n -> int(x), int(n). reach(x, y) <- edge(x, y). reach(x, z) <- reach(x, y), edge(y, z).
 degree[x] = d <- agg<<d = count()>> edge(x, _). """
@@ -99,7 +109,8 @@ def test_a_constraint_refuses_what_violates_it(case):
 def test_the_error_says_which_tuples(graph):
     error = refused(graph, "+edge(1, 3). +edge(2, 4). +edge(5, 5). +edge(6, 7).")
     assert str(error) == (
-        "main:1:52: `edge(x, y) -> vertex(x), vertex(y).` does not hold for x = 1, y = 3; x = 2, y = 4; x = 5, y = 5; "
+        "main:1:52: `edge(x, y) -> vertex(x), vertex(y).` does not hold for x = 1, y = 3; x = 2, y "
+        "= 4; x = 5, y = 5; "
         "and 1 more: nothing was changed"
     )
     assert (error.columns, error.rows, error.count) == (("x", "y"), [(1, 3), (2, 4), (5, 5)], 4)
@@ -116,7 +127,9 @@ def test_what_counts_is_the_state_after_the_transaction(graph):
 
 def test_a_comparison_with_null_says_nothing():
     with ivm.open(":memory:") as workspace:
-        workspace.install("price[i] = p -> int(i), int?(p). price[_] = p? -> p > 0. price[_] = _ -> price[1] = _.")
+        workspace.install(
+            "price[i] = p -> int(i), int?(p). price[_] = p? -> p > 0. price[_] = _ -> price[1] = _."
+        )
         workspace.exec('+price[1] = 5. +price[2] = null["int"].')
         refused(workspace, "^price[2] = 0.")
 
@@ -195,7 +208,10 @@ def test_what_was_violated_is_reported_and_may_be_removed(tmp_path):
         assert [(text, [*rows]) for text, rows in workspace.violations().items()] == [
             ("edge(x, y) -> vertex(x), vertex(y).", [(1, 2), (3, 4)])
         ]
-        assert ["does not hold for x = 1, y = 2; x = 3, y = 4" in str(found) for found in workspace.check()] == [True]
+        assert [
+            "does not hold for x = 1, y = 2; x = 3, y = 4" in str(found)
+            for found in workspace.check()
+        ] == [True]
         workspace.exec("-edge(1, 2).")
         with pytest.raises(ConstraintError):
             workspace.exec("-edge(3, 4). +edge(4, 3).")
@@ -225,19 +241,37 @@ def test_a_column_has_the_type_of_what_it_is_in():
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("edge(x, y) -> itn(x), int(y).", "1:15: itn is neither a type nor a predicate: did you mean int?"),
+        (
+            "edge(x, y) -> itn(x), int(y).",
+            "1:15: itn is neither a type nor a predicate: did you mean int?",
+        ),
         (
             "edge(x) -> text(x).",
             "1:12: text is neither a type nor a predicate: the types are int, uint64, float, bool,",
         ),
         ("edge(x, y) -> int(x), a < b.", "1:1: column y of edge has no type"),
-        ("edge(x, y), edge(y, x) -> int(x).", "1:27: a type is declared for the columns of one relation"),
+        (
+            "edge(x, y), edge(y, x) -> int(x).",
+            "1:27: a type is declared for the columns of one relation",
+        ),
         ("edge(x, y) -> .", "1:1: types or what has to hold is missing after `->`"),
         ("edge(x, y) -> int(x), int(y). edge(x, y) -> z < 3.", "1:45: z is not bound"),
-        ("edge(x, y) -> int(x), int(y). edge(x, y) -> true.", "1:31: this constraint holds in any case"),
-        ("edge(x, y) -> int(x), int(y). edgy(x, y) -> edge(x, y).", "1:31: nothing declares or derives edgy"),
-        ("edge(x, y) -> int(x), int(y). edge(x, y) -> vertex(x, y).", "1:45: nothing declares or derives vertex"),
-        ("edge(x, y) -> int(x), int(y). p(x) <- edge(x, y), int?(y).", "1:51: a type is declared to the right of `->`"),
+        (
+            "edge(x, y) -> int(x), int(y). edge(x, y) -> true.",
+            "1:31: this constraint holds in any case",
+        ),
+        (
+            "edge(x, y) -> int(x), int(y). edgy(x, y) -> edge(x, y).",
+            "1:31: nothing declares or derives edgy",
+        ),
+        (
+            "edge(x, y) -> int(x), int(y). edge(x, y) -> vertex(x, y).",
+            "1:45: nothing declares or derives vertex",
+        ),
+        (
+            "edge(x, y) -> int(x), int(y). p(x) <- edge(x, y), int?(y).",
+            "1:51: a type is declared to the right of `->`",
+        ),
     ],
 )
 def test_what_is_neither_is_refused(text, says):
@@ -249,14 +283,21 @@ def test_what_is_neither_is_refused(text, says):
 def test_facts_are_an_enumeration(views):
     """Their name is a type, whatever comes first; a new text may add to it."""
     text = (
-        "wall(x, c) -> int(x), colour(c). likes[p] = g -> colour(p), grade(g). best(g) -> grade(g). "
-        'colour("red"). grade(1). grade(2). n[c] = k <- agg<<k = count() else 0 for colour(c)>> wall(_, c).'
+        "wall(x, c) -> int(x), colour(c). likes[p] = g -> colour(p), grade(g). best(g) -> "
+        "grade(g). "
+        'colour("red"). grade(1). grade(2). n[c] = k <- agg<<k = count() else 0 for colour(c)>> '
+        "wall(_, c)."
     )
     mirror = views(text + ' colour("blue").')
-    for edit in ([("wall", (1, "red"), True), ("likes", ("blue", 2), True)], [("wall", (2, "green"), True)]):
+    for edit in (
+        [("wall", (1, "red"), True), ("likes", ("blue", 2), True)],
+        [("wall", (2, "green"), True)],
+    ):
         mirror.change(edit)
     mirror.change([("best", (3,), True)])
-    assert [*mirror.workspace["n"]] == [("blue", 0), ("red", 1)] and [*mirror.workspace["best"]] == []
+    assert [*mirror.workspace["n"]] == [("blue", 0), ("red", 1)] and [
+        *mirror.workspace["best"]
+    ] == []
 
 
 def test_an_enumeration_gets_and_loses_values():
@@ -277,10 +318,15 @@ def test_entities_are_the_values_of_their_reference_modes(views):
         colleague(m, n) <- works(p, c), works(q, c), p != q, person:name(p : m), person:name(q : n).
         alone(i) <- company:id(c : i), !works(_, c).
     """)
-    mirror.change([("person", (name,), True) for name in ("ada", "bob")] + [("company", (c,), True) for c in (7, 9)])
+    mirror.change(
+        [("person", (name,), True) for name in ("ada", "bob")]
+        + [("company", (c,), True) for c in (7, 9)]
+    )
     mirror.change([("works", ("ada", 7), True), ("works", ("bob", 7), True)])
     workspace = mirror.workspace
-    assert [*workspace["colleague"]] == [("ada", "bob"), ("bob", "ada")] and [*workspace["alone"]] == [(9,)]
+    assert [*workspace["colleague"]] == [("ada", "bob"), ("bob", "ada")] and [
+        *workspace["alone"]
+    ] == [(9,)]
     mirror.change([("works", ("eve", 9), True)])  # refused
     mirror.change([("works", ("ada", 7), False), ("person", ("ada",), False)])
     assert [*workspace["colleague"]] == [] and [*workspace["person:name"]] == [("bob", "bob")]
@@ -296,7 +342,9 @@ def test_cells_refuse_constraints():
 
 @st.composite
 def constrained(draw):
-    """A program with one or two constraints, and transactions of few edits each, of which many are admitted."""
+    """A program with one or two constraints, and transactions of few edits each, of which many
+    are admitted.
+    """
     text = draw(programs(FULL))
     shapes = {"a": (1, False), "e": (2, False), "r": (2, False), "f": (1, True), "v0": None}
     clause = Clause(draw, FULL, {name: shape for name, shape in shapes.items() if shape})
@@ -305,7 +353,9 @@ def constrained(draw):
         kinds = [clause.filter(bound), clause.negation(bound), clause.atom({}, [bound[0], "new"])]
         items = [clause.pick(kinds) for _ in range(clause.number(1, 2))]
         text += f"\n{', '.join(literals)} -> {clause.pick([', ', ' ; ']).join(items)}."
-    return text, draw(st.lists(st.lists(edits(["a", "e", "r", "f"]), min_size=1, max_size=4), max_size=12))
+    return text, draw(
+        st.lists(st.lists(edits(["a", "e", "r", "f"]), min_size=1, max_size=4), max_size=12)
+    )
 
 
 @settings(max_examples=times(20), deadline=None, suppress_health_check=list(HealthCheck))

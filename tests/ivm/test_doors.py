@@ -1,4 +1,6 @@
-"""Relations that views depend on, edited in every way and order: the views follow, or the edit is refused."""
+"""Relations that views depend on, edited in every way and order: the views follow, or the edit
+is refused.
+"""
 
 import tempfile
 from contextlib import contextmanager
@@ -31,11 +33,15 @@ DECLARED = "e(x, y) -> int(x), int(y). f[x] = v -> int(x), int(v). only[] = t ->
 
 
 PROGRAMS = [
-    DECLARED + "tri(x, y, z) <- e(x, y), e(y, z), e(x, z). n[x] = c <- agg<<c = count()>> tri(x, _, _). "
+    DECLARED
+    + "tri(x, y, z) <- e(x, y), e(y, z), e(x, z). n[x] = c <- agg<<c = count()>> tri(x, _, _). "
     "low[x] = m <- agg<<m = min(y)>> e(x, y). sink(y) <- e(_, y), !e(y, _).",
-    DECLARED + "p(x) <- e(x, _). q(x, v) <- p(x), f[x] = v, !e(x, x). total[] = s <- agg<<s = sum(v)>> f[_] = v. "
+    DECLARED
+    + "p(x) <- e(x, _). q(x, v) <- p(x), f[x] = v, !e(x, x). total[] = s <- agg<<s = sum(v)>> f[_] "
+    "= v. "
     "top[] = m <- agg<<m = max(y)>> q(_, y). big(x) <- f[x] = v, only[] = t, v > t.",
-    DECLARED + "two(x, z) <- e(x, y), e(y, z). d[x] = v <- two(x, _), f[x] = v. w(x) <- d[x] = _ ; e(3, x).",
+    DECLARED
+    + "two(x, z) <- e(x, y), e(y, z). d[x] = v <- two(x, _), f[x] = v. w(x) <- d[x] = _ ; e(3, x).",
 ]
 
 
@@ -58,7 +64,9 @@ EDITS = st.lists(
 class Doors(RuleBasedStateMachine):
     """A store with views, its workspace, and the truth of each branch."""
 
-    @initialize(which=st.integers(0, len(PROGRAMS) - 1), maintenance=st.sampled_from(["match", "probe"]))
+    @initialize(
+        which=st.integers(0, len(PROGRAMS) - 1), maintenance=st.sampled_from(["match", "probe"])
+    )
     def begin(self, which, maintenance):
         self.folder = tempfile.TemporaryDirectory()
         self.path = Path(self.folder.name) / "s.pages"
@@ -148,7 +156,11 @@ class Doors(RuleBasedStateMachine):
                     if inserted:
                         txn["only"].insert([row])
                 elif words and name == "e":
-                    txn.apply(name, np.array([INSERT if inserted else ERASE]), np.array([row], np.int64).T.copy())
+                    txn.apply(
+                        name,
+                        np.array([INSERT if inserted else ERASE]),
+                        np.array([row], np.int64).T.copy(),
+                    )
                 elif inserted:
                     txn[name].set([row])
                 else:
@@ -172,12 +184,20 @@ class Doors(RuleBasedStateMachine):
         before = store.branches
         with store.snapshot(branch) as snap:
             tree = snap.tree(name)
-        read = {atom.predicate for rule in self.program.rules for body in rule.body for atom in atoms(body)}
+        read = {
+            atom.predicate
+            for rule in self.program.rules
+            for body in rule.body
+            for atom in atoms(body)
+        }
         if name in ("e", "f", "only") and (how == "edit" or name not in read):
             return
         if (name, how) == ("e", "anew"):  # it gets the same columns, and its views follow
             return
-        with pytest.raises(DependantsError, match="nothing is changed"), store.transaction(branch=branch) as txn:
+        with (
+            pytest.raises(DependantsError, match="nothing is changed"),
+            store.transaction(branch=branch) as txn,
+        ):
             if how == "edit":
                 row = np.full((tree.spec.columns, 1), 77, np.int64)
                 txn.apply(name, np.array([INSERT]), row)
@@ -243,7 +263,9 @@ class Doors(RuleBasedStateMachine):
 
 
 def run(examples, steps):
-    checked = settings(max_examples=examples, stateful_step_count=steps, suppress_health_check=list(HealthCheck))
+    checked = settings(
+        max_examples=examples, stateful_step_count=steps, suppress_health_check=list(HealthCheck)
+    )
     run_state_machine_as_test(Doors, settings=checked)
 
 

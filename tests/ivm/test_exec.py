@@ -1,4 +1,6 @@
-"""Edits as text, one transaction after the other, beside the slow truth: + - ^ on relations and functions."""
+"""Edits as text, one transaction after the other, beside the slow truth: + - ^ on relations and
+functions.
+"""
 
 import tempfile
 from collections.abc import Iterator
@@ -28,18 +30,20 @@ EDITS = st.one_of(
     PAIR.map(lambda p: f"-f[{p[0]}] = {p[1]}."),
     DOMAIN.map(lambda x: f"-f[{x}]."),
     DOMAIN.map(lambda x: f"-f[{x}] = _."),
-    st.sampled_from([
-        "+e(y, x) <- e(x, y).",
-        "-e(x, y) <- e(x, y), e(y, x).",
-        "+e(x, x), -f[x] <- f[x] = v, v > 0.",
-        "^f[x] = v + 1 <- f@previous[x] = v, v < 3.",
-        "^f[x] = k <- n[x] = k.",
-        "+f[x] = y <- e(x, y), !j(x, _).",
-        "-f[x] = v <- j(_, v), f[x] = _.",
-        "-e(x, 1) <- e(x, _) ; f[x] = _.",
-        "+f[0] = m <- agg<<m = max(v)>> f[_] = v.",
-    ]),
-)  # fmt: skip
+    st.sampled_from(
+        [
+            "+e(y, x) <- e(x, y).",
+            "-e(x, y) <- e(x, y), e(y, x).",
+            "+e(x, x), -f[x] <- f[x] = v, v > 0.",
+            "^f[x] = v + 1 <- f@previous[x] = v, v < 3.",
+            "^f[x] = k <- n[x] = k.",
+            "+f[x] = y <- e(x, y), !j(x, _).",
+            "-f[x] = v <- j(_, v), f[x] = _.",
+            "-e(x, 1) <- e(x, _) ; f[x] = _.",
+            "+f[0] = m <- agg<<m = max(v)>> f[_] = v.",
+        ]
+    ),
+)
 
 
 @settings(max_examples=times(40), suppress_health_check=list(HealthCheck))
@@ -47,7 +51,10 @@ EDITS = st.one_of(
 def test_exec_follows_the_truth(texts):
     program = compile(RULES)
     state = naive.empty(program)
-    with tempfile.TemporaryDirectory() as folder, ivm.open(Path(folder) / "store.pages", sync="off") as workspace:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        ivm.open(Path(folder) / "store.pages", sync="off") as workspace,
+    ):
         workspace.install(RULES)
         for text in texts:
             state = step(workspace, program, state, text)
@@ -87,9 +94,14 @@ def given(program, state: naive.State, text: str) -> Iterator[Edit]:
 def test_edits_from_rules_read_the_state_before(tmp_path):
     with ivm.open(tmp_path / "store.pages") as workspace:
         workspace.install(RULES + "o() -> . q[k] = (a, b) -> int(k), int(a), string(b).")
-        workspace.exec('+e(1, 2). +e(2, 3). +o() <- e(_, 4). +q[x] = (y, "new") <- e@previous(x, y).')
+        workspace.exec(
+            '+e(1, 2). +e(2, 3). +o() <- e(_, 4). +q[x] = (y, "new") <- e@previous(x, y).'
+        )
         assert [[*workspace[name]] for name in "eoq"] == [[(1, 2), (2, 3)], [], []]
-        workspace.exec('-e(x, y) <- e(x, y). +e(y, x) <- e(x, y). +o() <- e(2, _). ^q[x] = (y, "new") <- e(x, y).')
+        workspace.exec(
+            '-e(x, y) <- e(x, y). +e(y, x) <- e(x, y). +o() <- e(2, _). ^q[x] = (y, "new") <- e(x, '
+            "y)."
+        )
         assert [[*workspace[name]] for name in "eo"] == [[(2, 1), (3, 2)], [(True,)]]
         assert [*workspace["q"]] == [(1, 2, "new"), (2, 3, "new")]
         workspace.exec("-q[x] <- e(x, _). -o() <- e(_, _).")
@@ -114,7 +126,11 @@ def test_edits_from_rules_on_a_branch(tmp_path):
     ("text", "error", "says"),
     [
         ("+j(x, y) <- e(x, y).", errors.RedefinitionError, "exec:1:2: j is a view"),
-        ("+e(x, y) <- e(x, y), nope(y).", errors.UnknownPredicateError, "exec:1:22: nothing declares or derives nope"),
+        (
+            "+e(x, y) <- e(x, y), nope(y).",
+            errors.UnknownPredicateError,
+            "exec:1:22: nothing declares or derives nope",
+        ),
         ("+e(x) <- e(x, _).", errors.ArityError, "exec:1:2: e takes 2 arguments, not 1"),
         ("+f[x] <- e(x, _).", errors.ArityError, "exec:1:2: f is a function: write f[x] = v"),
         ("^e(x, y) <- e(y, x).", errors.ArityError, "exec:1:1: ^ sets a function's value"),
@@ -135,7 +151,9 @@ def test_edits_from_rules_that_are_refused(tmp_path, text, error, says):
             workspace.exec("+e(7, 7). " + text if error is errors.FunctionConflictError else text)
         assert says in str(caught.value)
         assert workspace.store.version == version
-        with pytest.raises(errors.RuleSyntaxError, match="edits from rules are executed, not installed"):
+        with pytest.raises(
+            errors.RuleSyntaxError, match="edits from rules are executed, not installed"
+        ):
             workspace.install("+e(x, x) <- e(x, _).", "other")
         with pytest.raises(errors.RuleSyntaxError, match="only edits from rules read @previous"):
             workspace.install("late(x) <- e@previous(x, _).", "other")
@@ -178,16 +196,25 @@ def test_what_exec_refuses(tmp_path):
         assert (workspace.store.version, list(workspace["e"])) == (version, [])
 
 
-@pytest.mark.parametrize(("edit", "asserted"), [
-    ("+a(x, 9) <- b(x).", [(1, 9), (5, 9)]),
-    ("-a(x, y) <- b(x), y = 0.", []),
-    ("-a(x, y) <- b(x), y = 7.", [(1, 0)]),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("edit", "asserted"),
+    [
+        ("+a(x, 9) <- b(x).", [(1, 9), (5, 9)]),
+        ("-a(x, y) <- b(x), y = 0.", []),
+        ("-a(x, y) <- b(x), y = 7.", [(1, 0)]),
+    ],
+)
 def test_rows_of_an_ordered_relation_are_edited_by_rules(edit, asserted):
     """The query of such an edit has a name that no rewriting of rules uses."""
     with ivm.open(":memory:") as ws:
-        ws.install("a(x, y) -> int(x), int(y). b(x) -> int(x). a(x, y) <- b(x), y = 5. a(x, y) <= a(x, z) <- z < y.")
+        ws.install(
+            "a(x, y) -> int(x), int(y). b(x) -> int(x). a(x, y) <- b(x), y = 5. a(x, y) <= a(x, z) "
+            "<- z < y."
+        )
         ws.exec("+b(1). +b(5). +a(1, 0).")
         ws.exec(edit)
-        best = {x: min(y for k, y in [*asserted, (1, 5), (5, 5), *[(1, 0)] * ("+" in edit)] if k == x) for x in (1, 5)}
+        best = {
+            x: min(y for k, y in [*asserted, (1, 5), (5, 5), *[(1, 0)] * ("+" in edit)] if k == x)
+            for x in (1, 5)
+        }
         assert list(ws["a"]) == sorted(best.items())

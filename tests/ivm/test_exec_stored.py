@@ -36,7 +36,11 @@ def ws(tmp_path: Path, request: pytest.FixtureRequest):
         ('^customer[2] = ("z", "y", 5).', "customer", [(1, "ada", None, 3), (2, "z", "y", 5)]),
         ('-customer[1] = _. -customer(2, "no", "no", 4).', "customer", [(2, "bob", "b@x", 4)]),
         ('-customer(2, "bob", "b@x", 4).', "customer", [(1, "ada", None, 3)]),
-        ('-customer[1]. -customer[2]. +customer[7] = ("eve", "e@x", 9).', "customer", [(7, "eve", "e@x", 9)]),
+        (
+            '-customer[1]. -customer[2]. +customer[7] = ("eve", "e@x", 9).',
+            "customer",
+            [(7, "eve", "e@x", 9)],
+        ),
     ],
 )
 def test_edits(ws: ivm.Workspace, text: str, name: str, expected: list[tuple]) -> None:
@@ -50,13 +54,19 @@ def test_edits(ws: ivm.Workspace, text: str, name: str, expected: list[tuple]) -
     [
         ('+price["tea"] = 5.00.', FunctionConflictError, "got two values"),
         ('+customer[2] = ("bob", "c@x", 4).', FunctionConflictError, "'b@x', 4.* and .*'c@x', 4"),
-        ("^customer:age[2] = 7.", ArityError, "is one column of customer, which is edited by whole rows"),
+        (
+            "^customer:age[2] = 7.",
+            ArityError,
+            "is one column of customer, which is edited by whole rows",
+        ),
         ("^edge(1, 2).", ArityError, "sets a function's value"),
         ('+customer(4, "a").', ArityError, "takes 4 arguments, not 2"),
         ("+nothing(3).", UnknownPredicateError, "nothing declares"),
     ],
 )
-def test_errors_change_nothing(ws: ivm.Workspace, text: str, error: type[Exception], match: str) -> None:
+def test_errors_change_nothing(
+    ws: ivm.Workspace, text: str, error: type[Exception], match: str
+) -> None:
     before = ws.store.version
     with pytest.raises(error, match=match):
         ws.exec(text)

@@ -1,4 +1,6 @@
-"""Facts, relations that are declared and derived, and predicates without columns: beside the slow truth."""
+"""Facts, relations that are declared and derived, and predicates without columns: beside the
+slow truth.
+"""
 
 import tempfile
 from pathlib import Path
@@ -43,7 +45,8 @@ def test_facts_are_rows_of_their_block(views):
 
 def test_facts_take_the_types_of_what_they_are_facts_of(views):
     m = views(
-        'price[i] = p -> string(i), decimal(8, 2)(p). price["tea"] = 3. when[1] = #2013-01-31#. when[2] = #2013-02-01#.'
+        'price[i] = p -> string(i), decimal(8, 2)(p). price["tea"] = 3. when[1] = #2013-01-31#. '
+        "when[2] = #2013-02-01#."
     )
     assert m.program.predicates["price"].value == "decimal(8,2)"
     assert [str(p) for _, p in m.workspace["price"]] == ["3.00"]
@@ -98,7 +101,11 @@ def test_all_rows_are_read_everywhere(tmp_path):
         assert told[0].to_pydict()["_change_type"] == ["insert", "insert"]
         rows = [(1, 2), (1, 3), (2, 3)]
         assert [*workspace["edge"]] == rows == [*workspace.query("q(x, y) <- edge(x, y).")]
-        assert [*workspace.at(workspace.store.version)["edge"]] == rows == [*workspace.evaluate("edge")]
+        assert (
+            [*workspace.at(workspace.store.version)["edge"]]
+            == rows
+            == [*workspace.evaluate("edge")]
+        )
         assert [*workspace["later"]] == [(2,), (3,)]
         assert [*workspace.sql("SELECT count(*) FROM edge")] == [(3,)]
         assert workspace.stats("edge")["rows"] == 3
@@ -116,7 +123,9 @@ def test_all_rows_are_read_everywhere(tmp_path):
 def test_rules_stay_with_the_declaration():
     with ivm.open(":memory:") as workspace:
         workspace.install(EDGE)
-        with pytest.raises(RedefinitionError, match="edge is declared at main:1:1, in another text"):
+        with pytest.raises(
+            RedefinitionError, match="edge is declared at main:1:1, in another text"
+        ):
             workspace.install("edge(1, 2).", "other")
         with pytest.raises(RuleError, match="column x of edge is string here, but int64"):
             workspace.install(EDGE + 'edge("a", y) <- edge(_, y).', replace=True)
@@ -133,7 +142,8 @@ def test_a_nullable_column_keeps_its_nulls():
 
 def test_predicates_without_columns(views):
     m = views(
-        EDGE + "flag() -> . loop() <- edge(x, x). even() <- !loop(), flag(). p(x) <- edge(x, _), flag(), !loop()."
+        EDGE + "flag() -> . loop() <- edge(x, x). even() <- !loop(), flag(). p(x) <- edge(x, _), "
+        "flag(), !loop()."
         "q(x) <- edge(x, _), (loop() ; flag[] = false). holds()."
     )
     m.insert("edge", (1, 2))
@@ -155,7 +165,11 @@ def test_predicates_without_columns(views):
 @pytest.mark.parametrize(
     ("text", "error", "says"),
     [
-        ("p(x).", SafetyError, "1:1: x is not bound: a fact has constants only, and a rule has a body after `<-`"),
+        (
+            "p(x).",
+            SafetyError,
+            "1:1: x is not bound: a fact has constants only, and a rule has a body after `<-`",
+        ),
         ("p(_).", SafetyError, "1:3: `_` in a head stands for no value"),
         (EDGE + "edge(1).", RuleError, "1:31: edge takes 2 arguments, not 1"),
         (EDGE + "edge[1] = 2.", RuleError, "1:31: edge is a relation: write edge(x, y)"),
@@ -176,7 +190,9 @@ def test_cells_refuse_them(text):
 
 @st.composite
 def declared_and_derived(draw):
-    """A program in which some stored predicates have facts and rules, and transactions over them."""
+    """A program in which some stored predicates have facts and rules, and transactions over
+    them.
+    """
     text, made = draw(programs(FULL)), []
     shapes = {name: shape for name, shape in STORED.items() if name != "t"}
     for name in draw(st.lists(st.sampled_from(["a", "e", "r", "f"]), min_size=1, max_size=3)):
@@ -185,7 +201,11 @@ def declared_and_derived(draw):
         terms = [clause.pick([*bound, str(draw(DOMAIN))]) for _ in range(columns + is_function)]
         body = "" if clause.once_in(3) else f" <- {', '.join(literals)}"
         terms = terms if body else [str(draw(DOMAIN)) for _ in terms]
-        head = f"{name}[{', '.join(terms[:-1])}] = {terms[-1]}" if is_function else f"{name}({', '.join(terms)})"
+        head = (
+            f"{name}[{', '.join(terms[:-1])}] = {terms[-1]}"
+            if is_function
+            else f"{name}({', '.join(terms)})"
+        )
         made.append(f"{head}{body}.")
     small = st.lists(edits(["a", "e", "r", "f"]), min_size=1, max_size=5)
     return "\n".join([text, *made]), draw(st.lists(small, max_size=6))

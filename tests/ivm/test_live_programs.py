@@ -1,4 +1,6 @@
-"""A program that is changed while it runs: what does not change keeps its pages, and a rule costs its own rows."""
+"""A program that is changed while it runs: what does not change keeps its pages, and a rule
+costs its own rows.
+"""
 
 import tempfile
 from pathlib import Path
@@ -41,7 +43,9 @@ def evaluated(monkeypatch):
 
 
 def hundred(changed: str = "") -> str:
-    """A hundred rules: ten for each of ten views, one of them `changed`; and views of these views."""
+    """A hundred rules: ten for each of ten views, one of them `changed`; and views of these
+    views.
+    """
     rules = [f"v{n % 10}(x) <- edge(x, y), y % 100 = {n}." for n in range(100)]
     if changed:
         rules[42] = changed
@@ -56,7 +60,10 @@ def test_one_of_a_hundred_rules_costs_its_own_rows(evaluated):
         before = roots(workspace)
         evaluated.clear()
         workspace.install(hundred("v2(x) <- edge(x, y), y % 100 = 42, x > 300."), replace=True)
-        assert evaluated == ["v2(x) <- edge(x, y), y % 100 = 42.", "v2(x) <- edge(x, y), y % 100 = 42, x > 300."]
+        assert evaluated == [
+            "v2(x) <- edge(x, y), y % 100 = 42.",
+            "v2(x) <- edge(x, y), y % 100 = 42, x > 300.",
+        ]
         assert workspace.evaluated == frozenset()
         after = roots(workspace)
         public = [name for name in before if "$" not in name]
@@ -67,16 +74,18 @@ def test_one_of_a_hundred_rules_costs_its_own_rows(evaluated):
         workspace.install(hundred("v2(-1) <- edge(_, _)."), replace=True)
         workspace.replace("main", hundred())
         assert len(evaluated) <= 6  # with the helper views of `edge(_, _)`
-        assert {name: rows for name, rows in roots(workspace).items() if name in ("v1", "w1", "edge")} == {
-            name: before[name] for name in ("v1", "w1", "edge")
-        }
+        assert {
+            name: rows for name, rows in roots(workspace).items() if name in ("v1", "w1", "edge")
+        } == {name: before[name] for name in ("v1", "w1", "edge")}
         assert workspace.check() == []
 
 
 @pytest.mark.parametrize("rows", [30_000, 120_000])
 def test_one_of_a_hundred_rules_reads_its_own_pages(rows, monkeypatch):
     counted = []
-    monkeypatch.setattr(Context, "note_operations", lambda self, rule, operations: counted.append(operations))
+    monkeypatch.setattr(
+        Context, "note_operations", lambda self, rule, operations: counted.append(operations)
+    )
     others = "".join(f"v{n}(y) <- edge({n}, y). " for n in range(50))
     others += "".join(f"w{n}(x) <- edge(x, y), y % 100 = {n}. " for n in range(49))
     with ivm.open(":memory:", threads=1) as workspace:
@@ -99,7 +108,9 @@ def test_one_of_a_hundred_rules_reads_its_own_pages(rows, monkeypatch):
 
 def test_an_alternative_costs_its_own_rows(monkeypatch):
     counted = []
-    monkeypatch.setattr(Context, "note_operations", lambda self, rule, operations: counted.append(operations))
+    monkeypatch.setattr(
+        Context, "note_operations", lambda self, rule, operations: counted.append(operations)
+    )
     relations = EDGE + "few(x) -> int(x). "
     above = " w(x) <- v(x), few(x)."
     with ivm.open(":memory:") as workspace:
@@ -109,7 +120,10 @@ def test_an_alternative_costs_its_own_rows(monkeypatch):
             txn.insert("few", [(x,) for x in range(5, 25, 2)])
         for rule, most in (
             ("v(x) <- edge(x, _), edge(_, x) ; few(x), x > 9.", 40),
-            ("v(x) <- few(x), x > 9 ; edge(x, _), edge(_, x) ; few(y), few(z), x = y + z - 1.", 250),
+            (
+                "v(x) <- few(x), x > 9 ; edge(x, _), edge(_, x) ; few(y), few(z), x = y + z - 1.",
+                250,
+            ),
             ("v(x) <- edge(x, _), edge(_, x) ; few(x), few(y), x > y + 10.", 500),
         ):
             before = roots(workspace)["w"]
@@ -135,8 +149,9 @@ def test_facts_come_and_go_without_their_readers(evaluated):
         assert len(evaluated) == 2
         assert [*workspace["far"]] == [(2, 4), (2, 5)]
         assert sorted(told[0].to_pylist(), key=str) == [
-            {"x": 1, "z": 3, "_change_type": "delete"}, {"x": 2, "z": 5, "_change_type": "insert"},
-        ]  # fmt: skip
+            {"x": 1, "z": 3, "_change_type": "delete"},
+            {"x": 2, "z": 5, "_change_type": "insert"},
+        ]
         assert workspace.check() == []
 
 
@@ -180,7 +195,9 @@ def test_readers_never_wait(tmp_path):
 
 @st.composite
 def programs_in_turn(draw):
-    """Programs over the same predicates, each with most rules of the one before, and edits after each."""
+    """Programs over the same predicates, each with most rules of the one before, and edits after
+    each.
+    """
     shapes = {"a": (1, False), "e": (2, False), "r": (2, False), "f": (1, True)}
     clause = Clause(draw, FULL, shapes)
     pool, bodies = ["v(1, 2).", "v(2, 2).", "v(3, 1)."], []
@@ -190,8 +207,10 @@ def programs_in_turn(draw):
         pool.append(f"v({', '.join(head)}) <- {', '.join(literals)}.")
         bodies.append(f"{', '.join(literals)}, p = {head[0]}, q = {head[1]}")
     first = "v(x, y) <- e(x, y), r(_, y)."  # whose variables name the columns
-    above = ["w(x) <- v(x, y), a(y).", "n[x] = c <- agg<<c = count()>> v(x, _).", "u(x) <- a(x), !v(x, x).",
-             "u(y) <- w(x), e(x, y).", "c(x, z) <- v(x, z).", "c(x, z) <- c(x, y), v(y, z)."]  # fmt: skip
+    above = ["w(x) <- v(x, y), a(y).", "n[x] = c <- agg<<c = count()>> v(x, _).",
+        "u(x) <- a(x), !v(x, x).",
+             "u(y) <- w(x), e(x, y).", "c(x, z) <- v(x, z).",
+             "c(x, z) <- c(x, y), v(y, z)."]  # fmt: skip
     turns = []
     for _ in range(draw(st.integers(2, 5))):
         rules = draw(st.lists(st.sampled_from(pool), min_size=1, max_size=6, unique=True))
@@ -220,7 +239,9 @@ def test_programs_that_follow_each_other_follow_the_truth(turns):
 
 
 def test_views_that_are_evaluated_anew_at_once_may_have_rules_in_turn():
-    """v0 has rules 0, 10, 20 and so on, so the last rule of each view comes after the first of all others."""
+    """v0 has rules 0, 10, 20 and so on, so the last rule of each view comes after the first of
+    all others.
+    """
     with ivm.open(":memory:") as workspace:
         workspace.install(hundred())
         with workspace.transaction() as txn:

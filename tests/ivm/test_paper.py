@@ -70,8 +70,15 @@ class TestUnaryJoin:
         return pager, old, new
 
     def record(self, pager, trees):
-        """The join with every operation recorded; the plan itself drops both indices, which follow the order."""
-        return Join(pager.pages, self.PLAN.shape, trees, sensors=sensors_of(self.PLAN, self.PLAN.trace_sensors)).all()
+        """The join with every operation recorded; the plan itself drops both indices, which
+        follow the order.
+        """
+        return Join(
+            pager.pages,
+            self.PLAN.shape,
+            trees,
+            sensors=sensors_of(self.PLAN, self.PLAN.trace_sensors),
+        ).all()
 
     def test_sensitivities(self, trees):
         pager, old, _ = trees
@@ -90,11 +97,15 @@ class TestUnaryJoin:
             hit = stab_many(pager.pages, index, changed)
             contributions.append((0, hit))
             kept.append(pairs(recorded.T.tolist()) - pairs(hit.T.tolist()))
-        assert [c.T.tolist() for _, c in contributions] == [self.PAPER["contributions"][name] for name in "AB"]
+        assert [c.T.tolist() for _, c in contributions] == [
+            self.PAPER["contributions"][name] for name in "AB"
+        ]
         oracle = change_oracle(1, contributions)
         assert oracle.rows.T.tolist() == self.PAPER["oracle"]
         sensors = sensors_of(self.PLAN, self.PLAN.trace_sensors)
-        bindings, fresh = Join(pager.pages, self.PLAN.shape, new, sensors=sensors, regions=oracle).all()
+        bindings, fresh = Join(
+            pager.pages, self.PLAN.shape, new, sensors=sensors, regions=oracle
+        ).all()
         assert bindings.tolist() == [self.PAPER["new"]["C"]]
         revised = [old_rows | pairs(r.T.tolist()) for old_rows, r in zip(kept, fresh, strict=True)]
         assert revised == [pairs(self.PAPER["revised_sensitivity"][name]) for name in "AB"]
@@ -102,7 +113,9 @@ class TestUnaryJoin:
     def test_the_intersection_loses_2(self, trees):
         pager, old, new = trees
         tries = [t.index for t in self.PLAN.tries]
-        deltas = {i: Delta(*delta(pager.pages, o, n)) for i, o, n in zip(tries, old, new, strict=True)}
+        deltas = {
+            i: Delta(*delta(pager.pages, o, n)) for i, o, n in zip(tries, old, new, strict=True)
+        }
         change = maintain(
             pager.pages,
             self.PLAN,
@@ -123,14 +136,25 @@ class TestTreeSurgery:
 
     def test_delta_and_surgeries_by_depth(self):
         pager = MemoryPager()
-        old, new = (tree_of(pager, Spec(1, 3, 0), map(tuple, self.PAPER[which])) for which in ("old", "new"))
+        old, new = (
+            tree_of(pager, Spec(1, 3, 0), map(tuple, self.PAPER[which])) for which in ("old", "new")
+        )
         actions, rows = delta(pager.pages, old, new)
         expected_actions, expected_rows = changes(self.PAPER["delta"])
-        assert actions.tolist() == expected_actions.tolist() and rows.tolist() == expected_rows.tolist()
+        assert (
+            actions.tolist() == expected_actions.tolist()
+            and rows.tolist() == expected_rows.tolist()
+        )
         for depth in (1, 2, 3):
             found = surgeries(pager.pages, Delta(actions, rows), old, new, depth)
-            wanted = [(ACTIONS[action], branch) for action, branch in self.PAPER["surgeries"] if len(branch) == depth]
-            assert sorted(zip(found.actions.tolist(), found.rows.T.tolist(), strict=True)) == sorted(wanted)
+            wanted = [
+                (ACTIONS[action], branch)
+                for action, branch in self.PAPER["surgeries"]
+                if len(branch) == depth
+            ]
+            assert sorted(
+                zip(found.actions.tolist(), found.rows.T.tolist(), strict=True)
+            ) == sorted(wanted)
 
 
 class TestIntervalTree:
@@ -187,7 +211,8 @@ class TestSeveralArguments:
         all_of_them = {f"{name[s.trie]} {plan.variables[s.level]}" for s in plan.trace_sensors}
         assert sorted(all_of_them) == self.PAPER["indices"]
         kept = {
-            f"{name[s.trie]} {plan.variables[s.level]}": "".join(variable[c] for c in s.columns) for s in plan.sensors
+            f"{name[s.trie]} {plan.variables[s.level]}": "".join(variable[c] for c in s.columns)
+            for s in plan.sensors
         }
         assert kept == self.PAPER["kept"]
 
@@ -199,7 +224,9 @@ class TestSeveralArguments:
             for _ in range(40):
                 with ws.transaction() as txn:
                     for name, n in arity.items():
-                        rows = list(map(tuple, rng.integers(0, 4, (rng.integers(0, 9), n)).tolist()))
+                        rows = list(
+                            map(tuple, rng.integers(0, 4, (rng.integers(0, 9), n)).tolist())
+                        )
                         txn.insert(name, rows)
                         txn.delete(name, list(map(tuple, rng.integers(0, 4, (4, n)).tolist())))
                 ws.verify("F")

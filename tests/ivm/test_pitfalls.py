@@ -33,14 +33,25 @@ class TestSelfJoins:
         # path(x, z) <- edge(x, y), edge(y, z).
         m = views(EDGE + "path(x, z) <- edge(x, y), edge(y, z).")
         m.insert("edge", (1, 2), (2, 3), (3, 4))
-        m.change([("edge", (1, 2), False), ("edge", (2, 3), False), ("edge", (0, 2), True), ("edge", (2, 9), True)])
+        m.change(
+            [
+                ("edge", (1, 2), False),
+                ("edge", (2, 3), False),
+                ("edge", (0, 2), True),
+                ("edge", (2, 9), True),
+            ]
+        )
         assert list(m.workspace["path"]) == [(0, 9)]
 
     def test_two_sides_in_two_relations_change_at_once(self, views):
         # j(x, z) <- a(x, y), b(y, z).
-        m = views("a(x, y) -> int(x), int(y). b(x, y) -> int(x), int(y). j(x, z) <- a(x, y), b(y, z).")
+        m = views(
+            "a(x, y) -> int(x), int(y). b(x, y) -> int(x), int(y). j(x, z) <- a(x, y), b(y, z)."
+        )
         m.change([("a", (1, 2), True), ("b", (2, 3), True)])
-        m.change([("a", (1, 2), False), ("b", (2, 3), False), ("a", (1, 4), True), ("b", (4, 3), True)])
+        m.change(
+            [("a", (1, 2), False), ("b", (2, 3), False), ("a", (1, 4), True), ("b", (4, 3), True)]
+        )
         assert list(m.workspace["j"]) == [(1, 3)]
         m.change([("a", (1, 4), False), ("b", (4, 3), False)])
 
@@ -65,14 +76,19 @@ class TestNetting:
 
     def test_a_value_set_to_what_it_was(self, views):
         # c[x] = z <- a[x] = u, b[x] = v, z = u + v.
-        m = views("a[x] = v -> int(x), int(v). b[x] = v -> int(x), int(v).c[x] = z <- a[x] = u, b[x] = v, z = u + v.")
+        m = views(
+            "a[x] = v -> int(x), int(v). b[x] = v -> int(x), int(v).c[x] = z <- a[x] = u, b[x] = "
+            "v, z = u + v."
+        )
         m.change([("a", (1, 10), True), ("b", (1, 20), True)])
         m.change([("a", (1, 10), True)])
         m.change([("a", (1, 11), True), ("a", (1, 10), True)])
         m.change([("a", (1, 11), True), ("b", (1, 19), True)])
         assert list(m.workspace["c"]) == [(1, 30)]
 
-    @pytest.mark.parametrize("rule", ["v(x) <- f[x] = y, y != 7.", "v(x), w(y) <- f[x] = y.", "v(x) <- f[x] > 1."])
+    @pytest.mark.parametrize(
+        "rule", ["v(x) <- f[x] = y, y != 7.", "v(x), w(y) <- f[x] = y.", "v(x) <- f[x] > 1."]
+    )
     def test_a_row_that_does_not_show_the_value_that_changes(self, views, rule):
         m = views("f[x] = v -> int(x), int(v). " + rule)
         m.insert("f", (3, 5))
@@ -161,9 +177,12 @@ class TestNegation:
 
 class TestViewsOnViews:
     def test_a_diamond_changes_on_both_sides_at_once(self, views):
-        # l(x) <- edge(x, _). r(x) <- edge(_, x). b(x) <- l(x), r(x). n[0] = k <- agg<<k = count()>> b(x).
+        # l(x) <- edge(x, _). r(x) <- edge(_, x). b(x) <- l(x), r(x). n[0] = k <- agg<<k = count()>>
+        # b(x).
         m = views(
-            EDGE + "l(x) <- edge(x, _). r(x) <- edge(_, x). b(x) <- l(x), r(x).n[0] = k <- agg<<k = count()>> b(x)."
+            EDGE
+            + "l(x) <- edge(x, _). r(x) <- edge(_, x). b(x) <- l(x), r(x).n[0] = k <- agg<<k = "
+            "count()>> b(x)."
         )
         m.insert("edge", (1, 2), (2, 1))
         m.change([("edge", (1, 2), False), ("edge", (1, 3), True), ("edge", (3, 1), True)])
@@ -185,7 +204,9 @@ class TestViewsOnViews:
         assert list(m.workspace["far"]) == [(1, 4)]
         m.insert("edge", (4, 5))
         assert sorted(m.workspace["far"]) == [(1, 4), (2, 5)]
-        with pytest.raises(errors.UninstallError, match=r"path is read by far: uninstall the readers first"):
+        with pytest.raises(
+            errors.UninstallError, match=r"path is read by far: uninstall the readers first"
+        ):
             m.workspace.uninstall("main")
         m.workspace.uninstall("far")
         with pytest.raises(errors.UnknownViewError):
@@ -228,44 +249,88 @@ class TestDegenerateBodies:
     )
     def test_follows(self, views, rule):
         m = views(EDGE + "a(x) -> int(x). f[x] = v -> int(x), int(v). " + rule)
-        m.change([("a", (n,), True) for n in range(5)] + [("edge", (x, x * x % 5), True) for x in range(5)])
+        m.change(
+            [("a", (n,), True) for n in range(5)]
+            + [("edge", (x, x * x % 5), True) for x in range(5)]
+        )
         m.change([("f", (x, (x + 1) % 4), True) for x in range(5)])
         m.change([("edge", (1, 2), True), ("edge", (3, 3), True), ("edge", (2, 3), True)])
-        m.change([("edge", (1, 2), False), ("edge", (1, 1), False), ("a", (2,), False), ("f", (3, 2), True)])
-        m.change([("f", (1, 0), False), ("edge", (3, 3), False), ("edge", (4, 3), True), ("a", (8,), True)])
+        m.change(
+            [
+                ("edge", (1, 2), False),
+                ("edge", (1, 1), False),
+                ("a", (2,), False),
+                ("f", (3, 2), True),
+            ]
+        )
+        m.change(
+            [
+                ("f", (1, 0), False),
+                ("edge", (3, 3), False),
+                ("edge", (4, 3), True),
+                ("a", (8,), True),
+            ]
+        )
         m.change([(name, row, False) for name in ("a", "edge") for row in list(m.workspace[name])])
 
     def test_an_aggregate_over_no_variable_is_refused(self, views):
-        with pytest.raises(errors.ConstructError, match=r"^main:1:31: this aggregates over no variable, .*; name one"):
+        with pytest.raises(
+            errors.ConstructError,
+            match=r"^main:1:31: this aggregates over no variable, .*; name one",
+        ):
             views(EDGE + "n[] = c <- agg<<c = count()>> (edge(1, _) ; edge(_, 1)).")
 
 
 def test_a_long_churn_over_few_rows(views):
-    # tri(x, y, z) <- edge(x, y), edge(y, z), edge(x, z).        deg[x] = n <- agg<<n = count()>> edge(x, y).
-    m = views(EDGE + "tri(x, y, z) <- edge(x, y), edge(y, z), edge(x, z). deg[x] = n <- agg<<n = count()>> edge(x, y).")
+    # tri(x, y, z) <- edge(x, y), edge(y, z), edge(x, z).        deg[x] = n <- agg<<n = count()>>
+    # edge(x, y).
+    m = views(
+        EDGE
+        + "tri(x, y, z) <- edge(x, y), edge(y, z), edge(x, z). deg[x] = n <- agg<<n = count()>> "
+        "edge(x, y)."
+    )
     draw = random.Random(7)
     for _ in range(150):
-        m.change([("edge", (draw.randrange(5), draw.randrange(5)), draw.random() < 0.6) for _ in range(3)])
+        m.change(
+            [
+                ("edge", (draw.randrange(5), draw.randrange(5)), draw.random() < 0.6)
+                for _ in range(3)
+            ]
+        )
 
 
-@pytest.mark.parametrize("bound", ["y != 1", "y != x", "y < 2", "y >= x", "y = 1", "y = x + 1", "x != 0, y != 2"])
+@pytest.mark.parametrize(
+    "bound", ["y != 1", "y != x", "y < 2", "y >= x", "y = 1", "y = x + 1", "x != 0, y != 2"]
+)
 def test_bounds_hold_where_everything_is_recorded(bound, tmp_path):
     # v(x, y) <- a(x), b(y), y != 1.              in full, with a sensitivity index at y
     with ivm.open(tmp_path / "store.pages") as ws:
-        ws.install("a(x) -> int(x). b(x) -> int(x). +a(0). +a(1). +a(2). +b(0). +b(1). +b(2). +b(3).", name="base")
+        ws.install(
+            "a(x) -> int(x). b(x) -> int(x). +a(0). +a(1). +a(2). +b(0). +b(1). +b(2). +b(3).",
+            name="base",
+        )
         ws.install(f"v(x, y) <- a(x), b(y), {bound}.", maintenance="match")
         condition = bound.replace(", ", " and ").replace(" = ", " == ")
-        assert list(ws["v"]) == [(x, y) for x in range(3) for y in range(4) if eval(condition, {"x": x, "y": y})]
+        assert list(ws["v"]) == [
+            (x, y) for x in range(3) for y in range(4) if eval(condition, {"x": x, "y": y})
+        ]
         ws.exec("+b(-1). -b(2).")
         ws.verify("v")
 
 
 @pytest.mark.parametrize("over_pages", [False, True])
-@pytest.mark.parametrize("rule", [
-    "v(z) <- g[_, z] = x, g[x, 0] = z, a(0).", "v(z) <- r(z, x), e(x, _), a(0).", "v(x) <- r(z, x), e(x, _), a(z).",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "rule",
+    [
+        "v(z) <- g[_, z] = x, g[x, 0] = z, a(0).",
+        "v(z) <- r(z, x), e(x, _), a(0).",
+        "v(x) <- r(z, x), e(x, _), a(z).",
+    ],
+)
 def test_branches_that_records_share_are_counted_once(rule, over_pages, tmp_path, monkeypatch):
-    """They differ only behind the last column that is read, also where two slices are leapfrogged in their leaves."""
+    """They differ only behind the last column that is read, also where two slices are
+    leapfrogged in their leaves.
+    """
     if over_pages:
         monkeypatch.setattr(evaluate, "is_flat_cheaper", lambda *_: False)
     stored = "a(x) -> int(x). e(x, y) -> int(x), int(y). r(x, y) -> int(x), int(y). "
@@ -331,30 +396,50 @@ def test_helper_views_are_no_names_of_a_workspace(tmp_path):
         workspace.install("a(x) <- e(x, _). b(x) <- a(x), !(e(x, y), a(y)). c(x) <- p(x).", "more")
         with pytest.raises(errors.UninstallError, match=r"p is read by c: uninstall"):
             workspace.uninstall("main")
-        with pytest.raises(errors.UnknownPredicateError, match=r"nothing declares or derives p_not0: (?!.*\$)"):
+        with pytest.raises(
+            errors.UnknownPredicateError, match=r"nothing declares or derives p_not0: (?!.*\$)"
+        ):
             workspace.query("q(x) <- p_not0(x).")
 
 
 def test_a_workspace_lists_what_users_made(tmp_path):
-    """Also relations that no rule declares, and views of SQL in several relations, whose parts it leaves out."""
+    """Also relations that no rule declares, and views of SQL in several relations, whose parts
+    it leaves out.
+    """
     with ivm.open(tmp_path / "w.pages") as workspace:
         with workspace.store.transaction() as txn:
             txn.create("loaded", "x: int64", key="x").insert([(1,), (2,)])
         workspace.sql("CREATE TABLE r (id BIGINT PRIMARY KEY, c BIGINT NOT NULL)")
-        workspace.sql("CREATE MATERIALIZED VIEW v AS SELECT c, count(*) AS n, max(id) AS m FROM r GROUP BY c")
+        workspace.sql(
+            "CREATE MATERIALIZED VIEW v AS SELECT c, count(*) AS n, max(id) AS m FROM r GROUP BY c"
+        )
         columns = ", ".join(f"id + {n} AS c{n}" for n in range(80))
         workspace.sql(f"CREATE MATERIALIZED VIEW wide AS SELECT {columns} FROM r")
-        assert sorted(workspace) == ["loaded", "r", "v", "wide"] and all(name in workspace for name in [*workspace])
+        assert sorted(workspace) == ["loaded", "r", "v", "wide"] and all(
+            name in workspace for name in [*workspace]
+        )
         assert sorted(workspace.predicates) == ["r", "v"] and "v:part1" not in workspace
-        assert workspace.explain("loaded") == "loaded is a relation, not a view: transactions edit its 2 rows."
+        assert (
+            workspace.explain("loaded")
+            == "loaded is a relation, not a view: transactions edit its 2 rows."
+        )
         assert workspace.stats("loaded")["rows"] == 2 and workspace.stats("wide")["rows"] == 0
-        for ask in (workspace.stats, workspace.explain, workspace.evaluate, workspace.verify, workspace.__getitem__):
+        for ask in (
+            workspace.stats,
+            workspace.explain,
+            workspace.evaluate,
+            workspace.verify,
+            workspace.__getitem__,
+        ):
             with pytest.raises(
-                errors.UnknownViewError, match="^there is no relation or view 'vv'; there is loaded, r, v, wide$"
+                errors.UnknownViewError,
+                match="^there is no relation or view 'vv'; there is loaded, r, v, wide$",
             ):
                 ask("vv")
         with pytest.raises(errors.UnknownViewError, match="no rule reads or declares loaded"):
             workspace.verify("loaded")
-        with pytest.raises(errors.UnknownViewError, match="each of which this takes: wide:part1, wide:part2"):
+        with pytest.raises(
+            errors.UnknownViewError, match="each of which this takes: wide:part1, wide:part2"
+        ):
             workspace.verify("wide")
         workspace.verify("wide:part2")

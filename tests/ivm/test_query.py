@@ -26,7 +26,8 @@ def test_a_workspace_for_reading_answers(file):
     content = file.read_bytes()
     with ivm.open(file, mode="r") as ws:
         assert list(ws.query("q(z) <- two(1, z).")) == [(3,)]
-        assert list(ws.query("q(y, x) <- edge(x, y), x < y.")) == [(2, 1), (3, 2)]  # by an index that is not stored
+        # by an index that is not stored
+        assert list(ws.query("q(y, x) <- edge(x, y), x < y.")) == [(2, 1), (3, 2)]
         assert list(ws.query('q(x, t) <- edge(x, _), !name[x] = "one", t = "new".')) == [(2, "new")]
         assert list(ws.query('q(x) <- name[x] = "never seen".')) == []
     assert file.read_bytes() == content
@@ -83,16 +84,29 @@ def test_a_reader_sees_rules_that_were_installed_since(file):
 def test_a_reader_knows_all_about_them(file):
     with ivm.open(file) as ws, ivm.open(file, mode="r") as reader:
         before = ws.store.version
-        for name, text in (("three", "three(x, w) <- two(x, y), edge(y, w)."), ("edits", "+edge(3, 4).")):
+        for name, text in (
+            ("three", "three(x, w) <- two(x, y), edge(y, w)."),
+            ("edits", "+edge(3, 4)."),
+        ):
             ws.install(text, name=name, maintenance="match")
-        assert "three" in reader and list(reader) == list(ws) and dict(reader.predicates) == dict(ws.predicates)
+        assert (
+            "three" in reader
+            and list(reader) == list(ws)
+            and dict(reader.predicates) == dict(ws.predicates)
+        )
         assert reader.blocks == ws.blocks
         assert reader.stats("three")["rows"] == 1
-        assert reader.stats("three")["sensitivity_rows"] == ws.stats("three")["sensitivity_rows"] > 0
+        assert (
+            reader.stats("three")["sensitivity_rows"] == ws.stats("three")["sensitivity_rows"] > 0
+        )
         assert "order     [x, y, w]" in reader.explain("three")
         assert list(reader.evaluate("three")) == [(1, 4)]
         reader.verify("three")
-        assert [rows.tolist() for rows in reader.trace("three")] == [rows.tolist() for rows in ws.trace("three")] != []
+        assert (
+            [rows.tolist() for rows in reader.trace("three")]
+            == [rows.tolist() for rows in ws.trace("three")]
+            != []
+        )
         assert reader.trace_distance("three", ws.store.version - 1, ws.store.version) > 0
         ws.uninstall("edits")
         ws.uninstall("three")
@@ -100,9 +114,12 @@ def test_a_reader_knows_all_about_them(file):
         for ask in (reader.stats, reader.evaluate, reader.verify, reader.explain):
             with pytest.raises(UnknownViewError, match="there is edge, name, two"):
                 ask("three")
-        with pytest.raises(UnknownViewError, match=f"version {ws.store.version} has no view 'three'"):
+        with pytest.raises(
+            UnknownViewError, match=f"version {ws.store.version} has no view 'three'"
+        ):
             reader.trace("three")
-        assert len(reader.trace("three", ws.store.version - 1)) == 1  # its rules are those of that version
+        # its rules are those of that version
+        assert len(reader.trace("three", ws.store.version - 1)) == 1
         with pytest.raises(UnknownViewError):
             reader.trace("three", before)
 
@@ -122,7 +139,11 @@ def test_rules_that_came_later_are_compiled_once(file, monkeypatch):
         ws.install("three(x, w) <- two(x, y), edge(y, w).", name="three")
         loaded, load = [], stored.load
         monkeypatch.setattr(stored, "load", lambda snap: loaded.append(1) or load(snap))
-        assert "three" in reader and len(reader["three"]) == 0 and len(reader.query("q(x) <- three(x, _).")) == 0
+        assert (
+            "three" in reader
+            and len(reader["three"]) == 0
+            and len(reader.query("q(x) <- three(x, _).")) == 0
+        )
         assert len(loaded) == 1
 
 
@@ -178,7 +199,11 @@ class TestSketch:
             edge.insert([(i, i) for i in range(10, 5000)])
             edge.delete([(1, 2)])
             sketch.create("twice", "x: int64, y: string").insert([(1, "a"), (1, "b")])
-            assert len(edge) == 4991 and (1, 2) not in edge and list(sketch["twice"]) == [(1, "a"), (1, "b")]
+            assert (
+                len(edge) == 4991
+                and (1, 2) not in edge
+                and list(sketch["twice"]) == [(1, "a"), (1, "b")]
+            )
             with pytest.raises(ZeroDivisionError), sketch.savepoint():
                 edge.delete([(2, 3)])
                 1 / 0  # noqa: B018
@@ -216,7 +241,13 @@ def test_a_workspace_says_what_it_is(tmp_path):
 
 def test_a_plan_of_sql_has_short_names(tmp_path):
     with ivm.open(":memory:") as ws:
-        ws.sql("CREATE TABLE t (k INTEGER PRIMARY KEY, x1 INTEGER); CREATE TABLE u (k INTEGER PRIMARY KEY, b INTEGER)")
-        ws.sql("CREATE MATERIALIZED VIEW v AS SELECT x1, sum(u.b) AS s FROM t JOIN u ON u.k = t.k GROUP BY x1 LIMIT 3")
+        ws.sql(
+            "CREATE TABLE t (k INTEGER PRIMARY KEY, x1 INTEGER); CREATE TABLE u (k INTEGER PRIMARY "
+            "KEY, b INTEGER)"
+        )
+        ws.sql(
+            "CREATE MATERIALIZED VIEW v AS SELECT x1, sum(u.b) AS s FROM t JOIN u ON u.k = t.k "
+            "GROUP BY x1 LIMIT 3"
+        )
         text = ws.explain("v")
     assert "_x" not in text and " x2" in text

@@ -1,4 +1,6 @@
-"""Random programs under random edits: what is maintained equals what the slow truth derives, each time."""
+"""Random programs under random edits: what is maintained equals what the slow truth derives,
+each time.
+"""
 
 import tempfile
 from math import inf
@@ -55,7 +57,9 @@ def follow(case: tuple[str, list], **options: object) -> None:
 
 
 def follow_loaded(case: tuple[str, list], **options: object) -> None:
-    """Load, then install, then edit, comparing each time; at the end the whole store passes its check."""
+    """Load, then install, then edit, comparing each time; at the end the whole store passes its
+    check.
+    """
     text, (load, *transactions) = case
     with tempfile.TemporaryDirectory() as folder:
         mirror = Mirror(Path(folder) / "store.pages", DECLARATIONS)
@@ -96,9 +100,13 @@ def test_coarse_intervals(case, granularity):
 
 @pytest.mark.parametrize("maintenance", ["match", "probe"])
 @relaxed
-@given(case=cases(FAR), numbers=st.sampled_from(NUMBERS), granularity=st.sampled_from([1, 1, 2, 16]))
+@given(
+    case=cases(FAR), numbers=st.sampled_from(NUMBERS), granularity=st.sampled_from([1, 1, 2, 16])
+)
 def test_numbers_far_apart_and_at_the_ends(maintenance, case, numbers, granularity):
-    """Loaded before the views, so that what they record is built at once, in words as wide as the numbers ask for."""
+    """Loaded before the views, so that what they record is built at once, in words as wide as
+    the numbers ask for.
+    """
     follow_loaded(renumbered(case, numbers), granularity=granularity, maintenance=maintenance)
 
 
@@ -120,14 +128,20 @@ def test_matching_by_the_kernel_and_by_python(case, granularity):
         with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
             patch.setattr(schedule, "FEW", few)
             try:
-                mirror = Mirror(Path(folder) / "store.pages", text, maintenance="match", granularity=granularity)
+                mirror = Mirror(
+                    Path(folder) / "store.pages", text, maintenance="match", granularity=granularity
+                )
             except ConstructError:
                 reject()
             workspace, accounts = mirror.workspace, []
             for edits in transactions:
                 mirror.change(edits)
-                views = sorted(name for name, one in workspace.predicates.items() if not one.extensional)
-                accounts.append([{**workspace.stats(view), "maintain_seconds": 0} for view in views])
+                views = sorted(
+                    name for name, one in workspace.predicates.items() if not one.extensional
+                )
+                accounts.append(
+                    [{**workspace.stats(view), "maintain_seconds": 0} for view in views]
+                )
             assert workspace.store.check() == []
             found.append(accounts)
             mirror.close()
@@ -143,7 +157,9 @@ def follow_with_threads(case: tuple[str, list]) -> None:
 
 
 def follow_huge_deltas(case: tuple[str, list], rows: int, maintenance: str) -> None:
-    """Deltas of more than a few rows are evaluated in full; the next small one relies on what that recorded."""
+    """Deltas of more than a few rows are evaluated in full; the next small one relies on what
+    that recorded.
+    """
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(choice.Choice, "_propagating", lambda *_: inf)
         patch.setattr(costs, "LARGE_FROM", rows)
@@ -153,7 +169,9 @@ def follow_huge_deltas(case: tuple[str, list], rows: int, maintenance: str) -> N
 
 
 def ask(case: tuple[str, list]) -> None:
-    """The views of a program asked, not installed: the answer is the last one, and nothing is left behind."""
+    """The views of a program asked, not installed: the answer is the last one, and nothing is
+    left behind.
+    """
     text, transactions = case
     rules = text.removeprefix(DECLARATIONS)
     with tempfile.TemporaryDirectory() as folder:
@@ -169,7 +187,9 @@ def ask(case: tuple[str, list]) -> None:
         else:
             answer = mirror.workspace.query(rules)
             assert sorted(answer) == sorted(naive.rows_of(truth[program.answer]))
-            assert answer.to_arrow().column_names == list(program.predicates[program.answer].columns)
+            assert answer.to_arrow().column_names == list(
+                program.predicates[program.answer].columns
+            )
         assert (mirror.workspace.store.version, set(mirror.workspace)) == (version, names)
         mirror.compare()
         mirror.close()

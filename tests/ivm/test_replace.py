@@ -35,7 +35,9 @@ def trees(workspace: ivm.Workspace) -> dict[str, tuple[int, int]]:
     with workspace.store.snapshot() as snap:
         version = snap._version
         specs = {name: info.spec for name, info in version.catalog.relations.items()}
-        return {name: (spec.tree_id, version.trees[spec.tree_id].root) for name, spec in specs.items()}
+        return {
+            name: (spec.tree_id, version.trees[spec.tree_id].root) for name, spec in specs.items()
+        }
 
 
 def unchanged(old: str, new: str) -> set[str]:
@@ -45,21 +47,38 @@ def unchanged(old: str, new: str) -> set[str]:
         for rule in compile(text).rules:
             for head in rule.heads:
                 known.setdefault(head.predicate, {})[str(rule)] = rule
-    stored = {name for name, predicate in compile(DECLARATIONS).predicates.items() if predicate.extensional}
-    same = {view for view in of[0].keys() & of[1].keys() if of[0][view].keys() == of[1][view].keys()}
-    while lost := {view for view in same if not same | stored >= {*chain(*map(reads, of[0][view].values()))}}:
+    stored = {
+        name
+        for name, predicate in compile(DECLARATIONS).predicates.items()
+        if predicate.extensional
+    }
+    same = {
+        view for view in of[0].keys() & of[1].keys() if of[0][view].keys() == of[1][view].keys()
+    }
+    while lost := {
+        view for view in same if not same | stored >= {*chain(*map(reads, of[0][view].values()))}
+    }:
         same -= lost
     return same
 
 
 @settings(max_examples=times(25), suppress_health_check=list(HealthCheck))
-@given(cases(FULL), st.lists(st.sets(st.integers(0, 5)), min_size=1, max_size=4), st.sampled_from(["match", "auto"]))
+@given(
+    cases(FULL),
+    st.lists(st.sets(st.integers(0, 5)), min_size=1, max_size=4),
+    st.sampled_from(["match", "auto"]),
+)
 def test_random_rules_replace_others(case, choices, maintenance):
-    """Each time the rows are those of the new rules, views that are as they were keep their pages, and none is left."""
+    """Each time the rows are those of the new rules, views that are as they were keep their
+    pages, and none is left.
+    """
     text, transactions = case
     views = [view for view in text.removeprefix(DECLARATIONS).split("\n") if view]
     views = [*dict.fromkeys([*views, *(view.replace("v0", "w0") for view in views)])]
-    with tempfile.TemporaryDirectory() as folder, ivm.open(Path(folder) / "s.pages", sync="off") as workspace:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        ivm.open(Path(folder) / "s.pages", sync="off") as workspace,
+    ):
         installed = DECLARATIONS
         workspace.install(installed)
         for edits, chosen in zip([*transactions, *[[]] * len(choices)], choices, strict=False):
@@ -70,17 +89,26 @@ def test_random_rules_replace_others(case, choices, maintenance):
                         (txn.set if function else txn.insert)(name, [row])
                     else:
                         txn.delete(name, [row[:-1] if function else row])
-            new = "\n".join([DECLARATIONS, *(views[n % len(views)] for n in sorted({n % len(views) for n in chosen}))])
+            new = "\n".join(
+                [
+                    DECLARATIONS,
+                    *(views[n % len(views)] for n in sorted({n % len(views) for n in chosen})),
+                ]
+            )
             installed = replaced(workspace, installed, new, maintenance)
             if edits:
                 assert workspace.check() == []
 
 
 def definitions(workspace: ivm.Workspace) -> dict[str, str]:
-    """The rule of each view as it is installed, where aggregates over the same body are one rule."""
+    """The rule of each view as it is installed, where aggregates over the same body are one
+    rule.
+    """
     with workspace.store.snapshot() as snap:
         rules = workspace.rules_of(snap).rules
-        return {head.predicate: str(rule.definition) for rule in rules for head in rule.definition.heads}
+        return {
+            head.predicate: str(rule.definition) for rule in rules for head in rule.definition.heads
+        }
 
 
 def replaced(workspace: ivm.Workspace, old: str, new: str, maintenance: str) -> str:
@@ -89,22 +117,31 @@ def replaced(workspace: ivm.Workspace, old: str, new: str, maintenance: str) -> 
     try:
         workspace.install(new, maintenance=maintenance, replace=True)
     except (errors.RuleError, errors.FunctionConflictError):
-        assert (trees(workspace), workspace.store.version, workspace.blocks["main"]) == (before, version, old)
+        assert (trees(workspace), workspace.store.version, workspace.blocks["main"]) == (
+            before,
+            version,
+            old,
+        )
         return old
     program, after = compile(new), trees(workspace)
     relations = {name: workspace[name] for name, p in program.predicates.items() if p.extensional}
     state = {
-        name: {row[:-1]: row[-1] for row in rows} if program.predicates[name].value is not None else {*rows}
+        name: {row[:-1]: row[-1] for row in rows}
+        if program.predicates[name].value is not None
+        else {*rows}
         for name, rows in relations.items()
     }
     for name, rows in naive.evaluate(program, state).items():
-        if name in after or "$body" not in name:  # a plan may do without the view of an aggregate's body
+        # a plan may do without the view of an aggregate's body
+        if name in after or "$body" not in name:
             assert sorted(workspace[name]) == sorted(naive.rows_of(rows)), name
     if maintenance == "auto":
         for view in unchanged(old, new) & after.keys():
             assert after[view] == before[view] or had[view] != definitions(workspace)[view], view
     with workspace.store.snapshot() as snap:
-        assert {name for name in after if not name.startswith("$")} == {*workspace.rules_of(snap).program.predicates}
+        assert {name for name in after if not name.startswith("$")} == {
+            *workspace.rules_of(snap).program.predicates
+        }
     assert workspace.check() == []
     return new
 
@@ -113,7 +150,9 @@ def test_a_view_keeps_its_sensitivity_indices_and_is_maintained_by_them(tmp_path
     """They are named by the numbers of rules, which change."""
     with ivm.open(tmp_path / "w.pages", sync="off") as workspace:
         rules = f"{EDGE} {{}} three(x, y, z) <- edge(x, y), edge(y, z), edge(x, z)."
-        workspace.install(rules.format("one(x) <- edge(x, _). also(y) <- edge(_, y)."), maintenance="match")
+        workspace.install(
+            rules.format("one(x) <- edge(x, _). also(y) <- edge(_, y)."), maintenance="match"
+        )
         workspace.exec("+edge(1, 2). +edge(2, 3). +edge(1, 3).")
         before = trees(workspace)
         workspace.install(rules.format(""), replace=True)
@@ -129,15 +168,51 @@ def test_a_view_keeps_its_sensitivity_indices_and_is_maintained_by_them(tmp_path
     ("text", "error", "says"),
     [
         ("two(x, z) <- edge(x, y), edge(y, z", errors.RuleSyntaxError, "graph:1:35"),
-        (f"{EDGE} two(x, z) <- edgy(x, z).", errors.UnknownPredicateError, "graph:1:44: .*did you mean edge?"),
-        (f"{EDGE} two[x] = y <- edge(x, y). one(y) <- two[_] = y.", errors.RuleError, "`far` reads `graph`"),
-        (f"{EDGE} two(x, y) <- edge(x, y), x = y. f[1] = y <- edge(_, y).", errors.FunctionConflictError, "f.1. got"),
-        (EDGE, errors.UninstallError, "two is read by far: the new rules of `graph` have to declare or derive it"),
-        (f"{EDGE} two(x, y) <- edge(x, y), far(x).", errors.RecursionRefusedError, "put the rules of both"),
-        (f"{EDGE} two(x, y) <- edge(x, y). far(x) <- edge(x, _).", errors.RedefinitionError, "derived in block `far`"),
-        (f"{EDGE} two(x, y) <- edge(x, y). far(x) -> int(x).", errors.RedefinitionError, "far is declared at graph"),
-        ("two(x, z) -> int(x), int(z). edge(x, y) <- two(x, y).", errors.RedefinitionError, "edge with 3 rows"),
-        ("edge(x, y) -> int(x), string(y). two(x, y) <- edge(x, y).", errors.EditError, "does not fit its declaration"),
+        (
+            f"{EDGE} two(x, z) <- edgy(x, z).",
+            errors.UnknownPredicateError,
+            "graph:1:44: .*did you mean edge?",
+        ),
+        (
+            f"{EDGE} two[x] = y <- edge(x, y). one(y) <- two[_] = y.",
+            errors.RuleError,
+            "`far` reads `graph`",
+        ),
+        (
+            f"{EDGE} two(x, y) <- edge(x, y), x = y. f[1] = y <- edge(_, y).",
+            errors.FunctionConflictError,
+            "f.1. got",
+        ),
+        (
+            EDGE,
+            errors.UninstallError,
+            "two is read by far: the new rules of `graph` have to declare or derive it",
+        ),
+        (
+            f"{EDGE} two(x, y) <- edge(x, y), far(x).",
+            errors.RecursionRefusedError,
+            "put the rules of both",
+        ),
+        (
+            f"{EDGE} two(x, y) <- edge(x, y). far(x) <- edge(x, _).",
+            errors.RedefinitionError,
+            "derived in block `far`",
+        ),
+        (
+            f"{EDGE} two(x, y) <- edge(x, y). far(x) -> int(x).",
+            errors.RedefinitionError,
+            "far is declared at graph",
+        ),
+        (
+            "two(x, z) -> int(x), int(z). edge(x, y) <- two(x, y).",
+            errors.RedefinitionError,
+            "edge with 3 rows",
+        ),
+        (
+            "edge(x, y) -> int(x), string(y). two(x, y) <- edge(x, y).",
+            errors.EditError,
+            "does not fit its declaration",
+        ),
     ],
 )
 def test_new_rules_that_do_not_fit_change_nothing(ws, text, error, says):
@@ -151,7 +226,11 @@ def test_new_rules_that_do_not_fit_change_nothing(ws, text, error, says):
 
 def test_blocks_that_read_replaced_rules_read_the_new_ones(ws, tmp_path):
     ws.install(f"{EDGE} two(x, z) <- edge(x, _), edge(_, z), x < z.", name="graph", replace=True)
-    assert (list(ws["far"]), "end" in ws, ws.evaluated) == ([(1,), (2,), (3,)], False, {"two", "far"})
+    assert (list(ws["far"]), "end" in ws, ws.evaluated) == (
+        [(1,), (2,), (3,)],
+        False,
+        {"two", "far"},
+    )
     ws.exec("-edge(3, 4).")
     assert (list(ws["far"]), ws.check()) == ([], [])
     blocks = ws.blocks
@@ -161,9 +240,15 @@ def test_blocks_that_read_replaced_rules_read_the_new_ones(ws, tmp_path):
 
 
 def test_views_and_relations_change_their_kind(ws):
-    """A view becomes a relation, without the rows that followed from rules; a new text reads what it had declared."""
+    """A view becomes a relation, without the rows that followed from rules; a new text reads
+    what it had declared.
+    """
     ws.install("two(x, z) -> int(x), int(z). near(x, y) <- edge(x, y).", name="graph", replace=True)
-    assert (list(ws["two"]), list(ws["near"]), list(ws["far"])) == ([], [(1, 2), (2, 3), (3, 4)], [])
+    assert (list(ws["two"]), list(ws["near"]), list(ws["far"])) == (
+        [],
+        [(1, 2), (2, 3), (3, 4)],
+        [],
+    )
     ws.exec("+two(7, 4).")
     assert (list(ws["far"]), ws.check()) == ([(7,)], [])
 
@@ -173,7 +258,11 @@ def test_subscribers_hear_how_a_view_differs(ws):
     ws.subscribe("two", lambda table: told.append(("two", table.to_pylist())))
     ws.subscribe("far", lambda table: told.append(("far", table.to_pylist())))
     ws.subscribe("end", lambda table: told.append(("end", table.to_pylist())))
-    ws.install(f"{EDGE} two(x, z) <- edge(x, y), edge(y, z), x != 1. end(x, x) <- edge(x, _).", "graph", replace=True)
+    ws.install(
+        f"{EDGE} two(x, z) <- edge(x, y), edge(y, z), x != 1. end(x, x) <- edge(x, _).",
+        "graph",
+        replace=True,
+    )
     assert told == [("two", [{"x": 1, "z": 3, "_change_type": "delete"}])]
     ws.exec("+edge(4, 5).")
     assert told[1:] == [("two", [{"x": 3, "z": 5, "_change_type": "insert"}])]
@@ -204,11 +293,18 @@ def test_scans_of_a_replaced_view_stay(ws):
 
 def test_edits_of_a_replacing_text_are_made(ws):
     ws.install(f"{GRAPH} +edge(4, 5). -edge(1, 2).", name="graph", replace=True)
-    assert (list(ws["far"]), list(ws["end"]), ws.evaluated, ws.check()) == ([(2,)], [(5,)], frozenset(), [])
+    assert (list(ws["far"]), list(ws["end"]), ws.evaluated, ws.check()) == (
+        [(2,)],
+        [(5,)],
+        frozenset(),
+        [],
+    )
 
 
 def test_relations_stay_when_their_block_goes(ws):
-    """Also one that no rule reads, and they are what the same text finds when it is installed again."""
+    """Also one that no rule reads, and they are what the same text finds when it is installed
+    again.
+    """
     ws.uninstall("far")
     said = ws.uninstall("graph", dry_run=True)
     assert said == ({"two": 2, "end": 1}, {}, {"edge": 3}) and "graph" in ws.blocks
@@ -226,22 +322,32 @@ def test_relations_that_the_store_had_stay_in_any_case(tmp_path):
         with workspace.store.transaction() as txn:
             txn.create("loaded", "x: int64").insert([(1,)])
         workspace.install("own(x) -> int(x). both(x) <- loaded(x), own(x).")
-        assert workspace.uninstall("main", relations=True) == ({"both": 0}, {"own": 0}, {"loaded": 1})
+        assert workspace.uninstall("main", relations=True) == (
+            {"both": 0},
+            {"own": 0},
+            {"loaded": 1},
+        )
         assert list(workspace.store.snapshot()) == ["loaded"]
 
 
 SHAPES = [
     ("edge(x, y) -> int(x), int(y).", "edge(x, _)", "+edge(1, 2).", "+edge(3, 2).", [(1,), (3,)]),
-    ("edge[x] = y -> int(x), string?(y).", "edge[x] = _", '+edge[1] = "a".', '+edge[3] = "b".', [(1,), (3,)]),
-    ("edge[x] = (y, z) -> int(x), int(y), int?(z).", "edge:y[x] = _", "+edge[1] = (2, 3).", "+edge[3] = (2, 3).",
+    ("edge[x] = y -> int(x), string?(y).", "edge[x] = _", '+edge[1] = "a".', '+edge[3] = "b".', [(1,
+    ), (3,)]),
+    ("edge[x] = (y, z) -> int(x), int(y), int?(z).", "edge:y[x] = _", "+edge[1] = (2, 3).",
+    "+edge[3] = (2, 3).",
      [(1,), (3,)]),
     ("edge[] = x -> int(x).", "edge[] = x", "+edge[] = 1.", "^edge[] = 3.", [(3,)]),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("declaration", "atom", "first", "then", "rows"), SHAPES)
-def test_a_relation_that_other_blocks_read_stays_declared(declaration, atom, first, then, rows, tmp_path):
-    """The first reader declares it from then on, in this process and later ones; the readers keep their pages."""
+def test_a_relation_that_other_blocks_read_stays_declared(
+    declaration, atom, first, then, rows, tmp_path
+):
+    """The first reader declares it from then on, in this process and later ones; the readers
+    keep their pages.
+    """
     path = tmp_path / "w.pages"
     with ivm.open(path, sync="off") as ws:
         ws.install(f"{declaration} own(x) <- {atom}.", "base")
@@ -249,7 +355,9 @@ def test_a_relation_that_other_blocks_read_stays_declared(declaration, atom, fir
         ws.install(f"two(x) <- {atom}, one(x). never(x) <- {atom}, !one(x).", "two")
         ws.exec(first)
         before = trees(ws)
-        with pytest.raises(errors.UninstallError, match="edge is read by block `one`: uninstall that block first"):
+        with pytest.raises(
+            errors.UninstallError, match="edge is read by block `one`: uninstall that block first"
+        ):
             ws.uninstall("base", relations=True)
         assert ws.uninstall("base") == ({"own": 1}, {}, {"edge": 1})
         assert before.items() >= trees(ws).items() and {*ws.blocks} == {"one", "two"}
@@ -263,4 +371,8 @@ def test_a_relation_that_other_blocks_read_stays_declared(declaration, atom, fir
             ws.uninstall("one")
         ws.uninstall("two")
         ws.uninstall("one", relations=True)  # it was in the store before this block
-        assert (list(ws), len(ws.store.snapshot()["edge"]), ws.store.check()) == (["edge"], len(rows), [])
+        assert (list(ws), len(ws.store.snapshot()["edge"]), ws.store.check()) == (
+            ["edge"],
+            len(rows),
+            [],
+        )

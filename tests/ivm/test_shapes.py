@@ -1,4 +1,6 @@
-"""Scans, stars, chains and the like: what is filled and maintained is what the slow truth and DuckDB say, each time."""
+"""Scans, stars, chains and the like: what is filled and maintained is what the slow truth and
+DuckDB say, each time.
+"""
 
 import tempfile
 from itertools import count
@@ -27,10 +29,14 @@ from tests.support.programs.shapes import DECLARATIONS, RELATIONS, shapes
 EXAMPLES = times(15)  # campaigns run thousands
 relaxed = settings(max_examples=EXAMPLES, suppress_health_check=list(HealthCheck), deadline=None)
 ways = st.sampled_from(["auto", "auto", "probe", "match"])
-FALLING = count(0, -1)  # so that each set of variables appears to list more than the one that is asked about next
+# so that each set of variables appears to list more than the one that is asked about next
+FALLING = count(0, -1)
 FORCED = {
     "chosen": [],
-    "joined": [(planner, "_in_columns", lambda *_: None), (planner, "_is_found_by_links", lambda *_: False)],
+    "joined": [
+        (planner, "_in_columns", lambda *_: None),
+        (planner, "_is_found_by_links", lambda *_: False),
+    ],
     "by columns": [(planner, "lists_pairs", lambda *_: False), (costs, "COLUMN_ROWS", 1e9)],
     "counted": [
         (planner, "lists_pairs", lambda *_: False),
@@ -53,8 +59,18 @@ FORCED = {
         (costs, "READ", 0),
         (costs, "INDEXED", 0),
     ],
-    "by shares": [(schedule, "FEW", 0), (match, "WHOLE", 1), (match, "FIRST", 1), (costs, "FREE", inf)],
-    "stopped": [(schedule, "FEW", 0), (match, "WHOLE", 1), (match, "FIRST", 1), (costs, "FREE", 20)],
+    "by shares": [
+        (schedule, "FEW", 0),
+        (match, "WHOLE", 1),
+        (match, "FIRST", 1),
+        (costs, "FREE", inf),
+    ],
+    "stopped": [
+        (schedule, "FEW", 0),
+        (match, "WHOLE", 1),
+        (match, "FIRST", 1),
+        (costs, "FREE", 20),
+    ],
     "followed": [(choice.Choice, "is_better_anew", lambda *_: False), (costs, "INDEXED", 0)],
 }
 plans = st.sampled_from([*FORCED])
@@ -66,7 +82,9 @@ class Database:
     def __init__(self) -> None:
         self.connection = pytest.importorskip("duckdb").connect(config={"threads": 1})
         for name, (width, _) in RELATIONS.items():
-            self.connection.execute(f"create table {name} ({', '.join(f'c{i} bigint' for i in range(width))})")
+            self.connection.execute(
+                f"create table {name} ({', '.join(f'c{i} bigint' for i in range(width))})"
+            )
 
     def change(self, edits: list) -> None:
         for name, row, inserted in edits:
@@ -89,7 +107,9 @@ def follow(case: tuple, loaded: bool, maintenance: str, plans: str) -> None:
 
 
 def follow_forced(case: tuple, loaded: bool, maintenance: str) -> None:
-    """Install before or after the first load, then edit, comparing each time; in the end check all that is kept."""
+    """Install before or after the first load, then edit, comparing each time; in the end check
+    all that is kept.
+    """
     rules, queries, transactions = case
     database = Database()
     with tempfile.TemporaryDirectory() as folder:
@@ -97,7 +117,9 @@ def follow_forced(case: tuple, loaded: bool, maintenance: str) -> None:
         with pagestore.open(path, sync="off") as store, store.transaction() as txn:
             for name, (width, keys) in RELATIONS.items():
                 columns = [f"c{i}" for i in range(width)]
-                txn.create(name, ", ".join(f"{c}: int64" for c in columns), key=tuple(columns[:keys]))
+                txn.create(
+                    name, ", ".join(f"{c}: int64" for c in columns), key=tuple(columns[:keys])
+                )
         mirror = Mirror(path, DECLARATIONS)
         if not loaded:
             mirror.install("views", rules, maintenance=maintenance)
@@ -109,7 +131,10 @@ def follow_forced(case: tuple, loaded: bool, maintenance: str) -> None:
             for view, query in queries.items():
                 rows = database.rows(query)
                 assert sorted(mirror.workspace[view]) == rows, (view, query)
-                assert sorted(tuple(row.values()) for row in asked(mirror, rules, view)) == rows, (view, query)
+                assert sorted(tuple(row.values()) for row in asked(mirror, rules, view)) == rows, (
+                    view,
+                    query,
+                )
             if number == 2:
                 mirror.reopen()
         assert mirror.workspace.check() == []
@@ -152,7 +177,9 @@ N = 200_000
 STAR = """
     fact(i, a, b, v) -> int(i), int(a), int(b), int(v).  da(a, y) -> int(a), int(y).  db(b, y) -> int(b), int(y).
 """
-WORK = {  # pages read by the install and by an edit of fact, rows that pass by, all at most; and a line of `explain`
+# pages read by the install and by an edit of fact, rows that pass by, all at most; and a line of
+# `explain`
+WORK = {
     "s[b] = t <- agg<<t = sum(v)>> fact(_, a, b, v), a < 50.": (
         150, 8, N, "scan      of fact(_, a, b, v): columns a, b, v",
     ),
@@ -160,7 +187,8 @@ WORK = {  # pages read by the install and by an edit of fact, rows that pass by,
     "s[b] = t <- agg<<t = sum(x)>> fact(i, a, b, v), x = v * 3, (a < 50 ; v = 3, i > 7 ; b = 2).": (
         150, 8, N, "filter    (a < 50 ; v = 3, i > 7 ; b = 2)",
     ),
-    "s(i) <- fact(i, a, _, _), i >= 100, i < 300, a != 3.": (8, 8, N, "scan      of fact(i, a, _, _): columns i, a"),
+    "s(i) <- fact(i, a, _, _), i >= 100, i < 300, a != 3.": (8, 8, N,
+    "scan      of fact(i, a, _, _): columns i, a"),
     "s[y] = t <- agg<<t = sum(v)>> fact(_, a, b, v), da(a, y), db(b, 3).": (
         150, 12, N + 200, "columns   the blocks of fact look up da, db; summed out: _, a, b",
     ),
@@ -180,7 +208,9 @@ def star(tmp_path):
         for name in ("da", "db"):
             txn.create(name, f"{name[1]}: int64, y: int64", key=(name[1],))
         drawn = np.random.default_rng(1)
-        txn["fact"].insert([np.arange(N), *drawn.integers(0, 100, (2, N)), drawn.integers(0, 10, N)])
+        txn["fact"].insert(
+            [np.arange(N), *drawn.integers(0, 100, (2, N)), drawn.integers(0, 10, N)]
+        )
         for name in ("da", "db"):
             txn[name].insert([np.arange(100), np.arange(100) % 7])
     with ivm.open(tmp_path / "s.pages", sync="off", threads=1) as workspace:
@@ -195,7 +225,9 @@ def indices(workspace: ivm.Workspace) -> list[str]:
 
 @pytest.mark.parametrize("rule", WORK)
 def test_the_work_of_a_shape_is_counted(rule, star):
-    """What is read is the relations, once each; what an edit reads does not depend on their sizes."""
+    """What is read is the relations, once each; what an edit reads does not depend on their
+    sizes.
+    """
     installing, editing, rows, explained = WORK[rule]
     with Meter(star.store) as meter:
         star.install(rule, "rule")
@@ -222,7 +254,9 @@ RANGES = {  # the pairs that are listed, at most
 
 @pytest.mark.parametrize("rule", RANGES)
 def test_comparisons_of_two_relations_are_slices(rule, star, monkeypatch):
-    """Only pairs that are found are looked at, a few times as many with two ranges; what is counted is not listed."""
+    """Only pairs that are found are looked at, a few times as many with two ranges; what is
+    counted is not listed.
+    """
     listed = []
     taken = columns.Child._taken
 
@@ -239,29 +273,50 @@ def test_comparisons_of_two_relations_are_slices(rule, star, monkeypatch):
         star.install(rule, "rule")
     assert sum(listed) <= RANGES[rule]
     assert meter.counts["pages read"] < 400
-    assert "columns   the blocks of" in "".join(star.explain(name) for name in star.predicates if name[0] == "s")
+    assert "columns   the blocks of" in "".join(
+        star.explain(name) for name in star.predicates if name[0] == "s"
+    )
     star.verify("s")
     star.exec("-span(7, s, t) <- span(7, s, t).  +span(10001, 5, 500000).")
     star.verify("s")
 
 
-SOCIAL = {  # rows that are read for all atoms, and bindings that are found on the way, for each person and at most
-    "q[] = n <- agg<<n = count()>> country[c] = _, city[x] = c, member(f, x), post[m] = f, reply[r] = m, tagged(r, t), "
+# rows that are read for all atoms, and bindings that are found on the way, for each person and at
+# most
+SOCIAL = {
+    "q[] = n <- agg<<n = count()>> country[c] = _, city[x] = c, member(f, x), post[m] = f, "
+    "reply[r] = m, tagged(r, t), "
     "class[t] = _.": (27, 50),
-    "q[] = n <- agg<<n = count()>> knows(a, b), knows(b, c), !knows(a, c).": (9, 15),  # 194 if each is looked up
+    # 194 if each is looked up
+    "q[] = n <- agg<<n = count()>> knows(a, b), knows(b, c), !knows(a, c).": (9, 15),
     "q[] = n <- agg<<n = count()>> knows(a, b), knows(b, c), !knows(a, c), !knows(a, c).": (9, 15),
-    "q[] = n <- agg<<n = count()>> knows(a, b), knows(b, c), interest(c, _), a != c, !knows(a, c).": (16, 45),  # 196
-    "q[t] = n <- agg<<n = count()>> knows(a, b), knows(b, c), interest(c, t), a != c, !knows(a, c).": (16, 80),
-    "q[] = s <- agg<<s = sum(t)>> knows(a, b), knows(b, c), interest(c, t), !knows(a, c), !member(a, c).": (27, 100),
+    # 196
+    "q[] = n <- agg<<n = count()>> knows(a, b), knows(b, c), interest(c, _), a != c, !knows(a, c).": (
+        16,
+        45,
+    ),
+    "q[t] = n <- agg<<n = count()>> knows(a, b), knows(b, c), interest(c, t), a != c, !knows(a, c).": (
+        16,
+        80,
+    ),
+    "q[] = s <- agg<<s = sum(t)>> knows(a, b), knows(b, c), interest(c, t), !knows(a, c), "
+    "!member(a, c).": (
+        27,
+        100,
+    ),
 }
 
 
 @pytest.mark.parametrize("rule", SOCIAL)
 def test_a_count_lists_no_pairs_that_a_negation_excludes(rule, tmp_path, monkeypatch):
-    """What has a row of the negated atom is found by a cyclic join, and subtracted; others are never listed."""
+    """What has a row of the negated atom is found by a cyclic join, and subtracted; others are
+    never listed.
+    """
     listed, persons = [], 3000
     passing = columns._passing
-    monkeypatch.setattr(columns, "_passing", lambda *args: listed.append(args[1].n) or passing(*args))
+    monkeypatch.setattr(
+        columns, "_passing", lambda *args: listed.append(args[1].n) or passing(*args)
+    )
     with ivm.open(tmp_path / "s.pages", sync="off", threads=1) as workspace:
         workspace.install(lsqb.DECLARATIONS, "social")
         with workspace.transaction() as txn:
@@ -279,12 +334,19 @@ def test_a_count_lists_no_pairs_that_a_negation_excludes(rule, tmp_path, monkeyp
 
 
 def test_columns_that_nothing_reads_need_no_index_of_the_others(star):
-    """A row is found by its key, and read past what lies between; a change there changes no binding."""
+    """A row is found by its key, and read past what lies between; a change there changes no
+    binding.
+    """
     star.install("sale[i] = (a, b, v) -> int(i), int(a), int(b), int(v).", "sales")
     with star.transaction() as txn:
-        txn.insert("sale", [np.arange(1000), np.arange(1000) % 100, np.arange(1000) % 10, np.arange(1000) % 9])
+        txn.insert(
+            "sale",
+            [np.arange(1000), np.arange(1000) % 100, np.arange(1000) % 10, np.arange(1000) % 9],
+        )
     star.install("l(i, v, y) <- sale[i] = (a, _, v), da(a, y), y < 5.", "list")
-    star.install("s[y] = t <- agg<<t = sum(v)>> sale[i] = (a, _, v), da(a, y), v > 2, i < 500.", "sums")
+    star.install(
+        "s[y] = t <- agg<<t = sum(v)>> sale[i] = (a, _, v), da(a, y), v > 2, i < 500.", "sums"
+    )
     assert "order     [i, a, _, v, y]" in star.explain("l")
     row, before = (150, 50, 0, 6), len(star["l"])
     for other in ((150, 50, 1, 6), (150, 50, 1, 9), (150, 0, 2, 7)):
@@ -292,7 +354,11 @@ def test_columns_that_nothing_reads_need_no_index_of_the_others(star):
             txn.delete("sale", [row])
             txn.insert("sale", [other])
         assert 0 < meter.counts["pages read"] <= 12
-        assert (other, star.stats("l")["inserted"]) in [((150, 50, 1, 6), 0), ((150, 50, 1, 9), 1), ((150, 0, 2, 7), 1)]
+        assert (other, star.stats("l")["inserted"]) in [
+            ((150, 50, 1, 6), 0),
+            ((150, 50, 1, 9), 1),
+            ((150, 0, 2, 7), 1),
+        ]
         row = other
         star.verify("l")
         star.verify("s")
@@ -328,10 +394,20 @@ def test_a_change_that_lacks_an_index_is_joined_by_columns_at_first(star):
 
 @pytest.mark.parametrize("part", ["", ", db(b, _)", ", db(b, 3)", ", da(b, _)"])
 def test_the_change_of_a_hub_reads_a_range_of_an_index(part, star, monkeypatch):
-    """A third of all facts follow from one row: they are read once, in columns, and not probed one by one."""
+    """A third of all facts follow from one row: they are read once, in columns, and not probed
+    one by one.
+    """
     monkeypatch.setattr(costs, "INDEXED", 0)  # an index is built at once
     with star.transaction() as txn:
-        txn.insert("fact", [N + np.arange(N // 2), np.full(N // 2, 7), np.arange(N // 2) % 100, np.arange(N // 2) % 10])
+        txn.insert(
+            "fact",
+            [
+                N + np.arange(N // 2),
+                np.full(N // 2, 7),
+                np.arange(N // 2) % 100,
+                np.arange(N // 2) % 10,
+            ],
+        )
     star.install(f"s[y] = t <- agg<<t = sum(v)>> fact(_, a, b, v), da(a, y){part}.", "sums")
     star.install(f"l(i, y) <- fact(i, a, b, _), da(a, y){part}.", "list")
     hub = N // 2 + N // 100
@@ -351,14 +427,18 @@ def test_the_change_of_a_hub_reads_a_range_of_an_index(part, star, monkeypatch):
 
 
 def test_a_count_of_paths_through_a_hub_lists_none_of_them(star):
-    """An edge in the middle of millions of paths: what is summed out is, level by level, from the changed row."""
+    """An edge in the middle of millions of paths: what is summed out is, level by level, from
+    the changed row.
+    """
     drawn = np.random.default_rng(4)
     hub = [[5] * 900 + [*range(900)], [*range(900)] + [5] * 900]
     edges = np.unique(np.concatenate([drawn.integers(0, 2000, (2, 20_000)), hub], axis=1), axis=1)
     star.install("e(x, y) -> int(x), int(y).", "graph")
     with star.transaction() as txn:
         txn.insert("e", [*edges])
-    star.install("q[] = n <- agg<<n = count()>> e(a, b), e(b, c), e(c, d), e(d, f), e(f, _).", "paths")
+    star.install(
+        "q[] = n <- agg<<n = count()>> e(a, b), e(b, c), e(c, d), e(d, f), e(f, _).", "paths"
+    )
     star.install("p[b] = n <- agg<<n = count()>> e(_, b), e(b, c), e(c, _), b < 100.", "ends")
     for kind in ("delete", "insert"):
         (before,) = star["q"]
@@ -389,7 +469,9 @@ HUBS = """
 
 @pytest.mark.parametrize("seed", range(3))
 def test_random_changes_of_dimensions_are_joined_by_columns(seed, tmp_path, monkeypatch):
-    """Each transaction changes one relation, so that its rows are joined with the others; what follows is the truth."""
+    """Each transaction changes one relation, so that its rows are joined with the others; what
+    follows is the truth.
+    """
     for place, name, value in FORCED["hubs"]:
         monkeypatch.setattr(place, name, value)
     joins, join = [], by_columns.follow
@@ -402,7 +484,11 @@ def test_random_changes_of_dimensions_are_joined_by_columns(seed, tmp_path, monk
     mirror = Mirror(tmp_path / "s.pages", DECLARATIONS)
     rows = {name: {} for name in RELATIONS}  # the whole row of each key
     for number in range(30):
-        name = [*RELATIONS][number] if number < len(RELATIONS) else str(drawn.choice(["d", "d", "g", "h", "r"]))
+        name = (
+            [*RELATIONS][number]
+            if number < len(RELATIONS)
+            else str(drawn.choice(["d", "d", "g", "h", "r"]))
+        )
         width, keys = RELATIONS[name]
         size = (60, *[6] * (width - 1)) if name == "r" else [6] * width
         drawn_rows = drawn.integers(0, size, (40 if number < len(RELATIONS) else 2, width)).tolist()
@@ -429,13 +515,17 @@ PATHS = """
 
 @pytest.mark.parametrize("few", [2, 64])
 def test_random_changes_of_paths_are_joined_by_columns(few, tmp_path, monkeypatch):
-    """Relations that occur several times, and several that change in one transaction: each binding counts once."""
+    """Relations that occur several times, and several that change in one transaction: each
+    binding counts once.
+    """
     for place, name, value in [*FORCED["hubs"], (columns, "FEW_KEYS", few)]:
         monkeypatch.setattr(place, name, value)
     joins, join = [], by_columns.follow
     monkeypatch.setattr(by_columns, "follow", lambda *given: joins.append(given) or join(*given))
     drawn = np.random.default_rng(few)
-    declared = [f"{head} -> int(x), int(y)." for head in ("e(x, y)", "f(x, y)", "g[x] = y", "h[x] = y")]
+    declared = [
+        f"{head} -> int(x), int(y)." for head in ("e(x, y)", "f(x, y)", "g[x] = y", "h[x] = y")
+    ]
     mirror = Mirror(tmp_path / "s.pages", " ".join(declared))
     rows = {name: {} for name in "efgh"}  # the row of each key
     for number in range(40):
@@ -457,7 +547,9 @@ def test_random_changes_of_paths_are_joined_by_columns(few, tmp_path, monkeypatc
 
 
 def test_an_index_is_built_by_a_change_that_needs_it(star, tmp_path, monkeypatch):
-    """The store says which are built, also to a handle that opens it later; a large change of a fact needs none."""
+    """The store says which are built, also to a handle that opens it later; a large change of a
+    fact needs none.
+    """
     monkeypatch.setattr(costs, "INDEXED", 0)  # no change is joined by columns
     star.install("s[y] = t <- agg<<t = sum(v)>> fact(_, a, b, v), da(a, y), db(b, 3).", "rule")
     star.exec("+fact(200001, 3, 3, 5). -fact(200001, 3, 3, 5).")
@@ -478,7 +570,9 @@ def test_an_index_is_built_by_a_change_that_needs_it(star, tmp_path, monkeypatch
 
 
 def test_what_follows_so_often_that_its_product_exceeds_a_word(tmp_path):
-    """A sum whose parts are far beyond 64 bits is exact where they cancel out, else it is refused."""
+    """A sum whose parts are far beyond 64 bits is exact where they cancel out, else it is
+    refused.
+    """
     with ivm.open(tmp_path / "s.pages", sync="off") as workspace:
         workspace.install("r(k, v) -> int(k), int(v).  e(k, x) -> int(k), int(x).")
         with workspace.transaction() as txn:

@@ -1,5 +1,5 @@
-"""What installs and edits of everyday views read, write and look at, counted; a bound is about a quarter above what is
-needed today, so that a change which makes one of them dearer fails here.
+"""What installs and edits of everyday views read, write and look at, counted; a bound is about a
+quarter above what is needed today, so that a change which makes one of them dearer fails here.
 """
 
 from typing import NamedTuple
@@ -23,25 +23,36 @@ MORE = {
     "chain": ("q[] = n <- agg<<n = count()>> e(a, b), e(b, c), e(c, d), e(d, f), e(f, _).", "e"),
     "4-cycles": ("q[] = n <- agg<<n = count()>> e(a, b), e(b, c), e(c, d), e(d, a).", "e"),
     "ordered values": ("q(a, b) <- da[a] = x, db[b] = y, x < y, a < 30.", "da"),
-    "a band": ("q[] = n <- agg<<n = count()>> span[i] = (s, _), span[j] = (u, _), u > s, u <= s + 20, i != j.", "span"),
+    "a band": (
+        "q[] = n <- agg<<n = count()>> span[i] = (s, _), span[j] = (u, _), u > s, u <= s + 20, i "
+        "!= j.",
+        "span",
+    ),
     "an or of joins": (
-        f"q[y] = n <- agg<<n = count()>> ({RELATED}, da[a] = y, v < 5000 ; {RELATED}, db[b] = y, v > 9500).",
+        f"q[y] = n <- agg<<n = count()>> ({RELATED}, da[a] = y, v < 5000 ; {RELATED}, db[b] = y, v "
+        f"> 9500).",
         "fact",
     ),
     "one of two lookups": (
-        f"q[y] = t <- agg<<t = sum(v)>> {RELATED}, da[a] = y, (db[b] = x, x < 2 ; dc[c] = z, z > 7).",
+        f"q[y] = t <- agg<<t = sum(v)>> {RELATED}, da[a] = y, (db[b] = x, x < 2 ; dc[c] = z, z > "
+        f"7).",
         "fact",
     ),
     "fifty rules": ("  ".join(f"q(i) <- {RELATED}, a = {k}, v > {k}." for k in range(50)), "fact"),
     "twenty views": (
-        "  ".join(f"{f'q{k}' if k else 'q'}[c] = n <- agg<<n = count()>> {RELATED}, v > {k}." for k in range(20)),
+        "  ".join(
+            f"{f'q{k}' if k else 'q'}[c] = n <- agg<<n = count()>> {RELATED}, v > {k}."
+            for k in range(20)
+        ),
         "fact",
     ),
 }
 
 
 class Work(NamedTuple):
-    """The pages that are read and written, and the rows and operations of joins that are looked at."""
+    """The pages that are read and written, and the rows and operations of joins that are looked
+    at.
+    """
 
     read: int
     written: int
@@ -115,7 +126,9 @@ def counted(workspace: ivm.Workspace, work) -> Work:
 
 @pytest.mark.parametrize("shape", [*SHAPES, *MORE])
 def test_an_install_and_an_edit_take_no_more_than_they_do(shape, warehouse):
-    rules, changed = (SHAPES[shape].rules, SHAPES[shape].changed) if shape in SHAPES else MORE[shape]
+    rules, changed = (
+        (SHAPES[shape].rules, SHAPES[shape].changed) if shape in SHAPES else MORE[shape]
+    )
     table = tables(SIZE)[changed]
     row = tuple(int(column[10]) for column in table.values())
 
@@ -135,7 +148,9 @@ def test_an_install_and_an_edit_take_no_more_than_they_do(shape, warehouse):
 
 
 def test_views_of_one_relation_share_columns_filters_and_groups(warehouse, monkeypatch):
-    """Whatever their variables are called: a block's columns are read once, filtered once and grouped once."""
+    """Whatever their variables are called: a block's columns are read once, filtered once and
+    grouped once.
+    """
     made, filtered, columns = [], [], []
 
     def counted(one, list_, kept=lambda *args: args):

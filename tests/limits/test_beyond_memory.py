@@ -1,4 +1,6 @@
-"""Views that are larger than the memory that a workspace may take: filled by sorted runs on the disk, as in memory."""
+"""Views that are larger than the memory that a workspace may take: filled by sorted runs on the
+disk, as in memory.
+"""
 
 import re
 import subprocess
@@ -24,14 +26,16 @@ RULES = {
     "sums of pairs": "p[x, y] = s <- agg<<s = sum(z)>> a(x), b(y), z = x - y.",
     "a least value": "p[v] = m <- agg<<m = min(k)>> r(k, _, v).",
     "medians": "p[v] = m <- agg<<m = median(k)>> r(k, _, v).",
-    "two that share a state": "p[v] = m <- agg<<m = max(k)>> r(k, _, v). q[v] = m <- agg<<m = min(k)>> r(k, _, v).",
+    "two that share a state": "p[v] = m <- agg<<m = max(k)>> r(k, _, v). q[v] = m <- agg<<m = "
+    "min(k)>> r(k, _, v).",
     "texts": "p[g] = s <- agg<<s = max(u)>> r(k, g, _), t(k, u).",
     "places in an order": "p[k] = n <- agg<<n = count()>> r(k, g, _), r(l, g, _), l <= k, k < 400.",
     "by columns": "p(u, v, g) <- r(k, g, v), t(k, u).",
     "several rules": "p(x, y) <- a(x), b(y). p(x, y) <- r(_, x, y). p(y, x) <- r(_, x, y).",
     "conjunctions": "p(x, y) <- a(x), b(y) ; r(x, y, _) ; r(y, x, _).",
 }
-SMALL = 2_000_000  # bytes that one evaluation may take: a quarter of them is 31,000 rows of two columns
+# bytes that one evaluation may take: a quarter of them is 31,000 rows of two columns
+SMALL = 2_000_000
 
 
 @pytest.fixture
@@ -44,7 +48,9 @@ def path(tmp_path):
             txn.insert("b", [np.arange(N)])
             k = np.arange(60_000)
             txn.insert("r", [k, rng.integers(0, 300, len(k)), rng.permutation(len(k)) // 2])
-            txn.insert("t", list(zip(range(60_000), map(str, rng.integers(0, 999, 60_000)), strict=True)))
+            txn.insert(
+                "t", list(zip(range(60_000), map(str, rng.integers(0, 999, 60_000)), strict=True))
+            )
     return tmp_path / "s.pages"
 
 
@@ -72,7 +78,9 @@ def test_what_exceeds_memory_is_as_in_memory(path, threads, monkeypatch):
 
 
 def test_runs_that_would_fill_the_disk_are_refused(path, monkeypatch):
-    """What is senseless is refused by an error that names the step and the rows; nothing is left of it."""
+    """What is senseless is refused by an error that names the step and the rows; nothing is left
+    of it.
+    """
     monkeypatch.setattr(filling, "RUNS_MAX", 1)
     message = r"v:1:1: sorting rows: [\d,]+ rows so far of p take 2\.\d MB in temporary files; one evaluation may"
     with ivm.open(path, sync="off", threads=1, memory=SMALL) as ws:
@@ -92,7 +100,9 @@ BY_COLUMNS = {
 
 @pytest.mark.parametrize("shape", BY_COLUMNS)
 def test_tables_that_exceed_memory_are_read_as_tries(path, shape, monkeypatch):
-    """What relations look up by columns does not fit; indices are built instead, and kept for the edits."""
+    """What relations look up by columns does not fit; indices are built instead, and kept for
+    the edits.
+    """
     found, taken = [], []
     fill, added = by_columns.fill, []
     monkeypatch.setattr(by_columns, "fill", lambda *of: added.append(fill(*of)) or added[-1])
@@ -135,12 +145,14 @@ LENGTH = 700  # of a chain, whose closure has 245,350 facts of 24 bytes
 CLOSURES = {
     "from the front": "p(x, y) <- next(x, y). p(x, z) <- p(x, y), next(y, z).",
     "from the back": "p(x, y) <- next(x, y). p(x, z) <- next(x, y), p(y, z).",
-    "of several views": "p(x, y) <- next(x, y). q(x, z) <- p(x, y), next(y, z). p(x, z) <- q(x, y), next(y, z).",
+    "of several views": "p(x, y) <- next(x, y). q(x, z) <- p(x, y), next(y, z). p(x, z) <- q(x, "
+    "y), next(y, z).",
     "from one row": "p(y) <- next(0, y). p(z) <- p(y), next(y, z).",
 }
 REFUSED = {
     "by itself": "p(x, y) <- next(x, y). p(x, z) <- p(x, y), p(y, z).",
-    "distances": "p[x, y] = d <- agg<<d = min(e)>> (next(x, y), e = 1 ; p[x, z] = c, next(z, y), e = c + 1).",
+    "distances": "p[x, y] = d <- agg<<d = min(e)>> (next(x, y), e = 1 ; p[x, z] = c, next(z, y), e "
+    "= c + 1).",
 }
 
 
@@ -190,11 +202,23 @@ with ivm.open(path, sync="off", threads=threads, memory=memory) as ws:
 
 @pytest.mark.parametrize("threads", ["1", "2"])
 def test_recursions_stay_within_the_memory_allowed(tmp_path, threads):
-    """A closure of 1.1 M facts, of 27 MB, takes a small part of what it takes where all may be in memory."""
+    """A closure of 1.1 M facts, of 27 MB, takes a small part of what it takes where all may be
+    in memory.
+    """
     peaks = []
     for memory in ("0", str(4 * SMALL)):
-        command = [sys.executable, "-c", PEAK, str(tmp_path / memory), threads, memory, CLOSURES["from the front"]]
-        peak, rows = map(int, subprocess.run(command, capture_output=True, check=True, text=True).stdout.split())
+        command = [
+            sys.executable,
+            "-c",
+            PEAK,
+            str(tmp_path / memory),
+            threads,
+            memory,
+            CLOSURES["from the front"],
+        ]
+        peak, rows = map(
+            int, subprocess.run(command, capture_output=True, check=True, text=True).stdout.split()
+        )
         peaks.append(peak)
         assert rows == 1500 * 1501 // 2
     assert 3 * peaks[1] < peaks[0], peaks
@@ -220,14 +244,17 @@ WINDOWS = {
     "sums of partitions": "select k, sum(v) over (partition by v) as x from r",
     "sums of all": "select k, sum(v) over () as x from r",
     "earlier rows": "select k, lag(v) over (partition by g order by k) as x from r",
-    "frames": "select k, avg(v) over (order by k rows between 3 preceding and 2 following) as x from r",
+    "frames": "select k, avg(v) over (order by k rows between 3 preceding and 2 following) as x "
+    "from r",
     "one partition": "select k, max(v) over (partition by k - k order by k) as x from r",
 }
 
 
 @pytest.mark.parametrize("shape", WINDOWS)
 def test_windows_that_exceed_memory(path, shape):
-    """Many partitions, and one larger than memory: the same rows, or of tables linked by ranges an error."""
+    """Many partitions, and one larger than memory: the same rows, or of tables linked by ranges
+    an error.
+    """
     found = []
     for memory in (None, SMALL):
         with ivm.open(path, sync="off", threads=1, memory=memory) as ws:
@@ -255,7 +282,9 @@ TRACED = "p[v] = s <- agg<<s = sum(k)>> r(k, g, v), a(g), !b(v)."
 def test_traces_that_exceed_memory(path, threads, monkeypatch):
     """What is recorded for a matched view goes through runs as well, and edits find all of it."""
     taken, spilled, found = filling.Recording.take, [], []
-    monkeypatch.setattr(filling.Recording, "take", lambda *given: spilled.append(1) or taken(*given))
+    monkeypatch.setattr(
+        filling.Recording, "take", lambda *given: spilled.append(1) or taken(*given)
+    )
     for memory in (None, SMALL):
         with ivm.open(path, sync="off", threads=threads, memory=memory) as ws:
             ws.install(TRACED, "v", maintenance="match")

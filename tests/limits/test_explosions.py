@@ -1,4 +1,6 @@
-"""Rules that explode, in processes whose memory is limited from outside: an error of ours, and nothing is lost."""
+"""Rules that explode, in processes whose memory is limited from outside: an error of ours, and
+nothing is lost.
+"""
 
 import subprocess
 import sys
@@ -82,8 +84,14 @@ for number, what in enumerate(SQL if kind == "sql" else RULES):
 
 @pytest.mark.parametrize(("kind", "number"), [("install", 10), ("query", 10), ("sql", 2)])
 def test_rules_that_explode(tmp_path, kind, number):
-    """The error says which step met how many rows; the store is as before, and the next transaction follows."""
-    done = subprocess.run([sys.executable, "-c", SCRIPT, kind, tmp_path / "s"], capture_output=True, text=True)
+    """The error says which step met how many rows; the store is as before, and the next
+    transaction follows.
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT, kind, tmp_path / "s"], capture_output=True, text=True
+    )
     lines = done.stdout.splitlines()
     assert len(lines) == number, done.stderr
-    assert {line.partition(": ")[2] for line in lines} == {"LimitError, and nothing is lost"}, done.stdout
+    assert {line.partition(": ")[2] for line in lines} == {"LimitError, and nothing is lost"}, (
+        done.stdout
+    )

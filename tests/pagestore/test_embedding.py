@@ -1,5 +1,5 @@
-"""The host of docs/embedding.md, taken from that page, and the conformance suite against it and against
-broken hosts.
+"""The host of docs/embedding.md, taken from that page, and the conformance suite against it and
+against broken hosts.
 """
 
 import re
@@ -47,7 +47,9 @@ def test_the_kernel_sums_what_the_items_say(page, tmp_path):
         counters.put(key, key % 101)
     counters.commit()
     for low, high in ((-20_000, 20_000), (0, 0), (5, 17), (-7, 9_000), (19_999, 30_000)):
-        assert counters.sum(low, high) == sum(value for key, value in counters.items() if low <= key < high)
+        assert counters.sum(low, high) == sum(
+            value for key, value in counters.items() if low <= key < high
+        )
     counters.close()
 
 
@@ -90,5 +92,7 @@ def test_a_cursor_goes_from_the_first_record_to_the_last():
 
     found = np.empty(len(keys), np.int64)
     cursor = np.empty(compiled.CURSOR_WORDS, np.int64)
-    assert read(compiled.TreeRef(pager.pages, tree.root, tree.height, 1), cursor, found) == len(keys)
+    assert read(compiled.TreeRef(pager.pages, tree.root, tree.height, 1), cursor, found) == len(
+        keys
+    )
     assert (found == keys).all() and tree.height > 1

@@ -22,11 +22,15 @@ def test_a_reader_made_from_the_description_alone(tmp_path, page_size):
             txn.create("small", "k: int64, v: float64, w: bool", key="k")
             txn["small"].insert([(k, -k / 3, k % 3 == 0) for k in range(-500, 500)])
             txn.create("texts", "v: string, id: int64, d: date, b: bytes", key="id")
-            txn["texts"].insert([("é" * (i % 20), i, date(2020, 1, 1 + i % 28), bytes(i % 9)) for i in range(400)])
+            txn["texts"].insert(
+                [("é" * (i % 20), i, date(2020, 1, 1 + i % 28), bytes(i % 9)) for i in range(400)]
+            )
             long = txn.create("long", "k: int64, v: decimal(38,2)?", key="k")
             long.insert([(k, Decimal(k) ** 9 if k % 5 else None) for k in range(-400, 400)])
             txn.create("empty", "x: int64")
-            folded = txn.create("folded", "k: int64, v: int64", key="k", scans=["sum:v", "count", "max:v,k"])
+            folded = txn.create(
+                "folded", "k: int64, v: int64", key="k", scans=["sum:v", "count", "max:v,k"]
+            )
             folded.insert([(k, k * k % 1009) for k in range(2000)])
             txn.create_words("$hidden", 2, 1)
         for i in range(30):
@@ -57,6 +61,8 @@ def test_the_reader_notices_damage(tmp_path):
 
 def test_the_reader_uses_struct_alone():
     source = Path(struct_reader.__file__).read_text()
-    imports = {line.split()[1] for line in source.splitlines() if line.startswith(("import ", "from "))}
+    imports = {
+        line.split()[1] for line in source.splitlines() if line.startswith(("import ", "from "))
+    }
     assert imports == {"struct", "sys", "collections.abc"}
     assert len(source.splitlines()) <= 200

@@ -35,7 +35,9 @@ def content(store: pagestore.Store, versions: list[str] | None = None) -> dict[s
 
 
 def in_one_order(rows) -> list:
-    """Rows by their text: they were written down in the order of the tree, which is not that of texts."""
+    """Rows by their text: they were written down in the order of the tree, which is not that of
+    texts.
+    """
     return sorted(rows, key=repr)
 
 
@@ -62,7 +64,9 @@ def test_it_is_read_as_it_was_written(old):
         assert store.check() == []
         assert content(store) == expected["versions"]
         assert store.tags == expected["tags"]
-        assert {name: store.snapshot(name).version for name in store.branches} == expected["branches"]
+        assert {name: store.snapshot(name).version for name in store.branches} == expected[
+            "branches"
+        ]
     assert formats(path) == [1, 1]
 
 
@@ -78,9 +82,18 @@ def test_its_texts_are_in_order_as_they_are_and_once_it_is_written(tmp_path):
                 for line in store.history():
                     snapshot = store.at(line.version)
                     for relation in map(snapshot.__getitem__, snapshot):
-                        keys = [tuple(map(raw, row[: len(relation.schema.key)])) for row in relation]
-                        assert not relation.sorts_texts or not relation.schema.in_order or keys == sorted(keys)
-                assert store.check() == [] and isinstance(store.snapshot().dictionary.order, StoredOrder) == written
+                        keys = [
+                            tuple(map(raw, row[: len(relation.schema.key)])) for row in relation
+                        ]
+                        assert (
+                            not relation.sorts_texts
+                            or not relation.schema.in_order
+                            or keys == sorted(keys)
+                        )
+                assert (
+                    store.check() == []
+                    and isinstance(store.snapshot().dictionary.order, StoredOrder) == written
+                )
 
 
 def raw(value):
@@ -98,7 +111,8 @@ def test_the_first_commit_makes_it_a_store_of_this_format(old):
     path, expected = old
     with pagestore.open(path) as store:
         store.tag("now")
-        assert formats(path) == [FORMAT, FORMAT]  # also the slot of the commit before, else an old library took that
+        # also the slot of the commit before, else an old library took that
+        assert formats(path) == [FORMAT, FORMAT]
         assert content(store) == expected["versions"] and store.check() == []
     assert formats(path) == [FORMAT, FORMAT]
 
@@ -112,8 +126,14 @@ def test_the_reader_made_from_the_description_reads_both(old):
                 txn.create("fresh", "x: int64").insert(range(9))
         found = struct_reader.relations(str(path))
         for name, rows in newest.items():
-            wanted = [row for row in rows if not any(isinstance(value, str) and len(value) >= 1024 for value in row)]
-            assert in_one_order(plain(row) for row in found[name] if plain(row) in wanted) == in_one_order(wanted)
+            wanted = [
+                row
+                for row in rows
+                if not any(isinstance(value, str) and len(value) >= 1024 for value in row)
+            ]
+            assert in_one_order(
+                plain(row) for row in found[name] if plain(row) in wanted
+            ) == in_one_order(wanted)
 
 
 def test_it_is_written_and_its_pages_get_births_as_they_are_written_anew(old):
@@ -122,7 +142,9 @@ def test_it_is_written_and_its_pages_get_births_as_they_are_written_anew(old):
     versions = [*expected["versions"]][::9]
     with pagestore.open(path, retain="all") as store:
         snapshot = store.snapshot()
-        plain_ones = [n for n in snapshot if snapshot[n].info.spec.columns == len(snapshot[n].schema.columns)]
+        plain_ones = [
+            n for n in snapshot if snapshot[n].info.spec.columns == len(snapshot[n].schema.columns)
+        ]
         before = {name: {*snapshot[name]} for name in plain_ones if name not in ("edge", "name")}
         for part in range(4):
             with store.transaction() as txn:
@@ -135,7 +157,9 @@ def test_it_is_written_and_its_pages_get_births_as_they_are_written_anew(old):
                     before[name] -= {*gone}
             assert {name: {*store.snapshot()[name]} for name in before} == before
         assert store.check() == []
-        assert content(store, versions) == {version: expected["versions"][version] for version in versions}
+        assert content(store, versions) == {
+            version: expected["versions"][version] for version in versions
+        }
         store.retain = 1
         store.vacuum()
         store.compact()
@@ -160,7 +184,9 @@ def test_folds_of_a_branch_and_differences_of_versions(tmp_path):
         assert {(c["k"], c["v"]) for c in changes if c["_change_type"] == "insert"} == {*rows} - old
         with store.transaction(branch="side") as txn:
             txn["plain"].insert([(100, 100)])
-        assert (100, 100) in store.snapshot("side")["plain"] and (100, 100) not in store.snapshot()["plain"]
+        assert (100, 100) in store.snapshot("side")["plain"] and (100, 100) not in store.snapshot()[
+            "plain"
+        ]
 
 
 def test_views_are_maintained(tmp_path):

@@ -1,5 +1,5 @@
-"""Random operations against sorted dicts per version; every invariant, the page audit among them, after each
-step.
+"""Random operations against sorted dicts per version; every invariant, the page audit among them,
+after each step.
 """
 
 import tempfile
@@ -33,7 +33,9 @@ NAMES = st.sampled_from(["r", "s"])
 
 def text(n: int) -> str:
     """Relation "s" has texts where "r" has numbers: short, empty and long ones."""
-    return ("", "a", "name", "longer name", "é" * 400, "x" * 3000)[n % 6] + (str(n) if n > 5 else "")
+    return ("", "a", "name", "longer name", "é" * 400, "x" * 3000)[n % 6] + (
+        str(n) if n > 5 else ""
+    )
 
 
 def row_of(name: str, key: tuple[int, int], value: int) -> tuple:
@@ -76,7 +78,8 @@ class StoreMachine(RuleBasedStateMachine):
         model = {name: dict(rows) for name, rows in self.models[self.heads[branch]].items()}
         with self.store.transaction(branch=branch) as txn:
             yield txn, model
-            txn.properties["note"] = f"{txn.version:04d}"  # of one length: catalogs take each other's places
+            # of one length: catalogs take each other's places
+            txn.properties["note"] = f"{txn.version:04d}"
         self.heads[branch] = max(self.store.branches.values())
         assert self.heads[branch] == self.store.branches[branch]
         self.models[self.heads[branch]] = model
@@ -84,7 +87,11 @@ class StoreMachine(RuleBasedStateMachine):
 
     def edit(self, txn: pagestore.Transaction, model: Model, name: str, edits: list) -> None:
         if name not in model:
-            txn.create(name, f"a: {'string' if name == 's' else 'int64'}, b: int64, v: int64", key=("a", "b"))
+            txn.create(
+                name,
+                f"a: {'string' if name == 's' else 'int64'}, b: int64, v: int64",
+                key=("a", "b"),
+            )
             model[name] = {}
         rows = model[name]
         for action, key, value in edits:
@@ -106,7 +113,9 @@ class StoreMachine(RuleBasedStateMachine):
         if branch in self.heads:
             with self.editing(branch) as (txn, model):
                 self.edit(txn, model, name, edits)
-                assert sorted(txn[name]) == sorted(row_of(name, *row) for row in model[name].items())
+                assert sorted(txn[name]) == sorted(
+                    row_of(name, *row) for row in model[name].items()
+                )
 
     @rule(branch=branches, edits=EDITS, undone=EDITS, name=NAMES)
     def savepoint(self, branch: str, edits: list, undone: list, name: str) -> None:
@@ -157,7 +166,11 @@ class StoreMachine(RuleBasedStateMachine):
         try:
             self.store.delete_branch(name)
         except RetainedError:
-            needed = {s.version for s in self.pinned} | {*self.tagged.values()} | {*self.origins.values()}
+            needed = (
+                {s.version for s in self.pinned}
+                | {*self.tagged.values()}
+                | {*self.origins.values()}
+            )
             assert name == "main" or needed
         else:
             del self.heads[name]
@@ -189,7 +202,8 @@ class StoreMachine(RuleBasedStateMachine):
         if not done.texts_removed:
             assert (planned.dropped, planned.kept) == (done.dropped, done.kept)
             return
-        assert planned.dropped == done.dropped[: len(planned.dropped)]  # then a version without the texts takes over
+        # then a version without the texts takes over
+        assert planned.dropped == done.dropped[: len(planned.dropped)]
         for branch, version in self.store.branches.items():
             if version != self.heads[branch]:
                 self.models[version] = self.models[self.heads[branch]]
@@ -266,5 +280,7 @@ class StoreMachine(RuleBasedStateMachine):
         assert self.store.check() == []
 
 
-StoreMachine.TestCase.settings = settings(max_examples=times(20), stateful_step_count=25, deadline=None)
+StoreMachine.TestCase.settings = settings(
+    max_examples=times(20), stateful_step_count=25, deadline=None
+)
 test_random_operations = StoreMachine.TestCase

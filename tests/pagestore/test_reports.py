@@ -1,4 +1,6 @@
-"""Loggers and metrics: what commits, waits and recoveries report, and that nothing is measured while nobody asks."""
+"""Loggers and metrics: what commits, waits and recoveries report, and that nothing is measured
+while nobody asks.
+"""
 
 import logging
 import subprocess
@@ -45,7 +47,9 @@ def named(metrics: list[tuple], name: str) -> list[tuple]:
 
 
 @pytest.mark.parametrize(("sync", "syncs"), [("full", 2), ("commit", 1), ("off", 0)])
-def test_a_commit_reports_rows_views_seconds_and_syncs(sync: str, syncs: int, tmp_path: Path, caplog, metrics) -> None:
+def test_a_commit_reports_rows_views_seconds_and_syncs(
+    sync: str, syncs: int, tmp_path: Path, caplog, metrics
+) -> None:
     file = tmp_path / "a.pages"
     with ivm.open(file, sync=sync) as ws:
         ws.install("edge(x, y) -> int(x), int(y). two(x, z) <- edge(x, y), edge(y, z).", "two")
@@ -60,7 +64,9 @@ def test_a_commit_reports_rows_views_seconds_and_syncs(sync: str, syncs: int, tm
     assert (record.rows, record.views, record.syncs) == ({"edge": 1}, {"two": 1, "p": 2}, syncs)
     assert (record.version, record.path) == (version, str(file))
     assert 0 < record.seconds < took
-    assert record.getMessage().startswith(f"version {version} of {file}: edge 1; views: two 1, p 2; ")
+    assert record.getMessage().startswith(
+        f"version {version} of {file}: edge 1; views: two 1, p 2; "
+    )
     common = {"db.system.name": "pagestore", "db.namespace": str(file)}
     [(seconds, attributes)] = named(metrics, "db.client.operation.duration")
     assert seconds == record.seconds
@@ -68,15 +74,21 @@ def test_a_commit_reports_rows_views_seconds_and_syncs(sync: str, syncs: int, tm
     assert [value for value, _ in named(metrics, "pagestore.commit.syncs")] == [syncs]
     counts = named(metrics, "pagestore.commit.rows")
     assert {(a["db.collection.name"], a["pagestore.view"], value) for value, a in counts} == {
-        ("edge", "false", 1), ("two", "true", 1), ("p", "true", 2),
-    }  # fmt: skip
+        ("edge", "false", 1),
+        ("two", "true", 1),
+        ("p", "true", 2),
+    }
 
 
-def test_an_update_is_a_deletion_and_an_insertion_and_a_load_is_counted(tmp_path: Path, metrics) -> None:
+def test_an_update_is_a_deletion_and_an_insertion_and_a_load_is_counted(
+    tmp_path: Path, metrics
+) -> None:
     with pagestore.open(tmp_path / "a.pages", sync="off") as store:
         for rows in [(n, n) for n in range(100_000)], [(7, 8), (9, 9)]:
             with store.transaction() as txn:
-                (txn["r"] if "r" in txn else txn.create("r", "k: int64, v: int64", key=("k",))).set(rows)
+                (txn["r"] if "r" in txn else txn.create("r", "k: int64, v: int64", key=("k",))).set(
+                    rows
+                )
         with store.transaction():
             pass  # makes no version
     assert [value for value, _ in named(metrics, "pagestore.commit.rows")] == [100_000, 2]
@@ -92,14 +104,18 @@ def test_a_wait_is_reported_with_whom(tmp_path: Path, caplog, metrics) -> None:
         txn.rollback()
         other.join()
         command = [sys.executable, "-c", HOLDS, str(tmp_path / "a.pages")]
-        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        with subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        ) as process:
             assert process.stdout and process.stdin
             process.stdout.readline()
             ending = threading.Timer(0.05, process.stdin.close)
             ending.start()
             store.transaction().rollback()
             ending.join()
-        assert [len(value) for value in (caplog.records, named(metrics, "pagestore.lock.wait_time"))] == [2, 2]
+        assert [
+            len(value) for value in (caplog.records, named(metrics, "pagestore.lock.wait_time"))
+        ] == [2, 2]
     first, second = caplog.records
     assert "thread 'MainThread'" in first.getMessage()
     assert f"process {process.pid}" in second.getMessage()
@@ -116,10 +132,14 @@ def test_a_store_that_was_not_closed_is_reported(tmp_path: Path, caplog, metrics
     assert [record.getMessage() for record in caplog.records] == [
         f"{file}: version 1: was not closed; nothing acknowledged is missing"
     ]
-    assert [(value, a["pagestore.damaged"]) for value, a in named(metrics, "pagestore.recovery")] == [(1, "false")]
+    assert [
+        (value, a["pagestore.damaged"]) for value, a in named(metrics, "pagestore.recovery")
+    ] == [(1, "false")]
 
 
-def test_an_error_of_the_function_for_metrics_does_not_touch_the_commit(tmp_path: Path, caplog) -> None:
+def test_an_error_of_the_function_for_metrics_does_not_touch_the_commit(
+    tmp_path: Path, caplog
+) -> None:
     def fail(name: str, value: float, attributes: object) -> None:
         raise RuntimeError("no collector")
 

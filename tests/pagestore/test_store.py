@@ -50,7 +50,9 @@ def store(tmp_path):
     with pagestore.open(tmp_path / "s.pages", sync="off") as store:
         with store.transaction() as txn:
             txn.create("edge", "x: int64, y: int64").insert([(1, 2), (2, 3), (3, 1)])
-            txn.create("price", "item: string, price: decimal(9,2)", key="item").insert([("tea", Decimal("3.50"))])
+            txn.create("price", "item: string, price: decimal(9,2)", key="item").insert(
+                [("tea", Decimal("3.50"))]
+            )
         yield store
 
 
@@ -164,7 +166,9 @@ def test_threads_take_turns(store):
 
 
 def test_a_compaction_leaves_the_pages_of_another_threads_transaction_alone(store, monkeypatch):
-    """It began after the compaction had dropped versions, and holds pages when the compaction waits for it."""
+    """It began after the compaction had dropped versions, and holds pages when the compaction
+    waits for it.
+    """
     begin, vacuum = transaction.begin_transaction, compact._vacuum
     begun, waited_for = threading.Event(), threading.Event()
 
@@ -185,7 +189,8 @@ def test_a_compaction_leaves_the_pages_of_another_threads_transaction_alone(stor
 
     def vacuum_before_another_writes(handle):
         vacuum(handle)
-        if next(vacuums) == 2:  # what the compaction frees then is at the front, where the other one goes on
+        # what the compaction frees then is at the front, where the other one goes on
+        if next(vacuums) == 2:
             writer.start()
             assert begun.wait(10)
 
@@ -201,7 +206,13 @@ def test_bulk_streams_ascending_batches(store):
     with store.transaction() as txn:
         big = txn.create("big", "k: int64, v: float64", key="k")
         assert (
-            big.bulk([{"k": np.arange(i, i + 1000), "v": np.arange(1000.0)} for i in range(0, 50_000, 1000)]) == 50_000
+            big.bulk(
+                [
+                    {"k": np.arange(i, i + 1000), "v": np.arange(1000.0)}
+                    for i in range(0, 50_000, 1000)
+                ]
+            )
+            == 50_000
         )
         with pytest.raises(OrderError, match="record 2"):
             txn.create("bad", "k: int64").bulk([[1, 2], [2]])
@@ -235,7 +246,9 @@ def test_rows_in_every_form(store, rows):
 def test_many_keys_at_once(store):
     with store.transaction() as txn:
         txn["price"].set([("milk", Decimal("1")), ("rye", Decimal("2"))])
-        txn.create("name", "id: int64, name: string, ok: bool", key="id").insert([(1, "a", True), (3, "b", False)])
+        txn.create("name", "id: int64, name: string, ok: bool", key="id").insert(
+            [(1, "a", True), (3, "b", False)]
+        )
         txn.create("single", "s: string").insert(["one", "two"])
     snapshot = store.snapshot()
     found, columns = snapshot["price"].get_many(["rye", "gold", "tea"])
@@ -246,7 +259,10 @@ def test_many_keys_at_once(store):
     assert columns["ok"].tolist() == [False, False, True]
     found, columns = snapshot["edge"].range((2,)).get_many([(1, 2), (2, 3), (2, 4)])
     assert (found.tolist(), columns) == ([False, True, False], {})
-    assert snapshot["single"].get_many(pa.table({"s": ["two", "three"]}))[0].tolist() == [True, False]
+    assert snapshot["single"].get_many(pa.table({"s": ["two", "three"]}))[0].tolist() == [
+        True,
+        False,
+    ]
 
 
 def test_ranges(store):
@@ -273,7 +289,9 @@ def test_every_type_comes_back(store):
         "héllo",
         b"\0\xff",
     )
-    schema = "i: int64, f: float64, b: bool, d: date, t: timestamp, n: decimal(7,3), s: string, y: bytes"
+    schema = (
+        "i: int64, f: float64, b: bool, d: date, t: timestamp, n: decimal(7,3), s: string, y: bytes"
+    )
     with store.transaction() as txn:
         txn.create("all", schema).insert([row])
     relation = store.snapshot()["all"]
@@ -290,14 +308,18 @@ def test_a_key_of_sixteen_columns(store):
     with store.transaction() as txn:
         txn.create("wide", schema).insert(rows)
     assert list(store.snapshot()["wide"]) == sorted(rows)
-    assert list(store.snapshot()["wide"].range((1, 0, 1))) == [row for row in sorted(rows) if row >= (1, 0, 1)]
+    assert list(store.snapshot()["wide"].range((1, 0, 1))) == [
+        row for row in sorted(rows) if row >= (1, 0, 1)
+    ]
     assert store.check() == []
 
 
 def test_long_texts_and_empty_ones(store):
     texts = ["", "x", "y" * 6, "z" * 7, "a" * 1023, "b" * 1024, "ü" * 5000, "\0", "c" * 2_000_000]
     with store.transaction() as txn:
-        txn.create("texts", "t: string, n: int64", key="t").insert([(t, i) for i, t in enumerate(texts)])
+        txn.create("texts", "t: string, n: int64", key="t").insert(
+            [(t, i) for i, t in enumerate(texts)]
+        )
     relation = store.snapshot()["texts"]
     assert dict(relation) == {t: i for i, t in enumerate(texts)}
     assert [relation[t] for t in texts] == list(range(len(texts)))
@@ -368,7 +390,8 @@ def test_branches_are_written_apart(store):
         {"x": 1, "y": 2, "_change_type": "insert"},
         {"x": 50, "y": 50, "_change_type": "insert"},
     ]
-    assert store.diff("main", "what-if", "price").read_all().num_rows == 2  # tea goes and comes; the other is equal
+    # tea goes and comes; the other is equal
+    assert store.diff("main", "what-if", "price").read_all().num_rows == 2
     with pytest.raises(RetainedError, match="cannot be deleted"):
         store.delete_branch("main")
     store.delete_branch("what-if")
@@ -399,7 +422,9 @@ def test_vacuum_refuses_what_is_needed(store):
 
 
 def test_a_catalog_in_the_place_of_another_is_told_apart(tmp_path):
-    """Properties of one length, so that catalogs take each other's pages as versions come and go."""
+    """Properties of one length, so that catalogs take each other's pages as versions come and
+    go.
+    """
     with pagestore.open(tmp_path / "s.pages", sync="off", retain=2) as store:
         reader = pagestore.open(store.path, mode="r")
         for n in range(100, 160):
@@ -413,8 +438,13 @@ def test_a_catalog_in_the_place_of_another_is_told_apart(tmp_path):
 
 
 def test_a_disk_with_little_left_is_used(tmp_path):
-    """The disk has less room than a file of this size grows by, and yet versions can be made and dropped."""
-    path, numbers = tmp_path / "s.pages", np.random.default_rng(1).integers(1 << 62, size=(2, 500_000))
+    """The disk has less room than a file of this size grows by, and yet versions can be made and
+    dropped.
+    """
+    path, numbers = (
+        tmp_path / "s.pages",
+        np.random.default_rng(1).integers(1 << 62, size=(2, 500_000)),
+    )
     with pagestore.open(path, page_size=4096) as store, store.transaction() as txn:
         txn.create("r", "x: int64, y: int64").insert([*numbers])
     size = path.stat().st_size  # nothing to spare is left in it
@@ -667,7 +697,12 @@ def set_property(store, name, value):
 
 def test_a_tag_takes_what_at_takes_and_hides_nothing(store):
     store.branch("side")
-    for name, version in (("a", "main"), ("b", "side"), ("c", store.snapshot().timestamp), ("d", "a")):
+    for name, version in (
+        ("a", "main"),
+        ("b", "side"),
+        ("c", store.snapshot().timestamp),
+        ("d", "a"),
+    ):
         store.tag(name, version)
         assert store.tags[name] == 1
     with pytest.raises(ExistsError, match="a branch 'main'"):
@@ -709,7 +744,11 @@ def test_versions_that_cannot_be(store, mode):
         ([(1, 2), (1 << 70, 1)], WordError, "'x', row 1"),
         ([np.array([1, 2]), np.array([1])], SchemaError, "same number"),
         ({"x": [1]}, SchemaError, "column 'y' is missing"),
-        (pa.table({"x": [1], "z": [1]}), SchemaError, "column 'y' is missing and the relation has no column 'z'"),
+        (
+            pa.table({"x": [1], "z": [1]}),
+            SchemaError,
+            "column 'y' is missing and the relation has no column 'z'",
+        ),
         (
             np.array([[1, 2, 3], [1, 2, 3]]),
             SchemaError,
@@ -783,7 +822,9 @@ def test_a_transaction_is_not_pickled(store):
 
 
 def test_a_reader_stays_at_the_commit_that_recovery_found(tmp_path):
-    """With sync="commit" a power cut may leave old pages behind a new slot; each of them has its checksum."""
+    """With sync="commit" a power cut may leave old pages behind a new slot; each of them has its
+    checksum.
+    """
     path, size, images = tmp_path / "s.pages", 4096, []
     with pagestore.open(path, page_size=size, sync="commit", retain=2) as store:
         with store.transaction() as txn:
@@ -793,7 +834,11 @@ def test_a_reader_stays_at_the_commit_that_recovery_found(tmp_path):
                 txn["r"].set([(k, version) for k in range(0, 5000, 700)])
             images.append(path.read_bytes())
     before, after = images[-2:]
-    torn = [at for at in range(2 * size, len(before), size) if before[at : at + size] != after[at : at + size]]
+    torn = [
+        at
+        for at in range(2 * size, len(before), size)
+        if before[at : at + size] != after[at : at + size]
+    ]
     assert len(torn) > 5
     for at in torn:
         path.write_bytes(after[:at] + before[at : at + size] + after[at + size :])
@@ -814,7 +859,10 @@ def test_a_check_leaves_out_what_a_writer_moves_meanwhile(store, monkeypatch):
     def run(check):
         with store.transaction() as txn:
             txn["edge"].insert([(9, next(places))])
-        return [Violation("checksum", 7, (), "damaged"), Violation("page audit", next(places), (), "moved")]
+        return [
+            Violation("checksum", 7, (), "damaged"),
+            Violation("page audit", next(places), (), "moved"),
+        ]
 
     monkeypatch.setattr("pagestore.admin.check.Check.run", run)
     with pagestore.open(store.path, mode="r") as reader:
@@ -824,7 +872,9 @@ def test_a_check_leaves_out_what_a_writer_moves_meanwhile(store, monkeypatch):
 def test_figures_are_had_beside_a_writer_that_reuses_pages(tmp_path, monkeypatch):
     writer = pagestore.open(tmp_path / "s.pages", page_size=4096, sync="off", retain=2)
     with writer.transaction() as txn:
-        txn.create("r", "k: int64, v: int64", key=("k",)).insert([(k, k * k) for k in range(100_000)])
+        txn.create("r", "k: int64, v: int64", key=("k",)).insert(
+            [(k, k * k) for k in range(100_000)]
+        )
 
     def churn_and_move():
         for version in range(60):
@@ -872,10 +922,18 @@ def test_a_bad_page_is_named_with_its_tree_and_the_way_to_it(tmp_path):
     data[leaf * 8192 + 4000] ^= 64
     path.write_bytes(data)
     with pagestore.open(path, mode="r") as store:
-        for read in (list, lambda r: r.to_arrow(), lambda r: r.get_many([(n * n, n) for n in range(20_000)])):
+        for read in (
+            list,
+            lambda r: r.to_arrow(),
+            lambda r: r.get_many([(n * n, n) for n in range(20_000)]),
+        ):
             with pytest.raises(CorruptionError) as caught:
                 read(store.snapshot()["r"])
-            assert (caught.value.page, caught.value.tree, caught.value.path) == (leaf, 16, (tree.root, leaf))
+            assert (caught.value.page, caught.value.tree, caught.value.path) == (
+                leaf,
+                16,
+                (tree.root, leaf),
+            )
 
 
 def test_meta_round_trip():
@@ -933,7 +991,11 @@ def test_a_key_is_in_its_own_order_and_a_record_in_the_schemas(tmp_path):
         r[6, 5] = ()
         assert list(r) == [(1, 2), (3, 4), (5, 6)]
         assert [(x, y) in r for x, y in r] == [True, True, True] and (2, 1) not in r
-        assert [r.get((y, x)) for x, y in r] == [(), (), ()] and r.get((1, 2)) is None and r[6, 5] == ()
+        assert (
+            [r.get((y, x)) for x, y in r] == [(), (), ()]
+            and r.get((1, 2)) is None
+            and r[6, 5] == ()
+        )
         assert r.get_many([(2, 1), (1, 2)])[0].tolist() == [True, False]
         assert list(r.range((2, 1), (2, 9))) == list(r.range((2,), (3,))) == [(1, 2)]
         assert r.rank((4, 3)) == r.rank((4,)) == 1
@@ -950,9 +1012,15 @@ def test_a_key_is_in_its_own_order_and_a_record_in_the_schemas(tmp_path):
 def test_looking_for_a_text_does_not_keep_it(tmp_path):
     with pagestore.open(tmp_path / "s.pages", sync="off") as store:
         with store.transaction() as txn:
-            txn.create_intervals("booked", "room: string, a: int64, b: int64", ("a", "b")).insert([("x", 1, 2)])
+            txn.create_intervals("booked", "room: string, a: int64, b: int64", ("a", "b")).insert(
+                [("x", 1, 2)]
+            )
         with store.transaction() as txn:
-            assert txn["booked"].stab("never seen", 1) == [] == txn["booked"].overlaps("nor this", 1, 2)
+            assert (
+                txn["booked"].stab("never seen", 1)
+                == []
+                == txn["booked"].overlaps("nor this", 1, 2)
+            )
             assert not txn.dictionary.added
 
 
@@ -979,7 +1047,9 @@ def test_arrays_of_the_other_byte_order(tmp_path):
         columns = [np.arange(3), np.arange(3) / 2, np.arange(3).view("M8[us]")]
         relation.insert([column.astype(column.dtype.newbyteorder()) for column in columns])
         found = relation.to_numpy()
-        assert all((found[name] == column).all() for name, column in zip("xyz", columns, strict=True))
+        assert all(
+            (found[name] == column).all() for name, column in zip("xyz", columns, strict=True)
+        )
 
 
 def test_decimals_that_add_up_to_more_digits(tmp_path):
@@ -989,9 +1059,14 @@ def test_decimals_that_add_up_to_more_digits(tmp_path):
             price.insert([(1, Decimal("9.50"), 1), (2, Decimal("-9.00"), 1)])
             price.add([(1, Decimal("0.49"), 1)])
             for row in ((1, Decimal("0.01"), 1), (2, Decimal("-1.00"), 1)):
-                with pytest.raises(WordError, match=r"'p': what is added up has more digits than decimal\(3,2\)"):
+                with pytest.raises(
+                    WordError, match=r"'p': what is added up has more digits than decimal\(3,2\)"
+                ):
                     price.add([(3, Decimal("1.00"), 5), row])
-        assert list(store.snapshot()["price"]) == [(1, Decimal("9.99"), 2), (2, Decimal("-9.00"), 1)]
+        assert list(store.snapshot()["price"]) == [
+            (1, Decimal("9.99"), 2),
+            (2, Decimal("-9.00"), 1),
+        ]
         assert not store.check()
 
 
@@ -1006,12 +1081,18 @@ def test_times_and_limits_that_are_none_are_refused(tmp_path):
             store.history(-1)
 
 
-@pytest.mark.parametrize("ask", [
-    lambda store, edge: list(edge), lambda store, edge: edge.to_numpy(), lambda store, edge: (19_999, 139_993) in edge,
-    lambda store, edge: edge.range((19_999,)).scan("count"), lambda store, edge: edge.select(20_000),
-    lambda store, edge: edge.get_many([[19_999, 139_993]]),
-    lambda store, edge: store.diff(1, 2, "edge").read_all(),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda store, edge: list(edge),
+        lambda store, edge: edge.to_numpy(),
+        lambda store, edge: (19_999, 139_993) in edge,
+        lambda store, edge: edge.range((19_999,)).scan("count"),
+        lambda store, edge: edge.select(20_000),
+        lambda store, edge: edge.get_many([[19_999, 139_993]]),
+        lambda store, edge: store.diff(1, 2, "edge").read_all(),
+    ],
+)
 def test_a_page_of_another_level_is_none(tmp_path, ask):
     """A lost write leaves an older page that is whole and has the right number."""
     path = tmp_path / "s.pages"
@@ -1022,7 +1103,10 @@ def test_a_page_of_another_level_is_none(tmp_path, ask):
         with store.transaction() as txn:
             txn["edge"].insert([(19_999, 0)])
         snapshot = store.snapshot()
-        tree, words = snapshot.tree("edge"), snapshot.pages.words.reshape(-1, snapshot.pages.page_words)
+        tree, words = (
+            snapshot.tree("edge"),
+            snapshot.pages.words.reshape(-1, snapshot.pages.page_words),
+        )
         root, leaf = tree.root, int(pages_of(snapshot.pages, tree)[-1])
         page = words[root].copy()
         page[ID] = leaf
@@ -1044,6 +1128,9 @@ def test_a_history_names_the_version_whose_record_is_lost(tmp_path):
                 (txn["r"] if n else txn.create("r", "k: int64")).insert([n])
         entry = store._handle.entry(2)
         store._handle.file.pwrite(b"\xff" * 8, entry.page * store.page_size + 100)
-        with pytest.raises(CorruptionError, match=f"^page {entry.page}: it holds the record of version 2, which does"):
+        with pytest.raises(
+            CorruptionError,
+            match=f"^page {entry.page}: it holds the record of version 2, which does",
+        ):
             store.history()
         assert [info.version for info in store.history(1)] == [3]

@@ -1,5 +1,5 @@
-"""Relations keyed by texts against Python's order of bytes: random edits, on branches, at every version, through
-reopening, compacting, dumps, backups and differences.
+"""Relations keyed by texts against Python's order of bytes: random edits, on branches, at every
+version, through reopening, compacting, dumps, backups and differences.
 """
 
 import io
@@ -16,7 +16,9 @@ from tests.support.programs.amounts import times
 
 MEGABYTE = "y" * (1 << 20)
 URL = b"https://www.example.com/items/"
-SHORT = st.lists(st.sampled_from([b"\0", b"a", b"b", b"\xc3\xa9", b"\xf0\x90\x80\x80", b"\xff"]), max_size=5)
+SHORT = st.lists(
+    st.sampled_from([b"\0", b"a", b"b", b"\xc3\xa9", b"\xf0\x90\x80\x80", b"\xff"]), max_size=5
+)
 TEXTS = st.one_of(
     SHORT.map(b"".join),
     SHORT.map(lambda parts: URL + b"".join(parts)),
@@ -26,7 +28,9 @@ TEXTS = st.one_of(
 )
 KEYS = st.tuples(st.integers(0, 2), TEXTS, TEXTS)
 EDITS = st.lists(st.tuples(st.booleans(), KEYS, st.integers(0, 9)), min_size=1, max_size=12)
-BOUNDS = st.one_of(st.just(()), TEXTS.map(lambda text: (text,)), st.tuples(TEXTS, st.integers(0, 2)))
+BOUNDS = st.one_of(
+    st.just(()), TEXTS.map(lambda text: (text,)), st.tuples(TEXTS, st.integers(0, 2))
+)
 
 Rows = dict[tuple, int]  # (text, n, other) -> value
 
@@ -41,7 +45,12 @@ class TextMachine(RuleBasedStateMachine):
         self.store = pagestore.open(self.path, page_size=4096, sync="off", retain="all")
         self.models: dict[int, Rows] = {0: {}}
         with self.store.transaction() as txn:
-            txn.create("r", "text: bytes, n: int64, other: bytes, v: int64", key=("text", "n", "other"), scans="count")
+            txn.create(
+                "r",
+                "text: bytes, n: int64, other: bytes, v: int64",
+                key=("text", "n", "other"),
+                scans="count",
+            )
             txn.create("word", "text: bytes, v: int64", key="text")
         self.models[self.store.version] = {}
 
@@ -101,7 +110,9 @@ class TextMachine(RuleBasedStateMachine):
             relation, word = snapshot["r"], snapshot["word"]
             some = [key for key in keys if key >= lo and (not hi or key < hi)]
             part = relation.range(lo, hi)
-            assert [row[:3] for row in part] == some and len(part) == len(some) == part.scan("count")
+            assert [row[:3] for row in part] == some and len(part) == len(some) == part.scan(
+                "count"
+            )
             assert [row[:3] for row in reversed(part)] == some[::-1]
             assert (part.first() or ())[:3] == (some[0] if some else ())
             assert (part.last() or ())[:3] == (some[-1] if some else ())
@@ -109,23 +120,33 @@ class TextMachine(RuleBasedStateMachine):
             assert part.scan("max:other,n") == max(((key[2], key[1]) for key in some), default=None)
             if some:
                 assert part.select(len(some) // 2)[:3] == some[len(some) // 2]
-                assert part.rank(some[-1]) == len(some) - 1 and relation.rank(some[0]) == keys.index(some[0])
+                assert part.rank(some[-1]) == len(some) - 1 and relation.rank(
+                    some[0]
+                ) == keys.index(some[0])
             texts = sorted({key[0] for key in keys})
             low, high = lo[:1], hi[:1]
             few = [text for text in texts if (text,) >= low and (not high or (text,) < high)]
             assert [text for text, _ in word.range(low, high)] == few
             for beginning in lo[:1]:
-                assert [r[0] for r in word.starts_with(beginning)] == [t for t in texts if t.startswith(beginning)]
-                assert [row[:3] for row in relation.prefix(beginning)] == [key for key in keys if key[0] == beginning]
+                assert [r[0] for r in word.starts_with(beginning)] == [
+                    t for t in texts if t.startswith(beginning)
+                ]
+                assert [row[:3] for row in relation.prefix(beginning)] == [
+                    key for key in keys if key[0] == beginning
+                ]
 
     @rule(data=st.data())
     def differences(self, data: st.DataObject) -> None:
         old, new = (data.draw(st.sampled_from(sorted(self.models)[1:])) for _ in range(2))
         changes = self.store.diff(old, new, "r").read_all().to_pylist()
         before, after = self.models[old], self.models[new]
-        expected = [(*key, before[key], "delete") for key in before if after.get(key) != before[key]]
+        expected = [
+            (*key, before[key], "delete") for key in before if after.get(key) != before[key]
+        ]
         expected += [(*key, after[key], "insert") for key in after if before.get(key) != after[key]]
-        assert [tuple(change.values()) for change in changes] == sorted(expected, key=lambda row: (row[:3], row[4]))
+        assert [tuple(change.values()) for change in changes] == sorted(
+            expected, key=lambda row: (row[:3], row[4])
+        )
 
     @rule()
     def versions(self) -> None:
@@ -147,7 +168,9 @@ class TextMachine(RuleBasedStateMachine):
         retained = {**self.models}
         self.store.compact()
         kept = {line.version for line in self.store.history()}
-        self.models = {0: {}} | {version: rows for version, rows in retained.items() if version in kept}
+        self.models = {0: {}} | {
+            version: rows for version, rows in retained.items() if version in kept
+        }
         for version in self.store.branches.values():
             if version not in self.models:  # compact makes a version of its own
                 self.models[version] = self.models_before(retained, version)

@@ -4,8 +4,8 @@
     python -m tests.reliability --part 0.01        a hundredth of it
     python -m tests.reliability --seed 7 images    one of them, from another seed
 
-A campaign that finds something wrong says the seed of it; the exit code is 1 then. It is 1, too, if all of a campaign
-leaves a pair untried that it has to try (compose.py).
+A campaign that finds something wrong says the seed of it; the exit code is 1 then. It is 1, too, if
+all of a campaign leaves a pair untried that it has to try (compose.py).
 """
 
 import argparse
@@ -17,7 +17,8 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-PIECES = {  # campaign: how much of it is one process's work, and how many processes' work all of it is
+# campaign: how much of it is one process's work, and how many processes' work all of it is
+PIECES = {
     "interrupts": (1_000, 10),
     "kills": (250, 4),
     "histories": (250, 400),
@@ -37,8 +38,12 @@ PAIR = " of "  # in what is counted, between what reads and what is read
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.reliability", description=__doc__.splitlines()[0])
-    parser.add_argument("campaigns", nargs="*", choices=[[], *PIECES], help="which ones; all unless said")
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.reliability", description=__doc__.splitlines()[0]
+    )
+    parser.add_argument(
+        "campaigns", nargs="*", choices=[[], *PIECES], help="which ones; all unless said"
+    )
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--part", type=float, default=1.0, help="how much of each, 1 being all")
     parser.add_argument("--jobs", type=int, default=2, help="processes side by side")
@@ -47,7 +52,10 @@ def main() -> int:
     for name in given.campaigns or PIECES:
         piece, pieces = PIECES[name]
         whole = max(1, round(piece * pieces * given.part))
-        jobs += [(name, given.seed * 1000 + n, min(piece, whole - n * piece)) for n in range(-(-whole // piece))]
+        jobs += [
+            (name, given.seed * 1000 + n, min(piece, whole - n * piece))
+            for n in range(-(-whole // piece))
+        ]
     started, failed = time.monotonic(), False
     counts: dict[str, Counter[str]] = {name: Counter() for name, _, _ in jobs}
     with ThreadPoolExecutor(given.jobs) as pool:
@@ -56,17 +64,27 @@ def main() -> int:
                 failed = True
                 print(f"{name}, seed {seed}, {amount}: ended with {code}\n{out}", flush=True)
             else:
-                counts[name].update(eval(out.splitlines()[-1], {"Counter": Counter}))  # what `_piece` has printed
-                print(f"{name}: {_listed(counts[name])}  ({time.monotonic() - started:.0f} s)", flush=True)
+                # what `_piece` has printed
+                counts[name].update(eval(out.splitlines()[-1], {"Counter": Counter}))
+                print(
+                    f"{name}: {_listed(counts[name])}  ({time.monotonic() - started:.0f} s)",
+                    flush=True,
+                )
     print("\n" + "\n".join(f"{name}: {_listed(found)}" for name, found in counts.items()))
     for name, found in counts.items():
         for reader, reads in _tried(name, found).items():
-            print(f"{name}: {reader} of " + ", ".join(f"{read} {number:,}" for read, number in reads.items()))
+            print(
+                f"{name}: {reader} of "
+                + ", ".join(f"{read} {number:,}" for read, number in reads.items())
+            )
             untried = [read for read, number in reads.items() if not number]
             if untried and given.part >= 1:
                 failed = True
                 print(f"{name}: untried is {reader} of {', '.join(untried)}")
-    print(f"\n{'SOMETHING IS WRONG' if failed else 'nothing wrong'}, in {time.monotonic() - started:.0f} s")
+    print(
+        f"\n{'SOMETHING IS WRONG' if failed else 'nothing wrong'}, in "
+        f"{time.monotonic() - started:.0f} s"
+    )
     return int(failed)
 
 
@@ -76,7 +94,9 @@ def _listed(counts: Counter[str]) -> str:
 
 
 def _tried(name: str, counts: Counter[str]) -> dict[str, dict[str, int]]:
-    """How often each pair was tried that a campaign has to try: by what reads, then by what is read."""
+    """How often each pair was tried that a campaign has to try: by what reads, then by what is
+    read.
+    """
     found: dict[str, dict[str, int]] = {}
     for pair in getattr(importlib.import_module(f"tests.reliability.{name}"), "WANTED", ()):
         reader, _, read = pair.partition(PAIR)

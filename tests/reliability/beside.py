@@ -1,7 +1,9 @@
-"""Others at work beside a writer that never pauses: each of them sees whole versions, and closing loses nothing.
+"""Others at work beside a writer that never pauses: each of them sees whole versions, and closing
+loses nothing.
 
-Readers in other processes open, read, check and back up; threads of the writer's own read, and close its store. Every
-version holds thirty rows with its own number, so that a mixture of two shows.
+Readers in other processes open, read, check and back up; threads of the writer's own read, and
+close its store. Every version holds thirty rows with its own number, so that a mixture of two
+shows.
 """
 
 import io
@@ -27,14 +29,22 @@ OPENINGS = 400  # of a reader beside one writer
 
 
 def run(seed: int, amount: int) -> Counter[str]:
-    """So many openings, and one close beside a commit for every ten of them; raises AssertionError."""
+    """So many openings, and one close beside a commit for every ten of them; raises
+    AssertionError.
+    """
     counts: Counter[str] = Counter()
     rng = Random(seed)
     with TemporaryDirectory(dir=memory()) as folder, catch_warnings():
         simplefilter("error")  # a healthy store says nothing
         while counts["openings"] < amount:
             sync = rng.choice(["full", "commit", "off"])
-            _beside_a_writer(Path(folder) / f"{counts['openings']}.pages", sync, min(OPENINGS, amount), rng, counts)
+            _beside_a_writer(
+                Path(folder) / f"{counts['openings']}.pages",
+                sync,
+                min(OPENINGS, amount),
+                rng,
+                counts,
+            )
         for number in range(amount // 10):
             _closed_beside_a_commit(Path(folder) / f"closed{number}.pages", rng, counts)
     return counts
@@ -54,7 +64,9 @@ def _write(path: Path, sync: str, go_on: "multiprocessing.synchronize.Event") ->
                 store.vacuum(keep_versions=1)
 
 
-def _beside_a_writer(path: Path, sync: str, openings: int, rng: Random, counts: Counter[str]) -> None:
+def _beside_a_writer(
+    path: Path, sync: str, openings: int, rng: Random, counts: Counter[str]
+) -> None:
     context = multiprocessing.get_context("spawn")
     go_on = context.Event()
     go_on.set()
@@ -88,7 +100,9 @@ def _beside_a_writer(path: Path, sync: str, openings: int, rng: Random, counts: 
 def _is_whole(snapshot: Snapshot) -> None:
     rows = list(snapshot["r"]) if "r" in snapshot else []
     whole = [(k, snapshot.version) for k in range(ROWS)]
-    assert rows == whole or (not rows and snapshot.version == 0), f"version {snapshot.version} holds {rows[:3]} ..."
+    assert rows == whole or (not rows and snapshot.version == 0), (
+        f"version {snapshot.version} holds {rows[:3]} ..."
+    )
 
 
 def _read(store: Store, snapshot: Snapshot) -> None:
@@ -124,11 +138,20 @@ def _back_up(store: Store, snapshot: Snapshot) -> None:
     copy.unlink()
 
 
-LOOKS: list[Callable[[Store, Snapshot], None]] = [_read, _read, _read, _read_older, _check, _back_up]
+LOOKS: list[Callable[[Store, Snapshot], None]] = [
+    _read,
+    _read,
+    _read,
+    _read_older,
+    _check,
+    _back_up,
+]
 
 
 def _closed_beside_a_commit(path: Path, rng: Random, counts: Counter[str]) -> None:
-    """One thread commits, another closes the store: what was acknowledged is there, and the error has a name."""
+    """One thread commits, another closes the store: what was acknowledged is there, and the
+    error has a name.
+    """
     store = pagestore.open(path, page_size=4096, retain=3, sync=rng.choice(["full", "off"]))
     with store.transaction() as txn:
         txn.create("r", "k: int64, v: int64", key="k")
@@ -152,7 +175,9 @@ def _closed_beside_a_commit(path: Path, rng: Random, counts: Counter[str]) -> No
     assert [*map(type, errors)] == [ClosedError], errors
     with pagestore.open(path) as again:
         assert again.recovery is None, again.recovery
-        assert again.version in (acknowledged[-1], acknowledged[-1] + 1), "an acknowledged commit is lost"
+        assert again.version in (acknowledged[-1], acknowledged[-1] + 1), (
+            "an acknowledged commit is lost"
+        )
         assert not again.check()
     counts["closed beside a commit"] += 1
     path.unlink()

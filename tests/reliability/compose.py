@@ -1,11 +1,12 @@
-"""Random programs that compose, under random edits, against the slow truth; counts by pair of constructs.
+"""Random programs that compose, under random edits, against the slow truth; counts by pair of
+constructs.
 
     python -m tests.reliability compose                 20,000 programs; --part 0.1 for a tenth
     python -m tests.reliability.compose 1000 17         what seed 17 of piece 1000 is, and what is wrong with it
 
-After each transaction all views, what subscribers were told, and the answers of questions are what rules that are
-evaluated with sets and loops say, or both refuse; at the end all that is kept passes its check. What fails is made
-smaller and printed.
+After each transaction all views, what subscribers were told, and the answers of questions are what
+rules that are evaluated with sets and loops say, or both refuse; at the end all that is kept passes
+its check. What fails is made smaller and printed.
 """
 
 import os
@@ -62,14 +63,30 @@ SMALL = [
     (installed_rule, "SIZES_FACTOR", 1.5),
     (installed_rule, "SIZES_FREE", 0),
 ]  # plans are made anew again and again
-FEW = [(numbers, "DIGIT", 4), (numbers, "UNITS", 64), (numbers, "LISTED_MAX", 4096)]  # which the slow truth joins
-SOUGHT = [(key_ranges, "SHARE", 0.1), (key_ranges, "SEEK_ROWS", 0.1)]  # texts of a range, however few rows there are
+# which the slow truth joins
+FEW = [(numbers, "DIGIT", 4), (numbers, "UNITS", 64), (numbers, "LISTED_MAX", 4096)]
+# texts of a range, however few rows there are
+SOUGHT = [(key_ranges, "SHARE", 0.1), (key_ranges, "SEEK_ROWS", 0.1)]
 PATCHES = {
     WAYS[1]: [*SOUGHT, (costs, "LARGE_FROM", 2), (choice.Choice, "_propagating", lambda *_: inf)],
-    WAYS[2]: [(costs, "REFILL_FROM", NEVER), (costs, "REFILL_SHARE_MAX", NEVER), (fixpoint, "STEPS_FREE", NEVER)],
-    WAYS[3]: [*SOUGHT, (costs, "REFILL_FROM", 1), (costs, "REFILL_SHARE", 8), (fixpoint, "STEPS_FREE", ANEW), *SMALL],
+    WAYS[2]: [
+        (costs, "REFILL_FROM", NEVER),
+        (costs, "REFILL_SHARE_MAX", NEVER),
+        (fixpoint, "STEPS_FREE", NEVER),
+    ],
+    WAYS[3]: [
+        *SOUGHT,
+        (costs, "REFILL_FROM", 1),
+        (costs, "REFILL_SHARE", 8),
+        (fixpoint, "STEPS_FREE", ANEW),
+        *SMALL,
+    ],
     WAYS[4]: [(os, "cpu_count", lambda: 3), (probe, "SHARE", 1), (in_memory, "SHARED_MIN", 1)],
-    WAYS[5]: [(fixpoint, "PAGED_SHARE", NEVER), (in_memory, "FACTS_MIN", 4), (in_memory, "NUMBERS_MAX", 0)],
+    WAYS[5]: [
+        (fixpoint, "PAGED_SHARE", NEVER),
+        (in_memory, "FACTS_MIN", 4),
+        (in_memory, "NUMBERS_MAX", 0),
+    ],
 }
 WANTED = [f"{reader} of {read}" for reader, read in PAIRS]
 
@@ -84,7 +101,9 @@ def run(seed: int, amount: int) -> Counter[str]:
         if found is not None:
             kind = type(found)
             least = smaller(case, lambda one, kind=kind: isinstance(error_of(one), kind))
-            raise AssertionError(f"seed {seed}.{number}: {found!r}\nSmaller:\n{least}\n{error_of(least)!r}") from found
+            raise AssertionError(
+                f"seed {seed}.{number}: {found!r}\nSmaller:\n{least}\n{error_of(least)!r}"
+            ) from found
         counts["programs"] += 1
         counts.update(f"{reader} of {read}" for reader, read in {*pairs})
     return counts
@@ -99,7 +118,11 @@ def error_of(case: Case, counts: Counter[str] | None = None) -> Exception | None
             stack.enter_context(patch.object(module, name, value))
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory())) if case.lasting else None
         try:
-            Play(case, folder / "store.pages" if folder else ":memory:", Counter() if counts is None else counts).all()
+            Play(
+                case,
+                folder / "store.pages" if folder else ":memory:",
+                Counter() if counts is None else counts,
+            ).all()
         except Exception as error:
             return None if isinstance(error, RuleError) and counts is None else error
     return None
@@ -166,7 +189,9 @@ class Play:
             return
         other = shuffled(Random(text), views)
         same = naive.evaluate(self.program.including(compile(other, self.program)), self.state)
-        assert all(same[view] == expected[view] for view in part.predicates if "$" not in view), f"in an order: {other}"
+        assert all(same[view] == expected[view] for view in part.predicates if "$" not in view), (
+            f"in an order: {other}"
+        )
         try:
             self.ws.install(text, name, **options)
         except ConstructError as error:
@@ -194,7 +219,11 @@ class Play:
             self.refused(lambda: self.ws.replace(name, text, rounds_max=ROUNDS_MAX))
             self.compare()
             return
-        gone = [view for view in self.told if columns_of(program, view) != columns_of(self.program, view)]
+        gone = [
+            view
+            for view in self.told
+            if columns_of(program, view) != columns_of(self.program, view)
+        ]
         for view in gone:
             self.ends.pop(view)()
             del self.told[view]
@@ -217,15 +246,24 @@ class Play:
             return
         state = {name: rows.copy() for name, rows in self.state.items()}
         try:
-            rows = [*naive.rows_of(naive.evaluate(self.program.including(part), self.state)[part.answer])]
+            rows = [
+                *naive.rows_of(
+                    naive.evaluate(self.program.including(part), self.state)[part.answer]
+                )
+            ]
             predicate = self.program.predicates[step.name]
-            for value, type_ in (pair for row in rows for pair in zip(row, predicate.stored_types, strict=False)):
+            for value, type_ in (
+                pair for row in rows for pair in zip(row, predicate.stored_types, strict=False)
+            ):
                 if value is None and not type_.endswith("?"):
                     raise WordError(f"a null, which no {type_} is")
             once = naive.blank(predicate)
             for row in rows if step.sign != "-" else ():  # two values for one key
                 naive.insert(predicate, once, row)
-            edits = [self.stated(step, [Const(*one) for one in zip(row, predicate.types, strict=True)]) for row in rows]
+            edits = [
+                self.stated(step, [Const(*one) for one in zip(row, predicate.types, strict=True)])
+                for row in rows
+            ]
             naive.edit(self.program, state, edits)
             expected = naive.evaluate(self.program, state)
         except REFUSALS:
@@ -249,7 +287,9 @@ class Play:
         """Keep the rows of views by what subscribers are told."""
         for name in names:
             self.told[name] = self.rows(name)
-            self.ends[name] = self.ws.subscribe(name, lambda table, name=name: self.hear(name, table.to_pylist()))
+            self.ends[name] = self.ws.subscribe(
+                name, lambda table, name=name: self.hear(name, table.to_pylist())
+            )
 
     def hear(self, name: str, changes: list[dict]) -> None:
         rows = self.told[name]
@@ -259,9 +299,12 @@ class Play:
             assert rows[tuple(row)] in (0, 1), f"subscribers of {name} are told of {change}"
 
     def change(self, edits: list[Edit]) -> None:
-        """One transaction; where the truth refuses its result, so must the workspace, and nothing changes."""
+        """One transaction; where the truth refuses its result, so must the workspace, and
+        nothing changes.
+        """
         state = {name: rows.copy() for name, rows in self.state.items()}
-        edits = [edit for edit in edits if edit[0] in self.program.predicates]  # others are of blocks that were refused
+        # others are of blocks that were refused
+        edits = [edit for edit in edits if edit[0] in self.program.predicates]
         for name, row, inserted in edits:
             naive.put(self.program.predicates[name], state[name], row, inserted)
         try:

@@ -1,8 +1,10 @@
-"""Dumps and backups as a stranger may have made them: restored, or refused by a named error, whatever they hold.
+"""Dumps and backups as a stranger may have made them: restored, or refused by a named error,
+whatever they hold.
 
-Good ones of tiny stores are taken apart into blocks, changed, and put together again with right checksums, so that
-what is wrong is met behind them; or bytes are flipped and cut off. Many inputs run in one child process, with bounded
-memory, so that the parent sees a signal and the input that did it.
+Good ones of tiny stores are taken apart into blocks, changed, and put together again with right
+checksums, so that what is wrong is met behind them; or bytes are flipped and cut off. Many inputs
+run in one child process, with bounded memory, so that the parent sees a signal and the input that
+did it.
 
     python -m tests.reliability.crafted 1 100000
 """
@@ -38,7 +40,24 @@ CHUNK = 4000  # inputs of a child process
 SECONDS = 20  # that one input may take, also where others work beside
 DATA = 1 << 30  # bytes of memory that a child may take beyond what its parent has
 PAGE = 4096
-WORDS = -1, 0, 1, 2, 3, 7, 15, 100, 255, 1 << 16, 1 << 31, 1 << 32, 1 << 40, 1 << 62, -(1 << 62), -(1 << 63)
+WORDS = (
+    -1,
+    0,
+    1,
+    2,
+    3,
+    7,
+    15,
+    100,
+    255,
+    1 << 16,
+    1 << 31,
+    1 << 32,
+    1 << 40,
+    1 << 62,
+    -(1 << 62),
+    -(1 << 63),
+)
 FOLDER = Path("/dev/shm") if os.access("/dev/shm", os.W_OK) else None
 
 
@@ -56,9 +75,9 @@ Goods = dict[str, list[list[bytes]]]  # by kind
 def run(seed: int, amount: int) -> Counter:
     """Restore so many crafted inputs; counts what came of them.
 
-    Raises AssertionError that names the seed, the index and a file with the first input whose outcome is wrong: a
-    signal, more memory or time than allowed, an error of another kind, something left behind, a store that fsck
-    complains of.
+    Raises AssertionError that names the seed, the index and a file with the first input whose
+    outcome is wrong: a signal, more memory or time than allowed, an error of another kind,
+    something left behind, a store that fsck complains of.
     """
     counts: Counter = Counter()
     with tempfile.TemporaryDirectory(dir=FOLDER) as folder:
@@ -77,15 +96,19 @@ def _in_child(folder: Path, seed: int, first: int, amount: int) -> Counter:
         kept = Path(tempfile.gettempdir(), f"crafted-{seed}-{index}")
         kept.write_bytes(pickle.dumps(crafted))
         how = f"signal {-done.returncode}" if done.returncode < 0 else done.stderr.decode()
-        raise AssertionError(f"seed {seed}, input {index}, a {crafted.kind} with {crafted.how} (in {kept}): {how}")
+        raise AssertionError(
+            f"seed {seed}, input {index}, a {crafted.kind} with {crafted.how} (in {kept}): {how}"
+        )
     return pickle.loads(done.stdout)
 
 
 def _child(folder: Path, seed: int, first: int, amount: int) -> Counter:
     """Run inputs one after the other; the one under way is in a file."""
     held = int(Path("/proc/self/status").read_text().split("VmData:")[1].split()[0]) << 10
-    resource.setrlimit(resource.RLIMIT_DATA, (held + DATA, held + DATA))  # maps of files are not memory
-    backup.SPAN_MIN, backup.SPAN = 1 << 16, 1 << 8  # fsck looks at every page that a store says it has
+    # maps of files are not memory
+    resource.setrlimit(resource.RLIMIT_DATA, (held + DATA, held + DATA))
+    # fsck looks at every page that a store says it has
+    backup.SPAN_MIN, backup.SPAN = 1 << 16, 1 << 8
     goods_ = pickle.loads((folder / "goods").read_bytes())
     counts: Counter = Counter()
     with tempfile.TemporaryDirectory(dir=folder) as inner, Targets(Path(inner)) as targets:
@@ -115,8 +138,12 @@ class Targets:
         self.store.close()
 
     def restore(self, crafted: Input, good: bool = False) -> str:
-        """Restore an input and look at what is there: "restored", or the name of the error, which no good one gives."""
-        restored = self._dump(*crafted.parts) if crafted.kind == "dump" else self._backup(crafted.parts)
+        """Restore an input and look at what is there: "restored", or the name of the error,
+        which no good one gives.
+        """
+        restored = (
+            self._dump(*crafted.parts) if crafted.kind == "dump" else self._backup(crafted.parts)
+        )
         assert not good or restored == "restored"
         return restored
 
@@ -128,7 +155,9 @@ class Targets:
         try:
             self.store.restore(io.BytesIO(data))
         except PagestoreError as error:
-            assert self.store.version == 0, f"a dump that was refused left a version behind: {error}"
+            assert self.store.version == 0, (
+                f"a dump that was refused left a version behind: {error}"
+            )
             assert self.store.check() == []
             return type(error).__name__
         assert self.store.check() == []
@@ -147,7 +176,9 @@ class Targets:
         try:
             backup.restore_backup(path, [*map(io.BytesIO, parts)])
         except PagestoreError as error:
-            assert sorted(self.folder.iterdir()) == before, f"a backup that was refused left a file behind: {error}"
+            assert sorted(self.folder.iterdir()) == before, (
+                f"a backup that was refused left a file behind: {error}"
+            )
             return type(error).__name__
         with pagestore.open(path, sync="off") as store:
             assert store.check() == [] and store.recovery is None
@@ -182,7 +213,9 @@ def _write_to(store: pagestore.Store) -> None:
         for name in [*txn]:
             txn[name].delete([row for row, _ in zip(txn[name], range(3), strict=False)])
         if "a new one" not in txn:
-            txn.create("a new one", "k: int64, s: string", key="k").insert([(n, f"new {n}") for n in range(300)])
+            txn.create("a new one", "k: int64, s: string", key="k").insert(
+                [(n, f"new {n}") for n in range(300)]
+            )
     assert store.check() == []
 
 
@@ -203,7 +236,10 @@ def goods() -> Goods:
                 backups += [[_backed_up(store)], [*backups[-1], _backed_up(store, n)]]
             store.tag("two", 2)
             dumps += [_dumped(store, [1, 2, 4]), _dumped(store, None, ["item"])]
-            chosen = {"dump": [[data] for data in dumps], "backup": [parts for parts in backups if len(parts) < 4]}
+            chosen = {
+                "dump": [[data] for data in dumps],
+                "backup": [parts for parts in backups if len(parts) < 4],
+            }
         with Targets(Path(folder)) as targets:
             for kind, inputs in chosen.items():
                 for parts in inputs:
@@ -216,13 +252,25 @@ def _edit(txn: pagestore.Transaction, n: int) -> None:
     rng = np.random.default_rng(n)
     if not n:
         txn.create("edge", "x: int64, y: int64", scans=["count", "sum:y", "checksum"])
-        txn.create("item", "name: string, price: decimal(9,2), blob: bytes", key="name", scans=["max:price"])
+        txn.create(
+            "item",
+            "name: string, price: decimal(9,2), blob: bytes",
+            key="name",
+            scans=["max:price"],
+        )
         txn.create("event", "at: timestamp, day: date, on: bool, v: float64", key=["at", "day"])
         txn.create_intervals("booked", "room: int64, a: int64, b: int64", ("a", "b"))
         txn.create_words("$hidden", 2, 1)
     txn["edge"].insert(list(rng.integers(0, 60, (2, 700 if n == 1 else 30))))
-    txn["item"].set([(f"name {n} {i}" * (120 if i == 3 else 1), Decimal(i), bytes([200, i, n])) for i in range(5)])
-    txn["event"].insert([(datetime(2000 + n, 1, 1 + i), date(1999, 1, 1 + i), bool(i % 2), i / 3) for i in range(6)])
+    txn["item"].set(
+        [
+            (f"name {n} {i}" * (120 if i == 3 else 1), Decimal(i), bytes([200, i, n]))
+            for i in range(5)
+        ]
+    )
+    txn["event"].insert(
+        [(datetime(2000 + n, 1, 1 + i), date(1999, 1, 1 + i), bool(i % 2), i / 3) for i in range(6)]
+    )
     txn["booked"].insert([(i % 3, 10 * i + n, 10 * i + 25) for i in range(20)])
     ids = txn.encode("string", [f"hidden {n}"])
     txn.apply("$hidden", np.array([0]), np.array([ids, [n], [n]]))
@@ -312,7 +360,9 @@ def apart(data: bytes) -> Blocks:
 
 
 def together(magic: bytes, blocks: Blocks, rng: random.Random | None = None) -> bytes:
-    """The bytes of blocks; now and then a header says something else, its checksum still being right."""
+    """The bytes of blocks; now and then a header says something else, its checksum still being
+    right.
+    """
     out, wrong = [magic], rng.randrange(12 * len(blocks)) if rng else -1
     for i, (kind, content) in enumerate(blocks):
         packed = content if kind in RAW else zstandard.compress(content)
@@ -321,7 +371,9 @@ def together(magic: bytes, blocks: Blocks, rng: random.Random | None = None) -> 
             if rng.randrange(2):
                 lengths[rng.randrange(2)] = rng.choice(WORDS) & (1 << 64) - 1
             else:  # a frame that says another size, or none, or goes on
-                packed = rng.choice((_streamed(content), packed + packed, packed + b"x", packed[:-1]))
+                packed = rng.choice(
+                    (_streamed(content), packed + packed, packed + b"x", packed[:-1])
+                )
                 lengths[0] = len(packed)
         out += [BLOCK.pack(kind, crc32c(packed), *lengths), packed]
     return b"".join(out)

@@ -1,7 +1,9 @@
-"""Stores with right checksums that lie: words of pages, records and slots changed, and stamped anew.
+"""Stores with right checksums that lie: words of pages, records and slots changed, and stamped
+anew.
 
-Whatever is asked of such a store is answered, rightly or not, or refused by an error of pagestore's: no signal, no
-other exception, little memory and time. Inputs run in child processes, many in each; one that dies says at which.
+Whatever is asked of such a store is answered, rightly or not, or refused by an error of
+pagestore's: no signal, no other exception, little memory and time. Inputs run in child processes,
+many in each; one that dies says at which.
 
     python -m tests.reliability.crafted_stores SEED AMOUNT
 """
@@ -33,12 +35,29 @@ CHILD_INPUTS = 2000
 SECONDS, MEMORY = 20, 3 << 30  # that an input may take at most, and a child's addresses
 SLOT_WORDS = SIZE // 8
 BOUNDS = [(0,), (5,), (1 << 60,)], [(5,), (1 << 59,), (1 << 61,)]  # of intervals
-SPECIAL = [0, 1, 2, 3, 7, 63, 64, 65, 255, 256, 511, 4096, *(1 << n for n in (16, 31, 32, 40, 62)), -1, -2, -(1 << 63)]
+SPECIAL = [
+    0,
+    1,
+    2,
+    3,
+    7,
+    63,
+    64,
+    65,
+    255,
+    256,
+    511,
+    4096,
+    *(1 << n for n in (16, 31, 32, 40, 62)),
+    -1,
+    -2,
+    -(1 << 63),
+]
 
 
 def run(seed: int, amount: int) -> Counter[str]:
-    """Ask so many crafted stores everything; how often each thing came of it. Raises AssertionError at the first that
-    does not end in a value or an error of pagestore's.
+    """Ask so many crafted stores everything; how often each thing came of it. Raises AssertionError
+    at the first that does not end in a value or an error of pagestore's.
     """
     outcomes: Counter[str] = Counter()
     for first in range(0, amount, CHILD_INPUTS):
@@ -49,13 +68,21 @@ def run(seed: int, amount: int) -> Counter[str]:
 def child(seed: int, first: int, count: int) -> Counter[str]:
     """Run inputs in a process of their own."""
     with tempfile.TemporaryDirectory() as folder:
-        command = [sys.executable, "-m", __name__ if __name__ != "__main__" else "tests.reliability.crafted_stores"]
+        command = [
+            sys.executable,
+            "-m",
+            __name__ if __name__ != "__main__" else "tests.reliability.crafted_stores",
+        ]
         done = subprocess.run(
-            [*command, "--child", str(seed), str(first), str(count), folder], capture_output=True, text=True
+            [*command, "--child", str(seed), str(first), str(count), folder],
+            capture_output=True,
+            text=True,
         )
         at = Path(folder, "at")
         where = f"seed {seed}, input {at.read_text() if at.exists() else 'none'}"
-        assert done.returncode >= 0, f"{where}: {signal.Signals(-done.returncode).name}\n{done.stderr}"
+        assert done.returncode >= 0, (
+            f"{where}: {signal.Signals(-done.returncode).name}\n{done.stderr}"
+        )
         assert done.returncode == 0, f"{where}:\n{done.stderr}"
         return Counter(json.loads(done.stdout.splitlines()[-1]))
 
@@ -78,7 +105,8 @@ def inputs(seed: int, first: int, count: int, folder: Path) -> Counter[str]:
     return outcomes
 
 
-# --- the store, and how it is made to lie -----------------------------------------------------------------------------
+# --- the store, and how it is made to lie
+# -----------------------------------------------------------------------------
 
 
 def write(path: Path) -> None:
@@ -89,13 +117,17 @@ def write(path: Path) -> None:
         for step in range(4):
             with store.transaction(f"step {step}") as txn:
                 if not step:
-                    txn.create("big", "k: int64, v: int64", key="k", scans=["count", "sum:v", "max:v,k"])
+                    txn.create(
+                        "big", "k: int64, v: int64", key="k", scans=["count", "sum:v", "max:v,k"]
+                    )
                     txn.create("pair", "a: int64, b: int64", scans=["count", "min:b", "checksum"])
                     txn.create("note", "k: int64, t: string, f: float64, b: bool", key="k")
                     txn.create_intervals("span", "a: int64, b: int64", ("a", "b"))
                     txn["note"].insert([(99, "long " * 400, 0.5, True)])
                 many = 70 if step else 250
-                txn["big"].insert([(random.getrandbits(62), random.getrandbits(40)) for _ in range(many)])
+                txn["big"].insert(
+                    [(random.getrandbits(62), random.getrandbits(40)) for _ in range(many)]
+                )
                 txn["pair"].insert([(random.randrange(9), random.randrange(99)) for _ in range(30)])
                 txn["note"].set([(k, f"{step} {k}", k / 3, k > 1) for k in range(step, step + 4)])
                 txn["span"].insert([(a, a + random.randrange(90)) for a in range(0, 500, 9)])
@@ -126,7 +158,9 @@ def craft_slot(slot: np.ndarray, random: Random) -> None:
 
 
 def craft_page(words: np.ndarray, random: Random, top: int) -> None:
-    """Change words of a page: of its header, its descriptors, where its ScanTree begins, or anywhere."""
+    """Change words of a page: of its header, its descriptors, where its ScanTree begins, or
+    anywhere.
+    """
     kind, columns = int(words[TYPE]) & 255, int(words[TYPE]) >> 16 & 255
     places = [range(ID, HEADER)]
     if kind == RUN:
@@ -142,7 +176,8 @@ def craft_page(words: np.ndarray, random: Random, top: int) -> None:
             continue
         word = changed(int(words[at]), random)
         if kind != RUN and HEADER <= at < HEADER + 2 * columns and random.random() < 0.3:
-            word = int(words[HEADER + 2 * random.randrange(columns) + (at - HEADER) % 2])  # another column's
+            # another column's
+            word = int(words[HEADER + 2 * random.randrange(columns) + (at - HEADER) % 2])
         if random.random() < 0.1:
             word = random.randrange(top + 1)  # a page's number
         words[at] = word
@@ -166,11 +201,14 @@ def changed(word: int, random: Random) -> int:
     return (word + (1 << 63)) % (1 << 64) - (1 << 63)
 
 
-# --- everything that is asked -----------------------------------------------------------------------------------------
+# --- everything that is asked
+# -----------------------------------------------------------------------------------------
 
 
 def ask(path: Path, random: Random, share: float = 0.5) -> Counter[str]:
-    """Open a store and ask it a share of all questions: read it, write it, check it; what came of that."""
+    """Open a store and ask it a share of all questions: read it, write it, check it; what came
+    of that.
+    """
     outcomes: Counter[str] = Counter()
     mode = random.choice(["r", "rw"])
     try:
@@ -226,7 +264,10 @@ def read(store: pagestore.Store, random: Random, questions: Questions) -> None:
 
 
 def read_relation(relation: pagestore.Relation, name: str, questions: Questions) -> None:
-    ask, keys = questions.ask, [(k, k) if name in ("pair", "span") else (k,) for k in (5, 99, 1 << 60)]
+    ask, keys = (
+        questions.ask,
+        [(k, k) if name in ("pair", "span") else (k,) for k in (5, 99, 1 << 60)],
+    )
     ask("rows", lambda: list(relation))
     ask("words", lambda: [*relation.words()])
     ask("range", lambda: len(relation.range((3,), (1 << 61,))))
@@ -251,18 +292,32 @@ def edit(store: pagestore.Store, random: Random, questions: Questions) -> None:
         with store.transaction() as txn:
             for name in [*txn]:
                 if name == "big":
-                    txn[name].insert([(random.getrandbits(62), 1) for _ in range(random.choice([1, 40]))])
-                    txn[name].delete([row[:1] for row in txn[name].range_head(random.choice([1, 30]))])
+                    txn[name].insert(
+                        [(random.getrandbits(62), 1) for _ in range(random.choice([1, 40]))]
+                    )
+                    txn[name].delete(
+                        [row[:1] for row in txn[name].range_head(random.choice([1, 30]))]
+                    )
                 elif name in ("pair", "span"):
-                    txn[name].insert([(k, k + 3) for k in random.sample(range(500), random.choice([1, 30]))])
+                    txn[name].insert(
+                        [(k, k + 3) for k in random.sample(range(500), random.choice([1, 30]))]
+                    )
                 elif name == "note":
                     txn[name].set([(random.randrange(9), f"new {random.random()}", 1.0, False)])
 
     def create() -> None:
         with store.transaction() as txn:
-            txn.create("fresh", "k: int64, v: int64", key="k").insert([(k, k) for k in range(random.choice([3, 900]))])
+            txn.create("fresh", "k: int64, v: int64", key="k").insert(
+                [(k, k) for k in range(random.choice([3, 900]))]
+            )
 
-    for question in (once, create, once, lambda: store.tag("late"), lambda: store.delete_branch("side")):
+    for question in (
+        once,
+        create,
+        once,
+        lambda: store.tag("late"),
+        lambda: store.delete_branch("side"),
+    ):
         questions.ask("write", question)
 
 

@@ -1,8 +1,10 @@
-"""Files of data that were damaged on their way: refused by name, or loaded as another reader reads them.
+"""Files of data that were damaged on their way: refused by name, or loaded as another reader reads
+them.
 
-Good Parquet, Arrow, CSV and JSON files are changed by some bytes, and cut. What is loaded of them is what pyarrow, csv
-and json of Python read, each value as tests/support/exact.py has it. Many files are loaded in one child process, with
-bounded memory, so that the parent sees a signal and the file that did it.
+Good Parquet, Arrow, CSV and JSON files are changed by some bytes, and cut. What is loaded of them
+is what pyarrow, csv and json of Python read, each value as tests/support/exact.py has it. Many
+files are loaded in one child process, with bounded memory, so that the parent sees a signal and the
+file that did it.
 
     python -m tests.reliability.files 1 100000
 """
@@ -41,9 +43,14 @@ SECONDS = 30  # that one may take, also where others work beside
 DATA = 1 << 30  # bytes of memory that a child may take beyond what its parent has
 ROWS = 40
 SCHEMA = Schema.parse(
-    "k: int64, n: int64?, f: float64?, d: decimal(9,2)?, b: bool?, day: date?, at: timestamp?, s: string?", ["k"]
+    "k: int64, n: int64?, f: float64?, d: decimal(9,2)?, b: bool?, day: date?, at: timestamp?, s: "
+    "string?",
+    ["k"],
 )
-BYTES = {"csv": b'",\n\r;\t\x000179.-+eExN\xff\xef\xc3 ', "json": b'"{}[],:\\\n\x000179.-+eEtfnu\xff\xc3 '}
+BYTES = {
+    "csv": b'",\n\r;\t\x000179.-+eExN\xff\xef\xc3 ',
+    "json": b'"{}[],:\\\n\x000179.-+eEtfnu\xff\xc3 ',
+}
 MISSING = {"", "NA", "N/A", "NULL", "null", "NaN", "nan", "None"}
 FOLDER = Path("/dev/shm") if os.access("/dev/shm", os.W_OK) else None
 Row = tuple[Any, ...]
@@ -52,8 +59,9 @@ Row = tuple[Any, ...]
 def run(seed: int, amount: int) -> Counter[str]:
     """Load so many damaged files; counts what came of them.
 
-    Raises AssertionError that names the seed, the index and a file with the first one whose outcome is wrong: a signal,
-    more memory or time than allowed, an error of another kind, other rows than the reference has.
+    Raises AssertionError that names the seed, the index and a file with the first one whose outcome
+    is wrong: a signal, more memory or time than allowed, an error of another kind, other rows than
+    the reference has.
     """
     counts: Counter[str] = Counter()
     with tempfile.TemporaryDirectory(dir=FOLDER) as folder:
@@ -67,7 +75,9 @@ def _in_child(folder: Path, seed: int, first: int, amount: int) -> Counter[str]:
     done = subprocess.run([*map(str, words)], cwd=Path(__file__).parents[2], capture_output=True)
     if done.returncode:
         if not (folder / "input").exists():
-            raise AssertionError(f"a child that began nothing: {done.returncode}, {done.stderr.decode()[-3000:]}")
+            raise AssertionError(
+                f"a child that began nothing: {done.returncode}, {done.stderr.decode()[-3000:]}"
+            )
         index, form, data = pickle.loads((folder / "input").read_bytes())
         kept = Path(tempfile.gettempdir(), f"damaged-{seed}-{index}.{form}")
         kept.write_bytes(data)
@@ -104,13 +114,18 @@ def outcome(path: Path, form: str, index: int) -> str:
         try:
             load(txn, "r", path, ["k"], "upsert" if not typed and index % 2 else "append")
         except PagestoreError as error:
-            assert str(path) in str(error) or "the relation" in str(error) or "column" in str(error), error
+            assert (
+                str(path) in str(error) or "the relation" in str(error) or "column" in str(error)
+            ), error
             return "refused"
         found = txn["r"].to_arrow()
     if typed and any(pa.types.is_nested(kind) for kind in reference_table(path, form).schema.types):
         return "loaded, with lists"
     expected = table_rows(reference_table(path, form)) if typed else text_rows(path, form)
-    assert {*table_rows(found)} == expected, (table_rows(found) - expected, expected - table_rows(found))
+    assert {*table_rows(found)} == expected, (
+        table_rows(found) - expected,
+        expected - table_rows(found),
+    )
     return "loaded"
 
 
@@ -169,7 +184,9 @@ def csv_rows(path: Path) -> Iterable[dict[str, tuple[str, bool | None]]]:
 def json_rows(path: Path) -> Iterable[dict[str, tuple[str, bool]]]:
     """The rows of a JSON file as Python's reader has them."""
     scan = json.JSONDecoder(parse_float=Decimal, parse_int=Decimal).raw_decode
-    numbers = json.JSONDecoder(parse_float=_Number, parse_int=_Number, parse_constant=_Number).raw_decode
+    numbers = json.JSONDecoder(
+        parse_float=_Number, parse_int=_Number, parse_constant=_Number
+    ).raw_decode
     text, at = path.read_bytes().decode("utf-8-sig"), 0
     listed = text.lstrip()[:1] == "["
     if listed:
@@ -181,8 +198,11 @@ def json_rows(path: Path) -> Iterable[dict[str, tuple[str, bool]]]:
             return
         row, _ = numbers(text, at)
         at = scan(text, at)[1]
-        yield {name: (spelt(value), not isinstance(value, _Number | bool)) for name, value in row.items()
-               if value is not None}  # fmt: skip
+        yield {
+            name: (spelt(value), not isinstance(value, _Number | bool))
+            for name, value in row.items()
+            if value is not None
+        }
 
 
 class _Number(str):
@@ -206,7 +226,9 @@ def goods() -> dict[str, list[bytes]]:
         "at": [datetime(2020, 1, 1, 12) + timedelta(microseconds=i) for i in range(ROWS)],
         "s": [chance.choice(["Ulm", "a,\"b\"\n", "", "ä", "x" * 40]) for _ in range(ROWS)],
     }  # fmt: skip
-    table = pa.table([pa.array(columns[one.name], one.type.arrow) for one in SCHEMA.columns], names=SCHEMA.names)
+    table = pa.table(
+        [pa.array(columns[one.name], one.type.arrow) for one in SCHEMA.columns], names=SCHEMA.names
+    )
     found: dict[str, list[bytes]] = {"parquet": [], "arrow": [], "csv": [], "json": []}
     for options in (
         {"compression": "none", "use_dictionary": False},
@@ -220,17 +242,24 @@ def goods() -> dict[str, list[bytes]]:
         with new(out, table.schema) as writer:
             writer.write_table(table, max_chunksize=5)
         found["arrow"].append(out.getvalue())
-    texts = [[None if value is None else spelt(value) for value in row.values()] for row in table.to_pylist()]
+    texts = [
+        [None if value is None else spelt(value) for value in row.values()]
+        for row in table.to_pylist()
+    ]
     for quoting in (csv.QUOTE_MINIMAL, csv.QUOTE_ALL):
         lines = io.StringIO(newline="")
         csv.writer(lines, quoting=quoting).writerows([SCHEMA.names, *texts])
         found["csv"].append(lines.getvalue().encode())
     numbers = {"k", "n", "f", "d", "b"}
     rows = [
-        "{" + ", ".join(f'"{name}": {"null" if text is None else text if name in numbers else json.dumps(text)}'
-                        for name, text in zip(SCHEMA.names, row, strict=True)) + "}"
+        "{"
+        + ", ".join(
+            f'"{name}": {"null" if text is None else text if name in numbers else json.dumps(text)}'
+            for name, text in zip(SCHEMA.names, row, strict=True)
+        )
+        + "}"
         for row in texts
-    ]  # fmt: skip
+    ]
     found["json"] = ["\n".join(rows).encode(), f"[{', '.join(rows)}]".encode()]
     return found
 

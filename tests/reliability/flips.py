@@ -1,6 +1,8 @@
-"""One bit of a store's file is turned, closed or not: the answer is right, or an error, and never an older one unsaid.
+"""One bit of a store's file is turned, closed or not: the answer is right, or an error, and never
+an older one unsaid.
 
-A slot that is damaged is told from one that was never written, since the commit that it named stands in the file.
+A slot that is damaged is told from one that was never written, since the commit that it named
+stands in the file.
 """
 
 from collections import Counter
@@ -25,12 +27,18 @@ def run(seed: int, amount: int) -> Counter[str]:
         versions, image = _store(rng, sync, closed)
         for _ in range(min(300, amount)):
             slot = rng.randrange(2) if rng.random() < 0.5 else None
-            byte = rng.randrange(len(image)) if slot is None else SLOT_SIZE * slot + rng.randrange(SIZE)
+            byte = (
+                rng.randrange(len(image))
+                if slot is None
+                else SLOT_SIZE * slot + rng.randrange(SIZE)
+            )
             bit = rng.randrange(8)
             try:
                 outcome = _flipped(image, byte, bit, versions)
             except AssertionError as error:
-                raise AssertionError(f"seed {seed}, {counts}: bit {bit} of byte {byte}, {sync}, {error}") from error
+                raise AssertionError(
+                    f"seed {seed}, {counts}: bit {bit} of byte {byte}, {sync}, {error}"
+                ) from error
             counts["flips"] += 1
             counts[outcome] += 1
     return counts
@@ -42,7 +50,9 @@ def _store(rng: Random, sync: str, closed: bool) -> tuple[Rows, bytes]:
     versions: Rows = {0: []}
     rows: dict[int, str] = {}
     for _ in range(rng.randrange(3, 8)):
-        rows |= {rng.randrange(300): "x" * rng.choice([1, 5, 3000]) for _ in range(rng.choice([1, 60]))}
+        rows |= {
+            rng.randrange(300): "x" * rng.choice([1, 5, 3000]) for _ in range(rng.choice([1, 60]))
+        }
         with store.transaction() as txn:
             if "r" not in txn:
                 txn.create("r", "k: int64, v: string", key="k", scans=["count"])

@@ -1,4 +1,5 @@
-"""A disk fills up: the commit that has no room leaves nothing, and what frees space runs in the reserve.
+"""A disk fills up: the commit that has no room leaves nothing, and what frees space runs in the
+reserve.
 
 Either the store itself fills the disk, or others do so while it is closed, be it small or large.
 """
@@ -68,9 +69,15 @@ def _filled_by_others(rng: Random, counts: Counter[str]) -> None:
     store = Store(Handle(file, sync=rng.choice(["full", "commit"])))
     store.retain, rows = rng.choice([1, 16, "all"]), {}
     for commit in range(rng.choice([1, 5, 50])):
-        fresh = {rng.randrange(3000): rng.randrange(1 << 40) for _ in range(rng.choice([1, 60, 2000]))}
+        fresh = {
+            rng.randrange(3000): rng.randrange(1 << 40) for _ in range(rng.choice([1, 60, 2000]))
+        }
         with store.transaction() as txn:
-            relation = txn["r"] if commit else txn.create("r", "k: int64, v: int64", key="k", scans=["count"])
+            relation = (
+                txn["r"]
+                if commit
+                else txn.create("r", "k: int64, v: int64", key="k", scans=["count"])
+            )
             relation.set(list(fresh.items()))
         rows |= fresh
         if not commit:
@@ -152,4 +159,12 @@ def _untag(store: Store, rows: Rows) -> Rows:
     return rows
 
 
-FREES: list[Callable[[Store, Rows], Rows]] = [_vacuum, _retain, _delete, _delete_all, _truncate, _drop, _untag]
+FREES: list[Callable[[Store, Rows], Rows]] = [
+    _vacuum,
+    _retain,
+    _delete,
+    _delete_all,
+    _truncate,
+    _drop,
+    _untag,
+]

@@ -1,9 +1,11 @@
-"""What a disk may hold after a power cut, at every moment of a store's life: an acknowledged commit is always there.
+"""What a disk may hold after a power cut, at every moment of a store's life: an acknowledged commit
+is always there.
 
-A byte that was written is in one of three states: in a process, in the system's cache, on the disk. A kill ends the
-first, a power cut the second, and a sync that fails may leave the second marked as if it were the third. A life is a
-few processes after one another, each with its own kind of sync, killed or failing somewhere; the disk at every one of
-its moments is replayed with each write since the last sync kept, dropped, torn at a sector or out of order.
+A byte that was written is in one of three states: in a process, in the system's cache, on the disk.
+A kill ends the first, a power cut the second, and a sync that fails may leave the second marked as
+if it were the third. A life is a few processes after one another, each with its own kind of sync,
+killed or failing somewhere; the disk at every one of its moments is replayed with each write since
+the last sync kept, dropped, torn at a sector or out of order.
 """
 
 from collections import Counter
@@ -28,7 +30,9 @@ FULLY = 16  # every so many images are checked in full, and written to
 
 
 def run(seed: int, amount: int) -> Counter[str]:
-    """Judge `amount` images, no two of a moment the same; raises AssertionError naming the life that went wrong."""
+    """Judge `amount` images, no two of a moment the same; raises AssertionError naming the life
+    that went wrong.
+    """
     counts: Counter[str] = Counter()
     number = 0
     while counts["images"] < amount:
@@ -36,7 +40,8 @@ def run(seed: int, amount: int) -> Counter[str]:
         number += 1
         try:
             with catch_warnings():
-                simplefilter("ignore")  # a commit that was not acknowledged may be half there, and that is said
+                # a commit that was not acknowledged may be half there, and that is said
+                simplefilter("ignore")
                 _judge_life(rng, counts, amount)
         except Exception as error:
             raise AssertionError(f"life {number - 1} of seed {seed}: {error}") from error
@@ -45,7 +50,9 @@ def run(seed: int, amount: int) -> Counter[str]:
 
 
 class Try(NamedTuple):
-    """An attempt to make a version: operations before it and, if that came, its acknowledgement; what it holds."""
+    """An attempt to make a version: operations before it and, if that came, its acknowledgement;
+    what it holds.
+    """
 
     begun: int
     acknowledged: int | None
@@ -55,7 +62,9 @@ class Try(NamedTuple):
 
 @dataclass
 class Life:
-    """All operations on a file by one process after the other, and the versions that they tried to make."""
+    """All operations on a file by one process after the other, and the versions that they tried
+    to make.
+    """
 
     start: bytes
     operations: list[Operation] = field(default_factory=list)
@@ -69,9 +78,13 @@ class Life:
         return bytes(image)
 
     def allowed(self, done: int) -> tuple[int, int]:
-        """The version that was acknowledged after so many operations, and the newest that may be there."""
+        """The version that was acknowledged after so many operations, and the newest that may be
+        there.
+        """
         begun = [t for t in self.tries if t.begun <= done]
-        acknowledged = max(t.version for t in begun if t.acknowledged is not None and t.acknowledged <= done)
+        acknowledged = max(
+            t.version for t in begun if t.acknowledged is not None and t.acknowledged <= done
+        )
         return acknowledged, max(t.version for t in begun)
 
     def holds(self, version: int, done: int) -> list[Rows]:
@@ -105,7 +118,10 @@ def _live(life: Life, rng: Random, counts: Counter[str]) -> None:
     if rng.random() < 0.4:
         file.fail_syncs = {rng.randrange(1, 20)}
     for step in range(rng.randrange(2, 7)):
-        begun, change = base + len(file.operations), _edit if rng.random() < 0.7 or not step else _administer
+        begun, change = (
+            base + len(file.operations),
+            _edit if rng.random() < 0.7 or not step else _administer,
+        )
         try:
             after = change(store, rng, rows, begun, tries)
         except OSError:
@@ -128,7 +144,9 @@ def _live(life: Life, rng: Random, counts: Counter[str]) -> None:
     life.operations += file.operations[:whole]
     last = base + whole
     life.tries += [
-        t if (t.acknowledged or 0) <= last else t._replace(acknowledged=None) for t in tries if t.begun <= last
+        t if (t.acknowledged or 0) <= last else t._replace(acknowledged=None)
+        for t in tries
+        if t.begun <= last
     ]
     store._handle.open = False  # the process is gone: nothing more happens to its file
 
@@ -186,7 +204,8 @@ def _images(life: Life, rng: Random) -> Iterator[tuple[int, bytes]]:
             for written in pending:
                 play(disk, written)
             pending = []
-        elif operation.kind == "failed sync":  # some of it is on the disk, and no later sync brings the rest there
+        elif operation.kind == "failed sync":
+            # some of it is on the disk, and no later sync brings the rest there
             for written in _chosen(pending, rng, rng.randrange(VARIANTS)):
                 play(disk, written)
             pending = [written for written in pending if written.kind != "write"]
@@ -208,7 +227,11 @@ def _chosen(pending: list[Operation], rng: Random, variant: int) -> Iterator[Ope
         for operation in some:
             sectors = len(operation.data) // SECTOR
             torn = operation.kind == "write" and sectors > 1 and rng.random() < 0.3
-            yield operation._replace(data=operation.data[: SECTOR * rng.randrange(sectors)]) if torn else operation
+            yield (
+                operation._replace(data=operation.data[: SECTOR * rng.randrange(sectors)])
+                if torn
+                else operation
+            )
 
 
 def _judge(life: Life, done: int, image: bytes, counts: Counter[str]) -> None:
@@ -216,7 +239,8 @@ def _judge(life: Life, done: int, image: bytes, counts: Counter[str]) -> None:
     acknowledged, newest = life.allowed(done)
     store = Store(Handle(SimulatedFile(image, limit=len(image) + (1 << 20))))
     assert acknowledged <= store.version <= newest, (
-        f"after {done} operations version {store.version} is there, not {acknowledged} to {newest}; {store.recovery}"
+        f"after {done} operations version {store.version} is there, not {acknowledged} to "
+        f"{newest}; {store.recovery}"
     )
     handle = store._handle
     history = handle.state.versions.entries(handle.mapping.pages)

@@ -1,9 +1,11 @@
-"""Something is raised at any line of the library: what was being made is made, undone, or known to be unknown.
+"""Something is raised at any line of the library: what was being made is made, undone, or known to
+be unknown.
 
-A tracer raises at a chosen line of pagestore's, or ivm's, as the handler of a signal would. Whatever was under way, the
-store holds what it held before or what the change would have made of it; where its handle is poisoned `reopen` says
-which. No lock stays: the next transaction begins, other versions can be dropped, and fsck finds nothing. Views follow
-from their rules, and so do their sensitivity indices.
+A tracer raises at a chosen line of pagestore's, or ivm's, as the handler of a signal would.
+Whatever was under way, the store holds what it held before or what the change would have made of
+it; where its handle is poisoned `reopen` says which. No lock stays: the next transaction begins,
+other versions can be dropped, and fsck finds nothing. Views follow from their rules, and so do
+their sensitivity indices.
 """
 
 import signal
@@ -28,7 +30,8 @@ CHECKED = 10  # every so many interrupts all is checked
 ALARM = 0.004  # seconds, at most, after which a signal comes
 VIEWED = 0.3  # of the interrupts, that are of a store with views
 RULES = {  # all matched with sensitivity indices
-    "views": "two(x, z) <- r[x] = y, r[y] = z. end(x, y) <- r[x] = y, !r[y] = _. near(x, z) <- two(x, z), r[z] = x.",
+    "views": "two(x, z) <- r[x] = y, r[y] = z. end(x, y) <- r[x] = y, !r[y] = _. near(x, z) <- "
+    "two(x, z), r[z] = x.",
     "more": "same(x, y) <- r[x] = z, r[y] = z.",
 }
 
@@ -38,7 +41,9 @@ class Interrupt(BaseException):
 
 
 def run(seed: int, amount: int) -> Counter[str]:
-    """Interrupt `amount` changes of a store; raises AssertionError naming the seed and the one that hurt."""
+    """Interrupt `amount` changes of a store; raises AssertionError naming the seed and the one
+    that hurt.
+    """
     counts: Counter[str] = Counter()
     rng = Random(seed)
     with TemporaryDirectory(dir=memory()) as folder, catch_warnings():
@@ -49,7 +54,9 @@ def run(seed: int, amount: int) -> Counter[str]:
                 try:
                     patient.interrupted(counts)
                 except Exception as error:
-                    raise AssertionError(f"interrupt {counts['interrupts']} of seed {seed}: {error!r}") from error
+                    raise AssertionError(
+                        f"interrupt {counts['interrupts']} of seed {seed}: {error!r}"
+                    ) from error
             patient.store.close()
     return counts
 
@@ -91,7 +98,9 @@ class Patient:
     def interrupted(self, counts: Counter[str]) -> None:
         """One change, broken off or not; then all is as before, or as after it."""
         name, many = self.rng.choice([*self.changes]), self.rng.choice([1, 5, 300])
-        after = {self.rng.randrange(self.keys): self.rng.randrange(self.values) for _ in range(many)}
+        after = {
+            self.rng.randrange(self.keys): self.rng.randrange(self.values) for _ in range(many)
+        }
         if name == "prepared":
             self._begin_series()
         before, version = self.rows, self.store.version
@@ -105,7 +114,9 @@ class Patient:
         self._go_on(counts)
         found = dict(self.store.snapshot()["r"])
         made = self.store.version > version
-        assert found == (wanted if made else before), f"{name}: neither what was there nor what was to be there"
+        assert found == (wanted if made else before), (
+            f"{name}: neither what was there nor what was to be there"
+        )
         assert not note or made, f"{name}: it was said to be committed and is not"
         counts["said to be made"] += note
         counts["made all the same"] += made
@@ -114,13 +125,17 @@ class Patient:
             self._check(counts)
 
     def _begin_series(self) -> None:
-        """Commit prepared rows, which change nothing, so that the next such commit takes the short way."""
+        """Commit prepared rows, which change nothing, so that the next such commit takes the
+        short way.
+        """
         self.put = self.prepare()
         for _ in range(self.rng.randrange(1, 12)):
             self.put.delete(-1)
             self.put.commit()
 
-    def _break_off(self, name: str, change: Callable[[], None], counts: Counter[str]) -> BaseException | None:
+    def _break_off(
+        self, name: str, change: Callable[[], None], counts: Counter[str]
+    ) -> BaseException | None:
         """Make a change in which something is raised; what came out of it."""
         many = self.lines.get(name, 400)
         stop, passed = self.rng.randrange(1, many + 20), 0
@@ -133,7 +148,9 @@ class Patient:
                 passed += 1
                 if passed == stop:
                     sys.settrace(None)
-                    raise Interrupt(f"line {stop} of {name}, {frame.f_code.co_filename}:{frame.f_lineno}")
+                    raise Interrupt(
+                        f"line {stop} of {name}, {frame.f_code.co_filename}:{frame.f_lineno}"
+                    )
             return trace
 
         alarm = self.rng.random() < 0.2
@@ -153,7 +170,8 @@ class Patient:
             counts["interrupts"] += 1
             counts["signals" if alarm else "lines"] += 1
             return interrupt.with_traceback(None)
-        except (PoisonedError, TransactionError) as error:  # of a transaction that went on after the interrupt
+        except (PoisonedError, TransactionError) as error:
+            # of a transaction that went on after the interrupt
             assert name == "go on inside", error
             counts["interrupts"] += 1
             return error.with_traceback(None)

@@ -1,4 +1,6 @@
-"""A process that writes is killed at any moment: what it acknowledged is there, whole, and its locks are gone."""
+"""A process that writes is killed at any moment: what it acknowledged is there, whole, and its
+locks are gone.
+"""
 
 import os
 import signal
@@ -42,9 +44,13 @@ def _kill(path: Path, rng: Random, counts: Counter[str]) -> None:
         os.waitpid(writer, 0)
         acknowledged = max([acknowledged, *(int(line) for line in lines if line.endswith("\n"))])
     with pagestore.open(path, threads=1) as store:
-        assert acknowledged <= store.version <= acknowledged + 1, f"{store.version} instead of {acknowledged}"
+        assert acknowledged <= store.version <= acknowledged + 1, (
+            f"{store.version} instead of {acknowledged}"
+        )
         rows = list(store.snapshot()["r"])
-        assert rows == [(k, store.version) for k in range(ROWS)], f"{rows[:3]} in version {store.version}"
+        assert rows == [(k, store.version) for k in range(ROWS)], (
+            f"{rows[:3]} in version {store.version}"
+        )
         faults = store.check()
         assert not faults, faults[0]
         with store.transaction() as txn:  # what follows goes on from it

@@ -1,4 +1,5 @@
-"""Random programs that compose (compose.py), over cells: after each batch rows and changes are those of one store.
+"""Random programs that compose (compose.py), over cells: after each batch rows and changes are
+those of one store.
 
     python -m tests.reliability over_cells              2,000 programs; --part 0.1 for a tenth
     python -m tests.reliability.over_cells 1000 17      what seed 17 of piece 1000 is, and what is wrong with it
@@ -26,10 +27,14 @@ def run(seed: int, amount: int) -> Counter[str]:
         found = error_of(case, cells)
         if found is not None:
             kind = type(found)
-            least = smaller(case, lambda one, kind=kind, cells=cells: isinstance(error_of(one, cells), kind))
+            least = smaller(
+                case, lambda one, kind=kind, cells=cells: isinstance(error_of(one, cells), kind)
+            )
             said = f"seed {seed}.{number}, {cells} cells: {found!r}\nSmaller:\n{least}\n{error_of(least, cells)!r}"
             raise AssertionError(said) from found
-        counts += Counter(programs=1, views=sum(map(len, case.blocks)), batches=len(case.transactions))
+        counts += Counter(
+            programs=1, views=sum(map(len, case.blocks)), batches=len(case.transactions)
+        )
     return counts
 
 

@@ -1,4 +1,6 @@
-"""One piece of a campaign: `python -m tests.reliability.piece NAME SEED AMOUNT` prints what it counted."""
+"""One piece of a campaign: `python -m tests.reliability.piece NAME SEED AMOUNT` prints what it
+counted.
+"""
 
 import importlib
 import sys

@@ -1,8 +1,9 @@
-"""The power is cut while real processes write: what they really did to their files is recorded, call by call.
+"""The power is cut while real processes write: what they really did to their files is recorded,
+call by call.
 
-As in `images`, a life is a few processes after one another, each with its own kind of sync, killed or seeing a sync
-fail somewhere. Here they are real processes with real files, and the recorder is between them and the system
-(tests/support/syscalls.py). Needs a C compiler.
+As in `images`, a life is a few processes after one another, each with its own kind of sync, killed
+or seeing a sync fail somewhere. Here they are real processes with real files, and the recorder is
+between them and the system (tests/support/syscalls.py). Needs a C compiler.
 
     python -m tests.reliability power                  all of it
     python -m tests.reliability --part 0.01 power      a hundredth
@@ -29,7 +30,8 @@ from tests.support.syscalls import Event, built, events, mark, moments
 from tests.support.syscalls import run as recorded
 
 WORKLOADS: dict[str, type[Plain]] = {
-    "plain": Plain, "small": Small, "admin": Admin, "schema": Schema, "views": Views, "upgrade": Upgrade,
+    "plain": Plain, "small": Small, "admin": Admin, "schema": Schema, "views": Views,
+    "upgrade": Upgrade,
     "cells": CellsOfViews,
 }  # fmt: skip
 EACH = 3  # images of a moment at which writes are pending
@@ -41,7 +43,11 @@ def run(seed: int, amount: int) -> Counter[str]:
     """Judge `amount` images; raises AssertionError that names the life that went wrong."""
     command = [sys.executable, "-m", "tests.reliability.power", str(seed), str(amount)]
     done = subprocess.run(
-        command, capture_output=True, text=True, cwd=Path(__file__).parents[2], env=os.environ | {"LD_PRELOAD": built()}
+        command,
+        capture_output=True,
+        text=True,
+        cwd=Path(__file__).parents[2],
+        env=os.environ | {"LD_PRELOAD": built()},
     )
     assert not done.returncode, done.stdout[-2000:] + done.stderr[-4000:]
     return Counter(json.loads(done.stdout.splitlines()[-1]))
@@ -58,7 +64,13 @@ def judge_images(seed: int, amount: int) -> Counter[str]:
         name = [*WORKLOADS][number % len(WORKLOADS)]
         with tempfile.TemporaryDirectory(prefix="power-cuts-", dir=memory) as folder:
             try:
-                _judge_life(WORKLOADS[name](), Path(folder), rng, counts, min(amount - counts["images"], MOST))
+                _judge_life(
+                    WORKLOADS[name](),
+                    Path(folder),
+                    rng,
+                    counts,
+                    min(amount - counts["images"], MOST),
+                )
             except Exception as error:
                 raise AssertionError(
                     f"life {number} ({name}) of seed {seed}: {type(error).__name__}: {error}"
@@ -80,7 +92,9 @@ class Moment(NamedTuple):
     known: dict[int, str]
 
 
-def _judge_life(workload: Plain, folder: Path, rng: Random, counts: Counter[str], most: int) -> None:
+def _judge_life(
+    workload: Plain, folder: Path, rng: Random, counts: Counter[str], most: int
+) -> None:
     files, log = [folder / name for name in workload.files], folder / "log"
     workload.make(folder, rng)
     start = [file.read_bytes() for file in files]
@@ -107,7 +121,9 @@ def _judge_life(workload: Plain, folder: Path, rng: Random, counts: Counter[str]
         try:
             _judge(workload, image, allowed[done], counts)
         except Exception as error:
-            raise AssertionError(f"after {done} of {len(happened)} events: {type(error).__name__}: {error}") from error
+            raise AssertionError(
+                f"after {done} of {len(happened)} events: {type(error).__name__}: {error}"
+            ) from error
     counts["lives"] += 1
 
 
@@ -118,7 +134,9 @@ def _write(image: Path, workload: Plain, contents: Sequence[bytes | bytearray]) 
 
 
 def live(workload: Plain, folder: Path, rng: Random, sync: str) -> None:
-    """One process: it opens the file, takes steps, and ends somehow. Its marks say what it began and what was done."""
+    """One process: it opens the file, takes steps, and ends somehow. Its marks say what it began
+    and what was done.
+    """
     simplefilter("ignore")
     opened = None
     for _ in range(3):  # a sync may fail while it is opened
@@ -159,7 +177,9 @@ def _say(what: str, model: Model, version: int, off: bool = False) -> None:
     mark({"what": what, "model": digest(model), "version": version, "off": off})
 
 
-def _allowed(workload: Plain, start: list[bytes], happened: list[Event], folder: Path) -> Iterator[Moment]:
+def _allowed(
+    workload: Plain, start: list[bytes], happened: list[Event], folder: Path
+) -> Iterator[Moment]:
     """What may be on the disk before the first event, and after each."""
     first = folder / "start"
     _write(first, workload, start)
@@ -171,9 +191,13 @@ def _allowed(workload: Plain, start: list[bytes], happened: list[Event], folder:
             said = event.said
             if said["what"] == "done":
                 rows = digest(workload.newest(json.loads(said["model"])))
-                now = Moment([said["model"]], said["version"], False, now.known | {said["version"]: rows})
+                now = Moment(
+                    [said["model"]], said["version"], False, now.known | {said["version"]: rows}
+                )
             elif said["what"] == "begun":
-                now = now._replace(allowed=[*now.allowed, said["model"]], lost=now.lost or said["off"])
+                now = now._replace(
+                    allowed=[*now.allowed, said["model"]], lost=now.lost or said["off"]
+                )
         yield now
 
 
@@ -182,15 +206,21 @@ def _judge(workload: Plain, folder: Path, right: Moment, counts: Counter[str]) -
     with workload.open(folder, mode="rw" if fully else "r") as opened:
         version = workload.version(opened)
         found = digest(workload.read(opened))
-        assert found in right.allowed, f"version {version} holds {found[:300]}, not {right.allowed[0][:300]}"
+        assert found in right.allowed, (
+            f"version {version} holds {found[:300]}, not {right.allowed[0][:300]}"
+        )
         assert version >= right.version, f"version {version} is there, not {right.version}"
         for older, rows in workload.versions(opened):
-            assert older not in right.known or digest(rows) == right.known[older], f"version {older} is another"
+            assert older not in right.known or digest(rows) == right.known[older], (
+                f"version {older} is another"
+            )
             counts["versions read"] += 1
         if fully:
             for go_on in (lambda: None, lambda: workload.go_on(opened)):
                 go_on()
-                faults = [fault for fault in workload.check(opened) if fault.invariant not in FALLBACK]
+                faults = [
+                    fault for fault in workload.check(opened) if fault.invariant not in FALLBACK
+                ]
                 assert not faults, faults[0]
             counts["checked and written to"] += 1
 

@@ -70,10 +70,14 @@ class CellsOfViews(Plain):
     def step(self, opened: Any, model: Model, rng: Random) -> Step:
         """A batch of insertions and deletions."""
         gone = rng.sample(model["e"], min(len(model["e"]), rng.choice([0, 1, 5])))
-        fresh = [list(row) for row in random_edges(rng, rng.choice([1, 5, 80])) if list(row) not in gone]
+        fresh = [
+            list(row) for row in random_edges(rng, rng.choice([1, 5, 80])) if list(row) not in gone
+        ]
         kinds = ["delete"] * len(gone) + ["insert"] * len(fresh)
         x, y = zip(*gone, *fresh, strict=True) if kinds else ((), ())
-        table = pa.table({"x": pa.array(x, pa.int64()), "y": pa.array(y, pa.int64()), "_change_type": kinds})
+        table = pa.table(
+            {"x": pa.array(x, pa.int64()), "y": pa.array(y, pa.int64()), "_change_type": kinds}
+        )
         left = {tuple(row) for row in model["e"] if row not in gone} | {tuple(row) for row in fresh}
 
         def do() -> None:

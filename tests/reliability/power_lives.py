@@ -1,7 +1,8 @@
 """What processes do to a store before the power is cut, and what must be in it afterwards.
 
-A model is what a store holds, as JSON: relations with their rows, tags, branches, and what else belongs to a workload.
-A step takes the store and its model, and returns what to do and the model after it.
+A model is what a store holds, as JSON: relations with their rows, tags, branches, and what else
+belongs to a workload. A step takes the store and its model, and returns what to do and the model
+after it.
 """
 
 import json
@@ -21,7 +22,8 @@ Model = dict[str, Any]
 Step = tuple[Callable[[], object], Model]
 OPTIONS: dict[str, Any] = {"page_size": 4096, "threads": 1}
 RULES = {
-    "main": "e(x, y) -> int(x), int(y). r(x, y) <- e(x, y), x < 20. r(x, z) <- r(x, y), e(y, z), x < 20.",
+    "main": "e(x, y) -> int(x), int(y). r(x, y) <- e(x, y), x < 20. r(x, z) <- r(x, y), e(y, z), x "
+    "< 20.",
     "more": "d[x] = n <- agg<<n = count()>> e(x, _). lone(x) <- e(x, _), !e(_, x).",
     "texts": "t[x] = s -> int(x), string(s). m[] = s <- agg<<s = max(v)>> t[_] = v.",
     "matched": "q(x, y, z) <- e(x, y), e(y, z), e(x, z). p(x, z) <- q(x, _, z), !e(z, x).",
@@ -59,7 +61,9 @@ class Plain:
         with pagestore.open(folder / "s.pages", **OPTIONS) as store:
             store.retain = rng.choice([1, 2, 5, "all"])
             with store.transaction() as txn:
-                txn.create("r", "k: int64, v: int64", key="k", scans=["count"]).set([(k, 0) for k in range(300)])
+                txn.create("r", "k: int64, v: int64", key="k", scans=["count"]).set(
+                    [(k, 0) for k in range(300)]
+                )
                 txn.create("t", "k: int64, t: string", key="k").set([(1, "one"), (2, "x" * 5000)])
 
     def open(self, folder: Path, **options: Any) -> Any:
@@ -125,7 +129,9 @@ def edit(store: pagestore.Store, model: Model, rng: Random) -> Step:
     """Set some rows and delete others."""
     rows = dict(model["branches"]["main"]["r"])
     gone = rng.sample(sorted(rows), min(len(rows) // 3, rng.choice([0, 3, 400])))
-    fresh = {rng.randrange(2000): rng.randrange(1 << 40) for _ in range(rng.choice([1, 3, 60, 1500]))}
+    fresh = {
+        rng.randrange(2000): rng.randrange(1 << 40) for _ in range(rng.choice([1, 3, 60, 1500]))
+    }
     after = {k: v for k, v in rows.items() if k not in gone} | fresh
     model["branches"]["main"]["r"] = [[k, v] for k, v in sorted(after.items())]
 
@@ -139,7 +145,10 @@ def edit(store: pagestore.Store, model: Model, rng: Random) -> Step:
 
 def texts(store: pagestore.Store, model: Model, rng: Random) -> Step:
     """Set some texts, short and long."""
-    fresh = {rng.randrange(40): rng.choice("abc") * rng.choice([1, 30, 5000]) for _ in range(rng.choice([1, 20]))}
+    fresh = {
+        rng.randrange(40): rng.choice("abc") * rng.choice([1, 30, 5000])
+        for _ in range(rng.choice([1, 20]))
+    }
     rows = dict(model["branches"]["main"]["t"]) | fresh
     model["branches"]["main"]["t"] = [[k, v] for k, v in sorted(rows.items())]
 
@@ -196,11 +205,26 @@ class Admin(Plain):
 
     def step(self, opened: Any, model: Model, rng: Random) -> Step:
         """A random step."""
-        steps = [edit, create, drop, truncate, rename, tag, untag, branch, delete_branch, retain, vacuum, compact]
+        steps = [
+            edit,
+            create,
+            drop,
+            truncate,
+            rename,
+            tag,
+            untag,
+            branch,
+            delete_branch,
+            retain,
+            vacuum,
+            compact,
+        ]
         return rng.choice(steps)(opened, deepcopy(model), rng)
 
 
-def _changing(store: pagestore.Store, change: Callable[[pagestore.Transaction], object]) -> Callable[[], None]:
+def _changing(
+    store: pagestore.Store, change: Callable[[pagestore.Transaction], object]
+) -> Callable[[], None]:
     def do() -> None:
         with store.transaction() as txn:
             change(txn)
@@ -217,7 +241,9 @@ def create(store: pagestore.Store, model: Model, rng: Random) -> Step:
     main, rows = model["branches"]["main"], [[k] for k in range(rng.choice([0, 3, 900]))]
     name = next(name for n in range(99) if (name := f"q{n}") not in main)
     main[name] = rows
-    return _changing(store, lambda txn: txn.create(name, "k: int64").insert([tuple(row) for row in rows])), model
+    return _changing(
+        store, lambda txn: txn.create(name, "k: int64").insert([tuple(row) for row in rows])
+    ), model
 
 
 def drop(store: pagestore.Store, model: Model, rng: Random) -> Step:
@@ -315,7 +341,9 @@ class Schema(Plain):
 
     def step(self, opened: Any, model: Model, rng: Random) -> Step:
         """A random step."""
-        return rng.choice([edit, change_columns, change_columns, change_scans])(opened, deepcopy(model), rng)
+        return rng.choice([edit, change_columns, change_columns, change_scans])(
+            opened, deepcopy(model), rng
+        )
 
 
 def change_columns(store: pagestore.Store, model: Model, rng: Random) -> Step:
@@ -326,7 +354,9 @@ def change_columns(store: pagestore.Store, model: Model, rng: Random) -> Step:
         main["w"] = [row[:-1] for row in main["w"]]
         return _changing(store, lambda txn: txn.drop_column("w", columns[-1])), model
     main["w"] = [[*row, len(columns)] for row in main["w"]]
-    return _changing(store, lambda txn: txn.add_column("w", f"c{len(columns)}: int64", len(columns))), model
+    return _changing(
+        store, lambda txn: txn.add_column("w", f"c{len(columns)}: int64", len(columns))
+    ), model
 
 
 def change_scans(store: pagestore.Store, model: Model, rng: Random) -> Step:
@@ -375,7 +405,9 @@ class Views(Plain):
         return type(opened)(super().again(opened, folder).store)
 
     def read(self, opened: Any) -> Model:
-        """The edges, and which rules there are; of all else `check` says whether it follows from them."""
+        """The edges, and which rules there are; of all else `check` says whether it follows from
+        them.
+        """
         return {"e": sorted(opened["e"]), "blocks": sorted(opened.blocks)}
 
     def newest(self, model: Model) -> Any:

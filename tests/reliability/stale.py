@@ -1,7 +1,9 @@
-"""Lost writes: each page of a store put back to what it held after an earlier commit, and to zeros, one at a time.
+"""Lost writes: each page of a store put back to what it held after an earlier commit, and to zeros,
+one at a time.
 
-A store so hurt reads right wherever it reads, and `check` names the page if anything reaches it. What a transaction has
-written that was rolled back is left out: its births are those of the next one.
+A store so hurt reads right wherever it reads, and `check` names the page if anything reaches it.
+What a transaction has written that was rolled back is left out: its births are those of the next
+one.
 
     python -m tests.reliability.stale SEED AMOUNT
 """
@@ -26,15 +28,21 @@ SCANS = ["count", "sum:v", "max:v,k", "checksum"]
 
 
 def run(seed: int, amount: int) -> Counter[str]:
-    """Hurt stores in so many ways; how often each thing came of it. Raises AssertionError at the first wrong one."""
+    """Hurt stores in so many ways; how often each thing came of it. Raises AssertionError at the
+    first wrong one.
+    """
     outcomes: Counter[str] = Counter()
     with tempfile.TemporaryDirectory() as folder:
         path, number = Path(folder) / "stale.pages", seed
         while outcomes.total() < amount:
             older = workload(path, Random(number))
             data, truth, reached = path.read_bytes(), read(path), reached_by(path)
-            hurts = [(page, content) for page, contents in older.items() for content in sorted(contents)]
-            for page, content in Random(number).sample(hurts, min(len(hurts), amount - outcomes.total())):
+            hurts = [
+                (page, content) for page, contents in older.items() for content in sorted(contents)
+            ]
+            for page, content in Random(number).sample(
+                hurts, min(len(hurts), amount - outcomes.total())
+            ):
                 hurt = bytearray(data)
                 hurt[page * PAGE : (page + 1) * PAGE] = content
                 path.write_bytes(hurt)
@@ -64,7 +72,9 @@ def judged(path: Path, page: int, truth: dict, reached: dict[int, str], where: s
 
 
 def names(store: pagestore.Store, truth: dict, page: int, where: str) -> bool:
-    """Whether something did not read; what reads must be right, and what does not must name the page."""
+    """Whether something did not read; what reads must be right, and what does not must name the
+    page.
+    """
     failed = False
     for version, content in truth.items():
         for name, expected in content.items():
@@ -72,9 +82,13 @@ def names(store: pagestore.Store, truth: dict, page: int, where: str) -> bool:
                 found = answer(store, version, name)
             except CorruptionError as error:
                 failed = True
-                assert page == error.page or f"page {page}:" in str(error), f"{where}: {version} {name}: {error}"
+                assert page == error.page or f"page {page}:" in str(error), (
+                    f"{where}: {version} {name}: {error}"
+                )
             else:
-                assert found == expected, f"{where}: version {version}, {name} reads {str(found)[:200]}"
+                assert found == expected, (
+                    f"{where}: version {version}, {name} reads {str(found)[:200]}"
+                )
     return failed
 
 
@@ -85,7 +99,10 @@ def read(path: Path) -> dict[int, dict[str, Any]]:
     """All answers of a store, by version and question."""
     with pagestore.open(path, mode="r") as store:
         versions = [line.version for line in store.history()]
-        return {version: {name: answer(store, version, name) for name in QUESTIONS} for version in versions}
+        return {
+            version: {name: answer(store, version, name) for name in QUESTIONS}
+            for version in versions
+        }
 
 
 def answer(store: pagestore.Store, version: int, name: str) -> Any:
@@ -105,10 +122,17 @@ def answer(store: pagestore.Store, version: int, name: str) -> Any:
             return list(big)
         if name == "gets":
             keys = [(key,) for key in range(0, 1 << 62, 1 << 57)]
-            return [row.tolist() for row in big.get_many(keys)[1].values()], [big.get(key) for key in keys]
+            return [row.tolist() for row in big.get_many(keys)[1].values()], [
+                big.get(key) for key in keys
+            ]
         if name == "folds":
             middle = big.range((1 << 60,), (1 << 61,)).scan("max:v,k")
-            return big.scan("sum:v"), middle, big.rank((1 << 61,)), big.select(len(big) // 2) if big else None
+            return (
+                big.scan("sum:v"),
+                middle,
+                big.rank((1 << 61,)),
+                big.select(len(big) // 2) if big else None,
+            )
     before = max((line.version for line in store.history() if line.version < version), default=None)
     if before is None or "big" not in store.at(before):
         return None
@@ -124,12 +148,16 @@ def reached_by(path: Path) -> dict[int, str]:
 
 
 def workload(path: Path, random: Random) -> dict[int, set[bytes]]:
-    """Write a store by random transactions; what each of its pages has held before, by its number."""
+    """Write a store by random transactions; what each of its pages has held before, by its
+    number.
+    """
     path.unlink(missing_ok=True)
     contents: dict[int, set[bytes]] = {}
     many = random.random() < 0.15  # more versions than one commit lists
     keys: list[int] = []
-    with pagestore.open(path, page_size=PAGE, sync="off", retain="all" if many else random.choice([1, 2, 4])) as store:
+    with pagestore.open(
+        path, page_size=PAGE, sync="off", retain="all" if many else random.choice([1, 2, 4])
+    ) as store:
         commit = -1
         for step in range(90 if many else random.randrange(4, 30)):
             with suppress(ExistsError, RetainedError):  # of a tag or branch
@@ -141,7 +169,9 @@ def workload(path: Path, random: Random) -> dict[int, set[bytes]]:
     for number, page in pages(data):
         contents[number] = (contents[number] | {bytes(PAGE)}) - {page}
         if number < FIRST_PAGE:  # closing the store changes a flag
-            contents[number] = {old for old in contents[number] if commit_of(old) != commit_of(page)}
+            contents[number] = {
+                old for old in contents[number] if commit_of(old) != commit_of(page)
+            }
     return {number: contents[number] for number, _ in pages(data)}
 
 

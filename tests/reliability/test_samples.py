@@ -1,4 +1,6 @@
-"""A sample of each campaign by default; all of it with `python -m tests.reliability`, or `-m campaign`."""
+"""A sample of each campaign by default; all of it with `python -m tests.reliability`, or `-m
+campaign`.
+"""
 
 import importlib
 import os

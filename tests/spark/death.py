@@ -1,4 +1,6 @@
-"""Python workers of Spark that are killed from within, so that the kill falls into a task's work and not beside it."""
+"""Python workers of Spark that are killed from within, so that the kill falls into a task's work
+and not beside it.
+"""
 
 import os
 import signal
@@ -10,9 +12,11 @@ from typing import Any
 
 @dataclass
 class Death:
-    """Kills this process, or all Python workers of its Spark, some seconds after the `with` block begins.
+    """Kills this process, or all Python workers of its Spark, some seconds after the `with` block
+    begins.
 
-    Not after the block's end, and only once: of all processes that have this object, one makes the file `marker`.
+    Not after the block's end, and only once: of all processes that have this object, one makes the
+    file `marker`.
     """
 
     marker: Path
@@ -31,7 +35,8 @@ class Death:
         return {name: value for name, value in self.__dict__.items() if name != "_timer"}
 
     def _strike(self) -> None:
-        from tests.spark.pipeline import kill, python_workers  # needed by few of those that import this
+        # needed by few of those that import this
+        from tests.spark.pipeline import kill, python_workers
 
         try:
             self.marker.touch(exist_ok=False)

@@ -1,8 +1,10 @@
-"""Events stream into a workspace with a view, whose changes stream out into Parquet; and whether that is exact.
+"""Events stream into a workspace with a view, whose changes stream out into Parquet; and whether
+that is exact.
 
 rate source  ──▶  event, by format("pagestore")  ──▶  view count  ──▶  its change feed, by Spark's Parquet sink
 
-Every row says by a random text which attempt of a task made it, so that a batch that is applied twice shows.
+Every row says by a random text which attempt of a task made it, so that a batch that is applied
+twice shows.
 """
 
 import os
@@ -35,10 +37,21 @@ def create(folder: Path) -> None:
 def start(spark: "SparkSession", folder: Path) -> "list[StreamingQuery]":
     """Begin both streams, or go on with them."""
     store = str(folder / "events.pages")
-    events = spark.readStream.format("rate").option("rowsPerSecond", 40).option("numPartitions", 2).load()
+    events = (
+        spark.readStream.format("rate")
+        .option("rowsPerSecond", 40)
+        .option("numPartitions", 2)
+        .load()
+    )
     events = events.selectExpr("value as n", "value % 7 as group", "uuid() as attempt")
-    writer = events.writeStream.format("pagestore").options(path=store, relation="event", lockTimeout=60)
-    changes = spark.readStream.format("pagestore").options(relation="size", readChangeFeed=True).load(store)
+    writer = events.writeStream.format("pagestore").options(
+        path=store, relation="event", lockTimeout=60
+    )
+    changes = (
+        spark.readStream.format("pagestore")
+        .options(relation="size", readChangeFeed=True)
+        .load(store)
+    )
     out = changes.writeStream.format("parquet").option("path", str(folder / "changes"))
     return [
         writer.option("checkpointLocation", str(folder / "in")).start(),
@@ -49,7 +62,11 @@ def start(spark: "SparkSession", folder: Path) -> "list[StreamingQuery]":
 def finish(spark: "SparkSession", folder: Path) -> None:
     """Read the changes that are left, once nothing is written any more."""
     store = str(folder / "events.pages")
-    changes = spark.readStream.format("pagestore").options(relation="size", readChangeFeed=True).load(store)
+    changes = (
+        spark.readStream.format("pagestore")
+        .options(relation="size", readChangeFeed=True)
+        .load(store)
+    )
     out = changes.writeStream.format("parquet").option("path", str(folder / "changes"))
     query = out.option("checkpointLocation", str(folder / "out")).trigger(availableNow=True).start()
     query.awaitTermination(120)
@@ -58,7 +75,11 @@ def finish(spark: "SparkSession", folder: Path) -> None:
 def committed(folder: Path) -> int:
     """How many batches a checkpoint says are done; it names the last hundred or so."""
     done = folder / "in" / "commits"
-    numbers = [int(path.name) for path in done.iterdir() if path.name.isdecimal()] if done.exists() else []
+    numbers = (
+        [int(path.name) for path in done.iterdir() if path.name.isdecimal()]
+        if done.exists()
+        else []
+    )
     return max(numbers, default=-1) + 1
 
 
@@ -67,20 +88,25 @@ def verify(spark: "SparkSession", folder: Path) -> int:
     with ivm.open(folder / "events.pages") as workspace:
         assert workspace.check() == [] and workspace.store.check() == []
         numbers = [n for n, _, _ in workspace["event"]]
-        assert numbers == [*range(len(numbers))], f"{Counter(numbers).most_common(3)} of {len(numbers)}"
+        assert numbers == [*range(len(numbers))], (
+            f"{Counter(numbers).most_common(3)} of {len(numbers)}"
+        )
         view = {*workspace["size"]}
     assert view == {*Counter(n % 7 for n in numbers).items()}
     rows: Counter[tuple[int, int]] = Counter()
-    for row in spark.read.parquet(str(folder / "changes")).collect():  # by the sink's own list of files
+    # by the sink's own list of files
+    for row in spark.read.parquet(str(folder / "changes")).collect():
         rows[row.group, row.c] += 1 if row._change_type == "insert" else -1
     assert {row for row, times in rows.items() if times} == view and {*rows.values()} <= {0, 1}
     return len(numbers)
 
 
 def python_workers(spark_process: int, states: str = ALIVE) -> list[int]:
-    """The Python processes in which a Spark process has tasks, plans and commits: children of daemons, its children.
+    """The Python processes in which a Spark process has tasks, plans and commits: children of
+    daemons, its children.
 
-    Spark itself does not go on at once where a daemon is killed. Of those in some states: R is running.
+    Spark itself does not go on at once where a daemon is killed. Of those in some states: R is
+    running.
     """
     parents, found = {}, set()
     for status in Path("/proc").glob("[0-9]*/stat"):
@@ -109,9 +135,11 @@ def kill(pids: list[int]) -> int:
 
 
 class Killer(Thread):
-    """Kills one of a Spark process's Python processes, or all, at a random moment of the `with` block.
+    """Kills one of a Spark process's Python processes, or all, at a random moment of the `with`
+    block.
 
-    Where there are none at the moment, the next one that starts is killed. `killed` says how many were.
+    Where there are none at the moment, the next one that starts is killed. `killed` says how many
+    were.
     """
 
     def __init__(self, spark_process: int, rng: Random, longest: float, one: bool = True) -> None:

@@ -1,4 +1,6 @@
-"""A change feed is what commits changed, in Spark's words; tested against the difference of sets of rows."""
+"""A change feed is what commits changed, in Spark's words; tested against the difference of sets
+of rows.
+"""
 
 from collections import Counter
 from datetime import timedelta
@@ -10,7 +12,14 @@ import pytest
 
 import ivm
 import pagestore
-from pagestore_tools.spark.source.changes import AFTER, BEFORE, DELETED, INSERTED, KINDS, kinds_of_changes
+from pagestore_tools.spark.source.changes import (
+    AFTER,
+    BEFORE,
+    DELETED,
+    INSERTED,
+    KINDS,
+    kinds_of_changes,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -32,7 +41,9 @@ def difference(old: set[Row], new: set[Row], keys: int, updates: bool) -> set[tu
     }
 
 
-def changed(old: pagestore.Snapshot, new: pagestore.Snapshot, name: str, updates: bool) -> list[tuple[Row, int]]:
+def changed(
+    old: pagestore.Snapshot, new: pagestore.Snapshot, name: str, updates: bool
+) -> list[tuple[Row, int]]:
     """The changes that a feed tells of; all columns are whole numbers."""
     return [
         (tuple(row), kind)
@@ -48,8 +59,14 @@ def test_changes_of_relations_and_views_between_any_versions(tmp_path: Path, see
         workspace.install(RULES)
         for _ in range(8):
             with workspace.transaction() as txn:
-                txn.insert("edge", [(rng.randrange(40), rng.randrange(40)) for _ in range(rng.choice([5, 400]))])
-                txn.delete("edge", [(rng.randrange(40), rng.randrange(40)) for _ in range(rng.choice([5, 400]))])
+                txn.insert(
+                    "edge",
+                    [(rng.randrange(40), rng.randrange(40)) for _ in range(rng.choice([5, 400]))],
+                )
+                txn.delete(
+                    "edge",
+                    [(rng.randrange(40), rng.randrange(40)) for _ in range(rng.choice([5, 400]))],
+                )
         store = workspace.store
         for _ in range(20):
             with store.at(rng.randrange(1, 10)) as old, store.at(rng.randrange(1, 10)) as new:
@@ -60,7 +77,8 @@ def test_changes_of_relations_and_views_between_any_versions(tmp_path: Path, see
                         assert {*found} == difference({*old[name]}, {*new[name]}, keys, updates)
                     table = store.diff(int(old.version), int(new.version), name).read_all()
                     assert Counter(map(tuple, map(dict.values, table.to_pylist()))) == Counter(
-                        (*row, KINDS[kind].as_py()) for row, kind in difference({*old[name]}, {*new[name]}, keys, False)
+                        (*row, KINDS[kind].as_py())
+                        for row, kind in difference({*old[name]}, {*new[name]}, keys, False)
                     )
 
 
@@ -81,7 +99,9 @@ def prices(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("changes") / "s.pages"
     with pagestore.open(path, retain="all") as store:
         with store.transaction() as txn:
-            txn.create("price", "item: string, price: decimal(9,2)?", key="item").insert([("tea", 3), ("milk", None)])
+            txn.create("price", "item: string, price: decimal(9,2)?", key="item").insert(
+                [("tea", 3), ("milk", None)]
+            )
         with store.transaction() as txn:
             txn["price"].set([("tea", 4)])
         with store.transaction() as txn:
@@ -95,14 +115,17 @@ def prices(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def feed(spark: "SparkSession", path: Path, **options: Any) -> "DataFrame":
-    reader = spark.read.format("pagestore").options(relation="price", readChangeFeed=True, **options)
+    reader = spark.read.format("pagestore").options(
+        relation="price", readChangeFeed=True, **options
+    )
     return reader.load(str(path))
 
 
 def told(frame: "DataFrame") -> list[str]:
     """A line for each change."""
     return sorted(
-        f"{row._commit_version} {row._change_type} {row.item} {None if row.price is None else int(row.price)}"
+        f"{row._commit_version} {row._change_type} {row.item} "
+        f"{None if row.price is None else int(row.price)}"
         for row in frame.collect()
     )
 
@@ -119,7 +142,10 @@ FIFTH = ["5 delete tea 4", "5 insert salt 1", "5 insert tea 5"]
         ({"startingVersion": 0}, [*FIRST, *SECOND, *THIRD, *FIFTH]),
         ({"startingVersion": 2, "endingVersion": 3}, [*SECOND, *THIRD]),
         ({"startingVersion": 1, "startingBoundInclusive": False, "endingVersion": 2}, SECOND),
-        ({"startingVersion": 2, "endingVersion": 5, "endingBoundInclusive": False}, [*SECOND, *THIRD]),
+        (
+            {"startingVersion": 2, "endingVersion": 5, "endingBoundInclusive": False},
+            [*SECOND, *THIRD],
+        ),
         ({"startingVersion": 6}, []),
         ({"startingVersion": 4, "branch": "sale"}, ["4 delete tea 4", "4 insert tea 1"]),
         (
@@ -132,7 +158,9 @@ FIFTH = ["5 delete tea 4", "5 insert salt 1", "5 insert tea 5"]
         ),
     ],
 )
-def test_bounds_and_modes(spark: "SparkSession", prices: Path, options: dict[str, Any], expected: list[str]) -> None:
+def test_bounds_and_modes(
+    spark: "SparkSession", prices: Path, options: dict[str, Any], expected: list[str]
+) -> None:
     assert told(feed(spark, prices, **options)) == expected
 
 
@@ -142,7 +170,10 @@ def test_times_of_commits(spark: "SparkSession", prices: Path) -> None:
     bounds = {"startingTimestamp": times[2].isoformat(), "endingTimestamp": times[3].isoformat()}
     frame = feed(spark, prices, **bounds)
     assert told(frame) == [*SECOND, *THIRD]
-    assert {row._commit_timestamp.replace(tzinfo=times[2].tzinfo) for row in frame.collect()} == {times[2], times[3]}
+    assert {row._commit_timestamp.replace(tzinfo=times[2].tzinfo) for row in frame.collect()} == {
+        times[2],
+        times[3],
+    }
     assert told(feed(spark, prices, **bounds, startingBoundInclusive=False)) == THIRD
     later = (times[5] + timedelta(days=1)).isoformat()
     assert told(feed(spark, prices, startingTimestamp=later)) == []
@@ -159,11 +190,16 @@ def test_columns_and_parts(spark: "SparkSession", prices: Path) -> None:
     [
         ({}, "begins at startingVersion, or at startingTimestamp"),
         ({"startingVersion": 9}, "startingVersion=9: the newest version of branch 'main' is 5"),
-        ({"startingVersion": 1, "deduplicationMode": "all"}, "one of none, dropCarryovers, netChanges"),
+        (
+            {"startingVersion": 1, "deduplicationMode": "all"},
+            "one of none, dropCarryovers, netChanges",
+        ),
         ({"startingVersion": 1, "startingTimestamp": "2026-01-01"}, "exclude each other"),
     ],
 )
-def test_what_is_refused(spark: "SparkSession", prices: Path, options: dict[str, Any], message: str) -> None:
+def test_what_is_refused(
+    spark: "SparkSession", prices: Path, options: dict[str, Any], message: str
+) -> None:
     with pytest.raises(Exception, match=message):
         feed(spark, prices, **options).count()
 
@@ -179,7 +215,9 @@ def test_changes_that_are_not_known_are_an_error(spark: "SparkSession", tmp_path
             txn.add_column("price", "note: string", "none")
     with pytest.raises(Exception, match="what version 3 changed is not known.*netChanges"):
         feed(spark, tmp_path / "s.pages", startingVersion=3, endingVersion=5).count()
-    with pytest.raises(Exception, match="what version 2 changed is not known.*version 1.*no longer retained"):
+    with pytest.raises(
+        Exception, match="what version 2 changed is not known.*version 1.*no longer retained"
+    ):
         feed(spark, tmp_path / "s.pages", startingVersion=2, endingVersion=2).count()
     with pytest.raises(Exception, match="'price' was made anew in version 6"):
         feed(spark, tmp_path / "s.pages", startingVersion=6).count()

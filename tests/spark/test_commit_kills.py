@@ -1,6 +1,8 @@
-"""A driver without Spark is killed at random points of its commits; started again, it applies every job once.
+"""A driver without Spark is killed at random points of its commits; started again, it applies every
+job once.
 
-Tasks are played here: what they do is to leave files, and to leave some more if they are killed and tried again.
+Tasks are played here: what they do is to leave files, and to leave some more if they are killed and
+tried again.
 """
 
 import random
@@ -51,14 +53,18 @@ for number in range(int(done.read_text() or 0), {JOBS}):
 """
 
 
-@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.campaign) for seed in range(1, 17))])
+@pytest.mark.parametrize(
+    "seed", [0, *(pytest.param(seed, marks=pytest.mark.campaign) for seed in range(1, 17))]
+)
 def test_a_driver_that_is_killed_applies_each_job_once(tmp_path: Path, seed: int) -> None:
     """Three kills a seed, then a run to the end."""
     rng, path, done = random.Random(seed), tmp_path / "s.pages", tmp_path / "done"
     done.write_text("0")
     for kill in (True, True, True, False):
         command = [sys.executable, "-c", DRIVER, str(path), str(done)]
-        driver = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=ROOT, text=True)
+        driver = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=ROOT, text=True
+        )
         if kill:
             assert driver.stdout is not None
             driver.stdout.readline()  # from here on it commits

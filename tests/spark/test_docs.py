@@ -25,28 +25,39 @@ NA,aa,100,1,1,NA,A1
 
 
 def test_the_examples(spark: "SparkSession", tmp_path: Path) -> None:
-    failed, tried = doctest.testfile(str(FILE), module_relative=False, globs={"spark": spark, "folder": str(tmp_path)})
+    failed, tried = doctest.testfile(
+        str(FILE), module_relative=False, globs={"spark": spark, "folder": str(tmp_path)}
+    )
     spark.catalog.dropTempView("empty_shop")
     assert (failed, tried > 0) == (0, True)
 
 
 def test_every_option_is_named() -> None:
-    pytest.importorskip("pyspark", reason="Spark is not installed: pip install 'pagestore-ivm[spark]'")
+    pytest.importorskip(
+        "pyspark", reason="Spark is not installed: pip install 'pagestore-ivm[spark]'"
+    )
     from pagestore_tools.spark.source.options import READING, WRITING
 
     text = FILE.read_text()
     assert [
-        name for name in {*READING, *WRITING} - {"path"} if f"`{name}`" not in text and f"{name}=" not in text
+        name
+        for name in {*READING, *WRITING} - {"path"}
+        if f"`{name}`" not in text and f"{name}=" not in text
     ] == []
 
 
 def test_the_page_on_preparing(
-    spark: "SparkSession", tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    spark: "SparkSession",
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     from pagestore_tools.cli import main
 
     text = (DOCS / "prepare.md").read_text()
-    [recipe], [code] = (re.findall(f"```{language}\n(.*?)```", text, re.DOTALL) for language in ("toml", "python"))
+    [recipe], [code] = (
+        re.findall(f"```{language}\n(.*?)```", text, re.DOTALL) for language in ("toml", "python")
+    )
     monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "0")  # the session that exists
     monkeypatch.chdir(tmp_path)
     (tmp_path / "job.toml").write_text(recipe)
@@ -54,8 +65,15 @@ def test_the_page_on_preparing(
     (tmp_path / "raw" / "flights.csv").write_text(RAW)
     for line in re.findall(r"^    pagestore (.*)$", text, re.MULTILINE)[1:3]:  # after the synopsis
         assert main.pagestore(re.sub("[][]", "", line).split()) == 0, capsys.readouterr()
-    [bad] = [line for file in (tmp_path / "OUT" / "flight.quarantine").glob("*.txt") for line in file.open()]
-    assert json.loads(bad)["reasons"] == ["m does not fit int64"] and '{"reasons":["m does not fit int64"]' in text
+    [bad] = [
+        line
+        for file in (tmp_path / "OUT" / "flight.quarantine").glob("*.txt")
+        for line in file.open()
+    ]
+    assert (
+        json.loads(bad)["reasons"] == ["m does not fit int64"]
+        and '{"reasons":["m does not fit int64"]' in text
+    )
     with pagestore.open(tmp_path / "flights.pages", mode="r") as store:
         [row] = store.snapshot()["flight"]
         assert row[1:] == ("AA", 120, "late", "none")

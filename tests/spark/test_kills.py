@@ -1,7 +1,9 @@
-"""Drivers, and the Python processes of tasks, plans and commits, are killed at random points: nothing is lost or twice.
+"""Drivers, and the Python processes of tasks, plans and commits, are killed at random points:
+nothing is lost or twice.
 
-A driver takes ten seconds to be there again; so the campaigns, of POINTS kills of each kind, are under `-m campaign`.
-The default run kills Python processes of batches here, and of streams in test_pipeline.py.
+A driver takes ten seconds to be there again; so the campaigns, of POINTS kills of each kind, are
+under `-m campaign`. The default run kills Python processes of batches here, and of streams in
+test_pipeline.py.
 """
 
 import os
@@ -28,8 +30,10 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[2]
 POINTS = int(os.environ.get("POINTS", "50"))  # kills of each kind
-LIMIT = float(os.environ.get("LIMIT", "inf"))  # seconds after which a campaign ends, whatever it has come to
-KINDS = "task", "workers", "driver"  # one Python process, all of them, or the driver with everything below it
+# seconds after which a campaign ends, whatever it has come to
+LIMIT = float(os.environ.get("LIMIT", "inf"))
+# one Python process, all of them, or the driver with everything below it
+KINDS = "task", "workers", "driver"
 PATIENCE = 300  # seconds
 
 
@@ -48,17 +52,27 @@ class Victim:
 
     def start(self) -> None:
         """Begin, or go on after the driver was killed."""
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(self.folder / "path"), str(ROOT)])}
+        environment = {
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join([str(self.folder / "path"), str(ROOT)]),
+        }
         with (self.folder / "output").open("a") as output:
             command = [sys.executable, "-m", "tests.spark.victim", self.mode, str(self.folder)]
             self.process = subprocess.Popen(
-                command, cwd=ROOT, env=environment, stdout=output, stderr=output, start_new_session=True
+                command,
+                cwd=ROOT,
+                env=environment,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
             )
 
     def kill(self, rng: Random, kind: str) -> None:
-        """Kill the driver, or its Python processes, at a random moment, and wait until it has made progress again.
+        """Kill the driver, or its Python processes, at a random moment, and wait until it has made
+        progress again.
 
-        A kill counts if it was one of the driver, or if something failed for it: some processes have no work.
+        A kill counts if it was one of the driver, or if something failed for it: some processes
+        have no work.
         """
         end = time.monotonic() + PATIENCE
         time.sleep(rng.uniform(0, 2))
@@ -72,7 +86,8 @@ class Victim:
             while not pipeline.kill(self.chosen(rng, kind)):
                 self.expect_life(end)
                 time.sleep(rng.uniform(0, 0.02))
-        while self.progress() < progress + 2 and self.lines("failures") == failures:  # one may have been done already
+        # one may have been done already
+        while self.progress() < progress + 2 and self.lines("failures") == failures:
             self.expect_life(end)
             time.sleep(0.02)
         self.wait(progress + 1)
@@ -96,7 +111,9 @@ class Victim:
 
     def expect_life(self, end: float) -> None:
         """Raise AssertionError if the driver has ended, or takes too long."""
-        assert time.monotonic() < end and self.process.poll() is None, (self.folder / "output").read_text()[-2000:]
+        assert time.monotonic() < end and self.process.poll() is None, (
+            self.folder / "output"
+        ).read_text()[-2000:]
 
     def progress(self) -> int:
         """How many batches are known to be written."""
@@ -112,7 +129,10 @@ class Victim:
     def java(self) -> list[int]:
         """The JVM, which is a child of the driver's Python."""
         return [
-            int(pid) for pid in Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()
+            int(pid)
+            for pid in Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children")
+            .read_text()
+            .split()
         ]
 
     def stop(self) -> str:
@@ -153,12 +173,22 @@ def test_kills_at_random_points(tmp_path: Path, mode: str) -> None:
     try:
         victim.wait(1)
         end = time.monotonic() + LIMIT
-        while (unfinished := [kind for kind in KINDS if victim.counts[kind] < POINTS]) and time.monotonic() < end:
+        while (
+            unfinished := [kind for kind in KINDS if victim.counts[kind] < POINTS]
+        ) and time.monotonic() < end:
             victim.kill(rng, rng.choice(unfinished))
         said = victim.stop()
     finally:
         victim.end()
-    print(victim.counts, "of", victim.kills, "kills hit work, in", victim.progress(), "batches;", said.splitlines()[-1])
+    print(
+        victim.counts,
+        "of",
+        victim.kills,
+        "kills hit work, in",
+        victim.progress(),
+        "batches;",
+        said.splitlines()[-1],
+    )
     if mode == "stream":
         assert "exact" in said.splitlines()[-1]
     else:

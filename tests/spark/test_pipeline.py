@@ -1,4 +1,6 @@
-"""Streams that are stopped, and whose Python processes are killed, go on by themselves, and all is exact."""
+"""Streams that are stopped, and whose Python processes are killed, go on by themselves, and all
+is exact.
+"""
 
 import time
 from collections.abc import Callable
@@ -21,7 +23,8 @@ def test_events_in_and_changes_out(spark: "SparkSession", tmp_path: Path) -> Non
     stop(queries)
     queries, done = pipeline.start(spark, tmp_path), pipeline.committed(tmp_path)
     wait(lambda: pipeline.committed(tmp_path) > done)
-    for _ in range(20):  # a local session tries no task twice, and ends a query that was working in one of them
+    # a local session tries no task twice, and ends a query that was working in one of them
+    for _ in range(20):
         pipeline.kill(pipeline.python_workers(pipeline.java_process(spark)))
         if not all(query.isActive for query in queries):
             break

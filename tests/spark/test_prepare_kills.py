@@ -1,8 +1,10 @@
-"""`prepare`, and the load of what it made, ended and killed at any point: what was there before, or all that is new.
+"""`prepare`, and the load of what it made, ended and killed at any point: what was there before, or
+all that is new.
 
     python -m tests.spark.test_prepare_kills FOLDER        prepares and loads, over and over, until it is killed
 
-Job after job writes two tables by turns to the same folder and the same relation, so half of one would show.
+Job after job writes two tables by turns to the same folder and the same relation, so half of one
+would show.
 """
 
 import os
@@ -47,7 +49,12 @@ def recipe(folder: Path, odd: int) -> Recipe:
         source.with_suffix(".new").write_text("k,t\n" + "".join(lines))
         source.with_suffix(".new").rename(source)
     wanted = f"coalesce(try_cast(k as bigint) % 2, {odd}) = {odd}"
-    options = {"source": str(source), "key": ["k"], "where": wanted, "columns": {"k": "int64", "t": "string"}}
+    options = {
+        "source": str(source),
+        "key": ["k"],
+        "where": wanted,
+        "columns": {"k": "int64", "t": "string"},
+    }
     return recipe_of("r", options)
 
 
@@ -60,13 +67,19 @@ def job(spark: "SparkSession", folder: Path, odd: int) -> None:
 
 
 def prepared(folder: Path) -> list[tuple]:
-    """The rows of the prepared table, after its manifest was verified; none where there is no table."""
+    """The rows of the prepared table, after its manifest was verified; none where there is no
+    table.
+    """
     made = folder / "out" / "r"
     if not made.exists():
         return []
     assert verified([made], lambda text: None) is not None
     assert len([*(folder / "out").glob("*.quarantine")]) == 1
-    return [tuple(row.values()) for file in sorted(made.glob("*.parquet")) for row in pq.read_table(file).to_pylist()]
+    return [
+        tuple(row.values())
+        for file in sorted(made.glob("*.parquet"))
+        for row in pq.read_table(file).to_pylist()
+    ]
 
 
 def stored(folder: Path) -> list[tuple]:
@@ -120,7 +133,12 @@ def test_campaign_of_drivers(tmp_path: Path) -> None:
             driver.communicate()
         found.append((prepared(tmp_path), stored(tmp_path)))
         assert all(rows in ([], *TABLES) for rows in found[-1])
-    print(POINTS, "drivers killed;", sum(made != kept for made, kept in found), "between prepare and load")
+    print(
+        POINTS,
+        "drivers killed;",
+        sum(made != kept for made, kept in found),
+        "between prepare and load",
+    )
     with local_session("after") as spark:
         for odd in range(2):
             job(spark, tmp_path, odd)
@@ -131,7 +149,9 @@ def test_campaign_of_drivers(tmp_path: Path) -> None:
 @pytest.mark.campaign
 @pytest.mark.parametrize("one", [True, False], ids=["task", "workers"])
 def test_campaign_of_workers(spark: "SparkSession", tmp_path: Path, one: bool) -> None:
-    """Tasks of `prepare` run in Java alone; those of the load have Python processes, which are killed."""
+    """Tasks of `prepare` run in Java alone; those of the load have Python processes, which are
+    killed.
+    """
     from tests.spark.pipeline import Killer, java_process
     from tests.spark.victim import FAILED
 

@@ -46,14 +46,20 @@ def rows(frame: "DataFrame") -> list[tuple[Any, ...]]:
 
 
 @pytest.mark.parametrize("name", ["edge", "two", "degree"])
-def test_relations_and_views_are_read_whole(spark: "SparkSession", graph_store: Path, name: str) -> None:
+def test_relations_and_views_are_read_whole(
+    spark: "SparkSession", graph_store: Path, name: str
+) -> None:
     with pagestore.open(graph_store, mode="r") as store:
-        assert rows(read(spark, graph_store, name, numPartitions=3)) == sorted(store.snapshot()[name])
+        assert rows(read(spark, graph_store, name, numPartitions=3)) == sorted(
+            store.snapshot()[name]
+        )
 
 
 def test_parts_are_ranges_of_keys(spark: "SparkSession", tmp_path: Path) -> None:
     with pagestore.open(tmp_path / "s.pages", page_size=4096) as store, store.transaction() as txn:
-        txn.create("square", "x: int64, y: int64", key="x").insert([(x, x * x) for x in range(20_000)])
+        txn.create("square", "x: int64, y: int64", key="x").insert(
+            [(x, x * x) for x in range(20_000)]
+        )
     frame = read(spark, tmp_path / "s.pages", "square", numPartitions=4, keyFrom=100, keyTo=15_000)
     parts = frame.rdd.glom().map(lambda part: (part[0].x, part[-1].x, len(part))).collect()
     assert len(parts) == 4 and sum(n for _, _, n in parts) == 14_900
@@ -64,15 +70,24 @@ def test_parts_are_ranges_of_keys(spark: "SparkSession", tmp_path: Path) -> None
 def test_versions(spark: "SparkSession", graph_store: Path) -> None:
     with pagestore.open(graph_store, mode="r") as store:
         when = store.at(2).timestamp
-    for options in {"versionAsOf": 2}, {"versionAsOf": "first"}, {"timestampAsOf": when.isoformat()}:
+    for options in (
+        {"versionAsOf": 2},
+        {"versionAsOf": "first"},
+        {"timestampAsOf": when.isoformat()},
+    ):
         assert read(spark, graph_store, "edge", **options).count() == len(ROWS)
     assert read(spark, graph_store, "edge").count() == len(ROWS) - 10
     assert read(spark, graph_store, "edge", branch="other").count() == len(ROWS) + 1
     later = (when + timedelta(hours=1)).isoformat()
-    assert read(spark, graph_store, "edge", branch="other", timestampAsOf=later).count() == len(ROWS) + 1
+    assert (
+        read(spark, graph_store, "edge", branch="other", timestampAsOf=later).count()
+        == len(ROWS) + 1
+    )
 
 
-def test_a_dataframe_stays_at_the_version_that_it_was_made_with(spark: "SparkSession", tmp_path: Path) -> None:
+def test_a_dataframe_stays_at_the_version_that_it_was_made_with(
+    spark: "SparkSession", tmp_path: Path
+) -> None:
     with pagestore.open(tmp_path / "s.pages", retain=1) as store:
         with store.transaction() as txn:
             txn.create("r", "x: int64").insert([1, 2])
@@ -83,11 +98,15 @@ def test_a_dataframe_stays_at_the_version_that_it_was_made_with(spark: "SparkSes
         assert (frame.count(), read(spark, tmp_path / "s.pages", "r").count()) == (2, 3)
         store.untag("keep")
         store.vacuum(1)
-        with pytest.raises(Exception, match="no longer retained: read again, and keep versions for longer"):
+        with pytest.raises(
+            Exception, match="no longer retained: read again, and keep versions for longer"
+        ):
             frame.collect()
 
 
-def test_columns_are_pruned_in_the_order_that_is_asked_for(spark: "SparkSession", graph_store: Path) -> None:
+def test_columns_are_pruned_in_the_order_that_is_asked_for(
+    spark: "SparkSession", graph_store: Path
+) -> None:
     frame = read(spark, graph_store, "edge", columns="y, x", versionAsOf=2)
     assert frame.columns == ["y", "x"]
     assert rows(frame) == sorted((y, x) for x, y in ROWS)
@@ -101,7 +120,9 @@ def test_ranges_of_keys_that_are_texts(spark: "SparkSession", tmp_path: Path) ->
         )
         expected = sorted(txn["word"].range("b", "y"))
     path = tmp_path / "s.pages"
-    assert sorted(map(tuple, read(spark, path, "word", keyFrom="b", keyTo="y").collect())) == expected
+    assert (
+        sorted(map(tuple, read(spark, path, "word", keyFrom="b", keyTo="y").collect())) == expected
+    )
     assert read(spark, path, "word", numPartitions=3).count() == len(words)
     one = read(spark, path, "word", keyFrom='["a5", 2]', keyTo='["a5", 3]')
     assert [row.word for row in one.collect()] == ["a5"]
@@ -144,25 +165,39 @@ def test_a_store_that_a_node_does_not_see(spark: "SparkSession", tmp_path: Path)
         read(spark, "s3://bucket/none.pages", "edge")
 
 
-def test_a_path_holds_in_whatever_folder_a_task_is(graph_store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("pyspark", reason="Spark is not installed: pip install 'pagestore-ivm[spark]'")
+def test_a_path_holds_in_whatever_folder_a_task_is(
+    graph_store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip(
+        "pyspark", reason="Spark is not installed: pip install 'pagestore-ivm[spark]'"
+    )
     from pagestore_tools.spark.source.source import PagestoreSource
 
     monkeypatch.chdir(graph_store.parent)
     source = PagestoreSource({"path": graph_store.name, "relation": "edge"})
     readers = [source.reader(source.schema())]
     feed = PagestoreSource(
-        {"path": graph_store.name, "relation": "edge", "readChangeFeed": "true", "startingVersion": "3"}
+        {
+            "path": graph_store.name,
+            "relation": "edge",
+            "readChangeFeed": "true",
+            "startingVersion": "3",
+        }
     )
     readers.append(feed.reader(feed.schema()))
     parts = [(reader, part) for reader in readers for part in reader.partitions()]
     monkeypatch.chdir("/")
-    assert [sum(batch.num_rows for batch in reader.read(part)) for reader, part in parts] == [len(ROWS) - 10, 10]
+    assert [sum(batch.num_rows for batch in reader.read(part)) for reader, part in parts] == [
+        len(ROWS) - 10,
+        10,
+    ]
 
 
 def test_texts_of_a_concat_are_read(spark: "SparkSession", tmp_path: Path) -> None:
     with ivm.open(tmp_path / "s.pages", retain="all") as workspace:
-        workspace.install('e(x, y) -> int(x), string(y). t[x] = r <- agg<<r = concat(y, "/")>> e(x, y).')
+        workspace.install(
+            'e(x, y) -> int(x), string(y). t[x] = r <- agg<<r = concat(y, "/")>> e(x, y).'
+        )
         workspace.exec('+e(1, "b"). +e(1, "a"). +e(2, "c").')
         version = workspace.store.version
         workspace.exec('+e(1, "d"). -e(2, "c").')

@@ -1,4 +1,6 @@
-"""All that write to one store from Spark stage in one folder: what one of them leaves hinders none of the others."""
+"""All that write to one store from Spark stage in one folder: what one of them leaves hinders
+none of the others.
+"""
 
 import os
 import time
@@ -19,7 +21,12 @@ from ivm.spark import staging
 from ivm.spark.sink import ViewsWriter
 from ivm.spark.staging import SWEPT_AFTER, Staged
 from pagestore_tools.spark.source.options import WRITING, Options
-from pagestore_tools.spark.source.write import RelationStreamWriter, RelationWriter, Target, target_of
+from pagestore_tools.spark.source.write import (
+    RelationStreamWriter,
+    RelationWriter,
+    Target,
+    target_of,
+)
 
 RULES = "edge(x, y) -> int(x), int(y). two(x, z) <- edge(x, y), edge(y, z)."
 COLUMNS = StructType([StructField(name, LongType(), False) for name in "xy"])
@@ -106,8 +113,12 @@ def test_a_failed_commit_leaves_nothing(path: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", WRITERS)
-def test_what_an_earlier_release_left_is_swept_and_what_others_keep_there_is_not(path: Path, name: str) -> None:
-    """The sink of views left files where there are folders now; `stagingPath` may name a folder with much else."""
+def test_what_an_earlier_release_left_is_swept_and_what_others_keep_there_is_not(
+    path: Path, name: str
+) -> None:
+    """The sink of views left files where there are folders now; `stagingPath` may name a folder
+    with much else.
+    """
     folder = Path(f"{path}.staged")
     (folder / "reports").mkdir(parents=True)
     (folder / "reports" / "2024.csv").touch()
@@ -119,7 +130,9 @@ def test_what_an_earlier_release_left_is_swept_and_what_others_keep_there_is_not
     assert sorted(one.name for one in folder.rglob("*")) == ["2024.csv", "notes", "reports"]
 
 
-def test_a_job_begins_while_another_removes_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_job_begins_while_another_removes_the_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """As when one ends between the making of the two folders."""
     folder, make, left = tmp_path / "s.staged" / ("b" * 32), os.mkdir, [3]
 

@@ -36,11 +36,17 @@ class Edited:
             txn.delete("edge", delete)
 
 
-def stream(spark: "SparkSession", path: Path, relation: str = "edge", **options: Any) -> "DataFrame":
-    return spark.readStream.format("pagestore").options(relation=relation, **options).load(str(path))
+def stream(
+    spark: "SparkSession", path: Path, relation: str = "edge", **options: Any
+) -> "DataFrame":
+    return (
+        spark.readStream.format("pagestore").options(relation=relation, **options).load(str(path))
+    )
 
 
-def run(frame: "DataFrame", checkpoint: Path, seen: "Callable[[DataFrame, int], None]") -> "StreamingQuery":
+def run(
+    frame: "DataFrame", checkpoint: Path, seen: "Callable[[DataFrame, int], None]"
+) -> "StreamingQuery":
     """Read what is available, and return when all is."""
     writer = frame.writeStream.foreachBatch(seen).option("checkpointLocation", str(checkpoint))
     query = writer.trigger(availableNow=True).start()
@@ -56,7 +62,9 @@ def collected(frame: "DataFrame", checkpoint: Path) -> list[list[tuple[Any, ...]
     return batches
 
 
-def test_a_stream_goes_on_where_it_ended(spark: "SparkSession", store: Edited, tmp_path: Path) -> None:
+def test_a_stream_goes_on_where_it_ended(
+    spark: "SparkSession", store: Edited, tmp_path: Path
+) -> None:
     store.edit([(1, 2), (2, 3)])
     frame = stream(spark, store.path, "two", readChangeFeed=True, maxVersionsPerTrigger=1)
     frame = frame.select("x", "z", "_change_type", "_commit_version")
@@ -70,7 +78,9 @@ def test_a_stream_goes_on_where_it_ended(spark: "SparkSession", store: Edited, t
     assert collected(frame, tmp_path / "check") == []
 
 
-def test_rows_that_come_and_a_row_that_goes(spark: "SparkSession", store: Edited, tmp_path: Path) -> None:
+def test_rows_that_come_and_a_row_that_goes(
+    spark: "SparkSession", store: Edited, tmp_path: Path
+) -> None:
     store.edit([(1, 2)])
     store.edit([(2, 3), (3, 4)])
     store.edit([(5, 6)])
@@ -81,7 +91,9 @@ def test_rows_that_come_and_a_row_that_goes(spark: "SparkSession", store: Edited
         collected(frame, tmp_path / "check")
 
 
-def test_versions_that_are_gone_are_an_error(spark: "SparkSession", store: Edited, tmp_path: Path) -> None:
+def test_versions_that_are_gone_are_an_error(
+    spark: "SparkSession", store: Edited, tmp_path: Path
+) -> None:
     frame = stream(spark, store.path, readChangeFeed=True)
     store.edit([(1, 2)])
     assert len(collected(frame, tmp_path / "check")) == 1
@@ -97,14 +109,22 @@ def test_versions_that_are_gone_are_an_error(spark: "SparkSession", store: Edite
         collected(frame, tmp_path / "check")
 
 
-def test_a_batch_that_is_written_again_changes_nothing(spark: "SparkSession", store: Edited, tmp_path: Path) -> None:
-    """The checkpoint forgets that batch 1 was committed, as a driver does that dies before it notes it."""
+def test_a_batch_that_is_written_again_changes_nothing(
+    spark: "SparkSession", store: Edited, tmp_path: Path
+) -> None:
+    """The checkpoint forgets that batch 1 was committed, as a driver does that dies before it
+    notes it.
+    """
     store.edit([(1, 2)])
     target = tmp_path / "target.pages"
 
     def copy() -> None:
-        frame = stream(spark, store.path, readChangeFeed=True, startingVersion=1).drop("_commit_timestamp")
-        writer = frame.writeStream.format("pagestore").option("checkpointLocation", str(tmp_path / "check"))
+        frame = stream(spark, store.path, readChangeFeed=True, startingVersion=1).drop(
+            "_commit_timestamp"
+        )
+        writer = frame.writeStream.format("pagestore").option(
+            "checkpointLocation", str(tmp_path / "check")
+        )
         query = writer.options(path=str(target), relation="log").trigger(availableNow=True).start()
         query.awaitTermination(120)
         assert query.exception() is None
@@ -123,13 +143,17 @@ def test_a_batch_that_is_written_again_changes_nothing(spark: "SparkSession", st
 
 def test_a_checkpoint_of_another_copy_is_refused(store: Edited, tmp_path: Path) -> None:
     """Of another store, of one that went another way, or of one that is not so far."""
-    pytest.importorskip("pyspark", reason="Spark is not installed: pip install 'pagestore-ivm[spark]'")
+    pytest.importorskip(
+        "pyspark", reason="Spark is not installed: pip install 'pagestore-ivm[spark]'"
+    )
     from pyspark.sql.streaming.datasource import ReadAllAvailable
 
     from pagestore_tools.spark.source.source import PagestoreSource
 
     def reader() -> Any:
-        source = PagestoreSource({"path": str(store.path), "relation": "edge", "readChangeFeed": "true"})
+        source = PagestoreSource(
+            {"path": str(store.path), "relation": "edge", "readChangeFeed": "true"}
+        )
         return source.streamReader(source.schema())
 
     copy, limit = tmp_path / "copy.pages", ReadAllAvailable()
@@ -146,19 +170,30 @@ def test_a_checkpoint_of_another_copy_is_refused(store: Edited, tmp_path: Path) 
         assert later["version"] == offset["version"] + 1
         assert [part.commits for part in stream.partitions(known, later)]
     shutil.copy(copy, store.path)
-    with pytest.raises(VersionError, match="the stream has read version 3, and the newest of .* is 2: this is an old"):
+    with pytest.raises(
+        VersionError,
+        match="the stream has read version 3, and the newest of .* is 2: this is an old",
+    ):
         reader().latestOffset(offset, limit)
     store.edit([(7, 8)])
     store.edit([(8, 9)])
-    for attempt in (lambda: reader().latestOffset(offset, limit), lambda: reader().partitions(offset, offset)):
-        with pytest.raises(VersionError, match="this is a copy that went another way; give it the store that it read"):
+    for attempt in (
+        lambda: reader().latestOffset(offset, limit),
+        lambda: reader().partitions(offset, offset),
+    ):
+        with pytest.raises(
+            VersionError,
+            match="this is a copy that went another way; give it the store that it read",
+        ):
             attempt()
     Edited(Path(shutil.move(store.path, tmp_path / "old.pages")).with_name("s.pages"))
     with pytest.raises(VersionError, match="the stream's checkpoint is of"):
         reader().latestOffset(offset, limit)
 
 
-def test_the_output_mode_complete_overwrites(spark: "SparkSession", store: Edited, tmp_path: Path) -> None:
+def test_the_output_mode_complete_overwrites(
+    spark: "SparkSession", store: Edited, tmp_path: Path
+) -> None:
     target = tmp_path / "target.pages"
     for edges in [(1, 2), (1, 3), (2, 3)], [(2, 4)]:
         store.edit(edges)

@@ -1,4 +1,6 @@
-"""Spark's Python processes run this interpreter, and what Spark says of our errors begins with their sentences."""
+"""Spark's Python processes run this interpreter, and what Spark says of our errors begins with
+their sentences.
+"""
 
 import io
 import os
@@ -36,7 +38,9 @@ OTHER = StructType([StructField("z", LongType(), False)])
 
 
 def source(path: Path, **options: Any) -> PagestoreSource:
-    return PagestoreSource({"path": str(path), "relation": "edge", **{name: str(one) for name, one in options.items()}})
+    return PagestoreSource(
+        {"path": str(path), "relation": "edge", **{name: str(one) for name, one in options.items()}}
+    )
 
 
 def reader(path: Path, **options: Any) -> Any:
@@ -63,18 +67,28 @@ FAILING: dict[str, Callable[[Path], object]] = {
     "rows": lambda path: [*gone(path, reader(path)).read(reader(path).partitions()[0])],
     "commits": lambda path: reader(path, readChangeFeed=True, startingVersion=77).partitions(),
     "changes": lambda path: [
-        *ChangeFeedReader(Options({"path": str(path), "relation": "edge"}, READING), 1, COLUMNS).read(
-            Commits([Commit(8, 9, pagestore.open(path, mode="r").snapshot().timestamp)])
-        )
+        *ChangeFeedReader(
+            Options({"path": str(path), "relation": "edge"}, READING), 1, COLUMNS
+        ).read(Commits([Commit(8, 9, pagestore.open(path, mode="r").snapshot().timestamp)]))
     ],
-    "an offset": lambda path: stream(path).latestOffset({"version": 1, "store": "other"}, ReadAllAvailable()),
-    "a batch of a stream": lambda path: stream(path).partitions({"version": 1, "store": "o"}, {"version": 1}),
+    "an offset": lambda path: stream(path).latestOffset(
+        {"version": 1, "store": "other"}, ReadAllAvailable()
+    ),
+    "a batch of a stream": lambda path: stream(path).partitions(
+        {"version": 1, "store": "o"}, {"version": 1}
+    ),
     "a write": lambda path: source(path).writer(OTHER, False),
     "a write of a stream": lambda path: source(path).streamWriter(OTHER, True),
     "a commit": lambda path: of_a_null(path),
-    "a commit of a stream": lambda path: cast(Any, WRITERS["stream"](path)).commit([Staged(None, 0, None)], 1),
-    "a sink without options": lambda path: ViewsSink({"path": str(path)}).streamWriter(COLUMNS, False),
-    "a sink of a view": lambda path: committed(path, ViewsWriter(str(path), "graph", "", "two", "auto")),
+    "a commit of a stream": lambda path: cast(Any, WRITERS["stream"](path)).commit(
+        [Staged(None, 0, None)], 1
+    ),
+    "a sink without options": lambda path: ViewsSink({"path": str(path)}).streamWriter(
+        COLUMNS, False
+    ),
+    "a sink of a view": lambda path: committed(
+        path, ViewsWriter(str(path), "graph", "", "two", "auto")
+    ),
 }
 
 
@@ -85,7 +99,9 @@ def committed(path: Path, writer: ViewsWriter) -> None:
 def of_a_null(path: Path) -> None:
     """A commit of a row whose key is null."""
     writer: Any = WRITERS["batch"](path)
-    writer.commit([writer.write(iter([pa.record_batch({"x": pa.array([None], pa.int64()), "y": [1]})]))])
+    writer.commit(
+        [writer.write(iter([pa.record_batch({"x": pa.array([None], pa.int64()), "y": [1]})]))]
+    )
 
 
 @pytest.fixture
@@ -112,7 +128,9 @@ def test_an_error_of_ours_is_its_sentence(path: Path, what: str, worker: None) -
         FAILING[what](path)
     except Exception as error:
         said = reported(error)
-        assert said == f"{type(error).__module__}.{type(error).__name__}: {error}\n".removeprefix("builtins.")
+        assert said == f"{type(error).__module__}.{type(error).__name__}: {error}\n".removeprefix(
+            "builtins."
+        )
     else:
         raise AssertionError("nothing failed")
 
@@ -149,7 +167,9 @@ def test_spark_is_told_this_interpreter(
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
     pagestore._name_python_to_spark()
-    assert os.environ.get("PYSPARK_PYTHON") == (sys.executable if named else environment.get("PYSPARK_PYTHON"))
+    assert os.environ.get("PYSPARK_PYTHON") == (
+        sys.executable if named else environment.get("PYSPARK_PYTHON")
+    )
 
 
 @pytest.mark.parametrize(
@@ -195,8 +215,13 @@ def test_an_environment_that_is_not_activated(path: Path, tmp_path: Path) -> Non
     java = Path(shutil.which("java") or "/bin/java").parent
     environment |= {"PATH": f"{folder}:{java}:/usr/bin:/bin", "PYTHONPATH": f"{folder}:{ROOT}"}
     command = [sys.executable, "-c", SCRIPT, str(path)]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=False)
+    done = subprocess.run(
+        command, env=environment, capture_output=True, text=True, timeout=300, check=False
+    )
     assert done.returncode == 0, done.stderr[-3000:]
     rows, *error = done.stdout.splitlines()
     assert rows == "[]" and "Traceback" not in done.stdout
-    assert "data source instance: pagestore.errors.MissingError: version 1 has no relation 'edges'" in error[0]
+    assert (
+        "data source instance: pagestore.errors.MissingError: version 1 has no relation 'edges'"
+        in error[0]
+    )

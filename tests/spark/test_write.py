@@ -8,7 +8,14 @@ import pytest
 import ivm
 import pagestore
 from pagestore_tools.spark.source.options import WRITING, Options
-from pagestore_tools.spark.source.write import ONCE, ONCE_KEPT, PROPERTY, Job, is_applied, record_applied
+from pagestore_tools.spark.source.write import (
+    ONCE,
+    ONCE_KEPT,
+    PROPERTY,
+    Job,
+    is_applied,
+    record_applied,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -16,7 +23,9 @@ if TYPE_CHECKING:
 SCHEMA = "id bigint, name string, paid decimal(9,2)"
 
 
-def write(frame: "DataFrame", path: Path, relation: str = "r", mode: str = "append", **options: Any) -> None:
+def write(
+    frame: "DataFrame", path: Path, relation: str = "r", mode: str = "append", **options: Any
+) -> None:
     frame.write.format("pagestore").mode(mode).options(relation=relation, **options).save(str(path))
 
 
@@ -28,15 +37,25 @@ def rows(path: Path, relation: str = "r", version: int | None = None) -> list[tu
 
 def test_the_life_of_a_relation(spark: "SparkSession", tmp_path: Path) -> None:
     path = tmp_path / "s.pages"
-    first = spark.createDataFrame([(2, "b", None), (1, "a", None), (3, None, None)], SCHEMA).repartition(2)
+    first = spark.createDataFrame(
+        [(2, "b", None), (1, "a", None), (3, None, None)], SCHEMA
+    ).repartition(2)
     write(first, path, key="id")
     assert rows(path) == [(1, "a", None), (2, "b", None), (3, None, None)]
     with pagestore.open(path, mode="r") as store:
         assert str(store.snapshot()["r"].schema) == "id: int64, name: string?, paid: decimal(9,2)?"
-    write(spark.createDataFrame([("b", 2), ("B", 3)], "name string, id int").selectExpr(
-        "name", "id", "cast(cast(id as decimal(5,1)) / 2 as decimal(9,2)) as paid"),
-        path, operation="upsert")  # fmt: skip
-    assert [(i, n, float(p or 0)) for i, n, p in rows(path)] == [(1, "a", 0.0), (2, "b", 1.0), (3, "B", 1.5)]
+    write(
+        spark.createDataFrame([("b", 2), ("B", 3)], "name string, id int").selectExpr(
+            "name", "id", "cast(cast(id as decimal(5,1)) / 2 as decimal(9,2)) as paid"
+        ),
+        path,
+        operation="upsert",
+    )
+    assert [(i, n, float(p or 0)) for i, n, p in rows(path)] == [
+        (1, "a", 0.0),
+        (2, "b", 1.0),
+        (3, "B", 1.5),
+    ]
     write(spark.createDataFrame([(1,), (9,)], "id bigint"), path, operation="delete")
     assert [row[0] for row in rows(path)] == [2, 3]
     write(spark.createDataFrame([(7, "x", None)], SCHEMA), path, mode="overwrite")
@@ -58,7 +77,9 @@ def test_views_follow_in_the_same_version(spark: "SparkSession", tmp_path: Path)
     assert rows(path, "two") == [(5, 7)]
     with ivm.open(path) as workspace:
         assert workspace.store.version == 4 and workspace.check() == []
-    with pytest.raises(Exception, match="'two' is a view, which ivm keeps: write to edge, and it follows"):
+    with pytest.raises(
+        Exception, match="'two' is a view, which ivm keeps: write to edge, and it follows"
+    ):
         write(spark.createDataFrame([(2, 3)], "x int, z int"), path, "two")
 
 
@@ -85,7 +106,8 @@ def test_a_branch_is_written_to(spark: "SparkSession", tmp_path: Path) -> None:
         (
             "id bigint, name string, paid decimal(9,2), more int",
             {},
-            r"a column 'more', and 'r' has not .*: leave it out, as in drop\(\"more\"\), or .*\"more: int64\?\"",
+            r"a column 'more', and 'r' has not .*: leave it out, as in drop\(\"more\"\), or "
+            r".*\"more: int64\?\"",
         ),
         (SCHEMA, {"key": "name"}, "the key of 'r' is id, not name"),
         (SCHEMA, {"operation": "merge"}, "operation='merge': one of insert, upsert, delete"),
@@ -111,19 +133,35 @@ def test_what_is_refused_before_any_task_runs(
 @pytest.mark.parametrize(
     ("values", "operation", "message"),
     [
-        ([(1, "b")], "insert", r"key \(id=1\) has both \(name=a\) and \(name=b\): .*operation=upsert"),
-        ([(2, "b"), (2, "c")], "upsert", r"key \(id=2\) has both .*: keep one of them with dropDuplicates"),
+        (
+            [(1, "b")],
+            "insert",
+            r"key \(id=1\) has both \(name=a\) and \(name=b\): .*operation=upsert",
+        ),
+        (
+            [(2, "b"), (2, "c")],
+            "upsert",
+            r"key \(id=2\) has both .*: keep one of them with dropDuplicates",
+        ),
         ([(None, "b")], "insert", "column 'id', row 0: .*null"),
     ],
 )
 def test_a_refused_commit_leaves_all_as_it_was(
-    spark: "SparkSession", tmp_path: Path, values: list[tuple[Any, ...]], operation: str, message: str
+    spark: "SparkSession",
+    tmp_path: Path,
+    values: list[tuple[Any, ...]],
+    operation: str,
+    message: str,
 ) -> None:
     path = tmp_path / "s.pages"
     with pagestore.open(path) as store, store.transaction() as txn:
         txn.create("r", "id: int64, name: string", key="id").insert([(1, "a")])
     with pytest.raises(Exception, match=message):
-        write(spark.createDataFrame(values, "id bigint, name string").coalesce(1), path, operation=operation)
+        write(
+            spark.createDataFrame(values, "id bigint, name string").coalesce(1),
+            path,
+            operation=operation,
+        )
     assert rows(path) == [(1, "a")] and [*tmp_path.iterdir()] == [path]
 
 
@@ -177,5 +215,7 @@ def test_few_jobs_without_a_number_are_remembered(tmp_path: Path) -> None:
             record_applied(txn, "r", Job(f"{ONCE}{job}", 0))
         assert is_applied(txn, "r", Job("query", 5)) and not is_applied(txn, "r", Job("query", 6))
         assert not is_applied(txn, "other", Job("query", 5))
-        assert not is_applied(txn, "r", Job(f"{ONCE}9", 0)) and is_applied(txn, "r", Job(f"{ONCE}10", 0))
+        assert not is_applied(txn, "r", Job(f"{ONCE}9", 0)) and is_applied(
+            txn, "r", Job(f"{ONCE}10", 0)
+        )
         assert len(txn.properties[PROPERTY]) < 2000

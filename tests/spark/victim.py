@@ -1,6 +1,8 @@
-"""A driver that is killed, with its tasks' processes: `python -m tests.spark.victim batch|stream FOLDER`.
+"""A driver that is killed, with its tasks' processes: `python -m tests.spark.victim batch|stream
+FOLDER`.
 
-It writes until it finds a file `stop` in the folder, tries again what failed, and goes on where another one was killed.
+It writes until it finds a file `stop` in the folder, tries again what failed, and goes on where
+another one was killed.
 """
 
 import sys
@@ -29,7 +31,9 @@ def session() -> Iterator[SparkSession]:
         builder = SparkSession.builder.master("local[2,4]").config("spark.ui.enabled", False)
         for name in "spark.driver.host", "spark.driver.bindAddress":
             builder = builder.config(name, "127.0.0.1")
-        builder = builder.config("spark.sql.session.timeZone", "UTC").config("spark.local.dir", folder)
+        builder = builder.config("spark.sql.session.timeZone", "UTC").config(
+            "spark.local.dir", folder
+        )
         found = builder.config("spark.sql.shuffle.partitions", 2).getOrCreate()
         found.sparkContext.setLogLevel("OFF")
         try:
@@ -39,7 +43,9 @@ def session() -> Iterator[SparkSession]:
 
 
 class Failures:
-    """A file with a line for each failure of a task, batch or query. A driver adds to what the one before it wrote."""
+    """A file with a line for each failure of a task, batch or query. A driver adds to what the
+    one before it wrote.
+    """
 
     def __init__(self, spark: SparkSession, folder: Path) -> None:
         self.file, self.tasks = folder / "failures", 0
@@ -47,14 +53,17 @@ class Failures:
 
     def note(self, more: int = 0) -> None:
         """Add the tasks that have failed since the last time, and so many others."""
-        tasks = self._status.executorList(True).apply(0).failedTasks()  # of the only executor of a local session
+        # of the only executor of a local session
+        tasks = self._status.executorList(True).apply(0).failedTasks()
         with self.file.open("a") as file:
             file.write("failed\n" * (tasks - self.tasks + more))
         self.tasks = tasks
 
 
 def register_if_lost(spark: SparkSession, error: Exception) -> None:
-    """Spark looks for sources once; where the process that looks is killed, it takes it that there are none."""
+    """Spark looks for sources once; where the process that looks is killed, it takes it that
+    there are none.
+    """
     if "DATA_SOURCE_NOT_FOUND" in str(error):
         from pagestore_tools.spark.found import DefaultSource
 
@@ -75,7 +84,9 @@ def write_batch(spark: SparkSession, folder: Path, number: int) -> bool:
 
 
 def write_batches(spark: SparkSession, folder: Path) -> None:
-    """Write numbered batches, each until it is written; what is, stands in the file `acknowledged`."""
+    """Write numbered batches, each until it is written; what is, stands in the file
+    `acknowledged`.
+    """
     acknowledged = folder / "acknowledged"
     number = len(acknowledged.read_text().splitlines()) if acknowledged.exists() else 0
     failures = Failures(spark, folder)

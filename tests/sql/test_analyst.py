@@ -1,4 +1,6 @@
-"""What an analyst asks of customers, orders and events, kept under random edits, equal to DuckDB's answers."""
+"""What an analyst asks of customers, orders and events, kept under random edits, equal to
+DuckDB's answers.
+"""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,18 +21,24 @@ MOMENTS = [f"{day} 10:{minute}:00" for day in DAYS for minute in (10, 45)]
 VALUES: dict[str, dict[str, list[object]]] = {  # what columns may have; None is null
     "customers": {
         "id": [*range(1, 13)], "name": ["Ann Lee", "Bob Ray", "Cy Lee", "ann lee"],
-        "city": [None, "Berlin", "Paris", "Rome"], "joined": [None, *DAYS], "segment": [None, "smb", "ent", "free"],
-        "credit": [None, 0, 99.5, 250.25, 1200], "email": [None, "u1@x.com", "U2@y.com", "u33@x.org"],
+        "city": [None, "Berlin", "Paris", "Rome"], "joined": [None, *DAYS], "segment": [None, "smb",
+        "ent", "free"],
+        "credit": [None, 0, 99.5, 250.25, 1200], "email": [None, "u1@x.com", "U2@y.com",
+        "u33@x.org"],
         "referred_by": [None, None, *range(1, 13)],
     },
     "orders": {
         "id": [*range(1, 31)], "customer_id": [None, *range(1, 14)], "placed": [None, *MOMENTS],
-        "status": ["new", "paid", "shipped", "cancelled"], "total": [None, 1.99, 50, 120.5, 333.33, 480],
-        "discount": [None, None, 0, 5, 12.5], "items": [None, *range(6)], "note": [None, "", "gift", "call back"],
+        "status": ["new", "paid", "shipped", "cancelled"], "total": [None, 1.99, 50, 120.5, 333.33,
+        480],
+        "discount": [None, None, 0, 5, 12.5], "items": [None, *range(6)], "note": [None, "", "gift",
+        "call back"],
     },
     "events": {
-        "customer_id": [None, *range(1, 13)], "happened": [*MOMENTS], "kind": ["view", "cart", "buy"],
-        "page": [None, "/", "/a", "/b?x=1"], "ms": [None, 5, 40, 60, 900], "weight": [None, 0, 0.25, 1.5],
+        "customer_id": [None, *range(1, 13)], "happened": [*MOMENTS], "kind": ["view", "cart",
+        "buy"],
+        "page": [None, "/", "/a", "/b?x=1"], "ms": [None, 5, 40, 60, 900], "weight": [None, 0, 0.25,
+        1.5],
     },
 }  # fmt: skip
 

@@ -1,4 +1,6 @@
-"""No argument of a function or a clause is left out in silence: what the translation does not read is refused."""
+"""No argument of a function or a clause is left out in silence: what the translation does not
+read is refused.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,8 @@ from ivm.sql.session import Reader
 from ivm.sql.syntax import parsed
 
 TABLE = (
-    "CREATE TABLE t (k INTEGER PRIMARY KEY, s VARCHAR, l INTEGER[], j JSON, d DATE, x TIMESTAMP, f DOUBLE, b BOOLEAN)"
+    "CREATE TABLE t (k INTEGER PRIMARY KEY, s VARCHAR, l INTEGER[], j JSON, d DATE, x "
+    "TIMESTAMP, f DOUBLE, b BOOLEAN)"
 )
 IGNORED = """
     CAST(d AS VARCHAR FORMAT 'YYYY')   date_trunc('month', d, 'UTC')   lpad(s, 3, 'x', 4)   to_json(s, 1)
@@ -37,7 +40,8 @@ CLAUSED = [
     "SELECT k FROM t ORDER BY k WITH FILL",
     "SELECT * ILIKE 's%' FROM t",
     "SELECT * FROM unnest([1, 2], [3, 4])",
-    "WITH RECURSIVE r AS (SELECT 1 AS a UNION SELECT a + 1 FROM r WHERE a < 3) CYCLE a SET x USING y SELECT * FROM r",
+    "WITH RECURSIVE r AS (SELECT 1 AS a UNION SELECT a + 1 FROM r WHERE a < 3) CYCLE a SET x USING "
+    "y SELECT * FROM r",
     "INSERT INTO t (k) VALUES (7) ON CONFLICT (k) WHERE k > 3 DO NOTHING",
     "UPDATE t SET s = 'z' WHERE k = 99 LIMIT 1",
     "DELETE FROM t WHERE k = 99 LIMIT 1",
@@ -79,7 +83,8 @@ EVERY = """
     sum(k) OVER (ORDER BY k ROWS BETWEEN 1 PRECEDING AND CURRENT ROW)
 """
 MADE = {  # flags that no text sets like this
-    "If.false", "Trim.position", "ArraySort.asc", "UnixToTime.scale", "Max.expressions", "Bracket.offset",
+    "If.false", "Trim.position", "ArraySort.asc", "UnixToTime.scale", "Max.expressions",
+    "Bracket.offset",
 }  # fmt: skip
 
 
@@ -95,14 +100,18 @@ def ws() -> Iterator[ivm.Workspace]:
         yield own
 
 
-@pytest.mark.parametrize("text", [*(f"SELECT {one} AS v FROM t" for one in each(IGNORED)), *CLAUSED])
+@pytest.mark.parametrize(
+    "text", [*(f"SELECT {one} AS v FROM t" for one in each(IGNORED)), *CLAUSED]
+)
 def test_an_argument_that_would_be_ignored_is_refused(ws: ivm.Workspace, text: str) -> None:
     with pytest.raises(SqlError):
         ws.sql(text)
 
 
 def test_whatever_else_a_node_is_given_is_read_or_refused(ws: ivm.Workspace) -> None:
-    """Of every function and operator, each argument that the parser knows and the text does not give is put in."""
+    """Of every function and operator, each argument that the parser knows and the text does not
+    give is put in.
+    """
     ignored = []
     with Reader(ws).catalog() as catalog:
 
@@ -120,7 +129,8 @@ def test_whatever_else_a_node_is_given_is_read_or_refused(ws: ivm.Workspace) -> 
                     try:
                         if translate(copy) != plain:
                             continue
-                    except (SqlError, LookupError, AttributeError, TypeError):  # no tree that a parser makes
+                    except (SqlError, LookupError, AttributeError, TypeError):
+                        # no tree that a parser makes
                         continue
                     if (name := f"{type(node).__name__}.{key}") not in MADE:
                         ignored.append((text, name))

@@ -1,7 +1,8 @@
-"""Statements in the dialects of Spark, PostgreSQL and SQLite, beside what the real engines answered.
+"""Statements in the dialects of Spark, PostgreSQL and SQLite, beside what the real engines
+answered.
 
-`fixtures/dialects` has their answers, for which `python -m tests.support.sql.record_dialects` asks; the campaign asks
-again.
+`fixtures/dialects` has their answers, for which `python -m tests.support.sql.record_dialects` asks;
+the campaign asks again.
 """
 
 import json
@@ -43,7 +44,11 @@ def compare(path: Path, dialect: str, sample: bool) -> None:
         if sample and not in_sample(one.expression):
             continue
         found = said(made, dialect, one, answers[one.expression])
-        allowed = "differs" if (dialect, one.expression) in differences() else HERE[dialect][one.expression][0]
+        allowed = (
+            "differs"
+            if (dialect, one.expression) in differences()
+            else HERE[dialect][one.expression][0]
+        )
         if found.verdict not in RANKS or RANKS.index(found.verdict) > RANKS.index(allowed):
             worse.append(f"{one.expression}: {found.verdict} {found.words}")
     made.close()
@@ -68,7 +73,9 @@ def test_the_engine_still_answers_so(dialect):
         with open_engine(dialect) as engine:
             answers = recorded(dialect)["answers"]
             changed = [
-                one.expression for one in cases(dialect) if not alike(asked(one, engine.rows), answers[one.expression])
+                one.expression
+                for one in cases(dialect)
+                if not alike(asked(one, engine.rows), answers[one.expression])
             ]
     except Missing as missing:
         pytest.skip(str(missing))
@@ -92,7 +99,9 @@ def test_the_page_for_users_is_current():
 
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_a_function_that_is_not_in_the_table_is_refused_by_its_name(dialect):
-    with pytest.raises(SqlError, match=rf"frobnicate: this function is not evaluated in dialect '{dialect}'"):
+    with pytest.raises(
+        SqlError, match=rf"frobnicate: this function is not evaluated in dialect '{dialect}'"
+    ):
         parse("SELECT frobnicate(1)", dialect)
 
 
@@ -122,12 +131,23 @@ def test_a_column_has_the_name_of_the_statement(tmp_path):
 def test_a_kept_view_of_a_dialect_follows_edits(tmp_path):
     with ivm.open(str(tmp_path / "w.pages"), sync="off") as ws:
         ws.sql("CREATE TABLE t (id INTEGER PRIMARY KEY, d DATE, n DECIMAL(8,2), s VARCHAR)")
-        ws.sql("CREATE MATERIALIZED VIEW v AS SELECT dayofweek(d) AS w, avg(n) AS m, collect_list(s) AS l FROM t "
-               "GROUP BY dayofweek(d)", dialect="spark")  # fmt: skip
-        ws.sql("INSERT INTO t VALUES (1, '2024-02-04', 1, 'a'), (2, '2024-02-11', 2, NULL), (3, '2024-02-18', 2, 'b')")
-        assert ws.sql("SELECT * FROM v").to_arrow().to_pylist() == [{"w": 1, "m": Decimal("1.666667"), "l": ["a", "b"]}]
+        ws.sql(
+            "CREATE MATERIALIZED VIEW v AS SELECT dayofweek(d) AS w, avg(n) AS m, collect_list(s) "
+            "AS l FROM t "
+            "GROUP BY dayofweek(d)",
+            dialect="spark",
+        )
+        ws.sql(
+            "INSERT INTO t VALUES (1, '2024-02-04', 1, 'a'), (2, '2024-02-11', 2, NULL), (3, "
+            "'2024-02-18', 2, 'b')"
+        )
+        assert ws.sql("SELECT * FROM v").to_arrow().to_pylist() == [
+            {"w": 1, "m": Decimal("1.666667"), "l": ["a", "b"]}
+        ]
         ws.sql("DELETE FROM t WHERE id = 3")
-        assert ws.sql("SELECT * FROM v").to_arrow().to_pylist() == [{"w": 1, "m": Decimal("1.500000"), "l": ["a"]}]
+        assert ws.sql("SELECT * FROM v").to_arrow().to_pylist() == [
+            {"w": 1, "m": Decimal("1.500000"), "l": ["a"]}
+        ]
         ws.check()
 
 
@@ -141,18 +161,27 @@ def test_a_kept_view_of_a_dialect_follows_edits(tmp_path):
         ("SELECT id, explode(l) AS w FROM t", [[1, 5], [1, 6]]),
         ("SELECT g, count(*) FROM t GROUP BY g WITH ROLLUP", [["p", 1], ["q", 1], [None, 2]]),
         ("SELECT count(*) FROM (SELECT g, s FROM t GROUP BY g, s WITH CUBE)", [[7]]),
-        ("SELECT g, count_if(id > 1), collect_list(s), collect_set(g) FROM t GROUP BY g",
-         [["p", 0, ["a,b"], ["p"]], ["q", 1, [], ["q"]]]),
-        ("SELECT id, date_sub(lead(d) OVER (ORDER BY d), 1) AS valid_to FROM t", [[1, "2024-02-28"], [2, None]]),
+        (
+            "SELECT g, count_if(id > 1), collect_list(s), collect_set(g) FROM t GROUP BY g",
+            [["p", 0, ["a,b"], ["p"]], ["q", 1, [], ["q"]]],
+        ),
+        (
+            "SELECT id, date_sub(lead(d) OVER (ORDER BY d), 1) AS valid_to FROM t",
+            [[1, "2024-02-28"], [2, None]],
+        ),
     ],
-)  # fmt: skip
+)
 def test_clauses_of_spark(query, expected, tmp_path):
     with ivm.open(str(tmp_path / "w.pages"), sync="off") as ws, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         ws.sql("CREATE TABLE t (id INTEGER PRIMARY KEY, g VARCHAR, s VARCHAR, d DATE, l INTEGER[])")
-        ws.sql("INSERT INTO t VALUES (1, 'p', 'a,b', '2024-01-31', [5, 6]), (2, 'q', NULL, '2024-02-29', NULL)")
+        ws.sql(
+            "INSERT INTO t VALUES (1, 'p', 'a,b', '2024-01-31', [5, 6]), (2, 'q', NULL, "
+            "'2024-02-29', NULL)"
+        )
         found = [
-            [plain(value) for value in row.values()] for row in ws.sql(query, dialect="spark").to_arrow().to_pylist()
+            [plain(value) for value in row.values()]
+            for row in ws.sql(query, dialect="spark").to_arrow().to_pylist()
         ]
         assert sorted(found, key=repr) == sorted(expected, key=repr)
         ws.sql(f"CREATE MATERIALIZED VIEW v AS {query}", dialect="spark")
@@ -163,24 +192,31 @@ def test_clauses_of_spark(query, expected, tmp_path):
 @pytest.mark.parametrize(
     "query",
     [
-        "SELECT * FROM t WHERE x IS NOT NULL", "SELECT count(*) FILTER (WHERE x IS NOT NULL) FROM t",
-        "SELECT x IS NOT NULL FROM t", "SELECT CASE WHEN x IS NOT NULL THEN 1 END FROM t",
-        "SELECT * FROM t WHERE NOT x IS NULL", "SELECT * FROM t WHERE x NOT LIKE 1",
+        "SELECT * FROM t WHERE x IS NOT NULL",
+        "SELECT count(*) FILTER (WHERE x IS NOT NULL) FROM t",
+        "SELECT x IS NOT NULL FROM t",
+        "SELECT CASE WHEN x IS NOT NULL THEN 1 END FROM t",
+        "SELECT * FROM t WHERE NOT x IS NULL",
+        "SELECT * FROM t WHERE x NOT LIKE 1",
         "SELECT * FROM t WHERE x NOT IN (1)",
     ],
-)  # fmt: skip
+)
 def test_negated_conditions_are_read_in_every_dialect(query, dialect, tmp_path):
     with ivm.open(str(tmp_path / "w.pages"), sync="off") as ws, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         ws.sql("CREATE TABLE t (id INTEGER PRIMARY KEY, x VARCHAR)")
         ws.sql("INSERT INTO t VALUES (1, '2'), (2, NULL)")
-        assert len(ws.sql(query.replace(" 1", " '1'").replace("(1)", "('1')"), dialect=dialect)) in (1, 2)
+        assert len(
+            ws.sql(query.replace(" 1", " '1'").replace("(1)", "('1')"), dialect=dialect)
+        ) in (1, 2)
 
 
 def test_a_parser_whose_trees_are_others_is_refused(monkeypatch):
     release.refuse_other_parsers()
     monkeypatch.setattr(exp.Drop, "arg_types", {"this": True})
-    with pytest.raises(ImportError, match=r"sqlglot \S+ has no Drop.cascade, .*: pip install 'sqlglot>=30.25,<31'"):
+    with pytest.raises(
+        ImportError, match=r"sqlglot \S+ has no Drop.cascade, .*: pip install 'sqlglot>=30.25,<31'"
+    ):
         release.refuse_other_parsers()
 
 

@@ -1,6 +1,8 @@
-"""Statements that edit, beside DuckDB: statement x conflict target x kind of key x columns that are named.
+"""Statements that edit, beside DuckDB: statement x conflict target x kind of key x columns that are
+named.
 
-Rows, RETURNING and counts are equal, or both refuse.  The default suite takes a sample; `-m campaign` takes thousands.
+Rows, RETURNING and counts are equal, or both refuse.  The default suite takes a sample; `-m
+campaign` takes thousands.
 """
 
 import random
@@ -28,15 +30,30 @@ KEYS = {
 NAMES = "id", "a", "b", "c"
 TARGETS = ["", "", "(id)", "(a)", "(a, id)", "(id, a, b)", "(b, a)", "(nope)"]
 SET = [
-    "b = excluded.b", "b = b + excluded.b, c = t.c + 1", "a = excluded.a", "(b, c) = (excluded.a, 5)", "c = DEFAULT",
+    "b = excluded.b", "b = b + excluded.b, c = t.c + 1", "a = excluded.a",
+    "(b, c) = (excluded.a, 5)", "c = DEFAULT",
     "id = excluded.id + 10", "b = 1, b = 2", "nope = 1",
 ]  # fmt: skip
-WHERE = ["", "", " WHERE t.b < excluded.b", " WHERE excluded.c > 2", " WHERE b IS NULL", " WHERE false"]
+WHERE = [
+    "",
+    "",
+    " WHERE t.b < excluded.b",
+    " WHERE excluded.c > 2",
+    " WHERE b IS NULL",
+    " WHERE false",
+]
 RETURNING = ["", "", " RETURNING *", " RETURNING id AS x, b + c, a", " RETURNING t.id"]
-MATCHED = ["UPDATE SET b = s.b", "UPDATE SET c = t.c + s.c, a = DEFAULT", "UPDATE SET *", "DELETE", "DO NOTHING"]
+MATCHED = [
+    "UPDATE SET b = s.b",
+    "UPDATE SET c = t.c + s.c, a = DEFAULT",
+    "UPDATE SET *",
+    "DELETE",
+    "DO NOTHING",
+]
 BY_SOURCE = ["UPDATE SET b = t.b + 100", "DELETE", "DO NOTHING"]
 BY_TARGET = [
-    "INSERT VALUES (s.id, s.a, s.b, s.c)", "INSERT (id, b) VALUES (s.id, DEFAULT)", "INSERT *", "INSERT", "DO NOTHING",
+    "INSERT VALUES (s.id, s.a, s.b, s.c)", "INSERT (id, b) VALUES (s.id, DEFAULT)", "INSERT *",
+    "INSERT", "DO NOTHING",
     "INSERT (a, id) VALUES (s.a + 50, s.id)", "INSERT DEFAULT VALUES",
 ]  # fmt: skip
 CONDITIONS = {
@@ -47,7 +64,9 @@ CONDITIONS = {
 
 
 def rows(chance: random.Random, most: int, apart: bool = True, nulls: bool = True) -> str:
-    """Rows of VALUES; `apart` says that `id` is different in all, and `a`, which may be null if `nulls`."""
+    """Rows of VALUES; `apart` says that `id` is different in all, and `a`, which may be null if
+    `nulls`.
+    """
     ids = chance.sample(range(1, 7), chance.randint(1, most))
     if not apart and chance.random() < 0.3:
         ids.append(ids[0])
@@ -65,11 +84,14 @@ def rows(chance: random.Random, most: int, apart: bool = True, nulls: bool = Tru
 
 
 def an_insert(chance: random.Random) -> str:
-    named = chance.choice([NAMES, NAMES, ("id", "a"), ("b", "id"), ("id",), ("a", "b", "id"), ("id", "id")])
+    named = chance.choice(
+        [NAMES, NAMES, ("id", "a"), ("b", "id"), ("id",), ("a", "b", "id"), ("id", "id")]
+    )
     columns = "" if named == NAMES else f" ({', '.join(named)})"
     own = ", ".join(f"x.{name}" for name in named)
     source = f"SELECT {own} FROM (VALUES {rows(chance, 3)}) x(id, a, b, c)"
-    if chance.random() < 0.1 and len({*named}) == len(named):  # DuckDB refuses some clauses after BY NAME, with errors
+    # DuckDB refuses some clauses after BY NAME, with errors
+    if chance.random() < 0.1 and len({*named}) == len(named):
         return f"INSERT INTO t BY NAME {source}{chance.choice(RETURNING)}"
     if named == NAMES and columns == "" and chance.random() < 0.5:
         source = f"VALUES {rows(chance, 3, apart=False)}"
@@ -78,18 +100,26 @@ def an_insert(chance: random.Random) -> str:
     if start == "INSERT" or chance.random() < 0.05:
         target = chance.choice(TARGETS)
         update = f"DO UPDATE SET {chance.choice(SET)}{chance.choice(WHERE)}"
-        clause = chance.choice(["", *[f" ON CONFLICT {target} {act}" for act in ("DO NOTHING", update, update)]])
+        clause = chance.choice(
+            ["", *[f" ON CONFLICT {target} {act}" for act in ("DO NOTHING", update, update)]]
+        )
     return f"{start} INTO t{columns} {source}{clause}{chance.choice(RETURNING)}"
 
 
 def a_merge(chance: random.Random) -> str:
     whens = []
     for kind in chance.choices([*CONDITIONS], k=chance.randint(1, 4)):
-        acts = {"MATCHED": MATCHED, "NOT MATCHED": BY_TARGET, "NOT MATCHED BY SOURCE": BY_SOURCE}[kind]
+        acts = {"MATCHED": MATCHED, "NOT MATCHED": BY_TARGET, "NOT MATCHED BY SOURCE": BY_SOURCE}[
+            kind
+        ]
         shown = chance.choice([kind, f"{kind} BY TARGET"]) if kind == "NOT MATCHED" else kind
         whens.append(f" WHEN {shown}{chance.choice(CONDITIONS[kind])} THEN {chance.choice(acts)}")
-    on = chance.choice(["ON t.id = s.id", "USING (id)", "ON t.id = s.id AND t.c < s.c", "ON (s.id = t.id)"])
-    returning = chance.choice(["", " RETURNING merge_action, *", " RETURNING id, merge_action || '!' AS m"])
+    on = chance.choice(
+        ["ON t.id = s.id", "USING (id)", "ON t.id = s.id AND t.c < s.c", "ON (s.id = t.id)"]
+    )
+    returning = chance.choice(
+        ["", " RETURNING merge_action, *", " RETURNING id, merge_action || '!' AS m"]
+    )
     return f"MERGE INTO t USING s {on}{''.join(whens)}{returning}"
 
 
@@ -117,13 +147,19 @@ class Beside:
     """The tables t and s of the same rows in a workspace and in DuckDB."""
 
     def __init__(self, key: str) -> None:
-        self.duck, self.workspace, self.nulls = duckdb.connect(), ivm.open(":memory:"), "(id, a)" not in key
+        self.duck, self.workspace, self.nulls = (
+            duckdb.connect(),
+            ivm.open(":memory:"),
+            "(id, a)" not in key,
+        )
         for create in (
             f"CREATE TABLE t (id INT, a INT, b INT, c INT DEFAULT 7{key})",
             "CREATE TABLE s (id INT, a INT, b INT, c INT)",
         ):
             self.both(create)
-        self.workspace.sql("CREATE MATERIALIZED VIEW v AS SELECT a, count(*) AS n, sum(b) AS b FROM t GROUP BY a")
+        self.workspace.sql(
+            "CREATE MATERIALIZED VIEW v AS SELECT a, count(*) AS n, sum(b) AS b FROM t GROUP BY a"
+        )
 
     def both(self, text: str) -> None:
         self.duck.execute(text)
@@ -148,7 +184,9 @@ class Beside:
         return theirs, ours
 
     def table(self) -> tuple[Counter[Any], Counter[Any]]:
-        return Counter(self.duck.execute("FROM t").fetchall()), Counter(self.workspace.sql("FROM t"))  # type: ignore[arg-type]
+        return Counter(self.duck.execute("FROM t").fetchall()), Counter(
+            self.workspace.sql("FROM t")
+        )  # type: ignore[arg-type]
 
 
 def compare(make: Callable[[random.Random], str], key: str, seed: int, amount: int) -> None:
@@ -181,26 +219,39 @@ def test_edits_are_duckdbs(make: Callable[[random.Random], str], key: str) -> No
 @pytest.mark.parametrize("seed", range(1, 9))
 @pytest.mark.parametrize("key", KEYS)
 @pytest.mark.parametrize("make", MAKERS)
-def test_thousands_of_edits_are_duckdbs(make: Callable[[random.Random], str], key: str, seed: int) -> None:
+def test_thousands_of_edits_are_duckdbs(
+    make: Callable[[random.Random], str], key: str, seed: int
+) -> None:
     compare(make, key, seed, times(100))
 
 
 SAID = {
-    "INSERT OR IGNORE INTO t VALUES (1, 1, 1, 1)": "t has no PRIMARY KEY and no UNIQUE, so that no row conflicts",
+    "INSERT OR IGNORE INTO t VALUES (1, 1, 1, 1)": "t has no PRIMARY KEY and no UNIQUE, so that no "
+    "row conflicts",
     "INSERT OR FAIL INTO k VALUES (1, 1, 1, 1)": "INSERT OR FAIL is not evaluated",
-    "INSERT OR REPLACE INTO k VALUES (1, 1, 1, 1) ON CONFLICT DO NOTHING": "OR REPLACE and ON CONFLICT are two answers",
-    "INSERT OR REPLACE INTO u VALUES (1, 1, 1, 1)": "u has (id) and (a): say which, as in ON CONFLICT (id) DO UPDATE",
-    "INSERT INTO k VALUES (1, 1, 1, 1) ON CONFLICT (a) DO NOTHING": "neither the PRIMARY KEY nor a UNIQUE has these",
+    "INSERT OR REPLACE INTO k VALUES (1, 1, 1, 1) ON CONFLICT DO NOTHING": "OR REPLACE and ON "
+    "CONFLICT are two "
+    "answers",
+    "INSERT OR REPLACE INTO u VALUES (1, 1, 1, 1)": "u has (id) and (a): say which, as in ON "
+    "CONFLICT (id) DO UPDATE",
+    "INSERT INTO k VALUES (1, 1, 1, 1) ON CONFLICT (a) DO NOTHING": "neither the PRIMARY KEY nor a "
+    "UNIQUE has these",
     "INSERT INTO k VALUES (1, 1, 1, 1) ON CONFLICT (id) WHERE a > 1 DO NOTHING": "a condition comes after DO UPDATE",
-    "INSERT INTO k VALUES (1, 1, 1, 1) ON CONFLICT (id + 1) DO NOTHING": "names the columns of a key, not expressions",
+    "INSERT INTO k VALUES (1, 1, 1, 1) ON CONFLICT (id + 1) DO NOTHING": "names the columns of a "
+    "key, not expressions",
     "INSERT INTO k VALUES (1, 1, 1, 1) ON CONFLICT ON CONSTRAINT x DO NOTHING": "name the columns, as in ON CONFLICT",
-    "INSERT INTO k VALUES (1, 1, 1, 1) ON DUPLICATE KEY UPDATE b = 1": "write ON CONFLICT (key) DO UPDATE SET x",
-    "INSERT OR IGNORE INTO k SELECT 9, n, n, n FROM range(3) r(n)": "the query has two rows with one key of k",
+    "INSERT INTO k VALUES (1, 1, 1, 1) ON DUPLICATE KEY UPDATE b = 1": "write ON CONFLICT (key) DO "
+    "UPDATE SET x",
+    "INSERT OR IGNORE INTO k SELECT 9, n, n, n FROM range(3) r(n)": "the query has two rows with "
+    "one key of k",
     "MERGE INTO k USING (VALUES (1), (1)) s(id) USING (id) WHEN MATCHED THEN DELETE": "several rows of the source",
     "MERGE INTO t USING (VALUES (1), (1)) s(id) USING (id) WHEN MATCHED THEN DELETE": "several rows of the source",
-    "MERGE INTO k USING t ON true WHEN MATCHED THEN INSERT *": "WHEN MATCHED THEN INSERT is not evaluated: ",
-    "MERGE INTO k USING t ON true WHEN NOT MATCHED THEN DELETE": "WHEN NOT MATCHED THEN DELETE is not evaluated",
-    "MERGE INTO k USING t ON true WHEN MATCHED THEN UPDATE SET s.a = 1": "SET changes columns of k, not of s",
+    "MERGE INTO k USING t ON true WHEN MATCHED THEN INSERT *": "WHEN MATCHED THEN INSERT is not "
+    "evaluated: ",
+    "MERGE INTO k USING t ON true WHEN NOT MATCHED THEN DELETE": "WHEN NOT MATCHED THEN DELETE is "
+    "not evaluated",
+    "MERGE INTO k USING t ON true WHEN MATCHED THEN UPDATE SET s.a = 1": "SET changes columns of "
+    "k, not of s",
     "UPDATE k SET b = t.b FROM t": "several rows match one row of k",
     "UPDATE k SET (a, b) = (SELECT 1, 2)": "1 value for 2 columns: a subquery gives one value",
     "UPDATE k SET b = 1 ORDER BY id LIMIT 1": "ORDER BY id is not evaluated, in UPDATE",
@@ -213,8 +264,10 @@ SAID = {
 def workspace() -> ivm.Workspace:
     ws = ivm.open(":memory:")
     for name, key in ("t", "none"), ("k", "one column"), ("u", "and UNIQUE"):
-        ws.sql(f"CREATE TABLE {name} (id INT, a INT, b INT, c INT{KEYS[key]}); "
-               f"INSERT INTO {name} VALUES (1, 1, 1, 1), (2, 2, 2, 2)")  # fmt: skip
+        ws.sql(
+            f"CREATE TABLE {name} (id INT, a INT, b INT, c INT{KEYS[key]}); "
+            f"INSERT INTO {name} VALUES (1, 1, 1, 1), (2, 2, 2, 2)"
+        )
     return ws
 
 
@@ -234,9 +287,12 @@ def test_the_order_of_a_query_says_which_row_is_first() -> None:
 
 def test_unique_columns_conflict_by_any_type_under_a_new_name() -> None:
     values = {
-        "BIGINT": "7", "DOUBLE": "0.1", "DECIMAL(5, 2)": "1.5", "VARCHAR": "'ä'", "DATE": "DATE '2020-01-02'",
-        "TIMESTAMP": "TIMESTAMP '2020-01-02 03:04:05'", "TIMESTAMPTZ": "TIMESTAMPTZ '2020-01-02 03:04:05+02'",
-        "TIME": "TIME '01:02:03'", "BOOLEAN": "true", "BLOB": "'\\x61'::BLOB", "UUID": f"'{'1' * 32}'",
+        "BIGINT": "7", "DOUBLE": "0.1", "DECIMAL(5, 2)": "1.5", "VARCHAR": "'ä'",
+        "DATE": "DATE '2020-01-02'",
+        "TIMESTAMP": "TIMESTAMP '2020-01-02 03:04:05'",
+        "TIMESTAMPTZ": "TIMESTAMPTZ '2020-01-02 03:04:05+02'",
+        "TIME": "TIME '01:02:03'", "BOOLEAN": "true", "BLOB": "'\\x61'::BLOB",
+        "UUID": f"'{'1' * 32}'",
         "INT[]": "[1, 2]", "JSON": "'{}'",
     }  # fmt: skip
     ws = ivm.open(":memory:")
@@ -244,9 +300,15 @@ def test_unique_columns_conflict_by_any_type_under_a_new_name() -> None:
         ws.sql(f"CREATE TABLE x{number} (id INT PRIMARY KEY, u {kind} UNIQUE, n INT)")
         ws.sql(f"ALTER TABLE x{number} RENAME COLUMN u TO w")
         insert = f"INSERT INTO x{number} VALUES"
-        assert list(ws.sql(f"{insert} (1, {value}, 0), (2, NULL, 0) ON CONFLICT (w) DO NOTHING")) == [(2,)], kind
-        assert list(ws.sql(f"{insert} (3, {value}, 0), (4, NULL, 0) ON CONFLICT DO NOTHING")) == [(1,)], kind
-        assert list(ws.sql(f"{insert} (5, {value}, 9) ON CONFLICT (w) DO UPDATE SET n = excluded.n")) == [(1,)], kind
+        assert list(
+            ws.sql(f"{insert} (1, {value}, 0), (2, NULL, 0) ON CONFLICT (w) DO NOTHING")
+        ) == [(2,)], kind
+        assert list(ws.sql(f"{insert} (3, {value}, 0), (4, NULL, 0) ON CONFLICT DO NOTHING")) == [
+            (1,)
+        ], kind
+        assert list(
+            ws.sql(f"{insert} (5, {value}, 9) ON CONFLICT (w) DO UPDATE SET n = excluded.n")
+        ) == [(1,)], kind
         assert list(ws.sql(f"SELECT id, n FROM x{number}")) == [(1, 9), (2, 0), (4, 0)], kind
 
 
@@ -255,17 +317,29 @@ def test_files_hold_values_of_any_type(kind: str, tmp_path: Path) -> None:
     columns = {
         "z": ("TIMESTAMPTZ", "TIMESTAMPTZ '9999-12-31 23:59:59.999999+00'"),
         "m": ("TIMESTAMP", "TIMESTAMP '2020-01-02 03:04'"),
-        "b": ("BLOB", "'\\x61'::BLOB"), "d": ("DATE", "DATE '0001-01-01'"), "t": ("TIME", "TIME '01:02:03'"),
-        "n": ("DECIMAL(30, 2)", "1.25"), "h": ("HUGEINT", "12345678901234567890123"), "v": ("VARCHAR", "'ä, \"x\"'"),
-        "f": ("DOUBLE", "0.1"), "o": ("BOOLEAN", "true"), "u": ("UUID", f"'{'1' * 32}'"), "j": ("JSON", "'{}'"),
+        "b": ("BLOB", "'\\x61'::BLOB"), "d": ("DATE", "DATE '0001-01-01'"), "t": ("TIME",
+        "TIME '01:02:03'"),
+        "n": ("DECIMAL(30, 2)", "1.25"), "h": ("HUGEINT", "12345678901234567890123"),
+        "v": ("VARCHAR", "'ä, \"x\"'"),
+        "f": ("DOUBLE", "0.1"), "o": ("BOOLEAN", "true"), "u": ("UUID", f"'{'1' * 32}'"),
+        "j": ("JSON", "'{}'"),
     }  # fmt: skip
     ws, file = ivm.open(":memory:"), tmp_path / f"t.{kind}"
-    ws.sql(f"CREATE TABLE t (id INT, {', '.join(f'{name} {type_}' for name, (type_, _) in columns.items())}, l INT[])")
-    ws.sql(f"INSERT INTO t (id, {', '.join(columns)}) VALUES (1, {', '.join(one for _, one in columns.values())})")
+    ws.sql(
+        f"CREATE TABLE t (id INT, "
+        f"{', '.join(f'{name} {type_}' for name, (type_, _) in columns.items())}, l INT[])"
+    )
+    ws.sql(
+        f"INSERT INTO t (id, {', '.join(columns)}) VALUES (1, "
+        f"{', '.join(one for _, one in columns.values())})"
+    )
     ws.sql("INSERT INTO t (id) VALUES (2)")
     ws.sql("CREATE TABLE other AS SELECT * EXCLUDE (l) FROM t WHERE false")
     ws.sql(f"COPY (SELECT * EXCLUDE (l) FROM t) TO '{file}'; COPY other FROM '{file}'")
     assert Counter(ws.sql("FROM other")) == Counter(ws.sql("SELECT * EXCLUDE (l) FROM t"))  # type: ignore[arg-type]
     ws.sql("UPDATE t SET l = [1]")
-    with pytest.raises(IvmError, match="column l has lists, structs or maps, which CSV has not|COPY takes no INTEGER"):
+    with pytest.raises(
+        IvmError,
+        match="column l has lists, structs or maps, which CSV has not|COPY takes no INTEGER",
+    ):
         ws.sql(f"COPY t TO '{file}'; COPY t FROM '{file}'")

@@ -1,4 +1,6 @@
-"""Forms of queries that random ones seldom have, kept under edits, equal to DuckDB's answers after each."""
+"""Forms of queries that random ones seldom have, kept under edits, equal to DuckDB's answers
+after each.
+"""
 
 from collections import Counter
 from itertools import permutations
@@ -11,10 +13,12 @@ from ivm.errors import ConstraintError, RangeError
 from tests.support.sql.oracle import Both, rows_of
 
 TABLES = [
-    "CREATE TABLE t (id INTEGER PRIMARY KEY, p INTEGER, v DECIMAL(6,2), s VARCHAR, x DOUBLE, y DOUBLE)",
+    "CREATE TABLE t (id INTEGER PRIMARY KEY, p INTEGER, v DECIMAL(6,2), s VARCHAR, x DOUBLE, y "
+    "DOUBLE)",
     "CREATE TABLE a (k INTEGER, d DECIMAL(12,2))",
     "CREATE TABLE b (k INTEGER, d DECIMAL(7,2))",
-    "INSERT INTO t VALUES (1, NULL, 1.5, 'a,b', 1, 2), (2, 1, 2.5, 'c', 2, 5), (3, 2, NULL, '', 3, 4), "
+    "INSERT INTO t VALUES (1, NULL, 1.5, 'a,b', 1, 2), (2, 1, 2.5, 'c', 2, 5), (3, 2, NULL, '', 3, "
+    "4), "
     "(4, 1, 4, NULL, NULL, 1), (5, 2, NULL, ',z', 5, 9)",
     "INSERT INTO a VALUES (1, 2.5), (2, NULL), (2, NULL), (4, 1)",
     "INSERT INTO b VALUES (3, 1.5), (1, 0.5), (NULL, 9)",
@@ -30,7 +34,8 @@ FORMS = {
     "a column of USING, and each table's own": [
         "SELECT k, a.k AS x, b.k AS y, a.d FROM a FULL JOIN b USING (k)",
         "SELECT a.k AS x, b.k AS y, k, b.* FROM a RIGHT JOIN b USING (k)",
-        "SELECT a.k AS x, b.k AS y, c.k AS z, k FROM a FULL JOIN b USING (k) FULL JOIN (SELECT 7 AS k) c USING (k)",
+        "SELECT a.k AS x, b.k AS y, c.k AS z, k FROM a FULL JOIN b USING (k) FULL JOIN (SELECT 7 "
+        "AS k) c USING (k)",
         "SELECT k, a.k AS x, count(*) AS n FROM a FULL JOIN b USING (k) GROUP BY k, a.k",
         "SELECT k, sum(a.d) OVER (PARTITION BY k ORDER BY b.d) AS n FROM a FULL JOIN b USING (k)",
         "SELECT * FROM (SELECT 1 AS k, 2 AS z) NATURAL JOIN (SELECT 1 AS k, 3 AS y)",
@@ -43,16 +48,21 @@ FORMS = {
     "decimals of several numbers of digits in one column": [
         "SELECT k, d FROM b UNION ALL SELECT k, d FROM a",
         "SELECT k, d FROM a UNION ALL SELECT k, CAST(0 AS NUMERIC(7,2)) FROM b",
-        "SELECT k, sum(x) AS x, sum(y) AS y FROM (SELECT k, d AS x, CAST(0 AS DECIMAL(7,2)) AS y FROM a UNION ALL "
+        "SELECT k, sum(x) AS x, sum(y) AS y FROM (SELECT k, d AS x, CAST(0 AS DECIMAL(7,2)) AS y "
+        "FROM a UNION ALL "
         "SELECT k, CAST(0 AS DECIMAL(7,2)), d FROM b) GROUP BY k",
-        "WITH RECURSIVE r AS (SELECT id, v FROM t WHERE p IS NULL UNION SELECT t.id, CAST(r.v + 1 AS DECIMAL(9,2)) "
+        "WITH RECURSIVE r AS (SELECT id, v FROM t WHERE p IS NULL UNION SELECT t.id, CAST(r.v + 1 "
+        "AS DECIMAL(9,2)) "
         "FROM r JOIN t ON t.p = r.id) SELECT * FROM r",
     ],
     "rows of null that nothing matches, on either side": [
-        "SELECT coalesce(l.d, 0) AS x, coalesce(r.d, 0) AS y FROM (SELECT sum(d) AS d FROM a WHERE k = 9) l FULL JOIN "
+        "SELECT coalesce(l.d, 0) AS x, coalesce(r.d, 0) AS y FROM (SELECT sum(d) AS d FROM a WHERE "
+        "k = 9) l FULL JOIN "
         "(SELECT sum(d) AS d FROM b WHERE k = 9) r ON l.d = r.d",
-        "SELECT count(*) AS n FROM (SELECT * FROM a WHERE k IS NULL) l FULL JOIN (SELECT k, d FROM b) r ON l.k = r.k",
-        "SELECT l.p, r.p AS o FROM (SELECT p, s FROM t GROUP BY ALL) l FULL JOIN (SELECT DISTINCT p FROM t) r ON false",
+        "SELECT count(*) AS n FROM (SELECT * FROM a WHERE k IS NULL) l FULL JOIN (SELECT k, d FROM "
+        "b) r ON l.k = r.k",
+        "SELECT l.p, r.p AS o FROM (SELECT p, s FROM t GROUP BY ALL) l FULL JOIN (SELECT DISTINCT "
+        "p FROM t) r ON false",
         "SELECT t.p, b.d FROM t LEFT JOIN b ON t.p = t.p",
         "SELECT t.p, b.d FROM t FULL JOIN b ON b.k = b.k",
         "SELECT id FROM t WHERE NOT EXISTS (SELECT 1 FROM b WHERE t.p = t.p)",
@@ -64,13 +74,17 @@ FORMS = {
         "SELECT t.id, a.k, a.d FROM t ASOF FULL JOIN a ON t.p = a.k AND t.v < a.d",
         "SELECT k, d, a.d AS x, b.d AS y FROM a ASOF FULL JOIN b USING (k, d)",
         "SELECT k, d, a.d AS x, b.d AS y FROM a ASOF LEFT JOIN b USING (k, d)",
-        "SELECT count(*) AS n FROM (SELECT sum(d) AS d FROM a WHERE k = 9) x ASOF FULL JOIN a y ON x.d > y.d",
+        "SELECT count(*) AS n FROM (SELECT sum(d) AS d FROM a WHERE k = 9) x ASOF FULL JOIN a y ON "
+        "x.d > y.d",
     ],
     "columns that only the step of a recursive query makes null": [
-        "WITH RECURSIVE r(k) AS (SELECT id FROM t UNION SELECT t.p FROM r JOIN t ON t.id = r.k) SELECT * FROM r",
-        "WITH RECURSIVE r(k, n) AS (SELECT id, 0 FROM t UNION ALL SELECT nullif(t.p, 2), n + 1 FROM r LEFT JOIN t "
+        "WITH RECURSIVE r(k) AS (SELECT id FROM t UNION SELECT t.p FROM r JOIN t ON t.id = r.k) "
+        "SELECT * FROM r",
+        "WITH RECURSIVE r(k, n) AS (SELECT id, 0 FROM t UNION ALL SELECT nullif(t.p, 2), n + 1 "
+        "FROM r LEFT JOIN t "
         "ON t.id = r.k WHERE n < 2) SELECT k, count(*) AS c FROM r GROUP BY k",
-        "WITH RECURSIVE r(k, o) AS (SELECT id, id FROM t UNION SELECT r.o, nullif(r.k, 3) FROM r) SELECT t.id, r.k "
+        "WITH RECURSIVE r(k, o) AS (SELECT id, id FROM t UNION SELECT r.o, nullif(r.k, 3) FROM r) "
+        "SELECT t.id, r.k "
         "FROM t FULL JOIN r ON t.p = r.o",
     ],
     "places in frames that reach beyond the partition": [
@@ -84,17 +98,22 @@ FORMS = {
         )
     ],
     "aggregates of constants": [
-        "SELECT p, count(DISTINCT 7) AS c, count(DISTINCT NULL) AS n, sum(NULL) AS s, max(2) AS m FROM t GROUP BY p",
-        "SELECT count(DISTINCT 'x') AS c, sum(DISTINCT 2) AS s, avg(NULL) AS n, count(NULL) AS z FROM a WHERE k > 3",
-        "SELECT id, count(DISTINCT 7) OVER (ORDER BY v) AS c, sum(2) OVER (PARTITION BY p) AS s FROM t",
+        "SELECT p, count(DISTINCT 7) AS c, count(DISTINCT NULL) AS n, sum(NULL) AS s, max(2) AS m "
+        "FROM t GROUP BY p",
+        "SELECT count(DISTINCT 'x') AS c, sum(DISTINCT 2) AS s, avg(NULL) AS n, count(NULL) AS z "
+        "FROM a WHERE k > 3",
+        "SELECT id, count(DISTINCT 7) OVER (ORDER BY v) AS c, sum(2) OVER (PARTITION BY p) AS s "
+        "FROM t",
     ],
     "truth values of rows that may be equal, numbered": [
         "SELECT k > 1 AS b, row_number() OVER (ORDER BY k > 1, d, k) AS n FROM a",
-        "SELECT b, x FROM (SELECT k > 1 AS b, d AS x FROM a UNION ALL SELECT d > 1, k FROM b) ORDER BY b, x LIMIT 3",
+        "SELECT b, x FROM (SELECT k > 1 AS b, d AS x FROM a UNION ALL SELECT d > 1, k FROM b) "
+        "ORDER BY b, x LIMIT 3",
         "SELECT p > 1 AS b, dense_rank() OVER (PARTITION BY id > 2 ORDER BY p > 1) AS n FROM t",
         "SELECT DISTINCT ON (k) k, d > 1 AS b FROM a ORDER BY k, d > 1 DESC",
         "SELECT b, lag(b) OVER (ORDER BY b, x) AS l FROM (SELECT k > 1 AS b, d AS x FROM a)",
-        "SELECT k, first(d > 1 ORDER BY d, k) AS f, last(d > 1 ORDER BY d, k) AS l FROM a GROUP BY k",
+        "SELECT k, first(d > 1 ORDER BY d, k) AS f, last(d > 1 ORDER BY d, k) AS l FROM a GROUP BY "
+        "k",
         "SELECT max(id) AS m, arg_max(id, p > 1) AS x FROM t WHERE p = 1",
     ],
     "structs in what is folded, which a view's text keeps": [
@@ -108,9 +127,11 @@ FORMS = {
     ],
     "values that are not null, one by one": [
         "SELECT id, lag(v, 2 IGNORE NULLS) OVER (ORDER BY id) AS l FROM t",
-        "SELECT id, lag(v IGNORE NULLS) OVER (ORDER BY id) AS l, lead(v, 2, 0.5 IGNORE NULLS) OVER (PARTITION BY p "
+        "SELECT id, lag(v IGNORE NULLS) OVER (ORDER BY id) AS l, lead(v, 2, 0.5 IGNORE NULLS) OVER "
+        "(PARTITION BY p "
         "ORDER BY id) AS d FROM t",
-        "SELECT id, nth_value(v, 2 IGNORE NULLS) OVER (PARTITION BY p ORDER BY id ROWS BETWEEN 1 PRECEDING AND "
+        "SELECT id, nth_value(v, 2 IGNORE NULLS) OVER (PARTITION BY p ORDER BY id ROWS BETWEEN 1 "
+        "PRECEDING AND "
         "UNBOUNDED FOLLOWING) AS n FROM t",
         "SELECT id, nth_value(v, 2 IGNORE NULLS) OVER (ORDER BY id) AS n FROM t",
     ],
@@ -124,47 +145,64 @@ FORMS = {
     "aggregates of values of the query around": [
         "SELECT id, (SELECT sum(u.x + t.y) FROM t u WHERE u.p = t.p) AS f FROM t",
         "SELECT id, (SELECT sum(t.y) FILTER (WHERE u.x > t.x) FROM t u) AS f FROM t",
-        "SELECT id, (SELECT string_agg(u.s || t.id, ';' ORDER BY u.id * t.y, u.id) FROM t u) AS f FROM t",
-        "SELECT id, (SELECT max(z) FROM (SELECT u.p, count(DISTINCT u.x + t.y) AS z FROM t u GROUP BY ROLLUP (u.p))) "
+        "SELECT id, (SELECT string_agg(u.s || t.id, ';' ORDER BY u.id * t.y, u.id) FROM t u) AS f "
+        "FROM t",
+        "SELECT id, (SELECT max(z) FROM (SELECT u.p, count(DISTINCT u.x + t.y) AS z FROM t u GROUP "
+        "BY ROLLUP (u.p))) "
         "AS f FROM t",
-        "SELECT id, v.z FROM t LEFT JOIN LATERAL (SELECT min(u.y * t.x) AS z FROM t u WHERE u.p = t.p) v ON true",
-        "SELECT id, (SELECT sum((SELECT max(w.y + t.x) FROM t w WHERE w.id = u.id)) FROM t u WHERE u.p = t.p) AS f "
+        "SELECT id, v.z FROM t LEFT JOIN LATERAL (SELECT min(u.y * t.x) AS z FROM t u WHERE u.p = "
+        "t.p) v ON true",
+        "SELECT id, (SELECT sum((SELECT max(w.y + t.x) FROM t w WHERE w.id = u.id)) FROM t u WHERE "
+        "u.p = t.p) AS f "
         "FROM t",
         "SELECT id FROM t WHERE EXISTS (SELECT u.p FROM t u GROUP BY u.p HAVING sum(u.y - t.x) > 3)",
         "SELECT p, (SELECT sum(u.y * t.p) FROM t u) AS f FROM t GROUP BY p",
-        "SELECT id, (SELECT max(w) FROM (SELECT sum(u.y + t.x) OVER (ORDER BY u.id) AS w FROM t u WHERE u.p = t.p)) "
+        "SELECT id, (SELECT max(w) FROM (SELECT sum(u.y + t.x) OVER (ORDER BY u.id) AS w FROM t u "
+        "WHERE u.p = t.p)) "
         "AS f FROM t",
-        "SELECT id, (SELECT min(w) FROM (SELECT lag(u.y + t.x) OVER (ORDER BY u.id) AS w FROM t u)) AS f FROM t",
+        "SELECT id, (SELECT min(w) FROM (SELECT lag(u.y + t.x) OVER (ORDER BY u.id) AS w FROM t "
+        "u)) AS f FROM t",
         "SELECT id, (SELECT list(part) FROM unnest([t.x, t.y]) u(part)) AS f FROM t",
     ],
     "aggregates with DISTINCT and an order of their own": [
-        "SELECT mean(DISTINCT p) AS a, favg(DISTINCT y) AS b, fsum(DISTINCT p) AS c, sem(DISTINCT p) AS d FROM t",
-        "SELECT p, mean(DISTINCT x) AS a, arbitrary(s ORDER BY y DESC) AS b, fsum(x ORDER BY y) AS c FROM t GROUP BY p",
+        "SELECT mean(DISTINCT p) AS a, favg(DISTINCT y) AS b, fsum(DISTINCT p) AS c, sem(DISTINCT "
+        "p) AS d FROM t",
+        "SELECT p, mean(DISTINCT x) AS a, arbitrary(s ORDER BY y DESC) AS b, fsum(x ORDER BY y) AS "
+        "c FROM t GROUP BY p",
         "SELECT p, mode(x > 0) AS a, count(*) AS n FROM t GROUP BY p",
         "SELECT mode(y >= 2) AS a, mode(y < 2) AS b FROM t",
         "SELECT first(v ORDER BY p) AS a, first(x ORDER BY p) AS b FROM t",
         "SELECT id, first_value(x ORDER BY y) OVER (PARTITION BY p ORDER BY id) AS a, "
-        "last_value(x ORDER BY y) OVER (PARTITION BY p) AS b, last_value(s) OVER (ORDER BY id) AS c FROM t",
+        "last_value(x ORDER BY y) OVER (PARTITION BY p) AS b, last_value(s) OVER (ORDER BY id) AS "
+        "c FROM t",
     ],
     "places in lists and keys of maps": [
         "SELECT id, [x, y][p] AS a, [x, y][-p] AS b, [x, y][p - 2] AS c, [x, y][p + 1] AS d FROM t",
-        "SELECT id, [1, 2, 3][length(s)] AS a, [1, 2, 3][CAST(x AS INTEGER)] AS b, ([[x], [y]])[2][p] AS c FROM t",
-        "SELECT id, m[2] AS a, m[p] AS b, m[length(s)] AS c FROM (SELECT *, MAP {1: 'a', 2: 'b'} AS m FROM t)",
-        "SELECT id, s[2] AS a, (string_split(s, ','))[p] AS b, (string_split(s, ','))[-1] AS c FROM t",
+        "SELECT id, [1, 2, 3][length(s)] AS a, [1, 2, 3][CAST(x AS INTEGER)] AS b, ([[x], "
+        "[y]])[2][p] AS c FROM t",
+        "SELECT id, m[2] AS a, m[p] AS b, m[length(s)] AS c FROM (SELECT *, MAP {1: 'a', 2: 'b'} "
+        "AS m FROM t)",
+        "SELECT id, s[2] AS a, (string_split(s, ','))[p] AS b, (string_split(s, ','))[-1] AS c "
+        "FROM t",
         "SELECT id, (SELECT max(([x, y])[i]) FROM generate_series(1, p) u(i)) AS f FROM t",
     ],
     "parts of texts as rows": [
         "SELECT id, unnest(string_split(s, ',')) AS part FROM t",
-        "SELECT u.part, count(*) AS n FROM t, unnest(string_split(s, ',')) AS u(part) GROUP BY u.part",
+        "SELECT u.part, count(*) AS n FROM t, unnest(string_split(s, ',')) AS u(part) GROUP BY "
+        "u.part",
         "SELECT id, part, n FROM t, unnest(string_split(s, ',')) WITH ORDINALITY AS u(part, n)",
         "SELECT id, u.*, ordinality + 1 AS m FROM t, unnest([x, y]) WITH ORDINALITY AS u(part)",
         "SELECT * FROM t JOIN unnest(['q', 'r']) WITH ORDINALITY ON id = ordinality",
-        "SELECT * FROM (SELECT p, list(id ORDER BY id) AS l FROM t GROUP BY p) g, unnest(g.l) WITH ORDINALITY u(i, n)",
-        "SELECT id, split_part(s, ',', -1) AS a, split_part(s, ',', id - 1) AS b, split_part(s, ',', 0) AS c FROM t",
+        "SELECT * FROM (SELECT p, list(id ORDER BY id) AS l FROM t GROUP BY p) g, unnest(g.l) WITH "
+        "ORDINALITY u(i, n)",
+        "SELECT id, split_part(s, ',', -1) AS a, split_part(s, ',', id - 1) AS b, split_part(s, "
+        "',', 0) AS c FROM t",
     ],
     "lists in order, and their ends": [
-        "SELECT list_sort(list(DISTINCT p)) AS l, list_max(list(v)) AS m, list_min(list(x)) AS n FROM t",
-        "SELECT p, list(id ORDER BY v DESC, id)[1] AS f, list_reverse_sort(list(id)) AS r FROM t GROUP BY p",
+        "SELECT list_sort(list(DISTINCT p)) AS l, list_max(list(v)) AS m, list_min(list(x)) AS n "
+        "FROM t",
+        "SELECT p, list(id ORDER BY v DESC, id)[1] AS f, list_reverse_sort(list(id)) AS r FROM t "
+        "GROUP BY p",
     ],
     "regressions": [
         "SELECT corr(x, y) AS c, regr_slope(y, x) AS s, regr_r2(y, x) AS r FROM t",
@@ -209,8 +247,15 @@ def test_rows_of_computed_nulls_follow_from_rows_before(tmp_path: Path) -> None:
         both.run("CREATE TABLE t (id INTEGER PRIMARY KEY, x INTEGER)")
         both.run("INSERT INTO t VALUES (1, 2), (2, 0), (3, NULL)")
         step = "SELECT t.x + r.o - r.o, nullif(r.k, 2), n + 1 FROM r JOIN t ON k = t.id OR o IS NULL WHERE n < 2"
-        both.keep("v", f"WITH RECURSIVE r(k, o, n) AS (SELECT id, x, 0 FROM t UNION {step}) SELECT * FROM r")
-        for edit in ("DELETE FROM t WHERE id = 2", "UPDATE t SET x = 1", "INSERT INTO t VALUES (2, NULL)"):
+        both.keep(
+            "v",
+            f"WITH RECURSIVE r(k, o, n) AS (SELECT id, x, 0 FROM t UNION {step}) SELECT * FROM r",
+        )
+        for edit in (
+            "DELETE FROM t WHERE id = 2",
+            "UPDATE t SET x = 1",
+            "INSERT INTO t VALUES (2, NULL)",
+        ):
             both.run(edit)
             both.compare()
             assert workspace.check() == []
@@ -219,8 +264,16 @@ def test_rows_of_computed_nulls_follow_from_rows_before(tmp_path: Path) -> None:
 def test_corresponding_takes_the_columns_of_both_queries(tmp_path: Path) -> None:
     with ivm.open(tmp_path / "n.pages", threads=1) as workspace:
         for query, columns, rows in (
-            ("SELECT 1 AS a, 2 AS b UNION ALL CORRESPONDING SELECT 3 AS c, 4 AS b", ["b"], [(2,), (4,)]),
-            ("SELECT 1 AS a, 2 AS b UNION CORRESPONDING BY (a) SELECT 2 AS b, 1 AS a", ["a"], [(1,)]),
+            (
+                "SELECT 1 AS a, 2 AS b UNION ALL CORRESPONDING SELECT 3 AS c, 4 AS b",
+                ["b"],
+                [(2,), (4,)],
+            ),
+            (
+                "SELECT 1 AS a, 2 AS b UNION CORRESPONDING BY (a) SELECT 2 AS b, 1 AS a",
+                ["a"],
+                [(1,)],
+            ),
             ("SELECT 1 AS a, 2 AS b EXCEPT CORRESPONDING SELECT 1 AS a, 3 AS c", ["a"], []),
         ):
             answer = workspace.sql(query)
@@ -228,23 +281,35 @@ def test_corresponding_takes_the_columns_of_both_queries(tmp_path: Path) -> None
             assert (answer.to_arrow().column_names, sorted(answer)) == (columns, rows)
 
 
-@pytest.mark.parametrize("query", [
-    "SELECT s, list(x ORDER BY id) AS l FROM t GROUP BY s", "SELECT id, {'a': x, 'b': s} AS st FROM t",
-    "SELECT id, map([s], [x]) AS m FROM t", "SELECT histogram(x) AS h FROM t", "SELECT s, [x] AS l, d FROM t",
-    "SELECT d - TIMESTAMP '2020-01-01' AS i, b FROM t", "SELECT id, [b] AS l, h FROM t",
-    "SELECT id, x, x + 1 AS a, x + 2 AS b, x + 3 AS c, x + 4 AS e, x + 5 AS f, x + 6 AS g, x + 7 AS h, x + 8 AS i, s, "
-    "d, [s] AS l, x + 9 AS j, x + 10 AS k, x + 11 AS m, x + 12 AS n FROM t",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT s, list(x ORDER BY id) AS l FROM t GROUP BY s",
+        "SELECT id, {'a': x, 'b': s} AS st FROM t",
+        "SELECT id, map([s], [x]) AS m FROM t",
+        "SELECT histogram(x) AS h FROM t",
+        "SELECT s, [x] AS l, d FROM t",
+        "SELECT d - TIMESTAMP '2020-01-01' AS i, b FROM t",
+        "SELECT id, [b] AS l, h FROM t",
+        "SELECT id, x, x + 1 AS a, x + 2 AS b, x + 3 AS c, x + 4 AS e, x + 5 AS f, x + 6 AS g, x + "
+        "7 AS h, x + 8 AS i, s, "
+        "d, [s] AS l, x + 9 AS j, x + 10 AS k, x + 11 AS m, x + 12 AS n FROM t",
+    ],
+)
 def test_older_versions_of_views_and_their_changes_are_read(query: str, tmp_path: Path) -> None:
-    """Lists, structs, maps and intervals as well, in either direction, equal to what the views were."""
+    """Lists, structs, maps and intervals as well, in either direction, equal to what the views
+    were.
+    """
     with ivm.open(tmp_path / "v.pages", threads=1) as workspace:
         workspace.sql(
-            "CREATE TABLE t (id INTEGER PRIMARY KEY, x INTEGER, s VARCHAR, d TIMESTAMP, b BOOLEAN, h HUGEINT)"
+            "CREATE TABLE t (id INTEGER PRIMARY KEY, x INTEGER, s VARCHAR, d TIMESTAMP, b BOOLEAN, "
+            "h HUGEINT)"
         )
         workspace.sql(f"CREATE MATERIALIZED VIEW v AS {query}")
         kept = {}
         for edit in (
-            "INSERT INTO t VALUES (1, 1, 'a', '2020-01-03 04:05:06', true, 12345678901234567890), (2, 2, 'a', NULL, "
+            "INSERT INTO t VALUES (1, 1, 'a', '2020-01-03 04:05:06', true, 12345678901234567890), "
+            "(2, 2, 'a', NULL, "
             "NULL, NULL)",
             "INSERT INTO t (id, x, s) VALUES (3, NULL, 'b'), (4, 2, 'long text that was not there')",
             "DELETE FROM t WHERE id IN (1, 3)",
@@ -257,17 +322,24 @@ def test_older_versions_of_views_and_their_changes_are_read(query: str, tmp_path
         for (one, before), (other, after) in permutations(kept.items(), 2):
             found = workspace.sql(f"SELECT * FROM changes(v, {one}, {other})")
             assert found is not None
-            expected = [(*row, kind) for kind, more in (("delete", before - after), ("insert", after - before))
-                        for row in more.elements()]  # fmt: skip
+            expected = [
+                (*row, kind)
+                for kind, more in (("delete", before - after), ("insert", after - before))
+                for row in more.elements()
+            ]
             assert rows_of(found.to_arrow()) == Counter(expected)
 
 
 def test_columns_have_duckdbs_names(tmp_path: Path) -> None:
     items = (
-        "count(*) OVER (PARTITION BY p)", "string_agg(s, ',' ORDER BY s)", "list(id ORDER BY id DESC)", "bit_and(id)",
-        "first(s ORDER BY id)", "var_samp(x)", "approx_count_distinct(s)", "pow(x, 2)", "count()", "Sum(x)",
-        "avg(x) over (order by id rows between 1 preceding and current row)", "array_agg(id ORDER BY id)",
-        "datediff('day', DATE '2020-01-01', DATE '2020-02-01')", "substr(s, 1, 2)", "max(COLUMNS('x'))",
+        "count(*) OVER (PARTITION BY p)", "string_agg(s, ',' ORDER BY s)",
+        "list(id ORDER BY id DESC)", "bit_and(id)",
+        "first(s ORDER BY id)", "var_samp(x)", "approx_count_distinct(s)", "pow(x, 2)", "count()",
+        "Sum(x)",
+        "avg(x) over (order by id rows between 1 preceding and current row)",
+        "array_agg(id ORDER BY id)",
+        "datediff('day', DATE '2020-01-01', DATE '2020-02-01')", "substr(s, 1, 2)",
+        "max(COLUMNS('x'))",
     )  # fmt: skip
     with ivm.open(tmp_path / "n.pages", threads=1) as workspace:
         both = Both(workspace)
@@ -297,22 +369,35 @@ def test_columns_come_go_and_are_renamed_under_views(tmp_path: Path) -> None:
             both.run(statement)
             both.compare()
             answer = workspace.sql("SELECT * FROM u ORDER BY k")
-            assert answer is not None and list(answer) == both.duck.sql("SELECT * FROM u ORDER BY k").fetchall()
+            assert (
+                answer is not None
+                and list(answer) == both.duck.sql("SELECT * FROM u ORDER BY k").fetchall()
+            )
         assert workspace.check() == [] and workspace.store.check() == []
 
 
 def test_errors_of_edits_from_python_are_in_the_words_of_sql(tmp_path: Path) -> None:
     with ivm.open(tmp_path / "t.pages", threads=1) as workspace:
         workspace.sql("CREATE TABLE n (k INTEGER PRIMARY KEY, b BIGINT, t VARCHAR, CHECK (b > -5))")
-        workspace.sql("CREATE MATERIALIZED VIEW s AS SELECT k % 2 AS g, b * b AS p, CAST(t AS INTEGER) AS i FROM n")
-        with pytest.raises(ConstraintError, match=r"^n: CHECK \(b > -5\) does not hold for b = -9: nothing was"):
+        workspace.sql(
+            "CREATE MATERIALIZED VIEW s AS SELECT k % 2 AS g, b * b AS p, CAST(t AS INTEGER) AS i "
+            "FROM n"
+        )
+        with pytest.raises(
+            ConstraintError, match=r"^n: CHECK \(b > -5\) does not hold for b = -9: nothing was"
+        ):
             workspace.insert("n", [(1, -9, "5")])
         with (
-            pytest.raises(RangeError, match=r"^s: b \* b is 21267\d+, beyond BIGINT: CAST what it reads AS HUGEINT"),
+            pytest.raises(
+                RangeError,
+                match=r"^s: b \* b is 21267\d+, beyond BIGINT: CAST what it reads AS HUGEINT",
+            ),
             workspace.transaction() as txn,
         ):
             txn.insert("n", [(1, 2**62, "5")])
-        with pytest.raises(RangeError, match=r"^s: CAST\(t AS INT\) has no value in a row: TRY\(\.\.\.\) and TRY"):
+        with pytest.raises(
+            RangeError, match=r"^s: CAST\(t AS INT\) has no value in a row: TRY\(\.\.\.\) and TRY"
+        ):
             workspace.insert("n", [(1, 3, "x")])
         workspace.install("q[k] = r <- n[k] = (b, _), r = 10 / (b - 3).")
         with pytest.raises(RangeError, match=r"`10 / \(b - 3\)`"):

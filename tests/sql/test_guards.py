@@ -1,4 +1,6 @@
-"""Statements as programs write them, and values of any kind: rows, or an error of ours that says what to write."""
+"""Statements as programs write them, and values of any kind: rows, or an error of ours that says
+what to write.
+"""
 
 from __future__ import annotations
 
@@ -25,8 +27,14 @@ LONG = {
     "terms": ("SELECT k" + " + 1" * 1000 + " FROM t", [(1001,)]),
     "texts": ("SELECT 'a'" + " || 'b'" * 1000, [("a" + "b" * 1000,)]),
     "OR": ("SELECT k FROM t WHERE " + " OR ".join(f"k = {n}" for n in range(1000)), [(1,)]),
-    "AND as a value": ("SELECT " + " AND ".join(f"k <> {n}" for n in range(2, 800)) + " FROM t", [(True,)]),
-    "branches": ("SELECT CASE " + " ".join(f"WHEN k = {n} THEN {n}" for n in range(300)) + " END FROM t", [(1,)]),
+    "AND as a value": (
+        "SELECT " + " AND ".join(f"k <> {n}" for n in range(2, 800)) + " FROM t",
+        [(True,)],
+    ),
+    "branches": (
+        "SELECT CASE " + " ".join(f"WHEN k = {n} THEN {n}" for n in range(300)) + " END FROM t",
+        [(1,)],
+    ),
     "UNION": (" UNION ".join(["SELECT k FROM t"] * 300), [(1,)]),
 }
 DEEP = {
@@ -99,13 +107,17 @@ def test_bytes_are_parameters(ws: ivm.Workspace) -> None:
 NANOSECONDS = pandas.Timestamp("2024-01-05 10:00:00.123456789")
 
 
-@pytest.mark.parametrize("value", [object(), {1, 2}, 10**5000, NANOSECONDS, 1j], ids=lambda one: type(one).__name__)
+@pytest.mark.parametrize(
+    "value", [object(), {1, 2}, 10**5000, NANOSECONDS, 1j], ids=lambda one: type(one).__name__
+)
 def test_a_parameter_without_a_type_is_refused_by_name(ws: ivm.Workspace, value: Any) -> None:
     with pytest.raises(SqlError, match="parameter|microseconds"):
         ws.sql("SELECT ? AS v", [value])
 
 
-@pytest.mark.parametrize("text", ["format('{:10001}', k)", "printf('%10001d', k)", "format('{:.10001f}', f)"])
+@pytest.mark.parametrize(
+    "text", ["format('{:10001}', k)", "printf('%10001d', k)", "format('{:.10001f}', f)"]
+)
 def test_format_fills_up_to_a_size_alone(ws: ivm.Workspace, text: str) -> None:
     with pytest.raises(SqlError, match="has no value"):
         ws.sql(f"SELECT {text} FROM t")
@@ -126,7 +138,9 @@ PATTERNS = {
 
 @pytest.mark.parametrize("name", PATTERNS)
 def test_a_pattern_takes_time_that_grows_with_the_text_alone(name: str) -> None:
-    """A text that fails late: where each `%` tries every place again, 4 times the letters take 64 times as long."""
+    """A text that fails late: where each `%` tries every place again, 4 times the letters take
+    64 times as long.
+    """
     took = {}
     with ivm.open(":memory:", threads=1) as ws:
         ws.sql("CREATE TABLE texts (k INTEGER PRIMARY KEY, s VARCHAR)")
@@ -143,7 +157,10 @@ def test_a_pattern_takes_time_that_grows_with_the_text_alone(name: str) -> None:
 def test_like_matches_whole_texts_letter_by_letter(ws: ivm.Workspace) -> None:
     choice = random.Random(3)
     ws.sql("CREATE TABLE likes (s VARCHAR, p VARCHAR, PRIMARY KEY (s, p))")
-    made = lambda letters, most: "".join(choice.choice(letters) for _ in range(choice.randrange(most)))  # noqa: E731
+
+    def made(letters: str, most: int) -> str:
+        return "".join(choice.choice(letters) for _ in range(choice.randrange(most)))
+
     rows = {(made("ab\\\nä%.", 6), made("ab\\\nä%%_.", 5)) for _ in range(400)}
     ws.insert("likes", [*rows])
     right = {row for row in rows if _like(*row)}
@@ -165,7 +182,9 @@ VALUES = """
 
 
 def statements(seed: int, number: int) -> Iterator[str]:
-    """Yield statements whose functions and operators have too few, too many and other operands than they take."""
+    """Yield statements whose functions and operators have too few, too many and other operands
+    than they take.
+    """
     choice, texts, values = random.Random(seed), each(EVERY), each(VALUES)
     for _ in range(number):
         text = choice.choice(texts)
@@ -196,6 +215,8 @@ def test_no_statement_ends_in_an_error_that_is_not_ours(ws: ivm.Workspace) -> No
 
 @pytest.mark.campaign
 @pytest.mark.parametrize("seed", range(1, 9))
-def test_no_statement_of_many_ends_in_an_error_that_is_not_ours(ws: ivm.Workspace, seed: int) -> None:
+def test_no_statement_of_many_ends_in_an_error_that_is_not_ours(
+    ws: ivm.Workspace, seed: int
+) -> None:
     for text in statements(seed, 2000):
         check(ws, text)

@@ -1,4 +1,6 @@
-"""What a statement costs beside many views that it does not read: functions of Python called, as on any machine."""
+"""What a statement costs beside many views that it does not read: functions of Python called, as
+on any machine.
+"""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -56,7 +56,8 @@ def test_columns_without_aliases_are_named_as_in_duckdb() -> None:
     "query",
     [
         "SELECT GROUPING(g), grouping_id(g, a) FROM n GROUP BY CUBE (g, a)",
-        "SELECT sum(a) OVER w, 1 + max(a) OVER v FROM n WINDOW w AS (PARTITION BY g), v AS (ORDER BY a DESC)",
+        "SELECT sum(a) OVER w, 1 + max(a) OVER v FROM n WINDOW w AS (PARTITION BY g), v AS (ORDER "
+        "BY a DESC)",
     ],
 )
 def test_what_a_clause_says_is_in_names_as_in_duckdb(query: str) -> None:
@@ -65,4 +66,6 @@ def test_what_a_clause_says_is_in_names_as_in_duckdb(query: str) -> None:
             one("CREATE TABLE n (a INTEGER, g VARCHAR)")
         answer = workspace.sql(query)
         assert answer is not None
-        assert answer.to_arrow().column_names == [one[0] for one in connection.execute(query).description]
+        assert answer.to_arrow().column_names == [
+            one[0] for one in connection.execute(query).description
+        ]

@@ -1,4 +1,6 @@
-"""Random queries of SQL as kept views under random edits, equal to DuckDB's answers after each commit."""
+"""Random queries of SQL as kept views under random edits, equal to DuckDB's answers after each
+commit.
+"""
 
 import random
 from collections import Counter
@@ -75,5 +77,7 @@ def test_kept_views_are_duckdbs_answers(kind: type[Queries], seed: int, tmp_path
 @pytest.mark.campaign
 @pytest.mark.parametrize("seed", range(1000, 6000))
 @pytest.mark.parametrize("kind", KINDS)
-def test_many_kept_views_are_duckdbs_answers(kind: type[Queries], seed: int, tmp_path: Path) -> None:
+def test_many_kept_views_are_duckdbs_answers(
+    kind: type[Queries], seed: int, tmp_path: Path
+) -> None:
     run(kind(seed), tmp_path)

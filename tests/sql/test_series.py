@@ -1,4 +1,6 @@
-"""Numbers of `generate_series` and `range` as a table: beside DuckDB, at a cost that their count hardly changes."""
+"""Numbers of `generate_series` and `range` as a table: beside DuckDB, at a cost that their count
+hardly changes.
+"""
 
 import duckdb
 import pytest
@@ -35,7 +37,11 @@ def test_more_numbers_cost_no_more_python() -> None:
     with ivm.open(":memory:", threads=1) as ws:
 
         def asked(most: int) -> int:
-            return len(functions_called(lambda: ws.sql(f"SELECT sum(x) FROM generate_series(1, {most}) t(x)")))
+            return len(
+                functions_called(
+                    lambda: ws.sql(f"SELECT sum(x) FROM generate_series(1, {most}) t(x)")
+                )
+            )
 
         asked(1)
         assert asked(200_000) <= 1.1 * asked(2)

@@ -1,4 +1,6 @@
-"""BEGIN opens a transaction of one thread or task: others wait for it, do not see it, and cannot end it."""
+"""BEGIN opens a transaction of one thread or task: others wait for it, do not see it, and cannot
+end it.
+"""
 
 import asyncio
 import threading
@@ -26,12 +28,15 @@ def rows(ws: ivm.Workspace) -> list[int]:
 
 
 @pytest.mark.parametrize("end", ["COMMIT", "ROLLBACK"])
-@pytest.mark.parametrize("edit", [
-    lambda ws: ws.sql("INSERT INTO t VALUES (2)"),
-    lambda ws: ws.sql("BEGIN; INSERT INTO t VALUES (2); COMMIT"),
-    lambda ws: ws.insert("t", (2,)),
-    lambda ws: ws.exec("+t(2)."),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "edit",
+    [
+        lambda ws: ws.sql("INSERT INTO t VALUES (2)"),
+        lambda ws: ws.sql("BEGIN; INSERT INTO t VALUES (2); COMMIT"),
+        lambda ws: ws.insert("t", (2,)),
+        lambda ws: ws.exec("+t(2)."),
+    ],
+)
 def test_another_thread_waits_and_sees_nothing(
     ws: ivm.Workspace, edit: Callable[[ivm.Workspace], Any], end: str
 ) -> None:
@@ -88,8 +93,10 @@ def test_a_task_has_its_own_and_another_is_refused(ws: ivm.Workspace) -> None:
         await begun.wait()
         assert rows(ws) == [] and not ws.in_sql_transaction
         for text, error in (
-            ("COMMIT", SqlError), ("INSERT INTO t VALUES (2)", TransactionError), ("BEGIN", TransactionError)
-        ):  # fmt: skip
+            ("COMMIT", SqlError),
+            ("INSERT INTO t VALUES (2)", TransactionError),
+            ("BEGIN", TransactionError),
+        ):
             with pytest.raises(error, match=r"no transaction has begun|wait in asyncio\.to_thread"):
                 ws.sql(text)
         waiting = asyncio.create_task(asyncio.to_thread(ws.sql, "INSERT INTO t VALUES (3)"))
@@ -120,15 +127,20 @@ def test_a_task_that_ends_is_rolled_back(ws: ivm.Workspace, how: str) -> None:
         ws.sql("INSERT INTO t VALUES (2)")
         return task
 
-    kept = asyncio.run(forgetful() if how == "first" else main())  # a task that is kept ends as well
+    # a task that is kept ends as well
+    kept = asyncio.run(forgetful() if how == "first" else main())
     if how == "first":
         ws.sql("INSERT INTO t VALUES (2)")
     assert rows(ws) == [2] and (kept is None or kept.done())
 
 
 def test_a_statement_that_fails_leaves_its_transaction_as_it_was(ws: ivm.Workspace) -> None:
-    ws.sql("CREATE TABLE a (k INTEGER PRIMARY KEY, v INTEGER NOT NULL); INSERT INTO a VALUES (1, 0)")
-    ws.sql("CREATE TABLE b (k INTEGER PRIMARY KEY, v INTEGER); INSERT INTO b VALUES (1, 5), (2, NULL)")
+    ws.sql(
+        "CREATE TABLE a (k INTEGER PRIMARY KEY, v INTEGER NOT NULL); INSERT INTO a VALUES (1, 0)"
+    )
+    ws.sql(
+        "CREATE TABLE b (k INTEGER PRIMARY KEY, v INTEGER); INSERT INTO b VALUES (1, 5), (2, NULL)"
+    )
     ws.sql("BEGIN; INSERT INTO a VALUES (3, 3)")
     with pytest.raises(SqlError, match="NOT NULL"):
         ws.sql(

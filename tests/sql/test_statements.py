@@ -39,9 +39,12 @@ def rows(workspace: ivm.Workspace, text: str, *parameters: object) -> list[tuple
 
 def test_parameters_are_counted_over_all_statements(ws: ivm.Workspace) -> None:
     ws.sql("CREATE TABLE p (k INTEGER PRIMARY KEY, s VARCHAR)")
-    assert rows(ws, "INSERT INTO p VALUES (?, ?); INSERT INTO p VALUES (?, 'b'); SELECT * FROM p", 1, "a", 2) == [
-        (1, "a"), (2, "b"),
-    ]  # fmt: skip
+    assert rows(
+        ws, "INSERT INTO p VALUES (?, ?); INSERT INTO p VALUES (?, 'b'); SELECT * FROM p", 1, "a", 2
+    ) == [
+        (1, "a"),
+        (2, "b"),
+    ]
     ws.sql("DELETE FROM p WHERE k = $2; DELETE FROM p WHERE s = $1", ["a", 2])
     assert rows(ws, "SELECT * FROM p") == []
 
@@ -59,7 +62,10 @@ def test_queries_join_group_and_order(ws: ivm.Workspace) -> None:
 
 
 def test_a_kept_view_follows_edits(ws: ivm.Workspace) -> None:
-    ws.sql("CREATE MATERIALIZED VIEW v AS SELECT a, count(*) AS n, sum(d) AS s FROM t GROUP BY a HAVING count(*) > 1")
+    ws.sql(
+        "CREATE MATERIALIZED VIEW v AS SELECT a, count(*) AS n, sum(d) AS s FROM t GROUP BY a "
+        "HAVING count(*) > 1"
+    )
     assert list(ws["v"]) == [(2, 2, Decimal("4.00"))]
     ws.sql("UPDATE t SET a = a + 3 WHERE k = 1")
     assert list(ws["v"]) == [(5, 2, Decimal("11.50"))]
@@ -100,19 +106,24 @@ def test_statements_of_a_transaction_see_those_before(ws: ivm.Workspace) -> None
 
 
 def test_keys_conflict_and_move(ws: ivm.Workspace) -> None:
-    with pytest.raises(SqlError, match=r"u has a row with k = 1 already: INSERT ... ON CONFLICT DO NOTHING"):
+    with pytest.raises(
+        SqlError, match=r"u has a row with k = 1 already: INSERT ... ON CONFLICT DO NOTHING"
+    ):
         ws.sql("INSERT INTO u VALUES (1, 11)")
     ws.sql("INSERT INTO u VALUES (1, 11), (2, 12) ON CONFLICT DO NOTHING")
     ws.sql("INSERT INTO u VALUES (3, 5) ON CONFLICT (k) DO UPDATE SET c = u.c + excluded.c")
     assert rows(ws, "SELECT * FROM u") == [(1, 10), (2, 12), (3, 35), (7, 70)]
     ws.sql("UPDATE u SET k = 3 - k WHERE k < 3")
     assert rows(ws, "SELECT * FROM u WHERE k < 3") == [(1, 12), (2, 10)]
-    ws.sql("MERGE INTO u USING t ON t.k = u.k WHEN MATCHED AND t.a = 5 THEN DELETE WHEN MATCHED THEN "
-           "UPDATE SET c = t.a WHEN NOT MATCHED THEN INSERT (k, c) VALUES (t.k, 0)")  # fmt: skip
+    ws.sql(
+        "MERGE INTO u USING t ON t.k = u.k WHEN MATCHED AND t.a = 5 THEN DELETE WHEN MATCHED THEN "
+        "UPDATE SET c = t.a WHEN NOT MATCHED THEN INSERT (k, c) VALUES (t.k, 0)"
+    )
     assert rows(ws, "SELECT * FROM u") == [(1, 2), (2, 2), (7, 70)]
 
 
-TABLE = Path(__file__).with_name("wrong.txt").read_text().rstrip()  # statements, and below each its message, indented
+# statements, and below each its message, indented
+TABLE = Path(__file__).with_name("wrong.txt").read_text().rstrip()
 WRONG = [part.split("\n", 1) for part in re.split(r"\n(?! )", TABLE)]
 
 
@@ -125,8 +136,10 @@ def test_wrong_statements_say_where_and_what(ws: ivm.Workspace, text: str, messa
 
 
 BROKEN = [
-    "SELECT k , sum ( a ) OVER ( PARTITION BY k ORDER BY a ) AS s FROM t WHERE a > 1 ORDER BY k LIMIT 3",
-    "WITH w AS ( SELECT k , count ( * ) AS n FROM t GROUP BY k ) SELECT CASE WHEN n > 1 THEN 'x' ELSE 'y' END FROM w",
+    "SELECT k , sum ( a ) OVER ( PARTITION BY k ORDER BY a ) AS s FROM t WHERE a > 1 ORDER BY k "
+    "LIMIT 3",
+    "WITH w AS ( SELECT k , count ( * ) AS n FROM t GROUP BY k ) SELECT CASE WHEN n > 1 THEN 'x' "
+    "ELSE 'y' END FROM w",
     "INSERT INTO t ( k , a ) VALUES ( 77 , 1 ) ON CONFLICT DO UPDATE SET a = 3",
     "UPDATE t SET a = a + 1 WHERE k = 3",
     "DELETE FROM t WHERE k = 4 RETURNING *",
@@ -141,7 +154,9 @@ BROKEN = [
 
 @pytest.mark.parametrize("text", BROKEN)
 def test_broken_statements_are_refused_in_words(ws: ivm.Workspace, text: str) -> None:
-    """A word is left out, doubled, cut short or exchanged, or the text ends there: it runs, or says what is wrong."""
+    """A word is left out, doubled, cut short or exchanged, or the text ends there: it runs, or
+    says what is wrong.
+    """
     words, random = text.split(), Random(3)
     for place, word in enumerate(words):
         other = random.choice(random.choice(BROKEN).split())
@@ -162,14 +177,20 @@ def test_a_file_or_version_that_does_not_exist_is_named(ws: ivm.Workspace) -> No
 
 
 def test_rows_that_are_equal_are_kept_as_often(ws: ivm.Workspace) -> None:
-    ws.sql("CREATE TABLE h (a INTEGER, s VARCHAR); CREATE MATERIALIZED VIEW v AS SELECT a FROM h WHERE s IS NOT NULL")
+    ws.sql(
+        "CREATE TABLE h (a INTEGER, s VARCHAR); CREATE MATERIALIZED VIEW v AS SELECT a FROM h "
+        "WHERE s IS NOT NULL"
+    )
     ws.sql("INSERT INTO h VALUES (1, 'x'), (1, 'x'), (NULL, 'y'), (NULL, NULL), (1, 'z')")
     assert list(ws["v"]) == [(None,), (1,), (1,), (1,)] and len(ws["v"]) == 4
     assert rows(ws, "SELECT * FROM h ORDER BY a, s")[:3] == [(1, "x"), (1, "x"), (1, "z")]
     assert rows(ws, "UPDATE h SET a = 2 WHERE s = 'x'") == [(2,)]
     assert ws["v"].to_arrow().column("a").to_pylist() == [None, 1, 2, 2]
     ws.sql("DELETE FROM h WHERE a = 2")
-    assert rows(ws, "SELECT a, count(*) FROM h GROUP BY a ORDER BY a NULLS FIRST") == [(None, 2), (1, 1)]
+    assert rows(ws, "SELECT a, count(*) FROM h GROUP BY a ORDER BY a NULLS FIRST") == [
+        (None, 2),
+        (1, 1),
+    ]
     assert list(ws.query("q(a, n) <- v[a] = n.")) == [(1, 1)]
 
 
@@ -194,15 +215,22 @@ def test_a_table_is_made_of_a_query(ws: ivm.Workspace) -> None:
 
 
 def test_an_order_may_mix_directions_of_texts(ws: ivm.Workspace) -> None:
-    ws.sql("CREATE MATERIALIZED VIEW v AS SELECT k, row_number() OVER (ORDER BY b DESC, k) AS r FROM t")
+    ws.sql(
+        "CREATE MATERIALIZED VIEW v AS SELECT k, row_number() OVER (ORDER BY b DESC, k) AS r FROM t"
+    )
     assert list(ws["v"]) == [(1, 2), (2, 1), (3, 3)]
     ws.sql("UPDATE t SET b = 'zz' WHERE k = 3")
     assert list(ws["v"]) == [(1, 3), (2, 2), (3, 1)]
 
 
 def test_returning_says_what_changed(ws: ivm.Workspace) -> None:
-    assert rows(ws, "INSERT INTO u VALUES (1, 5), (9, 90) ON CONFLICT DO NOTHING RETURNING *") == [(9, 90)]
-    assert rows(ws, "UPDATE u SET c = c + 1 WHERE k < 4 RETURNING k, c * 2 AS twice") == [(1, 22), (3, 62)]
+    assert rows(ws, "INSERT INTO u VALUES (1, 5), (9, 90) ON CONFLICT DO NOTHING RETURNING *") == [
+        (9, 90)
+    ]
+    assert rows(ws, "UPDATE u SET c = c + 1 WHERE k < 4 RETURNING k, c * 2 AS twice") == [
+        (1, 22),
+        (3, 62),
+    ]
     assert rows(ws, "DELETE FROM u WHERE k = 9 RETURNING c") == [(90,)]
     assert rows(ws, "DELETE FROM u WHERE k = 9 RETURNING c") == []
     ws.sql("CREATE TABLE h (a INTEGER, s VARCHAR)")
@@ -211,13 +239,21 @@ def test_returning_says_what_changed(ws: ivm.Workspace) -> None:
 
 
 def test_older_versions_are_read(ws: ivm.Workspace) -> None:
-    ws.sql("CREATE TABLE h (a INTEGER, s VARCHAR); CREATE MATERIALIZED VIEW v AS SELECT a, s FROM h")
+    ws.sql(
+        "CREATE TABLE h (a INTEGER, s VARCHAR); CREATE MATERIALIZED VIEW v AS SELECT a, s FROM h"
+    )
     first = ws.store.version
     ws.sql("INSERT INTO h VALUES (1, 'x'), (1, 'x'), (2, NULL)")
     second = ws.store.version
     ws.sql("DELETE FROM h WHERE a = 1; UPDATE u SET c = 0 WHERE k = 1")
-    assert rows(ws, f"SELECT * FROM v FOR VERSION AS OF {second}") == [(1, "x"), (1, "x"), (2, None)]
-    assert rows(ws, f"SELECT o.c, u.c FROM u JOIN u AT (VERSION => {second}) o USING (k) WHERE o.c <> u.c") == [(10, 0)]
+    assert rows(ws, f"SELECT * FROM v FOR VERSION AS OF {second}") == [
+        (1, "x"),
+        (1, "x"),
+        (2, None),
+    ]
+    assert rows(
+        ws, f"SELECT o.c, u.c FROM u JOIN u AT (VERSION => {second}) o USING (k) WHERE o.c <> u.c"
+    ) == [(10, 0)]
     changes = f"SELECT a, _change_type, count(*) FROM changes(v, {first}, {second}) GROUP BY a, _change_type"
     assert sorted(rows(ws, changes)) == [(1, "insert", 2), (2, "insert", 1)]
     gone = f"SELECT a, s, _change_type FROM changes(v, {second}, {ws.store.version})"
@@ -249,7 +285,10 @@ def test_constraints_of_tables_are_kept(ws: ivm.Workspace) -> None:
     ws.sql("INSERT INTO item VALUES (1, 5, 1, 1, 1), (2, NULL, NULL, NULL, 1), (3, 0, 2, NULL, 1)")
     ws.sql("INSERT INTO loose VALUES (1, 1), (NULL, 2), (NULL, 2), (2, NULL)")
     for statement, message in [
-        ("UPDATE item SET price = -1 WHERE id = 1", "item: CHECK (price >= 0) does not hold for price = -1"),
+        (
+            "UPDATE item SET price = -1 WHERE id = 1",
+            "item: CHECK (price >= 0) does not hold for price = -1",
+        ),
         (
             "INSERT INTO item VALUES (4, 1, 7, 5, 5)",
             "item: FOREIGN KEY (kind) REFERENCES kind does not hold for kind = 7",
@@ -260,7 +299,11 @@ def test_constraints_of_tables_are_kept(ws: ivm.Workspace) -> None:
         ("INSERT INTO loose VALUES (1, 3)", "loose: UNIQUE (x) does not hold for x = 1"),
         ("DELETE FROM kind WHERE k = 2", "REFERENCES kind"),
     ]:
-        before = rows(ws, "SELECT * FROM item"), rows(ws, "SELECT * FROM kind"), rows(ws, "SELECT * FROM loose")
+        before = (
+            rows(ws, "SELECT * FROM item"),
+            rows(ws, "SELECT * FROM kind"),
+            rows(ws, "SELECT * FROM loose"),
+        )
         with pytest.raises(SqlError) as caught:
             ws.sql(statement)
         assert message in str(caught.value)
@@ -277,16 +320,28 @@ def test_constraints_of_tables_are_kept(ws: ivm.Workspace) -> None:
 
 
 def test_columns_are_renamed_and_added(ws: ivm.Workspace) -> None:
-    ws.sql("CREATE MATERIALIZED VIEW v AS SELECT k, c FROM u; ALTER TABLE u RENAME COLUMN c TO d; UPDATE u SET d = 1")
-    assert rows(ws, "SELECT d FROM u WHERE k = 3") == [(1,)] and list(ws["v"]) == [(1, 1), (3, 1), (7, 1)]
-    ws.sql("CREATE TABLE h (a INTEGER); INSERT INTO h VALUES (1), (1); ALTER TABLE h ADD COLUMN b INTEGER DEFAULT 4")
+    ws.sql(
+        "CREATE MATERIALIZED VIEW v AS SELECT k, c FROM u; ALTER TABLE u RENAME COLUMN c TO d; "
+        "UPDATE u SET d = 1"
+    )
+    assert rows(ws, "SELECT d FROM u WHERE k = 3") == [(1,)] and list(ws["v"]) == [
+        (1, 1),
+        (3, 1),
+        (7, 1),
+    ]
+    ws.sql(
+        "CREATE TABLE h (a INTEGER); INSERT INTO h VALUES (1), (1); ALTER TABLE h ADD COLUMN b "
+        "INTEGER DEFAULT 4"
+    )
     assert rows(ws, "SELECT * FROM h") == [(1, 4), (1, 4)]
     ws.sql("ALTER TABLE h DROP COLUMN a")
     assert rows(ws, "SELECT * FROM h") == [(4,), (4,)]
 
 
 def test_rows_that_many_columns_tell_apart(ws: ivm.Workspace) -> None:
-    """A table without a key, its joins, groups and first rows have as many columns in a key as the table."""
+    """A table without a key, its joins, groups and first rows have as many columns in a key as
+    the table.
+    """
     pytest.importorskip("duckdb")
     from tests.support.sql.oracle import Both
 
@@ -296,7 +351,10 @@ def test_rows_that_many_columns_tell_apart(ws: ivm.Workspace) -> None:
         both.run(f"INSERT INTO wide VALUES ({', '.join(str(row + n) for n in range(29))}, NULL)")
     both.keep("whole", "SELECT * FROM wide")
     both.keep("pairs", "SELECT x.*, y.c1 AS other FROM wide x JOIN wide y ON x.c0 = y.c1")
-    both.keep("first", "SELECT x.c0, x.c29, y.c5 FROM wide x LEFT JOIN wide y ON x.c0 = y.c1 ORDER BY ALL LIMIT 3")
+    both.keep(
+        "first",
+        "SELECT x.c0, x.c29, y.c5 FROM wide x LEFT JOIN wide y ON x.c0 = y.c1 ORDER BY ALL LIMIT 3",
+    )
     both.keep("groups", f"SELECT {', '.join(names)}, count(*) AS n FROM wide GROUP BY ALL")
     both.compare()
     both.run("UPDATE wide SET c1 = 3, c29 = 4 WHERE c0 = 1")
@@ -307,7 +365,9 @@ def test_rows_that_many_columns_tell_apart(ws: ivm.Workspace) -> None:
 
 
 def test_aggregates_that_depend_on_an_order_take_rows_by_their_keys(ws: ivm.Workspace) -> None:
-    """DuckDB takes rows as it meets them, which is the order of keys while rows are added in that order."""
+    """DuckDB takes rows as it meets them, which is the order of keys while rows are added in
+    that order.
+    """
     pytest.importorskip("duckdb")
     from tests.support.sql.oracle import Both
 
@@ -317,17 +377,26 @@ def test_aggregates_that_depend_on_an_order_take_rows_by_their_keys(ws: ivm.Work
         """INSERT INTO o VALUES (1, 1, 5, 'x"y', 2), (2, 1, NULL, 'b\\c', 1), (3, 1, 5, NULL, 7), (4, 2, 0, 'q', 1)"""
     )
     folds = [
-        "string_agg(s, '-')", "list(s)", "list(f)", "list(a = 5)", "first(a)", "last(s)", "any_value(s)", "mode(a)",
-        "arg_max(k, a)", "arg_min(s, a)", "array_to_string(list(a), ',')", "skewness(f)", "kurtosis(f)",
+        "string_agg(s, '-')", "list(s)", "list(f)", "list(a = 5)", "first(a)", "last(s)",
+        "any_value(s)", "mode(a)",
+        "arg_max(k, a)", "arg_min(s, a)", "array_to_string(list(a), ',')", "skewness(f)",
+        "kurtosis(f)",
     ]  # fmt: skip
     for n, fold in enumerate(folds):
         both.keep(f"g{n}", f"SELECT g, {fold} AS x FROM o GROUP BY g")
-        both.keep(f"p{n}", f"SELECT k, {fold} OVER (PARTITION BY g) AS x FROM o" if "(list" not in fold else "FROM o")
+        both.keep(
+            f"p{n}",
+            f"SELECT k, {fold} OVER (PARTITION BY g) AS x FROM o"
+            if "(list" not in fold
+            else "FROM o",
+        )
     both.compare()
     for edit in (
-        "INSERT INTO o VALUES (5, 2, 9, 'z', 3), (6, 1, 7, 'x', 4)", "INSERT INTO o VALUES (7, 1, 7, NULL, 12.5)",
-        "DELETE FROM o WHERE k IN (1, 4)", "DELETE FROM o WHERE g = 2",
-    ):  # fmt: skip
+        "INSERT INTO o VALUES (5, 2, 9, 'z', 3), (6, 1, 7, 'x', 4)",
+        "INSERT INTO o VALUES (7, 1, 7, NULL, 12.5)",
+        "DELETE FROM o WHERE k IN (1, 4)",
+        "DELETE FROM o WHERE g = 2",
+    ):
         both.run(edit)
         both.compare()
 
@@ -340,18 +409,28 @@ def test_lists_and_intervals_are_read_as_such(ws: ivm.Workspace) -> None:
 
     both = Both(ws)
     both.run("CREATE TABLE m (k INTEGER PRIMARY KEY, e TIMESTAMP, d DECIMAL(8,2))")
-    both.run("INSERT INTO m VALUES (1, '2020-01-01', 1.5), (2, '2019-12-31 23:59:59', NULL), (3, NULL, 2)")
+    both.run(
+        "INSERT INTO m VALUES (1, '2020-01-01', 1.5), (2, '2019-12-31 23:59:59', NULL), (3, NULL, "
+        "2)"
+    )
     both.keep("v", "SELECT k, e - TIMESTAMP '2020-01-02 01:00:00' AS w FROM m")
-    both.keep("l", "SELECT list(e ORDER BY k) AS e, list(d ORDER BY k) AS d, max(e) - min(e) AS w FROM m")
+    both.keep(
+        "l", "SELECT list(e ORDER BY k) AS e, list(d ORDER BY k) AS d, max(e) - min(e) AS w FROM m"
+    )
     both.keep("n", "SELECT list(e) AS e FROM m WHERE k > 5")
     both.compare()
     both.run("UPDATE m SET e = TIMESTAMP '2021-05-06 07:08:09.123456' WHERE k = 3")
     both.compare()
     assert ws["v"].to_arrow().schema.field("w").type == pa.month_day_nano_interval()
-    assert ws["l"].to_arrow().schema.types[:2] == [pa.list_(pa.timestamp("us")), pa.list_(pa.decimal128(8, 2))]
+    assert ws["l"].to_arrow().schema.types[:2] == [
+        pa.list_(pa.timestamp("us")),
+        pa.list_(pa.decimal128(8, 2)),
+    ]
     assert rows(ws, "DESCRIBE l")[1][:2] == ("d", "DECIMAL(8,2)[]")
     answer = ws.sql("SELECT w FROM v WHERE k = 1")
-    assert answer is not None and answer.to_arrow().column("w").to_pylist() == [pa.MonthDayNano([0, -1, -3600 * 10**9])]
+    assert answer is not None and answer.to_arrow().column("w").to_pylist() == [
+        pa.MonthDayNano([0, -1, -3600 * 10**9])
+    ]
 
 
 @pytest.mark.parametrize(
@@ -365,10 +444,14 @@ def test_lists_and_intervals_are_read_as_such(ws: ivm.Workspace) -> None:
         ("SELECT a, string_agg(b, ',') FROM t GROUP BY a", ""),
     ],
 )
-def test_strict_refuses_what_costs_more_than_its_change(ws: ivm.Workspace, query: str, cost: str) -> None:
+def test_strict_refuses_what_costs_more_than_its_change(
+    ws: ivm.Workspace, query: str, cost: str
+) -> None:
     text = f"CREATE MATERIALIZED VIEW v AS {query}"
     if cost:
-        with pytest.raises(SqlError, match=rf"^sql:1:\d+: v: {cost}.* incremental='strict' keeps no such view"):
+        with pytest.raises(
+            SqlError, match=rf"^sql:1:\d+: v: {cost}.* incremental='strict' keeps no such view"
+        ):
             ws.sql(text, incremental="strict")
         assert "v" not in ws
         with pytest.warns(UserWarning, match=f"v: {cost}"):
@@ -384,7 +467,8 @@ def test_a_query_of_fifty_lines_is_translated_in_few_steps(ws: ivm.Workspace) ->
     """Python calls do not depend on the machine: 20 ms are about 150,000 of them."""
 
     parts = "\n".join(
-        f", p{n} AS (\n SELECT a, count(*) AS n,\n sum(d) AS s\n FROM t\n LEFT JOIN u USING (k)\n WHERE c > {n}\n"
+        f", p{n} AS (\n SELECT a, count(*) AS n,\n sum(d) AS s\n FROM t\n LEFT JOIN u USING (k)\n "
+        f"WHERE c > {n}\n"
         " GROUP BY a)"
         for n in range(6)
     )
@@ -401,7 +485,10 @@ def test_integers_are_divided_and_nulls_ordered_as_the_dialect_says(ws: ivm.Work
     found = {}
     for dialect in ("duckdb", "postgres", "sqlite", "spark"):
         query = "SELECT k, a / b AS q, f / b AS r FROM q"
-        ws.sql(f"CREATE VIEW e{dialect} AS {query}; CREATE MATERIALIZED VIEW m{dialect} AS {query}", dialect=dialect)
+        ws.sql(
+            f"CREATE VIEW e{dialect} AS {query}; CREATE MATERIALIZED VIEW m{dialect} AS {query}",
+            dialect=dialect,
+        )
         kept = list(ws[f"m{dialect}"])
         assert rows(ws, f"SELECT * FROM e{dialect} ORDER BY k") == kept
         ordered = {}
@@ -412,7 +499,12 @@ def test_integers_are_divided_and_nulls_ordered_as_the_dialect_says(ws: ivm.Work
         found[dialect] = [q for _, q, _ in kept], ordered[""], ordered[" DESC"]
         assert [r for _, _, r in kept] == [3.5, 0.5, 1.0, None]
     whole, exact = [3, -3, 4, None], [3.5, -3.5, 4.0, None]
-    expected = {"duckdb": (exact, 3, 3), "postgres": (whole, 3, 0), "sqlite": (whole, 0, 3), "spark": (exact, 0, 3)}
+    expected = {
+        "duckdb": (exact, 3, 3),
+        "postgres": (whole, 3, 0),
+        "sqlite": (whole, 0, 3),
+        "spark": (exact, 0, 3),
+    }
     assert found == expected
 
 
@@ -424,7 +516,8 @@ def test_sums_of_decimals_of_a_word_raise_beyond_it_and_change_nothing(ws: ivm.W
     ws.sql("DELETE FROM m WHERE k = 2")
     assert [*ws["s"]] == [(most, 1000 * most)]
     with pytest.raises(
-        SqlError, match=r"s: SUM\(x \* 1000\) is 10000000000000000\.00, beyond DECIMAL\(18,2\): CAST what"
+        SqlError,
+        match=r"s: SUM\(x \* 1000\) is 10000000000000000\.00, beyond DECIMAL\(18,2\): CAST what",
     ):
         ws.sql("INSERT INTO m VALUES (3, 5000000000000), (4, 0.01)")
     for _ in range(5):  # also where words of 64 bits would overflow several times
@@ -436,32 +529,60 @@ def test_sums_of_decimals_of_a_word_raise_beyond_it_and_change_nothing(ws: ivm.W
 @pytest.mark.parametrize(
     ("query", "said", "remedied"),
     [
-        ("SELECT sum(b) AS s FROM n", "SUM(b) is 9223372036854775808, beyond BIGINT",
-         "SELECT sum(CAST(b AS HUGEINT)) AS s FROM n"),
-        ("SELECT k, sum(b) OVER (ORDER BY k) AS s FROM n",
-         "SUM(b) OVER (ORDER BY k) is 9223372036854775808, beyond BIGINT",
-         "SELECT k, sum(CAST(b AS HUGEINT)) OVER (ORDER BY k) AS s FROM n"),
-        ("SELECT k AS q, k + k, b + b, k * b FROM n", "b + b is 18446744073709551614, beyond BIGINT",
-         "SELECT k, CAST(b AS HUGEINT) + b FROM n"),
-        ("SELECT k, b * b AS p FROM n", "b * b is 85070591730234615847396907784232501249, beyond BIGINT",
-         "SELECT k, TRY(b * b) FROM n"),
-        ("SELECT k, d + d, d * d FROM n", "d * d has more than 38 digits", "SELECT k, CAST(d AS DOUBLE) * d FROM n"),
-        ("SELECT sum(d * d) FROM n", "d * d has more than 38 digits", "SELECT sum(TRY(d * d)) FROM n"),
-        ("SELECT k, CAST(t AS INTEGER) FROM n", "CAST(t AS INT) has no value in a row",
-         "SELECT k, TRY_CAST(t AS INTEGER) FROM n"),
+        (
+            "SELECT sum(b) AS s FROM n",
+            "SUM(b) is 9223372036854775808, beyond BIGINT",
+            "SELECT sum(CAST(b AS HUGEINT)) AS s FROM n",
+        ),
+        (
+            "SELECT k, sum(b) OVER (ORDER BY k) AS s FROM n",
+            "SUM(b) OVER (ORDER BY k) is 9223372036854775808, beyond BIGINT",
+            "SELECT k, sum(CAST(b AS HUGEINT)) OVER (ORDER BY k) AS s FROM n",
+        ),
+        (
+            "SELECT k AS q, k + k, b + b, k * b FROM n",
+            "b + b is 18446744073709551614, beyond BIGINT",
+            "SELECT k, CAST(b AS HUGEINT) + b FROM n",
+        ),
+        (
+            "SELECT k, b * b AS p FROM n",
+            "b * b is 85070591730234615847396907784232501249, beyond BIGINT",
+            "SELECT k, TRY(b * b) FROM n",
+        ),
+        (
+            "SELECT k, d + d, d * d FROM n",
+            "d * d has more than 38 digits",
+            "SELECT k, CAST(d AS DOUBLE) * d FROM n",
+        ),
+        (
+            "SELECT sum(d * d) FROM n",
+            "d * d has more than 38 digits",
+            "SELECT sum(TRY(d * d)) FROM n",
+        ),
+        (
+            "SELECT k, CAST(t AS INTEGER) FROM n",
+            "CAST(t AS INT) has no value in a row",
+            "SELECT k, TRY_CAST(t AS INTEGER) FROM n",
+        ),
     ],
-)  # fmt: skip
+)
 def test_values_that_do_not_fit_are_said_in_words_of_sql(
     ws: ivm.Workspace, query: str, said: str, remedied: str
 ) -> None:
-    """An edit, a view over rows and a query say it of the expression, and what they say to write works."""
+    """An edit, a view over rows and a query say it of the expression, and what they say to write
+    works.
+    """
     table = "CREATE TABLE n (k INTEGER PRIMARY KEY, b BIGINT NOT NULL, d DECIMAL(30,2) NOT NULL, t VARCHAR)"
     insert = "INSERT INTO n VALUES (1, 9223372036854775807, 9999999999999999999999999999.99, 'x')"
     ws.sql(f"{table}; INSERT INTO n VALUES (0, 1, 1, '1')")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         ws.sql(f"CREATE MATERIALIZED VIEW kept AS {query}")
-        for text, view in ((insert, "kept: "), (f"CREATE MATERIALIZED VIEW more AS {query}", "more: "), (query, "")):
+        for text, view in (
+            (insert, "kept: "),
+            (f"CREATE MATERIALIZED VIEW more AS {query}", "more: "),
+            (query, ""),
+        ):
             with pytest.raises(SqlError) as caught:
                 ws.sql(text)
             assert f": {view}{said}: " in str(caught.value) and not re.search(
@@ -473,36 +594,66 @@ def test_values_that_do_not_fit_are_said_in_words_of_sql(
 
 
 def test_a_view_is_replaced_by_one_whose_helpers_have_more_columns(ws: ivm.Workspace) -> None:
-    """What is estimated for its recursion is not read from the helpers of the same names that go."""
+    """What is estimated for its recursion is not read from the helpers of the same names that
+    go.
+    """
     ws.sql("CREATE TABLE r (k INTEGER PRIMARY KEY, g INTEGER, a INTEGER)")
     ws.sql("INSERT INTO r VALUES (1, 1, 2), (2, 1, 3), (3, 2, 1)")
     with pytest.warns(UserWarning, match="window functions"):
-        ws.sql("CREATE MATERIALIZED VIEW v AS SELECT k, rank() OVER (ORDER BY a DESC), avg(a) OVER (PARTITION BY g), "
-               "lag(a, 1, 0) OVER (ORDER BY k) FROM r")  # fmt: skip
-    ws.sql("CREATE OR REPLACE MATERIALIZED VIEW v AS WITH RECURSIVE p AS (SELECT k, a, g, 1 AS d FROM r UNION "
-           "SELECT p.k, r.a, p.g, d + 1 FROM p JOIN r ON r.k = p.a WHERE d < 2) SELECT k, a, g, d FROM p")  # fmt: skip
-    assert sorted(ws["v"]) == [(1, 2, 1, 1), (1, 3, 1, 2), (2, 1, 1, 2), (2, 3, 1, 1), (3, 1, 2, 1), (3, 2, 2, 2)]
+        ws.sql(
+            "CREATE MATERIALIZED VIEW v AS SELECT k, rank() OVER (ORDER BY a DESC), avg(a) OVER "
+            "(PARTITION BY g), "
+            "lag(a, 1, 0) OVER (ORDER BY k) FROM r"
+        )
+    ws.sql(
+        "CREATE OR REPLACE MATERIALIZED VIEW v AS WITH RECURSIVE p AS (SELECT k, a, g, 1 AS d FROM "
+        "r UNION "
+        "SELECT p.k, r.a, p.g, d + 1 FROM p JOIN r ON r.k = p.a WHERE d < 2) SELECT k, a, g, d "
+        "FROM p"
+    )
+    assert sorted(ws["v"]) == [
+        (1, 2, 1, 1),
+        (1, 3, 1, 2),
+        (2, 1, 1, 2),
+        (2, 3, 1, 1),
+        (3, 1, 2, 1),
+        (3, 2, 2, 2),
+    ]
 
 
 def test_sums_of_long_decimals_are_exact(ws: ivm.Workspace) -> None:
-    ws.sql("CREATE TABLE m (k INTEGER PRIMARY KEY, x DECIMAL(18,2) NOT NULL, y HUGEINT, z DECIMAL(38,0))")
+    ws.sql(
+        "CREATE TABLE m (k INTEGER PRIMARY KEY, x DECIMAL(18,2) NOT NULL, y HUGEINT, z "
+        "DECIMAL(38,0))"
+    )
     ws.sql("CREATE MATERIALIZED VIEW s AS SELECT sum(x) AS x, sum(y) AS y, sum(z) AS z FROM m")
     most, nines = Decimal("9999999999999999.99"), Decimal(10**38 - 1)
     ws.sql("INSERT INTO m SELECT i, ?, ?, 0 FROM generate_series(1, 1000) t(i)", [most, 2**80])
     assert [*ws["s"]] == [(1000 * most, 1000 * 2**80, 0)]
     ws.sql("UPDATE m SET x = -x, y = -y WHERE k > 1; UPDATE m SET z = ? WHERE k = 1", [nines])
     assert [*ws["s"]] == [(-998 * most, -998 * 2**80, nines)]
-    with pytest.raises(SqlError, match=r"s: SUM\(z\) has more than 38 digits: CAST what it reads AS DOUBLE$"):
+    with pytest.raises(
+        SqlError, match=r"s: SUM\(z\) has more than 38 digits: CAST what it reads AS DOUBLE$"
+    ):
         ws.sql("UPDATE m SET z = 1 WHERE k = 2")
     assert [*ws["s"]] == [(-998 * most, -998 * 2**80, nines)]
-    assert ws["s"].to_arrow().schema.types == [pa.decimal128(38, 2), pa.decimal128(38, 0), pa.decimal128(38, 0)]
+    assert ws["s"].to_arrow().schema.types == [
+        pa.decimal128(38, 2),
+        pa.decimal128(38, 0),
+        pa.decimal128(38, 0),
+    ]
     ws.verify("s")
 
 
 def test_decimals_of_38_digits(ws: ivm.Workspace, tmp_path: Path) -> None:
     """Literals, parameters, texts, files and defaults are exact, or refused with their place."""
-    ws.sql("CREATE TABLE w (k INTEGER PRIMARY KEY, x DECIMAL(38,1), h HUGEINT DEFAULT 99999999999999999999)")
-    ws.sql("INSERT INTO w VALUES (1, 1234567890123456789012345678901234567.84, -1), (2, '-1e30', NULL)")
+    ws.sql(
+        "CREATE TABLE w (k INTEGER PRIMARY KEY, x DECIMAL(38,1), h HUGEINT DEFAULT "
+        "99999999999999999999)"
+    )
+    ws.sql(
+        "INSERT INTO w VALUES (1, 1234567890123456789012345678901234567.84, -1), (2, '-1e30', NULL)"
+    )
     ws.sql("INSERT INTO w (k, x) VALUES (3, ?)", [Decimal("12345678901234567890.1")])
     expected = [
         (1, Decimal("1234567890123456789012345678901234567.8"), -1), (2, -Decimal(10**30), None),
@@ -527,17 +678,26 @@ def test_moments_with_a_zone_are_those_in_utc(ws: ivm.Workspace) -> None:
     nine = datetime(2024, 1, 2, 9, tzinfo=UTC)
     zoned = nine.astimezone(timezone(timedelta(hours=3)))
     ws.sql("CREATE TABLE z (k INTEGER PRIMARY KEY, t TIMESTAMP, z TIMESTAMPTZ)")
-    ws.sql("INSERT INTO z VALUES (1, ?, ?), (2, '2024-01-02 09:00', '2024-01-02 10:00+01')", [zoned, zoned])
+    ws.sql(
+        "INSERT INTO z VALUES (1, ?, ?), (2, '2024-01-02 09:00', '2024-01-02 10:00+01')",
+        [zoned, zoned],
+    )
     ws.sql("INSERT INTO z VALUES (3, :t, :t); UPDATE z SET z = :t WHERE k = 3", {"t": zoned})
     assert rows(ws, "SELECT DISTINCT t, z FROM z") == [(nine.replace(tzinfo=None), nine)]
     for test in ("t >= ?", "z = ?", "t IN (?)", "? <= z", "t BETWEEN ? AND '2024-01-02 09:00'"):
         assert len(rows(ws, f"SELECT k FROM z WHERE {test}", zoned)) == 3
         assert not rows(ws, f"SELECT k FROM z WHERE NOT {test}", zoned)
     assert rows(ws, "SELECT ? AS x", zoned) == [(nine,)]
-    assert rows(ws, "SELECT k FROM z WHERE z > ?", zoned) == rows(ws, "SELECT k FROM z WHERE t < ?", zoned) == []
+    assert (
+        rows(ws, "SELECT k FROM z WHERE z > ?", zoned)
+        == rows(ws, "SELECT k FROM z WHERE t < ?", zoned)
+        == []
+    )
 
 
-@pytest.mark.parametrize("query", ["SELECT a FROM t WHERE b > 1", "SELECT a, list(b) AS l FROM t GROUP BY a"])
+@pytest.mark.parametrize(
+    "query", ["SELECT a FROM t WHERE b > 1", "SELECT a, list(b) AS l FROM t GROUP BY a"]
+)
 def test_a_view_that_is_uninstalled_may_be_created_again(query):
     with ivm.open(":memory:") as ws:
         ws.sql("CREATE TABLE t (a INTEGER PRIMARY KEY, b INTEGER); INSERT INTO t VALUES (1, 2)")
@@ -551,10 +711,13 @@ def test_a_view_that_is_uninstalled_may_be_created_again(query):
 
 READERS = [
     "SELECT x, sum(h) s FROM t GROUP BY x", "SELECT t.k, u.x FROM t JOIN u USING (k)",
-    "SELECT u.k, t.h FROM u LEFT JOIN t ON t.k = u.k", "SELECT k FROM u WHERE k NOT IN (SELECT k FROM t)",
+    "SELECT u.k, t.h FROM u LEFT JOIN t ON t.k = u.k",
+    "SELECT k FROM u WHERE k NOT IN (SELECT k FROM t)",
     "SELECT k, h FROM t ORDER BY h DESC, k LIMIT 1", "SELECT x FROM t UNION SELECT k FROM t",
-    "SELECT k, sum(h) OVER (PARTITION BY x ORDER BY k) s FROM t", "SELECT count(*) c FROM t WHERE x = 2",
-    "WITH RECURSIVE r(a) AS (SELECT k FROM t WHERE k = 1 UNION SELECT t.x FROM t, r WHERE t.k = r.a) SELECT a FROM r",
+    "SELECT k, sum(h) OVER (PARTITION BY x ORDER BY k) s FROM t",
+    "SELECT count(*) c FROM t WHERE x = 2",
+    "WITH RECURSIVE r(a) AS (SELECT k FROM t WHERE k = 1 UNION SELECT t.x FROM t, r WHERE t.k = "
+    "r.a) SELECT a FROM r",
 ]  # fmt: skip
 BAG = "k INTEGER, x INTEGER, h INTEGER"
 
@@ -563,20 +726,31 @@ KEYED = "k INTEGER PRIMARY KEY CHECK (k > 0), x INTEGER, h INTEGER"
 
 
 @pytest.mark.parametrize(
-    ("columns", "column"), [(KEYED, "y INTEGER DEFAULT 5"), (KEYED, "y VARCHAR DEFAULT 'h(k, t['"), (BAG, "y INTEGER")]
+    ("columns", "column"),
+    [(KEYED, "y INTEGER DEFAULT 5"), (KEYED, "y VARCHAR DEFAULT 'h(k, t['"), (BAG, "y INTEGER")],
 )
-def test_a_table_gets_a_column_and_loses_it_under_every_kind_of_view(columns: str, column: str, tmp_path: Path) -> None:
-    """Views follow, also in a later process; new statements read the column; a table without a key is refused."""
+def test_a_table_gets_a_column_and_loses_it_under_every_kind_of_view(
+    columns: str, column: str, tmp_path: Path
+) -> None:
+    """Views follow, also in a later process; new statements read the column; a table without a
+    key is refused.
+    """
     duck = duckdb.connect()
     with ivm.open(tmp_path / "s.pages") as ws, warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        for text in (f"CREATE TABLE t ({columns})", "CREATE TABLE u (k INTEGER PRIMARY KEY, x INTEGER)",
-                     "INSERT INTO t VALUES (1, 2, 3), (2, 1, 5)", "INSERT INTO u VALUES (1, 2), (3, 4)"):  # fmt: skip
+        for text in (
+            f"CREATE TABLE t ({columns})",
+            "CREATE TABLE u (k INTEGER PRIMARY KEY, x INTEGER)",
+            "INSERT INTO t VALUES (1, 2, 3), (2, 1, 5)",
+            "INSERT INTO u VALUES (1, 2), (3, 4)",
+        ):
             ws.sql(text), duck.execute(text)
         for number, query in enumerate(READERS):
             ws.sql(f"CREATE MATERIALIZED VIEW v{number} AS {query}")
         if columns == BAG:
-            with pytest.raises(SqlError, match=r"t would change under v0, v1, .*: DROP them, ALTER the table"):
+            with pytest.raises(
+                SqlError, match=r"t would change under v0, v1, .*: DROP them, ALTER the table"
+            ):
                 ws.sql(f"ALTER TABLE t ADD COLUMN {column}")
             return
         ws.sql(f"ALTER TABLE t ADD COLUMN {column}")
@@ -590,7 +764,10 @@ def test_a_table_gets_a_column_and_loses_it_under_every_kind_of_view(columns: st
         ):
             ws.sql(text), duck.execute(text)
         ws.sql("CREATE MATERIALIZED VIEW later AS SELECT * FROM t")
-        assert rows(ws, "SELECT * FROM later ORDER BY k") == duck.execute("SELECT * FROM t ORDER BY k").fetchall()
+        assert (
+            rows(ws, "SELECT * FROM later ORDER BY k")
+            == duck.execute("SELECT * FROM t ORDER BY k").fetchall()
+        )
         ws.sql("DROP VIEW later")
         ws.sql(f"ALTER TABLE t DROP COLUMN {name}; INSERT INTO t VALUES (3, 1, 4)")
         duck.execute("INSERT INTO t VALUES (3, 1, 4, NULL)")

@@ -1,4 +1,6 @@
-"""Queries over the tables of TPC-C, kept under its kind of edits: equal to DuckDB's answers after each commit."""
+"""Queries over the tables of TPC-C, kept under its kind of edits: equal to DuckDB's answers
+after each commit.
+"""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,4 +1,6 @@
-"""Statements within one transaction do what the same statements do one by one, under every kind of view."""
+"""Statements within one transaction do what the same statements do one by one, under every kind
+of view.
+"""
 
 from collections import Counter
 from collections.abc import Callable
@@ -24,7 +26,8 @@ VIEWS = {  # of each, other indices, helper views and states are kept
     "v_distinct": "SELECT y, count(DISTINCT x) AS n FROM t GROUP BY y",
     "v_rank": "SELECT id, rank() OVER (PARTITION BY y ORDER BY x) AS r FROM t",
     "v_running": "SELECT id, sum(x) OVER (ORDER BY y, id) AS x FROM t",
-    "v_moving": "SELECT id, sum(x) OVER (ORDER BY id ROWS BETWEEN 1 PRECEDING AND 1 FOLLOWING) AS x FROM t",
+    "v_moving": "SELECT id, sum(x) OVER (ORDER BY id ROWS BETWEEN 1 PRECEDING AND 1 FOLLOWING) AS "
+                "x FROM t",
     "v_range": "SELECT a.id, sum(b.id) AS n FROM t a JOIN t b ON b.x < a.x GROUP BY a.id",
     "v_full": "SELECT t.id, u.k FROM t FULL JOIN u ON t.x = u.k",
     "v_missing": "SELECT k FROM u WHERE NOT EXISTS (SELECT 1 FROM t WHERE t.x = u.k)",
@@ -33,7 +36,8 @@ VIEWS = {  # of each, other indices, helper views and states are kept
     "v_first": "SELECT id, x FROM t ORDER BY x, id LIMIT 2",
     "v_texts": "SELECT k, string_agg(v, ',' ORDER BY v) AS v FROM s GROUP BY k",
     "v_bag": "SELECT s.v, t.y FROM s JOIN t ON s.k = t.x",
-    "v_reached": "WITH RECURSIVE r(a, b) AS (SELECT x, y FROM t UNION SELECT r.a, t.y FROM r JOIN t ON r.b = t.x) "
+    "v_reached": "WITH RECURSIVE r(a, b) AS (SELECT x, y FROM t UNION SELECT r.a, t.y FROM r JOIN "
+                 "t ON r.b = t.x) "
                "SELECT a, b FROM r",
     "v_nearest": "SELECT t.id, u.k FROM t ASOF JOIN u ON t.x >= u.k",
 }  # fmt: skip
@@ -57,39 +61,47 @@ class Statements:
         inner, column = self.inner(), some("xy")
         row = (self.random.randrange(6), some(NUMBERS), some([None, *NUMBERS]))
         shown = str(row).replace("None", "NULL")
-        return some([
-            f"INSERT OR IGNORE INTO t VALUES {shown}",
-            f"INSERT INTO t VALUES {shown}",
-            f"INSERT OR IGNORE INTO u SELECT x FROM t WHERE {column} = {number}",
-            f"INSERT INTO s SELECT x, 'a' || id FROM t WHERE {column} IN ({inner})",
-            f"UPDATE t SET {column} = {number} WHERE {some('xy')} IN ({inner})",
-            f"UPDATE t SET x = x + 1 WHERE EXISTS (SELECT 1 FROM u WHERE u.k = t.{column})",
-            f"UPDATE t SET y = {number}",
-            f"UPDATE s SET k = {number} WHERE k NOT IN ({inner})",
-            f"DELETE FROM t WHERE {column} IN ({inner})",
-            f"DELETE FROM u WHERE k = {number}",
-            f"DELETE FROM s WHERE k IN ({inner})",
-            f"MERGE INTO t USING u ON t.x = u.k WHEN MATCHED THEN UPDATE SET y = {number} "
-            "WHEN NOT MATCHED THEN INSERT VALUES (u.k + 10, u.k, NULL)",
-            f"SELECT * FROM t WHERE {column} IN ({inner})",
-            f"SELECT a.id, b.v FROM t a JOIN s b ON a.{column} = b.k",
-            "SELECT x, count(*) FROM t GROUP BY x",
-            f"SELECT * FROM {some(self.views)}",
-            f"SELECT t.id FROM t WHERE NOT EXISTS (SELECT 1 FROM u WHERE u.k = t.{column})",
-            ("set", "t", [row]),
-            ("delete", "t", [row[:1]]),
-            ("insert", "s", [(number, "b"), (number, "c")]),
-            ("delete_where", "t", pc.field("x") == number),
-        ])  # fmt: skip
+        return some(
+            [
+                f"INSERT OR IGNORE INTO t VALUES {shown}",
+                f"INSERT INTO t VALUES {shown}",
+                f"INSERT OR IGNORE INTO u SELECT x FROM t WHERE {column} = {number}",
+                f"INSERT INTO s SELECT x, 'a' || id FROM t WHERE {column} IN ({inner})",
+                f"UPDATE t SET {column} = {number} WHERE {some('xy')} IN ({inner})",
+                f"UPDATE t SET x = x + 1 WHERE EXISTS (SELECT 1 FROM u WHERE u.k = t.{column})",
+                f"UPDATE t SET y = {number}",
+                f"UPDATE s SET k = {number} WHERE k NOT IN ({inner})",
+                f"DELETE FROM t WHERE {column} IN ({inner})",
+                f"DELETE FROM u WHERE k = {number}",
+                f"DELETE FROM s WHERE k IN ({inner})",
+                f"MERGE INTO t USING u ON t.x = u.k WHEN MATCHED THEN UPDATE SET y = {number} "
+                "WHEN NOT MATCHED THEN INSERT VALUES (u.k + 10, u.k, NULL)",
+                f"SELECT * FROM t WHERE {column} IN ({inner})",
+                f"SELECT a.id, b.v FROM t a JOIN s b ON a.{column} = b.k",
+                "SELECT x, count(*) FROM t GROUP BY x",
+                f"SELECT * FROM {some(self.views)}",
+                f"SELECT t.id FROM t WHERE NOT EXISTS (SELECT 1 FROM u WHERE u.k = t.{column})",
+                ("set", "t", [row]),
+                ("delete", "t", [row[:1]]),
+                ("insert", "s", [(number, "b"), (number, "c")]),
+                ("delete_where", "t", pc.field("x") == number),
+            ]
+        )
 
     def inner(self) -> str:
         """Return a query of one column, of a table or of a view."""
         column, number = self.random.choice("xy"), self.random.choice(NUMBERS)
-        return self.random.choice([
-            "SELECT k FROM u", "SELECT k FROM s", f"SELECT {column} FROM t WHERE id > {number}",
-            f"SELECT a.{column} FROM t a JOIN u ON a.x = u.k", f"SELECT {number}",
-            "SELECT max(x) FROM t", *(f"SELECT * FROM ({shown_of(view)})" for view in self.views),
-        ])  # fmt: skip
+        return self.random.choice(
+            [
+                "SELECT k FROM u",
+                "SELECT k FROM s",
+                f"SELECT {column} FROM t WHERE id > {number}",
+                f"SELECT a.{column} FROM t a JOIN u ON a.x = u.k",
+                f"SELECT {number}",
+                "SELECT max(x) FROM t",
+                *(f"SELECT * FROM ({shown_of(view)})" for view in self.views),
+            ]
+        )
 
 
 def shown_of(view: str) -> str:
@@ -104,7 +116,9 @@ def made(views: list[str]) -> ivm.Workspace:
     for text in TABLES:
         workspace.sql(text)
     workspace.sql("INSERT INTO t VALUES (1, 0, 1), (2, 1, 2), (3, 1, NULL), (4, 2, 0)")
-    workspace.sql("INSERT INTO u VALUES (1), (3); INSERT INTO s VALUES (1, 'a'), (1, 'a'), (2, 'b')")
+    workspace.sql(
+        "INSERT INTO u VALUES (1), (3); INSERT INTO s VALUES (1, 'a'), (1, 'a'), (2, 'b')"
+    )
     for view in views:
         if view in VIEWS:
             workspace.sql(f"CREATE MATERIALIZED VIEW {view} AS {VIEWS[view]}")
@@ -148,8 +162,12 @@ def within_preview(workspace: ivm.Workspace, statements: list[Any], expected: li
     workspace.preview(edit).commit()
 
 
-def run(seed: int, within: Callable[[ivm.Workspace, list[Any], list[Any]], None], transactions: int = 3) -> None:
-    """Run random statements one by one, then in transactions, and compare what they say and leave."""
+def run(
+    seed: int, within: Callable[[ivm.Workspace, list[Any], list[Any]], None], transactions: int = 3
+) -> None:
+    """Run random statements one by one, then in transactions, and compare what they say and
+    leave.
+    """
     random = Random(seed)
     views = [*random.sample(sorted(VIEWS), 4), "least", "above"]
     generator = Statements(seed, views)

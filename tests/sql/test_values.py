@@ -1,4 +1,6 @@
-"""Functions, operators and casts over edge values, as columns and as constants, equal to what DuckDB gives."""
+"""Functions, operators and casts over edge values, as columns and as constants, equal to what
+DuckDB gives.
+"""
 
 import re
 from itertools import product
@@ -13,8 +15,11 @@ from tests.support.sql.edges import Case, cases
 from tests.support.sql.side_by_side import DuckDB, Product, differences, is_named
 from tests.support.sql.texts import TEXTS
 
-EVERY = [case for form in (*(form for forms in FORMS.values() for form in forms), *OPERATORS, *CASTS)
-         for case in cases(form)]  # fmt: skip
+EVERY = [
+    case
+    for form in (*(form for forms in FORMS.values() for form in forms), *OPERATORS, *CASTS)
+    for case in cases(form)
+]
 PARTS = 8
 
 
@@ -22,13 +27,20 @@ def _different(chosen: list[Case], folder: Path, most: int) -> list[str]:
     """Return where the product has another outcome than DuckDB that docs/sql.md does not name."""
     with ivm.open(folder / "t.pages", threads=1) as workspace:
         product_, duck = Product(workspace), DuckDB()
-        return [str(one) for case in chosen for one in differences(case, duck, product_, most)
-                if not is_named(one.expected, one.found)]  # fmt: skip
+        return [
+            str(one)
+            for case in chosen
+            for one in differences(case, duck, product_, most)
+            if not is_named(one.expected, one.found)
+        ]
 
 
 @pytest.mark.parametrize("type_", TEXTS)
 def test_a_text_is_read_as_a_value_where_duckdb_reads_it(type_: str, tmp_path: Path) -> None:
-    chosen = [Case(f"{cast}({{text}} AS {type_})", (f"texts of {type_}",)) for cast in ("TRY_CAST", "CAST")]
+    chosen = [
+        Case(f"{cast}({{text}} AS {type_})", (f"texts of {type_}",))
+        for cast in ("TRY_CAST", "CAST")
+    ]
     found = _different(chosen, tmp_path, 10**6)
     assert not found, "\n".join(found)
 
@@ -53,23 +65,32 @@ def test_each_function_is_in_the_table() -> None:
     assert missing <= ELSEWHERE
 
 
-NUMBERS = ["TINYINT", "INTEGER", "BIGINT", "UINTEGER", "HUGEINT", "FLOAT", "DOUBLE", "DECIMAL(5,2)", "DECIMAL(18,3)",
+NUMBERS = ["TINYINT", "INTEGER", "BIGINT", "UINTEGER", "HUGEINT", "FLOAT", "DOUBLE", "DECIMAL(5,2)",
+    "DECIMAL(18,3)",
            "DECIMAL(18,0)", "DECIMAL(9,9)", "DECIMAL(25,3)", "DECIMAL(38,10)"]  # fmt: skip
-TYPED = ["{} + {}", "{} - {}", "{} * {}", "{} / {}", "{} % {}", "coalesce({}, {})", "greatest({}, {})", "[{}, {}]",
+TYPED = ["{} + {}", "{} - {}", "{} * {}", "{} / {}", "{} % {}", "coalesce({}, {})",
+    "greatest({}, {})", "[{}, {}]",
          "CASE WHEN true THEN {} ELSE {} END"]  # fmt: skip
-SINGLE = ["ceil({})", "floor({})", "trunc({})", "round({})", "round({}, 1)", "round({}, -1)", "abs({})", "-({})",
-          "sign({})", "even({})", "sqrt({})", "{} + 1", "{} * 2", "{} + 1.5", "{} // 2", "sum({})", "avg({})",
+SINGLE = ["ceil({})", "floor({})", "trunc({})", "round({})", "round({}, 1)", "round({}, -1)",
+    "abs({})", "-({})",
+          "sign({})", "even({})", "sqrt({})", "{} + 1", "{} * 2", "{} + 1.5", "{} // 2", "sum({})",
+          "avg({})",
           "min({})"]  # fmt: skip
 
 
 def test_operations_have_duckdbs_types(tmp_path: Path) -> None:
     with ivm.open(tmp_path / "t.pages", threads=1) as workspace:
-        workspace.sql(f"CREATE TABLE t ({', '.join(f'c{n} {kind}' for n, kind in enumerate(NUMBERS))})")
+        workspace.sql(
+            f"CREATE TABLE t ({', '.join(f'c{n} {kind}' for n, kind in enumerate(NUMBERS))})"
+        )
         duck = DuckDB().connection
-        duck.execute(f"CREATE TABLE t ({', '.join(f'c{n} {kind}' for n, kind in enumerate(NUMBERS))})")
+        duck.execute(
+            f"CREATE TABLE t ({', '.join(f'c{n} {kind}' for n, kind in enumerate(NUMBERS))})"
+        )
         pairs = list(product(range(len(NUMBERS)), repeat=2))
-        forms = [(form, pair) for form in TYPED for pair in pairs] + [(form, (n,)) for form in SINGLE
-                                                                       for n in range(len(NUMBERS))]  # fmt: skip
+        forms = [(form, pair) for form in TYPED for pair in pairs] + [
+            (form, (n,)) for form in SINGLE for n in range(len(NUMBERS))
+        ]
         wrong = []
         for form, places in forms:
             query = f"DESCRIBE SELECT {form.format(*(f'c{n}' for n in places))} AS v FROM t"
@@ -82,5 +103,7 @@ def test_operations_have_duckdbs_types(tmp_path: Path) -> None:
             except ivm.IvmError:
                 continue  # refused by name
             if found != expected:
-                wrong.append(f"{form} of {', '.join(NUMBERS[n] for n in places)}: {expected}, not {found}")
+                wrong.append(
+                    f"{form} of {', '.join(NUMBERS[n] for n in places)}: {expected}, not {found}"
+                )
         assert not wrong, "\n".join(wrong)

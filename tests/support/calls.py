@@ -1,4 +1,6 @@
-"""The functions of Python that some work calls: half of the time of small work, and the same on each machine."""
+"""The functions of Python that some work calls: half of the time of small work, and the same on
+each machine.
+"""
 
 import gc
 import sys
@@ -9,7 +11,8 @@ OURS = ("/pagestore/", "/ivm/", "/tools/")
 
 
 def functions_called(work: Callable[[], object]) -> list[CodeType]:
-    """Run the work; list the code of each function of Python that it calls, in order, but not itself.
+    """Run the work; list the code of each function of Python that it calls, in order, but not
+    itself.
 
     No garbage is collected meanwhile: what other tests left would run its functions here.
     """

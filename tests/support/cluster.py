@@ -1,4 +1,6 @@
-"""A cluster that runs its tasks here, one after the other; all that passes in and out is pickled, as on a real one."""
+"""A cluster that runs its tasks here, one after the other; all that passes in and out is
+pickled, as on a real one.
+"""
 
 import pickle
 from collections.abc import Callable, Iterator, Sequence
@@ -19,9 +21,13 @@ class HereCluster:
         return [_sent(_sent(task)(_sent(argument))) for argument in arguments]
 
     def ranges(
-        self, words: Callable[[Any], Iterator[np.ndarray]], arguments: Sequence[Any], columns: int, keys: int,
+        self,
+        words: Callable[[Any], Iterator[np.ndarray]],
+        arguments: Sequence[Any],
+        columns: int,
+        keys: int,
         build: Callable[[Iterator[np.ndarray]], Any],
-    ) -> list[Any]:  # fmt: skip
+    ) -> list[Any]:
         parts = [batch for argument in arguments for batch in _sent(words)(_sent(argument))]
         rows = np.concatenate([np.zeros((columns, 0), np.int64), *parts], axis=1)
         rows = rows[:, sort_order(rows[:keys])]

@@ -1,4 +1,6 @@
-"""What a column keeps of a value, and of a text, in plain Python: just that value, or nothing at all."""
+"""What a column keeps of a value, and of a text, in plain Python: just that value, or nothing at
+all.
+"""
 
 import re
 from datetime import date, datetime, time, timedelta
@@ -51,7 +53,11 @@ def read(text: str, wanted: Type, quoted: bool | None) -> Any:
     if name in ("string", "bytes"):
         return _if(quoted is not False, text if name == "string" else text.encode())
     if name == "bool":
-        known = {"true": True, "false": False, **({"1": True, "0": False} if quoted is None else {})}
+        known = {
+            "true": True,
+            "false": False,
+            **({"1": True, "0": False} if quoted is None else {}),
+        }
         text = text.lower() if quoted is None else text
         return _if(not quoted and text in known, known.get(text))
     if name in ("int64", "uint64", "float64", "decimal"):
@@ -67,17 +73,32 @@ def read(text: str, wanted: Type, quoted: bool | None) -> Any:
 
 def _moment(text: str, wanted: Type) -> Any:
     if wanted.name == "duration":
-        match = re.fullmatch(r"(?:(-?\d+) days?, )?(\d+):(\d\d):(\d\d(?:\.\d+)?)", text) or _if(False, None)
+        match = re.fullmatch(r"(?:(-?\d+) days?, )?(\d+):(\d\d):(\d\d(?:\.\d+)?)", text) or _if(
+            False, None
+        )
         seconds = int(match[2]) * 3600 + int(match[3]) * 60
         return timedelta(int(match[1] or 0), seconds, int(Decimal(match[4]) * 10**6))
     if wanted.name == "time":
         _if(bool(re.fullmatch(r"\d\d:\d\d(:\d\d(\.\d{1,6})?)?", text)), 0)
         return time.fromisoformat(text)
-    _if(bool(re.fullmatch(r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d{1,6})?)?(Z|[+-]\d\d:\d\d)?)?", text)), 0)
+    _if(
+        bool(
+            re.fullmatch(
+                r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d{1,6})?)?(Z|[+-]\d\d:\d\d)?)?", text
+            )
+        ),
+        0,
+    )
     value = datetime.fromisoformat(text)
     return taken(value, wanted)
 
 
 def spelt(value: Any) -> str:
     """A value as a text."""
-    return str(value).lower() if isinstance(value, bool) else repr(value) if isinstance(value, float) else str(value)
+    return (
+        str(value).lower()
+        if isinstance(value, bool)
+        else repr(value)
+        if isinstance(value, float)
+        else str(value)
+    )

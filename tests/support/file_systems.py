@@ -1,4 +1,6 @@
-"""File systems as they should not be: a disk that is full, and a cluster where a name without a scheme is of HDFS."""
+"""File systems as they should not be: a disk that is full, and a cluster where a name without a
+scheme is of HDFS.
+"""
 
 import resource
 from collections.abc import Iterator
@@ -11,7 +13,9 @@ if TYPE_CHECKING:
 
 @contextmanager
 def largest_file(size: int) -> Iterator[None]:
-    """Limit the size of files, as a full disk does: a write after the limit fails, one across it is short."""
+    """Limit the size of files, as a full disk does: a write after the limit fails, one across it
+    is short.
+    """
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
     try:

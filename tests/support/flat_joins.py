@@ -47,7 +47,12 @@ def plan_of(body, order):
     stored = {name: len(p.types) for name, p in program.predicates.items()}
     given = () if body.endswith(("_)", "u(x)", "r(y, y)")) else [Chosen(order)]
     return make_plans(
-        program.rules[0], program.predicates, stored, lambda p, c: 1000.0, lambda const: const.value, given
+        program.rules[0],
+        program.predicates,
+        stored,
+        lambda p, c: 1000.0,
+        lambda const: const.value,
+        given,
     )[0]
 
 
@@ -57,9 +62,14 @@ def tries_of(pager, plan, relations):
     for trie in plan.tries:
         if trie.index not in made:
             rows = np.unique(relations[trie.index.predicate][list(trie.index.order)], axis=1)
-            made[trie.index] = bulk(pager, Spec(len(made) + 1, len(rows), 0), [rows]) if rows.size else None
+            made[trie.index] = (
+                bulk(pager, Spec(len(made) + 1, len(rows), 0), [rows]) if rows.size else None
+            )
     trees = [made[trie.index] for trie in plan.tries]
-    return [tree or Tree.empty(Spec(9, len(t.index.order), 0)) for tree, t in zip(trees, plan.tries, strict=True)]
+    return [
+        tree or Tree.empty(Spec(9, len(t.index.order), 0))
+        for tree, t in zip(trees, plan.tries, strict=True)
+    ]
 
 
 def both(pager, plan, trees, sensors=None, batch=1 << 10, granularity=1):
@@ -99,14 +109,20 @@ def relations(draw):
     keys = draw(st.sampled_from(KEYS))
 
     def relation(width):
-        return np.array(draw(st.lists(st.tuples(*[keys] * width), max_size=40)), np.int64).reshape(-1, width).T
+        return (
+            np.array(draw(st.lists(st.tuples(*[keys] * width), max_size=40)), np.int64)
+            .reshape(-1, width)
+            .T
+        )
 
     return {"r": relation(2), "s": relation(2), "u": relation(1), "t": relation(3)}
 
 
 def group(found, times, listed):
     """How often each row of the levels listed is found."""
-    return counted(found[sorted(listed)], np.concatenate(times or [np.ones(found.shape[1], np.int64)]))
+    return counted(
+        found[sorted(listed)], np.concatenate(times or [np.ones(found.shape[1], np.int64)])
+    )
 
 
 def counted(rows, times):

@@ -1,4 +1,6 @@
-"""A pager over plain memory, for tests of trees alone: pages are never reused, so stale reads show."""
+"""A pager over plain memory, for tests of trees alone: pages are never reused, so stale reads
+show.
+"""
 
 import crc32c
 import numpy as np
@@ -54,13 +56,17 @@ class MemoryPager:
     def retire(self, dead: np.ndarray) -> None:
         ids, births = dead.T.tolist()
         assert self.live.issuperset(ids), "a page was retired that was not live"
-        assert births == [self._words[page * self.page_words + BIRTH] for page in ids], "another's birth"
+        assert births == [self._words[page * self.page_words + BIRTH] for page in ids], (
+            "another's birth"
+        )
         self.live.difference_update(ids)
         self.retired += ids
 
 
 class Recycling(MemoryPager):
-    """Takes back the ids that one `apply` reserved and did not need, so that thousands of small ones fit."""
+    """Takes back the ids that one `apply` reserved and did not need, so that thousands of small
+    ones fit.
+    """
 
     def release(self, ids):
         super().release(ids)

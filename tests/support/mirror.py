@@ -13,7 +13,8 @@ from ivm.rules.compile import compile
 from tests.support import naive
 
 Edit = tuple[str, tuple, bool]
-REFUSALS = FunctionConflictError, RangeError, ConstraintError  # of two that there are it is not said which comes first
+# of two that there are it is not said which comes first
+REFUSALS = FunctionConflictError, RangeError, ConstraintError
 
 
 class Mirror:
@@ -41,7 +42,9 @@ class Mirror:
         self.compare()
 
     def change(self, edits: Iterable[Edit]) -> None:
-        """One transaction; where the truth refuses its result, so must the workspace, and nothing changes."""
+        """One transaction; where the truth refuses its result, so must the workspace, and
+        nothing changes.
+        """
         edits = list(edits)
         state = {name: rows.copy() for name, rows in self.state.items()}
         for name, row, inserted in edits:
@@ -73,7 +76,9 @@ class Mirror:
             if "$" not in name:
                 rows = list(self.workspace[name])
                 if predicate.value == ROPE:
-                    assert [(*key, str(self.workspace.rope(name, *key))) for *key, _ in rows] == rows, name
+                    assert [
+                        (*key, str(self.workspace.rope(name, *key))) for *key, _ in rows
+                    ] == rows, name
                 truth = self.state.get(name + WHOLE, self.state[name])
                 assert sorted(rows) == sorted(naive.rows_of(truth)), name
                 assert len(self.workspace[name]) == len(rows), name

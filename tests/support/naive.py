@@ -1,9 +1,9 @@
-"""Slow truth: rules evaluated with sets and loops over Python values.  Nothing here is clever.  Rules of views that
-read themselves are evaluated again and again until nothing changes.
+"""Slow truth: rules evaluated with sets and loops over Python values.  Nothing here is clever.
+Rules of views that read themselves are evaluated again and again until nothing changes.
 
-A state is a dict: a relation is a set of tuples, a function a dict from key tuple to value.  Bindings
-are dicts from variable name to value.  `evaluate` gives the state of all views, `supports` how often
-each head row is derived.
+A state is a dict: a relation is a set of tuples, a function a dict from key tuple to value.
+Bindings are dicts from variable name to value.  `evaluate` gives the state of all views, `supports`
+how often each head row is derived.
 """
 
 import math
@@ -46,7 +46,8 @@ State = dict[str, set | dict]
 Binding = dict[str, object]
 
 LEAST = -(2**63)
-ROUNDS, ROUNDS_PER_ROW = 100, 20  # after which a recursion whose values still become better is endless
+# after which a recursion whose values still become better is endless
+ROUNDS, ROUNDS_PER_ROW = 100, 20
 LISTED_MAX = 64  # numbers of a range: the join would take all pairs of the helpers' rows
 COMPARE = {
     "=": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le,
@@ -64,7 +65,8 @@ def blank(predicate: Predicate) -> set | dict:
 
 
 def evaluate(program: Program, state: State, refusing: bool = True) -> State:
-    """The state with every view derived anew from the extensional predicates; an error where a constraint is violated.
+    """The state with every view derived anew from the extensional predicates; an error where a
+    constraint is violated.
 
     Without `refusing`, the view of what violates a constraint is one as others.
     """
@@ -91,12 +93,14 @@ def evaluate(program: Program, state: State, refusing: bool = True) -> State:
 
 
 def derive(program: Program, rules: Iterable[Rule], full: State, passing: bool = False) -> None:
-    """Derive once what some rules say; a better value of an aggregate that reads itself replaces the one before.
+    """Derive once what some rules say; a better value of an aggregate that reads itself replaces
+    the one before.
 
     On the way to the answer, `passing`, a failure says nothing: the value that fails may not stay.
     """
     for rule in rules:
-        for name, row in list(derived(rule, full, passing)):  # what is derived may change what the rule reads
+        # what is derived may change what the rule reads
+        for name, row in list(derived(rule, full, passing)):
             if rule.aggregate and row[:-1] in full[name]:
                 values = [(row[-1],), (full[name].pop(row[:-1]),)]
                 row = (*row[:-1], *results(rule.aggregate, values)[0])
@@ -107,7 +111,9 @@ def insert(predicate: Predicate, rows: set | dict, row: tuple) -> None:
     """Add a row; a function that gets a second value for a key is a conflict."""
     if LEAST in row:  # which is null where a column may be null
         types = predicate.stored_types
-        row = tuple(None if pair == (LEAST, "int64?") else pair[0] for pair in zip(row, types, strict=True))
+        row = tuple(
+            None if pair == (LEAST, "int64?") else pair[0] for pair in zip(row, types, strict=True)
+        )
     if isinstance(rows, set):
         rows.add(row)
     elif rows.setdefault(row[:-1], row[-1]) != row[-1]:
@@ -115,7 +121,9 @@ def insert(predicate: Predicate, rows: set | dict, row: tuple) -> None:
 
 
 def change(rows: set | dict, row: tuple, inserted: bool) -> None:
-    """Insert or delete a row; inserting into a function sets the value, deleting forgets the key."""
+    """Insert or delete a row; inserting into a function sets the value, deleting forgets the
+    key.
+    """
     delete(rows, row if isinstance(rows, set) else row[:-1])
     if inserted and isinstance(rows, set):
         rows.add(row)
@@ -124,7 +132,9 @@ def change(rows: set | dict, row: tuple, inserted: bool) -> None:
 
 
 def put(predicate: Predicate, rows: set | dict, row: tuple, inserted: bool) -> None:
-    """As `change`, also for a function of several values, of which a row replaces the one of its key."""
+    """As `change`, also for a function of several values, of which a row replaces the one of its
+    key.
+    """
     for other in [*rows] if predicate.key_count is not None else ():
         if other[: predicate.key_count] == row[: predicate.key_count]:
             rows.remove(other)
@@ -140,7 +150,9 @@ def delete(rows: set | dict, row: tuple) -> None:
 
 
 def edit(program: Program, state: State, edits: Iterable[Edit]) -> None:
-    """Apply the edits of a transaction in order; a conflict counts if its key is not edited again."""
+    """Apply the edits of a transaction in order; a conflict counts if its key is not edited
+    again.
+    """
     conflicts: dict[tuple, FunctionConflictError] = {}
     for e in edits:
         rows, key = state[e.predicate], tuple(c.value for c in e.args)
@@ -181,7 +193,9 @@ def supports(rule: Rule, state: State) -> dict[str, Counter]:
     return counts
 
 
-def bindings(literals: tuple[Literal, ...], binding: Binding, state: State, passing: bool = False) -> Iterator[Binding]:
+def bindings(
+    literals: tuple[Literal, ...], binding: Binding, state: State, passing: bool = False
+) -> Iterator[Binding]:
     """Every extension of the binding under which all literals hold.
 
     RangeError where one fails and all others hold, unless `passing`.
@@ -198,8 +212,8 @@ def outcomes(
 ) -> Iterator[tuple[Binding, RangeError | None]]:
     """Every extension under which no literal does not hold, and what failed.
 
-    Atoms come first, then the variables that only equations define, then all else.  A variable whose term fails has the
-    failure as its value, so that whatever reads it fails, too.
+    Atoms come first, then the variables that only equations define, then all else.  A variable
+    whose term fails has the failure as its value, so that whatever reads it fails, too.
     """
     atoms = [literal for literal in literals if isinstance(literal, Atom)]
     others = [literal for literal in literals if not isinstance(literal, Atom)]
@@ -209,8 +223,13 @@ def outcomes(
         while found := defining(rest, extended):
             literal, target, source = found
             rest.remove(literal)
-            extended[target.name] = attempted(lambda source=source, known=extended: value(source, known))
-        results = [attempted(lambda literal=literal, known=extended: holds(literal, known, state)) for literal in rest]
+            extended[target.name] = attempted(
+                lambda source=source, known=extended: value(source, known)
+            )
+        results = [
+            attempted(lambda literal=literal, known=extended: holds(literal, known, state))
+            for literal in rest
+        ]
         if not any(result is False for result in results):
             failures = [r for r in (*extended.values(), *results) if isinstance(r, RangeError)]
             yield extended, failures[0] if failures else None
@@ -248,7 +267,11 @@ def sides(literal: Compare) -> list[tuple[Term, Term]]:
 
 
 def defines(target: Term, source: Term, binding: Binding) -> bool:
-    return isinstance(target, Var) and target.name not in binding and all(v.name in binding for v in variables(source))
+    return (
+        isinstance(target, Var)
+        and target.name not in binding
+        and all(v.name in binding for v in variables(source))
+    )
 
 
 def holds(literal: Literal, binding: Binding, state: State) -> bool:
@@ -262,7 +285,11 @@ def holds(literal: Literal, binding: Binding, state: State) -> bool:
         failure = binding[v.name]
         if isinstance(failure, RangeError):
             raise failure
-    known = {name: v for name, v in without(literal.exists, binding).items() if not isinstance(v, RangeError)}
+    known = {
+        name: v
+        for name, v in without(literal.exists, binding).items()
+        if not isinstance(v, RangeError)
+    }
     inside = [failure for _, failure in outcomes(literal.body, known, state)]
     if None in inside:
         return False
@@ -281,7 +308,9 @@ def rows_of(rows: set | dict) -> Iterable[tuple]:
 
 
 def unified(atom: Atom, row: tuple, binding: Binding) -> Binding | None:
-    """The binding with what an atom binds; a null is for marked arguments, and for `_` but as a function's value."""
+    """The binding with what an atom binds; a null is for marked arguments, and for `_` but as a
+    function's value.
+    """
     extended = dict(binding)
     for term, v in zip(atom.terms, row, strict=True):
         wanted = term.value if isinstance(term, Const) else extended.setdefault(term.name, v)
@@ -291,7 +320,9 @@ def unified(atom: Atom, row: tuple, binding: Binding) -> Binding | None:
 
 
 def admits_null(term: Term, atom: Atom) -> bool:
-    return isinstance(term, Var) and (term.marked or (term is not atom.value and bool(fullmatch(r"_\d+", term.name))))
+    return isinstance(term, Var) and (
+        term.marked or (term is not atom.value and bool(fullmatch(r"_\d+", term.name)))
+    )
 
 
 def nulls_first(row: tuple) -> list[tuple]:
@@ -305,12 +336,16 @@ def value(term: Term, binding: Binding, leaf: Callable = lambda v: v) -> object:
 
 
 def total(term: Term, binding: Binding, leaf: Callable = lambda v: v) -> object:
-    """A term's value, which fits its type but for a sum: what is only compared, in `units`, may be of any size."""
+    """A term's value, which fits its type but for a sum: what is only compared, in `units`, may
+    be of any size.
+    """
     if isinstance(term, Binary):
         if any(binding[v.name] is None for v in variables(term)):
             return None
         operand = total if term.op in "+-" else value
-        return computed(term.op, operand(term.left, binding, leaf), operand(term.right, binding, leaf))
+        return computed(
+            term.op, operand(term.left, binding, leaf), operand(term.right, binding, leaf)
+        )
     if isinstance(term, Call) and term.name == "try":
         try:
             return total(term.args[0], binding, leaf)
@@ -328,7 +363,8 @@ CALLED: dict[str, Callable] = {
     "if": lambda c, a, b: a if c else b,
     "string:concat": lambda *texts: "".join(texts),
     "string:upper": str.upper,
-    "string:like": lambda text, pattern: bool(fullmatch(pattern.replace("%", ".*").replace("_", "."), text)),
+    "string:like": lambda text, pattern: bool(fullmatch(pattern.replace("%", ".*").replace("_",
+    "."), text)),
     "string": str,
     "round": lambda x: x.quantize(1, ROUND_HALF_UP),
     "datetime:month": lambda x: x.month,
@@ -358,21 +394,30 @@ CALLED: dict[str, Callable] = {
 
 
 def called(term: Call, args: list) -> object:
-    """The value of some functions of terms, null of a null; tests/ivm/plan/test_functions.py has all."""
+    """The value of some functions of terms, null of a null; tests/ivm/plan/test_functions.py has
+    all.
+    """
     if None in args and term.name != "if":
         return None
     try:
         if term.name in COMPARE:
             return COMPARE[term.name](*args)
         found = CALLED[term.name](*args)
-        kept = ("least", "greatest", "if", "abs") if isinstance(found, Decimal) else ("least", "greatest")
-        return found if term.name in kept else in_range(found)  # also of unsigned numbers, and of long decimals
+        kept = (
+            ("least", "greatest", "if", "abs")
+            if isinstance(found, Decimal)
+            else ("least", "greatest")
+        )
+        # also of unsigned numbers, and of long decimals
+        return found if term.name in kept else in_range(found)
     except ArithmeticError as error:
         raise RangeError(f"{term}: {error}") from None
 
 
 def steps(low: object, high: object, step: object) -> range | list:
-    """The numbers of a range, of units if they are moments; one more than may be listed of fractions."""
+    """The numbers of a range, of units if they are moments; one more than may be listed of
+    fractions.
+    """
     if not isinstance(step, float | Decimal):
         return range(units(low), units(high), step)
     if step == 0:
@@ -400,7 +445,9 @@ def units(v: object) -> object:
 
 def computed(op: str, a: object, b: object) -> object:
     try:
-        result = moment(op, a, b) if isinstance(a, date) or isinstance(b, date) else number(op, a, b)
+        result = (
+            moment(op, a, b) if isinstance(a, date) or isinstance(b, date) else number(op, a, b)
+        )
     except ArithmeticError as error:
         raise RangeError(f"{a} {op} {b}: {error}") from None
     return result if op in "+-" and not isinstance(result, float) else in_range(result)
@@ -418,7 +465,11 @@ def number(op: str, a: object, b: object) -> object:
 
 def moment(op: str, a: object, b: object) -> object:
     """Dates count days, timestamps microseconds."""
-    unit = timedelta(microseconds=1) if isinstance(a, datetime) or isinstance(b, datetime) else timedelta(days=1)
+    unit = (
+        timedelta(microseconds=1)
+        if isinstance(a, datetime) or isinstance(b, datetime)
+        else timedelta(days=1)
+    )
     if op == "-" and isinstance(b, date):
         return (a - b) // unit
     day, n = (a, b) if isinstance(a, date) else (b, a)
@@ -437,13 +488,19 @@ def in_range(v: object) -> object:
 
 
 def aggregated(rule: Rule, state: State, passing: bool = False) -> Iterator[tuple[str, tuple]]:
-    """A row (key..., result) for each group and aggregate, or some rows (key..., place, result), with its predicate."""
-    found = [binding for disjunct in rule.body for binding in bindings(disjunct, {}, state, passing)]
+    """A row (key..., result) for each group and aggregate, or some rows (key..., place, result),
+    with its predicate.
+    """
+    found = [
+        binding for disjunct in rule.body for binding in bindings(disjunct, {}, state, passing)
+    ]
     for head, aggregate in zip(rule.heads, rule.aggregates, strict=True):
         groups: dict[tuple, list[tuple]] = defaultdict(list)
         for binding in found:
             args = head.args if aggregate.place is None else head.args[:-1]
-            groups[tuple(binding[v.name] for v in args)].append(tuple(binding[v.name] for v in aggregate.arguments))
+            groups[tuple(binding[v.name] for v in args)].append(
+                tuple(binding[v.name] for v in aggregate.arguments)
+            )
         if aggregate.absent is not None:
             groups[()]  # even if there is nothing to aggregate
         for group, members in groups.items():
@@ -451,7 +508,9 @@ def aggregated(rule: Rule, state: State, passing: bool = False) -> Iterator[tupl
 
 
 def results(aggregate: Aggregate, members: list[tuple]) -> list[tuple]:
-    """What an aggregate makes of the arguments of all assignments: one result, none, or numbered ones."""
+    """What an aggregate makes of the arguments of all assignments: one result, none, or numbered
+    ones.
+    """
     op, constants = aggregate.op, [const.value for const in aggregate.constants]
     if aggregate.absent is not None and not members:
         return [(aggregate.absent.value,)]
@@ -461,7 +520,9 @@ def results(aggregate: Aggregate, members: list[tuple]) -> list[tuple]:
     in_order = [member[-1] for member in sorted(((*m[1:], m[0]) for m in members), key=nulls_first)]
     try:
         if op in ("top", "bottom"):
-            return [*enumerate((in_order[::-1] if op == "top" else in_order)[: constants[0]], start=1)]
+            return [
+                *enumerate((in_order[::-1] if op == "top" else in_order)[: constants[0]], start=1)
+            ]
         if op in ("variance", "stddev") and len(members) == 1:
             return []
         if op == "quantile":
@@ -485,7 +546,9 @@ def results(aggregate: Aggregate, members: list[tuple]) -> list[tuple]:
 
 
 def interpolated(values: list, share: float) -> float | Decimal:
-    """The value at a share of the way through sorted values, between two of them; a decimal is cut."""
+    """The value at a share of the way through sorted values, between two of them; a decimal is
+    cut.
+    """
     place = share * (len(values) - 1)
     low, high = values[math.floor(place)], values[math.ceil(place)]
     if isinstance(low, float) and not (math.isfinite(low) and math.isfinite(high)):
@@ -498,9 +561,13 @@ def interpolated(values: list, share: float) -> float | Decimal:
 
 
 def with_infinities(op: str, values: list[float]) -> float:
-    """What an aggregate makes of sorted floats, some infinite, as IEEE 754 has it; a NaN is an error."""
+    """What an aggregate makes of sorted floats, some infinite, as IEEE 754 has it; a NaN is an
+    error.
+    """
     middle = values[(len(values) - 1) // 2], values[len(values) // 2]
-    found = sum(middle) / 2 if op == "median" else sum(values) if op in ("total", "avg") else math.nan
+    found = (
+        sum(middle) / 2 if op == "median" else sum(values) if op in ("total", "avg") else math.nan
+    )
     if math.isnan(found):
         raise RangeError(f"{op} of infinities is not a number")
     return found

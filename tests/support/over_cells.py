@@ -1,4 +1,5 @@
-"""A program over cells and in one store: both get the same batches, and must have the same rows and changes.
+"""A program over cells and in one store: both get the same batches, and must have the same rows and
+changes.
 
 through_cells(text, transactions)       False where cells refuse the program, by name
 """
@@ -16,7 +17,13 @@ import pytest
 import ivm
 import pagestore
 from ivm.answer import Answer
-from ivm.errors import AggregateError, ConstructError, FunctionConflictError, RangeError, RuleWarning
+from ivm.errors import (
+    AggregateError,
+    ConstructError,
+    FunctionConflictError,
+    RangeError,
+    RuleWarning,
+)
 from ivm.spark import Cells
 from ivm.spark.cell import CellsError, path_of, rows_in
 from ivm.spark.changes import CHANGE, key_count, schema_of
@@ -26,7 +33,9 @@ REFUSALS = FunctionConflictError, RangeError
 
 
 class Twins:
-    """Cells and one store that get the same batches; `change` compares rows, changes and refusals."""
+    """Cells and one store that get the same batches; `change` compares rows, changes and
+    refusals.
+    """
 
     def __init__(self, folder: Path, text: str, cells: int, path: Path | str = ":memory:"):
         self.folder, self.number = folder / "cells", 0
@@ -34,7 +43,8 @@ class Twins:
         self.one = ivm.open(path, sync="off")
         self.one.install(text)
         self.names = [name for name in self.one if "$" not in name]
-        self.before = {name: [*self.one[name]] for name in self.names}  # the newest batch that was taken
+        # the newest batch that was taken
+        self.before = {name: [*self.one[name]] for name in self.names}
 
     def change(self, edits: Sequence[Edit]) -> None:
         """Send a batch, of each key its last edit; what the store refuses, the cells refuse."""
@@ -66,13 +76,18 @@ class Twins:
         rows, changes = _everything(self.cells, self.names)
         for name in self.names:
             there = Counter(map(_plain, self.one[name]))
-            assert rows[name] == there, f"{name} lacks {there - rows[name]} and has {rows[name] - there} too many"
+            assert rows[name] == there, (
+                f"{name} lacks {there - rows[name]} and has {rows[name] - there} too many"
+            )
             if before is not None:
                 then = Counter(map(_plain, before[name]))
                 expected = Counter((*row, "insert") for row in there - then)
                 expected += Counter((*row, "delete") for row in then - there)
-                assert changes[name] == expected, f"changes of {name} are {changes[name]}, not {expected}"
-        name = self.names[self.number % len(self.names)]  # by the way of users, of which the others are the quick one
+                assert changes[name] == expected, (
+                    f"changes of {name} are {changes[name]}, not {expected}"
+                )
+        # by the way of users, of which the others are the quick one
+        name = self.names[self.number % len(self.names)]
         assert Counter(map(_plain, self.cells[name])) == rows[name]
         assert Counter(map(_plain, self.cells.changes(name))) == changes[name]
 
@@ -82,10 +97,13 @@ class Twins:
         self.one.close()
 
 
-def through_cells(text: str, transactions: Iterable[Sequence[Edit]], cells: int = 3, checked: bool = True) -> bool:
+def through_cells(
+    text: str, transactions: Iterable[Sequence[Edit]], cells: int = 3, checked: bool = True
+) -> bool:
     """Whether cells take the program; then all batches passed through them, as through one store.
 
-    Edits are (relation, row, inserted), a function's value last; of a deletion only the key matters.
+    Edits are (relation, row, inserted), a function's value last; of a deletion only the key
+    matters.
     """
     with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
         warnings.simplefilter("ignore", RuleWarning)  # of random programs
@@ -112,12 +130,16 @@ def tables(workspace: ivm.Workspace, newest: dict) -> dict[str, pa.Table]:
     for name, rows in found.items():
         schema = schema_of(workspace.predicates[name], changed=True)
         columns = zip(schema, zip(*rows, strict=True), strict=True)
-        made[name] = pa.table([pa.array(values, field.type) for field, values in columns], names=schema.names)
+        made[name] = pa.table(
+            [pa.array(values, field.type) for field, values in columns], names=schema.names
+        )
     assert all(table.column_names[-1] == CHANGE for table in made.values())
     return made
 
 
-def _everything(cells: Cells, names: Sequence[str]) -> tuple[dict[str, Counter], dict[str, Counter]]:
+def _everything(
+    cells: Cells, names: Sequence[str]
+) -> tuple[dict[str, Counter], dict[str, Counter]]:
     """Rows and changes by name, for which each cell is opened once."""
     found: tuple[dict[str, Counter], dict[str, Counter]] = ({}, {})
     for name in names:

@@ -13,7 +13,11 @@ def example(name: str) -> dict[str, Any]:
 
     def finite(value: Any) -> Any:
         if isinstance(value, list):
-            return [ENDS.get(item, item) if isinstance(item, str) else finite(item) for item in value]
-        return {key: finite(item) for key, item in value.items()} if isinstance(value, dict) else value
+            return [
+                ENDS.get(item, item) if isinstance(item, str) else finite(item) for item in value
+            ]
+        return (
+            {key: finite(item) for key, item in value.items()} if isinstance(value, dict) else value
+        )
 
     return finite(json.loads((FOLDER / f"{name}.json").read_text()))

@@ -1,5 +1,6 @@
-"""A file in memory that stands in for pagestore.storage.file.File: it records operations, fails on request, and
-replays what a crash could have left behind."""
+"""A file in memory that stands in for pagestore.storage.file.File: it records operations, fails
+on request, and replays what a crash could have left behind.
+"""
 
 import errno
 import mmap
@@ -33,13 +34,19 @@ class Operation(NamedTuple):
 
 
 class SimulatedFile:
-    """The interface of File over memory that kernels may write to as well. `operations` is the log; `fail` maps
-    an operation's number to an error; what a kernel writes in one call counts as one.
+    """The interface of File over memory that kernels may write to as well. `operations` is the log;
+    `fail` maps an operation's number to an error; what a kernel writes in one call counts as one.
     """
 
     writable = True
 
-    def __init__(self, content: bytes, fail: dict[int, str] | None = None, limit: int = 1 << 24, page_size=4096):
+    def __init__(
+        self,
+        content: bytes,
+        fail: dict[int, str] | None = None,
+        limit: int = 1 << 24,
+        page_size=4096,
+    ):
         self.path = Path("simulated.pages")
         self._page_size = page_size
         self._fd = os.memfd_create("simulated")
@@ -52,7 +59,8 @@ class SimulatedFile:
         self.operations: list[Operation] = []
         self.marks: list[tuple[int, int]] = []  # (operations so far, version)
         self.fail = fail or {}
-        self.fail_syncs: set[int] = set()  # numbers of syncs, as `syncs` counts them, that fail from now on
+        # numbers of syncs, as `syncs` counts them, that fail from now on
+        self.fail_syncs: set[int] = set()
         self.calls = self.syncs = 0
         self.capacity = limit  # bytes of the disk
 
@@ -61,7 +69,9 @@ class SimulatedFile:
         self.marks.append((len(self.operations), version))
 
     def acknowledged(self, done: int) -> tuple[int, int]:
-        """The version whose commit had returned after `done` operations, and the one that may be under way."""
+        """The version whose commit had returned after `done` operations, and the one that may be
+        under way.
+        """
         finished = max((version for at, version in self.marks if at <= done), default=0)
         return finished, min((version for at, version in self.marks if at > done), default=finished)
 
@@ -157,11 +167,14 @@ class SimulatedFile:
         return self.fail.get(self.calls)
 
 
-def crashes(start: bytes, operations: list[Operation], rng: Random, variants: int = 4) -> Iterator[tuple[int, bytes]]:
-    """What the disk may hold after a crash behind each prefix of the operations: (prefix length, content).
+def crashes(
+    start: bytes, operations: list[Operation], rng: Random, variants: int = 4
+) -> Iterator[tuple[int, bytes]]:
+    """What the disk may hold after a crash behind each prefix of the operations: (prefix length,
+    content).
 
-    What was written before the last sync is there. Each write since is kept, dropped, or torn at a sector, in
-    any order; the file's length is the old or the new one.
+    What was written before the last sync is there. Each write since is kept, dropped, or torn at a
+    sector, in any order; the file's length is the old or the new one.
     """
     durable = bytearray(start)
     open_: list[Operation] = []
@@ -188,7 +201,12 @@ def _crashed(durable: bytearray, open_: list[Operation], rng: Random, variant: i
         chosen = [operation for operation in open_ if rng.random() < 0.6]
         rng.shuffle(chosen)
     for operation in chosen:
-        if variant >= 2 and operation.kind == "write" and len(operation.data) > SECTOR and rng.random() < 0.4:
+        if (
+            variant >= 2
+            and operation.kind == "write"
+            and len(operation.data) > SECTOR
+            and rng.random() < 0.4
+        ):
             cut = SECTOR * rng.randrange(len(operation.data) // SECTOR)
             operation = operation._replace(data=operation.data[:cut])
         play(image, operation)

@@ -1,10 +1,11 @@
-"""Random small programs and random edits over tiny domains, so that every kind of collision happens.
+"""Random small programs and random edits over tiny domains, so that every kind of collision
+happens.
 
     stored   a(x)   e(x, y)   r(x, y)   t(x, y, z)   f[x] = v   g[x, y] = v          all over int64
     views    v0, v1, ...  each over what is stored and the views before it
 
-The programs are safe by construction.  An edit is (predicate, row, inserted?), where a function's row
-ends with its value and inserting sets it; the same row may come and go within one transaction.
+The programs are safe by construction.  An edit is (predicate, row, inserted?), where a function's
+row ends with its value and inserting sets it; the same row may come and go within one transaction.
 """
 
 import re
@@ -19,7 +20,8 @@ Row = tuple[int, ...]
 Edit = tuple[str, Row, bool]
 
 STORED: dict[str, Shape] = {
-    "a": (1, False), "e": (2, False), "r": (2, False), "t": (3, False), "f": (1, True), "g": (2, True),
+    "a": (1, False), "e": (2, False), "r": (2, False), "t": (3, False), "f": (1, True), "g": (2,
+    True),
 }  # fmt: skip
 DECLARATIONS = """\
 a(x) -> int(x).  e(x, y) -> int(x), int(y).  r(x, y) -> int(x), int(y).
@@ -69,7 +71,11 @@ def cases(
     text = draw(programs(features))
     rules = text.removeprefix(DECLARATIONS)
     read = [name for name in STORED if re.search(rf"\b{name}[(\[]", rules)]
-    load = [(name, row, True) for name in read for row in draw(st.lists(rows(name), min_size=3, max_size=12))]
+    load = [
+        (name, row, True)
+        for name in read
+        for row in draw(st.lists(rows(name), min_size=3, max_size=12))
+    ]
     small = st.lists(edits(read), min_size=1, max_size=size_max)
     return text, [load, *draw(st.lists(small, max_size=count_max))]
 
@@ -77,9 +83,12 @@ def cases(
 def renumbered(case: tuple[str, list[list[Edit]]], numbers: Row) -> tuple[str, list[list[Edit]]]:
     """The case with numbers[k] in place of each number k of the domain, in rules and in rows."""
     text, transactions = case
-    rules = re.sub(r"(?<!\w)\d", lambda digit: str(numbers[int(digit[0])]), text.removeprefix(DECLARATIONS))
+    rules = re.sub(
+        r"(?<!\w)\d", lambda digit: str(numbers[int(digit[0])]), text.removeprefix(DECLARATIONS)
+    )
     return DECLARATIONS + rules, [
-        [(name, tuple(numbers[k] for k in row), inserted) for name, row, inserted in edits] for edits in transactions
+        [(name, tuple(numbers[k] for k in row), inserted) for name, row, inserted in edits]
+        for edits in transactions
     ]
 
 
@@ -126,17 +135,29 @@ class Clause:
             return f"{text} ; {', '.join([*others, *(f'a({v})' for v in sorted(missing))])}"
         return text
 
-    def function(self, name: str, literals: list[str], bound: list[str]) -> tuple[str, dict[str, Shape]]:
-        """A function of all variables but one; conflicts are possible where that one is not a value."""
+    def function(
+        self, name: str, literals: list[str], bound: list[str]
+    ) -> tuple[str, dict[str, Shape]]:
+        """A function of all variables but one; conflicts are possible where that one is not a
+        value.
+        """
         *keys, value = bound if len(bound) > 1 else [*bound, *bound]
-        return f"{name}[{', '.join(keys)}] = {value} <- {', '.join(literals)}.", {name: (len(keys), True)}
+        return f"{name}[{', '.join(keys)}] = {value} <- {', '.join(literals)}.", {
+            name: (len(keys), True)
+        }
 
-    def aggregate(self, name: str, literals: list[str], bound: list[str]) -> tuple[str, dict[str, Shape]]:
-        """One to three aggregates, often over the same groups and arguments, so that they share a state."""
+    def aggregate(
+        self, name: str, literals: list[str], bound: list[str]
+    ) -> tuple[str, dict[str, Shape]]:
+        """One to three aggregates, often over the same groups and arguments, so that they share
+        a state.
+        """
         keys, argument = self.some(bound), self.pick(bound)
         heads, folds, shapes = [], [], {}
         for letter in ["", "b", "c"][: self.pick([1, 1, 2, 3])]:
-            keys, argument = (keys, argument) if self.once_in(2) else (self.some(bound), self.pick(bound))
+            keys, argument = (
+                (keys, argument) if self.once_in(2) else (self.some(bound), self.pick(bound))
+            )
             op, numbered = self.operation(argument, bound)
             args = [*keys, f"n{letter}"] if numbered else keys
             heads.append(f"{name}{letter}[{', '.join(args)}] = m{letter}")
@@ -151,15 +172,17 @@ class Clause:
         plain = ["sum", "min", "max", "first", "last", "count_distinct", *FLOATING[:-1]]
         ordered = ["argmin", "argmax", "first", "last", "count_distinct"]
         share, most = self.pick(["0", "0.25", "0.5", "0.9", "1"]), self.number(1, 3)
-        return self.pick([
-            ("count()", False),
-            *((f"{op}({argument})", False) for op in plain),
-            *((f"{op}({argument}, {other})", False) for op in ordered),
-            (f"quantile({argument}, {share})", False),
-            (f"quantile_cont({argument}, {share})", False),
-            (f"top({argument}, {most})", True),
-            (f"bottom({argument}, {other}, {most})", True),
-        ])  # fmt: skip
+        return self.pick(
+            [
+                ("count()", False),
+                *((f"{op}({argument})", False) for op in plain),
+                *((f"{op}({argument}, {other})", False) for op in ordered),
+                (f"quantile({argument}, {share})", False),
+                (f"quantile_cont({argument}, {share})", False),
+                (f"top({argument}, {most})", True),
+                (f"bottom({argument}, {other}, {most})", True),
+            ]
+        )
 
     # -- bodies
 
@@ -222,7 +245,9 @@ class Clause:
             return f"!{self.atom({}, bound)}"
         own = f"q{next(self.locals)}"
         if self.features.failing and self.once_in(2):
-            inner = f", !({self.atom({}, [own])}, {self.comparison([own])})" if self.once_in(3) else ""
+            inner = (
+                f", !({self.atom({}, [own])}, {self.comparison([own])})" if self.once_in(3) else ""
+            )
             return f"!(a({own}), {self.atom({}, [bound[0], own])}, {self.comparison([own, *bound])}{inner})"
         return f"!({self.atom({}, [bound[0], own])}, {self.atom({}, [bound[-1], own])}, a({own}))"
 

@@ -1,5 +1,5 @@
-"""Reads a store with nothing but struct, from docs/format.md alone: every relation of its newest main
-version.
+"""Reads a store with nothing but struct, from docs/format.md alone: every relation of its newest
+main version.
 """
 
 import struct
@@ -24,7 +24,11 @@ class Pages:
         magic, form, page_size = struct.unpack_from("<8sII", self.data, at)
         sequence, _, state, words = struct.unpack_from("<4q", self.data, at + 32)
         (checksum,) = struct.unpack_from("<I", self.data, at + 92)
-        good = magic == b"pageSTR\0" and form in (1, 2, 3) and checksum == crc32c(self.data[at : at + 92])
+        good = (
+            magic == b"pageSTR\0"
+            and form in (1, 2, 3)
+            and checksum == crc32c(self.data[at : at + 92])
+        )
         return (page_size, sequence, state, words) if good else None
 
     def page(self, number: int) -> tuple[int, ...]:
@@ -36,7 +40,9 @@ class Pages:
         return words
 
     def run(self, page: int, words: int) -> "Reader":
-        """The record that starts at a page; its length, and above 32 bits the stamp of its pages, if that is known."""
+        """The record that starts at a page; its length, and above 32 bits the stamp of its
+        pages, if that is known.
+        """
         out: list[int] = []
         stamp = words >> 32
         while len(out) < words & 0xFFFFFFFF:
@@ -78,7 +84,12 @@ def commit(reader: Reader) -> dict:
     reader.take(12)
     catalog = reader.take(2)
     reader.take(4)
-    return {"catalog": catalog, "roots": reader.rows(4), "system": reader.rows(4), "branches": reader.rows(5)}
+    return {
+        "catalog": catalog,
+        "roots": reader.rows(4),
+        "system": reader.rows(4),
+        "branches": reader.rows(5),
+    }
 
 
 def catalog(reader: Reader) -> list[dict]:
@@ -92,7 +103,9 @@ def catalog(reader: Reader) -> list[dict]:
         columns = [(reader.text().decode(), reader.text().decode()) for _ in range(reader.number())]
         key = reader.texts()
         bag = reader.texts() == [""]
-        relations.append({"name": name, "tree": tree, "keys": keys, "columns": columns, "key": key, "bag": bag})
+        relations.append(
+            {"name": name, "tree": tree, "keys": keys, "columns": columns, "key": key, "bag": bag}
+        )
     return relations
 
 
@@ -116,13 +129,19 @@ def records(pages: Pages, root: int, birth: int, keys: int) -> Iterator[Record]:
     page = pages.page(root)
     if birth and (page[2] - birth) % 2**19:
         raise ValueError(f"page {root} is another version's")
-    kind, columns, folds = page[3] & 15, page[3] >> 16 & 255 | (page[3] >> 4 & 15) << 8, page[3] >> 24 & 255
+    kind, columns, folds = (
+        page[3] & 15,
+        page[3] >> 16 & 255 | (page[3] >> 4 & 15) << 8,
+        page[3] >> 24 & 255,
+    )
     entries = zip(*(column(page, c, page[4]) for c in range(columns)), strict=True)
     for entry in entries:
         if kind == 1:
             yield entry
         else:
-            yield from records(pages, entry[keys], entry[-1] if columns == keys + 2 + folds else 0, keys)
+            yield from records(
+                pages, entry[keys], entry[-1] if columns == keys + 2 + folds else 0, keys
+            )
 
 
 def texts(pages: Pages, root: int, birth: int) -> dict[int, bytes]:
@@ -143,7 +162,9 @@ def value(kind: str, word: int, dictionary: dict[int, bytes]) -> object:
     if kind.endswith("?"):
         return None if word == -(2**63) else value(kind[:-1], word, dictionary)
     if kind == "float64":
-        return struct.unpack("<d", struct.pack("<q", word if word >= 0 else word ^ 0x7FFFFFFFFFFFFFFF))[0]
+        return struct.unpack(
+            "<d", struct.pack("<q", word if word >= 0 else word ^ 0x7FFFFFFFFFFFFFFF)
+        )[0]
     if kind == "string":
         return dictionary[word].decode()
     if kind.startswith("decimal") and int(kind[8:].partition(",")[0]) > 18:
@@ -152,16 +173,22 @@ def value(kind: str, word: int, dictionary: dict[int, bytes]) -> object:
 
 
 def relations(path: str) -> dict[str, list[tuple]]:
-    """Every relation of the newest version of the main branch: rows in the schema's column order."""
+    """Every relation of the newest version of the main branch: rows in the schema's column
+    order.
+    """
     pages = Pages(path)
     newest = commit(pages.run(pages.state, pages.words))
     head = next(branch for branch in newest["branches"] if branch[0] == 1)
     version = commit(pages.run(head[2], head[3]))
-    roots = {tree: (root, height >> 8) for tree, root, height, _ in version["roots"] + version["system"]}
+    roots = {
+        tree: (root, height >> 8) for tree, root, height, _ in version["roots"] + version["system"]
+    }
     dictionary = texts(pages, *roots.get(1, (0, 0)))
     out = {}
     for relation in catalog(pages.run(*version["catalog"])) if version["catalog"][0] else []:
-        stored = relation["key"] + [name for name, _ in relation["columns"] if name not in relation["key"]]
+        stored = relation["key"] + [
+            name for name, _ in relation["columns"] if name not in relation["key"]
+        ]
         rows = []
         for record in records(pages, *roots.get(relation["tree"], (0, 0)), relation["keys"]):
             words = dict(zip(stored, record, strict=False))

@@ -1,13 +1,15 @@
-"""What a process really does to its files, recorded under the C library, and what a disk may hold of it.
+"""What a process really does to its files, recorded under the C library, and what a disk may hold
+of it.
 
     with LD_PRELOAD=built()    run(files, log, work, ...)    a forked child works, is killed or sees a sync fail
     events(log)                                              what it wrote, grew, cut, synced and marked, in order
     moments(start, events, rng)                              contents of the disk after a power cut at each of them
 
-A byte is in one of three states: written by a process (in the system's cache), synced (on the disk), neither. At a
-power cut each write since the last sync of its file is kept, dropped, torn at a sector or out of order. Of a failed
-sync some writes come to the disk, and no later sync brings the others there, unless they are written again. Marks are
-facts of the program, such as an acknowledged commit.
+A byte is in one of three states: written by a process (in the system's cache), synced (on the
+disk), neither. At a power cut each write since the last sync of its file is kept, dropped, torn at
+a sector or out of order. Of a failed sync some writes come to the disk, and no later sync brings
+the others there, unless they are written again. Marks are facts of the program, such as an
+acknowledged commit.
 """
 
 import ctypes
@@ -58,7 +60,17 @@ def built(source: Path = SOURCE) -> str:
     if not library.exists():
         CACHE.mkdir(exist_ok=True)
         made = library.with_suffix(f".{os.getpid()}")
-        command = [COMPILER, "-O2", "-shared", "-fPIC", "-o", str(made), str(source), "-ldl", "-lpthread"]
+        command = [
+            COMPILER,
+            "-O2",
+            "-shared",
+            "-fPIC",
+            "-o",
+            str(made),
+            str(source),
+            "-ldl",
+            "-lpthread",
+        ]
         subprocess.run(command, check=True)
         made.replace(library)
     return str(library)
@@ -71,18 +83,27 @@ def mark(fact: Any) -> None:
 
 
 def run(
-    files: Sequence[Path], log: Path, work: Callable[[], None], kill: int = 0, fail: int = 0, plain: bool = False,
+    files: Sequence[Path],
+    log: Path,
+    work: Callable[[], None],
+    kill: int = 0,
+    fail: int = 0,
+    plain: bool = False,
     seconds: int = 120,
-) -> int:  # fmt: skip
-    """Call `work` in a forked child under the recorder, which must be loaded; its exit code, negative for a signal.
+) -> int:
+    """Call `work` in a forked child under the recorder, which must be loaded; its exit code,
+    negative for a signal.
 
-    It is killed at event number `kill`, and its sync number `fail` fails; with `plain` nothing is written through maps.
+    It is killed at event number `kill`, and its sync number `fail` fails; with `plain` nothing is
+    written through maps.
     """
     child = os.fork()
     if not child:
         try:
             os.environ |= {"REC_FILES": ":".join(map(str, files)), "REC_LOG": str(log)}
-            os.environ |= {"REC_KILL": str(kill), "REC_FAIL": str(fail)} | ({"REC_PLAIN": "1"} if plain else {})
+            os.environ |= {"REC_KILL": str(kill), "REC_FAIL": str(fail)} | (
+                {"REC_PLAIN": "1"} if plain else {}
+            )
             ctypes.CDLL(None).rec_reset()
             signal.alarm(seconds)
             work()
@@ -132,7 +153,9 @@ def _sectors(event: Event, kept: Sequence[bool]) -> Iterator[tuple[int, int]]:
 def moments(
     start: Sequence[bytes], happened: Sequence[Event], rng: Random, each: int, share: float = 1.0
 ) -> Iterator[tuple[int, Images]]:
-    """(number of events before, files) at a share of all moments, `each` times where writes are pending."""
+    """(number of events before, files) at a share of all moments, `each` times where writes are
+    pending.
+    """
     disk, pending = [bytearray(content) for content in start], list[Event]()
     for done in range(len(happened) + 1):
         variants = rng.sample(range(8), each) if pending else [0]
@@ -158,7 +181,9 @@ def moments(
             pending.append(event)
 
 
-def _chosen(pending: Sequence[Event], rng: Random, variant: int) -> Iterator[tuple[Event, list[bool] | None]]:
+def _chosen(
+    pending: Sequence[Event], rng: Random, variant: int
+) -> Iterator[tuple[Event, list[bool] | None]]:
     """Some of the events that are pending, as they may have come to the disk."""
     if variant < 4:
         yield from ((event, None) for event in (pending, pending[-1:], pending[:-1], ())[variant])

@@ -1,9 +1,11 @@
-"""Random tables with nulls, and what three others make of the same edits: a dict, pandas and DuckDB.
+"""Random tables with nulls, and what three others make of the same edits: a dict, pandas and
+DuckDB.
 
     KINDS    a column of each type of a store, with a way to draw values of it
     Truths   `change(mode, table)` edits all three, `rows()` is what they agree on
 
-Rows are compared as plain values of Python (`plain`), since each library has its own nulls, moments and durations.
+Rows are compared as plain values of Python (`plain`), since each library has its own nulls, moments
+and durations.
 """
 
 import random
@@ -19,21 +21,36 @@ from pagestore.values.types import Schema
 KEY = "code", "id"
 MICROSECOND = timedelta(microseconds=1)
 KINDS: dict[str, tuple[str, Callable[[random.Random], object]]] = {
-    "code": ("string", lambda chance: "".join(chance.choices("aß日,;\"'\n| ", k=chance.randrange(3))) + "x"),
+    "code": (
+        "string",
+        lambda chance: "".join(chance.choices("aß日,;\"'\n| ", k=chance.randrange(3))) + "x",
+    ),
     "id": ("int64", lambda chance: chance.choice([0, -1, 7, 2**63 - 1, chance.randrange(-5, 5)])),
-    "name": ("string?", lambda chance: "".join(chance.choices("aé,🙂\\\t", k=chance.randrange(1, 4)))),
+    "name": (
+        "string?",
+        lambda chance: "".join(chance.choices("aé,🙂\\\t", k=chance.randrange(1, 4))),
+    ),
     "pieces": ("int64?", lambda chance: chance.randrange(-(2**63) + 1, 2**63)),
     "price": ("decimal(9,2)?", lambda chance: Decimal(chance.randrange(-(10**9) + 1, 10**9)) / 100),
     "Order Date": ("date?", lambda chance: date(1, 1, 1) + timedelta(chance.randrange(3_652_000))),
     "ok": ("bool?", lambda chance: chance.random() < 0.5),
     "score": ("float64?", lambda chance: chance.random() * 10.0 ** chance.randrange(-9, 9)),
-    "many": ("uint64?", lambda chance: chance.choice([0, 2**64 - 2, 2**63, chance.randrange(2**64 - 1)])),
-    "at": ("timestamp?", lambda chance: datetime(1970, 1, 1) + chance.randrange(-(10**15), 10**15) * MICROSECOND),
+    "many": (
+        "uint64?",
+        lambda chance: chance.choice([0, 2**64 - 2, 2**63, chance.randrange(2**64 - 1)]),
+    ),
+    "at": (
+        "timestamp?",
+        lambda chance: datetime(1970, 1, 1) + chance.randrange(-(10**15), 10**15) * MICROSECOND,
+    ),
     "seen": (
         "timestamp(Europe/Berlin)?",
         lambda chance: datetime(1990, 1, 1, tzinfo=UTC) + chance.randrange(10**15) * MICROSECOND,
     ),
-    "opens": ("time?", lambda chance: time(chance.randrange(24), chance.randrange(60), 5, chance.randrange(10**6))),
+    "opens": (
+        "time?",
+        lambda chance: time(chance.randrange(24), chance.randrange(60), 5, chance.randrange(10**6)),
+    ),
     "lag": ("duration?", lambda chance: chance.randrange(-(10**14), 10**14) * MICROSECOND),
     "raw": ("bytes?", lambda chance: bytes(chance.choices(range(256), k=chance.randrange(1, 5)))),
 }
@@ -63,7 +80,9 @@ def random_rows(chance: random.Random, schema: Schema, count: int) -> list[Row]:
 def table_of(rows: Iterable[Row], schema: Schema) -> pa.Table:
     """Rows as an Arrow table of a schema's columns."""
     columns = [*zip(*rows, strict=True)] or [()] * len(schema.names)
-    arrays = [pa.array(column, kind) for column, kind in zip(columns, schema.arrow.types, strict=True)]
+    arrays = [
+        pa.array(column, kind) for column, kind in zip(columns, schema.arrow.types, strict=True)
+    ]
     return pa.table(arrays, schema.arrow)
 
 
@@ -87,16 +106,24 @@ def plain(value: Any) -> Any:
 def plain_rows(rows: Iterable[Iterable[Any]]) -> list[Row]:
     """Rows as plain values, in order of their first columns; a null comes before all others."""
     made = [tuple(map(plain, row)) for row in rows]
-    return sorted(made, key=lambda row: [(value is not None, str(type(value)), value) for value in row])
+    return sorted(
+        made, key=lambda row: [(value is not None, str(type(value)), value) for value in row]
+    )
 
 
 def rows_of(table: pa.Table) -> list[Row]:
     """The rows of an Arrow table as plain values, in order."""
-    return plain_rows(zip(*(column.to_pylist() for column in table.columns), strict=True)) if table.num_rows else []
+    return (
+        plain_rows(zip(*(column.to_pylist() for column in table.columns), strict=True))
+        if table.num_rows
+        else []
+    )
 
 
 class Truths:
-    """A dict that gets edits, and a frame of pandas and a table of DuckDB, where these are installed."""
+    """A dict that gets edits, and a frame of pandas and a table of DuckDB, where these are
+    installed.
+    """
 
     def __init__(self, schema: Schema) -> None:
         self.schema = schema
@@ -109,13 +136,20 @@ class Truths:
         return tuple(row[place] for place in self.places)
 
     def change(self, mode: str, rows: list[Row], on: Sequence[str] = ()) -> None:
-        """Edit: `insert` keeps what is there, `set` replaces it, `replace` puts all else away; `delete` takes what has
-        the values of the rows in the columns `on`.
+        """Edit: `insert` keeps what is there, `set` replaces it, `replace` puts all else away;
+        `delete` takes what has the values of the rows in the columns `on`.
         """
-        given, places = {self.key(row): row for row in rows}, [self.schema.names.index(name) for name in on]
+        given, places = (
+            {self.key(row): row for row in rows},
+            [self.schema.names.index(name) for name in on],
+        )
         wanted = {tuple(row[place] for place in places) for row in rows}
         if mode == "delete":
-            self.held = {k: row for k, row in self.held.items() if tuple(row[p] for p in places) not in wanted}
+            self.held = {
+                k: row
+                for k, row in self.held.items()
+                if tuple(row[p] for p in places) not in wanted
+            }
         else:
             before = {} if mode == "replace" else self.held
             self.held = {**given, **before} if mode == "insert" else {**before, **given}

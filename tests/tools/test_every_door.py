@@ -1,6 +1,8 @@
-"""Random tables with nulls go in by every door and out by every other, equal to what pandas and DuckDB make of them.
+"""Random tables with nulls go in by every door and out by every other, equal to what pandas and
+DuckDB make of them.
 
-RULES has what becomes of nulls: their rows are dropped, or they are kept in columns of values, or filled.
+RULES has what becomes of nulls: their rows are dropped, or they are kept in columns of values, or
+filled.
 """
 
 import json
@@ -21,7 +23,8 @@ from pagestore.values.types import Type
 from pagestore_tools.cli import main
 
 TYPES = {
-    "id": "int64", "name": "string", "pieces": "int64", "price": "decimal(9,2)", "day": "date", "ok": "bool",
+    "id": "int64", "name": "string", "pieces": "int64", "price": "decimal(9,2)", "day": "date",
+    "ok": "bool",
     "score": "float64",
 }  # fmt: skip
 SCHEMA = pa.schema([(name, Type.parse(kind).arrow) for name, kind in TYPES.items()])
@@ -36,10 +39,17 @@ def random_table(chance: random.Random, rows: int) -> pa.Table:
     return pa.table(
         {
             "id": chance.sample(range(10 * rows), rows),
-            "name": ["".join(chance.choices('aß日,;"\n ', k=chance.randrange(1, 5))) + "x" for _ in range(rows)],
+            "name": [
+                "".join(chance.choices('aß日,;"\n ', k=chance.randrange(1, 5))) + "x"
+                for _ in range(rows)
+            ],
             "pieces": [some(chance.randrange(-(2**62), 2**62)) for _ in range(rows)],
-            "price": [some(Decimal(chance.randrange(-(10**9) + 1, 10**9)) / 100) for _ in range(rows)],
-            "day": [some(date(2000, 1, 1) + timedelta(chance.randrange(9000))) for _ in range(rows)],
+            "price": [
+                some(Decimal(chance.randrange(-(10**9) + 1, 10**9)) / 100) for _ in range(rows)
+            ],
+            "day": [
+                some(date(2000, 1, 1) + timedelta(chance.randrange(9000))) for _ in range(rows)
+            ],
             "ok": [some(chance.random() < 0.5) for _ in range(rows)],
             "score": [some(chance.random() * 10 ** chance.randrange(-9, 9)) for _ in range(rows)],
         },
@@ -56,7 +66,12 @@ def write_arrow(table: pa.Table, path: Path) -> None:
         out.write_table(table, max_chunksize=13)
 
 
-WRITERS = {"parquet": pq.write_table, "csv": pyarrow.csv.write_csv, "jsonl": write_json, "arrow": write_arrow}
+WRITERS = {
+    "parquet": pq.write_table,
+    "csv": pyarrow.csv.write_csv,
+    "jsonl": write_json,
+    "arrow": write_arrow,
+}
 READERS = {
     "parquet": pq.read_table,
     "csv": lambda path: pyarrow.csv.read_csv(
@@ -87,14 +102,24 @@ def test_in_by_a_file_and_out_by_all(form: str, rule: str, tmp_path: Path) -> No
     with pagestore.open(file) as store, store.transaction() as txn:
         marked = {name: kind + MARKS[rule] * (name != "id") for name, kind in TYPES.items()}
         txn.create("r", ", ".join(f"{name}: {kind}" for name, kind in marked.items()), key="id")
-    assert main.pagestore(["load", str(file), "r", str(tmp_path / f"in.{form}"), "--append", "--nulls", rule]) == 0
+    assert (
+        main.pagestore(
+            ["load", str(file), "r", str(tmp_path / f"in.{form}"), "--append", "--nulls", rule]
+        )
+        == 0
+    )
     expected = in_order(RULES[rule](table))
     for out in READERS:
-        assert main.pagestore(["print", str(file), "r", "-o", str(tmp_path / f"out.{out}"), "--quiet"]) == 0
+        assert (
+            main.pagestore(["print", str(file), "r", "-o", str(tmp_path / f"out.{out}"), "--quiet"])
+            == 0
+        )
         assert in_order(READERS[out](tmp_path / f"out.{out}")) == expected
     with pagestore.open(file, mode="r") as store:
         relation = store.snapshot()["r"]
-        assert in_order(relation.to_arrow()) == in_order(pa.Table.from_pylist(relation.to_arrow().to_pylist(), SCHEMA))
+        assert in_order(relation.to_arrow()) == in_order(
+            pa.Table.from_pylist(relation.to_arrow().to_pylist(), SCHEMA)
+        )
         assert in_order(relation.to_arrow()) == expected
         against_pandas(relation, RULES[rule](table))
         against_duckdb(relation, RULES[rule](table))
@@ -106,7 +131,9 @@ def against_pandas(relation: pagestore.Relation, table: pa.Table) -> None:
     frame = table.to_pandas(types_mapper={pa.int64(): pandas.Int64Dtype()}.get).sort_values("id")
     ours = relation.to_pandas().sort_values("id")
     for name in TYPES:
-        one, other = ([None if pandas.isna(v) else v for v in rows[name].tolist()] for rows in (ours, frame))
+        one, other = (
+            [None if pandas.isna(v) else v for v in rows[name].tolist()] for rows in (ours, frame)
+        )
         assert one == other
 
 
@@ -132,7 +159,19 @@ def test_a_view_goes_out_as_a_relation_does(tmp_path: Path) -> None:
     table = random_table(random.Random(2), 200).select(["id", "price"])
     pq.write_table(table, tmp_path / "in.parquet")
     assert (
-        main.pagestore(["load", str(file), "paid", str(tmp_path / "in.parquet"), "--key", "id", "--nulls", "drop"]) == 0
+        main.pagestore(
+            [
+                "load",
+                str(file),
+                "paid",
+                str(tmp_path / "in.parquet"),
+                "--key",
+                "id",
+                "--nulls",
+                "drop",
+            ]
+        )
+        == 0
     )
     with ivm.open(file) as ws:
         ws.install("paid[i] = p -> int(i), decimal(9,2)(p). high[i] = p <- paid[i] = p, p > 0.00.")

@@ -1,4 +1,6 @@
-"""Kernels compiled ahead of time: what a library has, what its guards let in, and when it is used."""
+"""Kernels compiled ahead of time: what a library has, what its guards let in, and when it is
+used.
+"""
 
 import gc
 import json
@@ -18,13 +20,26 @@ from numba.core.errors import NumbaError
 from pagestore.runtime import library
 from pagestore.runtime.jit.types import fits, types_of
 from pagestore.runtime.kernel import TypedKernel, kernel
-from pagestore.runtime.types import Bytes, ByteTable, Flags, HalfWords, Key, MappedWords, Table, Tables, Words, guarded
+from pagestore.runtime.types import (
+    Bytes,
+    ByteTable,
+    Flags,
+    HalfWords,
+    Key,
+    MappedWords,
+    Table,
+    Tables,
+    Words,
+    guarded,
+)
 from pagestore.sorting.codes import ascends, merge_order
 from pagestore_tools.kernels import build
 
 ROOT = Path(__file__).parents[2]
 pytestmark = [
-    pytest.mark.skipif(config.DISABLE_JIT or config.BOUNDSCHECK, reason="compiled otherwise, or not"),
+    pytest.mark.skipif(
+        config.DISABLE_JIT or config.BOUNDSCHECK, reason="compiled otherwise, or not"
+    ),
     pytest.mark.skipif(not library.levels(), reason="no library is made for such a processor"),
 ]
 
@@ -53,7 +68,10 @@ def used(shipped, monkeypatch):
 
 def test_the_best_level_is_loaded_and_has_what_was_asked_for(used):
     module = library.library()
-    assert sorted(key.split()[0].rpartition(".")[2] for key in module.functions) == ["ascends", "merge_order"]
+    assert sorted(key.split()[0].rpartition(".")[2] for key in module.functions) == [
+        "ascends",
+        "merge_order",
+    ]
     assert library.shipped(ascends, (Words,)) is None  # for other types
 
 
@@ -63,7 +81,9 @@ def test_a_typed_kernel_takes_the_shipped_code_and_it_says_what_numbas_says(used
     TypedKernel(merge_order, Table, Words).call(keys, order)
     assert order[:40].tolist() == np.lexsort(keys[::-1]).tolist()
     typed = TypedKernel(ascends, Table)
-    assert typed.call(np.array([[1, 2, 2], [3, 4, 5]])) and not typed.call(np.array([[1, 2, 2], [3, 5, 4]]))
+    assert typed.call(np.array([[1, 2, 2], [3, 4, 5]])) and not typed.call(
+        np.array([[1, 2, 2], [3, 5, 4]])
+    )
 
 
 WORDS = np.arange(6).reshape(2, 3)
@@ -89,7 +109,10 @@ MISFITS = {
 
 @pytest.mark.parametrize("name", MISFITS)
 def test_the_guard_refuses_what_the_kernel_was_not_compiled_for(used, name):
-    with pytest.raises(TypeError, match=r"kernel pagestore\.sorting\.codes\.ascends .*argument 0 is of another type"):
+    with pytest.raises(
+        TypeError,
+        match=r"kernel pagestore\.sorting\.codes\.ascends .*argument 0 is of another type",
+    ):
         TypedKernel(ascends, Table).call(MISFITS[name])
 
 
@@ -105,7 +128,9 @@ def test_the_guard_refuses_what_may_not_be_written_to_and_too_few_or_many(used):
 def test_the_guard_lets_in_what_is_the_same_by_another_name(used):
     typed = TypedKernel(ascends, Table)
     assert typed.call(WORDS.astype(np.longlong)) and typed.call(WORDS.copy())
-    assert typed.call(np.zeros((2, 0), np.int64)) and typed.call(np.arange(8).reshape(1, 8)[:, 2:4].copy())
+    assert typed.call(np.zeros((2, 0), np.int64)) and typed.call(
+        np.arange(8).reshape(1, 8)[:, 2:4].copy()
+    )
 
 
 @pytest.mark.parametrize("change", ["another digest", "a file more", "nothing"])
@@ -117,13 +142,17 @@ def test_a_library_of_other_sources_is_left_alone(used, change, monkeypatch):
         "a file more": {**said, "pagestore/no.py": "0" * 32},
         "nothing": {},
     }[change]
-    assert library.sources_are_those(json.dumps(said)) and not library.sources_are_those(json.dumps(changed))
+    assert library.sources_are_those(json.dumps(said)) and not library.sources_are_those(
+        json.dumps(changed)
+    )
     monkeypatch.setattr(library, "sources_are_those", lambda text: False)
     library.library.cache_clear()
     assert library.library() is None and "were edited" in library.missing()
 
 
-def test_a_file_that_is_no_library_and_a_processor_that_runs_none_are_left_alone(tmp_path, monkeypatch):
+def test_a_file_that_is_no_library_and_a_processor_that_runs_none_are_left_alone(
+    tmp_path, monkeypatch
+):
     monkeypatch.setattr(library, "FOLDER", tmp_path)
     library.library.cache_clear()
     assert library.library() is None and "no library of kernels" in library.missing()
@@ -137,7 +166,8 @@ def test_a_file_that_is_no_library_and_a_processor_that_runs_none_are_left_alone
     library.library.cache_clear()
 
 
-# --- the guard, against its twin in Python and against numba --------------------------------------------------
+# --- the guard, against its twin in Python and against numba
+# --------------------------------------------------
 
 
 @kernel
@@ -152,8 +182,10 @@ class Group(NamedTuple):
 
 
 TYPES = {
-    "int": int, "bool": bool, "words": Words, "mapped": MappedWords, "halves": HalfWords, "bytes": Bytes,
-    "flags": Flags, "table": Table, "byte table": ByteTable, "tables": Tables, "key": Key(2), "group": Group,
+    "int": int, "bool": bool, "words": Words, "mapped": MappedWords, "halves": HalfWords,
+    "bytes": Bytes,
+    "flags": Flags, "table": Table, "byte table": ByteTable, "tables": Tables, "key": Key(2),
+    "group": Group,
 }  # fmt: skip
 TYPED = {name: TypedKernel(takes, type_) for name, type_ in TYPES.items()}
 DTYPES = ["i8", "i4", "u8", "u4", "u1", "i1", "?", "f8", ">i8", "q", "M8[ns]", "O"]
@@ -168,7 +200,9 @@ def guards(tmp_path_factory):
     path = build.link(tmp_path_factory.mktemp("guards"), entries)
     build.check_library(path)
     functions = library.loaded(path).functions
-    return {name: functions[library.key_of(takes, typed.arguments)] for name, typed in TYPED.items()}
+    return {
+        name: functions[library.key_of(takes, typed.arguments)] for name, typed in TYPED.items()
+    }
 
 
 @st.composite
@@ -177,7 +211,11 @@ def arrays(draw):
     dtype = np.dtype(draw(st.sampled_from(DTYPES)))
     shape = draw(st.lists(st.integers(0, 3), min_size=0, max_size=4))
     array = np.zeros(shape, dtype, order=draw(st.sampled_from("CF")))
-    how = draw(st.sampled_from(["as it is", "strided", "reversed", "transposed", "read-only", "misaligned"]))
+    how = draw(
+        st.sampled_from(
+            ["as it is", "strided", "reversed", "transposed", "read-only", "misaligned"]
+        )
+    )
     if how == "strided" and shape:
         array = np.zeros([2 * n for n in shape], dtype)[(slice(None, None, 2),) * len(shape)]
     elif how == "reversed" and shape:
@@ -193,7 +231,9 @@ def arrays(draw):
 
 
 words = st.one_of(
-    st.integers(-(2**63), 2**63 - 1), st.booleans(), st.sampled_from([np.int32(3), np.uint8(4), np.True_])
+    st.integers(-(2**63), 2**63 - 1),
+    st.booleans(),
+    st.sampled_from([np.int32(3), np.uint8(4), np.True_]),
 )
 others = st.sampled_from([None, 1.5, "7", b"7", np.float64(2), [1, 2], {}, np.array(3)])
 values = st.recursive(
@@ -224,13 +264,15 @@ def test_the_guard_lets_in_what_its_twin_and_numba_do(guards, name, data):
     if isinstance(value, np.ndarray):
         try:
             given_type = typeof(value)
-        except (NumbaError, ValueError, NotImplementedError):  # of an array that numba does not know
+        except (NumbaError, ValueError, NotImplementedError):
+            # of an array that numba does not know
             given_type = None
         aligned = value.flags.aligned  # numba does not look
         assert answers[0] == (aligned and fits(types_of(TYPES[name])[0], given_type))
 
 
-# --- without numba ---------------------------------------------------------------------------------------------
+# --- without numba
+# ---------------------------------------------------------------------------------------------
 
 
 FIRST = """
@@ -257,7 +299,9 @@ with tempfile.TemporaryDirectory() as folder, ivm.open(folder + "/w.pages") as w
 @pytest.mark.campaign
 def test_everything_without_numba(tmp_path):
     assert build.main([str(tmp_path)]) == 0
-    done = subprocess.run([sys.executable, "-c", FIRST, str(tmp_path)], capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", FIRST, str(tmp_path)], capture_output=True, text=True
+    )
     assert done.stdout.split("\n")[0] == "[(1, 2, 3), (2, 3, 4)] [] []", done.stderr
 
 
@@ -287,8 +331,13 @@ def test_what_must_be_compiled_says_so_where_there_is_no_compiler(tmp_path):
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
     lines = done.stdout.splitlines()
     assert len(lines) == 3, done.stderr
-    assert all(line.endswith("numba is not installed: pip install 'pagestore-ivm[jit]'") for line in lines)
-    assert "the operator 'bitand'" in lines[1] and f"no library of kernels is in {tmp_path}" in lines[2]
+    assert all(
+        line.endswith("numba is not installed: pip install 'pagestore-ivm[jit]'") for line in lines
+    )
+    assert (
+        "the operator 'bitand'" in lines[1]
+        and f"no library of kernels is in {tmp_path}" in lines[2]
+    )
 
 
 LATE = ("numba", "llvmlite", "pyarrow", "lark", "email", "sortedcontainers", "zstandard", "pandas")
@@ -316,8 +365,12 @@ with tempfile.TemporaryDirectory() as folder:
 
 
 def test_packages_are_imported_when_something_of_theirs_is_used():
-    """After both imports, an opened store, a commit, an answer, an opened workspace and an installed rule."""
-    done = subprocess.run([sys.executable, "-c", f"LATE = {LATE}{STAGES}"], capture_output=True, text=True, cwd=ROOT)
+    """After both imports, an opened store, a commit, an answer, an opened workspace and an
+    installed rule.
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", f"LATE = {LATE}{STAGES}"], capture_output=True, text=True, cwd=ROOT
+    )
     assert not done.returncode, done.stderr
     allowed = [*[set()] * 6, {"lark"}]
     compiling = set() if library.library() else {"numba", "llvmlite"}

@@ -1,4 +1,6 @@
-"""A path of another file system is refused by its name, wherever a store's path is given, and nothing is made."""
+"""A path of another file system is refused by its name, wherever a store's path is given, and
+nothing is made.
+"""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -19,8 +21,10 @@ from pagestore.storage.file import local_path
 from pagestore_tools.cli import main
 
 PATHS = [
-    "s3a://bucket/v.pages", "s3://b/v.pages", "hdfs://node:9000/v.pages", "hdfs:/v.pages", "gs://b/v.pages",
-    "dbfs:/v.pages", "abfss://c@account.dfs.core.windows.net/v.pages", "https://host/v.pages", Path("s3a://b/v.pages"),
+    "s3a://bucket/v.pages", "s3://b/v.pages", "hdfs://node:9000/v.pages", "hdfs:/v.pages",
+    "gs://b/v.pages",
+    "dbfs:/v.pages", "abfss://c@account.dfs.core.windows.net/v.pages", "https://host/v.pages",
+    Path("s3a://b/v.pages"),
 ]  # fmt: skip
 RULES = "e(x, y) -> int(x), int(y). two(x, z) <- e(x, y), e(y, z)."
 ROWS = pa.table({"x": [1], "y": [2]})
@@ -60,7 +64,9 @@ def test_a_store_of_another_file_system_is_refused(folder, door, path):
 
 
 def test_spark_sources_and_sinks_refuse_it_on_the_driver(folder):
-    pytest.importorskip("pyspark", reason="Spark is not installed: pip install 'pagestore-ivm[spark]'")
+    pytest.importorskip(
+        "pyspark", reason="Spark is not installed: pip install 'pagestore-ivm[spark]'"
+    )
     from ivm.spark.sink import ViewsWriter
     from pagestore_tools.spark.source.options import READING, Options
 
@@ -72,13 +78,28 @@ def test_spark_sources_and_sinks_refuse_it_on_the_driver(folder):
     assert not [*folder.iterdir()]
 
 
-@pytest.mark.parametrize("command", [
-    "pagestore info {}", "pagestore load {} r in.csv", "pagestore history {}", "pagestore drop {} r",
-    "pagestore fsck {}", "pagestore fsck s.pages --salvage {}", "pagestore backup s.pages {}",
-    "pagestore dump s.pages -o {}", "pagestore restore in.dump {}", "pagestore print s.pages r --output {}.csv",
-    "pagestore compact {}", "ivm install {} rules.ivm", "ivm exec {} +e(1,2).", "ivm query {} q(x)<-e(x,_).",
-    "ivm shell {}", "ivm print {}", "pagestore prepare {} in.csv --key x",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "command",
+    [
+        "pagestore info {}",
+        "pagestore load {} r in.csv",
+        "pagestore history {}",
+        "pagestore drop {} r",
+        "pagestore fsck {}",
+        "pagestore fsck s.pages --salvage {}",
+        "pagestore backup s.pages {}",
+        "pagestore dump s.pages -o {}",
+        "pagestore restore in.dump {}",
+        "pagestore print s.pages r --output {}.csv",
+        "pagestore compact {}",
+        "ivm install {} rules.ivm",
+        "ivm exec {} +e(1,2).",
+        "ivm query {} q(x)<-e(x,_).",
+        "ivm shell {}",
+        "ivm print {}",
+        "pagestore prepare {} in.csv --key x",
+    ],
+)
 def test_commands_refuse_it(folder, capsys, command):
     with pagestore.open("s.pages") as store, store.transaction() as txn:
         txn.create("r", "x: int64").insert([1])

@@ -16,7 +16,11 @@ def test_a_view_over_four_cells_is_that_of_one_store(tmp_path: Path) -> None:
             maker[p] = name -> string(p), string(name).""")
         with workspace.transaction() as txn:
             txn.insert(
-                "flight", [(datetime(2013, 1, 1, h), "c", h, "abc"[h % 3], "o", "xy"[h % 2], h) for h in range(20)]
+                "flight",
+                [
+                    (datetime(2013, 1, 1, h), "c", h, "abc"[h % 3], "o", "xy"[h % 2], h)
+                    for h in range(20)
+                ],
             )
             txn.insert("maker", [("a", "A"), ("b", "B")])
         flights = workspace["flight"].to_arrow()

@@ -1,4 +1,6 @@
-"""Raw tables become load-ready Parquet: what is kept, what goes into quarantine and why, and how files are laid out."""
+"""Raw tables become load-ready Parquet: what is kept, what goes into quarantine and why, and how
+files are laid out.
+"""
 
 import json
 import os
@@ -31,16 +33,28 @@ def submitted(spark, monkeypatch: pytest.MonkeyPatch):
 
 
 def lines(folder: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for file in sorted(folder.glob("*.txt")) for line in file.read_text().splitlines()]
+    return [
+        json.loads(line)
+        for file in sorted(folder.glob("*.txt"))
+        for line in file.read_text().splitlines()
+    ]
 
 
 def rows_of(folder: Path) -> list[tuple[Any, ...]]:
-    return [tuple(row.values()) for file in sorted(folder.glob("*.parquet")) for row in pq.read_table(file).to_pylist()]
+    return [
+        tuple(row.values())
+        for file in sorted(folder.glob("*.parquet"))
+        for row in pq.read_table(file).to_pylist()
+    ]
 
 
 # --- against slow truth -------------------------------------------------------------------------
 
-FIELDS = {"k": ["1", "2", "3", "x", ""], "g": ["a", "b", ""], "v": ["0", "1.5", "2.25", "2.255", "99", ""]}
+FIELDS = {
+    "k": ["1", "2", "3", "x", ""],
+    "g": ["a", "b", ""],
+    "v": ["0", "1.5", "2.25", "2.255", "99", ""],
+}
 
 
 def naive(rows: list[dict[str, str]]) -> tuple[list[tuple[Any, ...]], Counter[str]]:
@@ -88,13 +102,26 @@ def test_random_rows_come_to_the_ends_that_loops_say(spark, tmp_path: Path, seed
     rows = [{name: rng.choice(values) for name, values in FIELDS.items()} for _ in range(18)]
     raw = tmp_path / "raw.csv"
     raw.write_text("k,g,v\n" + "".join(",".join(row.values()) + "\n" for row in rows))
-    columns = {"k": "int64", "g": {"type": "string", "nulls": "drop"}, "v": {"type": "decimal(6,2)?", "most": 50}}
+    columns = {
+        "k": "int64",
+        "g": {"type": "string", "nulls": "drop"},
+        "v": {"type": "decimal(6,2)?", "most": 50},
+    }
     where = "not (g <=> 'b' and k <=> '1')"
-    section = {"source": str(raw), "key": ["k", "g"], "columns": columns, "where": where, "partitions": 2}
+    section = {
+        "source": str(raw),
+        "key": ["k", "g"],
+        "columns": columns,
+        "where": where,
+        "partitions": 2,
+    }
     report = prepare(spark, recipe_of("r", section), tmp_path)
     kept, ends = naive(rows)
     assert rows_of(tmp_path / "r") == kept
-    found = {name: getattr(report, name) for name in ("unwanted", "dropped", "quarantined", "duplicates", "conflicts")}
+    found = {
+        name: getattr(report, name)
+        for name in ("unwanted", "dropped", "quarantined", "duplicates", "conflicts")
+    }
     assert {**found, **report.reasons} == {**dict.fromkeys(found, 0), **ends}
     assert report.raw == len(rows) == sum(found.values()) - report.conflicts + report.kept
     assert len(lines(tmp_path / "r.quarantine")) == report.quarantined
@@ -159,10 +186,17 @@ def test_every_type_from_text(spark) -> None:
     from pagestore_tools.spark.typed import REASONS, classify
 
     columns = {f"c{i}": {"type": kind, "from": f"x{i}"} for i, (_, kind, _) in enumerate(TEXTS)}
-    rows = spark.createDataFrame([tuple(text for text, _, _ in TEXTS)], [f"x{i}" for i in range(len(TEXTS))])
-    fine = [f"c{i}" for i, (_, kind, wanted) in enumerate(TEXTS) if not isinstance(wanted, str) or kind == "string"]
+    rows = spark.createDataFrame(
+        [tuple(text for text, _, _ in TEXTS)], [f"x{i}" for i in range(len(TEXTS))]
+    )
+    fine = [
+        f"c{i}"
+        for i, (_, kind, wanted) in enumerate(TEXTS)
+        if not isinstance(wanted, str) or kind == "string"
+    ]
     classified = classify(rows, recipe_of("r", {"key": ["c0"], "columns": columns}))
-    [row] = classified.select(*fine, REASONS).toArrow().to_pylist()  # a year 10000 has no value in Python
+    # a year 10000 has no value in Python
+    [row] = classified.select(*fine, REASONS).toArrow().to_pylist()
     for i, (text, kind, wanted) in enumerate(TEXTS):
         reasons = [reason for reason in row[REASONS] if reason.startswith(f"c{i} ")]
         if f"c{i}" not in fine:
@@ -203,7 +237,11 @@ def test_every_type_from_others(spark) -> None:
     columns = {f"c{i}": {"type": kind, "from": sql} for i, (sql, kind, _) in enumerate(CASTS)}
     [row] = classify(spark.range(1), recipe_of("r", {"key": ["c0"], "columns": columns})).collect()
     for i, (sql, kind, exact) in enumerate(CASTS):
-        assert exact == (not any(reason.startswith(f"c{i} ") for reason in row[REASONS])), (sql, kind, row[f"c{i}"])
+        assert exact == (not any(reason.startswith(f"c{i} ") for reason in row[REASONS])), (
+            sql,
+            kind,
+            row[f"c{i}"],
+        )
 
 
 def test_columns_are_taken_as_they_are_or_refused_by_name(spark) -> None:
@@ -212,8 +250,16 @@ def test_columns_are_taken_as_they_are_or_refused_by_name(spark) -> None:
     held = "1 k, 1Y b, 1.5F f, 'a' s, true t, date'2024-01-01' d, 1.5BD m, x'00' y, timestamp'2024-01-01 00:00:00' z"
     recipe = with_types(Recipe("r", ("k",)), spark.sql(f"select {held}"))
     assert [str(one.type) for one in recipe.columns.values()] == [
-        "int64", "int64?", "float64?", "string?", "bool?", "date?", "decimal(2,1)?", "bytes?", "timestamp(UTC)?",
-    ]  # fmt: skip
+        "int64",
+        "int64?",
+        "float64?",
+        "string?",
+        "bool?",
+        "date?",
+        "decimal(2,1)?",
+        "bytes?",
+        "timestamp(UTC)?",
+    ]
     for sql in (
         "array(1)",
         "map('a', 1)",
@@ -221,7 +267,10 @@ def test_columns_are_taken_as_they_are_or_refused_by_name(spark) -> None:
         "interval 1 day",
         "null",
     ):
-        with pytest.raises(DatasetError, match=r"r: column c is of type .*, which no relation holds: say with columns"):
+        with pytest.raises(
+            DatasetError,
+            match=r"r: column c is of type .*, which no relation holds: say with columns",
+        ):
             with_types(Recipe("r", ("k",)), spark.sql(f"select 1 k, {sql} c"))
     with pytest.raises(DatasetError, match="no column z for the key; there are k"):
         with_types(Recipe("r", ("z",)), spark.sql("select 1 k"))
@@ -234,14 +283,24 @@ def test_lines_that_do_not_read_are_kept_for_their_owner(spark, tmp_path: Path) 
     from pagestore_tools.spark.prepare import bad_rows, classify, merge, read, with_types
 
     (tmp_path / "a.csv").write_text('k,s\n1,"say ""hi"""\n2\n3,a,b\n')
-    (tmp_path / "b.jsonl").write_text('{"k": 12345678901234567890.5, "s": "a"}\n{"k": 1,\n{"k": 2, "s": "b"}\n')
+    (tmp_path / "b.jsonl").write_text(
+        '{"k": 12345678901234567890.5, "s": "a"}\n{"k": 1,\n{"k": 2, "s": "b"}\n'
+    )
     found = []
     for source in ("a.csv", "b.jsonl"):
-        section = {"source": source, "key": ["k"], "columns": {"k": "int64", "s": "string"}, "where": "k < '9'"}
+        section = {
+            "source": source,
+            "key": ["k"],
+            "columns": {"k": "int64", "s": "string"},
+            "where": "k < '9'",
+        }
         recipe = recipe_of("r", section, beside=tmp_path)
         raw = read(spark, recipe)
         classified = classify(raw, with_types(recipe, raw))
-        bad = [json.loads(row[0]) for row in bad_rows(classified, merge(classified, recipe), recipe).collect()]
+        bad = [
+            json.loads(row[0])
+            for row in bad_rows(classified, merge(classified, recipe), recipe).collect()
+        ]
         found.append([(line["reasons"], line["row"]) for line in bad])
     unread = ["the line does not read"]
     assert found[0] == [(unread, {"line": "2"}), (unread, {"line": "3,a,b"})]
@@ -252,7 +311,9 @@ def test_lines_that_do_not_read_are_kept_for_their_owner(spark, tmp_path: Path) 
 def test_a_hot_value_is_split_and_files_ascend(spark, tmp_path: Path) -> None:
     from pagestore_tools.spark.prepare import prepare
 
-    rows = spark.range(0, 3000).selectExpr("if(id % 10 = 0, id, 7) as hot", "(id * 7919) % 3001 as y", "id as v")
+    rows = spark.range(0, 3000).selectExpr(
+        "if(id % 10 = 0, id, 7) as hot", "(id * 7919) % 3001 as y", "id as v"
+    )
     section = {"key": ["hot", "y"], "partitions": 3, "row_group": 400}
     with hdfs_by_default(spark):
         report = prepare(spark, recipe_of("r", section), tmp_path, rows)
@@ -262,8 +323,13 @@ def test_a_hot_value_is_split_and_files_ascend(spark, tmp_path: Path) -> None:
     kept = rows_of(tmp_path / "r")
     assert kept == sorted(kept)
     sizes = [pq.ParquetFile(file) for file in (tmp_path / "r").glob("*.parquet")]
-    assert max(f.metadata.row_group(i).num_rows for f in sizes for i in range(f.num_row_groups)) <= 400
-    assert main.pagestore(["load", str(tmp_path / "s.pages"), "r", str(tmp_path / "r"), "--quiet"]) == 0
+    assert (
+        max(f.metadata.row_group(i).num_rows for f in sizes for i in range(f.num_row_groups)) <= 400
+    )
+    assert (
+        main.pagestore(["load", str(tmp_path / "s.pages"), "r", str(tmp_path / "r"), "--quiet"])
+        == 0
+    )
     with pagestore.open(tmp_path / "s.pages", mode="r") as store:
         assert [*store.snapshot()["r"]] == kept and store.snapshot()["r"].schema.key == ("hot", "y")
 
@@ -271,11 +337,21 @@ def test_a_hot_value_is_split_and_files_ascend(spark, tmp_path: Path) -> None:
 def test_the_newest_of_several_rows_is_preferred(spark, tmp_path: Path) -> None:
     from pagestore_tools.spark.prepare import prepare
 
-    rows = spark.sql("select * from values (1, 'old', 1), (1, 'new', 2), (2, 'one', 5), (2, 'one', 5) as t(k, s, day)")
+    rows = spark.sql(
+        "select * from values (1, 'old', 1), (1, 'new', 2), (2, 'one', 5), (2, 'one', 5) as t(k, "
+        "s, day)"
+    )
     columns = {"k": "int64", "s": "string"}
-    report = prepare(spark, recipe_of("r", {"key": ["k"], "columns": columns, "prefer": "day"}), tmp_path, rows)
+    report = prepare(
+        spark, recipe_of("r", {"key": ["k"], "columns": columns, "prefer": "day"}), tmp_path, rows
+    )
     assert rows_of(tmp_path / "r") == [(1, "new"), (2, "one")]
-    assert (report.superseded, report.duplicates, report.conflicts, report.quarantined) == (1, 1, 0, 0)
+    assert (report.superseded, report.duplicates, report.conflicts, report.quarantined) == (
+        1,
+        1,
+        0,
+        0,
+    )
     assert "1 superseded\n    such as key (k=1) in 2 rows" in str(report)
 
 
@@ -318,21 +394,34 @@ def test_sql_that_fails_for_a_row_is_a_reason_of_the_row(spark, tmp_path: Path) 
     from pagestore_tools.spark.prepare import prepare
 
     rows = spark.createDataFrame([("1", 1), ("x", 2), ("x", 3), ("1", 1)], "v string, k int")
-    columns: dict[str, Any] = {f"c{i}": {"type": "string?", "from": sql} for i, sql in enumerate(FAILING)}
+    columns: dict[str, Any] = {
+        f"c{i}": {"type": "string?", "from": sql} for i, sql in enumerate(FAILING)
+    }
     columns |= {"k": "int64", "m": {"type": "int64?", "from": "3", "most": "int(v) + 5"}}
-    section = {"key": ["k"], "columns": columns, "where": "cast(v as int) < 9", "prefer": "9 - cast(v as int)"}
+    section = {
+        "key": ["k"],
+        "columns": columns,
+        "where": "cast(v as int) < 9",
+        "prefer": "9 - cast(v as int)",
+    }
     report = prepare(spark, recipe_of("r", section), tmp_path, rows)
     assert (report.raw, report.kept, report.duplicates, report.quarantined) == (4, 1, 1, 2)
     said = [f"c{i} fails: {sql}" for i, sql in enumerate(FAILING)]
     said += ["m: int(v) + 5 fails", "cast(v as int) < 9 fails", "9 - cast(v as int) fails"]
     assert report.reasons == dict.fromkeys(said, 2)
-    assert [line["row"] for line in lines(tmp_path / "r.quarantine")] == [{"v": "x", "k": 2}, {"v": "x", "k": 3}]
+    assert [line["row"] for line in lines(tmp_path / "r.quarantine")] == [
+        {"v": "x", "k": 2},
+        {"v": "x", "k": 3},
+    ]
 
 
 def test_a_fill_that_is_no_value_is_refused(spark) -> None:
     from pagestore_tools.spark.typed import with_types
 
-    for kind, fill, says in ("int64", "n/a", "k does not fit int64"), ("decimal(9,2)", "1.255", "without a loss"):
+    for kind, fill, says in (
+        ("int64", "n/a", "k does not fit int64"),
+        ("decimal(9,2)", "1.255", "without a loss"),
+    ):
         recipe = recipe_of("r", {"key": ["k"], "columns": {"k": {"type": kind, "fill": fill}}})
         with pytest.raises(DatasetError, match=rf"r: column k: fill = '{fill}': .*{says}"):
             with_types(recipe, spark.sql("select 1 k"))
@@ -356,8 +445,10 @@ def test_jdbc_and_tables_are_sources(spark, tmp_path: Path) -> None:
 
 def test_the_command_takes_options(submitted, tmp_path: Path, capsys) -> None:
     (tmp_path / "trip.csv").write_text("id,city,paid\n1,Ulm,NA\n2,Bonn,7\nx,Kiel,8\n")
-    words = ["prepare", str(tmp_path), str(tmp_path / "trip.csv"), "--key", "id", "--option", "nullValue=NA",
-             "--column", "id: int64", "--column", "town: string = upper(city)", "--column", "paid: int64",
+    words = ["prepare", str(tmp_path), str(tmp_path / "trip.csv"), "--key", "id", "--option",
+        "nullValue=NA",
+             "--column", "id: int64", "--column", "town: string = upper(city)", "--column",
+             "paid: int64",
              "--fill", "paid=0", "--partitions", "1"]  # fmt: skip
     assert main.pagestore(words) == 0
     out = capsys.readouterr().out
@@ -378,7 +469,9 @@ def test_the_command_takes_options(submitted, tmp_path: Path, capsys) -> None:
 @pytest.mark.campaign
 def test_spark_submit_starts_the_job(tmp_path: Path) -> None:
     """It takes a JVM of its own."""
-    pytest.importorskip("pyspark", reason="Spark is not installed: pip install 'pagestore-ivm[spark]'")
+    pytest.importorskip(
+        "pyspark", reason="Spark is not installed: pip install 'pagestore-ivm[spark]'"
+    )
     from pagestore_tools.spark import SUBMIT
     from pagestore_tools.spark.session import _environment
 
@@ -396,7 +489,10 @@ def test_spark_submit_starts_the_job(tmp_path: Path) -> None:
     ]
     with _environment(tmp_path):
         done = subprocess.run(
-            [*submit, *words], capture_output=True, text=True, env={**os.environ, "SPARK_LOCAL_IP": "127.0.0.1"}
+            [*submit, *words],
+            capture_output=True,
+            text=True,
+            env={**os.environ, "SPARK_LOCAL_IP": "127.0.0.1"},
         )
     assert done.returncode == 0 and "trip: 1 of 2 rows kept" in done.stdout, done.stderr[-2000:]
     assert rows_of(tmp_path / "trip") == [(1, "Ulm")]
@@ -409,13 +505,23 @@ def test_a_file_has_a_section_for_each_relation(tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "b.json").touch()
     (tmp_path / "job.toml").write_text(
-        '[a]\nsource = "a.csv.gz"\nkey = "x"\ncolumns = { x = "int64", y = { type = "string", fill = "" } }\n'
+        '[a]\nsource = "a.csv.gz"\nkey = "x"\ncolumns = { x = "int64", y = { type = "string", fill '
+        '= "" } }\n'
         '[b]\nsource = ["in", "s3a://bucket/x"]\nkey = ["x", "y"]\noptions = { multiLine = true }\n'
     )
     a, b = read_recipes(tmp_path / "job.toml")
-    assert (a.name, a.format, a.sources, a.key) == ("a", "csv", (str(tmp_path / "a.csv.gz"),), ("x",))
+    assert (a.name, a.format, a.sources, a.key) == (
+        "a",
+        "csv",
+        (str(tmp_path / "a.csv.gz"),),
+        ("x",),
+    )
     assert (a.columns["x"].nulls, a.columns["y"].fill) == ("quarantine", "")
-    assert (b.format, b.sources, b.options) == ("json", (str(tmp_path / "in"), "s3a://bucket/x"), {"multiLine": "true"})
+    assert (b.format, b.sources, b.options) == (
+        "json",
+        (str(tmp_path / "in"), "s3a://bucket/x"),
+        {"multiLine": "true"},
+    )
 
 
 @pytest.mark.parametrize(
@@ -427,10 +533,19 @@ def test_a_file_has_a_section_for_each_relation(tmp_path: Path) -> None:
         ("[x]\nkeys = 1", r"\[x\]: 'keys' is unknown; there is source, format"),
         ("[x]\nsource = 'a.csv'", r"\[x\]: there is no key"),
         ("[x]\nkey = 'k'\nsource = ['a.csv', 'b.json']", "of several formats, csv, json"),
-        ("[x]\nkey = 'k'\ncolumns = { z = 'int64' }", "the key has k, which is not among the columns"),
-        ("[x]\nkey = 'k'\ncolumns = { k = 'int64?' }", "column k is in the key, which is never null: take int64"),
+        (
+            "[x]\nkey = 'k'\ncolumns = { z = 'int64' }",
+            "the key has k, which is not among the columns",
+        ),
+        (
+            "[x]\nkey = 'k'\ncolumns = { k = 'int64?' }",
+            "column k is in the key, which is never null: take int64",
+        ),
         ("[x]\nkey = 'k'\ncolumns = { k = 'int' }", "column k: type: 'int' is not a type"),
-        ("[x]\nkey = 'k'\ncolumns = { k = 'uint64' }", "Spark writes no uint64: take int64 or decimal"),
+        (
+            "[x]\nkey = 'k'\ncolumns = { k = 'uint64' }",
+            "Spark writes no uint64: take int64 or decimal",
+        ),
         ("[x]\nkey = 'k'\ncolumns = { k = { from = 'a' } }", "column k has no type"),
         (
             "[x]\nkey = 'k'\ncolumns = { k = { type = 'int64', nulls = 'x' } }",
@@ -471,11 +586,17 @@ def raw(tmp_path: Path) -> Path:
         (["folder", "--key", "k,id"], "folder: no column id for the key; there are k, v"),
         (["parts", "--key", "p,q"], "parts: no column q for the key; there are k, v, p"),
         (["a.csv", "--key", "K"], "a: no column K for the key; there are k, v"),
-        (["*.csv", "--key", "id", "--name", "r", "--column", "k: int64"], "the key has id, which is not among"),
+        (
+            ["*.csv", "--key", "id", "--name", "r", "--column", "k: int64"],
+            "the key has id, which is not among",
+        ),
         (["no.csv", "--key", "k"], "no: there is no source no.csv: name a file or a folder"),
         (["no.jsonl", "--key", "k", "--column", "k: int64"], "there is no source no.jsonl"),
         (["a.csv", "no*.csv", "--key", "k"], "there is no source no*.csv"),
-        (["a.csv", "--key", "k", "--name", "made"], "made already exists: give another folder, or overwrite"),
+        (
+            ["a.csv", "--key", "k", "--name", "made"],
+            "made already exists: give another folder, or overwrite",
+        ),
         (["a.csv", "--key", "k", "--name", "bad"], "bad.quarantine already exists"),
         (["--config", "no.toml"], "there is no file no.toml"),
     ],
@@ -523,6 +644,8 @@ def test_what_only_spark_knows_is_left_to_it(
         (["a.csv", "--key", "k", "--fill", "k=1"], "there is no --column k"),
     ],
 )
-def test_options_that_do_not_go_together(tmp_path: Path, capsys, words: list[str], says: str) -> None:
+def test_options_that_do_not_go_together(
+    tmp_path: Path, capsys, words: list[str], says: str
+) -> None:
     assert main.pagestore(["prepare", str(tmp_path), *words]) == 1
     assert says in capsys.readouterr().err

@@ -12,10 +12,17 @@ def run(*words: str) -> int:
     return ivm([*words])
 
 
-def test_statements_make_a_file_and_print_rows(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_statements_make_a_file_and_print_rows(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     file = str(tmp_path / "shop.pages")
     assert (
-        run("sql", file, "CREATE TABLE t (k INTEGER PRIMARY KEY, a INTEGER); INSERT INTO t VALUES (1, 2), (3, NULL)")
+        run(
+            "sql",
+            file,
+            "CREATE TABLE t (k INTEGER PRIMARY KEY, a INTEGER); INSERT INTO t VALUES (1, 2), (3, "
+            "NULL)",
+        )
         == 0
     )
     assert run("sql", file, "SELECT k, a FROM t ORDER BY k DESC") == 0

@@ -1,6 +1,8 @@
-"""Every type of value into every type of column by every way in: exactly as it is, or refused by name.
+"""Every type of value into every type of column by every way in: exactly as it is, or refused by
+name.
 
-The default suite takes a sample of each way; `-m campaign` takes all. What is measured is the table of the document.
+The default suite takes a sample of each way; `-m campaign` takes all. What is measured is the table
+of the document.
 """
 
 import random
@@ -87,7 +89,12 @@ def _plain(kind: pa.DataType) -> pa.DataType:
 
 def _numpy(one: pa.Array) -> np.ndarray:
     kind = one.type
-    if pa.types.is_decimal(kind) or pa.types.is_nested(kind) or pa.types.is_time(kind) or pa.types.is_date64(kind):
+    if (
+        pa.types.is_decimal(kind)
+        or pa.types.is_nested(kind)
+        or pa.types.is_time(kind)
+        or pa.types.is_date64(kind)
+    ):
         raise Changed
     if pa.types.is_timestamp(kind) and kind.tz:
         raise Changed
@@ -127,7 +134,9 @@ WAYS: dict[str, Callable[[Any, pa.Array], Any]] = {
     "a reader of Arrow": _insert(lambda one: pa.table({"x": one}).to_reader()),
     "pandas": _insert(_frame(lambda table: table.to_pandas())),
     "pandas of Arrow": _insert(_frame(lambda table: table.to_pandas(types_mapper=pd.ArrowDtype))),
-    "pandas of objects": _insert(lambda one: pd.DataFrame({"x": pd.Series([_python(one)], dtype=object)})),
+    "pandas of objects": _insert(
+        lambda one: pd.DataFrame({"x": pd.Series([_python(one)], dtype=object)})
+    ),
     "polars": _insert(_frame(_polars)),
     "duckdb": _insert(_frame(duckdb.from_arrow)),
     "numpy": _insert(lambda one: {"x": _numpy(one)}),
@@ -145,7 +154,9 @@ WAYS: dict[str, Callable[[Any, pa.Array], Any]] = {
 
 
 def _loaded(write: Callable[[pa.Table, str], None]) -> Callable[[Any, pa.Array], None]:
-    """A file that another program has written, if it holds the value, and the command that loads it."""
+    """A file that another program has written, if it holds the value, and the command that loads
+    it.
+    """
 
     def give(relation: Any, one: pa.Array) -> None:
         with TemporaryDirectory() as folder:
@@ -278,15 +289,22 @@ def test_the_table_of_the_document_is_what_is_measured():
     for group, arrays in SOURCES.items():
         row = []
         for texts in SHOWN.values():
-            found = [one for text in texts for array in arrays.values() for one in taken(text, array)]
+            found = [
+                one for text in texts for array in arrays.values() for one in taken(text, array)
+            ]
             expected = [
-                goes(meaning(value), Type.parse(text)) for text in texts for a in arrays.values() for value in a
+                goes(meaning(value), Type.parse(text))
+                for text in texts
+                for a in arrays.values()
+                for value in a
             ]
             assert found == expected, (group, texts)
             row.append("all" if all(found) else "exact" if any(found) else "-")
         lines.append(f"| {group} | {' | '.join(row)} |")
     document = DOCUMENT.read_text()
-    [table] = re.findall(r"test_what_goes_where.py measures it -->\n\n(.*?)\n\n<!-- end", document, re.DOTALL)
+    [table] = re.findall(
+        r"test_what_goes_where.py measures it -->\n\n(.*?)\n\n<!-- end", document, re.DOTALL
+    )
     assert table.splitlines() == lines
 
 
@@ -304,8 +322,14 @@ def test_values_together_do_as_each_by_itself():
                     mixed = array.take(some)
                 except pa.ArrowException:
                     continue  # of views Arrow takes none
-                if all(good) and column.type.nullable and column.type.name not in ("string", "bytes"):
-                    assert [meaning(v) for v in typed(column, mixed)][1:-1] == [meaning(array[row]) for row in rows]
+                if (
+                    all(good)
+                    and column.type.nullable
+                    and column.type.name not in ("string", "bytes")
+                ):
+                    assert [meaning(v) for v in typed(column, mixed)][1:-1] == [
+                        meaning(array[row]) for row in rows
+                    ]
                 else:
                     with pytest.raises(WordError, match="column 'x'") as refused:
                         encode(column, mixed, Ids())
@@ -315,22 +339,29 @@ def test_values_together_do_as_each_by_itself():
 
 
 LITERALS = {
-    "7": ("number", 7), "-7": ("number", -7), "3.50": ("number", Fraction(7, 2)), "0.1": ("number", Fraction(1, 10)),
-    "2.5e0": ("number", Fraction(5, 2)), "9223372036854775807": ("number", 2**63 - 1), "true": ("bool", True),
+    "7": ("number", 7), "-7": ("number", -7), "3.50": ("number", Fraction(7, 2)), "0.1": ("number",
+    Fraction(1, 10)),
+    "2.5e0": ("number", Fraction(5, 2)), "9223372036854775807": ("number", 2**63 - 1),
+    "true": ("bool", True),
     "9223372036854775808": ("number", 2**63), "9007199254740993": ("number", 2**53 + 1),
     "1.239": ("number", Fraction(1239, 1000)),
     "#2013-01-31#": ("moment", 15736 * DAY), "#2013-01-31 00:00:00#": ("moment", 15736 * DAY),
-    "#2013-01-31 17:05:00.25#": ("moment", 15736 * DAY + 61500250 * 10**6), "#17:05:00#": ("time", 61500 * 10**9),
+    "#2013-01-31 17:05:00.25#": ("moment", 15736 * DAY + 61500250 * 10**6), "#17:05:00#": ("time",
+    61500 * 10**9),
     '"7"': ("text", "7"), '"2013-01-31"': ("text", "2013-01-31"),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("literal", LITERALS)
 def test_literals_of_rules(literal):
-    """A literal that is taken means what it says; the digits of a float are the float nearest to them."""
+    """A literal that is taken means what it says; the digits of a float are the float nearest to
+    them.
+    """
     (kind, value), taken = LITERALS[literal], set[str]()
     with ivm.open(":memory:") as ws:
-        ws.install(" ".join(f"r{i}(x) -> {RULE_TYPES.get(text, text)}(x)." for i, text in enumerate(PLAIN)))
+        ws.install(
+            " ".join(f"r{i}(x) -> {RULE_TYPES.get(text, text)}(x)." for i, text in enumerate(PLAIN))
+        )
         for i, text in enumerate(PLAIN):
             try:
                 ws.exec(f"+r{i}({literal}).")
@@ -352,23 +383,32 @@ def test_literals_of_rules(literal):
 
 
 JSON: dict[str, Meaning] = {
-    **{digits: ("number", Fraction(digits)) for digits in ("7", "-7", "7.0", "3.50", "0.1", "1.239", "1e2")},
+    **{digits: ("number", Fraction(digits)) for digits in ("7", "-7", "7.0", "3.50", "0.1", "1.239",
+    "1e2")},
     str(2**53 + 1): ("number", Fraction(2**53 + 1)),
-    str(2**64 - 1): ("number", Fraction(2**64 - 1)), "true": ("bool", True), '"7"': ("text", "7"), '"a"': ("text", "a"),
+    str(2**64 - 1): ("number", Fraction(2**64 - 1)), "true": ("bool", True), '"7"': ("text", "7"),
+    '"a"': ("text", "a"),
     **{f'"{text}"': ("text", text) for text in (
-        "12:30:00", "1:00:00", "true", "0.10", "2020-01-31", "2020-01-31T00:00:00", "2020-01-31T10:00:00.25",
+        "12:30:00", "1:00:00", "true", "0.10", "2020-01-31", "2020-01-31T00:00:00",
+        "2020-01-31T10:00:00.25",
         "2020-01-31T10:00:00.0000001", "2020-01-31T10:00:00+02:00",
     )},
 }  # fmt: skip
-AS_TEXT: dict[tuple[str, str], Meaning] = {  # what texts of JSON are in columns of types that it has not
+# what texts of JSON are in columns of types that it has not
+AS_TEXT: dict[tuple[str, str], Meaning] = {
     ("decimal(9,2)", "7"): ("number", Fraction(7)), ("decimal(18,0)", "7"): ("number", Fraction(7)),
-    ("decimal(9,2)", "0.10"): ("number", Fraction(1, 10)), ("decimal(18,18)", "0.10"): ("number", Fraction(1, 10)),
-    ("date", "2020-01-31"): ("moment", 18292 * DAY), ("date", "2020-01-31T00:00:00"): ("moment", 18292 * DAY),
-    ("timestamp", "2020-01-31"): ("moment", 18292 * DAY), ("timestamp", "2020-01-31T00:00:00"): ("moment", 18292 * DAY),
+    ("decimal(9,2)", "0.10"): ("number", Fraction(1, 10)), ("decimal(18,18)", "0.10"): ("number",
+    Fraction(1, 10)),
+    ("date", "2020-01-31"): ("moment", 18292 * DAY), ("date", "2020-01-31T00:00:00"): ("moment",
+    18292 * DAY),
+    ("timestamp", "2020-01-31"): ("moment", 18292 * DAY), ("timestamp",
+    "2020-01-31T00:00:00"): ("moment", 18292 * DAY),
     ("timestamp", "2020-01-31T10:00:00.25"): ("moment", 18292 * DAY + 36_000_250 * 10**6),
-    ("timestamp(Europe/Berlin)", "2020-01-31T10:00:00+02:00"): ("instant", 18292 * DAY + 8 * 3600 * 10**9),
+    ("timestamp(Europe/Berlin)", "2020-01-31T10:00:00+02:00"): ("instant",
+    18292 * DAY + 8 * 3600 * 10**9),
     ("time", "12:30:00"): ("time", 45_000 * 10**9),
-    ("duration", "12:30:00"): ("length", 45_000 * 10**9), ("duration", "1:00:00"): ("length", 3600 * 10**9),
+    ("duration", "12:30:00"): ("length", 45_000 * 10**9), ("duration", "1:00:00"): ("length",
+    3600 * 10**9),
 }  # fmt: skip
 
 
@@ -389,7 +429,9 @@ def expected_of_json(written: str, text: str) -> Meaning | None:
 
 
 def load_as_expected(file: Path, expected_in: Callable[[str], Meaning | None]) -> None:
-    """Load a file of one value into a column of every type: what is expected goes in, else the column is named."""
+    """Load a file of one value into a column of every type: what is expected goes in, else the
+    column is named.
+    """
     with pagestore.open(":memory:") as store, store.transaction() as txn:
         for i, text in enumerate(PLAIN):
             relation, expected = txn.create(f"r{i}", f"x: {text}"), expected_in(text)
@@ -410,8 +452,10 @@ def test_values_of_json(written, tmp_path):
 
 
 CSV = [
-    *(text.strip('"') for text in JSON), "-0", "007", "0x10", "1_000", "9223372036854775808", "1e30", "inf", "nan",
-    "True", "false", "0", "1", "2020-13-01", "24:00:00", "1.5", " 7", "caf\N{LATIN SMALL LETTER E WITH ACUTE}",
+    *(text.strip('"') for text in JSON), "-0", "007", "0x10", "1_000", "9223372036854775808",
+    "1e30", "inf", "nan",
+    "True", "false", "0", "1", "2020-13-01", "24:00:00", "1.5", " 7",
+    "caf\N{LATIN SMALL LETTER E WITH ACUTE}",
 ]  # fmt: skip
 
 
@@ -420,9 +464,12 @@ def expected_of_csv(written: str, text: str) -> Meaning | None:
     if text in ("string", "bytes"):
         return ("text", written) if text == "string" else ("bytes", written.encode())
     if text == "bool":
-        return {"true": ("bool", True), "1": ("bool", True), "false": ("bool", False), "0": ("bool", False)}.get(
-            written.lower()
-        )
+        return {
+            "true": ("bool", True),
+            "1": ("bool", True),
+            "false": ("bool", False),
+            "0": ("bool", False),
+        }.get(written.lower())
     if (text, written) == ("duration", "24:00:00"):
         return "length", DAY
     if text in ("date", "time", "timestamp", "timestamp(Europe/Berlin)", "duration"):
@@ -445,7 +492,9 @@ def test_texts_of_csv(written, tmp_path):
 
 
 def faults_of_spark(share: int | None, path: Path) -> Iterator[str]:
-    """The cells where a batch write of Spark does otherwise than it should; types that Spark lacks are left out."""
+    """The cells where a batch write of Spark does otherwise than it should; types that Spark
+    lacks are left out.
+    """
     from pyspark.sql.pandas.types import from_arrow_schema
     from pyspark.sql.types import StructType
 
@@ -459,7 +508,9 @@ def faults_of_spark(share: int | None, path: Path) -> Iterator[str]:
     for text, one in cells("Spark", share):
         name, expected = f"r{PLAIN.index(text)}", goes(meaning(one[0]), Type.parse(text))
         try:
-            spark: StructType = from_arrow_schema(pa.schema([pa.field("x", one.type, nullable=False)]))
+            spark: StructType = from_arrow_schema(
+                pa.schema([pa.field("x", one.type, nullable=False)])
+            )
             given = one.cast(arrow_schema(spark).field(0).type)
         except Exception:  # whatever that library says
             continue
@@ -470,7 +521,13 @@ def faults_of_spark(share: int | None, path: Path) -> Iterator[str]:
             writer = RelationWriter(target_of(options, spark, True), options)
             writer.commit([writer.write(iter([pa.record_batch({"x": given})]))])
         except PagestoreError as error:
-            fault = f"refused, {error}" if expected else "" if "'x'" in str(error) else f"without a place, {error}"
+            fault = (
+                f"refused, {error}"
+                if expected
+                else ""
+                if "'x'" in str(error)
+                else f"without a place, {error}"
+            )
         else:
             with pagestore.open(path, mode="r") as store:
                 found = meaning(store.snapshot()[name].to_arrow()["x"][0]) if expected else "taken"
@@ -480,20 +537,26 @@ def faults_of_spark(share: int | None, path: Path) -> Iterator[str]:
 
 
 def test_a_sample_of_spark(tmp_path):
-    pytest.importorskip("pyspark", reason="Spark is not installed: pip install 'pagestore-ivm[spark]'")
+    pytest.importorskip(
+        "pyspark", reason="Spark is not installed: pip install 'pagestore-ivm[spark]'"
+    )
     assert [*faults_of_spark(SAMPLE, tmp_path / "s.pages")] == []
 
 
 @pytest.mark.campaign
 def test_all_of_spark(tmp_path):
-    pytest.importorskip("pyspark", reason="Spark is not installed: pip install 'pagestore-ivm[spark]'")
+    pytest.importorskip(
+        "pyspark", reason="Spark is not installed: pip install 'pagestore-ivm[spark]'"
+    )
     assert [*faults_of_spark(None, tmp_path / "s.pages")] == []
 
 
 def test_a_transaction_of_a_workspace_is_such_a_way():
     """It hands rows to the same conversions; what it takes and refuses is what a relation does."""
     with ivm.open(":memory:") as ws:
-        ws.install(" ".join(f"r{i}(x) -> {RULE_TYPES.get(text, text)}(x)." for i, text in enumerate(PLAIN)))
+        ws.install(
+            " ".join(f"r{i}(x) -> {RULE_TYPES.get(text, text)}(x)." for i, text in enumerate(PLAIN))
+        )
         for text, one in cells("workspace", 150):
             name, expected = f"r{PLAIN.index(text)}", goes(meaning(one[0]), Type.parse(text))
             for edit in ("insert", "set", "delete"):
@@ -504,4 +567,6 @@ def test_a_transaction_of_a_workspace_is_such_a_way():
                         assert not expected and "'x'" in str(error)
                         continue
                 assert expected
-                assert [meaning(v) for v in ws[name].to_arrow()["x"]] == [meaning(one[0])] * (edit != "delete")
+                assert [meaning(v) for v in ws[name].to_arrow()["x"]] == [meaning(one[0])] * (
+                    edit != "delete"
+                )

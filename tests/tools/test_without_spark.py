@@ -1,4 +1,6 @@
-"""The demo's tables: pyarrow and Spark keep the same rows, in the same order, and count the same."""
+"""The demo's tables: pyarrow and Spark keep the same rows, in the same order, and count the
+same.
+"""
 
 import subprocess
 import sys
@@ -23,7 +25,15 @@ RAW = """day,who,mph,left
 EARLY = Choice("try_cast(day as int) <= 4", pc.field("day") <= 4, ("day",))
 COLUMNS = {"who": ("who", "string"), "day": ("day", "int64"), "mph": ("mph", "float64")}
 WIND = table("wind", "raw.csv", ("who", "day"), EARLY, ("0", "200"), **COLUMNS)
-COUNTS = {"raw": 7, "unwanted": 1, "dropped": 1, "quarantined": 1, "duplicates": 1, "conflicts": 0, "kept": 3}
+COUNTS = {
+    "raw": 7,
+    "unwanted": 1,
+    "dropped": 1,
+    "quarantined": 1,
+    "duplicates": 1,
+    "conflicts": 0,
+    "kept": 3,
+}
 
 
 def raw_rows(folder: Path, table: Table) -> list[tuple]:
@@ -54,5 +64,7 @@ def test_only_rows_that_lack_a_value(tmp_path: Path) -> None:
 
 
 def test_the_demo_begins_where_spark_is_not_installed() -> None:
-    script = "import pagestore, sys; sys.modules['pyspark'] = None; import pagestore_tools.demo.demo"
+    script = (
+        "import pagestore, sys; sys.modules['pyspark'] = None; import pagestore_tools.demo.demo"
+    )
     subprocess.run([sys.executable, "-c", script], check=True)

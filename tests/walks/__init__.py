@@ -9,8 +9,9 @@
 
 Then it prints the measures of tests/walks/gates.py, with what each is to be at most.
 
-A *move* is a call from one file of the packages into another. It *climbs* if the file that is called imports, directly
-or through others, the file that calls. `NUMBA_DISABLE_JIT=1` lets kernels run as plain Python, so that they are seen.
+A *move* is a call from one file of the packages into another. It *climbs* if the file that is
+called imports, directly or through others, the file that calls. `NUMBA_DISABLE_JIT=1` lets kernels
+run as plain Python, so that they are seen.
 """
 
 import os
@@ -60,8 +61,14 @@ class Walk(NamedTuple):
         return sum(times for (_, file), times in self.moves.items() if file == "ivm/lang/parse.py")
 
     def measured(self, above: Callable[[str, str], bool]) -> tuple[int, int, int]:
-        """The files, the calls from one into another, and the climbs, where a kernel and all below it is one call."""
-        seen = Walk(Counter({move: n for move, n in self.moves.items() if not any(map(KERNELS.search, move))}))
+        """The files, the calls from one into another, and the climbs, where a kernel and all
+        below it is one call.
+        """
+        seen = Walk(
+            Counter(
+                {move: n for move, n in self.moves.items() if not any(map(KERNELS.search, move))}
+            )
+        )
         return len(seen.files), sum(seen.moves.values()), len(seen.climbs(above))
 
     def climbs(self, above: Callable[[str, str], bool]) -> list[tuple[str, str]]:
@@ -70,10 +77,14 @@ class Walk(NamedTuple):
 
 
 def walks() -> dict[str, Walk]:
-    """All walks, each in a store of its own, after one that is not watched: imports and caches are no moves."""
+    """All walks, each in a store of its own, after one that is not watched: imports and caches
+    are no moves.
+    """
     found, of = {}, {
-        "a key to disk": _key, "a text to plans": _plans, "a text to rows": _text, "a store to rules": _rules,
-        "a delta to rows": _delta, "a query of SQL to its rows": _sql, "the same query as a rule": _query,
+        "a key to disk": _key, "a text to plans": _plans, "a text to rows": _text,
+        "a store to rules": _rules,
+        "a delta to rows": _delta, "a query of SQL to its rows": _sql,
+        "the same query as a rule": _query,
     }  # fmt: skip
     with tempfile.TemporaryDirectory() as folder:
         for name, walk in of.items():
@@ -132,7 +143,9 @@ def _delta(path: Path, watch: Callable[[], Any]) -> Walk:
 
 def _sql(path: Path, watch: Callable[[], Any]) -> Walk:
     with _with_facts(path) as ws, watch() as moves:
-        ws.sql("SELECT a.x, count(*) AS n FROM edge a JOIN edge b ON a.y = b.x GROUP BY a.x").to_arrow()
+        ws.sql(
+            "SELECT a.x, count(*) AS n FROM edge a JOIN edge b ON a.y = b.x GROUP BY a.x"
+        ).to_arrow()
     return Walk(moves)
 
 
@@ -165,7 +178,9 @@ def watched() -> Iterator[Counter[tuple[str, str]]]:
     names: dict[CodeType, str | None] = {}
 
     def file_of(frame: FrameType | None) -> str | None:
-        """The nearest file of the packages, from a frame on outwards: what other libraries call back counts as ours."""
+        """The nearest file of the packages, from a frame on outwards: what other libraries call
+        back counts as ours.
+        """
         while frame:
             if frame.f_code not in names:
                 path = Path(frame.f_code.co_filename)
@@ -199,7 +214,9 @@ def import_order() -> Callable[[str, str], bool]:
     def above(file: str, other: str) -> bool:
         module, lower = _module(file), _module(other)
         if module not in below:
-            below[module] = graph.find_upstream_modules(module) if module in graph.modules else set()
+            below[module] = (
+                graph.find_upstream_modules(module) if module in graph.modules else set()
+            )
         return lower in below[module]
 
     return above
@@ -213,7 +230,9 @@ def main() -> int:
     """Print the counts, every climb, and all measures; return 1 if one is beyond its limit."""
     if os.environ.get("NUMBA_DISABLE_JIT") != "1":
         environment = {**os.environ, "NUMBA_DISABLE_JIT": "1", "PYTHONWARNINGS": "ignore"}
-        return subprocess.run([sys.executable, "-m", "tests.walks"], env=environment, cwd=ROOT).returncode
+        return subprocess.run(
+            [sys.executable, "-m", "tests.walks"], env=environment, cwd=ROOT
+        ).returncode
     above = import_order()
     counted = dict[str, tuple[int, int, int]]()
     for name, walk in walks().items():

@@ -1,4 +1,5 @@
-"""Measures of how the code is laid out, each with what it may be at most: `python -m tests.walks` prints them.
+"""Measures of how the code is laid out, each with what it may be at most: `python -m tests.walks`
+prints them.
 
     lines of ivm/plan in files that evaluate             0      it decides, and evaluates nothing
     classes in the chain of Engine                       1
@@ -32,7 +33,13 @@ class Gate(NamedTuple):
         return self.value <= (self.most if self.held is None else self.held)
 
     def __str__(self) -> str:
-        reached = "reached" if self.value <= self.most else f"held at {self.held:g}" if self.held else "NOT reached"
+        reached = (
+            "reached"
+            if self.value <= self.most
+            else f"held at {self.held:g}"
+            if self.held
+            else "NOT reached"
+        )
         return f"{self.name:68} {self.value:>9g} {self.most:>9g}   {reached}"
 
 
@@ -67,19 +74,24 @@ def chain_of_engine() -> tuple[int, int]:
     return len(chain), len(methods) - len({*methods})
 
 
-WAY = re.compile(r"\bisinstance\((?:[\w.]+\.)?(?:way|plan\.way)\b|\.way\.upkeep\b|\bplan\.probes\b|\.choice ==")
+WAY = re.compile(
+    r"\bisinstance\((?:[\w.]+\.)?(?:way|plan\.way)\b|\.way\.upkeep\b|\bplan\.probes\b|\.choice =="
+)
 DECIDES = ("ivm/plan/", "ivm/ways/", "ivm/explain.py")
 
 
 def tests_of_ways() -> int:
-    """The lines that ask which way a plan goes, where neither the plan is made, nor followed, nor explained."""
+    """The lines that ask which way a plan goes, where neither the plan is made, nor followed,
+    nor explained.
+    """
     sources = files("ivm")
     outside = (source for file, source in sources.items() if not file.startswith(DECIDES))
     return sum(bool(WAY.search(line)) for source in outside for line in source.splitlines())
 
 
 COST = re.compile(
-    r"^[A-Z_]+ = [\d.]+(?: << \d+)?  # .*\b(?:costs?|measured|in the time of|iterator operations?|milliseconds?|ms)\b",
+    r"^[A-Z_]+ = [\d.]+(?: << \d+)?  # .*\b(?:costs?|measured|in the time of|iterator "
+    r"operations?|milliseconds?|ms)\b",
     re.MULTILINE,
 )
 
@@ -109,7 +121,9 @@ def code(source: str) -> Iterator[str]:
     """The lines of a file without its comments and docstrings."""
     lines = source.splitlines()
     for token in tokenize.generate_tokens(io.StringIO(source).readline):
-        if token.type == tokenize.COMMENT or (token.type == tokenize.STRING and token.string.startswith('"""')):
+        if token.type == tokenize.COMMENT or (
+            token.type == tokenize.STRING and token.string.startswith('"""')
+        ):
             for number in range(token.start[0], token.end[0] + 1):
                 first = token.start[1] if number == token.start[0] else 0
                 lines[number - 1] = lines[number - 1][:first]
@@ -128,10 +142,16 @@ def naming(word: str) -> int:
 
 
 def widths() -> tuple[float, float, int]:
-    """The part of lines of the product over 100 columns, in per cent, their average length, and their number."""
+    """The part of lines of the product over 100 columns, in per cent, their average length, and
+    their number.
+    """
     lines = [line for source in files(*PRODUCT).values() for line in source.splitlines()]
     long = sum(len(line) > 100 for line in lines)
-    return round(100 * long / len(lines), 1), round(sum(map(len, lines)) / len(lines), 1), len(lines)
+    return (
+        round(100 * long / len(lines), 1),
+        round(sum(map(len, lines)) / len(lines), 1),
+        len(lines),
+    )
 
 
 def gates(walked: Mapping[str, tuple[int, int, int]]) -> list[Gate]:
@@ -145,16 +165,31 @@ def gates(walked: Mapping[str, tuple[int, int, int]]) -> list[Gate]:
         Gate("tests of which way a plan goes, outside plan, ways and explain", tests_of_ways(), 10),
         Gate("files of ivm with measured costs", files_with_costs(), 8),
         Gate("places of ivm that tell a thing by its name, outside names.py", names_told(), 5),
-        *(Gate(f"files that import {name}", importers(name), 13, held) for name, held in ROOMS.items()),
-        Gate("files of the product that name a SQL function (levenshtein)", naming("levenshtein"), 1, 4),
+        *(
+            Gate(f"files that import {name}", importers(name), 13, held)
+            for name, held in ROOMS.items()
+        ),
+        Gate(
+            "files of the product that name a SQL function (levenshtein)",
+            naming("levenshtein"),
+            1,
+            4,
+        ),
         Gate("files of the product that name a column type (date)", naming("date"), 5, 26),
-        Gate("files of the product that name an aggregate (quantile_cont)", naming("quantile_cont"), 2, 9),
+        Gate(
+            "files of the product that name an aggregate (quantile_cont)",
+            naming("quantile_cont"),
+            2,
+            9,
+        ),
         Gate("lines over 100 columns, per cent", long, 0.5, 14),
         Gate("average length of a line", average, 45, 56),
         Gate("lines of the product", lines, 95_000, 120_000),
     ]
     for name, (limits, held) in WALKS.items():
-        for what, value, most, at in zip(("files", "moves", "climbs"), walked[name], limits, held, strict=True):
+        for what, value, most, at in zip(
+            ("files", "moves", "climbs"), walked[name], limits, held, strict=True
+        ):
             found.append(Gate(f"{name}: {what}", value, most, at))
     return found
 

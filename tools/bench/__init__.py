@@ -1,1 +1,3 @@
-"""Benchmarks, on one harness (harness.py): `pagestore bench`, `ivm bench`, and those of __main__.py."""
+"""Benchmarks, on one harness (harness.py): `pagestore bench`, `ivm bench`, and those of
+__main__.py.
+"""

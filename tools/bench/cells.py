@@ -1,11 +1,12 @@
-"""What cells hold and are sent, what that costs, and what the shares predict up to 10^11 edges, for triangles.
+"""What cells hold and are sent, what that costs, and what the shares predict up to 10^11 edges, for
+triangles.
 
-`cells` counts the rows of a random graph over 1, 4 and 8 cells in this process. Then the bytes of an edge that were
-found there, and the same search for shares, give a table for larger graphs.
+`cells` counts the rows of a random graph over 1, 4 and 8 cells in this process. Then the bytes of
+an edge that were found there, and the same search for shares, give a table for larger graphs.
 
-`cell_costs` applies batches of changes, probed and with sensitivity indices. Bytes are those of pages of trees. Memory
-is what the peak of a process with one cell grows by, for each edge, from twice to eight times as many of them; with
-sensitivity indices, for each row of these.
+`cell_costs` applies batches of changes, probed and with sensitivity indices. Bytes are those of
+pages of trees. Memory is what the peak of a process with one cell grows by, for each edge, from
+twice to eight times as many of them; with sensitivity indices, for each row of these.
 """
 
 import argparse
@@ -37,26 +38,57 @@ PEAKS = 2, 8  # times the edges: how much more memory does it take?
 Mode = Literal["probe", "match"]
 MODES: tuple[Mode, ...] = ("probe", "match")
 SENSITIVITY = "$sense:"
-COUNTS = ("cells", "shares", "predicted rows a cell", "most", "sent in all", "operations a cell", "most")
-PAPER = ("edges", "cells", "shares", "edge rows a cell", "GB a cell", "copies", "rows sent for 10^6 edges", "a cell")
-COSTLY = ("maintenance", "edge rows", "bytes a row", "sensitivity rows a row", "bytes of one", "memory",
+COUNTS = (
+    "cells",
+    "shares",
+    "predicted rows a cell",
+    "most",
+    "sent in all",
+    "operations a cell",
+    "most",
+)
+PAPER = (
+    "edges",
+    "cells",
+    "shares",
+    "edge rows a cell",
+    "GB a cell",
+    "copies",
+    "rows sent for 10^6 edges",
+    "a cell",
+)
+COSTLY = ("maintenance", "edge rows", "bytes a row", "sensitivity rows a row", "bytes of one",
+    "memory",
          "rows sent a change", "bytes sent a change")  # fmt: skip
 
 
 def random_edges(edges: int, degree: int) -> pa.Table:
     """Return a random graph."""
-    rows = np.unique(np.random.default_rng(1).integers(0, max(edges // degree, 2), (edges, 2)), axis=0)
+    rows = np.unique(
+        np.random.default_rng(1).integers(0, max(edges // degree, 2), (edges, 2)), axis=0
+    )
     return pa.table({"x": rows[:, 0], "y": rows[:, 1]})
 
 
 def count(edges: int, cells: int, folder: Path) -> tuple[tuple[str, ...], float]:
-    """Return the counts of one layout as a row, and the bytes of the stores for each row of an atom and of a home."""
+    """Return the counts of one layout as a row, and the bytes of the stores for each row of an
+    atom and of a home.
+    """
     rows = random_edges(edges, 8)
-    with Cells.create(folder, TRIANGLES, cells, options={"sync": "off"}, sizes={"edge": rows.num_rows}) as made:
+    with Cells.create(
+        folder, TRIANGLES, cells, options={"sync": "off"}, sizes={"edge": rows.num_rows}
+    ) as made:
         applied = made.apply(1, {"edge": rows})
         predicted = made.layout.writers[0].held if cells > 1 else 0.0
-        found = [sum(account[-1]["received"].values()) for account in applied.accounts.values()] if cells > 1 else [0]
-        work = [sum(account["operations"] for account in accounts) for accounts in applied.accounts.values()]
+        found = (
+            [sum(account[-1]["received"].values()) for account in applied.accounts.values()]
+            if cells > 1
+            else [0]
+        )
+        work = [
+            sum(account["operations"] for account in accounts)
+            for accounts in applied.accounts.values()
+        ]
         size = sum(file.stat().st_size for file in folder.rglob("cell-*.pages"))
         shares = " ".join(map(str, made.layout.writers[0].shares.values())) or "1"
     counts = predicted, max(found), sum(found), sum(work) / cells, max(work)
@@ -69,14 +101,22 @@ def on_paper(edges: int, cells: int, bytes_of_row: float) -> tuple[str, ...]:
     shares = choose_shares(rule.body[0], {"edge": float(edges)}, cells)
     copies = shares.held * shares.cells / edges
     sent, size = DELTA * (1 + copies), (shares.held + edges / cells) * bytes_of_row / 1e9
-    shown = f"{edges:.0e}", f"{cells:,}", " ".join(map(str, shares.of.values())), f"{shares.held:,.0f}", f"{size:,.1f}"
+    shown = (
+        f"{edges:.0e}",
+        f"{cells:,}",
+        " ".join(map(str, shares.of.values())),
+        f"{shares.held:,.0f}",
+        f"{size:,.1f}",
+    )
     return (*shown, f"{copies:.0f}", f"{sent:,.0f}", f"{sent / shares.cells:,.0f}")
 
 
 def _count(options: argparse.Namespace) -> int:
     """Count, then calculate, and print both tables."""
     with tempfile.TemporaryDirectory() as folder:
-        rows, sizes = zip(*(count(options.edges, n, Path(folder) / str(n)) for n in COUNTED), strict=True)
+        rows, sizes = zip(
+            *(count(options.edges, n, Path(folder) / str(n)) for n in COUNTED), strict=True
+        )
     print(table(rows, COUNTS, str.isascii))
     print(f"\n{sizes[-1]:,.0f} bytes for each row of an atom or a home, with all indices\n")
     print(table([on_paper(*size, sizes[-1]) for size in ON_PAPER], PAPER, str.isascii))
@@ -88,18 +128,26 @@ class Counting(Here):
 
     sent = 0
 
-    def run(self, batch: Batch, stages: Sequence[Stage], files: Sequence[str] | None, cells: int) -> list[Message]:
+    def run(
+        self, batch: Batch, stages: Sequence[Stage], files: Sequence[str] | None, cells: int
+    ) -> list[Message]:
         """See Executor."""
 
-        def counting(stage: Stage, batch: Batch, cell: int, messages: list[Message]) -> list[Message]:
-            self.sent += sum(len(message.payload) for message in messages if message.channel != TICK)
+        def counting(
+            stage: Stage, batch: Batch, cell: int, messages: list[Message]
+        ) -> list[Message]:
+            self.sent += sum(
+                len(message.payload) for message in messages if message.channel != TICK
+            )
             return stage(batch, cell, messages)
 
         return super().run(batch, [partial(counting, stage) for stage in stages], files, cells)
 
 
 class Costs(NamedTuple):
-    """Of all cells: rows of atoms and homes, sensitivity rows, the bytes of each; rows and bytes a change sends."""
+    """Of all cells: rows of atoms and homes, sensitivity rows, the bytes of each; rows and bytes
+    a change sends.
+    """
 
     rows: int
     sensitivity_rows: int
@@ -112,7 +160,12 @@ class Costs(NamedTuple):
 def costs(folder: Path, edges: pa.Table, cells: int, mode: Mode) -> Costs:
     """Evaluate over cells, change, and count."""
     with Cells.create(
-        folder, TRIANGLES, cells, tables={"edge": edges}, options={"sync": "off", "threads": 1}, maintenance=mode
+        folder,
+        TRIANGLES,
+        cells,
+        tables={"edge": edges},
+        options={"sync": "off", "threads": 1},
+        maintenance=mode,
     ) as made:
         counting = made._run = Counting()
         rng, rows = np.random.default_rng(2), 0
@@ -120,16 +173,28 @@ def costs(folder: Path, edges: pa.Table, cells: int, mode: Mode) -> Costs:
             if number % 2:  # what goes comes again
                 gone = edges.take(rng.choice(edges.num_rows, CHANGES, replace=False))
             kinds = pa.array(["delete" if number % 2 else "insert"] * CHANGES)
-            rows += sum(made.apply(number, {"edge": gone.append_column("_change_type", kinds)}).received.values())
+            rows += sum(
+                made.apply(
+                    number, {"edge": gone.append_column("_change_type", kinds)}
+                ).received.values()
+            )
     sizes, counted = [0, 0], [0, 0]  # of rows, and of sensitivity rows
     for file in folder.rglob("cell-*.pages"):
         with ivm.open(file, mode="r") as workspace, workspace.store.snapshot() as snap:
             for name, pages in workspace.store.stat().relations.items():
-                sensitivity, predicate = name.startswith(SENSITIVITY), workspace.predicates.get(name)
+                sensitivity, predicate = (
+                    name.startswith(SENSITIVITY),
+                    workspace.predicates.get(name),
+                )
                 if predicate is None or predicate.extensional:  # else a view
                     sizes[sensitivity] += pages * workspace.store.page_size
-                    counted[sensitivity] += snap.tree(name).count * (sensitivity or predicate is not None)
-    each, changes = [size / max(n, 1) for size, n in zip(sizes, counted, strict=True)], BATCHES * CHANGES
+                    counted[sensitivity] += snap.tree(name).count * (
+                        sensitivity or predicate is not None
+                    )
+    each, changes = (
+        [size / max(n, 1) for size, n in zip(sizes, counted, strict=True)],
+        BATCHES * CHANGES,
+    )
     return Costs(counted[0], counted[1], each[0], each[1], rows / changes, counting.sent / changes)
 
 
@@ -145,13 +210,28 @@ def _cost(options: argparse.Namespace) -> int:
     for mode in MODES:
         with tempfile.TemporaryDirectory() as folder:
             graph = random_edges(options.edges, 16)
-            found, one = (costs(Path(folder) / str(cells), graph, cells, mode) for cells in (options.cells, 1))
+            found, one = (
+                costs(Path(folder) / str(cells), graph, cells, mode) for cells in (options.cells, 1)
+            )
         few, many = (apart(_peak, options.edges * times, mode) for times in PEAKS)
         memory.append((many - few) / (options.edges * (PEAKS[1] - PEAKS[0])))
-        each = memory[0] if mode == MODES[0] else (memory[1] - memory[0]) * one.rows / one.sensitivity_rows
-        rows.append([mode, f"{found.rows:,}", f"{found.row_bytes:.0f}", f"{found.sensitivity_rows / found.rows:.1f}",
-                     f"{found.sensitivity_bytes:.0f}", f"{each:.0f}", f"{found.rows_sent:.1f}",
-                     f"{found.bytes_sent:.0f}"])  # fmt: skip
+        each = (
+            memory[0]
+            if mode == MODES[0]
+            else (memory[1] - memory[0]) * one.rows / one.sensitivity_rows
+        )
+        rows.append(
+            [
+                mode,
+                f"{found.rows:,}",
+                f"{found.row_bytes:.0f}",
+                f"{found.sensitivity_rows / found.rows:.1f}",
+                f"{found.sensitivity_bytes:.0f}",
+                f"{each:.0f}",
+                f"{found.rows_sent:.1f}",
+                f"{found.bytes_sent:.0f}",
+            ]
+        )
     print(table(rows, COSTLY, str.isascii))
     return 0
 

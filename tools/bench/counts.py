@@ -1,4 +1,6 @@
-"""Count operations over sizes, from 10^3 on, and draw them: of scan trees, reachability, and views of triangles."""
+"""Count operations over sizes, from 10^3 on, and draw them: of scan trees, reachability, and
+views of triangles.
+"""
 
 import argparse
 import tempfile
@@ -10,7 +12,18 @@ from pathlib import Path
 import numpy as np
 
 import pagestore
-from pagestore.host import COUNT, MAX, SET, Complement, Spec, Transaction, Tree, bulk, fold_many, interval_spec
+from pagestore.host import (
+    COUNT,
+    MAX,
+    SET,
+    Complement,
+    Spec,
+    Transaction,
+    Tree,
+    bulk,
+    fold_many,
+    interval_spec,
+)
 from pagestore.tooling import Rows, applications, apply, overlaps_counted
 
 from .harness import Command, workspace_with
@@ -37,7 +50,10 @@ def _draw(counts: Counts, picture: Picture, options: argparse.Namespace) -> int:
     with tempfile.TemporaryDirectory() as folder:
         for n in sizes:
             found.append(counts(n, Path(folder)))
-            print(f"{n:>10,}", "  ".join(f"{name} {value.middle:.1f};" for name, value in found[-1].items()))
+            print(
+                f"{n:>10,}",
+                "  ".join(f"{name} {value.middle:.1f};" for name, value in found[-1].items()),
+            )
     lines = {name: [counts[name] for counts in found] for name in found[0]}
     options.out.write_text(picture.drawn(sizes, lines), encoding="utf-8")
     return 0
@@ -61,7 +77,9 @@ def of_trees(n: int, folder: Path) -> dict[str, Spread]:
     random, ids = np.random.default_rng(n), STEP * np.arange(n)
     with pagestore.open(folder / f"{n}.pages", sync="off") as store:
         txn = store.transaction()
-        tree = bulk(txn.pager, Spec(90, 1, 1, ((MAX, 1),)), _blocks(ids, random.integers(0, 10**6, n)))
+        tree = bulk(
+            txn.pager, Spec(90, 1, 1, ((MAX, 1),)), _blocks(ids, random.integers(0, 10**6, n))
+        )
         ends = np.sort(random.integers(0, STEP * tree.count, (2, SCANS)), axis=0)
         each = (ends[:, i : i + 1] for i in range(SCANS))
         found = {
@@ -92,7 +110,10 @@ def _stab(txn: Transaction, n: int, random: np.random.Generator) -> list[float]:
     b[n // 3] = 4 * n
     tree = bulk(txn.pager, interval_spec(91, 0, 0), _blocks(a, b))
     points = random.integers(n, 2 * n, 50) | 1
-    return [overlaps_counted(txn.pages, tree, np.array([[x + 2 * n]] * 2), 64)[1] for x in points.tolist()]
+    return [
+        overlaps_counted(txn.pages, tree, np.array([[x + 2 * n]] * 2), 64)[1]
+        for x in points.tolist()
+    ]
 
 
 def _complement(txn: Transaction, ids: np.ndarray, random: np.random.Generator) -> float:
@@ -109,14 +130,17 @@ def _blocks(*columns: np.ndarray) -> Iterable[np.ndarray]:
 
 
 def of_recursion(edges: int, folder: Path) -> dict[str, Spread]:
-    """Count operations for each row touched, for deltas of some sizes, of a random graph with two edges a vertex.
+    """Count operations for each row touched, for deltas of some sizes, of a random graph with two
+    edges a vertex.
 
     A row is touched if it is examined, comes or goes; edges of the delta count, too.
     """
     random = np.random.default_rng(edges)
     rows = np.unique(random.integers(0, edges // 2, (2, edges)), axis=1)
     found, start = {}, np.bincount(rows[0]).argmax()
-    with workspace_with(folder / f"{edges}.pages", RULES, {"start": [(start,)], "edge": [*rows]}) as workspace:
+    with workspace_with(
+        folder / f"{edges}.pages", RULES, {"start": [(start,)], "edge": [*rows]}
+    ) as workspace:
         for delta in (1, 10, 100):
             each = []
             for _ in range(TIMES):
@@ -129,12 +153,16 @@ def of_recursion(edges: int, folder: Path) -> dict[str, Spread]:
                     operations += stats["operations"]
                     touched += delta + stats["examined"] + stats["erased"] + stats["inserted"]
                 each.append(operations / touched)
-            found[f"{delta} edges deleted and inserted again" if delta > 1 else "one edge"] = spread(each)
+            found[f"{delta} edges deleted and inserted again" if delta > 1 else "one edge"] = (
+                spread(each)
+            )
     return found
 
 
 def of_upkeep(edges: int, folder: Path) -> dict[str, Spread]:
-    """Count operations of a view of triangles of a random graph: evaluated, and after edges go and come back."""
+    """Count operations of a view of triangles of a random graph: evaluated, and after edges go
+    and come back.
+    """
     random = np.random.default_rng(edges)
     rows = np.unique(random.integers(0, max(2, edges // DEGREE), (2, edges)), axis=1)
     declared, _, rule = TRIANGLES.partition("tri")
@@ -149,7 +177,9 @@ def of_upkeep(edges: int, folder: Path) -> dict[str, Spread]:
                     with workspace.transaction() as txn:
                         getattr(txn, edit)("edge", [*chosen])
                     each.append(workspace.stats("tri")["operations"])
-            found[f"maintained after {delta} edges" if delta > 1 else "maintained after one edge"] = spread(each)
+            found[
+                f"maintained after {delta} edges" if delta > 1 else "maintained after one edge"
+            ] = spread(each)
     return found
 
 
@@ -159,17 +189,21 @@ FLAGS = {
 }
 PICTURES: dict[str, tuple[Counts, Picture]] = {
     "scan-counts.svg": (
-        of_trees, Picture("Folds of a tree, counted", "records in the tree", "operations; median and quartiles"),
+        of_trees, Picture("Folds of a tree, counted", "records in the tree",
+        "operations; median and quartiles"),
     ),
     "recursion-counts.svg": (
         of_recursion,
-        Picture("Maintained reachability: the cost follows the rows touched", "edges of the graph, two a vertex",
+        Picture("Maintained reachability: the cost follows the rows touched",
+        "edges of the graph, two a vertex",
                 "operations for each row touched; median and quartiles"),
     ),
     "upkeep-counts.svg": (
         of_upkeep,
-        Picture("An edit costs what it changes, not what is stored", f"edges of the graph, {DEGREE} a vertex",
-                "operations of the join for a view of triangles; median and quartiles", logarithmic=True),
+        Picture("An edit costs what it changes, not what is stored",
+        f"edges of the graph, {DEGREE} a vertex",
+                "operations of the join for a view of triangles; median and quartiles",
+                logarithmic=True),
     ),
 }  # fmt: skip
 TREES, RECURSION, UPKEEP = (Command(partial(_draw, *PICTURES[name]), FLAGS) for name in PICTURES)

@@ -1,6 +1,8 @@
-"""Graphs to measure with, edges x < y, int64[2, m], sorted; how they change; and the hand-written limit for triangles.
+"""Graphs to measure with, edges x < y, int64[2, m], sorted; how they change; and the hand-written
+limit for triangles.
 
-The limit is sorted adjacency lists in memory, merged; no versions, no durability. Its kernels are part of no wheel.
+The limit is sorted adjacency lists in memory, merged; no versions, no durability. Its kernels are
+part of no wheel.
 """
 
 from collections.abc import Iterator
@@ -16,18 +18,24 @@ Change = tuple[np.ndarray, np.ndarray]  # edges gone, edges new: each int64[2, n
 
 
 def read_graph(file: Path) -> np.ndarray:
-    """Return the edges in the columns x, y of a Parquet file, in any order and direction, and possibly repeated."""
+    """Return the edges in the columns x, y of a Parquet file, in any order and direction, and
+    possibly repeated.
+    """
     table = pq.read_table(file, columns=["x", "y"])
     return _edges(np.stack([table["x"].to_numpy(), table["y"].to_numpy()]).astype(np.int64))
 
 
 def skewed(vertices: int) -> np.ndarray:
     """Return a graph with hubs: about 14 edges a vertex, ends drawn with a heavy tail."""
-    return _edges((vertices * np.random.default_rng(6).random((2, 20 * vertices)) ** 2).astype(np.int64))
+    return _edges(
+        (vertices * np.random.default_rng(6).random((2, 20 * vertices)) ** 2).astype(np.int64)
+    )
 
 
 def even(edges: int, degree: int = 20) -> np.ndarray:
-    """Return a graph without hubs, of about `edges` edges; the degree of a vertex does not depend on the size."""
+    """Return a graph without hubs, of about `edges` edges; the degree of a vertex does not
+    depend on the size.
+    """
     return _edges(np.random.default_rng(8).integers(0, 2 * edges // degree, (2, edges)))
 
 
@@ -39,8 +47,8 @@ def _edges(ends: np.ndarray) -> np.ndarray:
 def changes(edges: np.ndarray, batch: int) -> Iterator[Change]:
     """Yield endless changes, the same each time, of one edge or at most `batch`.
 
-    Changes of one edge alternately take an edge out and put it back; larger ones take out as many random edges as they
-    put back of those taken out before.
+    Changes of one edge alternately take an edge out and put it back; larger ones take out as many
+    random edges as they put back of those taken out before.
     """
     random = np.random.default_rng(7)
     none = edges[:, :0]
@@ -58,7 +66,9 @@ def changes(edges: np.ndarray, batch: int) -> Iterator[Change]:
 
 
 def adjacency(edges: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return row starts int64[n+1] and neighbours int32[m] of the sorted edges x < y, int64[2, m]."""
+    """Return row starts int64[n+1] and neighbours int32[m] of the sorted edges x < y, int64[2,
+    m].
+    """
     vertices = int(edges.max()) + 1
     starts = np.zeros(vertices + 1, np.int64)
     np.cumsum(np.bincount(edges[0], minlength=vertices), out=starts[1:])
@@ -73,13 +83,16 @@ def triangles(starts: np.ndarray, neighbours: np.ndarray) -> np.ndarray:
 
 
 class Adjacency:
-    """A graph from which edges are deleted and to which they return, in place; `triangles` counts its triangles."""
+    """A graph from which edges are deleted and to which they return, in place; `triangles`
+    counts its triangles.
+    """
 
     def __init__(self, edges: np.ndarray) -> None:
         both = np.concatenate([edges, edges[::-1]], axis=1)
         starts, neighbours = adjacency(both[:, np.lexsort(both[::-1])])
         self._graph = starts, neighbours, np.diff(starts)
-        self.found = np.empty((1 << 20, 3), np.int32)  # the triangles that the last change removed or added
+        # the triangles that the last change removed or added
+        self.found = np.empty((1 << 20, 3), np.int32)
         self.triangles = _triangles(*adjacency(edges), self.found[:0])
 
     def change(self, gone: np.ndarray, new: np.ndarray) -> None:
@@ -95,15 +108,27 @@ def _triangles(starts: np.ndarray, neighbours: np.ndarray, out: np.ndarray) -> i
     for x in range(len(starts) - 1):
         for edge in range(starts[x], starts[x + 1]):
             y = neighbours[edge]
-            found = _merge(neighbours, x, y, edge + 1, starts[x + 1], starts[y], starts[y + 1], out, found)
+            found = _merge(
+                neighbours, x, y, edge + 1, starts[x + 1], starts[y], starts[y + 1], out, found
+            )
     return found
 
 
 @kernel
 def _merge(
-    neighbours: np.ndarray, x: int, y: int, i: int, i_end: int, j: int, j_end: int, out: np.ndarray, found: int
+    neighbours: np.ndarray,
+    x: int,
+    y: int,
+    i: int,
+    i_end: int,
+    j: int,
+    j_end: int,
+    out: np.ndarray,
+    found: int,
 ) -> int:
-    """Write x, y and each vertex in both ranges of neighbours, while there is room; return `found`, with them."""
+    """Write x, y and each vertex in both ranges of neighbours, while there is room; return
+    `found`, with them.
+    """
     while i < i_end and j < j_end:
         if neighbours[i] < neighbours[j]:
             i += 1
@@ -120,9 +145,16 @@ def _merge(
 
 @kernel
 def _change(
-    starts: np.ndarray, neighbours: np.ndarray, lengths: np.ndarray, edges: np.ndarray, comes: bool, out: np.ndarray
+    starts: np.ndarray,
+    neighbours: np.ndarray,
+    lengths: np.ndarray,
+    edges: np.ndarray,
+    comes: bool,
+    out: np.ndarray,
 ) -> int:
-    """List and count the triangles of each edge; it is deleted before that, or inserted after it."""
+    """List and count the triangles of each edge; it is deleted before that, or inserted after
+    it.
+    """
     found = 0
     for edge in range(edges.shape[1]):
         x, y = edges[0, edge], edges[1, edge]
@@ -138,7 +170,9 @@ def _change(
 
 
 @kernel
-def _move(starts: np.ndarray, neighbours: np.ndarray, lengths: np.ndarray, x: int, y: int, comes: bool) -> None:
+def _move(
+    starts: np.ndarray, neighbours: np.ndarray, lengths: np.ndarray, x: int, y: int, comes: bool
+) -> None:
     """Insert y among the neighbours of x, or delete it."""
     first, end = starts[x], starts[x] + lengths[x]
     at = first + np.searchsorted(neighbours[first:end], y)

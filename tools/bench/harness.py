@@ -3,8 +3,8 @@
     Row("sum of a column", [Side("pagestore", ours), Side("DuckDB", theirs)])       a piece of work
     Work("sum bench", rows, 1_000_000, 10_000)                                      a command that measures rows
 
-Each side runs once untimed (to warm caches, compile kernels and compare answers), then `rounds` times. Reports give
-medians and their ratio to the first side's, which is this project's.
+Each side runs once untimed (to warm caches, compile kernels and compare answers), then `rounds`
+times. Reports give medians and their ratio to the first side's, which is this project's.
 """
 
 import argparse
@@ -46,10 +46,11 @@ SPAWN = get_context("spawn")  # processes that share nothing with this one
 
 @dataclass
 class Side:
-    """One system at one piece of work. `run` does it once and returns its answer, which all sides must agree on.
+    """One system at one piece of work. `run` does it once and returns its answer, which all sides
+    must agree on.
 
-    `before` runs untimed before each run, to undo it; `counts` returns, after the last run, numbers besides time:
-    operations, pages, bytes, syncs.
+    `before` runs untimed before each run, to undo it; `counts` returns, after the last run, numbers
+    besides time: operations, pages, bytes, syncs.
     """
 
     name: str
@@ -60,11 +61,13 @@ class Side:
 
 @dataclass
 class Row:
-    """A piece of work; `scale` converts the seconds of a run to `unit`: 1e3 for ms, 1e6 / n for µs each.
+    """A piece of work; `scale` converts the seconds of a run to `unit`: 1e3 for ms, 1e6 / n for µs
+    each.
 
-    Each time, a side runs `stretch` times in a row, after one run that does not count: otherwise short work would
-    always find the caches full of the other sides' data. `things` says what a run processes, such as (1000, "edges");
-    the report gives their number per second. If a row is `told`, nothing is timed: a run returns its figure, in `unit`.
+    Each time, a side runs `stretch` times in a row, after one run that does not count: otherwise
+    short work would always find the caches full of the other sides' data. `things` says what a run
+    processes, such as (1000, "edges"); the report gives their number per second. If a row is
+    `told`, nothing is timed: a run returns its figure, in `unit`.
     """
 
     name: str
@@ -105,7 +108,9 @@ class Disagreement(ValueError):
 
 
 class Command(NamedTuple):
-    """A benchmark that prints what it finds; `run` returns the exit code, `flags` are the arguments, for argparse."""
+    """A benchmark that prints what it finds; `run` returns the exit code, `flags` are the
+    arguments, for argparse.
+    """
 
     run: Callable[[argparse.Namespace], int]
     flags: Mapping[str, Mapping[str, Any]]
@@ -118,10 +123,12 @@ class Command(NamedTuple):
 
 @dataclass(frozen=True)
 class Work:
-    """A command: `rows(folder, options)` yields what it measures. Each row is measured before the next is made.
+    """A command: `rows(folder, options)` yields what it measures. Each row is measured before the
+    next is made.
 
-    `options.size` is `size`, or with --quick, `quick`. If `graph` is given, the command takes a file with a graph, and
-    `options.graph` has its edges, or those that `graph(size)` makes up; else --rows N sets another size.
+    `options.size` is `size`, or with --quick, `quick`. If `graph` is given, the command takes a
+    file with a graph, and `options.graph` has its edges, or those that `graph(size)` makes up; else
+    --rows N sets another size.
     """
 
     title: str
@@ -132,16 +139,29 @@ class Work:
 
     def arguments(self, parser: argparse.ArgumentParser) -> None:
         """Add the command's arguments."""
-        parser.add_argument("--quick", action="store_true", help="small sizes, few rounds: for a look, or for CI")
-        parser.add_argument("--only", metavar="WORD", default="", help="only the rows whose name has this word")
-        parser.add_argument("--out", metavar="DIR", type=Path, help="write the results there, as JSON and HTML")
-        parser.add_argument("--json", action="store_true", help="answer in JSON on stdout, in the end")
+        parser.add_argument(
+            "--quick", action="store_true", help="small sizes, few rounds: for a look, or for CI"
+        )
+        parser.add_argument(
+            "--only", metavar="WORD", default="", help="only the rows whose name has this word"
+        )
+        parser.add_argument(
+            "--out", metavar="DIR", type=Path, help="write the results there, as JSON and HTML"
+        )
+        parser.add_argument(
+            "--json", action="store_true", help="answer in JSON on stdout, in the end"
+        )
         parser.add_argument("--quiet", action="store_true", help="no progress line")
         if self.graph:
             said = "a graph as integer columns x, y, one row an edge; by default a random one with hubs"
             parser.add_argument("graph", metavar="PARQUET", type=Path, nargs="?", help=said)
         else:
-            parser.add_argument("--rows", metavar="N", type=int, help=f"rows of the tables, instead of {self.size:,}")
+            parser.add_argument(
+                "--rows",
+                metavar="N",
+                type=int,
+                help=f"rows of the tables, instead of {self.size:,}",
+            )
 
     def run(self, options: argparse.Namespace) -> int:
         """Measure, and print each row when it is done; return the exit code."""
@@ -169,22 +189,31 @@ class Work:
         return 0
 
     def _measure(self, options: argparse.Namespace, results: list[Result]) -> None:
-        with Progress(self.title, options.quiet) as progress, tempfile.TemporaryDirectory(prefix="bench-") as folder:
+        with (
+            Progress(self.title, options.quiet) as progress,
+            tempfile.TemporaryDirectory(prefix="bench-") as folder,
+        ):
             for row in self.rows(Path(folder), options):
                 if options.only in row.name:
                     results.append(measure(row, progress))
                     progress.clear()
                     _tell(options, as_text(results[-1]))
         if not results:
-            raise OptionError(f"--only {options.only}: no row's name has this word; without it, all are shown")
+            raise OptionError(
+                f"--only {options.only}: no row's name has this word; without it, all are shown"
+            )
 
 
 def measure(row: Row, progress: Callable[[str], None] = lambda text: None) -> Result:
     """Run the sides alternately.  Raises Disagreement."""
-    times: dict[str, list[float]] = {side.name: [] for side in row.sides} if row.told else _warm(row, progress)
+    times: dict[str, list[float]] = (
+        {side.name: [] for side in row.sides} if row.told else _warm(row, progress)
+    )
     sides = [side for side in row.sides if not times[side.name]]
     gc.collect()
-    gc.freeze()  # later collections need not visit the objects that exist now, which would fill the caches each time
+    # later collections need not visit the objects that exist now, which would fill the caches each
+    # time
+    gc.freeze()
     try:
         for number in range(0, row.rounds, row.stretch):
             for side in sides:
@@ -192,16 +221,22 @@ def measure(row: Row, progress: Callable[[str], None] = lambda text: None) -> Re
                 times[side.name] += _runs(row, side, min(row.stretch, row.rounds - number))
     finally:
         gc.unfreeze()
-    result = Result(row.name, row.unit, times, {side.name: dict(side.counts()) for side in row.sides})
+    result = Result(
+        row.name, row.unit, times, {side.name: dict(side.counts()) for side in row.sides}
+    )
     if row.things:
         number, things = row.things
         for side in row.sides:
-            result.counts[side.name][f"{things}/s"] = round(number / (result.median(side.name) / row.scale))
+            result.counts[side.name][f"{things}/s"] = round(
+                number / (result.median(side.name) / row.scale)
+            )
     return result
 
 
 def _warm(row: Row, progress: Callable[[str], None]) -> dict[str, list[float]]:
-    """Run each side once and compare the answers; return the times of those that are too slow to run again."""
+    """Run each side once and compare the answers; return the times of those that are too slow to
+    run again.
+    """
     answers, times = {}, {}
     ours = _system(row.sides[0])
     for side in row.sides:
@@ -209,7 +244,8 @@ def _warm(row: Row, progress: Callable[[str], None]) -> dict[str, list[float]]:
         side.before()
         began = time.perf_counter()
         answers[side.name] = side.run()
-        taken = time.perf_counter() - began  # counts only for others that are slow: ours may have compiled kernels
+        # counts only for others that are slow: ours may have compiled kernels
+        taken = time.perf_counter() - began
         times[side.name] = [taken * row.scale] * (taken > SLOW_SECONDS and _system(side) != ours)
     if any(answer != answers[row.sides[0].name] for answer in answers.values()):
         raise Disagreement(f"{row.name}: {' and '.join(answers)} differ: {answers}")
@@ -235,8 +271,8 @@ def _runs(row: Row, side: Side, runs: int) -> list[float]:
 
 
 def as_text(result: Result) -> str:
-    """Return a line for each side: median, ratio to the first, 99th percentile or spread, and a bar whose length is a
-    logarithm of the median; its counts a line below.
+    """Return a line for each side: median, ratio to the first, 99th percentile or spread, and a bar
+    whose length is a logarithm of the median; its counts a line below.
     """
     widest, least = max(28, *map(len, result.times)), min(map(result.median, result.times))
     lines = [result.row]
@@ -246,10 +282,15 @@ def as_text(result: Result) -> str:
             spread = f"99 % within {figure(high)}, x {high / median:.1f}"
         elif len(times) > 1:
             spread = f"{figure(min(times))} to {figure(max(times))}"
-        shown, bar = f"{figure(median):>9} {result.unit}", BAR * (1 + round(8 * log10(median / least)))
+        shown, bar = (
+            f"{figure(median):>9} {result.unit}",
+            BAR * (1 + round(8 * log10(median / least))),
+        )
         lines.append(f"  {side:<{widest}}{shown:<14}x {result.ratio(side):<8.2f}{spread:<28}{bar}")
         if counts := result.counts.get(side):
-            lines.append("      " + ", ".join(f"{name} {count:,.10g}" for name, count in counts.items()))
+            lines.append(
+                "      " + ", ".join(f"{name} {count:,.10g}" for name, count in counts.items())
+            )
     return "\n".join(lines)
 
 
@@ -263,8 +304,12 @@ def figure(value: float) -> str:
     return f"{value:,.{max(0, digits)}f}"
 
 
-def write(results: Sequence[Result], title: str, folder: Path, about: str = "") -> tuple[Path, Path]:
-    """Write `title`.json and `title`.html into `folder`, and return their paths; `about` says what was measured."""
+def write(
+    results: Sequence[Result], title: str, folder: Path, about: str = ""
+) -> tuple[Path, Path]:
+    """Write `title`.json and `title`.html into `folder`, and return their paths; `about` says
+    what was measured.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     data, page = folder / f"{title}.json", folder / f"{title}.html"
     found = report(results, about)
@@ -276,7 +321,9 @@ def write(results: Sequence[Result], title: str, folder: Path, about: str = "") 
 
 
 def report(results: Sequence[Result], about: str) -> dict[str, Any]:
-    """Return the results as data, with the machine and the packages that they were measured with."""
+    """Return the results as data, with the machine and the packages that they were measured
+    with.
+    """
     packages = {found.name: found.version for found in distributions() if found.name in PACKAGES}
     machine = {
         "python": platform.python_version(),
@@ -286,7 +333,8 @@ def report(results: Sequence[Result], about: str) -> dict[str, Any]:
     }
     figures = {"medians": Result.median, "ratios": Result.ratio, "percentiles": Result.percentile}
     rows = [
-        asdict(result) | {name: {side: of(result, side) for side in result.times} for name, of in figures.items()}
+        asdict(result)
+        | {name: {side: of(result, side) for side in result.times} for name, of in figures.items()}
         for result in results
     ]
     return {"about": about, "machine": machine, "rows": rows}
@@ -301,8 +349,12 @@ def _tell(options: argparse.Namespace, text: str) -> None:
 # -- what sides are made of
 
 
-def workspace_with(file: Path, declared: str, facts: Mapping[str, Any], **options: Any) -> ivm.Workspace:
-    """Return a new workspace that has these declarations and rows; unsynced, unless the options say otherwise."""
+def workspace_with(
+    file: Path, declared: str, facts: Mapping[str, Any], **options: Any
+) -> ivm.Workspace:
+    """Return a new workspace that has these declarations and rows; unsynced, unless the options
+    say otherwise.
+    """
     workspace = ivm.open(file, **{"sync": "off", **options})
     workspace.install(declared, "facts")
     with workspace.transaction() as txn:
@@ -312,7 +364,9 @@ def workspace_with(file: Path, declared: str, facts: Mapping[str, Any], **option
 
 
 def duckdb_with(tables: Mapping[str, Any], file: Path | None = None) -> Any:
-    """Return a connection to DuckDB, of one thread, with these tables; None where it is not installed."""
+    """Return a connection to DuckDB, of one thread, with these tables; None where it is not
+    installed.
+    """
     if not installed("duckdb"):
         return None
     import duckdb
@@ -333,7 +387,9 @@ def installed(package: str) -> bool:
 
 def those_installed(*sides: Side) -> list[Side]:
     """Return the sides of this project, and of other systems that are installed."""
-    return [side for side in sides if _system(side) in ("pagestore", "ivm") or installed(_system(side))]
+    return [
+        side for side in sides if _system(side) in ("pagestore", "ivm") or installed(_system(side))
+    ]
 
 
 def _system(side: Side) -> str:
@@ -355,7 +411,9 @@ def apart(function: Callable[..., Any], *arguments: object) -> Any:
 
 
 def output(command: Sequence[object], environment: Mapping[str, str] | None = None) -> str:
-    """Return what a process prints. Raises ChildProcessError, with the end of its errors, if it fails."""
+    """Return what a process prints. Raises ChildProcessError, with the end of its errors, if it
+    fails.
+    """
     words = [*map(str, command)]
     done = subprocess.run(words, env=environment, capture_output=True, text=True)
     if done.returncode:
@@ -365,5 +423,10 @@ def output(command: Sequence[object], environment: Mapping[str, str] | None = No
 
 
 def peak_bytes() -> int:
-    """Return the most memory that this process had; getrusage would count its parent's before the start, too."""
-    return int(Path("/proc/self/status").read_text(encoding="ascii").partition("VmHWM:")[2].split()[0]) * 1024
+    """Return the most memory that this process had; getrusage would count its parent's before
+    the start, too.
+    """
+    return (
+        int(Path("/proc/self/status").read_text(encoding="ascii").partition("VmHWM:")[2].split()[0])
+        * 1024
+    )

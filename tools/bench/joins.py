@@ -1,7 +1,7 @@
 """Joins over one graph, evaluated from scratch: the tasks, and the systems that answer them.
 
-The graph is edges x < y, int64[2, m], sorted. A task is written in the system's own language: rules here, SQL
-there, lazy frames elsewhere; the hand-written merge answers only what it was written for.
+The graph is edges x < y, int64[2, m], sorted. A task is written in the system's own language: rules
+here, SQL there, lazy frames elsewhere; the hand-written merge answers only what it was written for.
 """
 
 import os
@@ -20,7 +20,8 @@ from pagestore.host import together
 from . import graphs
 from .harness import Row, Side, duckdb_with, installed, workspace_with
 
-os.environ.setdefault("POLARS_MAX_THREADS", "1")  # set before Polars is imported, so that each system has one thread
+# set before Polars is imported, so that each system has one thread
+os.environ.setdefault("POLARS_MAX_THREADS", "1")
 LARGE = 200_000  # edges; from here on no other system lists all 3-paths
 DECLARED = "edge(x, y) -> int(x), int(y)."
 _TRIANGLE = "edge a join edge b on a.y = b.x join edge c on c.x = a.x and c.y = b.y"
@@ -34,7 +35,9 @@ _PAIRS = "from edge a join edge b on a.y = b.x"
 
 
 class Task(NamedTuple):
-    """A question about the graph. Its answer is its number of rows, or for one that is `counted`, the count."""
+    """A question about the graph. Its answer is its number of rows, or for one that is
+    `counted`, the count.
+    """
 
     name: str
     rule: str  # of the view {name}
@@ -61,10 +64,16 @@ TRIANGLES = Task(
 )
 COUNTED = "{name}[] = n <- agg<<n = count()>> " + _CLIQUE
 CLIQUES_COUNTED = Task("4-cliques counted", COUNTED, f"select count(*) {_CLIQUE_SQL}", True)
-CLIQUES = Task("4-cliques listed", "{name}(x, y, z, w) <- " + _CLIQUE, f"select a.x, a.y, b.y z, d.y w {_CLIQUE_SQL}")
+CLIQUES = Task(
+    "4-cliques listed",
+    "{name}(x, y, z, w) <- " + _CLIQUE,
+    f"select a.x, a.y, b.y z, d.y w {_CLIQUE_SQL}",
+)
 PATHS = Task(*_PATHS, f"select distinct a.x, c.y w {_PAIRS} join edge c on b.y = c.x")
 PATHS_BY_HAND = Task(  # rewritten by hand, for planners that do not project early
-    *_PATHS, f"select distinct a.x, c.y w from (select distinct a.x, b.y {_PAIRS}) a join edge c on a.y = c.x"
+    *_PATHS,
+    f"select distinct a.x, c.y w from (select distinct a.x, b.y {_PAIRS}) a join edge c on a.y = "
+    f"c.x",
 )
 
 
@@ -76,20 +85,34 @@ def rows(edges: np.ndarray, folder: Path, quick: bool) -> Iterator[Row]:
         @cache
         def ours(threads: int, number: int = 0) -> ivm.Workspace:
             file = folder / f"evaluated-{threads}-{number}.pages"
-            return held.enter_context(workspace_with(file, DECLARED, {"edge": [*edges]}, retain=1, threads=threads))
+            return held.enter_context(
+                workspace_with(file, DECLARED, {"edge": [*edges]}, retain=1, threads=threads)
+            )
 
         def mine(task: Task, threads: int, name: str) -> Side:
             operations = lambda: {"operations": ours(threads).stats(task.view)["operations"]}  # noqa: E731
-            return Side(name, lambda: task.evaluated(ours(threads)), lambda: ours(threads), operations)
+            return Side(
+                name, lambda: task.evaluated(ours(threads)), lambda: ours(threads), operations
+            )
 
-        peers = {name: cache(partial(make, edges)) for name, make in PEERS.items() if installed(name.lower())}
+        peers = {
+            name: cache(partial(make, edges))
+            for name, make in PEERS.items()
+            if installed(name.lower())
+        }
 
         def theirs(task: Task, suffix: str = "") -> list[Side]:
-            return [Side(name + suffix, lambda peer=peer: peer()(task), peer) for name, peer in peers.items()]  # type: ignore[misc]
+            return [
+                Side(name + suffix, lambda peer=peer: peer()(task), peer)  # type: ignore[misc]
+                for name, peer in peers.items()
+            ]
 
         adjacency = cache(partial(graphs.adjacency, edges))
         limit = Side("merge (limit)", lambda: len(graphs.triangles(*adjacency())), adjacency)
-        yield Row(TRIANGLES.name, [mine(TRIANGLES, 1, "ivm"), *[limit] * installed("numba"), *theirs(TRIANGLES)])
+        yield Row(
+            TRIANGLES.name,
+            [mine(TRIANGLES, 1, "ivm"), *[limit] * installed("numba"), *theirs(TRIANGLES)],
+        )
         for task in (CLIQUES_COUNTED, *[CLIQUES] * (not quick)):
             yield Row(task.name, [mine(task, 1, "ivm"), *theirs(task)], 3)
         by_hand = theirs(PATHS_BY_HAND, ", rewritten")
@@ -97,23 +120,31 @@ def rows(edges: np.ndarray, folder: Path, quick: bool) -> Iterator[Row]:
         for task in (TRIANGLES, CLIQUES_COUNTED):
             twice = Side(
                 "ivm, one thread, twice at once",  # the limit of two threads: they share nothing
-                lambda task=task: together([partial(task.evaluated, ours(1, n)) for n in (1, 2)])[0],  # type: ignore[misc]
+                lambda task=task: together([partial(task.evaluated, ours(1, n)) for n in (1, 2)])[
+                    0
+                ],  # type: ignore[misc]
                 lambda: (ours(1, 1), ours(1, 2)),
             )
             compared = [mine(task, 2, "ivm, two threads"), mine(task, 1, "ivm, one thread"), twice]
-            yield Row(f"{task.name}, on two threads", compared, 15)  # many, since both threads may share a core
+            # many, since both threads may share a core
+            yield Row(f"{task.name}, on two threads", compared, 15)
         for task, granularities, wanted in (
             (TRIANGLES, (1, 16, 64), True),
             (CLIQUES_COUNTED, (16, 64, 256), not quick),
             (PATHS, (64, 256), few and not quick),
         ):
             if wanted:
-                sides = [_installing(ours, task, 0), *(_installing(ours, task, each) for each in granularities)]
+                sides = [
+                    _installing(ours, task, 0),
+                    *(_installing(ours, task, each) for each in granularities),
+                ]
                 yield Row(f"{task.name}, installed as a view", sides, 3)
 
 
 def _installing(ours: Callable[[int], ivm.Workspace], task: Task, granularity: int) -> Side:
-    """Return a side that installs a view: evaluates and stores it, with sensitivity indices unless granularity is 0."""
+    """Return a side that installs a view: evaluates and stores it, with sensitivity indices
+    unless granularity is 0.
+    """
     counts: dict[str, float] = {}
 
     def uninstall() -> None:
@@ -121,7 +152,11 @@ def _installing(ours: Callable[[int], ivm.Workspace], task: Task, granularity: i
             ours(1).uninstall("installed")
 
     def install() -> int:
-        how = {"maintenance": "match", "granularity": granularity} if granularity else {"maintenance": "probe"}
+        how = (
+            {"maintenance": "match", "granularity": granularity}
+            if granularity
+            else {"maintenance": "probe"}
+        )
         ours(1).install(task.rule.format(name="installed"), name="installed", **how)
         stats = ours(1).stats("installed")
         counts["sensitivity rows"] = stats["sensitivity_rows"]
@@ -149,7 +184,9 @@ def _duckdb(edges: np.ndarray) -> Callable[[Task], int]:
 
 
 def _polars(edges: np.ndarray) -> Callable[[Task], int]:
-    """Return what answers with Polars: lazy frames, the streaming engine, POLARS_MAX_THREADS threads."""
+    """Return what answers with Polars: lazy frames, the streaming engine, POLARS_MAX_THREADS
+    threads.
+    """
     import polars
 
     edge = polars.DataFrame(as_columns(edges)).lazy()
@@ -162,7 +199,11 @@ def _polars(edges: np.ndarray) -> Callable[[Task], int]:
     cliques = triangles.join(named("z", "w"), on="z")
     for missing in ("x", "y"):
         cliques = cliques.join(named(missing, "w"), on=[missing, "w"], how="semi")
-    tasks: dict[Task, Any] = {TRIANGLES: triangles, CLIQUES: cliques, CLIQUES_COUNTED: cliques.select(polars.len())}
+    tasks: dict[Task, Any] = {
+        TRIANGLES: triangles,
+        CLIQUES: cliques,
+        CLIQUES_COUNTED: cliques.select(polars.len()),
+    }
     for task, firsts in ((PATHS, pairs), (PATHS_BY_HAND, pairs.select("x", "z").unique())):
         tasks[task] = firsts.join(named("z", "w"), on="z").select("x", "w").unique()
 
@@ -173,4 +214,7 @@ def _polars(edges: np.ndarray) -> Callable[[Task], int]:
     return answer
 
 
-PEERS: dict[str, Callable[[np.ndarray], Callable[[Task], int]]] = {"DuckDB": _duckdb, "Polars": _polars}
+PEERS: dict[str, Callable[[np.ndarray], Callable[[Task], int]]] = {
+    "DuckDB": _duckdb,
+    "Polars": _polars,
+}

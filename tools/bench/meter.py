@@ -4,8 +4,8 @@ with Meter(workspace.store) as meter:
     ...
 meter.counts
 
-The meter replaces the functions that do input and output and that call kernels while it counts, so there are no
-counters to pay for at other times.
+The meter replaces the functions that do input and output and that call kernels while it counts, so
+there are no counters to pay for at other times.
 """
 
 from collections.abc import Callable, Iterable
@@ -24,7 +24,8 @@ from pagestore.tooling import neighbours
 class Meter:
     """Counts the work of a store and of kernels until the block ends.
 
-    A page counts as read if it was touched and not written; each is touched once, whatever happens to it later.
+    A page counts as read if it was touched and not written; each is touched once, whatever happens
+    to it later.
     """
 
     def __init__(self, store: Store) -> None:
@@ -32,7 +33,9 @@ class Meter:
         self._store, self._written, self._patches = store, set[int](), ExitStack()
 
     def __enter__(self) -> "Meter":
-        self.counts = dict.fromkeys(("pages read", "pages written", "bytes", "writes", "syncs", "kernel calls"), 0)
+        self.counts = dict.fromkeys(
+            ("pages read", "pages written", "bytes", "writes", "syncs", "kernel calls"), 0
+        )
         self._patches.enter_context(patch.multiple(self._store._handle.file, **self._file()))
         for typed in TypedKernel.every:
             self._patches.enter_context(patch.dict(typed.__dict__, call=self._kernel(typed)))
@@ -74,7 +77,8 @@ class Meter:
 
         def pwrite(data: memoryview, offset: int) -> None:
             length = memoryview(data).nbytes
-            count(1, length, range(offset // size, (offset + length) // size))  # a meta slot is not a whole page
+            # a meta slot is not a whole page
+            count(1, length, range(offset // size, (offset + length) // size))
             write(data, offset)
 
         def wrote(ids: np.ndarray) -> None:
@@ -88,4 +92,9 @@ class Meter:
             self.counts["syncs"] += 1
             sync()
 
-        return {"pwrite": pwrite, "wrote": wrote, "write_pages": write_pages, "fdatasync": fdatasync}
+        return {
+            "pwrite": pwrite,
+            "wrote": wrote,
+            "write_pages": write_pages,
+            "fdatasync": fdatasync,
+        }

@@ -1,4 +1,5 @@
-"""A picture of lines over sizes, as SVG: a title, axes with names and units, the spread; for light and dark pages.
+"""A picture of lines over sizes, as SVG: a title, axes with names and units, the spread; for light
+and dark pages.
 
 10^4 |          ___---   evaluated anew
      |    __---
@@ -16,7 +17,8 @@ WIDTH, HEIGHT, LEFT, RIGHT, TOP = 720, 380, 88, 24, 56
 LEGEND = 22  # pixels of a line of the legend
 LIGHT = {"ink": "#1f2328", "faint": "#59636e", "grid": "#d8dee4", "paper": "#ffffff"}
 DARK = {"ink": "#e6edf3", "faint": "#9198a1", "grid": "#3d444d", "paper": "#0d1117"}
-COLOURS = (("#1f5fae", "#79b8ff"), ("#b34700", "#ffab70"), ("#22733a", "#7ee787"), ("#7a3e9d", "#d2a8ff"),
+COLOURS = (("#1f5fae", "#79b8ff"), ("#b34700", "#ffab70"), ("#22733a", "#7ee787"), ("#7a3e9d",
+    "#d2a8ff"),
            ("#59636e", "#9198a1"))  # fmt: skip
 DASHES = "none", "7 4", "2 3", "9 3 2 3", "1 5"  # also without colours the lines differ
 
@@ -30,7 +32,9 @@ class Spread(NamedTuple):
 
 
 class Picture(NamedTuple):
-    """What a picture says beside its lines; `logarithmic` is the axis up, as that of the sizes is."""
+    """What a picture says beside its lines; `logarithmic` is the axis up, as that of the sizes
+    is.
+    """
 
     title: str
     across: str
@@ -42,7 +46,8 @@ class Picture(NamedTuple):
         plot = _Plot(sizes, lines, self.logarithmic)
         bottom = TOP + HEIGHT
         parts = [
-            f"<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 {WIDTH} {bottom + 66 + LEGEND * len(lines)}' "
+            f"<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 {WIDTH} "
+            f"{bottom + 66 + LEGEND * len(lines)}' "
             f"width='{WIDTH}' font-family='system-ui, sans-serif' font-size='13' role='img'>",
             f"<title>{escape(self.title)}</title><style>{_style()}</style>",
             "<rect class='paper' width='100%' height='100%'/>",
@@ -52,13 +57,20 @@ class Picture(NamedTuple):
         ]
         for value in plot.ticks:
             y = plot.y(value)
-            parts.append(f"<line class='grid' x1='{LEFT}' x2='{WIDTH - RIGHT}' y1='{y:.1f}' y2='{y:.1f}'/>")
+            parts.append(
+                f"<line class='grid' x1='{LEFT}' x2='{WIDTH - RIGHT}' y1='{y:.1f}' y2='{y:.1f}'/>"
+            )
             parts.append(_text(LEFT - 8, y + 4, _number(value), "faint", "text-anchor='end'"))
-        parts += [_text(plot.x(n), bottom + 20, _number(n), "faint", "text-anchor='middle'") for n in sizes]
+        parts += [
+            _text(plot.x(n), bottom + 20, _number(n), "faint", "text-anchor='middle'")
+            for n in sizes
+        ]
         for i, (name, spreads) in enumerate(lines.items()):
             parts += plot.line(i, sizes, spreads)
             at = bottom + 62 + LEGEND * i
-            parts.append(f"<line class='line{i}' x1='{LEFT}' x2='{LEFT + 34}' y1='{at - 4}' y2='{at - 4}'/>")
+            parts.append(
+                f"<line class='line{i}' x1='{LEFT}' x2='{LEFT + 34}' y1='{at - 4}' y2='{at - 4}'/>"
+            )
             parts.append(_text(LEFT + 44, at, name, "ink"))
         return "\n".join([*parts, "</svg>\n"])
 
@@ -66,7 +78,9 @@ class Picture(NamedTuple):
 class _Plot:
     """Where sizes and values are in the picture."""
 
-    def __init__(self, sizes: Sequence[int], lines: Mapping[str, Sequence[Spread]], logarithmic: bool) -> None:
+    def __init__(
+        self, sizes: Sequence[int], lines: Mapping[str, Sequence[Spread]], logarithmic: bool
+    ) -> None:
         values = [one for line in lines.values() for spread in line for one in spread]
         self._first, self._last = log10(sizes[0]), max(log10(sizes[-1]), log10(sizes[0]) + 1)
         self._log, most = logarithmic, max(values)
@@ -80,7 +94,11 @@ class _Plot:
             self._step = step
 
     def x(self, size: float) -> float:
-        return LEFT + 24 + (WIDTH - LEFT - RIGHT - 48) * (log10(size) - self._first) / (self._last - self._first)
+        return (
+            LEFT
+            + 24
+            + (WIDTH - LEFT - RIGHT - 48) * (log10(size) - self._first) / (self._last - self._first)
+        )
 
     def y(self, value: float) -> float:
         at = log10(max(value, 10.0**self._low)) if self._log else value / self._step
@@ -99,7 +117,8 @@ class _Plot:
 
 
 def _step(most: float) -> float:
-    """Return the distance of ticks up to a value: 1, 2 or 5 times a power of ten, for at most eight.
+    """Return the distance of ticks up to a value: 1, 2 or 5 times a power of ten, for at most
+    eight.
 
     >>> _step(97), _step(8), _step(12)
     (20.0, 1.0, 2.0)
@@ -131,8 +150,16 @@ def _style() -> str:
 
 
 def _colours(page: Mapping[str, str], dark: int) -> str:
-    rules = [f".{name} {{ {'stroke' if name == 'grid' else 'fill'}: {colour} }}" for name, colour in page.items()]
+    rules = [
+        f".{name} {{ {'stroke' if name == 'grid' else 'fill'}: {colour} }}"
+        for name, colour in page.items()
+    ]
     for i, (pair, dash) in enumerate(zip(COLOURS, DASHES, strict=True)):
-        rules.append(f".line{i} {{ fill: none; stroke: {pair[dark]}; stroke-width: 2; stroke-dasharray: {dash} }}")
-        rules.append(f".band{i} {{ fill: {pair[dark]}; opacity: 0.18 }} .dot{i} {{ fill: {pair[dark]} }}")
+        rules.append(
+            f".line{i} {{ fill: none; stroke: {pair[dark]}; stroke-width: 2; stroke-dasharray: "
+            f"{dash} }}"
+        )
+        rules.append(
+            f".band{i} {{ fill: {pair[dark]}; opacity: 0.18 }} .dot{i} {{ fill: {pair[dark]} }}"
+        )
     return " ".join(rules)

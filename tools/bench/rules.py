@@ -43,7 +43,8 @@ def _first_row(peer: Any, query: str) -> list[int]:
 # -- aggregates
 
 
-AGGREGATED = {  # as a rule, and as SQL; `concat` is of a group with texts, of which the first rows are deleted
+# as a rule, and as SQL; `concat` is of a group with texts, of which the first rows are deleted
+AGGREGATED = {
     "max": ("max(y)", "max(y)"),
     "median": ("median(y)", "median(y)"),
     "quantile": ("quantile(y, 0.9)", "quantile_disc(y, 0.9)"),
@@ -53,18 +54,31 @@ AGGREGATED = {  # as a rule, and as SQL; `concat` is of a group with texts, of w
 
 
 def aggregates(folder: Path, options: argparse.Namespace) -> Iterator[Row]:
-    """Yield a row for each aggregate, over a group of `size` values: delete a row in a transaction, read, and so on."""
+    """Yield a row for each aggregate, over a group of `size` values: delete a row in a
+    transaction, read, and so on.
+    """
     size = options.size
     numbers = pa.table({"y": np.arange(size)})
     words = pa.DictionaryArray.from_arrays(np.arange(size) % TEXTS, [f"t{i}" for i in range(TEXTS)])
     for name, (rule, sql) in AGGREGATED.items():
-        table, declared, atom, ends = numbers, "n(y) -> int(y).", "n(y)", range(size - 1, size - 1 - DELETES, -1)
+        table, declared, atom, ends = (
+            numbers,
+            "n(y) -> int(y).",
+            "n(y)",
+            range(size - 1, size - 1 - DELETES, -1),
+        )
         if name == "concat":
             table, ends = numbers.append_column("t", words.cast(pa.string())), range(DELETES)
             declared, atom = "n[y] = t -> int(y), string(t).", "n[y] = t"
         with workspace_with(folder / f"{name}.pages", declared, {"n": table}, retain=2) as ws:
             ws.install(f"v[] = r <- agg<<r = {rule}>> {atom}.", "rules")
-            yield Row(f"{name} of {size:,}, a delete", _deletes(ws, table, sql, ends), 5, "ms", 1e3 / DELETES)
+            yield Row(
+                f"{name} of {size:,}, a delete",
+                _deletes(ws, table, sql, ends),
+                5,
+                "ms",
+                1e3 / DELETES,
+            )
 
 
 def _deletes(ws: ivm.Workspace, table: pa.Table, sql: str, ends: range) -> list[Side]:
@@ -80,7 +94,9 @@ def _deletes(ws: ivm.Workspace, table: pa.Table, sql: str, ends: range) -> list[
         return peer.execute(f"select {sql} from n").fetchone()[0]
 
     def restore() -> None:
-        peer.execute("delete from n where y in (select y from gone); insert into n select * from gone")
+        peer.execute(
+            "delete from n where y in (select y from gone); insert into n select * from gone"
+        )
 
     return those_installed(
         Side("ivm", lambda: [ours(y) for y in ends], partial(_edit, ws, "insert", n=gone)),
@@ -99,7 +115,8 @@ def _edit(workspace: ivm.Workspace, change: str, **facts: Any) -> None:
 
 NEAR = "z <= x, z > x - 10000"
 WINDOW = "over (order by x range between 9999 preceding and current row)"
-SHAPES = {  # an aggregate of numbers z for each x, where they are, and the same as a window function
+# an aggregate of numbers z for each x, where they are, and the same as a window function
+SHAPES = {
     "next": ("min(z)", "z > x", "lead(x) over (order by x)"),
     "window": ("count()", NEAR, f"count(*) {WINDOW}"),
     "sum": ("sum(z)", NEAR, f"sum(x) {WINDOW}::bigint"),
@@ -108,7 +125,9 @@ SHAPES = {  # an aggregate of numbers z for each x, where they are, and the same
 
 
 def ranges(folder: Path, options: argparse.Namespace) -> Iterator[Row]:
-    """Yield for each shape a row that is evaluated anew over about `size` keys, and one for edits near the last key."""
+    """Yield for each shape a row that is evaluated anew over about `size` keys, and one for
+    edits near the last key.
+    """
     keys = np.unique(np.random.default_rng(5).integers(0, 1000 * options.size, options.size))
     peer = duckdb_with({"a": {"x": keys}})
 
@@ -120,12 +139,19 @@ def ranges(folder: Path, options: argparse.Namespace) -> Iterator[Row]:
 
     for name, (aggregate, where, window) in SHAPES.items():
         rule = f"v[x] = r <- agg<<r = {aggregate}>> a(x), a(z), {where}."
-        with workspace_with(folder / f"{name}.pages", "a(x) -> int(x).", {"a": [keys]}, retain=2, threads=1) as ws:
+        with workspace_with(
+            folder / f"{name}.pages", "a(x) -> int(x).", {"a": [keys]}, retain=2, threads=1
+        ) as ws:
             query = f"select count(r), sum(r) from (select {window} as r from a)"
-            sides = Side("ivm", partial(_anew, ws, rule)), Side("DuckDB", partial(_first_row, peer, query))
+            sides = (
+                Side("ivm", partial(_anew, ws, rule)),
+                Side("DuckDB", partial(_first_row, peer, query)),
+            )
             yield Row(f"{name} over {len(keys):,} keys", those_installed(*sides), 3)
             ws.install(rule, "rules")
-            yield Row(f"{name}, an edit", [Side("ivm", partial(edits, ws))], 5, "ms", 1e3 / EDITS / 2)
+            yield Row(
+                f"{name}, an edit", [Side("ivm", partial(edits, ws))], 5, "ms", 1e3 / EDITS / 2
+            )
 
 
 # -- recursion
@@ -134,7 +160,8 @@ def ranges(folder: Path, options: argparse.Namespace) -> Iterator[Row]:
 DECLARED = "s(x) -> int(x).  w[x, y] = k -> int(x), int(y), int(k)." + "".join(
     f"{name}(x, y) -> int(x), int(y)." for name in ("e", "g", "addr", "assign", "get", "put")
 )
-RECURSIVE = {  # programs whose answer is in `v`, and DuckDB's query for its rows and the sum of its last column
+# programs whose answer is in `v`, and DuckDB's query for its rows and the sum of its last column
+RECURSIVE = {
     "transitive closure": (
         "v(x, y) <- e(x, y).  v(x, z) <- v(x, y), e(y, z).",
         """with recursive v(x, y) as (select x, y from e union select v.x, e.y from v join e on v.y = e.x)
@@ -172,15 +199,21 @@ MAINTAINED = "reachability", "components", "shortest paths"
 
 
 def recursion(folder: Path, options: argparse.Namespace) -> Iterator[Row]:
-    """Yield rows for all programs from scratch; then for three views that are maintained while the graph changes."""
+    """Yield rows for all programs from scratch; then for three views that are maintained while
+    the graph changes.
+    """
     data = tables(options.size, options.graph)
     path = folder / "facts.pages"
     workspace_with(path, DECLARED, data).close()
-    peer = duckdb_with({name: dict(zip("xyk", data[name], strict=False)) for name in ("e", "g", "w", "s")})
+    peer = duckdb_with(
+        {name: dict(zip("xyk", data[name], strict=False)) for name in ("e", "g", "w", "s")}
+    )
     with ivm.open(path, mode="r", threads=1) as one, ivm.open(path, mode="r", threads=2) as two:
         spaces = {"one thread": one, "two threads": two}
         for name, (rules, query) in RECURSIVE.items():
-            ours = [Side(f"ivm, {threads}", partial(_anew, ws, rules)) for threads, ws in spaces.items()]
+            ours = [
+                Side(f"ivm, {threads}", partial(_anew, ws, rules)) for threads, ws in spaces.items()
+            ]
             theirs = [Side("DuckDB", partial(_first_row, peer, query))] * bool(query)
             yield Row(f"{name}, from scratch", those_installed(*ours, *theirs), 5)
     for name in MAINTAINED:
@@ -190,8 +223,9 @@ def recursion(folder: Path, options: argparse.Namespace) -> Iterator[Row]:
 
 
 def tables(size: int, graph: np.ndarray) -> dict[str, list[np.ndarray]]:
-    """Return the relations as columns: a random graph of `size` vertices and twice as many edges (e), statements of a
-    program over as many variables, the given graph both ways (g), with weights (w), and the vertex with most edges (s).
+    """Return the relations as columns: a random graph of `size` vertices and twice as many edges
+    (e), statements of a program over as many variables, the given graph both ways (g), with weights
+    (w), and the vertex with most edges (s).
     """
     random = np.random.default_rng(1)
 
@@ -203,11 +237,16 @@ def tables(size: int, graph: np.ndarray) -> dict[str, list[np.ndarray]]:
     w = np.stack([x, y, 1 + (np.minimum(x, y) * 31 + np.maximum(x, y) * 17) % 97])
     program = {"addr": size // 2, "assign": size * 7 // 10, "get": size // 10, "put": size // 10}
     found = {"e": e[:, e[0] != e[1]], "g": g, "w": w, "s": np.array([[np.bincount(x).argmax()]])}
-    return {name: [*columns] for name, columns in {**found, **{name: pairs(n) for name, n in program.items()}}.items()}
+    return {
+        name: [*columns]
+        for name, columns in {**found, **{name: pairs(n) for name, n in program.items()}}.items()
+    }
 
 
 def _maintained(workspace: ivm.Workspace, name: str, weighted: np.ndarray) -> Iterator[Row]:
-    """Yield rows for edges, both ways, that are deleted and inserted again: one by one, and many at once."""
+    """Yield rows for edges, both ways, that are deleted and inserted again: one by one, and many
+    at once.
+    """
     rules = RECURSIVE[name][0]
     edges = weighted[:, weighted[0] < weighted[1]]
     edges = np.random.default_rng(2).permutation(edges, axis=1)[:, : EDGES + BATCH // 2]

@@ -1,4 +1,6 @@
-"""Everyday programs over tables, beside DuckDB's whole answer; and views of SQL beside the same rules."""
+"""Everyday programs over tables, beside DuckDB's whole answer; and views of SQL beside the same
+rules.
+"""
 
 import argparse
 from collections.abc import Callable, Iterator, Mapping
@@ -43,42 +45,51 @@ class Shape(NamedTuple):
 
 SHAPES = {
     "three sums": Shape(
-        f"q[f] = n <- agg<<n = count()>> {ITEM}, d <= 900.  r[f] = t <- agg<<t = sum(p * q)>> {ITEM}, d <= 900.  "
+        f"q[f] = n <- agg<<n = count()>> {ITEM}, d <= 900.  r[f] = t <- agg<<t = sum(p * q)>> "
+        f"{ITEM}, d <= 900.  "
         f"s[f] = t <- agg<<t = sum(q)>> {ITEM}, d <= 900.",
         "select f, count(*), sum(p * q), sum(q) from item where d <= 900 group by f",
         "item",
     ),
     "star": Shape(
         f"q[x, y] = t <- agg<<t = sum(v)>> {RELATED}, da[a] = x, db[b] = y, dc[c] = 3.",
-        "select da.y, db.y, sum(v) from fact, da, db, dc where fact.a = da.a and fact.b = db.b and fact.c = dc.c "
+        "select da.y, db.y, sum(v) from fact, da, db, dc where fact.a = da.a and fact.b = db.b and "
+        "fact.c = dc.c "
         "and dc.y = 3 group by 1, 2",
         "fact",
     ),
     "star, a dimension": Shape(
         f"q[x, y] = t <- agg<<t = sum(v)>> {RELATED}, da[a] = x, db[b] = y, dc[c] = 3.",
-        "select da.y, db.y, sum(v) from fact, da, db, dc where fact.a = da.a and fact.b = db.b and fact.c = dc.c "
+        "select da.y, db.y, sum(v) from fact, da, db, dc where fact.a = da.a and fact.b = db.b and "
+        "fact.c = dc.c "
         "and dc.y = 3 group by 1, 2",
         "da",
     ),
     "orders of a segment": Shape(
-        f"q[o, e] = t <- agg<<t = sum(p)>> customer[c] = 1, orders[o] = (c, e), {ITEM}, e < 400, d > 400.",
-        "select o.o, o.d, sum(p) from customer u, orders o, item i where u.c = o.c and i.o = o.o and u.s = 1 "
+        f"q[o, e] = t <- agg<<t = sum(p)>> customer[c] = 1, orders[o] = (c, e), {ITEM}, e < 400, d "
+        f"> 400.",
+        "select o.o, o.d, sum(p) from customer u, orders o, item i where u.c = o.c and i.o = o.o "
+        "and u.s = 1 "
         "and o.d < 400 and i.d > 400 group by 1, 2",
         "item",
     ),
     "orders with late items": Shape(
-        f"late(o) <- {ITEM}, d > 900.  q[s] = n <- agg<<n = count()>> orders[o] = (c, e), e < 300, late(o), "
+        f"late(o) <- {ITEM}, d > 900.  q[s] = n <- agg<<n = count()>> orders[o] = (c, e), e < 300, "
+        f"late(o), "
         "customer[c] = s.",
         "select s, count(*) from orders o, customer u where u.c = o.c and o.d < 300 and exists "
         "(select 1 from item i where i.o = o.o and i.d > 900) group by s",
         "item",
     ),
     "listed with a dimension": Shape(
-        f"q(i, x, v) <- {RELATED}, da[a] = x.", "select i, da.y, v from fact, da where fact.a = da.a", "fact"
+        f"q(i, x, v) <- {RELATED}, da[a] = x.",
+        "select i, da.y, v from fact, da where fact.a = da.a",
+        "fact",
     ),
     "filters with or": Shape(
         f"q(a, b) <- {RELATED}, (a < 100 ; a > 800), (b < 100 ; b > 800), (c < 100 ; c > 800).",
-        "select distinct a, b from fact where (a < 100 or a > 800) and (b < 100 or b > 800) and (c < 100 or c > 800)",
+        "select distinct a, b from fact where (a < 100 or a > 800) and (b < 100 or b > 800) and (c "
+        "< 100 or c > 800)",
         "fact",
     ),
     "a sum over an or": Shape(
@@ -87,7 +98,9 @@ SHAPES = {
         "item",
     ),
     "least of three groups": Shape(
-        f"q[g] = m <- agg<<m = min(p)>> {ITEM}, g = f.", "select f, min(p) from item group by f", "item"
+        f"q[g] = m <- agg<<m = min(p)>> {ITEM}, g = f.",
+        "select f, min(p) from item group by f",
+        "item",
     ),
     "computed keys": Shape(
         f"q[g] = n <- agg<<n = count()>> {RELATED}, g = v / 10, da[g] = _.",
@@ -146,7 +159,9 @@ HUBS = {  # rules, those for the part that follows from the hub, and this as a q
 
 
 def tables(size: int) -> dict[str, dict[str, np.ndarray]]:
-    """Return a table of `size` facts with dimensions, as many items of a fourth as many orders, a graph and spans."""
+    """Return a table of `size` facts with dimensions, as many items of a fourth as many orders,
+    a graph and spans.
+    """
     drawn, few, orders = np.random.default_rng(7), max(100, size // 1000), max(1, size // 4)
     a, b, c = drawn.integers(0, 1000, (3, size))
     order, line = np.divmod(np.arange(size), 4)
@@ -154,25 +169,45 @@ def tables(size: int) -> dict[str, dict[str, np.ndarray]]:
     start = drawn.integers(0, 50 * few, 20 * few)
     hubs = np.random.default_rng(2).zipf(1.2, size // 2) % 100
     return {
-        "fact": {"i": np.arange(size), "a": a, "b": b, "c": c, "v": drawn.integers(0, 10_000, size)},
+        "fact": {
+            "i": np.arange(size),
+            "a": a,
+            "b": b,
+            "c": c,
+            "v": drawn.integers(0, 10_000, size),
+        },
         **{f"d{k}": {k: np.arange(1000), "y": drawn.integers(0, 10, 1000)} for k in "abc"},
         "item": {
-            "o": order, "l": line, "q": drawn.integers(1, 51, size), "p": drawn.integers(100, 10**6, size),
-            "d": drawn.integers(0, 1000, size), "f": drawn.integers(0, 3, size),
+            "o": order,
+            "l": line,
+            "q": drawn.integers(1, 51, size),
+            "p": drawn.integers(100, 10**6, size),
+            "d": drawn.integers(0, 1000, size),
+            "f": drawn.integers(0, 3, size),
         },
-        "orders": {"o": np.arange(orders), "c": drawn.integers(0, few, orders), "d": drawn.integers(0, 1000, orders)},
+        "orders": {
+            "o": np.arange(orders),
+            "c": drawn.integers(0, few, orders),
+            "d": drawn.integers(0, 1000, orders),
+        },
         "customer": {"c": np.arange(few), "s": drawn.integers(0, 5, few)},
         "sale": {"i": np.arange(size // 2), "s": hubs, "v": np.arange(size // 2) % 1000},
         "store": {"s": np.arange(100), "r": np.arange(100) % 5},
         "e": {"x": x, "y": y},
-        "span": {"i": np.arange(20 * few), "s": start, "t": start + drawn.integers(1, 60, 20 * few)},
-    }  # fmt: skip
+        "span": {
+            "i": np.arange(20 * few),
+            "s": start,
+            "t": start + drawn.integers(1, 60, 20 * few),
+        },
+    }
 
 
 def shapes(folder: Path, options: argparse.Namespace) -> Iterator[Row]:
     """Yield for each shape a row that installs it, and one in which a row goes and comes back."""
     given = tables(options.size)
-    workspace = workspace_with(folder / "shapes.pages", DECLARED, {n: pa.table(t) for n, t in given.items()}, threads=1)
+    workspace = workspace_with(
+        folder / "shapes.pages", DECLARED, {n: pa.table(t) for n, t in given.items()}, threads=1
+    )
     peer = duckdb_with(given)
     for name, shape in SHAPES.items():
         if any(options.only in f"{name}: {what}" for what in WHAT):
@@ -184,7 +219,9 @@ def shapes(folder: Path, options: argparse.Namespace) -> Iterator[Row]:
 
 
 def _around_hub(workspace: ivm.Workspace, peer: Any, name: str) -> Iterator[Row]:
-    """Yield a row of deleting a hub's row and inserting it again, and of evaluating twice what follows from it."""
+    """Yield a row of deleting a hub's row and inserting it again, and of evaluating twice what
+    follows from it.
+    """
     rules, part, query = HUBS[name]
     row, blocks = next(row for row in workspace["store"] if row[0] == HUB), ("goes", "comes")
     workspace.install(rules, "shape")
@@ -206,8 +243,13 @@ def _around_hub(workspace: ivm.Workspace, peer: Any, name: str) -> Iterator[Row]
         for block in blocks:
             peer.execute(f"create or replace table {block} as {query}")
 
-    anew_here, anew_there = Side("ivm, that part anew", anew, uninstall), Side("DuckDB, that part anew", answer)
-    yield Row(f"{name}: {AROUND}", those_installed(Side("ivm", edit, uninstall), anew_here, anew_there))
+    anew_here, anew_there = (
+        Side("ivm, that part anew", anew, uninstall),
+        Side("DuckDB, that part anew", answer),
+    )
+    yield Row(
+        f"{name}: {AROUND}", those_installed(Side("ivm", edit, uninstall), anew_here, anew_there)
+    )
     uninstall()
     workspace.uninstall("shape")
 
@@ -227,7 +269,9 @@ def _both(
         peer.execute(f"create or replace table answer as {shape.query}")
         return int(peer.execute("select count(*) from answer").fetchone()[0])
 
-    places = cycle(np.random.default_rng(1).integers(0, len(next(iter(table.values()))), 100).tolist())
+    places = cycle(
+        np.random.default_rng(1).integers(0, len(next(iter(table.values()))), 100).tolist()
+    )
 
     def edit() -> int:
         place = next(places)
@@ -268,7 +312,9 @@ QUERIES = [
     "SELECT id FROM sale WHERE n = 4 UNION SELECT id FROM item",
     "SELECT id, n * 2 AS d FROM sale WHERE item < 500",
 ]
-SUMS = ",\n".join(f"    sum(CASE WHEN i.kind = 'k{n}' THEN i.price * s.n ELSE 0 END) AS t{n}" for n in range(30))
+SUMS = ",\n".join(
+    f"    sum(CASE WHEN i.kind = 'k{n}' THEN i.price * s.n ELSE 0 END) AS t{n}" for n in range(30)
+)
 LONG = f"""
 WITH good AS (
     SELECT id, kind, price
@@ -294,7 +340,9 @@ HAVING count(*) > 1
 
 
 def sql_rows(folder: Path, options: argparse.Namespace) -> Iterator[Row]:
-    """Translate a query of 50 lines; install ten views of SQL, and edit a row under them, beside the same rules."""
+    """Translate a query of 50 lines; install ten views of SQL, and edit a row under them, beside
+    the same rules.
+    """
     by_sql, by_rules = (_sold(folder / f"{name}.pages", options.size) for name in ("sql", "rules"))
     yield Row("translate a query of 50 lines", [Side("ivm", lambda: _translated(by_sql))], 15)
     for number, query in enumerate(QUERIES):
@@ -315,9 +363,15 @@ def sql_rows(folder: Path, options: argparse.Namespace) -> Iterator[Row]:
             by_rules.install(text, name)
         return _lengths(by_rules)
 
-    sides = [Side("ivm, SQL", create, lambda: drop(by_sql)), Side("ivm, rules", install, lambda: drop(by_rules))]
+    sides = [
+        Side("ivm, SQL", create, lambda: drop(by_sql)),
+        Side("ivm, rules", install, lambda: drop(by_rules)),
+    ]
     yield Row("install ten views", sides, 7)
-    edits = [Side("ivm, SQL", _editing(by_sql, options.size)), Side("ivm, rules", _editing(by_rules, options.size))]
+    edits = [
+        Side("ivm, SQL", _editing(by_sql, options.size)),
+        Side("ivm, rules", _editing(by_rules, options.size)),
+    ]
     yield Row("one row under ten views", edits, 60)
     by_sql.close()
     by_rules.close()

@@ -1,8 +1,8 @@
 """How soon the engine answers on a machine without a compiler.
 
-Makes a virtual environment, installs the wheel there (or one that it builds of the clone in which it runs), keeps numba
-from being imported, and measures from there. Prints a line for each figure and its bound; exits with 1 if one is
-missed.
+Makes a virtual environment, installs the wheel there (or one that it builds of the clone in which
+it runs), keeps numba from being imported, and measures from there. Prints a line for each figure
+and its bound; exits with 1 if one is missed.
 """
 
 import argparse
@@ -44,7 +44,9 @@ with ivm.open(sys.argv[1] + "/stranger.pages") as ws:
         txn.insert("edge", [(2, 4)])
     assert list(ws["q"]) == [(1, 2, 3), (2, 3, 4)]
 """
-ALL = "import pathlib, sys, pagestore_tools.bench.views as v; v.first_use(pathlib.Path(sys.argv[1]))"
+ALL = (
+    "import pathlib, sys, pagestore_tools.bench.views as v; v.first_use(pathlib.Path(sys.argv[1]))"
+)
 MEMORY = """
 import pagestore, ivm, re
 print(re.search(r"VmRSS:\\s+(\\d+)", open("/proc/self/status").read())[1])
@@ -71,7 +73,19 @@ def _run(options: argparse.Namespace) -> int:
         folder, wheel = Path(name), options.wheel
         np.save(folder / GRAPH, read_graph(options.graph) if options.graph else skewed(7_000))
         if wheel is None:
-            output([sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "-w", folder / "wheel", "."])
+            output(
+                [
+                    sys.executable,
+                    "-m",
+                    "pip",
+                    "wheel",
+                    "--quiet",
+                    "--no-deps",
+                    "-w",
+                    folder / "wheel",
+                    ".",
+                ]
+            )
             (wheel,) = (folder / "wheel").glob("*.whl")
         for figure, value, bound, unit in figures(folder, wheel):
             missed += value > bound
@@ -81,7 +95,9 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def figures(folder: Path, wheel: Path) -> Iterator[tuple[str, float, float, str]]:
-    """Yield every figure, with the most that it may be, and its unit. The first ones find empty caches."""
+    """Yield every figure, with the most that it may be, and its unit. The first ones find empty
+    caches.
+    """
     output([sys.executable, "-m", "venv", folder / "venv"])
     binaries = folder / "venv" / "bin"
     pip = [binaries / "pip", "install", "--quiet", "--disable-pip-version-check"]
@@ -89,7 +105,8 @@ def figures(folder: Path, wheel: Path) -> Iterator[tuple[str, float, float, str]
     (packages,) = folder.glob("venv/lib/python*/site-packages")
     Path(packages, "without_numba.pth").write_text("import sys; sys.modules['numba'] = None\n")
     kept = {name: os.environ[name] for name in ("PATH", "HOME", "TMPDIR") if name in os.environ}
-    environment = {**kept, "XDG_CACHE_HOME": str(folder / "cache"), "PYTHONSAFEPATH": "1"}  # not what is in this folder
+    # not what is in this folder
+    environment = {**kept, "XDG_CACHE_HOME": str(folder / "cache"), "PYTHONSAFEPATH": "1"}
 
     def seconds(program: str, *words: object) -> float:
         return timed(partial(output, [binaries / program, *words], environment))
@@ -100,10 +117,17 @@ def figures(folder: Path, wheel: Path) -> Iterator[tuple[str, float, float, str]
     def ratio(text: str, other: str) -> float:
         """Return the ratio of the medians of two processes, which run alternately."""
         times = [(script(text), script(other)) for _ in range(ROUNDS)]
-        return statistics.median(own for own, _ in times) / statistics.median(its for _, its in times)
+        return statistics.median(own for own, _ in times) / statistics.median(
+            its for _, its in times
+        )
 
     yield "the wheel", wheel.stat().st_size / 1e6, 5, "MB"
-    yield "pip install of it", timed(partial(output, [*pip, "--no-deps", "--force-reinstall", wheel])), 2, "s"
+    yield (
+        "pip install of it",
+        timed(partial(output, [*pip, "--no-deps", "--force-reinstall", wheel])),
+        2,
+        "s",
+    )
     yield "first triangle, from the start of its process", script(FIRST_TRIANGLE), 1, "s"
     yield "a stranger's script", script(STRANGER), 3, "s"
     yield "everything that ivm bench times, once", script(ALL), 3, "s"
@@ -114,12 +138,22 @@ def figures(folder: Path, wheel: Path) -> Iterator[tuple[str, float, float, str]
     yield "pagestore info", seconds("pagestore", "info", folder / VIEW), 0.8, "s"
     yield "ivm query", seconds("ivm", "query", folder / VIEW, "r(y) <- edge(30, y)."), 1.35, "s"
     if installed("numba"):
-        runs = (binaries / "python", environment), (sys.executable, {**os.environ, "PAGESTORE_KERNELS": "jit"})
-        times = [[float(output([python, "-c", SPEED, folder], where)) for python, where in runs] for _ in range(3)]
+        runs = (
+            (binaries / "python", environment),
+            (sys.executable, {**os.environ, "PAGESTORE_KERNELS": "jit"}),
+        )
+        times = [
+            [float(output([python, "-c", SPEED, folder], where)) for python, where in runs]
+            for _ in range(3)
+        ]
         shipped, compiled = map(min, zip(*times, strict=True))
         yield "kernels shipped / kernels compiled here", shipped / compiled, 1.03, "x"
 
 
-WHEEL = {"nargs": "?", "type": Path, "help": "what to install; built of the current folder if left out"}
+WHEEL = {
+    "nargs": "?",
+    "type": Path,
+    "help": "what to install; built of the current folder if left out",
+}
 GRAPH_FILE = {"type": Path, "help": "a Parquet file of edges x, y, such as wiki-Vote"}
 STARTUP = Command(_run, {"wheel": WHEEL, "--graph": GRAPH_FILE})

@@ -1,8 +1,10 @@
-"""`pagestore bench` and the benchmarks of relations: tuples of integers, and folds over them, here and in other stores.
+"""`pagestore bench` and the benchmarks of relations: tuples of integers, and folds over them, here
+and in other stores.
 
-An engine is a store of sorted tuples int64[2, n] in a file. It loads sorted rows into an empty store; puts rows in one
-transaction; returns how many of some rows there are, looked up as a batch (`get`) or one by one (`each`); and reads the
-first rows into numpy, returning the sum of their second column (`scan`), or into Arrow, returning their number.
+An engine is a store of sorted tuples int64[2, n] in a file. It loads sorted rows into an empty
+store; puts rows in one transaction; returns how many of some rows there are, looked up as a batch
+(`get`) or one by one (`each`); and reads the first rows into numpy, returning the sum of their
+second column (`scan`), or into Arrow, returning their number.
 """
 
 import argparse
@@ -128,7 +130,9 @@ class _Duckdb:
 
     def get(self, rows: np.ndarray) -> int:
         self.db.register("r", pa.table({"x": rows[0], "y": rows[1]}))
-        return int(self.db.execute("select count(*) from r semi join t using (x, y)").fetchall()[0][0])
+        return int(
+            self.db.execute("select count(*) from r semi join t using (x, y)").fetchall()[0][0]
+        )
 
     def each(self, rows: list[tuple[int, ...]]) -> int:
         find, question = self.db.execute, "select 1 from t where x = ? and y = ?"
@@ -142,7 +146,9 @@ class _Duckdb:
 
 
 def rows(folder: Path, options: argparse.Namespace) -> Iterator[Row]:
-    """Yield all rows of the benchmark; after the row of loads, each engine loads once more for the rows that follow."""
+    """Yield all rows of the benchmark; after the row of loads, each engine loads once more for
+    the rows that follow.
+    """
     kinds = [_Pagestore, *(kind for kind in (_Lmdb, _Duckdb) if installed(kind.name.lower()))]
     data = tuples(options.size)
     loads = [_load(kind, data, folder / kind.name) for kind in kinds]
@@ -152,21 +158,29 @@ def rows(folder: Path, options: argparse.Namespace) -> Iterator[Row]:
     yield _writes(stores, data, "unsynced", EDITS)
     yield _writes(stores, data, "unsynced", 1)
     ours = stores[0]
-    ours.put(np.stack([np.random.default_rng(6).choice(data[0], CHANGES), np.arange(CHANGES) - CHANGES]))
+    ours.put(
+        np.stack([np.random.default_rng(6).choice(data[0], CHANGES), np.arange(CHANGES) - CHANGES])
+    )
     yield Row(f"diff of two versions, {CHANGES} changes", [Side(ours.name, ours.newest)], rounds=15)
     for store in stores:
         store.db.close()
     stores = [kind(folder / kind.name / "rows", True) for kind in kinds]
-    yield _writes(stores, data, "synced", 1, [Side("two syncs, nothing else", _floor(folder / "floor"))])
+    yield _writes(
+        stores, data, "synced", 1, [Side("two syncs, nothing else", _floor(folder / "floor"))]
+    )
     for store in stores:
         store.db.close()
     yield from _sums(folder, options.size, ["sum:price"])
 
 
 def tuples(size: int) -> np.ndarray:
-    """Return about `size` sorted rows int64[2, n], distinct: sixteen to a first column, wide second columns."""
+    """Return about `size` sorted rows int64[2, n], distinct: sixteen to a first column, wide
+    second columns.
+    """
     random = np.random.default_rng(3)
-    words = np.unique(random.integers(0, max(1, size // 16), size) << 40 | random.integers(0, 1 << 40, size))
+    words = np.unique(
+        random.integers(0, max(1, size // 16), size) << 40 | random.integers(0, 1 << 40, size)
+    )
     return np.stack([words >> 40, words & (1 << 40) - 1])
 
 
@@ -199,22 +213,35 @@ def _reads(stores: list[Engine], data: np.ndarray) -> Iterator[Row]:
         ("scan to numpy", "scan", data.shape[1], "ms", 1e3),
         ("scan to Arrow", "arrow", data.shape[1], "ms", 1e3),
     ):
-        sides = [Side(s.name, partial(getattr(s, method), given)) for s in stores if hasattr(s, method)]
+        sides = [
+            Side(s.name, partial(getattr(s, method), given)) for s in stores if hasattr(s, method)
+        ]
         if method == "get":
-            sides.insert(1, Side(f"{stores[0].name}, two threads", partial(stores[0].get, given, 2)))
+            sides.insert(
+                1, Side(f"{stores[0].name}, two threads", partial(stores[0].get, given, 2))
+            )
         yield Row(name, sides, unit=unit, scale=scale)
 
 
-def _writes(stores: list[Engine], data: np.ndarray, sync: str, edits: int, more: Sequence[Side] = ()) -> Row:
+def _writes(
+    stores: list[Engine], data: np.ndarray, sync: str, edits: int, more: Sequence[Side] = ()
+) -> Row:
     """Return a row for commits of new rows at random places; each store gets the same batches."""
     random = np.random.default_rng(5)
-    batches = [np.stack([random.choice(data[0], edits), random.integers(1 << 41, 1 << 42, edits)]) for _ in range(50)]
+    batches = [
+        np.stack([random.choice(data[0], edits), random.integers(1 << 41, 1 << 42, edits)])
+        for _ in range(50)
+    ]
     name = f"put {edits:,} new {'row' if edits == 1 else 'rows'} in a commit, {sync}"
-    return Row(name, [*(_writing(store, iter(batches)) for store in stores), *more], rounds=30, stretch=10)
+    return Row(
+        name, [*(_writing(store, iter(batches)) for store in stores), *more], rounds=30, stretch=10
+    )
 
 
 def _writing(store: Engine, batches: Iterator[np.ndarray]) -> Side:
-    """Return a side that commits the next batch. Traffic is counted after the timed runs, since this takes time."""
+    """Return a side that commits the next batch. Traffic is counted after the timed runs, since
+    this takes time.
+    """
 
     def counts() -> dict[str, float]:
         if not isinstance(store, _Pagestore):
@@ -228,8 +255,13 @@ def _writing(store: Engine, batches: Iterator[np.ndarray]) -> Side:
 
 
 def _floor(file: Path) -> Callable[[], None]:
-    """Return the least that the disk has to do for a durable commit: write pages, sync, write one page, sync."""
-    page, places = bytes(8192), np.random.default_rng(7).integers(1, FLOOR_BYTES // 8192, (1000, 3)).tolist()
+    """Return the least that the disk has to do for a durable commit: write pages, sync, write
+    one page, sync.
+    """
+    page, places = (
+        bytes(8192),
+        np.random.default_rng(7).integers(1, FLOOR_BYTES // 8192, (1000, 3)).tolist(),
+    )
     file.write_bytes(bytes(FLOOR_BYTES))
 
     def commit() -> None:
@@ -242,7 +274,8 @@ def _floor(file: Path) -> Callable[[], None]:
     return commit
 
 
-# -- folds: a sum over half the records, scans of random intervals, and how much a scan slows updates
+# -- folds: a sum over half the records, scans of random intervals, and how much a scan slows
+# updates
 
 CALLS = 2_000
 BATCH = 20_000
@@ -272,7 +305,10 @@ def scans(folder: Path, options: argparse.Namespace) -> Iterator[Row]:
 
 def _fill(store: pagestore.Store, name: str, size: int, scans: list[str]) -> dict[str, np.ndarray]:
     """Create a relation with records of an id and a price, and scans, in one bulk load."""
-    columns = {"id": STEP * np.arange(size), "price": np.random.default_rng(1).integers(0, 10**6, size)}
+    columns = {
+        "id": STEP * np.arange(size),
+        "price": np.random.default_rng(1).integers(0, 10**6, size),
+    }
     with store.transaction() as txn:
         relation = txn.create(name, "id: int64, price: int64", key="id", scans=scans)
         relation.bulk(pa.table(columns).to_batches(1 << 18))
@@ -280,7 +316,9 @@ def _fill(store: pagestore.Store, name: str, size: int, scans: list[str]) -> dic
 
 
 def _sums(folder: Path, size: int, scans: list[str]) -> Iterator[Row]:
-    """Yield rows for scans of random intervals, if there are several, and for the sum over half the records."""
+    """Yield rows for scans of random intervals, if there are several, and for the sum over half
+    the records.
+    """
     with pagestore.open(folder / "scans.pages", sync="off", retain=2) as store:
         columns = _fill(store, "sales", size, scans)
         relation = store.snapshot()["sales"]
@@ -290,7 +328,10 @@ def _sums(folder: Path, size: int, scans: list[str]) -> Iterator[Row]:
         other = duckdb_with({"sales": columns}, folder / "scans.duckdb")
         query = f"select sum(price)::bigint from sales where id >= {lo} and id < {hi}"
         sides = those_installed(
-            Side("pagestore", lambda: [relation.range((lo,), (hi,)).scan("sum:price") for _ in range(SUMS)][-1]),
+            Side(
+                "pagestore",
+                lambda: [relation.range((lo,), (hi,)).scan("sum:price") for _ in range(SUMS)][-1],
+            ),
             Side("DuckDB", lambda: [other.execute(query).fetchone()[0] for _ in range(SUMS)][-1]),
         )
         yield Row("sum over half the records", sides, 9, "µs", 1e6 / SUMS)

@@ -1,4 +1,6 @@
-"""Benchmarks keys that are texts: scans in order, ranges, prefixes and look-ups, and what nullable columns cost."""
+"""Benchmarks keys that are texts: scans in order, ranges, prefixes and look-ups, and what
+nullable columns cost.
+"""
 
 import argparse
 from collections.abc import Callable, Iterator
@@ -19,7 +21,8 @@ CALLS = 1_000
 BATCH = 100_000
 RANGE, PREFIX = 100, 1_000  # texts that a range and a prefix hold
 DIGITS = 9  # of the number that a text begins with: its last three are those of one prefix
-FILLING = "abcdefghijklmnopqrstuvwxyz-/"  # a text has 3 to 31 letters of it after its number, as 12 to 40 bytes
+# a text has 3 to 31 letters of it after its number, as 12 to 40 bytes
+FILLING = "abcdefghijklmnopqrstuvwxyz-/"
 
 
 def rows(folder: Path, options: argparse.Namespace) -> Iterator[Row]:
@@ -33,18 +36,25 @@ def rows(folder: Path, options: argparse.Namespace) -> Iterator[Row]:
                 relation.insert(pa.table({"id": keys, "n": numbers}))
         snapshot, pages = held.enter_context(store.snapshot()), store.stat().relations
         relations = {"pagestore": snapshot["ids"], "pagestore, nullable": snapshot["ids?"]}
-        counts = [Side(side, partial(pages.__getitem__, relation.name)) for side, relation in relations.items()]
+        counts = [
+            Side(side, partial(pages.__getitem__, relation.name))
+            for side, relation in relations.items()
+        ]
         yield Row("pages", counts, 1, "pages", told=True)
         others = [_Lmdb(folder / "lmdb", keys, held)] if installed("lmdb") else []
         for name, ours, theirs, row in _looks(keys):
             sides = [Side(side, partial(ours, relation)) for side, relation in relations.items()]
-            yield Row(name, [*sides, *(Side("LMDB", partial(theirs, other)) for other in others)], **row)
+            yield Row(
+                name, [*sides, *(Side("LMDB", partial(theirs, other)) for other in others)], **row
+            )
 
 
 def texts(size: int) -> pa.Array:
     """Return `size` distinct texts of 12 to 40 bytes, in order: a number, then letters."""
     numbers = pc.utf8_lpad(pa.array(np.arange(size)).cast(pa.string()), DIGITS, "0")
-    tails = pa.array([(FILLING * 2)[at : at + length] for at in range(28) for length in range(3, 32)])
+    tails = pa.array(
+        [(FILLING * 2)[at : at + length] for at in range(28) for length in range(3, 32)]
+    )
     chosen = np.random.default_rng(1).integers(0, len(tails), size)
     return pc.binary_join_element_wise(numbers, tails.take(pa.array(chosen)), "")
 
@@ -57,7 +67,10 @@ class _Lmdb:
 
         other = held.enter_context(lmdb.open(str(file), map_size=1 << 34, sync=False))
         with other.begin(write=True) as txn:
-            pairs = ((text.encode(), number.to_bytes(8, "big")) for number, text in enumerate(keys.to_pylist()))
+            pairs = (
+                (text.encode(), number.to_bytes(8, "big"))
+                for number, text in enumerate(keys.to_pylist())
+            )
             txn.cursor().putmulti(pairs, append=True)
         self.cursor: Any = held.enter_context(other.begin(buffers=True)).cursor()
 
@@ -72,7 +85,9 @@ class _Lmdb:
         return [int.from_bytes(self.cursor.get(text.encode()), "big") for text in texts]
 
 
-def _looks(keys: pa.Array) -> Iterator[tuple[str, Callable[[Any], int], Callable[[_Lmdb], int], dict[str, Any]]]:
+def _looks(
+    keys: pa.Array,
+) -> Iterator[tuple[str, Callable[[Any], int], Callable[[_Lmdb], int], dict[str, Any]]]:
     """Yield looks at random places: a name, what a relation does, what LMDB does, and how often."""
     starts = np.random.default_rng(2).integers(0, len(keys) - RANGE, CALLS).tolist()
     ends = [(keys[at].as_py(), keys[at + RANGE].as_py()) for at in starts]
@@ -95,7 +110,8 @@ def _looks(keys: pa.Array) -> Iterator[tuple[str, Callable[[Any], int], Callable
     yield (
         f"prefix of {PREFIX:,} texts",
         lambda r: sum(r.starts_with(begin).to_arrow().num_rows for begin in begins),
-        lambda other: sum(other.walk(begin, f"{begin}~") for begin in begins),  # after all of its texts
+        # after all of its texts
+        lambda other: sum(other.walk(begin, f"{begin}~") for begin in begins),
         each,
     )
     yield (

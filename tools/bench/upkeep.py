@@ -1,11 +1,12 @@
-"""Views of one graph, maintained while it changes: by this project, by SQL as a careful user writes it, and by hand.
+"""Views of one graph, maintained while it changes: by this project, by SQL as a careful user writes
+it, and by hand.
 
-A system is made of the edges and a folder, and maintains a listing. `change` deletes and inserts edges in one
-transaction, as does `counted`, which returns what that takes besides time; `rows` returns the number of rows of the
-listing, and `close` closes the system.
+A system is made of the edges and a folder, and maintains a listing. `change` deletes and inserts
+edges in one transaction, as does `counted`, which returns what that takes besides time; `rows`
+returns the number of rows of the listing, and `close` closes the system.
 
-Small transactions, `python -m pagestore_tools.bench small GRAPH.parquet`: one row, one edge, durable, of many threads
-and processes, and a change that reaches a watcher.
+Small transactions, `python -m pagestore_tools.bench small GRAPH.parquet`: one row, one edge,
+durable, of many threads and processes, and a change that reaches a watcher.
 """
 
 import argparse
@@ -36,10 +37,12 @@ from .meter import Meter
 
 BATCH = 1000
 COUNTED = 10  # changes whose pages and calls are counted, after those that are timed
-WARMING = 64  # changes before the timed ones: enough to write every page that the file's versions need twice
+# changes before the timed ones: enough to write every page that the file's versions need twice
+WARMING = 64
 THREADS, PROCESSES = 8, 16
 VERTICES = 29_000  # of the large graph, which has as many edges as soc-Epinions1, 400,000
-ROW_BYTES = 4 * 8192  # what one durable edge writes, about: the bytes of the sync that it is compared with
+# what one durable edge writes, about: the bytes of the sync that it is compared with
+ROW_BYTES = 4 * 8192
 SCHEMA = """
     create table edge(x integer, y integer, primary key(x, y)) without rowid;
     create index edge_back on edge(y, x);
@@ -103,7 +106,9 @@ def rows(edges: np.ndarray, folder: Path, quick: bool) -> Iterator[Row]:
         opened: dict[str, System] = {}
         most = max(part.shape[1] for part in next(changes(edges, batch)))
         sides = [_side(name, makers[name], opened, edges, folder, batch) for name in makers]
-        yield Row(row, sides, rounds, stretch=stretch, things=(1 if most == 1 else 2 * most, "edges"))
+        yield Row(
+            row, sides, rounds, stretch=stretch, things=(1 if most == 1 else 2 * most, "edges")
+        )
         found = {name: system.rows() for name, system in opened.items()}
         if len(set(found.values())) > 1:
             raise Disagreement(f"rows after the same changes: {found}")
@@ -117,7 +122,9 @@ def systems() -> dict[str, Maker]:
     return found | ({"DuckDB, delta by hand": _DuckdbDelta} if installed("duckdb") else {})
 
 
-def _side(name: str, make: Maker, opened: dict[str, System], edges: np.ndarray, folder: Path, batch: int) -> Side:
+def _side(
+    name: str, make: Maker, opened: dict[str, System], edges: np.ndarray, folder: Path, batch: int
+) -> Side:
     """Return a side that makes the changes that all sides make, to a system of its own."""
     rest = changes(edges, batch)
 
@@ -141,7 +148,9 @@ def _side(name: str, make: Maker, opened: dict[str, System], edges: np.ndarray, 
 class Ours:
     """This project: edges, triangles, indices and sixteen versions in a store on disk, unsynced."""
 
-    def __init__(self, edges: np.ndarray, folder: Path, task: Task = TRIANGLES, threads: int = 1, **how: Any) -> None:
+    def __init__(
+        self, edges: np.ndarray, folder: Path, task: Task = TRIANGLES, threads: int = 1, **how: Any
+    ) -> None:
         file = folder / f"maintained-{'-'.join(map(str, (threads, *how.values())))}.pages"
         file.unlink(missing_ok=True)
         self.workspace = workspace_with(file, DECLARED, {"edge": [*edges]}, threads=threads, **how)
@@ -184,7 +193,9 @@ class _Prepared(Ours):
 
 
 class _ByHand:
-    """The limit: adjacency lists in memory, changed in place; it lists the triangles that change and counts all."""
+    """The limit: adjacency lists in memory, changed in place; it lists the triangles that change
+    and counts all.
+    """
 
     def __init__(self, edges: np.ndarray, folder: Path) -> None:
         self.adjacency = graphs.Adjacency(edges)
@@ -197,13 +208,20 @@ class _ByHand:
 
 
 class _SqliteTriggers:
-    """SQLite on disk, unsynced, with triggers, and the indices on edges and triangles that these need."""
+    """SQLite on disk, unsynced, with triggers, and the indices on edges and triangles that these
+    need.
+    """
 
     def __init__(self, edges: np.ndarray, folder: Path, sync: str = "off") -> None:
         for file in folder.glob("sqlite*"):
             file.unlink()
         self.db = sqlite3.connect(folder / "sqlite", isolation_level=None)
-        for setting in ("page_size=8192", "cache_size=-2000000", "journal_mode=wal", f"synchronous={sync}"):
+        for setting in (
+            "page_size=8192",
+            "cache_size=-2000000",
+            "journal_mode=wal",
+            f"synchronous={sync}",
+        ):
             self.db.execute(f"pragma {setting}")
         self.db.executescript(SCHEMA)
         self.change(edges[:, :0], edges)
@@ -222,7 +240,9 @@ class _SqliteTriggers:
 
 
 class _DuckdbDelta:
-    """DuckDB in memory, on one thread; a query over the changed edges, written by hand, finds the listing's delta."""
+    """DuckDB in memory, on one thread; a query over the changed edges, written by hand, finds
+    the listing's delta.
+    """
 
     def __init__(self, edges: np.ndarray, folder: Path) -> None:
         self.db = duckdb_with({"edge": as_columns(edges)})
@@ -235,7 +255,9 @@ class _DuckdbDelta:
         if gone.size:
             self.db.register("d", pa.table(as_columns(gone)))
             run(f"create or replace temp table changed as {DELTA}")
-            run("delete from triangle t using changed d where t.x = d.x and t.y = d.y and t.z = d.z")
+            run(
+                "delete from triangle t using changed d where t.x = d.x and t.y = d.y and t.z = d.z"
+            )
             run("delete from edge e using d where e.x = d.x and e.y = d.y")
         if new.size:
             self.db.register("d", pa.table(as_columns(new)))
@@ -250,14 +272,18 @@ class _DuckdbDelta:
 
 
 def small_rows(folder: Path, options: argparse.Namespace) -> Iterator[Row]:
-    """Yield the rows of small transactions beside other systems: durable or not, of threads and of processes."""
+    """Yield the rows of small transactions beside other systems: durable or not, of threads and
+    of processes.
+    """
     singles, seconds = (100, 0.5) if options.quick else (1000, 3.0)
     given = {"the graph": options.graph, "a sparse random graph": graphs.even(20_000, 4)}
     if not options.quick:
         given["a large graph with hubs"] = graphs.skewed(VERTICES)
     for name, edges in given.items():
         yield from _edges(f"one edge under triangles, {name}", edges, folder, singles, "off")
-    yield from _edges("one edge under triangles, durable", options.graph, folder, singles // 4, "commit")
+    yield from _edges(
+        "one edge under triangles, durable", options.graph, folder, singles // 4, "commit"
+    )
     yield from _rows("one row, no views", folder, singles, durable=False)
     yield from _rows("one row, no views, durable", folder, singles // 4, durable=True)
     yield _threads(folder, seconds)
@@ -266,7 +292,9 @@ def small_rows(folder: Path, options: argparse.Namespace) -> Iterator[Row]:
 
 
 def _edges(name: str, edges: np.ndarray, folder: Path, rounds: int, sync: str) -> Iterator[Row]:
-    """Yield the row of one edge a transaction: this project, SQLite's triggers, and a sync of as many bytes."""
+    """Yield the row of one edge a transaction: this project, SQLite's triggers, and a sync of as
+    many bytes.
+    """
     full = {"off": "off", "commit": "full"}[sync]
     systems: dict[str, System] = {
         "ivm": Ours(edges, folder, sync=sync),
@@ -299,7 +327,10 @@ def _rows(name: str, folder: Path, rounds: int, durable: bool) -> Iterator[Row]:
         file.unlink()
     made = _stores(folder, durable)
     numbers = {side: count() for side in made}
-    sides = [Side(side, lambda side=side: made[side][0](next(numbers[side])) and None) for side in made]  # type: ignore[misc]
+    sides = [
+        Side(side, lambda side=side: made[side][0](next(numbers[side])) and None)  # type: ignore[misc]
+        for side in made
+    ]
     yield Row(name, sides, rounds, "µs", 1e6, stretch=25)
     for _, close in made.values():
         close()
@@ -322,7 +353,10 @@ def _stores(folder: Path, durable: bool) -> dict[str, tuple[Put, Callable[[], ob
     found: dict[str, tuple[Put, Callable[[], object]]] = {
         "pagestore": (ours, store.close),
         "pagestore, prepared": (ready, prepared.close),
-        "SQLite": (lambda n: db.execute("insert into r values(?, ?)", (n * 7919 % 100_003, n)), db.close),
+        "SQLite": (
+            lambda n: db.execute("insert into r values(?, ?)", (n * 7919 % 100_003, n)),
+            db.close,
+        ),
     }
     return found | (_lmdb(folder / "rows.lmdb", durable) if installed("lmdb") else {})
 
@@ -331,7 +365,14 @@ def _lmdb(path: Path, durable: bool) -> dict[str, tuple[Put, Callable[[], object
     """Return LMDB's side."""
     import lmdb
 
-    peer = lmdb.open(str(path), map_size=1 << 30, subdir=False, sync=durable, metasync=durable, writemap=not durable)
+    peer = lmdb.open(
+        str(path),
+        map_size=1 << 30,
+        subdir=False,
+        sync=durable,
+        metasync=durable,
+        writemap=not durable,
+    )
 
     def put(n: int) -> None:
         with peer.begin(write=True) as txn:
@@ -351,12 +392,16 @@ def _sqlite(path: Path, durable: bool) -> sqlite3.Connection:
     db = sqlite3.connect(path, isolation_level=None, timeout=60, check_same_thread=False)
     db.execute("pragma journal_mode=wal")
     db.execute(f"pragma synchronous={'full' if durable else 'off'}")
-    db.execute("create table if not exists r(x integer, y integer, primary key(x, y)) without rowid")
+    db.execute(
+        "create table if not exists r(x integer, y integer, primary key(x, y)) without rowid"
+    )
     return db
 
 
 def _threads(folder: Path, seconds: float) -> Row:
-    """Return the row of durable transactions of one thread, and of several; counts say how many share a sync."""
+    """Return the row of durable transactions of one thread, and of several; counts say how many
+    share a sync.
+    """
     shared: dict[str, float] = {}
 
     def rate(side: str, threads: int, put: Callable[[pagestore.Store, int], Put]) -> float:
@@ -378,7 +423,10 @@ def _threads(folder: Path, seconds: float) -> Row:
 
 
 def _put_for(
-    seconds: float, store: pagestore.Store, prepare: Callable[[pagestore.Store, int], Put], thread: int
+    seconds: float,
+    store: pagestore.Store,
+    prepare: Callable[[pagestore.Store, int], Put],
+    thread: int,
 ) -> int:
     """Put rows for some time, one a transaction; return how many."""
     end, put = time.monotonic() + seconds, prepare(store, thread)
@@ -411,7 +459,9 @@ def _prepared(store: pagestore.Store, thread: int) -> Put:
 
 
 def _processes(folder: Path, seconds: float) -> Row:
-    """Return the row of durable transactions of many processes; counts say how long each takes, and who is slowest."""
+    """Return the row of durable transactions of many processes; counts say how long each takes,
+    and who is slowest.
+    """
     waits: dict[str, dict[str, float]] = {}
 
     def rate(name: str, make: Callable[[Path, int], Put]) -> float:
@@ -420,7 +470,8 @@ def _processes(folder: Path, seconds: float) -> Row:
         (_sqlite if name == "SQLite" else _opened)(path, durable=True).close()
         ends = [SPAWN.Pipe() for _ in range(PROCESSES)]
         processes = [
-            SPAWN.Process(target=_write, args=(path, seconds, n, end, make)) for n, (_, end) in enumerate(ends)
+            SPAWN.Process(target=_write, args=(path, seconds, n, end, make))
+            for n, (_, end) in enumerate(ends)
         ]
         for process in processes:
             process.start()
@@ -438,13 +489,25 @@ def _processes(folder: Path, seconds: float) -> Row:
         return len(taken) / seconds
 
     sides = [
-        Side(name, partial(rate, name, make), counts=lambda name=name: {k: round(n, 1) for k, n in waits[name].items()})  # type: ignore[misc]
-        for name, make in (("pagestore", _put_ours), ("pagestore, prepared", _put_prepared), ("SQLite", _put_sqlite))
+        Side(
+            name,
+            partial(rate, name, make),
+            counts=lambda name=name: {  # type: ignore[misc]
+                k: round(n, 1) for k, n in waits[name].items()
+            },
+        )
+        for name, make in (
+            ("pagestore", _put_ours),
+            ("pagestore, prepared", _put_prepared),
+            ("SQLite", _put_sqlite),
+        )
     ]
     return Row(f"durable rows of {PROCESSES} processes", sides, 2, "a second", told=True)
 
 
-def _write(path: Path, seconds: float, number: int, end: Connection, make: Callable[[Path, int], Put]) -> None:
+def _write(
+    path: Path, seconds: float, number: int, end: Connection, make: Callable[[Path, int], Put]
+) -> None:
     """Put rows for some time, and send how many seconds each took."""
     put, taken = make(path, number), list[float]()
     end.send("ready")
@@ -478,10 +541,14 @@ def _put_sqlite(path: Path, number: int) -> Put:
 
 
 def _watched(folder: Path, rounds: int) -> Row:
-    """Return the row of a change that reaches a watcher in another process: from before its commit to its arrival."""
+    """Return the row of a change that reaches a watcher in another process: from before its
+    commit to its arrival.
+    """
     path = folder / "watched.pages"
     workspace = ivm.open(path, sync="off", threads=1)
-    workspace.install("edge(x, y) -> int(x), int(y). two(x, z) <- edge(x, y), edge(y, z).", name="view")
+    workspace.install(
+        "edge(x, y) -> int(x), int(y). two(x, z) <- edge(x, y), edge(y, z).", name="view"
+    )
     here, there = SPAWN.Pipe()
     watcher = SPAWN.Process(target=_watch, args=(path, there), daemon=True)
     watcher.start()
@@ -494,7 +561,12 @@ def _watched(folder: Path, rounds: int) -> Row:
             txn.insert("edge", [(2 * n, 2 * n + 1), (2 * n + 1, 2 * n + 2)])
         here.recv()
 
-    return Row("a change reaches a watcher in another process", [Side("ivm", reach)], rounds, stretch=rounds)
+    return Row(
+        "a change reaches a watcher in another process",
+        [Side("ivm", reach)],
+        rounds,
+        stretch=rounds,
+    )
 
 
 def _watch(path: Path, end: Connection) -> None:

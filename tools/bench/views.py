@@ -1,4 +1,6 @@
-"""`ivm bench`: joins from scratch, maintained views, and what needs a process of its own: memory, a kill, first use."""
+"""`ivm bench`: joins from scratch, maintained views, and what needs a process of its own:
+memory, a kill, first use.
+"""
 
 import argparse
 import os
@@ -43,12 +45,25 @@ def _process_rows(edges: np.ndarray, folder: Path, quick: bool) -> Iterator[Row]
     """Yield rows for growth, memory, reopening and first use."""
     np.save(folder / GRAPH, edges)
     sizes, rounds = ([2_000, 20_000], 20) if quick else ([10_000, 100_000, 1_000_000], 200)
-    sides = [Side(f"ivm, {size:,} edges", partial(_median_change, folder, size, rounds)) for size in sizes]
+    sides = [
+        Side(f"ivm, {size:,} edges", partial(_median_change, folder, size, rounds))
+        for size in sizes
+    ]
     yield Row("growth: triangles maintained, one edge a transaction", sides, 1, told=True)
-    sides = [_side(name, partial(apart, _memory, folder, make)) for name, make in upkeep.systems().items()]
+    sides = [
+        _side(name, partial(apart, _memory, folder, make))
+        for name, make in upkeep.systems().items()
+    ]
     yield Row("peak memory of a process: loaded, listed, maintained", sides, 1, "MB", 1, told=True)
     reopened = _side("ivm", partial(_reopened, folder))
-    yield Row("reopened after kill -9, to the end of a first maintained change", [reopened], 3, "s", 1, told=True)
+    yield Row(
+        "reopened after kill -9, to the end of a first maintained change",
+        [reopened],
+        3,
+        "s",
+        1,
+        told=True,
+    )
     if not (folder / VIEW).exists():  # it does if rows before this one were measured
         upkeep.Ours(edges, folder).close()
     answer = Side("ivm", partial(output, [sys.executable, "-c", ANSWER, folder]))
@@ -61,7 +76,9 @@ def _process_rows(edges: np.ndarray, folder: Path, quick: bool) -> Iterator[Row]
 
 
 def _side(name: str, ask: Callable[[], Figures]) -> Side:
-    """Return a side whose run returns the `figure` of what it asks; the other numbers are reported as counts."""
+    """Return a side whose run returns the `figure` of what it asks; the other numbers are
+    reported as counts.
+    """
     others: Figures = {}
 
     def run() -> float:
@@ -72,16 +89,23 @@ def _side(name: str, ask: Callable[[], Figures]) -> Side:
 
 
 def _median_change(folder: Path, size: int, rounds: int) -> float:
-    """Return the median time of one-edge changes in a graph whose degree does not depend on its size."""
+    """Return the median time of one-edge changes in a graph whose degree does not depend on its
+    size.
+    """
     edges = even(size)
     keeper = upkeep.Ours(edges, folder)
-    times = [1e3 * timed(partial(keeper.change, *change)) for change in islice(changes(edges, 1), WARM + rounds)]
+    times = [
+        1e3 * timed(partial(keeper.change, *change))
+        for change in islice(changes(edges, 1), WARM + rounds)
+    ]
     keeper.close()
     return statistics.median(times[WARM:])
 
 
 def _first_use(folder: Path) -> Figures:
-    """Return what `first_use` reports, as seconds since its process was started, which has no kernels in its cache."""
+    """Return what `first_use` reports, as seconds since its process was started, which has no
+    kernels in its cache.
+    """
     with tempfile.TemporaryDirectory() as kernels, patch.dict(os.environ, NUMBA_CACHE_DIR=kernels):
         began = time.monotonic()
         return {name: moment - began for name, moment in apart(first_use, folder).items()}
@@ -127,19 +151,26 @@ def _write(folder: Path, starting: Connection) -> None:
 
 
 def _reopen(folder: Path) -> Figures:
-    """Return the seconds to open a view whose process was killed, and to maintain one more change."""
+    """Return the seconds to open a view whose process was killed, and to maintain one more
+    change.
+    """
     edge = np.load(folder / GRAPH)[:, :1]
     began = time.perf_counter()
     with ivm.open(folder / VIEW, sync="off", threads=1) as workspace:
         with workspace.transaction() as txn:
             txn.delete("edge", list(edge))
-        told = {"figure": time.perf_counter() - began, "operations": workspace.stats("q")["operations"]}
+        told = {
+            "figure": time.perf_counter() - began,
+            "operations": workspace.stats("q")["operations"],
+        }
         workspace.verify("q")
     return told
 
 
 def first_use(folder: Path) -> Figures:
-    """Return when the first triangle has been read, and when all work of the benchmark has been done."""
+    """Return when the first triangle has been read, and when all work of the benchmark has been
+    done.
+    """
     edges, folder = skewed(200), Path(tempfile.mkdtemp(dir=folder))
     keeper = upkeep.Ours(edges, folder)
     next(iter(keeper.workspace["q"]))

@@ -1,1 +1,3 @@
-"""Shared by all commands: the table of commands, answers, progress, and files that are written atomically."""
+"""Shared by all commands: the table of commands, answers, progress, and files that are written
+atomically.
+"""

@@ -1,4 +1,6 @@
-"""Arguments that every command has, and how answers are printed: for people, for programs, or not at all."""
+"""Arguments that every command has, and how answers are printed: for people, for programs, or
+not at all.
+"""
 
 import argparse
 import json
@@ -24,26 +26,37 @@ LEAST_COLUMN = 8  # places for a column, below which a table becomes lists
 
 
 def common(parser: argparse.ArgumentParser, file: bool = True) -> None:
-    """Add the arguments that every command has; `file` says whether the store's file is among them."""
+    """Add the arguments that every command has; `file` says whether the store's file is among
+    them.
+    """
     if file:
         parser.add_argument("file", help="the store's file")
     parser.add_argument("--json", action="store_true", help="answer in JSON on stdout")
-    parser.add_argument("--quiet", action="store_true", help="no answer and no progress, only the exit code")
+    parser.add_argument(
+        "--quiet", action="store_true", help="no answer and no progress, only the exit code"
+    )
 
 
 def everything(parser: argparse.ArgumentParser) -> None:
     """Add the argument that also lists internal relations of programs."""
-    parser.add_argument("--all", action="store_true", help="also what rules and SQL keep for themselves")
+    parser.add_argument(
+        "--all", action="store_true", help="also what rules and SQL keep for themselves"
+    )
 
 
 def shown(options: argparse.Namespace, names: Collection[str]) -> list[str]:
     """Return the names of relations that a command lists."""
     owners = {name: owner(name, names) for name in names}
-    return [name for name, one in owners.items() if options.all or one == name or one not in (KEPT, *names)]
+    return [
+        name
+        for name, one in owners.items()
+        if options.all or one == name or one not in (KEPT, *names)
+    ]
 
 
 def owner(name: str, names: Collection[str]) -> str:
-    """Return which of some relations one is kept for: the name itself, a view, or KEPT for something of several.
+    """Return which of some relations one is kept for: the name itself, a view, or KEPT for
+    something of several.
 
     >>> [owner(name, ["v:part1", "v:part2", "r:part2"]) for name in ("v", "v:part1", "v:part2", "r:part2", "v$1")]
     ['v', 'v', 'v', 'r:part2', '(for rules and SQL)']
@@ -84,12 +97,19 @@ def fitting(line: str, out: TextIO) -> str:
     lead = LEAD.match(line)
     start = (lead[0] if lead else "").replace("├─", "│ ").replace("└─", "  ")
     indent = "".join(letter if letter in "│ " else " " for letter in start) or "  "
-    return textwrap.fill(line, room, subsequent_indent=indent if len(indent) < room // 3 else "  ",
-                         break_long_words=False, break_on_hyphens=False, replace_whitespace=False)  # fmt: skip
+    return textwrap.fill(
+        line,
+        room,
+        subsequent_indent=indent if len(indent) < room // 3 else "  ",
+        break_long_words=False,
+        break_on_hyphens=False,
+        replace_whitespace=False,
+    )
 
 
 def plain(value: object) -> str:
-    r"""Return a value as text that is safe on a terminal: control and direction characters are escaped.
+    r"""Return a value as text that is safe on a terminal: control and direction characters are
+    escaped.
 
     >>> print(plain("a\x1b[2Jb\n\u202ec"), plain("Grüße"))
     a\x1b[2Jb\n\u202ec Grüße
@@ -160,14 +180,19 @@ def is_exact(cell: Any) -> bool:
 
 
 def table(
-    rows: Sequence[Sequence[object]], head: Sequence[str], is_number: Callable[[Any], bool] = is_exact,
-    fits: bool = True, null: str = "null",
-) -> str:  # fmt: skip
-    """Format rows as aligned columns, numbers to the right; `head` names the columns. Wide letters take two places.
+    rows: Sequence[Sequence[object]],
+    head: Sequence[str],
+    is_number: Callable[[Any], bool] = is_exact,
+    fits: bool = True,
+    null: str = "null",
+) -> str:
+    """Format rows as aligned columns, numbers to the right; `head` names the columns. Wide letters
+    take two places.
 
     None is written as `null`.
 
-    On a terminal that is too narrow, texts continue in a second line, and only between words, unless `fits` is False.
+    On a terminal that is too narrow, texts continue in a second line, and only between words,
+    unless `fits` is False.
 
     >>> print(table([("edge", 12)], ("relation", "pages")))
     relation  pages
@@ -177,7 +202,11 @@ def table(
     widths = [max(cell_len(row[i]) for row in cells) for i in range(len(head))]
     columns = [[row[i] for row in rows if row[i] is not None] for i in range(len(head))]
     right = [bool(column) and all(map(is_number, column)) for column in columns]
-    if fits and sys.stdout.isatty() and sum(widths) + 2 * len(widths) - 2 > (room := get_terminal_size().columns):
+    if (
+        fits
+        and sys.stdout.isatty()
+        and sum(widths) + 2 * len(widths) - 2 > (room := get_terminal_size().columns)
+    ):
         return _narrow(cells, right, room)
     lines = ["  ".join(map(_padded, row, widths, right)).rstrip() for row in cells]
     return "\n".join(lines)
@@ -186,25 +215,48 @@ def table(
 def _narrow(cells: Sequence[Sequence[str]], right: Sequence[bool], room: int) -> str:
     """Format rows, the first of which is the head, in lines of at most `room` places.
 
-    A word that is too long ends in an ellipsis. With very many columns each cell has a line of its own.
+    A word that is too long ends in an ellipsis. With very many columns each cell has a line of its
+    own.
     """
     head, *rows = cells
-    numbers = [max(cell_len(row[place]) for row in rows) for place, is_right in enumerate(right) if is_right]
+    numbers = [
+        max(cell_len(row[place]) for row in rows)
+        for place, is_right in enumerate(right)
+        if is_right
+    ]
     texts = len(head) - len(numbers)
-    if room < max(LEAST_COLUMN * len(head), sum(numbers) + LEAST_COLUMN * texts + 2 * len(head) - 2):
+    if room < max(
+        LEAST_COLUMN * len(head), sum(numbers) + LEAST_COLUMN * texts + 2 * len(head) - 2
+    ):
         widest = max(map(cell_len, head))
-        parts = [[f"{_padded(name, widest, False)}  {value}" for name, value in zip(head, row, strict=True)]
-                 for row in rows]  # fmt: skip
-        return "\n\n".join("\n".join(line if cell_len(line) <= room else set_cell_size(line, room - 1) + "…"
-                                     for line in lines) for lines in parts)  # fmt: skip
+        parts = [
+            [
+                f"{_padded(name, widest, False)}  {value}"
+                for name, value in zip(head, row, strict=True)
+            ]
+            for row in rows
+        ]
+        return "\n\n".join(
+            "\n".join(
+                line if cell_len(line) <= room else set_cell_size(line, room - 1) + "…"
+                for line in lines
+            )
+            for lines in parts
+        )
     from rich.console import Console  # not above: most tables need none of it
     from rich.table import Table
     from rich.text import Text
 
     made = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="")
     for place, (name, is_right) in enumerate(zip(head, right, strict=True)):
-        least = max((cell_len(row[place]) for row in rows), default=0) if is_right else None  # digits stay together
-        made.add_column(Text(name), justify="right" if is_right else "left", overflow="ellipsis", min_width=least)
+        # digits stay together
+        least = max((cell_len(row[place]) for row in rows), default=0) if is_right else None
+        made.add_column(
+            Text(name),
+            justify="right" if is_right else "left",
+            overflow="ellipsis",
+            min_width=least,
+        )
     for row in rows:
         made.add_row(*map(Text, row))
     out = StringIO()

@@ -1,4 +1,6 @@
-"""`ivm completion bash` and `pagestore completion zsh`: a script that completes commands, options and files."""
+"""`ivm completion bash` and `pagestore completion zsh`: a script that completes commands,
+options and files.
+"""
 
 import argparse
 from collections.abc import Callable, Mapping, Sequence
@@ -38,7 +40,9 @@ _files"""
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
-    parser.add_argument("shell", choices=["bash", "zsh", "fish"], help="the shell that runs the script")
+    parser.add_argument(
+        "shell", choices=["bash", "zsh", "fish"], help="the shell that runs the script"
+    )
 
 
 def run(options: argparse.Namespace) -> int:
@@ -71,7 +75,9 @@ def fish(program: str, tree: Tree) -> str:
         lines.append(f"complete -c {program} -n __fish_use_subcommand -a {name} -d {_quoted(said)}")
         seen = f"'__fish_seen_subcommand_from {name}'"
         lines += [
-            f"complete -c {program} -n {seen} -l {one.removeprefix('--')}" for one in given if one.startswith("--")
+            f"complete -c {program} -n {seen} -l {one.removeprefix('--')}"
+            for one in given
+            if one.startswith("--")
         ]
     return "\n".join(lines)
 

@@ -4,12 +4,14 @@ import re
 from difflib import get_close_matches
 
 WORDS = (
-    "SELECT", "WITH", "FROM", "VALUES", "INSERT", "UPDATE", "DELETE", "MERGE", "TRUNCATE", "CREATE", "DROP", "ALTER",
+    "SELECT", "WITH", "FROM", "VALUES", "INSERT", "UPDATE", "DELETE", "MERGE", "TRUNCATE", "CREATE",
+    "DROP", "ALTER",
     "DESCRIBE", "SHOW", "EXPLAIN", "COPY", "BEGIN", "COMMIT", "ROLLBACK",
 )  # fmt: skip
 LEAD = r"(?:\s|--[^\n]*|//[^\n]*|/\*.*?\*/)*"  # blanks and comments of SQL and of rules
 FIRST = re.compile(rf"{LEAD}[\s(]*(\w*)", re.DOTALL)
-ATOM = re.compile(rf"{LEAD}[+\-^!]?\s*(?:`[^`]*`|[\w:$]+)\s*[(\[]", re.DOTALL)  # what a rule or an edit begins with
+# what a rule or an edit begins with
+ATOM = re.compile(rf"{LEAD}[+\-^!]?\s*(?:`[^`]*`|[\w:$]+)\s*[(\[]", re.DOTALL)
 COMMENTS_AND_QUOTED = {  # of SQL, and of rules; one that is not closed goes to the end
     True: re.compile(r"(--[^\n]*|/\*.*?\*/)|'(?:[^']|'')*'?|\"[^\"]*\"?|/\*.*", re.DOTALL),
     False: re.compile(r"(//[^\n]*|/\*.*?\*/)|\"(?:[^\"\\]|\\.)*\"?|`[^`]*`?|/\*.*", re.DOTALL),
@@ -18,7 +20,8 @@ GROUP = re.compile(r"\([^()]*\)|\[[^\[\]]*\]")  # brackets without others in the
 
 
 def is_sql(text: str) -> bool:
-    """Return whether a text begins as a statement of SQL does, and not as a rule for a relation of such a name.
+    """Return whether a text begins as a statement of SQL does, and not as a rule for a relation of
+    such a name.
 
     >>> is_sql("-- all\\nSELECT 1"), is_sql("VALUES (1), (2);"), is_sql("values(1)."), is_sql("show[x] = y <- f[x] = y")
     (True, True, False, False)
@@ -33,11 +36,14 @@ def is_sql(text: str) -> bool:
         rest = shorter
     after = rest[1:].lstrip()
     arrow = "<-" in after or "->" in after or after.endswith(".")
-    return rest.startswith("_") and not (after.startswith(("<-", "->", ".")) or (after[:1] in ("=", ",") and arrow))
+    return rest.startswith("_") and not (
+        after.startswith(("<-", "->", ".")) or (after[:1] in ("=", ",") and arrow)
+    )
 
 
 def is_whole(text: str) -> bool:
-    """Return whether a text ends here: with `;` unless a rule may go on after it, or with `.` unless it is SQL.
+    """Return whether a text ends here: with `;` unless a rule may go on after it, or with `.`
+    unless it is SQL.
 
     >>> is_whole("SELECT 'a;"), is_whole("SELECT 1; -- one"), is_whole("selec 1;"), is_whole("p(x) <- q(x);")
     (False, True, True, False)

@@ -1,4 +1,6 @@
-"""The examples that the help of commands ends with; those of `load` and `prepare` are in their own texts."""
+"""The examples that the help of commands ends with; those of `load` and `prepare` are in their
+own texts.
+"""
 
 PAGESTORE = {
     "info": ["info shop.pages", "info shop.pages --json"],
@@ -6,16 +8,31 @@ PAGESTORE = {
     "fsck": ["fsck shop.pages", "fsck shop.pages --deep", "fsck shop.pages --salvage saved.pages"],
     "history": ["history shop.pages", "history shop.pages --limit 10"],
     "diff": ["diff shop.pages 3 7 paid"],
-    "tag": ["tag shop.pages", "tag shop.pages monday", "tag shop.pages friday 12", "tag shop.pages monday --delete"],
+    "tag": [
+        "tag shop.pages",
+        "tag shop.pages monday",
+        "tag shop.pages friday 12",
+        "tag shop.pages monday --delete",
+    ],
     "vacuum": ["vacuum shop.pages --keep 1 --dry-run", "vacuum shop.pages --keep 1"],
     "compact": ["compact shop.pages"],
-    "backup": ["backup shop.pages monday.backup", "backup shop.pages tuesday.backup --since monday"],
+    "backup": [
+        "backup shop.pages monday.backup",
+        "backup shop.pages tuesday.backup --since monday",
+    ],
     "dump": ["dump shop.pages -o shop.dump", "dump shop.pages --relation paid -o paid.dump"],
     "restore": ["restore shop.dump new.pages", "restore monday.backup tuesday.backup new.pages"],
     "page": ["page shop.pages 812"],
     "bench": ["bench --quick", "bench --only commit --out results"],
-    "print": ["print shop.pages", "print shop.pages paid --limit 10", "print shop.pages paid -o paid.parquet"],
-    "delete": ["delete shop.pages paid --from ada --to b", "delete shop.pages paid --where 'day<2026-01-06'"],
+    "print": [
+        "print shop.pages",
+        "print shop.pages paid --limit 10",
+        "print shop.pages paid -o paid.parquet",
+    ],
+    "delete": [
+        "delete shop.pages paid --from ada --to b",
+        "delete shop.pages paid --where 'day<2026-01-06'",
+    ],
     "drop": ["drop shop.pages paid"],
     "rename": ["rename shop.pages paid payments"],
     "truncate": ["truncate shop.pages paid"],
@@ -24,12 +41,25 @@ PAGESTORE = {
 IVM = {
     "install": ["install shop.pages shop.logiql", "install shop.pages shop.logiql --replace"],
     "uninstall": ["uninstall shop.pages shop --dry-run", "uninstall shop.pages shop"],
-    "exec": ["exec shop.pages '+edge(1, 2). -edge(3, 4).'", "exec shop.pages - --rows < edits.logiql"],
-    "query": ["query shop.pages 'q(y) <- edge(1, y).'", "query shop.pages - -o out.csv < query.logiql"],
+    "exec": [
+        "exec shop.pages '+edge(1, 2). -edge(3, 4).'",
+        "exec shop.pages - --rows < edits.logiql",
+    ],
+    "query": [
+        "query shop.pages 'q(y) <- edge(1, y).'",
+        "query shop.pages - -o out.csv < query.logiql",
+    ],
     "sql": ["sql shop.pages 'SELECT count(*) FROM paid'", "sql shop.pages < script.sql"],
     "declare": ["declare shop.pages > declarations.logiql"],
-    "print": ["print shop.pages", "print shop.pages total --at 12", "print shop.pages total -o total.parquet"],
-    "explain": ["explain shop.pages total", "explain shop.pages 'q(x) <- edge(x, x).' --html > plan.html"],
+    "print": [
+        "print shop.pages",
+        "print shop.pages total --at 12",
+        "print shop.pages total -o total.parquet",
+    ],
+    "explain": [
+        "explain shop.pages total",
+        "explain shop.pages 'q(x) <- edge(x, x).' --html > plan.html",
+    ],
     "why": [
         "why graph.pages 'tri(1, 2, 3)'",
         "why shop.pages 'total[\"ada\"]' --at 12",

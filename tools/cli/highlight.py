@@ -1,10 +1,13 @@
-"""How LogiQL is coloured: a lexer of Pygments, which the documents and the shell use by the name `logiql`."""
+"""How LogiQL is coloured: a lexer of Pygments, which the documents and the shell use by the name
+`logiql`.
+"""
 
 from pygments.lexer import RegexLexer, words
 from pygments.token import Comment, Keyword, Name, Number, Operator, Punctuation, String, Text
 
 TYPES = (
-    "int", "float", "decimal", "string", "bool", "boolean", "date", "datetime", "time", "duration", "uint64", "bytes",
+    "int", "float", "decimal", "string", "bool", "boolean", "date", "datetime", "time", "duration",
+    "uint64", "bytes",
     "int64", "float64", "timestamp",
 )  # fmt: skip
 

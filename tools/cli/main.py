@@ -1,9 +1,11 @@
-"""The console scripts `pagestore` and `ivm`: a table of commands, one module each, imported when chosen.
+"""The console scripts `pagestore` and `ivm`: a table of commands, one module each, imported when
+chosen.
 
-A command's module offers `arguments(parser)` and `run(options) -> exit code`. Exit code 0 means fine, 1 that problems
-were found, 2 wrong usage. Errors of both packages end here, as one sentence on stderr and exit code 1, or the module's
-`FAILED` if 1 means something else for it. A command that receives Ctrl-C, TERM or HUP undoes what it has begun, and
-its exit code is 128 plus the signal's number.
+A command's module offers `arguments(parser)` and `run(options) -> exit code`. Exit code 0 means
+fine, 1 that problems were found, 2 wrong usage. Errors of both packages end here, as one sentence
+on stderr and exit code 1, or the module's `FAILED` if 1 means something else for it. A command that
+receives Ctrl-C, TERM or HUP undoes what it has begun, and its exit code is 128 plus the signal's
+number.
 """
 
 import argparse
@@ -34,15 +36,18 @@ PAGESTORE = {
     "tag": "list, set and delete names of versions",
     "vacuum": "drop old versions and cut the file",
     "compact": "make the file as small as its content",
-    "backup": "copy a version's pages, whole or since an earlier backup, while others read and write",
+    "backup": "copy a version's pages, whole or since an earlier backup, while others read and "
+    "write",
     "dump": "write the content as one stream",
     "restore": "make a store from a dump, or from backups",
     "page": "draw one page for a human",
     "bench": "this store compared with others, if installed: loads, reads, commits",
     "prepare": "make raw tables ready to load, with Spark: typed, checked, sorted, with a manifest",
-    "load": "load files (Parquet, CSV, JSON lines, Arrow) into a relation: make it, add, change, replace, delete",
+    "load": "load files (Parquet, CSV, JSON lines, Arrow) into a relation: make it, add, change, "
+    "replace, delete",
     "print": "the rows of a relation, printed or written to a file; or what there is",
-    "delete": "remove some rows of a relation: those of a range of keys, or for which conditions are true",
+    "delete": "remove some rows of a relation: those of a range of keys, or for which conditions "
+    "are true",
     "drop": "remove a relation",
     "rename": "give a relation another name",
     "truncate": "remove all rows of a relation",
@@ -111,14 +116,17 @@ def _dispatch(program: str, commands: Mapping[str, str], arguments: Sequence[str
         code = 128 + signal.SIGINT
     finally:
         if arguments is None:
-            gc.freeze()  # the process ends, and looking for cycles then takes longer than many a command
+            # the process ends, and looking for cycles then takes longer than many a command
+            gc.freeze()
     return 128 + told[0] if told and code else code  # also if undoing failed with an error
 
 
 def _is_interrupted(error: BaseException | None) -> bool:
     """Return whether an error comes from Ctrl-C."""
     return error is not None and (
-        isinstance(error, KeyboardInterrupt) or _is_interrupted(error.__cause__) or _is_interrupted(error.__context__)
+        isinstance(error, KeyboardInterrupt)
+        or _is_interrupted(error.__cause__)
+        or _is_interrupted(error.__context__)
     )
 
 
@@ -128,10 +136,12 @@ class _ToldToEnd(BaseException):
 
 @contextmanager
 def _told_by_signals(told: list[int]) -> Iterator[None]:
-    """Raise _ToldToEnd in the main thread at the first terminating signal, and append its number to `told`.
+    """Raise _ToldToEnd in the main thread at the first terminating signal, and append its number to
+    `told`.
 
-    A second one ends the process at once. Signals that the process ignores (`nohup`) or handles are left alone. One
-    that arrives where Python drops exceptions, such as while a generator is closed, is sent again.
+    A second one ends the process at once. Signals that the process ignores (`nohup`) or handles are
+    left alone. One that arrives where Python drops exceptions, such as while a generator is closed,
+    is sent again.
     """
 
     def end(number: int, _: FrameType | None) -> None:
@@ -146,7 +156,9 @@ def _told_by_signals(told: list[int]) -> Iterator[None]:
         number = told.pop() if isinstance(found.exc_value, _ToldToEnd) else signal.SIGINT
         if number in ours:
             signal.signal(number, end)
-        again = threading.Timer(AGAIN, lambda: os.kill(os.getpid(), number) if sys.unraisablehook is dropped else None)
+        again = threading.Timer(
+            AGAIN, lambda: os.kill(os.getpid(), number) if sys.unraisablehook is dropped else None
+        )
         again.daemon = True
         again.start()
 
@@ -166,14 +178,17 @@ def _told_by_signals(told: list[int]) -> Iterator[None]:
 
 
 def _as_text(word: str) -> str:
-    """Prefix an edit like -edge(1,2). with a space, so that argparse does not take it for an option."""
+    """Prefix an edit like -edge(1,2). with a space, so that argparse does not take it for an
+    option.
+    """
     return f" {word}" if re.match(r"-[^\W\d][^(\[=]*[(\[]|-`", word) else word
 
 
 def _run(program: str, commands: Mapping[str, str], words: list[str]) -> int:
     _open_streams()
     if isinstance(sys.stdout, TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")  # a terminal's encoding may lack stored characters
+        # a terminal's encoding may lack stored characters
+        sys.stdout.reconfigure(errors="backslashreplace")
     parser = argparse.ArgumentParser(prog=program)
     parser.add_argument("--version", action=_Version, nargs=0, help="print the version and exit")
     choices = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
@@ -204,34 +219,52 @@ def _run(program: str, commands: Mapping[str, str], words: list[str]) -> int:
         shown = filling_shown(f"{program} {options.command}", getattr(options, "quiet", False))
         with warnings.catch_warnings(), compiling_shown(), shown:
             warnings.simplefilter("always", RuleWarning)
-            warnings.showwarning = lambda warning, *_: complain(f"{program} {options.command}: {warning}")
+            warnings.showwarning = lambda warning, *_: complain(
+                f"{program} {options.command}: {warning}"
+            )
             code: int = module.run(options)
         sys.stdout.flush()
         return code
     except (argparse.ArgumentError, OptionError) as error:
         choices.choices[options.command].error(plain(error))
-    except BrokenPipeError:  # the reader has closed the pipe; else Python would report it again at its exit
+    except BrokenPipeError:
+        # the reader has closed the pipe; else Python would report it again at its exit
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
     except (IvmError, PagestoreError, OSError) as error:
         said = in_words(error) if isinstance(error, OSError) else str(error)
-        first, *more = getattr(error, "lines", [said])  # only errors whose lines are plain already have it
+        # only errors whose lines are plain already have it
+        first, *more = getattr(error, "lines", [said])
         complain(f"{program} {options.command}: {first}")
         for line in (*more, *getattr(error, "__notes__", ())):
             complain(f"  {line}")
-        if isinstance(error, CorruptionError) and error.page and "file" in options and options.command != "fsck":
+        if (
+            isinstance(error, CorruptionError)
+            and error.page
+            and "file" in options
+            and options.command != "fsck"
+        ):
             remedy = f"pagestore fsck {shlex.quote(options.file)}"
-            complain(f"`{remedy}` says what else is damaged; with --salvage OUT it saves what reads")
+            complain(
+                f"`{remedy}` says what else is damaged; with --salvage OUT it saves what reads"
+            )
         return getattr(module, "FAILED", 1)
     except MemoryError as error:
-        complain(f"{program} {options.command}: there is too little memory ({error or 'it was refused'}); free some")
+        complain(
+            f"{program} {options.command}: there is too little memory "
+            f"({error or 'it was refused'}); free some"
+        )
         return getattr(module, "FAILED", 1)
 
 
 def _parsed(
-    parser: argparse.ArgumentParser, commands: Mapping[str, argparse.ArgumentParser], words: list[str]
+    parser: argparse.ArgumentParser,
+    commands: Mapping[str, argparse.ArgumentParser],
+    words: list[str],
 ) -> argparse.Namespace:
-    """Parse the words of a command, whose options may stand anywhere; exit where they are wrong, or for --help."""
+    """Parse the words of a command, whose options may stand anywhere; exit where they are wrong,
+    or for --help.
+    """
     if words[:1] == ["exec"]:
         words = [words[0], *map(_as_text, words[1:])]
     if not words or words[0] not in commands:
@@ -243,7 +276,10 @@ def _tree(program: str, commands: Mapping[str, str]) -> dict[str, tuple[str, lis
     """Return what each command does, and its options."""
     from .completion import options_of
 
-    return {name: (summary, options_of(_module(program, name).arguments)) for name, summary in commands.items()}
+    return {
+        name: (summary, options_of(_module(program, name).arguments))
+        for name, summary in commands.items()
+    }
 
 
 class _Help(argparse.HelpFormatter):

@@ -29,7 +29,9 @@ REPORT = 10.0  # seconds between two lines without a terminal
 
 
 class Progress:
-    """`with Progress("load") as progress: progress("3 of 7")` shows "load: 3 of 7" until the block ends."""
+    """`with Progress("load") as progress: progress("3 of 7")` shows "load: 3 of 7" until the
+    block ends.
+    """
 
     def __init__(self, what: str, quiet: bool = False) -> None:
         self.what = what
@@ -47,7 +49,8 @@ class Progress:
         line = plain(f"{self.what}: {text}")
         if self.on_terminal:
             width = os.get_terminal_size(sys.stderr.fileno()).columns or 80
-            self._show(ERASE_LINE + line[: width - 1])  # erasing would leave part of a line that wraps
+            # erasing would leave part of a line that wraps
+            self._show(ERASE_LINE + line[: width - 1])
             self._is_shown = True
         elif time.monotonic() >= self._next:
             self._show(line + "\n")
@@ -59,7 +62,9 @@ class Progress:
             self._show(ERASE_LINE)
             self._is_shown = False
 
-    def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.clear()
 
     def _show(self, text: str) -> None:
@@ -67,7 +72,8 @@ class Progress:
 
 
 def pace(rows: int, share: float, seconds: float) -> str:
-    """Describe how many rows are done, how fast, and the time left, given the fraction that is done.
+    """Describe how many rows are done, how fast, and the time left, given the fraction that is
+    done.
 
     >>> pace(3_000_000, 0.25, 2.0)
     '3,000,000 rows, 25 %, 1,500,000 rows/s, 6 s left'
@@ -78,17 +84,25 @@ def pace(rows: int, share: float, seconds: float) -> str:
 
 
 def _left(share: float, seconds: float) -> str:
-    """Describe the time left, given the fraction that is done and the time that it took; empty if nothing says."""
+    """Describe the time left, given the fraction that is done and the time that it took; empty
+    if nothing says.
+    """
     return f"{seconds * (1 - share) / share:.0f} s left" if 0 < share < 1 and seconds > 0 else ""
 
 
 @contextmanager
 def compiling_shown() -> Iterator[None]:
-    """Show which kernels are compiled while the block runs: those that the package does not include."""
+    """Show which kernels are compiled while the block runs: those that the package does not
+    include.
+    """
     with Progress("compiling, once") as progress:
 
         def show(record: logging.LogRecord) -> None:
-            progress(str(record.args[0] if isinstance(record.args, tuple) and record.args else record.msg))
+            progress(
+                str(
+                    record.args[0] if isinstance(record.args, tuple) and record.args else record.msg
+                )
+            )
 
         with _listening("pagestore.kernels", logging.INFO, show):
             yield
@@ -96,11 +110,14 @@ def compiling_shown() -> Iterator[None]:
 
 @contextmanager
 def filling_shown(what: str, quiet: bool = False) -> Iterator[None]:
-    """Show which view is filled while the block runs, and how many rows were found for it, after SOON seconds of it.
+    """Show which view is filled while the block runs, and how many rows were found for it, after
+    SOON seconds of it.
 
-    With the time left for it, if the plan estimates how many rows there will be, and these are not reached.
+    With the time left for it, if the plan estimates how many rows there will be, and these are not
+    reached.
     """
-    began = begun = expected = 0.0  # when the first view was begun, and this one; how many rows it is to have
+    # when the first view was begun, and this one; how many rows it is to have
+    began = begun = expected = 0.0
     view = ""
 
     def show(record: logging.LogRecord) -> None:
@@ -122,13 +139,16 @@ def filling_shown(what: str, quiet: bool = False) -> Iterator[None]:
 
 @contextmanager
 def _listening(name: str, level: int, show: Callable[[logging.LogRecord], None]) -> Iterator[None]:
-    """Call a function, and nothing else, with each message of a logger, from a level on, while the block runs."""
+    """Call a function, and nothing else, with each message of a logger, from a level on, while
+    the block runs.
+    """
     log, handler = logging.getLogger(name), logging.Handler()
     before, propagated = log.level, log.propagate
     handler.emit = show  # type: ignore
     log.addHandler(handler)
     log.setLevel(level)
-    log.propagate = False  # other libraries, such as that of mcp, write what the root gets to stderr
+    # other libraries, such as that of mcp, write what the root gets to stderr
+    log.propagate = False
     try:
         yield
     finally:
@@ -156,7 +176,9 @@ def made_ahead(batches: Iterable[Batch]) -> Generator[Batch, None, None]:
 
 @contextmanager
 def made(path: Path, page_size: int | None = None) -> Iterator[pagestore.Store]:
-    """Yield a new store that gets its name after the block; an error leaves no file. Raises FileExistsError."""
+    """Yield a new store that gets its name after the block; an error leaves no file. Raises
+    FileExistsError.
+    """
     with beside(path) as building:
         building.write_bytes(empty_store(PAGE_SIZE_DEFAULT if page_size is None else page_size))
         with pagestore.open(building) as store:
@@ -167,13 +189,16 @@ def made(path: Path, page_size: int | None = None) -> Iterator[pagestore.Store]:
 
 @contextmanager
 def removed_if_empty(path: Path) -> Iterator[None]:
-    """Delete the store that the block made if the block fails before the first version; keep an existing file."""
+    """Delete the store that the block made if the block fails before the first version; keep an
+    existing file.
+    """
     there = path.exists()
     try:
         yield
     except BaseException:
         if not there and path.exists():
-            with suppress(PagestoreError, OSError), pagestore.open(path, create=False) as store:  # nobody else writes
+            # nobody else writes
+            with suppress(PagestoreError, OSError), pagestore.open(path, create=False) as store:
                 if not store.version:
                     path.unlink()
         raise

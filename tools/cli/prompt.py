@@ -1,4 +1,5 @@
-"""A prompt for statements on several lines: history across sessions, completion of names, colours of rules.
+"""A prompt for statements on several lines: history across sessions, completion of names, colours
+of rules.
 
 ivm> total[c] = t <- agg<<t = sum(a)>>
 ...> paid[c, _] = a.                        Tab completes names of relations, views and columns
@@ -21,12 +22,15 @@ from prompt_toolkit.lexers import PygmentsLexer
 from .highlight import LogiqlLexer
 
 QUOTED = r"\"[^\"]*\"|`[^`]*`"
-WORD = re.compile(rf"(?:[^\"`]|{QUOTED})*?(\"[^\"]*|`[^`]*|[.:]?(?:[\w:$]|{QUOTED})*)", re.DOTALL)  # the last of a text
-HINT = "not ended yet: a rule ends with a full stop, SQL with ;"  # an empty line after either ends both
+# the last of a text
+WORD = re.compile(rf"(?:[^\"`]|{QUOTED})*?(\"[^\"]*|`[^`]*|[.:]?(?:[\w:$]|{QUOTED})*)", re.DOTALL)
+# an empty line after either ends both
+HINT = "not ended yet: a rule ends with a full stop, SQL with ;"
 
 
 def statements(ends: Callable[[str], bool], names: Callable[[str], Iterable[str]]) -> Iterator[str]:
-    """Yield what a user enters, each text once `ends` says it is whole; Ctrl-C clears it, Ctrl-D ends.
+    """Yield what a user enters, each text once `ends` says it is whole; Ctrl-C clears it, Ctrl-D
+    ends.
 
     `names` are offered for completion, spelled as a text before the cursor needs it.
     """
@@ -35,7 +39,8 @@ def statements(ends: Callable[[str], bool], names: Callable[[str], Iterable[str]
     @keys.add("enter")
     def enter(event: KeyPressEvent) -> None:
         buffer, text = event.current_buffer, event.current_buffer.text
-        given_up = text.endswith("\n") and text.rstrip().endswith((";", "."))  # an empty line after what seems an end
+        # an empty line after what seems an end
+        given_up = text.endswith("\n") and text.rstrip().endswith((";", "."))
         if not text.strip() or ends(text) or given_up:
             buffer.validate_and_handle()
         else:
@@ -80,7 +85,9 @@ class _Names(Completer):
     def __init__(self, names: Callable[[str], Iterable[str]]) -> None:
         self._names = names
 
-    def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterator[Completion]:
+    def get_completions(
+        self, document: Document, complete_event: CompleteEvent
+    ) -> Iterator[Completion]:
         """Yield the names that begin with the word, whatever the case of its letters."""
         found = WORD.fullmatch(document.text_before_cursor)
         word = found[1] if found else ""

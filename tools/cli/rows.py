@@ -1,4 +1,5 @@
-"""Print the rows of a relation, a view or an answer, or write them to a file, in one of several formats.
+"""Print the rows of a relation, a view or an answer, or write them to a file, in one of several
+formats.
 
 table      aligned columns, with the number of rows; on a terminal the first 50, unless --limit says otherwise
 csv        the names of the columns in the first line
@@ -27,7 +28,8 @@ from .progress import Progress, made_ahead, pace
 
 TABLE, CSV, JSON, PARQUET, ARROW = FORMATS = ("table", "csv", "json", "parquet", "arrow")
 SUFFIXES = {
-    ".csv": CSV, ".json": JSON, ".jsonl": JSON, ".ndjson": JSON, ".parquet": PARQUET, ".pq": PARQUET,
+    ".csv": CSV, ".json": JSON, ".jsonl": JSON, ".ndjson": JSON, ".parquet": PARQUET,
+    ".pq": PARQUET,
     ".arrow": ARROW, ".feather": ARROW, ".ipc": ARROW, ".txt": TABLE,
 }  # fmt: skip
 TERMINAL_ROWS = 50
@@ -38,19 +40,33 @@ HEAD_ROWS = 1 << 16  # rows that show how values repeat
 
 def row_options(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of commands that print rows."""
-    parser.add_argument("--limit", type=number, help=f"at most this many rows; a terminal shows {TERMINAL_ROWS}")
-    parser.add_argument("--format", choices=FORMATS, help="how rows are written; else the name after -o says it")
     parser.add_argument(
-        "-o", "--output", metavar="FILE", help="write the rows to a file, which appears when it is whole"
+        "--limit", type=number, help=f"at most this many rows; a terminal shows {TERMINAL_ROWS}"
+    )
+    parser.add_argument(
+        "--format", choices=FORMATS, help="how rows are written; else the name after -o says it"
+    )
+    parser.add_argument(
+        "-o",
+        "--output",
+        metavar="FILE",
+        help="write the rows to a file, which appears when it is whole",
     )
 
 
 def answer_rows(options: argparse.Namespace, source: Any, null: str = "null") -> None:
-    """Print or write the rows of a relation or an answer as the options say; a table that is printed has `null`."""
+    """Print or write the rows of a relation or an answer as the options say; a table that is
+    printed has `null`.
+    """
     output, form = getattr(options, "output", None), _format(options)
     if output:
-        with Progress(f"write {output}", options.quiet) as progress, written(output, options.file) as out:
-            rows = WRITERS[form](out, _limited(source, options.limit), _telling(progress, len(source)))
+        with (
+            Progress(f"write {output}", options.quiet) as progress,
+            written(output, options.file) as out,
+        ):
+            rows = WRITERS[form](
+                out, _limited(source, options.limit), _telling(progress, len(source))
+            )
         if not options.quiet and not options.json:
             tell(f"{plain(output)}: {counted(rows, 'row')}")
     elif options.quiet and not options.json:
@@ -58,7 +74,9 @@ def answer_rows(options: argparse.Namespace, source: Any, null: str = "null") ->
     elif form == TABLE:
         _print_table(source, options.limit, null)
     elif sys.stdout.isatty() and form in (PARQUET, ARROW):
-        raise argparse.ArgumentError(None, f"{form} is not a text for a terminal: name a file with -o, or use a pipe")
+        raise argparse.ArgumentError(
+            None, f"{form} is not a text for a terminal: name a file with -o, or use a pipe"
+        )
     elif form == JSON:
         for row in _rows(_limited(source, options.limit)):
             print(as_json(row))
@@ -78,18 +96,27 @@ def _format(options: argparse.Namespace) -> str:
         return given or (JSON if options.json else TABLE)
     suffix = Path(output).suffix.lower()
     if suffix not in SUFFIXES:
-        raise argparse.ArgumentError(None, f"{output}: its name does not say the format; give --format")
+        raise argparse.ArgumentError(
+            None, f"{output}: its name does not say the format; give --format"
+        )
     return SUFFIXES[suffix]
 
 
 def _limited(source: Any, limit: int | None) -> pa.RecordBatchReader:
-    if isinstance(source, Relation):  # in large batches, since each distinct text of one is looked up once
+    # in large batches, since each distinct text of one is looked up once
+    if isinstance(source, Relation):
         rows = batch_rows(len(source.schema.columns), BATCH_ROWS, LARGE_WORDS)
         rows = rows if limit is None else min(max(1, limit), rows)
-        reader = pa.RecordBatchReader.from_batches(source.schema.arrow, made_ahead(source.batches(rows)))
+        reader = pa.RecordBatchReader.from_batches(
+            source.schema.arrow, made_ahead(source.batches(rows))
+        )
     else:
         reader = pa.RecordBatchReader.from_stream(source)
-    return reader if limit is None else pa.RecordBatchReader.from_batches(reader.schema, _first(reader, limit))
+    return (
+        reader
+        if limit is None
+        else pa.RecordBatchReader.from_batches(reader.schema, _first(reader, limit))
+    )
 
 
 def _first(reader: pa.RecordBatchReader, limit: int) -> Iterator[pa.RecordBatch]:
@@ -126,7 +153,9 @@ def _print_table(source: Any, limit: int | None, null: str) -> None:
     shown = [tuple(map(cell, row)) for row in chain.from_iterable(rows)]
     count = len(source)
     tell(table(shown, tuple(names), null=null))
-    more = f", {len(shown):,} shown: --limit {count} shows all, -o FILE writes them" * (len(shown) < count)
+    more = f", {len(shown):,} shown: --limit {count} shows all, -o FILE writes them" * (
+        len(shown) < count
+    )
     tell(f"{counted(count, 'row')}{more}")
 
 
@@ -143,7 +172,11 @@ def interval(months: int, days: int, nanoseconds: int) -> str:
     >>> interval(0, 2, -60_500_000_000), interval(0, 0, 0)
     ('2 days -00:01:00.5', '00:00:00')
     """
-    parts = [f"{count} {unit}{'s' * (abs(count) != 1)}" for count, unit in ((months, "month"), (days, "day")) if count]
+    parts = [
+        f"{count} {unit}{'s' * (abs(count) != 1)}"
+        for count, unit in ((months, "month"), (days, "day"))
+        if count
+    ]
     if nanoseconds or not parts:
         seconds, rest = divmod(abs(nanoseconds), 10**9)
         time = f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}"
@@ -183,12 +216,16 @@ def _is_spelt(kind: pa.DataType) -> bool:
 
 
 def _spelt(column: pa.Array) -> pa.Array:
-    """Convert a column to texts if Arrow cannot write it to CSV; bytes become hexadecimal digits."""
+    """Convert a column to texts if Arrow cannot write it to CSV; bytes become hexadecimal
+    digits.
+    """
     if not _is_spelt(column.type):
         return column
     if pa.types.is_decimal(column.type):
         return column.cast(pa.string())
-    return pa.array([None if value is None else spelt(cell(value)) for value in column.to_pylist()], pa.string())
+    return pa.array(
+        [None if value is None else spelt(cell(value)) for value in column.to_pylist()], pa.string()
+    )
 
 
 def _write_parquet(out: IO[bytes], reader: pa.RecordBatchReader, done: Done) -> int:
@@ -198,7 +235,8 @@ def _write_parquet(out: IO[bytes], reader: pa.RecordBatchReader, done: Done) -> 
 
 
 def _encodings(first: Sequence[pa.RecordBatch]) -> dict[str, Any]:
-    """Choose the encodings of columns by a first batch: a dictionary if values repeat, else it costs time and space.
+    """Choose the encodings of columns by a first batch: a dictionary if values repeat, else it
+    costs time and space.
 
     Other columns of integers, dates and times are delta-encoded.
     """
@@ -215,12 +253,18 @@ def _is_whole(kind: pa.DataType) -> bool:
 
 
 def _write_arrow(out: IO[bytes], reader: pa.RecordBatchReader, done: Done) -> int:
-    new = pa.ipc.new_file if getattr(out, "name", None) and out is not sys.stdout.buffer else pa.ipc.new_stream
+    new = (
+        pa.ipc.new_file
+        if getattr(out, "name", None) and out is not sys.stdout.buffer
+        else pa.ipc.new_stream
+    )
     with new(out, reader.schema) as writer:
         return _copied(reader, writer.write_batch, done)
 
 
-def _copied(batches: Iterable[pa.RecordBatch], write: Callable[[pa.RecordBatch], None], done: Done) -> int:
+def _copied(
+    batches: Iterable[pa.RecordBatch], write: Callable[[pa.RecordBatch], None], done: Done
+) -> int:
     rows = 0
     for batch in batches:
         write(batch)
@@ -230,5 +274,6 @@ def _copied(batches: Iterable[pa.RecordBatch], write: Callable[[pa.RecordBatch],
 
 
 WRITERS: dict[str, Callable[[Any, pa.RecordBatchReader, Done], int]] = {
-    TABLE: _write_table, JSON: _write_json, CSV: _write_csv, PARQUET: _write_parquet, ARROW: _write_arrow,
+    TABLE: _write_table, JSON: _write_json, CSV: _write_csv, PARQUET: _write_parquet,
+    ARROW: _write_arrow,
 }  # fmt: skip

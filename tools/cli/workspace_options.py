@@ -15,7 +15,9 @@ from .answers import number
 CHANGE = "_change_type"
 
 
-def opened(options: argparse.Namespace, mode: Literal["rw", "r"] = "rw", create: bool = False) -> ivm.Workspace:
+def opened(
+    options: argparse.Namespace, mode: Literal["rw", "r"] = "rw", create: bool = False
+) -> ivm.Workspace:
     """Open the workspace of a command's file, which must exist unless `create`."""
     return ivm.open(options.file, mode=mode, create=create)
 
@@ -30,7 +32,9 @@ def text_of(path: str) -> str:
 
 
 def block_name(path: str) -> str:
-    """Return the default name for a file's rules: its name without the suffix, or `main` for `-`."""
+    """Return the default name for a file's rules: its name without the suffix, or `main` for
+    `-`.
+    """
     return "main" if path == "-" else Path(path).stem
 
 
@@ -41,8 +45,12 @@ def argument_or_stdin(text: str) -> str:
 
 def limits(parser: argparse.ArgumentParser) -> None:
     """Add the arguments --rows-max and --rounds-max of commands that evaluate recursion."""
-    parser.add_argument("--rows-max", type=number, help="the most rows of views that read one another")
-    parser.add_argument("--rounds-max", type=number, help="the most rounds that deriving them may take")
+    parser.add_argument(
+        "--rows-max", type=number, help="the most rows of views that read one another"
+    )
+    parser.add_argument(
+        "--rounds-max", type=number, help="the most rounds that deriving them may take"
+    )
 
 
 def changes(delta: pa.Table) -> list[tuple[str, tuple[Any, ...]]]:

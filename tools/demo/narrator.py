@@ -10,9 +10,11 @@ WIDTH = 100
 
 
 class Narrator(Progress):
-    """A progress line that is erased before text is printed: `narrator("step 2 of 3")`, `narrator.say("Done.")`.
+    """A progress line that is erased before text is printed: `narrator("step 2 of 3")`,
+    `narrator.say("Done.")`.
 
-    What is told is kept in `told`, as a list of texts; if it is `kept` only, for an answer in JSON, nothing is printed.
+    What is told is kept in `told`, as a list of texts; if it is `kept` only, for an answer in JSON,
+    nothing is printed.
     """
 
     def __init__(self, what: str, quiet: bool = False, kept: bool = False) -> None:

@@ -1,9 +1,9 @@
 """The build backend of this project: setuptools, and kernels compiled into the wheel.
 
-`pip install .` compiles them for the machine that it runs on; `pip wheel . --config-settings level=all` for every level
-of its architecture; with `level=none` they are compiled at first use. An editable install compiles none. It includes a
-copy of the module that Spark finds by its name, since Spark searches the folders on the path, where an editable install
-has nothing else.
+`pip install .` compiles them for the machine that it runs on; `pip wheel . --config-settings
+level=all` for every level of its architecture; with `level=none` they are compiled at first use. An
+editable install compiles none. It includes a copy of the module that Spark finds by its name, since
+Spark searches the folders on the path, where an editable install has nothing else.
 """
 
 import base64
@@ -44,9 +44,12 @@ def get_requires_for_build_wheel(config_settings: Settings = None) -> list[str]:
     return [*needed, *COMPILING, *([] if has_compiler else ["ziglang"])]
 
 
-def build_wheel(wheel_directory: str, config_settings: Settings = None, metadata_directory: str | None = None) -> str:
+def build_wheel(
+    wheel_directory: str, config_settings: Settings = None, metadata_directory: str | None = None
+) -> str:
     """Compile the kernels, and build a wheel for this platform that includes them."""
-    for folder in (SHIPPED, ROOT / "build" / "lib" / "pagestore" / "shipped"):  # left by an earlier build
+    # left by an earlier build
+    for folder in (SHIPPED, ROOT / "build" / "lib" / "pagestore" / "shipped"):
         shutil.rmtree(folder, ignore_errors=True)
     wanted = level(config_settings)
     if wanted == "none":
@@ -86,5 +89,9 @@ def level(config_settings: Settings) -> str:
 
 
 def platform_tag(wanted: str) -> str:
-    """Return the platform tag of a wheel. One level is for machines like this one, all levels for every Linux."""
-    return f"manylinux_2_17_{platform.machine()}" if wanted == "all" else f"linux_{platform.machine()}"
+    """Return the platform tag of a wheel. One level is for machines like this one, all levels
+    for every Linux.
+    """
+    return (
+        f"manylinux_2_17_{platform.machine()}" if wanted == "all" else f"linux_{platform.machine()}"
+    )

@@ -1,10 +1,13 @@
-"""Compile every kernel that Python calls into one shared library: `python -m pagestore_tools.kernels.build FOLDER`.
+"""Compile every kernel that Python calls into one shared library: `python -m
+pagestore_tools.kernels.build FOLDER`.
 
-    TypedKernel, FunctionPointer ──numba──▶ LLVM ──▶ objects without fixed addresses ──cc──▶ FOLDER/<level>.abi3.so
+    TypedKernel, FunctionPointer ──numba──▶ LLVM ──▶ objects without fixed addresses ──cc──▶
+    FOLDER/<level>.abi3.so
 
-numba compiles for the processor that `NUMBA_CPU_NAME` names, so each level is built in a process of its own, which
-distributes the kernels over other processes. All symbols of a kernel's module except its entry become internal. The
-objects are linked with shim.c, which has the functions of numba that the entries call, and a guard before each entry.
+numba compiles for the processor that `NUMBA_CPU_NAME` names, so each level is built in a process of
+its own, which distributes the kernels over other processes. All symbols of a kernel's module except
+its entry become internal. The objects are linked with shim.c, which has the functions of numba that
+the entries call, and a guard before each entry.
 """
 
 import argparse
@@ -39,7 +42,9 @@ SHIM = Path(__file__).with_name("shim.c")
 
 
 class Entry(NamedTuple):
-    """A function of the library: its key, guard, the names of its wrapper and C function, and object file."""
+    """A function of the library: its key, guard, the names of its wrapper and C function, and
+    object file.
+    """
 
     key: str
     guard: str
@@ -49,8 +54,12 @@ class Entry(NamedTuple):
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Build the library of this machine's level, or of the levels given. Exit with 1 if a compiler fails."""
-    parser = argparse.ArgumentParser(prog="pagestore_tools.kernels.build", description=__doc__.splitlines()[0])
+    """Build the library of this machine's level, or of the levels given. Exit with 1 if a
+    compiler fails.
+    """
+    parser = argparse.ArgumentParser(
+        prog="pagestore_tools.kernels.build", description=__doc__.splitlines()[0]
+    )
     parser.add_argument("folder", type=Path)
     parser.add_argument("--level", choices=["own", "all", *LEVELS], default="own")
     parser.add_argument(
@@ -59,7 +68,8 @@ def main(arguments: list[str] | None = None) -> int:
         metavar="TEXTS",
         help="only kernels whose names have one of these texts, separated by commas",
     )
-    parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)  # numba is set for the level already
+    # numba is set for the level already
+    parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     options.folder.mkdir(parents=True, exist_ok=True)
     if options.here:
@@ -67,8 +77,20 @@ def main(arguments: list[str] | None = None) -> int:
         return 0
     for level in wanted_levels(options.level):
         name, features = LEVELS[level]
-        settings = {"NUMBA_CPU_NAME": name, "NUMBA_CPU_FEATURES": features, "PAGESTORE_KERNELS": "jit"}
-        command = [sys.executable, "-m", __spec__.name, str(options.folder), "--level", level, "--here"]
+        settings = {
+            "NUMBA_CPU_NAME": name,
+            "NUMBA_CPU_FEATURES": features,
+            "PAGESTORE_KERNELS": "jit",
+        }
+        command = [
+            sys.executable,
+            "-m",
+            __spec__.name,
+            str(options.folder),
+            "--level",
+            level,
+            "--here",
+        ]
         done = subprocess.run([*command, "--only", options.only], env={**os.environ, **settings})
         if done.returncode:
             return 1
@@ -76,13 +98,17 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def wanted_levels(requested: str) -> list[str]:
-    """Return the levels to build: the best that this machine runs, all of its architecture, or the one given."""
+    """Return the levels to build: the best that this machine runs, all of its architecture, or
+    the one given.
+    """
     from pagestore.runtime.library import levels
 
     if requested == "own":
         return levels()[:1]
     if requested == "all":
-        return [level for level in LEVELS if level.startswith("x86") == (platform.machine() == "x86_64")]
+        return [
+            level for level in LEVELS if level.startswith("x86") == (platform.machine() == "x86_64")
+        ]
     return [requested]
 
 
@@ -93,21 +119,29 @@ def build(folder: Path, level: str, only: str = "") -> None:
     for entry in compiled(only, LEVELS[level]):
         entries.append(entry)
         seconds = time.monotonic() - start
-        print(f"{level}: {len(entries)} kernels in {seconds:.0f} s, {entry.key.partition(' ')[0]}", flush=True)
+        print(
+            f"{level}: {len(entries)} kernels in {seconds:.0f} s, {entry.key.partition(' ')[0]}",
+            flush=True,
+        )
     library = folder / f"{level}.abi3.so"
     with tempfile.TemporaryDirectory() as work:
         linked = link(Path(work), entries)
         check_library(linked)
         shutil.copyfile(linked, library.with_suffix(".new"))
     os.replace(library.with_suffix(".new"), library)
-    print(f"{level}: {library.stat().st_size:,} bytes, {time.monotonic() - start:.0f} s", flush=True)
+    print(
+        f"{level}: {library.stat().st_size:,} bytes, {time.monotonic() - start:.0f} s", flush=True
+    )
 
 
 def compiled(only: str, target: tuple[str, str]) -> Iterator[Entry]:
-    """Yield every entry with its machine code, once compiled. Kernels of one file share code, and a process."""
+    """Yield every entry with its machine code, once compiled. Kernels of one file share code,
+    and a process.
+    """
     every = _entries(only)
     groups = [[*group] for _, group in groupby(sorted(every, key=_file), _file)]
-    groups.sort(key=lambda group: -sum(len(key) for key in group))  # long guards indicate large kernels
+    # long guards indicate large kernels
+    groups.sort(key=lambda group: -sum(len(key) for key in group))
     context = multiprocessing.get_context("fork")
     with context.Pool(min(len(groups), os.cpu_count() or 1), _begin, (every, target)) as pool:
         for entries in pool.imap_unordered(_compile_group, groups):
@@ -155,21 +189,31 @@ def _compile_group(keys: list[str]) -> list[Entry]:
             f"{key} needs numba when it runs"
         )
         plain = one.function.dispatcher.targetoptions.get("no_cfunc_wrapper", False)
-        wrapper, address = names.llvm_cpython_wrapper_name, "" if plain else names.llvm_cfunc_wrapper_name
+        wrapper, address = (
+            names.llvm_cpython_wrapper_name,
+            "" if plain else names.llvm_cfunc_wrapper_name,
+        )
         module = private(result.library.get_llvm_str(), {wrapper, address})
-        found.append(Entry(key, guard_of(one.arguments), wrapper, address, _Process.machine.emit_object(module)))
+        found.append(
+            Entry(
+                key, guard_of(one.arguments), wrapper, address, _Process.machine.emit_object(module)
+            )
+        )
     return found
 
 
 def private(text: str, entries: set[str]) -> Any:
     """Return the LLVM module of an entry, with all symbols internal that no other module uses.
 
-    Environments hold no constants, so any address but null works for them: it is written into the code.
+    Environments hold no constants, so any address but null works for them: it is written into the
+    code.
     """
     import llvmlite.binding as llvm
 
     null = r"^(@_ZN08NumbaEnv\S+) = common (?:local_unnamed_addr )?global (ptr|i8\*) null"
-    text = re.sub(null, r"\1 = internal constant \2 inttoptr (i64 1 to \2)", text, flags=re.MULTILINE)
+    text = re.sub(
+        null, r"\1 = internal constant \2 inttoptr (i64 1 to \2)", text, flags=re.MULTILINE
+    )
     module = llvm.parse_assembly(text)
     for function in module.functions:
         if not function.is_declaration:
@@ -184,7 +228,9 @@ def target_machine(name: str, features: str) -> Any:
     llvm.initialize_all_targets()
     llvm.initialize_all_asmprinters()
     target = llvm.Target.from_triple(f"{platform.machine()}-unknown-linux-gnu")
-    return target.create_target_machine(cpu=name, features=features, opt=3, reloc="pic", codemodel="small")
+    return target.create_target_machine(
+        cpu=name, features=features, opt=3, reloc="pic", codemodel="small"
+    )
 
 
 def link(work: Path, entries: list[Entry]) -> Path:
@@ -212,7 +258,10 @@ def table(entries: list[Entry]) -> str:
     names = [str(path.relative_to(ROOT)) for path in kernel_sources(ROOT)]
     lines = [f"static const char sources[] = {json.dumps(json.dumps(digests(names)))};"]
     for number, entry in enumerate(entries):
-        lines.append(f'extern PyObject *w{number}(PyObject *, PyObject *, PyObject *) __asm__("{entry.wrapper}");')
+        lines.append(
+            f"extern PyObject *w{number}(PyObject *, PyObject *, PyObject *) "
+            f'__asm__("{entry.wrapper}");'
+        )
         if entry.address:
             lines.append(f'extern void a{number}(void) __asm__("{entry.address}");')
     lines.append("static struct entry table[] = {")

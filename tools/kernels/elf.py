@@ -8,27 +8,44 @@ PYTHON = 3, 11
 
 
 def check_library(path: Path) -> None:
-    """Raise ValueError for a symbol that some supported system lacks, or for code with text relocations."""
+    """Raise ValueError for a symbol that some supported system lacks, or for code with text
+    relocations.
+    """
     from elftools.elf.elffile import ELFFile
 
     with path.open("rb") as file:
         elf = ELFFile(file)
-        if any(tag.entry.d_tag == "DT_TEXTREL" for tag in elf.get_section_by_name(".dynamic").iter_tags()):
-            raise ValueError(f"{path.name}: its code holds addresses, which the loader would have to write")
+        if any(
+            tag.entry.d_tag == "DT_TEXTREL"
+            for tag in elf.get_section_by_name(".dynamic").iter_tags()
+        ):
+            raise ValueError(
+                f"{path.name}: its code holds addresses, which the loader would have to write"
+            )
         for name, version in undefined_symbols(elf):
             if not is_allowed(name, version):
-                raise ValueError(f"{path.name} needs {name} {version}, which not every system that it is for has")
+                raise ValueError(
+                    f"{path.name} needs {name} {version}, which not every system that it is for has"
+                )
 
 
 def undefined_symbols(elf: Any) -> list[tuple[str, str]]:
-    """Return the symbols that a library imports, each with its version: "GLIBC_2.14", or "" if it has none.
+    """Return the symbols that a library imports, each with its version: "GLIBC_2.14", or "" if it
+    has none.
 
     Weak ones are omitted, since the loader does not require them.
     """
-    numbers, needed = elf.get_section_by_name(".gnu.version"), elf.get_section_by_name(".gnu.version_r")
+    numbers, needed = (
+        elf.get_section_by_name(".gnu.version"),
+        elf.get_section_by_name(".gnu.version_r"),
+    )
     found = []
     for place, symbol in enumerate(elf.get_section_by_name(".dynsym").iter_symbols()):
-        if symbol.name and symbol.entry.st_shndx == "SHN_UNDEF" and symbol.entry.st_info.bind != "STB_WEAK":
+        if (
+            symbol.name
+            and symbol.entry.st_shndx == "SHN_UNDEF"
+            and symbol.entry.st_info.bind != "STB_WEAK"
+        ):
             number = numbers.get_symbol(place).entry.ndx if numbers else "VER_NDX_GLOBAL"
             version = needed.get_version(number)[1].name if isinstance(number, int) else ""
             found.append((symbol.name, version))

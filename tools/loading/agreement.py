@@ -1,4 +1,6 @@
-"""Find the columns and types on which all files of some sources agree, given the types that are wanted."""
+"""Find the columns and types on which all files of some sources agree, given the types that are
+wanted.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -6,7 +8,18 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from .casts import DatasetError, Problems, bad_rows, cast_to, fits, held_as, may_hold, remedy_between, remedy_for, said
+from .casts import (
+    DatasetError,
+    Problems,
+    bad_rows,
+    cast_to,
+    fits,
+    held_as,
+    may_hold,
+    remedy_between,
+    remedy_for,
+    said,
+)
 from .dataset import Column, Dataset, Reading
 from .files import Part, find_files
 from .formats import open_part
@@ -17,21 +30,33 @@ NAMED = 3  # columns in a message
 
 
 def open_dataset(
-    sources: str | Path | Sequence[str | Path], reading: Reading | None = None, wanted: pa.Schema | None = None,
+    sources: str | Path | Sequence[str | Path],
+    reading: Reading | None = None,
+    wanted: pa.Schema | None = None,
     lists: Mapping[str, pa.DataType] | None = None,
-) -> Dataset:  # fmt: skip
-    """Read the files' names and types. `wanted` are the columns of the existing relation, if any, `lists` its lists.
+) -> Dataset:
+    """Read the files' names and types. `wanted` are the columns of the existing relation, if any,
+    `lists` its lists.
 
-    Faulty columns are reported in the dataset's `problems` and left out of its columns. Raises DatasetError for missing
-    sources.
+    Faulty columns are reported in the dataset's `problems` and left out of its columns. Raises
+    DatasetError for missing sources.
     """
     reading = reading or Reading()
     paths = [sources] if isinstance(sources, str | Path) else list(sources)
     parts, notes = find_files(paths, reading.format)
     kinds = {name: kind.arrow for name, kind in reading.casts.items()}
-    hints = {**(dict(zip(wanted.names, wanted.types, strict=True)) if wanted else {}), **(lists or {}), **kinds}
+    hints = {
+        **(dict(zip(wanted.names, wanted.types, strict=True)) if wanted else {}),
+        **(lists or {}),
+        **kinds,
+    }
     dataset = Dataset(
-        ", ".join(map(str, paths)), parts, reading, notes=notes, wanted=hints, problems=Problems(aside=reading.aside)
+        ", ".join(map(str, paths)),
+        parts,
+        reading,
+        notes=notes,
+        wanted=hints,
+        problems=Problems(aside=reading.aside),
     )
     back = {new: old for old, new in reading.renames.items()}
     inside = {path: kind for name, kind in kinds.items() for path in in_lists(name)}
@@ -63,10 +88,13 @@ def _settle_fill(dataset: Dataset) -> None:
         kind = dataset.columns.get(name)
         if kind is None:
             known = ", ".join(dataset.columns)
-            dataset.problems.add(f"{dataset.name}: no column {name} to fill; there are {known}", "mend --fill")
+            dataset.problems.add(
+                f"{dataset.name}: no column {name} to fill; there are {known}", "mend --fill"
+            )
         elif bad_rows(pa.array([text]), kind):
             dataset.problems.add(
-                f"{dataset.name}: {text!r} is not a value of column {name} ({said(kind)})", "mend --fill"
+                f"{dataset.name}: {text!r} is not a value of column {name} ({said(kind)})",
+                "mend --fill",
             )
         else:
             dataset._fill[name] = cast_to(pa.array([text]), kind)[0]
@@ -89,11 +117,18 @@ class _Agreed:
         if self.first is not None and not self.dataset.reading.columns:
             for name in sorted(names ^ self.seen):
                 has, lacks = (part, self.first) if name in names else (self.first, part)
-                self._refuse(name, f"{lacks.file} has no column {name}, but {has.file} has", "name those of all files "
-                             "with --columns, or write all files with one job")  # fmt: skip
+                self._refuse(
+                    name,
+                    f"{lacks.file} has no column {name}, but {has.file} has",
+                    "name those of all files with --columns, or write all files with one job",
+                )
         for name in (name for name in self.dataset.reading.columns if name not in names):
             known = ", ".join(columns)
-            self._refuse(name, f"{part.file} has no column {name}; it has {known}", "mend --columns or --rename")
+            self._refuse(
+                name,
+                f"{part.file} has no column {name}; it has {known}",
+                "mend --columns or --rename",
+            )
         for name, column in columns.items():
             self._agree(part, name, column.type, untyped)
         if self.first is None:
@@ -104,25 +139,41 @@ class _Agreed:
         in_folder = name in part.values
         found = found.value_type if pa.types.is_dictionary(found) else found
         held = found if pa.types.is_null(found) else held_as(found, self.dataset.reading.utc)
-        if held is None and hint is not None and may_hold(found, hint):  # for example a decimal of more digits
+        # for example a decimal of more digits
+        if held is None and hint is not None and may_hold(found, hint):
             held = found
         if name in self.casts and hint is not None:
             self.types[name] = hint
-        elif is_nested(found) or (pa.types.is_null(found) and (hint is not None and is_nested(hint))):
-            self._agree_on_lists(part, name, hint if hint is not None and pa.types.is_null(found) else found, untyped)
+        elif is_nested(found) or (
+            pa.types.is_null(found) and (hint is not None and is_nested(hint))
+        ):
+            self._agree_on_lists(
+                part, name, hint if hint is not None and pa.types.is_null(found) else found, untyped
+            )
         elif held is None:
-            self._refuse(name, f"{where} has type {found}, which a relation cannot hold", remedy_for(name, found))
+            self._refuse(
+                name,
+                f"{where} has type {found}, which a relation cannot hold",
+                remedy_for(name, found),
+            )
         elif hint is not None:
             if not (untyped or in_folder or may_hold(held, hint)):
-                self._refuse(name, f"{where} is {held}, and {hint} in the relation", remedy_between(name, held, hint))
+                self._refuse(
+                    name,
+                    f"{where} is {held}, and {hint} in the relation",
+                    remedy_between(name, held, hint),
+                )
             self.types[name] = hint
         elif pa.types.is_null(held) and name in self.dataset.nested:
             pass
         elif name not in self.types or fits(self.types[name], held):
             self.types[name] = held
         elif not fits(held, self.types[name]) and self.first is not None:
-            self._refuse(name, f"{where} is {held}, but it is {self.types[name]} in {self.first.file}",
-                         f"give --cast {name}=TYPE, or cast it in the job")  # fmt: skip
+            self._refuse(
+                name,
+                f"{where} is {held}, but it is {self.types[name]} in {self.first.file}",
+                f"give --cast {name}=TYPE, or cast it in the job",
+            )
 
     def _agree_on_lists(self, part: Part, name: str, found: pa.DataType, untyped: bool) -> None:
         """Agree on the elements of lists; merge those of files without types."""
@@ -135,40 +186,70 @@ class _Agreed:
                 nested[name] = merged(known, found, (), {})
         except NoType:
             before = self.first.file if self.first else "the relation"
-            self._refuse(name, f"{part.file}: column {name} is {found}, but it is {nested[name]} in {before}",
-                         "leave it out with --columns, or write it alike")  # fmt: skip
+            self._refuse(
+                name,
+                f"{part.file}: column {name} is {found}, but it is {nested[name]} in {before}",
+                "leave it out with --columns, or write it alike",
+            )
 
     def settle(self, wanted: pa.Schema | None) -> None:
-        """Give the dataset its columns: those without a problem, in the order of the options or of the first file."""
+        """Give the dataset its columns: those without a problem, in the order of the options or
+        of the first file.
+        """
         dataset = self.dataset
         for name in dataset.nested:
-            if name in self.types and pa.types.is_null(self.types[name]):  # from a file with only nulls
+            # from a file with only nulls
+            if name in self.types and pa.types.is_null(self.types[name]):
                 del self.types[name]
         empty = [name for name, kind in self.types.items() if pa.types.is_null(kind)]
         if len(empty) > 1 and len(empty) == len(self.types) and not dataset.nested:
             dataset.refused |= {*empty}
             casts = " ".join(f"--cast {name}=TYPE" for name in empty[:NAMED])
-            dataset.problems.add(f"{dataset.name} has no values, so nothing says of which types its columns are",
-                                 f"say it with {casts}{' ...' * (len(empty) > NAMED)}")  # fmt: skip
+            dataset.problems.add(
+                f"{dataset.name} has no values, so nothing says of which types its columns are",
+                f"say it with {casts}{' ...' * (len(empty) > NAMED)}",
+            )
         for name in empty:
             if name not in self.dataset.refused:
-                self._refuse(name, f"{dataset.name}: column {name} has type null", remedy_for(name, pa.null()))
+                self._refuse(
+                    name,
+                    f"{dataset.name}: column {name} has type null",
+                    remedy_for(name, pa.null()),
+                )
         for name in (name for name in dataset.parts[0].values if name not in self.hints):
-            if self.types.get(name) == pa.string() and all(_is_integer(p.values.get(name)) for p in dataset.parts):
+            if self.types.get(name) == pa.string() and all(
+                _is_integer(p.values.get(name)) for p in dataset.parts
+            ):
                 self.types[name] = pa.int64()
         absent = [name for name in self.hints if name in self.casts and name not in self.types]
-        for name in (one for one in absent if not any(one.startswith(f"{column}:") for column in dataset.nested)):
-            self._refuse(name, f"{dataset.name} has no column {name}; it has {', '.join(self.types)}", "mend --cast")
+        for name in (
+            one
+            for one in absent
+            if not any(one.startswith(f"{column}:") for column in dataset.nested)
+        ):
+            self._refuse(
+                name,
+                f"{dataset.name} has no column {name}; it has {', '.join(self.types)}",
+                "mend --cast",
+            )
         self._settle_renames()
-        order = dataset.reading.columns or (wanted and [n for n in wanted.names if n in self.types]) or self.types
+        order = (
+            dataset.reading.columns
+            or (wanted and [n for n in wanted.names if n in self.types])
+            or self.types
+        )
         names = [*order, *(name for name in self.types if name not in order)]
-        dataset.columns = {n: self.types[n] for n in names if n in self.types and n not in dataset.refused}
+        dataset.columns = {
+            n: self.types[n] for n in names if n in self.types and n not in dataset.refused
+        }
 
     def _settle_renames(self) -> None:
         for old, new in self.dataset.reading.renames.items():
             if new not in {*self.types, *self.dataset.nested} and not self.dataset.reading.columns:
                 known = ", ".join(self.types)
-                self._refuse(new, f"{self.dataset.name} has no column {old}; it has {known}", "mend --rename")
+                self._refuse(
+                    new, f"{self.dataset.name} has no column {old}; it has {known}", "mend --rename"
+                )
 
     def _refuse(self, name: str, fact: str, remedy: str) -> None:
         self.dataset.refused.add(name)
@@ -176,7 +257,9 @@ class _Agreed:
 
 
 def _is_integer(text: str | None) -> bool:
-    """Return whether a folder's value is null or an int64 in its usual form: 007 is not, as 7 would lose zeros."""
+    """Return whether a folder's value is null or an int64 in its usual form: 007 is not, as 7
+    would lose zeros.
+    """
     if text is None:
         return True
     digits = text.isascii() and text.removeprefix("-").isdecimal() and len(text) < 21

@@ -1,8 +1,10 @@
-"""Convert Arrow types to those that relations hold, and cast arrays, reporting the rows that do not fit.
+"""Convert Arrow types to those that relations hold, and cast arrays, reporting the rows that do not
+fit.
 
 Collect the problems of rows to load, so that all are reported at once.
 
-a.csv: column born holds no date in 3 rows, the first row 17 ('31.12.'): give --cast born=string, or mend the file
+a.csv: column born holds no date in 3 rows, the first row 17 ('31.12.'): give --cast born=string, or
+mend the file
 
 Or put bad rows aside, with their reasons, so that the others can be loaded.
 """
@@ -30,7 +32,9 @@ class DatasetError(PagestoreError, ValueError):
     hint = ""  # another way out of all of them, in a line of its own
 
     def __init__(self, problems: str | Sequence[str]) -> None:
-        self.problems = (plain(problems),) if isinstance(problems, str) else tuple(map(plain, problems))
+        self.problems = (
+            (plain(problems),) if isinstance(problems, str) else tuple(map(plain, problems))
+        )
         super().__init__("\n".join(self.lines))
 
     @property
@@ -44,7 +48,9 @@ class DatasetError(PagestoreError, ValueError):
 
 @dataclass
 class Problem:
-    """A problem of a column's values in one file, the number of rows with it, the first of them, and the remedy."""
+    """A problem of a column's values in one file, the number of rows with it, the first of them,
+    and the remedy.
+    """
 
     fact: str
     remedy: str
@@ -56,16 +62,24 @@ class Problem:
     def __str__(self) -> str:
         where = f" in {counted(self.rows, 'row')}" if self.rows else ""
         if self.first_row is not None:
-            first = f"line {self.line_of(self.first_row)}" if self.line_of else f"row {self.first_row}"
-            where = f" in {first}" if self.rows == 1 else f"{where}, the first {'in ' * bool(self.line_of)}{first}"
+            first = (
+                f"line {self.line_of(self.first_row)}" if self.line_of else f"row {self.first_row}"
+            )
+            where = (
+                f" in {first}"
+                if self.rows == 1
+                else f"{where}, the first {'in ' * bool(self.line_of)}{first}"
+            )
         shown = f" ({self.example})" if self.example else ""
         return f"{self.fact}{where}{shown}" + f": {self.remedy}" * bool(self.remedy)
 
 
 class Record(NamedTuple):
-    """What a file of text has as one row: the line, from 1, in which it begins, and its values as they are written.
+    """What a file of text has as one row: the line, from 1, in which it begins, and its values as
+    they are written.
 
-    One that is not a row, as it has too many values, has a `fault`, which says why, and its values are its text.
+    One that is not a row, as it has too many values, has a `fault`, which says why, and its values
+    are its text.
     """
 
     line: int
@@ -77,16 +91,18 @@ class Record(NamedTuple):
 class Aside:
     """Writes bad rows to a file, each as a line of JSON.
 
-    {"file": "a.csv", "line": 17, "column": "born", "value": "31.12.", "reason": "...", "values": {"id": "4", ...}}
+    {"file": "a.csv", "line": 17, "column": "born", "value": "31.12.", "reason": "...", "values":
+    {"id": "4", ...}}
 
-    A row with several bad values has the others in a list, `also`. Rows of files without lines have a `row`, from 0.
-    `skipped` says whether a reader left out what is not a row.
+    A row with several bad values has the others in a list, `also`. Rows of files without lines have
+    a `row`, from 0. `skipped` says whether a reader left out what is not a row.
     """
 
     out: IO[bytes]
     rows: int = 0
     skipped: bool = False
-    found: dict[int, list[tuple[tuple[str, ...], str]]] = field(default_factory=dict)  # by row of the current file
+    # by row of the current file
+    found: dict[int, list[tuple[tuple[str, ...], str]]] = field(default_factory=dict)
 
     def restart(self) -> None:
         """Forget all rows, since the files are read again."""
@@ -106,7 +122,9 @@ class Aside:
             self.found.setdefault(int(row), []).append((path, reason))
 
     def take(self, first: int, batch: pa.RecordBatch) -> list[int]:
-        """Write the bad rows of a batch whose first row is `first`; return them, counted from 0 in the batch."""
+        """Write the bad rows of a batch whose first row is `first`; return them, counted from 0
+        in the batch.
+        """
         taken = sorted(row for row in self.found if first <= row < first + len(batch))
         for row in taken:
             problems = self.found.pop(row)
@@ -127,7 +145,9 @@ class Aside:
         self.skipped = False
 
     def _record(self, row: int | None) -> tuple[int | None, Mapping[str, Any]] | None:
-        """Return a row's line and values, or those of the next; write on the way what is not a row."""
+        """Return a row's line and values, or those of the next; write on the way what is not a
+        row.
+        """
         for record in self._records or ():
             if isinstance(record.values, str):
                 self._write({"line": record.line, "reason": record.fault, "values": record.values})
@@ -154,9 +174,17 @@ def _values(row: pa.RecordBatch) -> dict[str, Any]:
 
 
 def _value_at(values: Any, path: tuple[str, ...]) -> Any:
-    """Return the value at a path through structs, or the list in which it ends; None if it ends before."""
+    """Return the value at a path through structs, or the list in which it ends; None if it ends
+    before.
+    """
     for name in path:
-        values = values.get(name) if isinstance(values, Mapping) else values if isinstance(values, list) else None
+        values = (
+            values.get(name)
+            if isinstance(values, Mapping)
+            else values
+            if isinstance(values, list)
+            else None
+        )
     return values
 
 
@@ -164,8 +192,8 @@ def _value_at(values: Any, path: tuple[str, ...]) -> Any:
 class Problems:
     """All problems by their fact; rows are counted from 0 in each file.
 
-    `line_of` returns the line in which a row of the current file begins, if that has lines. Those of rows go `aside`,
-    if it is given.
+    `line_of` returns the line in which a row of the current file begins, if that has lines. Those
+    of rows go `aside`, if it is given.
     """
 
     line_of: Callable[[int], int] | None = None
@@ -185,9 +213,14 @@ class Problems:
             self.add(text, "")
 
     def add_rows(
-        self, where: str, fact: str, remedy: str, rows: Sequence[int] | np.ndarray, example: str = "",
+        self,
+        where: str,
+        fact: str,
+        remedy: str,
+        rows: Sequence[int] | np.ndarray,
+        example: str = "",
         path: tuple[str, ...] = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Add a problem of some rows; rows of the same place and fact are added up.
 
         `where` names the file and the column, `path` is the column's through structs.
@@ -197,14 +230,18 @@ class Problems:
             return
         first = int(rows[0]) if len(rows) else None
         said = f"{where} {fact}"
-        self.found.setdefault(said, Problem(said, remedy, 0, first, example, self.line_of)).rows += max(1, len(rows))
+        self.found.setdefault(
+            said, Problem(said, remedy, 0, first, example, self.line_of)
+        ).rows += max(1, len(rows))
 
     def refuse(self) -> None:
         """Raise DatasetError if there are any."""
         if self.found:
             error = DatasetError([*map(str, self.found.values())])
             if all(one.rows for one in self.found.values()):
-                error.hint = "or load the other rows: --bad FILE puts bad ones aside, each with its reason"
+                error.hint = (
+                    "or load the other rows: --bad FILE puts bad ones aside, each with its reason"
+                )
             raise error
 
 
@@ -215,7 +252,8 @@ def without(array: pa.Array, rows: Sequence[int] | np.ndarray) -> pa.Array:
     return pc.if_else(pa.array(bad), pa.scalar(None, array.type), array)
 
 
-FOUND_MAX = 1000  # bad values of a batch that are located singly; beyond that, whole remaining ranges count as bad
+# bad values of a batch that are located singly; beyond that, whole remaining ranges count as bad
+FOUND_MAX = 1000
 REFUSALS = pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError
 
 
@@ -258,7 +296,9 @@ def said(kind: pa.DataType) -> str:
 
 
 def fits(have: pa.DataType, want: pa.DataType) -> bool:
-    """Return whether every value of one column type is a value of another, as integers are floats."""
+    """Return whether every value of one column type is a value of another, as integers are
+    floats.
+    """
     kind = pa.types
     return bool(
         have == want
@@ -277,7 +317,9 @@ def may_hold(have: pa.DataType, want: pa.DataType) -> bool:
     if kind.is_timestamp(have) and kind.is_timestamp(want):
         return (have.tz is None) == (want.tz is None)
     dates = have, want
-    if any(map(kind.is_date, dates)) and all(kind.is_date(one) or one == pa.timestamp("us") for one in dates):
+    if any(map(kind.is_date, dates)) and all(
+        kind.is_date(one) or one == pa.timestamp("us") for one in dates
+    ):
         return True
     return bool(have == want or kind.is_null(have))
 
@@ -285,22 +327,35 @@ def may_hold(have: pa.DataType, want: pa.DataType) -> bool:
 def remedy_between(name: str, have: pa.DataType, want: pa.DataType) -> str:
     """Return advice for a column `name` whose type has no values of the wanted type."""
     if pa.types.is_timestamp(have) and pa.types.is_timestamp(want):
-        return "--utc takes it in UTC, without its zone" if have.tz else "write it with a zone in the source"
+        return (
+            "--utc takes it in UTC, without its zone"
+            if have.tz
+            else "write it with a zone in the source"
+        )
     if is_string(have) or (is_string(want) and not pa.types.is_binary(have)):
         return f"--cast {name}={said(want)} converts it"
     return "convert it in the source, or leave it out with --columns"
 
 
 def cast_or_report(
-    array: pa.Array, kind: pa.DataType, where: str, first_row: int, problems: Problems, requested: bool = True,
-    supposed: bool = False, rows: Sequence[int] | np.ndarray | None = None, path: tuple[str, ...] = (),
-) -> pa.Array | None:  # fmt: skip
+    array: pa.Array,
+    kind: pa.DataType,
+    where: str,
+    first_row: int,
+    problems: Problems,
+    requested: bool = True,
+    supposed: bool = False,
+    rows: Sequence[int] | np.ndarray | None = None,
+    path: tuple[str, ...] = (),
+) -> pa.Array | None:
     """Cast an array to another type; add values that do not fit to the problems and return None.
 
-    If problems go aside, return the array with nulls for these values, which are in the column at `path`.
+    If problems go aside, return the array with nulls for these values, which are in the column at
+    `path`.
 
-    `where` names the file and the column, `first_row` is the row of the first value in the file; for `requested` and
-    `supposed` see `cast_to`. `rows` has the row of each value, relative to `first_row`, if a row has several.
+    `where` names the file and the column, `first_row` is the row of the first value in the file;
+    for `requested` and `supposed` see `cast_to`. `rows` has the row of each value, relative to
+    `first_row`, if a row has several.
     """
     if array.type == kind:
         return array
@@ -313,7 +368,9 @@ def cast_or_report(
         if aside:
             for row in bad:
                 of_row = row if rows is None else int(rows[row])
-                problems.add_rows(where, fact, _remedy(array.slice(row, 1), kind), [first_row + of_row], path=path)
+                problems.add_rows(
+                    where, fact, _remedy(array.slice(row, 1), kind), [first_row + of_row], path=path
+                )
             return cast_to(without(array, bad), kind, requested, supposed)
         of = first_row + (np.array(bad) if rows is None else np.asarray(rows)[bad])
         first = array.slice(bad[0], 1)
@@ -323,7 +380,10 @@ def cast_or_report(
 
 def _remedy(one: pa.Array, kind: pa.DataType) -> str:
     """Return advice for a value that does not fit a type."""
-    types, value = pa.types, one.cast(pa.string())[0].as_py() if is_string(one.type) or is_number(one.type) else None
+    types, value = (
+        pa.types,
+        one.cast(pa.string())[0].as_py() if is_string(one.type) or is_number(one.type) else None,
+    )
     number = None if value is None else number_of(value)
     if types.is_decimal(kind) and number is not None:
         places = -int(number.as_tuple().exponent)
@@ -336,8 +396,11 @@ def _remedy(one: pa.Array, kind: pa.DataType) -> str:
     if types.is_timestamp(kind) and kind.tz is not None:
         return "write it with its offset, such as 2020-01-31T10:00:00+01:00"
     if types.is_temporal(kind) and value is not None:
-        return ("write it as ISO does, such as 2020-01-31T10:00:00.000001, with at most six digits of a second, or say "
-                "how it is written, as in --date-format %d.%m.%Y")  # fmt: skip
+        return (
+            "write it as ISO does, such as 2020-01-31T10:00:00.000001, with at most six digits of "
+            "a second, or say "
+            "how it is written, as in --date-format %d.%m.%Y"
+        )
     return "mend the source, or load it into a column of another type"
 
 
@@ -357,9 +420,14 @@ def _shown(one: pa.Array) -> str:
 
 
 def bad_rows(
-    array: pa.Array, kind: pa.DataType, requested: bool = True, supposed: bool = False, most: int = FOUND_MAX
+    array: pa.Array,
+    kind: pa.DataType,
+    requested: bool = True,
+    supposed: bool = False,
+    most: int = FOUND_MAX,
 ) -> list[int]:
-    """Return the rows whose values do not fit a type, by bisection: ranges after the first `most` as a whole.
+    """Return the rows whose values do not fit a type, by bisection: ranges after the first `most`
+    as a whole.
 
     O(min(bad, most) * log rows) casts.
     """
@@ -391,11 +459,15 @@ def rows_beyond(array: pa.Array) -> np.ndarray:
     return np.flatnonzero(beyond)
 
 
-def cast_to(array: pa.Array, kind: pa.DataType, requested: bool = True, supposed: bool = False) -> pa.Array:
-    """Cast an array to another type, keeping all values exactly. Raises one of REFUSALS for a value that does not fit.
+def cast_to(
+    array: pa.Array, kind: pa.DataType, requested: bool = True, supposed: bool = False
+) -> pa.Array:
+    """Cast an array to another type, keeping all values exactly. Raises one of REFUSALS for a value
+    that does not fit.
 
-    If `requested`, by the user, texts are converted too, from and to the type, and a float is taken as printed,
-    0.1 as one tenth. If `supposed`, the type is a guess, and only texts that lose nothing are converted.
+    If `requested`, by the user, texts are converted too, from and to the type, and a float is taken
+    as printed, 0.1 as one tenth. If `supposed`, the type is a guess, and only texts that lose
+    nothing are converted.
 
     >>> cast_to(pa.array([7, 2**53]), pa.decimal128(18, 2)).to_pylist()
     [Decimal('7.00'), Decimal('9007199254740992.00')]
@@ -413,19 +485,25 @@ def cast_to(array: pa.Array, kind: pa.DataType, requested: bool = True, supposed
         return _unchanged(array, kind)
     if types.is_timestamp(have) and types.is_date(kind) and have.tz is None:
         return to_dates(array)
-    if not (_is_of_one_kind(have, kind) or (requested and is_string(kind) and not types.is_nested(have))):
+    if not (
+        _is_of_one_kind(have, kind) or (requested and is_string(kind) and not types.is_nested(have))
+    ):
         raise pa.ArrowTypeError(f"{have} is not a valid {kind}")
     return array.cast(kind)
 
 
 def is_string(kind: pa.DataType) -> bool:
     """Return whether a type has texts."""
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or kind == pa.string_view())
+    return bool(
+        pa.types.is_string(kind) or pa.types.is_large_string(kind) or kind == pa.string_view()
+    )
 
 
 def is_number(kind: pa.DataType) -> bool:
     """Return whether a type has numbers."""
-    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
+    return bool(
+        pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
+    )
 
 
 def _is_of_one_kind(have: pa.DataType, want: pa.DataType) -> bool:
@@ -435,8 +513,12 @@ def _is_of_one_kind(have: pa.DataType, want: pa.DataType) -> bool:
         same_zone = types.is_timestamp(have) and (have.tz is None) == (want.tz is None)
         return bool(same_zone or (types.is_date(have) and want.tz is None))
     if types.is_binary(want):
-        return bool(types.is_binary(have) or types.is_large_binary(have) or types.is_fixed_size_binary(have)
-                    or have == pa.binary_view())  # fmt: skip
+        return bool(
+            types.is_binary(have)
+            or types.is_large_binary(have)
+            or types.is_fixed_size_binary(have)
+            or have == pa.binary_view()
+        )
     tests = types.is_time, types.is_duration
     return any(test(have) and test(want) for test in tests)
 
@@ -456,7 +538,8 @@ def _numbers(array: pa.Array, kind: pa.DataType, requested: bool) -> pa.Array:
             return as_typed(Column("", type_of_arrow("", kind)), array)
         except WordError as error:
             raise pa.ArrowInvalid(str(error)) from None
-    if pa.types.is_decimal(array.type) and array.type.bit_width < 128:  # for which Arrow has fewer casts
+    # for which Arrow has fewer casts
+    if pa.types.is_decimal(array.type) and array.type.bit_width < 128:
         array = array.cast(pa.decimal128(array.type.precision, array.type.scale))
     have, types = array.type, pa.types
     if types.is_integer(have) and types.is_decimal(kind):
@@ -465,8 +548,11 @@ def _numbers(array: pa.Array, kind: pa.DataType, requested: bool) -> pa.Array:
         return typed(array.cast(pa.string()), kind)
     elif types.is_integer(have) and types.is_floating(kind):
         return typed(array.cast(pa.string()), kind) if _are_large(array) else array.cast(kind)
-    elif types.is_decimal(have) and types.is_floating(kind):  # Arrow converts 7.00000 of 256 bits to 6.999…
-        return pa.array([value if value is None else float(value) for value in array.to_pylist()], kind)
+    elif types.is_decimal(have) and types.is_floating(kind):
+        # Arrow converts 7.00000 of 256 bits to 6.999…
+        return pa.array(
+            [value if value is None else float(value) for value in array.to_pylist()], kind
+        )
     found = array.cast(kind)
     if types.is_decimal(kind):
         found.validate(full=True)
@@ -475,4 +561,6 @@ def _numbers(array: pa.Array, kind: pa.DataType, requested: bool) -> pa.Array:
 
 def _are_large(integers: pa.Array) -> bool:
     """Return whether some integers are beyond those that Arrow casts to floats."""
-    return bool(pc.any(pc.greater(pc.abs_checked(integers.cast(pa.decimal128(20, 0))), 2**53)).as_py())
+    return bool(
+        pc.any(pc.greater(pc.abs_checked(integers.cast(pa.decimal128(20, 0))), 2**53)).as_py()
+    )

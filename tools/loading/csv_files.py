@@ -1,4 +1,5 @@
-"""Read CSV files. All values are texts, which texts.py converts to the wanted types, or to types that all of them fit.
+"""Read CSV files. All values are texts, which texts.py converts to the wanted types, or to types
+that all of them fit.
 
 what is read    by
 bytes           text_stream.py, converted to UTF-8
@@ -35,16 +36,19 @@ HEAD = 1 << 20  # bytes in which the first row is looked for
 FEW = 100  # texts that are tried first
 DELIMITERS = ",;\t|"
 TABBED = {".tsv", ".tab"}
-MISSING = ["", "NA", "N/A", "NULL", "null", "NaN", "nan", "None"]  # nulls in columns that are not texts
+# nulls in columns that are not texts
+MISSING = ["", "NA", "N/A", "NULL", "null", "NaN", "nan", "None"]
 GUESSES = [
-    pa.int64(), pa.uint64(), pa.float64(), pa.bool_(), pa.date32(), pa.time64("us"), pa.timestamp("us"),
+    pa.int64(), pa.uint64(), pa.float64(), pa.bool_(), pa.date32(), pa.time64("us"),
+    pa.timestamp("us"),
     pa.timestamp("us", "UTC"),
 ]  # fmt: skip
 RARE = 100  # where rows may go aside, a column has a type that all but one value in so many have
 FOREIGN = "say what the file is written in with --encoding, such as latin-1 or cp1252"
 WIDTH = "quote what holds the delimiter, or mend the line"
 UNCLOSED = (
-    "a quote is not closed, or a text follows it in its column: double those within a text, or say with --quote '' "
+    "a quote is not closed, or a text follows it in its column: double those within a text, or say "
+    "with --quote '' "
     "that there are none"
 )
 
@@ -52,9 +56,10 @@ UNCLOSED = (
 class Dialect(NamedTuple):
     """How CSV files are written; what is None is detected.
 
-    `nulls` are the texts that mean null in every column; those of MISSING do in columns that are not texts. `dates`
-    are formats of dates and timestamps, as strptime takes them, in other formats, too.
-    Without a `header`, columns are named by the relation, or column1, column2 and so on.
+    `nulls` are the texts that mean null in every column; those of MISSING do in columns that are
+    not texts. `dates` are formats of dates and timestamps, as strptime takes them, in other
+    formats, too. Without a `header`, columns are named by the relation, or column1, column2 and so
+    on.
     """
 
     delimiter: str | None = None
@@ -72,8 +77,14 @@ def open_csv(file: Path, wanted: Wanted, problems: Problems, dialect: Dialect) -
     one = _Csv(file, wanted, problems, dialect)
     kinds = one.inferred()
     schema = pa.schema([(name, kinds[name]) for name in one.names])
-    return Opened(schema, lambda columns: one.batches(columns, kinds), one.share, untyped=True, records=one.records,
-                  hints=tuple(one.hints))  # fmt: skip
+    return Opened(
+        schema,
+        lambda columns: one.batches(columns, kinds),
+        one.share,
+        untyped=True,
+        records=one.records,
+        hints=tuple(one.hints),
+    )
 
 
 class _Guesses:
@@ -87,7 +98,9 @@ class _Guesses:
         self._aside, self._seen = aside, 0
 
     def first(self) -> pa.DataType:
-        """Return the first type without misfits, else the first one that is left, else that of texts."""
+        """Return the first type without misfits, else the first one that is left, else that of
+        texts.
+        """
         return min(self.misfits, key=lambda kind: bool(self.misfits[kind]), default=pa.string())
 
     def narrow(self, texts: pa.Array, takes: Callable[[pa.Array, pa.DataType], bool]) -> None:
@@ -95,7 +108,8 @@ class _Guesses:
         self._seen += len(texts)
         for kind, bad in [*self.misfits.items()]:
             most = self._seen // RARE - len(bad) if self._aside else 0
-            for some, limit in (texts[:FEW], min(most, FEW // 2)), (texts, most):  # Arrow is slow to reject many texts
+            # Arrow is slow to reject many texts
+            for some, limit in (texts[:FEW], min(most, FEW // 2)), (texts, most):
                 more = _misfits(some, kind, limit, takes)
                 if len(more) > limit:
                     del self.misfits[kind]
@@ -107,14 +121,20 @@ class _Guesses:
 def _misfits(
     texts: pa.Array, kind: pa.DataType, most: int, takes: Callable[[pa.Array, pa.DataType], bool]
 ) -> list[str]:
-    """Return the texts that lose something as values of a type, by halves; of more than `most`, `most` + 1 texts."""
+    """Return the texts that lose something as values of a type, by halves; of more than `most`,
+    `most` + 1 texts.
+    """
     if takes(texts, kind):
         return []
     if len(texts) == 1 or most <= 0:
         return [str(texts[0].as_py(), errors="replace")]
     half = len(texts) // 2
     found = _misfits(texts[:half], kind, most, takes)
-    return found if len(found) > most else found + _misfits(texts[half:], kind, most - len(found), takes)
+    return (
+        found
+        if len(found) > most
+        else found + _misfits(texts[half:], kind, most - len(found), takes)
+    )
 
 
 class _Csv:
@@ -126,10 +146,13 @@ class _Csv:
         self.foreign = False  # whether bytes were found that are not UTF-8
         self.hints: list[str] = []  # options that would read texts as numbers or dates
         head = self._head(dialect.encoding)
-        given = dialect.delimiter or ("\t" if TABBED & {suffix.lower() for suffix in file.suffixes} else None)
+        given = dialect.delimiter or (
+            "\t" if TABBED & {suffix.lower() for suffix in file.suffixes} else None
+        )
         self.dialect = dialect._replace(delimiter=given or _commonest(head, dialect.quote))
         self.names = self._named(self._first_row(head), wanted.types)
-        self.torn = problems.aside is not None and self._has_odd_quotes()  # whether lines may have to go aside
+        # whether lines may have to go aside
+        self.torn = problems.aside is not None and self._has_odd_quotes()
 
     def share(self) -> float:
         """Return the fraction of the file that was read."""
@@ -144,16 +167,19 @@ class _Csv:
         end = head.rfind(b"\n") + 1 if len(head) >= HEAD else len(head)
         if not head.strip():
             what = "a CSV file has the names of its columns in the first line"
-            raise DatasetError(f"{self.file} is empty: {what}, unless --no-header says that it has none")
+            raise DatasetError(
+                f"{self.file} is empty: {what}, unless --no-header says that it has none"
+            )
         try:
             return head[: end or len(head)].decode()
         except UnicodeDecodeError as error:
             if head[: error.start].strip() and b"\n" in head[: error.start]:
                 return head[: error.start].decode()  # reported later with its row and column
             bad = head[error.start : error.end]
-            raise DatasetError(f"{self.file}, line 1: {bad!r} is not valid {source.encoding.upper()}: say "
-                               "what the file is written in with --encoding, such as latin-1 or cp1252"
-                               ) from None  # fmt: skip
+            raise DatasetError(
+                f"{self.file}, line 1: {bad!r} is not valid {source.encoding.upper()}: say "
+                "what the file is written in with --encoding, such as latin-1 or cp1252"
+            ) from None
 
     def _first_row(self, head: str) -> list[str]:
         try:
@@ -163,7 +189,8 @@ class _Csv:
 
     def _reader(self, lines: Iterable[str]) -> Any:
         """Return a slow reader, which rejects unclosed quotes."""
-        csv.field_size_limit(sys.maxsize)  # of the whole process, in which several threads may be reading
+        # of the whole process, in which several threads may be reading
+        csv.field_size_limit(sys.maxsize)
         quote, delimiter = self.dialect.quote, self.dialect.delimiter or ","
         if not quote:
             return csv.reader(lines, delimiter=delimiter, quoting=csv.QUOTE_NONE, strict=True)
@@ -174,15 +201,23 @@ class _Csv:
             for name in first:
                 if first.count(name) > 1:
                     said = f"two columns {name}" if name else "several columns without a name"
-                    raise DatasetError(f"{self.file} has {said}: name each in its first line, or say --no-header")
+                    raise DatasetError(
+                        f"{self.file} has {said}: name each in its first line, or say --no-header"
+                    )
             return first
         fields = [name for name in types if ":" not in name]
-        return fields if len(fields) == len(first) else [f"column{n}" for n in range(1, len(first) + 1)]
+        return (
+            fields
+            if len(fields) == len(first)
+            else [f"column{n}" for n in range(1, len(first) + 1)]
+        )
 
     # --- types ----------------------------------------------------------------------------------
 
     def inferred(self) -> dict[str, pa.DataType]:
-        """Return the columns' types: those wanted, else one that fits all texts, of all blocks or of the first."""
+        """Return the columns' types: those wanted, else one that fits all texts, of all blocks
+        or of the first.
+        """
         found = {name: self.wanted.types[name] for name in self.names if name in self.wanted.types}
         open_ = [name for name in self.names if name not in found]
         guesses = {name: _Guesses(self.problems.aside is not None) for name in open_}
@@ -194,23 +229,32 @@ class _Csv:
                 if len(texts):
                     values.setdefault(name, _first_of(texts))
                     guesses[name].narrow(texts, self._takes)
-        unknown = pa.string() if self.foreign else pa.null()  # a problem already, more than having no values
+        # a problem already, more than having no values
+        unknown = pa.string() if self.foreign else pa.null()
         for name in open_:
             found[name] = unknown if name not in values else guesses[name].first()
             if misfits := guesses[name].misfits.get(found[name]):
                 other = f"{counted(len(misfits), 'other value')}, such as {misfits[0]!r}"
-                self.hints.append(f"column {name} is {said(found[name])}: the rows of {other}, go aside; --cast "
-                                  f"{name}=string keeps all as text")  # fmt: skip
+                self.hints.append(
+                    f"column {name} is {said(found[name])}: the rows of {other}, go aside; --cast "
+                    f"{name}=string keeps all as text"
+                )
             if found[name] == pa.string() and (option := option_for(values.get(name, ()))):
                 shown = values[name][0]
-                self.hints.append(f"column {name} is kept as text: {option} reads values such as {shown!r}")
+                self.hints.append(
+                    f"column {name} is kept as text: {option} reads values such as {shown!r}"
+                )
         self.hints += self._unused_options()
         return found
 
     def _unused_options(self) -> Iterator[str]:
-        """Yield a note for each column of texts in the relation whose values the options read as dates or numbers."""
+        """Yield a note for each column of texts in the relation whose values the options read as
+        dates or numbers.
+        """
         kept = self.wanted.types.keys() - self.wanted.requested
-        names = [name for name in self.names if name in kept and self.wanted.types[name] == pa.string()]
+        names = [
+            name for name in self.names if name in kept and self.wanted.types[name] == pa.string()
+        ]
         dates, thousands, decimal = self.dialect.dates, self.dialect.thousands, self.dialect.decimal
         if not names or not (dates or thousands or decimal != "."):
             return
@@ -218,8 +262,11 @@ class _Csv:
             for name in names:
                 texts = _first_of(self._without_nulls(block.column(name), pa.null()))
                 if option := read_by(texts, dates, thousands, decimal):
-                    yield (f"column {name} stays text, as the relation has it, though {option} is given: to give it "
-                           "another type, drop the relation and load it anew")  # fmt: skip
+                    yield (
+                        f"column {name} stays text, as the relation has it, though {option} is "
+                        f"given: to give it "
+                        "another type, drop the relation and load it anew"
+                    )
 
     def _takes(self, texts: pa.Array, kind: pa.DataType) -> bool:
         """Return whether texts lose nothing as values of a type."""
@@ -250,13 +297,19 @@ class _Csv:
                 row += len(batch)
 
     def _decoded(self, name: str, values: pa.Array, row: int) -> pa.Array:
-        """Return bytes as texts, with nulls for those that are not UTF-8, whose rows are put aside."""
+        """Return bytes as texts, with nulls for those that are not UTF-8, whose rows are put
+        aside.
+        """
         try:
             return values.cast(pa.string())
         except pa.ArrowInvalid:
-            foreign = [place for place, value in enumerate(values.to_pylist()) if not is_utf8(value)]
+            foreign = [
+                place for place, value in enumerate(values.to_pylist()) if not is_utf8(value)
+            ]
             rows = [row + place for place in foreign]
-            self.problems.add_rows(f"{self.file}: column {name}", "is not UTF-8", FOREIGN, rows, path=(name,))
+            self.problems.add_rows(
+                f"{self.file}: column {name}", "is not UTF-8", FOREIGN, rows, path=(name,)
+            )
             return without(values, foreign).cast(pa.string())
 
     def _ungrouped(self, texts: pa.Array, kind: pa.DataType) -> pa.Array:
@@ -266,7 +319,9 @@ class _Csv:
         return ungrouped(texts, self.dialect.thousands, self.dialect.decimal)
 
     def _pointed(self, texts: pa.Array, kind: pa.DataType) -> pa.Array:
-        """Replace the decimal mark of numbers by a point. Raises pa.ArrowInvalid for a text with a point."""
+        """Replace the decimal mark of numbers by a point. Raises pa.ArrowInvalid for a text with
+        a point.
+        """
         mark = self.dialect.decimal
         if mark == "." or not is_number(kind):
             return texts
@@ -279,9 +334,18 @@ class _Csv:
             raise Contradicted(f"{self.file}: column {name} has points")
         wrong = pc.match_substring(texts, ".")
         places = np.flatnonzero(wrong.fill_null(False).to_numpy(zero_copy_only=False))
-        fact, shown = f"has a point where numbers are written with {self.dialect.decimal!r}", texts[int(places[0])]
-        self.problems.add_rows(f"{self.file}: column {name}", fact, "mend the source, or the option --decimal",
-                               row + places, repr(shown.as_py())[:60], (name,))  # fmt: skip
+        fact, shown = (
+            f"has a point where numbers are written with {self.dialect.decimal!r}",
+            texts[int(places[0])],
+        )
+        self.problems.add_rows(
+            f"{self.file}: column {name}",
+            fact,
+            "mend the source, or the option --decimal",
+            row + places,
+            repr(shown.as_py())[:60],
+            (name,),
+        )
 
     def _without_nulls(self, texts: pa.Array, kind: pa.DataType) -> pa.Array:
         """Replace the texts that mean null in a column of a type by nulls."""
@@ -290,7 +354,9 @@ class _Csv:
             marks += MISSING
         if not marks:
             return texts
-        return pc.if_else(pc.is_in(texts, pa.array(marks, texts.type)), pa.scalar(None, texts.type), texts)
+        return pc.if_else(
+            pc.is_in(texts, pa.array(marks, texts.type)), pa.scalar(None, texts.type), texts
+        )
 
     def _blocks(self, columns: Sequence[str], problems: Problems) -> Iterator[pa.RecordBatch]:
         """Yield some columns of the rows as bytes, in blocks. Raises DatasetError."""
@@ -299,7 +365,9 @@ class _Csv:
             aside = self.problems.aside is not None
             watched = _Watched(source, self.dialect, aside)
             try:
-                for block in self._read(_Mended(self, source) if self.torn else watched, columns, problems):
+                for block in self._read(
+                    _Mended(self, source) if self.torn else watched, columns, problems
+                ):
                     if watched.foreign and not aside:  # by the last bytes, which the block has
                         break
                     yield block
@@ -307,21 +375,29 @@ class _Csv:
                 if not watched.foreign or aside:
                     self._refuse_quotes(watched.suspect)
                     why = str(error).partition(" (")[0]
-                    why = f"a row has more than {BLOCK >> 20} MiB" if "straddling" in str(error) else why
+                    why = (
+                        f"a row has more than {BLOCK >> 20} MiB"
+                        if "straddling" in str(error)
+                        else why
+                    )
                     raise DatasetError(f"{self.file}: {why}: mend the file") from None
             self.foreign |= watched.foreign
             if watched.foreign and not aside:
                 self._find_foreign(problems)
             self._refuse_quotes(watched.suspect or watched.inside)
 
-    def _read(self, source: Any, columns: Sequence[str], problems: Problems) -> pa.csv.CSVStreamingReader:
+    def _read(
+        self, source: Any, columns: Sequence[str], problems: Problems
+    ) -> pa.csv.CSVStreamingReader:
         dialect = self.dialect
 
         def wrong_width(row: Any) -> str:
             if self.problems.aside:
                 self.problems.aside.skipped = True
             else:
-                problems.add_rows(f"{self.file}:", self._width(row.actual_columns), WIDTH, (), row.text[:60])
+                problems.add_rows(
+                    f"{self.file}:", self._width(row.actual_columns), WIDTH, (), row.text[:60]
+                )
             return "skip"
 
         return pyarrow.csv.open_csv(
@@ -330,34 +406,51 @@ class _Csv:
                 block_size=BLOCK, column_names=self.names, skip_rows_after_names=int(dialect.header)
             ),
             pyarrow.csv.ParseOptions(
-                delimiter=dialect.delimiter, quote_char=dialect.quote or False, newlines_in_values=True,
+                delimiter=dialect.delimiter,
+                quote_char=dialect.quote or False,
+                newlines_in_values=True,
                 invalid_row_handler=wrong_width,
             ),
             pyarrow.csv.ConvertOptions(
-                column_types=dict.fromkeys(self.names, pa.binary()), include_columns=list(columns), null_values=[],
-                strings_can_be_null=False, quoted_strings_can_be_null=False,
+                column_types=dict.fromkeys(self.names, pa.binary()),
+                include_columns=list(columns),
+                null_values=[],
+                strings_can_be_null=False,
+                quoted_strings_can_be_null=False,
             ),
-        )  # fmt: skip
+        )
 
     def _find_foreign(self, problems: Problems) -> None:
-        """Add the texts that are not UTF-8 to the problems. Raises DatasetError if there is none."""
+        """Add the texts that are not UTF-8 to the problems. Raises DatasetError if there is
+        none.
+        """
         before = len(problems.found)
-        rows = (values for _, values in self._rows() if isinstance(values, list) and len(values) == len(self.names))
+        rows = (
+            values
+            for _, values in self._rows()
+            if isinstance(values, list) and len(values) == len(self.names)
+        )
         for row, values in enumerate(rows, -int(self.dialect.header)):
             for name, value in zip(self.names, values, strict=True):
                 if any("\udc80" <= letter <= "\udcff" for letter in value):
                     shown = repr(value.encode(errors="surrogateescape"))[:60]
-                    problems.add_rows(f"{self.file}: column {name}", "is not UTF-8", FOREIGN, [row], shown)
+                    problems.add_rows(
+                        f"{self.file}: column {name}", "is not UTF-8", FOREIGN, [row], shown
+                    )
         if len(problems.found) == before:
             raise DatasetError(f"{self.file} is not UTF-8: {FOREIGN}")
 
     def _refuse_quotes(self, suspect: bool) -> None:
-        """If `suspect`, read the file slowly to raise DatasetError for a quote that is not closed."""
+        """If `suspect`, read the file slowly to raise DatasetError for a quote that is not
+        closed.
+        """
         for _ in self._rows() if suspect else ():
             pass
 
     def _has_odd_quotes(self) -> bool:
-        """Read the file, and return whether it has quotes that open or close a text where none begins or ends."""
+        """Read the file, and return whether it has quotes that open or close a text where none
+        begins or ends.
+        """
         with TextStream(self.file, self.dialect.encoding) as source:
             watched = _Watched(source, self.dialect, aside=True)
             while not watched.suspect and watched.read(HEAD):
@@ -383,11 +476,16 @@ class _Csv:
         return f"{counted(count, 'value')} where {first} has {counted(len(self.names), 'column')}"
 
     def _rows(self, source: TextStream | None = None) -> Iterator[tuple[int, list[str] | str]]:
-        """Yield the rows by the slow reader, each with its first line; a torn line as its text if such go aside.
+        """Yield the rows by the slow reader, each with its first line; a torn line as its text if
+        such go aside.
 
         Raises DatasetError.
         """
-        with nullcontext(source) if source else TextStream(self.file, self.dialect.encoding) as opened:
+        with (
+            nullcontext(source)
+            if source
+            else TextStream(self.file, self.dialect.encoding) as opened
+        ):
             lines = _Lines(opened)
             reader = self._reader(lines)
             while True:
@@ -438,7 +536,9 @@ class _Lines:
         return self._before + 1
 
     def only_first(self) -> str:
-        """Take back all lines of the current row but the first, and return this, without its end."""
+        """Take back all lines of the current row but the first, and return this, without its
+        end.
+        """
         first, *rest = self._taken
         self._again += reversed(rest)
         self._taken = [first]
@@ -470,13 +570,20 @@ class _Mended:
 class _Watched:
     """The bytes of a file for pyarrow, from the first line that is not blank, with checks.
 
-    `inside`: the last quote so far opens a text. `suspect`: a quote opens or closes a text in the middle of a column,
-    as happens if one is not closed. `foreign`: some bytes are not UTF-8; reading ends there, unless they go `aside`.
+    `inside`: the last quote so far opens a text. `suspect`: a quote opens or closes a text in the
+    middle of a column, as happens if one is not closed. `foreign`: some bytes are not UTF-8;
+    reading ends there, unless they go `aside`.
     """
 
     def __init__(self, source: TextStream, dialect: Dialect, aside: bool) -> None:
         self._aside = aside
-        self.source, self.closed, self.inside, self.suspect, self.foreign = source, False, False, False, False
+        self.source, self.closed, self.inside, self.suspect, self.foreign = (
+            source,
+            False,
+            False,
+            False,
+            False,
+        )
         self._decoder = codecs.getincrementaldecoder("utf-8")()
         self._quote = dialect.quote.encode()
         self._edges = np.zeros(256, bool)
@@ -508,7 +615,9 @@ class _Watched:
         at = first + np.flatnonzero(data[first:] == self._quote[0])
         opens = np.arange(len(at)) % 2 == self.inside
         before = np.where(at > 0, data[at - 1], self._quote[0])
-        behind = np.where(at + 1 < len(data), data[np.minimum(at + 1, len(data) - 1)], self._quote[0])
+        behind = np.where(
+            at + 1 < len(data), data[np.minimum(at + 1, len(data) - 1)], self._quote[0]
+        )
         self.suspect |= not self._edges[np.where(opens, before, behind)].all()
         self.inside = bool(self.inside) ^ bool(len(at) % 2)
 

@@ -24,7 +24,17 @@ import pyarrow.compute as pc
 from pagestore.host import Type
 
 from ..cli.answers import counted
-from .casts import REFUSALS, Aside, DatasetError, Problems, cast_or_report, cast_to, is_string, rows_beyond, said
+from .casts import (
+    REFUSALS,
+    Aside,
+    DatasetError,
+    Problems,
+    cast_or_report,
+    cast_to,
+    is_string,
+    rows_beyond,
+    said,
+)
 from .csv_files import Dialect
 from .files import CSV, Part
 from .fill import Doubles
@@ -39,11 +49,12 @@ NO_NAN = "NaN has no place in an order; filter it out"
 class Reading(NamedTuple):
     """How sources are read: the options of `pagestore load`.
 
-    `nulls` says how a null is treated: "keep" keeps it in nullable columns, "drop" drops its row, "refuse" ends the
-    load. `fill` has texts of values that replace nulls in some columns. With `empty_is_null` an empty text in a CSV
-    file is a null. Unless `thorough`, files without types are read only once, with types guessed from the first rows;
-    later rows may raise Contradicted. `dialect` is that of CSV files. Bad rows go `aside`, if it is given; with
-    `doubles`, so do later rows of these keys.
+    `nulls` says how a null is treated: "keep" keeps it in nullable columns, "drop" drops its row,
+    "refuse" ends the load. `fill` has texts of values that replace nulls in some columns. With
+    `empty_is_null` an empty text in a CSV file is a null. Unless `thorough`, files without types
+    are read only once, with types guessed from the first rows; later rows may raise Contradicted.
+    `dialect` is that of CSV files. Bad rows go `aside`, if it is given; with `doubles`, so do later
+    rows of these keys.
     """
 
     columns: Sequence[str] = ()
@@ -90,27 +101,32 @@ class Check(Protocol):
 class Dataset:
     """The files of some sources, with one Arrow type per column. `notes` are warnings for the user.
 
-    `required` has the columns that are never null, with the reason; nulls in these are problems unless dropped.
+    `required` has the columns that are never null, with the reason; nulls in these are problems
+    unless dropped.
     """
 
     name: str
     parts: list[Part]
     reading: Reading
     columns: dict[str, pa.DataType] = field(default_factory=dict)
-    nested: dict[str, pa.DataType] = field(default_factory=dict)  # columns of lists and maps, see elements.py
+    # columns of lists and maps, see elements.py
+    nested: dict[str, pa.DataType] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     problems: Problems = field(default_factory=Problems)
     refused: set[str] = field(default_factory=set)  # columns that a problem names
     unopened: set[Path] = field(default_factory=set)  # files that a problem names
     required: dict[str, str] = field(default_factory=dict)
     wanted: dict[str, pa.DataType] = field(default_factory=dict)  # types of a relation or casts
-    checked: dict[str, Check] = field(default_factory=dict)  # lists whose bad elements put their rows aside
+    # lists whose bad elements put their rows aside
+    checked: dict[str, Check] = field(default_factory=dict)
     dropped: int = 0
     aside: int = 0  # rows read so far that are bad
     rows: int = 0  # read so far
     share: float = 0.0  # of the bytes read so far
-    nulls_in: set[str] = field(default_factory=set)  # the columns with nulls in the rows read so far
-    _empty: dict[str, int] = field(default_factory=dict)  # empty texts of CSV by column, perhaps meant as nulls
+    # the columns with nulls in the rows read so far
+    nulls_in: set[str] = field(default_factory=set)
+    # empty texts of CSV by column, perhaps meant as nulls
+    _empty: dict[str, int] = field(default_factory=dict)
     _opened: dict[Path, Opened] = field(default_factory=dict)  # files whose types were inferred
     _fill: dict[str, pa.Scalar] = field(default_factory=dict)
 
@@ -127,7 +143,8 @@ class Dataset:
     def lacking(self) -> set[str]:
         """Return the columns that may have nulls: by Parquet's footers, else by reading the files.
 
-        If not `thorough`, all columns of files without types; `nulls_in` says after the load which had some.
+        If not `thorough`, all columns of files without types; `nulls_in` says after the load which
+        had some.
         """
         found: set[str] = set()
         for part in self.parts:
@@ -137,7 +154,9 @@ class Dataset:
             if opened.untyped and not self.reading.thorough:
                 found.update(names)
                 continue
-            found.update(name for name in names if not columns[name].path and part.values[name] is None)
+            found.update(
+                name for name in names if not columns[name].path and part.values[name] is None
+            )
             places = {columns[name].path: name for name in names if columns[name].path}
             if self._empties(part):
                 found.update(name for name in names if _is_text(self.columns[name]))
@@ -145,21 +164,28 @@ class Dataset:
         return found
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """Yield all rows in file order, without NaN, with nulls if they are kept; count those dropped and put aside.
+        """Yield all rows in file order, without NaN, with nulls if they are kept; count those
+        dropped and put aside.
 
-        Raises DatasetError with the problems of all rows; after the first, no more batches are yielded.
+        Raises DatasetError with the problems of all rows; after the first, no more batches are
+        yielded.
         """
         self.rows, self.dropped, self.aside, self.share, self._empty = 0, 0, 0, 0.0, {}
         if self.problems.aside:
             self.problems.aside.restart()
         if self.reading.doubles:
             self.reading.doubles.restart()
-        self.problems.found = {fact: one for fact, one in self.problems.found.items() if not one.rows}  # of columns
+        # of columns
+        self.problems.found = {
+            fact: one for fact, one in self.problems.found.items() if not one.rows
+        }
         sizes = [max(1, part.file.stat().st_size) for part in self.parts]
         total, done = sum(sizes), 0
         for part, size in zip(self.parts, sizes, strict=True):
             try:
-                for batch, share in self._batches_of(part) if part.file not in self.unopened else ():
+                for batch, share in (
+                    self._batches_of(part) if part.file not in self.unopened else ()
+                ):
                     self.share = (done + size * share) / total
                     if not self.problems:
                         yield batch
@@ -174,24 +200,34 @@ class Dataset:
     def _batches_of(self, part: Part) -> Iterator[tuple[pa.RecordBatch, float]]:
         opened = self._open(part)
         read = {*self.columns, *(self.checked if self.problems.aside else ())}
-        places = {name: column for name, column in self._columns_of(part, opened).items() if name in read}
+        places = {
+            name: column for name, column in self._columns_of(part, opened).items() if name in read
+        }
         first_row, self.problems.line_of, aside = 0, opened.line_of, self.problems.aside
         if aside:
             aside.begin(str(part.file), opened.records() if opened.records else None)
-        for raw in opened.batches(list(dict.fromkeys(c.path[0] for c in places.values() if c.path))):
+        for raw in opened.batches(
+            list(dict.fromkeys(c.path[0] for c in places.values() if c.path))
+        ):
             found = {}
             for name, kind in self.columns.items():
                 where = _Where(part.file, name, places[name].path, first_row)
-                array = self._typed(self._values(part, raw, name, places), name, opened.untyped, where)
+                array = self._typed(
+                    self._values(part, raw, name, places), name, opened.untyped, where
+                )
                 if array is not None:
-                    found[name] = array if is_nested(kind) else self._look_for_nulls(name, array, where)
+                    found[name] = (
+                        array if is_nested(kind) else self._look_for_nulls(name, array, where)
+                    )
             if aside:
                 self._look_further(part, raw, found, places, first_row)
             bad = aside.take(first_row, raw) if aside else []
             self.rows, self.aside = self.rows + len(raw), self.aside + len(bad)
             first_row += len(raw)
             if len(found) == len(self.columns):
-                batch = pa.RecordBatch.from_arrays([found[name] for name in self.columns], names=list(self.columns))
+                batch = pa.RecordBatch.from_arrays(
+                    [found[name] for name in self.columns], names=list(self.columns)
+                )
                 batch = batch.take(np.delete(np.arange(len(batch)), bad)) if bad else batch
                 self.nulls_in.update(name for name in self.columns if batch.column(name).null_count)
                 kept = self._settle_nulls(batch)
@@ -201,11 +237,23 @@ class Dataset:
             aside.finish()
 
     def _look_further(
-        self, part: Part, raw: pa.RecordBatch, found: Mapping[str, pa.Array], places: Mapping[str, Column], first: int
+        self,
+        part: Part,
+        raw: pa.RecordBatch,
+        found: Mapping[str, pa.Array],
+        places: Mapping[str, Column],
+        first: int,
     ) -> None:
-        """Put rows aside for elements of their lists, then for keys that came before with other values."""
+        """Put rows aside for elements of their lists, then for keys that came before with other
+        values.
+        """
         for name, check in self.checked.items():
-            check(value_at(raw, places[name].path), f"{part.file}: column {name}", first, self.problems)
+            check(
+                value_at(raw, places[name].path),
+                f"{part.file}: column {name}",
+                first,
+                self.problems,
+            )
         doubles, aside = self.reading.doubles, self.problems.aside
         if not doubles or not aside:
             return
@@ -213,16 +261,20 @@ class Dataset:
         dropped = self.reading.nulls == DROP
 
         def left_out(row: int) -> bool:
-            return first + row in aside.found or (dropped and any(not one[row].is_valid for one in plain.values()))
+            return first + row in aside.found or (
+                dropped and any(not one[row].is_valid for one in plain.values())
+            )
 
         of = places[doubles.names[0]].path or (doubles.names[0],)
         for row, reason in doubles.later(plain, left_out):
             aside.add([first + row], of, reason)
 
     def _typed(self, array: pa.Array, name: str, untyped: bool, where: "_Where") -> pa.Array | None:
-        """Cast values of a column to its type; add those that do not fit to the problems and return None.
+        """Cast values of a column to its type; add those that do not fit to the problems and return
+        None.
 
-        If problems go aside, return nulls for these values. Raises Contradicted if the type was guessed.
+        If problems go aside, return nulls for these values. Raises Contradicted if the type was
+        guessed.
         """
         kind, supposed = self.columns[name], untyped and name not in self.wanted
         if is_nested(kind):  # elements.py casts its elements
@@ -233,21 +285,31 @@ class Dataset:
             array = dated(array, kind, self.reading.dialect.dates)
         problems = Problems() if supposed and not self.reading.thorough else self.problems
         cast = cast_or_report(
-            array, kind, str(where), where.first_row, problems, untyped or name in self.reading.casts, supposed,
+            array,
+            kind,
+            str(where),
+            where.first_row,
+            problems,
+            untyped or name in self.reading.casts,
+            supposed,
             path=where.path,
-        )  # fmt: skip
+        )
         if problems and problems is not self.problems:
             raise Contradicted(str(problems.found))
         return cast
 
     def _settle_nulls(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Drop rows with nulls, if they are to be dropped. A null list counts as empty."""
-        columns = [column for column in batch.columns if column.null_count and not is_nested(column.type)]
+        columns = [
+            column for column in batch.columns if column.null_count and not is_nested(column.type)
+        ]
         if self.reading.nulls != DROP or not columns:
             return batch
         return batch.filter(functools.reduce(pc.and_, (column.is_valid() for column in columns)))
 
-    def _values(self, part: Part, raw: pa.RecordBatch, name: str, places: Mapping[str, Column]) -> pa.Array:
+    def _values(
+        self, part: Part, raw: pa.RecordBatch, name: str, places: Mapping[str, Column]
+    ) -> pa.Array:
         path = places[name].path
         if not path:
             return pa.repeat(pa.scalar(part.values[name], pa.string()), len(raw))
@@ -256,20 +318,30 @@ class Dataset:
             return pc.if_else(pc.equal(pc.binary_length(array), 0), None, array)
         if self.reading.utc and pa.types.is_timestamp(array.type) and array.type.tz is not None:
             return array.cast(pa.timestamp(array.type.unit))
-        if part.format == CSV and pa.types.is_string(self.columns[name]) and name not in self.required:
-            self._empty[name] = self._empty.get(name, 0) + (pc.sum(pc.equal(array, "")).as_py() or 0)
+        if (
+            part.format == CSV
+            and pa.types.is_string(self.columns[name])
+            and name not in self.required
+        ):
+            self._empty[name] = self._empty.get(name, 0) + (
+                pc.sum(pc.equal(array, "")).as_py() or 0
+            )
         return array
 
     def _open(self, part: Part) -> Opened:
         """Return an opened file, with the types inferred before if it has none of its own."""
-        return self._opened.get(part.file) or open_part(part, Wanted(), self.problems, self.reading.dialect)
+        return self._opened.get(part.file) or open_part(
+            part, Wanted(), self.problems, self.reading.dialect
+        )
 
     def _empties(self, part: Part) -> bool:
         """Return whether empty texts of a file are nulls."""
         return self.reading.empty_is_null and part.format == CSV
 
     def _look_for_nulls(self, name: str, array: pa.Array, where: "_Where") -> pa.Array:
-        """Fill nulls of an array; add to the problems those that are refused, NaN, and dates and times out of range."""
+        """Fill nulls of an array; add to the problems those that are refused, NaN, and dates and
+        times out of range.
+        """
         if name in self._fill:
             array = array.fill_null(self._fill[name])
         reason = "nulls are refused" if self.reading.nulls == REFUSE else self.required.get(name)
@@ -279,20 +351,30 @@ class Dataset:
         if pa.types.is_floating(array.type):
             self._add(where, "is NaN", NO_NAN, _places(pc.is_nan(array)))
         if len(beyond := rows_beyond(array)):
-            shown = str(array[int(beyond[0])].cast(pa.int64() if array.type != pa.date32() else pa.int32()))
+            shown = str(
+                array[int(beyond[0])].cast(pa.int64() if array.type != pa.date32() else pa.int32())
+            )
             fact = f"is beyond {said(array.type)}, which has the years 1 to 9999"
             self._add(where, fact, "mend the source", beyond, shown)
         return array
 
-    def _add(self, where: "_Where", fact: str, remedy: str, places: np.ndarray, shown: str = "") -> None:
+    def _add(
+        self, where: "_Where", fact: str, remedy: str, places: np.ndarray, shown: str = ""
+    ) -> None:
         """Add a problem of the values at int64[n] of a batch, if there are any."""
         if len(places):
-            self.problems.add_rows(str(where), fact, remedy, where.first_row + places, shown, where.path)
+            self.problems.add_rows(
+                str(where), fact, remedy, where.first_row + places, shown, where.path
+            )
 
     def _not_aside(self, where: "_Where", places: np.ndarray) -> np.ndarray:
         """Leave out of places int64[n] those that are null since their value was put aside."""
         found = self.problems.aside.found if self.problems.aside else {}
-        known = [row - where.first_row for row, bad in found.items() if any(path == where.path for path, _ in bad)]
+        known = [
+            row - where.first_row
+            for row, bad in found.items()
+            if any(path == where.path for path, _ in bad)
+        ]
         return np.setdiff1d(places, known) if known else places
 
     def _columns_of(self, part: Part, opened: Opened) -> dict[str, Column]:
@@ -309,10 +391,17 @@ class Dataset:
                 self.refused.add(new)
                 continue
             if not new:
-                self.problems.add(f"{part.file} has a column without a name", "name it, or leave it out with --columns")
+                self.problems.add(
+                    f"{part.file} has a column without a name",
+                    "name it, or leave it out with --columns",
+                )
                 self.refused.add(new)
             if new in found:
-                both = f"a column {new}, as its folder's name has" if name in part.values else f"two columns {new}"
+                both = (
+                    f"a column {new}, as its folder's name has"
+                    if name in part.values
+                    else f"two columns {new}"
+                )
                 self.problems.add(f"{part.file} has {both}", "rename or leave out one")
                 self.refused.add(new)
             found[new] = Column(path, kind)
@@ -320,7 +409,9 @@ class Dataset:
 
 
 def _in_utc(texts: pa.Array) -> pa.Array:
-    """Convert texts to timestamps in UTC without a zone if all have an offset; else return them unchanged."""
+    """Convert texts to timestamps in UTC without a zone if all have an offset; else return them
+    unchanged.
+    """
     try:
         return cast_to(texts, pa.timestamp("us", "UTC")).cast(pa.timestamp("us"))
     except REFUSALS:
@@ -340,7 +431,9 @@ def _is_text(kind: pa.DataType) -> bool:
 def flattened(fields: pa.Schema) -> Iterator[tuple[tuple[str, ...], str, pa.DataType]]:
     """Yield the columns of a schema, with structs expanded: (path, name, type)."""
 
-    def within(path: tuple[str, ...], one: pa.Field) -> Iterator[tuple[tuple[str, ...], str, pa.DataType]]:
+    def within(
+        path: tuple[str, ...], one: pa.Field
+    ) -> Iterator[tuple[tuple[str, ...], str, pa.DataType]]:
         path = (*path, one.name)
         if pa.types.is_struct(one.type) and one.type.num_fields:
             for inner in one.type:

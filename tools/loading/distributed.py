@@ -5,11 +5,13 @@
     or sort    else the cluster sorts the rows, as words, into ranges, and a segment is built of each
     stitch     the segments are appended to the store, and one tree is built over them
 
-Texts take two passes, since ids must be known before pages are packed: a page is as wide as its ids, and rows with a
-text in the key are in the order of their ids. Rewriting ids when segments are appended would build every page a second
-time, in this process; the first pass reads only the columns of texts.
+Texts take two passes, since ids must be known before pages are packed: a page is as wide as its
+ids, and rows with a text in the key are in the order of their ids. Rewriting ids when segments are
+appended would build every page a second time, in this process; the first pass reads only the
+columns of texts.
 
-A cluster runs the tasks on any machine: arguments and results are pickled, and files are in shared folders.
+A cluster runs the tasks on any machine: arguments and results are pickled, and files are in shared
+folders.
 """
 
 import json
@@ -52,14 +54,22 @@ class Cluster(Protocol):
         """Return the task's result for each argument."""
 
     def ranges(
-        self, words: Callable[[T], Batches], arguments: Sequence[T], columns: int, keys: int,
+        self,
+        words: Callable[[T], Batches],
+        arguments: Sequence[T],
+        columns: int,
+        keys: int,
         build: Callable[[Batches], R],
-    ) -> list[R]:  # fmt: skip
-        """Return the result of `build` for each range of all arguments' rows, ascending by key; rows are words."""
+    ) -> list[R]:
+        """Return the result of `build` for each range of all arguments' rows, ascending by key;
+        rows are words.
+        """
 
 
 class Place(NamedTuple):
-    """Where segments are built: the folder, the tree's spec and version, and their probable first page."""
+    """Where segments are built: the folder, the tree's spec and version, and their probable
+    first page.
+    """
 
     folder: str
     spec: Spec
@@ -71,7 +81,9 @@ class Place(NamedTuple):
 
 @dataclass
 class Task:
-    """Some files of a dataset, to be encoded as words. `folder` has the task's output other than its segment."""
+    """Some files of a dataset, to be encoded as words. `folder` has the task's output other than
+    its segment.
+    """
 
     dataset: Dataset
     schema: Schema
@@ -100,7 +112,9 @@ class Task:
 
 @dataclass
 class Made:
-    """The result of a task: a segment, or why there is none; `rows` were read, `dropped` of them dropped."""
+    """The result of a task: a segment, or why there is none; `rows` were read, `dropped` of them
+    dropped.
+    """
 
     segment: Segment | None = None
     rows: int = 0
@@ -111,16 +125,23 @@ class Made:
     conflicts: Conflicts = field(default_factory=Conflicts)
 
 
-# --- in the process that holds the store -----------------------------------------------------------
+# --- in the process that holds the store
+# -----------------------------------------------------------
 
 
 def fill(
-    txn: Transaction, relation: WritableRelation, dataset: Dataset, cluster: Cluster, folder: Path,
+    txn: Transaction,
+    relation: WritableRelation,
+    dataset: Dataset,
+    cluster: Cluster,
+    folder: Path,
     progress: Callable[[str], None],
-) -> Filled:  # fmt: skip
-    """Fill an empty relation with the rows of a dataset, by a cluster's tasks, which write segments to a folder.
+) -> Filled:
+    """Fill an empty relation with the rows of a dataset, by a cluster's tasks, which write segments
+    to a folder.
 
-    Raises DatasetError as a load in this process does, and for files that are neither Parquet nor Arrow.
+    Raises DatasetError as a load in this process does, and for files that are neither Parquet nor
+    Arrow.
     """
     _refuse_formats(dataset)
     schema, spec = relation.schema, relation.info.spec
@@ -132,17 +153,29 @@ def fill(
         if any(column.type.interned for column in schema.columns):
             progress(f"reading the texts of {counted(len(dataset.parts), 'file')}")
             _intern(txn, cluster, tasks)
-        place = Place(str(inner), spec, relation.info.bag, txn.version, txn.pager.next_run(), txn.pages.page_words)
+        place = Place(
+            str(inner),
+            spec,
+            relation.info.bag,
+            txn.version,
+            txn.pager.next_run(),
+            txn.pages.page_words,
+        )
         progress(f"building {counted(len(tasks), 'range')}")
         made = [] if relation.sorts_texts else cluster.each(partial(_build_in_order, place), tasks)
         filled = Filled()
         if not made or _out_of_order(made, spec.keys):
             filled.sorted = True
             progress("sorting rows into ranges, and building these")
-            made = cluster.ranges(_words_noted, tasks, len(schema.columns), spec.keys, partial(_build, place))
+            made = cluster.ranges(
+                _words_noted, tasks, len(schema.columns), spec.keys, partial(_build, place)
+            )
             made += [Made(None, *json.loads(task.account.read_text())) for task in tasks]
         _refuse(txn, relation, dataset, made)
-        dataset.rows, dataset.dropped = sum(one.rows for one in made), sum(one.dropped for one in made)
+        dataset.rows, dataset.dropped = (
+            sum(one.rows for one in made),
+            sum(one.dropped for one in made),
+        )
         filled.collapsed = sum(one.filled.collapsed for one in made)
         progress(f"stitching {counted(len(made), 'range')}")
         filled.rows = sum(one.filled.rows for one in made)
@@ -153,16 +186,18 @@ def fill(
 def _refuse_formats(dataset: Dataset) -> None:
     for part in dataset.parts:
         if part.format not in (PARQUET, ARROW):
-            raise DatasetError(f"{part.file} is {part.format}, whose types are guessed from all of it: "
-                               "make Parquet of it with `pagestore prepare`, or load it without --spark")  # fmt: skip
+            raise DatasetError(
+                f"{part.file} is {part.format}, whose types are guessed from all of it: "
+                "make Parquet of it with `pagestore prepare`, or load it without --spark"
+            )
 
 
 @contextmanager
 def _emptied(folder: Path) -> Iterator[Path]:
     """Make a new folder in one that is emptied before and deleted afterwards.
 
-    The caller holds the store's write lock, so existing files are from a load that was killed. Tasks of that load may
-    still run; they fail, since their folder is deleted.
+    The caller holds the store's write lock, so existing files are from a load that was killed.
+    Tasks of that load may still run; they fail, since their folder is deleted.
     """
     shutil.rmtree(folder, ignore_errors=True)
     inner = folder.absolute() / uuid4().hex
@@ -177,7 +212,10 @@ def _shared_out(parts: Sequence[Part], shares: int) -> list[list[Part]]:
     """Split files, in order, into at most `shares` groups of about equally many bytes."""
     sizes = np.array([max(1, part.file.stat().st_size) for part in parts])
     share = ((np.cumsum(sizes) - sizes / 2) * shares // sizes.sum()).astype(int)
-    return [[part for part, its in zip(parts, share.tolist(), strict=True) if its == one] for one in np.unique(share)]
+    return [
+        [part for part, its in zip(parts, share.tolist(), strict=True) if its == one]
+        for one in np.unique(share)
+    ]
 
 
 def _part_of(dataset: Dataset, parts: list[Part]) -> Dataset:
@@ -187,7 +225,9 @@ def _part_of(dataset: Dataset, parts: list[Part]) -> Dataset:
 
 
 def _intern(txn: Transaction, cluster: Cluster, tasks: list[Task]) -> None:
-    """Assign ids to the texts of all tasks, batch by batch, in the order in which a load would meet them."""
+    """Assign ids to the texts of all tasks, batch by batch, in the order in which a load would
+    meet them.
+    """
     cluster.each(_write_texts, tasks)
     for task in tasks:
         with pa.memory_map(str(task.texts)) as source:
@@ -198,10 +238,14 @@ def _intern(txn: Transaction, cluster: Cluster, tasks: list[Task]) -> None:
 def _out_of_order(made: Sequence[Made], keys: int) -> bool:
     """Return whether keys do not ascend, within a task or from one to the next."""
     segments = [one.segment for one in made if one.segment and one.segment.records]
-    return any(one.disorder for one in made) or any(one.last >= other.entry[:keys] for one, other in pairwise(segments))
+    return any(one.disorder for one in made) or any(
+        one.last >= other.entry[:keys] for one, other in pairwise(segments)
+    )
 
 
-def _refuse(txn: Transaction, relation: WritableRelation, dataset: Dataset, made: Sequence[Made]) -> None:
+def _refuse(
+    txn: Transaction, relation: WritableRelation, dataset: Dataset, made: Sequence[Made]
+) -> None:
     """Raise DatasetError with all problems that tasks found."""
     problems = dict.fromkeys(problem for one in made for problem in one.problems)
     if problems:
@@ -212,24 +256,31 @@ def _refuse(txn: Transaction, relation: WritableRelation, dataset: Dataset, made
     conflicts.refuse(txn, relation, dataset.name)
 
 
-# --- in tasks ----------------------------------------------------------------------------------------
+# --- in tasks
+# ----------------------------------------------------------------------------------------
 
 
 def _write_texts(task: Task) -> None:
-    """Write the distinct texts of each column and batch, in order of occurrence, and which row has which.
+    """Write the distinct texts of each column and batch, in order of occurrence, and which row has
+    which.
 
-    Texts of the previous batch are not written again, since the store's process looks up every text.
+    Texts of the previous batch are not written again, since the store's process looks up every
+    text.
     """
     columns = {column.name: column for column in task.schema.columns if column.type.interned}
     names = [*columns]
-    known = dict.fromkeys(names, (pa.array([], pa.large_binary()), np.empty(0, np.int64)))  # texts and their places
+    # texts and their places
+    known = dict.fromkeys(names, (pa.array([], pa.large_binary()), np.empty(0, np.int64)))
     dataset, met = task.dataset, 0
     if dataset.reading.nulls != DROP:  # else nulls in other columns decide which rows count
         dataset = replace(dataset, columns={name: dataset.columns[name] for name in names})
     with ExitStack() as made:
         out = made.enter_context(pa.OSFile(str(made.enter_context(_whole(task.texts))), "wb"))
         stream = made.enter_context(pa.ipc.new_stream(out, TEXT))
-        codes = [made.enter_context(open(made.enter_context(_whole(task.codes(name))), "wb")) for name in names]
+        codes = [
+            made.enter_context(open(made.enter_context(_whole(task.codes(name))), "wb"))
+            for name in names
+        ]
         with suppress(DatasetError):  # the second pass reports the problems of all columns
             for batch in dataset.batches():
                 for name, file in zip(names, codes, strict=True):
@@ -245,19 +296,27 @@ def _write_texts(task: Task) -> None:
 
 def _texts_of(column: Column, values: pa.Array) -> pa.Array:
     """Return the texts by which the dictionary has a column's values, without nulls."""
-    return interned_as(column.type, typed(column, values).drop_null()) if column.type.wide else values.drop_null()
+    return (
+        interned_as(column.type, typed(column, values).drop_null())
+        if column.type.wide
+        else values.drop_null()
+    )
 
 
 @contextmanager
 def _whole(file: Path) -> Iterator[Path]:
-    """Yield a temporary name that replaces `file` at the end, so that two attempts of a task do not collide."""
+    """Yield a temporary name that replaces `file` at the end, so that two attempts of a task do
+    not collide.
+    """
     attempt = file.with_name(f"{file.name}.{uuid4().hex}")
     yield attempt
     attempt.replace(file)
 
 
 class KnownTexts:
-    """An interner that replays a column's ids in the order of the task's first pass, without look-ups."""
+    """An interner that replays a column's ids in the order of the task's first pass, without
+    look-ups.
+    """
 
     def __init__(self, ids: np.ndarray, codes: Path) -> None:
         self._ids, self._codes, self._read = ids, codes, 0
@@ -277,7 +336,10 @@ def _words_of(task: Task) -> Batches:
     for name in (column.name for column in schema.columns if column.type.interned):
         interners[name] = KnownTexts(np.load(task.ids), task.codes(name))
     for batch in task.dataset.batches():
-        words = [encode(column, batch.column(column.name), interners[column.name]) for column in schema.stored]
+        words = [
+            encode(column, batch.column(column.name), interners[column.name])
+            for column in schema.stored
+        ]
         yield np.array(words).reshape(len(words), -1)
 
 
@@ -289,7 +351,9 @@ def _build_in_order(place: Place, task: Task) -> Made:
 
 
 def _words_noted(task: Task) -> Batches:
-    """Yield a task's rows as words, to be sorted; write their number and problems to its `account`."""
+    """Yield a task's rows as words, to be sorted; write their number and problems to its
+    `account`.
+    """
     problems: tuple[str, ...] = ()
     try:
         yield from _words_of(task)
@@ -302,10 +366,13 @@ def _words_noted(task: Task) -> Batches:
 def _build(place: Place, batches: Batches) -> Made:
     """Build a segment of rows in order."""
     made = Made()
-    file = Path(place.folder, f"{uuid4().hex}.segment")  # an attempt that failed may have left another
+    # an attempt that failed may have left another
+    file = Path(place.folder, f"{uuid4().hex}.segment")
     try:
         records = records_of(batches, place.spec, place.bag, made.filled, made.conflicts)
-        made.segment = build_segment(file, place.spec, place.version, place.first, place.page_words, records)
+        made.segment = build_segment(
+            file, place.spec, place.version, place.first, place.page_words, records
+        )
     except Disorder:
         made.disorder = True
     except PagestoreError as error:

@@ -34,10 +34,11 @@ def append(
     remedy: str = PUT_IN_PLACE,
     most: int = CONFLICTS_SHOWN,
 ) -> Edited:
-    """Insert rows, int64[C, n] in any order; rows that exist already change nothing, but a bag gets each once more.
+    """Insert rows, int64[C, n] in any order; rows that exist already change nothing, but a bag gets
+    each once more.
 
-    Raises RepeatedKeys, with the number of such keys and at most `most` of them, if a key exists with other values.
-    O(rows * height).
+    Raises RepeatedKeys, with the number of such keys and at most `most` of them, if a key exists
+    with other values. O(rows * height).
     """
     edited, keys = Edited(), len(relation.schema.key)
     conflicts = Conflicts(most)
@@ -57,9 +58,13 @@ def append(
 
 
 def upsert(
-    txn: Transaction, relation: WritableRelation, words: Iterable[np.ndarray], keep_keys: bool = False
+    txn: Transaction,
+    relation: WritableRelation,
+    words: Iterable[np.ndarray],
+    keep_keys: bool = False,
 ) -> Edited:
-    """Insert rows, int64[C, n], or replace the values of existing keys; the last row of a key counts.
+    """Insert rows, int64[C, n], or replace the values of existing keys; the last row of a key
+    counts.
 
     O(rows * height).
     """
@@ -74,9 +79,13 @@ def upsert(
 
 
 def delete(
-    txn: Transaction, relation: WritableRelation, words: Iterable[np.ndarray], keep_keys: bool = False
+    txn: Transaction,
+    relation: WritableRelation,
+    words: Iterable[np.ndarray],
+    keep_keys: bool = False,
 ) -> Edited:
-    """Delete the rows with keys int64[K, n], or whole rows int64[C, n], only if their values are the same.
+    """Delete the rows with keys int64[K, n], or whole rows int64[C, n], only if their values are
+    the same.
 
     A bag loses one row for each that is given.  O(rows * height).
     """
@@ -99,11 +108,17 @@ def delete(
     return edited
 
 
-def delete_prefixes(txn: Transaction, relation: WritableRelation, words: Iterable[np.ndarray]) -> Edited:
-    """Delete the rows whose keys begin with one of the prefixes int64[K, n], like `delete_below`."""
+def delete_prefixes(
+    txn: Transaction, relation: WritableRelation, words: Iterable[np.ndarray]
+) -> Edited:
+    """Delete the rows whose keys begin with one of the prefixes int64[K, n], like
+    `delete_below`.
+    """
     edited = Edited()
     for prefixes in _large(words):
-        edited.deleted += sum(_rows(relation, gone) for gone in delete_below(txn, relation, prefixes))
+        edited.deleted += sum(
+            _rows(relation, gone) for gone in delete_below(txn, relation, prefixes)
+        )
         edited.keys.append(prefixes)
     return edited
 
@@ -111,7 +126,9 @@ def delete_prefixes(txn: Transaction, relation: WritableRelation, words: Iterabl
 def delete_matching(
     txn: Transaction, relation: WritableRelation, places: Sequence[int], words: Iterable[np.ndarray]
 ) -> Edited:
-    """Delete the rows that have one of int64[K, n] in the columns at `places`. O(records) for each batch."""
+    """Delete the rows that have one of int64[K, n] in the columns at `places`. O(records) for
+    each batch.
+    """
     edited, keys = Edited(), len(relation.schema.key)
     for wanted in _large(words):
         for gone in _erased(txn, relation, _matching(relation, places, wanted)):
@@ -120,7 +137,9 @@ def delete_matching(
     return edited
 
 
-def delete_below(txn: Transaction, relation: WritableRelation, keys: np.ndarray) -> list[np.ndarray]:
+def delete_below(
+    txn: Transaction, relation: WritableRelation, keys: np.ndarray
+) -> list[np.ndarray]:
     """Delete the rows whose keys begin with one of int64[K, n]; return them, in parts int64[C, n].
 
     O(n * height) for a few, O(records) for many.
@@ -128,9 +147,11 @@ def delete_below(txn: Transaction, relation: WritableRelation, keys: np.ndarray)
     return _erased(txn, relation, _below(relation, keys))
 
 
-def count_returned(txn: Transaction, relation: WritableRelation, gone: list[np.ndarray]) -> tuple[int, int, int]:
-    """Count deleted rows, in parts int64[C, n]: all, those whose key exists again, and those of these whose values
-    are different now. O(rows * height).
+def count_returned(
+    txn: Transaction, relation: WritableRelation, gone: list[np.ndarray]
+) -> tuple[int, int, int]:
+    """Count deleted rows, in parts int64[C, n]: all, those whose key exists again, and those of
+    these whose values are different now. O(rows * height).
     """
     keys, every, again, other = len(relation.schema.key), 0, 0, 0
     for rows in gone:
@@ -147,7 +168,9 @@ def are_repeated(parts: list[np.ndarray]) -> bool:
     return len(np.unique(items)) < len(items)
 
 
-def _erased(txn: Transaction, relation: WritableRelation, parts: Iterable[np.ndarray]) -> list[np.ndarray]:
+def _erased(
+    txn: Transaction, relation: WritableRelation, parts: Iterable[np.ndarray]
+) -> list[np.ndarray]:
     """Delete the records with keys, in parts int64[K, n]; return them, in parts int64[C, n]."""
     width, found = relation.info.spec.columns, []
     for keys in parts:
@@ -166,13 +189,19 @@ def _below(relation: WritableRelation, keys: np.ndarray) -> list[np.ndarray]:
     pages, tree = relation.view()
     columns = tuple(range(tree.spec.keys))
     if keys.shape[1] <= FEW_KEYS:
-        parts = [read(pages, tree, key, end_words(key), columns) for key in map(tuple, keys.T.tolist())]
+        parts = [
+            read(pages, tree, key, end_words(key), columns) for key in map(tuple, keys.T.tolist())
+        ]
         return [np.concatenate(parts, axis=1)] if parts else []
     return _matching(relation, range(len(keys)), keys)
 
 
-def _matching(relation: WritableRelation, places: Sequence[int], values: np.ndarray) -> list[np.ndarray]:
-    """Return the keys of the records that have one of int64[K, n] in the columns at `places`, in parts."""
+def _matching(
+    relation: WritableRelation, places: Sequence[int], values: np.ndarray
+) -> list[np.ndarray]:
+    """Return the keys of the records that have one of int64[K, n] in the columns at `places`, in
+    parts.
+    """
     pages, tree = relation.view()
     columns = tuple(sorted({*range(tree.spec.keys), *places}))
     at, wanted = [columns.index(place) for place in places], _as_items(values)

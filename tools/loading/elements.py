@@ -4,8 +4,9 @@
                   7   [{sku: tea, pieces: 2},       ──▶                       7   0         tea  2
                        {sku: cup, pieces: 1}]                                 7   1         cup  1
 
-The key is that of the row and the element's position, from 0, or the map's key. An element that is not a struct is in
-the column `value`; a name that the key has already is prefixed with the column's, as in `lines:id`.
+The key is that of the row and the element's position, from 0, or the map's key. An element that is
+not a struct is in the column `value`; a name that the key has already is prefixed with the
+column's, as in `lines:id`.
 """
 
 from collections.abc import Iterator, Sequence
@@ -27,7 +28,9 @@ FILL_IN = "fill them in, or drop them with --nulls drop"
 
 @dataclass
 class Elements:
-    """The elements of one column of a dataset, as a dataset. `key` are the key columns of the rows."""
+    """The elements of one column of a dataset, as a dataset. `key` are the key columns of the
+    rows.
+    """
 
     rows_of: Dataset
     column: str
@@ -37,7 +40,10 @@ class Elements:
     def __post_init__(self) -> None:
         columns = {**self.rows_of.columns, self.column: self.kind}
         self.rows_of = replace(
-            self.rows_of, columns=columns, nested={}, problems=Problems(aside=self.rows_of.problems.aside)
+            self.rows_of,
+            columns=columns,
+            nested={},
+            problems=Problems(aside=self.rows_of.problems.aside),
         )
         self._fields = self._named_fields()
         self.held = pa.schema([])  # the columns of the existing relation of elements, if any
@@ -53,23 +59,35 @@ class Elements:
         return {
             **{name: self.rows_of.columns[name] for name in self.key},
             **place,
-            **{name: _column_for(held_as(kind, utc), known.get(name)) for name, (_, kind) in self._fields.items()},
+            **{
+                name: _column_for(held_as(kind, utc), known.get(name))
+                for name, (_, kind) in self._fields.items()
+            },
             **{name: self.rows_of.reading.casts[one].arrow for name, one in self.casts.items()},
         }
 
     @property
     def names_of_casts(self) -> dict[str, str]:
         """The names by which a cast names the columns of elements: `tags:value`, `lines:sku`."""
-        return {name: f"{self.column}:{':'.join(path) or VALUE}" for name, (path, _) in self._fields.items()}
+        return {
+            name: f"{self.column}:{':'.join(path) or VALUE}"
+            for name, (path, _) in self._fields.items()
+        }
 
     @property
     def casts(self) -> dict[str, str]:
         """Those of `names_of_casts` that are cast."""
-        return {name: one for name, one in self.names_of_casts.items() if one in self.rows_of.reading.casts}
+        return {
+            name: one
+            for name, one in self.names_of_casts.items()
+            if one in self.rows_of.reading.casts
+        }
 
     @property
     def schema(self) -> Schema:
-        """The schema of the elements' relation; if nulls are kept, its columns are nullable where the type is."""
+        """The schema of the elements' relation; if nulls are kept, its columns are nullable
+        where the type is.
+        """
         keep = self.rows_of.reading.nulls == KEEP
         columns = [
             Column(name, type_of_arrow(name, kind)._replace(nullable=keep and self._may_lack(name)))
@@ -111,7 +129,9 @@ class Elements:
         return self.rows_of.share
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """Yield all elements, in the order of their rows. Raises DatasetError with all their problems."""
+        """Yield all elements, in the order of their rows. Raises DatasetError with all their
+        problems.
+        """
         problems, nulls, columns = self.rows_of.problems, self.rows_of.reading.nulls, self.columns
         self.given = self.left_out = 0
         for batch in self.rows_of.batches():
@@ -124,7 +144,9 @@ class Elements:
                 where = f"{self.name}: {name}"
                 first = self.rows_of.rows - len(batch)
                 requested = self.rows_of.untyped or name in self.casts
-                cast = cast_or_report(array, columns[name], where, first, problems, rows=of, requested=requested)
+                cast = cast_or_report(
+                    array, columns[name], where, first, problems, rows=of, requested=requested
+                )
                 if (
                     cast is not None
                     and cast.null_count
@@ -134,7 +156,9 @@ class Elements:
                     problems.add(f"{where} is null in some elements", FILL_IN)
                 found[name] = cast
             if not problems:
-                made = pa.RecordBatch.from_arrays([found[name] for name in columns], names=list(columns))
+                made = pa.RecordBatch.from_arrays(
+                    [found[name] for name in columns], names=list(columns)
+                )
                 kept = made.drop_null() if nulls == DROP else made
                 self.left_out += len(made) - len(kept)
                 self.given += len(kept)
@@ -142,18 +166,29 @@ class Elements:
         problems.refuse()
 
     def check(self, lists: pa.Array, where: str, first_row: int, problems: Problems) -> None:
-        """Put the rows aside whose lists, the first in the file's row `first_row`, have elements that do not fit."""
+        """Put the rows aside whose lists, the first in the file's row `first_row`, have elements
+        that do not fit.
+        """
         if pa.types.is_null(lists.type):
             return
         of, values = _elements(lists)
         nulls, columns = self.rows_of.reading.nulls, self.columns
         for name, (path, _) in self._fields.items():
-            array, column = pc.struct_field(values, list(path)) if path else values, (self.column, name)
+            array, column = (
+                pc.struct_field(values, list(path)) if path else values,
+                (self.column, name),
+            )
             requested = self.rows_of.untyped or name in self.casts
-            cast = cast_or_report(array, columns[name], where, first_row, problems, requested, rows=of, path=column)
+            cast = cast_or_report(
+                array, columns[name], where, first_row, problems, requested, rows=of, path=column
+            )
             if cast is not None and nulls != DROP and (nulls == REFUSE or name in self.required):
-                lacking = np.unique(of[np.flatnonzero(array.is_null().to_numpy(zero_copy_only=False))])
-                problems.add_rows(where, "is null in some elements", FILL_IN, first_row + lacking, path=column)
+                lacking = np.unique(
+                    of[np.flatnonzero(array.is_null().to_numpy(zero_copy_only=False))]
+                )
+                problems.add_rows(
+                    where, "is null in some elements", FILL_IN, first_row + lacking, path=column
+                )
 
     def _named_fields(self) -> dict[str, tuple[tuple[str, ...], pa.DataType]]:
         """Return the columns of an element by name: the path of each within it, and its type."""
@@ -165,7 +200,10 @@ class Elements:
         else:
             kind = kind.value_type
         if pa.types.is_struct(kind):
-            found += [((*within, *path), name, type_) for path, name, type_ in flattened(pa.schema(list(kind)))]
+            found += [
+                ((*within, *path), name, type_)
+                for path, name, type_ in flattened(pa.schema(list(kind)))
+            ]
         else:
             found.append((within, VALUE, kind))
         taken = {*self.key, POSITION, KEY}
@@ -181,7 +219,9 @@ def lists_of(txn: Transaction, relation: str) -> list[str]:
         return []
     key = txn[relation].schema.stored[: len(txn[relation].schema.key)]
     names = (name for name in txn if name.startswith(f"{relation}:"))
-    return [name for name in names if txn[name].schema.stored[: len(txn[name].schema.key) - 1] == key]
+    return [
+        name for name in names if txn[name].schema.stored[: len(txn[name].schema.key) - 1] == key
+    ]
 
 
 def _column_for(held: pa.DataType | None, there: pa.DataType | None) -> pa.DataType | None:
@@ -190,23 +230,31 @@ def _column_for(held: pa.DataType | None, there: pa.DataType | None) -> pa.DataT
 
 
 def list_types(txn: Transaction, relation: str) -> dict[str, pa.DataType]:
-    """Return the types of a relation's lists, by column, for files whose elements do not show them."""
+    """Return the types of a relation's lists, by column, for files whose elements do not show
+    them.
+    """
     found = {}
     for name in lists_of(txn, relation):
         schema = txn[name].schema
         fields = [field for field in schema.arrow if field.name not in schema.key]
         if POSITION in schema.key and not any(":" in field.name for field in fields):
-            inner = fields[0].type if [field.name for field in fields] == [VALUE] else pa.struct(fields)
+            inner = (
+                fields[0].type if [field.name for field in fields] == [VALUE] else pa.struct(fields)
+            )
             found[name.removeprefix(f"{relation}:")] = pa.list_(inner)
     return found
 
 
 def _elements(array: pa.Array) -> tuple[np.ndarray, pa.Array]:
-    """Return the index of each element's list in the array int64[n], and the elements; for maps, key-value structs."""
+    """Return the index of each element's list in the array int64[n], and the elements; for maps,
+    key-value structs.
+    """
     if not pa.types.is_map(array.type):
         return pc.list_parent_indices(array).to_numpy(zero_copy_only=False), pc.list_flatten(array)
     starts = array.offsets.to_numpy()
     counts = np.diff(starts) * array.is_valid().to_numpy(zero_copy_only=False)
     of = np.repeat(np.arange(len(array)), counts)
     places = np.arange(len(of)) + np.repeat(starts[:-1] - (np.cumsum(counts) - counts), counts)
-    return of, pa.StructArray.from_arrays([array.keys, array.items], [KEY, VALUE]).take(pa.array(places))
+    return of, pa.StructArray.from_arrays([array.keys, array.items], [KEY, VALUE]).take(
+        pa.array(places)
+    )

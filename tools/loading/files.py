@@ -1,4 +1,5 @@
-"""Find the files that sources name (files, folders, patterns), and each one's format, by its name and first bytes.
+"""Find the files that sources name (files, folders, patterns), and each one's format, by its name
+and first bytes.
 
     trips/_SUCCESS                                       a Spark job succeeded; if absent, a note is made
     trips/month=11/part-00000-<uuid>-c000.zstd.parquet   month is a column, its value is in the folder's name
@@ -39,14 +40,17 @@ class Part(NamedTuple):
 
 
 class Files(NamedTuple):
-    """The parts of sources, in the order of the sources and of the names within a folder, and notes on them."""
+    """The parts of sources, in the order of the sources and of the names within a folder, and
+    notes on them.
+    """
 
     parts: list[Part]
     notes: list[str]
 
 
 def find_files(sources: Sequence[str | Path], format: str | None = None) -> Files:
-    """Return the files of sources, each a file, a folder or a pattern like `data/*.csv`; `format` is that of all.
+    """Return the files of sources, each a file, a folder or a pattern like `data/*.csv`; `format`
+    is that of all.
 
     Raises DatasetError for a source without files.
     """
@@ -58,11 +62,15 @@ def find_files(sources: Sequence[str | Path], format: str | None = None) -> File
         elif path.is_dir():
             found, foreign = _in_folder(path, format)
             if not found:
-                raise DatasetError(f"{path} holds no file to load: no Parquet, CSV, JSON lines or Arrow")
+                raise DatasetError(
+                    f"{path} holds no file to load: no Parquet, CSV, JSON lines or Arrow"
+                )
             parts += found
             notes += _notes(path, found, foreign)
         elif path.exists():
-            raise DatasetError(f"{path} is not a regular file: write what it gives to one, and load that")
+            raise DatasetError(
+                f"{path} is not a regular file: write what it gives to one, and load that"
+            )
         else:
             raise DatasetError(f"{path}: no such file or folder")
     return Files(parts, notes)
@@ -102,7 +110,9 @@ def _partition(file: Path, root: Path) -> dict[str, str | None]:
 
 
 def _files(folder: Path, above: frozenset[Path] = frozenset()) -> Iterator[Path]:
-    """Yield the files in a folder and below, by name; follow links, and skip files that Spark hides."""
+    """Yield the files in a folder and below, by name; follow links, and skip files that Spark
+    hides.
+    """
     real = folder.resolve()
     if real in above:
         raise DatasetError(f"{folder} is a link back to a folder that it is in: remove it")
@@ -115,7 +125,8 @@ def _files(folder: Path, above: frozenset[Path] = frozenset()) -> Iterator[Path]
             yield entry
         else:
             raise DatasetError(
-                f"{entry} is not a file, or a link to one that no longer exists: put it back, or remove it"
+                f"{entry} is not a file, or a link to one that no longer exists: put it back, or "
+                f"remove it"
             )
 
 
@@ -132,18 +143,26 @@ def _format_of(file: Path) -> str | None:
 
 
 def _unknown(file: Path) -> str:
-    raise DatasetError(f"{file}: neither its name nor its first bytes say what it is: say it with --format")
+    raise DatasetError(
+        f"{file}: neither its name nor its first bytes say what it is: say it with --format"
+    )
 
 
 def _notes(root: Path, parts: list[Part], foreign: list[Path]) -> list[str]:
     notes = []
-    if any(part.format == PARQUET for part in parts) and not (root / "_SUCCESS").exists() and _is_of_spark(parts):
+    if (
+        any(part.format == PARQUET for part in parts)
+        and not (root / "_SUCCESS").exists()
+        and _is_of_spark(parts)
+    ):
         notes.append(f"{root} has no _SUCCESS: the job that wrote it may have failed half way")
     if foreign:
         named = ", ".join(str(file.relative_to(root)) for file in foreign[:FOREIGN_NAMED])
         more = f" and {len(foreign) - FOREIGN_NAMED} more" if len(foreign) > FOREIGN_NAMED else ""
         what = "that is not a table" if len(foreign) == 1 else "that are not tables"
-        notes.append(f"{root} holds {counted(len(foreign), 'file')} {what}, left out: {named}{more}")
+        notes.append(
+            f"{root} holds {counted(len(foreign), 'file')} {what}, left out: {named}{more}"
+        )
     return notes
 
 

@@ -27,9 +27,16 @@ from .opened import Opened, Place, Wanted, cut, rows_of
 
 SECONDS = "interval (day|hour|minute|second)( to (hour|minute|second))?"  # in Spark's words
 MONTHS = "an interval of months", "write it as a number of months, or leave it out with --columns"
-INTERVAL = "an INTERVAL, of months, days and milliseconds", "write the two moments, or leave it out with --columns"
-VARIANT = "a VARIANT", "take out its values, or write it as text, as by to_json, or leave it out with --columns"
-UNREADABLE = pa.ArrowException, OSError, UnicodeDecodeError, OverflowError  # what Arrow raises for damaged files
+INTERVAL = (
+    "an INTERVAL, of months, days and milliseconds",
+    "write the two moments, or leave it out with --columns",
+)
+VARIANT = (
+    "a VARIANT",
+    "take out its values, or write it as text, as by to_json, or leave it out with --columns",
+)
+# what Arrow raises for damaged files
+UNREADABLE = pa.ArrowException, OSError, UnicodeDecodeError, OverflowError
 
 
 def open_part(part: Part, wanted: Wanted, problems: Problems, dialect: Dialect) -> Opened:
@@ -45,7 +52,9 @@ def open_part(part: Part, wanted: Wanted, problems: Problems, dialect: Dialect) 
         opened = OPENERS[part.format](part.file)
         _look_at_names(opened.schema)
         index = unnamed_index(opened.schema)
-        return opened._replace(schema=pa.schema([field for field in opened.schema if field.name not in index]))
+        return opened._replace(
+            schema=pa.schema([field for field in opened.schema if field.name not in index])
+        )
     except UNREADABLE as error:
         raise DatasetError(f"{part.file} does not read as {part.format}: {error}") from None
 
@@ -62,22 +71,29 @@ def _look_at_names(fields: Iterable[pa.Field]) -> None:
 
 def _open_parquet(file: Path) -> Opened:
     try:  # INT96, Spark's default timestamp, would overflow in another unit
-        source = pq.ParquetFile(file, coerce_int96_timestamp_unit="us", page_checksum_verification=True)
+        source = pq.ParquetFile(
+            file, coerce_int96_timestamp_unit="us", page_checksum_verification=True
+        )
     except UNREADABLE as error:
         raise DatasetError(f"{file} is not a Parquet file, or was cut short: {error}") from None
     rows, refused = [0], _refused(source)
     meant = {name: kind for name, kind in _meant(source).items() if name not in refused}
     kinds = {**meant, **dict.fromkeys(refused, pa.binary())}
     given = source.schema_arrow
-    schema = pa.schema([one.with_type(kinds.get(one.name, one.type)) for one in given], given.metadata)
+    schema = pa.schema(
+        [one.with_type(kinds.get(one.name, one.type)) for one in given], given.metadata
+    )
 
     def batches(columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         rows[0] = 0
         for batch in source.iter_batches(rows_of(len(columns)), columns=columns):
             yield pa.RecordBatch.from_arrays(
-                [array.view(meant[name]) if name in meant else array for name, array in zip(
-                    batch.schema.names, batch.columns, strict=True)], names=batch.schema.names,
-            )  # fmt: skip
+                [
+                    array.view(meant[name]) if name in meant else array
+                    for name, array in zip(batch.schema.names, batch.columns, strict=True)
+                ],
+                names=batch.schema.names,
+            )
             rows[0] += len(batch)
         if columns and rows[0] != source.metadata.num_rows:  # a column ends before the others
             raise pa.ArrowInvalid(f"{rows[0]} rows, and {source.metadata.num_rows} by its footer")
@@ -85,14 +101,21 @@ def _open_parquet(file: Path) -> Opened:
     def share() -> float:
         return rows[0] / max(1, int(source.metadata.num_rows))
 
-    return Opened(schema, partial(_undamaged, file, batches), share, lacks=partial(_lacking, source, file),
-                  refused=refused)  # fmt: skip
+    return Opened(
+        schema,
+        partial(_undamaged, file, batches),
+        share,
+        lacks=partial(_lacking, source, file),
+        refused=refused,
+    )
 
 
 def _meant(source: pq.ParquetFile) -> dict[str, pa.DataType]:
-    """Return the types of columns that Spark's note in the footer tells, and Parquet's types do not.
+    """Return the types of columns that Spark's note in the footer tells, and Parquet's types do
+    not.
 
-    Spark's `timestamp` is a moment, which INT96 has in UTC, and an interval of days to seconds is in microseconds.
+    Spark's `timestamp` is a moment, which INT96 has in UTC, and an interval of days to seconds is
+    in microseconds.
     """
     schema, found = source.schema_arrow, dict[str, pa.DataType]()
     for name, kind in _spark_types(source).items():
@@ -105,21 +128,32 @@ def _meant(source: pq.ParquetFile) -> dict[str, pa.DataType]:
 
 
 def _refused(source: pq.ParquetFile) -> dict[str, tuple[str, str]]:
-    """Return the columns that are intervals or VARIANTs, whose parts alone say nothing, each with a remedy."""
+    """Return the columns that are intervals or VARIANTs, whose parts alone say nothing, each
+    with a remedy.
+    """
     found = {
-        name: MONTHS for name, kind in _spark_types(source).items() if re.fullmatch("interval (year|month).*", kind)
+        name: MONTHS
+        for name, kind in _spark_types(source).items()
+        if re.fullmatch("interval (year|month).*", kind)
     }
     found |= {name: VARIANT for name, kind in _spark_types(source).items() if kind == "variant"}
     for field in source.schema_arrow:
-        parts = [one.name for one in field.type if one.type == pa.binary()] if pa.types.is_struct(field.type) else []
-        if {*parts} >= {"metadata", "value"} and field.type.num_fields <= 3:  # as all writers lay it out
+        parts = (
+            [one.name for one in field.type if one.type == pa.binary()]
+            if pa.types.is_struct(field.type)
+            else []
+        )
+        # as all writers lay it out
+        if {*parts} >= {"metadata", "value"} and field.type.num_fields <= 3:
             found[field.name] = VARIANT
     columns = map(source.schema.column, range(len(source.schema.names)))
     return found | {one.path: INTERVAL for one in columns if one.converted_type == "INTERVAL"}
 
 
 def _spark_types(source: pq.ParquetFile) -> dict[str, str]:
-    """Return the names of the columns' plain types by Spark's note in the footer; nothing without one."""
+    """Return the names of the columns' plain types by Spark's note in the footer; nothing
+    without one.
+    """
     note = (source.metadata.metadata or {}).get(b"org.apache.spark.sql.parquet.row.metadata")
     try:
         fields = json.loads(note)["fields"] if note else []
@@ -131,14 +165,19 @@ def _spark_types(source: pq.ParquetFile) -> dict[str, str]:
 def _lacking(source: pq.ParquetFile, file: Path, wanted: Sequence[Place]) -> set[Place]:
     """Return the columns that may have nulls, by the footer. Raises DatasetError."""
     leaves, found = places_of(source.schema_arrow), set[Place]()
-    places = {leaf: number for number, leaf in enumerate(leaves)} if len(leaves) == source.metadata.num_columns else {}
+    places = (
+        {leaf: number for number, leaf in enumerate(leaves)}
+        if len(leaves) == source.metadata.num_columns
+        else {}
+    )
     top = [*dict.fromkeys(place[0] for place in wanted)]
     try:
         for number in range(source.metadata.num_row_groups):
             group = source.metadata.row_group(number)
             if not group.num_rows:  # it has no statistics, and no nulls
                 continue
-            next(source.iter_batches(1, [number], top), None)  # raises for what would crash in statistics
+            # raises for what would crash in statistics
+            next(source.iter_batches(1, [number], top), None)
             for place in wanted:
                 one = _statistics(source, group, places[place]) if place in places else None
                 if one is None or one.null_count is None or one.null_count > 0:
@@ -148,16 +187,21 @@ def _lacking(source: pq.ParquetFile, file: Path, wanted: Sequence[Place]) -> set
     return found
 
 
-def _statistics(source: pq.ParquetFile, group: pq.RowGroupMetaData, column: int) -> pq.Statistics | None:
+def _statistics(
+    source: pq.ParquetFile, group: pq.RowGroupMetaData, column: int
+) -> pq.Statistics | None:
     """Return the footer's statistics of a column in a row group. Raises pa.ArrowInvalid."""
     there, wanted = group.column(column), source.schema.column(column)
     if there.physical_type != wanted.physical_type:  # which would crash the process
-        raise pa.ArrowInvalid(f"column {wanted.path} is {wanted.physical_type}, and {there.physical_type} in a group")
+        raise pa.ArrowInvalid(
+            f"column {wanted.path} is {wanted.physical_type}, and {there.physical_type} in a group"
+        )
     return there.statistics
 
 
 def places_of(fields: Iterable[pa.Field]) -> list[Place]:
-    """Return the paths of the plain values in structs, lists and maps, in the order of Parquet's columns.
+    """Return the paths of the plain values in structs, lists and maps, in the order of Parquet's
+    columns.
 
     >>> places_of(pa.schema({"a.b": pa.int64(), "a": pa.struct({"b": pa.int64()}), "c": pa.list_(pa.int64())}))
     [('a.b',), ('a', 'b'), ('c', 'item')]
@@ -185,14 +229,18 @@ def _open_arrow(file: Path) -> Opened:
         source.seek(0)
         schema = pa.ipc.open_stream(source).schema
     except UNREADABLE as error:
-        raise DatasetError(f"{file} is not an Arrow file or stream, or was cut short: {error}") from None
+        raise DatasetError(
+            f"{file} is not an Arrow file or stream, or was cut short: {error}"
+        ) from None
 
     def in_stream(columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         source.seek(0)
         for batch in pa.ipc.open_stream(source):
             yield from cut(batch.select(columns))
 
-    return Opened(schema, partial(_undamaged, file, in_stream), lambda: source.tell() / max(1, source.size()))
+    return Opened(
+        schema, partial(_undamaged, file, in_stream), lambda: source.tell() / max(1, source.size())
+    )
 
 
 def _undamaged(

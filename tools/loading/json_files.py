@@ -1,10 +1,13 @@
-"""Read JSON files: one object a line, or a list of objects. Numbers are kept as written, texts are texts.
+"""Read JSON files: one object a line, or a list of objects. Numbers are kept as written, texts are
+texts.
 
-    a block of lines ─┬▶ Arrow reads it with the wanted types, if it can keep all values exactly: whole numbers,
+    a block of lines ─┬▶ Arrow reads it with the wanted types, if it can keep all values exactly:
+    whole numbers,
                       │  decimals, texts, booleans, and floats of few digits
                       └▶ else Python does, each number as it is written (json_values.py)
 
-A column without a wanted type has one that fits all rows: int64, uint64 or float64 for numbers, string for texts.
+A column without a wanted type has one that fits all rows: int64, uint64 or float64 for numbers,
+string for texts.
 """
 
 import json
@@ -49,7 +52,13 @@ def open_json(file: Path, wanted: Wanted, problems: Problems) -> Opened:
     """Open a JSON file."""
     one = _Json(file, wanted, problems)
     size = max(1, file.stat().st_size)
-    return Opened(one.schema, one.batches, lambda: min(1.0, one.read / size), untyped=True, records=one.records)
+    return Opened(
+        one.schema,
+        one.batches,
+        lambda: min(1.0, one.read / size),
+        untyped=True,
+        records=one.records,
+    )
 
 
 class _Json:
@@ -65,7 +74,9 @@ class _Json:
         fields = pa.schema([self.schema.field(name) for name in columns])
         self.read, row = 0, 0
         for number, (line, block) in enumerate(self._blocks()):
-            table = self.head if number == 0 and self.head is not None else self._fast(block, fields)
+            table = (
+                self.head if number == 0 and self.head is not None else self._fast(block, fields)
+            )
             if table is None:
                 table = self._careful(block, fields, line, row)
             for batch in table.select(columns).to_batches():
@@ -74,7 +85,9 @@ class _Json:
             self.read += len(block)
 
     def _inferred(self) -> tuple[pa.Schema, pa.Table | None]:
-        """Return the types of all blocks, or of the first; and the first block's rows, if read with these types."""
+        """Return the types of all blocks, or of the first; and the first block's rows, if read
+        with these types.
+        """
         shape, head, count, types = pa.struct([]), None, 0, self.wanted.types
         for line, block in self._blocks():
             found, head = self._shape(block, line)
@@ -86,9 +99,15 @@ class _Json:
             if not self.wanted.thorough:
                 break
         if not count:  # no rows, so none is wrong
-            return pa.schema([(name, kind) for name, kind in types.items() if not is_nested(kind)]), None
+            return pa.schema(
+                [(name, kind) for name, kind in types.items() if not is_nested(kind)]
+            ), None
         schema = pa.schema([(one.name, as_wanted(one.type, (one.name,), types)) for one in shape])
-        exact = count == 1 and head is not None and head.schema.types == [read_as(one.type) for one in schema]
+        exact = (
+            count == 1
+            and head is not None
+            and head.schema.types == [read_as(one.type) for one in schema]
+        )
         return schema, head if exact else None
 
     def _shape(self, block: bytes, line: int) -> tuple[pa.DataType, pa.Table | None]:
@@ -98,17 +117,22 @@ class _Json:
         except CANNOT:
             head = None
         if head is not None and _is_exact(block, head, self.wanted):
-            return pa.struct([(one.name, with_leaves(one.type, _plain)) for one in head.schema]), head
+            return pa.struct(
+                [(one.name, with_leaves(one.type, _plain)) for one in head.schema]
+            ), head
         try:
             return shape_of(self._objects(block, line), (), self.wanted.types), None
         except NoType as error:
-            where = "" if error.row is None else f", line {self._line_of(error.row)}"  # of the first block
+            # of the first block
+            where = "" if error.row is None else f", line {self._line_of(error.row)}"
             raise DatasetError(f"{self.file}{where}: {error}") from None
 
     def _fast(self, block: bytes, fields: pa.Schema) -> pa.Table | None:
         """Return a block as Arrow reads it with the types; None if that would not be exact."""
         thorough = self.wanted.thorough
-        schema = pa.schema([(one.name, read_as(one.type)) for one in (fields if thorough else self.schema)])
+        schema = pa.schema(
+            [(one.name, read_as(one.type)) for one in (fields if thorough else self.schema)]
+        )
         options = pyarrow.json.ParseOptions(
             explicit_schema=schema, unexpected_field_behavior="ignore" if thorough else "infer"
         )
@@ -129,15 +153,23 @@ class _Json:
         return Rows(self.file, self.problems, self.wanted, row).table(found, fields)
 
     def _blocks(self) -> Iterator[tuple[int, bytes]]:
-        """Yield the file as blocks of lines; those that are not UTF-8 are empty, if bad rows are put aside."""
+        """Yield the file as blocks of lines; those that are not UTF-8 are empty, if bad rows are
+        put aside.
+        """
         for line, block in blocks_of(self.file, checked=not self._aside):
-            mended = block if not self._aside or is_utf8(block) else b"\n".join(map(_mended, block.split(b"\n")))
+            mended = (
+                block
+                if not self._aside or is_utf8(block)
+                else b"\n".join(map(_mended, block.split(b"\n")))
+            )
             if mended is not block and self.problems.aside:
                 self.problems.aside.skipped = True
             yield line, mended
 
     def _objects(self, block: bytes, line: int) -> list[dict[str, Any]]:
-        """Return the objects of a block. Raises DatasetError for malformed JSON, unless bad rows are put aside."""
+        """Return the objects of a block. Raises DatasetError for malformed JSON, unless bad rows
+        are put aside.
+        """
         if not self.problems.aside:
             return rows_in(self.file, block, line)
         found = [*records_in(self.file, block, line, aside=True)]
@@ -145,18 +177,27 @@ class _Json:
         return [record.values for record in found if isinstance(record.values, dict)]
 
     def records(self) -> Iterator[Record]:
-        """Yield the objects as they are written, and what is none with its fault, in the order of their lines."""
+        """Yield the objects as they are written, and what is none with its fault, in the order
+        of their lines.
+        """
         if is_listed(self.file):
             yield from _listed(self.file)
             return
         for line, block in blocks_of(self.file, checked=False):
             lines = [*enumerate(block.split(b"\n"), line)]
             foreign = [
-                Record(number, text.decode(errors="backslashreplace"), "is not UTF-8, as JSON is: mend the line")
-                for number, text in lines if not is_utf8(text)
-            ]  # fmt: skip
+                Record(
+                    number,
+                    text.decode(errors="backslashreplace"),
+                    "is not UTF-8, as JSON is: mend the line",
+                )
+                for number, text in lines
+                if not is_utf8(text)
+            ]
             mended = b"\n".join(_mended(text) for _, text in lines)
-            for record in merge(foreign, records_in(self.file, mended, line, aside=True), key=lambda one: one.line):
+            for record in merge(
+                foreign, records_in(self.file, mended, line, aside=True), key=lambda one: one.line
+            ):
                 yield record._replace(values=numbered(record.values))
 
     def _line_of(self, row: int) -> int:
@@ -180,8 +221,12 @@ def _plain(kind: pa.DataType) -> pa.DataType:
 
 
 def _is_exact(block: bytes, table: pa.Table, wanted: Wanted) -> bool:
-    """Return whether Arrow read all numbers of a block as written; floats only if they have few digits."""
-    leaves = [leaf for column in table.columns for chunk in column.chunks for leaf in leaves_of(chunk)]
+    """Return whether Arrow read all numbers of a block as written; floats only if they have few
+    digits.
+    """
+    leaves = [
+        leaf for column in table.columns for chunk in column.chunks for leaf in leaves_of(chunk)
+    ]
     try:
         for leaf in leaves:
             if pa.types.is_decimal(leaf.type):
@@ -191,12 +236,14 @@ def _is_exact(block: bytes, table: pa.Table, wanted: Wanted) -> bool:
     floats = [leaf for leaf in leaves if pa.types.is_floating(leaf.type)]
     if any(pc.any(pc.greater_equal(pc.abs(one), EXACT_FLOAT)).as_py() for one in floats):
         return False
-    supposed = any(name not in wanted.types for name in table.column_names)  # wanted floats may be the nearest ones
+    # wanted floats may be the nearest ones
+    supposed = any(name not in wanted.types for name in table.column_names)
     return not (floats and supposed and has_long_number(block))
 
 
 def has_long_number(block: bytes) -> bool:
-    """Return whether a block has a number with more digits than a float keeps, without leading zeros. O(bytes).
+    """Return whether a block has a number with more digits than a float keeps, without leading
+    zeros. O(bytes).
 
     >>> [has_long_number(text) for text in (b"1234567890123456.78", b"0.12345678901234567, 9", b'"123456789012345678"')]
     [True, False, False]
@@ -218,10 +265,11 @@ def has_long_number(block: bytes) -> bool:
 
 
 def blocks_of(file: Path, checked: bool = True) -> Iterator[tuple[int, bytes]]:
-    """Yield a file as blocks of whole lines that are not empty, each with the number of its first line, from 1.
+    """Yield a file as blocks of whole lines that are not empty, each with the number of its first
+    line, from 1.
 
-    Elements of a list become lines. Raises DatasetError for a malformed list, and if `checked`, for bytes that are not
-    UTF-8.
+    Elements of a list become lines. Raises DatasetError for a malformed list, and if `checked`, for
+    bytes that are not UTF-8.
     """
     with TextStream(file) as source:
         rest, line = source.read(HEAD), 1
@@ -253,7 +301,9 @@ def _checked(file: Path, block: bytes, line: int) -> bytes:
     except UnicodeDecodeError as error:
         line += block.count(b"\n", 0, error.start)
         bad = block[error.start : error.end]
-        raise DatasetError(f"{file}, line {line}: {bad!r} is not UTF-8, as JSON is: write the file in it") from None
+        raise DatasetError(
+            f"{file}, line {line}: {bad!r} is not UTF-8, as JSON is: write the file in it"
+        ) from None
     return block
 
 
@@ -272,7 +322,9 @@ def _elements(file: Path, text: str) -> Iterator[tuple[int, bytes]]:
 
 
 def spans_of(file: Path, text: str) -> Iterator[tuple[int, int]]:
-    """Yield where each object of a text begins and ends; they are in a list or concatenated. Raises DatasetError."""
+    """Yield where each object of a text begins and ends; they are in a list or concatenated.
+    Raises DatasetError.
+    """
     scan = json.JSONDecoder(parse_float=str, parse_int=str).raw_decode
     at = space_end(text, 0)
     listed = text[at : at + 1] == "["
@@ -289,7 +341,9 @@ def spans_of(file: Path, text: str) -> Iterator[tuple[int, int]]:
             raise ValueError("a comma is missing, or something follows the list")
     except (ValueError, RecursionError) as error:
         line = 1 + text.count("\n", 0, getattr(error, "pos", at))
-        raise DatasetError(f"{file}, line {line}: no JSON: {getattr(error, 'msg', error)}: mend the line") from None
+        raise DatasetError(
+            f"{file}, line {line}: no JSON: {getattr(error, 'msg', error)}: mend the line"
+        ) from None
 
 
 def is_listed(file: Path) -> bool:

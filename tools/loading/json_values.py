@@ -1,9 +1,10 @@
-"""Read JSON values as written: numbers by their digits, texts as texts. Arrow would convert between the two.
+"""Read JSON values as written: numbers by their digits, texts as texts. Arrow would convert between
+the two.
 
     {"id": 7.0, "at": "12:30", "ok": true}      id  "7.0" a number     at  "12:30" a text     ok  a boolean
 
-Columns of them are arrays of texts, which texts.py converts to the wanted types, unless a value is of a kind that
-the type does not accept: a text is not an int64, a number not a text.
+Columns of them are arrays of texts, which texts.py converts to the wanted types, unless a value is
+of a kind that the type does not accept: a text is not an int64, a number not a text.
 """
 
 import json
@@ -39,12 +40,18 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
         names = [name for name, _ in pairs]
-        raise ValueError(f"{next(name for name in names if names.count(name) > 1)!r} occurs twice in an object")
+        raise ValueError(
+            f"{next(name for name in names if names.count(name) > 1)!r} occurs twice in an object"
+        )
     return found
 
 
 DECODER = json.JSONDecoder(
-    object_pairs_hook=_object, parse_float=Number, parse_int=Number, parse_constant=Number, strict=True
+    object_pairs_hook=_object,
+    parse_float=Number,
+    parse_int=Number,
+    parse_constant=Number,
+    strict=True,
 )
 
 
@@ -69,15 +76,26 @@ def shape_of(values: Sequence[Any], path: Path_, types: Types) -> pa.DataType:
         return wanted
     kinds = set(map(type, values)) - {NOTHING}
     if len(kinds) > 1:
-        first, other = (next(row for row, value in enumerate(values) if type(value) is kind) for kind in _two(kinds))
-        raise NoType(_mixed(path, KINDS[type(values[first])], KINDS[type(values[other])]), max(first, other))
+        first, other = (
+            next(row for row, value in enumerate(values) if type(value) is kind)
+            for kind in _two(kinds)
+        )
+        raise NoType(
+            _mixed(path, KINDS[type(values[first])], KINDS[type(values[other])]), max(first, other)
+        )
     kind = kinds.pop() if kinds else NOTHING
     if kind is dict:
         names = dict.fromkeys(chain.from_iterable(value for value in values if value))
         inner = {name: [value.get(name) if value else None for value in values] for name in names}
-        return pa.struct([(name, shape_of(column, (*path, name), types)) for name, column in inner.items()])
+        return pa.struct(
+            [(name, shape_of(column, (*path, name), types)) for name, column in inner.items()]
+        )
     if kind is list:
-        return pa.list_(shape_of([*chain.from_iterable(value for value in values if value)], (*path, ELEMENT), types))
+        return pa.list_(
+            shape_of(
+                [*chain.from_iterable(value for value in values if value)], (*path, ELEMENT), types
+            )
+        )
     if kind is Number:
         return _number_shape(values, path)
     return {bool: pa.bool_(), str: pa.string()}.get(kind, pa.null())
@@ -96,15 +114,21 @@ def _mixed(path: Path_, one: str, other: str) -> str:
 
 def _number_shape(values: Sequence[Any], path: Path_) -> pa.DataType:
     texts = pa.array([None if value is None else str(value) for value in values], pa.string())
-    whole = not any("." in value or "e" in value.lower() or "n" in value for value in values if value is not None)
+    whole = not any(
+        "." in value or "e" in value.lower() or "n" in value
+        for value in values
+        if value is not None
+    )
     for kind in [pa.int64(), pa.uint64()] * whole + [pa.float64()]:
         try:
             typed(texts, kind, supposed=pa.types.is_floating(kind))
         except pa.ArrowInvalid:
             continue
         return kind
-    raise NoType(f"column {named(path)} has numbers that neither int64 nor float64 keeps as they are: give "
-                 f"--cast {named(path)}='decimal(18,2)', or string, which keeps all digits, or float64")  # fmt: skip
+    raise NoType(
+        f"column {named(path)} has numbers that neither int64 nor float64 keeps as they are: give "
+        f"--cast {named(path)}='decimal(18,2)', or string, which keeps all digits, or float64"
+    )
 
 
 def merged(one: pa.DataType, other: pa.DataType, path: Path_, types: Types) -> pa.DataType:
@@ -118,9 +142,16 @@ def merged(one: pa.DataType, other: pa.DataType, path: Path_, types: Types) -> p
     if kinds.is_struct(one) and kinds.is_struct(other):
         names = dict.fromkeys([field.name for field in [*one, *other]])
         null = pa.field("", pa.null())
-        pairs = {name: [kind.field(name) if kind.get_field_index(name) >= 0 else null for kind in (one, other)]
-                 for name in names}  # fmt: skip
-        return pa.struct([(name, merged(a.type, b.type, (*path, name), types)) for name, (a, b) in pairs.items()])
+        pairs = {
+            name: [
+                kind.field(name) if kind.get_field_index(name) >= 0 else null
+                for kind in (one, other)
+            ]
+            for name in names
+        }
+        return pa.struct(
+            [(name, merged(a.type, b.type, (*path, name), types)) for name, (a, b) in pairs.items()]
+        )
     if kinds.is_list(one) and kinds.is_list(other):
         return pa.list_(merged(one.value_type, other.value_type, (*path, ELEMENT), types))
     if is_number(one) and is_number(other):
@@ -144,11 +175,19 @@ def as_wanted(kind: pa.DataType, path: Path_, types: Types) -> pa.DataType:
             return pa.list_(element)
         names = [parts for name in types if ELEMENT not in (parts := name.split(":"))[len(path) :]]
         inner = dict.fromkeys(
-            name[len(path)] for name in names if len(name) > len(path) and (*name[: len(path)],) == path
+            name[len(path)]
+            for name in names
+            if len(name) > len(path) and (*name[: len(path)],) == path
         )
-        return pa.struct([(name, as_wanted(kind, (*path, name), types)) for name in inner]) if inner else wanted or kind
+        return (
+            pa.struct([(name, as_wanted(kind, (*path, name), types)) for name in inner])
+            if inner
+            else wanted or kind
+        )
     if pa.types.is_struct(kind):
-        return pa.struct([(field.name, as_wanted(field.type, (*path, field.name), types)) for field in kind])
+        return pa.struct(
+            [(field.name, as_wanted(field.type, (*path, field.name), types)) for field in kind]
+        )
     if pa.types.is_list(kind):
         kind = pa.list_(as_wanted(kind.value_type, (*path, ELEMENT), types))
     return _like(kind, wanted)
@@ -162,7 +201,11 @@ def in_lists(name: str) -> list[str]:
     """
     parts = name.split(":")
     found = [":".join([*parts[:at], ELEMENT, *parts[at:]]) for at in range(1, len(parts))]
-    return [*found, ":".join([*parts[:-1], ELEMENT])] if len(parts) > 1 and parts[-1] == "value" else found
+    return (
+        [*found, ":".join([*parts[:-1], ELEMENT])]
+        if len(parts) > 1 and parts[-1] == "value"
+        else found
+    )
 
 
 def _like(kind: pa.DataType, wanted: pa.DataType | None) -> pa.DataType:
@@ -183,7 +226,9 @@ def named(path: Path_) -> str:
 
 
 def _name_of_cast(path: Path_) -> str:
-    """Return the name by which --cast names the column at a path: `tags:value` for the elements of a list."""
+    """Return the name by which --cast names the column at a path: `tags:value` for the elements
+    of a list.
+    """
     return f"{named(path)}:value" if path[-1:] == (ELEMENT,) else named(path)
 
 
@@ -196,14 +241,20 @@ def space_end(text: str, at: int) -> int:
 
 
 def rows_in(file: Path, block: bytes, line: int) -> list[dict[str, Any]]:
-    """Return the objects in a block that begins at `line` of a file. Raises DatasetError for malformed JSON."""
-    return [record.values for record in records_in(file, block, line) if isinstance(record.values, dict)]
+    """Return the objects in a block that begins at `line` of a file. Raises DatasetError for
+    malformed JSON.
+    """
+    return [
+        record.values for record in records_in(file, block, line) if isinstance(record.values, dict)
+    ]
 
 
 def records_in(file: Path, block: bytes, line: int, aside: bool = False) -> Iterator[Record]:
-    """Yield the objects in a block that begins at `line` of a file. Raises DatasetError for malformed JSON.
+    """Yield the objects in a block that begins at `line` of a file. Raises DatasetError for
+    malformed JSON.
 
-    If lines that are none are put `aside`, yield each with its fault; an object over several lines still raises.
+    If lines that are none are put `aside`, yield each with its fault; an object over several lines
+    still raises.
     """
     text, at, counted = block.decode(), 0, 0
     while (at := space_end(text, at)) < len(text):
@@ -211,7 +262,11 @@ def records_in(file: Path, block: bytes, line: int, aside: bool = False) -> Iter
         try:
             value, end = DECODER.raw_decode(text, at)
         except (ValueError, RecursionError) as error:
-            why = getattr(error, "msg", error) if not isinstance(error, RecursionError) else "it is nested too deep"
+            why = (
+                getattr(error, "msg", error)
+                if not isinstance(error, RecursionError)
+                else "it is nested too deep"
+            )
             end = at + len(text[at:].partition("\n")[0])
             if not aside or _goes_on(text, at, end):
                 where = line + text.count("\n", at, getattr(error, "pos", at))
@@ -229,7 +284,9 @@ def records_in(file: Path, block: bytes, line: int, aside: bool = False) -> Iter
 
 
 def _goes_on(text: str, at: int, end: int) -> bool:
-    """Return whether a malformed object at a place of a text seems to go on after the line, which ends at `end`."""
+    """Return whether a malformed object at a place of a text seems to go on after the line,
+    which ends at `end`.
+    """
     following = space_end(text, end)
     return text[at] == "{" and text[following : following + 1] in {'"', "}", "]", ","}
 
@@ -247,7 +304,9 @@ def numbered(value: Any) -> Any:
 
 
 class Rows:
-    """Converts JSON objects to columns of texts; values of a kind that the column does not accept are problems."""
+    """Converts JSON objects to columns of texts; values of a kind that the column does not
+    accept are problems.
+    """
 
     def __init__(self, file: Path, problems: Problems, wanted: Wanted, first_row: int) -> None:
         self.file, self.problems, self.wanted, self.first_row = file, problems, wanted, first_row
@@ -255,14 +314,23 @@ class Rows:
     def table(self, values: Sequence[dict[str, Any]], fields: pa.Schema) -> pa.Table:
         """Return the columns of some fields."""
         rows = range(self.first_row, self.first_row + len(values))
-        arrays = [self._array([row.get(one.name) for row in values], one.type, (one.name,), rows) for one in fields]
+        arrays = [
+            self._array([row.get(one.name) for row in values], one.type, (one.name,), rows)
+            for one in fields
+        ]
         return pa.table(arrays, names=fields.names)
 
-    def _array(self, values: list[Any], kind: pa.DataType, path: Path_, rows: Sequence[int]) -> pa.Array:
+    def _array(
+        self, values: list[Any], kind: pa.DataType, path: Path_, rows: Sequence[int]
+    ) -> pa.Array:
         if pa.types.is_struct(kind):
             values = self._taken(values, kind, {dict}, path, rows)
-            columns = {one.name: [value and value.get(one.name) for value in values] for one in kind}
-            arrays = [self._array(columns[one.name], one.type, (*path, one.name), rows) for one in kind]
+            columns = {
+                one.name: [value and value.get(one.name) for value in values] for one in kind
+            }
+            arrays = [
+                self._array(columns[one.name], one.type, (*path, one.name), rows) for one in kind
+            ]
             empty = pa.array([value is None for value in values], pa.bool_())
             return pa.StructArray.from_arrays(arrays, [one.name for one in kind], mask=empty)
         if pa.types.is_list(kind):
@@ -272,21 +340,40 @@ class Rows:
             of = [*chain.from_iterable(map(repeat, rows, counts))]
             elements = self._array(inner, kind.value_type, (*path, ELEMENT), of)
             empty = pa.array([value is None for value in values], pa.bool_())
-            return pa.ListArray.from_arrays(pa.array(np.cumsum([0, *counts]), pa.int32()), elements, mask=empty)
-        values = self._taken(values, kind, _takes(kind, ":".join(path) in self.wanted.requested), path, rows)
+            return pa.ListArray.from_arrays(
+                pa.array(np.cumsum([0, *counts]), pa.int32()), elements, mask=empty
+            )
+        values = self._taken(
+            values, kind, _takes(kind, ":".join(path) in self.wanted.requested), path, rows
+        )
         try:
             return _texts(values)
         except UnicodeEncodeError:
-            places = [place for place, value in enumerate(values) if isinstance(value, str) and not _is_utf8(value)]
+            places = [
+                place
+                for place, value in enumerate(values)
+                if isinstance(value, str) and not _is_utf8(value)
+            ]
             where, of = f"{self.file}: column {named(path)}", [rows[place] for place in places]
             shown, plain = ascii(values[places[0]])[:60], () if ELEMENT in path else path
-            self.problems.add_rows(where, "has half a surrogate pair", "mend the source", of, shown, plain)
-            return _texts([None if place in places else value for place, value in enumerate(values)])
+            self.problems.add_rows(
+                where, "has half a surrogate pair", "mend the source", of, shown, plain
+            )
+            return _texts(
+                [None if place in places else value for place, value in enumerate(values)]
+            )
 
     def _taken(
-        self, values: list[Any], kind: pa.DataType, takes: set[type], path: Path_, rows: Sequence[int]
+        self,
+        values: list[Any],
+        kind: pa.DataType,
+        takes: set[type],
+        path: Path_,
+        rows: Sequence[int],
     ) -> list[Any]:
-        """Replace values of kinds that a type does not accept by one that fits, and add them to the problems."""
+        """Replace values of kinds that a type does not accept by one that fits, and add them to
+        the problems.
+        """
         wrong = set(map(type, values)) - takes - {NOTHING}
         if not wrong:
             return values
@@ -294,12 +381,21 @@ class Rows:
             raise Contradicted(f"{self.file}: column {named(path)} is of another type later")
         for one in wrong:
             places = [place for place, value in enumerate(values) if type(value) is one]
-            what = said(kind) if not pa.types.is_nested(kind) else "list" if pa.types.is_list(kind) else "object"
+            what = (
+                said(kind)
+                if not pa.types.is_nested(kind)
+                else "list"
+                if pa.types.is_list(kind)
+                else "object"
+            )
             self.problems.add_rows(
-                f"{self.file}: column {named(path)}", f"has {KINDS[one]}, which is not {what},",
-                _remedy(one, kind, path), [rows[place] for place in places], repr(values[places[0]])[:60],
+                f"{self.file}: column {named(path)}",
+                f"has {KINDS[one]}, which is not {what},",
+                _remedy(one, kind, path),
+                [rows[place] for place in places],
+                repr(values[places[0]])[:60],
                 () if ELEMENT in path else path,
-            )  # fmt: skip
+            )
         other = None if pa.types.is_nested(kind) else _any(kind)
         return [value if value is None or type(value) in takes else other for value in values]
 
@@ -316,7 +412,9 @@ def _takes(kind: pa.DataType, requested: bool) -> set[type]:
 
 
 def _any(kind: pa.DataType) -> str:
-    """Return the text of some value of a type, to replace one that was reported, so that it is reported once."""
+    """Return the text of some value of a type, to replace one that was reported, so that it is
+    reported once.
+    """
     kinds = pa.types
     if is_number(kind) or kinds.is_boolean(kind):
         return "0"
@@ -344,4 +442,6 @@ def _is_utf8(text: str) -> bool:
 
 def _texts(values: Iterable[Any]) -> pa.Array:
     spelt = {True: "true", False: "false"}
-    return pa.array([spelt[value] if type(value) is bool else value for value in values], pa.string())
+    return pa.array(
+        [spelt[value] if type(value) is bool else value for value in values], pa.string()
+    )

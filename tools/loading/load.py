@@ -43,7 +43,7 @@ from .edit import (
     delete_matching,
     delete_prefixes,
     upsert,
-)  # fmt: skip
+)
 from .elements import Elements, list_types, lists_of
 from .files import PARQUET
 from .fill import CONFLICTS_SHOWN, Doubles, Filled, RepeatedKeys, fill
@@ -65,7 +65,9 @@ class Spread(NamedTuple):
 
 @dataclass(kw_only=True)
 class Counts:
-    """How many rows were read for a relation, and how many were inserted, changed and deleted in it."""
+    """How many rows were read for a relation, and how many were inserted, changed and deleted in
+    it.
+    """
 
     rows: int = 0
     inserted: int = 0
@@ -85,9 +87,9 @@ class Counts:
 class Report(Counts):
     """The result of a load: the rows that filled or edited the relation, and their effect.
 
-    `dropped` counts rows with nulls, `bad` those put aside, `collapsed` duplicates that were stored once. `sorted` says
-    whether rows had to be sorted first. `views` are the relations of other programs that were maintained, `lists` those
-    of the elements of lists and maps.
+    `dropped` counts rows with nulls, `bad` those put aside, `collapsed` duplicates that were stored
+    once. `sorted` says whether rows had to be sorted first. `views` are the relations of other
+    programs that were maintained, `lists` those of the elements of lists and maps.
     """
 
     relation: str
@@ -128,12 +130,14 @@ def load(
     progress: Tell = lambda text: None,
     spread: Spread | None = None,
 ) -> Report:
-    """Load the rows of files into a relation; `mode` is one of create, append, upsert, replace and delete.
+    """Load the rows of files into a relation; `mode` is one of create, append, upsert, replace and
+    delete.
 
-    A missing relation is made with this key (but `delete` refuses it). The key may be omitted if the relation exists,
-    or if the source is a folder with a manifest (manifest.py), which is verified first. With `spread` the tasks of a
-    cluster build the relation (distributed.py). Raises DatasetError with all problems of the files, their columns and
-    values, ExistsError if `create` finds the relation.
+    A missing relation is made with this key (but `delete` refuses it). The key may be omitted if
+    the relation exists, or if the source is a folder with a manifest (manifest.py), which is
+    verified first. With `spread` the tasks of a cluster build the relation (distributed.py). Raises
+    DatasetError with all problems of the files, their columns and values, ExistsError if `create`
+    finds the relation.
     """
     began = time.perf_counter()
     _refuse_mode(txn, relation, mode)
@@ -160,14 +164,24 @@ def load(
 
 
 def _doubles(txn: Transaction, one: "_Opened", error: RepeatedKeys) -> Doubles:
-    """Return the keys that have several values; those that an appended relation has already keep these."""
+    """Return the keys that have several values; those that an appended relation has already keep
+    these.
+    """
     if one.mode != APPEND or one.relation not in txn:
         return Doubles(one.key, error.keys, ())
     held = txn[one.relation]
     names, kept = [column.name for column in held.schema.stored], []
     for key in error.keys:
         if (values := held.get(key, held)) is not held:
-            kept.append(dict(zip(names, (*key, *(values if isinstance(values, tuple) else (values,))), strict=True)))
+            kept.append(
+                dict(
+                    zip(
+                        names,
+                        (*key, *(values if isinstance(values, tuple) else (values,))),
+                        strict=True,
+                    )
+                )
+            )
     return Doubles(one.key, error.keys, kept)
 
 
@@ -182,16 +196,23 @@ class _Opened(NamedTuple):
 
 
 def _opened(
-    txn: Transaction, relation: str, sources: Sequence[str | Path], key: Sequence[str], mode: str, reading: Reading,
+    txn: Transaction,
+    relation: str,
+    sources: Sequence[str | Path],
+    key: Sequence[str],
+    mode: str,
+    reading: Reading,
     progress: Tell,
-) -> _Opened:  # fmt: skip
+) -> _Opened:
     """Open the files; add problems of their columns to the dataset's."""
     held = txn[relation] if relation in txn else None  # noqa: SIM401 - it has no get
     schema = held.schema if held is not None else None
     manifest = verified(sources, progress)
     if manifest and not schema:
         key, reading = tuple(key) or manifest.key, manifest.applied(reading)
-    dataset = open_dataset(sources, reading, schema.arrow if schema else None, list_types(txn, relation))
+    dataset = open_dataset(
+        sources, reading, schema.arrow if schema else None, list_types(txn, relation)
+    )
     key = tuple(key) or (schema.key if schema else ())
     _check_columns(dataset, held, key, mode)
     dataset.required = _required(relation, schema, key)
@@ -201,7 +222,9 @@ def _opened(
     return _Opened(relation, mode, key, dataset, lists)
 
 
-def _loaded(txn: Transaction, one: _Opened, memory: int, progress: Tell, spread: Spread | None) -> Report:
+def _loaded(
+    txn: Transaction, one: _Opened, memory: int, progress: Tell, spread: Spread | None
+) -> Report:
     """Load what was opened."""
     name, mode, key, dataset, lists = one
     if dataset.problems:
@@ -209,14 +232,20 @@ def _loaded(txn: Transaction, one: _Opened, memory: int, progress: Tell, spread:
             pass
     there = name in txn
     unsigned = any(kind == pa.uint64() for kind in dataset.columns.values())
-    if not there and unsigned and dataset.untyped and not dataset.reading.thorough:  # a nullable uint64 has other words
+    # a nullable uint64 has other words
+    if not there and unsigned and dataset.untyped and not dataset.reading.thorough:
         raise Contradicted(f"{dataset.name} has columns of uint64")
     held = txn[name] if there else txn.create(name, _schema(dataset, key, progress))
-    report = Report(name, mode, len(dataset.parts), notes=dataset.notes, views=_following(txn, name))
-    edited = _Loading(txn, held, dataset, report, progress, spread).run(mode, memory, bool(lists), not there)
+    report = Report(
+        name, mode, len(dataset.parts), notes=dataset.notes, views=_following(txn, name)
+    )
+    edited = _Loading(txn, held, dataset, report, progress, spread).run(
+        mode, memory, bool(lists), not there
+    )
     for beside, elements in lists.items():
         _load_elements(txn, beside, elements, edited, report, memory, progress)
-    if not there and dataset.untyped and not dataset.reading.thorough:  # all columns were made nullable
+    # all columns were made nullable
+    if not there and dataset.untyped and not dataset.reading.thorough:
         casts = dataset.reading.casts
         requested = {column for column, kind in casts.items() if kind.nullable}
         nullable = {column.name for column in held.schema.columns if column.type.nullable}
@@ -263,30 +292,58 @@ class _Loading:
         else:
             edited = self._delete(keep_keys)
         report.rows = self.dataset.given
-        report.inserted, report.changed, report.deleted = edited.inserted, edited.changed, edited.deleted
+        report.inserted, report.changed, report.deleted = (
+            edited.inserted,
+            edited.changed,
+            edited.deleted,
+        )
         return edited
 
     def words(self) -> Generator[np.ndarray, None, None]:
-        """Yield all rows in order as batches of words int64[C, n], key columns first; for `delete` maybe only these."""
+        """Yield all rows in order as batches of words int64[C, n], key columns first; for
+        `delete` maybe only these.
+        """
         began, adding = time.perf_counter(), self.report.mode != DELETE
-        with closing(made_ahead(self.dataset.batches())) as batches:  # else it may still read when another pass begins
+        # else it may still read when another pass begins
+        with closing(made_ahead(self.dataset.batches())) as batches:
             for batch in batches:
                 yield self.relation.encode(batch, keys_allowed=not adding, add=adding)
-                self.progress(f"{pace(self.dataset.rows, self.dataset.share, time.perf_counter() - began)} read")
+                self.progress(
+                    f"{pace(self.dataset.rows, self.dataset.share, time.perf_counter() - began)} "
+                    f"read"
+                )
 
     def _fill(self, memory: int) -> Filled:
         """Fill the relation, in this process or by the tasks of a cluster."""
         if self.spread and isinstance(self.dataset, Dataset):
-            return distributed.fill(self.txn, self.relation, self.dataset, *self.spread, self.progress)
-        return fill(self.txn, self.relation, self.words, memory, self.dataset.name, self._storing, most=self._most)
+            return distributed.fill(
+                self.txn, self.relation, self.dataset, *self.spread, self.progress
+            )
+        return fill(
+            self.txn,
+            self.relation,
+            self.words,
+            memory,
+            self.dataset.name,
+            self._storing,
+            most=self._most,
+        )
 
     @property
     def _most(self) -> int:
-        """How many keys with several values an error must have: all, if their rows are to go aside."""
-        return sys.maxsize if isinstance(self.dataset, Dataset) and self.dataset.reading.aside else CONFLICTS_SHOWN
+        """How many keys with several values an error must have: all, if their rows are to go
+        aside.
+        """
+        return (
+            sys.maxsize
+            if isinstance(self.dataset, Dataset) and self.dataset.reading.aside
+            else CONFLICTS_SHOWN
+        )
 
     def _delete(self, keep_keys: bool) -> Edited:
-        """Delete the rows with the given columns' values; by key, if the columns are a prefix of it."""
+        """Delete the rows with the given columns' values; by key, if the columns are a prefix of
+        it.
+        """
         schema, given = self.relation.schema, {*self.dataset.columns}
         if given in ({*schema.key}, {*schema.names}):
             return delete(self.txn, self.relation, self.words(), keep_keys)
@@ -297,9 +354,14 @@ class _Loading:
 
     def _columns(self, places: Sequence[int]) -> Iterator[np.ndarray]:
         """Yield some columns, as batches of words int64[K, n]."""
-        columns, finder = [self.relation.schema.stored[i] for i in places], TextFinder(self.txn.dictionary)
+        columns, finder = (
+            [self.relation.schema.stored[i] for i in places],
+            TextFinder(self.txn.dictionary),
+        )
         for batch in self.dataset.batches():
-            yield np.array([encode(column, batch.column(column.name), finder) for column in columns])
+            yield np.array(
+                [encode(column, batch.column(column.name), finder) for column in columns]
+            )
 
     def _storing(self, rows: int) -> None:
         self.progress(f"{rows:,} of {self.dataset.rows:,} rows sorted and stored")
@@ -322,35 +384,57 @@ def _lists(
         known = elements.names_of_casts.values()
         for one in dataset.reading.casts:
             if one.startswith(f"{column}:") and one not in {*known, *dataset.columns}:
-                dataset.problems.add(f"{elements.name}: no {one} to cast; there is {', '.join(known)}", "mend --cast")
+                dataset.problems.add(
+                    f"{elements.name}: no {one} to cast; there is {', '.join(known)}", "mend --cast"
+                )
         bad = [field for field, held in elements.columns.items() if held is None]
         if bad and pa.types.is_null(elements.kind.field(0).type):
-            dataset.problems.add(f"{elements.name}: all its lists are empty, so nothing says what is in them",
-                                 f"say it with --cast {column}:value=TYPE, or leave it out with --columns")  # fmt: skip
+            dataset.problems.add(
+                f"{elements.name}: all its lists are empty, so nothing says what is in them",
+                f"say it with --cast {column}:value=TYPE, or leave it out with --columns",
+            )
             continue
         if bad:
-            dataset.problems.add(f"{elements.name}: {bad[0]} is of a type that a relation cannot hold ({kind})",
-                                 "leave it out with --columns, or write it as another type")  # fmt: skip
+            dataset.problems.add(
+                f"{elements.name}: {bad[0]} is of a type that a relation cannot hold ({kind})",
+                "leave it out with --columns, or write it as another type",
+            )
         elif relation in txn and name not in there:
-            dataset.problems.add(f"{elements.name}: {relation!r} has no lists {column}", "leave it out with --columns")
+            dataset.problems.add(
+                f"{elements.name}: {relation!r} has no lists {column}",
+                "leave it out with --columns",
+            )
         elif mode != DELETE:
             found[name] = elements
     for name in there if mode != DELETE else ():
         if name not in found:
-            dataset.problems.add(f"{dataset.name}: no column {name.removeprefix(f'{relation}:')} for the lists {name}",
-                                 "their elements would belong to no row, or to another")  # fmt: skip
+            dataset.problems.add(
+                f"{dataset.name}: no column {name.removeprefix(f'{relation}:')} for the lists "
+                f"{name}",
+                "their elements would belong to no row, or to another",
+            )
     return found
 
 
 def _load_elements(
-    txn: Transaction, name: str, elements: Elements | None, edited: Edited, report: Report, memory: int, progress: Tell
+    txn: Transaction,
+    name: str,
+    elements: Elements | None,
+    edited: Edited,
+    report: Report,
+    memory: int,
+    progress: Tell,
 ) -> None:
-    """Load the elements of lists into their relation, replacing those of rows that were changed or deleted."""
+    """Load the elements of lists into their relation, replacing those of rows that were changed
+    or deleted.
+    """
     mode = report.mode
     if mode == APPEND and report.inserted < report.rows:
         there = counted(report.rows - report.inserted, "row")
-        raise DatasetError(f"{name}: {there} with a key that already exists, or comes twice: "
-                           "with their lists they are put in place of others by --upsert")  # fmt: skip
+        raise DatasetError(
+            f"{name}: {there} with a key that already exists, or comes twice: "
+            "with their lists they are put in place of others by --upsert"
+        )
     if name not in txn and elements:
         txn.create(name, elements.schema)
     relation = txn[name]
@@ -364,14 +448,19 @@ def _load_elements(
         report.dropped += elements.left_out
     every, again, other = count_returned(txn, relation, gone)
     deleted = one.deleted + every - again
-    report.lists[name] = Counts(rows=one.rows, inserted=one.inserted - again, changed=other, deleted=deleted)
+    report.lists[name] = Counts(
+        rows=one.rows, inserted=one.inserted - again, changed=other, deleted=deleted
+    )
 
 
 def _schema(dataset: Dataset, key: Sequence[str], progress: Tell) -> Schema:
-    """Return the schema of a new relation; value columns that lack values are nullable, if nulls are kept."""
+    """Return the schema of a new relation; value columns that lack values are nullable, if nulls
+    are kept.
+    """
     lacking, casts = set[str](), dataset.reading.casts
     if dataset.reading.nulls == KEEP:
-        if dataset.reading.thorough and any(part.format != PARQUET for part in dataset.parts):  # whose footers say it
+        # whose footers say it
+        if dataset.reading.thorough and any(part.format != PARQUET for part in dataset.parts):
             progress("looking for nulls")
         lacking = dataset.lacking() - {*key}
     columns = []
@@ -388,25 +477,34 @@ def _required(name: str, there: Schema | None, key: Sequence[str]) -> dict[str, 
     unless = "unless it is dropped and loaded anew"
     reasons = {c.name: f"{name!r} keeps no nulls there ({c.name}: {c.type}) {unless}" for c in kept}
     nullable = {column.name for column in columns} - {*reasons}  # keys of bags
-    return {**reasons, **dict.fromkeys((one for one in key if one not in nullable), "a key is never null")}
+    return {
+        **reasons,
+        **dict.fromkeys((one for one in key if one not in nullable), "a key is never null"),
+    }
 
 
 def _refuse_mode(txn: Transaction, relation: str, mode: str) -> None:
     """Raise ExistsError or DatasetError if the mode cannot be applied to the relation."""
     if relation in txn and mode == CREATE:
         raise pagestore.errors.ExistsError(
-            f"there is a relation {relation!r} already: add to it with --append or --upsert, put these rows in place "
+            f"there is a relation {relation!r} already: add to it with --append or --upsert, put "
+            f"these rows in place "
             "of its own with --replace, or drop it first"
         )
     if relation in txn and mode == UPSERT and txn[relation].info.bag:
-        raise DatasetError(f"{relation!r} {NO_KEY}: add rows with --append, or replace all with --replace")
+        raise DatasetError(
+            f"{relation!r} {NO_KEY}: add rows with --append, or replace all with --replace"
+        )
     if relation not in txn and mode == DELETE:
-        raise DatasetError(f"there is no relation {relation!r} to delete from; there is {', '.join(txn) or 'none'}")
+        raise DatasetError(
+            f"there is no relation {relation!r} to delete from; there is {', '.join(txn) or 'none'}"
+        )
     for one in txn.base.catalog.dependants.values():
         if relation in one.keeps:
             reads = ", ".join(name for name in one.reads if "$" not in name)
             raise DatasetError(
-                f"{relation!r} is a view, which {one.host} keeps as it follows from {reads}: load these, and it follows"
+                f"{relation!r} is a view, which {one.host} keeps as it follows from {reads}: load "
+                f"these, and it follows"
             )
 
 
@@ -417,17 +515,26 @@ def _following(txn: Transaction, relation: str) -> tuple[str, ...]:
     return tuple(name for name in owners if name != KEPT)
 
 
-def _check_columns(dataset: Dataset, relation: WritableRelation | None, key: Sequence[str], mode: str) -> None:
-    """Add a problem for each column that differs from the relation's; the key must be among the columns."""
+def _check_columns(
+    dataset: Dataset, relation: WritableRelation | None, key: Sequence[str], mode: str
+) -> None:
+    """Add a problem for each column that differs from the relation's; the key must be among the
+    columns.
+    """
     problems, names = dataset.problems, ", ".join(dataset.columns)
     if not dataset.columns and problems:  # no file could be read
         return
     if relation is None:
         if not dataset.columns:
-            raise DatasetError(f"{dataset.name} has no rows, which would say what columns there are: load it into a "
-                               "relation that exists, or a file that has some")  # fmt: skip
+            raise DatasetError(
+                f"{dataset.name} has no rows, which would say what columns there are: load it into "
+                f"a "
+                "relation that exists, or a file that has some"
+            )
         if not key:
-            raise DatasetError(f"{dataset.name}: the relation needs a key: name at least one of {names} with --key")
+            raise DatasetError(
+                f"{dataset.name}: the relation needs a key: name at least one of {names} with --key"
+            )
         for name in key:
             if name not in dataset.columns and name not in dataset.refused:
                 problems.add(f"{dataset.name}: no column {name} for the key; there are {names}", "")
@@ -435,20 +542,35 @@ def _check_columns(dataset: Dataset, relation: WritableRelation | None, key: Seq
     schema = relation.schema
     if tuple(key) != schema.key:
         raise DatasetError(
-            f"the key of {relation.name!r} is {','.join(schema.key)}, not {','.join(key)}: leave --key out"
+            f"the key of {relation.name!r} is {','.join(schema.key)}, not {','.join(key)}: leave "
+            f"--key out"
         )
     extra = [name for name in dataset.columns if name not in schema.names]
-    missing = [name for name in schema.names if name not in dataset.columns and name not in dataset.refused]
+    missing = [
+        name for name in schema.names if name not in dataset.columns and name not in dataset.refused
+    ]
     for name in missing if mode != DELETE else ():  # which uses only the given columns
         near = get_close_matches(name, extra, 1)
         remedy = f"rename one with --rename {near[0] if near else 'OLD'}={name}"
-        problems.add(f"{dataset.name}: no column {name}, which {relation.name!r} has; there are {names}", remedy)
+        problems.add(
+            f"{dataset.name}: no column {name}, which {relation.name!r} has; there are {names}",
+            remedy,
+        )
     for name in extra:
         near = get_close_matches(name, missing or schema.names, 1)
         kept = ",".join(n for n in dataset.columns if n in schema.names)
-        remedy = f"leave it out with --columns {kept}" if kept else f"rename it with --rename {name}=NEW"
-        remedy = f"if that is {near[0]}, rename it with --rename {name}={near[0]}, else {remedy}" if near else remedy
-        problems.add(f"{dataset.name}: a column {name}, which {relation.name!r} has not; {_has(schema)}", remedy)
+        remedy = (
+            f"leave it out with --columns {kept}" if kept else f"rename it with --rename {name}=NEW"
+        )
+        remedy = (
+            f"if that is {near[0]}, rename it with --rename {name}={near[0]}, else {remedy}"
+            if near
+            else remedy
+        )
+        problems.add(
+            f"{dataset.name}: a column {name}, which {relation.name!r} has not; {_has(schema)}",
+            remedy,
+        )
 
 
 def _has(schema: Schema) -> str:

@@ -1,4 +1,5 @@
-"""The manifest of a folder of load-ready Parquet: its contents, so that a load can verify that it is complete.
+"""The manifest of a folder of load-ready Parquet: its contents, so that a load can verify that it
+is complete.
 
     trips/_manifest.json
         {"manifest": 1, "relation": "trip", "key": ["x"], "rows": 300,
@@ -6,8 +7,9 @@
          "files": [{"name": "part-00000.parquet", "rows": 200, "bytes": 4711, "sha256": "9f8...",
                     "first": [1], "last": [200]}, ...]}
 
-The files are in the order of their names, in which keys ascend across all files. `first` and `last` are the keys of a
-file's first and last row; numbers are JSON numbers, everything else is a text. `sha256sum` gives the same checksums.
+The files are in the order of their names, in which keys ascend across all files. `first` and `last`
+are the keys of a file's first and last row; numbers are JSON numbers, everything else is a text.
+`sha256sum` gives the same checksums.
 """
 
 import hashlib
@@ -38,7 +40,9 @@ Tell = Callable[[str], None]
 
 @dataclass(frozen=True)
 class File:
-    """One file: its numbers of rows and bytes, its checksum, and the keys of its first and last row."""
+    """One file: its numbers of rows and bytes, its checksum, and the keys of its first and last
+    row.
+    """
 
     name: str
     rows: int
@@ -50,7 +54,9 @@ class File:
 
 @dataclass(frozen=True)
 class Manifest:
-    """The contents of a folder; `columns` are names and types, with a question mark after nullable ones."""
+    """The contents of a folder; `columns` are names and types, with a question mark after
+    nullable ones.
+    """
 
     relation: str
     key: tuple[str, ...]
@@ -63,25 +69,41 @@ class Manifest:
         return sum(file.rows for file in self.files)
 
     def applied(self, reading: Reading) -> Reading:
-        """Return the reading with the manifest's column types, except for casts that it has itself."""
+        """Return the reading with the manifest's column types, except for casts that it has
+        itself.
+        """
         named = {reading.renames.get(name, name): kind for name, kind in self.columns.items()}
-        wanted = {name: kind for name, kind in named.items() if not reading.columns or name in reading.columns}
+        wanted = {
+            name: kind
+            for name, kind in named.items()
+            if not reading.columns or name in reading.columns
+        }
         casts = {name: kind for name, kind in wanted.items() if not (kind.zone and reading.utc)}
         return reading._replace(casts={**casts, **reading.casts})
 
     def to_json(self) -> str:
         """Return the manifest as it is written to its file."""
         columns = [{"name": name, "type": str(kind)} for name, kind in self.columns.items()]
-        content = {"manifest": VERSION, "relation": self.relation, "key": self.key, "rows": self.rows,
+        content = {"manifest": VERSION, "relation": self.relation, "key": self.key,
+            "rows": self.rows,
                    "columns": columns, "files": [asdict(file) for file in self.files]}  # fmt: skip
         return json.dumps(content, indent=1) + "\n"
 
 
-def write_manifest(folder: Path, relation: str, key: Sequence[str], columns: Mapping[str, Type]) -> Manifest:
-    """Write the manifest of a folder of Parquet files, which ascend by key. O(bytes), on several threads."""
+def write_manifest(
+    folder: Path, relation: str, key: Sequence[str], columns: Mapping[str, Type]
+) -> Manifest:
+    """Write the manifest of a folder of Parquet files, which ascend by key. O(bytes), on several
+    threads.
+    """
     files = sorted(folder.glob("*.parquet"))
     with ThreadPoolExecutor(THREADS) as pool:
-        manifest = Manifest(relation, tuple(key), dict(columns), tuple(pool.map(lambda f: _described(f, key), files)))
+        manifest = Manifest(
+            relation,
+            tuple(key),
+            dict(columns),
+            tuple(pool.map(lambda f: _described(f, key), files)),
+        )
     with beside(folder / NAME) as temporary:
         temporary.write_text(manifest.to_json())
         temporary.replace(folder / NAME)
@@ -89,14 +111,18 @@ def write_manifest(folder: Path, relation: str, key: Sequence[str], columns: Map
 
 
 def read_manifest(folder: Path) -> Manifest | None:
-    """Return the manifest of a folder; None if there is none. Raises DatasetError for an invalid one."""
+    """Return the manifest of a folder; None if there is none. Raises DatasetError for an invalid
+    one.
+    """
     file = folder / NAME
     if not file.is_file():
         return None
     try:
         content = json.loads(file.read_text())
         if content["manifest"] != VERSION:
-            raise DatasetError(f"{file} is of version {content['manifest']!r}, and this release reads {VERSION}")
+            raise DatasetError(
+                f"{file} is of version {content['manifest']!r}, and this release reads {VERSION}"
+            )
         columns = {column["name"]: Type.parse(column["type"]) for column in content["columns"]}
         files = tuple(File(**one) for one in content["files"])
         manifest = Manifest(content["relation"], tuple(content["key"]), columns, files)
@@ -111,7 +137,9 @@ def read_manifest(folder: Path) -> Manifest | None:
 
 
 def verified(sources: Sequence[str | Path], progress: Tell) -> Manifest | None:
-    """Verify every source that is a folder with a manifest; return the manifest if it is the only source."""
+    """Verify every source that is a folder with a manifest; return the manifest if it is the
+    only source.
+    """
     found = [(Path(source), read_manifest(Path(source))) for source in sources]
     for folder, manifest in found:
         if manifest is not None:
@@ -135,11 +163,15 @@ def verify(folder: Path, manifest: Manifest, progress: Tell = lambda text: None)
             progress(f"{done + 1} of {counted(len(present), 'file')} verified")
     if problems:
         more = [f"{len(problems) - SHOWN} more"] * (len(problems) > SHOWN)
-        raise DatasetError(f"{folder} is not what {NAME} says: {'; '.join([*problems[:SHOWN], *more])}: {REMEDY}")
+        raise DatasetError(
+            f"{folder} is not what {NAME} says: {'; '.join([*problems[:SHOWN], *more])}: {REMEDY}"
+        )
 
 
 def _is_data(file: Path, folder: Path) -> bool:
-    return file.is_file() and not any(part.startswith(("_", ".")) for part in file.relative_to(folder).parts)
+    return file.is_file() and not any(
+        part.startswith(("_", ".")) for part in file.relative_to(folder).parts
+    )
 
 
 def _fault(folder: Path, file: File) -> str:
@@ -147,7 +179,11 @@ def _fault(folder: Path, file: File) -> str:
     found = (folder / file.name).stat().st_size
     if found != file.bytes:
         return f"{file.name} has {found} bytes instead of {file.bytes}"
-    return "" if _sha256(folder / file.name) == file.sha256 else f"{file.name} was changed: its checksum differs"
+    return (
+        ""
+        if _sha256(folder / file.name) == file.sha256
+        else f"{file.name} was changed: its checksum differs"
+    )
 
 
 def _described(file: Path, key: Sequence[str]) -> File:

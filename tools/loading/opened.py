@@ -26,8 +26,8 @@ class Contradicted(Exception):
 class Wanted(NamedTuple):
     """The types that columns of a file must have, by the file's names for them.
 
-    Those `requested` with --cast are also converted from texts. Unless `thorough`, other types are guessed from the
-    first block, and later blocks may contradict them.
+    Those `requested` with --cast are also converted from texts. Unless `thorough`, other types are
+    guessed from the first block, and later blocks may contradict them.
     """
 
     types: Types = MappingProxyType({})
@@ -36,12 +36,14 @@ class Wanted(NamedTuple):
 
 
 class Opened(NamedTuple):
-    """A file: its schema, `batches(columns)` that yields its rows, and `share()`, the fraction of it that was read.
+    """A file: its schema, `batches(columns)` that yields its rows, and `share()`, the fraction of
+    it that was read.
 
-    If `untyped`, its values are texts that are to be converted to the types in its schema. `lacks`, if a footer has
-    this, returns which columns, by their paths in structs, may have nulls. `records()`, if the file has lines, yields
-    its rows as they are written. `hints` are notes for the user on how it could be read better. `refused` are columns
-    that no relation holds, each with what it is and a remedy.
+    If `untyped`, its values are texts that are to be converted to the types in its schema. `lacks`,
+    if a footer has this, returns which columns, by their paths in structs, may have nulls.
+    `records()`, if the file has lines, yields its rows as they are written. `hints` are notes for
+    the user on how it could be read better. `refused` are columns that no relation holds, each with
+    what it is and a remedy.
     """
 
     schema: pa.Schema
@@ -55,11 +57,15 @@ class Opened(NamedTuple):
 
     @property
     def line_of(self) -> Callable[[int], int] | None:
-        """A function that returns the line in which a row begins, from 1; None if the file has no lines."""
+        """A function that returns the line in which a row begins, from 1; None if the file has
+        no lines.
+        """
         records = self.records
         if records is None:
             return None
-        return lambda row: next(islice((one.line for one in records() if not one.fault), row, None), 1)
+        return lambda row: next(
+            islice((one.line for one in records() if not one.fault), row, None), 1
+        )
 
     def lacking(self, places: Sequence[Place]) -> set[Place]:
         """Return which columns may have nulls; without `lacks`, read the rows."""
@@ -67,7 +73,9 @@ class Opened(NamedTuple):
             return self.lacks(places)
         found, left = set[Place](), {*places}
         with suppress(DatasetError):  # reported when the rows are loaded
-            for batch in self.batches([*dict.fromkeys(place[0] for place in places)]) if places else ():
+            for batch in (
+                self.batches([*dict.fromkeys(place[0] for place in places)]) if places else ()
+            ):
                 found |= {place for place in left if value_at(batch, place).null_count}
                 left -= found
             return found

@@ -8,25 +8,36 @@ import pyarrow as pa
 
 from .casts import DatasetError
 
-MARKS = {codecs.BOM_UTF8: "utf-8", codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
+MARKS = {
+    codecs.BOM_UTF8: "utf-8",
+    codecs.BOM_UTF16_LE: "utf-16-le",
+    codecs.BOM_UTF16_BE: "utf-16-be",
+}
 PACKINGS = {"gz": "gzip", "bz2": "bz2", "zst": "zstd", "lz4": "lz4"}
 CHUNK = 1 << 20
 
 
 class TextStream:
-    """A text file converted to UTF-8, for pyarrow and others. `share` is the fraction of the file that was read."""
+    """A text file converted to UTF-8, for pyarrow and others. `share` is the fraction of the
+    file that was read.
+    """
 
     def __init__(self, file: Path, encoding: str | None = None) -> None:
         self.file, self.closed = file, False
         self._size = max(1, file.stat().st_size)
         self._raw = open(file, "rb")  # noqa: SIM115 - closed by close()
         packing = re.search(r"\.(gz|bz2|zst|lz4)$", file.name.lower())
-        self._bytes = pa.CompressedInputStream(self._raw, PACKINGS[packing[1]]) if packing else self._raw
+        self._bytes = (
+            pa.CompressedInputStream(self._raw, PACKINGS[packing[1]]) if packing else self._raw
+        )
         head = self._unpacked(4)
         mark = next((mark for mark in MARKS if head.startswith(mark)), b"")
         self.encoding = codecs.lookup(encoding or MARKS.get(mark, "utf-8")).name
-        self._decoder = None if self.encoding == "utf-8" else codecs.getincrementaldecoder(self.encoding)()
-        self._ahead = head if self.encoding == "utf-16" else head[len(mark) :]  # whose decoder consumes the mark
+        self._decoder = (
+            None if self.encoding == "utf-8" else codecs.getincrementaldecoder(self.encoding)()
+        )
+        # whose decoder consumes the mark
+        self._ahead = head if self.encoding == "utf-16" else head[len(mark) :]
         self._rest = b""
 
     @property
@@ -50,7 +61,9 @@ class TextStream:
             taken: bytes = self._bytes.read(size)
             return taken
         except (OSError, EOFError, pa.ArrowException) as error:
-            raise DatasetError(f"{self.file} is damaged, or was cut short: {error}: let it be written again") from None
+            raise DatasetError(
+                f"{self.file} is damaged, or was cut short: {error}: let it be written again"
+            ) from None
 
     def _next(self, size: int) -> bytes:
         """Return the next bytes, in UTF-8; empty only at the end."""
@@ -63,8 +76,10 @@ class TextStream:
                 decoded = self._decoder.decode(taken, final=not taken)
             except UnicodeError as error:
                 why = getattr(error, "reason", error)
-                raise DatasetError(f"{self.file} is not written in {self.encoding}: {why}: "
-                                   "name another with --encoding") from None  # fmt: skip
+                raise DatasetError(
+                    f"{self.file} is not written in {self.encoding}: {why}: "
+                    "name another with --encoding"
+                ) from None
             if decoded or not taken:
                 return decoded.encode(errors="surrogatepass")
 

@@ -1,4 +1,5 @@
-"""Convert texts to values of a type, exactly or not at all: those of CSV, and the numbers of JSON as written.
+"""Convert texts to values of a type, exactly or not at all: those of CSV, and the numbers of JSON
+as written.
 
     wanted       a text is                                     and is refused
     int64        7  -7  007  7.0  7e2                          7.5  0x1f  1_000
@@ -9,7 +10,8 @@
     timestamp    2020-01-31 10:00[:00[.000000]], with a T      a seventh digit; an offset, unless a zone is wanted
     duration     2 days, 1:02:03.5  PT1H2M                     1h
 
-A guessed type (`supposed`) takes a text only if it loses nothing as a value of the type: 007 is not a number.
+A guessed type (`supposed`) takes a text only if it loses nothing as a value of the type: 007 is not
+a number.
 """
 
 import re
@@ -22,8 +24,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 SPAN = re.compile(r"(?:(-?\d{1,9}) days?,? ?)?(?:([-+]?)(\d{1,9}):(\d\d):(\d\d(?:\.\d{1,6})?))")
-ISO_SPAN = re.compile(r"(-?)P(?:(\d{1,9})D)?(?:T(?:(\d{1,9})H)?(?:(\d{1,9})M)?(?:(\d{1,9}(?:\.\d{1,6})?)S)?)?")
-MOMENT = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d{1,6})?)?(Z|[+-]\d\d(:?\d\d(:\d\d)?)?)")
+ISO_SPAN = re.compile(
+    r"(-?)P(?:(\d{1,9})D)?(?:T(?:(\d{1,9})H)?(?:(\d{1,9})M)?(?:(\d{1,9}(?:\.\d{1,6})?)S)?)?"
+)
+MOMENT = re.compile(
+    r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d{1,6})?)?(Z|[+-]\d\d(:?\d\d(:\d\d)?)?)"
+)
 DAY = re.compile(r"(\d{1,2})([./-])(\d{1,2})\2(\d{4}|\d\d)( \d{1,2}:\d\d(?::\d\d)?(?: [AP]M)?)?")
 COMMA = re.compile(r"[-+]?(?:\d+|\d{1,3}([.' ])\d{3}(?:\1\d{3})*),\d+")
 POINT = re.compile(r"[-+]?\d{1,3}(?:,\d{3})+(\.\d+)?")
@@ -61,7 +67,11 @@ def _others(texts: pa.Array, kind: pa.DataType) -> pa.Array:
     if pa.types.is_duration(kind):
         return pa.array([None if text is None else _span(text) for text in texts.to_pylist()], kind)
     if pa.types.is_time(kind):  # Arrow casts texts to timestamps only
-        return pc.binary_join_element_wise("1970-01-01", texts, " ").cast(pa.timestamp("us")).cast(kind)
+        return (
+            pc.binary_join_element_wise("1970-01-01", texts, " ")
+            .cast(pa.timestamp("us"))
+            .cast(kind)
+        )
     if pa.types.is_date(kind):
         try:
             return texts.cast(kind)
@@ -72,11 +82,14 @@ def _others(texts: pa.Array, kind: pa.DataType) -> pa.Array:
     except pa.ArrowInvalid:
         if not pa.types.is_timestamp(kind) or kind.tz is None:
             raise
-        return pa.array([None if text is None else _moment(text) for text in texts.to_pylist()], kind)
+        return pa.array(
+            [None if text is None else _moment(text) for text in texts.to_pylist()], kind
+        )
 
 
 def dated(texts: pa.Array, kind: pa.DataType, formats: Sequence[str]) -> pa.Array:
-    """Write the dates and timestamps that are in one of `formats`, those of strptime, as ISO does; leave the others.
+    """Write the dates and timestamps that are in one of `formats`, those of strptime, as ISO does;
+    leave the others.
 
     >>> dated(pa.array(["31.1.2020", "2020-01-31", None]), pa.date32(), ["%d.%m.%Y"]).to_pylist()
     ['2020-01-31 00:00:00', '2020-01-31', None]
@@ -104,12 +117,15 @@ def ungrouped(texts: pa.Array, mark: str, decimal: str) -> pa.Array:
     ['1250,00', '1.25', None]
     """
     group, point = re.escape(mark), re.escape(decimal)
-    grouped = pc.match_substring_regex(texts, rf"^\s*[-+]?\d{{1,3}}({group}\d{{3}})+({point}\d*)?\s*$")
+    grouped = pc.match_substring_regex(
+        texts, rf"^\s*[-+]?\d{{1,3}}({group}\d{{3}})+({point}\d*)?\s*$"
+    )
     return pc.if_else(grouped, pc.replace_substring(texts, mark, ""), texts)
 
 
 def option_for(texts: Sequence[str]) -> str:
-    """Return the options of `pagestore load` that read texts as dates or numbers; empty if these are neither.
+    """Return the options of `pagestore load` that read texts as dates or numbers; empty if these
+    are neither.
 
     >>> option_for(["31.1.2020", "1.2.2020"]), option_for(["1.250,00", "3,5", "7"]), option_for(["ada"])
     ('--date-format %d.%m.%Y', '--decimal , --thousands .', '')
@@ -117,7 +133,9 @@ def option_for(texts: Sequence[str]) -> str:
     days = [DAY.fullmatch(text.strip()) for text in texts]
     numbers = [text.strip() for text in texts if not text.strip().isdecimal()]
     if days and all(days):
-        first, mark, second, year, clock = zip(*(day.groups("") for day in days if day), strict=True)
+        first, mark, second, year, clock = zip(
+            *(day.groups("") for day in days if day), strict=True
+        )
         y = "%Y" if len(year[0]) == 4 else "%y"
         time = _time_of(clock[0])
         ways = [f"%d{mark[0]}%m{mark[0]}{y}{time}", f"%m{mark[0]}%d{mark[0]}{y}{time}"]
@@ -129,7 +147,9 @@ def option_for(texts: Sequence[str]) -> str:
         return " or ".join(f"--date-format {repr(way) if ' ' in way else way}" for way in fitting)
     if numbers and all(commas := [COMMA.fullmatch(text) for text in numbers]):
         marks = {found[1] for found in commas if found and found[1]}
-        return "--decimal ," + "".join(f" --thousands {mark if mark != ' ' else repr(mark)}" for mark in sorted(marks))
+        return "--decimal ," + "".join(
+            f" --thousands {mark if mark != ' ' else repr(mark)}" for mark in sorted(marks)
+        )
     return (
         "--thousands ,"
         if numbers and all(POINT.fullmatch(text) or number_of(text) is not None for text in numbers)
@@ -138,14 +158,19 @@ def option_for(texts: Sequence[str]) -> str:
 
 
 def read_by(texts: Sequence[str], dates: Sequence[str], thousands: str, decimal: str) -> str:
-    """Return which of the options given to a load reads texts as dates or numbers; empty if none does.
+    """Return which of the options given to a load reads texts as dates or numbers; empty if none
+    does.
 
     >>> read_by(["31-Jan-20"], ["%d-%b-%y"], "", "."), read_by(["1,250"], [], ",", "."), read_by(["ada"], [], ",", ".")
     ('--date-format', '--thousands', '')
     """
     if texts and dates and all(_as_iso(text, dates) != text for text in texts):
         return "--date-format"
-    whole = ungrouped(pa.array(texts, pa.string()), thousands, decimal).to_pylist() if thousands else [*texts]
+    whole = (
+        ungrouped(pa.array(texts, pa.string()), thousands, decimal).to_pylist()
+        if thousands
+        else [*texts]
+    )
     if not texts or None in [number_of(text.strip().replace(decimal, ".")) for text in whole]:
         return ""
     if whole != [*texts]:
@@ -154,7 +179,9 @@ def read_by(texts: Sequence[str], dates: Sequence[str], thousands: str, decimal:
 
 
 def _time_of(clock: str) -> str:
-    """Return the format of a time of day that follows a day, such as ` 09:30` or ` 9:30:00 AM`; empty if none does."""
+    """Return the format of a time of day that follows a day, such as ` 09:30` or ` 9:30:00 AM`;
+    empty if none does.
+    """
     if not clock:
         return ""
     half, seconds = clock.endswith("M"), clock.count(":") == 2
@@ -170,7 +197,9 @@ def to_dates(moments: pa.Array) -> pa.Array:
 
 
 def _is_number(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
+    return bool(
+        pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
+    )
 
 
 def _refuse(wrong: pa.Array, texts: pa.Array) -> None:
@@ -188,7 +217,9 @@ def _integers(texts: pa.Array, kind: pa.DataType, supposed: bool) -> pa.Array:
     if supposed:
         raise pa.ArrowInvalid("no whole numbers")
     try:
-        return pa.array([None if text is None else _whole(text) for text in texts.to_pylist()], kind)
+        return pa.array(
+            [None if text is None else _whole(text) for text in texts.to_pylist()], kind
+        )
     except OverflowError as error:
         raise pa.ArrowInvalid(str(error)) from None
 
@@ -232,7 +263,9 @@ def _floats(texts: pa.Array, supposed: bool) -> pa.Array:
 
 
 def _is_float(text: str, found: float, supposed: bool) -> bool:
-    """Return whether a text may become the float it parses to: exactly if written whole, else as the nearest one."""
+    """Return whether a text may become the float it parses to: exactly if written whole, else as
+    the nearest one.
+    """
     number = number_of(text)
     if number is None:
         return text.lower().lstrip("+-")[:3] in ("inf", "nan")
@@ -242,8 +275,11 @@ def _is_float(text: str, found: float, supposed: bool) -> bool:
         return True
     digits, places = len(number.as_tuple().digits), -int(number.as_tuple().exponent)
     if not supposed or digits <= FLOAT_DIGITS:
-        return not text.lstrip("+-").isdigit() and (not supposed or number != number.to_integral_value())
-    return 0 < places < PLACES_MAX and Decimal(f"{found:.{places}f}") == number  # as numpy.savetxt writes it
+        return not text.lstrip("+-").isdigit() and (
+            not supposed or number != number.to_integral_value()
+        )
+    # as numpy.savetxt writes it
+    return 0 < places < PLACES_MAX and Decimal(f"{found:.{places}f}") == number
 
 
 def _decimals(texts: pa.Array, kind: pa.DataType) -> pa.Array:
@@ -269,7 +305,9 @@ def _span(text: str) -> timedelta:
     else:
         raise pa.ArrowInvalid(f"{text} is not a duration")
     within = timedelta(
-        hours=int(hours or 0), minutes=int(minutes or 0), microseconds=int(Decimal(seconds or 0) * 10**6)
+        hours=int(hours or 0),
+        minutes=int(minutes or 0),
+        microseconds=int(Decimal(seconds or 0) * 10**6),
     )
     if iso:
         within += timedelta(int(days or 0))

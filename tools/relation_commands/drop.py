@@ -17,9 +17,13 @@ def run(options: argparse.Namespace) -> int:
     rows = {}
     with opened(options, "rw") as store:
         with store.transaction(f"drop {' '.join(options.relation)}") as txn:
-            for name in dict.fromkeys(n for one in options.relation for n in (one, *lists_of(txn, one))):
+            for name in dict.fromkeys(
+                n for one in options.relation for n in (one, *lists_of(txn, one))
+            ):
                 rows[name] = len(txn[name])
                 txn.drop(name)
-        text = "\n".join(f"{plain(name)} dropped: {counted(count, 'row')}" for name, count in rows.items())
+        text = "\n".join(
+            f"{plain(name)} dropped: {counted(count, 'row')}" for name, count in rows.items()
+        )
         answer(options, {"dropped": rows, "version": store.version}, text)
     return 0

@@ -1,6 +1,8 @@
-"""`pagestore prepare OUT ...`: convert raw tables to sorted Parquet with a manifest, which `pagestore load` verifies.
+"""`pagestore prepare OUT ...`: convert raw tables to sorted Parquet with a manifest, which
+`pagestore load` verifies.
 
-OUT/flight is ready to load; OUT/flight.quarantine has the bad rows with the reasons, where there are any.
+OUT/flight is ready to load; OUT/flight.quarantine has the bad rows with the reasons, where there
+are any.
 """
 
 import argparse
@@ -15,7 +17,15 @@ from ..cli.answers import answer, common, number, tell
 from ..cli.progress import Progress
 from ..loading.casts import DatasetError
 from ..spark import SUBMITTED
-from ..spark.recipe import FORMATS, NULLS, Recipe, check_places, check_sources, read_recipes, recipe_of
+from ..spark.recipe import (
+    FORMATS,
+    NULLS,
+    Recipe,
+    check_places,
+    check_sources,
+    read_recipes,
+    recipe_of,
+)
 from .load import WITHOUT_SPARK, helpful, key_option, names, pair, spark_options
 
 HELP = """
@@ -37,18 +47,43 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     helpful(parser, HELP, "pagestore prepare OUT [SOURCE...] [options]")
     common(parser, file=False)
-    parser.add_argument("out", metavar="OUT", help="the folder for the prepared tables; all workers must see it")
-    parser.add_argument("sources", nargs="*", metavar="SOURCE", help="files or folders of one raw table, or its name")
+    parser.add_argument(
+        "out", metavar="OUT", help="the folder for the prepared tables; all workers must see it"
+    )
+    parser.add_argument(
+        "sources",
+        nargs="*",
+        metavar="SOURCE",
+        help="files or folders of one raw table, or its name",
+    )
     jobs = parser.add_argument_group("several relations")
-    jobs.add_argument("--config", metavar="FILE", help="a TOML file that says what to make, in place of the options "
-                      "for one relation")  # fmt: skip
-    jobs.add_argument("--only", type=names, default=[], metavar="A,B", help="make only these relations of the file")
+    jobs.add_argument(
+        "--config",
+        metavar="FILE",
+        help="a TOML file that says what to make, in place of the options for one relation",
+    )
+    jobs.add_argument(
+        "--only",
+        type=names,
+        default=[],
+        metavar="A,B",
+        help="make only these relations of the file",
+    )
     _relation_options(parser)
     output = parser.add_argument_group("what is written")
-    output.add_argument("--partitions", type=number, metavar="N", help="files of a table; by default one for each core")
-    output.add_argument("--row-group", type=number, metavar="ROWS", help="rows of a row group (1,048,576)")
+    output.add_argument(
+        "--partitions",
+        type=number,
+        metavar="N",
+        help="files of a table; by default one for each core",
+    )
+    output.add_argument(
+        "--row-group", type=number, metavar="ROWS", help="rows of a row group (1,048,576)"
+    )
     output.add_argument("--overwrite", action="store_true", help="replace folders that exist")
-    output.add_argument("--strict", action="store_true", help="end with exit code 1 if any row is bad")
+    output.add_argument(
+        "--strict", action="store_true", help="end with exit code 1 if any row is bad"
+    )
     spark_options(parser)
 
 
@@ -56,17 +91,47 @@ def _relation_options(parser: argparse.ArgumentParser) -> None:
     one = parser.add_argument_group("one relation")
     one.add_argument("--name", help="its name; by default the source's, without the suffix")
     key_option(one)
-    one.add_argument("--format", choices=FORMATS, help="the format of the sources, if their names do not say it")
-    one.add_argument("--option", type=pair, action="append", default=[], metavar="NAME=VALUE",
-                     help="an option of Spark's reader, such as nullValue=NA or url=jdbc:...")  # fmt: skip
-    one.add_argument("--column", type=wanted, action="append", default=[], metavar="'NAME: TYPE [= SQL]'",
-                     help="a column to make; without this option, all columns of the source are kept")  # fmt: skip
-    one.add_argument("--nulls", type=pair, action="append", default=[], metavar=f"COLUMN={'|'.join(NULLS)}",
-                     help="what happens to rows with a null in that column")  # fmt: skip
-    one.add_argument("--fill", type=pair, action="append", default=[], metavar="COLUMN=VALUE",
-                     help="a value in place of a column's nulls")  # fmt: skip
+    one.add_argument(
+        "--format", choices=FORMATS, help="the format of the sources, if their names do not say it"
+    )
+    one.add_argument(
+        "--option",
+        type=pair,
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="an option of Spark's reader, such as nullValue=NA or url=jdbc:...",
+    )
+    one.add_argument(
+        "--column",
+        type=wanted,
+        action="append",
+        default=[],
+        metavar="'NAME: TYPE [= SQL]'",
+        help="a column to make; without this option, all columns of the source are kept",
+    )
+    one.add_argument(
+        "--nulls",
+        type=pair,
+        action="append",
+        default=[],
+        metavar=f"COLUMN={'|'.join(NULLS)}",
+        help="what happens to rows with a null in that column",
+    )
+    one.add_argument(
+        "--fill",
+        type=pair,
+        action="append",
+        default=[],
+        metavar="COLUMN=VALUE",
+        help="a value in place of a column's nulls",
+    )
     one.add_argument("--where", metavar="SQL", help="take only the raw rows for which this is true")
-    one.add_argument("--prefer", metavar="SQL", help="of rows with the same key, keep the one where this is greatest")
+    one.add_argument(
+        "--prefer",
+        metavar="SQL",
+        help="of rows with the same key, keep the one where this is greatest",
+    )
 
 
 def wanted(text: str) -> tuple[str, dict[str, str]]:
@@ -78,7 +143,9 @@ def wanted(text: str) -> tuple[str, dict[str, str]]:
     name, colon, rest = text.partition(":")
     kind, sign, source = rest.partition("=")
     if not (colon and name.strip() and kind.strip()) or (sign and not source.strip()):
-        raise argparse.ArgumentTypeError(f"{text}: it is written 'NAME: TYPE' or 'NAME: TYPE = SQL'")
+        raise argparse.ArgumentTypeError(
+            f"{text}: it is written 'NAME: TYPE' or 'NAME: TYPE = SQL'"
+        )
     return name.strip(), {"type": kind.strip(), **({"from": source.strip()} if sign else {})}
 
 
@@ -92,13 +159,18 @@ def recipes(options: argparse.Namespace) -> list[Recipe]:
             raise DatasetError(f"{options.config} has no section {', '.join(sorted(unknown))}")
         return [one for one in found if not options.only or one.name in options.only]
     section: dict[str, Any] = {
-        "source": options.sources, "key": options.key, "options": dict(options.option), "format": options.format,
+        "source": options.sources, "key": options.key, "options": dict(options.option),
+        "format": options.format,
         "where": options.where, "prefer": options.prefer, "partitions": options.partitions,
         "row_group": options.row_group, "columns": _columns(options),
     }  # fmt: skip
     if not options.sources and options.format != "jdbc":
-        raise DatasetError("name the raw table's files, or a file with --config that says what is to be made")
-    name = options.name or Path(options.sources[0] if options.sources else "").name.partition(".")[0]
+        raise DatasetError(
+            "name the raw table's files, or a file with --config that says what is to be made"
+        )
+    name = (
+        options.name or Path(options.sources[0] if options.sources else "").name.partition(".")[0]
+    )
     if not name:
         raise DatasetError("name the relation with --name")
     return [recipe_of(name, {field: value for field, value in section.items() if value})]
@@ -115,7 +187,9 @@ def _columns(options: argparse.Namespace) -> dict[str, dict[str, str]]:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Prepare every table, and print the reports; return 1 if rows are bad and --strict is given."""
+    """Prepare every table, and print the reports; return 1 if rows are bad and --strict is
+    given.
+    """
     wanted_tables, reports, place = recipes(options), [], Path(local_path(options.out))
     for recipe in wanted_tables:
         check_places(recipe, place, options.overwrite)

@@ -1,4 +1,6 @@
-"""`pagestore rename FILE OLD NEW`: rename a relation and its lists; earlier versions keep the old name."""
+"""`pagestore rename FILE OLD NEW`: rename a relation and its lists; earlier versions keep the
+old name.
+"""
 
 import argparse
 
@@ -20,5 +22,9 @@ def run(options: argparse.Namespace) -> int:
         with store.transaction(f"rename {old} to {new}") as txn:
             for name in (*lists_of(txn, old), old):
                 txn.rename(name, new + name.removeprefix(old))
-        answer(options, {"renamed": {old: new}, "version": store.version}, f"{plain(old)} is {plain(new)} now")
+        answer(
+            options,
+            {"renamed": {old: new}, "version": store.version},
+            f"{plain(old)} is {plain(new)} now",
+        )
     return 0

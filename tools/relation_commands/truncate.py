@@ -1,4 +1,6 @@
-"""`pagestore truncate FILE RELATION`: delete all rows of a relation, with their lists; views are maintained."""
+"""`pagestore truncate FILE RELATION`: delete all rows of a relation, with their lists; views are
+maintained.
+"""
 
 import argparse
 
@@ -20,5 +22,9 @@ def run(options: argparse.Namespace) -> int:
             rows = len(txn[name])
             for one in (name, *lists_of(txn, name)):
                 txn.truncate(one)
-        answer(options, {"removed": rows, "version": store.version}, f"{plain(name)}: {counted(rows, 'row')} removed")
+        answer(
+            options,
+            {"removed": rows, "version": store.version},
+            f"{plain(name)}: {counted(rows, 'row')} removed",
+        )
     return 0

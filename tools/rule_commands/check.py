@@ -1,6 +1,7 @@
 """`ivm check FILE.logiql`: compile rules, and print what is wrong with them; nothing is installed.
 
-With --format github the lines are annotations for a workflow of GitHub, which shows them at their place.
+With --format github the lines are annotations for a workflow of GitHub, which shows them at their
+place.
 """
 
 import argparse
@@ -30,8 +31,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     common(parser, file=False)
     parser.add_argument("rules", nargs="+", help="files of rules; each may use those before it")
-    parser.add_argument("--store", metavar="FILE", help="a store whose relations and views the rules may use")
-    parser.add_argument("--format", choices=["text", "github"], default="text", help="how faults are written (text)")
+    parser.add_argument(
+        "--store", metavar="FILE", help="a store whose relations and views the rules may use"
+    )
+    parser.add_argument(
+        "--format", choices=["text", "github"], default="text", help="how faults are written (text)"
+    )
 
 
 def run(options: argparse.Namespace) -> int:
@@ -41,16 +46,27 @@ def run(options: argparse.Namespace) -> int:
     lines = [_github(one) if options.format == "github" else _line(one) for one in found]
     if options.format == "text":
         lines.append(f"{counted(len(options.rules), 'file')}: {counted(errors, 'error')}")
-    answer(options, {"errors": errors, "findings": [one._asdict() for one in found]}, "\n".join(lines))
+    answer(
+        options, {"errors": errors, "findings": [one._asdict() for one in found]}, "\n".join(lines)
+    )
     return int(errors > 0)
 
 
 def check(files: list[str], store: str | None) -> list[Finding]:
-    """Compile the rules of files, over those of a store if one is given, and return what is wrong with them."""
+    """Compile the rules of files, over those of a store if one is given, and return what is
+    wrong with them.
+    """
     files_of = {block_name(file): file for file in files}
     texts = {name: text_of(file) for name, file in files_of.items()}
-    with ivm.open(":memory:") if store is None else ivm.open(store, mode="r", create=False) as workspace:
-        return [_finding(files_of[name], said, store is not None) for name, said in workspace.lint(texts)]
+    with (
+        ivm.open(":memory:")
+        if store is None
+        else ivm.open(store, mode="r", create=False) as workspace
+    ):
+        return [
+            _finding(files_of[name], said, store is not None)
+            for name, said in workspace.lint(texts)
+        ]
 
 
 def _finding(file: str, said: Exception, with_store: bool) -> Finding:
@@ -63,7 +79,9 @@ def _finding(file: str, said: Exception, with_store: bool) -> Finding:
     level = "warning" if isinstance(said, RuleWarning) else "error"
     place = PLACE.match(str(said))
     return (
-        Finding(level, file, int(place[1]), int(place[2]), place[3]) if place else Finding(level, file, 1, 1, str(said))
+        Finding(level, file, int(place[1]), int(place[2]), place[3])
+        if place
+        else Finding(level, file, 1, 1, str(said))
     )
 
 

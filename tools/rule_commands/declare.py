@@ -14,11 +14,19 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print a declaration a line, or a comment if rules cannot read a relation; return the exit code."""
+    """Print a declaration a line, or a comment if rules cannot read a relation; return the exit
+    code.
+    """
     with opened(options, "r") as workspace:
         blocks, declarations = workspace.blocks, workspace.declarations()
-        found = {name: declared for name, declared in declarations.items() if not is_helper(name, blocks)}
+        found = {
+            name: declared for name, declared in declarations.items() if not is_helper(name, blocks)
+        }
         with workspace.store.snapshot() as snapshot:
-            others = {name: f"// {name} ({snapshot[name].schema}) is not read by rules" for name in found}
-        answer(options, found, "\n".join(declared or others[name] for name, declared in found.items()))
+            others = {
+                name: f"// {name} ({snapshot[name].schema}) is not read by rules" for name in found
+            }
+        answer(
+            options, found, "\n".join(declared or others[name] for name, declared in found.items())
+        )
     return 0

@@ -1,4 +1,6 @@
-"""`ivm exec FILE '+edge(1, 2). -edge(3, 4).'`: run one transaction, and print its changes to the views."""
+"""`ivm exec FILE '+edge(1, 2). -edge(3, 4).'`: run one transaction, and print its changes to the
+views.
+"""
 
 import argparse
 
@@ -40,8 +42,12 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _deltas(workspace: ivm.Workspace, branch: str, version: int) -> dict[str, pa.Table]:
-    """Return how a version's views differ from those that it was made from, by view, where they do."""
-    parent = next(one.parent for one in workspace.store.history(branch=branch) if one.version == version)
+    """Return how a version's views differ from those that it was made from, by view, where they
+    do.
+    """
+    parent = next(
+        one.parent for one in workspace.store.history(branch=branch) if one.version == version
+    )
     views = [name for name, one in workspace.predicates.items() if not one.extensional]
     with workspace.at(parent) as old, workspace.at(version) as now:
         found = {name: now.changes(name, old) for name in (*views, *wide_names(now.snapshot))}

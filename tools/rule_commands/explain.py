@@ -1,6 +1,7 @@
 """`ivm explain FILE VIEW`: how a view, or a query given instead of its name, is evaluated, and why.
 
-The first two lines say what is kept and what an edit costs.  The others are about the plan (LEGEND).
+The first two lines say what is kept and what an edit costs.  The others are about the plan
+(LEGEND).
 """
 
 import argparse
@@ -54,7 +55,9 @@ def page(title: str, text: str) -> str:
     """Return an explanation as a page of HTML: sentences as paragraphs, the plan as a table."""
     sentences, plan = parts(text)
     words = "\n".join(f"<p>{escape(line)}</p>" for line in sentences)
-    rows = "\n".join(f"<tr><th>{escape(label)}</th><td>{escape(said)}</td></tr>" for label, said in plan)
+    rows = "\n".join(
+        f"<tr><th>{escape(label)}</th><td>{escape(said)}</td></tr>" for label, said in plan
+    )
     return PAGE.format(title=escape(title), words=words, rows=rows)
 
 

@@ -1,4 +1,6 @@
-"""`ivm install FILE RULES [--name NAME] [--replace]`: install declarations and rules, fill and maintain their views."""
+"""`ivm install FILE RULES [--name NAME] [--replace]`: install declarations and rules, fill and
+maintain their views.
+"""
 
 import argparse
 from pathlib import Path
@@ -12,11 +14,18 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     common(parser)
     parser.add_argument("rules", help="a file of declarations, rules and edits; - is stdin")
-    parser.add_argument("--name", help="the name to install them under (by default the file's name without its ending)")
     parser.add_argument(
-        "--replace", action="store_true", help="in place of the rules of that name; relations and unchanged views stay"
+        "--name",
+        help="the name to install them under (by default the file's name without its ending)",
     )
-    parser.add_argument("--granularity", type=number, default=1, help="operations that share one interval")
+    parser.add_argument(
+        "--replace",
+        action="store_true",
+        help="in place of the rules of that name; relations and unchanged views stay",
+    )
+    parser.add_argument(
+        "--granularity", type=number, default=1, help="operations that share one interval"
+    )
     parser.add_argument("--maintenance", choices=("auto", "match", "probe"), default="auto")
     limits(parser)
 
@@ -31,13 +40,22 @@ def run(options: argparse.Namespace) -> int:
     ):
         before = set(workspace)
         workspace.install(
-            text, name, granularity=options.granularity, maintenance=options.maintenance,
-            rows_max=options.rows_max, rounds_max=options.rounds_max, replace=options.replace,
-        )  # fmt: skip
+            text,
+            name,
+            granularity=options.granularity,
+            maintenance=options.maintenance,
+            rows_max=options.rows_max,
+            rounds_max=options.rounds_max,
+            replace=options.replace,
+        )
         names = [n for n in workspace if n not in before or n in workspace.evaluated]
         rows = {new: len(workspace[new]) for new in names}
         lines = [f"{plain(new)}: {counted(count, 'row')}" for new, count in rows.items()]
         lines += [f"{plain(old)}: removed" for old in before if old not in workspace]
         data = {"name": name, "version": workspace.store.version, "rows": rows}
-        answer(options, data, "\n".join([f"{plain(name)} installed, version {data['version']}", *lines]))
+        answer(
+            options,
+            data,
+            "\n".join([f"{plain(name)} installed, version {data['version']}", *lines]),
+        )
     return 0

@@ -15,7 +15,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     common(parser)
     parser.add_argument("name", nargs="?", help="a relation or view")
-    parser.add_argument("--at", type=version_or_name, metavar="VERSION", help="as of a version or tag")
+    parser.add_argument(
+        "--at", type=version_or_name, metavar="VERSION", help="as of a version or tag"
+    )
     row_options(parser)
 
 
@@ -39,7 +41,10 @@ def contents(workspace: Workspace) -> dict[str, Any]:
     with workspace.store.snapshot() as snap:
         relations = {name for name in snap if name not in known or known[name].extensional}
         predicates = {
-            name: {"kind": "relation" if name in relations else "view", "rows": len(workspace[name])}
+            name: {
+                "kind": "relation" if name in relations else "view",
+                "rows": len(workspace[name]),
+            }
             for name in names_of(snap, workspace.blocks)
         }
     return {"installed": list(workspace.blocks), "predicates": predicates}
@@ -49,4 +54,6 @@ def listing(data: dict[str, Any]) -> str:
     """Return the contents as text."""
     rows = [(name, entry["kind"], entry["rows"]) for name, entry in data["predicates"].items()]
     installed = ", ".join(map(plain, data["installed"])) or "nothing"
-    return f"installed: {installed}" + ("\n" + table(rows, ("name", "kind", "rows")) if rows else "")
+    return f"installed: {installed}" + (
+        "\n" + table(rows, ("name", "kind", "rows")) if rows else ""
+    )

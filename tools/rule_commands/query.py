@@ -1,4 +1,6 @@
-"""`ivm query FILE 'q(x) <- edge(x, y), tri(x, y, _).'`: evaluate rules once, without storing them."""
+"""`ivm query FILE 'q(x) <- edge(x, y), tri(x, y, _).'`: evaluate rules once, without storing
+them.
+"""
 
 import argparse
 
@@ -10,7 +12,9 @@ from ..cli.workspace_options import argument_or_stdin, limits, opened
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     common(parser)
-    parser.add_argument("text", help="rules; the last one's head is the answer; - reads them from stdin")
+    parser.add_argument(
+        "text", help="rules; the last one's head is the answer; - reads them from stdin"
+    )
     row_options(parser)
     limits(parser)
 
@@ -18,5 +22,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Evaluate the query, and print its rows; return the exit code."""
     with opened(options, "r") as workspace:
-        answer_rows(options, workspace.query(argument_or_stdin(options.text), options.rows_max, options.rounds_max))
+        answer_rows(
+            options,
+            workspace.query(argument_or_stdin(options.text), options.rows_max, options.rounds_max),
+        )
     return 0

@@ -1,8 +1,9 @@
 """`ivm shell FILE`: rules, edits and SQL, statement by statement.
 
-A rule or an edit ends with a full stop at the end of a line, a statement of SQL with a semicolon.  Edits are executed,
-rules are evaluated as queries, and a line that begins with a full stop or a colon is a command.  At a terminal the
-store is opened to write for one statement only, so an idle shell keeps nobody waiting.
+A rule or an edit ends with a full stop at the end of a line, a statement of SQL with a semicolon.
+Edits are executed, rules are evaluated as queries, and a line that begins with a full stop or a
+colon is a command.  At a terminal the store is opened to write for one statement only, so an idle
+shell keeps nobody waiting.
 """
 
 import argparse
@@ -49,17 +50,29 @@ edge                               the rows of a relation or view
 .help                              this help; help and ? do, too
 .quit                              end the shell; exit, quit and Ctrl-D do, too
 Ctrl-C clears the line, or stops the statement that runs. A command may begin with a colon instead of a full stop."""
-ALIASES = {"help": "help", "?": "help", "\\?": "help", "exit": "quit", "quit": "quit", "\\q": "quit", "\\d": "list"}
+ALIASES = {
+    "help": "help",
+    "?": "help",
+    "\\?": "help",
+    "exit": "quit",
+    "quit": "quit",
+    "\\q": "quit",
+    "\\d": "list",
+}
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     common(parser)
-    parser.add_argument("--limit", type=number, default=50, help="print at most this many rows (50)")
+    parser.add_argument(
+        "--limit", type=number, default=50, help="print at most this many rows (50)"
+    )
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the statements of a terminal, or of stdin; return 1 if one failed and stdin is not a terminal."""
+    """Run the statements of a terminal, or of stdin; return 1 if one failed and stdin is not a
+    terminal.
+    """
     if sys.stdin.isatty() and sys.stdout.isatty():
         from ..cli.prompt import statements as prompted
 
@@ -94,7 +107,9 @@ def _run_all(shell: "Shell", given: Iterator[str]) -> bool:
 
 
 def statements(lines: Iterator[str], ends: Callable[[str], bool]) -> Iterator[str]:
-    """Yield commands, a line each, and texts of the lines up to one with which the statement `ends`."""
+    """Yield commands, a line each, and texts of the lines up to one with which the statement
+    `ends`.
+    """
     text = ""
     for line in lines:
         text += line if text else line.lstrip()
@@ -118,7 +133,9 @@ def spelled(name: str, text: str) -> str:
     ('"unit price"', '`unit price`', 'price')
     """
     if is_sql(text):
-        return name if re.fullmatch(r"[^\W\d]\w*", name) else f'"{name.replace(chr(34), 2 * chr(34))}"'
+        return (
+            name if re.fullmatch(r"[^\W\d]\w*", name) else f'"{name.replace(chr(34), 2 * chr(34))}"'
+        )
     return show_name(name)
 
 
@@ -128,7 +145,10 @@ def words_of(text: str) -> list[str]:
     >>> words_of('explain `unit price`'), words_of('"unit price" 3 4')
     (['explain', 'unit price'], ['unit price', '3', '4'])
     """
-    return [quoted[1:-1] if quoted else word for quoted, word in re.findall(r"(\"[^\"]*\"|`[^`]*`)(?!\S)|(\S+)", text)]
+    return [
+        quoted[1:-1] if quoted else word
+        for quoted, word in re.findall(r"(\"[^\"]*\"|`[^`]*`)(?!\S)|(\S+)", text)
+    ]
 
 
 def is_edit(text: str) -> bool:
@@ -137,7 +157,9 @@ def is_edit(text: str) -> bool:
 
 
 class Shell:
-    """Runs statements and prints their answers, over one workspace, or over one that is opened for each statement."""
+    """Runs statements and prints their answers, over one workspace, or over one that is opened
+    for each statement.
+    """
 
     def __init__(self, workspace: Workspace | None, options: argparse.Namespace) -> None:
         self.options, self.interactive = options, workspace is None
@@ -184,9 +206,14 @@ class Shell:
 
     @contextmanager
     def opened(self, writes: bool = False) -> Iterator[Workspace]:
-        """Yield the workspace; one to write is closed afterwards, unless a transaction of SQL is open."""
+        """Yield the workspace; one to write is closed afterwards, unless a transaction of SQL is
+        open.
+        """
         if writes and self._version is not None:
-            raise IvmError(f"this is version {self._version}, which does not change: .at returns to the newest one")
+            raise IvmError(
+                f"this is version {self._version}, which does not change: .at returns to the "
+                f"newest one"
+            )
         if self._kept is not None:
             yield self._kept
             return
@@ -223,7 +250,9 @@ class Shell:
         return is_command(text) or is_whole(text) or self._named(text) is not None
 
     def names(self, text: str = "") -> Iterator[str]:
-        """Yield what can be completed in a text: commands, words of SQL, relations, views and their columns."""
+        """Yield what can be completed in a text: commands, words of SQL, relations, views and
+        their columns.
+        """
         yield from (f".{name}" for name in self.commands())
         yield from WORDS
         if not Path(self.options.file).exists():
@@ -236,7 +265,9 @@ class Shell:
     def _named(self, text: str) -> str | None:
         """Return the name of a relation or view that is all of a text."""
         name = re.sub(r"[.;\s]+$", "", text.strip())
-        if not re.fullmatch(r"[\w:]+|\"[^\"]+\"|`[^`]+`", name) or not (self._kept or Path(self.options.file).exists()):
+        if not re.fullmatch(r"[\w:]+|\"[^\"]+\"|`[^`]+`", name) or not (
+            self._kept or Path(self.options.file).exists()
+        ):
             return None
         with self.opened() as workspace, workspace.store.snapshot() as snap:
             (name,) = words_of(name)
@@ -261,7 +292,9 @@ class Shell:
         }
 
     def command(self, name: str, rest: str) -> None:
-        """Run a command.  Raises IvmError if there is none of that name, or for a wrong number of words."""
+        """Run a command.  Raises IvmError if there is none of that name, or for a wrong number
+        of words.
+        """
         commands = self.commands()
         if name not in commands:
             raise IvmError(f"there is no .{name}; .help lists the commands")
@@ -269,7 +302,9 @@ class Shell:
         try:
             given = signature(commands[name]).bind(*words)
         except TypeError:
-            raise IvmError(f".{name} does not take {len(words)} words; .help shows what it takes") from None
+            raise IvmError(
+                f".{name} does not take {len(words)} words; .help shows what it takes"
+            ) from None
         commands[name](*given.args)
 
     def install(self, file: str, name: str | None = None) -> None:
@@ -321,12 +356,18 @@ class Shell:
                 workspace.at(wanted).close()  # raises an error that says which versions are kept
             now = workspace.store.version if wanted is None else wanted
         self._version = wanted
-        answer(self.options, {"version": now}, f"reading version {now}" + ", the newest" * (wanted is None))
+        answer(
+            self.options,
+            {"version": now},
+            f"reading version {now}" + ", the newest" * (wanted is None),
+        )
 
     def timing(self) -> None:
         """.timing"""
         self._timing = not self._timing
-        answer(self.options, {"timing": self._timing}, f"timing is {'on' if self._timing else 'off'}")
+        answer(
+            self.options, {"timing": self._timing}, f"timing is {'on' if self._timing else 'off'}"
+        )
 
     def rows(self, name: str) -> None:
         """.print NAME"""

@@ -13,7 +13,12 @@ from ..cli.workspace_options import argument_or_stdin, opened
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     common(parser)
-    parser.add_argument("statements", nargs="?", default="-", help="statements; without them, or for -, those of stdin")
+    parser.add_argument(
+        "statements",
+        nargs="?",
+        default="-",
+        help="statements; without them, or for -, those of stdin",
+    )
     parser.add_argument("--dialect", default="duckdb", help="duckdb, postgres, sqlite or spark")
     row_options(parser)
 

@@ -23,7 +23,9 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def answer_trace(options: argparse.Namespace, workspace: Workspace, view: str, old: int | str, new: int | str) -> None:
+def answer_trace(
+    options: argparse.Namespace, workspace: Workspace, view: str, old: int | str, new: int | str
+) -> None:
     """Print how many trace rows of a view differ between two versions."""
     distance = workspace.trace_distance(view, old, new)
     steps = sum(len(rows.T) for rows in workspace.trace(view, new))

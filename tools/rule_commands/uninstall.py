@@ -1,6 +1,7 @@
 """`ivm uninstall FILE NAME [--relations] [--dry-run]`: remove an installed block with its views.
 
-First it prints which views and relations are removed, and which relations stay, each with its number of rows.
+First it prints which views and relations are removed, and which relations stay, each with its
+number of rows.
 """
 
 import argparse
@@ -17,7 +18,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     common(parser)
     parser.add_argument("name", help="the block's name; `ivm print FILE` lists the names")
-    parser.add_argument("--relations", action="store_true", help="remove the relations that its text declares, too")
+    parser.add_argument(
+        "--relations", action="store_true", help="remove the relations that its text declares, too"
+    )
     parser.add_argument("--dry-run", action="store_true", help="only say what would go")
 
 
@@ -31,7 +34,11 @@ def run(options: argparse.Namespace) -> int:
         if not options.dry_run:
             removal = workspace.uninstall(options.name, options.relations)
         version = workspace.store.version
-        done = "nothing is removed" if options.dry_run else f"{plain(options.name)} removed, version {version}"
+        done = (
+            "nothing is removed"
+            if options.dry_run
+            else f"{plain(options.name)} removed, version {version}"
+        )
         answer(options, {"name": options.name, "version": version, **removal._asdict()}, done)
     return 0
 
@@ -42,7 +49,9 @@ def said(removal: Removal) -> str:
 
 
 def _lines(removal: Removal) -> Iterator[str]:
-    for name, rows in ((name, rows) for name, rows in removal.views.items() if not is_helper(name, removal.views)):
+    for name, rows in (
+        (name, rows) for name, rows in removal.views.items() if not is_helper(name, removal.views)
+    ):
         yield f"goes: {plain(name)}, a view of {counted(rows, 'row')}"
     for name, rows in removal.relations.items():
         yield f"goes: {plain(name)}, a relation of {counted(rows, 'row')}"

@@ -1,4 +1,6 @@
-"""`ivm watch FILE VIEW`: print the changes of a relation or view, commit by commit, as any process makes them."""
+"""`ivm watch FILE VIEW`: print the changes of a relation or view, commit by commit, as any
+process makes them.
+"""
 
 import argparse
 import sys
@@ -16,15 +18,24 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     common(parser)
     parser.add_argument("name", help="a relation or view")
-    parser.add_argument("--since", type=number, metavar="VERSION", help="after this version; else after the newest")
-    parser.add_argument("--commits", type=number, metavar="N", help="end after the changes of this many commits")
-    parser.add_argument("--format", choices=FORMATS, help="text, or one object for each changed row")
+    parser.add_argument(
+        "--since", type=number, metavar="VERSION", help="after this version; else after the newest"
+    )
+    parser.add_argument(
+        "--commits", type=number, metavar="N", help="end after the changes of this many commits"
+    )
+    parser.add_argument(
+        "--format", choices=FORMATS, help="text, or one object for each changed row"
+    )
 
 
 def run(options: argparse.Namespace) -> int:
     """Print changes until the user ends the command; return the exit code."""
     lines = options.json or options.format == LINES
-    with opened(options, "r") as workspace, workspace.changes(options.name, options.since) as watched:
+    with (
+        opened(options, "r") as workspace,
+        workspace.changes(options.name, options.since) as watched,
+    ):
         for seen, change in enumerate(watched, 1):
             if lines:
                 for one in _objects(change):

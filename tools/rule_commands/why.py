@@ -1,4 +1,6 @@
-"""`ivm why FILE 'tri(1, 2, 3)'`: why a row is in a view, or why not; with --since, which edits changed the view."""
+"""`ivm why FILE 'tri(1, 2, 3)'`: why a row is in a view, or why not; with --since, which edits
+changed the view.
+"""
 
 import argparse
 
@@ -10,12 +12,21 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     common(parser)
     parser.add_argument(
-        "row", help="a row as rules write it, _ being any value, or SELECT * FROM a view WHERE ...; with --since a view"
+        "row",
+        help="a row as rules write it, _ being any value, or SELECT * FROM a view WHERE ...; with "
+        "--since a view",
     )
-    parser.add_argument("--at", metavar="VERSION", type=version_or_name, help="as of a version, a tag or a branch")
-    parser.add_argument("--most", type=number, default=1, metavar="N", help="follow so many derivations down (1)")
     parser.add_argument(
-        "--since", metavar="VERSION", type=version_or_name, help="the rows that changed since then, each with its edits"
+        "--at", metavar="VERSION", type=version_or_name, help="as of a version, a tag or a branch"
+    )
+    parser.add_argument(
+        "--most", type=number, default=1, metavar="N", help="follow so many derivations down (1)"
+    )
+    parser.add_argument(
+        "--since",
+        metavar="VERSION",
+        type=version_or_name,
+        help="the rows that changed since then, each with its edits",
     )
 
 
@@ -25,7 +36,8 @@ def run(options: argparse.Namespace) -> int:
         if options.since is not None:
             changes = workspace.why_changed(options.row, options.since, options.at)
             lines = [
-                f"{'+' if one.inserted else '-'} {', '.join(map(cell_text, one.row))}   by {' '.join(one.edits)}"
+                f"{'+' if one.inserted else '-'} {', '.join(map(cell_text, one.row))}   by "
+                f"{' '.join(one.edits)}"
                 for one in changes
             ]
             data = {"view": options.row, "changes": [one._asdict() for one in changes]}

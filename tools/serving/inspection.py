@@ -1,8 +1,11 @@
-"""What the page of `ivm studio` and the tools of `ivm mcp` say of a store: bounded answers, as dicts and lists.
+"""What the page of `ivm studio` and the tools of `ivm mcp` say of a store: bounded answers, as
+dicts and lists.
 
-Cells are values of Python; each side writes them in its own way.  Names that rules keep for themselves are left out.
+Cells are values of Python; each side writes them in its own way.  Names that rules keep for
+themselves are left out.
 
-Edits are previewed, then committed with the token of the preview, on the version that it was made for.
+Edits are previewed, then committed with the token of the preview, on the version that it was made
+for.
 """
 
 import secrets
@@ -52,10 +55,14 @@ class Pending(NamedTuple):
 
 
 class Inspector:
-    """Answers questions about a store.  Threads may share it; it holds no lock, except to commit."""
+    """Answers questions about a store.  Threads may share it; it holds no lock, except to
+    commit.
+    """
 
     def __init__(self, file: str, writes: bool) -> None:
-        """Open the store of a file, which must exist; `writes` says whether edits may be committed."""
+        """Open the store of a file, which must exist; `writes` says whether edits may be
+        committed.
+        """
         self.file, self.writes = file, writes
         self.workspace = ivm.open(file, mode="r", create=False)
         self._answers: OrderedDict[tuple[int, str], Answer] = OrderedDict()
@@ -86,11 +93,15 @@ class Inspector:
             }
 
     def describe(self, name: str, at: int | None = None) -> Data:
-        """Return the columns of a relation or view, what it reads and what reads it, and the rules of its block."""
+        """Return the columns of a relation or view, what it reads and what reads it, and the
+        rules of its block.
+        """
         with self._at(at) as past:
             installed = self.workspace.rules_of(past.snapshot)
             source = past[name]
-            blocks = [one for one in installed.blocks if one.name == name or name in one.part.predicates]
+            blocks = [
+                one for one in installed.blocks if one.name == name or name in one.part.predicates
+            ]
             own = next((one for one in blocks if one.name == name), blocks[0] if blocks else None)
             reads = _read_by(installed)
             return {
@@ -100,13 +111,16 @@ class Inspector:
                 "rows": len(source),
                 "columns": _columns(source if isinstance(source, Relation) else source.to_arrow()),
                 "reads": sorted(reads.get(name, set()) - {name}),
-                "read_by": sorted(other for other, names in reads.items() if name in names and name != other),
+                "read_by": sorted(
+                    other for other, names in reads.items() if name in names and name != other
+                ),
                 "block": own.name if own else None,
                 "text": (statement_of(own.text) or own.text) if own else None,
             }
 
     def dependencies(self, name: str = "", at: int | None = None) -> Data:
-        """Return which names read which, as nodes with levels and edges: all, or those that a name depends on or feeds.
+        """Return which names read which, as nodes with levels and edges: all, or those that a name
+        depends on or feeds.
 
         A relation is on level 0, and a view above all that it reads, except what reads it in turn.
         """
@@ -118,35 +132,52 @@ class Inspector:
             below = {one: _reached(one, reads) for one in names}
             levels: dict[str, int] = {}
             for one in sorted(names, key=lambda one: len(below[one])):
-                levels[one] = max((1 + levels.get(r, 0) for r in reads[one] if one not in below[r]), default=0)
+                levels[one] = max(
+                    (1 + levels.get(r, 0) for r in reads[one] if one not in below[r]), default=0
+                )
                 levels[one] = max(levels[one], int(_kind(one, installed) == "view"))
             wanted = [
-                one for one in names if not name or one == name or one in below.get(name, ()) or name in below[one]
+                one
+                for one in names
+                if not name or one == name or one in below.get(name, ()) or name in below[one]
             ]
             shown = wanted[:NODES]
             return {
                 "version": past.snapshot.version,
-                "nodes": [{"name": one, "kind": _kind(one, installed), "level": levels[one]} for one in shown],
+                "nodes": [
+                    {"name": one, "kind": _kind(one, installed), "level": levels[one]}
+                    for one in shown
+                ],
                 "edges": [[r, one] for one in shown for r in sorted(reads[one]) if r in shown],
                 "more": len(wanted) - len(shown),
             }
 
     def explain(self, text: str) -> Data:
-        """Return how a view, or rules of a query, are evaluated and maintained: sentences, and the plan's lines."""
+        """Return how a view, or rules of a query, are evaluated and maintained: sentences, and
+        the plan's lines.
+        """
         sentences, plan = parts(self.workspace.explain(text))
         return {"sentences": sentences, "plan": [[label, said] for label, said in plan]}
 
     def rows(self, name: str, at: int | None = None, offset: int = 0, limit: int = ROWS) -> Data:
         """Return rows of a relation or view from a place on, in key order."""
         with self._at(at) as past:
-            return {"name": name, "version": past.snapshot.version, **_page(past[name], offset, limit)}
+            return {
+                "name": name,
+                "version": past.snapshot.version,
+                **_page(past[name], offset, limit),
+            }
 
     # -- questions
 
     def query(self, text: str, at: int | None = None, offset: int = 0, limit: int = ROWS) -> Data:
-        """Return the rows of a query, in SQL or as rules.  Raises IvmError for one that changes anything."""
+        """Return the rows of a query, in SQL or as rules.  Raises IvmError for one that changes
+        anything.
+        """
         if is_sql(text) and not reads_only(text):
-            raise IvmError("this changes rows or declarations, and here are questions only: preview an edit")
+            raise IvmError(
+                "this changes rows or declarations, and here are questions only: preview an edit"
+            )
         if not is_sql(text) and is_edit(text):
             raise IvmError("this is an edit, and here are questions only: preview it")
         with self._at(at) as past:
@@ -155,7 +186,9 @@ class Inspector:
             return {"version": version, **_page(found, offset, limit)}
 
     def _kept(self, version: int, text: str, run: Callable[[str], Answer | None]) -> Answer:
-        """Return the answer to a query, which is kept for a while, so that its pages are of one evaluation."""
+        """Return the answer to a query, which is kept for a while, so that its pages are of one
+        evaluation.
+        """
         with self._guard:
             found = self._answers.pop((version, text), None)
         found = run(text) if found is None else found
@@ -193,26 +226,41 @@ class Inspector:
         return {"versions": [one._asdict() for one in found[:limit]], "more": len(found) > limit}
 
     def differences(self, old: int, new: int) -> Data:
-        """Return how each relation and view differs between two versions: how many rows, and the first of them."""
+        """Return how each relation and view differs between two versions: how many rows, and the
+        first of them.
+        """
         with self._at(old) as before, self._at(new) as after:
             rules, rules_before = (self.workspace.rules_of(one.snapshot) for one in (after, before))
-            names, names_before = _names(after.snapshot, rules), _names(before.snapshot, rules_before)
+            names, names_before = (
+                _names(after.snapshot, rules),
+                _names(before.snapshot, rules_before),
+            )
             found = []
             for name in names:
                 one = {"name": name, "kind": _kind(name, rules)}
                 if name not in names_before:
                     found.append({**one, "note": f"made, {counted(len(after[name]), 'row')}"})
-                elif any(map(partial(_differs, before.snapshot, after.snapshot), _stored(name, after.snapshot))):
+                elif any(
+                    map(
+                        partial(_differs, before.snapshot, after.snapshot),
+                        _stored(name, after.snapshot),
+                    )
+                ):
                     found.append({**one, **self._difference(name, before, after)})
             gone = [name for name in names_before if name not in names]
-            found += [{"name": name, "kind": _kind(name, rules_before), "note": "removed"} for name in gone]
+            found += [
+                {"name": name, "kind": _kind(name, rules_before), "note": "removed"}
+                for name in gone
+            ]
         return {"old": old, "new": new, "changes": [one for one in found if len(one) > 2]}
 
     def _difference(self, name: str, before: Any, after: Any) -> Data:
         store, (old, new) = self.workspace.store, (one.snapshot.version for one in (before, after))
         try:
             whole = name in after.snapshot
-            return _summary(store.diff(old, new, name) if whole else after.changes(name, before).to_reader())
+            return _summary(
+                store.diff(old, new, name) if whole else after.changes(name, before).to_reader()
+            )
         except SchemaError:
             return {"note": "made anew, with other columns"}
 
@@ -226,7 +274,13 @@ class Inspector:
             installed = self.workspace.rules_of(past.snapshot)
             for name in _names(past.snapshot, installed):
                 if (table := preview.changes.get(name)) is not None:
-                    found.append({"name": name, "kind": _kind(name, installed), **_summary(table.to_reader())})
+                    found.append(
+                        {
+                            "name": name,
+                            "kind": _kind(name, installed),
+                            **_summary(table.to_reader()),
+                        }
+                    )
         token = secrets.token_urlsafe(16)
         with self._guard:
             self._pending[token] = Pending(preview.version, text)
@@ -241,13 +295,17 @@ class Inspector:
         with self._guard:
             pending = self._pending.pop(token, None)
         if pending is None:
-            raise IvmError("no preview has this token, or its edits were committed: preview them again")
+            raise IvmError(
+                "no preview has this token, or its edits were committed: preview them again"
+            )
         with ivm.open(self.file, create=False) as workspace:
             return {"version": workspace.commit_at(pending.version, _edits(pending.text))}
 
     # -- for both
 
-    def statement(self, text: str, at: int | None = None, offset: int = 0, limit: int = ROWS) -> Data:
+    def statement(
+        self, text: str, at: int | None = None, offset: int = 0, limit: int = ROWS
+    ) -> Data:
         """Return the rows of a name or a query, or the preview of an edit, whichever a text is."""
         text = text.strip()
         if is_sql(text):
@@ -275,11 +333,16 @@ class Inspector:
 
 
 def _edits(text: str) -> Any:
-    """Return edits as Workspace.preview takes them.  Raises IvmError for SQL that does more than edit rows."""
+    """Return edits as Workspace.preview takes them.  Raises IvmError for SQL that does more than
+    edit rows.
+    """
     if not is_sql(text):
         return text
     if not edits_rows(text):
-        raise IvmError("only INSERT, UPDATE, DELETE, MERGE and TRUNCATE are previewed: `ivm sql` runs other statements")
+        raise IvmError(
+            "only INSERT, UPDATE, DELETE, MERGE and TRUNCATE are previewed: `ivm sql` runs other "
+            "statements"
+        )
     return lambda txn: txn.sql(text)
 
 
@@ -295,7 +358,11 @@ def _differs(before: Any, after: Any, name: str) -> bool:
 
 def _stored(name: str, snapshot: Any) -> list[str]:
     """Return the relations that a name stands for: several for a view of SQL with many columns."""
-    return [name] if name in snapshot else [one for one in snapshot if one.partition(":part")[0] == name]
+    return (
+        [name]
+        if name in snapshot
+        else [one for one in snapshot if one.partition(":part")[0] == name]
+    )
 
 
 def _is_shown(name: str, installed: Any) -> bool:
@@ -310,7 +377,9 @@ def _kind(name: str, installed: Any) -> str:
 
 
 def _read_by(installed: Any) -> Mapping[str, set[str]]:
-    """Return for each view the names that its rules read; what a helper view reads is read by those that read it."""
+    """Return for each view the names that its rules read; what a helper view reads is read by
+    those that read it.
+    """
     direct: dict[str, set[str]] = {}
     for rule in installed.rules:
         for name in rule.writes:
@@ -323,7 +392,10 @@ def _read_by(installed: Any) -> Mapping[str, set[str]]:
             elif other not in seen:
                 yield from visible(other, seen | {other})
 
-    parts = [(name.partition(":part")[0] if not _is_shown(name, installed) else name, name) for name in direct]
+    parts = [
+        (name.partition(":part")[0] if not _is_shown(name, installed) else name, name)
+        for name in direct
+    ]
     found: dict[str, set[str]] = {}
     for shown, name in parts:
         if "$" not in shown:
@@ -347,7 +419,8 @@ def _reached(name: str, reads: Mapping[str, set[str]]) -> set[str]:
 
 
 def bounded(data: Any, cell: Callable[[Any], Any], cell_max: int) -> Any:
-    """Return what is said of a store, with each cell of rows as `cell` writes it, and without the ends of long texts.
+    """Return what is said of a store, with each cell of rows as `cell` writes it, and without the
+    ends of long texts.
 
     A cell with more than `cell_max` characters is {"text", "length"}, with its beginning.
 
@@ -364,7 +437,10 @@ def bounded(data: Any, cell: Callable[[Any], Any], cell_max: int) -> Any:
 
     def of(value: Any) -> Any:
         if isinstance(value, dict):
-            return {key: cut(one) if key == "rows" and isinstance(one, list) else of(one) for key, one in value.items()}
+            return {
+                key: cut(one) if key == "rows" and isinstance(one, list) else of(one)
+                for key, one in value.items()
+            }
         if isinstance(value, list | tuple):
             return [of(one) for one in value]
         return value[:TEXT_MAX] if isinstance(value, str) else value
@@ -377,7 +453,9 @@ def _within(number: int, most: int) -> int:
 
 
 def _place(offset: int) -> int:
-    """Return a place of a row, the first for a negative one.  Raises IvmError for one that no row has."""
+    """Return a place of a row, the first for a negative one.  Raises IvmError for one that no
+    row has.
+    """
     if offset > PLACES_MAX:
         raise IvmError(f"offset={offset}: there are at most 2**48 rows, so take a smaller one")
     return max(0, offset)
@@ -386,7 +464,10 @@ def _place(offset: int) -> int:
 def _columns(source: Relation | pa.Table) -> list[Data]:
     if isinstance(source, Relation):
         key = source.schema.key
-        return [{"name": c.name, "type": str(c.type), "key": c.name in key} for c in source.schema.columns]
+        return [
+            {"name": c.name, "type": str(c.type), "key": c.name in key}
+            for c in source.schema.columns
+        ]
     return [{"name": field.name, "type": _type(field), "key": False} for field in source.schema]
 
 
@@ -404,13 +485,17 @@ def _page(source: Any, offset: int, limit: int) -> Data:
     columns = _columns(whole)
     limit = _within(limit, min(ROWS_MAX, max(1, CELLS_MAX // max(1, len(columns)))))
     offset = _place(offset)
-    table = _slice(whole, offset, limit) if isinstance(whole, Relation) else whole.slice(offset, limit)
+    table = (
+        _slice(whole, offset, limit) if isinstance(whole, Relation) else whole.slice(offset, limit)
+    )
     rows = [[*row] for row in zip(*(column.to_pylist() for column in table.columns), strict=True)]
     return {"columns": columns, "rows": rows, "offset": offset, "total": len(source)}
 
 
 def _slice(relation: Relation, offset: int, limit: int) -> Any:
-    """Return rows of a relation by their places; those before are read as words, without their texts."""
+    """Return rows of a relation by their places; those before are read as words, without their
+    texts.
+    """
     found: list[np.ndarray] = []
     for words in relation.words(rows=None if offset else limit):
         if limit <= 0:
@@ -421,11 +506,15 @@ def _slice(relation: Relation, offset: int, limit: int) -> Any:
         offset = max(0, offset - words.shape[1])
     if not found:
         return relation.schema.arrow.empty_table()
-    return pa.Table.from_batches(relation.record_batches(np.concatenate(found, axis=1)), relation.schema.arrow)
+    return pa.Table.from_batches(
+        relation.record_batches(np.concatenate(found, axis=1)), relation.schema.arrow
+    )
 
 
 def _summary(batches: Iterable[pa.RecordBatch]) -> Data:
-    """Return how many rows of a relation changed, and the first of them, each with its sign; nothing if none did."""
+    """Return how many rows of a relation changed, and the first of them, each with its sign;
+    nothing if none did.
+    """
     inserted = total = 0
     first: list[pa.RecordBatch] = []
     for batch in batches:

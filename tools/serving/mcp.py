@@ -1,7 +1,9 @@
-"""`ivm mcp FILE`: a server of the Model Context Protocol on stdin and stdout, through which agents use a store.
+"""`ivm mcp FILE`: a server of the Model Context Protocol on stdin and stdout, through which agents
+use a store.
 
-It reads only, unless it is started with --write. Edits are previewed, which changes nothing, and then committed with
-the token of the preview: so an agent, and who supervises it, sees what they do to every view before they are made.
+It reads only, unless it is started with --write. Edits are previewed, which changes nothing, and
+then committed with the token of the preview: so an agent, and who supervises it, sees what they do
+to every view before they are made.
 """
 
 import argparse
@@ -55,7 +57,8 @@ def run(options: argparse.Namespace) -> int:
 def end_at_once() -> None:
     """Let signals end the process at once, unless it ignores them.
 
-    A thread that waits for stdin, or that evaluates a query, cannot be stopped; the store is whole however this ends.
+    A thread that waits for stdin, or that evaluates a query, cannot be stopped; the store is whole
+    however this ends.
     """
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is not signal.SIG_IGN:
@@ -68,22 +71,31 @@ def end(sig: int, frame: FrameType | None) -> None:
 
 
 def server(inspector: Inspector) -> "MCPServer[Any]":
-    """Return a server whose tools ask the inspector.  Raises IvmError if the package is not installed."""
+    """Return a server whose tools ask the inspector.  Raises IvmError if the package is not
+    installed.
+    """
     try:
         from mcp.server.mcpserver import MCPServer
         from mcp.types import ToolAnnotations
     except ImportError as error:
         raise IvmError(f"{error.name} is not installed: pip install 'pagestore-ivm[mcp]'") from None
     instructions = INSTRUCTIONS + (WRITING if inspector.writes else READING)
-    made: MCPServer[Any] = MCPServer("ivm", instructions=instructions, version=__version__, log_level="ERROR")
+    made: MCPServer[Any] = MCPServer(
+        "ivm", instructions=instructions, version=__version__, log_level="ERROR"
+    )
     tools = Tools(inspector)
     reads: list[Tool] = [
-        tools.overview, tools.describe, tools.rows, tools.query, tools.explain, tools.why, tools.history,
+        tools.overview, tools.describe, tools.rows, tools.query, tools.explain, tools.why,
+        tools.history,
         tools.differences, tools.preview,
     ]  # fmt: skip
     for tool in (*reads, *([tools.commit] if inspector.writes else [])):
-        hints = ToolAnnotations(read_only_hint=tool in reads, destructive_hint=tool not in reads, open_world_hint=False)
-        made.add_tool(_telling(tool), description=getdoc(tool), annotations=hints, structured_output=False)
+        hints = ToolAnnotations(
+            read_only_hint=tool in reads, destructive_hint=tool not in reads, open_world_hint=False
+        )
+        made.add_tool(
+            _telling(tool), description=getdoc(tool), annotations=hints, structured_output=False
+        )
     return made
 
 
@@ -108,21 +120,30 @@ class Tools:
         self._inspector = inspector
 
     def overview(self, at: int | None = None) -> dict[str, Any]:
-        """List the relations and views with their kinds and numbers of rows, and the newest version.
+        """List the relations and views with their kinds and numbers of rows, and the newest
+        version.
 
         `at`, here and elsewhere, is an older version to look at instead of the newest one.
         """
         return self._inspector.overview(at)
 
     def describe(self, name: str, at: int | None = None) -> dict[str, Any]:
-        """Describe a relation or view: its columns with types and keys, what it reads, what reads it, and its rules."""
+        """Describe a relation or view: its columns with types and keys, what it reads, what
+        reads it, and its rules.
+        """
         return self._inspector.describe(name, at)
 
-    def rows(self, name: str, at: int | None = None, offset: int = 0, limit: int = ROWS) -> dict[str, Any]:
-        """Return rows of a relation or view in the order of its key, at most 1000, from a place on."""
+    def rows(
+        self, name: str, at: int | None = None, offset: int = 0, limit: int = ROWS
+    ) -> dict[str, Any]:
+        """Return rows of a relation or view in the order of its key, at most 1000, from a place
+        on.
+        """
         return self._inspector.rows(name, at, offset, limit)
 
-    def query(self, text: str, at: int | None = None, offset: int = 0, limit: int = ROWS) -> dict[str, Any]:
+    def query(
+        self, text: str, at: int | None = None, offset: int = 0, limit: int = ROWS
+    ) -> dict[str, Any]:
         """Answer a question, and store nothing.
 
         It is a SELECT in the SQL of DuckDB, or rules of which the last head is the answer, like
@@ -131,14 +152,17 @@ class Tools:
         return self._inspector.query(text, at, offset, limit)
 
     def explain(self, text: str) -> dict[str, Any]:
-        """Explain how a view is kept and what an edit costs, given its name, or how rules of a query are evaluated."""
+        """Explain how a view is kept and what an edit costs, given its name, or how rules of a
+        query are evaluated.
+        """
         return self._inspector.explain(text)
 
     def why(self, fact: str, at: int | None = None, most: int = 1) -> dict[str, Any]:
-        """Say why a row is in a view, down to rows of relations, or why it is not, and which insertions would bring it.
+        """Say why a row is in a view, down to rows of relations, or why it is not, and which
+        insertions would bring it.
 
-        `fact` is written as in rules, `tri(1, 2, 3)` or `total["ada"] = _`, where _ is any value, or as
-        `SELECT * FROM a_view WHERE ...`. `most` derivations are followed.
+        `fact` is written as in rules, `tri(1, 2, 3)` or `total["ada"] = _`, where _ is any value,
+        or as `SELECT * FROM a_view WHERE ...`. `most` derivations are followed.
         """
         return self._inspector.why(fact, at, most)
 
@@ -147,14 +171,18 @@ class Tools:
         return self._inspector.history(offset, limit)
 
     def differences(self, old: int, new: int) -> dict[str, Any]:
-        """Say how each relation and view differs between two versions: how many rows, and the first of them."""
+        """Say how each relation and view differs between two versions: how many rows, and the
+        first of them.
+        """
         return self._inspector.differences(old, new)
 
     def preview(self, edits: str) -> dict[str, Any]:
-        """Try edits and throw them away: say which rows of which relations and views they would change.
+        """Try edits and throw them away: say which rows of which relations and views they would
+        change.
 
-        Edits are INSERT, UPDATE, DELETE or MERGE in SQL, or facts: `+edge(1, 2). -edge(3, 4). ^price["tea"] = 3.`
-        The answer has a token, with which `commit`, where this server writes, makes exactly these edits.
+        Edits are INSERT, UPDATE, DELETE or MERGE in SQL, or facts: `+edge(1, 2). -edge(3, 4).
+        ^price["tea"] = 3.` The answer has a token, with which `commit`, where this server writes,
+        makes exactly these edits.
         """
         found = self._inspector.preview(edits)
         if not self._inspector.writes:
@@ -164,6 +192,7 @@ class Tools:
     def commit(self, token: str) -> dict[str, Any]:
         """Make the edits of a preview, given its token, and return their version.
 
-        It is refused if another commit came after the preview: then preview again. Ask the user before.
+        It is refused if another commit came after the preview: then preview again. Ask the user
+        before.
         """
         return self._inspector.commit(token)

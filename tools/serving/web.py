@@ -4,8 +4,9 @@
     POST /TOKEN/api/rows      {"name": "edge", "offset": 100}: the arguments of Inspector.rows
     GET  /TOKEN/api/events    the versions of commits, as they are made by any process
 
-Only who knows the token gets an answer, and only a page of this origin may ask: the names in Host and Origin are
-compared, so that neither another site nor a name that it points to this machine reaches the store.
+Only who knows the token gets an answer, and only a page of this origin may ask: the names in Host
+and Origin are compared, so that neither another site nor a name that it points to this machine
+reaches the store.
 """
 
 import asyncio
@@ -41,16 +42,28 @@ FILES = {"": "index.html", "studio.css": "studio.css", "studio.js": "studio.js"}
 CALLS = {
     name: getattr(Inspector, name)
     for name in (
-        "overview", "describe", "dependencies", "explain", "rows", "statement", "why", "why_row", "history",
-        "differences", "preview", "commit",
+        "overview",
+        "describe",
+        "dependencies",
+        "explain",
+        "rows",
+        "statement",
+        "why",
+        "why_row",
+        "history",
+        "differences",
+        "preview",
+        "commit",
     )
-}  # fmt: skip
+}
 BODY_MAX = 1 << 20  # bytes
 CELL_MAX = 300  # characters of a cell of a table; where a row is shown whole, TEXT_MAX
 ALIVE = 15.0  # seconds after which a client without news is asked whether it still listens
 HEADERS = {
-    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
-    "img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'",
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
+    "connect-src 'self'; "
+    "img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
+    "require-trusted-types-for 'script'",
     "Cache-Control": "no-store",
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
@@ -68,7 +81,9 @@ def application(inspector: Inspector, token: str, port: int) -> ASGIApp:
 
 
 class Guard:
-    """Refuses requests without the token or from another origin, and gives every answer the headers of safety."""
+    """Refuses requests without the token or from another origin, and gives every answer the
+    headers of safety.
+    """
 
     def __init__(self, app: ASGIApp, token: str, port: int) -> None:
         self._app, self._token = app, token.encode()
@@ -115,7 +130,9 @@ async def _call(inspector: Inspector, request: Request) -> Response:
     except ClientDisconnect:
         return Response(status_code=499)  # to nobody
     except (ValueError, TypeError) as error:
-        return _failed(f"wrong arguments: {error}" if not isinstance(error, IvmError) else str(error))
+        return _failed(
+            f"wrong arguments: {error}" if not isinstance(error, IvmError) else str(error)
+        )
     except (IvmError, PagestoreError, OSError, MemoryError) as error:
         return _failed(str(error) or type(error).__name__)
     except Exception:
@@ -126,8 +143,8 @@ async def _call(inspector: Inspector, request: Request) -> Response:
 
 
 async def _done(request: Request, task: Callable[[], T], ends: bool) -> T:
-    """Run a task in a thread of its own.  If the client goes meanwhile, raise ClientDisconnect, and end the task if it
-    `ends`.
+    """Run a task in a thread of its own.  If the client goes meanwhile, raise ClientDisconnect, and
+    end the task if it `ends`.
     """
     loop, work = asyncio.get_running_loop(), Stoppable()
     done: asyncio.Future[T] = loop.create_future()
@@ -213,7 +230,8 @@ async def _versions(inspector: Inspector) -> AsyncIterator[str]:
 
 
 def text_of(value: Any) -> str | None:
-    """Return a cell as a text, None for null: numbers too, since JavaScript rounds those of 64 bits.
+    """Return a cell as a text, None for null: numbers too, since JavaScript rounds those of 64
+    bits.
 
     >>> text_of(2**63), text_of(True), text_of(None)
     ('9223372036854775808', 'true', None)

@@ -22,35 +22,57 @@ from pyspark.sql import types as T
 
 from ..loading.manifest import Manifest, write_manifest
 from .recipe import CSV, JDBC, JSON, TABLE, Recipe, Report, check_places, places_of
-from .typed import BAD, DROPPED, GOOD, PREFER, REASONS, ROW, STATE, UNREAD, UNWANTED, classify, column, with_types
+from .typed import (
+    BAD,
+    DROPPED,
+    GOOD,
+    PREFER,
+    REASONS,
+    ROW,
+    STATE,
+    UNREAD,
+    UNWANTED,
+    classify,
+    column,
+    with_types,
+)
 
 NAME = "_report.json"
 EXAMPLES = 3
 
 
 DEFAULTS = {
-    CSV: {"header": "true", "escape": '"', "enforceSchema": "false"},  # files with other columns are refused
-    JSON: {"primitivesAsString": "true"},  # so that no digit is lost before the columns' types are known
+    # files with other columns are refused
+    CSV: {"header": "true", "escape": '"', "enforceSchema": "false"},
+    # so that no digit is lost before the columns' types are known
+    JSON: {"primitivesAsString": "true"},
 }
 CONFLICT = "key conflict"
 COUNT, LEAST, MOST, DIFFERENT = "$count", "$least", "$most", "$different"
 SETTINGS = {
     "spark.sql.session.timeZone": "UTC",  # times without a zone are in UTC
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
-    "spark.sql.subexpressionElimination.enabled": "false",  # it would evaluate failing parts outside of their try
+    # it would evaluate failing parts outside of their try
+    "spark.sql.subexpressionElimination.enabled": "false",
 }
 MAKING = ".making"  # a folder next to the tables
 ROW_GROUP_OPTION = "parquet.block.row.count.limit"
 
 
 def prepare(
-    spark: SparkSession, recipe: Recipe, out: Path, rows: DataFrame | None = None, overwrite: bool = False
+    spark: SparkSession,
+    recipe: Recipe,
+    out: Path,
+    rows: DataFrame | None = None,
+    overwrite: bool = False,
 ) -> Report:
-    """Make the folder out/NAME of sorted Parquet with a manifest, and out/NAME.quarantine if rows are bad.
+    """Make the folder out/NAME of sorted Parquet with a manifest, and out/NAME.quarantine if rows
+    are bad.
 
-    `rows` replace the recipe's sources. The folders are made in out/.making and moved into place when complete: a job
-    that fails or is killed leaves the old ones. Raises DatasetError for a recipe that does not fit the rows, and if a
-    folder exists and `overwrite` is false. O(rows log rows), in memory that Spark bounds.
+    `rows` replace the recipe's sources. The folders are made in out/.making and moved into place
+    when complete: a job that fails or is killed leaves the old ones. Raises DatasetError for a
+    recipe that does not fit the rows, and if a folder exists and `overwrite` is false. O(rows log
+    rows), in memory that Spark bounds.
     """
     check_places(recipe, out, overwrite)
     folder, quarantine = places = places_of(recipe, out)
@@ -72,7 +94,14 @@ def prepare(
     return report
 
 
-def _make(spark: SparkSession, recipe: Recipe, rows: DataFrame | None, report: Report, made: Path, bad: Path) -> None:
+def _make(
+    spark: SparkSession,
+    recipe: Recipe,
+    rows: DataFrame | None,
+    report: Report,
+    made: Path,
+    bad: Path,
+) -> None:
     """Write the folders, with the report in `made`."""
     raw = read(spark, recipe) if rows is None else rows
     recipe = with_types(recipe, raw)
@@ -116,8 +145,12 @@ def _move(made: Path, place: Path) -> None:
 
 
 def read(spark: SparkSession, recipe: Recipe) -> DataFrame:
-    """Return the raw rows of a recipe's sources; for text formats, a column UNREAD has the lines that do not parse."""
-    reader = spark.read.format(recipe.format).options(**{**DEFAULTS.get(recipe.format, {}), **recipe.options})
+    """Return the raw rows of a recipe's sources; for text formats, a column UNREAD has the lines
+    that do not parse.
+    """
+    reader = spark.read.format(recipe.format).options(
+        **{**DEFAULTS.get(recipe.format, {}), **recipe.options}
+    )
     if recipe.format == TABLE:
         return spark.table(recipe.sources[0])
     if recipe.format == JDBC:
@@ -141,12 +174,17 @@ def merge(classified: DataFrame, recipe: Recipe) -> DataFrame:
     if recipe.prefer is None:
         folds = F.min(both), F.max(both)
     else:
-        best = F.max(F.struct(F.col(PREFER).alias("order"), both.alias("values"))).getField("values")
+        best = F.max(F.struct(F.col(PREFER).alias("order"), both.alias("values"))).getField(
+            "values"
+        )
         folds = best, best
     by_key = good.groupBy(*map(column, recipe.key))
     different = F.min(both).eqNullSafe(F.max(both))
     return by_key.agg(
-        F.count(F.lit(1)).alias(COUNT), folds[0].alias(LEAST), folds[1].alias(MOST), (~different).alias(DIFFERENT)
+        F.count(F.lit(1)).alias(COUNT),
+        folds[0].alias(LEAST),
+        folds[1].alias(MOST),
+        (~different).alias(DIFFERENT),
     )
 
 
@@ -156,13 +194,17 @@ def unique(merged: DataFrame, recipe: Recipe) -> DataFrame:
 
 
 def bad_rows(classified: DataFrame, merged: DataFrame, recipe: Recipe) -> DataFrame:
-    """Return the rejected rows as JSON lines, with reasons and the row: as read, or for key conflicts, as typed."""
+    """Return the rejected rows as JSON lines, with reasons and the row: as read, or for key
+    conflicts, as typed.
+    """
     bad = classified.where(F.col(STATE) == BAD).select(REASONS, ROW)
     conflicting = F.broadcast(merged.where(~_is_unique()).select(*map(column, recipe.key)))
     good = classified.where(F.col(STATE) == GOOD).join(conflicting, [*recipe.key], "left_semi")
     row = F.to_json(F.struct(*map(column, recipe.columns)), {"ignoreNullFields": "false"})
     conflicts = good.select(F.array(F.lit(CONFLICT)).alias(REASONS), row.alias(ROW))
-    line = F.concat(F.lit('{"reasons":'), F.to_json(REASONS), F.lit(',"row":'), F.col(ROW), F.lit("}"))
+    line = F.concat(
+        F.lit('{"reasons":'), F.to_json(REASONS), F.lit(',"row":'), F.col(ROW), F.lit("}")
+    )
     return bad.unionByName(conflicts).select(line)
 
 
@@ -180,7 +222,9 @@ def write_sorted(rows: DataFrame, recipe: Recipe, folder: Path) -> None:
 
 def describe(recipe: Recipe, folder: Path) -> Manifest:
     """Write the manifest of a folder that `write_sorted` wrote."""
-    return write_manifest(folder, recipe.name, recipe.key, {name: one.type for name, one in recipe.columns.items()})
+    return write_manifest(
+        folder, recipe.name, recipe.key, {name: one.type for name, one in recipe.columns.items()}
+    )
 
 
 def _is_unique() -> Column:
@@ -188,12 +232,17 @@ def _is_unique() -> Column:
 
 
 def _merged_columns(recipe: Recipe, side: str) -> list[Column]:
-    return [column(name) if name in recipe.key else F.col(side).getField(name).alias(name) for name in recipe.columns]
+    return [
+        column(name) if name in recipe.key else F.col(side).getField(name).alias(name)
+        for name in recipe.columns
+    ]
 
 
 def _count(classified: DataFrame, report: Report) -> None:
     """Count the raw rows by their state, and the bad ones by their reasons."""
-    groups = classified.groupBy(STATE, REASONS).agg(F.count(F.lit(1)).alias(COUNT), F.min(ROW).alias(ROW))
+    groups = classified.groupBy(STATE, REASONS).agg(
+        F.count(F.lit(1)).alias(COUNT), F.min(ROW).alias(ROW)
+    )
     for state, reasons, count, row in sorted(groups.collect(), key=str):
         report.raw += count
         report.unwanted += count * (state == UNWANTED)
@@ -212,13 +261,20 @@ def _count_keys(merged: DataFrame, recipe: Recipe, report: Report) -> None:
         "conflicts": F.when(~_is_unique(), 1),
         "conflict_rows": F.when(~_is_unique(), F.col(COUNT)),
     }
-    [counts] = merged.agg(*[F.coalesce(F.sum(one), F.lit(0)).alias(name) for name, one in sums.items()]).collect()
+    [counts] = merged.agg(
+        *[F.coalesce(F.sum(one), F.lit(0)).alias(name) for name, one in sums.items()]
+    ).collect()
     report.duplicates, report.superseded, report.conflicts, report.conflict_rows = counts
     report.quarantined += report.conflict_rows
-    for kind, condition in (("duplicates", again & ~different), ("superseded", different & _is_unique()),
-                            ("conflicts", ~_is_unique())):  # fmt: skip
+    for kind, condition in (
+        ("duplicates", again & ~different),
+        ("superseded", different & _is_unique()),
+        ("conflicts", ~_is_unique()),
+    ):
         if getattr(report, kind):
-            examples = merged.where(condition).orderBy(*map(column, recipe.key)).limit(EXAMPLES).collect()
+            examples = (
+                merged.where(condition).orderBy(*map(column, recipe.key)).limit(EXAMPLES).collect()
+            )
             report.examples[kind] = [_example(row, recipe, kind) for row in examples]
 
 
@@ -226,5 +282,8 @@ def _example(row: Any, recipe: Recipe, kind: str) -> str:
     key = ", ".join(f"{name}={row[name]}" for name in recipe.key)
     if kind != "conflicts":
         return f"key ({key}) in {row[COUNT]} rows"
-    one, other = (", ".join(f"{name}={value}" for name, value in row[side].asDict().items()) for side in (LEAST, MOST))
+    one, other = (
+        ", ".join(f"{name}={value}" for name, value in row[side].asDict().items())
+        for side in (LEAST, MOST)
+    )
     return f"key ({key}) has both ({one}) and ({other}) in {row[COUNT]} rows"

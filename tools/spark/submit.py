@@ -1,6 +1,8 @@
-"""`pagestore prepare` for spark-submit, which takes a file: `spark-submit ... submit.py OUT --config job.toml`.
+"""`pagestore prepare` for spark-submit, which takes a file: `spark-submit ... submit.py OUT
+--config job.toml`.
 
-    spark-submit --master yarn "$(python -c 'import pagestore_tools.spark as s; print(s.SUBMIT)')" OUT --config job.toml
+    spark-submit --master yarn "$(python -c 'import pagestore_tools.spark as s; print(s.SUBMIT)')"
+    OUT --config job.toml
 
 The package must be installed for the Python of the driver and of every worker.
 """

@@ -6,8 +6,8 @@
     dropped      has a null in a column whose nulls are dropped
     good         is any other
 
-A value that its type cannot hold exactly is bad, like 1.5 in a column of integers. So is a row for which SQL of the
-recipe fails, like cast('x' as int): each expression is evaluated once, in a try.
+A value that its type cannot hold exactly is bad, like 1.5 in a column of integers. So is a row for
+which SQL of the recipe fails, like cast('x' as int): each expression is evaluated once, in a try.
 """
 
 from collections.abc import Mapping
@@ -30,7 +30,8 @@ TRIED, TYPED, VALUE = "$tried", "$typed", "value"
 WANTED, LACKING = "$wanted", "$lacking"
 UNWANTED, BAD, DROPPED, GOOD = "unwanted", "bad", "dropped", "good"
 SQL = {
-    "int64": "bigint", "float64": "double", "bool": "boolean", "date": "date", "timestamp": "timestamp_ntz",
+    "int64": "bigint", "float64": "double", "bool": "boolean", "date": "date",
+    "timestamp": "timestamp_ntz",
     "string": "string", "bytes": "binary",
 }  # fmt: skip
 HELD: list[tuple[tuple[type[T.DataType], ...], str]] = [
@@ -54,13 +55,16 @@ SPELT = {  # the forms of texts that Spark reads exactly
 }  # fmt: skip
 ZONE = r"\s*(Z|UTC|[+-]\d\d?(:?\d\d){0,2}|[A-Za-z_]+/[A-Za-z_/]+)"
 UTC = {"UTC", "Etc/UTC", "+00:00"}  # zones of columns in which times without a zone are UTC
-SORTS = {"int64": "number", "float64": "number", "decimal": "number", "bool": "boolean", "date": "moment",
+SORTS = {"int64": "number", "float64": "number", "decimal": "number", "bool": "boolean",
+    "date": "moment",
          "timestamp": "moment"}  # fmt: skip
 JSON_OPTIONS = {"ignoreNullFields": "false"}
 
 
 class Tried(NamedTuple):
-    """The result of an SQL expression for each row: a value, and whether it failed, which makes the value null."""
+    """The result of an SQL expression for each row: a value, and whether it failed, which makes
+    the value null.
+    """
 
     value: Column
     failed: Column
@@ -75,13 +79,18 @@ def column(name: str) -> Column:
 def with_types(recipe: Recipe, rows: DataFrame) -> Recipe:
     """Return the recipe, with all columns of the rows if it names none.
 
-    Raises DatasetError for a column of a type that no relation holds, or a fill that does not fit its column.
+    Raises DatasetError for a column of a type that no relation holds, or a fill that does not fit
+    its column.
     """
     names = [name for name in rows.columns if name != UNREAD]
-    columns = recipe.columns or {name: _as_it_is(name, rows.schema[name].dataType, recipe) for name in names}
+    columns = recipe.columns or {
+        name: _as_it_is(name, rows.schema[name].dataType, recipe) for name in names
+    }
     for name in recipe.key:
         if name not in columns:
-            raise DatasetError(f"{recipe.name}: no column {name} for the key; there are {', '.join(columns)}")
+            raise DatasetError(
+                f"{recipe.name}: no column {name} for the key; there are {', '.join(columns)}"
+            )
     _verify_fills(recipe, rows.sparkSession)
     return recipe._replace(columns=columns)
 
@@ -91,11 +100,18 @@ def _verify_fills(recipe: Recipe, spark: SparkSession) -> None:
     reasons = []
     for name, one in recipe.columns.items():
         if one.fill is not None:
-            raw, plain = Tried(F.lit(one.fill), F.lit(False), T.StringType()), one._replace(least=None, most=None)
+            raw, plain = (
+                Tried(F.lit(one.fill), F.lit(False), T.StringType()),
+                one._replace(least=None, most=None),
+            )
             reasons.append(_reason(name, plain, raw, _cast(raw.value, one.type), {}).alias(name))
-    for name, reason in spark.range(1).select(*reasons).collect()[0].asDict().items() if reasons else ():
+    for name, reason in (
+        spark.range(1).select(*reasons).collect()[0].asDict().items() if reasons else ()
+    ):
         if reason is not None:
-            raise DatasetError(f"{recipe.name}: column {name}: fill = {recipe.columns[name].fill!r}: {reason}")
+            raise DatasetError(
+                f"{recipe.name}: column {name}: fill = {recipe.columns[name].fill!r}: {reason}"
+            )
 
 
 def _as_it_is(name: str, kind: T.DataType, recipe: Recipe) -> Wanted:
@@ -103,15 +119,21 @@ def _as_it_is(name: str, kind: T.DataType, recipe: Recipe) -> Wanted:
     if isinstance(kind, T.DecimalType) and kind.precision <= DIGITS_MAX:
         held = f"decimal({kind.precision},{kind.scale})"
     if held is None:
-        raise DatasetError(f"{recipe.name}: column {name} is of type {kind.simpleString()}, which no relation holds: "
-                           "say with columns which ones are taken, and by which expressions")  # fmt: skip
+        raise DatasetError(
+            f"{recipe.name}: column {name} is of type {kind.simpleString()}, which no relation "
+            f"holds: "
+            "say with columns which ones are taken, and by which expressions"
+        )
     in_key = name in recipe.key
     nulls = QUARANTINE if in_key else KEEP
-    return Wanted(Type.parse(held)._replace(nullable=not in_key), f"`{name.replace('`', '``')}`", nulls)
+    return Wanted(
+        Type.parse(held)._replace(nullable=not in_key), f"`{name.replace('`', '``')}`", nulls
+    )
 
 
 def classify(rows: DataFrame, recipe: Recipe) -> DataFrame:
-    """Return the typed columns of a recipe from `with_types`, and STATE, REASONS, ROW (JSON, of bad rows) and PREFER.
+    """Return the typed columns of a recipe from `with_types`, and STATE, REASONS, ROW (JSON, of bad
+    rows) and PREFER.
 
     Spark evaluates common subexpressions before the try, unless its setting
     `spark.sql.subexpressionElimination.enabled` is false, as `prepare` sets it.
@@ -119,7 +141,9 @@ def classify(rows: DataFrame, recipe: Recipe) -> DataFrame:
     names = rows.columns
     rows, tried = _tried(rows, recipe)
     typed = {name: f"{TYPED}{i}" for i, name in enumerate(recipe.columns)}
-    rows = rows.withColumns({typed[name]: _value(one, tried[one.source]) for name, one in recipe.columns.items()})
+    rows = rows.withColumns(
+        {typed[name]: _value(one, tried[one.source]) for name, one in recipe.columns.items()}
+    )
     values = {name: F.col(place) for name, place in typed.items()}
     reasons = _reasons(recipe, tried, values)
     read = F.to_json(F.struct(*[column(name) for name in names if name != UNREAD]), JSON_OPTIONS)
@@ -129,11 +153,18 @@ def classify(rows: DataFrame, recipe: Recipe) -> DataFrame:
         wanted = F.coalesce(tried[recipe.where].value, F.lit(False)) | tried[recipe.where].failed
     if UNREAD in names:
         line = F.col(UNREAD)
-        reasons = F.when(line.isNotNull(), F.array(F.lit("the line does not read"))).otherwise(reasons)
+        reasons = F.when(line.isNotNull(), F.array(F.lit("the line does not read"))).otherwise(
+            reasons
+        )
         read = F.when(line.isNotNull(), F.to_json(F.struct(line.alias("line")))).otherwise(read)
         wanted = wanted | line.isNotNull()
     is_bad = F.size(REASONS) > 0
-    state = F.when(~F.col(WANTED), UNWANTED).when(is_bad, BAD).when(F.col(LACKING), DROPPED).otherwise(GOOD)
+    state = (
+        F.when(~F.col(WANTED), UNWANTED)
+        .when(is_bad, BAD)
+        .when(F.col(LACKING), DROPPED)
+        .otherwise(GOOD)
+    )
     found = rows.select(
         *[value.alias(name) for name, value in values.items()],
         reasons.alias(REASONS),
@@ -150,9 +181,17 @@ def classify(rows: DataFrame, recipe: Recipe) -> DataFrame:
 def _tried(rows: DataFrame, recipe: Recipe) -> tuple[DataFrame, dict[str, Tried]]:
     """Add a column for each expression of a recipe: its value in a struct, or null if it fails."""
     columns = recipe.columns.values()
-    texts = [one.source for one in columns] + [bound for one in columns for bound, _, _ in _bounds(one)]
-    names = {text: f"{TRIED}{i}" for i, text in enumerate(dict.fromkeys([*texts, recipe.where, recipe.prefer])) if text}
-    tried = rows.withColumns({name: _attempt(rows.sparkSession, text) for text, name in names.items()})
+    texts = [one.source for one in columns] + [
+        bound for one in columns for bound, _, _ in _bounds(one)
+    ]
+    names = {
+        text: f"{TRIED}{i}"
+        for i, text in enumerate(dict.fromkeys([*texts, recipe.where, recipe.prefer]))
+        if text
+    }
+    tried = rows.withColumns(
+        {name: _attempt(rows.sparkSession, text) for text, name in names.items()}
+    )
     types = {name: tried.schema[name].dataType for name in names.values()}
     return tried, {
         text: Tried(F.col(name).getField(VALUE), F.col(name).isNull(), types[name][VALUE].dataType)
@@ -172,9 +211,15 @@ def _attempt(spark: SparkSession, text: str) -> Column:
 
 
 def _bounds(one: Wanted) -> list[tuple[str, str, str]]:
-    """Return the bounds of a column's values: SQL of its type, the text of the recipe, and the side."""
+    """Return the bounds of a column's values: SQL of its type, the text of the recipe, and the
+    side.
+    """
     given = ((one.least, "below"), (one.most, "above"))
-    return [(f"cast(({text}) as {sql_type(one.type)})", text, side) for text, side in given if text is not None]
+    return [
+        (f"cast(({text}) as {sql_type(one.type)})", text, side)
+        for text, side in given
+        if text is not None
+    ]
 
 
 def sql_type(kind: Type) -> str:
@@ -188,8 +233,13 @@ def _value(one: Wanted, raw: Tried) -> Column:
     """Return the value of a column; null if it does not fit."""
     typed = _cast(raw.value, one.type)
     if _is_of_another_sort(raw.type, one.type):
-        typed = F.lit(None).cast(sql_type(one.type))  # Spark casts 7 to true, and to the seventh second of 1970
-    return typed if one.fill is None else F.when(raw.value.isNull(), _cast(F.lit(one.fill), one.type)).otherwise(typed)
+        # Spark casts 7 to true, and to the seventh second of 1970
+        typed = F.lit(None).cast(sql_type(one.type))
+    return (
+        typed
+        if one.fill is None
+        else F.when(raw.value.isNull(), _cast(F.lit(one.fill), one.type)).otherwise(typed)
+    )
 
 
 def _cast(value: Column, kind: Type) -> Column:
@@ -198,12 +248,21 @@ def _cast(value: Column, kind: Type) -> Column:
 
 def _reasons(recipe: Recipe, tried: Mapping[str, Tried], values: Mapping[str, Column]) -> Column:
     """Return all problems of a row, as texts."""
-    found = [_reason(name, one, tried[one.source], values[name], tried) for name, one in recipe.columns.items()]
-    others = [F.when(tried[text].failed, f"{text} fails") for text in (recipe.where, recipe.prefer) if text]
+    found = [
+        _reason(name, one, tried[one.source], values[name], tried)
+        for name, one in recipe.columns.items()
+    ]
+    others = [
+        F.when(tried[text].failed, f"{text} fails")
+        for text in (recipe.where, recipe.prefer)
+        if text
+    ]
     return F.array_compact(F.array(*found, *others))
 
 
-def _reason(name: str, one: Wanted, raw: Tried, value: Column, tried: Mapping[str, Tried]) -> Column:
+def _reason(
+    name: str, one: Wanted, raw: Tried, value: Column, tried: Mapping[str, Tried]
+) -> Column:
     """Return the first problem of a column's value; null if there is none."""
     kind = str(one.type).rstrip("?")
     tests = [
@@ -212,7 +271,9 @@ def _reason(name: str, one: Wanted, raw: Tried, value: Column, tried: Mapping[st
     ]
     changed = _changed(raw.value, value, raw.type, one.type)
     if changed is not None:
-        tests.append((raw.value.isNotNull() & changed, f"{name} does not fit {kind} without a loss"))
+        tests.append(
+            (raw.value.isNotNull() & changed, f"{name} does not fit {kind} without a loss")
+        )
     if one.nulls == QUARANTINE:
         tests.append((value.isNull(), f"{name} is null"))
     if one.type.name == "float64":
@@ -226,7 +287,12 @@ def _reason(name: str, one: Wanted, raw: Tried, value: Column, tried: Mapping[st
     for sql, text, side in _bounds(one):
         bound = tried[sql]
         tests.append((bound.failed, f"{name}: {text} fails"))
-        tests.append((value < bound.value if side == "below" else value > bound.value, f"{name} is {side} {text}"))
+        tests.append(
+            (
+                value < bound.value if side == "below" else value > bound.value,
+                f"{name} is {side} {text}",
+            )
+        )
     found = F.lit(None).cast("string")
     for condition, reason in reversed(tests):
         found = F.when(condition, reason).otherwise(found)
@@ -237,7 +303,11 @@ def _changed(raw: Column, value: Column, source: T.DataType, kind: Type) -> Colu
     """Return whether a value changes in its type; None if it never does."""
     if isinstance(source, T.StringType):
         return _misread(raw, value, kind)
-    if kind.name == "string" or source.simpleString() == sql_type(kind) or _is_of_another_sort(source, kind):
+    if (
+        kind.name == "string"
+        or source.simpleString() == sql_type(kind)
+        or _is_of_another_sort(source, kind)
+    ):
         return None
     return ~value.try_cast(source).eqNullSafe(raw)
 
@@ -246,23 +316,36 @@ def _misread(raw: Column, value: Column, kind: Type) -> Column | None:
     """Return whether Spark reads a text as something else, like 12:30 as today, and 1d as 1."""
     if kind.name not in SPELT:
         return None
-    zone = ("" if not kind.zone else ZONE + "?" if kind.zone in UTC else ZONE) if kind.name == "timestamp" else ""
+    zone = (
+        ("" if not kind.zone else ZONE + "?" if kind.zone in UTC else ZONE)
+        if kind.name == "timestamp"
+        else ""
+    )
     misread = ~raw.rlike(rf"^\s*({SPELT[kind.name]}){zone}\s*$")
     if kind.name == "decimal":
-        beyond = raw.rlike(rf"^[^eE]*\.\d{{{kind.scale}}}\d*[1-9]\d*\s*$")  # more decimals than the column keeps
+        # more decimals than the column keeps
+        beyond = raw.rlike(rf"^[^eE]*\.\d{{{kind.scale}}}\d*[1-9]\d*\s*$")
         return misread | beyond | (value.cast(WIDE) != raw.try_cast(WIDE))
     if kind.name == "date":
         return misread | (value.cast("timestamp_ntz") != raw.try_cast("timestamp_ntz"))
     if kind.name == "float64":
         endless = F.abs(value) == F.lit(float("inf"))
         lost = (endless & ~raw.rlike("(?i)inf")) | ((value == 0) & raw.rlike("^[^eE]*[1-9]"))
-        return misread | lost | (raw.rlike(r"^\s*[+-]?\d+\s*$") & (value.try_cast(WHOLE) != raw.try_cast(WHOLE)))
+        return (
+            misread
+            | lost
+            | (raw.rlike(r"^\s*[+-]?\d+\s*$") & (value.try_cast(WHOLE) != raw.try_cast(WHOLE)))
+        )
     return misread
 
 
 def _is_of_another_sort(source: T.DataType, kind: Type) -> bool:
-    """Return whether two types are of different sorts: numbers, booleans, times; texts may be any."""
-    return not isinstance(source, T.StringType) and _sort_of(source) != SORTS.get(kind.name, _sort_of(source))
+    """Return whether two types are of different sorts: numbers, booleans, times; texts may be
+    any.
+    """
+    return not isinstance(source, T.StringType) and _sort_of(source) != SORTS.get(
+        kind.name, _sort_of(source)
+    )
 
 
 def _sort_of(source: T.DataType) -> str:
@@ -271,4 +354,8 @@ def _sort_of(source: T.DataType) -> str:
         return "number"
     if isinstance(source, T.BooleanType):
         return "boolean"
-    return "moment" if isinstance(source, T.DateType | T.TimestampType | T.TimestampNTZType) else "other"
+    return (
+        "moment"
+        if isinstance(source, T.DateType | T.TimestampType | T.TimestampNTZType)
+        else "other"
+    )

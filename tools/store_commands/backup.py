@@ -1,4 +1,6 @@
-"""`pagestore backup FILE OUT [--since VERSION]`: copy the newest version's pages, while others read and write."""
+"""`pagestore backup FILE OUT [--since VERSION]`: copy the newest version's pages, while others
+read and write.
+"""
 
 import argparse
 
@@ -13,9 +15,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     common(parser)
     parser.add_argument("output")
     parser.add_argument(
-        "--since", type=version_or_name, metavar="VERSION",
-        help="only pages younger than this version of an earlier backup, a number or a tag; it must still be retained",
-    )  # fmt: skip
+        "--since",
+        type=version_or_name,
+        metavar="VERSION",
+        help="only pages younger than this version of an earlier backup, a number or a tag; it "
+        "must still be retained",
+    )
 
 
 def run(options: argparse.Namespace) -> int:

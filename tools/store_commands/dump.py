@@ -1,4 +1,6 @@
-"""`pagestore dump FILE -o OUT`: the content as one compressed stream, which every later release reads."""
+"""`pagestore dump FILE -o OUT`: the content as one compressed stream, which every later release
+reads.
+"""
 
 import argparse
 import sys
@@ -14,14 +16,20 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     common(parser)
     parser.add_argument("-o", "--output", default="-", help="a file, or - for stdout")
     parser.add_argument("--relation", action="append", help="only this one; may be repeated")
-    parser.add_argument("--version", action="append", type=version_or_name, help="this one; may be repeated")
-    parser.add_argument("--all-versions", action="store_true", help="every version of the main branch that is kept")
+    parser.add_argument(
+        "--version", action="append", type=version_or_name, help="this one; may be repeated"
+    )
+    parser.add_argument(
+        "--all-versions", action="store_true", help="every version of the main branch that is kept"
+    )
 
 
 def run(options: argparse.Namespace) -> int:
     """Write the dump; return the exit code."""
     if options.output == "-" and sys.stdout.isatty():
-        raise argparse.ArgumentError(None, "a dump is not a text for a terminal: name a file with -o, or use a pipe")
+        raise argparse.ArgumentError(
+            None, "a dump is not a text for a terminal: name a file with -o, or use a pipe"
+        )
     with opened(options) as store, Progress("dump", options.quiet) as progress:
         versions = options.version
         if options.all_versions:
@@ -34,5 +42,9 @@ def run(options: argparse.Namespace) -> int:
                 store.dump(out, versions, options.relation)
                 held = out.tell()
             progress.clear()
-            answer(options, {"output": options.output, "bytes": held}, f"{options.output}: {size(held)}")
+            answer(
+                options,
+                {"output": options.output, "bytes": held},
+                f"{options.output}: {size(held)}",
+            )
     return 0

@@ -1,4 +1,6 @@
-"""`pagestore fsck FILE [--deep] [--salvage OUT] [--repair-texts [ENCODING]]`: check every invariant, and mend."""
+"""`pagestore fsck FILE [--deep] [--salvage OUT] [--repair-texts [ENCODING]]`: check every
+invariant, and mend.
+"""
 
 import argparse
 import codecs
@@ -19,16 +21,21 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     common(parser)
     parser.add_argument(
-        "--deep", action="store_true", help="also compare what hosts store, such as views, with its source"
+        "--deep",
+        action="store_true",
+        help="also compare what hosts store, such as views, with its source",
     )
-    parser.add_argument("--salvage", metavar="OUT", help="copy every readable record into a new store")
+    parser.add_argument(
+        "--salvage", metavar="OUT", help="copy every readable record into a new store"
+    )
     parser.add_argument(
         "--repair-texts",
         metavar="ENCODING",
         nargs="?",
         const="",
         type=encoding,
-        help="read texts that are not UTF-8 as ENCODING, such as latin-1, or write their bytes with a backslash",
+        help="read texts that are not UTF-8 as ENCODING, such as latin-1, or write their bytes "
+        "with a backslash",
     )
 
 
@@ -37,13 +44,19 @@ def encoding(text: str) -> str:
     try:
         return text and codecs.lookup(text).name
     except LookupError:
-        raise argparse.ArgumentTypeError(f"{text}: there is no such encoding; latin-1 and cp1252 are usual") from None
+        raise argparse.ArgumentTypeError(
+            f"{text}: there is no such encoding; latin-1 and cp1252 are usual"
+        ) from None
 
 
 def run(options: argparse.Namespace) -> int:
     """Check, salvage if asked, and print the violations; return 1 if there are any."""
     mending = options.repair_texts is not None
-    with open_damaged(options.file) if options.salvage else opened(options, "rw" if mending else "r") as store:
+    with (
+        open_damaged(options.file)
+        if options.salvage
+        else opened(options, "rw" if mending else "r") as store
+    ):
         mended = mend_texts(store._handle, options.repair_texts) if mending else []
         with Progress("fsck", options.quiet) as progress:
             progress(f"{store._handle.state.commit.top:,} pages")
@@ -62,12 +75,18 @@ def run(options: argparse.Namespace) -> int:
             version, lost, records = _saved(store, Path(options.salvage))
             data |= {"salvaged": version, "lost": [part._asdict() for part in lost]}
             lines += [str(part) for part in lost]
-            lines.append(f"salvaged {counted(records, 'record')} of version {version} to {options.salvage}")
+            lines.append(
+                f"salvaged {counted(records, 'record')} of version {version} to {options.salvage}"
+            )
         if not violations:
-            lines.insert(0, f"ok: version {store.version}, {store._handle.state.commit.top:,} pages")
+            lines.insert(
+                0, f"ok: version {store.version}, {store._handle.state.commit.top:,} pages"
+            )
             kept = ", ".join(recorded_dependants(store.snapshot().properties))
             if kept and not options.deep:
-                lines.append(f"what {kept} keeps was not compared with its source; --deep does that")
+                lines.append(
+                    f"what {kept} keeps was not compared with its source; --deep does that"
+                )
         answer(options, data, "\n".join(lines))
     return 1 if violations else 0
 
@@ -82,12 +101,20 @@ def _deep(store: pagestore.Store, progress: Progress) -> list[Violation]:
     """Return the violations in data that hosts derived, compared with its sources."""
     found = [one for host in hosts().values() for one in host.check(store, progress)]
     for name in recorded_dependants(store.snapshot().properties).keys() - hosts().keys():
-        found.append(Violation("dependants", None, (), f"{name} is not loaded here, so what it keeps was not compared"))
+        found.append(
+            Violation(
+                "dependants",
+                None,
+                (),
+                f"{name} is not loaded here, so what it keeps was not compared",
+            )
+        )
     return found
 
 
 def _saved(store: pagestore.Store, path: Path) -> tuple[int, list[Lost], int]:
-    """Copy readable records to a new store; return the version, what was lost, and the number of records.
+    """Copy readable records to a new store; return the version, what was lost, and the number of
+    records.
 
     An error leaves no file.
     """

@@ -17,7 +17,8 @@ def run(options: argparse.Namespace) -> int:
     with opened(options) as store:
         versions = store.history(options.limit, options.branch)
         rows = [
-            (v.version, f"{v.timestamp:%Y-%m-%d %H:%M:%S}", v.branch, " ".join(v.tags), v.message) for v in versions
+            (v.version, f"{v.timestamp:%Y-%m-%d %H:%M:%S}", v.branch, " ".join(v.tags), v.message)
+            for v in versions
         ]
         data = {"versions": [v._asdict() for v in versions]}
         answer(options, data, table(rows, ("version", "time (UTC)", "branch", "tags", "message")))

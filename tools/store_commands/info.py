@@ -18,21 +18,31 @@ def run(options: argparse.Namespace) -> int:
         found = {name: snapshot[name] for name in shown(options, snapshot)}
         bytes_ = store.path.stat().st_size
         relations = {
-            name: {"rows": len(relation), "schema": str(relation.schema), "key": list(relation.schema.key)}
+            name: {
+                "rows": len(relation),
+                "schema": str(relation.schema),
+                "key": list(relation.schema.key),
+            }
             for name, relation in found.items()
         }
         data = {
-            "file": str(store.path), "bytes": bytes_, "page_size": store.page_size, "uuid": store.uuid,
+            "file": str(store.path), "bytes": bytes_, "page_size": store.page_size,
+            "uuid": store.uuid,
             "version": store.version, "versions": len(store.history()), "retain": store.retain,
             "tags": store.tags, "branches": store.branches, "relations": relations,
             "recovery": str(store.recovery) if store.recovery else None,
         }  # fmt: skip
         lines = [
-            f"{store.path}: {size(bytes_)} in pages of {size(store.page_size)}, version {store.version}",
-            f"{data['versions']} versions are kept ({store.retain}); branches {', '.join(map(plain, store.branches))}",
+            f"{store.path}: {size(bytes_)} in pages of {size(store.page_size)}, version "
+            f"{store.version}",
+            f"{data['versions']} versions are kept ({store.retain}); branches "
+            f"{', '.join(map(plain, store.branches))}",
         ]
         if store.tags:
-            lines.append("tags " + ", ".join(f"{plain(tag)} = {version}" for tag, version in store.tags.items()))
+            lines.append(
+                "tags "
+                + ", ".join(f"{plain(tag)} = {version}" for tag, version in store.tags.items())
+            )
         if store.recovery:
             lines.append(str(store.recovery))
         rows = [

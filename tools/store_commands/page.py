@@ -8,7 +8,16 @@ import numpy as np
 from pagestore.compiled import MappedWords, TypedKernel
 from pagestore.errors import CorruptionError
 from pagestore.host import Store
-from pagestore.pages.layout import BIRTH, CRC, ENTRY_COUNT, HEADER, LEAF, RUN, TYPE, page_type_fields
+from pagestore.pages.layout import (
+    BIRTH,
+    CRC,
+    ENTRY_COUNT,
+    HEADER,
+    LEAF,
+    RUN,
+    TYPE,
+    page_type_fields,
+)
 from pagestore.pages.verify import is_whole
 from pagestore.storage.mapping import page_fault
 from pagestore.tooling import Walk
@@ -26,7 +35,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     common(parser)
     parser.add_argument("page", type=number, help="its number")
-    parser.add_argument("--all", action="store_true", help="every entry, not only the first and last")
+    parser.add_argument(
+        "--all", action="store_true", help="every entry, not only the first and last"
+    )
 
 
 def run(options: argparse.Namespace) -> int:
@@ -35,11 +46,18 @@ def run(options: argparse.Namespace) -> int:
         walk = Walk(store._handle.mapping)
         page_words = walk.pages.page_words
         if not 2 <= options.page < len(walk.pages.seen):
-            raise OSError(f"{options.file} has pages 2 to {len(walk.pages.seen) - 1}; there is no page {options.page}")
+            raise OSError(
+                f"{options.file} has pages 2 to {len(walk.pages.seen) - 1}; there is no page "
+                f"{options.page}"
+            )
         words = walk.pages.words[options.page * page_words : (options.page + 1) * page_words]
         kind, level, columns, folds, tree = page_type_fields(int(words[TYPE]))
         fault = page_fault(words, options.page)
-        if not fault and kind != RUN and not WHOLE.call(walk.pages.words, options.page * page_words, page_words):
+        if (
+            not fault
+            and kind != RUN
+            and not WHOLE.call(walk.pages.words, options.page * page_words, page_words)
+        ):
             fault = "its columns do not lie inside"
         data = {
             "page": options.page,
@@ -51,7 +69,10 @@ def run(options: argparse.Namespace) -> int:
             "crc": int(words[CRC]),
             "fault": fault,
         }
-        lines = [f"page {options.page}: {data['kind']}, level {level}, tree {tree}, born in version {data['birth']}"]
+        lines = [
+            f"page {options.page}: {data['kind']}, level {level}, tree {tree}, born in version "
+            f"{data['birth']}"
+        ]
         lines.append(f"crc32c {data['crc']:08x}" + (f": {fault}" if fault else ""))
         if kind == RUN:
             lines.append(f"a record of {data['count']} bytes here")
@@ -71,7 +92,13 @@ def _keys(store: Store) -> dict[int, int]:
 
 
 def _entries(
-    walk: Walk, options: argparse.Namespace, kind: int, columns: int, folds: int, keys: int, words: np.ndarray
+    walk: Walk,
+    options: argparse.Namespace,
+    kind: int,
+    columns: int,
+    folds: int,
+    keys: int,
+    words: np.ndarray,
 ) -> list[str]:
     """Return the entries of a page as lines of a table."""
     values = walk.columns(options.page)
@@ -83,5 +110,9 @@ def _entries(
     head = tuple(f"{name} ({width} bits)" for name, width in zip(names, widths, strict=True))
     rows = [tuple(row) for row in values.T.tolist()]
     shown = rows if options.all or len(rows) <= 2 * ROWS else rows[:ROWS] + rows[-ROWS:]
-    note = [] if len(shown) == len(rows) else [f"({len(rows) - len(shown)} entries between are left out; --all)"]
+    note = (
+        []
+        if len(shown) == len(rows)
+        else [f"({len(rows) - len(shown)} entries between are left out; --all)"]
+    )
     return [f"{len(rows)} entries", table(shown, head), *note]

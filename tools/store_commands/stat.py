@@ -21,7 +21,8 @@ def run(options: argparse.Namespace) -> int:
             pages[name if options.all else owner(name, stat.relations)] += count
         data = stat._asdict() | {"readers": [reader._asdict() for reader in stat.readers]}
         lines = [
-            f"{stat.pages:,} pages of {size(stat.page_size)}; {stat.free:,} free, {stat.store:,} the store's",
+            f"{stat.pages:,} pages of {size(stat.page_size)}; {stat.free:,} free, {stat.store:,} "
+            f"the store's",
             f"{counted(stat.texts, 'text')} in the dictionary; {stat.texts_removed:,} have left it",
             table(sorted(pages.items()), ("relation", "pages")),
             table(sorted(stat.only.items()), ("version", "pages of its own")),

@@ -9,7 +9,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     common(parser)
     parser.add_argument("name", nargs="?", help="without a name, the tags are listed")
-    parser.add_argument("version", nargs="?", type=version_or_name, help="the newest one by default")
+    parser.add_argument(
+        "version", nargs="?", type=version_or_name, help="the newest one by default"
+    )
     parser.add_argument("--delete", action="store_true", help="delete the name")
 
 
@@ -18,7 +20,9 @@ def run(options: argparse.Namespace) -> int:
     if options.delete and not options.name:
         raise argparse.ArgumentError(None, "--delete needs the name of a tag")
     if options.delete and options.version is not None:
-        raise argparse.ArgumentError(None, "--delete takes a name back, whatever its version: leave the version out")
+        raise argparse.ArgumentError(
+            None, "--delete takes a name back, whatever its version: leave the version out"
+        )
     if options.name == "":
         raise argparse.ArgumentError(None, "a tag needs a name")
     with opened(options, "rw" if options.name else "r") as store:
@@ -27,5 +31,9 @@ def run(options: argparse.Namespace) -> int:
         elif options.name:
             store.tag(options.name, options.version)
         tags = store.tags
-        answer(options, {"tags": tags}, "\n".join(f"{plain(tag)} {version}" for tag, version in sorted(tags.items())))
+        answer(
+            options,
+            {"tags": tags},
+            "\n".join(f"{plain(tag)} {version}" for tag, version in sorted(tags.items())),
+        )
     return 0

@@ -1,4 +1,6 @@
-"""`pagestore vacuum FILE [--keep N] [--dry-run]`: drop old versions and unused texts, and cut the file."""
+"""`pagestore vacuum FILE [--keep N] [--dry-run]`: drop old versions and unused texts, and cut
+the file.
+"""
 
 import argparse
 
@@ -10,12 +12,16 @@ from ..cli.answers import answer, common, counted, number, opened, size
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     common(parser)
-    parser.add_argument("--keep", type=number, metavar="N", help="keep the newest N versions of each branch")
+    parser.add_argument(
+        "--keep", type=number, metavar="N", help="keep the newest N versions of each branch"
+    )
     parser.add_argument("--dry-run", action="store_true", help="only say what would be dropped")
 
 
 def run(options: argparse.Namespace) -> int:
-    """Drop versions, or say which would be dropped, and print what was freed; return the exit code."""
+    """Drop versions, or say which would be dropped, and print what was freed; return the exit
+    code.
+    """
     with opened(options, "rw") as store:
         done = store.vacuum(keep_versions=options.keep, dry_run=options.dry_run)
         versions, pages = counted(len(done.dropped), "version"), counted(done.pages_freed, "page")
@@ -25,7 +31,9 @@ def run(options: argparse.Namespace) -> int:
             else f"{versions} dropped, {pages} free, {size(done.bytes_cut)} cut off"
         ]
         if done.texts_removed:
-            lines.append(f"{counted(done.texts_removed, 'text')} in no version any more left the dictionary")
+            lines.append(
+                f"{counted(done.texts_removed, 'text')} in no version any more left the dictionary"
+            )
         if done.texts_kept:
             lines.append(f"texts stay: {done.texts_kept}")
         lines += [f"version {version} stays: {reason}" for version, reason in done.kept.items()]

@@ -1,14 +1,17 @@
-"""Follow plans, as steps of a schedule (schedule.py), and make edits of heads of the bindings that go and come.
+"""Follow plans, as steps of a schedule (schedule.py), and make edits of heads of the bindings that
+go and come.
 
-A plan with probes begins with the branches that its relations gained and lost. One that scans a relation needs none:
-the changed rows that its conditions let pass are its bindings. Where a plan begins with a part of a key, the branches
-are found that a change makes or removes. Bindings get the columns that heads and filters compute (terms.py), and if one
-fails, the step is left.
+A plan with probes begins with the branches that its relations gained and lost. One that scans a
+relation needs none: the changed rows that its conditions let pass are its bindings. Where a plan
+begins with a part of a key, the branches are found that a change makes or removes. Bindings get the
+columns that heads and filters compute (terms.py), and if one fails, the step is left.
 
-A plan without probes is matched with its sensitivity indices, which are trees with queues, too. The step replaces the
-intervals that were hit; if there are not enough pages for that, it leaves all indices as they were.
+A plan without probes is matched with its sensitivity indices, which are trees with queues, too. The
+step replaces the intervals that were hit; if there are not enough pages for that, it leaves all
+indices as they were.
 
-Groups of arguments of the kernel that takes the steps of a schedule (see pagestore/runtime/types.py).
+Groups of arguments of the kernel that takes the steps of a schedule (see
+pagestore/runtime/types.py).
 """
 
 from typing import NamedTuple
@@ -26,7 +29,14 @@ from ivm.ways.kernels.match import (
     match_at,
 )
 from ivm.ways.kernels.match import OPERATIONS as MATCH_OPERATIONS
-from ivm.ways.kernels.probe import COMPOSED, OPERATIONS, Branches, Composing, ProbeTable, probe_next_at
+from ivm.ways.kernels.probe import (
+    COMPOSED,
+    OPERATIONS,
+    Branches,
+    Composing,
+    ProbeTable,
+    probe_next_at,
+)
 from ivm.ways.kernels.ranges import RangeRoom
 from ivm.ways.kernels.reach import Conditions, holds
 from ivm.ways.kernels.states import StateRoom, is_prefix
@@ -55,27 +65,45 @@ from pagestore.compiled import (
     tree_at,
 )
 
-# columns of `plans`: where its rows of other tables begin and end, which are its probes (of a matched plan, its words
-# in `static`), the trees that it reads, those whose changes it begins with, its heads, the terms that it computes, and
-# its sensors; how many columns of a binding, or of a row that it scans, are read; its conditions, of these columns
+# columns of `plans`: where its rows of other tables begin and end, which are its probes (of a
+# matched plan, its words in `static`), the trees that it reads, those whose changes it begins with,
+# its heads, the terms that it computes, and its sensors; how many columns of a binding, or of a row
+# that it scans, are read; its conditions, of these columns
 (
-    PROBES, PROBES_END, INDICES, INDICES_END, SOURCES, SOURCES_END, HEADS, HEADS_END, TERMS, TERMS_END, SENSED,
-    SENSED_END, COLUMNS, CONDITIONS,
-) = range(14)  # fmt: skip
+    PROBES,
+    PROBES_END,
+    INDICES,
+    INDICES_END,
+    SOURCES,
+    SOURCES_END,
+    HEADS,
+    HEADS_END,
+    TERMS,
+    TERMS_END,
+    SENSED,
+    SENSED_END,
+    COLUMNS,
+    CONDITIONS,
+) = range(14)
 # columns of `sources`: a tree, and of how many words of its keys a branch is; 0 for a whole key
 TREE, DEPTH = range(2)
-# columns of `heads`: its group, what a binding does there, which columns of it are copied, how a number is cut
+# columns of `heads`: its group, what a binding does there, which columns of it are copied, how a
+# number is cut
 GROUP, HOW, COPIED, COPIED_END, CUT = range(5)
 NOTHING, PLACE = -1, -2  # columns that are not copied: a zero, and the place of a part
-# a binding is a row, or is counted; its last column is added up, or is complemented, so that the greatest is the first,
-# or is cut into parts, each of which is added up
+# a binding is a row, or is counted; its last column is added up, or is complemented, so that the
+# greatest is the first, or is cut into parts, each of which is added up
 ROWS, COUNTED, SUMMED, FALLING, PARTED = range(5)
-LARGE = 64  # rows; a relation with more changes may make it cheaper to evaluate a view anew, which Python decides
+# rows; a relation with more changes may make it cheaper to evaluate a view anew, which Python
+# decides
+LARGE = 64
 
 
 @kernel
 def follow(pages, queues, room, schedule, working, run, found, composed, probe, p):
-    """Probe plan p with the changes of its relations, and queue the bindings found; False if Python has to do it."""
+    """Probe plan p with the changes of its relations, and queue the bindings found; False if
+    Python has to do it.
+    """
     plan, deltas = schedule.plans[p], queues.deltas
     some = working.spans[: plan[SOURCES_END] - plan[SOURCES]]
     total = changed(pages, plan, schedule.sources, queues, working, some)
@@ -84,7 +112,9 @@ def follow(pages, queues, room, schedule, working, run, found, composed, probe, 
     indices = plan[INDICES_END] - plan[INDICES]
     trees = working.versions[: 6 * indices].reshape((2, indices, 3))
     place(plan, schedule.indices, working.before, queues.trees, trees)
-    table = ProbeTable(schedule.static, schedule.probes[plan[PROBES] : plan[PROBES_END]], plan[COLUMNS])
+    table = ProbeTable(
+        schedule.static, schedule.probes[plan[PROBES] : plan[PROBES_END]], plan[COLUMNS]
+    )
     branches = Branches(deltas.reshape(deltas.size), some, working.actions)
     composing = Composing(room.reordering.order, room.reordering.fresh, composed)
     run.progress[:] = 0
@@ -100,11 +130,17 @@ def follow(pages, queues, room, schedule, working, run, found, composed, probe, 
 
 @kernel
 def match(pages, flushing, schedule, working, probing, p):
-    """Match the changes of plan p's relations, renew its sensitivity indices, and queue the bindings found.
+    """Match the changes of plan p's relations, renew its sensitivity indices, and queue the
+    bindings found.
 
     False if Python has to do it: then nothing has changed.
     """
-    plan, queues, composed, room = schedule.plans[p], flushing.queues, probing.composing.found, working.matching
+    plan, queues, composed, room = (
+        schedule.plans[p],
+        flushing.queues,
+        probing.composing.found,
+        working.matching,
+    )
     some = working.spans[: plan[SOURCES_END] - plan[SOURCES]]
     room.tally[SHORT] = 0
     if has_large(plan, schedule.sources, queues):
@@ -115,14 +151,29 @@ def match(pages, flushing, schedule, working, probing, p):
     indices = plan[INDICES_END] - plan[INDICES]
     trees = working.versions[: 6 * indices].reshape((2, indices, 3))
     place(plan, schedule.indices, working.before, queues.trees, trees)
-    words, sensed = schedule.static[plan[PROBES] : plan[PROBES_END]], schedule.sensed[plan[SENSED] : plan[SENSED_END]]
+    words, sensed = (
+        schedule.static[plan[PROBES] : plan[PROBES_END]],
+        schedule.sensed[plan[SENSED] : plan[SENSED_END]],
+    )
     branches = Branches(queues.deltas.reshape(queues.deltas.size), some, working.actions)
     matched = Matched(words, sensed, queues.trees)
-    n = match_at(room.match, pages, matched, trees, branches, room, probing.run, probing.found, probing.composing)
+    n = match_at(
+        room.match,
+        pages,
+        matched,
+        trees,
+        branches,
+        room,
+        probing.run,
+        probing.found,
+        probing.composing,
+    )
     if n < 0 or room.tally[REGIONS] == 0:
         return n == 0
     n = gather(plan, schedule, 0, n, composed.signs, composed.bindings, composed)
-    if n < 0 or not has_room(plan, schedule, n, composed.bindings, queues, working.states.sums.parts):
+    if n < 0 or not has_room(
+        plan, schedule, n, composed.bindings, queues, working.states.sums.parts
+    ):
         return False
     if not renew(pages, flushing, working, sensed):
         return False
@@ -132,7 +183,9 @@ def match(pages, flushing, schedule, working, probing, p):
 
 @kernel
 def scan(pages, queues, schedule, working, found, p):
-    """Queue the changes of a relation that plan p lets pass; if they are too many, queue nothing and return False."""
+    """Queue the changes of a relation that plan p lets pass; if they are too many, queue nothing
+    and return False.
+    """
     plan = schedule.plans[p]
     source = schedule.sources[plan[SOURCES]]
     t, begin, n = source[TREE], 0, queues.tallies[source[TREE], CHANGES]
@@ -150,7 +203,9 @@ def scan(pages, queues, schedule, working, found, p):
 
 @kernel
 def has_large(plan, sources, queues):
-    """Return whether a relation of a plan has so many changes that Python decides how they are followed."""
+    """Return whether a relation of a plan has so many changes that Python decides how they are
+    followed.
+    """
     for i in range(plan[SOURCES], plan[SOURCES_END]):
         if queues.tallies[sources[i, TREE], CHANGES] > LARGE:
             return True
@@ -168,7 +223,9 @@ def reaches(plan, schedule, n, rows):
 
 @kernel
 def changed(pages, plan, sources, queues, working, spans):
-    """Find the branches that a plan is probed with; return how many, or BROKEN for too many or a corrupt page."""
+    """Find the branches that a plan is probed with; return how many, or BROKEN for too many or a
+    corrupt page.
+    """
     deltas, total = queues.deltas, 0
     stride = deltas.shape[2]
     for i in range(plan[SOURCES], plan[SOURCES_END]):
@@ -186,11 +243,17 @@ def changed(pages, plan, sources, queues, working, spans):
 
 @kernel
 def branches_of(pages, queues, working, t, depth, begin):
-    """Find the branches of a depth that the changes of tree t make or remove, and write them after these, from `begin`.
+    """Find the branches of a depth that the changes of tree t make or remove, and write them after
+    these, from `begin`.
 
     Returns how many, or BROKEN for too many or a corrupt page.
     """
-    actions, rows, n, key = queues.deltas[t, 0], queues.deltas[t, 1:], queues.tallies[t, CHANGES], working.key
+    actions, rows, n, key = (
+        queues.deltas[t, 0],
+        queues.deltas[t, 1:],
+        queues.tallies[t, CHANGES],
+        working.key,
+    )
     if begin + n > actions.shape[0]:
         return BROKEN
     found = 0
@@ -213,7 +276,9 @@ def branches_of(pages, queues, working, t, depth, begin):
 
 @kernel
 def has(pages, words, key, m, cursor):
-    """Return whether a tree, given by its words, has records that begin with key[:m]; BROKEN for a corrupt page."""
+    """Return whether a tree, given by its words, has records that begin with key[:m]; BROKEN for
+    a corrupt page.
+    """
     found = seek(tree_at(pages, words, 0), key, m, cursor, 0)
     if found <= 0:
         return BROKEN if found else 0
@@ -225,16 +290,23 @@ def has(pages, words, key, m, cursor):
 
 @kernel
 def place(plan, indices, old, new, versions):
-    """Copy root, height and keys of the trees that a plan reads, in the order of its indices, to versions[2, I, 3]."""
+    """Copy root, height and keys of the trees that a plan reads, in the order of its indices, to
+    versions[2, I, 3].
+    """
     for i in range(versions.shape[1]):
         of = indices[plan[INDICES] + i]
         for v, tree in enumerate((old[of], new[of])):
-            versions[v, i, ROOT], versions[v, i, HEIGHT], versions[v, i, KEYS] = tree[ROOT], tree[HEIGHT], tree[KEYS]
+            versions[v, i, ROOT], versions[v, i, HEIGHT], versions[v, i, KEYS] = (
+                tree[ROOT],
+                tree[HEIGHT],
+                tree[KEYS],
+            )
 
 
 @kernel
 def gather(plan, schedule, begin, n, signs, rows, found):
-    """Copy those of n bindings, from `begin` on, that pass a plan's conditions to `found`, with what the plan computes.
+    """Copy those of n bindings, from `begin` on, that pass a plan's conditions to `found`, with
+    what the plan computes.
 
     Returns how many, or BROKEN if something cannot be computed.
     """
@@ -254,7 +326,8 @@ def gather(plan, schedule, begin, n, signs, rows, found):
 
 @kernel
 def queue(plan, schedule, n, found, queues, parts):
-    """Queue n bindings as edits of a plan's heads; if they are too many, queue nothing and return False.
+    """Queue n bindings as edits of a plan's heads; if they are too many, queue nothing and return
+    False.
 
     A row may go and come if only a value has changed that it does not show: it goes first.
     """
@@ -265,13 +338,17 @@ def queue(plan, schedule, n, found, queues, parts):
             action = INSERT if side else ERASE
             for i in range(n):
                 if found.signs[i] == action:
-                    put(schedule.heads[h], schedule.copies, found.bindings, i, action, queues, parts)
+                    put(
+                        schedule.heads[h], schedule.copies, found.bindings, i, action, queues, parts
+                    )
     return True
 
 
 @kernel
 def has_room(plan, schedule, n, bindings, queues, parts):
-    """Return whether the heads of a plan can take n bindings: there is room, and each value to add has a negative."""
+    """Return whether the heads of a plan can take n bindings: there is room, and each value to
+    add has a negative.
+    """
     heads = schedule.heads
     for h in range(plan[HEADS], plan[HEADS_END]):
         most = n * (plan[HEADS_END] - plan[HEADS]) * (PARTS_MAX if heads[h, HOW] == PARTED else 1)
@@ -298,7 +375,9 @@ def put(head, copies, bindings, i, action, queues, parts):
     for k in range(many):
         for c in range(width):
             column = copies[head[COPIED] + c]
-            edits[1 + c, at] = bindings[column, i] if column >= 0 else parts[2 * k] if column == PLACE else 0
+            edits[1 + c, at] = (
+                bindings[column, i] if column >= 0 else parts[2 * k] if column == PLACE else 0
+            )
         edits[0, at] = ADD
         if head[HOW] == PARTED:
             edits[1 + width, at], edits[2 + width, at] = weight * parts[2 * k + 1], weight
@@ -316,7 +395,9 @@ def put(head, copies, bindings, i, action, queues, parts):
 
 @kernel
 def renew(pages, flushing, working, sensed):
-    """Erase the intervals that were hit, and insert those recorded; if that is impossible, undo it and return False."""
+    """Erase the intervals that were hit, and insert those recorded; if that is impossible, undo
+    it and return False.
+    """
     accounts, queues, room, apply = flushing
     matching = working.matching
     for s in range(sensed.shape[0]):
@@ -368,13 +449,15 @@ def put_back(queues, working, t):
 
 
 class ScheduleTable(NamedTuple):
-    """The steps of a schedule and the tables they refer to; schedule.py names the columns of each table.
+    """The steps of a schedule and the tables they refer to; schedule.py names the columns of each
+    table.
 
-    steps[S, 2], plans[P, 14] and heads[H, 5] refer to spans of the other arrays: probes[Q, PROBE] and the words
-    `static` are those of all plans, indices are numbers of trees, sources[B, 2] those with changes, sensed[N, 2] groups
-    and trees of sensitivity indices, terms[T, TERM] what is computed (terms.py), copies are columns of bindings,
-    folds[F, FOLD] are views with a state (states.py), ranges[R, RANGE] views of ranges (ranges.py), functions[F, 2]
-    those that are checked, and conditions are those of plans.
+    steps[S, 2], plans[P, 14] and heads[H, 5] refer to spans of the other arrays: probes[Q, PROBE]
+    and the words `static` are those of all plans, indices are numbers of trees, sources[B, 2] those
+    with changes, sensed[N, 2] groups and trees of sensitivity indices, terms[T, TERM] what is
+    computed (terms.py), copies are columns of bindings, folds[F, FOLD] are views with a state
+    (states.py), ranges[R, RANGE] views of ranges (ranges.py), functions[F, 2] those that are
+    checked, and conditions are those of plans.
     """
 
     static: Words
@@ -395,15 +478,18 @@ class ScheduleTable(NamedTuple):
 
 
 class ScheduleRoom(NamedTuple):
-    """Working memory of a schedule: the trees before its first step, and the old and new trees that a plan reads.
+    """Working memory of a schedule: the trees before its first step, and the old and new trees that
+    a plan reads.
 
-    before[T, TREE_WORDS] are rows of trees, versions the words (root, height, keys) of a plan's trees in either
-    version, spans[B, 3] and actions[2] as for `probe_next`; operations[P + R] count those of each plan and range,
-    hits[P] the intervals that were hit, and `matching` is as for `match`. key[K] and cursor[CURSOR_WORDS] are of a
-    look-up, conflicts[1] counts keys with two values.
+    before[T, TREE_WORDS] are rows of trees, versions the words (root, height, keys) of a plan's
+    trees in either version, spans[B, 3] and actions[2] as for `probe_next`; operations[P + R] count
+    those of each plan and range, hits[P] the intervals that were hit, and `matching` is as for
+    `match`. key[K] and cursor[CURSOR_WORDS] are of a look-up, conflicts[1] counts keys with two
+    values.
 
-    For recursive strata: recursion[S, 3] count operations, rounds and facts examined, gains[T] the records that trees
-    gained, `taken` the pages taken before; the others are what `maintain` takes, and its address.
+    For recursive strata: recursion[S, 3] count operations, rounds and facts examined, gains[T] the
+    records that trees gained, `taken` the pages taken before; the others are what `maintain` takes,
+    and its address.
     """
 
     before: Table

@@ -1,23 +1,27 @@
 """Apply a few edits and maintain everything that depends on them, in one call.
 
-    queue of edge ──flush──▶ edge, its index ──probe──▶ bindings that go and come ──copy──▶ queue of triangle ──flush──▶
+    queue of edge ──flush──▶ edge, its index ──probe──▶ bindings that go and come ──copy──▶ queue of
+    triangle ──flush──▶
 
     steps       FLUSH edge      FOLLOW plan 0       FLUSH triangle          + (3, 5) goes into edge;
     queues      edge: 1 edit    edge: none          triangle: 2 edits       plan 0 finds two triangles with it
 
-The steps of a schedule alternate: the queue of a group of trees (a relation, its permuted indices) is flushed; a plan
-whose relations changed is probed (FOLLOW) or matched, or scans a relation, and the bindings found go into the queues of
-its heads (plans.py). A step that fails or finds too many bindings is left to Python, and so are all later steps.
+The steps of a schedule alternate: the queue of a group of trees (a relation, its permuted indices)
+is flushed; a plan whose relations changed is probed (FOLLOW) or matched, or scans a relation, and
+the bindings found go into the queues of its heads (plans.py). A step that fails or finds too many
+bindings is left to Python, and so are all later steps.
 
-A view of the first or last records of ranges is followed by seeks (RANGED, ranges.py). Whether the keys of a function
-have one value is only counted (CHECK): a transaction in which they do not is refused as a whole.
+A view of the first or last records of ranges is followed by seeks (RANGED, ranges.py). Whether the
+keys of a function have one value is only counted (CHECK): a transaction in which they do not is
+refused as a whole.
 
-An aggregate may have a state, whose queue is flushed first; FOLD then computes the rows of the groups that changed in
-it (states.py):
+An aggregate may have a state, whose queue is flushed first; FOLD then computes the rows of the
+groups that changed in it (states.py):
 
     queue of state of least ──flush──▶ (7, 3; 1) (7, 5; 2) ──fold──▶ queue of least  + (7; 3) ──flush──▶
 
-If the state keeps a few values of each group, edits of others are left out before it is flushed (CUT).
+If the state keeps a few values of each group, edits of others are left out before it is flushed
+(CUT).
 """
 
 from ivm.engine.kernels.plans import Flushing, follow, give_back, match, put_back, scan
@@ -71,18 +75,24 @@ FLUSH, FOLLOW, SCAN, FOLD, RECUR, RANGED, CHECK, MATCH, CUT = range(9)
 UNTOUCHED = -1  # operations of a plan or a range that no change reached
 STOPPED = -1  # a recursion that cannot be followed in the room that there is
 KIND, OF = range(2)
-EXCESS_FREE = 50_000  # operations, some milliseconds: a plan that takes more may be made anew (replan.py)
-# columns of `functions`: the tree of a view whose keys may get two values, and how many words a key has
+# operations, some milliseconds: a plan that takes more may be made anew (replan.py)
+EXCESS_FREE = 50_000
+# columns of `functions`: the tree of a view whose keys may get two values, and how many words a key
+# has
 FUNCTION, ARGUMENTS = range(2)
 
 
 @kernel
-def carry(begin, pages, accounts, queues, room, apply, schedule, working, run, found, composed, probe):
-    """Run the steps of a schedule from step `begin` on; return how many are done, including those before `begin`.
+def carry(
+    begin, pages, accounts, queues, room, apply, schedule, working, run, found, composed, probe
+):
+    """Run the steps of a schedule from step `begin` on; return how many are done, including those
+    before `begin`.
 
-    accounts, queues, room and apply are as for `flush_queue`, run and found as for `probe_next`, whose address is
-    `probe`; `composed` is a buffer for the bindings that it sorts and composes. working.operations[P + R] count the
-    iterator operations of each plan's probes, and the points computed for each range.
+    accounts, queues, room and apply are as for `flush_queue`, run and found as for `probe_next`,
+    whose address is `probe`; `composed` is a buffer for the bindings that it sorts and composes.
+    working.operations[P + R] count the iterator operations of each plan's probes, and the points
+    computed for each range.
     """
     accounts = begin_commit(accounts, queues)
     if begin == 0:
@@ -101,15 +111,21 @@ def carry(begin, pages, accounts, queues, room, apply, schedule, working, run, f
             if not scan(pages, queues, schedule, working, composed, of):
                 return s
         elif schedule.steps[s, KIND] == FOLD:
-            if not follow_state(States(pages, queues, schedule.folds, schedule.copies, working.states), of):
+            if not follow_state(
+                States(pages, queues, schedule.folds, schedule.copies, working.states), of
+            ):
                 return s
         elif schedule.steps[s, KIND] == CUT:
-            if not leave_out(States(pages, queues, schedule.folds, schedule.copies, working.states), of):
+            if not leave_out(
+                States(pages, queues, schedule.folds, schedule.copies, working.states), of
+            ):
                 return s
         elif schedule.steps[s, KIND] == RECUR:
             composing = Composing(room.reordering.order, room.reordering.fresh, composed)
             flushing = Flushing(accounts, queues, room, apply)
-            if not recur(pages, flushing, schedule, working, Probing(run, found, composing, probe), of):
+            if not recur(
+                pages, flushing, schedule, working, Probing(run, found, composing, probe), of
+            ):
                 return s
         elif schedule.steps[s, KIND] == RANGED:
             ranged = Ranged(pages, working.before, queues, schedule.ranges[of], schedule.copies)
@@ -123,7 +139,9 @@ def carry(begin, pages, accounts, queues, room, apply, schedule, working, run, f
         elif schedule.steps[s, KIND] == MATCH:
             composing = Composing(room.reordering.order, room.reordering.fresh, composed)
             flushing = Flushing(accounts, queues, room, apply)
-            if not match(pages, flushing, schedule, working, Probing(run, found, composing, probe), of):
+            if not match(
+                pages, flushing, schedule, working, Probing(run, found, composing, probe), of
+            ):
                 return s
         elif not follow(pages, queues, room, schedule, working, run, found, composed, probe, of):
             return s
@@ -134,7 +152,9 @@ def carry(begin, pages, accounts, queues, room, apply, schedule, working, run, f
 
 @kernel
 def is_cheap(working):
-    """Return whether the plans took so few operations that none of them can be one that Python should plan anew."""
+    """Return whether the plans took so few operations that none of them can be one that Python
+    should plan anew.
+    """
     total = 0
     for count in working.operations:
         total += max(count, 0)
@@ -153,12 +173,18 @@ def changes_of_range(queues, span):
 def remember(trees, before):
     """Copy the roots of trees to `before`, since they will change."""
     for t in range(trees.shape[0]):
-        before[t, ROOT], before[t, HEIGHT], before[t, KEYS] = trees[t, ROOT], trees[t, HEIGHT], trees[t, KEYS]
+        before[t, ROOT], before[t, HEIGHT], before[t, KEYS] = (
+            trees[t, ROOT],
+            trees[t, HEIGHT],
+            trees[t, KEYS],
+        )
 
 
 @kernel
 def count_conflicts(pages, queues, schedule, working, f):
-    """Return how many rows that function f gained have a key with another value, too, or are in a corrupt page."""
+    """Return how many rows that function f gained have a key with another value, too, or are in
+    a corrupt page.
+    """
     t, keys = schedule.functions[f, FUNCTION], schedule.functions[f, ARGUMENTS]
     actions, rows, n = queues.deltas[t, 0], queues.deltas[t, 1:], 0
     tree, key, cursor = tree_at(pages, queues.trees[t], 0), working.key, working.cursor
@@ -181,7 +207,9 @@ def count_conflicts(pages, queues, schedule, working, f):
 
 @kernel
 def recur(pages, flushing, schedule, working, probing, number):
-    """Find out how a recursive stratum changes, and queue the edits of its views; False leaves it to Python."""
+    """Find out how a recursive stratum changes, and queue the edits of its views; False leaves
+    it to Python.
+    """
     strata, facts, queues = schedule.strata, working.facts, flushing.queues
     deltas, spans = queues.deltas, working.recursive_spans
     total = changed_sources(strata, number, queues.tallies, deltas, spans)
@@ -196,8 +224,12 @@ def recur(pages, flushing, schedule, working, probing, number):
     writes = status == WRITE
     while status == WRITE:
         status = STOPPED
-        if queue_fresh(strata, facts, queues) and flush_views(pages, flushing, working, strata, number):
-            status = maintain_at(working.maintain, pages, strata, trees, changes, facts, probing, number)
+        if queue_fresh(strata, facts, queues) and flush_views(
+            pages, flushing, working, strata, number
+        ):
+            status = maintain_at(
+                working.maintain, pages, strata, trees, changes, facts, probing, number
+            )
     if status != DONE or not queue_facts(strata, facts, queues, number):
         undo(flushing, working, strata, number)
         return False
@@ -211,7 +243,9 @@ def recur(pages, flushing, schedule, working, probing, number):
 
 @kernel
 def flush_views(pages, flushing, working, strata, number):
-    """Flush the queues of a stratum's views between rounds, counting what their trees gain; return whether all were."""
+    """Flush the queues of a stratum's views between rounds, counting what their trees gain;
+    return whether all were.
+    """
     accounts, queues, room, apply = flushing
     for v in range(strata.strata[number, VIEWS], strata.strata[number, VIEWS_END]):
         g = strata.views[v, VIEW_QUEUE]
@@ -225,7 +259,9 @@ def flush_views(pages, flushing, working, strata, number):
 
 @kernel
 def finish_views(pages, flushing, working, strata, number):
-    """Flush what is left of views that were written between rounds, and note all their changes together."""
+    """Flush what is left of views that were written between rounds, and note all their changes
+    together.
+    """
     queues = flushing.queues
     for v in range(strata.strata[number, VIEWS], strata.strata[number, VIEWS_END]):
         if count_changes(strata, working.facts, v) > queues.waiting.shape[2]:
@@ -241,7 +277,9 @@ def finish_views(pages, flushing, working, strata, number):
 
 @kernel
 def undo(flushing, working, strata, number):
-    """Let the trees of a stratum's views be what they were, and the pages written since then be free."""
+    """Let the trees of a stratum's views be what they were, and the pages written since then be
+    free.
+    """
     queues = flushing.queues
     give_back(flushing.accounts, working)
     for v in range(strata.strata[number, VIEWS], strata.strata[number, VIEWS_END]):

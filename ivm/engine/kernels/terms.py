@@ -2,24 +2,27 @@
 
     net[x] = n <- price[x] = p, tax[x] = t, n = p - t, n * 2 < p.         p t | n = p - t    c = 2    m = n * c    m < p
 
-A row of `terms` is one operation, on columns before it. What may fail (a division by zero, a result that its type
-cannot hold) is left to Python if it does.
+A row of `terms` is one operation, on columns before it. What may fail (a division by zero, a result
+that its type cannot hold) is left to Python if it does.
 """
 
 from ivm.ways.kernels.exact_sums import BROKEN
 from pagestore.compiled import WORD_MAX, WORD_MIN, float_of_bits, float_to_bits, kernel
 
-# columns of `terms`: the operation, the columns that it takes and the one that it makes; the least and the greatest
-# word of the result, of a quotient of decimals what its sides are multiplied by; of a test, the comparisons that pass,
-# and whether others do instead
+# columns of `terms`: the operation, the columns that it takes and the one that it makes; the least
+# and the greatest word of the result, of a quotient of decimals what its sides are multiplied by;
+# of a test, the comparisons that pass, and whether others do instead
 OPERATION, LEFT, RIGHT, TARGET, LEAST, GREATEST, OUTSIDE, TERM = range(8)
-CONSTANT, ADD, SUBTRACT, MULTIPLY, DIVIDE, RATIO, TEST, FLOAT = range(8)  # ADD to DIVIDE of floats are FLOAT + these
+# ADD to DIVIDE of floats are FLOAT + these
+CONSTANT, ADD, SUBTRACT, MULTIPLY, DIVIDE, RATIO, TEST, FLOAT = range(8)
 EXACT = 2.0**53
 
 
 @kernel
 def compute(terms, begin, end, rows, i):
-    """Do the operations begin..end for binding i; return 1, 0 if a test excludes it, or BROKEN if one fails."""
+    """Do the operations begin..end for binding i; return 1, 0 if a test excludes it, or BROKEN
+    if one fails.
+    """
     for t in range(begin, end):
         term = terms[t]
         if term[OPERATION] == CONSTANT:
@@ -66,7 +69,9 @@ def of_words(operation, left, right):
 
 @kernel
 def ratio(left, right, above, below):
-    """Return (True, the word) of a quotient of decimals as a float64; (False, 0) if it is not that of exact floats."""
+    """Return (True, the word) of a quotient of decimals as a float64; (False, 0) if it is not
+    that of exact floats.
+    """
     a, b = float(left) * above, float(right) * below
     if right == 0 or abs(a) >= EXACT or abs(b) >= EXACT:
         return False, 0
@@ -87,7 +92,8 @@ def of_floats(operation, left, right):
         return False, 0
     else:
         result = a / b
-    return (True, float_word(result)) if result == result else (False, 0)  # it is itself unless it is not a number
+    # it is itself unless it is not a number
+    return (True, float_word(result)) if result == result else (False, 0)
 
 
 @kernel

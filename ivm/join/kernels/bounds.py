@@ -1,13 +1,15 @@
-"""Bounds of a level: the interval that comparisons allow, and the next value that they and the oracle admit.
+"""Bounds of a level: the interval that comparisons allow, and the next value that they and the
+oracle admit.
 
 y >= x + 3, y <= 20, y != 9    with x = 5    ──▶    LOW = 8, HIGH = 20; admit(8) = 8, admit(9) = 10
 
-The change oracle as a trie: a union of regions, never expanded (*Matching tree surgery operations*).
+The change oracle as a trie: a union of regions, never expanded (*Matching tree surgery
+operations*).
 
-Level d of the union holds rows (v_0 .. v_{d-1}, a, b): every binding with that prefix and v_d in [a, b],
-whatever comes after.  All levels share one array regions[L + 1, R]; level d has columns starts[d] to
-starts[d + 1], sorted, and its intervals of one prefix are disjoint.  While the join is at level l,
-spans[l, d] is the range of level d's rows that agree with the binding so far.
+Level d of the union holds rows (v_0 .. v_{d-1}, a, b): every binding with that prefix and v_d in
+[a, b], whatever comes after.  All levels share one array regions[L + 1, R]; level d has columns
+starts[d] to starts[d + 1], sorted, and its intervals of one prefix are disjoint.  While the join is
+at level l, spans[l, d] is the range of level d's rows that agree with the binding so far.
 """
 
 from ivm.join.kernels.tries import (
@@ -33,7 +35,9 @@ from pagestore.compiled import WORD_MAX, WORD_MIN, kernel
 
 @kernel
 def bound_value(plan, state, at):
-    """Return the other side of a constraint, clamped to 64 bits, and whether it had to be clamped."""
+    """Return the other side of a constraint, clamped to 64 bits, and whether it had to be
+    clamped.
+    """
     constant = plan[at + CONSTANT]
     if plan[at + OTHER] < 0:
         return constant, False
@@ -48,7 +52,9 @@ def bound_value(plan, state, at):
 
 @kernel
 def added_up(plan, state, at):
-    """Return `bound_value` of several variables, by half words, since a partial sum may exceed 64 bits."""
+    """Return `bound_value` of several variables, by half words, since a partial sum may exceed
+    64 bits.
+    """
     high, low = plan[at + CONSTANT] >> 32, plan[at + CONSTANT] & HALF
     for other in range(at + OTHER, at + BOUND_WORDS, 2):
         if plan[other] >= 0:
@@ -71,7 +77,9 @@ def set_bounds(plan, state, level):
         at = plan[BOUNDS] + BOUND_WORDS * b
         kind = plan[at + KIND]
         value, clamped = bound_value(plan, state, at)
-        if clamped and (kind == EQ or (kind == GE and value == WORD_MAX) or (kind == LE and value == WORD_MIN)):
+        if clamped and (
+            kind == EQ or (kind == GE and value == WORD_MAX) or (kind == LE and value == WORD_MIN)
+        ):
             low, high = WORD_MAX, WORD_MIN
             break
         if kind == EQ or kind == GE:
@@ -116,7 +124,8 @@ def first_at_least(values, lo, hi, x):
 
 @kernel
 def oracle_open(regions, starts, state, spans, covered, level, binding):
-    """Narrow the spans to the value just bound at level - 1; set state[covered + level] if all bindings below are in.
+    """Narrow the spans to the value just bound at level - 1; set state[covered + level] if all
+    bindings below are in.
 
     `spans`, `covered` and `binding` are offsets into `state`.
     """
@@ -133,13 +142,16 @@ def oracle_open(regions, starts, state, spans, covered, level, binding):
     above = spans + 2 * (level - 1) * levels
     here = above + 2 * levels
     hi = state[above + 2 * (level - 1) + 1]
-    at = first_at_least(regions[level], state[above + 2 * (level - 1)], hi, x)  # row `level` of level - 1 is b
+    # row `level` of level - 1 is b
+    at = first_at_least(regions[level], state[above + 2 * (level - 1)], hi, x)
     state[covered + level] = at < hi and regions[level - 1, at] <= x
     for d in range(level, levels):
         hi = state[above + 2 * d + 1]
         lo = first_at_least(regions[level - 1], state[above + 2 * d], hi, x)
         state[here + 2 * d] = lo
-        state[here + 2 * d + 1] = hi if x == WORD_MAX else first_at_least(regions[level - 1], lo, hi, x + 1)
+        state[here + 2 * d + 1] = (
+            hi if x == WORD_MAX else first_at_least(regions[level - 1], lo, hi, x + 1)
+        )
 
 
 @kernel
@@ -167,7 +179,9 @@ def oracle_seek(regions, starts, state, spans, covered, level, x):
 
 @kernel
 def merge_intervals(rows, n, level):
-    """Make the first n intervals of each prefix disjoint, in place; rows[level + 2, n] are sorted.  Return how many."""
+    """Make the first n intervals of each prefix disjoint, in place; rows[level + 2, n] are
+    sorted.  Return how many.
+    """
     out = 0
     for i in range(1, n):
         joins = rows[level, i] <= rows[level + 1, out]

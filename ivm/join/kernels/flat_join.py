@@ -1,22 +1,26 @@
-"""Full evaluation over flat tries: compute each level's candidates at once, by intersecting sorted slices.
+"""Full evaluation over flat tries: compute each level's candidates at once, by intersecting sorted
+slices.
 
 A flat trie stores, for each depth, its keys consecutively, and where the children of each begin:
 
     (1,2) (1,5) (4,2)        depth 0: keys 1 4, children 0 2 3        depth 1: keys 2 5 2
 
-`place[A, D]` gives (first key, keys, first child offset) of an atom at a depth, as indices into `data`. For a dense
-first column it also gives its least key and a table: for every number from the least key on, the place of the first
-key >= it. The joins are those of Leapfrog Triejoin; what it enumerates one by one is computed here slice by slice,
-because a slice in memory is merged without a branch to mispredict. A trace is recorded operation by operation, as
-there, or certified (`certify`): where several operations may share an interval, the shared keys of a level suffice.
+`place[A, D]` gives (first key, keys, first child offset) of an atom at a depth, as indices into
+`data`. For a dense first column it also gives its least key and a table: for every number from the
+least key on, the place of the first key >= it. The joins are those of Leapfrog Triejoin; what it
+enumerates one by one is computed here slice by slice, because a slice in memory is merged without a
+branch to mispredict. A trace is recorded operation by operation, as there, or certified
+(`certify`): where several operations may share an interval, the shared keys of a level suffice.
 
-Slices that do not change with the variable before are *loop-invariant*.  The intersection of a level's
-loop-invariant slices is cached from the second time that it is needed, and marked in a table of bytes by which the
-others are filtered: an outer intersection is done once, and the innermost loop has no branch. Where slices recur while
-others change, they are bitmaps, see intersect.py.
+Slices that do not change with the variable before are *loop-invariant*.  The intersection of a
+level's loop-invariant slices is cached from the second time that it is needed, and marked in a
+table of bytes by which the others are filtered: an outer intersection is done once, and the
+innermost loop has no branch. Where slices recur while others change, they are bitmaps, see
+intersect.py.
 
-A level may *collect*: where no lower level reads the variables before it, and they are not requested, its candidates
-under all their values are merged first, each with the number of bindings it represents.
+A level may *collect*: where no lower level reads the variables before it, and they are not
+requested, its candidates under all their values are merged first, each with the number of bindings
+it represents.
 
     ends(x, w) <- edge(x, y), edge(y, z), edge(z, w).        under each x: the y, the z collected, the w collected
 
@@ -101,12 +105,26 @@ from pagestore.compiled import WORD_MAX, WORD_MIN, Table, Words, kernel, on_dema
 
 @kernel
 def run_flat(tries, run, tables, rows_of_bits, output):
-    """Run until done, a buffer is full, or state[PAUSE] is reached; state[PHASE] == DONE means that nothing is left.
+    """Run until done, a buffer is full, or state[PAUSE] is reached; state[PHASE] == DONE means that
+    nothing is left.
 
     Return 1, or 0 for a count that does not fit a word.
     """
-    data, place, plan, state, steps, cursors = tries.data, tries.place, run.plan, run.state, run.steps, run.cursors
-    scratch, counts, rows, codes, room = run.scratch, tables.counts, output.rows, output.codes, output.room
+    data, place, plan, state, steps, cursors = (
+        tries.data,
+        tries.place,
+        run.plan,
+        run.state,
+        run.steps,
+        run.cursors,
+    )
+    scratch, counts, rows, codes, room = (
+        run.scratch,
+        tables.counts,
+        output.rows,
+        output.codes,
+        output.room,
+    )
     last = plan[LEVELS] - 1
     state[EMITTED] = state[CROWD] = 0
     for s in range(plan[SENSORS]):
@@ -120,7 +138,18 @@ def run_flat(tries, run, tables, rows_of_bits, output):
             state[PHASE] = MATCHED if steps[level, COLLECTS] < level else SEARCH
         if state[PHASE] == MATCHED:
             if steps[level, FORETELLS] and not foretell(
-                steps[level, FORETELLS], data, place, plan, state, steps, cursors, scratch, codes, rows, room, level
+                steps[level, FORETELLS],
+                data,
+                place,
+                plan,
+                state,
+                steps,
+                cursors,
+                scratch,
+                codes,
+                rows,
+                room,
+                level,
             ):
                 break
             if not collect(steps, scratch, counts[level], level):
@@ -157,7 +186,9 @@ def run_flat(tries, run, tables, rows_of_bits, output):
 
 @kernel
 def emit_slice(plan, state, steps, scratch, counts, out, times):
-    """Write as many of the last level's candidates as fit in the buffer, each with the binding before it."""
+    """Write as many of the last level's candidates as fit in the buffer, each with the binding
+    before it.
+    """
     last = plan[LEVELS] - 1
     n, at = state[EMITTED], steps[last, NEXT]
     take = min(steps[last, STOP] - at, out.shape[1] - n)
@@ -182,7 +213,14 @@ def emit_slice(plan, state, steps, scratch, counts, out, times):
 @kernel
 def gather(tries, run, tables, rows_of_bits, output, level):
     """Compute the candidates of a level: the keys within its bounds that all its slices share."""
-    data, place, plan, state, steps, cursors = tries.data, tries.place, run.plan, run.state, run.steps, run.cursors
+    data, place, plan, state, steps, cursors = (
+        tries.data,
+        tries.place,
+        run.plan,
+        run.state,
+        run.steps,
+        run.cursors,
+    )
     scratch, codes, rows = run.scratch, output.codes, output.rows
     grounds, numbers, bits = rows_of_bits.grounds, rows_of_bits.numbers, rows_of_bits.bits
     set_bounds(plan, state, level)
@@ -192,20 +230,55 @@ def gather(tries, run, tables, rows_of_bits, output, level):
     if low > high:
         return
     if steps[level, RECORDS]:
-        n = leapfrog(steps[level, RECORDS], data, place, plan, state, steps, cursors, scratch, bits, codes, rows, level)
+        n = leapfrog(
+            steps[level, RECORDS],
+            data,
+            place,
+            plan,
+            state,
+            steps,
+            cursors,
+            scratch,
+            bits,
+            codes,
+            rows,
+            level,
+        )
     else:
         n = -1
         if grounds[level, OVERLAYS]:
             n = overlay(
-                grounds[level, OVERLAYS], data, plan, state, steps, cursors, scratch, grounds[level], numbers, bits,
-                level, low, high,
-            )  # fmt: skip
+                grounds[level, OVERLAYS],
+                data,
+                plan,
+                state,
+                steps,
+                cursors,
+                scratch,
+                grounds[level],
+                numbers,
+                bits,
+                level,
+                low,
+                high,
+            )
         if n < 0:
             n = meet(data, plan, state, steps, cursors, scratch, tables.marks, level, low, high)
         state[OPENS] += plan[plan[PART_START] + level + 1] - plan[plan[PART_START] + level]
         state[NEXTS] += n
         if steps[level, CERTIFIES]:
-            certify(steps[level, CERTIFIES], data, plan, state, steps[level], cursors, scratch, codes, rows, level)
+            certify(
+                steps[level, CERTIFIES],
+                data,
+                plan,
+                state,
+                steps[level],
+                cursors,
+                scratch,
+                codes,
+                rows,
+                level,
+            )
     n = unequal(plan, state, scratch, level, base, n)
     state[state[VALUES_MET] + level] += n
     steps[level, STOP] = base + n
@@ -214,13 +287,27 @@ def gather(tries, run, tables, rows_of_bits, output, level):
 
 @on_demand(Words, Words, Words, Table, Table, Words, Words, Words, Words, int, int, int)
 def overlay(data, plan, state, steps, cursors, scratch, ground, numbers, bits, level, low, high):
-    """Compute candidates by bitmaps over the universe of a level.  Return how many; -1 if the bitmaps do not fit."""
+    """Compute candidates by bitmaps over the universe of a level.  Return how many; -1 if the
+    bitmaps do not fit.
+    """
     start, stop = plan[plan[PART_START] + level], plan[plan[PART_START] + level + 1]
     stamp = steps[ground[CHANGER], STAMP]
     if abs(ground[LAID]) != stamp:
         clear(ground, scratch, numbers, bits)
         listed = ground[LISTED]
-        n = share(data, plan, state, cursors, scratch, start, stop, ground[STAYING], WORD_MIN, WORD_MAX, listed)
+        n = share(
+            data,
+            plan,
+            state,
+            cursors,
+            scratch,
+            start,
+            stop,
+            ground[STAYING],
+            WORD_MIN,
+            WORD_MAX,
+            listed,
+        )
         ground[LAID] = stamp if lay(ground, scratch, numbers, n) else -stamp
     if ground[LAID] < 0:
         return -1
@@ -247,7 +334,9 @@ def overlay(data, plan, state, steps, cursors, scratch, ground, numbers, bits, l
 
 @kernel
 def collect(steps, scratch, counts, level):
-    """Add a level's candidates to those it has collected.  Return False if a count does not fit a word."""
+    """Add a level's candidates to those it has collected.  Return False if a count does not fit
+    a word.
+    """
     n, low = steps[level, COLLECTED], steps[level, COUNT_LOW]
     times = steps[level - 1, TIMES]
     if steps[level, TALLIES]:
@@ -266,7 +355,9 @@ def collect(steps, scratch, counts, level):
 
 @kernel
 def tally(step, scratch, counts, times):
-    """Add the number of a level's candidates to a single count.  Return False if that does not fit a word."""
+    """Add the number of a level's candidates to a single count.  Return False if that does not
+    fit a word.
+    """
     n = step[STOP] - step[NEXT]
     if n == 0:
         return True

@@ -10,7 +10,8 @@ edge(x, y): 1 2, 1 5, 4 2      data   | 1 4 | 0 2 3 | 2 5 2 |      place[depth 0
 
 Groups of arguments of the join over flat tries (see pagestore/runtime/types.py).
 
-The slices that the iterators of a join over flat tries are in, and how a binding moves the iterators below it.
+The slices that the iterators of a join over flat tries are in, and how a binding moves the
+iterators below it.
 
 edge   depth 0    keys 1 4        children 0 2 3        binding x = 4 puts the iterator of depth 1
        depth 1    keys 2 5 | 2                          into the slice [2] = keys 2..3
@@ -26,8 +27,10 @@ from pagestore.compiled import ByteTable, Table, Tables, Words, kernel
 (
     FIRST_KEY,  # where the keys begin
     KEYS,  # their number
-    CHILDREN,  # where the array begins that gives, for each key, the first of its children at the next depth
-    TABLE,  # of a dense first column: where the table of the first key >= each number from LEAST on begins
+    # where the array begins that gives, for each key, the first of its children at the next depth
+    CHILDREN,
+    # of a dense first column: where the table of the first key >= each number from LEAST on begins
+    TABLE,
     LEAST,
     PLACE,
 ) = range(6)
@@ -38,7 +41,9 @@ from pagestore.compiled import ByteTable, Table, Tables, Words, kernel
     END,
     AT,  # the iterator's position in it
     NOTED,  # operations noted in that slice
-    OWNERS,  # where in `numbers` the bitmaps of its slices are listed, by the place in `data` of the parent key
+    # where in `numbers` the bitmaps of its slices are listed, by the place in `data` of the parent
+    # key
+    OWNERS,
     CURSOR,
 ) = range(6)
 
@@ -56,11 +61,13 @@ from pagestore.compiled import ByteTable, Table, Tables, Words, kernel
 
 SKEWED = 8  # gallop through a slice that is this many times longer than another
 RANKED = 8  # writing 64 ranks takes a quarter of the time that merging takes to pass a key
-SPARSE = 16  # with this many times fewer keys than counts, sort the keys instead of scanning the counts
+# with this many times fewer keys than counts, sort the keys instead of scanning the counts
+SPARSE = 16
 
 # Columns of `steps`.
 (
-    RECORDS,  # the address of `leapfrog` where each operation of this level writes a trace row, 0 elsewhere
+    # the address of `leapfrog` where each operation of this level writes a trace row, 0 elsewhere
+    RECORDS,
     INVARIANT,  # a bit for each of the level's parts whose slice is loop-invariant
     MOVES,  # the last level whose binding changes a loop-invariant slice; -1 for none
     MARKS,  # whether the intersection of the loop-invariant slices is marked in a table
@@ -73,7 +80,8 @@ SPARSE = 16  # with this many times fewer keys than counts, sort the keys instea
     STAMP,  # how often the level was bound
     TRIED,  # the stamp of level MOVES at the last gathering
     KEPT,  # the stamp of level MOVES when the shared keys were cached, 0 when they are not
-    COLLECTS,  # the first of the levels whose values this one merges; its own number if it does not collect
+    # the first of the levels whose values this one merges; its own number if it does not collect
+    COLLECTS,
     SORTS,  # the address of `sort_slice` if it collects
     COLLECTOR,  # the level that collects under the values of this one and those after; -1 for none
     COLLECTED_BASE,  # where a collecting level's candidates begin in `scratch`
@@ -85,14 +93,18 @@ SPARSE = 16  # with this many times fewer keys than counts, sort the keys instea
     ROOM,  # how many notes fit for each part
     RANKS,  # where in `bits` the ranks of the loop-invariant one of two slices are; -1 for none
     PASSED,  # keys of both slices that were merged under the stamp of level MOVES
-    CERTIFIES,  # the address of `certify` where several operations of this level share a trace row, 0 elsewhere
-    FORETELLS,  # the address of `foretell` where this level collects, and writes the trace rows of the next
+    # the address of `certify` where several operations of this level share a trace row, 0 elsewhere
+    CERTIFIES,
+    # the address of `foretell` where this level collects, and writes the trace rows of the next
+    FORETELLS,
     STEP,
 ) = range(28)
 
 
 class FlatTries(NamedTuple):
-    """The tries of all atoms in one array, and where each depth of each is in it: place[A * D, PLACE]."""
+    """The tries of all atoms in one array, and where each depth of each is in it: place[A * D,
+    PLACE].
+    """
 
     data: Words
     place: Table
@@ -101,8 +113,9 @@ class FlatTries(NamedTuple):
 class FlatRun(NamedTuple):
     """The state of a run.
 
-    plan and state are as for `leapfrog` over pages, steps[L, STEP] the facts of each level, cursors[A * D, CURSOR]
-    the slice that each iterator is in; `scratch` holds candidates and cached keys. flat_layout.py names the columns.
+    plan and state are as for `leapfrog` over pages, steps[L, STEP] the facts of each level,
+    cursors[A * D, CURSOR] the slice that each iterator is in; `scratch` holds candidates and cached
+    keys. flat_layout.py names the columns.
     """
 
     plan: Words
@@ -113,14 +126,18 @@ class FlatRun(NamedTuple):
 
 
 class KeyTables(NamedTuple):
-    """For each level, marks[L, m]: a byte for each key, 1 if shared; counts[L, m]: a word for each key collected."""
+    """For each level, marks[L, m]: a byte for each key, 1 if shared; counts[L, m]: a word for
+    each key collected.
+    """
 
     marks: ByteTable
     counts: Table
 
 
 class BitRows(NamedTuple):
-    """Slices as bitmaps: universes grounds[L, GROUND], the row number of each slice, the bits (see intersect.py)."""
+    """Slices as bitmaps: universes grounds[L, GROUND], the row number of each slice, the bits
+    (see intersect.py).
+    """
 
     grounds: Table
     numbers: Words
@@ -130,7 +147,8 @@ class BitRows(NamedTuple):
 class FlatOutput(NamedTuple):
     """Output buffers: bindings out[L, n], how often each counts times[n], and trace rows.
 
-    Trace rows of sensor s go to rows[s, :, n], packed by codes[s, C, CODE]; one level writes at most `room` rows.
+    Trace rows of sensor s go to rows[s, :, n], packed by codes[s, C, CODE]; one level writes at
+    most `room` rows.
     """
 
     out: Table
@@ -168,7 +186,9 @@ def onward(data, place, o, i, end, x):
 
 @kernel
 def rewind(plan, cursors, level):
-    """Put the iterators of a level at the start of their slices, since its candidates are bound in order."""
+    """Put the iterators of a level at the start of their slices, since its candidates are bound
+    in order.
+    """
     for p in range(plan[plan[PART_START] + level], plan[plan[PART_START] + level + 1]):
         o = place_of(plan, p)
         cursors[o, AT] = cursors[o, START]

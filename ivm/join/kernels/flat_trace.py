@@ -1,21 +1,26 @@
-"""The join over flat tries where every operation writes a trace row: leapfrogging, with a note per operation.
+"""The join over flat tries where every operation writes a trace row: leapfrogging, with a note per
+operation.
 
     a    1 4 6 9        open at 1 and 2; a seeks 2 and lands on 4; b seeks 4 and lands on 5; a seeks 5, lands on 6, ...
     b    2 5 6 8        notes of a: (2, 4) (5, 6) ...        notes of b: (4, 5) (6, 6) ...
 
-Two slices are leapfrogged without a branch: each step writes a possible note, and counts it only if it happened.
+Two slices are leapfrogged without a branch: each step writes a possible note, and counts it only if
+it happened.
 
 Certificates: trace rows that prove which candidates a level has, without recording each operation.
 
     a    1 4 6 9        Both share only 6. The last to begin is b (2), the first to end is b (8):
     b    2 5 6 8        a is sensitive to [2, 8] and b to (-inf, +inf), cut at keys where rows would cover too many.
 
-Where several operations may share a row (granularity above 1), this is enough, and the level can be found by merging.
+Where several operations may share a row (granularity above 1), this is enough, and the level can be
+found by merging.
 
-Rank bitmap: the number of keys of a slice below any value, from a bit per value and a running count per 64 bits.
+Rank bitmap: the number of keys of a slice below any value, from a bit per value and a running count
+per 64 bits.
 
-With the ranks of one slice, leapfrogging it with another needs no search and no merge, and the operations at a key
-of the other depend only on that key and the one before. So the bitmap of a slice that recurs is built once.
+With the ranks of one slice, leapfrogging it with another needs no search and no merge, and the
+operations at a key of the other depend only on that key and the one before. So the bitmap of a
+slice that recurs is built once.
 
     keys 1 3 64 70, at 500 in `data`    bits of 0..63 {1, 3}, 500; of 64..127 {64, 70}, 502    rank of 65: 503
 
@@ -23,7 +28,8 @@ Turn notes into trace rows: columns, or words into which the columns are packed.
 
     context (x = 3), notes (2, 4) (5, 6)      columns   3 3 | 2 5 | 4 6      words   3·2·4   3·5·6, bits concatenated
 
-Words are sorted and stored in a third of the time that columns take. Where a word has too few bits, a tail follows.
+Words are sorted and stored in a third of the time that columns take. Where a word has too few bits,
+a tail follows.
 """
 
 from ivm.join.kernels.bounds import set_bounds
@@ -75,12 +81,25 @@ from ivm.join.kernels.tries import (
     crowded,
     place_of,
 )
-from pagestore.compiled import WORD_MAX, WORD_MIN, Table, Tables, Words, code_of, inlined, kernel, on_demand, population
+from pagestore.compiled import (
+    WORD_MAX,
+    WORD_MIN,
+    Table,
+    Tables,
+    Words,
+    code_of,
+    inlined,
+    kernel,
+    on_demand,
+    population,
+)
 
 
 @on_demand(Words, Table, Words, Words, Table, Table, Words, Words, Tables, Tables, int)
 def leapfrog(data, place, plan, state, steps, cursors, scratch, bits, codes, rows, level):
-    """Compute candidates by leapfrogging, and write its operations as trace rows.  Return how many candidates."""
+    """Compute candidates by leapfrogging, and write its operations as trace rows.  Return how
+    many candidates.
+    """
     step = steps[level]
     start, stop = plan[plan[PART_START] + level], plan[plan[PART_START] + level + 1]
     n = 0
@@ -100,7 +119,9 @@ def leapfrog(data, place, plan, state, steps, cursors, scratch, bits, codes, row
 
 @kernel
 def notes(step, k):
-    """Return where in `scratch` the k-th part of a level notes its intervals: starts, then step[ROOM] further ends."""
+    """Return where in `scratch` the k-th part of a level notes its intervals: starts, then
+    step[ROOM] further ends.
+    """
     return step[NOTES] + 2 * k * step[ROOM]
 
 
@@ -115,7 +136,9 @@ def note(scratch, step, cursors, k, o, a, b):
 
 @kernel
 def open_parts(data, plan, state, step, cursors, scratch, level):
-    """Open the parts of a level at its lower bound, up to one without keys.  Return whether all have keys."""
+    """Open the parts of a level at its lower bound, up to one without keys.  Return whether all
+    have keys.
+    """
     low = state[state[LOW] + level]
     start, stop = plan[plan[PART_START] + level], plan[plan[PART_START] + level + 1]
     for p in range(start, stop):
@@ -126,7 +149,9 @@ def open_parts(data, plan, state, step, cursors, scratch, level):
         if i < cursors[o, END] and data[i] < low:
             i = ahead(data, i, cursors[o, END], low)
         cursors[o, AT] = i
-        note(scratch, step, cursors, p - start, o, low, data[i] if i < cursors[o, END] else WORD_MAX)
+        note(
+            scratch, step, cursors, p - start, o, low, data[i] if i < cursors[o, END] else WORD_MAX
+        )
         if i == cursors[o, END]:
             return False
     return True
@@ -134,7 +159,9 @@ def open_parts(data, plan, state, step, cursors, scratch, level):
 
 @kernel
 def search(data, place, plan, state, step, cursors, scratch, level, n):
-    """Continue leapfrogging, with n candidates so far, one operation at a time.  Return how many candidates."""
+    """Continue leapfrogging, with n candidates so far, one operation at a time.  Return how many
+    candidates.
+    """
     high = state[state[HIGH] + level]
     start, stop = plan[plan[PART_START] + level], plan[plan[PART_START] + level + 1]
     x = WORD_MIN
@@ -175,7 +202,9 @@ def search(data, place, plan, state, step, cursors, scratch, level, n):
 
 @kernel
 def rank(data, plan, steps, cursors, bits, level):
-    """Return whether the loop-invariant slice's ranks are built; build them once merging has cost as much."""
+    """Return whether the loop-invariant slice's ranks are built; build them once merging has
+    cost as much.
+    """
     step = steps[level]
     stamp = steps[step[MOVES], STAMP] if step[MOVES] >= 0 else 1
     if step[KEPT] == stamp:
@@ -198,9 +227,9 @@ def rank(data, plan, steps, cursors, bits, level):
 def follow(data, plan, state, step, cursors, scratch, bits, level):
     """Leapfrog two slices, one with ranks, up to near the end of either.  Return how many matches.
 
-    A step takes the other iterator's key y: the loop-invariant iterator seeks y unless it is at or after it, and if it
-    is the first part and they match, goes on to its next key; then the other moves by one, which ends an operation if
-    it reaches the loop-invariant one's key x or passes it.
+    A step takes the other iterator's key y: the loop-invariant iterator seeks y unless it is at or
+    after it, and if it is the first part and they match, goes on to its next key; then the other
+    moves by one, which ends an operation if it reaches the loop-invariant one's key x or passes it.
     """
     p = plan[plan[PART_START] + level]
     high = state[state[HIGH] + level]
@@ -208,14 +237,20 @@ def follow(data, plan, state, step, cursors, scratch, bits, level):
     a, b = place_of(plan, p + invariant), place_of(plan, p + 1 - invariant)
     i, j = cursors[a, AT], cursors[b, AT]
     i_last, j_last = cursors[a, END] - 1, cursors[b, END] - 1
-    if data[i_last] > high or data[j_last] > high or j == j_last or j_last - j >= SKEWED * (i_last - i):
+    if (
+        data[i_last] > high
+        or data[j_last] > high
+        or j == j_last
+        or j_last - j >= SKEWED * (i_last - i)
+    ):
         return 0
     x, last = data[i], data[i_last]
     if data[j] < x:
         j = leap(data, j, j_last, x, scratch, step, cursors, 1 - invariant, b)
     room, low, ranks = step[ROOM], step[MARK_LOW], step[RANKS]
     notes_a, notes_b, found = notes(step, invariant), notes(step, 1 - invariant), step[BASE]
-    to_a, to_b = notes_a + cursors[a, NOTED], notes_b + cursors[b, NOTED]  # where the next note of either goes
+    # where the next note of either goes
+    to_a, to_b = notes_a + cursors[a, NOTED], notes_b + cursors[b, NOTED]
     y = data[j]
     while y < last and j < j_last:
         i = ranked(bits, ranks, low, y)
@@ -244,10 +279,11 @@ def follow(data, plan, state, step, cursors, scratch, bits, level):
 
 @kernel
 def alternate(data, plan, state, step, cursors, scratch, level):
-    """Leapfrog two slices of similar length, without a branch, up to near the end of one.  Return how many matches.
+    """Leapfrog two slices of similar length, without a branch, up to near the end of one.  Return
+    how many matches.
 
-    A step moves the iterator with the lesser key, or the first on equal keys; that ends an operation if it reaches the
-    other's key or passes it.
+    A step moves the iterator with the lesser key, or the first on equal keys; that ends an
+    operation if it reaches the other's key or passes it.
     """
     p = plan[plan[PART_START] + level]
     high = state[state[HIGH] + level]
@@ -263,7 +299,8 @@ def alternate(data, plan, state, step, cursors, scratch, level):
     elif data[j] < data[i]:
         j = leap(data, j, j_last, data[i], scratch, step, cursors, 1, b)
     room, notes_a, notes_b, found = step[ROOM], notes(step, 0), notes(step, 1), step[BASE]
-    to_a, to_b = notes_a + cursors[a, NOTED], notes_b + cursors[b, NOTED]  # where the next note of either goes
+    # where the next note of either goes
+    to_a, to_b = notes_a + cursors[a, NOTED], notes_b + cursors[b, NOTED]
     while i < i_last and j < j_last:
         x, y = data[i], data[j]
         scratch[found] = x
@@ -284,7 +321,9 @@ def alternate(data, plan, state, step, cursors, scratch, level):
 
 @kernel
 def leap(data, i, i_last, x, scratch, step, cursors, k, o):
-    """Seek x, at most to i_last.  Return the position reached; note the operation if it ends there."""
+    """Seek x, at most to i_last.  Return the position reached; note the operation if it ends
+    there.
+    """
     i = ahead(data, i, i_last, x)
     if data[i] >= x:
         note(scratch, step, cursors, k, o, x, data[i])
@@ -299,7 +338,9 @@ def certify(data, plan, state, step, cursors, scratch, codes, rows, level):
 
 @on_demand(Words, Table, Words, Words, Table, Table, Words, Tables, Tables, int, int)
 def foretell(data, place, plan, state, steps, cursors, scratch, codes, rows, room, level):
-    """Write the next level's trace rows under each candidate before collecting.  Return False if the buffer is full."""
+    """Write the next level's trace rows under each candidate before collecting.  Return False if
+    the buffer is full.
+    """
     bounded = plan[plan[BOUND_START] + level + 1] < plan[plan[BOUND_START] + level + 2]
     set_bounds(plan, state, level + 1)
     while steps[level, NEXT] < steps[level, STOP]:
@@ -310,25 +351,28 @@ def foretell(data, place, plan, state, steps, cursors, scratch, codes, rows, roo
         if bounded:
             set_bounds(plan, state, level + 1)
         if state[state[LOW] + level + 1] <= state[state[HIGH] + level + 1]:
-            certificate(data, plan, state, steps[level + 1], cursors, scratch, codes, rows, level + 1)
+            certificate(
+                data, plan, state, steps[level + 1], cursors, scratch, codes, rows, level + 1
+            )
     steps[level, NEXT] = steps[level, BASE]
     return True
 
 
 @inlined
 def certificate(data, plan, state, step, cursors, scratch, codes, rows, level):
-    """Write trace rows that prove which candidates a level has, each for fewer keys than `granularity`.
+    """Write trace rows that prove which candidates a level has, each for fewer keys than
+    `granularity`.
 
-    S is the greatest first key of a part, L the least last key: one part has nothing before S, and one nothing after L.
-    So outside [S, L] no other part has to be sensitive, and inside it all are:
+    S is the greatest first key of a part, L the least last key: one part has nothing before S, and
+    one nothing after L. So outside [S, L] no other part has to be sensitive, and inside it all are:
 
         ├──────────┼ S ─────────┼ L               the part that begins last
                    ┼ S ─────────┼ L ────────┤     the part that ends first
                    ┼ S ─────────┼ L               others
 
-    If the shortest slice has too many keys for one row, its keys cut [S, L]. In a leapfrog join an iterator moves at
-    most twice between two moves of another, so up to 2 * `granularity` moves may begin in a row. Return the number of
-    these keys, 0 if one row is enough.
+    If the shortest slice has too many keys for one row, its keys cut [S, L]. In a leapfrog join an
+    iterator moves at most twice between two moves of another, so up to 2 * `granularity` moves may
+    begin in a row. Return the number of these keys, 0 if one row is enough.
     """
     low, high = state[state[LOW] + level], state[state[HIGH] + level]
     start, stop = plan[plan[PART_START] + level], plan[plan[PART_START] + level + 1]
@@ -355,13 +399,28 @@ def certificate(data, plan, state, step, cursors, scratch, codes, rows, level):
     for p in range(start, stop):
         a = low if p == late else begin
         b = high if p == early else min(first, high) if p == late and begin > end else end
-        certified(data, plan, state, step, scratch, codes, rows, plan[plan[SENSOR] + place_of(plan, p)], a, b, i, i_end)
+        certified(
+            data,
+            plan,
+            state,
+            step,
+            scratch,
+            codes,
+            rows,
+            plan[plan[SENSOR] + place_of(plan, p)],
+            a,
+            b,
+            i,
+            i_end,
+        )
     return i_end - i
 
 
 @kernel
 def cuts(data, plan, cursors, p, low, high):
-    """Return where in `data` the keys of a part from low to high are if they may be too many for a row, else (0, 0)."""
+    """Return where in `data` the keys of a part from low to high are if they may be too many for
+    a row, else (0, 0).
+    """
     o = place_of(plan, p)
     if cursors[o, END] - cursors[o, START] < plan[GRANULARITY]:
         return 0, 0
@@ -370,7 +429,8 @@ def cuts(data, plan, cursors, p, low, high):
 
 @kernel
 def certified(data, plan, state, step, scratch, codes, rows, s, a, b, i, i_end):
-    """Write trace rows that cover [a, b] for a part, cut after every granularity - 1 of the keys data[i:i_end].
+    """Write trace rows that cover [a, b] for a part, cut after every granularity - 1 of the keys
+    data[i:i_end].
 
     Writes nothing if the part has no sensor or a > b.
     """
@@ -390,7 +450,9 @@ def certified(data, plan, state, step, scratch, codes, rows, s, a, b, i, i_end):
 
 @kernel
 def lay_ranks(data, start, end, low, bits, at):
-    """Write the ranks of keys data[start:end], not empty, to bits[at:], whose first bit is that of key `low`."""
+    """Write the ranks of keys data[start:end], not empty, to bits[at:], whose first bit is that
+    of key `low`.
+    """
     first, last = (data[start] - low) >> 6, (data[end - 1] - low) >> 6
     for w in range(first, last + 1):
         bits[at + 2 * w] = 0
@@ -455,7 +517,9 @@ def leave_words(state, codes, rows, row, scratch, at, ends, n):
 
 @inlined
 def coded(code, tail, x):
-    """Return what the code x of a column adds to the word and the tail of a row, see pagestore/sorting/codes.py."""
+    """Return what the code x of a column adds to the word and the tail of a row, see
+    pagestore/sorting/codes.py.
+    """
     at = code[CODE_AT]
     if at >= tail:
         return x << at - tail, 0

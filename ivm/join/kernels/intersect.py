@@ -3,17 +3,20 @@
     a    1 4 6 7 9         ──▶  share: 4 7         merged without a branch, or, where b is much longer, sought in b
     b    2 4 5 7 8
 
-Slices that do not change with the level before are *loop-invariant*. Their shared keys are cached when they
-are needed for the second time, and marked in a table of bytes, by which the other slices are filtered.
+Slices that do not change with the level before are *loop-invariant*. Their shared keys are cached
+when they are needed for the second time, and marked in a table of bytes, by which the other slices
+are filtered.
 
-Slices as bitmaps over a common universe: intersected a word at a time, each built once for many bindings.
+Slices as bitmaps over a common universe: intersected a word at a time, each built once for many
+bindings.
 
-Below an outer variable, the slices that do not change share some keys, the *universe* (`ground`), numbered from 1. The
-other slices of the level change with inner variables; each becomes a bitmap over the universe, whose bit 0 is unused.
-Where a slice recurs while others change, its bitmap is reused:
+Below an outer variable, the slices that do not change share some keys, the *universe* (`ground`),
+numbered from 1. The other slices of the level change with inner variables; each becomes a bitmap
+over the universe, whose bit 0 is unused. Where a slice recurs while others change, its bitmap is
+reused:
 
-    cliques(x, y, z, w): the universe is the successors of x; under it the bitmaps of y and z, each built once, serve
-    all (y, z)
+    cliques(x, y, z, w): the universe is the successors of x; under it the bitmaps of y and z, each
+    built once, serve all (y, z)
 """
 
 from ivm.join.kernels.bounds import bound_value
@@ -33,7 +36,16 @@ from ivm.join.kernels.flat_layout import (
     TRIED,
 )
 from ivm.join.kernels.leapfrog import ahead
-from ivm.join.kernels.tries import BOUND_START, BOUND_WORDS, BOUNDS, KIND, NE, PART_START, SEEKS, place_of
+from ivm.join.kernels.tries import (
+    BOUND_START,
+    BOUND_WORDS,
+    BOUNDS,
+    KIND,
+    NE,
+    PART_START,
+    SEEKS,
+    place_of,
+)
 from pagestore.compiled import WORD_MAX, WORD_MIN, kernel, lowest, population
 
 
@@ -46,7 +58,9 @@ def meet(data, plan, state, steps, cursors, scratch, marks, level, low, high):
     if not keep(data, plan, state, steps, cursors, scratch, marks, level):
         n = share(data, plan, state, cursors, scratch, start, stop, every, low, high, base)
     else:
-        kept, kept_stop = narrowed(scratch, steps[level, KEPT_BASE], steps[level, KEPT_STOP], low, high)
+        kept, kept_stop = narrowed(
+            scratch, steps[level, KEPT_BASE], steps[level, KEPT_STOP], low, high
+        )
         moving = every & ~steps[level, INVARIANT]
         if moving == 0:
             for i in range(kept, kept_stop):
@@ -61,13 +75,17 @@ def meet(data, plan, state, steps, cursors, scratch, marks, level, low, high):
                 state[SEEKS] += hi - lo - n
             else:
                 n = intersect(data, lo, hi, scratch, kept, kept_stop, scratch, base, state)
-            n = share_on(data, plan, state, cursors, scratch, start, stop, moving, low, high, base, n)
+            n = share_on(
+                data, plan, state, cursors, scratch, start, stop, moving, low, high, base, n
+            )
     return n
 
 
 @kernel
 def share(data, plan, state, cursors, scratch, start, stop, which, low, high, at):
-    """Write the keys that some parts (the bits of `which`) share to scratch[at:].  Return how many."""
+    """Write the keys that some parts (the bits of `which`) share to scratch[at:].  Return how
+    many.
+    """
     first = smallest(plan, cursors, start, stop, which)
     which &= ~(1 << (first - start))
     lo, hi = part_slice(data, plan, cursors, first, low, high)
@@ -84,7 +102,9 @@ def share(data, plan, state, cursors, scratch, start, stop, which, low, high, at
 
 @kernel
 def share_on(data, plan, state, cursors, scratch, start, stop, which, low, high, at, n):
-    """Keep the keys of scratch[at : at + n] that the parts `which` also have.  Return how many are left."""
+    """Keep the keys of scratch[at : at + n] that the parts `which` also have.  Return how many
+    are left.
+    """
     for p in range(start, stop):
         if which >> (p - start) & 1 and n:
             lo, hi = part_slice(data, plan, cursors, p, low, high)
@@ -122,7 +142,9 @@ def narrowed(keys, lo, hi, low, high):
 
 @kernel
 def keep(data, plan, state, steps, cursors, scratch, marks, level):
-    """Return whether the shared keys of a level's loop-invariant slices are cached; cache them when needed again."""
+    """Return whether the shared keys of a level's loop-invariant slices are cached; cache them
+    when needed again.
+    """
     invariant, moves = steps[level, INVARIANT], steps[level, MOVES]
     if invariant == 0:
         return False
@@ -159,7 +181,9 @@ def marked(keys, lo, hi, marks, mark_low, out, n):
 
 @kernel
 def intersect(a, i, i_end, b, j, j_end, out, n, state):
-    """Write the keys that two slices share to `out` from n on (where `a` may begin).  Return how many."""
+    """Write the keys that two slices share to `out` from n on (where `a` may begin).  Return how
+    many.
+    """
     start = n
     if i_end - i > j_end - j:
         if i_end - i > SKEWED * (j_end - j):
@@ -268,7 +292,9 @@ def row_words(ground):
 
 @kernel
 def row_of(ground, data, lo, hi, owner, scratch, numbers, bits):
-    """Return where in `bits` the bitmap of data[lo:hi] is, building it if numbers[owner] is 0; -1 if it has no room."""
+    """Return where in `bits` the bitmap of data[lo:hi] is, building it if numbers[owner] is 0;
+    -1 if it has no room.
+    """
     if numbers[owner]:
         return numbers[owner]
     words = row_words(ground)
@@ -298,7 +324,9 @@ def row_of(ground, data, lo, hi, owner, scratch, numbers, bits):
 
 @kernel
 def meet_rows(ground, bits, a, b):
-    """Intersect two bitmaps, one of which may be an earlier intersection.  Return where the result is."""
+    """Intersect two bitmaps, one of which may be an earlier intersection.  Return where the
+    result is.
+    """
     at = ground[MET]
     for w in range(row_words(ground)):
         bits[at + w] = bits[a + w] & bits[b + w]
@@ -307,7 +335,9 @@ def meet_rows(ground, bits, a, b):
 
 @kernel
 def met(ground, bits, lo, hi, scratch, base, counted):
-    """Write the intersection's keys, of those listed in [lo, hi), to scratch[base:], or count them; return how many."""
+    """Write the intersection's keys, of those listed in [lo, hi), to scratch[base:], or count
+    them; return how many.
+    """
     first, last = lo - ground[LISTED] + 1, hi - ground[LISTED]
     start, stop = ground[MET] + (first >> 6), ground[MET] + (last >> 6)
     bits[start] &= -1 << (first & 63)

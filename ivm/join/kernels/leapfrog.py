@@ -2,8 +2,8 @@
 
 The key variables are levels 0 .. L-1.  An atom is a tree whose leading columns are its arguments in
 the order of the levels; at every level the atoms that have an argument there leapfrog to a common
-value.  Each iterator operation may write a trace row, the interval it was sensitive to (*Sensitivity
-indices*):
+value.  Each iterator operation may write a trace row, the interval it was sensitive to
+(*Sensitivity indices*):
 
     open landing on v: (-inf, v]     seek_lub(s) landing on v: [s, v]     next from u landing on v: [u, v]
 
@@ -13,12 +13,14 @@ full the kernel returns, and continues from `state` at the next call.
 A run keeps everything in two flat arrays, because passing an array costs a kernel more than
 an index: `plan` (read only) and `state`.  Their headers are in tries.py.
 
-The last level of a join: leapfrogging over the decoded slices that its iterators have in their current leaves.
+The last level of a join: leapfrogging over the decoded slices that its iterators have in their
+current leaves.
 
     runs[0]   2 5 7 8 12        target 2:   part 0 at 2, part 1 seeks 2 and lands on 5
     runs[1]   5 8 9 12          target 5:   part 0 seeks 5, both are at 5: a binding; part 0 goes on to 7, ...
 
-It performs the same operations as `leapfrog.search` and `leapfrog.move_on`, without decoding a key twice.
+It performs the same operations as `leapfrog.search` and `leapfrog.move_on`, without decoding a key
+twice.
 """
 
 from ivm.join.kernels.bounds import admit, first_at_least, oracle_open, oracle_seek, set_bounds
@@ -91,11 +93,12 @@ from pagestore.compiled import (
 
 @kernel
 def leapfrog(pages, plan, state, regions, region_start, out, rows, runs):
-    """Run until done, a buffer is full, or state[PAUSE] is reached; state[PHASE] == DONE means that nothing is left.
+    """Run until done, a buffer is full, or state[PAUSE] is reached; state[PHASE] == DONE means that
+    nothing is left.
 
-    Bindings go to out[L + V, n] (key variables by level, then values read), trace rows of sensor s to
-    rows[s, :, n]; runs[P, n] is scratch for a decoded slice of each part of the last level.  Return 1,
-    or ``-page_id``.
+    Bindings go to out[L + V, n] (key variables by level, then values read), trace rows of sensor s
+    to rows[s, :, n]; runs[P, n] is scratch for a decoded slice of each part of the last level.
+    Return 1, or ``-page_id``.
     """
     levels = plan[LEVELS]
     state[EMITTED] = state[CROWD] = 0
@@ -111,7 +114,9 @@ def leapfrog(pages, plan, state, regions, region_start, out, rows, runs):
         if state[OPENS] + state[SEEKS] + state[NEXTS] >= state[PAUSE]:
             return 1
         if state[PHASE] == ENTER:
-            oracle_open(regions, region_start, state, state[SPANS], state[COVERED], level, state[BINDING])
+            oracle_open(
+                regions, region_start, state, state[SPANS], state[COVERED], level, state[BINDING]
+            )
             status = enter_level(pages, plan, state, regions, region_start, rows)
         elif state[PHASE] == SEARCH:
             if level + 1 == levels and plain(plan, state, level):
@@ -202,7 +207,9 @@ def search(pages, plan, state, regions, region_start, rows):
 
 @kernel
 def refute(pages, plan, state, rows):
-    """Reject the bound value if a negated atom whose arguments are now all bound holds the binding."""
+    """Reject the bound value if a negated atom whose arguments are now all bound holds the
+    binding.
+    """
     level = state[LEVEL]
     for i in range(plan[plan[ABSENT_START] + level], plan[plan[ABSENT_START] + level + 1]):
         atom = plan[plan[ABSENT] + i]
@@ -237,7 +244,8 @@ def look_up(pages, plan, state, atom, depth):
         key[d] = x
     if near:
         page, slot, end = state[o + LEAF_PAGE], state[o + LEAF_SLOT], state[o + RUN_END]
-        if end < 0:  # not known yet: where the records that share all values but the last end in this leaf
+        # not known yet: where the records that share all values but the last end in this leaf
+        if end < 0:
             end = state[o + LEAF_ENTRIES]
             for d in range(depth - 1):
                 equal = slot < end and field(words, page, d, slot) == key[d]
@@ -259,13 +267,17 @@ def look_up(pages, plan, state, atom, depth):
 
 @kernel
 def move_on(pages, plan, state, regions, region_start, rows):
-    """Leave the value just finished: increment one iterator, or jump to the next value that the oracle admits."""
+    """Leave the value just finished: increment one iterator, or jump to the next value that the
+    oracle admits.
+    """
     level = state[LEVEL]
     x = state[state[BINDING] + level]
     state[PHASE] = FAILED
     if x >= state[state[HIGH] + level]:
         return 1
-    found, goal = oracle_seek(regions, region_start, state, state[SPANS], state[COVERED], level, x + 1)
+    found, goal = oracle_seek(
+        regions, region_start, state, state[SPANS], state[COVERED], level, x + 1
+    )
     if not found:
         return 1
     state[PHASE] = SEARCH
@@ -292,8 +304,8 @@ HELD_PAGE, HELD_SLOT, STOP, AT_KEY, SLICE = range(5)
 
 @kernel
 def plain(plan, state, level):
-    """Return whether the level only joins two or more atoms with unique keys: no oracle, bounds, negation or values
-    to read.
+    """Return whether the level only joins two or more atoms with unique keys: no oracle, bounds,
+    negation or values to read.
     """
     p, end = plan[plan[PART_START] + level], plan[plan[PART_START] + level + 1]
     whole = (
@@ -311,7 +323,9 @@ def plain(plan, state, level):
 
 @kernel
 def ends_key(state, atom, depth):
-    """Return whether this is the last depth of a whole key, so that the keys of a slice are unique."""
+    """Return whether this is the last depth of a whole key, so that the keys of a slice are
+    unique.
+    """
     return depth + 1 >= state[state[TREES] + 3 * atom + KEYS]
 
 
@@ -319,9 +333,9 @@ def ends_key(state, atom, depth):
 def intersect(words, plan, state, out, rows, runs):
     """Leapfrog over the slices that all iterators of a level have in their current leaves.
 
-    Performs the same operations as `search` and `move_on`, and stops where an iterator has to leave its slice or
-    a buffer is full: with phase SEARCH at a target, with phase NEXT after a binding, or with phase FAILED
-    where a run ends in its leaf.
+    Performs the same operations as `search` and `move_on`, and stops where an iterator has to leave
+    its slice or a buffer is full: with phase SEARCH at a target, with phase NEXT after a binding,
+    or with phase FAILED where a run ends in its leaf.
     """
     level = state[LEVEL]
     start, end = plan[plan[PART_START] + level], plan[plan[PART_START] + level + 1]
@@ -373,7 +387,14 @@ def load_runs(words, plan, state, start, m, runs):
     recorded = False
     for k in range(m):
         depth = plan[plan[PARTS] + 2 * (start + k) + 1]
-        load_run(words, state, state[RUNS] + SLICE * k, iterator_of(plan, state, start + k), depth, runs[k])
+        load_run(
+            words,
+            state,
+            state[RUNS] + SLICE * k,
+            iterator_of(plan, state, start + k),
+            depth,
+            runs[k],
+        )
         recorded |= sensor_of(plan, start + k) >= 0
     return recorded
 
@@ -383,13 +404,17 @@ def leave_runs(plan, state, start, m, runs):
     """Move the iterators on the pages to their positions in the decoded slices."""
     for k in range(m):
         s = state[RUNS] + SLICE * k
-        state[iterator_of(plan, state, start + k) + LEAF_SLOT] = state[s + HELD_SLOT] + state[s + AT_KEY]
+        state[iterator_of(plan, state, start + k) + LEAF_SLOT] = (
+            state[s + HELD_SLOT] + state[s + AT_KEY]
+        )
         state[state[AT] + place_of(plan, start + k)] = runs[k, state[s + AT_KEY]]
 
 
 @kernel
 def ends_here(state, o):
-    """Return whether an iterator's run ends in its current leaf, so that the slice is all that is left of it."""
+    """Return whether an iterator's run ends in its current leaf, so that the slice is all that
+    is left of it.
+    """
     return state[o + RUN_END] < state[o + LEAF_ENTRIES]
 
 
@@ -400,7 +425,11 @@ def load_run(words, state, s, o, depth, run):
     The slice at `s` says where in `run` the iterator is, and where its run stops.
     """
     page, slot, end = state[o + LEAF_PAGE], state[o + LEAF_SLOT], state[o + RUN_END]
-    if state[s + HELD_PAGE] != page or state[s + HELD_SLOT] > slot or state[s + HELD_SLOT] + state[s + STOP] != end:
+    if (
+        state[s + HELD_PAGE] != page
+        or state[s + HELD_SLOT] > slot
+        or state[s + HELD_SLOT] + state[s + STOP] != end
+    ):
         state[s + HELD_PAGE], state[s + HELD_SLOT], state[s + STOP] = page, slot, end - slot
         unpack(words, page, depth, slot, end, run, 0)
     state[s + AT_KEY] = slot - state[s + HELD_SLOT]
@@ -408,14 +437,20 @@ def load_run(words, state, s, o, depth, run):
 
 @kernel
 def merge(state, level, runs, out):
-    """Intersect two slices of similar length without a branch to mispredict, as far as buffers allow.
+    """Intersect two slices of similar length without a branch to mispredict, as far as buffers
+    allow.
 
-    Emit the matches and count the operations that leapfrogging takes for them. Stop before the last entry of one of
-    the slices; `intersect` continues from there.
+    Emit the matches and count the operations that leapfrogging takes for them. Stop before the last
+    entry of one of the slices; `intersect` continues from there.
     """
     a_slice, b_slice = state[RUNS], state[RUNS] + SLICE
     a_run, b_run = runs[0], runs[1]
-    i, i_end, j, j_end = state[a_slice + AT_KEY], state[a_slice + STOP], state[b_slice + AT_KEY], state[b_slice + STOP]
+    i, i_end, j, j_end = (
+        state[a_slice + AT_KEY],
+        state[a_slice + STOP],
+        state[b_slice + AT_KEY],
+        state[b_slice + STOP],
+    )
     n = start = state[EMITTED]
     seeks = behind = before = 0
     if a_run[i] < b_run[j]:  # usually one slice starts far after the other
@@ -450,7 +485,9 @@ def merge(state, level, runs, out):
 
 @kernel
 def ahead(run, i, end, x):
-    """Return the first index in [i, end) with run >= x, given run[i] < x; scan a few entries, then gallop."""
+    """Return the first index in [i, end) with run >= x, given run[i] < x; scan a few entries,
+    then gallop.
+    """
     i += 1
     near = min(end, i + 8)
     while i < near and run[i] < x:

@@ -3,26 +3,31 @@
     edge(x, y)    leaf   x   1 1 1 4 4 9        depth 0 is at slot 0: x = 1, its run ends at slot 3
                          y   2 5 8 2 7 1        open depth 1: y = 2, run 0..3       seek_lub(6) lands on slot 2: y = 8
 
-An atom has an iterator for each of its depths: a pagestore cursor in the state of the run, followed by where its run
-of equal parent keys ends in the current leaf. `forward` follows a run into the next leaf.
+An atom has an iterator for each of its depths: a pagestore cursor in the state of the run, followed
+by where its run of equal parent keys ends in the current leaf. `forward` follows a run into the
+next leaf.
 
-The output of a join: bindings, and trace rows, each a context and an interval (*Sensitivity indices*).
+The output of a join: bindings, and trace rows, each a context and an interval (*Sensitivity
+indices*).
 
     triangle(x, y, z) with x = 1, y = 2 bound; the iterator of edge(y, z) sought 4 and landed on 7
     trace row of edge(y, z) at depth 1:    y = 2, a = 4, b = 7        it would act otherwise if (2, 4..7) changed
 
-With granularity g, up to g operations under one context share a row, whose interval covers all of theirs.
+With granularity g, up to g operations under one context share a row, whose interval covers all of
+theirs.
 
-The arrays of a run: `plan`, which is constant, and `state`, its progress; the words of their headers.
+The arrays of a run: `plan`, which is constant, and `state`, its progress; the words of their
+headers.
 
     plan     | LEVELS = 3 | DEPTHS = 2 | ... | PART_START = 18 | ... ||  0 2 4 6 | 0 0  2 0 | 0 1  1 0 | 1 1  2 1 | ...
     state    | LEVEL = 1  | PHASE = SEARCH | ... | BINDING = 25 | ... ||  1 5 . | ...
 
     triangle(x, y, z) <- edge(x, y), edge(y, z), edge(x, z).        parts of level 0 (x): atom 0 at depth 0, atom 2 at
-                                                                    depth 0; of level 1 (y): atom 0 at 1, atom 1 at 0
+                                                                    depth 0; of level 1 (y): atom 0
+                                                                    at 1, atom 1 at 0
 
-Both are flat arrays with a header of numbers and of offsets to their sections: passing an array costs a kernel more
-than an index.
+Both are flat arrays with a header of numbers and of offsets to their sections: passing an array
+costs a kernel more than an index.
 """
 
 from pagestore.compiled import (
@@ -41,8 +46,8 @@ from pagestore.compiled import (
     tree_at,
 )
 
-# after the cursor of an iterator: the end of its run in the current leaf; where it was opened last, and
-# the end of the run there, since many bindings open the same slice
+# after the cursor of an iterator: the end of its run in the current leaf; where it was opened last,
+# and the end of the run there, since many bindings open the same slice
 RUN_END, FROM_PAGE, FROM_SLOT, FROM_END = range(CURSOR_WORDS, CURSOR_WORDS + 4)
 ITERATOR_WORDS = CURSOR_WORDS + 4
 
@@ -61,7 +66,9 @@ def iterator_of(plan, state, p):
 
 @kernel
 def place_of(plan, p):
-    """Return the row of a part (an atom at a depth) in tables with a row for each: sensors, keys, cursors."""
+    """Return the row of a part (an atom at a depth) in tables with a row for each: sensors,
+    keys, cursors.
+    """
     return plan[plan[PARTS] + 2 * p] * plan[DEPTHS] + plan[plan[PARTS] + 2 * p + 1]
 
 
@@ -79,7 +86,9 @@ def tree_of(pages, state, atom):
 
 @kernel
 def land(words, plan, state, atom, depth, status):
-    """Store the key where an iterator landed; return it, the end of its sensitivity, or WORD_MAX at the end."""
+    """Store the key where an iterator landed; return it, the end of its sensitivity, or WORD_MAX
+    at the end.
+    """
     if status == 0:
         return WORD_MAX
     o = iterator(plan, state, atom, depth)
@@ -90,7 +99,9 @@ def land(words, plan, state, atom, depth, status):
 
 @kernel
 def open_trie(pages, plan, state, atom, depth, x):
-    """Open the next level of an atom at its first key >= x.  Return 1 on a key, 0 if there is none, or ``-page_id``."""
+    """Open the next level of an atom at its first key >= x.  Return 1 on a key, 0 if there is
+    none, or ``-page_id``.
+    """
     o, tree = iterator(plan, state, atom, depth), tree_of(pages, state, atom)
     if depth == 0:
         at = state[AT] + atom * plan[DEPTHS]
@@ -106,14 +117,18 @@ def open_trie(pages, plan, state, atom, depth, x):
     if state[o + FROM_PAGE] != page or state[o + FROM_SLOT] != slot:
         above = state[state[AT] + atom * plan[DEPTHS] + depth - 1]
         state[o + FROM_PAGE], state[o + FROM_SLOT] = page, slot
-        state[o + FROM_END] = run_end(pages.words, page, depth - 1, slot, state[parent + RUN_END], above)
+        state[o + FROM_END] = run_end(
+            pages.words, page, depth - 1, slot, state[parent + RUN_END], above
+        )
     state[o + RUN_END] = state[o + FROM_END]
     return seek_trie(pages, plan, state, atom, depth, x)
 
 
 @kernel
 def seek_trie(pages, plan, state, atom, depth, x):
-    """Move an iterator to its first key >= x (*seek_lub*).  Return 1 on a key, 0 at the end, or ``-page_id``."""
+    """Move an iterator to its first key >= x (*seek_lub*).  Return 1 on a key, 0 at the end, or
+    ``-page_id``.
+    """
     o, words = iterator(plan, state, atom, depth), pages.words
     end = state[o + RUN_END]
     slot = gallop(words, state[o + LEAF_PAGE], depth, state[o + LEAF_SLOT], end, x)
@@ -161,7 +176,9 @@ def emit(words, plan, state, out):
 
 @kernel
 def record(plan, state, rows, s, a, b):
-    """Record an operation at sensor s: the context and [a, b], in a new trace row or one that operations share."""
+    """Record an operation at sensor s: the context and [a, b], in a new trace row or one that
+    operations share.
+    """
     if s < 0:
         return
     n = state[state[ROW_COUNT] + s]
@@ -186,7 +203,8 @@ def put_row(plan, state, rows, s, a, b):
     state[CROWD] = max(state[CROWD], n + 1)
 
 
-EQ, GE, LE, NE = range(4)  # v = t, v >= t, v <= t, v != t; t a constant, plus or minus bound variables
+# v = t, v >= t, v <= t, v != t; t a constant, plus or minus bound variables
+EQ, GE, LE, NE = range(4)
 OTHERS = 2  # the most bound variables in t
 KIND, CONSTANT, OTHER = range(3)  # words of a bound, then another (level, sign)
 BOUND_WORDS = OTHER + 2 * OTHERS

@@ -1,1 +1,3 @@
-"""Constructs that become other rules: lists of numbers, aggregates in bodies, orders, equivalences, constraints."""
+"""Constructs that become other rules: lists of numbers, aggregates in bodies, orders,
+equivalences, constraints.
+"""

@@ -7,8 +7,9 @@
 
     s(x, n, m) <- agg<<n = count(), m = max(y)>> edge(x, y).         the whole body is aggregated, as for s[x] = n
 
-The groups are the variables that occur outside the aggregate, too.  Those that it does not bind by itself, and with
-`else` all of them, get their values from what surrounds it: from an atom that has them, else from all of it.
+The groups are the variables that occur outside the aggregate, too.  Those that it does not bind by
+itself, and with `else` all of them, get their values from what surrounds it: from an atom that has
+them, else from all of it.
 """
 
 from collections.abc import Container, Iterable, Iterator
@@ -39,16 +40,24 @@ Folds = tuple[tuple[Aggregate, tuple[Node, ...]], ...]  # aggregates with their 
 
 
 def without_aggregations(clauses: Iterable[Clause], known: Container[str]) -> Iterator[Clause]:
-    """Yield clauses without aggregates in their bodies, each after those of its helpers.  Raises AggregateError."""
+    """Yield clauses without aggregates in their bodies, each after those of its helpers.  Raises
+    AggregateError.
+    """
     numbers = count()
     for clause in clauses:
         yield from _plain(_with_columns(clause), known, numbers)
 
 
 def _with_columns(clause: Clause) -> Clause:
-    """Return a clause with its aggregates in the body if its heads show their results otherwise than as values."""
+    """Return a clause with its aggregates in the body if its heads show their results otherwise
+    than as values.
+    """
     results = {v.name for one, _ in clause.aggregates for v in one.results}
-    values = {head.right.name for head in clause.heads if isinstance(head, Operation) and isinstance(head.right, Var)}
+    values = {
+        head.right.name
+        for head in clause.heads
+        if isinstance(head, Operation) and isinstance(head.right, Var)
+    }
     shown = {v.name for head in clause.heads for v in variables_in(head)}
     if not clause.aggregates or not results <= shown or values & results:
         return clause
@@ -62,7 +71,11 @@ def _plain(clause: Clause, known: Container[str], numbers: Iterator[int]) -> Ite
     body = one.formula(clause.body, ())
     for helper in one.helpers:
         yield from _plain(helper, known, numbers)
-    yield replace(clause, body=body if isinstance(body, And) else And((body,))) if one.helpers else clause
+    yield (
+        replace(clause, body=body if isinstance(body, And) else And((body,)))
+        if one.helpers
+        else clause
+    )
 
 
 class _OneClause:
@@ -71,16 +84,28 @@ class _OneClause:
     def __init__(self, clause: Clause, known: Container[str], numbers: Iterator[int]) -> None:
         self._clause, self._known, self._numbers = clause, known, numbers
         self.helpers: list[Clause] = []
-        parts = (*clause.heads, *(term for _, terms in clause.aggregates for term in terms), *clause.groups.items)
+        parts = (
+            *clause.heads,
+            *(term for _, terms in clause.aggregates for term in terms),
+            *clause.groups.items,
+        )
         self._outside = {v.name for part in (*parts, clause.body) for v in _outer_variables(part)}
 
     def formula(self, formula: Formula, around: tuple[Formula, ...]) -> Formula:
-        """Return a formula without aggregates; `around` are the formulas of the conjunctions that it is in."""
+        """Return a formula without aggregates; `around` are the formulas of the conjunctions
+        that it is in.
+        """
         match formula:
             case And():
                 items = [*items_of(formula)]
-                near = [(*around, *(other for other in items if other is not item)) for item in items]
-                return And(tuple(self.formula(item, others) for item, others in zip(items, near, strict=True)))
+                near = [
+                    (*around, *(other for other in items if other is not item)) for item in items
+                ]
+                return And(
+                    tuple(
+                        self.formula(item, others) for item, others in zip(items, near, strict=True)
+                    )
+                )
             case Or():
                 return Or(tuple(self.formula(item, around) for item in formula.items))
             case Not():
@@ -95,7 +120,9 @@ class _OneClause:
         inside = dict.fromkeys(v.name for v in (*variables_in(one.item), *_terms(one.aggregates)))
         if both := own.intersection(inside):
             reason = f"{min(both)} is the result of this aggregate, so it has no value inside: use another name there"
-            raise AggregateError(one.where, f"{reason}, or put the aggregate after what it is not about")
+            raise AggregateError(
+                one.where, f"{reason}, or put the aggregate after what it is not about"
+            )
         shared = tuple(Var(name, where=one.where) for name in inside if name in self._outside)
         unbound = {v.name for v in shared} - self._bound(one.item)
         item, name = one.item, f"{split(self._clause.heads[0])[0].name}$fold{next(self._numbers)}"
@@ -107,30 +134,48 @@ class _OneClause:
         atoms: list[Formula] = []
         for absent in (False, True):
             folds = tuple(fold for fold in one.aggregates if (fold[0].absent is not None) == absent)
-            heads = tuple(_call(f"{name}{chr(97 + len(atoms) + n)}", shared, fold) for n, (fold, _) in enumerate(folds))
+            heads = tuple(
+                _call(f"{name}{chr(97 + len(atoms) + n)}", shared, fold)
+                for n, (fold, _) in enumerate(folds)
+            )
             groups = And(tuple(items_of(one.groups))) if one.groups else context if shared else ALL
             if folds:
                 body = item if isinstance(item, And) else And((item,))
                 values = [_valued(head, fold) for head, (fold, _) in zip(heads, folds, strict=True)]
                 self._add(tuple(values), body, folds, "its aggregate", groups if absent else ALL)
-            atoms += [_valued(head, fold, True) for head, (fold, _) in zip(heads, folds, strict=True)]
+            atoms += [
+                _valued(head, fold, True) for head, (fold, _) in zip(heads, folds, strict=True)
+            ]
         return And(tuple(atoms))
 
     def _add(
-        self, heads: tuple[Application | Operation, ...], body: And, folds: Folds, what: str, groups: And = ALL
+        self,
+        heads: tuple[Application | Operation, ...],
+        body: And,
+        folds: Folds,
+        what: str,
+        groups: And = ALL,
     ) -> None:
         text = f"{self._clause.text}  ({what})"
-        self.helpers.append(Clause(heads, body, folds, where=self._clause.where, text=text, groups=groups))
+        self.helpers.append(
+            Clause(heads, body, folds, where=self._clause.where, text=text, groups=groups)
+        )
 
-    def _binding(self, needed: set[str], fold: Aggregation, around: tuple[Formula, ...]) -> tuple[Formula, ...]:
-        """Return formulas around an aggregate that bind variables: an atom, or all that do not follow from its results.
+    def _binding(
+        self, needed: set[str], fold: Aggregation, around: tuple[Formula, ...]
+    ) -> tuple[Formula, ...]:
+        """Return formulas around an aggregate that bind variables: an atom, or all that do not
+        follow from its results.
 
         A variable that follows from its results is one that nothing binds without what reads them.
         """
         follow = {v.name for one, _ in fold.aggregates for v in one.results}
         every, usable, left = self._bound(And((*around, fold))), list[Formula](), list(around)
         while len(usable) != len(left):
-            usable, left = left, [one for one in left if follow.isdisjoint(v.name for v in variables_in(one))]
+            usable, left = (
+                left,
+                [one for one in left if follow.isdisjoint(v.name for v in variables_in(one))],
+            )
             follow |= every - self._bound(And(tuple(left)))
         for one in usable:
             if isinstance(one, Application) and needed <= self._bound(one):
@@ -150,7 +195,8 @@ class _OneClause:
             case Operation("=", Application() as call, value) if self._reads(call):
                 return {v.name for v in (*call.args, value) if isinstance(v, Var)}
             case Aggregation():
-                groups = any(fold.absent is None for fold, _ in formula.aggregates)  # else what is around binds them
+                # else what is around binds them
+                groups = any(fold.absent is None for fold, _ in formula.aggregates)
                 results = {v.name for fold, _ in formula.aggregates for v in fold.results}
                 return results | (self._bound(formula.item) if groups else set())
         return set()
@@ -162,7 +208,9 @@ class _OneClause:
         while more := {
             a.name
             for a, b in sides
-            if isinstance(a, Var) and a.name not in found and found.issuperset(v.name for v in variables_in(b))
+            if isinstance(a, Var)
+            and a.name not in found
+            and found.issuperset(v.name for v in variables_in(b))
         }:
             found |= more
         return found
@@ -190,7 +238,9 @@ def _terms(folds: Folds) -> Iterator[Var]:
 
 
 def _call(name: str, shared: tuple[Var, ...], fold: Aggregate) -> Application:
-    return Application(name, shared if fold.place is None else (*shared, fold.place), True, where=fold.where)
+    return Application(
+        name, shared if fold.place is None else (*shared, fold.place), True, where=fold.where
+    )
 
 
 def _valued(call: Application, fold: Aggregate, marked: bool = False) -> Operation:

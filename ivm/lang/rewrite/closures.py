@@ -1,19 +1,20 @@
-"""Make views that keep only the greatest rows of an order, and equivalences, views of what their rules say.
+"""Make views that keep only the greatest rows of an order, and equivalences, views of what their
+rules say.
 
     best(x, c) <= best(x, d) <- c > d.            best(x, c) makes way for best(x, d) where d is less
 
     best$kept[x] = c <- agg<<c = min(c)>> ...     one for each rule, whose reads of best are reads of best$kept if it
     best(x, c) <- best$kept[x] = c.               is recursive
 
-So it is where rows are compared by one column only, and the others are equal.  Any other order leaves all rows in
-a view of their own, which a recursion reads:
+So it is where rows are compared by one column only, and the others are equal.  Any other order
+leaves all rows in a view of their own, which a recursion reads:
 
     best$rows(x, c) <- ...
     best$less(x, c, d) <- best$rows(x, c, d), best$rows(x, e, f), c > e, d >= f, (c != e ; d != f).
     best(x, c, d) <- best$rows(x, c, d), !best$less(x, c, d).
 
-`lang:equivalence(same)` adds to the rules of same(x, y) what makes it reflexive, symmetric and transitive, by the least
-member of each class:
+`lang:equivalence(same)` adds to the rules of same(x, y) what makes it reflexive, symmetric and
+transitive, by the least member of each class:
 
     same$label[x] = x <- same$pair(x, _).         and for the second column
     same$label[y] = l <- agg<<l = min(m)>> same$label[x] = m, (same$pair(x, y) ; same$pair(y, x)).
@@ -21,7 +22,8 @@ member of each class:
 
 If the rules of same read same, it is derived by rules for the three properties.
 
-Where the text declares the view as a relation, too, same$asserted(x, y) reads the rows that transactions have.
+Where the text declares the view as a relation, too, same$asserted(x, y) reads the rows that
+transactions have.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -48,7 +50,8 @@ from ivm.lang.syntax_tree import (
 )
 from ivm.names import ASSERTED
 
-EXTREMES = {">": "min", ">=": "min", "<": "max", "<=": "max"}  # what stays if a row goes where its value is so
+# what stays if a row goes where its value is so
+EXTREMES = {">": "min", ">=": "min", "<": "max", "<=": "max"}
 
 
 def with_closures(
@@ -63,7 +66,9 @@ def with_closures(
     """
     found = list(clauses)
     for name in dict.fromkeys(one.lesser.name for one in orders):
-        found = [*_kept(found, [one for one in orders if one.lesser.name == name], declared.get(name))]
+        found = [
+            *_kept(found, [one for one in orders if one.lesser.name == name], declared.get(name))
+        ]
     for view in equivalences:
         found = [*_equivalence(found, view, declared.get(view.name))]
     return found
@@ -74,9 +79,17 @@ def _heads(clause: Clause) -> tuple[str, ...]:
 
 
 def _reads(clause: Clause) -> set[str]:
-    heads = (*(split(head)[1] for head in clause.heads), *(arg for head in clause.heads for arg in split(head)[0].args))
+    heads = (
+        *(split(head)[1] for head in clause.heads),
+        *(arg for head in clause.heads for arg in split(head)[0].args),
+    )
     terms = (term for _, terms in clause.aggregates for term in terms)
-    return {name for part in (clause.body, clause.groups, *heads, *terms) if part for name in _names(part)}
+    return {
+        name
+        for part in (clause.body, clause.groups, *heads, *terms)
+        if part
+        for name in _names(part)
+    }
 
 
 def _names(part: Formula | Node) -> Iterator[str]:
@@ -87,7 +100,9 @@ def _names(part: Formula | Node) -> Iterator[str]:
 
 
 def _stratum(clauses: Iterable[Clause], name: str) -> set[str]:
-    """Return the views that read a view and are read by it, directly or not, and the view itself."""
+    """Return the views that read a view and are read by it, directly or not, and the view
+    itself.
+    """
     reads: dict[str, set[str]] = {}
     for clause in clauses:
         for head in _heads(clause):
@@ -106,11 +121,15 @@ def _reached(reads: dict[str, set[str]], name: str) -> set[str]:
 def _rules_of(
     clauses: Sequence[Clause], view: Application, declared: Predicate | None
 ) -> tuple[list[Clause], list[Clause]]:
-    """Return the rules of a view and the others.  Raises RuleSyntaxError if it has none of its own."""
+    """Return the rules of a view and the others.  Raises RuleSyntaxError if it has none of its
+    own.
+    """
     own = [clause for clause in clauses if view.name in _heads(clause)]
     others = [clause for clause in clauses if clause not in own]
     own += [_asserted(declared, view)] if declared else []
-    if not own or any(len(clause.heads) > 1 or not isinstance(clause.heads[0], Application) for clause in own):
+    if not own or any(
+        len(clause.heads) > 1 or not isinstance(clause.heads[0], Application) for clause in own
+    ):
         reason = f"{view.name} needs rules in this text, each with one head, as in {view.name}(x, y) <- ..."
         raise RuleSyntaxError(view.where, reason)
     return own, others
@@ -121,29 +140,50 @@ def _asserted(relation: Predicate, view: Application) -> Clause:
     row = tuple(Var(name, where=relation.where) for name in relation.columns)
     head = Application(view.name, row, False, where=relation.where)
     stored = replace(head, name=view.name + ASSERTED)
-    return Clause((head,), And((stored,)), (), where=relation.where, text=f"{head}, as transactions have it")
+    return Clause(
+        (head,), And((stored,)), (), where=relation.where, text=f"{head}, as transactions have it"
+    )
 
 
 # -- orders
 
 
-def _kept(clauses: Sequence[Clause], orders: Sequence[Subsumption], declared: Predicate | None) -> Iterator[Clause]:
+def _kept(
+    clauses: Sequence[Clause], orders: Sequence[Subsumption], declared: Predicate | None
+) -> Iterator[Clause]:
     view, extreme = orders[0].lesser, _extreme(orders)
     name = view.name
     own, others = _rules_of(clauses, view, declared)
-    for one in (*(order.greater for order in orders), *(order.lesser for order in orders), *(c.heads[0] for c in own)):
+    for one in (
+        *(order.greater for order in orders),
+        *(order.lesser for order in orders),
+        *(c.heads[0] for c in own),
+    ):
         if split(one)[0].name != name or len(split(one)[0].args) != len(view.args):
-            raise RuleSyntaxError(one.where, f"an order compares rows of one view, as those of {name}")
+            raise RuleSyntaxError(
+                one.where, f"an order compares rows of one view, as those of {name}"
+            )
     stratum = _stratum(clauses, name)
     is_recursive = len(stratum) > 1 or any(name in _reads(clause) for clause in own)
     for clause in others:
-        yield _renamed(clause, name, extreme and extreme[0]) if not stratum.isdisjoint(_heads(clause)) else clause
+        yield (
+            _renamed(clause, name, extreme and extreme[0])
+            if not stratum.isdisjoint(_heads(clause))
+            else clause
+        )
     for clause in own:
         read = _renamed(clause, name, extreme and extreme[0])
-        yield _aggregated(read, *extreme) if extreme and is_recursive else _with_head(read, f"{name}$rows")
+        yield (
+            _aggregated(read, *extreme)
+            if extreme and is_recursive
+            else _with_head(read, f"{name}$rows")
+        )
     names = tuple(Var(f"c{n}", where=orders[0].where) for n in range(1, len(view.args) + 1))
     kept = replace(own[-1], heads=(replace(view, args=names),), aggregates=(), groups=And(()))
-    every, less = replace(view, name=f"{name}$rows", args=names), replace(view, name=f"{name}$less", args=names)
+    every, less = (
+        replace(view, name=f"{name}$rows", args=names),
+        replace(view, name=f"{name}$less", args=names),
+    )
     if extreme and not is_recursive:
         yield _aggregated(replace(kept, body=And((every,))), *extreme)
     if extreme:
@@ -154,8 +194,14 @@ def _kept(clauses: Sequence[Clause], orders: Sequence[Subsumption], declared: Pr
 
 
 def _extreme(orders: Sequence[Subsumption]) -> tuple[int, str] | None:
-    """Return the only column that an order compares, and the aggregate of the values that stay, if it is so."""
-    if len(orders) > 1 or len(orders[0].body.items) != 1 or not isinstance(orders[0].body.items[0], Operation):
+    """Return the only column that an order compares, and the aggregate of the values that stay,
+    if it is so.
+    """
+    if (
+        len(orders) > 1
+        or len(orders[0].body.items) != 1
+        or not isinstance(orders[0].body.items[0], Operation)
+    ):
         return None
     (order,), test = orders, orders[0].body.items[0]
     sides = [*zip(order.lesser.args, order.greater.args, strict=False)]
@@ -195,12 +241,18 @@ def _read(part: Formula, name: str, place: int | None) -> Formula:
 
 
 def _aggregated(clause: Clause, place: int, op: str) -> Clause:
-    """Return a rule of a view as one of the function that keeps the extremes of one of its columns."""
+    """Return a rule of a view as one of the function that keeps the extremes of one of its
+    columns.
+    """
     head = clause.heads[0]
     assert isinstance(head, Application)
     taken = {v.name for part in (head, clause.body) for v in variables_in(part)}
-    value, result = (Var(next(n for k in count() if (n := f"{letter}{k}") not in taken)) for letter in "vr")
-    operation = _read_kept(replace(head, args=(*head.args[:place], result, *head.args[place + 1 :])), place)
+    value, result = (
+        Var(next(n for k in count() if (n := f"{letter}{k}") not in taken)) for letter in "vr"
+    )
+    operation = _read_kept(
+        replace(head, args=(*head.args[:place], result, *head.args[place + 1 :])), place
+    )
     body = And((*clause.body.items, Operation("=", value, head.args[place], where=head.where)))
     fold = Aggregate(op, result, where=head.where), (value,)
     return replace(clause, heads=(operation,), body=body, aggregates=(fold,))
@@ -233,7 +285,9 @@ def _less(order: Subsumption) -> Clause:
 # -- equivalences
 
 
-def _equivalence(clauses: Sequence[Clause], view: Application, declared: Predicate | None) -> Iterator[Clause]:
+def _equivalence(
+    clauses: Sequence[Clause], view: Application, declared: Predicate | None
+) -> Iterator[Clause]:
     own, others = _rules_of(clauses, view, declared)
     name, where = view.name, own[0].where
     if any(len(split(clause.heads[0])[0].args) != 2 for clause in own):

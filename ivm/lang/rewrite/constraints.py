@@ -1,12 +1,15 @@
-"""Integrity constraints: `edge(x, y) -> vertex(x), vertex(y).`, kept as views of what violates them.
+"""Integrity constraints: `edge(x, y) -> vertex(x), vertex(y).`, kept as views of what violates
+them.
 
     constraint$ab(x, y) <- edge(x, y), !vertex(x).
     constraint$ab(x, y) <- edge(x, y), !vertex(y).
 
-Such a view has a column for each variable that the left side binds, and no row as long as the constraint holds.  A
-variable that occurs only to the right has to exist; what shares one is violated together.
+Such a view has a column for each variable that the left side binds, and no row as long as the
+constraint holds.  A variable that occurs only to the right has to exist; what shares one is
+violated together.
 
-A view is named by the text of its constraint and its block's name, so that other constraints may come and go.
+A view is named by the text of its constraint and its block's name, so that other constraints may
+come and go.
 """
 
 from collections.abc import Container, Iterator
@@ -38,7 +41,8 @@ Part = Formula | Node
 
 
 def clauses_of(constraint: Constraint, known: Container[str]) -> list[Clause]:
-    """Return the clauses of the view of what violates a constraint; `known` are the names of all predicates.
+    """Return the clauses of the view of what violates a constraint; `known` are the names of all
+    predicates.
 
     Raises UnknownPredicateError, RuleSyntaxError.
     """
@@ -61,7 +65,9 @@ def clauses_of(constraint: Constraint, known: Container[str]) -> list[Clause]:
 def name_of(constraint: Constraint) -> str:
     """Return the name of the view of what violates a constraint."""
     hashed = sha256(f"{constraint.where.source}\0{constraint.text}".encode()).hexdigest()
-    return CONSTRAINT + hashed[:LETTERS].translate({ord(str(digit)): ord("g") + digit for digit in range(10)})
+    return CONSTRAINT + hashed[:LETTERS].translate(
+        {ord(str(digit)): ord("g") + digit for digit in range(10)}
+    )
 
 
 def _check_names(constraint: Constraint, known: Container[str]) -> None:
@@ -72,7 +78,8 @@ def _check_names(constraint: Constraint, known: Container[str]) -> None:
 
 
 def _violations(constraint: Constraint, outer: set[str]) -> Iterator[tuple[Formula, ...]]:
-    """Yield what makes a constraint false, together with its left side: one way for each item to the right.
+    """Yield what makes a constraint false, together with its left side: one way for each item to
+    the right.
 
     Items that share a variable which the left side lacks are one.
     """
@@ -81,7 +88,9 @@ def _violations(constraint: Constraint, outer: set[str]) -> Iterator[tuple[Formu
         own = {v.name for v in variables_in(item)} - outer
         tied = [group for group in groups if not own.isdisjoint(group[0])]
         groups = [group for group in groups if group not in tied]
-        groups.append((own.union(*(names for names, _ in tied)), (*(f for _, fs in tied for f in fs), item)))
+        groups.append(
+            (own.union(*(names for names, _ in tied)), (*(f for _, fs in tied for f in fs), item))
+        )
     for _, items in groups:
         if truth(items[0]) is None:
             yield (Not(And(items), where=_where(items[0], constraint.where)),)
@@ -102,7 +111,9 @@ def _where(formula: Formula, other: Where) -> Where:
 
 
 def _bound(part: Part) -> Iterator[Var]:
-    """Yield the variables of a formula that have a value wherever it holds, by its atoms and comparisons."""
+    """Yield the variables of a formula that have a value wherever it holds, by its atoms and
+    comparisons.
+    """
     match part:
         case Or(items):
             first, *others = [[*_bound(item)] for item in items]

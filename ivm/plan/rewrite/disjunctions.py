@@ -7,15 +7,16 @@
 
     n[g] = t <- agg<<t = count()>> r(k, g, v), v < 3 ; r(k, g, v), v > 7.
 
-These conjunctions of one atom become one plan: a scan with a choice among the comparisons, so that a row counts once.
-Where atoms differ, each conjunction gets what those before it do not hold of:
+These conjunctions of one atom become one plan: a scan with a choice among the comparisons, so that
+a row counts once. Where atoms differ, each conjunction gets what those before it do not hold of:
 
     n[g] = t <- agg<<t = count()>> r(k, g, v), (v < 3, a[g] = x, x > 5 ; b(g)).
 
     n[g] = t <- agg<<t = count()>> r(k, g, v), v < 3, a[g] = x, x > 5 ; r(k, g, v), b(g), v >= 3 ;
                                    r(k, g, v), b(g), v < 3, !(a[g] = x, x > 5).
 
-The view stays where a binding of the body may have several rows of an atom, or something may be null.
+The view stays where a binding of the body may have several rows of an atom, or something may be
+null.
 """
 
 from collections import Counter
@@ -52,29 +53,40 @@ CONJUNCTIONS_MAX = 16  # of one aggregate; each is a plan
 
 
 def fold_bodies(program: Program) -> Program:
-    """Leave out the views of disjunctive bodies of one atom; the aggregates that read them get their conjunctions."""
-    return _without_views(program, lambda body: body if _keeps_all(body) and ChoiceConjunction.joins(body) else None)
+    """Leave out the views of disjunctive bodies of one atom; the aggregates that read them get
+    their conjunctions.
+    """
+    return _without_views(
+        program, lambda body: body if _keeps_all(body) and ChoiceConjunction.joins(body) else None
+    )
 
 
 def separate_bodies(program: Program, known: Program = NOTHING) -> Program:
-    """Leave out the views of disjunctions of joins; the aggregates that read them get conjunctions that exclude each
-    other.
+    """Leave out the views of disjunctions of joins; the aggregates that read them get conjunctions
+    that exclude each other.
     """
     predicates = program.over(known)
     made = _without_views(
-        program, lambda body: None if ChoiceConjunction.joins(body) else _Separation(body, predicates).rule()
+        program,
+        lambda body: (
+            None if ChoiceConjunction.joins(body) else _Separation(body, predicates).rule()
+        ),
     )
     return program if made.rules == program.rules else replace(made, lean=True)
 
 
 def _without_views(program: Program, conjunctions: Callable[[Rule], Rule | None]) -> Program:
-    """Leave out the views of bodies for which there are `conjunctions`; the aggregates that read them get these."""
+    """Leave out the views of bodies for which there are `conjunctions`; the aggregates that read
+    them get these.
+    """
     recursive = recursive_names(program.rules)
     readers = Counter(name for rule in program.rules for name in reads(rule))
     bodies = {
         rule.heads[0].predicate: found
         for rule in program.rules
-        if _is_body(rule) and readers[rule.heads[0].predicate] == 1 and rule.heads[0].predicate not in recursive
+        if _is_body(rule)
+        and readers[rule.heads[0].predicate] == 1
+        and rule.heads[0].predicate not in recursive
         if (found := conjunctions(rule))
     }
     rules, folded = list[Rule](), set[str]()
@@ -91,27 +103,41 @@ def _without_views(program: Program, conjunctions: Callable[[Rule], Rule | None]
 
 def _is_body(rule: Rule) -> bool:
     """Return whether a rule derives what an aggregate ranges over, from several conjunctions."""
-    plain = not (rule.aggregates or rule.failed or rule.range or rule.texts) and len(rule.heads) == 1
+    plain = (
+        not (rule.aggregates or rule.failed or rule.range or rule.texts) and len(rule.heads) == 1
+    )
     return plain and len(rule.body) > 1 and is_body(rule.heads[0].predicate)
 
 
 def _keeps_all(rule: Rule) -> bool:
-    return {*variables(*rule.heads)}.issuperset(variables(*(x for disjunct in rule.body for x in disjunct)))
+    return {*variables(*rule.heads)}.issuperset(
+        variables(*(x for disjunct in rule.body for x in disjunct))
+    )
 
 
 def _body_of(rule: Rule, bodies: Mapping[str, Rule]) -> Rule | None:
-    """Return the rule of the view that is the only atom of an aggregate, by the same names; None if there is none."""
+    """Return the rule of the view that is the only atom of an aggregate, by the same names; None
+    if there is none.
+    """
     if not rule.aggregates or rule.range or rule.failed or len(rule.body) != 1:
         return None
     atoms = [x for x in rule.body[0] if not isinstance(x, Compare)]
-    body = bodies.get(atoms[0].predicate) if len(atoms) == 1 and isinstance(atoms[0], Atom) else None
+    body = (
+        bodies.get(atoms[0].predicate) if len(atoms) == 1 and isinstance(atoms[0], Atom) else None
+    )
     return body if body and variables(*body.heads) == variables(*atoms) else None
 
 
 def _with_body(rule: Rule, body: Rule) -> Rule:
-    """Return an aggregate with the conjunctions of a view instead of the view, and its own comparisons in each."""
+    """Return an aggregate with the conjunctions of a view instead of the view, and its own
+    comparisons in each.
+    """
     own: Disjunct = tuple(x for x in rule.body[0] if isinstance(x, Compare))
-    return replace(rule, body=tuple((*disjunct, *own) for disjunct in body.body), types={**body.types, **rule.types})
+    return replace(
+        rule,
+        body=tuple((*disjunct, *own) for disjunct in body.body),
+        types={**body.types, **rule.types},
+    )
 
 
 class _Part(NamedTuple):
@@ -126,7 +152,9 @@ class _Part(NamedTuple):
         first = self.literals[0]
         if len(self.literals) > 1 or self.own or isinstance(first, Atom):
             return Negation(self.literals, self.own, where=first.where)
-        return first.body[0] if isinstance(first, Negation) else replace(first, op=NEGATED[first.op])
+        return (
+            first.body[0] if isinstance(first, Negation) else replace(first, op=NEGATED[first.op])
+        )
 
 
 class _Separation:
@@ -137,7 +165,9 @@ class _Separation:
         self._types: dict[str, Type] = {**body.types}
 
     def rule(self) -> Rule | None:
-        """Return the rule with such conjunctions; None if a view of its rows is needed, or there would be too many."""
+        """Return the rule with such conjunctions; None if a view of its rows is needed, or there
+        would be too many.
+        """
         if not all(map(self._is_simple, self._body.body)):
             return None
         found = list[Disjunct]()
@@ -151,25 +181,31 @@ class _Separation:
         return replace(self._body, body=tuple(found), types=self._types)
 
     def _is_simple(self, disjunct: Disjunct) -> bool:
-        """Return whether a row of the body has one binding of a conjunction, and what others lack can be refuted."""
+        """Return whether a row of the body has one binding of a conjunction, and what others
+        lack can be refuted.
+        """
         atoms = [x for x in disjunct if isinstance(x, Atom)]
         own = tuple(x for x in disjunct if not all(x in other for other in self._body.body))
         nulls = any(may_be_null(disjunct, self._predicates).values())
         if nulls or may_fail(own, {*variables(*atoms)}, self._body.types):
             return False
         for x in own:
-            if isinstance(x, Negation) and (x.exists or len(x.body) > 1 or not isinstance(x.body[0], Atom)):
+            if isinstance(x, Negation) and (
+                x.exists or len(x.body) > 1 or not isinstance(x.body[0], Atom)
+            ):
                 return False
             if isinstance(x, Compare) and tests_null(x):
                 return False
         return self._named(atoms, ()).keys() >= {*variables(*disjunct)}
 
     def _named(self, atoms: list[Atom], way: Disjunct) -> dict[Var, Var]:
-        """Return the variables that a row of the body determines, by keys of atoms, each with its name in a conjunction
-        `way` that has the same row of an atom.
+        """Return the variables that a row of the body determines, by keys of atoms, each with its
+        name in a conjunction `way` that has the same row of an atom.
         """
         names, waiting = {v: v for v in self._kept}, [*atoms]
-        while one := next((a for a in waiting if names.keys() >= {*variables(*self._key(a))}), None):
+        while one := next(
+            (a for a in waiting if names.keys() >= {*variables(*self._key(a))}), None
+        ):
             waiting.remove(one)
             key = [renamed(term, names) for term in self._key(one)]
             alike = (a for a in way if isinstance(a, Atom) and a.predicate == one.predicate)
@@ -184,7 +220,9 @@ class _Separation:
         return atom.args[: self._predicates[atom.predicate].key_count]
 
     def _without(self, way: Disjunct, earlier: int) -> Iterator[Disjunct]:
-        """Yield conjunctions that hold where one does and an earlier one does not, of which no two hold together."""
+        """Yield conjunctions that hold where one does and an earlier one does not, of which no
+        two hold together.
+        """
         for part in self._parts(way, earlier):
             if _exclude_each_other((*way, *part.literals)):
                 yield way
@@ -196,7 +234,10 @@ class _Separation:
 
     def _parts(self, way: Disjunct, earlier: int) -> list[_Part]:
         """Return what an earlier conjunction has and another one lacks, comparisons first."""
-        fresh = {v: replace(v, name=f"{v.name}$or{earlier}") for v in variables(*self._body.body[earlier])}
+        fresh = {
+            v: replace(v, name=f"{v.name}$or{earlier}")
+            for v in variables(*self._body.body[earlier])
+        }
         fresh = {v: new for v, new in fresh.items() if v not in self._kept}
         self._types |= {new.name: self._types[v.name] for v, new in fresh.items()}
         disjunct = [renamed(x, fresh) for x in self._body.body[earlier]]
@@ -206,8 +247,13 @@ class _Separation:
         groups = tied(Atom("", (*own.intersection(variables(x)),)) for x in left)
         alone = [_Part((x,), ()) for x in left if own.isdisjoint(variables(x))]
         alone.sort(key=lambda part: not isinstance(part.literals[0], Compare))
-        of_groups = (tuple(x for x in left if not group.isdisjoint(variables(x))) for group in groups)
-        return [*alone, *(_Part(some, tuple(v for v in variables(*some) if v in own)) for some in of_groups)]
+        of_groups = (
+            tuple(x for x in left if not group.isdisjoint(variables(x))) for group in groups
+        )
+        return [
+            *alone,
+            *(_Part(some, tuple(v for v in variables(*some) if v in own)) for some in of_groups),
+        ]
 
 
 def _exclude_each_other(literals: Disjunct) -> bool:
@@ -231,7 +277,9 @@ def _are_apart(one: tuple[Var, str, Const], other: tuple[Var, str, Const]) -> bo
     if x != y or a.type != b.type or a.value is None or b.value is None:
         return False
     if "=" in (op, other_op):
-        return not (COMPARE[other_op](a.value, b.value) if op == "=" else COMPARE[op](b.value, a.value))
+        return not (
+            COMPARE[other_op](a.value, b.value) if op == "=" else COMPARE[op](b.value, a.value)
+        )
     if {op[0], other_op[0]} != {"<", ">"}:
         return False
     low, high = (a.value, b.value) if op[0] == ">" else (b.value, a.value)

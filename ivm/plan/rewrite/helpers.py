@@ -4,8 +4,8 @@
 
     p$not0(x) <- edge(x, y), b(y).          p(x) <- a(x), !p$not0(x).
 
-The helper is maintained like any view. It has a support count for the variables that it projects away, so the join need
-not search for another witness of a refuted binding.
+The helper is maintained like any view. It has a support count for the variables that it projects
+away, so the join need not search for another witness of a refuted binding.
 
 Turn look-ups by a computed key into joins with a helper view, so that the join can seek by the key.
 
@@ -13,10 +13,10 @@ Turn look-ups by a computed key into joins with a helper view, so that the join 
 
     p$key0(x, d) <- a(x), d = x / 10.          p(x, n) <- p$key0(x, d), name[d] = n.
 
-Without the helper, each row of a would be compared with each row of name.  Only equations between atoms that nothing
-else connects are rewritten; others just filter bindings that are joined anyway.  All literals connected to the term's
-variables move to the helper, so its rows are filtered as before.  A sum out of range for its type is not a failure
-here, since no stored value equals it.
+Without the helper, each row of a would be compared with each row of name.  Only equations between
+atoms that nothing else connects are rewritten; others just filter bindings that are joined anyway.
+All literals connected to the term's variables move to the helper, so its rows are filtered as
+before.  A sum out of range for its type is not a failure here, since no stored value equals it.
 
 Keep the rows of facts in a helper view, which is filled and never maintained.
 
@@ -30,14 +30,15 @@ Give a body without a positive atom, which holds once or not at all, a helper vi
 
     p$one(0).          p(x) <- p$one(0), x = 3, !q(x).
 
-Turn an existential part of a body, which must hold for some values only, into a helper view of one row.
+Turn an existential part of a body, which must hold for some values only, into a helper view of one
+row.
 
     p(x) <- a(x), b(y, z), y < z.
 
     p$some0(0) <- b(y, z), y < z.          p(x) <- a(x), p$some0(0).
 
-Without the helper, each x would be derived once per row of b with y < z, and a change of b would scan all of a.  An
-aggregating rule counts every binding, so it is not rewritten.
+Without the helper, each x would be derived once per row of b with y < z, and a change of b would
+scan all of a.  An aggregating rule counts every binding, so it is not rewritten.
 
 Read the text of a concat from a helper view, since the concat's own row has only a checksum of it.
 
@@ -46,7 +47,8 @@ Read the text of a concat from a helper view, since the concat's own row has onl
     p$text0[x] = t <- names[x] = t$.           the text of each group, renewed when the group changes
     p(x) <- p$text0[x] = t, known(t).
 
-Handle arithmetic that fails in a helper view: raise only if a binding of the rule itself needs the value.
+Handle arithmetic that fails in a helper view: raise only if a binding of the rule itself needs the
+value.
 
     p(x) <- a(x), x != 0, !(b(y), c(y / x)).
 
@@ -54,8 +56,9 @@ Handle arithmetic that fails in a helper view: raise only if a binding of the ru
     p(x) <- a(x), x != 0, !p$not0(x).
     p$refused0(code) <- a(x), x != 0, !p$not0(x), p$not0$fails(x, code).          refused
 
-A literal is true, false, or fails. A conjunction is false if one of its literals is false; otherwise it fails if one of
-them fails. So the result depends neither on which literals are helper views nor on their order.
+A literal is true, false, or fails. A conjunction is false if one of its literals is false;
+otherwise it fails if one of them fails. So the result depends neither on which literals are helper
+views nor on their order.
 """
 
 from collections.abc import Container, Iterator, Mapping
@@ -90,12 +93,15 @@ from ivm.plan.linear import linear
 from ivm.terms.evaluator import binaries, may_fail, type_of
 from pagestore.host import KEYS_MAX
 
-Groups = dict[tuple[str, tuple[Const | None, ...]], str]  # helpers with a concat's texts, by its name and constant keys
+# helpers with a concat's texts, by its name and constant keys
+Groups = dict[tuple[str, tuple[Const | None, ...]], str]
 NO_COLUMN, ONLY, ZERO = Var("nothing$"), Var("only$"), Const(0, "int64")
 
 
 def lift_texts(program: Program, known: Program) -> Program:
-    """Put helper views of the concats whose texts are read before the rules, which then read these."""
+    """Put helper views of the concats whose texts are read before the rules, which then read
+    these.
+    """
     all_, read = program.over(known), {name for rule in program.rules for name in reads(rule)}
     if not any(all_[name].value == ROPE for name in read):
         return program
@@ -126,11 +132,15 @@ def _with_text_helpers(
 
 def _reads_text(atom: Atom, rule: Rule, known: Mapping[str, Predicate]) -> bool:
     value = atom.value
-    return known[atom.predicate].value == ROPE and not (isinstance(value, Var) and rule.types[value.name] == ROPE)
+    return known[atom.predicate].value == ROPE and not (
+        isinstance(value, Var) and rule.types[value.name] == ROPE
+    )
 
 
 def _group(atom: Atom) -> tuple[str, tuple[Const | None, ...]]:
-    """Return which of a concat's groups an atom reads: its name, and the keys that are constants."""
+    """Return which of a concat's groups an atom reads: its name, and the keys that are
+    constants.
+    """
     return atom.predicate, tuple(arg if isinstance(arg, Const) else None for arg in atom.args)
 
 
@@ -138,8 +148,14 @@ def _texts_of(atom: Atom, concat: Predicate, name: str, rule: Rule) -> Rule:
     """Return the rule of a helper view with the texts of the groups that an atom reads."""
     *keys, text = map(Var, concat.columns)
     word = Var(f"{text.name}$")
-    types = {**dict(zip(concat.columns, concat.types, strict=True)), text.name: as_read(ROPE), word.name: ROPE}
-    read = tuple(arg if isinstance(arg, Const) else key for arg, key in zip(atom.args, keys, strict=True))
+    types = {
+        **dict(zip(concat.columns, concat.types, strict=True)),
+        text.name: as_read(ROPE),
+        word.name: ROPE,
+    }
+    read = tuple(
+        arg if isinstance(arg, Const) else key for arg, key in zip(atom.args, keys, strict=True)
+    )
     body = (replace(atom, args=read, value=word),)
     head = Atom(name, (*keys,), text, where=atom.where)
     text_ = f"{rule.text}  (the texts that it reads)"
@@ -147,7 +163,9 @@ def _texts_of(atom: Atom, concat: Predicate, name: str, rule: Rule) -> Rule:
 
 
 def lift_constants(program: Program) -> Program:
-    """Put helper views of one row before the rules that have a conjunction without a positive atom, which read them."""
+    """Put helper views of one row before the rules that have a conjunction without a positive
+    atom, which read them.
+    """
     predicates, rules = dict(program.predicates), list[Rule]()
     for rule in program.rules:
         if is_table(rule):
@@ -161,10 +179,15 @@ def lift_constants(program: Program) -> Program:
         if name not in predicates:
             head, text = Atom(name, (ONLY,), where=rule.where), f"{rule.text}  (its one row)"
             holds = ((Compare("=", ONLY, ZERO),),)
-            rules.append(Rule((head,), holds, types={ONLY.name: "int64"}, text=text, where=rule.where))
+            rules.append(
+                Rule((head,), holds, types={ONLY.name: "int64"}, text=text, where=rule.where)
+            )
             _define(head, rules[-1], predicates)
         one = Atom(name, (ZERO,), where=rule.where)
-        body = tuple((one, *disjunct) if lone else disjunct for lone, disjunct in zip(bare, rule.body, strict=True))
+        body = tuple(
+            (one, *disjunct) if lone else disjunct
+            for lone, disjunct in zip(bare, rule.body, strict=True)
+        )
         rules.append(replace(rule, body=body))
     return replace(program, predicates=predicates, rules=tuple(rules))
 
@@ -182,10 +205,14 @@ def _table(rule: Rule, predicates: dict[str, Predicate]) -> Iterator[Rule]:
 def lift_negations(program: Program) -> Program:
     """Put helper views of negations before the rules, which then negate single atoms.
 
-    A helper of a recursive rule reads none of the recursive views: it must be complete before they are evaluated.
-    Raises ConstructError if it would have to.
+    A helper of a recursive rule reads none of the recursive views: it must be complete before they
+    are evaluated. Raises ConstructError if it would have to.
     """
-    recursive, predicates, rules = recursive_names(program.rules), dict(program.predicates), list[Rule]()
+    recursive, predicates, rules = (
+        recursive_names(program.rules),
+        dict(program.predicates),
+        list[Rule](),
+    )
     for rule in program.rules:
         reads = recursive if any(head.predicate in recursive for head in rule.heads) else ()
         rules += _Lift(predicates, reads).rules(rule)
@@ -200,7 +227,10 @@ class _Lift:
         self._helpers: list[Rule] = []
 
     def rules(self, rule: Rule) -> Iterator[Rule]:
-        body = tuple(tuple(self._literal(rule, disjunct, literal) for literal in disjunct) for disjunct in rule.body)
+        body = tuple(
+            tuple(self._literal(rule, disjunct, literal) for literal in disjunct)
+            for disjunct in rule.body
+        )
         for helper in self._helpers:
             yield from _Lift(self._predicates).rules(helper)
         yield replace(rule, body=body)
@@ -215,15 +245,19 @@ class _Lift:
         name = f"{rule.heads[0].predicate}$not{len(self._helpers)}"
         while name in self._predicates:
             name += "_"
-        around = tuple(x for x in disjunct if not (isinstance(x, Atom) and x.predicate in self._recursive))
+        around = tuple(
+            x for x in disjunct if not (isinstance(x, Atom) and x.predicate in self._recursive)
+        )
         body = _bound(literal, free, equations, around, rule.types)
         known = {v for x in body if isinstance(x, Atom) for v in variables(x)}
         if around != disjunct and not known.issuperset(free):
             needed = ", ".join(v.name for v in free if v not in known)
             raise ConstructError(
-                literal.where, f"the negation needs {needed} from a view that reads itself; derive what is negated as "
-                "a view of its own, with those variables bound"
-            )  # fmt: skip
+                literal.where,
+                f"the negation needs {needed} from a view that reads itself; derive what is "
+                f"negated as "
+                "a view of its own, with those variables bound",
+            )
         head, probe = Atom(name, free, where=literal.where), Atom(name, free, where=literal.where)
         types = {**rule.types, NO_COLUMN.name: "int64"}
         if not free:  # the helper holds one row, or none
@@ -234,36 +268,58 @@ class _Lift:
             name, tuple(types[c] for c in columns), None, False, columns, where=literal.where
         )
         helper = _rule(head, body, types, rule)
-        self._helpers.append(failing(helper, free, self._predicates) if may_fail(body, set(), types) else helper)
+        self._helpers.append(
+            failing(helper, free, self._predicates) if may_fail(body, set(), types) else helper
+        )
         return Negation((probe,), where=literal.where)
 
 
 def _simple(negation: Negation, held: set[Var]) -> bool:
-    """Return whether it is one atom without local or computed variables or a value, which the join can look up."""
+    """Return whether it is one atom without local or computed variables or a value, which the
+    join can look up.
+    """
     if len(negation.body) != 1 or negation.exists:
         return False
     atom = negation.body[0]
-    return isinstance(atom, Atom) and not isinstance(atom.value, Var) and held.issuperset(variables(atom))
+    return (
+        isinstance(atom, Atom)
+        and not isinstance(atom.value, Var)
+        and held.issuperset(variables(atom))
+    )
 
 
-def _sources(negation: Negation, held: set[Var], around: Disjunct) -> tuple[tuple[Var, ...], Disjunct]:
-    """Return the outer atoms' variables that determine those of a negation, and the equations that compute these."""
+def _sources(
+    negation: Negation, held: set[Var], around: Disjunct
+) -> tuple[tuple[Var, ...], Disjunct]:
+    """Return the outer atoms' variables that determine those of a negation, and the equations
+    that compute these.
+    """
     found, equations = list(variables(negation)), dict[Literal, None]()
     for v in found:  # grows
         if v not in held:
-            its = [c for c in around if isinstance(c, Compare) and c.op == "=" and v in (c.left, c.right)]
+            its = [
+                c
+                for c in around
+                if isinstance(c, Compare) and c.op == "=" and v in (c.left, c.right)
+            ]
             equations |= dict.fromkeys(its)
             found += [w for c in its for w in variables(c) if w not in found]
     return tuple(dict.fromkeys(v for v in found if v in held)), tuple(equations)
 
 
 def _bound(
-    negation: Negation, free: tuple[Var, ...], equations: Disjunct, around: Disjunct, types: Mapping[str, str]
+    negation: Negation,
+    free: tuple[Var, ...],
+    equations: Disjunct,
+    around: Disjunct,
+    types: Mapping[str, str],
 ) -> Disjunct:
-    """Return the body of a helper: the negated literals, and the atoms and equations around them if needed.
+    """Return the body of a helper: the negated literals, and the atoms and equations around them if
+    needed.
 
-    They are needed if the negation does not bind the helper's columns itself or reads computed variables.  Other
-    comparisons around it are then included if they cannot fail, since they make the helper smaller.
+    They are needed if the negation does not bind the helper's columns itself or reads computed
+    variables.  Other comparisons around it are then included if they cannot fail, since they make
+    the helper smaller.
     """
     here = {v for atom in negation.body if isinstance(atom, Atom) for v in variables(atom)}
     if here.issuperset(free) and set(free).issuperset(variables(negation)):
@@ -273,27 +329,41 @@ def _bound(
     filters = (
         x
         for x in around
-        if isinstance(x, Compare) and known.issuperset(variables(x)) and not may_fail((x,), known, types)
+        if isinstance(x, Compare)
+        and known.issuperset(variables(x))
+        and not may_fail((x,), known, types)
     )
     atoms = tuple(x for x in around if isinstance(x, Atom))
     return (*atoms, *dict.fromkeys((*equations, *filters)), *negation.body)
 
 
 def _rule(head: Atom, body: Disjunct, types: Mapping[str, str], rule: Rule) -> Rule:
-    return Rule((head,), (body,), types=types, text=f"{rule.text}  (its negation)", where=head.where)
+    return Rule(
+        (head,), (body,), types=types, text=f"{rule.text}  (its negation)", where=head.where
+    )
 
 
 def lift_computed(program: Program, keyed: Mapping[str, Predicate], sure: bool = True) -> Program:
     """Put helper views of computed keys before the rules, which then read them.
 
-    For an aggregate, which counts bindings, they have the keys of the predicates `keyed`, and all columns of others.
-    With `sure` those of keys that cannot fail have no view of failures.
+    For an aggregate, which counts bindings, they have the keys of the predicates `keyed`, and all
+    columns of others. With `sure` those of keys that cannot fail have no view of failures.
     """
-    predicates, rules, lean, used = dict(program.predicates), list[Rule](), program.lean, program.sure
+    predicates, rules, lean, used = (
+        dict(program.predicates),
+        list[Rule](),
+        program.lean,
+        program.sure,
+    )
     for rule in program.rules:
         made = [*_with_computing_helpers(rule, predicates, keyed, sure)]
         lean |= bool(keyed and rule.aggregates and len(made) > 1)
-        used |= any(_divides_surely(x, one.types) for one in made[:-1] if not one.failed for x in one.body[0])
+        used |= any(
+            _divides_surely(x, one.types)
+            for one in made[:-1]
+            if not one.failed
+            for x in one.body[0]
+        )
         rules += made
     return replace(program, predicates=predicates, rules=tuple(rules), lean=lean, sure=used)
 
@@ -313,9 +383,15 @@ def _with_computing_helpers(
 
 
 def _computing_helper(
-    rule: Rule, disjunct: Disjunct, predicates: dict[str, Predicate], keyed: Mapping[str, Predicate], sure: bool
+    rule: Rule,
+    disjunct: Disjunct,
+    predicates: dict[str, Predicate],
+    keyed: Mapping[str, Predicate],
+    sure: bool,
 ) -> tuple[Rule, Disjunct] | None:
-    """Return a helper view for some equations, and the disjunct that reads it instead; None if none is needed."""
+    """Return a helper view for some equations, and the disjunct that reads it instead; None if
+    none is needed.
+    """
     held = {v for x in disjunct if isinstance(x, Atom) for v in variables(x)}
     sought = _sought(rule, disjunct, held)
     if not sought:
@@ -326,12 +402,22 @@ def _computing_helper(
         outer = tuple(x for x in disjunct if x not in inner and x not in moved)
         used = {*variables(*rule.heads, *rule.aggregates, *outer)}
         if rule.aggregate:
-            used.update(variables(*(term for x in inner if isinstance(x, Atom) for term in _identifying(x, keyed))))
-        columns = tuple(dict.fromkeys([*(v for v in variables(*inner) if v in used), *moved.values()]))
+            used.update(
+                variables(
+                    *(term for x in inner if isinstance(x, Atom) for term in _identifying(x, keyed))
+                )
+            )
+        columns = tuple(
+            dict.fromkeys([*(v for v in variables(*inner) if v in used), *moved.values()])
+        )
         body = (*inner, *moved, *(guard for x in moved for guard in _within(x.right, rule)))
         risky = tuple(x for x in (*inner, *moved) if not (sure and _divides_surely(x, rule.types)))
         fails = may_fail(risky, {*moved.values()}, rule.types)
-        told = tuple(v for v in variables(*columns, *(x for x in body if isinstance(x, Compare))) if v in held & group)
+        told = tuple(
+            v
+            for v in variables(*columns, *(x for x in body if isinstance(x, Compare)))
+            if v in held & group
+        )
         if not moved or len(columns) > KEYS_MAX or (fails and len(told) == KEYS_MAX):
             continue
         name = f"{rule.heads[0].predicate}$key{sum('$key' in known for known in predicates)}"
@@ -345,7 +431,9 @@ def _computing_helper(
 
 
 def _divides_surely(literal: Literal, types: Mapping[str, str]) -> bool:
-    """Return whether a literal computes the quotient of a whole number by a constant, which cannot fail."""
+    """Return whether a literal computes the quotient of a whole number by a constant, which
+    cannot fail.
+    """
     match literal:
         case Compare("=", Var(), Binary("/", Var() as number, Const(int() as by))):
             return types[number.name] == "int64" and by not in (0, -1)
@@ -358,7 +446,9 @@ def _identifying(atom: Atom, keyed: Mapping[str, Predicate]) -> tuple[Var | Cons
 
 
 def _within(term: Term, rule: Rule) -> tuple[Compare, ...]:
-    """Return comparisons that keep a sum within its type; none for other operations, which fail out of range."""
+    """Return comparisons that keep a sum within its type; none for other operations, which fail
+    out of range.
+    """
     type_ = type_of(term, rule.types)
     if not isinstance(term, Binary) or term.op not in "+-" or type_ == "float64":
         return ()
@@ -372,7 +462,9 @@ def _reads(node: Term | Literal, group: set[Var]) -> bool:
 
 
 def _sought(rule: Rule, disjunct: Disjunct, held: set[Var]) -> dict[Compare, Var]:
-    """Map equations `variable = term` to variables, if atoms hold these and the join cannot seek by the equations."""
+    """Map equations `variable = term` to variables, if atoms hold these and the join cannot seek
+    by the equations.
+    """
     return {
         x: x.left
         for x in disjunct
@@ -389,7 +481,9 @@ def _is_shift(equation: Compare, rule: Rule) -> bool:
 
 
 def _tied(literals: list[Literal], held: set[Var]) -> list[set[Var]]:
-    """Return groups of variables connected by atoms and equations, each with the variables computed from it."""
+    """Return groups of variables connected by atoms and equations, each with the variables
+    computed from it.
+    """
     equations = [x for x in literals if isinstance(x, Compare) and x.op == "="]
     joins = [x for x in equations if isinstance(x.left, Var) and held.issuperset(variables(x))]
     groups = tied([*(x for x in literals if isinstance(x, Atom)), *joins])
@@ -411,7 +505,9 @@ def lift_existentials(program: Program) -> Program:
 
 
 def _split(rule: Rule) -> tuple[Rule, ...]:
-    """Split a rule by heads if some head alone leaves more parts existential than all heads together."""
+    """Split a rule by heads if some head alone leaves more parts existential than all heads
+    together.
+    """
     if len(rule.heads) == 1:
         return (rule,)
     rules = tuple(replace(rule, heads=(head,)) for head in rule.heads)
@@ -428,7 +524,9 @@ def _lifted(rule: Rule, predicates: dict[str, Predicate]) -> Iterator[Rule]:
     for disjunct in rule.body:
         for group in _untied_parts(rule, disjunct):
             name = f"{rule.heads[0].predicate}$some{sum('$some' in known for known in predicates)}"
-            predicates[name] = Predicate(name, ("int64",), None, False, (ONLY.name,), where=rule.where)
+            predicates[name] = Predicate(
+                name, ("int64",), None, False, (ONLY.name,), where=rule.where
+            )
             helper = _existential_helper(name, group, rule)
             yield failing(helper, (), predicates) if may_fail(group, set(), rule.types) else helper
             left = tuple(x for x in disjunct if x not in group)
@@ -440,28 +538,48 @@ def _lifted(rule: Rule, predicates: dict[str, Predicate]) -> Iterator[Rule]:
 def _existential_helper(name: str, group: Disjunct, rule: Rule) -> Rule:
     text, types = f"{rule.text}  (what has to be there)", {**rule.types, ONLY.name: "int64"}
     body = (*group, Compare("=", ONLY, ZERO))
-    return Rule((Atom(name, (ONLY,), where=rule.where),), (body,), types=types, text=text, where=rule.where)
+    return Rule(
+        (Atom(name, (ONLY,), where=rule.where),), (body,), types=types, text=text, where=rule.where
+    )
 
 
 def _untied_parts(rule: Rule, disjunct: Disjunct) -> list[Disjunct]:
-    """Return the parts that share no variable with the heads or other parts; none if there is only one part."""
+    """Return the parts that share no variable with the heads or other parts; none if there is
+    only one part.
+    """
     if rule.aggregate or sum(isinstance(x, Atom) for x in disjunct) < 2:
         return []
-    groups = [(names, tuple(x for x in disjunct if not names.isdisjoint(variables(x)))) for names in tied(disjunct)]
-    heads, several = set(variables(*rule.heads)), sum(any(isinstance(x, Atom) for x in g) for _, g in groups) > 1
-    return [literals for names, literals in groups if several and names.isdisjoint(heads) and _is_many(literals)]
+    groups = [
+        (names, tuple(x for x in disjunct if not names.isdisjoint(variables(x))))
+        for names in tied(disjunct)
+    ]
+    heads, several = (
+        set(variables(*rule.heads)),
+        sum(any(isinstance(x, Atom) for x in g) for _, g in groups) > 1,
+    )
+    return [
+        literals
+        for names, literals in groups
+        if several and names.isdisjoint(heads) and _is_many(literals)
+    ]
 
 
 def _is_many(literals: Disjunct) -> bool:
-    """Return whether some atom can hold for several bindings: a function without keys has only one value."""
-    return any(isinstance(x, Atom) and any(isinstance(term, Var) for term in x.args) for x in literals)
+    """Return whether some atom can hold for several bindings: a function without keys has only
+    one value.
+    """
+    return any(
+        isinstance(x, Atom) and any(isinstance(term, Var) for term in x.args) for x in literals
+    )
 
 
 CODE = Var("code$")  # which operator failed and why, see terms/evaluator.py
 
 
 def failing(helper: Rule, columns: tuple[Var, ...], predicates: dict[str, Predicate]) -> Rule:
-    """Give a helper a view of its failing bindings, with these columns and a code; add the view to `predicates`."""
+    """Give a helper a view of its failing bindings, with these columns and a code; add the view
+    to `predicates`.
+    """
     atom = Atom(f"{helper.heads[0].predicate}$fails", (*columns, CODE), where=helper.where)
     helper = replace(helper, failed=atom, types={**helper.types, CODE.name: "int64"})
     _define(atom, helper, predicates)
@@ -469,16 +587,25 @@ def failing(helper: Rule, columns: tuple[Var, ...], predicates: dict[str, Predic
 
 
 def refuse_failures(program: Program) -> Program:
-    """Add rules that refuse bindings for which a helper fails, or that make the helper which reads it fail."""
+    """Add rules that refuse bindings for which a helper fails, or that make the helper which
+    reads it fail.
+    """
     helpers = {rule.heads[0].predicate: rule for rule in program.rules if rule.failed}
-    terms = {(x.where.line, x.where.column): x for rule in program.rules for b in rule.body for x in binaries(*b)}
+    terms = {
+        (x.where.line, x.where.column): x
+        for rule in program.rules
+        for b in rule.body
+        for x in binaries(*b)
+    }
     predicates, rules = dict(program.predicates), list[Rule]()
     for rule in program.rules:
         rules += _sure(rule, helpers, predicates)
         body = tuple(found for disjunct in rule.body for found in _failures(disjunct, helpers))
         if not body:
             continue
-        made = replace(rule, heads=(), body=body, aggregates=(), types={**rule.types, CODE.name: "int64"})
+        made = replace(
+            rule, heads=(), body=body, aggregates=(), types={**rule.types, CODE.name: "int64"}
+        )
         if rule.failed is None:
             count = sum("$refused" in name for name in predicates)
             head = Atom(f"{rule.heads[0].predicate}$refused{count}", (CODE,), where=rule.where)
@@ -507,11 +634,13 @@ def _failures(disjunct: Disjunct, helpers: Mapping[str, Rule]) -> Iterator[Disju
         yield (*rest, helper.failed, *again)
 
 
-def _sure(rule: Rule, helpers: Mapping[str, Rule], predicates: dict[str, Predicate]) -> Iterator[Rule]:
+def _sure(
+    rule: Rule, helpers: Mapping[str, Rule], predicates: dict[str, Predicate]
+) -> Iterator[Rule]:
     """Restrict a rule to bindings for which the helpers that it negates neither hold nor fail.
 
-    Yields views of their failures, then the rule. Only a helper is changed: another rule is refused if a helper that it
-    negates fails.
+    Yields views of their failures, then the rule. Only a helper is changed: another rule is refused
+    if a helper that it negates fails.
     """
     body = []
     for disjunct in rule.body:
@@ -545,4 +674,6 @@ def _define(head: Atom, rule: Rule, predicates: dict[str, Predicate]) -> None:
     names = tuple(v.name for v in variables(head))
     types = tuple(rule.types[name] for name in names)
     keys, value = (types, None) if head.value is None else (types[:-1], types[-1])
-    predicates[head.predicate] = Predicate(head.predicate, keys, value, False, names, where=head.where)
+    predicates[head.predicate] = Predicate(
+        head.predicate, keys, value, False, names, where=head.where
+    )

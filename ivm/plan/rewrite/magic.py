@@ -1,4 +1,5 @@
-"""Magic sets: pass a query's constants into the recursion that it reads, so that only relevant rows are derived.
+"""Magic sets: pass a query's constants into the recursion that it reads, so that only relevant rows
+are derived.
 
     reach(x, y) <- edge(x, y).          reach(x, z) <- reach(x, y), edge(y, z).          q(y) <- reach(1, y).
 
@@ -6,9 +7,9 @@
     reach$1(x, y) <- reach$needed1(x), edge(x, y).
     reach$1(x, z) <- reach$needed1(x), reach$1(x, y), edge(y, z).             q(y) <- reach$1(1, y).
 
-The digits say which columns are bound: 1 where a value is given. If each demand leads only to demands for other values
-of these columns, as in `reach(x, z) <- edge(x, y), reach(y, z)`, the answer is the same for all demanded values. Then
-rows are derived without those columns:
+The digits say which columns are bound: 1 where a value is given. If each demand leads only to
+demands for other values of these columns, as in `reach(x, z) <- edge(x, y), reach(y, z)`, the
+answer is the same for all demanded values. Then rows are derived without those columns:
 
     reach$needed1(y) <- reach$needed1(x), edge(x, y).          reach$for1(z) <- reach$needed1(x), edge(x, z).
 """
@@ -39,9 +40,11 @@ Given = tuple[int, ...]  # the bound columns of a predicate
 
 
 def pass_constants(program: Program) -> Program:
-    """Rewrite a query so that recursion which is read with constants derives only what these demand.
+    """Rewrite a query so that recursion which is read with constants derives only what these
+    demand.
 
-    The rows of constants that this begins with are its seeds; a note says so for each rewritten view.
+    The rows of constants that this begins with are its seeds; a note says so for each rewritten
+    view.
     """
     predicates = program.predicates
     for views in [stratum.recursive for stratum in strata_of(program.rules) if stratum.recursive]:
@@ -53,9 +56,13 @@ def pass_constants(program: Program) -> Program:
 
 
 def _is_plain(stratum: Stratum, predicates: Mapping[str, Predicate]) -> bool:
-    """Return whether a stratum has only relations and no arithmetic that can fail, since skipped rows hide errors."""
+    """Return whether a stratum has only relations and no arithmetic that can fail, since skipped
+    rows hide errors.
+    """
     return not any(
-        rule.aggregate or predicates[rule.heads[0].predicate].value is not None or may_fail(disjunct, set(), rule.types)
+        rule.aggregate
+        or predicates[rule.heads[0].predicate].value is not None
+        or may_fail(disjunct, set(), rule.types)
         for rule in stratum.rules
         for disjunct in rule.body
     )
@@ -70,11 +77,14 @@ class _Magic:
         self._made: list[Rule] = []
         self._waiting: list[tuple[str, Given]] = []
         self._calls: dict[tuple[str, Given], list[tuple[str, Given]]] = {}
-        self._partly: set[tuple[str, Given]] = set()  # those with a rule that demands by some of its literals only
+        # those with a rule that demands by some of its literals only
+        self._partly: set[tuple[str, Given]] = set()
         self._seeds: dict[str, list[tuple[Const, ...]]] = {}
 
     def rewritten(self) -> Program | None:
-        """Return the program with the stratum rewritten; None if some rule needs all rows of the stratum."""
+        """Return the program with the stratum rewritten; None if some rule needs all rows of the
+        stratum.
+        """
         program, own = self._before, self._stratum.recursive
         within = {id(rule) for rule in self._stratum.rules}
         outside = [rule for rule in program.rules if id(rule) not in within]
@@ -98,26 +108,44 @@ class _Magic:
         notes = dict.fromkeys(self._note(name, given) for name, given, _ in found)
         new = in_order((*made, *rules))
         used = {name for rule in new for name in (*reads(rule), *writes(rule))}
-        predicates = {name: predicate for name, predicate in self._predicates.items() if name in used}
+        predicates = {
+            name: predicate for name, predicate in self._predicates.items() if name in used
+        }
         found_seeds = {**program.seeds, **self._seeds}
-        return replace(program, predicates=predicates, rules=new, seeds=found_seeds, notes=(*program.notes, *notes))
+        return replace(
+            program,
+            predicates=predicates,
+            rules=new,
+            seeds=found_seeds,
+            notes=(*program.notes, *notes),
+        )
 
     def _note(self, name: str, given: Given) -> str:
         seeds = self._seeds[_named(name, "seed", given)]
         columns = ", ".join(self._predicates[name].columns[i] for i in given)
-        values = "; ".join(", ".join(map(str, row)) for row in seeds[:SHOWN]) + ("; ..." if len(seeds) > SHOWN else "")
+        values = "; ".join(", ".join(map(str, row)) for row in seeds[:SHOWN]) + (
+            "; ..." if len(seeds) > SHOWN else ""
+        )
         return f"of {name} only rows that {columns} = {values} leads to"
 
     # -- calls from outside the stratum
 
     def _called(self, disjunct: Disjunct) -> list[tuple[str, Given, tuple[Const, ...]]]:
-        """Return the stratum's atoms in a conjunction: for each its name, its columns bound to constants, and these."""
+        """Return the stratum's atoms in a conjunction: for each its name, its columns bound to
+        constants, and these.
+        """
         known = _constants(disjunct)
         return [
             (atom.predicate, given, tuple(_constant(atom.args[i], known) for i in given))
             for atom in atoms(disjunct)
             if atom.predicate in self._stratum.recursive
-            for given in [tuple(i for i, term in enumerate(atom.args) if isinstance(term, Const) or term in known)]
+            for given in [
+                tuple(
+                    i
+                    for i, term in enumerate(atom.args)
+                    if isinstance(term, Const) or term in known
+                )
+            ]
         ]
 
     def _answered(self, rule: Rule, factored: set[tuple[str, Given]]) -> Rule:
@@ -128,20 +156,28 @@ class _Magic:
                 case Negation():
                     return replace(one, body=tuple(literal(inner, known) for inner in one.body))
                 case Atom() if one.predicate in self._stratum.recursive:
-                    given = tuple(i for i, t in enumerate(one.args) if isinstance(t, Const) or t in known)
+                    given = tuple(
+                        i for i, t in enumerate(one.args) if isinstance(t, Const) or t in known
+                    )
                     if (one.predicate, given) in factored:
                         left = tuple(term for i, term in enumerate(one.args) if i not in given)
-                        return replace(one, predicate=_named(one.predicate, "for", given), args=left)
+                        return replace(
+                            one, predicate=_named(one.predicate, "for", given), args=left
+                        )
                     return replace(one, predicate=_named(one.predicate, "", given))
             return one
 
-        body = tuple(tuple(literal(one, _constants(disjunct)) for one in disjunct) for disjunct in rule.body)
+        body = tuple(
+            tuple(literal(one, _constants(disjunct)) for one in disjunct) for disjunct in rule.body
+        )
         return replace(rule, body=body)
 
     # -- rules of the stratum
 
     def _ask(self, name: str, given: Given) -> None:
-        """Define the predicates of a view that is read with some columns bound, and queue its rules for rewriting."""
+        """Define the predicates of a view that is read with some columns bound, and queue its
+        rules for rewriting.
+        """
         if (name, given) in self._calls:
             return
         self._calls[name, given] = []
@@ -157,14 +193,22 @@ class _Magic:
             types = dict(zip(some.columns, some.keys, strict=True))
             head, seed = (Atom(_named(name, kind, given), args) for kind in ("needed", "seed"))
             self._made.append(
-                Rule((head,), ((seed,),), types=types, text="(the constants that are needed)", where=whole.where)
+                Rule(
+                    (head,),
+                    ((seed,),),
+                    types=types,
+                    text="(the constants that are needed)",
+                    where=whole.where,
+                )
             )
 
     def _define(self, predicate: Predicate) -> None:
         self._predicates[predicate.name] = predicate
 
     def _adorn(self, name: str, given: Given) -> bool:
-        """Rewrite the rules of a view that is read with columns bound; False if they need all rows of some view."""
+        """Rewrite the rules of a view that is read with columns bound; False if they need all
+        rows of some view.
+        """
         for rule in self._stratum.rules:
             (head,) = rule.heads
             for disjunct in rule.body if head.predicate == name else ():
@@ -183,7 +227,9 @@ class _Magic:
             atom = min(left, key=lambda x: self._place(x, known))
             left.remove(atom)
             if atom.predicate in self._stratum.recursive:
-                columns = tuple(i for i, t in enumerate(atom.args) if isinstance(t, Const) or t in known)
+                columns = tuple(
+                    i for i, t in enumerate(atom.args) if isinstance(t, Const) or t in known
+                )
                 if not columns:
                     return False
                 self._ask(atom.predicate, columns)
@@ -205,13 +251,23 @@ class _Magic:
         return any(atom.predicate in self._stratum.recursive for atom in atoms(disjunct))
 
     def _place(self, atom: Atom, known: set[Var]) -> tuple[bool, bool]:
-        """Return an atom's sort key: those with a known value first, of these first those outside the stratum."""
+        """Return an atom's sort key: those with a known value first, of these first those
+        outside the stratum.
+        """
         shares = any(isinstance(term, Const) or term in known for term in atom.args)
         return not shares, atom.predicate in self._stratum.recursive
 
-    def _pass_on(self, rule: Rule, atom: Atom, columns: Given, done: Sequence[Atom], rest: Sequence[Literal]) -> bool:
-        """Add the rule that demands a view's rows by the atoms before it; return whether it has all other literals."""
-        fresh = {i: Var(f"given${i}", where=atom.where) for i in columns if isinstance(atom.args[i], Const)}
+    def _pass_on(
+        self, rule: Rule, atom: Atom, columns: Given, done: Sequence[Atom], rest: Sequence[Literal]
+    ) -> bool:
+        """Add the rule that demands a view's rows by the atoms before it; return whether it has
+        all other literals.
+        """
+        fresh = {
+            i: Var(f"given${i}", where=atom.where)
+            for i in columns
+            if isinstance(atom.args[i], Const)
+        }
         args = tuple(fresh.get(i, atom.args[i]) for i in columns)
         head = Atom(_named(atom.predicate, "needed", columns), args, where=atom.where)
         if (head,) == tuple(done):
@@ -219,7 +275,10 @@ class _Magic:
         held = {v for one in done for v in variables(one)}
         fixed = [Compare("=", var, atom.args[i]) for i, var in fresh.items()]
         kept = [x for x in rest if held.issuperset(variables(x)) or _fixes(x)]
-        types = {**rule.types, **{var.name: self._predicates[atom.predicate].keys[i] for i, var in fresh.items()}}
+        types = {
+            **rule.types,
+            **{var.name: self._predicates[atom.predicate].keys[i] for i, var in fresh.items()},
+        }
         body: Disjunct = (*done, *fixed, *kept)
         text = f"{rule.text}  (the constants that it needs)"
         self._made.append(replace(rule, heads=(head,), body=(body,), types=types, text=text))
@@ -228,8 +287,12 @@ class _Magic:
     # -- answers that are the same for all demanded values
 
     def _is_same_for_all(self, name: str, given: Given) -> bool:
-        """Return whether there is one seed, and all rules only demand other values and pass the answer on."""
-        if len(self._seeds.get(_named(name, "seed", given), ())) != 1 or len(given) == len(self._predicates[name].keys):
+        """Return whether there is one seed, and all rules only demand other values and pass the
+        answer on.
+        """
+        if len(self._seeds.get(_named(name, "seed", given), ())) != 1 or len(given) == len(
+            self._predicates[name].keys
+        ):
             return False
         asking = {call for call, calls in self._calls.items() if (name, given) in calls}
         if (name, given) in self._partly or not asking <= {(name, given)}:
@@ -260,7 +323,9 @@ class _Magic:
         )
 
     def _is_left_out(self, rule: Rule, factored: set[tuple[str, Given]]) -> bool:
-        """Return whether a rule derives the form of the answer (factored or not) that is not used."""
+        """Return whether a rule derives the form of the answer (factored or not) that is not
+        used.
+        """
         name = rule.heads[0].predicate
         for call in self._calls:
             if name == _named(*_parts(call, "")):

@@ -1,14 +1,16 @@
-"""Turn `x in (1, 5, 9)` into a join with a helper of these rows, so that the join seeks to each of them.
+"""Turn `x in (1, 5, 9)` into a join with a helper of these rows, so that the join seeks to each of
+them.
 
     p(x, y) <- edge(x, y), x in (1, 5, 9).
 
     p$among0(1). p$among0(5). p$among0(9).          p(x, y) <- p$among0(x), edge(x, y).
 
-It is so where the join seeks by x in any case: x is the first column of an atom, or in keys of several atoms.
-Elsewhere the condition filters rows.
+It is so where the join seeks by x in any case: x is the first column of an atom, or in keys of
+several atoms. Elsewhere the condition filters rows.
 
-In a query, the same is done for the texts of a range, whose ids are not in the order of the texts: the dictionary
-lists those between two others, which stay in the rule as comparisons. (A view is filled by scans of these: scan.py.)
+In a query, the same is done for the texts of a range, whose ids are not in the order of the texts:
+the dictionary lists those between two others, which stay in the rule as comparisons. (A view is
+filled by scans of these: scan.py.)
 
     q(x, y) <- name(x, y), x >= "m", x < "n".       q(x, y) <- q$among0(x), name(x, y), x >= "m", x < "n".
 """
@@ -45,13 +47,17 @@ def lift_memberships(program: Program) -> Program:
 
 
 def seek_texts(program: Program, known: Program, store: Store) -> Program:
-    """Join the rules of a query with the texts of their ranges, where these are few. O(texts of the ranges)."""
+    """Join the rules of a query with the texts of their ranges, where these are few. O(texts of
+    the ranges).
+    """
     predicates, seeds, notes = dict(program.predicates), dict(program.seeds), [*program.notes]
     stored = {*known.predicates, *program.stored}
 
     def sought(rule: Rule, disjunct: Disjunct) -> Iterator[Atom]:
         for x, (low, high) in text_ranges(disjunct, rule.types).items():
-            sizes = [store.rows(a.predicate) for a in _holding(x, disjunct) if a.predicate in stored]
+            sizes = [
+                store.rows(a.predicate) for a in _holding(x, disjunct) if a.predicate in stored
+            ]
             if not sizes or not _is_sought(x, disjunct):
                 continue
             ids = store.texts_between(low, high, min(sizes) // SHARE)
@@ -87,9 +93,13 @@ def _lifted(rule: Rule, predicates: dict[str, Predicate]) -> Iterator[Rule]:
 
 
 def _chosen(literal: Literal, disjunct: Disjunct) -> tuple[Var, tuple[Const, ...]] | None:
-    """Return the variable of a membership and its constants, if the join seeks by the variable; else None."""
+    """Return the variable of a membership and its constants, if the join seeks by the variable;
+    else None.
+    """
     match literal:
-        case Compare("=", Call("in", (Var() as x, *among)), Const(True)) if all(isinstance(c, Const) for c in among):
+        case Compare("=", Call("in", (Var() as x, *among)), Const(True)) if all(
+            isinstance(c, Const) for c in among
+        ):
             values = {c.value: c for c in among if isinstance(c, Const) and c.value is not None}
             return (x, tuple(values.values())) if values and _is_sought(x, disjunct) else None
     return None
@@ -105,7 +115,9 @@ def _holding(x: Var, disjunct: Disjunct) -> list[Atom]:
     return [literal for literal in disjunct if isinstance(literal, Atom) and x in literal.terms]
 
 
-def _helper(rule: Rule, x: Var, constants: tuple[Const, ...], predicates: dict[str, Predicate]) -> Rule:
+def _helper(
+    rule: Rule, x: Var, constants: tuple[Const, ...], predicates: dict[str, Predicate]
+) -> Rule:
     """Return the rule of the rows of a membership; define its predicate."""
     head = _named(rule, x, predicates)
     (x,) = (v for v in head.args if isinstance(v, Var))
@@ -118,5 +130,7 @@ def _named(rule: Rule, x: Var, predicates: dict[str, Predicate], extensional: bo
     """Return the atom of a new helper, and define its predicate."""
     name = f"{rule.heads[0].predicate}{AMONG}{sum(map(is_membership, predicates))}"
     x = replace(x, marked=False)
-    predicates[name] = Predicate(name, (rule.types[x.name],), None, extensional, (x.name,), where=rule.where)
+    predicates[name] = Predicate(
+        name, (rule.types[x.name],), None, extensional, (x.name,), where=rule.where
+    )
     return Atom(name, (x,), where=x.where)

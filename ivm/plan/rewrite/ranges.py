@@ -1,4 +1,5 @@
-"""Rewrite aggregates over a range of rows for each row: use seeks and range folds instead of a join.
+"""Rewrite aggregates over a range of rows for each row: use seeks and range folds instead of a
+join.
 
     nx[x] = y <- agg<<y = min(z)>> a(x), a(z), z > x.                     the first record of a after x
 
@@ -10,16 +11,18 @@
     week$parts0[place, e] = n <- agg<<(place, n) = $parts(v)>> sale(e, v).                 parts by place (exact_sum.py)
     week[d] = n <- agg<<n = sum(s)>> day(d), week$parts0[_, e] = s, e <= d, e > d - 7.     a fold for each place
 
-A rule is rewritten if its conjunction has two parts: *points*, which hold the keys of the head, and a *measured* part,
-which holds the argument.  They may share variables, the group, and are otherwise connected only by comparisons of one
-variable of each.  The state has the size of the parts, while the join has a row for each pair.  If the keys do not
-identify points, the rule aggregates once more:
+A rule is rewritten if its conjunction has two parts: *points*, which hold the keys of the head, and
+a *measured* part, which holds the argument.  They may share variables, the group, and are otherwise
+connected only by comparisons of one variable of each.  The state has the size of the parts, while
+the join has a row for each pair.  If the keys do not identify points, the rule aggregates once
+more:
 
     pairs[] = n <- agg<<n = count()>> a(x), a(z), z > x.
     pairs$range0[x] = n <- agg<<n = count()>> a(x), a(z), z > x.
     pairs[] = n <- agg<<n = sum(m)>> a(x), pairs$range0[x] = m.
 
-The evaluation form of a range aggregate: the indices of points and of measured records, and the words it uses.
+The evaluation form of a range aggregate: the indices of points and of measured records, and the
+words it uses.
 
 peak[d] = n <- agg<<n = max(s)>> day(d), peak$folds0[e] = s, e <= d, e > d - 7.
 
@@ -63,7 +66,8 @@ from pagestore.host import KEYS_MAX, is_operator, is_semilattice
 
 Keys = Mapping[str, int]  # how many of a predicate's first columns identify its rows
 FEW_POINTS = 64  # if measured rows exceed points by this factor, a query uses a join
-FOLDS = {"count": "sum", "sum": "sum", "min": "min", "max": "max"}  # how results of an operation are combined
+# how results of an operation are combined
+FOLDS = {"count": "sum", "sum": "sum", "min": "min", "max": "max"}
 REPEATED = ("count", "sum", "total", "variance", "stddev")  # and users' operators
 PARTED_BY = ("sum", "total", *MOMENTS)  # computed from parts that add up
 FIRST = ("min", "argmin", "first")  # found by a seek, if ordered by the key of the range
@@ -83,18 +87,27 @@ class Parts(NamedTuple):
     high: int | None
 
 
-def lift_ranges(program: Program, keys: Keys, encode: Encode, distinct: Distinct | None = None) -> Program:
+def lift_ranges(
+    program: Program, keys: Keys, encode: Encode, distinct: Distinct | None = None
+) -> Program:
     """Replace aggregates over ranges by helpers and rules that are evaluated by ranges.
 
-    Recursive views are not changed. For a query, `distinct` decides whether the number of points is worth the helpers.
+    Recursive views are not changed. For a query, `distinct` decides whether the number of points is
+    worth the helpers.
     """
-    recursive, predicates, rules = recursive_names(program.rules), dict(program.predicates), list[Rule]()
+    recursive, predicates, rules = (
+        recursive_names(program.rules),
+        dict(program.predicates),
+        list[Rule](),
+    )
     for rule in program.rules:
         rules += _lifted(rule, _Rewriting(rule, predicates, keys, distinct), encode, recursive)
     return replace(program, predicates=predicates, rules=tuple(rules))
 
 
-def _lifted(rule: Rule, rewriting: "_Rewriting", encode: Encode, recursive: Container[str]) -> Iterator[Rule]:
+def _lifted(
+    rule: Rule, rewriting: "_Rewriting", encode: Encode, recursive: Container[str]
+) -> Iterator[Rule]:
     is_other = not rule.aggregates or any(head.predicate in recursive for head in rule.heads)
     if is_other or len(rule.body) != 1 or may_fail(rule.body[0], set(), rule.types):
         yield rule
@@ -114,7 +127,9 @@ def _lifted(rule: Rule, rewriting: "_Rewriting", encode: Encode, recursive: Cont
 class _Rewriting:
     """Rewrites the aggregates of one rule; helpers of the same body are shared."""
 
-    def __init__(self, rule: Rule, predicates: dict[str, Predicate], keys: Keys, distinct: Distinct | None) -> None:
+    def __init__(
+        self, rule: Rule, predicates: dict[str, Predicate], keys: Keys, distinct: Distinct | None
+    ) -> None:
         self._rule, self._predicates, self._keys, self._distinct = rule, predicates, keys, distinct
         self._known: dict[object, Atom] = {}
 
@@ -123,7 +138,11 @@ class _Rewriting:
         parts = self._parts(head, aggregate, encode)
         if parts is None:
             return []
-        if self._distinct and not is_neighbour(head.predicate) and not _pays_once(self._distinct, parts):
+        if (
+            self._distinct
+            and not is_neighbour(head.predicate)
+            and not _pays_once(self._distinct, parts)
+        ):
             return []
         keys, core = {*variables(*head.args)}, (*parts.group, parts.point)
         once = self._tells_apart(parts.points, keys)  # else several points of a key count
@@ -143,12 +162,17 @@ class _Rewriting:
             body=((*parts.points, inner),),
             types={**types, result.name: types[aggregate.result.name]},
         )
-        return [*self._rules(inner, replace(aggregate, result=result, absent=None), parts, False), outer]
+        return [
+            *self._rules(inner, replace(aggregate, result=result, absent=None), parts, False),
+            outer,
+        ]
 
     # -- recognition of ranges
 
     def _parts(self, head: Atom, aggregate: Aggregate, encode: Encode) -> Parts | None:
-        """Return the parts of the body; None if it does not have that form, or for another kind of aggregate."""
+        """Return the parts of the body; None if it does not have that form, or for another kind
+        of aggregate.
+        """
         taken = aggregate.arguments
         if not is_operator(aggregate.op) and (
             aggregate.op not in (*FOLDS, *FIRST, *LAST, *PARTED_BY) or len(taken) > 2
@@ -156,14 +180,20 @@ class _Rewriting:
             return None
         forms = {x: form for x in self._rule.body[0] if (form := self._link(x, encode))}
         keys = variables(*head.args)
-        ends = dict.fromkeys(pair for form in forms.values() for pair in permutations(map(Var, form.times)))
+        ends = dict.fromkeys(
+            pair for form in forms.values() for pair in permutations(map(Var, form.times))
+        )
         found = (self._split(forms, point, key, keys) for point, key in ends)
         for parts in found:
             if parts is None:
                 continue
             points, measured = ({v for x in part for v in variables(x)} for part in parts[:2])
             own = taken[:1] if is_operator(aggregate.op) else taken
-            if {*keys} <= points and {*own} <= measured - points and self._is_kept(aggregate, parts):
+            if (
+                {*keys} <= points
+                and {*own} <= measured - points
+                and self._is_kept(aggregate, parts)
+            ):
                 return parts
         return None
 
@@ -186,7 +216,9 @@ class _Rewriting:
             return taken[1:] == (parts.key,) and taken[0] != parts.key
         return aggregate.op in FOLDS or aggregate.op in PARTED_BY
 
-    def _split(self, forms: Mapping[Literal, Linear], point: Var, key: Var, keys: tuple[Var, ...]) -> Parts | None:
+    def _split(
+        self, forms: Mapping[Literal, Linear], point: Var, key: Var, keys: tuple[Var, ...]
+    ) -> Parts | None:
         """Split the body into parts, given the compared variables and the head's keys."""
         links = [x for x, form in forms.items() if {*form.times} == {point.name, key.name}]
         literals = [x for x in self._rule.body[0] if x not in links]
@@ -227,7 +259,10 @@ class _Rewriting:
         core = (*parts.group, parts.point)
         told = tuple(v for v in variables(*head.args) if v not in core) if whole else ()
         points = self._part(parts.points, (*core, *told), "points", helpers, len(core))
-        types = {**self._rule.types, aggregate.result.name: self._rule.types[self._result_of(aggregate)]}
+        types = {
+            **self._rule.types,
+            aggregate.result.name: self._rule.types[self._result_of(aggregate)],
+        }
         taken, known = aggregate.arguments, (*parts.group, parts.key)
         if taken == (parts.key,) and aggregate.op in ("min", "max"):
             measured = self._part(parts.measured, known, "from", helpers)
@@ -240,24 +275,47 @@ class _Rewriting:
             aggregate = replace(aggregate, arguments=(folded,))
         else:
             measured, folded = self._folded(_within_key(aggregate, parts), parts, helpers, types)
-            aggregate = replace(aggregate, arguments=(folded, *(taken[1:] if aggregate.op in (*FIRST, *LAST) else ())))
+            aggregate = replace(
+                aggregate,
+                arguments=(folded, *(taken[1:] if aggregate.op in (*FIRST, *LAST) else ())),
+            )
         span = Range(parts.point, parts.key, parts.group, parts.low, parts.high, whole)
         body: Disjunct = (points, measured, *parts.links)
         return [
             *helpers,
-            replace(self._rule, heads=(head,), aggregates=(aggregate,), body=(body,), types=types, range=span),
+            replace(
+                self._rule,
+                heads=(head,),
+                aggregates=(aggregate,),
+                body=(body,),
+                types=types,
+                range=span,
+            ),
         ]
 
     def _is_sought(self, aggregate: Aggregate, parts: Parts) -> bool:
-        """Return whether the first or last record has the result; several texts with one key must be compared."""
+        """Return whether the first or last record has the result; several texts with one key
+        must be compared.
+        """
         (taken, *by), known = aggregate.arguments, {*parts.group, parts.key}
-        return bool(by) and (not has_ids(self._rule.types[taken.name]) or self._tells_apart(parts.measured, known))
+        return bool(by) and (
+            not has_ids(self._rule.types[taken.name]) or self._tells_apart(parts.measured, known)
+        )
 
     def _result_of(self, aggregate: Aggregate) -> str:
         return plain_result(aggregate.result.name)
 
-    def _part(self, part: Disjunct, columns: tuple[Var, ...], kind: str, helpers: list[Rule], least: int = 0) -> Atom:
-        """Return the part's own atom, or an atom of a helper with these columns; the first `least` must come first."""
+    def _part(
+        self,
+        part: Disjunct,
+        columns: tuple[Var, ...],
+        kind: str,
+        helpers: list[Rule],
+        least: int = 0,
+    ) -> Atom:
+        """Return the part's own atom, or an atom of a helper with these columns; the first
+        `least` must come first.
+        """
         if len(part) == 1 and self._serves(part[0], columns[:least] or columns):
             (atom,) = part
             assert isinstance(atom, Atom)
@@ -282,18 +340,22 @@ class _Rewriting:
     def _folded(
         self, aggregate: Aggregate, parts: Parts, helpers: list[Rule], types: dict[str, Type]
     ) -> tuple[Atom, Var]:
-        """Return the atom of a helper that aggregates the measured part for each key of the range, and its value.
+        """Return the atom of a helper that aggregates the measured part for each key of the range,
+        and its value.
 
         Adds the value's type to `types`.
         """
         value = Var("folded$", where=aggregate.where)
         folded = replace(aggregate, result=value)
         types |= result_types(folded, self._rule.types)
-        head = self._helper("folds", (*parts.group, parts.key), value, folded, parts, helpers, {**types})
+        head = self._helper(
+            "folds", (*parts.group, parts.key), value, folded, parts, helpers, {**types}
+        )
         return head, value
 
     def _parted(self, aggregate: Aggregate, parts: Parts, helpers: list[Rule]) -> tuple[Atom, Var]:
-        """Return the atom of a helper with the measured summands' parts by place and key of the range, and its value.
+        """Return the atom of a helper with the measured summands' parts by place and key of the
+        range, and its value.
 
         It keeps all that any aggregate of the rule needs of these summands.
         """
@@ -303,20 +365,36 @@ class _Rewriting:
         constants = tuple(Const(one, "bool", where=aggregate.where) for one in kept)
         parted = replace(aggregate, op=PARTED, result=value, constants=constants, place=place)
         types = {**self._rule.types, place.name: "int64", value.name: "int64"}
-        head = self._helper("parts", (*parts.group, place, parts.key), value, parted, parts, helpers, types)
+        head = self._helper(
+            "parts", (*parts.group, place, parts.key), value, parted, parts, helpers, types
+        )
         return head, value
 
     def _helper(
-        self, kind: str, keys: tuple[Var, ...], value: Var, aggregate: Aggregate, parts: Parts, helpers: list[Rule],
+        self,
+        kind: str,
+        keys: tuple[Var, ...],
+        value: Var,
+        aggregate: Aggregate,
+        parts: Parts,
+        helpers: list[Rule],
         types: dict[str, Type],
-    ) -> Atom:  # fmt: skip
-        """Return the head of a rule that aggregates the measured part, adding the rule if it does not exist."""
+    ) -> Atom:
+        """Return the head of a rule that aggregates the measured part, adding the rule if it
+        does not exist.
+        """
         known = (parts.measured, keys, aggregate.op, aggregate.arguments, value)
         if known not in self._known:
             atom = Atom(self._name(kind), keys, value, where=self._rule.where)
             self._define(atom, types)
             helpers.append(
-                replace(self._rule, heads=(atom,), aggregates=(aggregate,), body=(parts.measured,), types=types)
+                replace(
+                    self._rule,
+                    heads=(atom,),
+                    aggregates=(aggregate,),
+                    body=(parts.measured,),
+                    types=types,
+                )
             )
             self._known[known] = atom
         return self._known[known]
@@ -330,17 +408,23 @@ class _Rewriting:
         types = tuple(known[name] for name in names)
         value = known[atom.value.name] if isinstance(atom.value, Var) else None
         columns = (*names, "folded$") if value else (*names,)
-        self._predicates[atom.predicate] = Predicate(atom.predicate, types, value, False, columns, where=atom.where)
+        self._predicates[atom.predicate] = Predicate(
+            atom.predicate, types, value, False, columns, where=atom.where
+        )
 
 
 def _pays_once(distinct: Distinct, parts: Parts) -> bool:
-    """Return whether a query has enough points to be worth helpers of the measured part; else it joins."""
+    """Return whether a query has enough points to be worth helpers of the measured part; else it
+    joins.
+    """
     return FEW_POINTS * _rows(distinct, parts.points) >= _rows(distinct, parts.measured)
 
 
 def _rows(distinct: Distinct, part: Disjunct) -> float:
     """Estimate the most rows of a part: those of its smallest atom, or 1 if it has a constant."""
-    equated = [x for x in part if isinstance(x, Compare) and x.op == "=" and isinstance(x.right, Const)]
+    equated = [
+        x for x in part if isinstance(x, Compare) and x.op == "=" and isinstance(x.right, Const)
+    ]
     held = [x for x in part if isinstance(x, Atom)]
     if equated or any(isinstance(term, Const) for x in held for term in x.terms):
         return 1.0
@@ -367,13 +451,18 @@ def _within_key(aggregate: Aggregate, parts: Parts) -> Aggregate:
 def _order_within(aggregate: Aggregate, parts: Parts) -> tuple[Var, ...]:
     """Return the variables that order an aggregate and differ among the assignments of a point."""
     same = {*parts.group, *(v for x in parts.points for v in variables(x))}
-    return tuple(v for v in aggregate.arguments[len(aggregate.arguments) - aggregate.by :] if v not in same)
+    return tuple(
+        v for v in aggregate.arguments[len(aggregate.arguments) - aggregate.by :] if v not in same
+    )
 
 
 def _sides(atoms: list[Atom], points: set[Var], key: Var) -> list[list[Literal]] | None:
     """Divide the atoms into those of points and measured ones; None if some belong to both."""
     measured = [x for x in atoms if key in variables(x)]
-    sides = [[x for x in atoms if x not in measured and not points.isdisjoint(variables(x))], measured]
+    sides = [
+        [x for x in atoms if x not in measured and not points.isdisjoint(variables(x))],
+        measured,
+    ]
     waiting = [x for x in atoms if x not in sides[0] and x not in measured]
     if not all(sides):
         return None
@@ -407,13 +496,14 @@ FOLDED_BY = {"count": "sum"}  # other operations have a scan of their own name
 class Span(NamedTuple):
     """A range aggregate over indices.
 
-    The first `group` words of a record are the group.  `keys` are the positions of the view's keys in a record of
-    points, which are its first words unless `whole`; users see the first `width` words of it.  `result` is the position
-    of the word of a measured record that is returned, or folded by the scan `scan`, named as users name scans.  `type`
-    is the type that the operation `op` aggregates.
+    The first `group` words of a record are the group.  `keys` are the positions of the view's keys
+    in a record of points, which are its first words unless `whole`; users see the first `width`
+    words of it.  `result` is the position of the word of a measured record that is returned, or
+    folded by the scan `scan`, named as users name scans.  `type` is the type that the operation
+    `op` aggregates.
 
-    Kinds: the first or last record of the range, a fold of its records, a fold of the parts of each place (ADDED), or a
-    comparison of its texts (COMPARED).
+    Kinds: the first or last record of the range, a fold of its records, a fold of the parts of each
+    place (ADDED), or a comparison of its texts (COMPARED).
     """
 
     points: Index
@@ -447,7 +537,9 @@ class Span(NamedTuple):
 
 
 def span_of(rule: Rule, stored: Mapping[str, tuple[int, int]]) -> Span:
-    """Return the span of a rule with a range; `stored` has the key words and visible words of each predicate."""
+    """Return the span of a rule with a range; `stored` has the key words and visible words of
+    each predicate.
+    """
     span, (points, measured, *_) = rule.range, rule.body[0]
     (aggregate,) = rule.aggregates
     assert span and isinstance(points, Atom) and isinstance(measured, Atom)
@@ -468,25 +560,48 @@ def span_of(rule: Rule, stored: Mapping[str, tuple[int, int]]) -> Span:
     of_measured = _index(measured, lead, (argument,), *stored[measured.predicate])
     places = _columns(of_points, *stored[points.predicate])
     keys = tuple(places.index(points.terms.index(v)) for v in shown)
-    result = _columns(of_measured, *stored[measured.predicate]).index(measured.terms.index(argument))
+    result = _columns(of_measured, *stored[measured.predicate]).index(
+        measured.terms.index(argument)
+    )
     return Span(
-        of_points, of_measured, len(span.group), span.low, span.high, span.whole, len(places), keys, kind, result,
-        aggregate.op, type_, scan,
-    )  # fmt: skip
+        of_points,
+        of_measured,
+        len(span.group),
+        span.low,
+        span.high,
+        span.whole,
+        len(places),
+        keys,
+        kind,
+        result,
+        aggregate.op,
+        type_,
+        scan,
+    )
 
 
-def _index(atom: Atom, lead: Sequence[Var], needed: Iterable[Var], keys: int, visible: int) -> Index:
-    """Return the index of an atom's relation that begins with the columns `lead` and also has those `needed`."""
+def _index(
+    atom: Atom, lead: Sequence[Var], needed: Iterable[Var], keys: int, visible: int
+) -> Index:
+    """Return the index of an atom's relation that begins with the columns `lead` and also has
+    those `needed`.
+    """
     columns = [atom.terms.index(v) for v in lead]
     order = [*columns, *(c for c in range(keys) if c not in columns)]
     if _holds_named(keys, visible):
         order = [*dict.fromkeys([*order, *map(atom.terms.index, needed)])]
     own = Index(atom.predicate, tuple(range(keys)))
-    return own if columns == [*range(len(columns))] and len(columns) <= keys else Index(atom.predicate, tuple(order))
+    return (
+        own
+        if columns == [*range(len(columns))] and len(columns) <= keys
+        else Index(atom.predicate, tuple(order))
+    )
 
 
 def _holds_named(keys: int, visible: int) -> bool:
-    """Return whether an index holds only the columns it names, because the relation has several values."""
+    """Return whether an index holds only the columns it names, because the relation has several
+    values.
+    """
     return visible - keys > 1
 
 
@@ -494,4 +609,7 @@ def _columns(index: Index, keys: int, visible: int) -> list[int]:
     """Return the relation's columns in the order of an index's records."""
     if not permuted(index):
         return [*range(visible)]
-    return [*index.order, *(c for c in range(visible) if c not in index.order and not _holds_named(keys, visible))]
+    return [
+        *index.order,
+        *(c for c in range(visible) if c not in index.order and not _holds_named(keys, visible)),
+    ]

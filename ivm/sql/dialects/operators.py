@@ -18,7 +18,8 @@ FORM = re.compile(r"(?:[^%]|%s|%[-0+]*[0-9]*(?:\.[0-9]+)?[df]|%%)*")
 def cast_as(prefix: str, node: exp.Cast) -> exp.Expr:
     """Return a cast as a function of a dialect, `spark_cast(x, 'INTEGER')`."""
     return exp.Anonymous(
-        this=f"{prefix}_cast", expressions=[node.this, exp.Literal.string(node.to.sql(dialect="duckdb"))]
+        this=f"{prefix}_cast",
+        expressions=[node.this, exp.Literal.string(node.to.sql(dialect="duckdb"))],
     )
 
 
@@ -33,8 +34,12 @@ def like_with_backslash(node: exp.Expr) -> exp.Expr | None:
     if isinstance(pattern, exp.Any | exp.All | exp.Tuple):
         return None
     sign = "ILIKE" if isinstance(node, exp.ILike) else "LIKE"
-    return duckdb(f"CASE WHEN contains(:p, '\\') THEN failing(:s {sign} :p, 'a pattern with a backslash in a column') "
-                  f"ELSE :s {sign} :p END", {"s": node.this, "p": pattern})  # fmt: skip
+    return duckdb(
+        f"CASE WHEN contains(:p, '\\') THEN failing(:s {sign} :p, 'a pattern with a backslash in a "
+        f"column') "
+        f"ELSE :s {sign} :p END",
+        {"s": node.this, "p": pattern},
+    )
 
 
 def like_called(kind: type[exp.Expr], node: exp.Anonymous) -> exp.Expr:
@@ -62,13 +67,21 @@ def either_way(node: exp.Between) -> exp.Expr | None:
     if not symmetric:
         return None
     low, high = node.args["low"], node.args["high"]
-    return duckdb(":x BETWEEN :a AND :b OR :x BETWEEN :b AND :a", {"x": node.this, "a": low, "b": high})
+    return duckdb(
+        ":x BETWEEN :a AND :b OR :x BETWEEN :b AND :a", {"x": node.this, "a": low, "b": high}
+    )
 
 
 def by_places(node: exp.Expr) -> exp.Expr | None:
-    """Return a comparison of rows as comparisons of their values, of which a null leaves it open."""
+    """Return a comparison of rows as comparisons of their values, of which a null leaves it
+    open.
+    """
     others = node.expressions if isinstance(node, exp.In) else [node.expression]
-    if not isinstance(node.this, exp.Tuple) or not others or not all(isinstance(one, exp.Tuple) for one in others):
+    if (
+        not isinstance(node.this, exp.Tuple)
+        or not others
+        or not all(isinstance(one, exp.Tuple) for one in others)
+    ):
         return None
     found = [_compared(type(node), node.this.expressions, one.expressions) for one in others]
     return exp.paren(exp.or_(*found), copy=False)
@@ -96,12 +109,17 @@ def shifted(node: exp.Expr) -> exp.Expr:
 
 
 def printed(node: exp.Anonymous, meanings: dict[str, str]) -> exp.Expr:
-    """Return printf, by what stands for an argument of %s, %d and %f.  Raises SqlError for other marks."""
+    """Return printf, by what stands for an argument of %s, %d and %f.  Raises SqlError for other
+    marks.
+    """
     form, *values = node.expressions
     known = isinstance(form, exp.Literal) and FORM.fullmatch(form.name) is not None
     letters = [one[-1] for one in MARKS.findall(form.name) if one != "%%"]
     if not known or len(letters) != len(values):
-        raise SqlError(f"{node.name} takes a text that is written out, with %s, %d or %.2f for each value", node)
+        raise SqlError(
+            f"{node.name} takes a text that is written out, with %s, %d or %.2f for each value",
+            node,
+        )
     shown = [meanings[letter].format(f"a{n}") for n, letter in enumerate(letters)]
     given = {f"a{n}": one for n, one in enumerate(values)}
     return duckdb(f"spark_format({', '.join([':f', *shown])})", {"f": form, **given})

@@ -7,7 +7,15 @@ from collections.abc import Callable
 
 from sqlglot import exp
 
-from ivm.sql.dialects.operators import ROWS, by_places, cast_as, divided, either_way, like_with_backslash, shifted
+from ivm.sql.dialects.operators import (
+    ROWS,
+    by_places,
+    cast_as,
+    divided,
+    either_way,
+    like_with_backslash,
+    shifted,
+)
 from ivm.sql.dialects.table import Meaning, duckdb, table
 from ivm.sql.errors import SqlError
 from ivm.terms.dialects import NAMED_READ, named_pieces
@@ -23,10 +31,16 @@ SAME = """
     row_number rank dense_rank percent_rank cume_dist ntile lag lead first_value last_value nth_value grouping
     array_append array_prepend array_cat json_array_length generate_series unnest exists
 """
-_TEXT = "by_type({0}, 'boolean', CASE WHEN {0} THEN 't' WHEN NOT {0} THEN 'f' END, postgres_text({0}))"
-_JSON_TYPES = ("CASE json_type(:j) WHEN 'OBJECT' THEN 'object' WHEN 'ARRAY' THEN 'array' WHEN 'NULL' THEN 'null' "
-               "WHEN 'VARCHAR' THEN 'string' WHEN 'BOOLEAN' THEN 'boolean' ELSE CASE WHEN json_type(:j) IS NOT NULL "
-               "THEN 'number' END END")  # fmt: skip
+_TEXT = (
+    "by_type({0}, 'boolean', CASE WHEN {0} THEN 't' WHEN NOT {0} THEN 'f' END, postgres_text({0}))"
+)
+_JSON_TYPES = (
+    "CASE json_type(:j) WHEN 'OBJECT' THEN 'object' WHEN 'ARRAY' THEN 'array' WHEN 'NULL' THEN "
+    "'null' "
+    "WHEN 'VARCHAR' THEN 'string' WHEN 'BOOLEAN' THEN 'boolean' ELSE CASE WHEN json_type(:j) IS "
+    "NOT NULL "
+    "THEN 'number' END END"
+)
 _SECOND = "CAST((epoch_us({0}) - 60000000 * CAST(floor(epoch_us({0}) / 60000000) AS BIGINT)) / {1} AS DECIMAL(12,6))"
 
 CALLS: dict[str, Meaning] = {
@@ -40,7 +54,8 @@ CALLS: dict[str, Meaning] = {
     "log(b, x)": "ln(CASE WHEN :x = 0 THEN failing(:x, 'a logarithm of zero') ELSE :x END) / ln(:b)",
     "power|pow(x, y)": "power(:x, :y)",
     "mod(x, y)": ":x % :y",
-    "div(x, y)": "by_type(:x, 'integer', by_type(:y, 'integer', :x // :y, trunc(postgres_divide(:x, :y))), "
+    "div(x, y)": "by_type(:x, 'integer', by_type(:y, 'integer', :x // :y, "
+                 "trunc(postgres_divide(:x, :y))), "
                  "trunc(postgres_divide(:x, :y)))",
     "width_bucket(x, a, b, n)": "CASE WHEN :x < :a THEN 0 WHEN :x >= :b THEN :n + 1 "
                                 "ELSE CAST(floor((:x - :a) * :n / (:b - :a)) AS BIGINT) + 1 END",
@@ -53,9 +68,11 @@ CALLS: dict[str, Meaning] = {
     "upper(s)": "postgres_upper(:s)",
     "initcap(s)": "postgres_initcap(:s)",
     "concat(*x)": lambda node: _joined(node.expressions, "concat("),
-    "concat_ws(s, *x)": lambda node: _joined(node.expressions[1:], "concat_ws(:s, ", {"s": node.expressions[0]}),
+    "concat_ws(s, *x)": lambda node: _joined(node.expressions[1:], "concat_ws(:s, ",
+    {"s": node.expressions[0]}),
     "substr|substring(s, a)": "postgres_substring(:s, :a, 2147483647)",
-    "substr|substring(s, a, n)": "postgres_substring(:s, :a, CASE WHEN :n < 0 THEN failing(:n, 'a negative length') "
+    "substr|substring(s, a, n)": "postgres_substring(:s, :a, CASE WHEN :n < 0 THEN failing(:n, 'a "
+                                 "negative length') "
                                  "ELSE :n END)",
     "trim|btrim(s)": "trim(:s)",
     "btrim(s, c)": "trim(:s, :c)",
@@ -63,14 +80,17 @@ CALLS: dict[str, Meaning] = {
     **{f"{name}(s, n, c)": f"spark_{name}(:s, :n, :c)" for name in ("lpad", "rpad")},
     "repeat(s, n)": "repeat(:s, greatest(:n, 0))",
     "translate(s, a, b)": "text_translate(:s, :a, :b)",
-    "to_hex(x)": "lower(text_digits(by_type(:x, 'bigint', :x, CASE WHEN :x < 0 THEN CAST(:x AS BIGINT) + 4294967296 "
+    "to_hex(x)": "lower(text_digits(by_type(:x, 'bigint', :x, CASE WHEN :x < 0 THEN CAST(:x AS "
+                 "BIGINT) + 4294967296 "
                  "ELSE :x END), 16))",
     "quote_literal(x)": "concat('''', replace(postgres_text(:x), '''', ''''''), '''')",
     "format(f, *a)": lambda node: _formatted(node),
     "format(f)": lambda node: _formatted(node),
-    "string_to_array(s, d)": "CASE WHEN :s = '' THEN CAST([] AS VARCHAR[]) ELSE string_split(:s, :d) END",
+    "string_to_array(s, d)": "CASE WHEN :s = '' THEN CAST([] AS VARCHAR[]) ELSE string_split(:s, "
+                             ":d) END",
     "array_to_string(l, s)": "array_to_string(:l, :s)",
-    "array_to_string(l, s, r)": "array_to_string(list_transform(:l, e -> coalesce(postgres_text(e), :r)), :s)",
+    "array_to_string(l, s, r)": "array_to_string(list_transform(:l, e -> "
+                                "coalesce(postgres_text(e), :r)), :s)",
     # patterns
     "regexp_like(s, p)": "regexp_matches(:s, :p)",
     "regexp_count(s, p)": "len(regexp_extract_all(:s, :p))",
@@ -80,7 +100,8 @@ CALLS: dict[str, Meaning] = {
     # dates
     "date_part(u, t)": lambda node: _date_part(*node.expressions),
     "date_trunc(u, t)": lambda node: _truncated(*node.expressions),
-    "make_date(y, m, d)": "spark_cast(spark_concat(lpad(CAST(:y AS VARCHAR), 4, '0'), '-', :m, '-', :d), 'DATE')",
+    "make_date(y, m, d)": "spark_cast(spark_concat(lpad(CAST(:y AS VARCHAR), 4, '0'), '-', :m, "
+                          "'-', :d), 'DATE')",
     "to_char(t, f)": lambda node: _shown(*node.expressions),
     "to_date(s, f)": lambda node: _read(node, "DATE"),
     "to_timestamp(s, f)": lambda node: _read(node, "TIMESTAMPTZ"),
@@ -92,7 +113,8 @@ CALLS: dict[str, Meaning] = {
     "array_remove(l, x)": "list_filter(:l, e -> e IS DISTINCT FROM :x)",
     "json_typeof|jsonb_typeof(j)": _JSON_TYPES,
     "jsonb_array_length(j)": "json_array_length(:j)",
-    "json_extract_path_text|jsonb_extract_path_text(j, *p)": lambda node: _path(node, "json_extract_string"),
+    "json_extract_path_text|jsonb_extract_path_text(j, *p)": lambda node: _path(node,
+    "json_extract_string"),
     "json_extract_path|jsonb_extract_path(j, *p)": lambda node: _path(node, "json_extract"),
     "json_build_object|jsonb_build_object(*a)": "json_object(*a)",
     "json_build_array|jsonb_build_array(*a)": "json_array(*a)",
@@ -107,19 +129,25 @@ CALLS: dict[str, Meaning] = {
 INSTEAD = {
     "now|current_timestamp|clock_timestamp|statement_timestamp|transaction_timestamp|timeofday|localtimestamp":
         "rows follow from what is stored, and not from a clock; give the value as a parameter",
-    "random|gen_random_uuid|uuid_generate_v4|setseed": "rows follow from what is stored, and not from chance",
+    "random|gen_random_uuid|uuid_generate_v4|setseed": "rows follow from what is stored, and not "
+                                                       "from chance",
     "date_bin": "write date_trunc, or time_bucket in dialect 'duckdb'",
     "make_interval": "write INTERVAL '3 days'",
-    "justify_days|justify_hours|justify_interval": "intervals are the time between two moments, whose parts EXTRACT "
+    "justify_days|justify_hours|justify_interval": "intervals are the time between two moments, "
+                                                   "whose parts EXTRACT "
     "takes",
-    "encode|decode|sha256|sha224|sha384|sha512|convert_from|convert_to": "bytea is not a text here; md5(x) takes texts",
+    "encode|decode|sha256|sha224|sha384|sha512|convert_from|convert_to": "bytea is not a text "
+                                                                         "here; md5(x) takes texts",
     "to_number": "write CAST(x AS NUMERIC(p, s))",
-    "regexp_matches|regexp_split_to_table|string_to_table": "write regexp_match, or unnest(string_to_array(s, ','))",
+    "regexp_matches|regexp_split_to_table|string_to_table": "write regexp_match, or "
+                                                            "unnest(string_to_array(s, ','))",
     "nextval|currval|lastval": "rows follow from what is stored: INSERT the number itself",
     "jsonb_path_query|jsonb_array_elements|json_array_elements|jsonb_each|json_each|json_object_keys": "write "
         "j -> 'a' and json_array_length(j)",
-    "array_replace|array_fill|array_dims|array_ndims": "arrays have one dimension: unnest and array_agg",
-    "quote_ident|pg_typeof|scale|row_to_json": "it tells of names and types; those of a view do not change",
+    "array_replace|array_fill|array_dims|array_ndims": "arrays have one dimension: unnest and "
+                                                       "array_agg",
+    "quote_ident|pg_typeof|scale|row_to_json": "it tells of names and types; those of a view do "
+                                               "not change",
     "xmlagg|xpath|ts_rank|to_tsvector|to_tsquery|similarity": "it has no meaning here",
 }  # fmt: skip
 MARKS = re.compile(r"%(?:(\d+)\$)?s|%%")
@@ -129,18 +157,25 @@ def _cut(number: exp.Expr, digits: exp.Expr) -> exp.Expr:
     if not isinstance(digits, exp.Literal):
         raise SqlError("trunc takes a constant number of digits", digits)
     unit = 10 ** int(digits.name)
-    return duckdb(f"by_type(:x, 'decimal', CAST(trunc(:x * {unit}) / {unit} AS DECIMAL(18,{digits.name})), "
-                  f"'integer', :x, trunc(:x * {unit}) / {unit})", {"x": number})  # fmt: skip
+    return duckdb(
+        f"by_type(:x, 'decimal', CAST(trunc(:x * {unit}) / {unit} AS DECIMAL(18,{digits.name})), "
+        f"'integer', :x, trunc(:x * {unit}) / {unit})",
+        {"x": number},
+    )
 
 
 def _counted(node: exp.Anonymous, test: str) -> exp.Expr:
-    parts = " + ".join(f"CASE WHEN :a{n} {test} THEN 1 ELSE 0 END" for n in range(len(node.expressions)))
+    parts = " + ".join(
+        f"CASE WHEN :a{n} {test} THEN 1 ELSE 0 END" for n in range(len(node.expressions))
+    )
     return duckdb(parts, {f"a{n}": one for n, one in enumerate(node.expressions)})
 
 
 def _joined(given: list[exp.Expr], head: str, more: dict[str, exp.Expr] | None = None) -> exp.Expr:
     shown = ", ".join(_TEXT.format(f":a{n}") for n in range(len(given)))
-    return duckdb(f"{head}{shown})", {**{f"a{n}": one for n, one in enumerate(given)}, **(more or {})})
+    return duckdb(
+        f"{head}{shown})", {**{f"a{n}": one for n, one in enumerate(given)}, **(more or {})}
+    )
 
 
 def _formatted(node: exp.Anonymous) -> exp.Expr:
@@ -183,9 +218,15 @@ def _groups(pattern: exp.Expr, node: exp.Expr) -> int:
 
 def _known_form(form: exp.Expr, words: tuple[str, ...] | None = None) -> None:
     pieces = named_pieces(form.name) if isinstance(form, exp.Literal) else None
-    if pieces is None or (words is not None and any(word and word not in words for word, _, _ in pieces)):
-        raise SqlError("a pattern of dates is written out, of YYYY, MM, DD, Mon, Month, HH24, HH12, AM, MI, SS, MS and "
-                       "US; other letters are in double quotes", form)  # fmt: skip
+    if pieces is None or (
+        words is not None and any(word and word not in words for word, _, _ in pieces)
+    ):
+        raise SqlError(
+            "a pattern of dates is written out, of YYYY, MM, DD, Mon, Month, HH24, HH12, AM, MI, "
+            "SS, MS and "
+            "US; other letters are in double quotes",
+            form,
+        )
 
 
 def _shown(moment: exp.Expr, form: exp.Expr) -> exp.Expr:
@@ -195,7 +236,8 @@ def _shown(moment: exp.Expr, form: exp.Expr) -> exp.Expr:
         _known_form(form)
     shown = "postgres_shown(:t, :f)" if known else "refused('the pattern of to_char is not read')"
     return duckdb(
-        f"by_type(:t, 'date timestamp timestamptz null', {shown}, refused('{words}'))", {"t": moment, "f": form}
+        f"by_type(:t, 'date timestamp timestamptz null', {shown}, refused('{words}'))",
+        {"t": moment, "f": form},
     )
 
 
@@ -238,7 +280,9 @@ def _cast(node: exp.Cast) -> exp.Expr:
     types = exp.DataType.Type
     if node.to.this not in (types.VARCHAR, types.CHAR) or not node.to.expressions:
         return cast_as("postgres", node)
-    return duckdb("left(postgres_cast(:x, 'VARCHAR'), :n)", {"x": node.this, "n": node.to.expressions[0].this})
+    return duckdb(
+        "left(postgres_cast(:x, 'VARCHAR'), :n)", {"x": node.this, "n": node.to.expressions[0].this}
+    )
 
 
 def _strict(node: exp.DPipe) -> exp.Expr:
@@ -250,10 +294,13 @@ def _substring(node: exp.Substring) -> exp.Expr:
     if isinstance(start, exp.Literal) and start.is_string:
         group = min(_groups(start, node), 1)
         return duckdb(
-            f"CASE WHEN regexp_matches(:s, :p) THEN regexp_extract(:s, :p, {group}) END", {"s": node.this, "p": start}
+            f"CASE WHEN regexp_matches(:s, :p) THEN regexp_extract(:s, :p, {group}) END",
+            {"s": node.this, "p": start},
         )
-    return duckdb("postgres_substring(:s, :a, :n)",
-                  {"s": node.this, "a": start, "n": length or exp.Literal.number(2147483647)})  # fmt: skip
+    return duckdb(
+        "postgres_substring(:s, :a, :n)",
+        {"s": node.this, "a": start, "n": length or exp.Literal.number(2147483647)},
+    )
 
 
 def _ignoring_case(node: exp.Expr) -> exp.Expr:
@@ -269,7 +316,9 @@ def _similar(node: exp.SimilarTo) -> exp.Expr:
     if not isinstance(pattern, exp.Literal):
         raise SqlError("SIMILAR TO takes a pattern that is written out", node)
     signs = {"%": "(?s:.*)", "_": "(?s:.)"}
-    shown = re.sub(r"\\.|[%_.^$]", lambda found: signs.get(found[0]) or re.escape(found[0][-1]), pattern.name)
+    shown = re.sub(
+        r"\\.|[%_.^$]", lambda found: signs.get(found[0]) or re.escape(found[0][-1]), pattern.name
+    )
     return duckdb("regexp_full_match(:s, :p)", {"s": node.this, "p": exp.Literal.string(shown)})
 
 
@@ -285,7 +334,10 @@ def _part(node: exp.Extract) -> exp.Expr | None:
     if unit not in divisors:
         return None
     shown = _SECOND.format("CAST(:t AS TIMESTAMP)", divisors[unit])
-    return duckdb(f"by_type(:t, 'date timestamp timestamptz', {shown}, EXTRACT({unit} FROM :t))", {"t": moment})
+    return duckdb(
+        f"by_type(:t, 'date timestamp timestamptz', {shown}, EXTRACT({unit} FROM :t))",
+        {"t": moment},
+    )
 
 
 def _containing(node: exp.Expr) -> exp.Expr:
@@ -314,10 +366,14 @@ def _at_path(node: exp.Expr) -> exp.Expr:
 
 OPERATORS: dict[type[exp.Expr], Callable[..., exp.Expr | None]] = {
     exp.Cast: _cast, exp.Div: lambda node: divided("postgres", node),
-    exp.DPipe: _strict, exp.Like: like_with_backslash, exp.ILike: like_with_backslash, exp.Substring: _substring,
-    exp.RegexpILike: _ignoring_case, exp.SimilarTo: _similar, exp.Extract: _part, exp.ArrayContainsAll: _containing,
-    exp.ArrayContainedBy: _containing, exp.ArrayOverlaps: _containing, exp.JSONBExtractScalar: _at_path,
-    exp.JSONBExtract: _at_path, exp.JSONExtract: _of_json, exp.JSONExtractScalar: _of_json, exp.Between: either_way,
+    exp.DPipe: _strict, exp.Like: like_with_backslash, exp.ILike: like_with_backslash,
+    exp.Substring: _substring,
+    exp.RegexpILike: _ignoring_case, exp.SimilarTo: _similar, exp.Extract: _part,
+    exp.ArrayContainsAll: _containing,
+    exp.ArrayContainedBy: _containing, exp.ArrayOverlaps: _containing,
+    exp.JSONBExtractScalar: _at_path,
+    exp.JSONBExtract: _at_path, exp.JSONExtract: _of_json, exp.JSONExtractScalar: _of_json,
+    exp.Between: either_way,
     **dict.fromkeys(ROWS, by_places),
     exp.BitwiseLeftShift: shifted,
 }  # fmt: skip

@@ -1,7 +1,8 @@
 """What the trees of the installed parser may hold, looked at once when SQL is first used.
 
-`functions/known.py` says which parts of a tree are read. A release of sqlglot that calls such a part otherwise would
-have it read as missing, in silence; so it is refused. A part that is new is refused where a statement has it.
+`functions/known.py` says which parts of a tree are read. A release of sqlglot that calls such a
+part otherwise would have it read as missing, in silence; so it is refused. A part that is new is
+refused where a statement has it.
 """
 
 from __future__ import annotations
@@ -22,7 +23,9 @@ SOME: dict[type[exp.Expr], set[str]] = {  # parts that not every such release ha
 def refuse_other_parsers() -> None:
     """Raise ImportError if the installed parser lacks a part of a tree that is read."""
     if lacking := ", ".join(_lacking()):
-        raise ImportError(f"sqlglot {sqlglot.__version__} has no {lacking}: pip install '{RELEASES}'")
+        raise ImportError(
+            f"sqlglot {sqlglot.__version__} has no {lacking}: pip install '{RELEASES}'"
+        )
 
 
 def _lacking() -> Iterator[str]:

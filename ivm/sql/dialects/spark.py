@@ -29,8 +29,11 @@ SAME = """
     map_keys map_values flatten grouping grouping_id
 """
 _M2 = "(avg(CAST(:x AS DOUBLE) * :x) - avg(CAST(:x AS DOUBLE)) * avg(CAST(:x AS DOUBLE)))"
-_M3 = ("(avg(CAST(:x AS DOUBLE) * :x * :x) - 3 * avg(CAST(:x AS DOUBLE) * :x) * avg(CAST(:x AS DOUBLE)) "
-       "+ 2 * avg(CAST(:x AS DOUBLE)) * avg(CAST(:x AS DOUBLE)) * avg(CAST(:x AS DOUBLE)))")  # fmt: skip
+_M3 = (
+    "(avg(CAST(:x AS DOUBLE) * :x * :x) - 3 * avg(CAST(:x AS DOUBLE) * :x) * avg(CAST(:x AS "
+    "DOUBLE)) "
+    "+ 2 * avg(CAST(:x AS DOUBLE)) * avg(CAST(:x AS DOUBLE)) * avg(CAST(:x AS DOUBLE)))"
+)
 _POSITIVE = "CASE WHEN {0} > 0 THEN {1} END"
 _INSIDE = "CASE WHEN abs(:n) BETWEEN 1 AND len(:l) THEN list_extract(:l, :n) {} END"
 
@@ -49,7 +52,8 @@ CALLS: dict[str, Meaning] = {
     # casts
     **{f"{name}(x)": f"spark_cast(:x, '{type_}')" for name, type_ in (
         ("string", "VARCHAR"), ("int", "INTEGER"), ("bigint", "BIGINT"), ("smallint", "SMALLINT"),
-        ("tinyint", "TINYINT"), ("double", "DOUBLE"), ("float", "FLOAT"), ("boolean", "BOOLEAN"), ("date", "DATE"),
+        ("tinyint", "TINYINT"), ("double", "DOUBLE"), ("float", "FLOAT"), ("boolean", "BOOLEAN"),
+        ("date", "DATE"),
         ("timestamp", "TIMESTAMPTZ"), ("decimal", "DECIMAL(10,0)"),
     )},
     # numbers
@@ -84,7 +88,8 @@ CALLS: dict[str, Meaning] = {
     "shiftleft(x, n)": "shift_left(:x, :n)",
     "shiftright(x, n)": ":x >> :n",
     "shiftrightunsigned(x, n)": "by_type(:x, 'bigint', text_shift_right_unsigned(:x, :n), "
-                                "CAST(text_shift_right_unsigned(CAST(:x AS BIGINT) & 4294967295, :n) AS INTEGER))",
+                                "CAST(text_shift_right_unsigned(CAST(:x AS BIGINT) & 4294967295, "
+                                ":n) AS INTEGER))",
     "width_bucket(x, a, b, n)": "CASE WHEN :x < :a THEN 0 WHEN :x >= :b THEN :n + 1 "
                                 "ELSE CAST(floor((:x - :a) * :n / (:b - :a)) AS BIGINT) + 1 END",
     "isnan(x)": "coalesce(isnan(CAST(:x AS DOUBLE)), false)",
@@ -138,7 +143,8 @@ CALLS: dict[str, Meaning] = {
     "endswith(s, p)": "ends_with(:s, :p)",
     "chr|char(n)": "CASE WHEN :n < 0 THEN '' ELSE chr(:n % 256) END",
     "space(n)": "repeat(' ', greatest(:n, 0))",
-    "find_in_set(s, l)": "CASE WHEN :s IS NULL OR :l IS NULL THEN NULL WHEN contains(:s, ',') THEN 0 "
+    "find_in_set(s, l)": "CASE WHEN :s IS NULL OR :l IS NULL THEN NULL WHEN contains(:s, ',') THEN "
+                         "0 "
                          "ELSE coalesce(list_position(string_split(:l, ','), :s), 0) END",
     "format_string|printf(f, *a)": lambda node: trees.formatted(node),
     "format_number(x, n)": "spark_format_number(:x, :n)",
@@ -151,7 +157,8 @@ CALLS: dict[str, Meaning] = {
     "base64(s)": "to_base64(encode(:s))",
     "soundex(s)": "spark_soundex(:s)",
     "mask(s)": "spark_mask(:s)",
-    "levenshtein(a, b, n)": "CASE WHEN levenshtein(:a, :b) > :n THEN -1 ELSE levenshtein(:a, :b) END",
+    "levenshtein(a, b, n)": "CASE WHEN levenshtein(:a, :b) > :n THEN -1 ELSE levenshtein(:a, :b) "
+                            "END",
     "quote(s)": "spark_concat('''', replace(:s, '''', '\\'''), '''')",
     "url_encode(s)": "spark_url_encode(:s)",
     "url_decode(s)": "spark_url_decode(:s)",
@@ -175,8 +182,10 @@ CALLS: dict[str, Meaning] = {
     "weekday(d)": f"CAST(isodow({trees.DATE}) AS INTEGER) - 1",
     "dayname(d)": f"left(dayname({trees.DATE}), 3)",
     "monthname(d)": f"left(monthname({trees.DATE}), 3)",
-    **{f"{name}(t)": f"CAST({name}({trees.MOMENT}) AS INTEGER)" for name in ("hour", "minute", "second")},
-    "date_part|datepart(u, t)": lambda node: trees.part_of(node.expressions[0].name, node.expressions[1]),
+    **{f"{name}(t)": f"CAST({name}({trees.MOMENT}) AS INTEGER)" for name in ("hour", "minute",
+    "second")},
+    "date_part|datepart(u, t)": lambda node: trees.part_of(node.expressions[0].name,
+    node.expressions[1]),
     # dates that are moved
     "date_add|dateadd(d, n)": f"{trees.DATE} + :n",
     "date_sub(d, n)": f"{trees.DATE} - :n",
@@ -190,8 +199,10 @@ CALLS: dict[str, Meaning] = {
     "trunc(d, u)": lambda node: trees.truncated(node, trees.TRUNC, "DATE"),
     "date_trunc(u, t)": lambda node: trees.truncated(node, trees.DATE_TRUNC, "TIMESTAMPTZ"),
     # dates that are made, read and shown
-    "make_date(y, m, d)": "spark_cast(spark_concat(lpad(CAST(:y AS VARCHAR), 4, '0'), '-', :m, '-', :d), 'DATE')",
-    "make_timestamp(y, m, d, h, i, s)": "CAST(make_timestamp(:y, :m, :d, :h, :i, :s) AS TIMESTAMPTZ)",
+    "make_date(y, m, d)": "spark_cast(spark_concat(lpad(CAST(:y AS VARCHAR), 4, '0'), '-', :m, "
+                          "'-', :d), 'DATE')",
+    "make_timestamp(y, m, d, h, i, s)": "CAST(make_timestamp(:y, :m, :d, :h, :i, :s) AS "
+                                        "TIMESTAMPTZ)",
     "make_timestamp_ntz(y, m, d, h, i, s)": "make_timestamp(:y, :m, :d, :h, :i, :s)",
     "to_date(d)": trees.DATE,
     "to_date(s, f)": lambda node: trees.read(node, "DATE"),
@@ -207,9 +218,12 @@ CALLS: dict[str, Meaning] = {
                                            "spark_cast(spark_cast(:t, 'TIMESTAMPTZ'), 'BIGINT'), "
                                            "CAST(trunc(spark_cast(:t, 'DOUBLE')) AS BIGINT))",
     "unix_timestamp|to_unix_timestamp(s, f)": lambda node: duckdb("spark_cast(:t, 'BIGINT')",
-                                                                  {"t": trees.read(node, "TIMESTAMPTZ")}),
-    "from_unixtime(n)": "spark_date_format(CAST(spark_cast(:n, 'TIMESTAMPTZ') AS TIMESTAMP), 'yyyy-MM-dd HH:mm:ss')",
-    "from_unixtime(n, f)": lambda node: trees.shown(duckdb("spark_cast(:n, 'TIMESTAMPTZ')", {"n": node.expressions[0]}),
+                                                                  {"t": trees.read(node,
+                                                                  "TIMESTAMPTZ")}),
+    "from_unixtime(n)": "spark_date_format(CAST(spark_cast(:n, 'TIMESTAMPTZ') AS TIMESTAMP), "
+                        "'yyyy-MM-dd HH:mm:ss')",
+    "from_unixtime(n, f)": lambda node: trees.shown(duckdb("spark_cast(:n, 'TIMESTAMPTZ')",
+    {"n": node.expressions[0]}),
                                                node.expressions[1]),
     "date_format(t, f)": lambda node: trees.shown(*node.expressions),
     "timestamp_seconds(n)": "spark_cast(:n, 'TIMESTAMPTZ')",
@@ -224,7 +238,8 @@ CALLS: dict[str, Meaning] = {
     "array(*x)": "list_value(*x)",
     "array()": "[]",
     "element_at(l, n)": "by_type(:l, 'map', :l[(:n)], "
-                        + _INSIDE.format("ELSE failing(list_extract(:l, 1), 'no value is at this place')") + ")",
+                        + _INSIDE.format("ELSE failing(list_extract(:l, 1), 'no value is at this "
+                                         "place')") + ")",
     "try_element_at(l, n)": "by_type(:l, 'map', :l[(:n)], " + _INSIDE.format("") + ")",
     "get(l, n)": "CASE WHEN :n BETWEEN 0 AND len(:l) - 1 THEN list_extract(:l, :n + 1) END",
     "explode(l)": "unnest(:l)",
@@ -238,7 +253,8 @@ CALLS: dict[str, Meaning] = {
     "array_max(l)": "list_max(:l)",
     "array_min(l)": "list_min(:l)",
     "array_join(l, s)": "array_to_string(:l, :s)",
-    "array_join(l, s, r)": "array_to_string(list_transform(:l, e -> coalesce(spark_text(e), :r)), :s)",
+    "array_join(l, s, r)": "array_to_string(list_transform(:l, e -> coalesce(spark_text(e), :r)), "
+                           ":s)",
     "array_sort(l)": "list_sort(:l, 'ASC', 'NULLS LAST')",
     "sort_array(l)": "list_sort(:l, 'ASC', 'NULLS FIRST')",
     "sort_array(l, up)": lambda node: trees.in_order(*node.expressions),
@@ -293,32 +309,42 @@ INSTEAD = {
     "rand|random|randn|randstr|uniform|uuid|shuffle|monotonically_increasing_id|spark_partition_id": "rows follow from "
     "what is stored, and not from chance or places",
     "hash|xxhash64": "its numbers are Spark's own; take md5(x) or sha2(x, 256)",
-    "array_distinct|array_union|array_except|array_intersect": "explode the lists, and collect_set what is wanted",
+    "array_distinct|array_union|array_except|array_intersect": "explode the lists, and collect_set "
+                                                               "what is wanted",
     "aggregate|reduce|forall|zip_with|transform_keys|transform_values|map_filter|map_zip_with": "explode the list, and "
     "aggregate its rows",
-    "to_utc_timestamp|from_utc_timestamp|convert_timezone|current_timezone": "times are in UTC; other zones are for "
+    "to_utc_timestamp|from_utc_timestamp|convert_timezone|current_timezone": "times are in UTC; "
+                                                                             "other zones are for "
     "the program that shows them",
-    "window|session_window|window_time": "write date_trunc, or floor of unix_seconds(ts) by the width",
-    "approx_top_k|histogram_numeric|count_min_sketch|hll_sketch_agg": "count(*) with GROUP BY is exact, and kept",
+    "window|session_window|window_time": "write date_trunc, or floor of unix_seconds(ts) by the "
+                                         "width",
+    "approx_top_k|histogram_numeric|count_min_sketch|hll_sketch_agg": "count(*) with GROUP BY is "
+                                                                      "exact, and kept",
     "from_json|schema_of_json|json_tuple": "write get_json_object(j, '$.a')",
-    "to_number|to_char|to_varchar|try_to_number": "write CAST(x AS DECIMAL(p, s)), or format_number(x, n)",
-    "arrays_zip|map_concat|map_entries|array_insert|str_to_map": "explode the lists, and collect_list what is wanted",
+    "to_number|to_char|to_varchar|try_to_number": "write CAST(x AS DECIMAL(p, s)), or "
+                                                  "format_number(x, n)",
+    "arrays_zip|map_concat|map_entries|array_insert|str_to_map": "explode the lists, and "
+                                                                 "collect_list what is wanted",
     "decode": "write CASE x WHEN ... THEN ... END",
     "product": "Spark has no such function; write exp(sum(ln(x)))",
     "stack": "write a UNION ALL of SELECTs",
     "make_interval|make_dt_interval|make_ym_interval": "write INTERVAL '2' DAY, or d + n for days",
     "encode|unbase64|unhex|to_binary": "BINARY is not a text here; keep the text itself",
-    "explode_outer|posexplode|posexplode_outer|inline|inline_outer": "write LATERAL VIEW OUTER explode(list) t AS x, "
+    "explode_outer|posexplode|posexplode_outer|inline|inline_outer": "write LATERAL VIEW OUTER "
+                                                                     "explode(list) t AS x, "
     "or LATERAL VIEW posexplode(list) t AS place, x",
     "range": "write explode(sequence(0, n - 1))",
 }  # fmt: skip
 
 
 OPERATORS: dict[type[exp.Expr], Callable[..., exp.Expr | None]] = {
-    exp.Select: lateral_views, exp.Group: with_rollup, exp.Cast: trees.cast, exp.TryCast: trees.cast,
-    exp.Div: lambda node: divided("spark", node), exp.Add: trees.moved_or_not, exp.Sub: trees.moved_or_not,
+    exp.Select: lateral_views, exp.Group: with_rollup, exp.Cast: trees.cast,
+    exp.TryCast: trees.cast,
+    exp.Div: lambda node: divided("spark", node), exp.Add: trees.moved_or_not,
+    exp.Sub: trees.moved_or_not,
     exp.Interval: trees.interval, exp.Extract: trees.extract, exp.Substring: trees.substring,
-    exp.Bracket: trees.at_place, exp.DPipe: trees.strict, exp.Distinct: trees.distinct, exp.Like: like_with_backslash,
+    exp.Bracket: trees.at_place, exp.DPipe: trees.strict, exp.Distinct: trees.distinct,
+    exp.Like: like_with_backslash,
     exp.ILike: like_with_backslash, exp.Overlay: trees.overlay, exp.StrPosition: trees.position,
     exp.GroupConcat: trees.listed, exp.Any: trees.any_of, exp.JSONExtract: trees.no_json,
     exp.JSONExtractScalar: trees.no_json, exp.Ceil: trees.stepped, exp.BitwiseLeftShift: shifted,

@@ -1,4 +1,6 @@
-"""Clauses of Spark's queries that DuckDB writes otherwise: LATERAL VIEW, and GROUP BY with ROLLUP or CUBE."""
+"""Clauses of Spark's queries that DuckDB writes otherwise: LATERAL VIEW, and GROUP BY with
+ROLLUP or CUBE.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,9 @@ BY_PLACE = "(SELECT {n} - 1 AS {place}, {value} FROM UNNEST(:l) WITH ORDINALITY 
 
 
 def lateral_views(node: exp.Select) -> None:
-    """Make LATERAL VIEW a join with UNNEST, of which OUTER keeps rows whose list is empty or null."""
+    """Make LATERAL VIEW a join with UNNEST, of which OUTER keeps rows whose list is empty or
+    null.
+    """
     views = node.args.get("laterals") or []
     node.set("laterals", None)
     for number, view in enumerate(views):
@@ -30,10 +34,18 @@ def _join(view: exp.Lateral, number: int) -> exp.Join:
     if len(names) != 1 + by_place:
         raise SqlError(f"{kind} has {1 + by_place} columns, and {len(names)} names", view)
     table = alias.this or exp.to_identifier(f"lateral_{number}")
-    rows = _places(call.expressions[0], names) if by_place else exp.Unnest(expressions=[call.expressions[0].copy()])
+    rows = (
+        _places(call.expressions[0], names)
+        if by_place
+        else exp.Unnest(expressions=[call.expressions[0].copy()])
+    )
     columns = [] if by_place else [exp.to_identifier(names[0], quoted=True)]
     rows.set("alias", exp.TableAlias(this=table.copy(), columns=columns))
-    return exp.Join(this=rows, side="LEFT", on=exp.true()) if outer else exp.Join(this=rows, kind="CROSS")
+    return (
+        exp.Join(this=rows, side="LEFT", on=exp.true())
+        if outer
+        else exp.Join(this=rows, kind="CROSS")
+    )
 
 
 def _places(values: exp.Expr, names: list[str]) -> exp.Lateral:

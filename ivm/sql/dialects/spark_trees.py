@@ -1,4 +1,6 @@
-"""Meanings of Spark's functions and operators that depend on what is written: units, patterns, places."""
+"""Meanings of Spark's functions and operators that depend on what is written: units, patterns,
+places.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,9 @@ from ivm.terms.dialects import java_pieces
 
 DATE, MOMENT = "spark_cast(:d, 'DATE')", "CAST(spark_cast(:t, 'TIMESTAMPTZ') AS TIMESTAMP)"
 NOT_NULL = "FILTER (WHERE :x IS NOT NULL)"
-OVERLAY = "spark_concat(spark_substring(:s, 1, :n - 1), :r, spark_substring(:s, :n + :m, 2147483647))"
+OVERLAY = (
+    "spark_concat(spark_substring(:s, 1, :n - 1), :r, spark_substring(:s, :n + :m, 2147483647))"
+)
 
 
 # -- texts
@@ -38,8 +42,12 @@ def joined_with(node: exp.Anonymous) -> exp.Expr:
     """concat_ws, of texts and of lists of texts."""
     separator, *rest = node.expressions
     names = [f":a{n}" for n in range(len(rest))]
-    shown = ", ".join(f"by_type({one}, 'list', array_to_string({one}, :s), spark_text({one}))" for one in names)
-    return duckdb(f"concat_ws(:s, {shown})", {"s": separator, **{f"a{n}": one for n, one in enumerate(rest)}})
+    shown = ", ".join(
+        f"by_type({one}, 'list', array_to_string({one}, :s), spark_text({one}))" for one in names
+    )
+    return duckdb(
+        f"concat_ws(:s, {shown})", {"s": separator, **{f"a{n}": one for n, one in enumerate(rest)}}
+    )
 
 
 def pieces(node: exp.Anonymous) -> exp.Expr:
@@ -48,7 +56,10 @@ def pieces(node: exp.Anonymous) -> exp.Expr:
     if not isinstance(pattern, exp.Literal):
         raise SqlError("split takes a pattern that is written out", node)
     if not pattern.name:
-        return duckdb("CASE WHEN :s = '' THEN list_value('') ELSE regexp_extract_all(:s, '(?s).') END", {"s": text})
+        return duckdb(
+            "CASE WHEN :s = '' THEN list_value('') ELSE regexp_extract_all(:s, '(?s).') END",
+            {"s": text},
+        )
     plain = re.fullmatch(r"[^\\.\[\]{}()*+?^$|]+", pattern.name)
     return duckdb(f"string_split{'' if plain else '_regex'}(:s, :p)", {"s": text, "p": pattern})
 
@@ -56,16 +67,26 @@ def pieces(node: exp.Anonymous) -> exp.Expr:
 def formatted(node: exp.Anonymous) -> exp.Expr:
     """format_string, in which a null is the text null."""
     no_null = "CASE WHEN :{{0}} IS NULL THEN failing(0, 'format_string takes no null with %d and %f') ELSE {} END"
-    return printed(node, {
-        "s": "coalesce(spark_text(:{0}), 'null')", "d": no_null.format("by_type(:{0}, 'integer', :{0})"),
-        "f": no_null.format("by_type(:{0}, 'float decimal', CAST(:{0} AS DOUBLE))"),
-    })  # fmt: skip
+    return printed(
+        node,
+        {
+            "s": "coalesce(spark_text(:{0}), 'null')",
+            "d": no_null.format("by_type(:{0}, 'integer', :{0})"),
+            "f": no_null.format("by_type(:{0}, 'float decimal', CAST(:{0} AS DOUBLE))"),
+        },
+    )
 
 
 def hashed(node: exp.Anonymous) -> exp.Expr:
     """sha2, by the number of bits."""
     text, bits = node.expressions
-    names = {"0": "sha256", "256": "sha256", "224": "spark_sha224", "384": "spark_sha384", "512": "spark_sha512"}
+    names = {
+        "0": "sha256",
+        "256": "sha256",
+        "224": "spark_sha224",
+        "384": "spark_sha384",
+        "512": "spark_sha512",
+    }
     if bits.name not in names:
         raise SqlError(f"sha2 takes 224, 256, 384 or 512 bits, and this is {bits.name}", node)
     return duckdb(f"{names[bits.name]}(:s)", {"s": text})
@@ -77,7 +98,9 @@ def replaced(node: exp.Anonymous) -> exp.Expr:
     if not isinstance(new, exp.Literal):
         raise SqlError("what regexp_replace puts in is a text that is written out", node)
     shown = re.sub(r"\\(.)|\$([0-9])", lambda found: found[1] or f"\\{found[2]}", new.name)
-    return duckdb("regexp_replace(:s, :p, :r, 'g')", {"s": text, "p": pattern, "r": exp.Literal.string(shown)})
+    return duckdb(
+        "regexp_replace(:s, :p, :r, 'g')", {"s": text, "p": pattern, "r": exp.Literal.string(shown)}
+    )
 
 
 # -- dates
@@ -92,28 +115,43 @@ _PARTS = {
     **dict.fromkeys(("DOW_ISO", "DAYOFWEEK_ISO"), f"CAST(isodow({DATE}) AS INTEGER)"),
     "DOY": f"CAST(dayofyear({DATE}) AS INTEGER)", "YEAROFWEEK": f"CAST(isoyear({DATE}) AS INTEGER)",
     **{name: f"CAST({part}({MOMENT}) AS INTEGER)" for part, names in
-       (("hour", "HOUR H HOURS HR HRS"), ("minute", "MINUTE MIN M MINS MINUTES")) for name in names.split()},
-    **dict.fromkeys(("SECOND", "S", "SEC", "SECONDS", "SECS"), f"CAST((epoch_us({MOMENT}) - 60000000 * "
-                    f"CAST(floor(epoch_us({MOMENT}) / 60000000) AS BIGINT)) / 1000000 AS DECIMAL(8,6))"),
+       (("hour", "HOUR H HOURS HR HRS"), ("minute",
+       "MINUTE MIN M MINS MINUTES")) for name in names.split()},
+    **dict.fromkeys(("SECOND", "S", "SEC", "SECONDS", "SECS"),
+    f"CAST((epoch_us({MOMENT}) - 60000000 * "
+                    f"CAST(floor(epoch_us({MOMENT}) / 60000000) AS BIGINT)) / 1000000 AS "
+                    f"DECIMAL(8,6))"),
 }  # fmt: skip
-_WEEKDAYS = {name[:size].upper(): n for n, name in enumerate(
-    ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"), 1
-) for size in (2, 3, 9)}  # fmt: skip
-TRUNC = {"YEAR": "year", "YYYY": "year", "YY": "year", "QUARTER": "quarter", "MONTH": "month", "MM": "month",
+_WEEKDAYS = {
+    name[:size].upper(): n
+    for n, name in enumerate(
+        ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"), 1
+    )
+    for size in (2, 3, 9)
+}
+TRUNC = {"YEAR": "year", "YYYY": "year", "YY": "year", "QUARTER": "quarter", "MONTH": "month",
+    "MM": "month",
           "MON": "month", "WEEK": "week"}  # fmt: skip
-DATE_TRUNC = {**TRUNC, "DAY": "day", "DD": "day", "HOUR": "hour", "MINUTE": "minute", "SECOND": "second",
+DATE_TRUNC = {**TRUNC, "DAY": "day", "DD": "day", "HOUR": "hour", "MINUTE": "minute",
+    "SECOND": "second",
                "MILLISECOND": "millisecond", "MICROSECOND": "microsecond"}  # fmt: skip
-_STEPS = {"DAY": "days", "WEEK": "weeks", "MONTH": "months", "QUARTER": "months", "YEAR": "years", "HOUR": "hours",
+_STEPS = {"DAY": "days", "WEEK": "weeks", "MONTH": "months", "QUARTER": "months", "YEAR": "years",
+    "HOUR": "hours",
           "MINUTE": "minutes", "SECOND": "seconds"}  # fmt: skip
-_SIZES = {"MICROSECOND": 1, "MILLISECOND": 1000, "SECOND": 10**6, "MINUTE": 60 * 10**6, "HOUR": 3600 * 10**6,
+_SIZES = {"MICROSECOND": 1, "MILLISECOND": 1000, "SECOND": 10**6, "MINUTE": 60 * 10**6,
+    "HOUR": 3600 * 10**6,
           "DAY": 86400 * 10**6, "DAYOFYEAR": 86400 * 10**6, "WEEK": 7 * 86400 * 10**6}  # fmt: skip
 
 
 def part_of(unit: str, moment: exp.Expr) -> exp.Expr:
     """Return a part of a date or a timestamp.  Raises SqlError for a unit that has none."""
     if unit.upper() not in _PARTS:
-        raise SqlError(f"{unit} is not a part of a date that is evaluated: YEAR, QUARTER, MONTH, WEEK, DAY, DOW, DOY, "
-                       "HOUR, MINUTE and SECOND are", moment)  # fmt: skip
+        raise SqlError(
+            f"{unit} is not a part of a date that is evaluated: YEAR, QUARTER, MONTH, WEEK, DAY, "
+            f"DOW, DOY, "
+            "HOUR, MINUTE and SECOND are",
+            moment,
+        )
     return duckdb(_PARTS[unit.upper()], {"d": moment, "t": moment})
 
 
@@ -123,12 +161,17 @@ def moved(unit: exp.Expr, count: exp.Expr, moment: exp.Expr) -> exp.Expr:
     if step is None:
         raise SqlError(f"{unit.name} is not a unit that is added: {', '.join(_STEPS)} are", moment)
     times = " * 3" * (unit_name(unit) == "QUARTER")
-    return duckdb(f"CAST(by_type(:t, 'text date', CAST(spark_cast(:t, 'TIMESTAMPTZ') AS TIMESTAMP), :t) + "
-                  f"to_{step}(:n{times}) AS TIMESTAMPTZ)", {"t": moment, "n": count})  # fmt: skip
+    return duckdb(
+        f"CAST(by_type(:t, 'text date', CAST(spark_cast(:t, 'TIMESTAMPTZ') AS TIMESTAMP), :t) + "
+        f"to_{step}(:n{times}) AS TIMESTAMPTZ)",
+        {"t": moment, "n": count},
+    )
 
 
 def difference(unit: exp.Expr, start: exp.Expr, end: exp.Expr) -> exp.Expr:
-    """Return how many whole units lie between two moments, negative if the end is before the start."""
+    """Return how many whole units lie between two moments, negative if the end is before the
+    start.
+    """
     name, values = unit_name(unit), {"a": start, "b": end}
     start_, end_ = (f"CAST(spark_cast(:{one}, 'TIMESTAMPTZ') AS TIMESTAMP)" for one in "ab")
     if name in _SIZES:
@@ -136,7 +179,9 @@ def difference(unit: exp.Expr, start: exp.Expr, end: exp.Expr) -> exp.Expr:
     months = {"MONTH": 1, "QUARTER": 3, "YEAR": 12}.get(name)
     if months is None:
         raise SqlError(
-            f"{unit.name} is not a unit of a difference: {', '.join(_SIZES)}, MONTH, QUARTER and YEAR are", unit
+            f"{unit.name} is not a unit of a difference: {', '.join(_SIZES)}, MONTH, QUARTER and "
+            f"YEAR are",
+            unit,
         )
     return duckdb(f"date_sub('month', {start_}, {end_}) // {months}", values)
 
@@ -144,7 +189,9 @@ def difference(unit: exp.Expr, start: exp.Expr, end: exp.Expr) -> exp.Expr:
 def months_between(later: exp.Expr, earlier: exp.Expr, rounded: exp.Expr) -> exp.Expr:
     """months_between, rounded to eight digits unless it says false."""
     shown = (f"CAST(spark_cast(:{one}, 'TIMESTAMPTZ') AS TIMESTAMP)" for one in "ab")
-    return duckdb(f"spark_months_between({', '.join(shown)}, :r)", {"a": later, "b": earlier, "r": rounded})
+    return duckdb(
+        f"spark_months_between({', '.join(shown)}, :r)", {"a": later, "b": earlier, "r": rounded}
+    )
 
 
 def next_day(day: exp.Expr, name: exp.Expr) -> exp.Expr:
@@ -156,36 +203,52 @@ def next_day(day: exp.Expr, name: exp.Expr) -> exp.Expr:
 
 
 def truncated(node: exp.Anonymous, units: dict[str, str], type_: str) -> exp.Expr:
-    """trunc, whose unit comes last, and date_trunc, whose unit comes first; null for another unit."""
+    """trunc, whose unit comes last, and date_trunc, whose unit comes first; null for another
+    unit.
+    """
     unit, moment = node.expressions[:: -1 if type_ == "DATE" else 1]
     if not isinstance(unit, exp.Literal):
         raise SqlError("the unit is a text that is written out, as 'MONTH'", unit)
     if unit.name.upper() not in units:
         return duckdb(f"CAST(NULL AS {type_})")
     inner = DATE if type_ == "DATE" else "spark_cast(:d, 'TIMESTAMPTZ')"
-    return duckdb(f"CAST(date_trunc('{units[unit.name.upper()]}', {inner}) AS {type_})", {"d": moment})
+    return duckdb(
+        f"CAST(date_trunc('{units[unit.name.upper()]}', {inner}) AS {type_})", {"d": moment}
+    )
 
 
 def known_form(form: exp.Expr, letters: str | None = None) -> None:
     """Raise SqlError for a pattern of dates that is not read, or has others than some letters."""
     pieces = java_pieces(form.name) if isinstance(form, exp.Literal) else None
-    if pieces is None or (letters is not None and any(letter and letter not in letters for letter, _, _ in pieces)):
-        raise SqlError("a pattern of dates is written out, of yyyy, MM, MMM, dd, E, HH, hh, a, mm, ss and SSS; "
-                       "other letters are in quotes", form)  # fmt: skip
+    if pieces is None or (
+        letters is not None and any(letter and letter not in letters for letter, _, _ in pieces)
+    ):
+        raise SqlError(
+            "a pattern of dates is written out, of yyyy, MM, MMM, dd, E, HH, hh, a, mm, ss and "
+            "SSS; "
+            "other letters are in quotes",
+            form,
+        )
 
 
 def shown(moment: exp.Expr, form: exp.Expr) -> exp.Expr:
     """date_format, by a pattern that is written out."""
     known_form(form)
-    return duckdb("spark_date_format(CAST(spark_cast(:t, 'TIMESTAMPTZ') AS TIMESTAMP), :f)", {"t": moment, "f": form})
+    return duckdb(
+        "spark_date_format(CAST(spark_cast(:t, 'TIMESTAMPTZ') AS TIMESTAMP), :f)",
+        {"t": moment, "f": form},
+    )
 
 
 def read(node: exp.Anonymous, type_: str) -> exp.Expr:
     """to_date and to_timestamp, by a pattern that is written out."""
     text, form = node.expressions
     known_form(form, "yuMdHhmsSaE")
-    return duckdb(f"by_type(:s, 'text null', CAST(spark_read_moment(:s, :f) AS {type_}), spark_cast(:s, '{type_}'))",
-                  {"s": text, "f": form})  # fmt: skip
+    return duckdb(
+        f"by_type(:s, 'text null', CAST(spark_read_moment(:s, :f) AS {type_}), spark_cast(:s, "
+        f"'{type_}'))",
+        {"s": text, "f": form},
+    )
 
 
 def half_even(number: exp.Expr, digits: exp.Expr) -> exp.Expr:
@@ -193,7 +256,9 @@ def half_even(number: exp.Expr, digits: exp.Expr) -> exp.Expr:
     if not isinstance(digits, exp.Literal):
         raise SqlError("bround takes a constant number of digits", digits)
     rounded = f"CAST(spark_bround(:x, {digits.name}) AS DECIMAL(18,{digits.name}))"
-    return duckdb(f"by_type(:x, 'decimal', {rounded}, spark_bround(:x, {digits.name}))", {"x": number})
+    return duckdb(
+        f"by_type(:x, 'decimal', {rounded}, spark_bround(:x, {digits.name}))", {"x": number}
+    )
 
 
 def chosen(node: exp.Anonymous) -> exp.Expr:
@@ -202,7 +267,8 @@ def chosen(node: exp.Anonymous) -> exp.Expr:
     whens = " ".join(f"WHEN {n} THEN :a{n}" for n in range(1, len(values) + 1))
     never = "CASE WHEN :n IS NOT NULL THEN failing('', 'elt has no value of this number') END"
     return duckdb(
-        f"CASE (:n) {whens} ELSE {never} END", {"n": place, **{f"a{n}": one for n, one in enumerate(values, 1)}}
+        f"CASE (:n) {whens} ELSE {never} END",
+        {"n": place, **{f"a{n}": one for n, one in enumerate(values, 1)}},
     )
 
 
@@ -226,7 +292,9 @@ def in_order(values: exp.Expr, up: exp.Expr) -> exp.Expr:
 
 def fields(pairs: list[tuple[str, exp.Expr]]) -> exp.Expr:
     """Return a struct of names and values."""
-    fields = ", ".join(f"{exp.Literal.string(name).sql()}: :a{n}" for n, (name, _) in enumerate(pairs))
+    fields = ", ".join(
+        f"{exp.Literal.string(name).sql()}: :a{n}" for n, (name, _) in enumerate(pairs)
+    )
     return duckdb(f"{{{fields}}}", {f"a{n}": one for n, (_, one) in enumerate(pairs)})
 
 
@@ -242,7 +310,9 @@ def struct(node: exp.Anonymous) -> exp.Expr:
 def named_struct(node: exp.Anonymous) -> exp.Expr:
     """named_struct, of names each followed by a value."""
     names, values = node.expressions[::2], node.expressions[1::2]
-    if len(names) != len(values) or not all(isinstance(one, exp.Literal) and one.is_string for one in names):
+    if len(names) != len(values) or not all(
+        isinstance(one, exp.Literal) and one.is_string for one in names
+    ):
         raise SqlError("named_struct takes names, which are texts, each followed by a value", node)
     return fields([(name.name, one) for name, one in zip(names, values, strict=True)])
 
@@ -253,7 +323,9 @@ def map_of(node: exp.Anonymous) -> exp.Expr:
     if len(keys) != len(values):
         raise SqlError("map takes keys, each followed by a value", node)
     pairs = ", ".join(f":k{n}: :v{n}" for n in range(len(keys)))
-    both = {f"k{n}": one for n, one in enumerate(keys)} | {f"v{n}": one for n, one in enumerate(values)}
+    both = {f"k{n}": one for n, one in enumerate(keys)} | {
+        f"v{n}": one for n, one in enumerate(values)
+    }
     return duckdb(f"MAP {{{pairs}}}", both)
 
 
@@ -269,7 +341,10 @@ def type_names(name: str) -> str:
 def counted(node: exp.Anonymous) -> exp.Expr:
     """count(a, b): rows in which none is null."""
     tests = " AND ".join(f":a{n} IS NOT NULL" for n in range(len(node.expressions)))
-    return duckdb(f"count(CASE WHEN {tests} THEN 1 END)", {f"a{n}": one for n, one in enumerate(node.expressions)})
+    return duckdb(
+        f"count(CASE WHEN {tests} THEN 1 END)",
+        {f"a{n}": one for n, one in enumerate(node.expressions)},
+    )
 
 
 def end(node: exp.Anonymous, name: str) -> exp.Expr:
@@ -286,11 +361,17 @@ def end(node: exp.Anonymous, name: str) -> exp.Expr:
 
 def distinct(node: exp.Distinct) -> exp.Expr | None:
     """count(DISTINCT a, b): rows of values, none of which is null."""
-    if len(node.expressions) < 2 or node.parent is None or not isinstance(node.parent, exp.Anonymous):
+    if (
+        len(node.expressions) < 2
+        or node.parent is None
+        or not isinstance(node.parent, exp.Anonymous)
+    ):
         return None
     given = {f"a{n}": one for n, one in enumerate(node.expressions)}
     tests = " AND ".join(f":{name} IS NOT NULL" for name in given)
-    row = duckdb(f"CASE WHEN {tests} THEN row({', '.join(f':{name}' for name in given)}) END", given)
+    row = duckdb(
+        f"CASE WHEN {tests} THEN row({', '.join(f':{name}' for name in given)}) END", given
+    )
     return exp.Distinct(expressions=[row])
 
 
@@ -299,12 +380,17 @@ def distinct(node: exp.Distinct) -> exp.Expr | None:
 
 def cast(node: exp.Cast) -> exp.Expr | None:
     """CAST as Spark does it; None for DATE '2024-01-31' and the like."""
-    typed = isinstance(node.this, exp.Literal) and not (isinstance(node, exp.TryCast) and node.this.is_string)
+    typed = isinstance(node.this, exp.Literal) and not (
+        isinstance(node, exp.TryCast) and node.this.is_string
+    )
     if typed and not node.args.get("safe") and not isinstance(node, exp.TryCast):
         return None  # DATE '2024-01-31'
     if isinstance(node.this, exp.Literal) and not node.this.is_string and "." not in node.this.name:
-        return exp.Cast(this=node.this, to=node.to) if not node.args.get("safe") and node.this.name in ("0", "1") else \
-            cast_as("try_spark" if node.args.get("safe") else "spark", node)  # fmt: skip
+        return (
+            exp.Cast(this=node.this, to=node.to)
+            if not node.args.get("safe") and node.this.name in ("0", "1")
+            else cast_as("try_spark" if node.args.get("safe") else "spark", node)
+        )
     return cast_as("try_spark" if node.args.get("safe") else "spark", node)
 
 
@@ -332,16 +418,27 @@ def interval(node: exp.Interval) -> exp.Expr | None:
     text = node.this.name
     if (first, last) == ("YEAR", "MONTH") and (found := re.fullmatch(r"([+-]?)(\d+)-(\d+)", text)):
         count = int(found[2]) * 12 + int(found[3])
-        return exp.Interval(this=exp.Literal.string(f"{found[1]}{count}"), unit=exp.Var(this="MONTH"))
+        return exp.Interval(
+            this=exp.Literal.string(f"{found[1]}{count}"), unit=exp.Var(this="MONTH")
+        )
     units = ["DAY", "HOUR", "MINUTE", "SECOND"]
     numbers = re.fullmatch(r"([+-]?)([0-9 :.]+)", text)
-    wanted = units[units.index(first) : units.index(last) + 1] if first in units and last in units else []
+    wanted = (
+        units[units.index(first) : units.index(last) + 1]
+        if first in units and last in units
+        else []
+    )
     parts = re.split("[ :]", numbers[2]) if numbers else []
     if not wanted or len(parts) != len(wanted):
-        raise SqlError(f"INTERVAL '{text}' {first} TO {last} is not read: write the sum of several intervals", node)
+        raise SqlError(
+            f"INTERVAL '{text}' {first} TO {last} is not read: write the sum of several intervals",
+            node,
+        )
     micros = sum(round(float(one) * _SIZES[name]) for one, name in zip(parts, wanted, strict=True))
     sign = "-" if numbers and numbers[1] == "-" else ""
-    return exp.Interval(this=exp.Literal.string(f"{sign}{micros}"), unit=exp.Var(this="MICROSECOND"))
+    return exp.Interval(
+        this=exp.Literal.string(f"{sign}{micros}"), unit=exp.Var(this="MICROSECOND")
+    )
 
 
 def extract(node: exp.Extract) -> exp.Expr:
@@ -352,15 +449,20 @@ def extract(node: exp.Extract) -> exp.Expr:
 def substring(node: exp.Substring) -> exp.Expr:
     """SUBSTRING with FROM and FOR."""
     length = node.args.get("length") or exp.Literal.number(2147483647)
-    return duckdb("spark_substring(:s, :a, :n)", {"s": node.this, "a": node.args["start"], "n": length})
+    return duckdb(
+        "spark_substring(:s, :a, :n)", {"s": node.this, "a": node.args["start"], "n": length}
+    )
 
 
 def at_place(node: exp.Bracket) -> exp.Expr | None:
     """`l[0]`: the first value of a list, or the value of a key of a map."""
     if len(node.expressions) != 1 or isinstance(node.expressions[0], exp.Slice):
         return None
-    inside = "CASE WHEN :n BETWEEN 0 AND len(:l) - 1 THEN list_extract(:l, :n + 1) WHEN :n IS NULL OR :l IS NULL " \
-             "THEN NULL ELSE failing(list_extract(:l, 1), 'a list has no value at this place') END"  # fmt: skip
+    inside = (
+        "CASE WHEN :n BETWEEN 0 AND len(:l) - 1 THEN list_extract(:l, :n + 1) WHEN :n IS NULL OR "
+        ":l IS NULL "
+        "THEN NULL ELSE failing(list_extract(:l, 1), 'a list has no value at this place') END"
+    )
     (place,) = node.expressions
     if isinstance(place, exp.Literal) and place.is_string:
         return duckdb(":l[(:n)]", {"l": node.this, "n": place})
@@ -370,13 +472,17 @@ def at_place(node: exp.Bracket) -> exp.Expr | None:
 def overlay(node: exp.Overlay) -> exp.Expr:
     """OVERLAY with PLACING and FROM."""
     size = node.args.get("for_") or duckdb("length(:r)", {"r": node.expression})
-    return duckdb(OVERLAY, {"s": node.this, "r": node.expression, "n": node.args["from_"], "m": size})
+    return duckdb(
+        OVERLAY, {"s": node.this, "r": node.expression, "n": node.args["from_"], "m": size}
+    )
 
 
 def position(node: exp.StrPosition) -> exp.Expr:
     """POSITION with IN."""
     start = node.args.get("position") or exp.Literal.number(1)
-    return duckdb("spark_locate(:s, :p, :n)", {"s": node.this, "p": node.args["substr"], "n": start})
+    return duckdb(
+        "spark_locate(:s, :p, :n)", {"s": node.this, "p": node.args["substr"], "n": start}
+    )
 
 
 def listed(node: exp.GroupConcat) -> exp.Expr | None:
@@ -395,8 +501,12 @@ def stepped(node: exp.Expr) -> exp.Expr:
     if not isinstance(digits, exp.Literal):
         raise SqlError(f"{name} takes a constant number of digits", node)
     unit = 10 ** int(digits.name)
-    return duckdb(f"by_type(:x, 'decimal', CAST({name}(:x * {unit}) / {unit}.0 AS DECIMAL(18,{digits.name})), "
-                  f"{name}(:x * {unit}) / {unit})", {"x": node.this})  # fmt: skip
+    return duckdb(
+        f"by_type(:x, 'decimal', CAST({name}(:x * {unit}) / {unit}.0 AS "
+        f"DECIMAL(18,{digits.name})), "
+        f"{name}(:x * {unit}) / {unit})",
+        {"x": node.this},
+    )
 
 
 def no_json(node: exp.Expr) -> exp.Expr:
@@ -407,4 +517,8 @@ def no_json(node: exp.Expr) -> exp.Expr:
 def any_of(node: exp.Any) -> exp.Expr | None:
     """any(x) as an aggregate, which parses as `x = ANY (...)` does."""
     compared = isinstance(node.parent, exp.Binary) and node.arg_key == "expression"
-    return None if compared or isinstance(node.this, exp.Query) else duckdb("bool_or(:x)", {"x": node.this})
+    return (
+        None
+        if compared or isinstance(node.this, exp.Query)
+        else duckdb("bool_or(:x)", {"x": node.this})
+    )

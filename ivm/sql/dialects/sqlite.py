@@ -20,9 +20,12 @@ SAME = """
 _POSITIVE = "CASE WHEN {0} > 0 THEN {1} END"
 _TEXT = "by_type(:d, 'text null', :d, 'date timestamp timestamptz', sqlite_text(:d))"
 _TYPES = "'integer boolean', {0} 'integer' END, 'float decimal', {0} 'real' END, 'null', 'null', {0} 'text' END"
-_JSON_TYPES = ("CASE json_type(:j{0}) WHEN 'OBJECT' THEN 'object' WHEN 'ARRAY' THEN 'array' WHEN 'VARCHAR' THEN 'text' "
-               "WHEN 'BIGINT' THEN 'integer' WHEN 'UBIGINT' THEN 'integer' WHEN 'DOUBLE' THEN 'real' "
-               "WHEN 'NULL' THEN 'null' WHEN 'BOOLEAN' THEN {1} END")  # fmt: skip
+_JSON_TYPES = (
+    "CASE json_type(:j{0}) WHEN 'OBJECT' THEN 'object' WHEN 'ARRAY' THEN 'array' WHEN 'VARCHAR' "
+    "THEN 'text' "
+    "WHEN 'BIGINT' THEN 'integer' WHEN 'UBIGINT' THEN 'integer' WHEN 'DOUBLE' THEN 'real' "
+    "WHEN 'NULL' THEN 'null' WHEN 'BOOLEAN' THEN {1} END"
+)
 
 CALLS: dict[str, Meaning] = {
     "iif|if(c, a, b)": "CASE WHEN :c THEN :a ELSE :b END",
@@ -58,14 +61,18 @@ CALLS: dict[str, Meaning] = {
     "unicode(s)": "nullif(unicode(:s), -1)",
     "hex(s)": "coalesce(hex(sqlite_text(:s)), '')",
     "char(*n)": lambda node: _letters(node.expressions),
-    "quote(x)": "coalesce(by_type(:x, 'text', sqlite_concat('''', replace(:x, '''', ''''''), ''''), "
+    "quote(x)": "coalesce(by_type(:x, 'text', sqlite_concat('''', replace(:x, '''', ''''''), "
+                "''''), "
                 "sqlite_text(:x)), 'NULL')",
     "printf|format(f, *a)": lambda node: _printed(node),
-    "concat(*a)": lambda node: _each(node.expressions, "concat(", "coalesce(sqlite_text(:{0}), '')"),
-    "concat_ws(s, *a)": lambda node: _each(node.expressions[1:], "concat_ws(:s, ", "sqlite_text(:{0})",
+    "concat(*a)": lambda node: _each(node.expressions, "concat(",
+    "coalesce(sqlite_text(:{0}), '')"),
+    "concat_ws(s, *a)": lambda node: _each(node.expressions[1:], "concat_ws(:s, ",
+    "sqlite_text(:{0})",
                                            {"s": node.expressions[0]}),
     "like(p, s)": "sqlite_lower(sqlite_text(:s)) LIKE sqlite_lower(:p)",
-    "glob(p, s)": lambda node: _glob(exp.Glob(this=node.expressions[1], expression=node.expressions[0])),
+    "glob(p, s)": lambda node: _glob(exp.Glob(this=node.expressions[1],
+    expression=node.expressions[0])),
     # dates, which are texts
     "date(d, *m)": lambda node: _shown("%Y-%m-%d", node.expressions),
     "date(d)": lambda node: _shown("%Y-%m-%d", node.expressions),
@@ -88,13 +95,18 @@ CALLS: dict[str, Meaning] = {
 
 INSTEAD = {
     "random|randomblob": "rows follow from what is stored, and not from chance",
-    "changes|total_changes|last_insert_rowid|sqlite_version": "it tells of a connection; an edit returns its count",
+    "changes|total_changes|last_insert_rowid|sqlite_version": "it tells of a connection; an edit "
+    "returns its count",
     "soundex|zeroblob|load_extension|unhex": "it has no meaning for rows that are kept",
     "regexp": "write x GLOB 'pattern', or use dialect 'duckdb' with regexp_matches(x, 'pattern')",
-    "json_each|json_tree": "take the list apart in a column of its own, with UNNEST in dialect 'duckdb'",
+    "json_each|json_tree": "take the list apart in a column of its own, with UNNEST in dialect "
+    "'duckdb'",
 }
-MODIFIERS = re.compile(r"[+-]?\d+(\.\d+)? (second|minute|hour|day|month|year)s?|start of (day|month|year)"
-                       "|weekday [0-6]", re.IGNORECASE)  # fmt: skip
+MODIFIERS = re.compile(
+    r"[+-]?\d+(\.\d+)? (second|minute|hour|day|month|year)s?|start of (day|month|year)"
+    "|weekday [0-6]",
+    re.IGNORECASE,
+)
 CODES = re.compile(r"(?:[^%]|%[dfHjJmMsSwYWFTR%])*")
 
 
@@ -110,34 +122,57 @@ def _letters(codes: list[exp.Expr]) -> exp.Expr:
     return _each(codes, "concat(", "chr(:{0})")
 
 
-def _each(given: list[exp.Expr], head: str, each: str, more: dict[str, exp.Expr] | None = None) -> exp.Expr:
+def _each(
+    given: list[exp.Expr], head: str, each: str, more: dict[str, exp.Expr] | None = None
+) -> exp.Expr:
     shown = ", ".join(each.format(f"a{n}") for n in range(len(given)))
-    return duckdb(f"{head}{shown})", {**{f"a{n}": one for n, one in enumerate(given)}, **(more or {})})
+    return duckdb(
+        f"{head}{shown})", {**{f"a{n}": one for n, one in enumerate(given)}, **(more or {})}
+    )
 
 
 def _printed(node: exp.Anonymous) -> exp.Expr:
     """printf, in which null is an empty text or 0."""
-    return printed(node, {"s": "coalesce(sqlite_text(:{0}), '')", "d": "coalesce(sqlite_cast(:{0}, 'BIGINT'), 0)",
-                            "f": "coalesce(sqlite_cast(:{0}, 'DOUBLE'), 0)"})  # fmt: skip
+    return printed(
+        node,
+        {
+            "s": "coalesce(sqlite_text(:{0}), '')",
+            "d": "coalesce(sqlite_cast(:{0}, 'BIGINT'), 0)",
+            "f": "coalesce(sqlite_cast(:{0}, 'DOUBLE'), 0)",
+        },
+    )
 
 
 def _form(form: exp.Expr) -> str:
     if not isinstance(form, exp.Literal) or not CODES.fullmatch(form.name):
-        raise SqlError("strftime takes a text that is written out, of %Y %m %d %H %M %S %f %j %J %s %w %W", form)
+        raise SqlError(
+            "strftime takes a text that is written out, of %Y %m %d %H %M %S %f %j %J %s %w %W",
+            form,
+        )
     return form.name
 
 
 def _shown(form: str, given: list[exp.Expr]) -> exp.Expr:
     """Return the text of a moment, null if it is none."""
     if not given or given[0].name.lower() == "now":
-        raise SqlError("rows follow from what is stored, and not from a clock; give the moment as a parameter",
-                       given[0] if given else None)  # fmt: skip
+        raise SqlError(
+            "rows follow from what is stored, and not from a clock; give the moment as a parameter",
+            given[0] if given else None,
+        )
     moment, *modifiers = given
     for one in modifiers:
         if not isinstance(one, exp.Literal) or not MODIFIERS.fullmatch(one.name.strip()):
-            raise SqlError("a modifier of a date is written out, as '+1 month', 'start of month' or 'weekday 1'", one)
+            raise SqlError(
+                "a modifier of a date is written out, as '+1 month', 'start of month' or 'weekday "
+                "1'",
+                one,
+            )
     names = [f":m{n}" for n in range(len(modifiers))]
-    values = {"d": moment, "f": exp.Literal.string(form), **{f"m{n}": one for n, one in enumerate(modifiers)}}
+    values = {
+        "d": moment,
+        "f": exp.Literal.string(form),
+        **{f"m{n}": one for n, one in enumerate(modifiers)},
+    }
     return duckdb(f"TRY(sqlite_date({', '.join([_TEXT, ':f', *names])}))", values)
 
 
@@ -146,8 +181,10 @@ def _shown(form: str, given: list[exp.Expr]) -> exp.Expr:
 
 def _like(node: exp.Expr) -> exp.Expr:
     """LIKE, for which letters of ASCII are alike in both cases."""
-    return exp.Like(this=duckdb("sqlite_lower(sqlite_text(:s))", {"s": node.this}),
-                    expression=_lower(node.expression))  # fmt: skip
+    return exp.Like(
+        this=duckdb("sqlite_lower(sqlite_text(:s))", {"s": node.this}),
+        expression=_lower(node.expression),
+    )
 
 
 def _glob(node: exp.Glob) -> exp.Expr:
@@ -164,7 +201,9 @@ def _glob(node: exp.Glob) -> exp.Expr:
         return f"[{inner}]"
 
     shown = re.sub(r"\[(\^?\]?[^\]]*)\]|.", part, pattern.name, flags=re.DOTALL)
-    return duckdb("regexp_full_match(sqlite_text(:s), :p)", {"s": node.this, "p": exp.Literal.string(shown)})
+    return duckdb(
+        "regexp_full_match(sqlite_text(:s), :p)", {"s": node.this, "p": exp.Literal.string(shown)}
+    )
 
 
 def _lower(pattern: exp.Expr) -> exp.Expr:
@@ -211,15 +250,28 @@ def _whole(node: exp.DataType) -> exp.Expr | None:
     """Return the type of whole numbers, which have 64 bits under any name."""
     whole = exp.DataType.Type
     names = (whole.INT, whole.TINYINT, whole.SMALLINT, whole.MEDIUMINT)
-    return exp.DataType.build("BIGINT") if node.this in names and isinstance(node.parent, exp.Cast) else None
+    return (
+        exp.DataType.build("BIGINT")
+        if node.this in names and isinstance(node.parent, exp.Cast)
+        else None
+    )
 
 
 def _cast(node: exp.Cast) -> exp.Expr:
     """CAST to one of SQLite's types: of any other name it makes a number there."""
     types = exp.DataType.Type
-    if node.to.this in (types.DATE, types.TIME, types.TIMESTAMP, types.TIMESTAMPTZ, types.DATETIME, types.BOOLEAN):
+    if node.to.this in (
+        types.DATE,
+        types.TIME,
+        types.TIMESTAMP,
+        types.TIMESTAMPTZ,
+        types.DATETIME,
+        types.BOOLEAN,
+    ):
         raise SqlError(
-            f"a cast to {node.to.sql()} makes a number in SQLite: write date(x), datetime(x) or x <> 0", node
+            f"a cast to {node.to.sql()} makes a number in SQLite: write date(x), datetime(x) or x "
+            f"<> 0",
+            node,
         )
     return cast_as("sqlite", node)
 
@@ -233,8 +285,10 @@ def _chr(node: exp.Chr) -> exp.Expr:
 
 
 OPERATORS: dict[type[exp.Expr], Callable[..., exp.Expr | None]] = {
-    exp.Cast: _cast, exp.BitwiseXor: _no_operator, exp.Div: lambda node: divided("sqlite", node), exp.Mod: _remainder,
-    exp.DPipe: _joined, exp.Like: _like, exp.Glob: _glob, exp.GroupConcat: _listed, exp.Trim: _trimmed,
+    exp.Cast: _cast, exp.BitwiseXor: _no_operator, exp.Div: lambda node: divided("sqlite", node),
+    exp.Mod: _remainder,
+    exp.DPipe: _joined, exp.Like: _like, exp.Glob: _glob, exp.GroupConcat: _listed,
+    exp.Trim: _trimmed,
     exp.DataType: _whole,
     exp.Chr: _chr, **dict.fromkeys(ROWS, by_places),
 }  # fmt: skip

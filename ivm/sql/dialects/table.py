@@ -6,9 +6,9 @@
     concat_ws(*a)    concat_ws(*a)            as many arguments as are given
     pi()             pi()
 
-or a function of Python, which is given the arguments, and returns DuckDB's tree. A name of `same` means what DuckDB's
-function means. `operators` are nodes of the tree by their kinds. `instead` says what to write for functions that are
-not evaluated. All else that is called is refused.
+or a function of Python, which is given the arguments, and returns DuckDB's tree. A name of `same`
+means what DuckDB's function means. `operators` are nodes of the tree by their kinds. `instead` says
+what to write for functions that are not evaluated. All else that is called is refused.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ from ivm.sql.naming.names import output_name
 Meaning: TypeAlias = str | Callable[..., exp.Expr]
 NAMED = re.compile(r"(?<![:\w]):([a-z]\w*)")
 MANY = re.compile(r"\*([a-z]\w*)")
-LARGEST = 200_000  # nodes of a statement: arguments that a meaning has twice double what is within them
+# nodes of a statement: arguments that a meaning has twice double what is within them
+LARGEST = 200_000
 _PARSED: dict[str, exp.Expr] = {}
 
 
@@ -48,10 +49,15 @@ class Table(NamedTuple):
 
 
 def table(
-    name: str, dialect: str, same: str, calls: Mapping[str, Meaning],
-    operators: Mapping[type[exp.Expr], Callable[[exp.Expr], exp.Expr | None]], instead: Mapping[str, str],
-) -> Table:  # fmt: skip
-    """Return a table; `same` are names with blanks between them, and a name of `calls` may be several: `nvl|ifnull(a)`.
+    name: str,
+    dialect: str,
+    same: str,
+    calls: Mapping[str, Meaning],
+    operators: Mapping[type[exp.Expr], Callable[[exp.Expr], exp.Expr | None]],
+    instead: Mapping[str, str],
+) -> Table:
+    """Return a table; `same` are names with blanks between them, and a name of `calls` may be
+    several: `nvl|ifnull(a)`.
 
     A name of `instead` may be several, too: `rand|random`.
     """
@@ -65,7 +71,9 @@ def table(
 
 
 def translated(node: exp.Expr, own: Table) -> exp.Expr:
-    """Return a statement as DuckDB would write it; what a query selects keeps its names.  Raises SqlError."""
+    """Return a statement as DuckDB would write it; what a query selects keeps its names.  Raises
+    SqlError.
+    """
     _name_columns(node)
     root = exp.Paren(this=node)
     size = 0
@@ -80,7 +88,11 @@ def translated(node: exp.Expr, own: Table) -> exp.Expr:
         if meaning is not None and meaning is not one:
             size += sum(1 for _ in meaning.walk())
             if size > LARGEST:
-                raise SqlError("the functions of this statement are nested too deeply: take it in several views", one)
+                raise SqlError(
+                    "the functions of this statement are nested too deeply: take it in several "
+                    "views",
+                    one,
+                )
             if isinstance(meaning, exp.Anonymous):
                 meaning.meta["written"] = one.sql(dialect=own.dialect)[:80]
             _replace(one, meaning)
@@ -93,8 +105,13 @@ def _name_columns(node: exp.Expr) -> None:
     """Name what queries select as DuckDB would name it, before it is written in other words."""
     for select in [*node.find_all(exp.Select)]:
         for item in select.expressions:
-            if not isinstance(item, exp.Alias | exp.Aliases | exp.Column | exp.Star | exp.Dot) and not item.is_star:
-                item.replace(exp.alias_(item.copy(), output_name(_plain_casts(item), ""), quoted=True))
+            if (
+                not isinstance(item, exp.Alias | exp.Aliases | exp.Column | exp.Star | exp.Dot)
+                and not item.is_star
+            ):
+                item.replace(
+                    exp.alias_(item.copy(), output_name(_plain_casts(item), ""), quoted=True)
+                )
 
 
 def _plain_casts(item: exp.Expr) -> exp.Expr:
@@ -108,14 +125,24 @@ def _plain_casts(item: exp.Expr) -> exp.Expr:
 
 
 def _called(node: exp.Anonymous, own: Table) -> exp.Expr:
-    """Return the meaning of a call.  Raises SqlError for a function or a number of arguments that has none."""
+    """Return the meaning of a call.  Raises SqlError for a function or a number of arguments
+    that has none.
+    """
     name, given = node.name.lower(), node.expressions
     for parameters, meaning in own.meanings.get(name, ()):
         if (values := _bound(parameters, given)) is not None:
-            return meaning(node) if callable(meaning) else duckdb(_spread(meaning, parameters, given), values, node)
+            return (
+                meaning(node)
+                if callable(meaning)
+                else duckdb(_spread(meaning, parameters, given), values, node)
+            )
     if name in own.same:
         names = [f"a{n}" for n in range(len(given))]
-        return duckdb(f"{name}({', '.join(f':{one}' for one in names)})", dict(zip(names, given, strict=True)), node)
+        return duckdb(
+            f"{name}({', '.join(f':{one}' for one in names)})",
+            dict(zip(names, given, strict=True)),
+            node,
+        )
     raise _unknown(node, own)
 
 
@@ -139,23 +166,35 @@ def _spread(meaning: str, parameters: Sequence[str], given: Sequence[exp.Expr]) 
 def _unknown(node: exp.Anonymous, own: Table) -> SqlError:
     name = node.name.lower()
     if name in own.instead:
-        return SqlError(f"{name}: this function of {own.name} is not evaluated: {own.instead[name]}", node)
+        return SqlError(
+            f"{name}: this function of {own.name} is not evaluated: {own.instead[name]}", node
+        )
     if name in own.meanings:
         forms = ", or ".join(f"{name}({', '.join(p)})" for p, _ in own.meanings[name])
-        return SqlError(f"{name} with {len(node.expressions)} arguments is not evaluated: write {forms}", node)
+        return SqlError(
+            f"{name} with {len(node.expressions)} arguments is not evaluated: write {forms}", node
+        )
     near = get_close_matches(name, own.names(), 1, 0.75)
     hint = f": did you mean {near[0]}?" if near else "; docs/dialects.md lists those that are"
-    return SqlError(f"{name}: this function is not evaluated in dialect {own.dialect!r}{hint}", node)
+    return SqlError(
+        f"{name}: this function is not evaluated in dialect {own.dialect!r}{hint}", node
+    )
 
 
 # -- trees of DuckDB
 
 
-def duckdb(text: str, values: Mapping[str, exp.Expr] | None = None, origin: exp.Expr | None = None) -> exp.Expr:
-    """Return the tree of an expression in which `:name` are trees; it has the place of `origin` in the statement."""
+def duckdb(
+    text: str, values: Mapping[str, exp.Expr] | None = None, origin: exp.Expr | None = None
+) -> exp.Expr:
+    """Return the tree of an expression in which `:name` are trees; it has the place of `origin`
+    in the statement.
+    """
     if text not in _PARSED:
         named = NAMED.sub(r'"$\1"', text)
-        _PARSED[text] = sqlglot.parse_one(f"SELECT ({named})", dialect="duckdb").expressions[0].this.pop()
+        _PARSED[text] = (
+            sqlglot.parse_one(f"SELECT ({named})", dialect="duckdb").expressions[0].this.pop()
+        )
     new = _PARSED[text].copy()
     for place in [*new.find_all(exp.Column)]:
         if values and place.name.startswith("$"):
@@ -169,18 +208,25 @@ def duckdb(text: str, values: Mapping[str, exp.Expr] | None = None, origin: exp.
 
 def _grouped(value: exp.Expr, around: exp.Expr | None) -> exp.Expr:
     """Return a value in parentheses if it is an operation within another one."""
-    inside = isinstance(around, exp.Binary | exp.Unary | exp.Predicate | exp.Bracket) and not isinstance(
-        around, exp.Paren
+    inside = isinstance(
+        around, exp.Binary | exp.Unary | exp.Predicate | exp.Bracket
+    ) and not isinstance(around, exp.Paren)
+    loose = isinstance(value, exp.Binary | exp.Unary | exp.Predicate) and not isinstance(
+        value, exp.Paren | exp.Dot
     )
-    loose = isinstance(value, exp.Binary | exp.Unary | exp.Predicate) and not isinstance(value, exp.Paren | exp.Dot)
     return exp.Paren(this=value) if inside and loose else value
 
 
 def _replace(node: exp.Expr, new: exp.Expr) -> None:
-    """Put a meaning in the place of a call; the aggregates in it take over what follows the call: FILTER and OVER."""
+    """Put a meaning in the place of a call; the aggregates in it take over what follows the
+    call: FILTER and OVER.
+    """
     around: list[exp.Expr] = []
     top = node
-    while isinstance(top.parent, exp.Filter | exp.Window | exp.IgnoreNulls | exp.WithinGroup) and top.arg_key == "this":
+    while (
+        isinstance(top.parent, exp.Filter | exp.Window | exp.IgnoreNulls | exp.WithinGroup)
+        and top.arg_key == "this"
+    ):
         top = top.parent
         around.append(top)
     if isinstance(new, exp.Array) and isinstance(node.parent, exp.Paren):
@@ -201,7 +247,11 @@ def _replace(node: exp.Expr, new: exp.Expr) -> None:
 
 def _folds(node: exp.Expr) -> list[exp.Expr]:
     """Return the aggregates of an expression, each with a FILTER of its own."""
-    found = [one for one in node.walk() if isinstance(one, exp.AggFunc) and not one.find_ancestor(exp.AggFunc)]
+    found = [
+        one
+        for one in node.walk()
+        if isinstance(one, exp.AggFunc) and not one.find_ancestor(exp.AggFunc)
+    ]
     return [one.parent if isinstance(one.parent, exp.Filter) else one for one in found]
 
 

@@ -21,7 +21,9 @@ def delete(target: Target, node: exp.Delete) -> int:
     """DELETE: return the number of rows that are gone."""
     whole = bool(node.args.get("returning"))
     names = target.names if whole else target.told_apart()
-    query = exp.select(*(exp.column(name, target.alias, quoted=True) for name in names)).from_(target.table())
+    query = exp.select(*(exp.column(name, target.alias, quoted=True) for name in names)).from_(
+        target.table()
+    )
     for one in node.args.get("using") or ():
         query = query.join(one.copy(), join_type="cross")
     if node.args.get("where"):

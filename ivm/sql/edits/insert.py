@@ -4,9 +4,9 @@
                            DO NOTHING, OR IGNORE   the row is left out
                            DO UPDATE, OR REPLACE   the row that exists gets new values
 
-A key is the primary key, or the columns of a UNIQUE without a null.  A clause acts on the key that it names; where it
-names none, DO NOTHING acts on all, and DO UPDATE on the only one.  Of several rows with one key the first counts; so
-those of a query need an order.
+A key is the primary key, or the columns of a UNIQUE without a null.  A clause acts on the key that
+it names; where it names none, DO NOTHING acts on all, and DO UPDATE on the only one.  Of several
+rows with one key the first counts; so those of a query need an order.
 """
 
 from __future__ import annotations
@@ -25,7 +25,9 @@ EXCLUDED = "excluded"  # how SQL names the rows that were not inserted
 
 
 class Conflict(NamedTuple):
-    """What becomes of rows whose values of one of the `keys` exist: nothing, or what is `assigned` to those there."""
+    """What becomes of rows whose values of one of the `keys` exist: nothing, or what is
+    `assigned` to those there.
+    """
 
     keys: list[Places]
     assigned: dict[int, exp.Expr] | None = None
@@ -37,8 +39,13 @@ class Conflict(NamedTuple):
 
 
 def insert(target: Target, node: exp.Insert, given_rows: list[Row] | None = None) -> int:
-    """INSERT: return the number of rows that are new or have new values; the rows are from a file if they are given."""
-    source, named = node.expression, node.this.expressions if isinstance(node.this, exp.Schema) else []
+    """INSERT: return the number of rows that are new or have new values; the rows are from a
+    file if they are given.
+    """
+    source, named = (
+        node.expression,
+        node.this.expressions if isinstance(node.this, exp.Schema) else [],
+    )
     if node.args.get("by_name"):
         named = [exp.to_identifier(name) for name in target.names_of(source)]
     places = target.places(named, node)
@@ -64,7 +71,9 @@ def _values(target: Target, node: exp.Values, places: list[int]) -> list[Row]:
         items = row.expressions if isinstance(row, exp.Tuple) else [row]
         if len(items) != len(places):
             raise target.misfit(len(items), len(places), row)
-        found.append(tuple(_value(target, item, place) for item, place in zip(items, places, strict=True)))
+        found.append(
+            tuple(_value(target, item, place) for item, place in zip(items, places, strict=True))
+        )
     return found
 
 
@@ -83,7 +92,9 @@ def _value(target: Target, node: exp.Expr, place: int) -> Any:
 
 
 def _add_unless(target: Target, rows: list[Row], conflict: Conflict, node: exp.Insert) -> int:
-    """Add the rows that do not conflict, and update those that the others conflict with; return how many of both."""
+    """Add the rows that do not conflict, and update those that the others conflict with; return
+    how many of both.
+    """
     exist = [target.met(key, rows) for key in conflict.keys]
     before: dict[tuple[Places, Row], Row] = {}
     fresh, refused = list[Row](), list[Row]()
@@ -98,7 +109,10 @@ def _add_unless(target: Target, rows: list[Row], conflict: Conflict, node: exp.I
     pairs = []
     if conflict.assigned is not None and refused:
         same = (
-            exp.EQ(this=exp.column(name, target.alias, quoted=True), expression=exp.column(name, EXCLUDED, quoted=True))
+            exp.EQ(
+                this=exp.column(name, target.alias, quoted=True),
+                expression=exp.column(name, EXCLUDED, quoted=True),
+            )
             for name in (target.names[place] for place in conflict.keys[0])
         )
         query = exp.Select().from_(target.table())
@@ -113,8 +127,12 @@ def _refuse_unordered(target: Target, node: exp.Insert, first: Row, row: Row) ->
     source = node.expression
     if first != row and isinstance(source, exp.Query) and not source.args.get("order"):
         rows = f"{first} and {row}"
-        raise SqlError(f"the query has two rows with one key of {target.name}, {rows}: say by ORDER BY which is first, "
-                       "or select one of them", node)  # fmt: skip
+        raise SqlError(
+            f"the query has two rows with one key of {target.name}, {rows}: say by ORDER BY which "
+            f"is first, "
+            "or select one of them",
+            node,
+        )
 
 
 def _conflict(target: Target, node: exp.Insert, places: list[int]) -> Conflict | None:
@@ -124,12 +142,19 @@ def _conflict(target: Target, node: exp.Insert, places: list[int]) -> Conflict |
     if word in ("", "ABORT") and clause is None:  # SQLite's word for what is always done
         return None
     if word not in ("", "IGNORE", "REPLACE"):
-        raise SqlError(f"INSERT OR {word} is not evaluated: a statement that fails changes nothing", node)
+        raise SqlError(
+            f"INSERT OR {word} is not evaluated: a statement that fails changes nothing", node
+        )
     if word and clause is not None:
-        raise SqlError(f"OR {word} and ON CONFLICT are two answers to one question: leave one out", node)
+        raise SqlError(
+            f"OR {word} and ON CONFLICT are two answers to one question: leave one out", node
+        )
     if not target.keys:
-        raise SqlError(f"{target.name} has no PRIMARY KEY and no UNIQUE, so that no row conflicts: write INSERT alone",
-                       node)  # fmt: skip
+        raise SqlError(
+            f"{target.name} has no PRIMARY KEY and no UNIQUE, so that no row conflicts: write "
+            f"INSERT alone",
+            node,
+        )
     if clause is None:
         if word == "IGNORE":
             return Conflict(target.keys)
@@ -141,7 +166,9 @@ def _conflict(target: Target, node: exp.Insert, places: list[int]) -> Conflict |
 def _clause(target: Target, node: exp.OnConflict) -> Conflict:
     """Return what ON CONFLICT says."""
     if node.args.get("duplicate"):
-        raise SqlError("ON DUPLICATE KEY UPDATE: write ON CONFLICT (key) DO UPDATE SET x = excluded.x", node)
+        raise SqlError(
+            "ON DUPLICATE KEY UPDATE: write ON CONFLICT (key) DO UPDATE SET x = excluded.x", node
+        )
     if node.args.get("constraint"):
         raise SqlError("ON CONFLICT ON CONSTRAINT: name the columns, as in ON CONFLICT (id)", node)
     if node.args.get("index_predicate"):
@@ -152,8 +179,13 @@ def _clause(target: Target, node: exp.OnConflict) -> Conflict:
         return Conflict(keys)
     key = keys[0] if named else _only_key(target, "DO UPDATE", node)
     where = node.args.get("where")
-    assigned = {place: _of_target(target, value) for place, value in target.assignments(node.expressions).items()}
-    return Conflict([key], assigned, None if where is None else _of_target(target, where.this.copy()))
+    assigned = {
+        place: _of_target(target, value)
+        for place, value in target.assignments(node.expressions).items()
+    }
+    return Conflict(
+        [key], assigned, None if where is None else _of_target(target, where.this.copy())
+    )
 
 
 def _named_key(target: Target, nodes: list[exp.Expr], node: exp.Expr) -> Places:
@@ -163,15 +195,23 @@ def _named_key(target: Target, nodes: list[exp.Expr], node: exp.Expr) -> Places:
         raise SqlError("ON CONFLICT names the columns of a key, not expressions", node)
     key = tuple(sorted({target.known(one.name, node) for one in columns}))
     if key not in target.keys:
-        raise SqlError(f"ON CONFLICT {_shown(target, key)}: neither the PRIMARY KEY nor a UNIQUE has these columns; "
-                       f"{_known(target)}", node)  # fmt: skip
+        raise SqlError(
+            f"ON CONFLICT {_shown(target, key)}: neither the PRIMARY KEY nor a UNIQUE has these "
+            f"columns; "
+            f"{_known(target)}",
+            node,
+        )
     return key
 
 
 def _only_key(target: Target, words: str, node: exp.Expr) -> Places:
     if len(target.keys) > 1:
-        raise SqlError(f"{words}: {_known(target)}: say which, as in ON CONFLICT {_shown(target, target.keys[0])} DO "
-                       "UPDATE SET ...", node)  # fmt: skip
+        raise SqlError(
+            f"{words}: {_known(target)}: say which, as in ON CONFLICT "
+            f"{_shown(target, target.keys[0])} DO "
+            "UPDATE SET ...",
+            node,
+        )
     return target.keys[0]
 
 
@@ -187,6 +227,10 @@ def _of_target(target: Target, node: exp.Expr) -> exp.Expr:
     """Return an expression in which names without a table are columns of the row that exists."""
     names = {name.lower() for name in target.names}
     for column in [*node.find_all(exp.Column)]:
-        if not column.table and column.name.lower() in names and column.find_ancestor(exp.Select) is None:
+        if (
+            not column.table
+            and column.name.lower() in names
+            and column.find_ancestor(exp.Select) is None
+        ):
             column.set("table", exp.to_identifier(target.alias, quoted=True))
     return node

@@ -27,7 +27,9 @@ def constants(rows: Sequence[Row], columns: Sequence[Column], alias: str) -> exp
     names = [f"c{n}" for n in range(len(columns))]
     values = exp.Values(
         expressions=[exp.Tuple(expressions=[*map(stored, row, columns)]) for row in rows],
-        alias=exp.TableAlias(this=exp.to_identifier("row_values"), columns=[*map(exp.to_identifier, names)]),
+        alias=exp.TableAlias(
+            this=exp.to_identifier("row_values"), columns=[*map(exp.to_identifier, names)]
+        ),
     )
     casts = (
         exp.alias_(exp.Cast(this=exp.column(n, "row_values"), to=t), c.name, quoted=True)
@@ -38,21 +40,31 @@ def constants(rows: Sequence[Row], columns: Sequence[Column], alias: str) -> exp
 
 def subquery(query: exp.Select, alias: str) -> exp.Subquery:
     """Return a query as a table of a FROM."""
-    return exp.Subquery(this=query, alias=exp.TableAlias(this=exp.to_identifier(alias, quoted=True)))
+    return exp.Subquery(
+        this=query, alias=exp.TableAlias(this=exp.to_identifier(alias, quoted=True))
+    )
 
 
 def rows_of(table: pa.Table) -> list[Row]:
     """Return an Arrow table's rows as tuples."""
-    return list(zip(*(column.to_pylist() for column in table.columns), strict=True)) if table.num_columns else []
+    return (
+        list(zip(*(column.to_pylist() for column in table.columns), strict=True))
+        if table.num_columns
+        else []
+    )
 
 
 def stored(value: Any, column: Column) -> exp.Expr:
-    """Return a stored value as a literal of SQL; a list, a struct or a map is a text, and gets its brackets back."""
+    """Return a stored value as a literal of SQL; a list, a struct or a map is a text, and gets
+    its brackets back.
+    """
     return literal(f"[{value}]" if column.type.is_nested and value is not None else value)
 
 
 def literal(value: Any) -> exp.Expr:
-    """Return a value of Python as a literal of SQL.  Raises SqlError for one that SQL has no type for."""
+    """Return a value of Python as a literal of SQL.  Raises SqlError for one that SQL has no
+    type for.
+    """
     if value is None or type(value).__name__ in ("NaTType", "NAType"):  # those of pandas
         return exp.null()
     if hasattr(value, "item") and type(value).__module__ == "numpy":
@@ -67,13 +79,20 @@ def literal(value: Any) -> exp.Expr:
         return _number(value)
     text, name = _text_and_type(value)
     found = exp.Literal.string(text)
-    return found if name == "VARCHAR" else exp.Cast(this=found, to=exp.DataType.build(name, dialect="duckdb"))
+    return (
+        found
+        if name == "VARCHAR"
+        else exp.Cast(this=found, to=exp.DataType.build(name, dialect="duckdb"))
+    )
 
 
 def _fields(value: dict[Any, Any]) -> exp.Expr:
     """Return a dict as a struct, or as a map if a key is not a text."""
     if all(isinstance(key, str) for key in value):
-        pairs = [exp.PropertyEQ(this=exp.to_identifier(key), expression=literal(one)) for key, one in value.items()]
+        pairs = [
+            exp.PropertyEQ(this=exp.to_identifier(key), expression=literal(one))
+            for key, one in value.items()
+        ]
         return exp.Struct(expressions=pairs)
     return exp.Map(keys=literal([*value]), values=literal([*value.values()]))
 
@@ -83,7 +102,8 @@ def _number(value: int | float | Decimal) -> exp.Expr:
         raise SqlError("a parameter is too large: integers have at most 38 digits")
     if not isinstance(value, int) and not math.isfinite(value):
         return exp.cast(exp.Literal.string(str(value)), "DOUBLE")
-    shown = f"{value.copy_abs():f}" if isinstance(value, Decimal) else repr(abs(value))  # abs rounds to 28 digits
+    # abs rounds to 28 digits
+    shown = f"{value.copy_abs():f}" if isinstance(value, Decimal) else repr(abs(value))
     return exp.Literal.number(shown) if value >= 0 else exp.Neg(this=exp.Literal.number(shown))
 
 
@@ -101,5 +121,8 @@ def _text_and_type(value: Any) -> tuple[str, str]:
         if isinstance(value, kind):
             return str(value), name
     shown = type(value).__name__
-    raise SqlError(f"a parameter of type {shown} has no type of SQL: give a number, a text, bytes, a date, a list or a "
-                   "dict")  # fmt: skip
+    raise SqlError(
+        f"a parameter of type {shown} has no type of SQL: give a number, a text, bytes, a date, a "
+        f"list or a "
+        "dict"
+    )

@@ -52,11 +52,16 @@ def merge(target: Target, node: exp.Merge) -> int:
             case "DELETE" if case.kind != NO_TARGET:
                 names = target.names
                 columns = (exp.column(name, target.alias, quoted=True) for name in names)
-                effects.deleted += target.rows(case.query.select(*columns, append=False), [None] * len(names))
+                effects.deleted += target.rows(
+                    case.query.select(*columns, append=False), [None] * len(names)
+                )
             case "INSERT" if case.kind == NO_TARGET:
                 effects.added += _inserted(target, node, case)
             case _:
-                raise SqlError(f"WHEN {case.kind} THEN {word} is not evaluated: {_allowed(case.kind)}", case.then)
+                raise SqlError(
+                    f"WHEN {case.kind} THEN {word} is not evaluated: {_allowed(case.kind)}",
+                    case.then,
+                )
     _refuse_twice(target, effects, node)
     gone = target.remove(effects.deleted, whole=True)
     return gone + target.replace(effects.pairs, node) + target.add(effects.added, node)
@@ -71,7 +76,8 @@ def _cases(target: Target, node: exp.Merge) -> list[Case]:
     source, on = node.args["using"], _on(target, node)
     rows = exp.Select().from_(target.table())
     queries = {
-        MATCHED: rows.join(source.copy(), using=node.args["using_cond"] or None, on=node.args["on"] or None),
+        MATCHED: rows.join(source.copy(), using=node.args["using_cond"] or None,
+        on=node.args["on"] or None),
         NO_SOURCE: rows.where(_none(exp.select("1").from_(source.copy()).where(on.copy()))),
         NO_TARGET: exp.Select().from_(source.copy()).where(
             _none(exp.select("1").from_(target.table()).where(on.copy()))
@@ -80,9 +86,13 @@ def _cases(target: Target, node: exp.Merge) -> list[Case]:
     found: list[Case] = []
     finished: set[str] = set()
     for when in node.args["whens"].expressions:
-        kind = MATCHED if when.args["matched"] else NO_SOURCE if when.args.get("source") else NO_TARGET
+        kind = (
+            MATCHED if when.args["matched"] else NO_SOURCE if when.args.get("source") else NO_TARGET
+        )
         if kind in finished:
-            raise SqlError(f"WHEN {kind} comes after one without a condition, which takes all rows", when)
+            raise SqlError(
+                f"WHEN {kind} comes after one without a condition, which takes all rows", when
+            )
         query, condition = queries[kind], when.args.get("condition")
         if condition is None:
             finished.add(kind)
@@ -100,10 +110,15 @@ def _on(target: Target, node: exp.Merge) -> exp.Expr:
         on: exp.Expr = node.args["on"]
         return on
     names, source = [one.name for one in node.args["using_cond"]], node.args["using"].alias_or_name
-    return exp.and_(*(
-        exp.EQ(this=exp.column(name, target.alias, quoted=True), expression=exp.column(name, source, quoted=True))
-        for name in names
-    ))  # fmt: skip
+    return exp.and_(
+        *(
+            exp.EQ(
+                this=exp.column(name, target.alias, quoted=True),
+                expression=exp.column(name, source, quoted=True),
+            )
+            for name in names
+        )
+    )
 
 
 def _none(query: exp.Select) -> exp.Expr:
@@ -115,17 +130,26 @@ def _refuse_twice(target: Target, effects: Effects, node: exp.Merge) -> None:
     rows = Counter([*(old for old, _ in effects.pairs), *effects.deleted])
     most = target.counts(rows) if target.bag else Counter(dict.fromkeys(rows, 1))
     if any(times > most[row] for row, times in rows.items()):
-        raise SqlError(f"several rows of the source match one row of {target.name}: select one of them, as with "
-                       "DISTINCT or GROUP BY", node)  # fmt: skip
+        raise SqlError(
+            f"several rows of the source match one row of {target.name}: select one of them, as "
+            f"with "
+            "DISTINCT or GROUP BY",
+            node,
+        )
 
 
 def _assigned(target: Target, node: exp.Merge, case: Case) -> dict[int, exp.Expr]:
-    """Return what UPDATE assigns; with `*`, or without SET, the columns of the source in their order."""
+    """Return what UPDATE assigns; with `*`, or without SET, the columns of the source in their
+    order.
+    """
     nodes = case.then.expressions
     if nodes and not isinstance(nodes[0], exp.Star):
         return target.assignments(nodes)
     if case.kind == NO_SOURCE:
-        raise SqlError("WHEN NOT MATCHED BY SOURCE has no row to take values from: write SET column = value", case.then)
+        raise SqlError(
+            "WHEN NOT MATCHED BY SOURCE has no row to take values from: write SET column = value",
+            case.then,
+        )
     return dict(enumerate(_columns(target, node)))
 
 
@@ -144,12 +168,19 @@ def _inserted(target: Target, node: exp.Merge, case: Case) -> list[Row]:
     named, given = then.this, then.expression
     if isinstance(named, exp.Star) or not (named or given):
         places, values = [*range(len(target.names))], _columns(target, node)
-    elif not given and isinstance(named, exp.Tuple) and [*map(is_default, named.expressions)] == [True]:
+    elif (
+        not given
+        and isinstance(named, exp.Tuple)
+        and [*map(is_default, named.expressions)] == [True]
+    ):
         places, values = [], []  # DEFAULT VALUES
     elif isinstance(given, exp.Tuple):
         places, values = target.places(named.expressions if named else [], then), given.expressions
     else:
-        raise SqlError("INSERT: write INSERT (columns) VALUES (values), INSERT *, or INSERT DEFAULT VALUES", then)
+        raise SqlError(
+            "INSERT: write INSERT (columns) VALUES (values), INSERT *, or INSERT DEFAULT VALUES",
+            then,
+        )
     if len(values) != len(places):
         raise target.misfit(len(values), len(places), then)
     values = [target.assigned(value, place) for place, value in zip(places, values, strict=True)]

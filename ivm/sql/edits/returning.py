@@ -19,9 +19,14 @@ def returned(target: Target, node: exp.Expr) -> pa.Table:
     """Return what a statement's RETURNING says of the rows that it changed."""
     expressions = node.args["returning"].expressions
     if any(one.find(exp.AggFunc) for one in expressions):
-        raise SqlError("RETURNING is about one row after the other: SELECT aggregates after the statement", node)
+        raise SqlError(
+            "RETURNING is about one row after the other: SELECT aggregates after the statement",
+            node,
+        )
     if not isinstance(node, exp.Merge):
-        return _of_rows(target, [row for rows in target.changed.values() for row in rows], expressions)
+        return _of_rows(
+            target, [row for rows in target.changed.values() for row in rows], expressions
+        )
     parts = [
         _of_rows(target, rows, [_with_action(one, action) for one in expressions])
         for action, rows in target.changed.items()
@@ -31,9 +36,14 @@ def returned(target: Target, node: exp.Expr) -> pa.Table:
 
 
 def _of_rows(target: Target, rows: list[Row], expressions: list[exp.Expr]) -> pa.Table:
-    source = constants(rows, target.columns, target.alias) if rows else subquery(
-        exp.select("*").from_(exp.to_table(target.name, quoted=True)).where(exp.false()), target.alias
-    )  # fmt: skip
+    source = (
+        constants(rows, target.columns, target.alias)
+        if rows
+        else subquery(
+            exp.select("*").from_(exp.to_table(target.name, quoted=True)).where(exp.false()),
+            target.alias,
+        )
+    )
     queries = Queries(Builder("sql"), target.catalog.schema())
     query = exp.select(*(one.copy() for one in expressions)).from_(source)
     return answer(queries, queries.query(query), target.reader.ask).to_arrow()

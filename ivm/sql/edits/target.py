@@ -1,4 +1,6 @@
-"""The table that a statement edits: what it has, and rows that are added, replaced and removed in a transaction."""
+"""The table that a statement edits: what it has, and rows that are added, replaced and removed
+in a transaction.
+"""
 
 from __future__ import annotations
 
@@ -31,13 +33,16 @@ Pair = tuple[Row, Row]
 
 
 class Target:
-    """A table, its `columns`, and its `keys`: the columns of each PRIMARY KEY and UNIQUE, by their positions.
+    """A table, its `columns`, and its `keys`: the columns of each PRIMARY KEY and UNIQUE, by their
+    positions.
 
-    `key` has the positions of the primary key; a `bag` has none.  `changed` are the rows that RETURNING is about, by
-    what was done: the new ones, or those that were deleted.
+    `key` has the positions of the primary key; a `bag` has none.  `changed` are the rows that
+    RETURNING is about, by what was done: the new ones, or those that were deleted.
     """
 
-    def __init__(self, txn: Transaction, reader: Reader, catalog: Catalog, table: exp.Expr, node: exp.Expr) -> None:
+    def __init__(
+        self, txn: Transaction, reader: Reader, catalog: Catalog, table: exp.Expr, node: exp.Expr
+    ) -> None:
         """`table` is edited by the statement `node`."""
         self.txn, self.reader, self.catalog = txn, reader, catalog
         own = _found(catalog, table)
@@ -45,8 +50,12 @@ class Target:
         self.names = [c.name for c in self.columns]
         schema = catalog.source[own].info.schema
         self.key: Places = () if self.bag else tuple(self.names.index(k) for k in schema.key)
-        unique = [tuple(sorted(map(self.names.index, names))) for names in unique_names(catalog, own)]
-        self.keys: list[Places] = [*dict.fromkeys([*[tuple(sorted(self.key))] * bool(self.key), *unique])]
+        unique = [
+            tuple(sorted(map(self.names.index, names))) for names in unique_names(catalog, own)
+        ]
+        self.keys: list[Places] = [
+            *dict.fromkeys([*[tuple(sorted(self.key))] * bool(self.key), *unique])
+        ]
         self.changed: dict[str, list[Row]] = {INSERTED: [], UPDATED: [], DELETED: []}
         self.alias, self._table = table.alias or table.name, table
         self._with = node.args.get("with_") or node.args.get("with")
@@ -61,13 +70,17 @@ class Target:
         raise SqlError(f"{self.name} has no column {name}{nearest(name, self.names)}", node)
 
     def places(self, names: Sequence[exp.Expr], node: exp.Expr) -> list[int]:
-        """Return the positions of a list of columns, all of them if it is empty.  Raises SqlError for a repetition."""
+        """Return the positions of a list of columns, all of them if it is empty.  Raises
+        SqlError for a repetition.
+        """
         places = [self.known(one.name, node) for one in names] or [*range(len(self.columns))]
         self._refuse_twice(places, node)
         return places
 
     def assignments(self, nodes: Sequence[exp.Expr]) -> dict[int, exp.Expr]:
-        """Return what SET assigns, by positions of columns; a list of columns has as many values."""
+        """Return what SET assigns, by positions of columns; a list of columns has as many
+        values.
+        """
         found: list[tuple[int, exp.Expr]] = []
         for node in nodes:
             if not isinstance(node, exp.EQ):
@@ -77,12 +90,17 @@ class Target:
                 columns, values = _items(node.this), _items(node.expression)
                 if len(columns) != len(values):
                     raise SqlError(
-                        f"{counted(len(values), 'value')} for {counted(len(columns), 'column')}: a subquery gives one "
-                        "value, so write one for each column", node,
-                    )  # fmt: skip
+                        f"{counted(len(values), 'value')} for {counted(len(columns), 'column')}: a "
+                        f"subquery gives one "
+                        "value, so write one for each column",
+                        node,
+                    )
             for column, value in zip(columns, values, strict=True):
                 if column.text("table") not in ("", self.alias):
-                    raise SqlError(f"SET changes columns of {self.alias}, not of {column.text('table')}", column)
+                    raise SqlError(
+                        f"SET changes columns of {self.alias}, not of {column.text('table')}",
+                        column,
+                    )
                 place = self.known(column.name, column)
                 found.append((place, self.assigned(value, place)))
         self._refuse_twice([place for place, _ in found], nodes[0])
@@ -105,19 +123,25 @@ class Target:
     def whole(self, row: Row, places: Sequence[int], node: exp.Expr) -> Row:
         """Return a row with the defaults of the columns that it does not give."""
         given = dict(zip(places, row, strict=True))
-        return tuple(given[n] if n in given else self.default(n, node) for n in range(len(self.columns)))
+        return tuple(
+            given[n] if n in given else self.default(n, node) for n in range(len(self.columns))
+        )
 
     def checked(self, rows: list[Row], node: exp.Expr) -> list[Row]:
         """Return rows.  Raises SqlError for a null where none may be."""
         for place, column in enumerate(self.columns):
             if not column.nullable and any(row[place] is None for row in rows):
-                raise SqlError(f"{self.name}.{column.name} is NOT NULL, and a row has no value for it", node)
+                raise SqlError(
+                    f"{self.name}.{column.name} is NOT NULL, and a row has no value for it", node
+                )
         return rows
 
     # -- queries
 
     def rows(self, query: exp.Expr, types: Sequence[Column | None]) -> list[Row]:
-        """Return the rows of a query, in its order if it has one, its columns converted to those given."""
+        """Return the rows of a query, in its order if it has one, its columns converted to those
+        given.
+        """
         builder, query = Builder("sql"), self._with_names(query)
         queries = Queries(builder, self.catalog.schema())
         found = queries.query(query, None, top=True)
@@ -127,12 +151,17 @@ class Target:
         for (name, value), column in zip(found.columns, types, strict=True):
             value = value._replace(nullable=builder.may_be_null(found.body, value))
             value = value if column is None else _of_column(value, column, query)
-            columns.append((name, value._replace(type=VARCHAR) if value.type.is_nested else value))  # as it is stored
+            # as it is stored
+            columns.append((name, value._replace(type=VARCHAR) if value.type.is_nested else value))
         names = [f"c{n}" for n in range(len(columns))]
         rows = Rows(found.body, list(zip(names, (v for _, v in columns), strict=True)), found.order)
         table = answer(queries, rows, self.reader.ask).to_arrow()
         for place, column in enumerate(types):  # a BLOB that is computed is a text of its bytes
-            if column is not None and column.type == BLOB and pa.types.is_string(table.schema.field(place).type):
+            if (
+                column is not None
+                and column.type == BLOB
+                and pa.types.is_string(table.schema.field(place).type)
+            ):
                 table = table.set_column(place, names[place], table.column(place).cast(pa.binary()))
         return rows_of(table)
 
@@ -147,13 +176,17 @@ class Target:
             return query
         query, own = query.copy(), self._with.copy()
         inner = query.args.get("with_")
-        own.set("expressions", [*own.expressions, *(inner.expressions if inner is not None else ())])
+        own.set(
+            "expressions", [*own.expressions, *(inner.expressions if inner is not None else ())]
+        )
         query.set("with_", own)
         return query
 
     def misfit(self, values: int, columns: int, node: exp.Expr) -> SqlError:
         """Return the error of more or fewer values than columns."""
-        return SqlError(f"{counted(values, 'value')} for {counted(columns, 'column')} of {self.name}", node)
+        return SqlError(
+            f"{counted(values, 'value')} for {counted(columns, 'column')} of {self.name}", node
+        )
 
     def told_apart(self) -> list[str]:
         """Return the names of the columns that tell rows apart."""
@@ -193,7 +226,11 @@ class Target:
         found: dict[Row, Row] = {}
         with self.reader.relation(self.name) as relation:
             for key in dict.fromkeys(keys):
-                rows = list(relation.prefix(*key)) if len(self.key) < len(self.names) else [key] * (key in relation)
+                rows = (
+                    list(relation.prefix(*key))
+                    if len(self.key) < len(self.names)
+                    else [key] * (key in relation)
+                )
                 for row in rows:
                     found[self.key_of(row)] = tuple(row)
         return found
@@ -216,10 +253,17 @@ class Target:
             return [self.key_of(row) in there for row in rows]
         with self.reader.relation(self.name) as relation:
             schema = relation.schema
-            given = relation.encode([row for row in rows if None not in row_at(row, key)], add=False)
+            given = relation.encode(
+                [row for row in rows if None not in row_at(row, key)], add=False
+            )
             places = [schema.places[schema.names.index(self.names[place])] for place in key]
             wanted = {*_tuples(given[places])}
-            held = {one for words in relation.words(tuple(places)) for one in _tuples(words) if one in wanted}
+            held = {
+                one
+                for words in relation.words(tuple(places))
+                for one in _tuples(words)
+                if one in wanted
+            }
             found = iter(_tuples(given[places]))
             return [None not in row_at(row, key) and next(found) in held for row in rows]
 
@@ -231,27 +275,40 @@ class Target:
         if self.bag:
             self.txn.insert(self.name, rows)
         else:
-            there, keys = self.existing([self.key_of(row) for row in rows]), Counter(map(self.key_of, rows))
+            there, keys = (
+                self.existing([self.key_of(row) for row in rows]),
+                Counter(map(self.key_of, rows)),
+            )
             for key, times in keys.items():
                 if key in there or times > 1:
-                    shown = ", ".join(f"{self.names[p]} = {v!r}" for p, v in zip(self.key, key, strict=True))
+                    shown = ", ".join(
+                        f"{self.names[p]} = {v!r}" for p, v in zip(self.key, key, strict=True)
+                    )
                     has = "has a row with" if key in there else "would have two rows with"
                     already = " already" * (key in there)
                     raise SqlError(
-                        f"{self.name} {has} {shown}{already}: INSERT ... ON CONFLICT DO NOTHING, or UPDATE it", node
+                        f"{self.name} {has} {shown}{already}: INSERT ... ON CONFLICT DO NOTHING, "
+                        f"or UPDATE it",
+                        node,
                     )
             self.txn.set(self.name, rows)
         self.changed[INSERTED] += rows
         return len(rows)
 
     def remove(self, rows: list[Row], whole: bool = False) -> int:
-        """Remove the rows that columns which tell them apart, or all columns, name; return how many."""
+        """Remove the rows that columns which tell them apart, or all columns, name; return how
+        many.
+        """
         found = [*dict.fromkeys(rows)]
         counts = self.counts(found) if self.bag else Counter(found)
         if whole or self.bag:
             self.changed[DELETED] += counts.elements()
         if found:
-            self.txn.delete(self.name, [*map(self.key_of, found)] if whole and self.key else found, every=self.bag)
+            self.txn.delete(
+                self.name,
+                [*map(self.key_of, found)] if whole and self.key else found,
+                every=self.bag,
+            )
         return counts.total()
 
     def clear(self) -> int:
@@ -267,7 +324,11 @@ class Target:
         news: dict[Row, Row] = {}
         for old, new in pairs:
             if news.setdefault(old, new) != new:
-                raise SqlError(f"several rows match one row of {self.name}, so that its new values are ambiguous", node)
+                raise SqlError(
+                    f"several rows match one row of {self.name}, so that its new values are "
+                    f"ambiguous",
+                    node,
+                )
         self.checked([*news.values()], node)
         if self.bag:
             counts = self.counts([*news])
@@ -295,7 +356,11 @@ class Target:
 
 def is_default(node: exp.Expr) -> bool:
     """Return whether a value is the word DEFAULT."""
-    return isinstance(node, exp.Var | exp.Column) and node.name.upper() == "DEFAULT" and not node.text("table")
+    return (
+        isinstance(node, exp.Var | exp.Column)
+        and node.name.upper() == "DEFAULT"
+        and not node.text("table")
+    )
 
 
 def row_at(row: Row, places: Places) -> Row:
@@ -312,7 +377,9 @@ def _tuples(words: Any) -> Iterator[Row]:
 
 
 def _of_column(value: Typed, column: Column, query: exp.Expr) -> Typed:
-    """Return a value as one of a column, also where arithmetic gives an INTEGER that is beyond its range."""
+    """Return a value as one of a column, also where arithmetic gives an INTEGER that is beyond
+    its range.
+    """
     found = convert(value, column.type, query)
     if found.type.is_integer and isinstance(found.term, Call):
         found = found._replace(term=fitted(found.term, BIGINT, found.type))
@@ -320,7 +387,9 @@ def _of_column(value: Typed, column: Column, query: exp.Expr) -> Typed:
 
 
 def _found(catalog: Catalog, table: exp.Expr) -> str:
-    """Return the name of the table as it is stored.  Raises SqlError if there is none, or a view."""
+    """Return the name of the table as it is stored.  Raises SqlError if there is none, or a
+    view.
+    """
     own = catalog.find(table.name)
     if own is None and catalog.view(table.name) is None:
         raise SqlError(f"no table {table.name} exists{nearest(table.name, catalog.names())}", table)

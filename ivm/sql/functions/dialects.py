@@ -1,4 +1,5 @@
-"""What tables of dialects are written with, besides DuckDB's functions: names that DuckDB does not have.
+"""What tables of dialects are written with, besides DuckDB's functions: names that DuckDB does not
+have.
 
 by_type(x, 'decimal', a, 'integer text', b, c)     a, b or, for all other types, c, by the type of x
 refused('words')                                   an error of the statement
@@ -37,7 +38,9 @@ from ivm.sql.types import (
 
 
 class Made(NamedTuple):
-    """A function of terms under a name of SQL: what it takes, `None` for any type, and what it gives."""
+    """A function of terms under a name of SQL: what it takes, `None` for any type, and what it
+    gives.
+    """
 
     term: str
     takes: tuple[SqlType | None, ...]
@@ -50,7 +53,13 @@ def kind(type_: SqlType) -> str:
         return "list"
     if type_.is_integer or type_.is_float or type_.is_decimal:
         return "integer" if type_.is_integer else "float" if type_.is_float else "decimal"
-    words = {"VARCHAR": "text", "ENUM": "text", "UUID": "text", "TUPLE": "struct", TIMESTAMPTZ.name: "timestamptz"}
+    words = {
+        "VARCHAR": "text",
+        "ENUM": "text",
+        "UUID": "text",
+        "TUPLE": "struct",
+        TIMESTAMPTZ.name: "timestamptz",
+    }
     return words.get(type_.name, type_.name.lower())
 
 
@@ -79,7 +88,9 @@ def _failing(node: exp.Expr, value: Value) -> Typed:
 def _never(like: Typed, words: str, node: exp.Expr) -> Term:
     """Return a term of the type of a value that fails, whatever the value."""
     shown = like.term if like.type.is_nested else convert(like, VARCHAR, node).term
-    text = call("string:concat", Lit(f"{words}: ", "string"), call("coalesce", shown, Lit("", "string")))
+    text = call(
+        "string:concat", Lit(f"{words}: ", "string"), call("coalesce", shown, Lit("", "string"))
+    )
     return call("if", call("=", call("int", text), Lit(0, "int64")), like.term, like.term)
 
 
@@ -90,25 +101,33 @@ def _same_type(node: exp.Expr, value: Value) -> Typed:
 
 
 def _made(node: exp.Expr, value: Value) -> Typed:
-    """Return a function of `FUNCTIONS`, whose arguments are converted to the types that it takes."""
+    """Return a function of `FUNCTIONS`, whose arguments are converted to the types that it
+    takes.
+    """
     own = FUNCTIONS[node.name.lower()]
     args = []
     for place, one in enumerate(node.expressions):
         wanted = own.takes[min(place, len(own.takes) - 1)]
         given = value(one)
         if wanted == TIMESTAMP and given.type not in (DATE, TIMESTAMP, TIMESTAMPTZ):
-            raise SqlError(f"a date or a timestamp is wanted, and this is {given.type}: CAST it", node)
+            raise SqlError(
+                f"a date or a timestamp is wanted, and this is {given.type}: CAST it", node
+            )
         if wanted == BIGINT and not given.type.is_integer and not is_null_constant(given):
             raise SqlError(f"a whole number is wanted, and this is {given.type}: CAST it", node)
         args.append(given if wanted is None else convert(given, wanted, node))
-    return Typed(call(own.term, *(one.term for one in args)), own.gives, any(one.nullable for one in args))
+    return Typed(
+        call(own.term, *(one.term for one in args)), own.gives, any(one.nullable for one in args)
+    )
 
 
 _TEXT = (VARCHAR,)
 FUNCTIONS = {
     **{f"spark_{name}": Made(f"spark:{name}", _TEXT, VARCHAR)
-       for name in ("initcap", "soundex", "mask", "sha512", "sha384", "sha224", "url_encode", "url_decode")},
-    **{f"{dialect}_upper": Made(f"{dialect}:upper", _TEXT, VARCHAR) for dialect in ("spark", "postgres", "sqlite")},
+       for name in ("initcap", "soundex", "mask", "sha512", "sha384", "sha224", "url_encode",
+       "url_decode")},
+    **{f"{dialect}_upper": Made(f"{dialect}:upper", _TEXT, VARCHAR) for dialect in ("spark",
+    "postgres", "sqlite")},
     "sqlite_lower": Made("sqlite:lower", _TEXT, VARCHAR),
     "postgres_initcap": Made("postgres:initcap", _TEXT, VARCHAR),
     "spark_crc32": Made("spark:crc32", _TEXT, BIGINT),
@@ -164,7 +183,9 @@ def _of_text(term: str, value: Typed, type_: SqlType) -> Typed:
 
 
 def _spark_cast(value: Typed, wanted: SqlType, node: exp.Expr) -> Typed:
-    """Cast as Spark does with `spark.sql.ansi.enabled`: fractions are cut, and a text is all of a number."""
+    """Cast as Spark does with `spark.sql.ansi.enabled`: fractions are cut, and a text is all of
+    a number.
+    """
     own = value.type
     if wanted == VARCHAR:
         return _as_text(value, "spark", node)
@@ -175,7 +196,9 @@ def _spark_cast(value: Typed, wanted: SqlType, node: exp.Expr) -> Typed:
     if own in (TIMESTAMP, TIMESTAMPTZ) and wanted.is_number:
         return _spark_seconds(value, wanted, node)
     if own.is_number and wanted == TIMESTAMPTZ:
-        micros = call("int", call("floor", call("*", convert(value, DOUBLE, node).term, Lit(1e6, "float64"))))
+        micros = call(
+            "int", call("floor", call("*", convert(value, DOUBLE, node).term, Lit(1e6, "float64")))
+        )
         if own.is_integer:
             micros = call("*", value.term, Lit(10**6, "int64"))
         return convert(Typed(call("+", _epoch(), micros), TIMESTAMP, value.nullable), wanted, node)
@@ -212,8 +235,14 @@ def _spark_read(value: Typed, wanted: SqlType, node: exp.Expr) -> Typed:
     text = value._replace(term=call("string:trim", value.term))
     if wanted == BOOLEAN:
         word = call("string:lower", text.term)
-        known = call("in", word, *(Lit(one, "string") for one in ("t", "true", "y", "yes", "1", "f", "false", "n",
-                                                                  "no", "0")))  # fmt: skip
+        known = call(
+            "in",
+            word,
+            *(
+                Lit(one, "string")
+                for one in ("t", "true", "y", "yes", "1", "f", "false", "n", "no", "0")
+            ),
+        )
         truth = call("in", word, *(Lit(one, "string") for one in ("t", "true", "y", "yes", "1")))
         wrong = _never(Typed(truth, BOOLEAN, value.nullable), "no truth value", node)
         return Typed(call("if", known, truth, wrong), BOOLEAN, value.nullable)
@@ -231,7 +260,9 @@ def _postgres_cast(value: Typed, wanted: SqlType, node: exp.Expr) -> Typed:
             return convert(_of_text("spark:whole", text, BIGINT), wanted, node)
         return convert(text, wanted, node)
     if value.type == BOOLEAN and wanted.is_number and wanted != INTEGER:
-        raise SqlError(f"PostgreSQL has no cast from boolean to {wanted}: CAST it to integer first", node)
+        raise SqlError(
+            f"PostgreSQL has no cast from boolean to {wanted}: CAST it to integer first", node
+        )
     return convert(value, wanted, node)
 
 
@@ -249,7 +280,11 @@ def _sqlite_cast(value: Typed, wanted: SqlType, node: exp.Expr) -> Typed:
         low, high = (Lit(one, "int64") for one in (-(2**63) + 1, 2**63 - 1))
         whole = convert(_cut(value, node), wanted, node).term
         beyond = call("if", call(">", value.term, Lit(0.0, "float64")), high, low)
-        return Typed(call("if", call(">=", call("abs", value.term), most), beyond, whole), wanted, value.nullable)
+        return Typed(
+            call("if", call(">=", call("abs", value.term), most), beyond, whole),
+            wanted,
+            value.nullable,
+        )
     if wanted.is_integer and own.is_decimal:
         return convert(_cut(value, node), wanted, node)
     if wanted.is_decimal and own.is_number:
@@ -263,7 +298,9 @@ _CASTS: dict[str, Callable[[Typed, SqlType, exp.Expr], Typed]] = {
 
 
 def _cast(node: exp.Expr, value: Value) -> Typed:
-    """spark_cast(x, 'INTEGER') and the like; 'DECIMAL' of PostgreSQL has as many digits as the value."""
+    """spark_cast(x, 'INTEGER') and the like; 'DECIMAL' of PostgreSQL has as many digits as the
+    value.
+    """
     inner, type_ = node.expressions
     if type_.name == "DECIMAL" and node.name.lower() == "postgres_cast":
         return _of_any_digits(value(inner), node)
@@ -306,7 +343,9 @@ def _text_of(node: exp.Expr, value: Value) -> Typed:
 
 
 def _divided(node: exp.Expr, value: Value) -> Typed:
-    """spark_divide(x, y) and the like: `/`, whose quotient of decimals is one, and of integers may be an integer."""
+    """spark_divide(x, y) and the like: `/`, whose quotient of decimals is one, and of integers
+    may be an integer.
+    """
     dialect = node.name.lower().partition("_")[0]
     left, right = (value(one) for one in node.expressions)
     for one in (left, right):
@@ -320,7 +359,9 @@ def _divided(node: exp.Expr, value: Value) -> Typed:
     integers = left.type.is_integer and right.type.is_integer
     if dialect != "spark" and integers:
         found = Typed(
-            call("/", left.term, right.term), BIGINT if BIGINT in (left.type, right.type) else INTEGER, nullable
+            call("/", left.term, right.term),
+            BIGINT if BIGINT in (left.type, right.type) else INTEGER,
+            nullable,
         )
     elif dialect == "spark" and not integers and not (left.type.is_float or right.type.is_float):
         found = _exact_quotient(left, right, node)
@@ -339,7 +380,9 @@ def _unless_zero(divisor: Typed, found: Typed, dialect: str, node: exp.Expr) -> 
     if dialect == "sqlite":
         return Typed(call("if", is_zero, Lit(None, found.type.store), found.term), found.type, True)
     zero = Typed(Lit(_ZEROS.get(found.type.store, 0), found.type.store), found.type, False)
-    return found._replace(term=call("if", is_zero, _never(zero, "division by zero", node), found.term))
+    return found._replace(
+        term=call("if", is_zero, _never(zero, "division by zero", node), found.term)
+    )
 
 
 _ZEROS: dict[str, float] = {"float64": 0.0}
@@ -356,7 +399,9 @@ def _exact_quotient(left: Typed, right: Typed, node: exp.Expr) -> Typed:
 
 
 def _digits(value: Typed) -> SqlType:
-    """Return the decimal type that Spark has for a number: a constant has its own digits, and a sum those of a word."""
+    """Return the decimal type that Spark has for a number: a constant has its own digits, and a
+    sum those of a word.
+    """
     if isinstance(value.term, Lit) and value.type.is_integer:
         return SqlType("DECIMAL", len(str(abs(int(str(value.term.value))))), 0)
     own = as_decimal(value.type)
@@ -364,7 +409,9 @@ def _digits(value: Typed) -> SqlType:
 
 
 def _quotient(left: Typed, right: Typed, scale: int) -> Typed:
-    """Return the quotient of two decimals with so many digits after the point, halves away from zero."""
+    """Return the quotient of two decimals with so many digits after the point, halves away from
+    zero.
+    """
     wide = scale > 9 or left.type.wide or right.type.wide
     if wide and not left.type.wide:
         left = convert(left, SqlType("DECIMAL", MOST, as_decimal(left.type).scale, wide=True))
@@ -382,12 +429,16 @@ def _shifted(node: exp.Expr, value: Value) -> Typed:
         return Typed(call("bshl", number_.term, places), BIGINT, nullable)
     low = call("bit_and", number_.term, Lit(2**32 - 1, "int64"))
     found = call("bit_and", call("bshl", low, places), Lit(2**32 - 1, "int64"))
-    signed = call("if", call(">=", found, Lit(2**31, "int64")), call("-", found, Lit(2**32, "int64")), found)
+    signed = call(
+        "if", call(">=", found, Lit(2**31, "int64")), call("-", found, Lit(2**32, "int64")), found
+    )
     return Typed(signed, INTEGER, nullable)
 
 
 def _joined(node: exp.Expr, value: Value) -> Typed:
-    """spark_concat(x, y) and the like: `||`, of values as the dialect writes them; null if one of them is."""
+    """spark_concat(x, y) and the like: `||`, of values as the dialect writes them; null if one
+    of them is.
+    """
     dialect = node.name.lower().partition("_")[0]
     values = [value(one) for one in node.expressions]
     if any(one.type.element is not None for one in values):
@@ -400,7 +451,9 @@ def _joined(node: exp.Expr, value: Value) -> Typed:
 
 
 def _average(node: exp.Expr, value: Value) -> Typed:
-    """spark_average(sum, count): the mean of decimals, with four more digits after the point; else a DOUBLE."""
+    """spark_average(sum, count): the mean of decimals, with four more digits after the point;
+    else a DOUBLE.
+    """
     total, count = (value(one) for one in node.expressions)
     if not total.type.is_decimal:
         over, under = (convert(one, DOUBLE, node) for one in (total, count))
@@ -415,7 +468,10 @@ def _moved(node: exp.Expr, value: Value) -> Typed:
     kind_ = exp.Add if sign.name == "+" else exp.Sub
     own = value(moment)
     found = value(kind_(this=moment, expression=interval))
-    whole = isinstance(interval, exp.Interval) and str(interval.args["unit"].name).upper().rstrip("S") in _DAYS
+    whole = (
+        isinstance(interval, exp.Interval)
+        and str(interval.args["unit"].name).upper().rstrip("S") in _DAYS
+    )
     if own.type == DATE and whole:
         return convert(found, DATE, node)
     return convert(found, TIMESTAMPTZ, node) if own.type == DATE else found
@@ -439,6 +495,7 @@ NAMED: dict[str, Callable[[exp.Expr, Value], Typed]] = {
     **{f"{dialect}_text": _text_of for dialect in _CASTS},
     **{f"{dialect}_divide": _divided for dialect in _CASTS},
     **{f"{dialect}_concat": _joined for dialect in _CASTS},
-    "try_spark_cast": _try_cast, "spark_average": _average, "spark_moved": _moved, "spark_minus": _between,
+    "try_spark_cast": _try_cast, "spark_average": _average, "spark_moved": _moved,
+    "spark_minus": _between,
     "shift_left": _shifted,
 }  # fmt: skip

@@ -1,7 +1,9 @@
-"""What of a statement is understood: anything else is refused, so that nothing is left out in silence.
+"""What of a statement is understood: anything else is refused, so that nothing is left out in
+silence.
 
-A function or an operator is watched while it is translated (`reading`): an argument that nothing read is refused.  The
-clauses around them are read piece by piece, in many places: `CLAUSES` has the arguments of each kind of them.
+A function or an operator is watched while it is translated (`reading`): an argument that nothing
+read is refused.  The clauses around them are read piece by piece, in many places: `CLAUSES` has the
+arguments of each kind of them.
 """
 
 from __future__ import annotations
@@ -18,14 +20,16 @@ from ivm.sql.errors import SqlError
 _QUERY = {"with_", "order", "limit", "offset"}
 _SET = {"this", "expression", "distinct", "by_name", "side", "kind", "on", *_QUERY}
 CLAUSES: dict[type[exp.Expr], set[str]] = {
-    exp.Select: {"expressions", "from_", "joins", "where", "group", "having", "windows", "qualify", "distinct",
+    exp.Select: {"expressions", "from_", "joins", "where", "group", "having", "windows", "qualify",
+    "distinct",
                  *_QUERY},
     exp.Union: _SET, exp.Except: _SET, exp.Intersect: _SET,
     exp.Subquery: {"this", "alias", "pivots", "joins", *_QUERY},
     exp.Values: {"expressions", "alias", "pivots", *_QUERY},
     exp.Table: {"this", "db", "catalog", "alias", "joins", "pivots", "quoted"},
     exp.TableAlias: {"this", "columns"}, exp.With: {"expressions", "recursive"},
-    exp.CTE: {"this", "alias", "materialized"}, exp.From: {"this"}, exp.Where: {"this"}, exp.Having: {"this"},
+    exp.CTE: {"this", "alias", "materialized"}, exp.From: {"this"}, exp.Where: {"this"},
+    exp.Having: {"this"},
     exp.Qualify: {"this"},
     exp.Join: {"this", "on", "using", "side", "kind", "method"}, exp.Lateral: {"this", "alias"},
     exp.Unnest: {"expressions", "alias", "offset"}, exp.Group: {"expressions", "all"},
@@ -35,8 +39,10 @@ CLAUSES: dict[type[exp.Expr], set[str]] = {
     exp.Fetch: {"count", "direction", "limit_options"},
     exp.LimitOptions: {"percent", "rows", "with_ties"},
     exp.Distinct: {"expressions", "on"}, exp.Star: {"except_", "replace", "rename"},
-    exp.Alias: {"this", "alias"}, exp.PivotAlias: {"this", "alias"}, exp.Aliases: {"this", "expressions"},
-    exp.Column: {"this", "table", "db", "catalog"}, exp.Identifier: {"this", "quoted"}, exp.Dot: {"this", "expression"},
+    exp.Alias: {"this", "alias"}, exp.PivotAlias: {"this", "alias"}, exp.Aliases: {"this",
+    "expressions"},
+    exp.Column: {"this", "table", "db", "catalog"}, exp.Identifier: {"this", "quoted"},
+    exp.Dot: {"this", "expression"},
     exp.Var: {"this"}, exp.Literal: {"this", "is_string"}, exp.Boolean: {"this"}, exp.Null: set(),
     exp.Paren: {"this"}, exp.Tuple: {"expressions"},
     exp.Window: {"this", "alias", "over", "partition_by", "order", "spec"},
@@ -46,19 +52,24 @@ CLAUSES: dict[type[exp.Expr], set[str]] = {
     exp.DataType: {"this", "expressions", "nested", "kind"}, exp.DataTypeParam: {"this"},
     exp.ColumnDef: {"this", "kind"},
     exp.Interval: {"this", "unit"}, exp.IntervalSpan: {"this", "expression"},
-    exp.Lambda: {"this", "expressions"}, exp.Comprehension: {"this", "expression", "iterator", "condition"},
+    exp.Lambda: {"this", "expressions"}, exp.Comprehension: {"this", "expression", "iterator",
+    "condition"},
     exp.Slice: {"this", "expression"}, exp.PropertyEQ: {"this", "expression"},
     exp.JSONPath: {"expressions"}, exp.JSONPathRoot: set(), exp.JSONPathKey: {"this", "quoted"},
     exp.JSONPathSubscript: {"this"}, exp.JSONKeyValue: {"this", "expression"},
-    exp.Pivot: {"this", "expressions", "fields", "using", "columns", "group", "unpivot", "alias", "into",
-                "include_nulls", "default_on_null", "identify_pivot_strings", "prefixed_pivot_columns",
+    exp.Pivot: {"this", "expressions", "fields", "using", "columns", "group", "unpivot", "alias",
+    "into",
+                "include_nulls", "default_on_null", "identify_pivot_strings",
+                "prefixed_pivot_columns",
                 "pivot_column_naming", "value_columns_first"},
     exp.UnpivotColumns: {"this", "expressions"},
 }  # fmt: skip
 STATEMENTS: dict[type[exp.Expr], set[str]] = {
-    exp.Insert: {"this", "expression", "alternative", "by_name", "conflict", "default", "ignore", "overwrite",
+    exp.Insert: {"this", "expression", "alternative", "by_name", "conflict", "default", "ignore",
+    "overwrite",
                  "returning", "with_"},
-    exp.OnConflict: {"action", "conflict_keys", "constraint", "duplicate", "expressions", "index_predicate", "where"},
+    exp.OnConflict: {"action", "conflict_keys", "constraint", "duplicate", "expressions",
+    "index_predicate", "where"},
     exp.Returning: {"expressions"},
     exp.Update: {"this", "expressions", "from_", "where", "returning", "with_"},
     exp.Delete: {"this", "using", "where", "returning", "with_"},
@@ -68,20 +79,27 @@ STATEMENTS: dict[type[exp.Expr], set[str]] = {
     exp.Create: {"this", "kind", "expression", "properties", "replace", "exists", "unique"},
     exp.Drop: {"tables", "kind", "exists", "materialized", "cascade", "restrict"},
     exp.Alter: {"this", "kind", "actions"}, exp.IndexParameters: set(),
-    exp.ColumnDef: {"this", "kind", "constraints"}, exp.RenameColumn: {"this", "to"}, exp.AlterRename: {"this"},
-    exp.PrimaryKey: {"expressions", "include"}, exp.ForeignKey: {"expressions", "reference"}, exp.Reference: {"this"},
-    exp.UniqueColumnConstraint: {"this"}, exp.CheckColumnConstraint: {"this"}, exp.PrimaryKeyColumnConstraint: set(),
+    exp.ColumnDef: {"this", "kind", "constraints"}, exp.RenameColumn: {"this", "to"},
+    exp.AlterRename: {"this"},
+    exp.PrimaryKey: {"expressions", "include"}, exp.ForeignKey: {"expressions", "reference"},
+    exp.Reference: {"this"},
+    exp.UniqueColumnConstraint: {"this"}, exp.CheckColumnConstraint: {"this"},
+    exp.PrimaryKeyColumnConstraint: set(),
     exp.Copy: {"this", "kind", "files", "params", "credentials"}, exp.Credentials: set(),
     exp.CopyParameter: {"this", "expression"},
     exp.Transaction: set(), exp.Commit: set(), exp.Rollback: set(),
 }  # fmt: skip
-SAME: dict[type[exp.Expr], set[str]] = {  # what the parser notes of a function that is as DuckDB has it
-    exp.DPipe: {"safe"}, exp.Concat: {"safe", "coalesce"}, exp.ConcatWs: {"safe", "coalesce"}, exp.Div: {"safe"},
-    exp.TryCast: {"safe"}, exp.RegexpReplace: {"single_replace"}, exp.RegexpExtract: {"null_if_pos_overflow"},
+# what the parser notes of a function that is as DuckDB has it
+SAME: dict[type[exp.Expr], set[str]] = {
+    exp.DPipe: {"safe"}, exp.Concat: {"safe", "coalesce"}, exp.ConcatWs: {"safe", "coalesce"},
+    exp.Div: {"safe"},
+    exp.TryCast: {"safe"}, exp.RegexpReplace: {"single_replace"},
+    exp.RegexpExtract: {"null_if_pos_overflow"},
     exp.DateDiff: {"date_part_boundary"}, exp.Encode: {"charset"}, exp.Greatest: {"ignore_nulls"},
     exp.Least: {"ignore_nulls"}, exp.Count: {"big_int"},
 }  # fmt: skip
-WATCHED = (exp.Condition, exp.Func, exp.AtTimeZone, exp.JSONPathPart)  # whose translation reads what they say
+# whose translation reads what they say
+WATCHED = (exp.Condition, exp.Func, exp.AtTimeZone, exp.JSONPathPart)
 WORDS = {
     "sample": "a sample of the rows",
     "version": "time travel",
@@ -115,7 +133,9 @@ def _refuse_others(part: exp.Expr, kinds: dict[type[exp.Expr], set[str]]) -> Non
 
 @contextmanager
 def reading(node: exp.Expr) -> Iterator[None]:
-    """Watch what is read of a function or an operator.  Raises SqlError at the end if something was not."""
+    """Watch what is read of a function or an operator.  Raises SqlError at the end if something
+    was not.
+    """
     if type(node) in CLAUSES or isinstance(node.args, _Arguments):
         yield
         return
@@ -125,7 +145,9 @@ def reading(node: exp.Expr) -> Iterator[None]:
     except (LookupError, AttributeError, TypeError, ValueError) as error:
         if isinstance(error, IvmError):
             raise
-        raise SqlError(f"{_shown(node)} lacks an argument, or has one of a form that it does not take", node) from error
+        raise SqlError(
+            f"{_shown(node)} lacks an argument, or has one of a form that it does not take", node
+        ) from error
     finally:
         node.args = seen.plain()
     for key, value in seen.unread():
@@ -152,7 +174,9 @@ def _shown(node: exp.Expr) -> str:
 
 
 class _Arguments(dict[str, Any]):
-    """The arguments of a node, and which of them were read; whoever copies all of them has read them."""
+    """The arguments of a node, and which of them were read; whoever copies all of them has read
+    them.
+    """
 
     def __init__(self, args: dict[str, Any]) -> None:
         super().__init__(args)
@@ -162,7 +186,9 @@ class _Arguments(dict[str, Any]):
     def __getitem__(self, key: str) -> Any:
         value = super().__getitem__(key)
         self.left.discard(key)
-        return self.lists.setdefault(key, _Members(value)) if type(value) is list and value else value
+        return (
+            self.lists.setdefault(key, _Members(value)) if type(value) is list and value else value
+        )
 
     def get(self, key: str, default: Any = None) -> Any:
         return self[key] if key in self else default  # noqa: SIM401
@@ -174,7 +200,9 @@ class _Arguments(dict[str, Any]):
         return super().items()
 
     def unread(self) -> Iterator[tuple[str, Any]]:
-        """Yield the names and the values of what was not read, of a list the first member that was not."""
+        """Yield the names and the values of what was not read, of a list the first member that
+        was not.
+        """
         for key in sorted(self.left):
             value = super().__getitem__(key)
             yield key, value
@@ -184,7 +212,10 @@ class _Arguments(dict[str, Any]):
 
     def plain(self) -> dict[str, Any]:
         """Return the arguments as the parser has them, with what was set meanwhile."""
-        return {key: [*value] if isinstance(value, _Members) else value for key, value in super().items()}
+        return {
+            key: [*value] if isinstance(value, _Members) else value
+            for key, value in super().items()
+        }
 
 
 class _Members(list[Any]):
@@ -195,7 +226,9 @@ class _Members(list[Any]):
         self.left = {*range(len(members))}
 
     def __getitem__(self, place: Any) -> Any:
-        self.left -= {*range(len(self))[place]} if isinstance(place, slice) else {range(len(self))[place]}
+        self.left -= (
+            {*range(len(self))[place]} if isinstance(place, slice) else {range(len(self))[place]}
+        )
         return super().__getitem__(place)
 
     def __iter__(self) -> Iterator[Any]:

@@ -1,7 +1,8 @@
 """Lists, structs, maps, words of an ENUM, and JSON, as terms of rules.
 
-A list is kept as the JSON of its values without the brackets around it, a struct as that of its fields, and a map as
-that of its pairs: `[1, 2]` is `1,2`, `{'a': 1, 'b': 'x'}` is `1,"x"`, and `MAP {'k': 1}` is `["k",1]`.
+A list is kept as the JSON of its values without the brackets around it, a struct as that of its
+fields, and a map as that of its pairs: `[1, 2]` is `1,2`, `{'a': 1, 'b': 'x'}` is `1,"x"`, and `MAP
+{'k': 1}` is `["k",1]`.
 """
 
 from __future__ import annotations
@@ -28,10 +29,23 @@ from ivm.sql.functions.known import reading
 from ivm.sql.functions.times import Value
 from ivm.sql.literals import constant
 from ivm.sql.terms import Lit, Term, Typed
-from ivm.sql.types import BIGINT, BOOLEAN, DOUBLE, HUGEINT, JSON, NULL, UBIGINT, VARCHAR, SqlType, list_of, map_of
+from ivm.sql.types import (
+    BIGINT,
+    BOOLEAN,
+    DOUBLE,
+    HUGEINT,
+    JSON,
+    NULL,
+    UBIGINT,
+    VARCHAR,
+    SqlType,
+    list_of,
+    map_of,
+)
 
 SHIFTED = "shifted"  # of a node `l[place]`: whether the parser has taken 1 from the place
-FOLDS = {"list_min": "min", "list_max": "max", "list_sum": "sum", "list_avg": "avg", "list_median": "median",
+FOLDS = {"list_min": "min", "list_max": "max", "list_sum": "sum", "list_avg": "avg",
+    "list_median": "median",
          "list_any_value": "first", "list_product": "product"}  # fmt: skip
 ENDS = {"list_first": 1, "list_last": -1}  # their values, which may be null
 
@@ -51,13 +65,21 @@ def joined(parts: list[Term]) -> Term:
 
 
 def _arguments(node: exp.Expr, most: int | None = None) -> list[exp.Expr]:
-    """Return the arguments of a function, whatever the parser calls them, at most so many; others are not read."""
+    """Return the arguments of a function, whatever the parser calls them, at most so many;
+    others are not read.
+    """
     found: list[exp.Expr] = []
-    for key in ("expressions",) if isinstance(node, exp.Anonymous) else ("this", "expression", "expressions"):
+    for key in (
+        ("expressions",)
+        if isinstance(node, exp.Anonymous)
+        else ("this", "expression", "expressions")
+    ):
         if most is None or len(found) < most:
             given = node.args.get(key)
             found += (
-                [given] if isinstance(given, exp.Expr) else (given or [])[: None if most is None else most - len(found)]
+                [given]
+                if isinstance(given, exp.Expr)
+                else (given or [])[: None if most is None else most - len(found)]
             )
     return found
 
@@ -86,7 +108,9 @@ def _listed(node: exp.Expr, value: Value) -> Typed:
     if not found:
         return Typed(_text(""), list_of(NULL), False)
     type_ = common_type(found, node)
-    return Typed(joined([as_json(convert(one, type_, node), node) for one in found]), list_of(type_), False)
+    return Typed(
+        joined([as_json(convert(one, type_, node), node) for one in found]), list_of(type_), False
+    )
 
 
 def _range(node: exp.Expr, value: Value) -> Typed:
@@ -97,7 +121,10 @@ def _range(node: exp.Expr, value: Value) -> Typed:
         for one, n in zip(given, (0, 0, 1), strict=True)
     )
     if not all(one.type.is_integer for one in (start, end, step)):
-        raise SqlError("a list of dates is kept where UNNEST reads it: a range of whole numbers is one itself", node)
+        raise SqlError(
+            "a list of dates is kept where UNNEST reads it: a range of whole numbers is one itself",
+            node,
+        )
     last: Term = end.term
     if not node.args.get("is_end_exclusive"):
         last = call("+", last, call("sign", step.term))
@@ -110,7 +137,9 @@ def _split(node: exp.Expr, value: Value) -> Typed:
     name = "list:split" if isinstance(node, exp.Split) else "list:split_by"
     term: Term = call(name, text.term, by.term)
     if by.nullable:  # without a separator a text has one part
-        term = call("if", call("is_null", by.term), as_json(text._replace(nullable=False), node), term)
+        term = call(
+            "if", call("is_null", by.term), as_json(text._replace(nullable=False), node), term
+        )
     return Typed(term, list_of(VARCHAR), text.nullable)
 
 
@@ -132,7 +161,9 @@ def _fold(node: exp.Expr, value: Value) -> Typed:
         if name in ("list_count", "list_unique"):
             return _counted(exp.Anonymous(this=name, expressions=given[:1]), value)
     if name not in FOLDS | ENDS:
-        raise SqlError(f"{node.sql(dialect='duckdb')[:60]}: lists have {', '.join(sorted(FOLDS | ENDS))}", node)
+        raise SqlError(
+            f"{node.sql(dialect='duckdb')[:60]}: lists have {', '.join(sorted(FOLDS | ENDS))}", node
+        )
     values = _list(given[0], value, node)
     if name in ENDS:
         place = _whole(ENDS[name])
@@ -146,7 +177,9 @@ def _fold(node: exp.Expr, value: Value) -> Typed:
     if fold == "sum" and not own.is_float:
         type_ = SqlType("DECIMAL", 38, own.scale) if own.is_decimal else HUGEINT
     kind = "numbers" if own.is_number else "words"
-    return of_json(call("try", call("list:fold", values.term, _text(fold), _text(kind))), type_, node)
+    return of_json(
+        call("try", call("list:fold", values.term, _text(fold), _text(kind))), type_, node
+    )
 
 
 def _counted(node: exp.Expr, value: Value) -> Typed:
@@ -154,9 +187,15 @@ def _counted(node: exp.Expr, value: Value) -> Typed:
     (given,) = _arguments(node, 1)
     found = value(given)
     own = node.name.lower() if isinstance(node, exp.Anonymous) else ""
-    name = {"list_unique": "list:unique", "array_unique": "list:unique", "list_count": "list:count"}.get(own)
+    name = {
+        "list_unique": "list:unique",
+        "array_unique": "list:unique",
+        "list_count": "list:count",
+    }.get(own)
     plain = own not in ("list_unique", "array_unique", "cardinality")
-    return Typed(call(name or "list:length", found.term), BIGINT if plain else UBIGINT, found.nullable)
+    return Typed(
+        call(name or "list:length", found.term), BIGINT if plain else UBIGINT, found.nullable
+    )
 
 
 def _sorted(node: exp.Expr, value: Value) -> Typed:
@@ -165,7 +204,9 @@ def _sorted(node: exp.Expr, value: Value) -> Typed:
     values = _list(given[0], value, node)
     own = _element(values)
     if own.is_nested or own.words:
-        raise SqlError(f"{values.type} is not sorted: sort the rows before list(... ORDER BY ...)", node)
+        raise SqlError(
+            f"{values.type} is not sorted: sort the rows before list(... ORDER BY ...)", node
+        )
     if isinstance(node, exp.ArraySort):
         down = node.args.get("asc") is not None and not node.args["asc"].this
         first = bool(node.args.get("nulls_first") is not None and node.args["nulls_first"].this)
@@ -190,8 +231,14 @@ def _flat(node: exp.Expr, value: Value) -> Typed:
 def _found(node: exp.Expr, value: Value) -> Typed:
     """list_contains(l, x) and list_position(l, x)."""
     given = _arguments(node, 2)
-    if isinstance(given[0], exp.Array) and given[0].expressions and isinstance(node, exp.ArrayContains):
-        return _among(value(exp.In(this=given[1], expressions=given[0].expressions)), value(given[1]))
+    if (
+        isinstance(given[0], exp.Array)
+        and given[0].expressions
+        and isinstance(node, exp.ArrayContains)
+    ):
+        return _among(
+            value(exp.In(this=given[1], expressions=given[0].expressions)), value(given[1])
+        )
     values = _list(given[0], value, node)
     sought = convert(value(given[1]), _element(values), node)
     if isinstance(node, exp.ArrayContains) or node.name.lower() in ("list_has", "array_has"):
@@ -199,15 +246,25 @@ def _found(node: exp.Expr, value: Value) -> Typed:
         if sought.nullable:  # of no values at all, null is none
             found = call("if", call("=", values.term, _text("")), Lit(False, "bool"), found)
         return Typed(found, BOOLEAN, values.nullable or sought.nullable)
-    return Typed(call("try", call("list:position", values.term, as_json(sought, node))), SqlType("INTEGER"), True)
+    return Typed(
+        call("try", call("list:position", values.term, as_json(sought, node))),
+        SqlType("INTEGER"),
+        True,
+    )
 
 
 def _among(found: Typed, sought: Typed) -> Typed:
-    """Return whether a list contains a value, as IN found it, for which a null in the list would be any value."""
+    """Return whether a list contains a value, as IN found it, for which a null in the list would
+    be any value.
+    """
     if not found.nullable:
         return found
     known = call("coalesce", found.term, Lit(False, "bool"))
-    term = call("if", call("is_null", sought.term), Lit(None, "bool"), known) if sought.nullable else known
+    term = (
+        call("if", call("is_null", sought.term), Lit(None, "bool"), known)
+        if sought.nullable
+        else known
+    )
     return Typed(term, BOOLEAN, sought.nullable)
 
 
@@ -216,11 +273,17 @@ def _compared(node: exp.Expr, value: Value) -> Typed:
     one, other = (_list(each, value, node) for each in _arguments(node, 2))
     every = isinstance(node, exp.ArrayContainsAll) or node.name.lower().endswith("has_all")
     name = "list:all_in" if every else "list:any_in"
-    return Typed(call(name, one.term, convert(other, one.type, node).term), BOOLEAN, one.nullable or other.nullable)
+    return Typed(
+        call(name, one.term, convert(other, one.type, node).term),
+        BOOLEAN,
+        one.nullable or other.nullable,
+    )
 
 
 def together(node: exp.Expr, lists: list[Typed]) -> Typed:
-    """Return one list of the values of several, converted to a common type.  Raises SqlError if they have none."""
+    """Return one list of the values of several, converted to a common type.  Raises SqlError if
+    they have none.
+    """
     type_ = common_type(lists, node)
     found = [convert(one, type_, node) for one in lists]
     term = reduce(lambda left, right: call("list:concat", left, right), (one.term for one in found))
@@ -228,11 +291,15 @@ def together(node: exp.Expr, lists: list[Typed]) -> Typed:
 
 
 def _longer(node: exp.Expr, value: Value) -> Typed:
-    """list_concat(l, m), list_append(l, x) and list_prepend(x, l), where NULL is a list without values."""
+    """list_concat(l, m), list_append(l, x) and list_prepend(x, l), where NULL is a list without
+    values.
+    """
     given = _arguments(node, None if isinstance(node, exp.ArrayConcat) else 2)
     if isinstance(node, exp.ArrayConcat):
         return together(node, [_or_empty(one, value, node) for one in given])
-    first = isinstance(node, exp.ArrayPrepend) or (isinstance(node, exp.Anonymous) and "prepend" in node.name.lower())
+    first = isinstance(node, exp.ArrayPrepend) or (
+        isinstance(node, exp.Anonymous) and "prepend" in node.name.lower()
+    )
     if isinstance(node, exp.Anonymous) and first:
         given = given[::-1]
     values, one = _or_empty(given[0], value, node), value(given[1])
@@ -248,7 +315,11 @@ def _or_empty(node: exp.Expr, value: Value, where: exp.Expr) -> Typed:
     if found.type == NULL:
         return Typed(_text(""), list_of(NULL), False)
     found = _as_list(found, where)
-    return found._replace(term=call("coalesce", found.term, _text("")), nullable=False) if found.nullable else found
+    return (
+        found._replace(term=call("coalesce", found.term, _text("")), nullable=False)
+        if found.nullable
+        else found
+    )
 
 
 def _texts(node: exp.Expr, value: Value) -> Typed:
@@ -279,8 +350,14 @@ def _sliced(node: exp.Expr, value: Value) -> Typed:
 
 
 def letter_at(text: Typed, place: Typed) -> Typed:
-    """Return the letter at a place of a text, counted from 1, or from -1 backwards; empty if it has none there."""
-    return Typed(call("string:substring", text.term, place.term, _whole(1)), VARCHAR, text.nullable or place.nullable)
+    """Return the letter at a place of a text, counted from 1, or from -1 backwards; empty if it
+    has none there.
+    """
+    return Typed(
+        call("string:substring", text.term, place.term, _whole(1)),
+        VARCHAR,
+        text.nullable or place.nullable,
+    )
 
 
 def later_place(place: Typed, shifted: bool) -> Typed:
@@ -288,7 +365,9 @@ def later_place(place: Typed, shifted: bool) -> Typed:
     if not shifted or not place.type.is_integer:
         return place
     at = place.term.value if isinstance(place.term, Lit) else None
-    return place._replace(term=_whole(at + 1) if isinstance(at, int) else call("+", place.term, _whole(1)))
+    return place._replace(
+        term=_whole(at + 1) if isinstance(at, int) else call("+", place.term, _whole(1))
+    )
 
 
 def at_place(values: Typed, place: exp.Expr, value: Value, node: exp.Expr) -> Typed:
@@ -299,7 +378,9 @@ def at_place(values: Typed, place: exp.Expr, value: Value, node: exp.Expr) -> Ty
         bounds = [later_place(value(place), node.meta.get(SHIFTED, True))] * 2
     if not all(one is None or one.type.is_integer for one in bounds):
         raise SqlError("the place of a value in a list is a whole number", node)
-    first, last = (one.term if one is not None else _whole(n) for one, n in zip(bounds, (1, -1), strict=True))
+    first, last = (
+        one.term if one is not None else _whole(n) for one, n in zip(bounds, (1, -1), strict=True)
+    )
     part = values._replace(term=call("list:part", values.term, first, last))
     return part if isinstance(place, exp.Slice) else of_json(part.term, _element(values), node)
 
@@ -314,7 +395,9 @@ def _struct(node: exp.Expr, value: Value) -> Typed:
         raise SqlError("a struct without fields has no type: name one, as in {'a': x}", node)
     values = [value(one) for _, one in pairs]
     fields = tuple((name, v.type) for (name, _), v in zip(pairs, values, strict=True))
-    return Typed(joined([as_json(v, node) for v in values]), SqlType("STRUCT", fields=fields), False)
+    return Typed(
+        joined([as_json(v, node) for v in values]), SqlType("STRUCT", fields=fields), False
+    )
 
 
 def _pairs(node: exp.Expr) -> list[tuple[str, exp.Expr]]:
@@ -327,7 +410,9 @@ def _pairs(node: exp.Expr) -> list[tuple[str, exp.Expr]]:
             found.append((one.alias, one.this))
         else:
             raise SqlError(
-                f"{node.sql(dialect='duckdb')[:60]}: each field of a struct has a name, as in {{'a': x}}", node
+                f"{node.sql(dialect='duckdb')[:60]}: each field of a struct has a name, as in "
+                f"{{'a': x}}",
+                node,
             )
     return found
 
@@ -342,7 +427,9 @@ def _row(node: exp.Expr, value: Value) -> Typed:
     """row(a, b): a struct whose fields have no names."""
     values = [_known(value(one), node) for one in node.expressions]
     return Typed(
-        joined([as_json(v, node) for v in values]), SqlType("TUPLE", fields=tuple(("", v.type) for v in values)), False
+        joined([as_json(v, node) for v in values]),
+        SqlType("TUPLE", fields=tuple(("", v.type) for v in values)),
+        False,
     )
 
 
@@ -368,7 +455,8 @@ def _of_struct(node: exp.Expr, value: Value) -> Typed:
 
 def _map(node: exp.Expr, value: Value) -> Typed:
     """`MAP {'a': x}` and map(['a'], [x])."""
-    if isinstance(node, exp.ToMap) and isinstance(node.this, exp.Bracket):  # MAP {'a': x}['a'], as it parses
+    # MAP {'a': x}['a'], as it parses
+    if isinstance(node, exp.ToMap) and isinstance(node.this, exp.Bracket):
         with reading(node.this):
             key = node.this.expressions[0]
             return of_key(_map(exp.ToMap(this=node.this.this), value), value(key), node)
@@ -383,7 +471,9 @@ def _map(node: exp.Expr, value: Value) -> Typed:
         raise SqlError("an empty map has no type that is known", node)
     made = [[_known(value(key), node), value(one)] for key, one in pairs]
     types = [common_type([pair[n] for pair in made], node) for n in (0, 1)]
-    pairs_of = [[convert(one, t, node) for one, t in zip(pair, types, strict=True)] for pair in made]
+    pairs_of = [
+        [convert(one, t, node) for one, t in zip(pair, types, strict=True)] for pair in made
+    ]
     shown = [joined([_key(key, node), as_json(one, node)]) for key, one in pairs_of]
     return Typed(joined([bracketed(one) for one in shown]), map_of(*types), False)
 
@@ -406,10 +496,14 @@ def of_key(pairs: Typed, key: Typed, node: exp.Expr) -> Typed:
 
 
 def _listed_value(node: exp.Expr, value: Value) -> Typed:
-    """element_at(m, k) and map_extract(m, k): a list of the value of a key, without values if there is no such key."""
+    """element_at(m, k) and map_extract(m, k): a list of the value of a key, without values if
+    there is no such key.
+    """
     pairs, key = (value(one) for one in _arguments(node)[:2])
     if pairs.type.name != "MAP":
-        raise SqlError(f"{node.name.lower()} takes a map, and this is {pairs.type}: write l[1]", node)
+        raise SqlError(
+            f"{node.name.lower()} takes a map, and this is {pairs.type}: write l[1]", node
+        )
     (_, keys), (_, values) = pairs.type.fields
     sought = as_json(convert(key, keys, node)._replace(nullable=False), node)
     term: Term = call("coalesce", call("try", call("list:of_key", pairs.term, sought)), _text(""))
@@ -442,7 +536,9 @@ def _code(node: exp.Expr, value: Value) -> Typed:
     word = value(node.expressions[0])
     if not word.type.words:
         raise SqlError(f"enum_code takes a value of an ENUM, and this is {word.type}", node)
-    return Typed(call("string:place", word_list(word.type), word.term), SqlType("UTINYINT"), word.nullable)
+    return Typed(
+        call("string:place", word_list(word.type), word.term), SqlType("UTINYINT"), word.nullable
+    )
 
 
 # -- JSON
@@ -454,34 +550,54 @@ _FROM_END = re.compile(r"\[#-(\d+)\]")
 
 
 def _path(node: exp.Expr) -> str:
-    """Return a path in JSON that is a constant, from the root `$` on.  Raises SqlError for any other."""
+    """Return a path in JSON that is a constant, from the root `$` on.  Raises SqlError for any
+    other.
+    """
     if isinstance(node, exp.Literal):
         text = node.name
     elif isinstance(node, exp.JSONPath):
-        if not all(isinstance(one, _STEPS) and not isinstance(one.this, exp.Expr) for one in node.expressions):
-            raise SqlError("a path in JSON leads to one value: name it step by step, as in $.name[0]", node.parent)
+        if not all(
+            isinstance(one, _STEPS) and not isinstance(one.this, exp.Expr)
+            for one in node.expressions
+        ):
+            raise SqlError(
+                "a path in JSON leads to one value: name it step by step, as in $.name[0]",
+                node.parent,
+            )
         text = node.sql(dialect="duckdb").strip("'")
-    elif (found := constant(node)) is not None and isinstance(found.term, Lit) and isinstance(found.term.value, int):
+    elif (
+        (found := constant(node)) is not None
+        and isinstance(found.term, Lit)
+        and isinstance(found.term.value, int)
+    ):
         text = f"$[{found.term.value}]"
     else:
         raise SqlError("the path in JSON is a text that is written out", node)
     if text.lstrip("-").isdigit() and not (isinstance(node, exp.Literal) and node.is_string):
         return f"$[{text}]"
-    if text.startswith("/"):  # a pointer, by which a number is the place in a list or the name in an object
+    # a pointer, by which a number is the place in a list or the name in an object
+    if text.startswith("/"):
         return text
     if not text.startswith("$"):
         return f'$."{text}"'
     text = _FROM_END.sub(r"[-\1]", text)
     if not _PATH.fullmatch(text):
-        raise SqlError(f'{text}: a path in JSON is $ with .name, ."name", [place] or [#-place] after it', node)
+        raise SqlError(
+            f'{text}: a path in JSON is $ with .name, ."name", [place] or [#-place] after it', node
+        )
     return text
 
 
 def _at(node: exp.Expr, value: Value) -> Typed:
-    """`text -> 'a'`, `text ->> '$.a'`, json_extract and the like: a value in JSON, null where there is none."""
+    """`text -> 'a'`, `text ->> '$.a'`, json_extract and the like: a value in JSON, null where
+    there is none.
+    """
     inner, place = _arguments(node, 2)
     name = node.name.lower() if isinstance(node, exp.Anonymous) else ""
-    as_text = isinstance(node, exp.JSONExtractScalar) or name in ("json_extract_string", "json_extract_path_text")
+    as_text = isinstance(node, exp.JSONExtractScalar) or name in (
+        "json_extract_string",
+        "json_extract_path_text",
+    )
     path = _path(place)
     while isinstance(inner, exp.JSONExtract | exp.JSONExtractScalar) and not inner.expressions:
         before = _path(inner.expression)
@@ -504,11 +620,17 @@ _OF_JSON: dict[str, tuple[str, SqlType]] = {
     "json_array_length": ("json:length", UBIGINT), "json_type": ("json:kind", VARCHAR),
     "json_keys": ("json:keys", list_of(VARCHAR)), "json": ("json:at", JSON),
 }  # fmt: skip
-_NODES: dict[type[exp.Expr], str] = {exp.JSONType: "json_type", exp.JSONKeys: "json_keys", exp.ParseJSON: "json"}
+_NODES: dict[type[exp.Expr], str] = {
+    exp.JSONType: "json_type",
+    exp.JSONKeys: "json_keys",
+    exp.ParseJSON: "json",
+}
 
 
 def _about(node: exp.Expr, value: Value) -> Typed:
-    """json_type, json_keys and json_array_length, of a text or of the value at a path in it; json and json_valid."""
+    """json_type, json_keys and json_array_length, of a text or of the value at a path in it;
+    json and json_valid.
+    """
     own = _NODES.get(type(node)) or node.name.lower()
     given = _arguments(node, 1 if own in ("json", "json_valid") else 2)
     text = convert(value(given[0]), VARCHAR, node)
@@ -534,9 +656,14 @@ def _object(node: exp.Expr, value: Value) -> Typed:
 
 
 def to_json(node: exp.Expr, value: Value) -> Term:
-    """Return the JSON of a value, "null" where it is null.  Raises SqlError for types whose JSON is not kept."""
+    """Return the JSON of a value, "null" where it is null.  Raises SqlError for types whose JSON
+    is not kept.
+    """
     if isinstance(node, exp.Struct):
-        pairs = [exp.JSONKeyValue(this=exp.Literal.string(name), expression=one) for name, one in _pairs(node)]
+        pairs = [
+            exp.JSONKeyValue(this=exp.Literal.string(name), expression=one)
+            for name, one in _pairs(node)
+        ]
         return _object(exp.JSONObject(expressions=pairs), value).term
     found = value(node)
     if found.type == NULL:
@@ -547,7 +674,9 @@ def to_json(node: exp.Expr, value: Value) -> Term:
         found = convert(found, DOUBLE, node)
     own = found.type.element
     if found.type.fields or (own is not None and (own.is_nested or own.is_decimal)):
-        raise SqlError(f"JSON of {found.type} is not kept: write json_object('name', value, ...)", node)
+        raise SqlError(
+            f"JSON of {found.type} is not kept: write json_object('name', value, ...)", node
+        )
     return nested_text(found, node)
 
 
@@ -584,15 +713,18 @@ NAMED: dict[str, Callable[[exp.Expr, Value], Typed]] = {
     **dict.fromkeys(("list_unique", "array_unique", "cardinality", "list_count"), _counted),
     **dict.fromkeys(("list_reverse", "array_reverse"), _reversed),
     **dict.fromkeys(("list_reverse_sort", "array_reverse_sort"), _sorted),
-    **dict.fromkeys(("list_position", "array_position", "list_indexof", "list_has", "array_has"), _found),
+    **dict.fromkeys(("list_position", "array_position", "list_indexof", "list_has", "array_has"),
+    _found),
     **dict.fromkeys(("list_has_any", "list_has_all", "array_has_any", "array_has_all"), _compared),
     **dict.fromkeys(("list_append", "list_prepend", "array_append", "array_prepend"), _longer),
     **dict.fromkeys(("list_slice", "array_slice", "list_extract", "array_extract", "list_element",
                      "map_extract_value", "struct_extract"), _sliced),
     **dict.fromkeys(("element_at", "map_extract"), _listed_value),
     **dict.fromkeys(("regexp_split_to_array", "str_split_regex"), _split),
-    **dict.fromkeys(("json_extract_string", "json_extract_path_text", "json_extract_path", "json_extract",
+    **dict.fromkeys(("json_extract_string", "json_extract_path_text", "json_extract_path",
+    "json_extract",
                      "json_exists"), _at),
     **dict.fromkeys(("json_array_length", "json_valid"), _about),
-    "row": _row, "map_values": _columns, "map_contains": _has_key, "enum_code": _code, "to_json": _as_json,
+    "row": _row, "map_values": _columns, "map_contains": _has_key, "enum_code": _code,
+    "to_json": _as_json,
 }  # fmt: skip

@@ -16,7 +16,8 @@ from ivm.sql.terms import Lit, Term, Typed
 from ivm.sql.types import BIGINT, BOOLEAN, DOUBLE, HUGEINT, INTEGERS, SqlType
 
 _FLOAT: dict[type[exp.Expr], str] = {
-    exp.Sqrt: "sqrt", exp.Exp: "exp", exp.Ln: "ln", exp.Sin: "sin", exp.Cos: "cos", exp.Tan: "tan", exp.Asin: "asin",
+    exp.Sqrt: "sqrt", exp.Exp: "exp", exp.Ln: "ln", exp.Sin: "sin", exp.Cos: "cos", exp.Tan: "tan",
+    exp.Asin: "asin",
     exp.Acos: "acos", exp.Atan: "atan",
 }  # fmt: skip
 _SCALED: dict[type[exp.Expr], float] = {exp.Degrees: 180 / pi, exp.Radians: pi / 180}
@@ -24,7 +25,9 @@ _INFINITE = call("ratio", Lit(1.0, "float64"), Lit(0.0, "float64"))
 
 
 def _infinite(node: exp.Expr, value: Value) -> Typed:
-    """isfinite, isinf and isnan.  NaN, the quotient of zeros, is greater than all numbers, which tells it from them."""
+    """isfinite, isinf and isnan.  NaN, the quotient of zeros, is greater than all numbers, which
+    tells it from them.
+    """
     name = node.name.lower() if isinstance(node, exp.Anonymous) else node.key
     number = value(node.expressions[0] if isinstance(node, exp.Anonymous) else node.this)
     largest = Lit(sys.float_info.max, "float64")
@@ -32,9 +35,17 @@ def _infinite(node: exp.Expr, value: Value) -> Typed:
     if number.type.is_float:
         finite = call("<=", call("abs", number.term), largest)
     if name == "isnan":
-        finite = call(">", number.term, _INFINITE) if number.type.is_float else call("!=", number.term, number.term)
+        finite = (
+            call(">", number.term, _INFINITE)
+            if number.type.is_float
+            else call("!=", number.term, number.term)
+        )
     elif name == "isinf":
-        finite = call("=", call("abs", number.term), _INFINITE) if number.type.is_float else call("not", finite)
+        finite = (
+            call("=", call("abs", number.term), _INFINITE)
+            if number.type.is_float
+            else call("not", finite)
+        )
     if not number.nullable:
         return Typed(finite, BOOLEAN, False)
     return Typed(call("if", call("is_null", number.term), Lit(None, "bool"), finite), BOOLEAN, True)
@@ -49,13 +60,21 @@ def _whole_pair(node: exp.Expr, value: Value) -> tuple[Typed, Typed]:
 
 def _divisor(node: exp.Expr, value: Value) -> Typed:
     left, right = _whole_pair(node, value)
-    return Typed(call("gcd", left.term, right.term), _wide(left, right), left.nullable or right.nullable)
+    return Typed(
+        call("gcd", left.term, right.term), _wide(left, right), left.nullable or right.nullable
+    )
 
 
 def _multiple(node: exp.Expr, value: Value) -> Typed:
     left, right = _whole_pair(node, value)
-    part = call("/", left.term, call("greatest", call("gcd", left.term, right.term), Lit(1, "int64")))
-    return Typed(call("abs", call("*", part, right.term)), _wide(left, right), left.nullable or right.nullable)
+    part = call(
+        "/", left.term, call("greatest", call("gcd", left.term, right.term), Lit(1, "int64"))
+    )
+    return Typed(
+        call("abs", call("*", part, right.term)),
+        _wide(left, right),
+        left.nullable or right.nullable,
+    )
 
 
 def _wide(left: Typed, right: Typed) -> SqlType:
@@ -65,7 +84,9 @@ def _wide(left: Typed, right: Typed) -> SqlType:
 def _count_of_bits(node: exp.Expr, value: Value) -> Typed:
     number = value(node.expressions[0] if isinstance(node, exp.Anonymous) else node.this)
     if not number.type.is_integer or number.type.wide:
-        raise SqlError(f"bit_count takes a whole number of 64 bits, and this is {number.type}", node)
+        raise SqlError(
+            f"bit_count takes a whole number of 64 bits, and this is {number.type}", node
+        )
     width = {3: 8, 5: 16, 10: 32}.get(INTEGERS[number.type.name], 64)
     bits = number.term if width == 64 else call("bit_and", number.term, Lit(2**width - 1, "int64"))
     return Typed(call("bit_count", bits), SqlType("TINYINT"), number.nullable)
@@ -76,14 +97,18 @@ def _of_floats(node: exp.Expr, value: Value) -> Typed:
     name = node.name.lower() if isinstance(node, exp.Anonymous) else node.key
     given = node.expressions if isinstance(node, exp.Anonymous) else [node.this]
     args = [convert(value(one), DOUBLE, node) for one in given]
-    return Typed(_OF_FLOATS[name](*(one.term for one in args)), DOUBLE, any(one.nullable for one in args))
+    return Typed(
+        _OF_FLOATS[name](*(one.term for one in args)), DOUBLE, any(one.nullable for one in args)
+    )
 
 
 def _even(number: Term) -> Term:
     """Return the nearest even number away from zero."""
     two = Lit(2.0, "float64")
     up = call("*", call("ceil", call("/", call("abs", number), two)), two)
-    return call("if", call("<", number, Lit(0.0, "float64")), call("-", Lit(0.0, "float64"), up), up)
+    return call(
+        "if", call("<", number, Lit(0.0, "float64")), call("-", Lit(0.0, "float64"), up), up
+    )
 
 
 _OF_FLOATS: dict[str, Callable[..., Term]] = {
@@ -128,7 +153,9 @@ def _negative(node: exp.Expr, value: Value) -> Typed:
 def _float(node: exp.Expr, value: Value) -> Typed:
     number = convert(value(node.this), DOUBLE, node)
     term = call(_FLOAT[type(node)], number.term)
-    return Typed(_of_zero(number.term, term) if isinstance(node, exp.Ln) else term, DOUBLE, number.nullable)
+    return Typed(
+        _of_zero(number.term, term) if isinstance(node, exp.Ln) else term, DOUBLE, number.nullable
+    )
 
 
 def _of_zero(number: Term, logarithm: Term) -> Term:
@@ -140,7 +167,9 @@ def _of_zero(number: Term, logarithm: Term) -> Term:
 def _logarithm(node: exp.Expr, value: Value) -> Typed:
     """log(x) and log10(x), to the base 10, and log2(x)."""
     base, argument = (
-        (node.this, node.expression) if node.args.get("expression") else (exp.Literal.number(10), node.this)
+        (node.this, node.expression)
+        if node.args.get("expression")
+        else (exp.Literal.number(10), node.this)
     )
     name = {"2": "log2", "10": "log10"}.get(base.name)
     number = convert(value(argument), DOUBLE, node)
@@ -152,13 +181,18 @@ def _logarithm(node: exp.Expr, value: Value) -> Typed:
 
 
 def _power(node: exp.Expr, value: Value) -> Typed:
-    left, right = convert(value(node.this), DOUBLE, node), convert(value(node.expression), DOUBLE, node)
+    left, right = (
+        convert(value(node.this), DOUBLE, node),
+        convert(value(node.expression), DOUBLE, node),
+    )
     return Typed(call("pow", left.term, right.term), DOUBLE, left.nullable or right.nullable)
 
 
 def _scaled(node: exp.Expr, value: Value) -> Typed:
     number = convert(value(node.this), DOUBLE, node)
-    return Typed(call("*", number.term, Lit(_SCALED[type(node)], "float64")), DOUBLE, number.nullable)
+    return Typed(
+        call("*", number.term, Lit(_SCALED[type(node)], "float64")), DOUBLE, number.nullable
+    )
 
 
 def _pi(node: exp.Expr, value: Value) -> Typed:

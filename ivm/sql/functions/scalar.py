@@ -1,4 +1,6 @@
-"""Functions and operators of SQL as terms of rules, with the types that DuckDB gives their results."""
+"""Functions and operators of SQL as terms of rules, with the types that DuckDB gives their
+results.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,16 @@ from difflib import get_close_matches
 
 from sqlglot import exp
 
-from ivm.sql.conversions import alike, amount, call, common_type, convert, fitted, in_order, is_null_constant
+from ivm.sql.conversions import (
+    alike,
+    amount,
+    call,
+    common_type,
+    convert,
+    fitted,
+    in_order,
+    is_null_constant,
+)
 from ivm.sql.errors import SqlError
 from ivm.sql.functions import dialects, numbers, texts, times
 from ivm.sql.literals import NoValueError
@@ -42,12 +53,15 @@ QUOTIENT = "quotient"  # the function as which `/` of PostgreSQL and SQLite is k
 CLOCK = (exp.CurrentDate, exp.CurrentTime, exp.CurrentTimestamp, exp.Rand, exp.Uuid)
 INSTEAD = {  # of functions that people know, what to write
     "hash": "its numbers are DuckDB's own; take md5(x) or sha256(x)",
-    "list_distinct": "its order is DuckDB's own; write (SELECT list(DISTINCT x ORDER BY x) FROM unnest(l) u(x))",
-    "list_zip": "write (SELECT list({'a': x, 'b': m[n]} ORDER BY n) FROM unnest(l) WITH ORDINALITY u(x, n))",
+    "list_distinct": "its order is DuckDB's own; write (SELECT list(DISTINCT x ORDER BY x) FROM "
+    "unnest(l) u(x))",
+    "list_zip": "write (SELECT list({'a': x, 'b': m[n]} ORDER BY n) FROM unnest(l) WITH ORDINALITY "
+    "u(x, n))",
 }
 
 _BITS: dict[type[exp.Expr], str] = {
-    exp.BitwiseAnd: "bit_and", exp.BitwiseOr: "bit_or", exp.BitwiseXor: "bit_xor", exp.BitwiseNot: "bit_not",
+    exp.BitwiseAnd: "bit_and", exp.BitwiseOr: "bit_or", exp.BitwiseXor: "bit_xor",
+    exp.BitwiseNot: "bit_not",
     exp.BitwiseLeftShift: "shift_left", exp.BitwiseRightShift: "shift_right",
 }  # fmt: skip
 
@@ -61,31 +75,59 @@ def translate(node: exp.Expr, value: Value) -> Typed:
         return named(call_, value)
     shown = node.sql(dialect="duckdb")
     if isinstance(node, exp.Order):
-        raise SqlError(f"ORDER BY is for the arguments of aggregates, and this is none: {shown[:60]}", node)
+        raise SqlError(
+            f"ORDER BY is for the arguments of aggregates, and this is none: {shown[:60]}", node
+        )
     if isinstance(node, exp.Tuple):
-        raise SqlError(f"{shown[:60]}: a column has one value: write a struct, {{'a': ...}}, or several columns", node)
-    if isinstance(node, CLOCK) or node.name.lower() in ("now", "random", "today", "uuid", "nextval"):
-        raise SqlError(f"{shown}: rows follow from what is stored, and not from a clock or chance; give the value as a "
-                       "parameter", node)  # fmt: skip
+        raise SqlError(
+            f"{shown[:60]}: a column has one value: write a struct, {{'a': ...}}, or several "
+            f"columns",
+            node,
+        )
+    if isinstance(node, CLOCK) or node.name.lower() in (
+        "now",
+        "random",
+        "today",
+        "uuid",
+        "nextval",
+    ):
+        raise SqlError(
+            f"{shown}: rows follow from what is stored, and not from a clock or chance; give the "
+            f"value as a "
+            "parameter",
+            node,
+        )
     raise unknown(node)
 
 
 def _as_named(node: exp.Expr) -> exp.Anonymous | None:
-    """Return a call of a function by its name; of one that the parser knows, and that is translated by a name here."""
+    """Return a call of a function by its name; of one that the parser knows, and that is
+    translated by a name here.
+    """
     if isinstance(node, exp.Anonymous) or not isinstance(node, exp.Func):
         return node if isinstance(node, exp.Anonymous) else None
     name = next((one for one in node.sql_names() if one.lower() in _NAMED), None)
     given = [node.args.get(key) for key in node.arg_types]
-    return None if name is None else exp.Anonymous(this=name, expressions=[one for one in given if one is not None])
+    return (
+        None
+        if name is None
+        else exp.Anonymous(this=name, expressions=[one for one in given if one is not None])
+    )
 
 
 def unknown(node: exp.Expr, more: Sequence[str] = ()) -> SqlError:
     """Return the error of a function that is not known; `more` are others that could be meant."""
     shown = node.sql(dialect="duckdb")
-    called = node.name if isinstance(node, exp.Anonymous) else node.meta.get("name") or node.key.upper()
+    called = (
+        node.name if isinstance(node, exp.Anonymous) else node.meta.get("name") or node.key.upper()
+    )
     name = str(called) if called.lower() + "(" in shown.lower() else shown.partition("(")[0]
     known = get_close_matches(name.lower(), [*names(), *more], 1, 0.75)
-    hint = f": did you mean {known[0]}?" if known and known[0] != name.lower() else "; docs/sql.md lists those that are"
+    hint = (
+        f": did you mean {known[0]}?"
+        if known and known[0] != name.lower()
+        else "; docs/sql.md lists those that are"
+    )
     hint = f": {INSTEAD[name.lower()]}" if name.lower() in INSTEAD else hint
     return SqlError(f"{name}: this function is not known, in {shown[:60]}{hint}", node)
 
@@ -93,7 +135,10 @@ def unknown(node: exp.Expr, more: Sequence[str] = ()) -> SqlError:
 def names() -> list[str]:
     """Return the names of the functions that are known, in lower case."""
     kinds = {kind for own, _ in _FAMILIES for kind in own if issubclass(kind, exp.Func)}
-    return sorted({name.lower() for kind in kinds for name in kind.sql_names()} | {*_NAMED} - {*dialects.NAMED})
+    return sorted(
+        {name.lower() for kind in kinds for name in kind.sql_names()}
+        | {*_NAMED} - {*dialects.NAMED}
+    )
 
 
 # -- arithmetic
@@ -121,17 +166,28 @@ def _arithmetic(node: exp.Expr, value: Value) -> Typed:
     if type_.is_integer:
         type_ = _integer_type(left, right)
     left, right = convert(left, type_, node), convert(right, type_, node)
-    if isinstance(left.term, Lit) and isinstance(right.term, Lit) and type_.is_integer and not type_.wide:
+    if (
+        isinstance(left.term, Lit)
+        and isinstance(right.term, Lit)
+        and type_.is_integer
+        and not type_.wide
+    ):
         whole = _folded(operation, left.term.value, right.term.value)
         if not _is_constant_of(type_, Lit(whole, "int64")):
-            raise NoValueError(f"{node.sql(dialect='duckdb')} has no value: {whole} is beyond {type_}", node)
+            raise NoValueError(
+                f"{node.sql(dialect='duckdb')} has no value: {whole} is beyond {type_}", node
+            )
         return Typed(Lit(whole, "int64"), type_, nullable)
     term = call(operation, left.term, right.term)
-    return Typed(call("float:single", term) if type_ == FLOAT else _in_type(term, type_), type_, nullable)
+    return Typed(
+        call("float:single", term) if type_ == FLOAT else _in_type(term, type_), type_, nullable
+    )
 
 
 def _in_type(term: Term, type_: SqlType) -> Term:
-    """Return arithmetic without a value beyond its type; that of INTEGER has 64 bits, since the join seeks by it."""
+    """Return arithmetic without a value beyond its type; that of INTEGER has 64 bits, since the
+    join seeks by it.
+    """
     return term if type_ == INTEGER else _checked(term, type_)
 
 
@@ -164,9 +220,15 @@ def _decimal(operation: str, left: Typed, right: Typed, node: exp.Expr) -> Typed
     if operation == "*":
         scale = first.scale + second.scale
         if scale > MOST:
-            raise SqlError(f"a product of {left.type} and {right.type} has more than {MOST} digits after the point: "
-                           "CAST one of them to fewer", node)  # fmt: skip
-        most = DIGITS if max(first.precision, second.precision) <= DIGITS and scale < DIGITS else MOST
+            raise SqlError(
+                f"a product of {left.type} and {right.type} has more than {MOST} digits after the "
+                f"point: "
+                "CAST one of them to fewer",
+                node,
+            )
+        most = (
+            DIGITS if max(first.precision, second.precision) <= DIGITS and scale < DIGITS else MOST
+        )
         type_ = SqlType("DECIMAL", min(first.precision + second.precision, most), scale, wide=wide)
         return Typed(call("*", left.term, right.term), type_, nullable)
     scale = max(first.scale, second.scale)
@@ -203,12 +265,15 @@ def _quotient(node: exp.Expr, value: Value) -> Typed:
 
 
 def _whole_divided(node: exp.Expr, value: Value) -> Typed:
-    """`//`: of integers the quotient without its fraction, of other numbers the quotient, or an error if by zero."""
+    """`//`: of integers the quotient without its fraction, of other numbers the quotient, or an
+    error if by zero.
+    """
     left, right = value(node.this), value(node.expression)
     if not (left.type.is_integer and right.type.is_integer):
         return _divided(node, value)
     type_ = _integer_type(left, right)
-    if isinstance(right.term, Lit) and right.term.value == 0:  # which rules refuse as a constant, even without rows
+    # which rules refuse as a constant, even without rows
+    if isinstance(right.term, Lit) and right.term.value == 0:
         right = right._replace(term=call("int", right.term))
     name = "decimal:quotient" if type_.wide else "/"
     return Typed(call(name, left.term, right.term), type_, left.nullable or right.nullable)
@@ -223,7 +288,11 @@ def _remainder(node: exp.Expr, value: Value) -> Typed:
     )
     if mixed:  # which DuckDB takes as DOUBLE
         left, right = convert(left, DOUBLE, node), convert(right, DOUBLE, node)
-    if (left.type.wide or right.type.wide) and (type_ := common(left.type, right.type)) and not type_.is_float:
+    if (
+        (left.type.wide or right.type.wide)
+        and (type_ := common(left.type, right.type))
+        and not type_.is_float
+    ):
         return Typed(call("decimal:mod", left.term, right.term), type_, nullable)
     if left.type.is_integer and right.type.is_integer:
         return Typed(call("mod", left.term, right.term), _integer_type(left, right), nullable)
@@ -231,7 +300,11 @@ def _remainder(node: exp.Expr, value: Value) -> Typed:
         raise SqlError(f"`%` takes numbers, and this is {left.type} and {right.type}", node)
     if left.type.is_float or right.type.is_float:
         type_ = common(left.type, right.type) or DOUBLE
-        return Typed(call("fmod", *(convert(one, DOUBLE, node).term for one in (left, right))), type_, nullable)
+        return Typed(
+            call("fmod", *(convert(one, DOUBLE, node).term for one in (left, right))),
+            type_,
+            nullable,
+        )
     first, second = as_decimal(left.type), as_decimal(right.type)
     scale = max(first.scale, second.scale)
     whole = max(first.precision - first.scale, second.precision - second.scale)
@@ -246,8 +319,14 @@ def _minus(node: exp.Expr, value: Value) -> Typed:
     if not inner.type.is_number:
         raise SqlError(f"`-` takes a number, and this is {inner.type}", node)
     if inner.type.is_integer:
-        return Typed(_in_type(call("-", Lit(0, "int64"), inner.term), inner.type), inner.type, inner.nullable)
-    zero = Lit(0.0, "float64") if inner.type.is_float else Lit(Decimal(0).scaleb(-inner.type.scale), inner.type.store)
+        return Typed(
+            _in_type(call("-", Lit(0, "int64"), inner.term), inner.type), inner.type, inner.nullable
+        )
+    zero = (
+        Lit(0.0, "float64")
+        if inner.type.is_float
+        else Lit(Decimal(0).scaleb(-inner.type.scale), inner.type.store)
+    )
     return Typed(call("-", zero, inner.term), inner.type, inner.nullable)
 
 
@@ -278,11 +357,16 @@ def _case(node: exp.Expr, value: Value) -> Typed:
 
 
 def _chosen(branches: Sequence[tuple[Term, Term]], last: Term) -> Term:
-    """Return the value of the first branch whose condition is true, else the last; of many branches, group by group."""
+    """Return the value of the first branch whose condition is true, else the last; of many
+    branches, group by group.
+    """
     size = 20
     if len(branches) > size:
         groups = [branches[n : n + size] for n in range(0, len(branches), size)]
-        return _chosen([(call("or", *(test for test, _ in group)), _chosen(group, last)) for group in groups], last)
+        return _chosen(
+            [(call("or", *(test for test, _ in group)), _chosen(group, last)) for group in groups],
+            last,
+        )
     found = last
     for test, term in reversed(branches):
         found = call("if", test, term, found)
@@ -290,7 +374,9 @@ def _chosen(branches: Sequence[tuple[Term, Term]], last: Term) -> Term:
 
 
 def _coalesce(node: exp.Expr, value: Value) -> Typed:
-    values = [one for one in map(value, (node.this, *node.expressions)) if not is_null_constant(one)]
+    values = [
+        one for one in map(value, (node.this, *node.expressions)) if not is_null_constant(one)
+    ]
     if not values:
         return Typed(Lit(None, "int64"), NULL, True)
     type_ = common_type(values, node)
@@ -302,7 +388,9 @@ def _coalesce(node: exp.Expr, value: Value) -> Typed:
             break
     if len(kept) == 1:
         return kept[0]
-    return Typed(call("coalesce", *(one.term for one in kept)), type_, all(one.nullable for one in kept))
+    return Typed(
+        call("coalesce", *(one.term for one in kept)), type_, all(one.nullable for one in kept)
+    )
 
 
 def _nullif(node: exp.Expr, value: Value) -> Typed:
@@ -322,7 +410,12 @@ def _extreme(node: exp.Expr, value: Value) -> Typed:
     operation = ">" if name == "greatest" else "<"
     found = values[0]
     for one in values[1:]:
-        term = call("if", call(operation, *(_rank(each, node) for each in (one, found))), one.term, found.term)
+        term = call(
+            "if",
+            call(operation, *(_rank(each, node) for each in (one, found))),
+            one.term,
+            found.term,
+        )
         if found.nullable or one.nullable:
             term = call("if", call("is_null", found.term), one.term, term)
         found = Typed(term, type_, found.nullable and one.nullable)
@@ -331,7 +424,9 @@ def _extreme(node: exp.Expr, value: Value) -> Typed:
 
 def _rank(value: Typed, node: exp.Expr) -> Term:
     """Return a value as one that is in the order of its type."""
-    return convert(value, INTEGER, node).term if value.type == BOOLEAN else in_order(value, node).term
+    return (
+        convert(value, INTEGER, node).term if value.type == BOOLEAN else in_order(value, node).term
+    )
 
 
 def _same(node: exp.Expr, value: Value) -> Typed:
@@ -356,7 +451,9 @@ def _is(node: exp.Expr, value: Value) -> Typed:
 def _junction(node: exp.Expr, value: Value) -> Typed:
     parts = [_truth(value(one), one) for one in operands(node)]
     name = "and" if isinstance(node, exp.And) else "or"
-    return Typed(call(name, *(one.term for one in parts)), BOOLEAN, any(one.nullable for one in parts))
+    return Typed(
+        call(name, *(one.term for one in parts)), BOOLEAN, any(one.nullable for one in parts)
+    )
 
 
 def operands(node: exp.Expr) -> list[exp.Expr]:
@@ -374,9 +471,13 @@ def _not(node: exp.Expr, value: Value) -> Typed:
 
 
 def _truth(value: Typed, node: exp.Expr) -> Typed:
-    """Return a condition, which a number is where it is not 0.  Raises SqlError for a value of another type."""
+    """Return a condition, which a number is where it is not 0.  Raises SqlError for a value of
+    another type.
+    """
     if value.type not in (BOOLEAN, NULL) and not value.type.is_number:
-        raise SqlError(f"a condition is wanted, and this is {value.type}: compare it with a value", node)
+        raise SqlError(
+            f"a condition is wanted, and this is {value.type}: compare it with a value", node
+        )
     return convert(value, BOOLEAN, node)
 
 
@@ -431,7 +532,11 @@ def _type_of(node: exp.Expr, value: Value) -> Typed:
 
 def _always_fits(own: SqlType, type_: SqlType) -> bool:
     """Return whether every value of a type is one of another."""
-    if type_ in (own, VARCHAR) or (type_ == DOUBLE and own.is_number) or (own == DATE and type_ == TIMESTAMP):
+    if (
+        type_ in (own, VARCHAR)
+        or (type_ == DOUBLE and own.is_number)
+        or (own == DATE and type_ == TIMESTAMP)
+    ):
         return True
     if own.is_integer and type_.is_integer:
         return common(own, type_) == type_
@@ -446,13 +551,17 @@ def _rounded(node: exp.Expr, value: Value) -> Typed:
     digits = value(node.args["decimals"]) if node.args.get("decimals") is not None else None
     if digits is not None and not isinstance(digits.term, Lit):
         raise SqlError("round takes a constant number of digits", node)
-    places = int(str(digits.term.value)) if digits is not None and isinstance(digits.term, Lit) else 0
+    places = (
+        int(str(digits.term.value)) if digits is not None and isinstance(digits.term, Lit) else 0
+    )
     if number.type.is_integer:
         if number.type.name in UNSIGNED:
             number = convert(number, BIGINT, node)
         if places >= 0:
             return number
-        return number._replace(term=fitted(call("round", number.term, Lit(places, "int64")), BIGINT, number.type))
+        return number._replace(
+            term=fitted(call("round", number.term, Lit(places, "int64")), BIGINT, number.type)
+        )
     type_ = number.type
     if type_.is_decimal:
         scale = min(places, type_.scale)
@@ -492,13 +601,17 @@ def _cut(node: exp.Expr, value: Value) -> Typed:
     if number.type.is_integer:
         return number
     type_ = number.type._replace(scale=0)
-    upward = call("<", number.term, convert(Typed(Lit(0, "int64"), INTEGER, False), number.type).term)
+    upward = call(
+        "<", number.term, convert(Typed(Lit(0, "int64"), INTEGER, False), number.type).term
+    )
     term = call("if", upward, call("ceil", number.term), call("floor", number.term))
     return Typed(term, type_, number.nullable)
 
 
 def _bits(node: exp.Expr, value: Value) -> Typed:
-    args = [value(node.this)] + ([value(node.expression)] if node.args.get("expression") is not None else [])
+    args = [value(node.this)] + (
+        [value(node.expression)] if node.args.get("expression") is not None else []
+    )
     if any(not one.type.is_integer or one.type.wide for one in args):
         raise SqlError("operators of bits take integers of 64 bits", node)
     type_ = _integer_type(*args) if len(args) > 1 else args[0].type
@@ -508,21 +621,32 @@ def _bits(node: exp.Expr, value: Value) -> Typed:
     if isinstance(node, exp.BitwiseRightShift):
         return Typed(_shifted(terms[0], terms[1], type_), type_, nullable)
     if isinstance(node, exp.BitwiseNot) and type_.name in UNSIGNED and type_.range is not None:
-        return Typed(fitted(call("-", Lit(int(type_.range[1]), "int64"), terms[0]), BIGINT, type_), type_, nullable)
+        return Typed(
+            fitted(call("-", Lit(int(type_.range[1]), "int64"), terms[0]), BIGINT, type_),
+            type_,
+            nullable,
+        )
     return Typed(_checked(call(_BITS[type(node)], *terms), type_), type_, nullable)
 
 
 def _shifted(number: Term, by: Term, type_: SqlType) -> Term:
-    """Return a number shifted to the right: 0 if by less than 0, or by all of the bits of its type."""
+    """Return a number shifted to the right: 0 if by less than 0, or by all of the bits of its
+    type.
+    """
     least, most = Lit(0, "int64"), Lit(BITS[type_.name] + (type_.name not in UNSIGNED), "int64")
     within = call("and", call(">=", by, least), call("<", by, most))
     found = call("if", within, call("shift_right", number, by), least)
-    return call("if", call("or", call("is_null", number), call("is_null", by)), Lit(None, "int64"), found)
+    return call(
+        "if", call("or", call("is_null", number), call("is_null", by)), Lit(None, "int64"), found
+    )
 
 
 def _collated(node: exp.Expr, value: Value) -> Typed:
-    raise SqlError(f"{node.sql(dialect='duckdb')[:60]}: texts compare by code points; compare lower(x), or "
-                   "strip_accents(x)", node)  # fmt: skip
+    raise SqlError(
+        f"{node.sql(dialect='duckdb')[:60]}: texts compare by code points; compare lower(x), or "
+        "strip_accents(x)",
+        node,
+    )
 
 
 _FAMILIES: list[tuple[tuple[type[exp.Expr], ...], Callable[[exp.Expr, Value], Typed]]] = [

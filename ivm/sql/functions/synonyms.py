@@ -1,4 +1,5 @@
-"""Functions of SQL that others say: rewritten before a query is translated, under the names of what was written.
+"""Functions of SQL that others say: rewritten before a query is translated, under the names of what
+was written.
 
 sem(x)                  stddev_pop(x) / sqrt(count(x))
 len(list(x))            count(*), and null where no row is
@@ -6,8 +7,6 @@ len(list(x))            count(*), and null where no row is
 """
 
 from __future__ import annotations
-
-from collections.abc import Callable
 
 import sqlglot
 from sqlglot import exp
@@ -22,29 +21,36 @@ _POWERS = {n: f"sum({' * '.join(['CAST(:x AS DOUBLE)'] * n)})" for n in (1, 2, 3
 _N = "CAST(count(:x) AS DOUBLE)"
 _M2 = f"(({_POWERS[2]} - {_POWERS[1]} * {_POWERS[1]} / {_N}) / {_N})"
 _M3 = f"({_POWERS[3]} - 3 * {_POWERS[2]} * {_MEAN} + 2 * power({_POWERS[1]}, 3) / {_N} / {_N})"
-_M4 = (f"(({_POWERS[4]} - 4 * {_POWERS[3]} * {_MEAN} + 6 * {_POWERS[2]} * {_MEAN} * {_MEAN} "
-       f"- 3 * {_POWERS[1]} * {_MEAN} * {_MEAN} * {_MEAN}) / {_N})")  # fmt: skip
+_M4 = (
+    f"(({_POWERS[4]} - 4 * {_POWERS[3]} * {_MEAN} + 6 * {_POWERS[2]} * {_MEAN} * {_MEAN} "
+    f"- 3 * {_POWERS[1]} * {_MEAN} * {_MEAN} * {_MEAN}) / {_N})"
+)
 _PEAK = f"({_M4} / nullif({_M2} * {_M2}, 0))"
 _SIGN = "(CASE WHEN count_if(:x < 0) % 2 = 1 THEN -1.0 ELSE 1.0 END)"
 _PRODUCT = "exp(sum(ln(abs(CAST(nullif(:x, 0) AS DOUBLE)))))"
 _TEMPLATES = {
     "mean": "avg(:x)", "favg": "avg(CAST(:x AS DOUBLE))", "fsum": "sum(CAST(:x AS DOUBLE))",
     "kahan_sum": "sum(CAST(:x AS DOUBLE))",
-    "sumkahan": "sum(CAST(:x AS DOUBLE))", "arbitrary": "first(:x)", "geometric_mean": "exp(avg(ln(:x)))",
+    "sumkahan": "sum(CAST(:x AS DOUBLE))", "arbitrary": "first(:x)",
+    "geometric_mean": "exp(avg(ln(:x)))",
     "geomean": "exp(avg(ln(:x)))", "sem": "stddev_pop(:x) / sqrt(count(:x))",
     "approx_count_distinct": "count(DISTINCT :x)", "wavg": _WEIGHED,
     "weighted_avg": _WEIGHED,
     "skewness": f"CASE WHEN count(:x) > 2 THEN sqrt({_N} * ({_N} - 1)) / ({_N} - 2) / {_N} * {_M3} "
                 f"/ nullif({_M2} * sqrt(greatest({_M2}, 0)), 0) END",
     "kurtosis_pop": f"CASE WHEN count(:x) > 1 THEN {_PEAK} - 3 END",
-    "kurtosis": f"CASE WHEN count(:x) > 3 THEN ({_N} - 1) * (({_N} + 1) * {_PEAK} - 3 * ({_N} - 1)) "
+    "kurtosis": f"CASE WHEN count(:x) > 3 THEN ({_N} - 1) * (({_N} + 1) * {_PEAK} - 3 * ({_N} - "
+                f"1)) "
                 f"/ (({_N} - 2) * ({_N} - 3)) END",
-    "product": f"CASE WHEN count_if(:x = 0) > 0 THEN 0.0 WHEN count_if(:x <> floor(:x)) = 0 AND {_PRODUCT} < 9e15 "
+    "product": f"CASE WHEN count_if(:x = 0) > 0 THEN 0.0 WHEN count_if(:x <> floor(:x)) = 0 AND "
+               f"{_PRODUCT} < 9e15 "
                f"THEN {_SIGN} * round({_PRODUCT}) ELSE {_SIGN} * {_PRODUCT} END",
-    "list_contains": "bool_or(coalesce(:x = :y, false))", "list_has": "bool_or(coalesce(:x = :y, false))",
+    "list_contains": "bool_or(coalesce(:x = :y, false))",
+    "list_has": "bool_or(coalesce(:x = :y, false))",
     "len_distinct": "nullif(count(DISTINCT :x) + max(CASE WHEN :x IS NULL THEN 1 ELSE 0 END), 0)",
     "json_group_array": "to_json(list(:x))",
-    "json_group_object": "json('{' || string_agg(to_json(CAST(:x AS VARCHAR)) || ':' || coalesce(to_json(:y), 'null'), "
+    "json_group_object": "json('{' || string_agg(to_json(CAST(:x AS VARCHAR)) || ':' || "
+                         "coalesce(to_json(:y), 'null'), "
                          "',') || '}')",
     "list_sum": "sum(:x)", "list_avg": "avg(:x)", "list_min": "min(:x)", "list_max": "max(:x)",
     "list_count": "count(:x)", "list_unique": "count(DISTINCT :x)", "len": "nullif(count(*), 0)",
@@ -57,22 +63,31 @@ _NODES: dict[type[exp.Expr], str] = {
     exp.Length: "len", exp.ArraySize: "len", exp.ArrayMin: "list_min", exp.ArrayMax: "list_max",
 }  # fmt: skip
 _DISTINCT = ("mean", "favg", "fsum", "kahan_sum", "sumkahan", "sem")  # of distinct values
-_ANYHOW = ("approx_count_distinct", "arbitrary", "len_distinct")  # alike of all values and of distinct ones
+# alike of all values and of distinct ones
+_ANYHOW = ("approx_count_distinct", "arbitrary", "len_distinct")
 _ENDS: dict[type[exp.Expr], type[exp.Expr]] = {exp.FirstValue: exp.First, exp.LastValue: exp.Last}
 _PARSED: dict[str, exp.Expr] = {}
 
 
 def plainer(node: exp.Select) -> exp.Select:
-    """Return a query in which such functions are written as others; its columns keep their names."""
+    """Return a query in which such functions are written as others; its columns keep their
+    names.
+    """
     nodes = [*node.walk()]
     for call in nodes:
-        if isinstance(call, exp.Anonymous) and call.name.lower() in FOLDS and call.parent_select is node:
+        if (
+            isinstance(call, exp.Anonymous)
+            and call.name.lower() in FOLDS
+            and call.parent_select is node
+        ):
             call.replace(exp.AnonymousAggFunc(this=call.name.lower(), expressions=call.expressions))
     found = [one for one in nodes if _wanted(one) and one.parent_select is node]
     if not found:
         return node
     for item in node.expressions:
-        if not isinstance(item, exp.Alias | exp.Column | exp.Star) and any(one in found for one in item.walk()):
+        if not isinstance(item, exp.Alias | exp.Column | exp.Star) and any(
+            one in found for one in item.walk()
+        ):
             item.replace(exp.alias_(item.copy(), output_name(item, ""), quoted=True))
     for one in [one for one in node.walk() if _wanted(one) and one.parent_select is node]:
         _rewrite(one)
@@ -80,7 +95,13 @@ def plainer(node: exp.Select) -> exp.Select:
 
 
 def _wanted(node: exp.Expr) -> bool:
-    return _template(node) is not None or _tuples(node) or _joined_list(node) or _of_list(node) or _is_end(node)
+    return (
+        _template(node) is not None
+        or _tuples(node)
+        or _joined_list(node)
+        or _of_list(node)
+        or _is_end(node)
+    )
 
 
 def _is_end(node: exp.Expr) -> bool:
@@ -101,7 +122,9 @@ def _template(node: exp.Expr) -> str | None:
 
 
 def _argument(node: exp.Expr) -> exp.Expr:
-    inner: exp.Expr = node.expressions[0] if isinstance(node, exp.Anonymous) and node.expressions else node.this
+    inner: exp.Expr = (
+        node.expressions[0] if isinstance(node, exp.Anonymous) and node.expressions else node.this
+    )
     return inner
 
 
@@ -116,7 +139,12 @@ def _of_list(node: exp.Expr) -> bool:
     if not isinstance(node, exp.Bracket) or not isinstance(node.this, exp.ArrayAgg):
         return False
     (place, *more) = node.expressions
-    return not more and isinstance(place, exp.Literal) and place.name == "0" and not _is_distinct(node.this)
+    return (
+        not more
+        and isinstance(place, exp.Literal)
+        and place.name == "0"
+        and not _is_distinct(node.this)
+    )
 
 
 def _is_distinct(node: exp.Expr) -> bool:
@@ -138,7 +166,9 @@ def _rewrite(node: exp.Expr) -> None:
         inner = node.this.this
         by = inner.expressions[0] if isinstance(inner, exp.Distinct) else inner
         down = node.args.get("asc") is not None and not node.args["asc"].this
-        order = exp.Ordered(this=by.copy(), desc=down, nulls_first=bool(node.args["nulls_first"].this))
+        order = exp.Ordered(
+            this=by.copy(), desc=down, nulls_first=bool(node.args["nulls_first"].this)
+        )
         node.replace(exp.ArrayAgg(this=exp.Order(this=inner, expressions=[order])))
     elif isinstance(node, exp.ArrayToString):
         inner = node.this.this
@@ -167,9 +197,13 @@ def _expand(node: exp.Expr) -> None:
         if name not in _DISTINCT and name not in _ANYHOW:
             shown = node.sql(dialect="duckdb")[:60]
             raise SqlError(
-                f"{shown}: {name} of distinct values is not kept: take it of a SELECT DISTINCT in FROM", node
+                f"{shown}: {name} of distinct values is not kept: take it of a SELECT DISTINCT in "
+                f"FROM",
+                node,
             )
-    second = node.args.get("expression") or (node.expressions[1] if len(node.expressions) > 1 else argument)
+    second = node.args.get("expression") or (
+        node.expressions[1] if len(node.expressions) > 1 else argument
+    )
     values = {"x": argument, "y": second}
     for place in [*new.find_all(exp.Placeholder)]:
         place.replace(exp.paren(values[place.name].copy()) if place.name in values else place)
@@ -206,7 +240,9 @@ def _tuples(node: exp.Expr) -> bool:
         return False
     others = node.expressions if isinstance(node, exp.In) else [node.expression]
     width = len(node.this.expressions)
-    return bool(others) and all(isinstance(one, exp.Tuple) and len(one.expressions) == width for one in others)
+    return bool(others) and all(
+        isinstance(one, exp.Tuple) and len(one.expressions) == width for one in others
+    )
 
 
 def _compared(node: exp.Expr) -> exp.Expr:
@@ -225,6 +261,9 @@ def _compared(node: exp.Expr) -> exp.Expr:
 
 def _before(left: exp.Expr, right: exp.Expr) -> exp.Expr:
     """Return the condition that a value comes before another, null after all others."""
-    null: Callable[[exp.Expr], exp.Expr] = lambda one: exp.Is(this=one.copy(), expression=exp.Null())  # noqa: E731
+
+    def null(one: exp.Expr) -> exp.Expr:
+        return exp.Is(this=one.copy(), expression=exp.Null())
+
     less = exp.LT(this=left.copy(), expression=right.copy())
     return exp.and_(exp.not_(null(left)), exp.or_(null(right), less))

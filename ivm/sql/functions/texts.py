@@ -18,19 +18,23 @@ from ivm.sql.terms import Lit, Term, Typed
 from ivm.sql.types import BIGINT, BOOLEAN, DOUBLE, INTEGER, VARCHAR, SqlType
 
 _TEXT: dict[type[exp.Expr], tuple[str, SqlType]] = {
-    exp.Lower: ("string:lower", VARCHAR), exp.Upper: ("string:upper", VARCHAR), exp.Length: ("string:length", BIGINT),
+    exp.Lower: ("string:lower", VARCHAR), exp.Upper: ("string:upper", VARCHAR),
+    exp.Length: ("string:length", BIGINT),
     exp.Reverse: ("string:reverse", VARCHAR), exp.MD5: ("string:md5", VARCHAR),
     exp.StartsWith: ("string:starts_with", BOOLEAN), exp.EndsWith: ("string:ends_with", BOOLEAN),
     exp.Contains: ("string:contains", BOOLEAN), exp.SHA: ("string:sha1", VARCHAR),
     exp.Levenshtein: ("string:levenshtein", BIGINT),
 }  # fmt: skip
 _GROUP = re.compile(r"\\.", re.DOTALL)  # of what regexp_replace puts in
-ANY, ALL = "[\\s\\S]", "[\\s\\S]*"  # a letter and a text in regular expressions, line breaks included
+# a letter and a text in regular expressions, line breaks included
+ANY, ALL = "[\\s\\S]", "[\\s\\S]*"
 
 
 def _text(node: exp.Expr, value: Value) -> Typed:
     name, type_ = _TEXT[type(node)]
-    args = [value(node.this)] + ([value(node.expression)] if node.args.get("expression") is not None else [])
+    args = [value(node.this)] + (
+        [value(node.expression)] if node.args.get("expression") is not None else []
+    )
     args = [convert(one, VARCHAR, node) for one in args]
     return Typed(call(name, *(one.term for one in args)), type_, any(one.nullable for one in args))
 
@@ -39,18 +43,28 @@ def _substring(node: exp.Expr, value: Value) -> Typed:
     text = convert(value(node.this), VARCHAR, node)
     if isinstance(node, exp.Left | exp.Right):
         count, name = value(node.expression), "left" if isinstance(node, exp.Left) else "right"
-        return Typed(call(f"string:{name}", text.term, count.term), VARCHAR, text.nullable or count.nullable)
-    args = [value(node.args["start"])] + ([value(node.args["length"])] if node.args.get("length") else [])
+        return Typed(
+            call(f"string:{name}", text.term, count.term), VARCHAR, text.nullable or count.nullable
+        )
+    args = [value(node.args["start"])] + (
+        [value(node.args["length"])] if node.args.get("length") else []
+    )
     nullable = text.nullable or any(one.nullable for one in args)
-    return Typed(call("string:substring", text.term, *(one.term for one in args)), VARCHAR, nullable)
+    return Typed(
+        call("string:substring", text.term, *(one.term for one in args)), VARCHAR, nullable
+    )
 
 
 def _trim(node: exp.Expr, value: Value) -> Typed:
-    name = {"LEADING": "string:ltrim", "TRAILING": "string:rtrim"}.get(node.args.get("position") or "", "string:trim")
+    name = {"LEADING": "string:ltrim", "TRAILING": "string:rtrim"}.get(
+        node.args.get("position") or "", "string:trim"
+    )
     args = [convert(value(node.this), VARCHAR, node)]
     if node.args.get("expression") is not None:
         args.append(convert(value(node.expression), VARCHAR, node))
-    return Typed(call(name, *(one.term for one in args)), VARCHAR, any(one.nullable for one in args))
+    return Typed(
+        call(name, *(one.term for one in args)), VARCHAR, any(one.nullable for one in args)
+    )
 
 
 def _concatenated(node: exp.Expr, value: Value) -> Typed:
@@ -63,7 +77,10 @@ def _concatenated(node: exp.Expr, value: Value) -> Typed:
     else:  # concat ignores nulls
         args = [convert(value(one), VARCHAR, node) for one in node.expressions]
         empty = Lit("", "string")
-        args = [one if not one.nullable else one._replace(term=call("coalesce", one.term, empty)) for one in args]
+        args = [
+            one if not one.nullable else one._replace(term=call("coalesce", one.term, empty))
+            for one in args
+        ]
         nullable = False
     return Typed(concat(*(one.term for one in args)), VARCHAR, nullable)
 
@@ -84,7 +101,9 @@ def _joined(node: exp.Expr, value: Value) -> Typed:
 
 
 def _split(node: exp.Expr, value: Value) -> Typed:
-    """split_part: parts are numbered from 1, or from the last one by negative numbers; others are empty."""
+    """split_part: parts are numbered from 1, or from the last one by negative numbers; others
+    are empty.
+    """
     args = [value(node.this), value(node.args["delimiter"]), value(node.args["part_index"])]
     if not args[2].type.is_integer:
         raise SqlError(f"split_part takes the number of a part, and this is {args[2].type}", node)
@@ -104,17 +123,27 @@ def _padded(node: exp.Expr, value: Value) -> Typed:
     name = "string:lpad" if node.args.get("is_left") else "string:rpad"
     fill = node.args.get("fill_pattern") or exp.Literal.string(" ")
     args = [value(node.this), value(node.expression), value(fill)]
-    return Typed(call(name, *(one.term for one in args)), VARCHAR, any(one.nullable for one in args))
+    return Typed(
+        call(name, *(one.term for one in args)), VARCHAR, any(one.nullable for one in args)
+    )
 
 
 def _replaced(node: exp.Expr, value: Value) -> Typed:
     args = [value(node.this), value(node.expression), value(node.args["replacement"])]
-    return Typed(call("string:replace", *(one.term for one in args)), VARCHAR, any(one.nullable for one in args))
+    return Typed(
+        call("string:replace", *(one.term for one in args)),
+        VARCHAR,
+        any(one.nullable for one in args),
+    )
 
 
 def _position(node: exp.Expr, value: Value) -> Typed:
     args = [value(node.this), value(node.args["substr"])]
-    return Typed(call("string:position", *(one.term for one in args)), BIGINT, any(one.nullable for one in args))
+    return Typed(
+        call("string:position", *(one.term for one in args)),
+        BIGINT,
+        any(one.nullable for one in args),
+    )
 
 
 def _like(node: exp.Expr, value: Value) -> Typed:
@@ -144,7 +173,9 @@ def _text_of(node: exp.Expr, value: Value) -> Typed:
 
 
 def _regexp(node: exp.Expr, value: Value) -> Typed:
-    """`~` and regexp_matches for a part of a text; SIMILAR TO and regexp_full_match for all of it."""
+    """`~` and regexp_matches for a part of a text; SIMILAR TO and regexp_full_match for all of
+    it.
+    """
     whole = isinstance(node, exp.SimilarTo | exp.RegexpFullMatch)
     if node.args.get("flag"):
         raise SqlError("options of regular expressions are written into them, as in (?i)", node)
@@ -163,42 +194,69 @@ def _regexp_anyhow(node: exp.Expr, value: Value) -> Typed:
 def _regexp_replaced(node: exp.Expr, value: Value) -> Typed:
     """regexp_replace: the first match, all with the option 'g'."""
     modifiers = node.args.get("modifiers")
-    options = _constant(modifiers, "the options of regexp_replace", node) if modifiers is not None else ""
+    options = (
+        _constant(modifiers, "the options of regexp_replace", node) if modifiers is not None else ""
+    )
     pattern = _constant(node.expression, "the pattern of regexp_replace", node)
     new = _constant(node.args["replacement"], "what regexp_replace puts in", node)
     if {*options} - {*"gis"}:
-        raise SqlError("regexp_replace knows the options g, i and s; others are written into the pattern", node)
+        raise SqlError(
+            "regexp_replace knows the options g, i and s; others are written into the pattern", node
+        )
     if own := "".join(sorted({*options} - {"g"})):
         pattern = f"(?{own}){pattern}"
     if "g" not in options:
-        pattern, new = f"^({ANY}*?)({pattern})", "\\1" + _GROUP.sub(lambda found: _later(found[0], node), new)
+        pattern, new = (
+            f"^({ANY}*?)({pattern})",
+            "\\1" + _GROUP.sub(lambda found: _later(found[0], node), new),
+        )
     text = _text_of(node.this, value)
     return text._replace(
-        term=call("string:regexp_replace", text.term, Lit(pattern, "string"), Lit(new, "string")), type=VARCHAR
+        term=call("string:regexp_replace", text.term, Lit(pattern, "string"), Lit(new, "string")),
+        type=VARCHAR,
     )
 
 
 def _later(escape: str, node: exp.Expr) -> str:
-    """Return what stands for a group, as two more groups are before it: what precedes the match, and the match."""
+    """Return what stands for a group, as two more groups are before it: what precedes the match,
+    and the match.
+    """
     if escape[1] in "89":
-        raise SqlError("regexp_replace of one match puts in at most 7 groups: use the option 'g'", node)
+        raise SqlError(
+            "regexp_replace of one match puts in at most 7 groups: use the option 'g'", node
+        )
     return f"\\{int(escape[1]) + 2}" if escape[1].isdigit() else escape
 
 
 def _regexp_extracted(node: exp.Expr, value: Value) -> Typed:
     """regexp_extract: the first match, or a group of it; empty if nothing matches."""
     pattern = _constant(node.expression, "the pattern of regexp_extract", node)
-    if isinstance(names := node.args.get("group"), exp.Array):  # of the groups, which become fields of a struct
+    # of the groups, which become fields of a struct
+    if isinstance(names := node.args.get("group"), exp.Array):
         size = len(names.expressions)
-        groups = [exp.RegexpExtract(this=node.this.copy(), expression=node.expression.copy(),
-                                    group=exp.Literal.number(n + 1)) for n in range(size)]  # fmt: skip
-        fields = [exp.PropertyEQ(this=exp.to_identifier(_constant(name, "a name of a group", node)), expression=one)
-                  for name, one in zip(names.expressions, groups, strict=True)]  # fmt: skip
+        groups = [
+            exp.RegexpExtract(
+                this=node.this.copy(),
+                expression=node.expression.copy(),
+                group=exp.Literal.number(n + 1),
+            )
+            for n in range(size)
+        ]
+        fields = [
+            exp.PropertyEQ(
+                this=exp.to_identifier(_constant(name, "a name of a group", node)), expression=one
+            )
+            for name, one in zip(names.expressions, groups, strict=True)
+        ]
         return value(exp.Struct(expressions=fields))
     group = int(node.args["group"].name) if node.args.get("group") is not None else 0
     text = _text_of(node.this, value)
-    found = call("string:regexp_replace", text.term, Lit(f"^{ANY}*?({pattern}){ALL}$", "string"),
-                 Lit(f"\\{group + 1}", "string"))  # fmt: skip
+    found = call(
+        "string:regexp_replace",
+        text.term,
+        Lit(f"^{ANY}*?({pattern}){ALL}$", "string"),
+        Lit(f"\\{group + 1}", "string"),
+    )
     matches = call("string:regexp_matches", text.term, Lit(pattern, "string"))
     term = call("if", matches, found, Lit("", "string"))
     if text.nullable:
@@ -207,7 +265,9 @@ def _regexp_extracted(node: exp.Expr, value: Value) -> Typed:
 
 
 def _glob(node: exp.Expr, value: Value) -> Typed:
-    """GLOB: `*` any text, `?` a letter, `[a-c]` one of some, `[!a]` another, and after `\\` a letter as it is."""
+    """GLOB: `*` any text, `?` a letter, `[a-c]` one of some, `[!a]` another, and after `\\` a
+    letter as it is.
+    """
     pattern, found = _constant(node.expression, "the pattern of GLOB", node), ""
     while pattern:
         letter, pattern = pattern[0], pattern[1:]
@@ -225,15 +285,21 @@ NOTHING = "[^\\x{0}-\\x{10FFFF}]"  # a letter of which there is none
 
 
 def _class(text: str) -> tuple[str, str]:
-    """Return the class of letters with which a pattern of GLOB goes on after `[`, and the rest of the pattern."""
+    """Return the class of letters with which a pattern of GLOB goes on after `[`, and the rest
+    of the pattern.
+    """
     opposite = text.startswith("!")
     text = text.removeprefix("!")
     end = text.find("]", 1)  # one that is first is a letter itself
     if end < 0:
         return NOTHING, ""
     parts = [(low, high or low) for low, high in _RANGE.findall(text[:end])]
-    inside = "".join(f"\\x{{{ord(low):X}}}-\\x{{{ord(high):X}}}" for low, high in parts if low <= high)
-    return (f"[{'^' * opposite}{inside}]" if inside else ANY if opposite else NOTHING), text[end + 1 :]
+    inside = "".join(
+        f"\\x{{{ord(low):X}}}-\\x{{{ord(high):X}}}" for low, high in parts if low <= high
+    )
+    return (f"[{'^' * opposite}{inside}]" if inside else ANY if opposite else NOTHING), text[
+        end + 1 :
+    ]
 
 
 _RANGE = re.compile("(.)(?:-(.))?", re.DOTALL)
@@ -255,7 +321,9 @@ def _escaped(node: exp.Expr, value: Value) -> Typed:
 
 def _full_match(node: exp.Expr, pattern: str, value: Value) -> Typed:
     text = _text_of(node, value)
-    return Typed(call("string:regexp_full_match", text.term, Lit(pattern, "string")), BOOLEAN, text.nullable)
+    return Typed(
+        call("string:regexp_full_match", text.term, Lit(pattern, "string")), BOOLEAN, text.nullable
+    )
 
 
 # -- letters and parts
@@ -265,7 +333,9 @@ def _translated(node: exp.Expr, value: Value) -> Typed:
     old = _constant(node.args["from_"], "translate", node)
     new = _constant(node.args["to"], "translate", node)
     if {*old} & {*new}:
-        raise SqlError("translate is kept for letters that are not put in themselves: write replace", node)
+        raise SqlError(
+            "translate is kept for letters that are not put in themselves: write replace", node
+        )
     text = _text_of(node.this, value)
     term: Term = text.term
     for letter in dict.fromkeys(old):
@@ -305,21 +375,35 @@ def _cut(node: exp.Expr, value: Value) -> Typed:
     if own.type.name == "MAP":
         return lists.of_key(own, value(place), node)
     if own.type.fields:
-        name = str(int(place.name) + 1) if isinstance(place, exp.Literal) and not place.is_string else place.name
+        name = (
+            str(int(place.name) + 1)
+            if isinstance(place, exp.Literal) and not place.is_string
+            else place.name
+        )
         return lists.field(own, name, node)
     text = convert(own, VARCHAR, node)
-    if not isinstance(place, exp.Slice) and not _is_number(place) and (at := value(place)).type.is_integer:
+    if (
+        not isinstance(place, exp.Slice)
+        and not _is_number(place)
+        and (at := value(place)).type.is_integer
+    ):
         return lists.letter_at(text, lists.later_place(at, node.meta.get(lists.SHIFTED, True)))
     if isinstance(place, exp.Slice):
-        low, high = (_place(p, node) if p is not None else None for p in (place.this, place.expression))
+        low, high = (
+            _place(p, node) if p is not None else None for p in (place.this, place.expression)
+        )
         low = 1 if low is None else low
     else:
         low = high = _place(place, node) + node.meta.get(lists.SHIFTED, True)
     if low < 1 and high not in (None, low):
-        raise SqlError("a text is cut by constant places from 1 on, or from one before its end", node)
+        raise SqlError(
+            "a text is cut by constant places from 1 on, or from one before its end", node
+        )
     size = 1 if high == low else high - low + 1 if high is not None and high > 0 else None
     if high is not None and high < 0 and high != low:  # up to one before the end
-        text = text._replace(term=call("string:left", text.term, Lit(high + 1 or sys.maxsize, "int64")))
+        text = text._replace(
+            term=call("string:left", text.term, Lit(high + 1 or sys.maxsize, "int64"))
+        )
     args = [Lit(low, "int64")] + ([Lit(size, "int64")] if size is not None else [])
     return Typed(call("string:substring", text.term, *args), VARCHAR, text.nullable)
 
@@ -341,7 +425,9 @@ def _piece(node: exp.Split, place: exp.Expr, value: Value) -> Typed:
     number = Lit(int(place.name) + 1, "int64")
     text, by = _text_of(node.this, value), value(node.expression)
     part = call("string:split_part", text.term, by.term, number)
-    return Typed(call("if", call("<", _pieces(text, by), number), Lit(None, "string"), part), VARCHAR, True)
+    return Typed(
+        call("if", call("<", _pieces(text, by), number), Lit(None, "string"), part), VARCHAR, True
+    )
 
 
 def _pieces(text: Typed, by: Typed) -> Term:
@@ -368,14 +454,17 @@ _SIDES = {"-": "<", "0": "0>"}
 _MARK = re.compile(r"%([-0]?)(\d*)((?:\.\d+)?)([sdfxXeg])")
 
 
-_PLACED = re.compile(r"\{\{|\}\}|\{(\d*)([^{}]*)\}")  # a mark of format: the place of its argument, and how it is shown
+# a mark of format: the place of its argument, and how it is shown
+_PLACED = re.compile(r"\{\{|\}\}|\{(\d*)([^{}]*)\}")
 
 
 def _formatted(node: exp.Expr, value: Value) -> Typed:
     """format('{} of {:.2f}', x, y) and printf('%s of %d', x, y)."""
     kinds: list[str] = []
     if isinstance(node, exp.Format):
-        template, parts = _in_order(_constant(node.this, "the template", node), node.expressions, node)
+        template, parts = _in_order(
+            _constant(node.this, "the template", node), node.expressions, node
+        )
     else:
         template, *parts = node.expressions
         template = _constant(template, "the template", node).replace("{", "{{").replace("}", "}}")
@@ -384,31 +473,47 @@ def _formatted(node: exp.Expr, value: Value) -> Typed:
         kinds = [found[4] for found in _MARK.finditer(template.replace("%%", ""))]
         template = _MARK.sub(_mark, template).replace("%%", "%")
     marks = re.findall(r"\{(?:\{|(:[^{}]+)?\})", template)
-    plain = [not mark for mark, whole in zip(marks, re.findall(r"\{\{|\{[^{}]*\}", template), strict=True)
-             if whole != "{{"]  # fmt: skip
+    plain = [
+        not mark
+        for mark, whole in zip(marks, re.findall(r"\{\{|\{[^{}]*\}", template), strict=True)
+        if whole != "{{"
+    ]
     args = [value(one) for one in parts]
     args = [
         _hexadecimal(one, kind, node) if kind in ("x", "X") else one
         for one, kind in zip_longest(args, kinds)
         if one is not None
     ]
-    args = [convert(one, DOUBLE, node) if one.type.is_decimal or one.type.is_float else one for one in args]
-    args = [a if not (plain + [True] * len(args))[n] else convert(a, VARCHAR, node) for n, a in enumerate(args)]
+    args = [
+        convert(one, DOUBLE, node) if one.type.is_decimal or one.type.is_float else one
+        for one in args
+    ]
+    args = [
+        a if not (plain + [True] * len(args))[n] else convert(a, VARCHAR, node)
+        for n, a in enumerate(args)
+    ]
     term = call("string:format", Lit(template, "string"), *(one.term for one in args))
     return Typed(term, VARCHAR, any(one.nullable for one in args))
 
 
 def _in_order(template: str, parts: list[exp.Expr], node: exp.Expr) -> tuple[str, list[exp.Expr]]:
-    """Return a template whose marks take one argument after the other, and these: `{1} {0}` names them by places."""
+    """Return a template whose marks take one argument after the other, and these: `{1} {0}`
+    names them by places.
+    """
     marks = [one for one in _PLACED.finditer(template) if one[1] is not None]
     places = [int(one[1]) for one in marks if one[1]]
     if any(one[2][:1] not in ("", ":") for one in marks) or (places and len(places) < len(marks)):
-        raise SqlError("format takes {} for one argument after the other, or {0} and {1} for those at places", node)
+        raise SqlError(
+            "format takes {} for one argument after the other, or {0} and {1} for those at places",
+            node,
+        )
     if not places:
         return template, parts
     if max(places) >= len(parts):
         raise SqlError(f"format has no argument {max(places)}: the first one is {{0}}", node)
-    return _PLACED.sub(lambda one: one[0] if one[1] is None else f"{{{one[2]}}}", template), [parts[n] for n in places]
+    return _PLACED.sub(lambda one: one[0] if one[1] is None else f"{{{one[2]}}}", template), [
+        parts[n] for n in places
+    ]
 
 
 def _hexadecimal(number: Typed, kind: str, node: exp.Expr) -> Typed:
@@ -429,7 +534,8 @@ def _mark(found: re.Match[str]) -> str:
 
 _OF_TEXTS: dict[str, tuple[str, SqlType]] = {
     "strlen": ("string:bytes", BIGINT), "strip_accents": ("string:strip_accents", VARCHAR),
-    "damerau_levenshtein": ("string:damerau_levenshtein", BIGINT), "editdist3": ("string:levenshtein", BIGINT),
+    "damerau_levenshtein": ("string:damerau_levenshtein", BIGINT),
+    "editdist3": ("string:levenshtein", BIGINT),
     "hamming": ("string:hamming", BIGINT), "mismatches": ("string:hamming", BIGINT),
     "jaccard": ("string:jaccard", DOUBLE), "url_encode": ("string:url_encode", VARCHAR),
     "url_decode": ("string:url_decode", VARCHAR), "sha1": ("string:sha1", VARCHAR),
@@ -439,14 +545,19 @@ _OF_TEXTS: dict[str, tuple[str, SqlType]] = {
 def _of_text(node: exp.Expr, value: Value) -> Typed:
     name, type_ = _OF_TEXTS[node.name.lower()]
     texts = [_text_of(one, value) for one in node.expressions]
-    return Typed(call(name, *(one.term for one in texts)), type_, any(one.nullable for one in texts))
+    return Typed(
+        call(name, *(one.term for one in texts)), type_, any(one.nullable for one in texts)
+    )
 
 
 def _size(node: exp.Expr, value: Value) -> Typed:
     """bit_length(text), and octet_length(encode(text))."""
     given = node.this if isinstance(node, exp.BitLength) else node.expressions[0]
     if not isinstance(node, exp.BitLength) and not isinstance(given, exp.Encode):
-        raise SqlError(f"{node.sql(dialect='duckdb')[:60]}: write octet_length(encode(text)), or strlen(text)", node)
+        raise SqlError(
+            f"{node.sql(dialect='duckdb')[:60]}: write octet_length(encode(text)), or strlen(text)",
+            node,
+        )
     found = _text_of(given.this if isinstance(given, exp.Encode) else given, value)
     octets = call("string:bytes", found.term)
     bits = isinstance(node, exp.BitLength)
@@ -461,16 +572,24 @@ def _digits(node: exp.Expr, value: Value) -> Typed:
     if found.type.is_integer and not found.type.wide:
         return Typed(call("string:digits", found.term, Lit(base, "int64")), VARCHAR, found.nullable)
     text = convert(found, VARCHAR, node)
-    return Typed(call("string:bits" if base == 2 else "string:hex", text.term), VARCHAR, text.nullable)
+    return Typed(
+        call("string:bits" if base == 2 else "string:hex", text.term), VARCHAR, text.nullable
+    )
 
 
 def _overlaid(node: exp.Expr, value: Value) -> Typed:
     """OVERLAY(text PLACING new FROM start FOR length)."""
     start = node.args["from_"]
     length = node.args.get("for_") or exp.Length(this=node.expression)
-    before = exp.Left(this=node.this, expression=exp.Sub(this=start, expression=exp.Literal.number(1)))
-    after = exp.Substring(this=node.this.copy(), start=exp.Add(this=start.copy(), expression=length))
-    return value(exp.DPipe(this=exp.DPipe(this=before, expression=node.expression), expression=after))
+    before = exp.Left(
+        this=node.this, expression=exp.Sub(this=start, expression=exp.Literal.number(1))
+    )
+    after = exp.Substring(
+        this=node.this.copy(), start=exp.Add(this=start.copy(), expression=length)
+    )
+    return value(
+        exp.DPipe(this=exp.DPipe(this=before, expression=node.expression), expression=after)
+    )
 
 
 def _based(node: exp.Expr, value: Value) -> Typed:
@@ -518,7 +637,11 @@ NAMED: dict[str, Callable[[exp.Expr, Value], Typed]] = {
     **lists.NAMED,
     "ord": _code,
     "octet_length": _size,
-    "prefix": lambda node, value: value(exp.StartsWith(this=node.expressions[0], expression=node.expressions[1])),
-    "suffix": lambda node, value: value(exp.EndsWith(this=node.expressions[0], expression=node.expressions[1])),
+    "prefix": lambda node, value: value(
+        exp.StartsWith(this=node.expressions[0], expression=node.expressions[1])
+    ),
+    "suffix": lambda node, value: value(
+        exp.EndsWith(this=node.expressions[0], expression=node.expressions[1])
+    ),
     "printf": _formatted,
 }

@@ -1,7 +1,7 @@
 """Dates, times and intervals of SQL as terms of rules.
 
-An interval is a term only inside a sum, a difference, a comparison or `extract`: `months[n]` and `micros[n]` as it is
-written, `elapsed[n]` for the microseconds between two timestamps.
+An interval is a term only inside a sum, a difference, a comparison or `extract`: `months[n]` and
+`micros[n]` as it is written, `elapsed[n]` for the microseconds between two timestamps.
 """
 
 from __future__ import annotations
@@ -24,26 +24,34 @@ Value: TypeAlias = Callable[[exp.Expr], Typed]
 EPOCH = datetime(1970, 1, 1)
 
 MICROSECONDS = {
-    "MICROSECOND": 1, "MILLISECOND": 1000, "SECOND": 10**6, "MINUTE": 60 * 10**6, "HOUR": 3600 * 10**6,
+    "MICROSECOND": 1, "MILLISECOND": 1000, "SECOND": 10**6, "MINUTE": 60 * 10**6,
+    "HOUR": 3600 * 10**6,
     "DAY": 86400 * 10**6, "WEEK": 7 * 86400 * 10**6,
 }  # fmt: skip
 MONTHS = {"MONTH": 1, "QUARTER": 3, "YEAR": 12, "DECADE": 120, "CENTURY": 1200, "MILLENNIUM": 12000}
 PARTS = {
-    "YEAR": "year", "MONTH": "month", "DAY": "day", "HOUR": "hour", "MINUTE": "minute", "SECOND": "second",
-    "QUARTER": "quarter", "DOW": "weekday", "DAYOFWEEK": "weekday", "WEEKDAY": "weekday", "ISODOW": "isoweekday",
+    "YEAR": "year", "MONTH": "month", "DAY": "day", "HOUR": "hour", "MINUTE": "minute",
+    "SECOND": "second",
+    "QUARTER": "quarter", "DOW": "weekday", "DAYOFWEEK": "weekday", "WEEKDAY": "weekday",
+    "ISODOW": "isoweekday",
     "DOY": "yearday",
     "DAYOFYEAR": "yearday", "WEEK": "week",
 }  # fmt: skip
 CLOCK = ("HOUR", "MINUTE", "SECOND")  # parts of a time, too
-CLOCK_TIME = re.compile(r"(-)?\b(\d+):(\d\d)(?::(\d\d(?:\.\d+)?))?\s*$")  # at the end of an interval
-UNITS = {"h": "HOUR", "hr": "HOUR", "hrs": "HOUR", "m": "MINUTE", "min": "MINUTE", "mins": "MINUTE", "s": "SECOND",
-         "sec": "SECOND", "secs": "SECOND", "d": "DAY", "mon": "MONTH", "mons": "MONTH", "y": "YEAR", "yr": "YEAR",
+# at the end of an interval
+CLOCK_TIME = re.compile(r"(-)?\b(\d+):(\d\d)(?::(\d\d(?:\.\d+)?))?\s*$")
+UNITS = {"h": "HOUR", "hr": "HOUR", "hrs": "HOUR", "m": "MINUTE", "min": "MINUTE", "mins": "MINUTE",
+    "s": "SECOND",
+         "sec": "SECOND", "secs": "SECOND", "d": "DAY", "mon": "MONTH", "mons": "MONTH",
+         "y": "YEAR", "yr": "YEAR",
          "ms": "MILLISECOND", "us": "MICROSECOND", "w": "WEEK", "centuries": "CENTURY"}  # fmt: skip
 MIXED = "months_micros"  # an interval of months and of microseconds
 _PART_NODES: dict[type[exp.Expr], str] = {
     exp.Year: "YEAR", exp.Month: "MONTH", exp.Day: "DAY", exp.Hour: "HOUR", exp.Minute: "MINUTE",
-    exp.Second: "SECOND", exp.Quarter: "QUARTER", exp.DayOfWeek: "DOW", exp.DayOfYear: "DOY", exp.Week: "WEEK",
-    exp.DayOfMonth: "DAY", exp.WeekOfYear: "WEEK", exp.TimeToUnix: "EPOCH", exp.DayOfWeekIso: "ISODOW",
+    exp.Second: "SECOND", exp.Quarter: "QUARTER", exp.DayOfWeek: "DOW", exp.DayOfYear: "DOY",
+    exp.Week: "WEEK",
+    exp.DayOfMonth: "DAY", exp.WeekOfYear: "WEEK", exp.TimeToUnix: "EPOCH",
+    exp.DayOfWeekIso: "ISODOW",
 }  # fmt: skip
 
 
@@ -65,12 +73,16 @@ def _interval(node: exp.Expr, value: Value) -> Typed:
     if unit in MONTHS:
         return Typed(call("months", _times(count.term, MONTHS[unit])), INTERVAL, count.nullable)
     if unit in MICROSECONDS:
-        return Typed(call("micros", _times(count.term, MICROSECONDS[unit])), INTERVAL, count.nullable)
+        return Typed(
+            call("micros", _times(count.term, MICROSECONDS[unit])), INTERVAL, count.nullable
+        )
     raise SqlError(f"intervals of {unit} are not known", node)
 
 
 def _of_parts(text: str) -> Typed | None:
-    """Return an interval of several parts, as `1 day 3 hours` or `1 month 04:05:06`; None for any other."""
+    """Return an interval of several parts, as `1 day 3 hours` or `1 month 04:05:06`; None for
+    any other.
+    """
     clock = CLOCK_TIME.search(text)
     parts = re.findall(r"(-?\d+)\s*([A-Za-z]+)", CLOCK_TIME.sub("", text))
     if (
@@ -100,7 +112,9 @@ def _of_clock(found: re.Match[str]) -> int:
 
 
 def constant_interval(node: exp.Interval) -> tuple[str, int]:
-    """Return the unit of a constant interval, months or micros, and how many it has.  Raises SqlError."""
+    """Return the unit of a constant interval, months or micros, and how many it has.  Raises
+    SqlError.
+    """
 
     def value(one: exp.Expr) -> Typed:
         found = constant(one)
@@ -110,8 +124,14 @@ def constant_interval(node: exp.Interval) -> tuple[str, int]:
 
     term = _interval(node, value).term
     if isinstance(term, Call) and term.name == MIXED:
-        raise SqlError("an interval of months and days is not constant in length: give one of either", node)
-    assert isinstance(term, Call) and isinstance(term.args[0], Lit) and isinstance(term.args[0].value, int)
+        raise SqlError(
+            "an interval of months and days is not constant in length: give one of either", node
+        )
+    assert (
+        isinstance(term, Call)
+        and isinstance(term.args[0], Lit)
+        and isinstance(term.args[0].value, int)
+    )
     return term.name, term.args[0].value
 
 
@@ -120,7 +140,9 @@ def later(moment: datetime, unit: str, count: int) -> datetime:
     if unit == "micros":
         return moment + timedelta(microseconds=count)
     year, month = divmod(moment.year * 12 + moment.month - 1 + count, 12)
-    return moment.replace(year=year, month=month + 1, day=min(moment.day, monthrange(year, month + 1)[1]))
+    return moment.replace(
+        year=year, month=month + 1, day=min(moment.day, monthrange(year, month + 1)[1])
+    )
 
 
 def _times(term: Term, factor: int) -> Term:
@@ -138,8 +160,10 @@ def multiplied(left: Typed, right: Typed, node: exp.Expr) -> Typed:
         raise SqlError("an interval is multiplied by a whole number", node)
     own, name = amount(left), left.term.name if isinstance(left.term, Call) else "elapsed"
     if name == MIXED:
-        raise SqlError("an interval of months and days is multiplied in two steps: months * n, and days * n",
-                       node)  # fmt: skip
+        raise SqlError(
+            "an interval of months and days is multiplied in two steps: months * n, and days * n",
+            node,
+        )
     whole = own.value if isinstance(own, Lit) and isinstance(own.value, int) else None
     term = _times(right.term, whole) if whole is not None else call("*", own, right.term)
     return Typed(call(name, term), INTERVAL, left.nullable or right.nullable)
@@ -154,7 +178,9 @@ def moved(operation: str, left: Typed, right: Typed, node: exp.Expr) -> Typed:
         moment, count = convert(left, TIMESTAMP, node).term, amount(right)
         if isinstance(right.term, Call) and right.term.name == MIXED:
             for name, part_ in zip(("months", "micros"), right.term.args, strict=True):
-                left = moved(operation, left, Typed(call(name, part_), INTERVAL, right.nullable), node)
+                left = moved(
+                    operation, left, Typed(call(name, part_), INTERVAL, right.nullable), node
+                )
             return left
         if is_of_months(right):
             count = count if operation == "+" else call("-", Lit(0, "int64"), count)
@@ -163,9 +189,15 @@ def moved(operation: str, left: Typed, right: Typed, node: exp.Expr) -> Typed:
             found = Typed(call(operation, moment, count), TIMESTAMP, nullable)
         return convert(found, TIMESTAMPTZ, node) if left.type == TIMESTAMPTZ else found
     if right.type == INTERVAL and left.type == TIME and not is_of_months(right):
-        return Typed(call("time", call(operation, call("datetime", left.term), amount(right))), TIME, nullable)
+        return Typed(
+            call("time", call(operation, call("datetime", left.term), amount(right))),
+            TIME,
+            nullable,
+        )
     if left.type == right.type == INTERVAL and not is_of_months(left) and not is_of_months(right):
-        return Typed(call("elapsed", call(operation, amount(left), amount(right))), INTERVAL, nullable)
+        return Typed(
+            call("elapsed", call(operation, amount(left), amount(right))), INTERVAL, nullable
+        )
     if left.type == DATE and right.type.is_integer:
         return Typed(call(operation, left.term, right.term), DATE, nullable)
     if left.type.is_integer and right.type == DATE and operation == "+":
@@ -173,10 +205,14 @@ def moved(operation: str, left: Typed, right: Typed, node: exp.Expr) -> Typed:
     if operation == "-" and left.type == right.type == DATE:
         return Typed(call("-", left.term, right.term), BIGINT, nullable)
     if operation == "-" and {left.type, right.type} <= {DATE, TIMESTAMP, TIMESTAMPTZ}:
-        between = call("-", convert(left, TIMESTAMP, node).term, convert(right, TIMESTAMP, node).term)
+        between = call(
+            "-", convert(left, TIMESTAMP, node).term, convert(right, TIMESTAMP, node).term
+        )
         return Typed(call("elapsed", between), INTERVAL, nullable)
     raise SqlError(
-        f"`{operation}` of {left.type} and {right.type} is not evaluated: use date_diff, or an INTERVAL", node
+        f"`{operation}` of {left.type} and {right.type} is not evaluated: use date_diff, or an "
+        f"INTERVAL",
+        node,
     )
 
 
@@ -204,7 +240,9 @@ def part(node: exp.Expr, value: Value) -> Typed:
     if unit in _DERIVED and moment.type in (DATE, TIMESTAMP):
         return Typed(_DERIVED[unit](convert(moment, TIMESTAMP, node).term), BIGINT, moment.nullable)
     if unit not in PARTS:
-        raise SqlError(f"date_part knows no {unit}; there is {', '.join((*PARTS, *_DERIVED))}, EPOCH", node)
+        raise SqlError(
+            f"date_part knows no {unit}; there is {', '.join((*PARTS, *_DERIVED))}, EPOCH", node
+        )
     if moment.type not in (DATE, TIMESTAMP) and (moment.type, unit in CLOCK) != (TIME, True):
         raise SqlError(f"a date or a timestamp has a {unit}, and this is {moment.type}", node)
     return Typed(call(f"datetime:{PARTS[unit]}", moment.term), BIGINT, moment.nullable)
@@ -218,7 +256,11 @@ def _isoyear(moment: Term) -> Term:
 
 def _of_year(divisor: int, before: int) -> Callable[[Term], Term]:
     def made(moment: Term) -> Term:
-        whole = call("/", call("-", call("datetime:year", moment), Lit(before, "int64")), Lit(divisor, "int64"))
+        whole = call(
+            "/",
+            call("-", call("datetime:year", moment), Lit(before, "int64")),
+            Lit(divisor, "int64"),
+        )
         return call("+", whole, Lit(before, "int64"))
 
     return made
@@ -239,12 +281,15 @@ def _since_epoch(moment: Term) -> Term:
 
 
 def _era(moment: Term) -> Term:
-    return call("least", call("greatest", call("datetime:year", moment), Lit(0, "int64")), Lit(1, "int64"))
+    return call(
+        "least", call("greatest", call("datetime:year", moment), Lit(0, "int64")), Lit(1, "int64")
+    )
 
 
 _DERIVED: dict[str, Callable[[Term], Term]] = {
     "ERA": _era, "NANOSECOND": lambda moment: _times(_within_minute(1)(moment), 1000),
-    "ISOYEAR": _isoyear, "DECADE": _of_year(10, 0), "CENTURY": _of_year(100, 1), "MILLENNIUM": _of_year(1000, 1),
+    "ISOYEAR": _isoyear, "DECADE": _of_year(10, 0), "CENTURY": _of_year(100, 1),
+    "MILLENNIUM": _of_year(1000, 1),
     "MILLISECOND": _within_minute(1000), "MICROSECOND": _within_minute(1),
 }  # fmt: skip
 
@@ -254,7 +299,9 @@ def _seconds(microseconds: Term) -> Term:
 
 
 def _part_of_interval(unit: str, moment: Typed, node: exp.Expr) -> Typed:
-    """Return a part of the time between two timestamps: whole days, and what is left of the last."""
+    """Return a part of the time between two timestamps: whole days, and what is left of the
+    last.
+    """
     if isinstance(moment.term, Call) and moment.term.name == "aged" and unit in ("YEAR", "MONTH"):
         months, year = moment.term.args[0], Lit(12, "int64")
         return Typed(call("/" if unit == "YEAR" else "mod", months, year), BIGINT, moment.nullable)
@@ -265,7 +312,10 @@ def _part_of_interval(unit: str, moment: Typed, node: exp.Expr) -> Typed:
         return Typed(_seconds(whole), DOUBLE, moment.nullable)
     larger = {"DAY": None, "HOUR": "DAY", "MINUTE": "HOUR", "SECOND": "MINUTE"}
     if unit not in larger:
-        raise SqlError(f"the time between two timestamps has no {unit}; there is {', '.join(larger)}, EPOCH", node)
+        raise SqlError(
+            f"the time between two timestamps has no {unit}; there is {', '.join(larger)}, EPOCH",
+            node,
+        )
     above = larger[unit]
     rest = whole if above is None else call("mod", whole, Lit(MICROSECONDS[above], "int64"))
     return Typed(call("/", rest, Lit(MICROSECONDS[unit], "int64")), BIGINT, moment.nullable)
@@ -278,11 +328,16 @@ def _added(node: exp.Expr, value: Value) -> Typed:
 def _truncated(node: exp.Expr, value: Value) -> Typed:
     unit, moment = node.args["unit"].name.lower(), value(node.this)
     if unit.rstrip("s") in ("millisecond", "microsecond"):
-        whole, size = convert(moment, TIMESTAMP, node).term, Lit(MICROSECONDS[unit.upper().rstrip("S")], "int64")
+        whole, size = (
+            convert(moment, TIMESTAMP, node).term,
+            Lit(MICROSECONDS[unit.upper().rstrip("S")], "int64"),
+        )
         rest = call("mod", call("+", call("mod", _since_epoch(whole), size), size), size)
         return Typed(call("-", whole, rest), TIMESTAMP, moment.nullable)
     own = convert(moment, TIMESTAMP, node) if moment.type in (TIMESTAMPTZ, VARCHAR) else moment
-    found = Typed(call("datetime:truncate", own.term, Lit(unit, "string")), TIMESTAMP, moment.nullable)
+    found = Typed(
+        call("datetime:truncate", own.term, Lit(unit, "string")), TIMESTAMP, moment.nullable
+    )
     return convert(found, TIMESTAMPTZ, node) if moment.type == TIMESTAMPTZ else found
 
 
@@ -302,11 +357,16 @@ def _difference(node: exp.Expr, value: Value) -> Typed:
         raise SqlError(f"date_diff of {unit} is not evaluated", node)
     if unit == "MILLISECOND":
         before, after = (
-            value(exp.TimestampTrunc(this=one, unit=exp.Var(this=unit))).term for one in (node.expression, node.this)
+            value(exp.TimestampTrunc(this=one, unit=exp.Var(this=unit))).term
+            for one in (node.expression, node.this)
         )
     elif unit != "MICROSECOND":
-        before, after = (call("datetime:truncate", one, Lit(unit.lower(), "string")) for one in (before, after))
-    return Typed(call("/", call("-", after, before), Lit(MICROSECONDS[unit], "int64")), BIGINT, nullable)
+        before, after = (
+            call("datetime:truncate", one, Lit(unit.lower(), "string")) for one in (before, after)
+        )
+    return Typed(
+        call("/", call("-", after, before), Lit(MICROSECONDS[unit], "int64")), BIGINT, nullable
+    )
 
 
 def _months(moment: Term, unit: str) -> Term:
@@ -320,11 +380,15 @@ def _months(moment: Term, unit: str) -> Term:
 
 
 def _formatted(node: exp.Expr, value: Value) -> Typed:
-    """strftime, by the codes that Python and DuckDB share; the format may also come first, as in SQLite."""
+    """strftime, by the codes that Python and DuckDB share; the format may also come first, as in
+    SQLite.
+    """
     form, inner = node.args["format"], node.this
     if inner.is_string and not form.is_string:
         form, inner = inner, form
-    if not isinstance(form, exp.Literal) or re.sub("%-?[aAbBdHIjmMpSUwWyYf%]|%[GVu]", "", form.name).count("%"):
+    if not isinstance(form, exp.Literal) or re.sub(
+        "%-?[aAbBdHIjmMpSUwWyYf%]|%[GVu]", "", form.name
+    ).count("%"):
         raise SqlError("strftime takes a constant format of %Y %m %d %H %M %S and the like", node)
     while isinstance(inner, exp.TsOrDsToDate | exp.TsOrDsToTimestamp):
         inner = inner.this
@@ -332,7 +396,11 @@ def _formatted(node: exp.Expr, value: Value) -> Typed:
 
 
 def _named(moment: Typed, form: str, node: exp.Expr) -> Typed:
-    return Typed(call("datetime:format", _moment(moment, node).term, Lit(form, "string")), VARCHAR, moment.nullable)
+    return Typed(
+        call("datetime:format", _moment(moment, node).term, Lit(form, "string")),
+        VARCHAR,
+        moment.nullable,
+    )
 
 
 def _moment(moment: Typed, node: exp.Expr) -> Typed:
@@ -352,30 +420,40 @@ def _parsed(node: exp.Expr, value: Value) -> Typed:
     text, form = value(node.this), node.args["format"]
     if not isinstance(form, exp.Literal):
         raise SqlError("strptime takes a constant format", node)
-    return Typed(call("datetime:parse", text.term, Lit(form.name, "string")), TIMESTAMP, text.nullable)
+    return Typed(
+        call("datetime:parse", text.term, Lit(form.name, "string")), TIMESTAMP, text.nullable
+    )
 
 
 def _last_day(node: exp.Expr, value: Value) -> Typed:
     moment = _moment(value(node.this), node)
     months = call("-", _months(moment.term, "MONTH"), Lit(EPOCH.year * 12, "int64"))
-    term = call("datetime:add_months", Lit(date(1970, 1, 31), "date"), months)  # which keeps to the last day
+    # which keeps to the last day
+    term = call("datetime:add_months", Lit(date(1970, 1, 31), "date"), months)
     return Typed(term, DATE, moment.nullable)
 
 
 def _from_parts(node: exp.Expr, value: Value) -> Typed:
     """make_date."""
-    parts = [value(one) if (one := node.args.get(key)) is not None else None for key in ("year", "month", "day")]
+    parts = [
+        value(one) if (one := node.args.get(key)) is not None else None
+        for key in ("year", "month", "day")
+    ]
     year, *others = (one for one in parts if one is not None)
     if not others and year.type.is_integer:
         return Typed(call("+", Lit(EPOCH.date(), "date"), year.term), DATE, year.nullable)
     if len(others) != 2:
-        raise SqlError("make_date takes a year, a month and a day, or the number of days since 1970", node)
+        raise SqlError(
+            "make_date takes a year, a month and a day, or the number of days since 1970", node
+        )
     term = call("date:of_parts", *(convert(one, BIGINT, node).term for one in (year, *others)))
     return Typed(term, DATE, any(one.nullable for one in (year, *others)))
 
 
 def _time_of_day(node: exp.Expr, value: Value, most: int) -> Typed:
-    """Return the microseconds of an hour, a minute and a second, which may be that of the next minute, 60."""
+    """Return the microseconds of an hour, a minute and a second, which may be that of the next
+    minute, 60.
+    """
     hour, minute, second = (value(node.args[key]) for key in ("hour", "min", "sec"))
     found = call("int", call("*", convert(second, DOUBLE, node).term, Lit(1e6, "float64")))
     micros: Term = call("within", found, Lit(0, "int64"), Lit(MICROSECONDS["MINUTE"], "int64"))
@@ -412,10 +490,15 @@ def _nanoseconds(node: exp.Expr, value: Value) -> Typed:
 def _age(node: exp.Expr, value: Value) -> Typed:
     """Age of a moment at another, in whole months, whose years and months EXTRACT takes."""
     if len(node.expressions) != 2:
-        raise SqlError("age of one moment follows from a clock: give the other one, as in age(later, earlier)", node)
+        raise SqlError(
+            "age of one moment follows from a clock: give the other one, as in age(later, earlier)",
+            node,
+        )
     later, earlier = (value(one) for one in node.expressions)
     after, before = (convert(one, TIMESTAMP, node).term for one in (later, earlier))
-    return Typed(call("aged", _months_between(after, before)), INTERVAL, later.nullable or earlier.nullable)
+    return Typed(
+        call("aged", _months_between(after, before)), INTERVAL, later.nullable or earlier.nullable
+    )
 
 
 def _months_between(after: Term, before: Term) -> Term:
@@ -428,20 +511,28 @@ def _whole_months(after: Term, before: Term) -> Term:
         return call("-", moment, call("datetime:truncate", moment, Lit("month", "string")))
 
     begun = call("-", _months(after, "MONTH"), _months(before, "MONTH"))
-    return call("-", begun, call("if", call("<", within(after), within(before)), Lit(1, "int64"), Lit(0, "int64")))
+    return call(
+        "-",
+        begun,
+        call("if", call("<", within(after), within(before)), Lit(1, "int64"), Lit(0, "int64")),
+    )
 
 
 def _in_zone(node: exp.Expr, value: Value) -> Typed:
     """AT TIME ZONE 'UTC': a moment of a time in UTC, or the time of a moment."""
     moment, zone = value(node.this), node.args["zone"]
     if zone.name.upper() not in ("UTC", "GMT", "ETC/UTC", "Z"):
-        raise SqlError("AT TIME ZONE knows 'UTC': other zones are for the program that shows the times", node)
+        raise SqlError(
+            "AT TIME ZONE knows 'UTC': other zones are for the program that shows the times", node
+        )
     return convert(moment, TIMESTAMP if moment.type == TIMESTAMPTZ else TIMESTAMPTZ, node)
 
 
 def _year_and_week(node: exp.Expr, value: Value) -> Typed:
     moment = convert(value(node.expressions[0]), TIMESTAMP, node)
-    term = call("+", call("*", _isoyear(moment.term), Lit(100, "int64")), call("datetime:week", moment.term))
+    term = call(
+        "+", call("*", _isoyear(moment.term), Lit(100, "int64")), call("datetime:week", moment.term)
+    )
     return Typed(term, BIGINT, moment.nullable)
 
 
@@ -453,15 +544,26 @@ def _epoch(node: exp.Expr, value: Value) -> Typed:
     moment = value(node.expressions[0] if named else node.this)
     if moment.type.is_number and (node.name if named else "") != "epoch_us":
         seconds = convert(moment, DOUBLE, node).term
-        micros = _times(moment.term, divisor) if divisor else call("int", call("*", seconds, Lit(1e6, "float64")))
+        micros = (
+            _times(moment.term, divisor)
+            if divisor
+            else call("int", call("*", seconds, Lit(1e6, "float64")))
+        )
         found = Typed(call("+", Lit(EPOCH, "timestamp"), micros), TIMESTAMP, moment.nullable)
         return found if divisor else convert(found, TIMESTAMPTZ, node)
     if moment.type == TIMESTAMPTZ:
         moment = convert(moment, TIMESTAMP, node)
     if not divisor or moment.type not in (DATE, TIMESTAMP):
-        raise SqlError(f"a date, a timestamp or a number is wanted, and this is {moment.type}", node)
+        raise SqlError(
+            f"a date, a timestamp or a number is wanted, and this is {moment.type}", node
+        )
     whole = _since_epoch(convert(moment, TIMESTAMP, node).term)
-    half = call("if", call("<", whole, Lit(0, "int64")), Lit(-(divisor // 2), "int64"), Lit(divisor // 2, "int64"))
+    half = call(
+        "if",
+        call("<", whole, Lit(0, "int64")),
+        Lit(-(divisor // 2), "int64"),
+        Lit(divisor // 2, "int64"),
+    )
     nearest = call("/", call("+", whole, half), Lit(divisor, "int64"))
     return Typed(whole if divisor == 1 else nearest, BIGINT, moment.nullable)
 
@@ -471,13 +573,22 @@ def _whole_units(node: exp.Expr, value: Value) -> Typed:
     unit = node.expressions[0].name.upper().rstrip("S")
     before, after = (value(one) for one in node.expressions[1:3])
     if unit in MONTHS:
-        months = call("datetime:whole_months", *(convert(one, TIMESTAMP, node).term for one in (before, after)))
+        months = call(
+            "datetime:whole_months",
+            *(convert(one, TIMESTAMP, node).term for one in (before, after)),
+        )
         whole = call("/", months, Lit(MONTHS[unit], "int64"))
         return Typed(whole, BIGINT, before.nullable or after.nullable)
     if unit not in MICROSECONDS:
-        raise SqlError(f"date_sub of {unit} is not evaluated: date_diff counts the beginnings of one", node)
+        raise SqlError(
+            f"date_sub of {unit} is not evaluated: date_diff counts the beginnings of one", node
+        )
     between = call("-", *(convert(one, TIMESTAMP, node).term for one in (after, before)))
-    return Typed(call("/", between, Lit(MICROSECONDS[unit], "int64")), BIGINT, before.nullable or after.nullable)
+    return Typed(
+        call("/", between, Lit(MICROSECONDS[unit], "int64")),
+        BIGINT,
+        before.nullable or after.nullable,
+    )
 
 
 def _units(node: exp.Expr, value: Value) -> Typed:
@@ -488,15 +599,27 @@ def _units(node: exp.Expr, value: Value) -> Typed:
 
 
 def _bucket(node: exp.Expr, value: Value) -> Typed:
-    """time_bucket: the beginning of the interval that a moment is in, counted from Monday, 3 January 2000."""
+    """time_bucket: the beginning of the interval that a moment is in, counted from Monday, 3
+    January 2000.
+    """
     width, moment = value(node.this), _moment(value(node.expression), node)
     if not isinstance(width.term, Call) or width.term.name == MIXED:
         raise SqlError("time_bucket takes an interval of months, or one of days or less", node)
     if is_of_months(width):  # counted from January 2000
-        months, size = call("-", _months(moment.term, "MONTH"), Lit(2000 * 12, "int64")), width.term.args[0]
+        months, size = (
+            call("-", _months(moment.term, "MONTH"), Lit(2000 * 12, "int64")),
+            width.term.args[0],
+        )
         rest = call("mod", call("+", call("mod", months, size), size), size)
-        first = Lit(datetime(2000, 1, 1) if moment.type == TIMESTAMP else date(2000, 1, 1), moment.type.store)
-        return Typed(call("datetime:add_months", first, call("-", months, rest)), moment.type, moment.nullable)
+        first = Lit(
+            datetime(2000, 1, 1) if moment.type == TIMESTAMP else date(2000, 1, 1),
+            moment.type.store,
+        )
+        return Typed(
+            call("datetime:add_months", first, call("-", months, rest)),
+            moment.type,
+            moment.nullable,
+        )
     size, origin = width.term.args[0], Lit(datetime(2000, 1, 3), "timestamp")
     own = convert(moment, TIMESTAMP, node).term
     rest = call("mod", call("+", call("mod", call("-", own, origin), size), size), size)
@@ -539,11 +662,15 @@ NAMED: dict[str, Callable[[exp.Expr, Value], Typed]] = {
         ),
         part,
     ),
-    **dict.fromkeys(("to_hours", "to_minutes", "to_seconds", "to_weeks", "to_months", "to_years"), _units),
+    **dict.fromkeys(
+        ("to_hours", "to_minutes", "to_seconds", "to_weeks", "to_months", "to_years"), _units
+    ),
     **dict.fromkeys(("date_sub", "datesub"), _whole_units),
     "epoch_us": _epoch,
     "epoch_ns": _nanoseconds,
-    "timezone": lambda node, value: _in_zone(exp.AtTimeZone(this=node.expressions[1], zone=node.expressions[0]), value),
+    "timezone": lambda node, value: _in_zone(
+        exp.AtTimeZone(this=node.expressions[1], zone=node.expressions[0]), value
+    ),
     "age": _age,
     "yearweek": _year_and_week,
 }

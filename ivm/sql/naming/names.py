@@ -1,4 +1,6 @@
-"""Names of columns that a query does not name: DuckDB's text of the expression, as `sum(a)` or `(a + 1)`."""
+"""Names of columns that a query does not name: DuckDB's text of the expression, as `sum(a)` or
+`(a + 1)`.
+"""
 
 import re
 from typing import Any
@@ -9,23 +11,33 @@ from ivm.sql.keywords import KEYWORDS
 from ivm.sql.types import sql_type
 
 _INFIX: dict[type[exp.Expr], str] = {
-    exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Div: "/", exp.IntDiv: "//", exp.Mod: "%", exp.DPipe: "||",
+    exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Div: "/", exp.IntDiv: "//", exp.Mod: "%",
+    exp.DPipe: "||",
     exp.EQ: "=", exp.NEQ: "!=", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">=",
-    exp.Like: "~~", exp.ILike: "~~*", exp.NullSafeEQ: "IS NOT DISTINCT FROM", exp.NullSafeNEQ: "IS DISTINCT FROM",
-    exp.BitwiseAnd: "&", exp.BitwiseOr: "|", exp.BitwiseLeftShift: "<<", exp.BitwiseRightShift: ">>",
+    exp.Like: "~~", exp.ILike: "~~*", exp.NullSafeEQ: "IS NOT DISTINCT FROM",
+    exp.NullSafeNEQ: "IS DISTINCT FROM",
+    exp.BitwiseAnd: "&", exp.BitwiseOr: "|", exp.BitwiseLeftShift: "<<",
+    exp.BitwiseRightShift: ">>",
 }  # fmt: skip
 _PARTS = {  # of dates, which are words of the grammar and shown as they are written
-    "YEAR", "MONTH", "DAY", "HOUR", "MINUTE", "SECOND", "MILLISECOND", "MICROSECOND", "WEEK", "QUARTER", "DECADE",
+    "YEAR", "MONTH", "DAY", "HOUR", "MINUTE", "SECOND", "MILLISECOND", "MICROSECOND", "WEEK",
+    "QUARTER", "DECADE",
     "CENTURY", "MILLENNIUM",
 }  # fmt: skip
 _FUNCTIONS: dict[type[exp.Expr], str] = {
-    exp.Variance: "variance", exp.Stddev: "stddev", exp.StddevPop: "stddev_pop", exp.StddevSamp: "stddev_samp",
-    exp.VariancePop: "var_pop", exp.GroupConcat: "string_agg", exp.LogicalAnd: "bool_and", exp.LogicalOr: "bool_or",
-    exp.Substring: "substring", exp.Pow: "power", exp.Ceil: "ceil", exp.Length: "length", exp.AnyValue: "any_value",
-    exp.DateDiff: "date_diff", exp.CountIf: "count_if", exp.Quantile: "quantile", exp.BitwiseAndAgg: "bit_and",
-    exp.BitwiseOrAgg: "bit_or", exp.BitwiseXorAgg: "bit_xor", exp.ArrayAgg: "list", exp.ApproxDistinct:
+    exp.Variance: "variance", exp.Stddev: "stddev", exp.StddevPop: "stddev_pop",
+    exp.StddevSamp: "stddev_samp",
+    exp.VariancePop: "var_pop", exp.GroupConcat: "string_agg", exp.LogicalAnd: "bool_and",
+    exp.LogicalOr: "bool_or",
+    exp.Substring: "substring", exp.Pow: "power", exp.Ceil: "ceil", exp.Length: "length",
+    exp.AnyValue: "any_value",
+    exp.DateDiff: "date_diff", exp.CountIf: "count_if", exp.Quantile: "quantile",
+    exp.BitwiseAndAgg: "bit_and",
+    exp.BitwiseOrAgg: "bit_or", exp.BitwiseXorAgg: "bit_xor", exp.ArrayAgg: "list",
+    exp.ApproxDistinct:
     "approx_count_distinct", exp.Split: "string_split", exp.PercentileDisc: "quantile_disc",
-    exp.PercentileCont: "quantile_cont", exp.StrPosition: "position", exp.Mod: "mod", exp.BitwiseXor: "xor",
+    exp.PercentileCont: "quantile_cont", exp.StrPosition: "position", exp.Mod: "mod",
+    exp.BitwiseXor: "xor",
     exp.Transform: "list_transform", exp.ArrayFilter: "list_filter",
 }  # fmt: skip
 _ADDED: dict[type[exp.Expr], str] = {  # arguments that the parser adds
@@ -60,11 +72,17 @@ def text(node: exp.Expr) -> str:
         case exp.Literal() | exp.Null() | exp.Boolean():
             return _constant(node)
         case exp.Neg():
-            return f"(-({text(node.this)}))" if not isinstance(node.this, exp.Literal) else f"-{text(node.this)}"
+            return (
+                f"(-({text(node.this)}))"
+                if not isinstance(node.this, exp.Literal)
+                else f"-{text(node.this)}"
+            )
         case exp.Not():
             return _negated(node)
         case exp.Is() if isinstance(node.expression, exp.Boolean):
-            return f"(CAST({text(node.this)} AS BOOLEAN) IS NOT DISTINCT FROM {text(node.expression)})"
+            return (
+                f"(CAST({text(node.this)} AS BOOLEAN) IS NOT DISTINCT FROM {text(node.expression)})"
+            )
         case exp.Is():
             return f"({text(node.this)} IS {'NOT NULL' if _is_not_null(node) else 'NULL'})"
         case exp.Between():
@@ -109,14 +127,20 @@ def text(node: exp.Expr) -> str:
 
 
 def _renamed(node: exp.Expr) -> str | None:
-    """Return the text of a function that DuckDB shows by another name; None for any other expression."""
+    """Return the text of a function that DuckDB shows by another name; None for any other
+    expression.
+    """
     match node:
         case exp.Any() | exp.All():
             inner, word = node.this.unnest(), type(node).__name__.upper()
-            shown = _query(inner) if isinstance(inner, exp.Query) else f"SELECT unnest({text(inner)})"
+            shown = (
+                _query(inner) if isinstance(inner, exp.Query) else f"SELECT unnest({text(inner)})"
+            )
             return f"{word}({shown})"
         case exp.GenerateSeries() if (
-            "name" in node.meta and node.args["start"].this == "0" and "start" not in (node.args["start"].meta)
+            "name" in node.meta
+            and node.args["start"].this == "0"
+            and "start" not in (node.args["start"].meta)
         ):  # range(n)
             return f"{_identifier(str(node.meta['name']).lower())}({text(node.args['end'])})"
         case exp.Bracket():
@@ -134,7 +158,9 @@ def _renamed(node: exp.Expr) -> str | None:
         case exp.ArraySort():
             return f"{str(node.meta.get('name', 'list_sort')).lower()}({text(node.this)})"
         case exp.JSONObject():
-            pairs = ", ".join(f"{text(one.this)}, {text(one.expression)}" for one in node.expressions)
+            pairs = ", ".join(
+                f"{text(one.this)}, {text(one.expression)}" for one in node.expressions
+            )
             return f"json_object({pairs})"
         case exp.Exists():
             return f"EXISTS({_query(node.this)})"
@@ -164,7 +190,8 @@ def _operator(node: exp.Expr) -> str | None:
     """Return the text of an operator with two operands; None for any other expression."""
     if isinstance(node, exp.Like | exp.ILike) and node.args.get("negate"):
         return f"({text(node.this)} !{_INFIX[type(node)]} {text(node.expression)})"
-    later: list[str] = []  # of a chain a + b + c ..., what follows its first operand, the last one first
+    # of a chain a + b + c ..., what follows its first operand, the last one first
+    later: list[str] = []
     while type(node) in _INFIX and "start" not in node.meta and not node.args.get("negate"):
         later.append(f" {_INFIX[type(node)]} {text(node.expression)})")
         node = node.this
@@ -234,14 +261,21 @@ def sql_type_text(node: exp.DataType) -> str:
 def _case(node: exp.Case) -> str:
     same = f"{text(node.this)} = " if node.this else ""
     whens = [
-        f"WHEN ({f'({same}{text(one.this)})' if same else text(one.this)}) THEN ({text(one.args['true'])})"
+        f"WHEN ({f'({same}{text(one.this)})' if same else text(one.this)}) THEN "
+        f"({text(one.args['true'])})"
         for one in node.args["ifs"]
     ]
     default = text(node.args["default"]) if node.args.get("default") is not None else "NULL"
     return f"CASE  {' '.join(whens)} ELSE {default} END"
 
 
-_UNITS = {"SECOND": "{}", "MILLISECOND": "{}", "HOUR": "BIGINT", "MINUTE": "BIGINT", "MICROSECOND": "BIGINT"}
+_UNITS = {
+    "SECOND": "{}",
+    "MILLISECOND": "{}",
+    "HOUR": "BIGINT",
+    "MINUTE": "BIGINT",
+    "MICROSECOND": "BIGINT",
+}
 
 
 def _interval(node: exp.Interval) -> str:
@@ -257,11 +291,23 @@ def _interval(node: exp.Interval) -> str:
 
 def _query(node: exp.Expr) -> str:
     """Return DuckDB's text of a simple subquery."""
-    given = {key for key, value in node.args.items() if value} - {"expressions", "from_", "joins", "where"}
+    given = {key for key, value in node.args.items() if value} - {
+        "expressions",
+        "from_",
+        "joins",
+        "where",
+    }
     joins = node.args.get("joins") or []
-    if not isinstance(node, exp.Select) or given or any(one.args.get("on") or one.args.get("side") for one in joins):
+    if (
+        not isinstance(node, exp.Select)
+        or given
+        or any(one.args.get("on") or one.args.get("side") for one in joins)
+    ):
         return node.sql(dialect="duckdb")
-    items = [f"{text(i.this)} AS {_identifier(i.alias)}" if isinstance(i, exp.Alias) else text(i) for i in node.selects]
+    items = [
+        f"{text(i.this)} AS {_identifier(i.alias)}" if isinstance(i, exp.Alias) else text(i)
+        for i in node.selects
+    ]
     shown = f"SELECT {', '.join(items)}"
     if source := node.args.get("from_"):
         shown += f" FROM {', '.join(one.this.sql(dialect='duckdb') for one in (source, *joins))}"
@@ -269,12 +315,16 @@ def _query(node: exp.Expr) -> str:
 
 
 def _function(node: exp.Expr) -> str:
-    """Return the text of a function by the name that it was written with; its ORDER BY comes after its arguments."""
+    """Return the text of a function by the name that it was written with; its ORDER BY comes
+    after its arguments.
+    """
     written = node.meta.get("name") or _FUNCTIONS.get(type(node))
     shown = str(written or (node.sql_name() if isinstance(node, exp.Func) else node.key)).lower()
     args, order, added = list[exp.Expr](), "", _ADDED.get(type(node))
     for key in node.arg_types:
-        if key == added and (shown not in ("log", "regexp_extract") or str(node.args.get(key)) == "0"):
+        if key == added and (
+            shown not in ("log", "regexp_extract") or str(node.args.get(key)) == "0"
+        ):
             continue
         value = node.args.get(key)
         if isinstance(value, list):
@@ -289,7 +339,11 @@ def _function(node: exp.Expr) -> str:
 
 def _difference(node: exp.DateDiff) -> str:
     unit = node.args.get("unit")
-    parts = [f"'{unit.name.lower()}'" if unit is not None else "'day'", text(node.expression), text(node.this)]
+    parts = [
+        f"'{unit.name.lower()}'" if unit is not None else "'day'",
+        text(node.expression),
+        text(node.this),
+    ]
     return f"{str(node.meta.get('name', 'date_diff')).lower()}({', '.join(parts)})"
 
 
@@ -300,23 +354,33 @@ def _ordered(node: exp.Expr) -> str:
 
 def _within_group(node: exp.WithinGroup) -> str:
     """percentile_cont(0.5) WITHIN GROUP (ORDER BY x), as a quantile with an order."""
-    name = _FUNCTIONS[type(node.this)] if isinstance(node.this, exp.PercentileCont | exp.PercentileDisc) else None
+    name = (
+        _FUNCTIONS[type(node.this)]
+        if isinstance(node.this, exp.PercentileCont | exp.PercentileDisc)
+        else None
+    )
     shown = name or str(node.this.meta.get("name", node.this.key)).lower()
     if node.this.this is None:
         return (
-            f"{_identifier(shown)}() WITHIN GROUP ( ORDER BY {', '.join(map(_ordered, node.expression.expressions))})"
+            f"{_identifier(shown)}() WITHIN GROUP ( ORDER BY "
+            f"{', '.join(map(_ordered, node.expression.expressions))})"
         )
     return f"{shown}({text(node.this.this)} ORDER BY {', '.join(map(_ordered, node.expression.expressions))})"
 
 
 def _window(node: exp.Window) -> str:
-    parts, given = [], {**_named_window(node), **{key: one for key, one in node.args.items() if one}}
+    parts, given = (
+        [],
+        {**_named_window(node), **{key: one for key, one in node.args.items() if one}},
+    )
     if by := given.get("partition_by"):
         parts.append(f"PARTITION BY {', '.join(map(text, by))}")
     if order := given.get("order"):
         parts.append(f"ORDER BY {', '.join(map(_ordered, order.expressions))}")
     if spec := given.get("spec"):
-        bounds = [_bound(spec.args.get(key), spec.args.get(f"{key}_side")) for key in ("start", "end")]
+        bounds = [
+            _bound(spec.args.get(key), spec.args.get(f"{key}_side")) for key in ("start", "end")
+        ]
         shown = f"{str(spec.args.get('kind') or 'RANGE').upper()} BETWEEN {' AND '.join(bounds)}"
         shown += f" EXCLUDE {spec.args['exclude'].name.upper()}" if spec.args.get("exclude") else ""
         parts += [shown] if shown != _USUAL else []
@@ -330,7 +394,9 @@ def _named_window(node: exp.Window) -> dict[str, Any]:
     select, alias = node.find_ancestor(exp.Select), node.args.get("alias")
     if select is None or alias is None:
         return {}
-    named = (one for one in select.args.get("windows") or () if one.name.lower() == alias.name.lower())
+    named = (
+        one for one in select.args.get("windows") or () if one.name.lower() == alias.name.lower()
+    )
     return next((one.args for one in named), {})
 
 
@@ -340,4 +406,6 @@ _USUAL = "RANGE BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW"
 def _bound(bound: object, side: object) -> str:
     if bound is None or str(bound).upper() == "CURRENT ROW":
         return "CURRENT ROW"
-    return f"{text(bound) if isinstance(bound, exp.Expr) else str(bound).upper()} {str(side).upper()}"
+    return (
+        f"{text(bound) if isinstance(bound, exp.Expr) else str(bound).upper()} {str(side).upper()}"
+    )

@@ -1,6 +1,7 @@
 """How a text spells what the parser makes alike, for columns that are named by their expressions.
 
-Nodes keep it under `name` in their `meta`: functions, types of casts, the direction of an order, and intervals.
+Nodes keep it under `name` in their `meta`: functions, types of casts, the direction of an order,
+and intervals.
 """
 
 import re
@@ -14,34 +15,46 @@ TYPED = re.compile(
     r"[\s)\]]*(?:::|\bas\b)\s*(\w+(?: precision)?(?:\s*\([\d\s,]+\))?)", re.IGNORECASE
 )  # after what is cast
 BEFORE = re.compile(r"(\w+)\s*$")  # the type of a literal
-DIRECTED = re.compile(r"[\s)\]]*?(\s+asc\b|\s+desc\b|)(\s+nulls\s+(?:first|last)\b|)", re.IGNORECASE)
+DIRECTED = re.compile(
+    r"[\s)\]]*?(\s+asc\b|\s+desc\b|)(\s+nulls\s+(?:first|last)\b|)", re.IGNORECASE
+)
 FALLING = re.compile(r"[\s)\]]*?(\s+desc\b)(\s+nulls\s+(?:first|last)\b|)", re.IGNORECASE)
 INTERVAL = re.compile(r"\binterval\s+('[^']*'|\d+)", re.IGNORECASE)
 BRACKET = re.compile(r"[\s)\]]*(?:not\s+)?in\s*\[", re.IGNORECASE)  # after what is sought in a list
 TRUNCATED = re.compile(r"\bdate_?trunc\s*\(\s*'(\w+)'", re.IGNORECASE)
 GRAMMAR = {  # types that are words of the grammar, which are shown by their own names
-    "bigint", "bit", "boolean", "char", "character", "dec", "decimal", "float", "int", "integer", "interval", "nchar",
+    "bigint", "bit", "boolean", "char", "character", "dec", "decimal", "float", "int", "integer",
+    "interval", "nchar",
     "numeric", "real", "smallint", "time", "timestamp", "varchar",
 }  # fmt: skip
 
 
-Spans = dict[int, tuple[int, int]]  # by the id of a node: where it begins and where it ends in the text
+# by the id of a node: where it begins and where it ends in the text
+Spans = dict[int, tuple[int, int]]
 
 
 def remember(nodes: Sequence[exp.Expr], text: str) -> None:
-    """Keep in all nodes of a statement how its text spells them.  Each node comes before those inside it.
+    """Keep in all nodes of a statement how its text spells them.  Each node comes before those
+    inside it.
 
     What is in brackets after IN becomes a list, in which a null is a value.
     """
     spans = _spans(nodes)
-    intervals, units = INTERVAL.findall(text), {name.upper(): name for name in TRUNCATED.findall(text)}
+    intervals, units = (
+        INTERVAL.findall(text),
+        {name.upper(): name for name in TRUNCATED.findall(text)},
+    )
     for one in nodes:
         if isinstance(one, exp.Cast):
             _keep(one.to, _type(one, text, spans))
         elif isinstance(one, exp.TimestampTrunc | exp.DateTrunc):
             _keep(one.args["unit"], units.get(one.args["unit"].name.upper()))
             _keep(one, _function(one, text, spans))
-        elif isinstance(one, exp.In) and id(one.this) in spans and BRACKET.match(text, spans[id(one.this)][1] + 1):
+        elif (
+            isinstance(one, exp.In)
+            and id(one.this) in spans
+            and BRACKET.match(text, spans[id(one.this)][1] + 1)
+        ):
             one.set("field", exp.Array(expressions=one.expressions))
             one.set("expressions", None)
         elif isinstance(one, exp.Func):
@@ -89,7 +102,10 @@ def _type(node: exp.Cast, text: str, spans: Spans) -> str | None:
     found = TYPED.match(text, last + 1) if last is not None else None
     if found is None and isinstance(node.this, exp.Literal) and "start" in node.this.meta:
         found = BEFORE.search(text[: node.this.meta["start"]])
-    if found is None or found[1].lower() in (*GRAMMAR - {"decimal", "dec", "numeric"}, "double precision"):
+    if found is None or found[1].lower() in (
+        *GRAMMAR - {"decimal", "dec", "numeric"},
+        "double precision",
+    ):
         return None
     word, _, sizes = found[1].partition("(")
     try:
@@ -100,7 +116,9 @@ def _type(node: exp.Cast, text: str, spans: Spans) -> str | None:
         own = {"dec": "DECIMAL", "numeric": "DECIMAL", "char": "VARCHAR", "character": "VARCHAR"}
         word = own.get(word.strip().lower(), word.strip().upper())
     shown = (
-        f"{word.strip()}({', '.join(one.strip() for one in sizes.rstrip(')').split(','))})" if sizes else word.strip()
+        f"{word.strip()}({', '.join(one.strip() for one in sizes.rstrip(')').split(','))})"
+        if sizes
+        else word.strip()
     )
     return shown if same else None
 
@@ -109,4 +127,8 @@ def _direction(node: exp.Ordered, text: str, spans: Spans) -> str | None:
     last = spans[id(node.this)][1] if id(node.this) in spans else None
     pattern = FALLING if node.args.get("desc") else DIRECTED
     found = pattern.match(text, last + 1) if last is not None else None
-    return None if found is None else "".join(" " + " ".join(part.upper().split()) for part in found.groups() if part)
+    return (
+        None
+        if found is None
+        else "".join(" " + " ".join(part.upper().split()) for part in found.groups() if part)
+    )

@@ -7,9 +7,9 @@
     v:part3[a] = s <- v:part2[a] = s.                         so that a group may have none: null
     v:part3[a] = s <- v:part1[a] = _, !v:part2[a] = _, s = null["int64"].
 
-Without GROUP BY there is one group, which has a row even if nothing is in it.  A `DISTINCT` aggregate reads a helper
-view of distinct values.  Rows with multiplicities weigh as much in counts, sums and averages; for all other aggregates
-they are numbered.
+Without GROUP BY there is one group, which has a row even if nothing is in it.  A `DISTINCT`
+aggregate reads a helper view of distinct values.  Rows with multiplicities weigh as much in counts,
+sums and averages; for all other aggregates they are numbered.
 """
 
 from __future__ import annotations
@@ -30,13 +30,16 @@ from ivm.sql.types import INTEGER
 
 AGGREGATES = (exp.AggFunc, exp.GroupConcat, exp.Filter, exp.WithinGroup, exp.AnyValue)
 WINDOW_ONLY = (
-    exp.RowNumber, exp.Rank, exp.DenseRank, exp.Ntile, exp.Lag, exp.Lead, exp.FirstValue, exp.LastValue, exp.NthValue,
+    exp.RowNumber, exp.Rank, exp.DenseRank, exp.Ntile, exp.Lag, exp.Lead, exp.FirstValue,
+    exp.LastValue, exp.NthValue,
     exp.PercentRank, exp.CumeDist,
 )  # fmt: skip
 
 
 def aggregates_in(nodes: Sequence[exp.Expr | None]) -> list[exp.Expr]:
-    """Return the aggregates of some expressions, each once; not those of subqueries, nor window functions."""
+    """Return the aggregates of some expressions, each once; not those of subqueries, nor window
+    functions.
+    """
     found: dict[str, exp.Expr] = {}
     for node in nodes:
         if node is not None:
@@ -79,10 +82,17 @@ class Grouping(Group):
     """The groups of a body, and the aggregates over them."""
 
     def __init__(
-        self, builder: Builder, scope: Scope, subqueries: Subqueries, groups: list[Typed], single: bool,
+        self,
+        builder: Builder,
+        scope: Scope,
+        subqueries: Subqueries,
+        groups: list[Typed],
+        single: bool,
         nodes: Sequence[exp.Expr],
-    ) -> None:  # fmt: skip
-        """`groups` are the values of GROUP BY, `nodes` the aggregates; if `single`, no rows are one group, too."""
+    ) -> None:
+        """`groups` are the values of GROUP BY, `nodes` the aggregates; if `single`, no rows are
+        one group, too.
+        """
         body = scope.body
         super().__init__(builder, body, [])
         self.scope, self.subqueries, self.single, self.nodes = scope, subqueries, single, nodes
@@ -105,7 +115,9 @@ class Grouping(Group):
         return value._replace(nullable=value.nullable and name not in self.scope.body.required)
 
     def evaluate(self) -> tuple[Body, dict[str, Typed], list[Typed]]:
-        """Return a body of one row for each group, its aggregates by their text, and the groups' columns."""
+        """Return a body of one row for each group, its aggregates by their text, and the groups'
+        columns.
+        """
         each = {text_of(node): self._made(node) for node in self.nodes}
         base = self._base([*each.values()])
         body = Body(self.scope.body.outer)
@@ -153,7 +165,9 @@ class Grouping(Group):
         """Return a variable of the query around as that has it."""
         outer = self.scope.body.outer
         value = column_of(outer, name)
-        return value._replace(nullable=value.nullable and (outer is None or name not in outer.required))
+        return value._replace(
+            nullable=value.nullable and (outer is None or name not in outer.required)
+        )
 
     def _completed(self, one: Made, base: Table) -> Table:
         """Return a function that has the default for groups without a row."""

@@ -1,4 +1,6 @@
-"""What the parts of a query share: its rows, what names of tables mean, and a SELECT between two of its clauses."""
+"""What the parts of a query share: its rows, what names of tables mean, and a SELECT between two
+of its clauses.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ Order = tuple[Typed, bool, bool]  # a value, whether it descends, and whether nu
 
 
 class Rows(NamedTuple):
-    """The rows of a query: a body and its columns by name; `order` are the values that ORDER BY names."""
+    """The rows of a query: a body and its columns by name; `order` are the values that ORDER BY
+    names.
+    """
 
     body: Body
     columns: list[tuple[str, Typed]]
@@ -26,10 +30,14 @@ class Rows(NamedTuple):
     def named(self, names: list[str], node: exp.Expr) -> Rows:
         """Return rows with the names that an alias gives their columns, as in `AS t(a, b)`."""
         if len(names) > len(self.columns):
-            raise SqlError(f"{counted(len(names), 'name')} for {counted(len(self.columns), 'column')}", node)
+            raise SqlError(
+                f"{counted(len(names), 'name')} for {counted(len(self.columns), 'column')}", node
+            )
         own = [name for name, _ in self.columns]
         given = [*names, *own[len(names) :]]
-        return self._replace(columns=[(n, v) for n, (_, v) in zip(given, self.columns, strict=True)])
+        return self._replace(
+            columns=[(n, v) for n, (_, v) in zip(given, self.columns, strict=True)]
+        )
 
     def read_as(self, body: Body, values: list[Typed]) -> Rows:
         """Return rows of another body with these values, under the same names."""
@@ -62,10 +70,11 @@ class Translator(Protocol):
 
 
 class Clauses:
-    """A SELECT between two of its clauses: its tables and body, and the values of what was evaluated before.
+    """A SELECT between two of its clauses: its tables and body, and the values of what was
+    evaluated before.
 
-    After GROUP BY `grouped` maps the terms of the groups to their columns; `replaced` has the aggregates and window
-    functions by their text.
+    After GROUP BY `grouped` maps the terms of the groups to their columns; `replaced` has the
+    aggregates and window functions by their text.
     """
 
     def __init__(self, queries: Translator, node: exp.Select, scope: Scope) -> None:
@@ -94,7 +103,9 @@ class Clauses:
 
     def go_on(self, body: Body) -> None:
         """Let the clauses that follow read another body."""
-        self.scope = Scope(body, self.scope.sources, self.scope.parent, self.scope.aliases, self.grouped)
+        self.scope = Scope(
+            body, self.scope.sources, self.scope.parent, self.scope.aliases, self.grouped
+        )
 
     def named(self, node: exp.Expr, clause: str) -> exp.Expr:
         """Return what a number or the name of an expression means in GROUP BY."""
@@ -103,18 +114,25 @@ class Clauses:
         if isinstance(node, exp.Literal) and not node.is_string:
             place = int(node.this)
             if not 1 <= place <= len(self.items):
-                raise SqlError(f"{clause} {place}: the select list has {counted(len(self.items), 'column')}", node)
+                raise SqlError(
+                    f"{clause} {place}: the select list has {counted(len(self.items), 'column')}",
+                    node,
+                )
             return unaliased(self.items[place - 1])
         if isinstance(node, exp.Column) and not node.table and self.scope.own(node) is None:
             return self.scope.aliases.get(node.name.lower(), node)
         return node
 
     def order_value(self, node: exp.Expr, columns: list[tuple[str, Typed]]) -> Typed:
-        """Return what ORDER BY orders by: a column of the select list by its name or number, or an expression."""
+        """Return what ORDER BY orders by: a column of the select list by its name or number, or
+        an expression.
+        """
         if isinstance(node, exp.Literal) and not node.is_string:
             place = int(node.this)
             if not 1 <= place <= len(columns):
-                raise SqlError(f"ORDER BY {place}: the select list has {counted(len(columns), 'column')}", node)
+                raise SqlError(
+                    f"ORDER BY {place}: the select list has {counted(len(columns), 'column')}", node
+                )
             return columns[place - 1][1]
         if isinstance(node, exp.Column) and not node.table:
             for name, value in columns:
@@ -123,7 +141,10 @@ class Clauses:
         if self.grouped is not None and isinstance(node, exp.Column):
             for item, (_, value) in zip(self.items, columns, strict=False):
                 plain = unaliased(item)
-                if isinstance(plain, exp.Column) and text_of(plain).lower() == text_of(node).lower():
+                if (
+                    isinstance(plain, exp.Column)
+                    and text_of(plain).lower() == text_of(node).lower()
+                ):
                     return value
         return self.evaluate(node)
 

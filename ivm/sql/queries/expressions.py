@@ -1,7 +1,8 @@
 """Expressions of SQL as terms, and conditions as literals of a body.
 
-A condition becomes the literals that hold where it is true: neither false nor null. `NOT` is pushed inwards, since
-`NOT (a < b)` is true where `a >= b` is, so three values are needed only where a condition is a value.
+A condition becomes the literals that hold where it is true: neither false nor null. `NOT` is pushed
+inwards, since `NOT (a < b)` is true where `a >= b` is, so three values are needed only where a
+condition is a value.
 """
 
 from __future__ import annotations
@@ -38,15 +39,25 @@ class Subqueries(NamedTuple):
 
 
 class Expressions:
-    """Translates expressions in a scope; `replaced` are expressions that have values already, by their text.
+    """Translates expressions in a scope; `replaced` are expressions that have values already, by
+    their text.
 
     If the scope is grouped, columns must be among the grouped terms, which have these values.
     """
 
     def __init__(
-        self, builder: Builder, scope: Scope, subqueries: Subqueries, replaced: dict[str, Typed] | None = None
+        self,
+        builder: Builder,
+        scope: Scope,
+        subqueries: Subqueries,
+        replaced: dict[str, Typed] | None = None,
     ) -> None:
-        self.builder, self.scope, self.subqueries, self.replaced = builder, scope, subqueries, replaced or {}
+        self.builder, self.scope, self.subqueries, self.replaced = (
+            builder,
+            scope,
+            subqueries,
+            replaced or {},
+        )
         self._aliases: list[str] = []  # that are being expanded
         self._known: dict[
             int, tuple[exp.Expr, Typed]
@@ -92,7 +103,9 @@ class Expressions:
         if isinstance(node, exp.Exists) or (isinstance(node, exp.In) and node.args.get("query")):
             return self._marked(node)
         if isinstance(node, exp.Window):
-            raise SqlError(f"a window function has no place here: {node.sql(dialect='duckdb')}", node)
+            raise SqlError(
+                f"a window function has no place here: {node.sql(dialect='duckdb')}", node
+            )
         if isinstance(node, exp.AggFunc):
             raise SqlError(f"an aggregate has no place here: {node.sql(dialect='duckdb')}", node)
         if (literal := constant(node)) is not None:
@@ -126,7 +139,8 @@ class Expressions:
                 if expression is not None and node.name.lower() not in self._aliases:
                     return self._named(node, expression)
                 raise SqlError(
-                    f"{node.name} is neither grouped nor in an aggregate: add it to GROUP BY, or write "
+                    f"{node.name} is neither grouped nor in an aggregate: add it to GROUP BY, or "
+                    f"write "
                     f"any_value({node.name})",
                     node,
                 )
@@ -145,7 +159,9 @@ class Expressions:
             self._aliases.pop()
 
     def _struct(self, node: exp.Column) -> Typed | None:
-        """Return a field of a struct, which parses as a column after the name of a table; None if there is none."""
+        """Return a field of a struct, which parses as a column after the name of a table; None
+        if there is none.
+        """
         *tables, last = (one for one in node.parts)
         for size in range(1, len(tables) + 1):
             column = exp.Column(this=tables[size - 1], table=tables[size - 2] if size > 1 else None)
@@ -165,7 +181,9 @@ class Expressions:
             return Typed(Lit(None, "bool"), BOOLEAN, True)
         if operation not in ("=", "!="):
             left, right = _ordered(left, right, node)
-        return Typed(Call(operation, (left.term, right.term)), BOOLEAN, left.nullable or right.nullable)
+        return Typed(
+            Call(operation, (left.term, right.term)), BOOLEAN, left.nullable or right.nullable
+        )
 
     def _marked(self, node: exp.Expr) -> Typed:
         """Return EXISTS or IN as a value: whether the subquery has rows, in three values for IN."""
@@ -177,7 +195,9 @@ class Expressions:
         column = inner.selects[0].alias_or_name if inner.selects else ""
         inner = inner.copy()
         inner.selects[0].replace(exp.alias_(inner.selects[0].unalias(), "in_value"))
-        found = exp.select("count(*)").from_(exp.Subquery(this=inner, alias=exp.to_identifier("in_rows")))
+        found = exp.select("count(*)").from_(
+            exp.Subquery(this=inner, alias=exp.to_identifier("in_rows"))
+        )
         key = exp.column("in_value", "in_rows")
         is_in = self._positive(found.where(exp.EQ(this=key, expression=node.this.copy())))
         nulls = self._positive(found.where(exp.Is(this=key.copy(), expression=exp.Null())))
@@ -187,17 +207,27 @@ class Expressions:
         if left.nullable:
             unknown = Call("or", (nulls, Call("and", (some, Call("is_null", (left.term,))))))
         null = Lit(None, "bool")
-        term = Call("if", (is_in, Lit(True, "bool"), Call("if", (unknown, null, Lit(False, "bool")))))
+        term = Call(
+            "if", (is_in, Lit(True, "bool"), Call("if", (unknown, null, Lit(False, "bool"))))
+        )
         return Typed(term, BOOLEAN, True)
 
     def _of_rows(self, node: exp.Expr, operation: str) -> Typed:
-        """Return `x > ANY (query)` as a value, in three values, and `x > ALL (query)` as the opposite of one."""
+        """Return `x > ANY (query)` as a value, in three values, and `x > ALL (query)` as the
+        opposite of one.
+        """
         every = isinstance(node.expression, exp.All)
         inner = _subquery_of(node)
         inner.selects[0].replace(exp.alias_(inner.selects[0].unalias(), "any_value"))
-        kind = next(kind for kind, one in COMPARE.items() if one == (FLIPPED[operation] if every else operation))
+        kind = next(
+            kind
+            for kind, one in COMPARE.items()
+            if one == (FLIPPED[operation] if every else operation)
+        )
         test = kind(this=node.this.copy(), expression=exp.column("any_value", "any_rows"))
-        rows = exp.select("count(*)").from_(exp.Subquery(this=inner, alias=exp.to_identifier("any_rows")))
+        rows = exp.select("count(*)").from_(
+            exp.Subquery(this=inner, alias=exp.to_identifier("any_rows"))
+        )
         holds = self._positive(rows.where(test))
         unknown = self._positive(rows.where(exp.Is(this=test.copy(), expression=exp.Null())))
         (yes, no), null = (Lit(not every, "bool"), Lit(every, "bool")), Lit(None, "bool")
@@ -231,7 +261,9 @@ class Expressions:
         return self.builder.unify(self.body, left.term, right.term)
 
     def condition(self, node: exp.Expr, wanted: bool = True) -> list[Literal]:
-        """Return literals that hold where a condition is true, or if not `wanted`, where it is false."""
+        """Return literals that hold where a condition is true, or if not `wanted`, where it is
+        false.
+        """
         with reading(node):
             return self._condition(node, wanted)
 
@@ -257,7 +289,9 @@ class Expressions:
             case exp.In() if node.args.get("query") and isinstance(node.this, exp.Tuple):
                 return self.subqueries.exists(_of_tuple(node, wanted), self.scope, wanted)
             case exp.In() if node.args.get("query"):
-                return self.subqueries.within(self.value(node.this), node.args["query"], self.scope, wanted)
+                return self.subqueries.within(
+                    self.value(node.this), node.args["query"], self.scope, wanted
+                )
             case exp.In(args={"field": exp.Array(expressions=[_, *_] as parts)}) if wanted:
                 return self._listed(exp.In(this=node.this, expressions=parts), True)
             case exp.In() if not node.args.get("field"):
@@ -310,7 +344,9 @@ class Expressions:
         opposite = operation if not wanted else FLIPPED[operation]
         return self._deciding(node, inner, opposite, False)
 
-    def _deciding(self, node: exp.Expr, inner: exp.Select, operation: str, some: bool) -> list[Literal]:
+    def _deciding(
+        self, node: exp.Expr, inner: exp.Select, operation: str, some: bool
+    ) -> list[Literal]:
         alias = exp.to_identifier("any_rows")
         inner = inner.copy()
         inner.selects[0].replace(exp.alias_(inner.selects[0].unalias(), "any_value"))
@@ -318,7 +354,9 @@ class Expressions:
         key = exp.column("any_value", "any_rows")
         holds: exp.Expr = kind(this=node.this.copy(), expression=key)
         if not some:  # no row for which the opposite is true or unknown
-            null = exp.Is(this=kind(this=node.this.copy(), expression=key.copy()), expression=exp.Null())
+            null = exp.Is(
+                this=kind(this=node.this.copy(), expression=key.copy()), expression=exp.Null()
+            )
             holds = exp.Or(this=holds, expression=null)
         rows = exp.select("1").from_(exp.Subquery(this=inner, alias=alias)).where(holds)
         return self.subqueries.exists(rows, self.scope, some)
@@ -328,7 +366,10 @@ class Expressions:
             return [*NEVER]
         if value.type != BOOLEAN:
             if not value.type.is_integer:
-                raise SqlError(f"a condition is wanted, and this is {value.type}: compare it with a value", node)
+                raise SqlError(
+                    f"a condition is wanted, and this is {value.type}: compare it with a value",
+                    node,
+                )
             operation = "!=" if wanted else "="
             return [Test(Call(operation, (value.term, Lit(0, "int64"))))]
         if isinstance(value.term, Lit):
@@ -345,7 +386,9 @@ def _subquery_of(node: exp.Expr) -> exp.Select:
 
 
 def _ordered(left: Typed, right: Typed, node: exp.Expr) -> tuple[Typed, Typed]:
-    """Return values of one type as numbers or texts that are in their order.  Raises SqlError if it has none."""
+    """Return values of one type as numbers or texts that are in their order.  Raises SqlError if
+    it has none.
+    """
     if left.type == right.type == BOOLEAN:
         return convert(left, INTEGER), convert(right, INTEGER)
     return in_order(left, node), in_order(right, node)
@@ -356,29 +399,40 @@ def _listed(node: exp.Expr) -> exp.In | None:
     if not isinstance(node, exp.EQ) or not isinstance(node.expression, exp.Any):
         return None
     inner = node.expression.this.unnest()
-    return exp.In(this=node.this, expressions=inner.expressions) if isinstance(inner, exp.Array) else None
+    return (
+        exp.In(this=node.this, expressions=inner.expressions)
+        if isinstance(inner, exp.Array)
+        else None
+    )
 
 
 def _within(node: exp.Expr) -> exp.Expr | None:
-    """Return `x = ANY (query)` as `x IN (query)`, and `x <> ALL (query)` as its opposite; None for another node."""
+    """Return `x = ANY (query)` as `x IN (query)`, and `x <> ALL (query)` as its opposite; None
+    for another node.
+    """
     kind = exp.Any if isinstance(node, exp.EQ) else exp.All
     if not isinstance(node, exp.EQ | exp.NEQ) or not isinstance(node.expression, kind):
         return None
-    found = exp.In(this=node.this.copy(), query=exp.Subquery(this=members.as_query(node.expression).copy()))
+    found = exp.In(
+        this=node.this.copy(), query=exp.Subquery(this=members.as_query(node.expression).copy())
+    )
     return found if isinstance(node, exp.EQ) else exp.not_(found)
 
 
 def _contained(node: exp.Expr) -> exp.Expr | None:
     """Return `x IN l` of a list as list_contains(l, x); None for another node."""
     field = node.args.get("field") if isinstance(node, exp.In) else None
-    return None if field is None else exp.ArrayContains(this=field.copy(), expression=node.this.copy())
+    return (
+        None if field is None else exp.ArrayContains(this=field.copy(), expression=node.this.copy())
+    )
 
 
 def _deep_operands(node: exp.Expr, known: Container[int]) -> list[exp.Expr]:
-    """Return every 32nd of the operands on the left of a long chain like a + b + c ..., the innermost first.
+    """Return every 32nd of the operands on the left of a long chain like a + b + c ..., the
+    innermost first.
 
-    As variables of their own they keep terms, and the calls that read them, from nesting as deep as the chain is long.
-    What is `known`, by the ids of the nodes, ends the chain.
+    As variables of their own they keep terms, and the calls that read them, from nesting as deep as
+    the chain is long. What is `known`, by the ids of the nodes, ends the chain.
     """
     found, depth = list[exp.Expr](), 0
     while isinstance(node, exp.Binary) and not isinstance(node, exp.Connector | exp.Dot):
@@ -406,7 +460,8 @@ def either(parts: Sequence[list[Literal]]) -> list[Literal]:
     kept = [part for part in parts if part != NEVER]
     if len(kept) < 2:
         return kept[0] if kept else [*NEVER]
-    if all(isinstance(one, Test) for part in kept for one in part):  # a condition, and no alternatives of the rule
+    # a condition, and no alternatives of the rule
+    if all(isinstance(one, Test) for part in kept for one in part):
         terms = [_all([one.term for one in part if isinstance(one, Test)]) for part in kept]
         return [Test(Call("or", tuple(terms)))]
     flat: list[tuple[Literal, ...]] = []
@@ -416,11 +471,16 @@ def either(parts: Sequence[list[Literal]]) -> list[Literal]:
 
 
 def _of_tuple(node: exp.In, wanted: bool) -> exp.Select:
-    """Return `(a, b) IN (SELECT x, y ...)` as the query of an EXISTS; of NOT EXISTS, where null may be any value."""
+    """Return `(a, b) IN (SELECT x, y ...)` as the query of an EXISTS; of NOT EXISTS, where null
+    may be any value.
+    """
     query = node.args["query"]
     inner = (query.this if isinstance(query, exp.Subquery) else query).copy()
     if len(inner.selects) != len(node.this.expressions):
-        raise SqlError(f"IN compares {len(node.this.expressions)} values with {len(inner.selects)} columns", node)
+        raise SqlError(
+            f"IN compares {len(node.this.expressions)} values with {len(inner.selects)} columns",
+            node,
+        )
     for place, one in enumerate(list(inner.selects)):
         one.replace(exp.alias_(one.unalias(), f"in_{place}"))
     rows = exp.select("1").from_(exp.Subquery(this=inner, alias=exp.to_identifier("in_rows")))

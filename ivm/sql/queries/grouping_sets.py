@@ -1,4 +1,6 @@
-"""ROLLUP, CUBE and GROUPING SETS: the union of one GROUP BY for each set, with nulls for what it does not group."""
+"""ROLLUP, CUBE and GROUPING SETS: the union of one GROUP BY for each set, with nulls for what it
+does not group.
+"""
 
 from __future__ import annotations
 

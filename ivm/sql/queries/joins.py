@@ -3,8 +3,8 @@
     a LEFT JOIN b ON c     v:part1(a's columns, b's) <- a, b, c.
                            v:part1(a's columns, b's) <- a, !(b, c), b's columns are null.
 
-The helper view has the columns that the query names, and those that tell the rows of `a` and `b` apart; if there are
-too many of these, its rows have multiplicities instead.
+The helper view has the columns that the query names, and those that tell the rows of `a` and `b`
+apart; if there are too many of these, its rows have multiplicities instead.
 """
 
 from __future__ import annotations
@@ -48,7 +48,9 @@ class Joins:
         known = {source.alias.lower() for source in self.sources}
         for source in sources:
             if source.alias and source.alias.lower() in known:
-                raise SqlError(f"two tables of this query are named {source.alias}: give one an alias")
+                raise SqlError(
+                    f"two tables of this query are named {source.alias}: give one an alias"
+                )
         self.scope.body.extend(body)
         self.sources.extend(sources)
 
@@ -58,12 +60,18 @@ class Joins:
         if isinstance(node, exp.Lateral):
             return self._item(node.this if not node.alias else _with_alias(node), lateral=True)
         if isinstance(node, exp.Subquery) and isinstance(node.this, exp.Table) and not node.alias:
-            inner = Joins(self.queries, Scope(Body(self.scope.body.outer), [], self.scope.parent), self.needs)
+            inner = Joins(
+                self.queries, Scope(Body(self.scope.body.outer), [], self.scope.parent), self.needs
+            )
             inner.first(node.this)
             return inner.scope.body, inner.sources
         rows = relations.rows(self.queries, node, outer)
         alias = node.alias_or_name
-        columns = [c.name for c in node.args["alias"].args.get("columns") or ()] if node.args.get("alias") else []
+        columns = (
+            [c.name for c in node.args["alias"].args.get("columns") or ()]
+            if node.args.get("alias")
+            else []
+        )
         rows = rows.named(columns, node)
         return rows.body, [Source(alias, list(rows.columns))]
 
@@ -74,7 +82,10 @@ class Joins:
             self._asof(node, side)
             return
         if (node.method or "").upper() == "POSITIONAL":
-            raise SqlError("POSITIONAL JOIN takes rows by their place, and tables have no order: join by a key", node)
+            raise SqlError(
+                "POSITIONAL JOIN takes rows by their place, and tables have no order: join by a key",
+                node,
+            )
         if kind in ("SEMI", "ANTI"):
             self._semi(node, kind == "SEMI")
             return
@@ -96,7 +107,13 @@ class Joins:
             return [one.name for one in node.args["using"]]
         if (node.method or "").upper() == "NATURAL":
             right = {name.lower() for source in sources for name, _ in source.columns}
-            left = [n for s in self.sources if s not in sources for n, _ in s.columns if n.lower() not in s.merged]
+            left = [
+                n
+                for s in self.sources
+                if s not in sources
+                for n, _ in s.columns
+                if n.lower() not in s.merged
+            ]
             return [name for name in left if name.lower() in right]
         return []
 
@@ -116,13 +133,17 @@ class Joins:
                 source.merged.add(name.lower())
 
     def _pair(self, name: str, right: list[Source], node: exp.Join) -> tuple[Typed, Typed]:
-        left = [s.find(name) for s in self.sources if s not in right and name.lower() not in s.merged]
+        left = [
+            s.find(name) for s in self.sources if s not in right and name.lower() not in s.merged
+        ]
         other = [s.find(name) for s in right]
         lefts, others = [v for v in left if v is not None], [v for v in other if v is not None]
         if not lefts or not others:
             raise SqlError(f"USING ({name}): both tables need a column {name}", node)
         if lefts[0].type.store != others[0].type.store:
-            raise SqlError(f"USING ({name}): the columns are {lefts[0].type} and {others[0].type}", node)
+            raise SqlError(
+                f"USING ({name}): the columns are {lefts[0].type} and {others[0].type}", node
+            )
         return lefts[0], others[0]
 
     def _semi(self, node: exp.Join, wanted: bool) -> None:
@@ -133,7 +154,9 @@ class Joins:
         alias = node.this.alias_or_name
         for one in node.args.get("using") or ():
             left = next((s.alias for s in self.sources if s.find(one.name) is not None), "")
-            conditions.append(exp.EQ(this=exp.column(one.name, left), expression=exp.column(one.name, alias)))
+            conditions.append(
+                exp.EQ(this=exp.column(one.name, left), expression=exp.column(one.name, alias))
+            )
         for one in conditions:
             inner = inner.where(one)
         self.scope.body.literals += self.queries.subqueries.exists(inner, self.scope, wanted)
@@ -141,10 +164,14 @@ class Joins:
     # -- the nearest row
 
     def _asof(self, node: exp.Join, side: str) -> None:
-        """Join each row with the nearest one; for RIGHT and FULL, also rows that are the nearest of none."""
+        """Join each row with the nearest one; for RIGHT and FULL, also rows that are the nearest
+        of none.
+        """
         using, alias = self._using(node, []), node.this.alias_or_name
         conditions, order = self._nearness(node, using, alias)
-        self.builder.costs.append("ASOF JOIN: the rows before or after each row are kept, O(rows of the partition)")
+        self.builder.costs.append(
+            "ASOF JOIN: the rows before or after each row are kept, O(rows of the partition)"
+        )
         if side in ("RIGHT", "FULL"):
             right = _Side(self, *self._item(node.this), apart=True)
             left = _Side(self, self.scope.body, self.sources)
@@ -152,51 +179,78 @@ class Joins:
             return
         self.join(self._lateral_nearest(node, alias, conditions, order))
         for name in using:
-            self._merge(name, [source for source in self.sources if source.alias.lower() == alias.lower()])
+            self._merge(
+                name, [source for source in self.sources if source.alias.lower() == alias.lower()]
+            )
 
-    def _nearness(self, node: exp.Join, using: list[str], alias: str) -> tuple[list[exp.Expr], exp.Ordered]:
-        """Return the conditions of an ASOF JOIN, and the order in which the nearest row comes first.
+    def _nearness(
+        self, node: exp.Join, using: list[str], alias: str
+    ) -> tuple[list[exp.Expr], exp.Ordered]:
+        """Return the conditions of an ASOF JOIN, and the order in which the nearest row comes
+        first.
 
         The last column of USING is that of the inequality.  Raises SqlError.
         """
         found: list[exp.Expr] = []
         for place, name in enumerate(using):
-            sources = (s.alias for s in self.sources if s.find(name) is not None and name.lower() not in s.merged)
+            sources = (
+                s.alias
+                for s in self.sources
+                if s.find(name) is not None and name.lower() not in s.merged
+            )
             kind = exp.GTE if place == len(using) - 1 else exp.EQ
-            found.append(kind(this=exp.column(name, next(sources, "")), expression=exp.column(name, alias)))
+            found.append(
+                kind(this=exp.column(name, next(sources, "")), expression=exp.column(name, alias))
+            )
         if on := node.args.get("on"):
             found += on.copy().flatten() if isinstance(on, exp.And) else [on.copy()]
         bounds = [one for one in found if type(one) in _BACK]
         if len(bounds) != 1:
-            raise SqlError("ASOF JOIN takes one inequality, as in t.time >= u.time, and equations", node)
+            raise SqlError(
+                "ASOF JOIN takes one inequality, as in t.time >= u.time, and equations", node
+            )
         bound = bounds[0]
         if not _is_of(bound.expression, alias):
             bound = _BACK[type(bound)](this=bound.expression, expression=bound.this)
         if not _is_of(bound.expression, alias):
-            raise SqlError(f"ASOF JOIN: name the tables of the columns, as in t.time >= {alias}.time", node)
-        return found, exp.Ordered(this=bound.expression.copy(), desc=isinstance(bound, exp.GTE | exp.GT))
+            raise SqlError(
+                f"ASOF JOIN: name the tables of the columns, as in t.time >= {alias}.time", node
+            )
+        return found, exp.Ordered(
+            this=bound.expression.copy(), desc=isinstance(bound, exp.GTE | exp.GT)
+        )
 
     def _lateral_nearest(
         self, node: exp.Join, alias: str, conditions: list[exp.Expr], order: exp.Ordered
-    ) -> exp.Join:  # fmt: skip
-        """Return an ASOF JOIN as a lateral join with the nearest row, the least by its key among equally near ones."""
+    ) -> exp.Join:
+        """Return an ASOF JOIN as a lateral join with the nearest row, the least by its key among
+        equally near ones.
+        """
         table = node.this
         names = [n for n, _ in relations.rows(self.queries, table, self.scope.parent).columns]
         wanted = [exp.column(n, alias, quoted=True) for n in names if self.needs.wants(alias, n)]
         items: list[exp.Expr] = [*wanted] or [exp.Literal.number(1)]
         query = exp.select(*items).from_(table.copy()).where(*conditions).order_by(order).limit(1)
-        lateral = exp.Lateral(this=exp.Subquery(this=query), alias=exp.TableAlias(this=exp.to_identifier(alias)))
-        return exp.Join(this=lateral, side="LEFT" if node.side.upper() == "LEFT" else None, on=exp.true())
+        lateral = exp.Lateral(
+            this=exp.Subquery(this=query), alias=exp.TableAlias(this=exp.to_identifier(alias))
+        )
+        return exp.Join(
+            this=lateral, side="LEFT" if node.side.upper() == "LEFT" else None, on=exp.true()
+        )
 
     # -- outer joins
 
     def _lateral(self, node: exp.Join, side: str) -> None:
-        """LEFT JOIN LATERAL: the rows joined, and those for which the subquery has none, with nulls."""
+        """LEFT JOIN LATERAL: the rows joined, and those for which the subquery has none, with
+        nulls.
+        """
         if side != "LEFT":
             raise SqlError(f"{side} JOIN LATERAL is not SQL: the left side comes first", node)
         outer, builder = self.scope.body.outer, self.builder
         body, sources = self._item(node.this, lateral=True)
-        left = [(s, n, v) for s in self.sources for n, v in s.columns if self.needs.wants(s.alias, n)]
+        left = [
+            (s, n, v) for s in self.sources for n, v in s.columns if self.needs.wants(s.alias, n)
+        ]
         right = [(s, n, v) for s in sources for n, v in s.columns if self.needs.wants(s.alias, n)]
         joined, kept = self.scope.body.copy(), self.scope.body
         body.outer = outer
@@ -205,7 +259,9 @@ class Joins:
             scope = Scope(joined, [*self.sources, *sources], self.scope.parent)
             self.queries.expressions(scope).require(on)
         identity = builder.identity(kept)
-        matched = builder.stored(joined, [(f"k{n}", v) for n, v in enumerate(identity)], distinct=True)
+        matched = builder.stored(
+            joined, [(f"k{n}", v) for n, v in enumerate(identity)], distinct=True
+        )
         around = builder.carried(joined, [v.term for v in identity])
         inner = Body(kept)
         builder.scan(matched, inner, [*(column_of(outer, n) for n in around), *identity])
@@ -235,10 +291,16 @@ class Joins:
 
 
 class _Side:
-    """One side of an outer join: a table with the columns that are needed, to be read afresh for each rule."""
+    """One side of an outer join: a table with the columns that are needed, to be read afresh for
+    each rule.
+    """
 
-    def __init__(self, joins: Joins, body: Body, sources: list[Source], apart: bool = False) -> None:
-        """Rows that may be equal have multiplicities; they are numbered if they are to be told `apart`."""
+    def __init__(
+        self, joins: Joins, body: Body, sources: list[Source], apart: bool = False
+    ) -> None:
+        """Rows that may be equal have multiplicities; they are numbered if they are to be told
+        `apart`.
+        """
         self.joins, self.builder, self.sources = joins, joins.builder, sources
         self.places: list[tuple[int, str]] = []  # of each column: its source and its name
         values: list[Typed] = []
@@ -284,11 +346,17 @@ class _Side:
 
     @property
     def key(self) -> list[int]:
-        """The positions among its columns of those that tell its rows apart; none if it is not known to have these."""
+        """The positions among its columns of those that tell its rows apart; none if it is not
+        known to have these.
+        """
         if self.table.weighs or self.around:
             return []
         places = self.picked if self.picked is not None else [*range(len(self.names))]
-        return [places.index(place) for place in self.table.key] if {*self.table.key} <= {*places} else []
+        return (
+            [places.index(place) for place in self.table.key]
+            if {*self.table.key} <= {*places}
+            else []
+        )
 
     @property
     def never_null(self) -> list[int]:
@@ -319,8 +387,15 @@ class _OuterJoin:
 
     def __init__(
         self, joins: Joins, node: exp.Join, using: list[str], left: _Side, right: _Side, side: str
-    ) -> None:  # fmt: skip
-        self.joins, self.node, self.using, self.left, self.right, self.side = joins, node, using, left, right, side
+    ) -> None:
+        self.joins, self.node, self.using, self.left, self.right, self.side = (
+            joins,
+            node,
+            using,
+            left,
+            right,
+            side,
+        )
         self.builder = joins.builder
         self.parts: list[tuple[Body, list[Typed]]] = []
         self.kept_key = False
@@ -347,16 +422,20 @@ class _OuterJoin:
         self._merge(sources)
 
     def _keep_key(self, body: Body, values: list[Typed]) -> None:
-        """Note that the key of the left side identifies the joined rows, if at most one row matches each of it."""
+        """Note that the key of the left side identifies the joined rows, if at most one row
+        matches each of it.
+        """
         if self.kept_key and not body.weights:
             ((_, all_),) = body.keys
             key = frozenset(v for place in self.left.key for v in variables(values[place].term))
             body.keys = [(key, all_)]
 
     def _apart(self) -> list[int] | None:
-        """Return the places of columns that tell apart the rows that nothing matches of both sides; None if none do.
+        """Return the places of columns that tell apart the rows that nothing matches of both sides;
+        None if none do.
 
-        A row of nulls that the left side has may be what FULL JOIN adds to the right's, if that has one as well.
+        A row of nulls that the left side has may be what FULL JOIN adds to the right's, if that has
+        one as well.
         """
         if self.left.table.weighs or self.right.table.weighs:
             return None
@@ -381,23 +460,37 @@ class _OuterJoin:
         self.parts.append((body, [*own, *nulls] if keep_left else [*nulls, *own]))
 
     def _condition(self, body: Body, left: list[Typed], right: list[Typed]) -> None:
-        """Add the condition of the join to a body that reads both sides, or one inside the other."""
-        scope = Scope(body, [*self.left.sources_of(left), *self.right.sources_of(right)], self.joins.scope.parent)
+        """Add the condition of the join to a body that reads both sides, or one inside the
+        other.
+        """
+        scope = Scope(
+            body,
+            [*self.left.sources_of(left), *self.right.sources_of(right)],
+            self.joins.scope.parent,
+        )
         joins = Joins(self.joins.queries, scope, self.joins.needs)
         joins._match(self.node, self.using, scope.sources[len(self.left.sources) :])
 
     def _merge(self, sources: list[Source]) -> None:
-        """Show a column of USING once: the left's, the right's for RIGHT, the one that is not null for FULL."""
+        """Show a column of USING once: the left's, the right's for RIGHT, the one that is not
+        null for FULL.
+        """
         right = sources[len(self.left.sources) :]
         for name in self.using:
             left = next(
-                s for s in sources if s not in right and s.find(name) is not None and name.lower() not in s.merged
+                s
+                for s in sources
+                if s not in right and s.find(name) is not None and name.lower() not in s.merged
             )
             theirs = next(s for s in right if s.find(name) is not None)
             one, other = left.find(name), theirs.find(name)
             assert one is not None and other is not None
             if self.side != "LEFT":
-                both = Typed(Call("coalesce", (one.term, other.term)), one.type, one.nullable and other.nullable)
+                both = Typed(
+                    Call("coalesce", (one.term, other.term)),
+                    one.type,
+                    one.nullable and other.nullable,
+                )
                 value = other if self.side == "RIGHT" else both
                 left.show(name, value)
             theirs.merged.add(name.lower())
@@ -410,9 +503,16 @@ class _NearestJoin(_OuterJoin):
     """
 
     def __init__(
-        self, joins: Joins, node: exp.Join, using: list[str], left: _Side, right: _Side, side: str,
-        conditions: list[exp.Expr], order: exp.Ordered,
-    ) -> None:  # fmt: skip
+        self,
+        joins: Joins,
+        node: exp.Join,
+        using: list[str],
+        left: _Side,
+        right: _Side,
+        side: str,
+        conditions: list[exp.Expr],
+        order: exp.Ordered,
+    ) -> None:
         super().__init__(joins, node, using, left, right, side)
         body = Body(joins.scope.body.outer)
         own = left.read(body)
@@ -438,12 +538,19 @@ class _NearestJoin(_OuterJoin):
         return [values[place] for side, values in pairs for place in side.key or range(len(values))]
 
     def _condition(self, body: Body, left: list[Typed], right: list[Typed]) -> None:
-        """Let a body that reads both sides, or one inside the other, hold where one row is the nearest of the other."""
+        """Let a body that reads both sides, or one inside the other, hold where one row is the
+        nearest of the other.
+        """
         given = [column_of(body.outer, name) for name in self.around]
         self.builder.scan(self.nearest, body, [*given, *self._keys(left, right)])
 
 
-_BACK: dict[type[exp.Expr], type[exp.Expr]] = {exp.GTE: exp.LTE, exp.GT: exp.LT, exp.LTE: exp.GTE, exp.LT: exp.GT}
+_BACK: dict[type[exp.Expr], type[exp.Expr]] = {
+    exp.GTE: exp.LTE,
+    exp.GT: exp.LT,
+    exp.LTE: exp.GTE,
+    exp.LT: exp.GT,
+}
 
 
 def _is_of(node: exp.Expr, alias: str) -> bool:
@@ -461,11 +568,15 @@ def _always_matches(node: exp.Join, side: str) -> bool:
 
 
 def _is_function(node: exp.Expr) -> bool:
-    return isinstance(node, exp.Unnest) or (isinstance(node, exp.Table) and isinstance(node.this, exp.Func))
+    return isinstance(node, exp.Unnest) or (
+        isinstance(node, exp.Table) and isinstance(node.this, exp.Func)
+    )
 
 
 def _is_lateral(node: exp.Expr) -> bool:
-    return isinstance(node, exp.Lateral) or (isinstance(node, exp.Subquery) and bool(node.args.get("lateral")))
+    return isinstance(node, exp.Lateral) or (
+        isinstance(node, exp.Subquery) and bool(node.args.get("lateral"))
+    )
 
 
 def _reads_columns(node: exp.Expr) -> bool:

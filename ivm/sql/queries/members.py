@@ -25,13 +25,24 @@ TEMPLATE = """CASE WHEN :list IS NOT NULL THEN coalesce(
 
 
 def of_members(node: exp.Expr) -> exp.Expr | None:
-    """Return a function of a function, or a comprehension, as a subquery; None for any other node.  Raises SqlError."""
+    """Return a function of a function, or a comprehension, as a subquery; None for any other
+    node.  Raises SqlError.
+    """
     name = node.name.lower() if isinstance(node, exp.Anonymous) else ""
     if name in ("list_reduce", "array_reduce", "reduce"):
-        raise SqlError(f"{name} is not kept: write (SELECT sum(x) FROM unnest(l) u(x)), or what else it folds", node)
-    if isinstance(node, exp.Array) and node.expressions and isinstance(node.expressions[0], exp.Comprehension):
+        raise SqlError(
+            f"{name} is not kept: write (SELECT sum(x) FROM unnest(l) u(x)), or what else it folds",
+            node,
+        )
+    if (
+        isinstance(node, exp.Array)
+        and node.expressions
+        and isinstance(node.expressions[0], exp.Comprehension)
+    ):
         (inner,) = node.expressions
-        names = [one.name for one in (inner.expression, inner.args.get("position")) if one is not None]
+        names = [
+            one.name for one in (inner.expression, inner.args.get("position")) if one is not None
+        ]
         return _rows(node, inner.args["iterator"], names, inner.this, inner.args.get("condition"))
     if isinstance(node, exp.Transform | exp.ArrayFilter):
         given, filters = [node.this, node.expression], isinstance(node, exp.ArrayFilter)
@@ -40,21 +51,38 @@ def of_members(node: exp.Expr) -> exp.Expr | None:
     else:
         return None
     if len(given) != 2 or not isinstance(given[1], exp.Lambda):
-        raise SqlError(f"{node.sql(dialect='duckdb')[:60]}: write list_transform(l, lambda x: x + 1)", node)
+        raise SqlError(
+            f"{node.sql(dialect='duckdb')[:60]}: write list_transform(l, lambda x: x + 1)", node
+        )
     names = [one.name for one in given[1].expressions]
     value, test = (exp.to_identifier(names[0]), given[1].this) if filters else (given[1].this, None)
     return _rows(node, given[0], names, value, test)
 
 
-def _rows(node: exp.Expr, of: exp.Expr, names: list[str], value: exp.Expr, test: exp.Expr | None) -> exp.Expr:
-    """Return the list of a value for each member of another that passes a test; `names`: the member's, its place's."""
+def _rows(
+    node: exp.Expr, of: exp.Expr, names: list[str], value: exp.Expr, test: exp.Expr | None
+) -> exp.Expr:
+    """Return the list of a value for each member of another that passes a test; `names`: the
+    member's, its place's.
+    """
     if of.find(exp.AggFunc):
-        raise SqlError(f"{node.sql(dialect='duckdb')[:60]}: take the list of the group in a subquery in FROM", node)
+        raise SqlError(
+            f"{node.sql(dialect='duckdb')[:60]}: take the list of the group in a subquery in FROM",
+            node,
+        )
     taken = {column.table for column in node.find_all(exp.Column)}
     table = next(name for n in count(1) if (name := f"members{n}") not in taken)
-    columns = {name: exp.column(own, table) for name, own in zip(names, ("member", "place"), strict=False)}
-    rows = of if isinstance(of, exp.Array) else exp.paren(of.copy())  # the values themselves, or by their places
-    parts = {"list": of, "rows": rows, "value": _with(value, columns), "test": _with(test or exp.true(), columns)}
+    columns = {
+        name: exp.column(own, table) for name, own in zip(names, ("member", "place"), strict=False)
+    }
+    # the values themselves, or by their places
+    rows = of if isinstance(of, exp.Array) else exp.paren(of.copy())
+    parts = {
+        "list": of,
+        "rows": rows,
+        "value": _with(value, columns),
+        "test": _with(test or exp.true(), columns),
+    }
     found = sqlglot.parse_one(TEMPLATE.format(u=table), dialect="duckdb")
     for place in [*found.find_all(exp.Placeholder)]:
         place.replace(parts[place.name].copy())
@@ -75,7 +103,9 @@ def _with(node: exp.Expr, columns: dict[str, exp.Column]) -> exp.Expr:
 
 
 def _is_name(node: exp.Identifier) -> bool:
-    """Return whether an identifier is part of a column, or the name of a field, and not a parameter."""
+    """Return whether an identifier is part of a column, or the name of a field, and not a
+    parameter.
+    """
     return isinstance(node.parent, exp.Column | exp.Alias) or (
         isinstance(node.parent, exp.Dot) and node.arg_key == "expression"
     )
@@ -92,8 +122,14 @@ def _is_bound(node: exp.Expr) -> bool:
 
 
 def as_query(node: exp.Expr) -> exp.Expr:
-    """Return the query of ANY or ALL, which is one of the members of a list if a list is written there."""
+    """Return the query of ANY or ALL, which is one of the members of a list if a list is written
+    there.
+    """
     inner: exp.Expr = node.this
     while isinstance(inner, exp.Subquery | exp.Paren):
         inner = inner.this
-    return inner if isinstance(inner, exp.Query) else exp.select(exp.Explode(this=exp.paren(inner.copy())))
+    return (
+        inner
+        if isinstance(inner, exp.Query)
+        else exp.select(exp.Explode(this=exp.paren(inner.copy())))
+    )

@@ -1,10 +1,11 @@
-"""Rows numbered in the order of a partition: LIMIT, DISTINCT ON, and what window functions follow from.
+"""Rows numbered in the order of a partition: LIMIT, DISTINCT ON, and what window functions follow
+from.
 
     v:part1[p, n] = k <- agg<<(n, k) = bottom(k, o, k, 1000000000000000)>> body.     k is the key of a row
     v:part2[k] = n <- v:part1[p, n] = k.
 
-Ties are broken by the key of the row.  The aggregates skip nulls, so that a part of a key that may be null is carried
-as two columns, whether it is null and a value in place of null.
+Ties are broken by the key of the row.  The aggregates skip nulls, so that a part of a key that may
+be null is carried as two columns, whether it is null and a value in place of null.
 """
 
 from __future__ import annotations
@@ -35,7 +36,9 @@ class Key(NamedTuple):
     nulls_first: bool
 
 
-def ordering(value: Typed, node: exp.Expr, where: exp.Expr | None = None) -> tuple[Typed, bool, bool]:
+def ordering(
+    value: Typed, node: exp.Expr, where: exp.Expr | None = None
+) -> tuple[Typed, bool, bool]:
     """Return a value with the direction that ORDER BY gives, nulls last unless it says otherwise.
 
     Raises SqlError, which names the place of `where` if it is given, for a value that has no order.
@@ -47,9 +50,13 @@ def ordering(value: Typed, node: exp.Expr, where: exp.Expr | None = None) -> tup
 
 
 def numbered(
-    builder: Builder, body: Body, partition: Sequence[Typed], keys: Sequence[Key], identity: Sequence[Typed],
+    builder: Builder,
+    body: Body,
+    partition: Sequence[Typed],
+    keys: Sequence[Key],
+    identity: Sequence[Typed],
     most: int = MOST,
-) -> Table:  # fmt: skip
+) -> Table:
     """Return a function from the identity of a row to its number in its partition, from 1."""
     inner = body.copy()
     around = [outer_value(body, name) for name in builder.carried(body)]
@@ -60,17 +67,27 @@ def numbered(
     parts = [told_apart(builder, inner, one) for one in ids]
     by += [part.term for own in parts for part in own]
     by = [term for term in dict.fromkeys(by) if term not in [g.term for g in groups]]
-    group_columns = tuple(Column(f"p{n}", v.type, builder.may_be_null(inner, v)) for n, v in enumerate(groups))
+    group_columns = tuple(
+        Column(f"p{n}", v.type, builder.may_be_null(inner, v)) for n, v in enumerate(groups)
+    )
     rows, number = Body(), builder.variable(BIGINT, False)
     group_values = [builder.variable(c.type, c.nullable) for c in group_columns]
     found = []
     for one, own in zip(ids, parts, strict=True):
         values: list[Typed] = []
         for part in own:
-            place, result = builder.variable(BIGINT, False).term, builder.variable(part.type, False).term
+            place, result = (
+                builder.variable(BIGINT, False).term,
+                builder.variable(part.type, False).term,
+            )
             assert isinstance(place, Var) and isinstance(result, Var)
             name = builder.helper()
-            fold = Fold("bottom" if upward else "top", result.name, (part.term, *by, Lit(most, "int64")), place.name)
+            fold = Fold(
+                "bottom" if upward else "top",
+                result.name,
+                (part.term, *by, Lit(most, "int64")),
+                place.name,
+            )
             builder.rule(Atom(name, (*(g.term for g in groups), place), (result,)), inner, (fold,))
             columns = (*group_columns, Column("n", BIGINT, False), Column("v", part.type, False))
             table = Table(name, columns, (*range(len(groups) + 1),), function=True)
@@ -79,13 +96,17 @@ def numbered(
     name = builder.helper()
     own_terms = tuple(v.term for v in (*group_values[: len(around)], *found))
     builder.emit(Rule((Atom(name, own_terms, (number.term,)),), tuple(rows.literals)))
-    columns = tuple(Column(f"k{n}", v.type, len(own) > 1) for n, (v, own) in enumerate(zip(ids, parts, strict=True)))
+    columns = tuple(
+        Column(f"k{n}", v.type, len(own) > 1)
+        for n, (v, own) in enumerate(zip(ids, parts, strict=True))
+    )
     all_columns = (*group_columns[: len(around)], *columns, Column("n", BIGINT, False))
     return Table(name, all_columns, (*range(len(all_columns) - 1),), function=True)
 
 
 def told_apart(builder: Builder, body: Body, value: Typed) -> list[Typed]:
-    """Return a value as variables that are never null: itself, or whether it is null, and a value in place of null.
+    """Return a value as variables that are never null: itself, or whether it is null, and a value
+    in place of null.
 
     Truth values, which have no order in rules, are 0 and 1.
     """
@@ -99,7 +120,9 @@ def told_apart(builder: Builder, body: Body, value: Typed) -> list[Typed]:
     return [builder.define(body, part) for part in parts]
 
 
-def put_together(builder: Builder, body: Body, values: list[Typed], type_: SqlType, define: bool = True) -> Typed:
+def put_together(
+    builder: Builder, body: Body, values: list[Typed], type_: SqlType, define: bool = True
+) -> Typed:
     """Return the value of a type that `told_apart` gave in parts."""
     *flags, filled = values
     term = Call("=", (filled.term, Lit(1, "int64"))) if type_ == BOOLEAN else filled.term
@@ -113,7 +136,9 @@ def _least(type_: SqlType) -> Lit:
     if type_.store in ("string", "int64"):
         return Lit("" if type_.store == "string" else 0, type_.store)
     text = {"DATE": "2000-01-01", "TIME": "00:00:00", "BLOB": ""}.get(type_.name, "0")
-    zero = Typed(Lit("2000-01-01" if type_.name.startswith("TIMESTAMP") else text, "string"), VARCHAR, False)
+    zero = Typed(
+        Lit("2000-01-01" if type_.name.startswith("TIMESTAMP") else text, "string"), VARCHAR, False
+    )
     found = converted(zero, type_, None).term
     assert isinstance(found, Lit)
     return found
@@ -127,19 +152,30 @@ def ordered_terms(builder: Builder, body: Body, key: Key, upward: bool) -> list[
     found: list[Term] = []
     if builder.may_be_null(body, value):
         null_is_one = key.nulls_first != upward
-        ones = (Lit(1, "int64"), Lit(0, "int64")) if null_is_one else (Lit(0, "int64"), Lit(1, "int64"))
+        ones = (
+            (Lit(1, "int64"), Lit(0, "int64"))
+            if null_is_one
+            else (Lit(0, "int64"), Lit(1, "int64"))
+        )
         flag = Typed(Call("if", (Call("is_null", (value.term,)), *ones)), INTEGER, False)
         found.append(builder.define(body, flag).term)
-        value = builder.define(body, Typed(Call("coalesce", (value.term, _least(value.type))), value.type, False))
+        value = builder.define(
+            body, Typed(Call("coalesce", (value.term, _least(value.type))), value.type, False)
+        )
     if upward and key.desc and value.type.is_float:  # what is not a number comes first
-        zero, infinite = _least(value.type), Call("ratio", (Lit(1.0, "float64"), Lit(0.0, "float64")))
+        zero, infinite = (
+            _least(value.type),
+            Call("ratio", (Lit(1.0, "float64"), Lit(0.0, "float64"))),
+        )
         number = Call("<=", (value.term, infinite))
         first = Typed(Call("if", (number, Lit(1, "int64"), Lit(0, "int64"))), INTEGER, False)
         found.append(builder.define(body, first).term)
         value = builder.define(body, value._replace(term=Call("if", (number, value.term, zero))))
     if upward and key.desc:
         value = (
-            _placed(builder, body, value) if value.type.store == "string" else builder.define(body, _reversed(value))
+            _placed(builder, body, value)
+            if value.type.store == "string"
+            else builder.define(body, _reversed(value))
         )
     return [*found, value.term]
 
@@ -147,7 +183,10 @@ def ordered_terms(builder: Builder, body: Body, key: Key, upward: bool) -> list[
 def _placed(builder: Builder, body: Body, value: Typed) -> Typed:
     """Return the place of a text among all texts of a body, from the greatest."""
     if builder.carried(body):
-        raise SqlError("ORDER BY with a descending text among ascending keys is not kept in correlated subqueries")
+        raise SqlError(
+            "ORDER BY with a descending text among ascending keys is not kept in correlated "
+            "subqueries"
+        )
     texts = builder.stored(body, [("text", value)], distinct=True)
     rows, place = Body(), builder.variable(BIGINT, False).term
     (text,) = builder.scan(texts, rows)
@@ -158,7 +197,11 @@ def _placed(builder: Builder, body: Body, value: Typed) -> Typed:
     group = builder.define(rows, Typed(Lit(0, "int64"), INTEGER, False))
     fold = Fold("top", result.name, (text.term, text.term, Lit(MOST, "int64")), place.name)
     builder.rule(Atom(name, (group.term, place), (result,)), rows, (fold,))
-    columns = (Column("g", INTEGER, False), Column("n", BIGINT, False), Column("text", VARCHAR, False))
+    columns = (
+        Column("g", INTEGER, False),
+        Column("n", BIGINT, False),
+        Column("text", VARCHAR, False),
+    )
     return builder.scan(Table(name, columns, (0, 1), function=True), body, [None, None, value])[1]
 
 
@@ -172,15 +215,21 @@ def _reversed(value: Typed) -> Typed:
         return Typed(Call("-", (_least(value.type), value.term)), BIGINT, False)
     if value.type.name in ("DATE", "TIMESTAMP"):
         return Typed(Call("-", (_least(value.type), value.term)), BIGINT, False)
-    raise SqlError(f"ORDER BY mixes ascending keys with a descending {value.type}, which is not kept: order all keys "
-                   "in one direction")  # fmt: skip
+    raise SqlError(
+        f"ORDER BY mixes ascending keys with a descending {value.type}, which is not kept: order "
+        f"all keys "
+        "in one direction"
+    )
 
 
 # -- LIMIT and DISTINCT ON
 
 
 def limited(
-    select: Clauses, body: Body, columns: list[tuple[str, Typed]], keys: list[tuple[Typed, bool, bool]]
+    select: Clauses,
+    body: Body,
+    columns: list[tuple[str, Typed]],
+    keys: list[tuple[Typed, bool, bool]],
 ) -> tuple[Body, list[tuple[str, Typed]], list[tuple[Typed, bool, bool]]]:
     """Return the first rows of a query, as LIMIT and OFFSET say."""
     builder = select.builder
@@ -199,7 +248,9 @@ def limited(
         keys_ = [Key(*k) for k in keys]
     most = last if last is not None else MOST
     table = numbered(builder, body, [], keys_, identity, max(most, 1))
-    builder.costs.append("LIMIT: an edit among the first rows numbers them anew, O(rows of the limit)")
+    builder.costs.append(
+        "LIMIT: an edit among the first rows numbers them anew, O(rows of the limit)"
+    )
     around = [outer_value(body, n) for n in builder.carried(body)]
     number = builder.scan(table, body, [*around, *identity])[-1]
     if last is not None:
@@ -235,18 +286,24 @@ def first_of_each(
     ordered = [Key(*ordering(select.order_value(one.this, columns), one)) for one in order]
     if select.scope.body.weights:
         wanted = {v.term: v for v in (*(v for _, v in columns), *keys, *(k.value for k in ordered))}
-        body, values = copies(builder, select.scope.body, [(f"c{n}", v) for n, v in enumerate(wanted.values())])
+        body, values = copies(
+            builder, select.scope.body, [(f"c{n}", v) for n, v in enumerate(wanted.values())]
+        )
         copied = dict(zip(wanted, values, strict=True))
         columns = [(n, copied[v.term]) for n, v in columns]
         keys = [copied[v.term] for v in keys]
         ordered = [k._replace(value=copied[k.value.term]) for k in ordered]
-        select.replaced |= {text_of(one.this): k.value for one, k in zip(order, ordered, strict=True)}
+        select.replaced |= {
+            text_of(one.this): k.value for one, k in zip(order, ordered, strict=True)
+        }
         select.go_on(body)
     body = select.scope.body
     identity = builder.identity(body)
     keys = [builder.define(body, one) for one in keys]
     table = numbered(builder, body, keys, ordered, identity)
-    builder.costs.append("DISTINCT ON: an edit numbers the rows of its group anew, O(rows of the group)")
+    builder.costs.append(
+        "DISTINCT ON: an edit numbers the rows of its group anew, O(rows of the group)"
+    )
     around = [outer_value(body, n) for n in builder.carried(body)]
     number = builder.scan(table, body, [*around, *identity])[-1]
     body.literals.append(Test(Call("=", (number.term, Lit(1, "int64")))))
@@ -256,7 +313,9 @@ def first_of_each(
 # -- rows that are equal
 
 
-def copies(builder: Builder, body: Body, outputs: list[tuple[str, Typed]]) -> tuple[Body, list[Typed]]:
+def copies(
+    builder: Builder, body: Body, outputs: list[tuple[str, Typed]]
+) -> tuple[Body, list[Typed]]:
     """Return a body that has each row as often as it occurs, by numbering equal rows from 1."""
     around = builder.carried(body, [one.term for _, one in outputs])
     table = builder.stored(body, outputs)
@@ -267,7 +326,9 @@ def copies(builder: Builder, body: Body, outputs: list[tuple[str, Typed]]) -> tu
 
 
 def copied(builder: Builder, table: Table) -> Table:
-    """Return a helper view of the rows of a table with multiplicities, each as often as it occurs, with a number."""
+    """Return a helper view of the rows of a table with multiplicities, each as often as it
+    occurs, with a number.
+    """
     name, numbers = builder.helper(), _numbers(builder, table)
     columns = (*table.columns, Column("n", BIGINT, False))
     body, number = Body(), builder.variable(BIGINT, False)
@@ -284,10 +345,22 @@ def _numbers(builder: Builder, table: Table) -> str:
     most, name, rows = builder.helper(), builder.helper(), Body()
     builder.scan(table, rows)
     one, greatest, number, after = (builder.variable(BIGINT, False).term for _ in range(4))
-    assert isinstance(one, Var) and isinstance(greatest, Var) and isinstance(number, Var) and isinstance(after, Var)
+    assert (
+        isinstance(one, Var)
+        and isinstance(greatest, Var)
+        and isinstance(number, Var)
+        and isinstance(after, Var)
+    )
     fold = Fold("max", greatest.name, (rows.weights[0],))
-    builder.emit(Rule((Atom(most, (one,), (greatest,)),), (*rows.literals, Atom(ONE, (one,))), (fold,)))
-    builder.emit(Rule((Atom(name, (number,)),), (Atom(ONE, (one,)), Define(number, Call("+", (one, Lit(1, "int64")))))))
+    builder.emit(
+        Rule((Atom(most, (one,), (greatest,)),), (*rows.literals, Atom(ONE, (one,))), (fold,))
+    )
+    builder.emit(
+        Rule(
+            (Atom(name, (number,)),),
+            (Atom(ONE, (one,)), Define(number, Call("+", (one, Lit(1, "int64"))))),
+        )
+    )
     more = (
         Atom(name, (number,)),
         Atom(most, (one,), (greatest,)),

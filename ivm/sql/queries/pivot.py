@@ -1,4 +1,6 @@
-"""PIVOT, rewritten to GROUP BY with one aggregate under a condition for each value, and UNPIVOT, to UNION ALL."""
+"""PIVOT, rewritten to GROUP BY with one aggregate under a condition for each value, and UNPIVOT,
+to UNION ALL.
+"""
 
 from __future__ import annotations
 
@@ -8,20 +10,30 @@ from ivm.sql.errors import SqlError
 
 
 def rewritten(pivot: exp.Pivot, source: exp.Expr, columns: list[str]) -> exp.Query:
-    """Return a query with the rows of `table PIVOT (aggregates FOR column IN (values))`, or of the statement PIVOT.
+    """Return a query with the rows of `table PIVOT (aggregates FOR column IN (values))`, or of the
+    statement PIVOT.
 
-    `source` is the table without its PIVOT, and `columns` are the names of its columns.  Raises SqlError.
+    `source` is the table without its PIVOT, and `columns` are the names of its columns.  Raises
+    SqlError.
     """
     if pivot.args.get("unpivot"):
         return _unpivoted(pivot, source, columns)
     fields = pivot.args.get("fields") or pivot.expressions  # of the clause, and of the statement
-    aggregates = list(pivot.expressions if pivot.args.get("fields") else pivot.args.get("using") or ())
+    aggregates = list(
+        pivot.expressions if pivot.args.get("fields") else pivot.args.get("using") or ()
+    )
     aggregates = aggregates or [exp.Count(this=exp.Star())]
     if not fields or not all(isinstance(one, exp.In) for one in fields):
-        raise SqlError("PIVOT without IN takes its columns from the data: list the values with IN (...)", pivot)
+        raise SqlError(
+            "PIVOT without IN takes its columns from the data: list the values with IN (...)", pivot
+        )
     used = {c.name.lower() for one in (*aggregates, *fields) for c in one.find_all(exp.Column)}
     group = pivot.args.get("group")
-    keys = [one.name for one in group.expressions] if group else [n for n in columns if n.lower() not in used]
+    keys = (
+        [one.name for one in group.expressions]
+        if group
+        else [n for n in columns if n.lower() not in used]
+    )
     select = exp.select(*(exp.column(k, quoted=True) for k in keys)).from_(source.copy())
     if len(fields) != 1:
         raise SqlError("PIVOT over several columns: write one PIVOT for each", pivot)
@@ -41,24 +53,33 @@ def rewritten(pivot: exp.Pivot, source: exp.Expr, columns: list[str]) -> exp.Que
 
 
 def _unpivoted(pivot: exp.Pivot, source: exp.Expr, columns: list[str]) -> exp.Query:
-    """Return a query with a row for each row and column of a table, with the column's name and its value."""
+    """Return a query with a row for each row and column of a table, with the column's name and
+    its value.
+    """
     into, fields = pivot.args.get("into"), pivot.args.get("fields")
     if fields:
         listed, name, value = fields[0].expressions, fields[0].this.name, pivot.expressions[0].name
     else:
         listed = pivot.expressions
         name, value = (into.this.name, into.expressions[0].name) if into else ("name", "value")
-    if not all(isinstance(one, exp.Column) and not isinstance(one.this, exp.Star) for one in listed):
+    if not all(
+        isinstance(one, exp.Column) and not isinstance(one.this, exp.Star) for one in listed
+    ):
         raise SqlError("UNPIVOT takes names of columns", pivot)
     taken = {one.name.lower() for one in listed}
     kept = [exp.column(c, quoted=True) for c in columns if c.lower() not in taken]
     parts: list[exp.Select] = []
     for one in listed:
         shown = next((c for c in columns if c.lower() == one.name.lower()), one.name)
-        items = (exp.alias_(exp.Literal.string(shown), name), exp.alias_(exp.column(shown, quoted=True), value))
+        items = (
+            exp.alias_(exp.Literal.string(shown), name),
+            exp.alias_(exp.column(shown, quoted=True), value),
+        )
         part = exp.select(*(c.copy() for c in kept), *items).from_(source.copy())
         if not pivot.args.get("include_nulls"):
-            part = part.where(exp.Not(this=exp.Is(this=exp.column(shown, quoted=True), expression=exp.Null())))
+            part = part.where(
+                exp.Not(this=exp.Is(this=exp.column(shown, quoted=True), expression=exp.Null()))
+            )
         parts.append(part)
     found: exp.Query = parts[0]
     for part in parts[1:]:

@@ -1,4 +1,5 @@
-"""Queries as rules: FROM, WHERE, GROUP BY, HAVING, windows, DISTINCT, LIMIT, set operations and WITH.
+"""Queries as rules: FROM, WHERE, GROUP BY, HAVING, windows, DISTINCT, LIMIT, set operations and
+WITH.
 
 SELECT a, b FROM t JOIN u USING (k) WHERE a > 3      one body: t[k] = (a, _), u[k] = b, a > 3
 a LEFT JOIN b ON c                                   rows of both, and rows of a that no row of b matches
@@ -18,7 +19,16 @@ from ivm.sql.errors import SqlError, nearest
 from ivm.sql.functions.known import refuse_unknown
 from ivm.sql.functions.synonyms import plainer
 from ivm.sql.naming.names import output_name
-from ivm.sql.queries import grouping_sets, numbering, pivot, recursion, relations, sets, subqueries, windows
+from ivm.sql.queries import (
+    grouping_sets,
+    numbering,
+    pivot,
+    recursion,
+    relations,
+    sets,
+    subqueries,
+    windows,
+)
 from ivm.sql.queries.aggregates import Grouping, aggregates_in
 from ivm.sql.queries.clauses import Clauses, Rows, Schema, unaliased
 from ivm.sql.queries.expressions import Expressions, Subqueries
@@ -75,7 +85,10 @@ class Queries:
                 return self.query(exp.select("*").from_(node), outer, top)
         finally:
             self.ctes = before
-        raise SqlError(f"{node.key.upper()} cannot be evaluated as a query: {node.sql(dialect='duckdb')[:60]}", node)
+        raise SqlError(
+            f"{node.key.upper()} cannot be evaluated as a query: {node.sql(dialect='duckdb')[:60]}",
+            node,
+        )
 
     def _with(self, node: exp.Expr, outer: Scope | None) -> None:
         clause = node.args.get("with_") or node.args.get("with")
@@ -92,8 +105,16 @@ class Queries:
     def _cte(
         self, cte: exp.CTE, columns: list[str], known: dict[str, Callable[[Scope | None], Rows]]
     ) -> Callable[[Scope | None], Rows]:
-        """Return a function that gives the rows of a CTE; it is one helper view if it is read twice."""
-        uses = len([t for t in cte.root().find_all(exp.Table) if t.name.lower() == cte.alias.lower() and not t.db])
+        """Return a function that gives the rows of a CTE; it is one helper view if it is read
+        twice.
+        """
+        uses = len(
+            [
+                t
+                for t in cte.root().find_all(exp.Table)
+                if t.name.lower() == cte.alias.lower() and not t.db
+            ]
+        )
         stored: list[tuple[Table, Rows]] = []
 
         def rows(outer: Scope | None) -> Rows:
@@ -116,7 +137,9 @@ class Queries:
         parts = []
         for row in node.expressions:
             items = row.expressions if isinstance(row, exp.Tuple) else [row]
-            select = exp.select(*(exp.alias_(item.copy(), f"col{n}") for n, item in enumerate(items)))
+            select = exp.select(
+                *(exp.alias_(item.copy(), f"col{n}") for n, item in enumerate(items))
+            )
             parts.append(self.query(select, outer))
         if len({len(part.columns) for part in parts}) != 1:
             raise SqlError("the rows of VALUES have different numbers of columns", node)
@@ -125,7 +148,9 @@ class Queries:
     # -- tables
 
     def table(self, node: exp.Table, outer: Scope | None) -> Rows:
-        """Return the rows of a table, a view or a CTE.  Raises SqlError if there is none of that name."""
+        """Return the rows of a table, a view or a CTE.  Raises SqlError if there is none of that
+        name.
+        """
         name = node.name
         if not node.db and (cte := self.ctes.get(name.lower())):
             return cte(outer)
@@ -137,7 +162,10 @@ class Queries:
                 self.ctes = before
         table = self.schema.table(name)
         if table is None:
-            raise SqlError(f"no table or view {name} exists{nearest(name, [*self.ctes, *self.schema.names()])}", node)
+            raise SqlError(
+                f"no table or view {name} exists{nearest(name, [*self.ctes, *self.schema.names()])}",
+                node,
+            )
         body = Body(outer.body if outer else None)
         values = self.builder.scan(table, body)
         return Rows(body, [(c.name, v) for c, v in zip(table.columns, values, strict=True)])
@@ -184,7 +212,9 @@ class Select(Clauses):
             self.builder.one(self.scope.body)
             return
         rest = {k: v for k, v in self.node.args.items() if k not in ("with_", "with")}
-        needs = needs_of([e for v in rest.values() for e in (v if isinstance(v, list) else [v]) if _is_node(e)])
+        needs = needs_of(
+            [e for v in rest.values() for e in (v if isinstance(v, list) else [v]) if _is_node(e)]
+        )
         self.needs = needs
         joins = Joins(self.queries, self.scope, needs)
         joins.first(clause.this)
@@ -193,7 +223,9 @@ class Select(Clauses):
         self.scope.sources = joins.sources
 
     def _spread_columns(self) -> None:
-        """Write an item with `COLUMNS(...)` once for each column that it names, under that column's name."""
+        """Write an item with `COLUMNS(...)` once for each column that it names, under that
+        column's name.
+        """
         if not any(item.find(exp.Columns) for item in self.items):
             return
         self.node = self.node.copy()
@@ -211,14 +243,27 @@ class Select(Clauses):
         self.items = items
 
     def _named_by(self, node: exp.Columns) -> list[str]:
-        """Return the names of the columns that `COLUMNS(*)`, a list of names or a regular expression means."""
+        """Return the names of the columns that `COLUMNS(*)`, a list of names or a regular
+        expression means.
+        """
         of = node.this
-        if isinstance(of, exp.Star) or (isinstance(of, exp.Column) and isinstance(of.this, exp.Star)):
-            leave = {one.name.lower() for one in of.args.get("except_") or of.args.get("except") or ()}
-            return [name for name, _ in self.scope.star(node, node.this.table if isinstance(of, exp.Column) else "")
-                    if name.lower() not in leave]  # fmt: skip
+        if isinstance(of, exp.Star) or (
+            isinstance(of, exp.Column) and isinstance(of.this, exp.Star)
+        ):
+            leave = {
+                one.name.lower() for one in of.args.get("except_") or of.args.get("except") or ()
+            }
+            return [
+                name
+                for name, _ in self.scope.star(
+                    node, node.this.table if isinstance(of, exp.Column) else ""
+                )
+                if name.lower() not in leave
+            ]
         names = [name for name, _ in self.scope.star(node)]
-        if isinstance(of, exp.Array) and all(isinstance(one, exp.Literal) for one in of.expressions):
+        if isinstance(of, exp.Array) and all(
+            isinstance(one, exp.Literal) for one in of.expressions
+        ):
             wanted = {one.name.lower() for one in of.expressions}
             return [name for name in names if name.lower() in wanted]
         if not isinstance(of, exp.Literal):
@@ -259,7 +304,9 @@ class Select(Clauses):
         """Replace the body by one row for each group."""
         translator = self.expressions()
         values = [translator.value(key) for key in keys]
-        grouping = Grouping(self.builder, self.scope, self.queries.subqueries, values, single, found)
+        grouping = Grouping(
+            self.builder, self.scope, self.queries.subqueries, values, single, found
+        )
         before = [self.builder.resolve(one.term) for one in grouping.groups]
         body, replaced, groups = grouping.evaluate()
         grouped: dict[Term, Typed] = {}
@@ -308,7 +355,9 @@ class Select(Clauses):
     def _star(self, node: exp.Star, table: str) -> list[tuple[str, Typed]]:
         if self.grouped is not None:
             raise SqlError("* with GROUP BY: name the columns that are grouped", node)
-        leave = {one.name.lower() for one in node.args.get("except_") or node.args.get("except") or ()}
+        leave = {
+            one.name.lower() for one in node.args.get("except_") or node.args.get("except") or ()
+        }
         replaced = {one.alias.lower(): one.this for one in node.args.get("replace") or ()}
         renamed = {one.this.name.lower(): one.alias for one in node.args.get("rename") or ()}
         found = []
@@ -327,7 +376,9 @@ class Select(Clauses):
         if on is not None:
             keys = [self.evaluate(one) for one in on.expressions]
             order = self.node.args.get("order")
-            return numbering.first_of_each(self, keys, order.expressions if order is not None else [], columns)
+            return numbering.first_of_each(
+                self, keys, order.expressions if order is not None else [], columns
+            )
         order = self.node.args.get("order")
         extra = []
         for one in order.expressions if order is not None else ():
@@ -336,16 +387,26 @@ class Select(Clauses):
                 extra.append(value)
         if extra and (self.top or self._limited()):
             raise SqlError("with DISTINCT, ORDER BY takes columns of the select list", self.node)
-        if len(columns) > KEYS_MAX and self.builder.is_set(self.scope.body, [v.term for _, v in columns]):
+        if len(columns) > KEYS_MAX and self.builder.is_set(
+            self.scope.body, [v.term for _, v in columns]
+        ):
             return columns
         body, values = self.builder.as_atom(self.scope.body, columns, distinct=True)
         new = [(name, value) for (name, _), value in zip(columns, values, strict=True)]
-        terms = {self.builder.resolve(old.term): value for (_, old), value in zip(columns, values, strict=True)}
+        terms = {
+            self.builder.resolve(old.term): value
+            for (_, old), value in zip(columns, values, strict=True)
+        }
         self.scope = Scope(body, [Source("", new)], self.scope.parent)
-        self.replaced = {
-            text_of(unaliased(item)): value for item, value in zip(self.items, values, strict=False)
-            if not isinstance(unaliased(item), exp.Column | exp.Star)
-        } if len(self.items) == len(values) else {}  # fmt: skip
+        self.replaced = (
+            {
+                text_of(unaliased(item)): value
+                for item, value in zip(self.items, values, strict=False)
+                if not isinstance(unaliased(item), exp.Column | exp.Star)
+            }
+            if len(self.items) == len(values)
+            else {}
+        )
         self.grouped = terms
         return new
 
@@ -355,7 +416,11 @@ class Select(Clauses):
     def _ordered(self, columns: list[tuple[str, Typed]]) -> Rows:
         order = self.node.args.get("order")
         wanted = order.expressions if order is not None and (self.top or self._limited()) else []
-        if len(wanted) == 1 and isinstance(wanted[0].this, exp.Var) and wanted[0].name.upper() == "ALL":
+        if (
+            len(wanted) == 1
+            and isinstance(wanted[0].this, exp.Var)
+            and wanted[0].name.upper() == "ALL"
+        ):
             keys = [numbering.ordering(value, wanted[0], self.node) for _, value in columns]
         else:
             keys = [numbering.ordering(self.order_value(one.this, columns), one) for one in wanted]
@@ -366,7 +431,9 @@ class Select(Clauses):
 
 
 def _matching(names: list[str], pattern: exp.Literal) -> list[str]:
-    """Return the names in which a regular expression of RE2 finds something.  Raises SqlError if it is none."""
+    """Return the names in which a regular expression of RE2 finds something.  Raises SqlError if
+    it is none.
+    """
     import pyarrow as pa
     import pyarrow.compute as pc
 

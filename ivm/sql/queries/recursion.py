@@ -2,8 +2,9 @@
 
     WITH RECURSIVE r AS (SELECT ... UNION SELECT ... FROM r ...)      two rules for one view
 
-`UNION ALL` keeps equal rows of different derivations apart, which a recursive view does not.  Unless each step follows
-from one row alone, its rows get a column more, the keys of the rows that they follow from:
+`UNION ALL` keeps equal rows of different derivations apart, which a recursive view does not.
+Unless each step follows from one row alone, its rows get a column more, the keys of the rows that
+they follow from:
 
     v:part1(x, path) <- ..., path = string[k].
     v:part1(x, more) <- v:part1(_, path), ..., more = string:concat[path, "/", string[k]].
@@ -34,7 +35,9 @@ def reads_itself(cte: exp.CTE) -> bool:
     return any(t.name.lower() == cte.alias.lower() for t in cte.this.find_all(exp.Table))
 
 
-def cte(queries: Translator, node: exp.CTE, names: list[str], outer: Scope | None) -> Callable[[Scope | None], Rows]:
+def cte(
+    queries: Translator, node: exp.CTE, names: list[str], outer: Scope | None
+) -> Callable[[Scope | None], Rows]:
     """Return a function that gives the rows of a recursive CTE; its rules are added at once."""
     union = node.this
     if not isinstance(union, exp.Union):
@@ -42,16 +45,23 @@ def cte(queries: Translator, node: exp.CTE, names: list[str], outer: Scope | Non
     builder = queries.builder
     first, step = queries.query(union.this, None).named(names, node), union.expression
     if any(isinstance(one, exp.AggFunc | exp.Window) for one in step.walk()):
-        raise SqlError(f"{node.alias} aggregates itself: aggregate what it derives in a query of its own", node)
+        raise SqlError(
+            f"{node.alias} aggregates itself: aggregate what it derives in a query of its own", node
+        )
     paths = not union.args.get("distinct") and not _follows_from_one(node, step)
     columns = [Column(n, v.type, builder.may_be_null(first.body, v)) for n, v in first.columns]
     if len(columns) + paths > KEYS_MAX:
-        raise SqlError(f"{node.alias} has {len(columns)} columns, and {KEYS_MAX - paths} is the most")
+        raise SqlError(
+            f"{node.alias} has {len(columns)} columns, and {KEYS_MAX - paths} is the most"
+        )
     own_rows = _Recursive(builder, builder.helper(), columns, paths)
     further = _further(queries, node, step, own_rows)
     for part, own_paths in ((first, []), (further, own_rows.paths)):
         body = part.body.copy()
-        values = [_widest(convert(v, c.type, node)) for (_, v), c in zip(part.columns, own_rows.columns, strict=True)]
+        values = [
+            _widest(convert(v, c.type, node))
+            for (_, v), c in zip(part.columns, own_rows.columns, strict=True)
+        ]
         if paths:
             body, values = _with_path(builder, node, body, values, own_paths)
         terms = tuple(own(builder, body, value).term for value in values)
@@ -78,10 +88,17 @@ class _Recursive:
         return Rows(body, [(c.name, v) for c, v in zip(self.columns, values, strict=False)])
 
     def admit_nulls(self, of: Rows) -> bool:
-        """Let columns be null that are null in some rows; return whether all of them could be already."""
-        null = [c.nullable or self.builder.may_be_null(of.body, v)
-                for c, (_, v) in zip(self.columns, of.columns, strict=True)]  # fmt: skip
-        before, self.columns = self.columns, [replace(c, nullable=n) for c, n in zip(self.columns, null, strict=True)]
+        """Let columns be null that are null in some rows; return whether all of them could be
+        already.
+        """
+        null = [
+            c.nullable or self.builder.may_be_null(of.body, v)
+            for c, (_, v) in zip(self.columns, of.columns, strict=True)
+        ]
+        before, self.columns = (
+            self.columns,
+            [replace(c, nullable=n) for c, n in zip(self.columns, null, strict=True)],
+        )
         return before == self.columns
 
 
@@ -90,13 +107,16 @@ def _widest(value: Typed) -> Typed:
     if not value.type.is_decimal:
         return value
     sizes = (value.type.scale, MOST) if value.type.wide else (value.type.scale,)
-    return value._replace(term=Call("decimal", (value.term, *(Lit(size, "int64") for size in sizes))))
+    return value._replace(
+        term=Call("decimal", (value.term, *(Lit(size, "int64") for size in sizes)))
+    )
 
 
 def _further(queries: Translator, node: exp.CTE, step: exp.Expr, rows: _Recursive) -> Rows:
     """Return the rows of the step, in which the name of the CTE has `rows`.
 
-    What the step makes null of rows that are not may be null in those that it reads: it is translated once more then.
+    What the step makes null of rows that are not may be null in those that it reads: it is
+    translated once more then.
     """
     name = node.alias.lower()
     before, rules = queries.ctes.get(name), len(queries.builder.rules)
@@ -118,12 +138,19 @@ def _further(queries: Translator, node: exp.CTE, step: exp.Expr, rows: _Recursiv
 
 def _with_path(
     builder: Builder, node: exp.CTE, body: Body, values: list[Typed], before: list[Typed]
-) -> tuple[Body, list[Typed]]:  # fmt: skip
-    """Return rows with their path as one value more: the paths of the rows before, and the keys of the others."""
+) -> tuple[Body, list[Typed]]:
+    """Return rows with their path as one value more: the paths of the rows before, and the keys
+    of the others.
+    """
     if body.weights:
-        raise SqlError(f"{node.alias} by UNION ALL reads rows that may be equal, which is not kept: write UNION", node)
+        raise SqlError(
+            f"{node.alias} by UNION ALL reads rows that may be equal, which is not kept: write "
+            f"UNION",
+            node,
+        )
     paths = [builder.resolve(one.term) for one in before]
-    parts = [path for path in paths if {*variables(path)} <= body.columns.keys()]  # an outer join has them as identity
+    # an outer join has them as identity
+    parts = [path for path in paths if {*variables(path)} <= body.columns.keys()]
     known = {v for path in parts for v in variables(path)}
     for one in builder.identity(body):
         if not {*variables(one.term)} & known:
@@ -135,5 +162,7 @@ def _with_path(
 
 
 def _follows_from_one(node: exp.CTE, step: exp.Expr) -> bool:
-    """Return whether each step follows from one row alone, so that UNION ALL derives what UNION does."""
+    """Return whether each step follows from one row alone, so that UNION ALL derives what UNION
+    does.
+    """
     return [t.name.lower() for t in step.find_all(exp.Table)] == [node.alias.lower()]

@@ -48,20 +48,42 @@ def rows(queries: Translator, node: exp.Expr, outer: Scope | None) -> Rows:
 
 def spread(node: exp.Select) -> exp.Select:
     """Return a query with `unnest` of a constant list in its select list as one of its tables."""
-    found = [one for item in node.expressions for one in item.find_all(exp.Explode) if one.parent_select is node]
+    found = [
+        one
+        for item in node.expressions
+        for one in item.find_all(exp.Explode)
+        if one.parent_select is node
+    ]
     if not found:
         return node
-    if len(found) > 1 or node.args.get("group") or any(item.find(exp.AggFunc, exp.Window) for item in node.expressions):
-        raise SqlError("unnest in a select list is kept once, without groups and windows: write it in FROM", found[-1])
+    if (
+        len(found) > 1
+        or node.args.get("group")
+        or any(item.find(exp.AggFunc, exp.Window) for item in node.expressions)
+    ):
+        raise SqlError(
+            "unnest in a select list is kept once, without groups and windows: write it in FROM",
+            found[-1],
+        )
     name = "unnested"
     new = node.copy()
-    (place,) = [one for item in new.expressions for one in item.find_all(exp.Explode) if one.parent_select is new]
+    (place,) = [
+        one
+        for item in new.expressions
+        for one in item.find_all(exp.Explode)
+        if one.parent_select is new
+    ]
     if type(place) is not exp.Explode:
         shown = place.sql(dialect="duckdb")[:50]
-        raise SqlError(f"{shown} is not evaluated: write FROM unnest(...) WITH ORDINALITY for the places", place)
+        raise SqlError(
+            f"{shown} is not evaluated: write FROM unnest(...) WITH ORDINALITY for the places",
+            place,
+        )
     if place.expressions:
         shown = place.expressions[0].sql(dialect="duckdb")
-        raise SqlError(f"unnest takes one list, and no {shown}: unnest what it gives once more", place)
+        raise SqlError(
+            f"unnest takes one list, and no {shown}: unnest what it gives once more", place
+        )
     alias = exp.TableAlias(this=exp.to_identifier(name), columns=[exp.to_identifier(name)])
     table = exp.Unnest(expressions=[place.this.copy()], alias=alias)
     column: exp.Expr = exp.column(name, name)
@@ -70,14 +92,22 @@ def spread(node: exp.Select) -> exp.Select:
         shown = text(place.this) if items is None else f"list_value({', '.join(map(text, items))})"
         column = exp.alias_(column, f"unnest({shown})", quoted=True)
     place.replace(column)
-    return new.join(table, join_type="cross", copy=False) if new.args.get("from_") else new.from_(table, copy=False)
+    return (
+        new.join(table, join_type="cross", copy=False)
+        if new.args.get("from_")
+        else new.from_(table, copy=False)
+    )
 
 
 def _function(queries: Translator, node: exp.Expr, outer: Scope | None) -> Rows:
-    """`generate_series(1, 9)`, `range(10)` and `unnest([1, 2])`: constants as VALUES, others by the rows around."""
+    """`generate_series(1, 9)`, `range(10)` and `unnest([1, 2])`: constants as VALUES, others by
+    the rows around.
+    """
     inner = node.expressions[0] if isinstance(node, exp.Unnest) else node
     if isinstance(node, exp.Unnest) and len(node.expressions) > 1:
-        raise SqlError(f"{node.sql(dialect='duckdb')[:50]}: unnest takes one list", node.expressions[1])
+        raise SqlError(
+            f"{node.sql(dialect='duckdb')[:50]}: unnest takes one list", node.expressions[1]
+        )
     with reading(inner):
         return _of_list(queries, node, inner, outer)
 
@@ -89,8 +119,12 @@ def _of_list(queries: Translator, node: exp.Expr, inner: exp.Expr, outer: Scope 
         bounds = [inner.args.get(key) for key in ("start", "end", "step")]
         if not all(one is None or _is_constant(one) for one in bounds):
             if place:
-                raise SqlError("generate_series of columns is kept without WITH ORDINALITY: compute it as the number "
-                               "less the first one, plus 1", node)  # fmt: skip
+                raise SqlError(
+                    "generate_series of columns is kept without WITH ORDINALITY: compute it as the "
+                    "number "
+                    "less the first one, plus 1",
+                    node,
+                )
             return _counted_up(queries, inner, outer, name)
         if not _is_moment(bounds[0]):
             return _numbers(queries, inner, outer, name, place)
@@ -106,7 +140,9 @@ def _of_list(queries: Translator, node: exp.Expr, inner: exp.Expr, outer: Scope 
     if not items:
         raise SqlError(f"{node.sql(dialect='duckdb')[:50]} has no rows", node)
     tuples = [[item, _bigint(number)] if place else [item] for number, item in enumerate(items, 1)]
-    found = queries.query(exp.Values(expressions=[exp.Tuple(expressions=one) for one in tuples]), outer)
+    found = queries.query(
+        exp.Values(expressions=[exp.Tuple(expressions=one) for one in tuples]), outer
+    )
     columns = [value for _, value in found.columns]
     return found._replace(columns=[*zip([name, place], columns, strict=False)])
 
@@ -122,24 +158,36 @@ def _pieces(node: exp.Split, place: str) -> exp.Select:
     text, separator = node.this, node.expression
     if not isinstance(separator, exp.Literal) or not separator.name:
         raise SqlError("unnest of string_split takes a constant separator", node)
-    left = exp.Length(this=exp.func("replace", text.copy(), separator.copy(), exp.Literal.string(""), dialect="duckdb"))
+    left = exp.Length(
+        this=exp.func(
+            "replace", text.copy(), separator.copy(), exp.Literal.string(""), dialect="duckdb"
+        )
+    )
     cut = exp.paren(exp.Sub(this=exp.Length(this=text.copy()), expression=left))
     count = exp.IntDiv(this=cut, expression=exp.Literal.number(len(separator.name)))
     last = exp.Add(this=count, expression=exp.Literal.number(1))
-    part = exp.SplitPart(this=text.copy(), delimiter=separator.copy(), part_index=exp.column("place", "pieces"))
+    part = exp.SplitPart(
+        this=text.copy(), delimiter=separator.copy(), part_index=exp.column("place", "pieces")
+    )
     return _counted_from_1(part, last, place)
 
 
 def _members(node: exp.Expr, place: str) -> exp.Select:
     """Return a query of the values of a list: as many as its length says."""
-    part = exp.Anonymous(this="list_extract", expressions=[node.copy(), exp.column("place", "pieces")])
+    part = exp.Anonymous(
+        this="list_extract", expressions=[node.copy(), exp.column("place", "pieces")]
+    )
     return _counted_from_1(part, exp.Length(this=node.copy()), place)
 
 
 def _counted_from_1(part: exp.Expr, last: exp.Expr, place: str) -> exp.Select:
-    """Return a query of an expression for each `pieces.place` from 1 to the last; `place` names a column of these."""
+    """Return a query of an expression for each `pieces.place` from 1 to the last; `place` names
+    a column of these.
+    """
     alias = exp.TableAlias(this=exp.to_identifier("pieces"), columns=[exp.to_identifier("place")])
-    table = exp.Unnest(expressions=[exp.GenerateSeries(start=exp.Literal.number(1), end=last)], alias=alias)
+    table = exp.Unnest(
+        expressions=[exp.GenerateSeries(start=exp.Literal.number(1), end=last)], alias=alias
+    )
     places = [exp.alias_(exp.column("place", "pieces"), place, quoted=True)] if place else []
     return exp.select(exp.alias_(part, "unnest"), *places).from_(table)
 
@@ -153,7 +201,9 @@ def _counted_up(queries: Translator, node: exp.Expr, outer: Scope | None, name: 
     builder = queries.builder
     if outer is None:
         raise SqlError(
-            "generate_series takes numbers that are written out, or columns of tables before it in FROM", node
+            "generate_series takes numbers that are written out, or columns of tables before it in "
+            "FROM",
+            node,
         )
     step = _whole(node.args.get("step"), 1, node)
     if step != 1:
@@ -161,13 +211,20 @@ def _counted_up(queries: Translator, node: exp.Expr, outer: Scope | None, name: 
     bounds = []
     for key in ("start", "end"):
         given = node.args.get(key)
-        value = queries.expressions(outer).value(given) if given is not None else Typed(Lit(0, "int64"), BIGINT, False)
+        value = (
+            queries.expressions(outer).value(given)
+            if given is not None
+            else Typed(Lit(0, "int64"), BIGINT, False)
+        )
         if not value.type.is_integer:
             raise SqlError(f"generate_series takes whole numbers, and this is {value.type}", node)
         if key == "end" and node.args.get("is_end_exclusive"):
             value = value._replace(term=Call("-", (value.term, Lit(1, "int64"))))
         bounds.append(builder.bound(outer.body, value))
-    helper, columns = builder.helper(), tuple(Column(n, BIGINT, False) for n in ("low", "high", "n"))
+    helper, columns = (
+        builder.helper(),
+        tuple(Column(n, BIGINT, False) for n in ("low", "high", "n")),
+    )
     first = Body()
     n, more = (builder.variable(BIGINT, False).term for _ in range(2))
     assert isinstance(n, Var) and isinstance(more, Var)
@@ -179,15 +236,25 @@ def _counted_up(queries: Translator, node: exp.Expr, outer: Scope | None, name: 
     builder.rule(Atom(helper, (low, high, n)), first)
     table, again = Table(helper, columns, (0, 1, 2)), Body()
     low, high, last = (v.term for v in builder.scan(table, again))
-    again.literals += [Test(Call("<", (last, high))), Define(more, Call("+", (last, Lit(1, "int64"))))]
+    again.literals += [
+        Test(Call("<", (last, high))),
+        Define(more, Call("+", (last, Lit(1, "int64")))),
+    ]
     builder.rule(Atom(helper, (low, high, more)), again)
     body = Body(outer.body)
     return Rows(body, [(name, builder.scan(table, body, bounds)[-1])])
 
 
-def _numbers(queries: Translator, node: exp.Expr, outer: Scope | None, name: str, place: str) -> Rows:
-    """Return the numbers from a constant to another, by a view of them: v:part1(n) <- n = int:range[1, 10, 1]."""
-    start, end, step = (_whole(node.args.get(key), 1 if key == "step" else 0, node) for key in ("start", "end", "step"))
+def _numbers(
+    queries: Translator, node: exp.Expr, outer: Scope | None, name: str, place: str
+) -> Rows:
+    """Return the numbers from a constant to another, by a view of them: v:part1(n) <- n =
+    int:range[1, 10, 1].
+    """
+    start, end, step = (
+        _whole(node.args.get(key), 1 if key == "step" else 0, node)
+        for key in ("start", "end", "step")
+    )
     if step == 0:
         raise SqlError("generate_series has a step of 0", node)
     end += 0 if node.args.get("is_end_exclusive") else (1 if step > 0 else -1)
@@ -230,12 +297,16 @@ def _whole(node: exp.Expr | None, default: int, where: exp.Expr) -> int:
 
 def _bigint(number: int) -> exp.Expr:
     plain = exp.Literal.number(abs(number))
-    return exp.Cast(this=plain if number >= 0 else exp.Neg(this=plain), to=exp.DataType.build("BIGINT"))
+    return exp.Cast(
+        this=plain if number >= 0 else exp.Neg(this=plain), to=exp.DataType.build("BIGINT")
+    )
 
 
 def _limited(numbers: Sequence[int], most: int, node: exp.Expr) -> Sequence[int]:
     if len(numbers) > most:
-        raise SqlError(f"generate_series of {len(numbers):,} rows: at most {most:,}, or a table", node)
+        raise SqlError(
+            f"generate_series of {len(numbers):,} rows: at most {most:,}, or a table", node
+        )
     return numbers
 
 
@@ -257,7 +328,9 @@ def _moments(node: exp.Expr) -> list[exp.Expr]:
         now = times.later(start, unit, count * len(found))
         if now > end or (now == end and node.args.get("is_end_exclusive")):
             break
-        found.append(exp.Cast(this=exp.Literal.string(str(now)), to=exp.DataType.build("TIMESTAMP")))
+        found.append(
+            exp.Cast(this=exp.Literal.string(str(now)), to=exp.DataType.build("TIMESTAMP"))
+        )
     _limited(range(len(found)), SERIES_MAX, node)
     return found
 

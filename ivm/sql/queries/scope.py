@@ -11,12 +11,15 @@ from ivm.sql.errors import SqlError, nearest
 from ivm.sql.rules import Body
 from ivm.sql.terms import Term, Typed
 
-OWN = "its own "  # before the name of a column of USING: what the table itself has, where `*` shows another value
+# before the name of a column of USING: what the table itself has, where `*` shows another value
+OWN = "its own "
 
 
 @dataclass
 class Source:
-    """A table of a FROM clause: its alias, its columns by name, and all names that it has, for messages."""
+    """A table of a FROM clause: its alias, its columns by name, and all names that it has, for
+    messages.
+    """
 
     alias: str
     columns: list[tuple[str, Typed]]
@@ -38,7 +41,10 @@ class Source:
         own = self.its_own(name)
         assert own is not None
         hidden = [] if self.find(OWN + name) is not None else [(OWN + name, own)]
-        self.columns = [*((n, value if n.lower() == name.lower() else v) for n, v in self.columns), *hidden]
+        self.columns = [
+            *((n, value if n.lower() == name.lower() else v) for n, v in self.columns),
+            *hidden,
+        ]
 
 
 @dataclass
@@ -49,10 +55,13 @@ class Scope:
     sources: list[Source] = field(default_factory=list)
     parent: Scope | None = None
     aliases: dict[str, exp.Expr] = field(default_factory=dict)  # of the select list
-    grouped: dict[Term, Typed] | None = None  # after GROUP BY: the columns of the groups, by what they group
+    # after GROUP BY: the columns of the groups, by what they group
+    grouped: dict[Term, Typed] | None = None
 
     def column(self, node: exp.Column) -> tuple[Typed, Scope]:
-        """Return what a column means, and the scope that has it.  Raises SqlError for an unknown or ambiguous name."""
+        """Return what a column means, and the scope that has it.  Raises SqlError for an unknown
+        or ambiguous name.
+        """
         scope: Scope | None = self
         while scope is not None:
             if found := scope.own(node):
@@ -96,7 +105,8 @@ class Scope:
             known = nearest(node.name, [name for source in own for name, _ in source.columns])
             return SqlError(f"{own[0].alias} has no column {node.name}{known}", node)
         known = nearest(node.name, [name for source in sources for name, _ in source.columns])
-        if isinstance(node.this, exp.Identifier) and node.this.quoted:  # as texts are in some other languages
+        # as texts are in some other languages
+        if isinstance(node.this, exp.Identifier) and node.this.quoted:
             known += f"; a text is in single quotes, {exp.Literal.string(node.name).sql()}"
         return SqlError(f"no column {node.name} is in these tables{known}", node)
 
@@ -106,7 +116,9 @@ class Scope:
         if not sources:
             if table:
                 raise SqlError(
-                    f"no table {table} is in this query{nearest(table, [s.alias for s in self.sources])}", node
+                    f"no table {table} is in this "
+                    f"query{nearest(table, [s.alias for s in self.sources])}",
+                    node,
                 )
             raise SqlError("* needs a FROM", node)
         listed = [(s, n, v) for s in sources for n, v in s.columns if not n.startswith(OWN)]
@@ -126,7 +138,12 @@ class Needs:
     def wants(self, alias: str, name: str) -> bool:
         """Return whether the query may read a column of a table."""
         name, alias = name.lower().removeprefix(OWN), alias.lower()
-        return self.everything or alias in self.stars or ("", name) in self.names or (alias, name) in self.names
+        return (
+            self.everything
+            or alias in self.stars
+            or ("", name) in self.names
+            or (alias, name) in self.names
+        )
 
 
 def needs_of(nodes: Iterable[exp.Expr | None]) -> Needs:
@@ -151,7 +168,9 @@ def needs_of(nodes: Iterable[exp.Expr | None]) -> Needs:
 
 
 def unique(names: Sequence[str]) -> list[str]:
-    """Return names of a view's columns, where a repeated one gets a number, as DuckDB has it: a, a_1, a_2."""
+    """Return names of a view's columns, where a repeated one gets a number, as DuckDB has it: a,
+    a_1, a_2.
+    """
     seen: dict[str, int] = {}
     found = []
     for name in names:
@@ -171,7 +190,8 @@ def unique(names: Sequence[str]) -> list[str]:
 def text_of(node: exp.Expr) -> str:
     """Return the text of an expression, by which equal ones are found.
 
-    A copy takes as long as the text; it is made only where there is a struct, whose fields sqlglot would rename.
+    A copy takes as long as the text; it is made only where there is a struct, whose fields sqlglot
+    would rename.
     """
     try:
         return node.sql(copy=node.find(exp.Struct) is not None)

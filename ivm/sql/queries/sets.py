@@ -22,19 +22,26 @@ from ivm.sql.terms import Atom, Call, Define, Lit, Not, Term, Test, Typed, Var
 from ivm.sql.types import BIGINT, INTEGER, NULL
 from pagestore.host import KEYS_MAX
 
-OWN = ("by_name", "side", "kind", "with_", "order", "limit", "offset")  # what makes a union in a chain another one
+# what makes a union in a chain another one
+OWN = ("by_name", "side", "kind", "with_", "order", "limit", "offset")
 TAG = Column("part", INTEGER, False)  # which part of a union a row is of
 
 
 def rows(queries: Translator, node: exp.SetOperation, outer: Scope | None, top: bool) -> Rows:
     """Return the rows of a set operation, ordered and limited as it says."""
-    if node.args.get("order") is not None or node.args.get("limit") is not None or node.args.get("offset") is not None:
+    if (
+        node.args.get("order") is not None
+        or node.args.get("limit") is not None
+        or node.args.get("offset") is not None
+    ):
         inner = node.copy()
         wrapped = exp.select("*")
         for key in ("order", "limit", "offset"):
             wrapped.set(key, inner.args.get(key))
             inner.set(key, None)
-        wrapped = wrapped.from_(exp.Subquery(this=inner, alias=exp.TableAlias(this=exp.to_identifier("set_rows"))))
+        wrapped = wrapped.from_(
+            exp.Subquery(this=inner, alias=exp.TableAlias(this=exp.to_identifier("set_rows")))
+        )
         return queries.query(wrapped, outer, top)
     parts = [queries.query(one, outer) for one in _parts(node)]
     if node.args.get("by_name"):
@@ -51,7 +58,9 @@ def rows(queries: Translator, node: exp.SetOperation, outer: Scope | None, top: 
 
 
 def _parts(node: exp.SetOperation) -> list[exp.Expr]:
-    """Return the two queries of a set operation, or all of those that a chain of UNIONs unites to the same rows."""
+    """Return the two queries of a set operation, or all of those that a chain of UNIONs unites
+    to the same rows.
+    """
     later, left = [node.expression], node.this
     if isinstance(node, exp.Union) and not node.args.get("by_name"):
         while isinstance(left, exp.Union) and not any(left.args.get(key) for key in OWN):
@@ -63,9 +72,11 @@ def _parts(node: exp.SetOperation) -> list[exp.Expr]:
 
 
 def _names_of(node: exp.SetOperation, left: Rows, right: Rows) -> dict[str, str]:
-    """Return the columns of a set operation BY NAME as they are shown, by their names in small letters.
+    """Return the columns of a set operation BY NAME as they are shown, by their names in small
+    letters.
 
-    CORRESPONDING has those of both queries, or the ones that it lists.  Raises SqlError if a query lacks one of these.
+    CORRESPONDING has those of both queries, or the ones that it lists.  Raises SqlError if a query
+    lacks one of these.
     """
     own, other = ({name.lower(): name for name, _ in one.columns} for one in (left, right))
     listed = {column.name.lower() for column in node.args.get("on") or ()}
@@ -74,7 +85,11 @@ def _names_of(node: exp.SetOperation, left: Rows, right: Rows) -> dict[str, str]
     if node.kind == "INNER":
         found = {name: shown for name, shown in own.items() if name in other}
     else:
-        found = own if node.side == "LEFT" else {**own, **{n: shown for n, shown in other.items() if n not in own}}
+        found = (
+            own
+            if node.side == "LEFT"
+            else {**own, **{n: shown for n, shown in other.items() if n not in own}}
+        )
     found = {name: shown for name, shown in found.items() if not listed or name in listed}
     if not found:
         raise SqlError("CORRESPONDING: the queries have no column of the same name", node)
@@ -85,22 +100,31 @@ def _by_name(rows_: Rows, names: dict[str, str]) -> Rows:
     """Return rows with the named columns alone; null where the query has none of a name."""
     values = {name.lower(): value for name, value in rows_.columns}
     null = Typed(Lit(None, "int64"), NULL, True)
-    return rows_._replace(columns=[(shown, values.get(name, null)) for name, shown in names.items()])
+    return rows_._replace(
+        columns=[(shown, values.get(name, null)) for name, shown in names.items()]
+    )
 
 
 def _alike(parts: Sequence[Rows], node: exp.Expr) -> list[Rows]:
     """Return queries whose columns have the same types.  Raises SqlError."""
     if len({len(part.columns) for part in parts}) > 1:
-        raise SqlError(f"the queries have {' and '.join(str(len(p.columns)) for p in parts)} columns", node)
+        raise SqlError(
+            f"the queries have {' and '.join(str(len(p.columns)) for p in parts)} columns", node
+        )
     found = [[*part.columns] for part in parts]
     for place in range(len(parts[0].columns)):
         values = [part.columns[place][1] for part in parts]
         type_ = common_type(values, node)
         for columns in found:
             name, value = columns[place]
-            columns[place] = (found[0][place][0], convert(value, type_, node) if type_.name != "NULL" else value)
+            columns[place] = (
+                found[0][place][0],
+                convert(value, type_, node) if type_.name != "NULL" else value,
+            )
             del name
-    return [part._replace(columns=columns, order=()) for part, columns in zip(parts, found, strict=True)]
+    return [
+        part._replace(columns=columns, order=()) for part, columns in zip(parts, found, strict=True)
+    ]
 
 
 def union_all(queries: Translator, parts: Sequence[Rows], node: exp.Expr) -> Rows:
@@ -108,24 +132,42 @@ def union_all(queries: Translator, parts: Sequence[Rows], node: exp.Expr) -> Row
     parts = _alike(parts, node)
     listed = [(part.body, [value for _, value in part.columns]) for part in parts]
     body, values = union(queries.builder, parts[0].body.outer, listed)
-    return parts[0]._replace(body=body, columns=[(n, v) for (n, _), v in zip(parts[0].columns, values, strict=True)])
+    return parts[0]._replace(
+        body=body, columns=[(n, v) for (n, _), v in zip(parts[0].columns, values, strict=True)]
+    )
 
 
 def union(
-    builder: Builder, outer: Body | None, parts: Sequence[tuple[Body, list[Typed]]], apart: Sequence[int] | None = None
+    builder: Builder,
+    outer: Body | None,
+    parts: Sequence[tuple[Body, list[Typed]]],
+    apart: Sequence[int] | None = None,
 ) -> tuple[Body, list[Typed]]:
     """Return a body of the rows of several bodies, with a number for each.
 
-    None is needed if what tells the rows of each body apart, with the values at the places `apart`, tells all apart.
+    None is needed if what tells the rows of each body apart, with the values at the places `apart`,
+    tells all apart.
     """
     disjoint = apart is not None
-    around = list(dict.fromkeys(n for body, values in parts for n in builder.carried(body, [v.term for v in values])))
+    around = list(
+        dict.fromkeys(
+            n for body, values in parts for n in builder.carried(body, [v.term for v in values])
+        )
+    )
     columns = _columns(builder, parts, outer, around)
     weighs = not all(builder.is_set(body, [v.term for v in values]) for body, values in parts)
     if len(columns) + (not disjoint) > KEYS_MAX or (weighs and disjoint):
-        return union(builder, outer, parts) if disjoint else _in_parts(builder, outer, parts, columns, around)
+        return (
+            union(builder, outer, parts)
+            if disjoint
+            else _in_parts(builder, outer, parts, columns, around)
+        )
     keys = (*columns,) if disjoint else (TAG, *columns)
-    identity = (*range(len(keys)),) if weighs else _identity(builder, parts, len(keys) - len(parts[0][1]), apart or ())
+    identity = (
+        (*range(len(keys)),)
+        if weighs
+        else _identity(builder, parts, len(keys) - len(parts[0][1]), apart or ())
+    )
     table = Table(builder.helper(), keys, identity, weighs=weighs)
     for number, (body, values) in enumerate(parts):
         _part(builder, table, body.copy(), values, around, number, disjoint)
@@ -138,36 +180,63 @@ def union(
 def _identity(
     builder: Builder, parts: Sequence[tuple[Body, list[Typed]]], before: int, apart: Sequence[int]
 ) -> tuple[int, ...]:
-    """Return the positions of what tells the rows of a union of sets apart, its first `before` columns among them."""
-    places = {p for body, values in parts for p in builder.determining(body, [v.term for v in values])} | {*apart}
+    """Return the positions of what tells the rows of a union of sets apart, its first `before`
+    columns among them.
+    """
+    places = {
+        p for body, values in parts for p in builder.determining(body, [v.term for v in values])
+    } | {*apart}
     return (*range(before), *(before + place for place in sorted(places)))
 
 
 def _in_parts(
-    builder: Builder, outer: Body | None, parts: Sequence[tuple[Body, list[Typed]]], columns: list[Column],
+    builder: Builder,
+    outer: Body | None,
+    parts: Sequence[tuple[Body, list[Typed]]],
+    columns: list[Column],
     around: list[str],
-) -> tuple[Body, list[Typed]]:  # fmt: skip
-    """Return a union whose columns are too many for one relation: several, after what determines the rows."""
-    key = sorted({p for body, values in parts for p in builder.determining(body, [v.term for v in values])})
+) -> tuple[Body, list[Typed]]:
+    """Return a union whose columns are too many for one relation: several, after what determines
+    the rows.
+    """
+    key = sorted(
+        {p for body, values in parts for p in builder.determining(body, [v.term for v in values])}
+    )
     own, first = columns[len(around) :], (TAG, *columns[: len(around)])
     if len(first) + len(key) >= KEYS_MAX:
-        raise SqlError(f"{builder.name} needs {len(columns)} columns in one step, and {KEYS_MAX - 1} is the most that "
-                       "tell rows apart: select fewer columns")  # fmt: skip
-    weighs = any(body.weights or not builder.determines(body, [v.term for v in values]) for body, values in parts)
+        raise SqlError(
+            f"{builder.name} needs {len(columns)} columns in one step, and {KEYS_MAX - 1} is the "
+            f"most that "
+            "tell rows apart: select fewer columns"
+        )
+    weighs = any(
+        body.weights or not builder.determines(body, [v.term for v in values])
+        for body, values in parts
+    )
     made: list[tuple[Table, tuple[int, ...]]] = []
     for places in chunks(len(own), key, len(first) + weighs):
         shown = (*first, *(own[p] for p in places))
-        table = Table(builder.helper(), shown, (*range(len(first) + len(key)),), weighs=weighs and not made)
+        table = Table(
+            builder.helper(), shown, (*range(len(first) + len(key)),), weighs=weighs and not made
+        )
         for number, (body, values) in enumerate(parts):
             _part(builder, table, body.copy(), [values[p] for p in places], around, number, False)
         made.append((table, (*range(len(first)), *(len(first) + p for p in places))))
     identity = (*range(len(first)), *(len(first) + p for p in key))
-    whole, found = Table("", (*first, *own), identity, weighs=weighs, parts=tuple(made)), Body(outer)
-    return found, builder.scan(whole, found, [None, *(column_of(outer, n) for n in around)])[len(first) :]
+    whole, found = (
+        Table("", (*first, *own), identity, weighs=weighs, parts=tuple(made)),
+        Body(outer),
+    )
+    return found, builder.scan(whole, found, [None, *(column_of(outer, n) for n in around)])[
+        len(first) :
+    ]
 
 
 def _columns(
-    builder: Builder, parts: Sequence[tuple[Body, list[Typed]]], outer: Body | None, around: list[str]
+    builder: Builder,
+    parts: Sequence[tuple[Body, list[Typed]]],
+    outer: Body | None,
+    around: list[str],
 ) -> list[Column]:
     columns = []
     for name in around:
@@ -182,10 +251,19 @@ def _columns(
 
 
 def _part(
-    builder: Builder, table: Table, body: Body, values: list[Typed], around: list[str], number: int, disjoint: bool
+    builder: Builder,
+    table: Table,
+    body: Body,
+    values: list[Typed],
+    around: list[str],
+    number: int,
+    disjoint: bool,
 ) -> None:
     """Add the rule of one part of a union."""
-    terms: tuple[Term, ...] = (*(Var(n) for n in around), *(own(builder, body, value).term for value in values))
+    terms: tuple[Term, ...] = (
+        *(Var(n) for n in around),
+        *(own(builder, body, value).term for value in values),
+    )
     if not table.weighs:
         tag = [] if disjoint else [_constant(builder, body, number)]
         builder.rule(Atom(table.name, (*tag, *terms)), body)
@@ -201,7 +279,9 @@ def _part(
 
 
 def own(builder: Builder, body: Body, value: Typed) -> Typed:
-    """Return a variable of its own for a value, so that no two columns of a head are the same variable."""
+    """Return a variable of its own for a value, so that no two columns of a head are the same
+    variable.
+    """
     new = builder.variable(value.type, value.nullable)
     assert isinstance(new.term, Var)
     body.literals.append(Define(new.term, builder.resolve(value.term)))
@@ -220,7 +300,11 @@ def _distinct(queries: Translator, parts: Sequence[Rows]) -> Rows:
     """UNION: two rules for one view."""
     builder, outer = queries.builder, parts[0].body.outer
     listed = [(part.body, [value for _, value in part.columns]) for part in parts]
-    around = list(dict.fromkeys(n for body, values in listed for n in builder.carried(body, [v.term for v in values])))
+    around = list(
+        dict.fromkeys(
+            n for body, values in listed for n in builder.carried(body, [v.term for v in values])
+        )
+    )
     columns = _columns(builder, listed, outer, around)
     if len(columns) > KEYS_MAX:
         raise SqlError(f"UNION of {len(columns)} columns: {KEYS_MAX} is the most")
@@ -229,7 +313,9 @@ def _distinct(queries: Translator, parts: Sequence[Rows]) -> Rows:
         _part(builder, table, body.copy(), values, around, 0, True)
     found = Body(outer)
     row = builder.scan(table, found, [column_of(outer, n) for n in around])[len(around) :]
-    return parts[0]._replace(body=found, columns=[(n, v) for (n, _), v in zip(parts[0].columns, row, strict=True)])
+    return parts[0]._replace(
+        body=found, columns=[(n, v) for (n, _), v in zip(parts[0].columns, row, strict=True)]
+    )
 
 
 def _compared(queries: Translator, parts: Sequence[Rows], keep: bool) -> Rows:
@@ -249,14 +335,20 @@ def _compared(queries: Translator, parts: Sequence[Rows], keep: bool) -> Rows:
         left.literals += inner.literals
     else:
         left.literals.append(Not(tuple(inner.literals)))
-    return parts[0]._replace(body=left, columns=[(n, v) for (n, _), v in zip(parts[0].columns, values, strict=True)])
+    return parts[0]._replace(
+        body=left, columns=[(n, v) for (n, _), v in zip(parts[0].columns, values, strict=True)]
+    )
 
 
 def _with_multiplicities(queries: Translator, parts: Sequence[Rows], keep: bool) -> Rows:
-    """INTERSECT ALL takes the smaller multiplicity, EXCEPT ALL the difference where it is positive."""
+    """INTERSECT ALL takes the smaller multiplicity, EXCEPT ALL the difference where it is
+    positive.
+    """
     builder = queries.builder
     outer = parts[0].body.outer
-    if outer is not None and any(builder.carried(p.body, [v.term for _, v in p.columns]) for p in parts):
+    if outer is not None and any(
+        builder.carried(p.body, [v.term for _, v in p.columns]) for p in parts
+    ):
         raise SqlError("INTERSECT ALL and EXCEPT ALL are not evaluated in correlated subqueries")
     tables = [_counted(builder, part) for part in parts]
     columns = tuple(
@@ -285,7 +377,9 @@ def _with_multiplicities(queries: Translator, parts: Sequence[Rows], keep: bool)
         builder.rule(Atom(result.name, tuple(v.term for v in row), (alone.weights[0],)), alone)
     body = Body(outer)
     values = builder.scan(result, body)
-    return parts[0]._replace(body=body, columns=[(n_, v) for (n_, _), v in zip(parts[0].columns, values, strict=True)])
+    return parts[0]._replace(
+        body=body, columns=[(n_, v) for (n_, _), v in zip(parts[0].columns, values, strict=True)]
+    )
 
 
 def _counted(builder: Builder, part: Rows) -> Table:

@@ -6,8 +6,8 @@
     a NOT IN (SELECT b ...)                 none is a, no b is null, and there is no row if a is null
     (SELECT max(b) ... WHERE u.k = t.k)     v:part1[k] = m <- ...          null for keys without a row
 
-A scalar subquery of several rows for one key is an error of the transaction that brings them, as a function has one
-value for each key.
+A scalar subquery of several rows for one key is an error of the transaction that brings them, as a
+function has one value for each key.
 """
 
 from __future__ import annotations
@@ -34,7 +34,11 @@ def _inner(node: exp.Expr) -> exp.Expr:
 def exists(queries: Translator, node: exp.Expr, scope: Scope, wanted: bool) -> list[Literal]:
     """Return literals that hold where a subquery has a row, or has none."""
     query = _inner(node).copy()
-    if isinstance(query, exp.Select) and query.args.get("group") is None and not query.find(exp.AggFunc):
+    if (
+        isinstance(query, exp.Select)
+        and query.args.get("group") is None
+        and not query.find(exp.AggFunc)
+    ):
         query.set("order", None)
         query.set("distinct", None)
         if not any(isinstance(one, exp.Star) for one in query.expressions):
@@ -63,7 +67,9 @@ def _around(body: Body) -> list[str]:
 
 
 def _some(queries: Translator, body: Body, scope: Scope, values: list[Typed]) -> Literal:
-    """Return an atom that holds where a body has a row, with some values of it as last arguments."""
+    """Return an atom that holds where a body has a row, with some values of it as last
+    arguments.
+    """
     builder = queries.builder
     around = builder.carried(body, [v.term for v in values])
     if not around and not values:
@@ -81,8 +87,12 @@ def _some(queries: Translator, body: Body, scope: Scope, values: list[Typed]) ->
     return found
 
 
-def within(queries: Translator, left: Typed, node: exp.Expr, scope: Scope, wanted: bool) -> list[Literal]:
-    """Return literals that hold where a value is among the rows of a subquery, or is known not to be."""
+def within(
+    queries: Translator, left: Typed, node: exp.Expr, scope: Scope, wanted: bool
+) -> list[Literal]:
+    """Return literals that hold where a value is among the rows of a subquery, or is known not
+    to be.
+    """
     builder = queries.builder
     rows = queries.query(_inner(node), scope)
     if len(rows.columns) != 1:
@@ -117,7 +127,9 @@ def within(queries: Translator, left: Typed, node: exp.Expr, scope: Scope, wante
 
 
 def _empty_if_null(queries: Translator, value: Typed, body: Body, scope: Scope) -> list[Literal]:
-    """Return literals that hold where a value is not null or a subquery, given by its body, has no row."""
+    """Return literals that hold where a value is not null or a subquery, given by its body, has
+    no row.
+    """
     builder, some = queries.builder, body.copy()
     mark = builder.define(some, Typed(Lit(1, "int64"), INTEGER, False))
     around = builder.carried(some, [mark.term])
@@ -130,11 +142,15 @@ def _empty_if_null(queries: Translator, value: Typed, body: Body, scope: Scope) 
 
 
 def scalar(queries: Translator, node: exp.Expr, scope: Scope) -> Typed:
-    """Return the value of a subquery of one row, which the scope's body reads; null where it has no row."""
+    """Return the value of a subquery of one row, which the scope's body reads; null where it has
+    no row.
+    """
     query = _inner(node)
     rows = queries.query(query, scope)
     if len(rows.columns) != 1:
-        raise SqlError(f"a subquery used as a value has one column, and this has {len(rows.columns)}", node)
+        raise SqlError(
+            f"a subquery used as a value has one column, and this has {len(rows.columns)}", node
+        )
     builder, body = queries.builder, scope.body
     value = rows.columns[0][1]
     around = builder.carried(rows.body, [value.term])
@@ -148,16 +164,24 @@ def scalar(queries: Translator, node: exp.Expr, scope: Scope) -> Typed:
 
 
 def has_one_row(query: exp.Expr) -> bool:
-    """Return whether a query has exactly one row whatever is stored: an aggregate without groups."""
+    """Return whether a query has exactly one row whatever is stored: an aggregate without
+    groups.
+    """
     if not isinstance(query, exp.Select):
         return False
-    if any(query.args.get(k) for k in ("group", "having", "limit", "offset", "qualify", "distinct")):
+    if any(
+        query.args.get(k) for k in ("group", "having", "limit", "offset", "qualify", "distinct")
+    ):
         return False
     return bool(aggregates_in(query.expressions))
 
 
-def _one_or_null(queries: Translator, rows: Rows, value: Typed, around: list[str], scope: Scope) -> Typed:
-    """Return the value of a function of the outer variables that is null where the subquery has no row."""
+def _one_or_null(
+    queries: Translator, rows: Rows, value: Typed, around: list[str], scope: Scope
+) -> Typed:
+    """Return the value of a function of the outer variables that is null where the subquery has
+    no row.
+    """
     builder, body = queries.builder, scope.body
     inner = rows.body.copy()
     value = builder.define(inner, value)
@@ -176,13 +200,24 @@ def _one_or_null(queries: Translator, rows: Rows, value: Typed, around: list[str
     required = builder._names(inner.required)
     builder.rule(Atom(some, terms, (value.term,)), inner)
     columns = tuple(
-        Column(f"k{n}", one.type, one.nullable and not (isinstance(one.term, Var) and one.term.name in required))
+        Column(
+            f"k{n}",
+            one.type,
+            one.nullable and not (isinstance(one.term, Var) and one.term.name in required),
+        )
         for n, one in enumerate(keys)
     )
-    result = Table(some, (*columns, Column("value", value.type, value.nullable)), (*range(len(keys)),), function=True)
+    result = Table(
+        some,
+        (*columns, Column("value", value.type, value.nullable)),
+        (*range(len(keys)),),
+        function=True,
+    )
     there = Body()
     row = builder.scan(result, there)
-    builder.emit(Rule((Atom(all_, tuple(v.term for v in row[:-1]), (row[-1].term,)),), tuple(there.literals)))
+    builder.emit(
+        Rule((Atom(all_, tuple(v.term for v in row[:-1]), (row[-1].term,)),), tuple(there.literals))
+    )
     literals: list[Literal] = [Atom(ONE, (terms[0],))] if not around else []
     if around:
         name = builder.projected(builder.closed(scope.body, around), terms, body)
@@ -193,7 +228,11 @@ def _one_or_null(queries: Translator, rows: Rows, value: Typed, around: list[str
     assert isinstance(null.term, Var)
     lacking = (*literals, Not(tuple(none.literals)), Define(null.term, Lit(None, value.type.store)))
     builder.emit(Rule((Atom(all_, terms, (null.term,)),), lacking))
-    full = tuple(Column(f"k{n}", one.type, builder.may_be_null(body, one) if around else False)
-                 for n, one in enumerate(keys))  # fmt: skip
-    table = Table(all_, (*full, Column("value", value.type, True)), (*range(len(keys)),), function=True)
+    full = tuple(
+        Column(f"k{n}", one.type, builder.may_be_null(body, one) if around else False)
+        for n, one in enumerate(keys)
+    )
+    table = Table(
+        all_, (*full, Column("value", value.type, True)), (*range(len(keys)),), function=True
+    )
     return builder.scan(table, body, keys if around else [])[-1]

@@ -1,7 +1,8 @@
 """Window functions, which follow from the numbers of rows in their partitions (see numbering.py).
 
-`rank` is the least number among equals, `lag` reads the row numbered one less, a running sum is a range of numbers.  An
-edit numbers the partitions that it changes anew, and changes the rows whose number differs.
+`rank` is the least number among equals, `lag` reads the row numbered one less, a running sum is a
+range of numbers.  An edit numbers the partitions that it changes anew, and changes the rows whose
+number differs.
 """
 
 from __future__ import annotations
@@ -19,7 +20,14 @@ from ivm.sql.queries.aggregates import WINDOW_ONLY
 from ivm.sql.queries.clauses import Clauses
 from ivm.sql.queries.expressions import Expressions
 from ivm.sql.queries.folds import kinds
-from ivm.sql.queries.folds.aggregate import Aggregate, Group, Wanted, argument_of, join_around, wanted
+from ivm.sql.queries.folds.aggregate import (
+    Aggregate,
+    Group,
+    Wanted,
+    argument_of,
+    join_around,
+    wanted,
+)
 from ivm.sql.queries.numbering import MOST, Key, copies, numbered, ordering
 from ivm.sql.queries.scope import Scope, text_of
 from ivm.sql.queries.sets import own
@@ -45,7 +53,8 @@ def apply(select: Clauses, nodes: list[exp.Window], named: dict[str, exp.Expr]) 
         with select.builder.folding(node):
             select.replaced[text_of(node)] = partitions[text].value(whole)
     select.builder.costs.append(
-        "window functions: an edit numbers the partitions that it changes anew, O(rows of the partition)"
+        "window functions: an edit numbers the partitions that it changes anew, O(rows of the "
+        "partition)"
     )
 
 
@@ -56,14 +65,24 @@ def _refuse_duplicates(select: Clauses) -> None:
         return
     values: list[Typed] = []
     for source in select.scope.sources if select.grouped is None else []:
-        values += [v for n, v in source.columns if select.needs is None or select.needs.wants(source.alias, n)]
+        values += [
+            v
+            for n, v in source.columns
+            if select.needs is None or select.needs.wants(source.alias, n)
+        ]
     values += [*(select.grouped or {}).values(), *select.replaced.values()]
     builder = select.builder
     own = [builder.define(body, v) for v in values]
-    wanted = list({v.term: v for v in own if isinstance(v.term, Var) and v.term.name in body.columns}.values())
+    wanted = list(
+        {v.term: v for v in own if isinstance(v.term, Var) and v.term.name in body.columns}.values()
+    )
     found, columns = copies(builder, body, [(f"c{n}", v) for n, v in enumerate(wanted)])
     renamed = {old.term: new for old, new in zip(wanted, columns, strict=True)}
-    computed = {builder.resolve(v.term): renamed[o.term] for v, o in zip(values, own, strict=True) if o.term in renamed}
+    computed = {
+        builder.resolve(v.term): renamed[o.term]
+        for v, o in zip(values, own, strict=True)
+        if o.term in renamed
+    }
     _rename(select, found, {**computed, **renamed})
 
 
@@ -102,7 +121,8 @@ class _Partition:
         self.select, self.builder, self.body = select, select.builder, select.scope.body
         self.by = [self.builder.bound(self.body, select.evaluate(one)) for one in by]
         self.keys = [
-            Key(*ordering(select.evaluate(one.this if isinstance(one, exp.Ordered) else one), one)) for one in order
+            Key(*ordering(select.evaluate(one.this if isinstance(one, exp.Ordered) else one), one))
+            for one in order
         ]
         self.keys = [k._replace(value=self.builder.bound(self.body, k.value)) for k in self.keys]
         self.identity = self.builder.identity(self.body)
@@ -130,7 +150,9 @@ class _Partition:
             self._peers[op] = self._folded(op, BIGINT, groups, number.term, self.body)
         return self._peers[op]
 
-    def _folded(self, op: str, type_: SqlType, groups: Sequence[Typed], argument: Term | None, body: Body) -> Typed:
+    def _folded(
+        self, op: str, type_: SqlType, groups: Sequence[Typed], argument: Term | None, body: Body
+    ) -> Typed:
         """Return an aggregate of the rows of each group, which each row reads."""
         result, name = self.builder.variable(type_, False).term, self.builder.helper()
         assert isinstance(result, Var)
@@ -141,7 +163,9 @@ class _Partition:
             keys = [self.builder.define(inner, Typed(Lit(0, "int64"), INTEGER, False))]
         fold = Fold(op, result.name, () if argument is None else (argument,))
         self.builder.rule(Atom(name, tuple(k.term for k in keys), (result,)), inner, (fold,))
-        columns = tuple(Column(f"g{n}", k.type, self.builder.may_be_null(inner, k)) for n, k in enumerate(keys))
+        columns = tuple(
+            Column(f"g{n}", k.type, self.builder.may_be_null(inner, k)) for n, k in enumerate(keys)
+        )
         table = Table(name, (*columns, Column("value", type_, False)), (*range(len(keys)),), True)
         return self.builder.scan(table, self.body, [] if dummy else keys)[-1]
 
@@ -163,9 +187,13 @@ class _Partition:
             return self._of(node.this, node)
 
     def _of(self, function: exp.Expr, node: exp.Window) -> Typed:
-        if isinstance(function, exp.IgnoreNulls) and isinstance(function.this, exp.Lag | exp.Lead | exp.NthValue):
+        if isinstance(function, exp.IgnoreNulls) and isinstance(
+            function.this, exp.Lag | exp.Lead | exp.NthValue
+        ):
             return self._nth_known(function.this, node)
-        if isinstance(function, exp.IgnoreNulls) and isinstance(function.this, exp.FirstValue | exp.LastValue):
+        if isinstance(function, exp.IgnoreNulls) and isinstance(
+            function.this, exp.FirstValue | exp.LastValue
+        ):
             return self._last_known(function.this, node)
         if isinstance(function, exp.RespectNulls):
             function = function.this
@@ -180,7 +208,9 @@ class _Partition:
                 return self._percent()
             case exp.CumeDist():
                 last = self.peers("max") if self.keys else self.count()
-                return Typed(Call("/", (_float(last.term), _float(self.count().term))), DOUBLE, False)
+                return Typed(
+                    Call("/", (_float(last.term), _float(self.count().term))), DOUBLE, False
+                )
             case exp.Ntile():
                 return self._ntile(function)
             case exp.Lag() | exp.Lead():
@@ -188,7 +218,9 @@ class _Partition:
             case exp.FirstValue() | exp.LastValue() | exp.NthValue():
                 return self._at_place(function, node)
         if isinstance(function, exp.Anonymous):
-            raise unknown(function, [name.lower() for kind in WINDOW_ONLY for name in kind.sql_names()])
+            raise unknown(
+                function, [name.lower() for kind in WINDOW_ONLY for name in kind.sql_names()]
+            )
         return self._aggregate(function, node)
 
     def _dense(self) -> Typed:
@@ -206,11 +238,17 @@ class _Partition:
         rank = self.peers("min") if self.keys else Typed(Lit(1, "int64"), BIGINT, False)
         count, one = self.count().term, Lit(1, "int64")
         share = Call("/", (_float(Call("-", (rank.term, one))), _float(Call("-", (count, one)))))
-        return Typed(Call("if", (Call(">", (count, one)), share, Lit(0.0, "float64"))), DOUBLE, False)
+        return Typed(
+            Call("if", (Call(">", (count, one)), share, Lit(0.0, "float64"))), DOUBLE, False
+        )
 
     def _ntile(self, node: exp.Ntile) -> Typed:
         parts = self.select.evaluate(node.this)
-        if not isinstance(parts.term, Lit) or not isinstance(parts.term.value, int) or parts.term.value < 1:
+        if (
+            not isinstance(parts.term, Lit)
+            or not isinstance(parts.term.value, int)
+            or parts.term.value < 1
+        ):
             raise SqlError("ntile takes a constant number of parts, 1 or more", node)
         k, n, count, one = parts.term, self.number().term, self.count().term, Lit(1, "int64")
         small = self.builder.define(self.body, Typed(Call("/", (count, k)), BIGINT, False)).term
@@ -220,12 +258,16 @@ class _Partition:
         before = Call("-", (n, one))
         first = Call("+", (Call("/", (before, Call("+", (small, one)))), one))
         width = Call("if", (Call("<", (small, one)), one, small))
-        after = Call("+", (Call("+", (Call("/", (Call("-", (before, in_large)), width)), large_)), one))
+        after = Call(
+            "+", (Call("+", (Call("/", (Call("-", (before, in_large)), width)), large_)), one)
+        )
         return Typed(Call("if", (Call("<=", (n, in_large)), first, after)), BIGINT, False)
 
     def _moved(self, node: exp.Lag | exp.Lead) -> Typed:
         value = self.builder.define(self.body, self.select.evaluate(node.this))
-        move = Call("-" if isinstance(node, exp.Lag) else "+", (self.number().term, self._offset(node)))
+        move = Call(
+            "-" if isinstance(node, exp.Lag) else "+", (self.number().term, self._offset(node))
+        )
         return self._read(value, Typed(move, BIGINT, False), self._default(node, value))
 
     def _offset(self, node: exp.Expr) -> Lit:
@@ -239,8 +281,14 @@ class _Partition:
     def _default(self, node: exp.Expr, value: Typed) -> Typed:
         """Return what a function gives where there is no row, null unless it says so."""
         default = node.args.get("default")
-        last = self.select.evaluate(default) if default is not None else Typed(Lit(None, value.type.store), NULL, True)
-        return convert(last, value.type, node) if last.type != NULL else last._replace(type=value.type)
+        last = (
+            self.select.evaluate(default)
+            if default is not None
+            else Typed(Lit(None, value.type.store), NULL, True)
+        )
+        return (
+            convert(last, value.type, node) if last.type != NULL else last._replace(type=value.type)
+        )
 
     def _at_place(self, function: exp.Expr, node: exp.Window) -> Typed:
         """Read the first, the last or the n-th row of the frame."""
@@ -252,10 +300,14 @@ class _Partition:
         first = Lit(1, "int64") if low is None else Call("greatest", (low.term, Lit(1, "int64")))
         if isinstance(function, exp.LastValue):
             count = self.count().term
-            place = Typed(count if high is None else Call("least", (high.term, count)), BIGINT, False)
+            place = Typed(
+                count if high is None else Call("least", (high.term, count)), BIGINT, False
+            )
         elif isinstance(function, exp.NthValue):
             n = self.select.evaluate(function.args["offset"])
-            place = Typed(Call("+", (first, Call("-", (n.term, Lit(1, "int64"))))), BIGINT, n.nullable)
+            place = Typed(
+                Call("+", (first, Call("-", (n.term, Lit(1, "int64"))))), BIGINT, n.nullable
+            )
         else:
             place = Typed(first, BIGINT, False)
         place = self.builder.define(self.body, place)
@@ -268,13 +320,20 @@ class _Partition:
 
     def _last_known(self, function: exp.Expr, node: exp.Window) -> Typed:
         """IGNORE NULLS: read the first or the last row of the frame whose value is not null."""
-        value, number = self.builder.define(self.body, self.select.evaluate(function.this)), self.number()
+        value, number = (
+            self.builder.define(self.body, self.select.evaluate(function.this)),
+            self.number(),
+        )
         low, high, exclude = self._frame(node)
         if exclude:
             raise SqlError("EXCLUDE with IGNORE NULLS is not kept", node)
         fold = exp.Max if isinstance(function, exp.LastValue) else exp.Min
         one = Wanted(fold(this=NUMBER), _known(function), False, [])
-        place = self._whole(one, {text_of(NUMBER): number}) if low is high is None else self._framed(one, low, high)
+        place = (
+            self._whole(one, {text_of(NUMBER): number})
+            if low is high is None
+            else self._framed(one, low, high)
+        )
         return self._read(value, place, self._default(function, value))
 
     def _nth_known(self, function: exp.Expr, node: exp.Window) -> Typed:
@@ -306,7 +365,9 @@ class _Partition:
         return self._framed(Wanted(exp.Count(this=NUMBER), _known(function), False, []), None, last)
 
     def _place_of_known(self, function: exp.Expr, value: Typed, rank: Typed) -> Typed:
-        """Return the number of the row that is so many among those whose value is not null, null if there is none."""
+        """Return the number of the row that is so many among those whose value is not null, null
+        if there is none.
+        """
         builder, number, groups = self.builder, self.number(), self.groups
         own_rank, rank = self._known_up_to(function, number), builder.bound(self.body, rank)
         source = self.body.copy()
@@ -315,18 +376,28 @@ class _Partition:
         table = self._relation(source, names, [*groups, own_rank, number], len(groups) + 1)
         return self._or_empty(table, [*groups, rank], Lit(None, "int64"))
 
-    def _read(self, value: Typed, place: Typed, default: Typed, inside: Sequence[Literal] = ()) -> Typed:
-        """Return the value of the row at a place of the partition, or a default if there is none."""
+    def _read(
+        self, value: Typed, place: Typed, default: Typed, inside: Sequence[Literal] = ()
+    ) -> Typed:
+        """Return the value of the row at a place of the partition, or a default if there is
+        none.
+        """
         builder, number = self.builder, self.number()
         place = builder.define(self.body, place)
         groups = self.groups
         values = builder.helper()
         head = Atom(values, (*(g.term for g in groups), number.term), (value.term,))
         builder.rule(head, self.body)
-        group_columns = tuple(Column(f"g{n}", g.type, builder.may_be_null(self.body, g)) for n, g in enumerate(groups))
+        group_columns = tuple(
+            Column(f"g{n}", g.type, builder.may_be_null(self.body, g)) for n, g in enumerate(groups)
+        )
         null = builder.may_be_null(self.body, value)
-        table = Table(values, (*group_columns, Column("n", BIGINT, False), Column("v", value.type, null)),
-                      (*range(len(groups) + 1),), True)  # fmt: skip
+        table = Table(
+            values,
+            (*group_columns, Column("n", BIGINT, False), Column("v", value.type, null)),
+            (*range(len(groups) + 1),),
+            True,
+        )
         moved, wanted = builder.helper(), [*groups, number]
         there = self.body.copy()
         there.literals += inside
@@ -341,15 +412,24 @@ class _Partition:
         assert isinstance(other.term, Var)
         missing.literals.append(Define(other.term, default.term))
         builder.rule(Atom(moved, keys, (other.term,)), missing)
-        result = Table(moved, (*group_columns, Column("n", BIGINT, False),
-                               Column("v", value.type, null or default.nullable)),
-                       (*range(len(groups) + 1),), True)  # fmt: skip
+        result = Table(
+            moved,
+            (
+                *group_columns,
+                Column("n", BIGINT, False),
+                Column("v", value.type, null or default.nullable),
+            ),
+            (*range(len(groups) + 1),),
+            True,
+        )
         return builder.scan(result, self.body, wanted)[-1]
 
     # -- aggregates over frames
 
     def _frame(self, node: exp.Window) -> tuple[Typed | None, Typed | None, str]:
-        """Return the numbers of the first and the last row of the frame, None for the partition's own, and EXCLUDE."""
+        """Return the numbers of the first and the last row of the frame, None for the
+        partition's own, and EXCLUDE.
+        """
         spec = node.args.get("spec")
         if spec is None:
             return None, self.peers("max") if self.keys else None, ""
@@ -357,11 +437,16 @@ class _Partition:
         start, start_side = spec.args.get("start"), spec.args.get("start_side")
         end, end_side = spec.args.get("end"), spec.args.get("end_side")
         end = "CURRENT ROW" if end is None else end
-        low, high = self._bound(kind, start, start_side, node, "min"), self._bound(kind, end, end_side, node, "max")
+        low, high = (
+            self._bound(kind, start, start_side, node, "min"),
+            self._bound(kind, end, end_side, node, "max"),
+        )
         exclude = str(spec.args.get("exclude") or "").upper()
         return low, high, "" if exclude == "NO OTHERS" else exclude
 
-    def _bound(self, kind: str, bound: object, side: object, node: exp.Window, op: str) -> Typed | None:
+    def _bound(
+        self, kind: str, bound: object, side: object, node: exp.Window, op: str
+    ) -> Typed | None:
         if bound == "UNBOUNDED":
             return None
         if bound == "CURRENT ROW":
@@ -375,7 +460,11 @@ class _Partition:
             raise SqlError("a frame has constant bounds", node)
         own = self._dense() if kind == "GROUPS" else self.number()
         limit = Typed(Call("-" if back else "+", (own.term, offset)), BIGINT, False)
-        return limit if kind == "ROWS" else self._reached(own, limit, ">=" if op == "min" else "<=", op)
+        return (
+            limit
+            if kind == "ROWS"
+            else self._reached(own, limit, ">=" if op == "min" else "<=", op)
+        )
 
     def _reached_by_value(self, bound: exp.Expr, back: bool, node: exp.Window, op: str) -> Typed:
         """Return the number of the first or last row of a frame of RANGE with an offset."""
@@ -383,7 +472,9 @@ class _Partition:
         if len(order) != 1:
             raise SqlError("RANGE with an offset needs one expression in ORDER BY", node)
         key = self.keys[0]
-        moved = (exp.Sub if back != key.desc else exp.Add)(this=order[0].this.copy(), expression=bound.copy())
+        moved = (exp.Sub if back != key.desc else exp.Add)(
+            this=order[0].this.copy(), expression=bound.copy()
+        )
         own, limit = alike(node, key.value, self.select.evaluate(moved))
         own = self.builder.bound(self.body, own)
         found = self._reached(own, limit, ">=" if (op == "min") != key.desc else "<=", op)
@@ -393,7 +484,9 @@ class _Partition:
         return self.builder.bound(self.body, Typed(nulls, BIGINT, False))
 
     def _reached(self, value: Typed, limit: Typed, comparison: str, op: str) -> Typed:
-        """Return the first (min) or last (max) number in the partition of a row on one side of a limit."""
+        """Return the first (min) or last (max) number in the partition of a row on one side of a
+        limit.
+        """
         one = Wanted((exp.Min if op == "min" else exp.Max)(this=NUMBER), None, False, [])
 
         def test(point: list[Typed], row: dict[str, Typed]) -> list[Term]:
@@ -401,12 +494,18 @@ class _Partition:
 
         found = self._over(one, [limit], {"own": value}, test)
         none = Lit(MOST if op == "min" else 0, "int64")
-        return self.builder.bound(self.body, Typed(Call("coalesce", (found.term, none)), BIGINT, False))
+        return self.builder.bound(
+            self.body, Typed(Call("coalesce", (found.term, none)), BIGINT, False)
+        )
 
     def _aggregate(self, function: exp.Expr, node: exp.Window) -> Typed:
         low, high, exclude = self._frame(node)
         one = wanted(function)
-        return self._whole(one) if low is high is None and not exclude else self._framed(one, low, high, exclude)
+        return (
+            self._whole(one)
+            if low is high is None and not exclude
+            else self._framed(one, low, high, exclude)
+        )
 
     def _translator(self, body: Body, replaced: dict[str, Typed]) -> Expressions:
         scope = replace(self.select.scope, body=body)
@@ -426,11 +525,19 @@ class _Partition:
             return self.builder.scan(made.table, self.body, keys)[-1]
         return self._or_empty(made.table, keys, made.default)
 
-    def _framed(self, one: Wanted, low: Typed | None, high: Typed | None, exclude: str = "") -> Typed:
-        """Return an aggregate of the rows whose numbers are in a range, but for those that EXCLUDE names."""
+    def _framed(
+        self, one: Wanted, low: Typed | None, high: Typed | None, exclude: str = ""
+    ) -> Typed:
+        """Return an aggregate of the rows whose numbers are in a range, but for those that
+        EXCLUDE names.
+        """
         bounds = [b for b in (low, high) if b is not None]
         own = [self.number()] if exclude in ("CURRENT ROW", "TIES") else []
-        equals = [self.peers("min"), self.peers("max")] if exclude in ("GROUP", "TIES") and self.keys else []
+        equals = (
+            [self.peers("min"), self.peers("max")]
+            if exclude in ("GROUP", "TIES") and self.keys
+            else []
+        )
 
         def test(point: list[Typed], row: dict[str, Typed]) -> list[Term]:
             n, terms = row["n"].term, [p.term for p in point]
@@ -441,18 +548,25 @@ class _Partition:
             elif equals:
                 first, last = terms[-2:]
                 beside: list[Term] = [Call("<", (n, first)), Call(">", (n, last))]
-                found.append(Call("or", (*beside, *(Call("=", (n, terms[len(bounds)])) for _ in own))))
+                found.append(
+                    Call("or", (*beside, *(Call("=", (n, terms[len(bounds)])) for _ in own)))
+                )
             return found
 
         return self._over(one, [*bounds, *own, *equals], {}, test)
 
     def _over(
-        self, one: Wanted, points: Sequence[Typed], more: dict[str, Typed],
+        self,
+        one: Wanted,
+        points: Sequence[Typed],
+        more: dict[str, Typed],
         test: Callable[[list[Typed], dict[str, Typed]], list[Term]],
-    ) -> Typed:  # fmt: skip
-        """Return an aggregate of the rows of the partition that pass a test of them and of the row's own `points`.
+    ) -> Typed:
+        """Return an aggregate of the rows of the partition that pass a test of them and of the
+        row's own `points`.
 
-        The test takes the points as variables and the values of a row: its number "n", and those in `more`.
+        The test takes the points as variables and the values of a row: its number "n", and those in
+        `more`.
         """
         builder, groups, number = self.builder, self.groups, self.number()
         points = [builder.bound(self.body, p) for p in points]
@@ -460,29 +574,49 @@ class _Partition:
         values = self._translator(source, {text_of(NUMBER): number})
         if one.condition is not None:
             source.literals += values.condition(one.condition)
-        inputs = {text_of(node): builder.define(source, values.value(node)) for node in _inputs(one)}
-        names = [*(f"g{n}" for n in range(len(groups))), "n", *more, *(f"v{n}" for n in range(len(inputs)))]
-        rows = self._relation(source, names, [*groups, number, *more.values(), *inputs.values()], len(groups) + 1)
+        inputs = {
+            text_of(node): builder.define(source, values.value(node)) for node in _inputs(one)
+        }
+        names = [
+            *(f"g{n}" for n in range(len(groups))),
+            "n",
+            *more,
+            *(f"v{n}" for n in range(len(inputs))),
+        ]
+        rows = self._relation(
+            source, names, [*groups, number, *more.values(), *inputs.values()], len(groups) + 1
+        )
         names = [*names[: len(groups)], *(f"p{n}" for n in range(len(points)))]
         frame = Body()
-        point = builder.scan(self._relation(self.body, names, [*groups, *points], len(names)), frame)
+        point = builder.scan(
+            self._relation(self.body, names, [*groups, *points], len(names)), frame
+        )
         row = builder.scan(rows, frame, point[: len(groups)])[len(groups) :]
         known = {"n": row[0], **dict(zip(more, row[1:], strict=False))}
         frame.literals += [Test(term) for term in test(point[len(groups) :], known)]
         replaced = dict(zip(inputs, row[1 + len(more) :], strict=True))
         translator = self.select.queries.expressions(Scope(frame), replaced)
-        made = kinds.made(Aggregate(Group(builder, frame, point), frame, translator, one._replace(condition=None)))
+        made = kinds.made(
+            Aggregate(Group(builder, frame, point), frame, translator, one._replace(condition=None))
+        )
         return self._or_empty(made.table, [*groups, *points], made.default)
 
-    def _relation(self, body: Body, names: Sequence[str], values: Sequence[Typed], key: int) -> Table:
-        """Return a helper view of some variables of a body, whose first `key` columns tell its rows apart."""
+    def _relation(
+        self, body: Body, names: Sequence[str], values: Sequence[Typed], key: int
+    ) -> Table:
+        """Return a helper view of some variables of a body, whose first `key` columns tell its
+        rows apart.
+        """
         body = body.copy()
         values = [own(self.builder, body, v) for v in values]
         columns = tuple(
-            Column(n, v.type, self.builder.may_be_null(body, v)) for n, v in zip(names, values, strict=True)
+            Column(n, v.type, self.builder.may_be_null(body, v))
+            for n, v in zip(names, values, strict=True)
         )
         if len(columns) > KEYS_MAX:
-            raise SqlError(f"a window needs {len(columns)} columns in one step, and {KEYS_MAX} is the most")
+            raise SqlError(
+                f"a window needs {len(columns)} columns in one step, and {KEYS_MAX} is the most"
+            )
         name = self.builder.helper()
         self.builder.rule(Atom(name, tuple(v.term for v in values)), body)
         return Table(name, columns, (*range(key),))
@@ -501,9 +635,13 @@ class _Partition:
         assert isinstance(other, Var)
         missing.literals.append(Define(other, empty))
         builder.rule(Atom(name, terms, (other,)), missing)
-        columns = tuple(Column(f"k{n}", k.type, builder.may_be_null(self.body, k)) for n, k in enumerate(keys))
+        columns = tuple(
+            Column(f"k{n}", k.type, builder.may_be_null(self.body, k)) for n, k in enumerate(keys)
+        )
         nullable = empty.value is None or value.nullable
-        full = Table(name, (*columns, replace(value, nullable=nullable)), (*range(len(keys)),), True)
+        full = Table(
+            name, (*columns, replace(value, nullable=nullable)), (*range(len(keys)),), True
+        )
         return builder.scan(full, self.body, [*keys])[-1]
 
 
@@ -512,19 +650,32 @@ def _inputs(one: Wanted) -> list[exp.Expr]:
     inner = argument_of(one.node)
     inner = inner.this if isinstance(inner, exp.Order) else inner
     parts = inner.expressions if isinstance(inner, exp.Distinct) else [inner]
-    if isinstance(one.node, (exp.ArgMax, exp.ArgMin, *kinds.PAIRS)) or isinstance(one.node.expression, exp.Column):
+    if isinstance(one.node, (exp.ArgMax, exp.ArgMin, *kinds.PAIRS)) or isinstance(
+        one.node.expression, exp.Column
+    ):
         parts = [*parts, one.node.expression]
-    found = [part for one_ in parts for part in (one_.expressions if isinstance(one_, exp.Tuple) else [one_])]
+    found = [
+        part
+        for one_ in parts
+        for part in (one_.expressions if isinstance(one_, exp.Tuple) else [one_])
+    ]
     found += [o.this for o in one.order]
-    return [node for node in found if node is not None and not isinstance(node, exp.Star | exp.Literal)]
+    return [
+        node for node in found if node is not None and not isinstance(node, exp.Star | exp.Literal)
+    ]
 
 
 def _refuse_own_order(function: exp.Expr) -> None:
     """Raise SqlError for an ORDER BY among the arguments of a function that is not an aggregate."""
     inner = function.this if isinstance(function, exp.IgnoreNulls | exp.RespectNulls) else function
-    if isinstance(inner, WINDOW_ONLY) and any(isinstance(one, exp.Order) for one in inner.iter_expressions()):
+    if isinstance(inner, WINDOW_ONLY) and any(
+        isinstance(one, exp.Order) for one in inner.iter_expressions()
+    ):
         name = str(inner.meta.get("name") or inner.sql_name()).lower()
-        raise SqlError(f"{name} takes no ORDER BY among its arguments: write it as OVER (... ORDER BY ...)", inner)
+        raise SqlError(
+            f"{name} takes no ORDER BY among its arguments: write it as OVER (... ORDER BY ...)",
+            inner,
+        )
 
 
 def _known(function: exp.Expr) -> exp.Expr:

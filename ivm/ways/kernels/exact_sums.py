@@ -1,9 +1,10 @@
-"""Exact sums of numbers in digits of 32 bits, rounded once to a float64, as views/exact_sum.py rounds them.
+"""Exact sums of numbers in digits of 32 bits, rounded once to a float64, as views/exact_sum.py
+rounds them.
 
     digits   ... d1  d0 | fraction        0.75 = 48 * 2^-6 is 48 at place 35        (18.5 + 3) / 4: divide, then round
 
-A float64 is cut into its digits at places that count from 2^-1126, a whole number at places 0 and 1; with squares and
-counts where an aggregate asks for them (see exact_sum.py).
+A float64 is cut into its digits at places that count from 2^-1126, a whole number at places 0 and
+1; with squares and counts where an aggregate asks for them (see exact_sum.py).
 """
 
 from typing import NamedTuple
@@ -22,15 +23,19 @@ EXPONENT_BIAS = 1075
 # how a number is cut: it is a float, its square is wanted (of whole numbers only), it is counted
 FLOATS, SQUARED, IS_COUNTED = 1, 2, 4
 BROKEN = -1
-# results of sums of parts: the sum as a float64 or as a word, a mean, a variance of all or of a sample
+# results of sums of parts: the sum as a float64 or as a word, a mean, a variance of all or of a
+# sample
 TOTAL, SUM, MEAN, VARIANCE, SAMPLED = range(5)
-# words of `totals`: the number of summands, their sum and that of their squares if a variance is wanted, and of parts
+# words of `totals`: the number of summands, their sum and that of their squares if a variance is
+# wanted, and of parts
 SUMMANDS, NUMBERS, SQUARE, ADDED, TOTALS = range(5)
 EXACT_BITS = 52  # below them sums of squares are exact
 
 
 class SumRoom(NamedTuple):
-    """Working memory: digits[DIGITS] of a sum, what it is divided by, parts of a number, and totals[TOTALS]."""
+    """Working memory: digits[DIGITS] of a sum, what it is divided by, parts of a number, and
+    totals[TOTALS].
+    """
 
     digits: Words
     divisors: Words
@@ -39,8 +44,8 @@ class SumRoom(NamedTuple):
 
 
 class Rounding(NamedTuple):
-    """How parts are rounded: to which result, whether they are of floats, and by what the words of a decimal are
-    divided, the product of two numbers.
+    """How parts are rounded: to which result, whether they are of floats, and by what the words of
+    a decimal are divided, the product of two numbers.
     """
 
     kind: int
@@ -54,7 +59,9 @@ class Rounding(NamedTuple):
 
 @kernel
 def cut(word, how, parts):
-    """Write the parts of a number as (place, amount) to parts[2 m]; return m, or BROKEN for one left to Python."""
+    """Write the parts of a number as (place, amount) to parts[2 m]; return m, or BROKEN for one
+    left to Python.
+    """
     n = cut_float(word, parts) if how & FLOATS else cut_whole(word, parts)
     if n < 0:
         return BROKEN
@@ -82,7 +89,9 @@ def cut_whole(word, parts):
 
 @kernel
 def cut_float(word, parts):
-    """Cut the word of a float64; BROKEN for infinite ones and the least ones, which have fewer bits."""
+    """Cut the word of a float64; BROKEN for infinite ones and the least ones, which have fewer
+    bits.
+    """
     if word == 0:
         parts[0], parts[1] = 0, 0
         return 1
@@ -172,7 +181,9 @@ def divided(room, how, by, more):
 
 @kernel
 def whole(digits):
-    """Return (1, the number), or (BROKEN, 0) if no word holds it, nor its negative. Destroys the digits."""
+    """Return (1, the number), or (BROKEN, 0) if no word holds it, nor its negative. Destroys the
+    digits.
+    """
     negative = is_negative(digits)
     for i in range(FRACTION + 2, digits.shape[0]):
         if digits[i]:
@@ -185,7 +196,9 @@ def whole(digits):
 
 @kernel
 def add_number(room, floats, word, times):
-    """Add a number so many times, from 0 to 2^62, to room.digits; return whether that was possible."""
+    """Add a number so many times, from 0 to 2^62, to room.digits; return whether that was
+    possible.
+    """
     n = cut(word, floats, room.parts)
     for k in range(n):
         place, amount = room.parts[2 * k], room.parts[2 * k + 1]
@@ -211,8 +224,8 @@ def add_at(digits, place, amount):
 
 @kernel
 def quotient(digits, divisors, exponent):
-    """Return (1, the word of digits[DIGITS] * 2^exponent / divisors[n], rounded once), or (BROKEN, 0) if it is beyond
-    the floats, or among the least. Destroys the digits.
+    """Return (1, the word of digits[DIGITS] * 2^exponent / divisors[n], rounded once), or (BROKEN,
+    0) if it is beyond the floats, or among the least. Destroys the digits.
     """
     negative = is_negative(digits)
     rest = 0
@@ -250,7 +263,9 @@ def bit(digits, b):
 
 @kernel
 def is_negative(digits):
-    """Carry, so that each digit has 32 bits, and make the number positive; return whether it was negative."""
+    """Carry, so that each digit has 32 bits, and make the number positive; return whether it was
+    negative.
+    """
     carry = carried(digits)
     if carry >= 0:
         return False

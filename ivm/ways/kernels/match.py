@@ -1,4 +1,5 @@
-"""Match the changes of a plan's relations with its sensitivity indices, and join both versions there, in one call.
+"""Match the changes of a plan's relations with its sensitivity indices, and join both versions
+there, in one call.
 
     triangle(x, y, z) <- edge(x, y), edge(y, z), edge(x, z).        + edge(3, 5)
 
@@ -6,7 +7,8 @@
     region                  x = 1, y = 3, z in [4, 7]         both versions are joined there
     intervals               those hit are erased, those that the new version records are inserted
 
-`maintain` (ivm/ways/match.py) does the same in Python, and does what is too much for the kernel's room.
+`maintain` (ivm/ways/match.py) does the same in Python, and does what is too much for the kernel's
+room.
 
 Groups of arguments of the kernel that matches (see pagestore/runtime/types.py).
 """
@@ -46,23 +48,39 @@ from pagestore.compiled import (
 )
 
 LEFT = -1  # Python matches instead: there is too little room, or a page is corrupt
-OPERATIONS_MAX = 1 << 13  # of either version: a quarter of a millisecond, which is lost if more is needed
-# header of a plan's words: numbers, then offsets of its sections. For each span of branches, SPANS_OF has the sensor
-# whose surgeries they are, or -1 - depth if they are regions themselves; ATOM_TREES has the number of each atom's tree
+# of either version: a quarter of a millisecond, which is lost if more is needed
+OPERATIONS_MAX = 1 << 13
+# header of a plan's words: numbers, then offsets of its sections. For each span of branches,
+# SPANS_OF has the sensor whose surgeries they are, or -1 - depth if they are regions themselves;
+# ATOM_TREES has the number of each atom's tree
 (
-    ATOMS, SPANS, READING, RECORDING, READING_STATE, RECORDING_STATE, ATOM_TREES, SPANS_OF, SENSED, PLACES, HEADER,
-) = range(11)  # fmt: skip
-# words of a sensor: how many columns its index has, how many of them are before the interval, its level, and where its
-# PLACES begin: the columns of the index that hold the variables of earlier levels, then the two of the interval
+    ATOMS,
+    SPANS,
+    READING,
+    RECORDING,
+    READING_STATE,
+    RECORDING_STATE,
+    ATOM_TREES,
+    SPANS_OF,
+    SENSED,
+    PLACES,
+    HEADER,
+) = range(11)
+# words of a sensor: how many columns its index has, how many of them are before the interval, its
+# level, and where its PLACES begin: the columns of the index that hold the variables of earlier
+# levels, then the two of the interval
 COLUMNS, ALPHAS, LEVEL, PLACED, SENSE = range(5)
 # columns of `sensed`: the group of a sensitivity index, and its tree
 INDEX_GROUP, INDEX_TREE = range(2)
-# words of `tally`: intervals hit, regions, iterator operations, and whether pages for the indices ran out
+# words of `tally`: intervals hit, regions, iterator operations, and whether pages for the indices
+# ran out
 HITS, REGIONS, OPERATIONS, SHORT, TALLY = range(5)
 
 
 class Matched(NamedTuple):
-    """A plan that is matched: its words, a row of `sensed` for each of its sensors, and rows of trees to refer to."""
+    """A plan that is matched: its words, a row of `sensed` for each of its sensors, and rows of
+    trees to refer to.
+    """
 
     words: Words
     sensed: Table
@@ -70,12 +88,13 @@ class Matched(NamedTuple):
 
 
 class MatchRoom(NamedTuple):
-    """Working memory of `match`, and what it found: for each sensor intervals hit and recorded, and a tally.
+    """Working memory of `match`, and what it found: for each sensor intervals hit and recorded, and
+    a tally.
 
-    hits[S, C, H] are the intervals that surgeries hit, hit[S] how many, recorded[S, C, R] those that the new version
-    records, new[S] how many. regions[L + 1, N] are those that are joined. stabbed[C, H], pieces[2, L + 1, N],
-    actions[2, max(H, N)], key, path and visits are scratch; the first of `actions` is INSERT throughout. `match` is the
-    address of the kernel.
+    hits[S, C, H] are the intervals that surgeries hit, hit[S] how many, recorded[S, C, R] those
+    that the new version records, new[S] how many. regions[L + 1, N] are those that are joined.
+    stabbed[C, H], pieces[2, L + 1, N], actions[2, max(H, N)], key, path and visits are scratch; the
+    first of `actions` is INSERT throughout. `match` is the address of the kernel.
     """
 
     hits: Tables
@@ -97,9 +116,10 @@ class MatchRoom(NamedTuple):
 def match(pages, plan, versions, branches, room, run, found, composing):
     """Find how the bindings of a plan change, in composing.found; return how many do, or LEFT.
 
-    versions[2, I, 3] are the trees that the plan reads, old and new; branches.spans[B, 3] the surgeries of each trie
-    and depth. Of `run` only state, start, out, rows and runs are used; `composing` must have room for as many rows as
-    room.hits and room.regions. O((hits + operations) * log n).
+    versions[2, I, 3] are the trees that the plan reads, old and new; branches.spans[B, 3] the
+    surgeries of each trie and depth. Of `run` only state, start, out, rows and runs are used;
+    `composing` must have room for as many rows as room.hits and room.regions. O((hits + operations)
+    * log n).
     """
     room.tally[:] = 0
     if not find_hits(pages, plan, branches, room, composing):
@@ -116,19 +136,26 @@ def match(pages, plan, versions, branches, room, run, found, composing):
     return compose_bindings(shape[LEVELS] + shape[VALUES], found, composing, n)
 
 
-match_at = function_pointer(match, Pages, Matched, Tables, Branches, MatchRoom, ProbeRun, Found, Composing)
+match_at = function_pointer(
+    match, Pages, Matched, Tables, Branches, MatchRoom, ProbeRun, Found, Composing
+)
 
 
 @kernel
 def find_hits(pages, plan, branches, room, composing):
-    """Find the intervals that surgeries hit, each once; return False if they are too many or a page is corrupt."""
+    """Find the intervals that surgeries hit, each once; return False if they are too many or a
+    page is corrupt.
+    """
     words = plan.words
     room.hit[:] = 0
     for b in range(words[SPANS]):
         s = words[words[SPANS_OF] + b]
         if s < 0 or branches.spans[b, 1] == 0:
             continue
-        o, tree = words[SENSED] + SENSE * s, tree_at(pages, plan.trees[plan.sensed[s, INDEX_TREE]], 0)
+        o, tree = (
+            words[SENSED] + SENSE * s,
+            tree_at(pages, plan.trees[plan.sensed[s, INDEX_TREE]], 0),
+        )
         index = IntervalTree(tree, words[o + COLUMNS], words[o + ALPHAS], 0)
         n = stab_branches(index, branches, b, room) if tree.height > 0 else 0
         if n < 0 or n > room.stabbed.shape[1]:
@@ -140,7 +167,9 @@ def find_hits(pages, plan, branches, room, composing):
 
 @kernel
 def stab_branches(index, branches, b, room):
-    """Write what the branches of span b stab to room.stabbed; return how many, even beyond it, or ``-page_id``."""
+    """Write what the branches of span b stab to room.stabbed; return how many, even beyond it,
+    or ``-page_id``.
+    """
     at, of, apart = branches.spans[b]
     n = 0
     for i in range(of):
@@ -156,12 +185,16 @@ def stab_branches(index, branches, b, room):
 def sort_rows(columns, n, room, rows, out, composing):
     """Sort rows[C, n] into `out`, without duplicates; return how many are left."""
     order = composing.order[: 2 * n]
-    return compose_few(columns, columns, room.actions[0], rows, order, composing.fresh, room.actions[1], out)
+    return compose_few(
+        columns, columns, room.actions[0], rows, order, composing.fresh, room.actions[1], out
+    )
 
 
 @kernel
 def unite(words, branches, room, start, composing):
-    """Unite the regions to be joined, level by level, in room.regions; return how many there are, or LEFT."""
+    """Unite the regions to be joined, level by level, in room.regions; return how many there
+    are, or LEFT.
+    """
     pieces, total = room.pieces, 0
     start[0] = 0
     for level in range(words[words[READING] + LEVELS]):
@@ -185,7 +218,8 @@ def unite(words, branches, room, start, composing):
 
 @kernel
 def add_regions(words, branches, b, level, room, n):
-    """Add the regions of span b at a level to the n pieces so far: its branches, or the intervals that these hit.
+    """Add the regions of span b at a level to the n pieces so far: its branches, or the intervals
+    that these hit.
 
     Returns how many pieces there are, or LEFT if they are too many.
     """
@@ -211,11 +245,16 @@ def add_regions(words, branches, b, level, room, n):
 
 @kernel
 def join(pages, words, versions, side, room, run, found, n):
-    """Join the old or the new version in the regions, and add its bindings to the n found so far; the new one records.
+    """Join the old or the new version in the regions, and add its bindings to the n found so far;
+    the new one records.
 
     Returns how many there are, or LEFT.
     """
-    plan, begin, end = words[words[READING + side] :], words[READING_STATE + side], words[READING_STATE + side + 1]
+    plan, begin, end = (
+        words[words[READING + side] :],
+        words[READING_STATE + side],
+        words[READING_STATE + side + 1],
+    )
     state, rows = run.state[: end - begin], room.recorded if side else run.rows
     for i in range(end - begin):
         state[i] = words[begin + i]

@@ -4,9 +4,9 @@
 
     probe 0: x = 3, y = 5, then z        probe 1: y = 3, z = 5, then x        probe 2: x = 3, z = 5, then y
 
-A probe is a join under an oracle of single values.  `static` holds the constants: the plans, the initial state of a
-run, and for each probe how a branch fills the levels.  Erased branches are joined with the old trees, inserted
-ones with the new.
+A probe is a join under an oracle of single values.  `static` holds the constants: the plans, the
+initial state of a run, and for each probe how a branch fills the levels.  Erased branches are
+joined with the old trees, inserted ones with the new.
 
 Groups of arguments of the kernel that probes (see pagestore/runtime/types.py).
 
@@ -17,11 +17,23 @@ from typing import NamedTuple
 
 from ivm.join.kernels.leapfrog import leapfrog
 from ivm.join.kernels.tries import DONE, EMITTED, LEVELS, NEXTS, OPENS, PHASE, SEEKS, TREES
-from pagestore.compiled import SET, Flags, Pages, Table, Tables, Words, compose_few, function_pointer, kernel
+from pagestore.compiled import (
+    SET,
+    Flags,
+    Pages,
+    Table,
+    Tables,
+    Words,
+    compose_few,
+    function_pointer,
+    kernel,
+)
 
 
 class ProbeTable(NamedTuple):
-    """The probes of a plan: constant words, a row for each probe (see probe.py), columns of a binding."""
+    """The probes of a plan: constant words, a row for each probe (see probe.py), columns of a
+    binding.
+    """
 
     static: Words
     probes: Table
@@ -29,10 +41,12 @@ class ProbeTable(NamedTuple):
 
 
 class Branches(NamedTuple):
-    """The changes of tries, in one array: for each trie the actions of its branches, then their words by column.
+    """The changes of tries, in one array: for each trie the actions of its branches, then their
+    words by column.
 
-    spans[B, 3] say where the branches of a trie begin in `words`, how many there are, and the distance between columns.
-    actions[2] is the action of a binding that is found in the old trees, and of one in the new trees.
+    spans[B, 3] say where the branches of a trie begin in `words`, how many there are, and the
+    distance between columns. actions[2] is the action of a binding that is found in the old trees,
+    and of one in the new trees.
     """
 
     words: Words
@@ -41,10 +55,11 @@ class Branches(NamedTuple):
 
 
 class ProbeRun(NamedTuple):
-    """The state of a probe: `progress` (see probe.py), the state of its join, its oracle, and its output buffers.
+    """The state of a probe: `progress` (see probe.py), the state of its join, its oracle, and its
+    output buffers.
 
-    regions and start are an oracle of single values, out[C, n] bindings as the join finds them; rows and runs are as
-    for `leapfrog`.
+    regions and start are an oracle of single values, out[C, n] bindings as the join finds them;
+    rows and runs are as for `leapfrog`.
     """
 
     progress: Words
@@ -71,23 +86,28 @@ class Composing(NamedTuple):
     found: Found
 
 
-# columns of `probes`, a row for each probe: offsets into `static`, how many levels are pinned, the span of its
-# branches, and whether their trie is negated, so that an inserted branch erases bindings
-PLAN, PLAN_END, STATE, STATE_END, PINS, BACK, TRIES, TRIES_END, PINNED, BRANCHES, NEGATED = range(11)
-# a pin, for each level up to the last that is pinned: the word of a branch that it takes, or else the level (-1 for
-# none) to whose value it adds a constant
+# columns of `probes`, a row for each probe: offsets into `static`, how many levels are pinned, the
+# span of its branches, and whether their trie is negated, so that an inserted branch erases
+# bindings
+PLAN, PLAN_END, STATE, STATE_END, PINS, BACK, TRIES, TRIES_END, PINNED, BRANCHES, NEGATED = range(
+    11
+)
+# a pin, for each level up to the last that is pinned: the word of a branch that it takes, or else
+# the level (-1 for none) to whose value it adds a constant
 WORD, OTHER, CONSTANT, PIN = range(4)
-# words of `progress`: the step (one per probe on the old trees, then one per probe on the new ones); whether it has
-# begun; operations of the steps done; whether the bindings found are composed, as a few are in the same call
+# words of `progress`: the step (one per probe on the old trees, then one per probe on the new
+# ones); whether it has begun; operations of the steps done; whether the bindings found are
+# composed, as a few are in the same call
 STEP, BEGUN, OPERATIONS, COMPOSED, PROGRESS = range(5)
 
 
 @kernel
 def probe_next(pages, table, trees, branches, run, found, composing):
-    """Fill `found` until all is done or it is full (see arguments.py).  Return how many bindings, or ``-page_id``.
+    """Fill `found` until all is done or it is full (see arguments.py).  Return how many bindings,
+    or ``-page_id``.
 
-    If there are only a few in all, they are sorted and composed, in composing.found. trees[2, I, 3] are the trees that
-    the probes read, in the old and in the new version.
+    If there are only a few in all, they are sorted and composed, in composing.found. trees[2, I, 3]
+    are the trees that the probes read, in the old and in the new version.
     """
     static, probes, progress = table.static, table.probes, run.progress
     n, first = 0, progress[STEP] == 0 and progress[BEGUN] == 0
@@ -101,7 +121,10 @@ def probe_next(pages, table, trees, branches, run, found, composing):
         plan = static[probes[p, PLAN] : probes[p, PLAN_END]]
         levels = plan[LEVELS]
         state = run.state[: probes[p, STATE_END] - probes[p, STATE]]
-        pinned, start = run.regions[: (levels + 1) * count].reshape((levels + 1, count)), run.start[: levels + 1]
+        pinned, start = (
+            run.regions[: (levels + 1) * count].reshape((levels + 1, count)),
+            run.start[: levels + 1],
+        )
         if not progress[BEGUN]:
             begin(static, probes, p, trees[side], state)
             pin(static, probes, p, branches, wanted, pinned, start)
@@ -112,7 +135,16 @@ def probe_next(pages, table, trees, branches, run, found, composing):
             status = leapfrog(pages, plan, state, pinned, start, run.out, run.rows, run.runs)
             if status < 0:
                 return status
-            n = take(static, probes[p, BACK], table.columns, run.out, state[EMITTED], branches.actions[side], found, n)
+            n = take(
+                static,
+                probes[p, BACK],
+                table.columns,
+                run.out,
+                state[EMITTED],
+                branches.actions[side],
+                found,
+                n,
+            )
         progress[OPERATIONS] += state[OPENS] + state[SEEKS] + state[NEXTS]
         progress[BEGUN] = 0
         progress[STEP] += 1
@@ -122,7 +154,9 @@ def probe_next(pages, table, trees, branches, run, found, composing):
     return n
 
 
-probe_next_at = function_pointer(probe_next, Pages, ProbeTable, Tables, Branches, ProbeRun, Found, Composing)
+probe_next_at = function_pointer(
+    probe_next, Pages, ProbeTable, Tables, Branches, ProbeRun, Found, Composing
+)
 
 
 @kernel
@@ -137,10 +171,14 @@ def matching(branches, b, wanted):
 
 @kernel
 def compose_bindings(columns, found, composing, n):
-    """Sort n bindings, without duplicates and without those both erased and inserted; return how many are left."""
+    """Sort n bindings, without duplicates and without those both erased and inserted; return how
+    many are left.
+    """
     signs, bindings = composing.found.signs, composing.found.bindings
     order = composing.order[: 2 * n]
-    n = compose_few(columns, columns, found.signs, found.bindings, order, composing.fresh, signs, bindings)
+    n = compose_few(
+        columns, columns, found.signs, found.bindings, order, composing.fresh, signs, bindings
+    )
     left = 0
     for i in range(n):
         if signs[i] != SET:
@@ -163,7 +201,9 @@ def begin(static, probes, p, trees, run):
 
 @kernel
 def pin(static, probes, p, branches, wanted, regions, start):
-    """Make an oracle of the branches with an action: single values at each level down to the last that is pinned."""
+    """Make an oracle of the branches with an action: single values at each level down to the
+    last that is pinned.
+    """
     at, of, apart = branches.spans[probes[p, BRANCHES]]
     words, count = branches.words, regions.shape[1]
     last = probes[p, PINNED] - 1

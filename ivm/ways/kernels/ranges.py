@@ -1,4 +1,5 @@
-"""Follow an aggregate over ranges: the first or the last record of each, a fold, or a sum (ivm/ways/ranges.py).
+"""Follow an aggregate over ranges: the first or the last record of each, a fold, or a sum
+(ivm/ways/ranges.py).
 
     nx[x] = y <- agg<<y = min(z)>> a(x), a(z), z > x.        a: 1 4 9          nx: (1; 4) (4; 9)
 
@@ -51,21 +52,47 @@ from pagestore.compiled import (
     tree_at,
 )
 
-# columns of `ranges`: the trees of points and of measured records, the group of the view, how many words a group has;
-# what is added to a point for either end of its range, and whether that end is open; whether rows of points are told
-# apart by more than group and point, how many of their words are visible, whether the last record is the result, which
-# word of it, and which words of points are the view's keys; whether the records are folded or their parts are added,
-# the group and the fold of the measured tree; to what sums are rounded, and between which words
+# columns of `ranges`: the trees of points and of measured records, the group of the view, how many
+# words a group has; what is added to a point for either end of its range, and whether that end is
+# open; whether rows of points are told apart by more than group and point, how many of their words
+# are visible, whether the last record is the result, which word of it, and which words of points
+# are the view's keys; whether the records are folded or their parts are added, the group and the
+# fold of the measured tree; to what sums are rounded, and between which words
 (
-    POINTS, MEASURED, VIEW, GROUP, LOW, LOW_OPEN, HIGH, HIGH_OPEN, WHOLE, WIDTH, LAST, RESULT, KEYED, KEYED_END, BY,
-    QUEUE, FIRST_FOLD, END_FOLD, KIND, FLOATS, UNIT_LOW, UNIT_HIGH, LEAST, GREATEST, RANGE
-) = range(25)  # fmt: skip
+    POINTS,
+    MEASURED,
+    VIEW,
+    GROUP,
+    LOW,
+    LOW_OPEN,
+    HIGH,
+    HIGH_OPEN,
+    WHOLE,
+    WIDTH,
+    LAST,
+    RESULT,
+    KEYED,
+    KEYED_END,
+    BY,
+    QUEUE,
+    FIRST_FOLD,
+    END_FOLD,
+    KIND,
+    FLOATS,
+    UNIT_LOW,
+    UNIT_HIGH,
+    LEAST,
+    GREATEST,
+    RANGE,
+) = range(25)
 SOUGHT, FOLDED, ADDED = range(3)
 MOVED_MAX = 256  # points computed for one change of many; with more, all changes are left to Python
 
 
 class FoldRoom(NamedTuple):
-    """Working memory of folds: bounds[K, 2], results out[F, 1], and the address of `fold_intervals`."""
+    """Working memory of folds: bounds[K, 2], results out[F, 1], and the address of
+    `fold_intervals`.
+    """
 
     bounds: Table
     out: Table
@@ -85,7 +112,9 @@ class RangeRoom(NamedTuple):
 
 
 class Ranged(NamedTuple):
-    """Trees before and after a transaction, and how a view follows from them: a row of `ranges`, and the columns."""
+    """Trees before and after a transaction, and how a view follows from them: a row of `ranges`,
+    and the columns.
+    """
 
     pages: Pages
     before: Table
@@ -112,7 +141,9 @@ def follow_range(ranged, room):
 
 @kernel
 def erase_points(ranged, room):
-    """Queue the erasure of points that are gone, first, as others may have the same keys; return whether all fit."""
+    """Queue the erasure of points that are gone, first, as others may have the same keys; return
+    whether all fit.
+    """
     queues = ranged.queues
     t = ranged.span[POINTS]
     actions, rows = queues.deltas[t, 0], queues.deltas[t, 1:]
@@ -125,7 +156,9 @@ def erase_points(ranged, room):
 
 @kernel
 def compute_points(ranged, room, begin):
-    """Compute the points that have come, and those in whose ranges records have changed; return whether all fit."""
+    """Compute the points that have come, and those in whose ranges records have changed; return
+    whether all fit.
+    """
     queues = ranged.queues
     t = ranged.span[POINTS]
     actions, rows = queues.deltas[t, 0], queues.deltas[t, 1:]
@@ -136,7 +169,13 @@ def compute_points(ranged, room, begin):
     t = ranged.span[MEASURED]
     actions, rows = queues.deltas[t, 0], queues.deltas[t, 1:]
     for i in range(queues.tallies[t, CHANGES]):
-        low, high = touched(ranged, room, rows, i, ranged.queues.trees[t] if actions[i] == INSERT else ranged.before[t])
+        low, high = touched(
+            ranged,
+            room,
+            rows,
+            i,
+            ranged.queues.trees[t] if actions[i] == INSERT else ranged.before[t],
+        )
         if low <= high and not compute_between(ranged, room, rows, i, low, high, begin):
             return False
     return True
@@ -144,7 +183,9 @@ def compute_points(ranged, room, begin):
 
 @kernel
 def compute_between(ranged, room, rows, i, low, high, begin):
-    """Compute the points from `low` to `high` of the group that row i is of; return whether all fit."""
+    """Compute the points from `low` to `high` of the group that row i is of; return whether all
+    fit.
+    """
     span, sought, cursors = ranged.span, room.sought, room.cursors
     points, group = tree_at(ranged.pages, ranged.queues.trees[span[POINTS]], 0), span[GROUP]
     for c in range(group):
@@ -170,8 +211,9 @@ def compute_between(ranged, room, rows, i, low, high, begin):
 
 @kernel
 def touched(ranged, room, rows, i, words):
-    """Return (low, high), the points whose result record i of the measured tree `words` may be; low > high for none,
-    and all points if a page is corrupt, as it is then found to be when these are computed.
+    """Return (low, high), the points whose result record i of the measured tree `words` may be; low
+    > high for none, and all points if a page is corrupt, as it is then found to be when these are
+    computed.
     """
     span, sought, group = ranged.span, room.sought, ranged.span[GROUP]
     key, tree = rows[group + int(span[BY] == ADDED), i], tree_at(ranged.pages, words, 0)
@@ -187,7 +229,10 @@ def touched(ranged, room, rows, i, words):
     if span[LAST]:
         m = step_beyond(sought, group + 1)
         if m and seek(tree, sought, m, room.cursors, CURSOR_WORDS) == 1:
-            page, slot = room.cursors[CURSOR_WORDS + LEAF_PAGE], room.cursors[CURSOR_WORDS + LEAF_SLOT]
+            page, slot = (
+                room.cursors[CURSOR_WORDS + LEAF_PAGE],
+                room.cursors[CURSOR_WORDS + LEAF_SLOT],
+            )
     else:
         page, slot = before(tree, sought, group + 1)
     if page <= 0:
@@ -221,7 +266,9 @@ def compute(ranged, room, begin):
 
 @kernel
 def result(ranged, room):
-    """Return (1, the word) of the record that is the result of room.point, (0, 0) for none, or (BROKEN, 0)."""
+    """Return (1, the word) of the record that is the result of room.point, (0, 0) for none, or
+    (BROKEN, 0).
+    """
     span, point, sought, group = ranged.span, room.point, room.sought, ranged.span[GROUP]
     tree = tree_at(ranged.pages, ranged.queues.trees[span[MEASURED]], 0)
     low, low_beyond = shifted(point[group], span[LOW], span[LOW_OPEN], WORD_MIN)
@@ -258,7 +305,8 @@ def result(ranged, room):
 
 @kernel
 def fold_between(ranged, room, m, low, high):
-    """Fold the measured records that begin with room.sought[:m] and then have a word from low to high.
+    """Fold the measured records that begin with room.sought[:m] and then have a word from low to
+    high.
 
     Returns 1, 0 if there are none, or BROKEN.
     """
@@ -272,13 +320,17 @@ def fold_between(ranged, room, m, low, high):
         bounds[c, 1] = sought[c]
     for c in range(m):
         sought[c] = bounds[c, 0]
-    tree, folds = tree_at(ranged.pages, ranged.queues.trees[span[MEASURED]], 0), (span[FIRST_FOLD], span[END_FOLD])
+    tree, folds = (
+        tree_at(ranged.pages, ranged.queues.trees[span[MEASURED]], 0),
+        (span[FIRST_FOLD], span[END_FOLD]),
+    )
     return fold_records(tree, ranged.queues, span[QUEUE], folds, m + 1, end, room.folds)
 
 
 @kernel
 def fold_records(tree, queues, group, span, low, high, room):
-    """Fold the records of a tree, the first of its group, between the first `low` and `high` words of room.bounds.
+    """Fold the records of a tree, the first of its group, between the first `low` and `high` words
+    of room.bounds.
 
     Returns 1, 0 if there are none, or BROKEN; the words are in room.out.
     """
@@ -290,7 +342,9 @@ def fold_records(tree, queues, group, span, low, high, room):
 
 @kernel
 def sum_of_parts(ranged, room, low, high):
-    """Return the result for the group room.sought of what is added up in its range, place by place."""
+    """Return the result for the group room.sought of what is added up in its range, place by
+    place.
+    """
     span, sought, group, place = ranged.span, room.sought, ranged.span[GROUP], WORD_MIN
     tree, out = tree_at(ranged.pages, ranged.queues.trees[span[MEASURED]], 0), room.folds.out
     begin_sum(room.sums)
@@ -299,13 +353,19 @@ def sum_of_parts(ranged, room, low, high):
         found = seek(tree, sought, group + 1, room.cursors, CURSOR_WORDS)
         if found <= 0:
             break
-        page, slot, same = room.cursors[CURSOR_WORDS + LEAF_PAGE], room.cursors[CURSOR_WORDS + LEAF_SLOT], True
+        page, slot, same = (
+            room.cursors[CURSOR_WORDS + LEAF_PAGE],
+            room.cursors[CURSOR_WORDS + LEAF_SLOT],
+            True,
+        )
         for c in range(group):
             same &= field(tree.pages.words, page, c, slot) == sought[c]
         if not same:
             break
         sought[group] = place = field(tree.pages.words, page, group, slot)
-        wanted = span[KIND] >= VARIANCE or place < SQUARES or (span[KIND] == MEAN and place == COUNTED)
+        wanted = (
+            span[KIND] >= VARIANCE or place < SQUARES or (span[KIND] == MEAN and place == COUNTED)
+        )
         full = fold_between(ranged, room, group + 1, low, high) if wanted else 0
         if full < 0 or (full > 0 and out[1, 0] != out[0, 0] >> 63):
             return BROKEN, 0
@@ -314,7 +374,9 @@ def sum_of_parts(ranged, room, low, high):
         place += 1
     if found < 0:
         return BROKEN, 0
-    found, word = rounded(room.sums, Rounding(span[KIND], span[FLOATS], span[UNIT_LOW], span[UNIT_HIGH]))
+    found, word = rounded(
+        room.sums, Rounding(span[KIND], span[FLOATS], span[UNIT_LOW], span[UNIT_HIGH])
+    )
     if span[KIND] == SUM and not span[LEAST] <= word <= span[GREATEST]:
         return BROKEN, 0
     return found, word
@@ -336,7 +398,10 @@ def is_there(ranged, room, action, rows, i):
     if found != 1:
         return found
     for c in range(lead):
-        if field(tree.pages.words, room.cursors[o + LEAF_PAGE], c, room.cursors[o + LEAF_SLOT]) != room.point[c]:
+        if (
+            field(tree.pages.words, room.cursors[o + LEAF_PAGE], c, room.cursors[o + LEAF_SLOT])
+            != room.point[c]
+        ):
             return 0
     return 1
 
@@ -376,7 +441,9 @@ def is_computed(ranged, point, begin):
 
 @inlined
 def shifted(word, by, is_open, otherwise):
-    """Return word + by, clamped to 64 bits, and -1 or 1 if it was clamped; (`otherwise`, 0) for an open end."""
+    """Return word + by, clamped to 64 bits, and -1 or 1 if it was clamped; (`otherwise`, 0) for
+    an open end.
+    """
     if is_open:
         return otherwise, 0
     if by >= 0 and word > WORD_MAX - by:
@@ -388,7 +455,9 @@ def shifted(word, by, is_open, otherwise):
 
 @inlined
 def step_beyond(prefix, m):
-    """Make of prefix[:m] the least prefix beyond all records that begin with it; return its length, 0 for none."""
+    """Make of prefix[:m] the least prefix beyond all records that begin with it; return its
+    length, 0 for none.
+    """
     while m and prefix[m - 1] == WORD_MAX:
         m -= 1
     if m:

@@ -1,4 +1,5 @@
-"""Find which plans of one relation its changed rows reach: those whose conditions on columns hold for a row.
+"""Find which plans of one relation its changed rows reach: those whose conditions on columns hold
+for a row.
 
 a(k) <- r(k, c, d), c = 3, d > 5.         plan 0    option: c in 3 to 3, d in 6 to the greatest word
 b(k) <- r(k, c, d), (c < 2 ; d != 1).     plan 1    option: c up to 1;  option: d not in 1 to 1
@@ -8,13 +9,15 @@ from typing import NamedTuple
 
 from pagestore.compiled import Table, kernel
 
-# columns of `tests`: a column of the relation, the least and the greatest word, whether the words outside pass, and
-# the column with which it is compared (-1 for none), where the word is -1, 0 or 1 if it is less, the same or greater
+# columns of `tests`: a column of the relation, the least and the greatest word, whether the words
+# outside pass, and the column with which it is compared (-1 for none), where the word is -1, 0 or 1
+# if it is less, the same or greater
 COLUMN, LOW, HIGH, OUTSIDE, OTHER, TEST = range(6)
 
 
 class Conditions(NamedTuple):
-    """The conditions of P plans: tests[T, TEST], the tests of each option[O, 2], and the options of each plan[P, 2].
+    """The conditions of P plans: tests[T, TEST], the tests of each option[O, 2], and the options of
+    each plan[P, 2].
 
     A plan is reached if all tests of one of its options hold.
     """

@@ -1,12 +1,14 @@
-"""Follow aggregates that have a tree of state (views/layouts.py): compute the rows of the groups that changed there.
+"""Follow aggregates that have a tree of state (views/layouts.py): compute the rows of the groups
+that changed there.
 
     state of low, mid   - (7, 3; 1)   + (7, 5; 1)    one group, 7:    low: its first record    mid: its middle
 
-A group is found by seeks and by folds of the state's tree, so its size does not matter. What takes more than words,
-such as a variance of large numbers or of floats, is left to Python.
+A group is found by seeks and by folds of the state's tree, so its size does not matter. What takes
+more than words, such as a variance of large numbers or of floats, is left to Python.
 
-A state that keeps a few values of each group (ways/ends.py) has marks; edits from their group's mark on are left out
-before the state is edited. A group with nothing before its mark is left to Python, which fills it again:
+A state that keeps a few values of each group (ways/ends.py) has marks; edits from their group's
+mark on are left out before the state is edited. A group with nothing before its mark is left to
+Python, which fills it again:
 
     state of least      (7, 5; 2) (7, 6; MORE)      + 4: goes in      + 9: left out      - 5 - 5: left to Python
 """
@@ -49,23 +51,49 @@ from pagestore.compiled import (
     tree_at,
 )
 
-# columns of `folds`: the trees of the state and of the view, their groups; how many words a group has, and which of
-# them are the view's keys (in `copies`); whether the view has no keys, and the word that it then has for no value;
-# what is computed, from which column or fold; whether that is complemented; constants: a share, the most rows, what a
-# word is divided by, whether it is a float; which support a mark has, 0 if the state has no marks
+# columns of `folds`: the trees of the state and of the view, their groups; how many words a group
+# has, and which of them are the view's keys (in `copies`); whether the view has no keys, and the
+# word that it then has for no value; what is computed, from which column or fold; whether that is
+# complemented; constants: a share, the most rows, what a word is divided by, whether it is a float;
+# which support a mark has, 0 if the state has no marks
 (
-    STATE, VIEW_TREE, QUEUE, VIEW, GROUP, KEYED, KEYED_END, BARE, HAS_ABSENT, ABSENT, KIND, COLUMN, FIRST_FOLD,
-    END_FOLD, COMPLEMENTED, ABOVE, BELOW, ROWS_MAX, UNIT_LOW, UNIT_HIGH, FLOATS, UPPER, MARK, FOLD
-) = range(24)  # fmt: skip
-# what is computed: a column of the first or the last record, a word of a fold; by rank: a record, the mean of two, what
-# is between two, the first or last few; from PARTS on, a result of parts (numbers.py)
+    STATE,
+    VIEW_TREE,
+    QUEUE,
+    VIEW,
+    GROUP,
+    KEYED,
+    KEYED_END,
+    BARE,
+    HAS_ABSENT,
+    ABSENT,
+    KIND,
+    COLUMN,
+    FIRST_FOLD,
+    END_FOLD,
+    COMPLEMENTED,
+    ABOVE,
+    BELOW,
+    ROWS_MAX,
+    UNIT_LOW,
+    UNIT_HIGH,
+    FLOATS,
+    UPPER,
+    MARK,
+    FOLD,
+) = range(24)
+# what is computed: a column of the first or the last record, a word of a fold; by rank: a record,
+# the mean of two, what is between two, the first or last few; from PARTS on, a result of parts
+# (numbers.py)
 FIRST, LAST, FOLDED, PLACED, MIDDLE, BETWEEN, NUMBERED, PARTS = range(8)
 EXACT = 1 << 52  # words below it add up to a float without rounding
 FINE = 62  # bits after the point of a share of the way between two words
 
 
 class StateRoom(NamedTuple):
-    """Working memory: a group's key, what is sought, a cursor; ranks[1] and records[C, 1] found by them."""
+    """Working memory: a group's key, what is sought, a cursor; ranks[1] and records[C, 1] found
+    by them.
+    """
 
     key: Words
     sought: Words
@@ -77,7 +105,9 @@ class StateRoom(NamedTuple):
 
 
 class States(NamedTuple):
-    """What views follow from: trees, the rows of `folds`, the columns of keys, and working memory."""
+    """What views follow from: trees, the rows of `folds`, the columns of keys, and working
+    memory.
+    """
 
     pages: Pages
     queues: Queues
@@ -88,9 +118,11 @@ class States(NamedTuple):
 
 @kernel
 def follow_state(states, f):
-    """Queue the rows of each group that changed in the state of view f, and the erasure of those that it lost.
+    """Queue the rows of each group that changed in the state of view f, and the erasure of those
+    that it lost.
 
-    Returns False, queueing nothing, if they are too many, a page is corrupt, or Python has to compute one.
+    Returns False, queueing nothing, if they are too many, a page is corrupt, or Python has to
+    compute one.
     """
     queues, of, key = states.queues, states.folds[f], states.room.key
     rows, at = queues.deltas[of[STATE], 1:], queues.waits[of[VIEW]]
@@ -107,7 +139,8 @@ def follow_state(states, f):
 
 @kernel
 def leave_out(states, f):
-    """Drop the edits in the queue of the state of view f that are not before the mark of their group.
+    """Drop the edits in the queue of the state of view f that are not before the mark of their
+    group.
 
     Returns False, dropping none, if a page is corrupt.
     """
@@ -149,14 +182,21 @@ def follow_row(states, of):
     if not found and of[HAS_ABSENT] and first(state_of(states, of), cursor, 0) == 0:
         found, word = 1, of[ABSENT]
     old = first(tree_at(pages, queues.trees[of[VIEW_TREE]], 0), cursor, 0)
-    if old < 0 or (old and not edit(states, of, ERASE, 0, field(pages.words, cursor[LEAF_PAGE], 0, cursor[LEAF_SLOT]))):
+    if old < 0 or (
+        old
+        and not edit(
+            states, of, ERASE, 0, field(pages.words, cursor[LEAF_PAGE], 0, cursor[LEAF_SLOT])
+        )
+    ):
         return False
     return not found or edit(states, of, INSERT, 0, word)
 
 
 @kernel
 def follow_rows(states, of):
-    """Queue the numbered rows of the group room.key, and the erasure of those beyond; return whether they fit."""
+    """Queue the numbered rows of the group room.key, and the erasure of those beyond; return
+    whether they fit.
+    """
     weight, before_it = weigh(states, of)
     if weight < 0:
         return False
@@ -173,8 +213,14 @@ def follow_rows(states, of):
 
 @kernel
 def edit(states, of, action, number, word):
-    """Queue an edit of the row of the group room.key, with its number if that is not 0; return whether it fits."""
-    edits, at, keys = states.queues.waiting[of[VIEW]], states.queues.waits[of[VIEW]], of[KEYED_END] - of[KEYED]
+    """Queue an edit of the row of the group room.key, with its number if that is not 0; return
+    whether it fits.
+    """
+    edits, at, keys = (
+        states.queues.waiting[of[VIEW]],
+        states.queues.waits[of[VIEW]],
+        of[KEYED_END] - of[KEYED],
+    )
     if at == edits.shape[1]:
         return False
     edits[0, at] = action
@@ -271,7 +317,9 @@ def state_of(states, of):
 
 @kernel
 def folded(states, of, low, whole):
-    """Fold the records of the group, or those before it, into room.folds.out; return 1, 0 for none, or BROKEN."""
+    """Fold the records of the group, or those before it, into room.folds.out; return 1, 0 for
+    none, or BROKEN.
+    """
     room, bounds, high = states.room, states.room.folds.bounds, of[GROUP]
     for c in range(high):
         bounds[c, 0] = room.sought[c] = room.key[c]
@@ -288,7 +336,9 @@ def folded(states, of, low, whole):
 
 @kernel
 def weigh(states, of):
-    """Return how many assignments the group has, and how many come before it; (BROKEN, 0) for a corrupt page."""
+    """Return how many assignments the group has, and how many come before it; (BROKEN, 0) for a
+    corrupt page.
+    """
     room, before_it = states.room, 0
     if of[GROUP]:
         found = folded(states, of, 0, False)
@@ -319,7 +369,9 @@ def by_rank(states, of):
     if of[KIND] == PLACED:
         if float(weight) * max(of[ABOVE], 1) >= EXACT:
             return BROKEN, 0
-        return ranked(states, of, begin + max((weight * of[ABOVE] + of[BELOW] - 1) // of[BELOW] - 1, 0))
+        return ranked(
+            states, of, begin + max((weight * of[ABOVE] + of[BELOW] - 1) // of[BELOW] - 1, 0)
+        )
     place = float(of[ABOVE]) / float(of[BELOW]) * (weight - 1)
     low = (weight - 1) // 2 if of[KIND] == MIDDLE else int(place)
     high = weight // 2 if of[KIND] == MIDDLE else low + int(place > low)
@@ -346,7 +398,9 @@ def mean_of_two(states, of, low, high):
 
 @kernel
 def between(states, of, low, high, share):
-    """Return the word that is a share of the way from one word to another; a decimal's is cut after its last digit."""
+    """Return the word that is a share of the way from one word to another; a decimal's is cut
+    after its last digit.
+    """
     sums, is_decimal = states.room.sums, of[UNIT_LOW] > 0
     fine = int(share * (1 << FINE))
     if (of[FLOATS] or is_decimal) and (low == high or share == 0):
@@ -356,7 +410,9 @@ def between(states, of, low, high, share):
     if is_decimal and not (low > -(EXACT >> 1) and high < EXACT >> 1):
         return BROKEN, 0
     sums.digits[:] = 0
-    if not add_number(sums, of[FLOATS], low, (1 << FINE) - fine) or not add_number(sums, of[FLOATS], high, fine):
+    if not add_number(sums, of[FLOATS], low, (1 << FINE) - fine) or not add_number(
+        sums, of[FLOATS], high, fine
+    ):
         return BROKEN, 0
     found, word = quotient(sums.digits, sums.divisors[:0], -FINE - (UNIT if of[FLOATS] else 0))
     return found, truncated(word) if is_decimal and found > 0 else word
@@ -378,7 +434,10 @@ def of_parts(states, of):
             same &= field(tree.pages.words, page, c, slot) == room.key[c]
         if not same:
             break
-        place, amount = field(tree.pages.words, page, group, slot), field(tree.pages.words, page, group + 1, slot)
+        place, amount = (
+            field(tree.pages.words, page, group, slot),
+            field(tree.pages.words, page, group + 1, slot),
+        )
         if not add_part_of(room.sums, of[KIND] - PARTS, place, amount):
             return BROKEN, 0
         cursor[LEAF_SLOT] = slot + 1

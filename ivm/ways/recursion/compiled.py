@@ -1,10 +1,11 @@
-"""Recursive strata that a kernel maintains in one call (kernels/maintain.py): those whose heads copy what they match.
+"""Recursive strata that a kernel maintains in one call (kernels/maintain.py): those whose heads
+copy what they match.
 
     reach(x) <- start(x).   reach(y) <- reach(x), edge(x, y).           plain
     dist[y] = m <- agg<<m = min(c)>> dist[x] = d, edge(x, y), c = d + 1.     not: it computes values (fixpoint.py)
 
-All that the kernel needs of the rules is laid out when a stratum is first maintained: the probes of every plan, which
-plans read which view, where a binding has the keys of the stratum's facts.
+All that the kernel needs of the rules is laid out when a stratum is first maintained: the probes of
+every plan, which plans read which view, where a binding has the keys of the stratum's facts.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -19,7 +20,15 @@ from ivm.plan.plan import Index, Plan, Upkeep, permuted, tree_name
 from ivm.rules.installed import Installed
 from ivm.rules.rule import InstalledRule, InstalledStratum
 from ivm.views.delta import Delta, surgeries
-from ivm.ways.kernels.probe import PINNED, PROGRESS, Branches, Composing, Found, ProbeRun, probe_next_at
+from ivm.ways.kernels.probe import (
+    PINNED,
+    PROGRESS,
+    Branches,
+    Composing,
+    Found,
+    ProbeRun,
+    probe_next_at,
+)
 from ivm.ways.probe import ACTIONS, probed, probes_of
 from ivm.ways.recursion import fixpoint
 from ivm.ways.recursion.facts import Body, limits_of
@@ -34,12 +43,16 @@ GROWTH = 8
 COLUMNS = 16  # of a table without rows, at least as many as of any
 OUT = 1 << 8  # bindings of one run of the join
 
-MAINTAIN = TypedKernel(maintain, Pages, kernel.Strata, kernel.StrataTrees, Branches, kernel.FactsRoom, Probing, int)
+MAINTAIN = TypedKernel(
+    maintain, Pages, kernel.Strata, kernel.StrataTrees, Branches, kernel.FactsRoom, Probing, int
+)
 PLACE_AGAIN = TypedKernel(kernel.place_again, kernel.Strata, Table, Words, int)
 
 
 class Source(NamedTuple):
-    """The branches that a probe begins with: the index that they are of, how deep, and its number."""
+    """The branches that a probe begins with: the index that they are of, how deep, and its
+    number.
+    """
 
     of: Index
     depth: int
@@ -55,10 +68,11 @@ class Allowed(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What has become of a stratum: whether that was no more work than is allowed, and the edits of each view's tree.
+    """What has become of a stratum: whether that was no more work than is allowed, and the edits of
+    each view's tree.
 
-    `written` has the old trees of the views that have new facts already. If it is not finished, the views must be
-    refilled. `counts` are operations, rounds, and facts examined.
+    `written` has the old trees of the views that have new facts already. If it is not finished, the
+    views must be refilled. `counts` are operations, rounds, and facts examined.
     """
 
     finished: bool
@@ -85,14 +99,18 @@ class Strata:
     `tree_of` and `queue_of` return the numbers of an index's tree, and of a view's queue of edits.
     """
 
-    def __init__(self, installed: Installed, tree_of: Callable[[Index], int], queue_of: Callable[[str], int]) -> None:
+    def __init__(
+        self, installed: Installed, tree_of: Callable[[Index], int], queue_of: Callable[[str], int]
+    ) -> None:
         self._installed, self._tree_of, self._queue_of = installed, tree_of, queue_of
         self.views: dict[str, int] = {}
         self.plans: list[Plan] = []
         self.sources: list[Source] = []
         self._static: list[np.ndarray] = [np.zeros(0, np.int64)]
         self._lists: list[int] = []
-        self._tables: dict[str, list[Sequence[int]]] = {name: [] for name in kernel.Strata._fields[1:-2]}
+        self._tables: dict[str, list[Sequence[int]]] = {
+            name: [] for name in kernel.Strata._fields[1:-2]
+        }
         self._trees: list[int] = []
 
     def add(self, stratum: InstalledStratum) -> int:
@@ -100,9 +118,15 @@ class Strata:
         names, own = sorted(stratum.recursive), stratum.recursive
         first, before = len(self.plans), len(self.views)
         self.views |= {name: before + v for v, name in enumerate(names)}
-        bodies = [Body(self._installed, rule, plan, own, search=False) for rule in stratum.rules for plan in rule.plans]
+        bodies = [
+            Body(self._installed, rule, plan, own, search=False)
+            for rule in stratum.rules
+            for plan in rule.plans
+        ]
         search = [
-            Body(self._installed, rule, plan, own, search=True) for rule in stratum.rules for plan in rule.searches
+            Body(self._installed, rule, plan, own, search=True)
+            for rule in stratum.rules
+            for plan in rule.searches
         ]
         for body in (*bodies, *search):
             self._add_plan(body, own)
@@ -110,7 +134,8 @@ class Strata:
         middle = first + len(bodies)
         self._tables["strata"].append((first, middle, len(self.plans), before, len(self.views)))
         self._tables["views"] += [
-            self._view(name, own, numbered[: len(bodies)], numbered[len(bodies) :]) for name in names
+            self._view(name, own, numbered[: len(bodies)], numbered[len(bodies) :])
+            for name in names
         ]
         return len(self._tables["strata"]) - 1
 
@@ -119,7 +144,9 @@ class Strata:
         """All strata as the kernel takes them."""
         tables = {name: _table(rows) for name, rows in self._tables.items()}
         lists, trees = (np.array(words, np.int64) for words in (self._lists, self._trees))
-        return kernel.Strata(static=np.concatenate(self._static), lists=lists, trees=trees, **tables)
+        return kernel.Strata(
+            static=np.concatenate(self._static), lists=lists, trees=trees, **tables
+        )
 
     def room(self, facts: int) -> kernel.FactsRoom:
         """Return room for some facts."""
@@ -130,15 +157,27 @@ class Strata:
         keys = int(arrays.views[:, kernel.KEY_WORDS].max(initial=0))
         state = np.zeros(kernel.STATE, np.int64)
         return kernel.FactsRoom(
-            words((facts, kernel.FACT + keys)), np.zeros(SLOTS * facts, np.int64),
-            words((DERIVATIONS * facts, kernel.DERIVATION + own)), words((kernel.LISTS, facts)), state, words(own),
-            words(CURSOR_WORDS), words(spans * (1 + branch)), words((spans, 3)), ACTIONS,
-        )  # fmt: skip
+            words((facts, kernel.FACT + keys)),
+            np.zeros(SLOTS * facts, np.int64),
+            words((DERIVATIONS * facts, kernel.DERIVATION + own)),
+            words((kernel.LISTS, facts)),
+            state,
+            words(own),
+            words(CURSOR_WORDS),
+            words(spans * (1 + branch)),
+            words((spans, 3)),
+            ACTIONS,
+        )
 
     def _add_plan(self, body: Body, own: frozenset[str]) -> None:
         """Add a conjunction, or a plan that searches."""
         laid, tables = probes_of(body.plan), self._tables
-        starts = [len(tables["probes"]), len(self._trees), len(tables["sources"]), len(tables["atoms"])]
+        starts = [
+            len(tables["probes"]),
+            len(self._trees),
+            len(tables["sources"]),
+            len(tables["atoms"]),
+        ]
         probes = laid.rows.copy()
         probes[:, :PINNED] += sum(map(len, self._static))
         self._static.append(laid.static)
@@ -154,8 +193,14 @@ class Strata:
         self.plans.append(body.plan)
 
     def _source(self, index: Index, depth: int, own: frozenset[str]) -> tuple[int, ...]:
-        """Return what branches of an index are: facts of a view of the stratum, or changes of a tree."""
-        name, columns, whole = index.predicate, index.order[:depth], depth >= _keys(self._installed, index)
+        """Return what branches of an index are: facts of a view of the stratum, or changes of a
+        tree.
+        """
+        name, columns, whole = (
+            index.predicate,
+            index.order[:depth],
+            depth >= _keys(self._installed, index),
+        )
         self.sources.append(Source(index, depth, len(self.sources), whole))
         if name not in own:
             return -1, 0, depth, self._tree_of(index), int(whole)
@@ -164,20 +209,35 @@ class Strata:
         return self.views[name], self._listed(columns), depth, -1, 0
 
     def _view(
-        self, name: str, own: frozenset[str], bodies: Sequence[Numbered], searches: Sequence[Numbered]
+        self,
+        name: str,
+        own: frozenset[str],
+        bodies: Sequence[Numbered],
+        searches: Sequence[Numbered],
     ) -> tuple[int, ...]:
         """Return which plans read a view, which search for its facts, and where these are."""
         readers = [(p, body) for p, body in bodies if body.reads({name: NONE})]
-        read = [body.plan.tries[read.trie].index.predicate for _, body in readers for read in body.plan.reads]
+        read = [
+            body.plan.tries[read.trie].index.predicate
+            for _, body in readers
+            for read in body.plan.reads
+        ]
         joined = not own.isdisjoint(read) or any(len(body.own) > 1 for _, body in readers)
         searching = [p for p, body in searches if body.view == name]
         first, then = self._listed([p for p, _ in readers]), self._listed(searching)
         stored = self._installed.stored[name]
         tree = self._tree_of(stored.indices[0])
         return (
-            stored.layout.keys, first, first + len(readers), then, then + len(searching), int(joined),
-            tree, tree + len(stored.names), self._queue_of(name),
-        )  # fmt: skip
+            stored.layout.keys,
+            first,
+            first + len(readers),
+            then,
+            then + len(searching),
+            int(joined),
+            tree,
+            tree + len(stored.names),
+            self._queue_of(name),
+        )
 
     def _listed(self, columns: Sequence[int]) -> int:
         """Return where the lists have some columns or plans."""
@@ -186,7 +246,9 @@ class Strata:
 
 
 class CompiledStratum:
-    """A recursive stratum as arrays, and the room in which a kernel maintains it. `plain` says whether it can."""
+    """A recursive stratum as arrays, and the room in which a kernel maintains it. `plain` says
+    whether it can.
+    """
 
     def __init__(self, installed: Installed, stratum: InstalledStratum) -> None:
         rules = [(rule, plan) for rule in stratum.rules for plan in (*rule.plans, *rule.searches)]
@@ -194,51 +256,79 @@ class CompiledStratum:
         self.below = {index for index in below if index.predicate not in stratum.recursive}
         limits = limits_of(stratum)
         self.plain = (
-            limits.rows_max is None and limits.rounds_max is None
+            limits.rows_max is None
+            and limits.rounds_max is None
             and all(rule.searches for rule in stratum.rules)
             and not any(installed.layouts[name].shown for name in stratum.recursive)
             and all(_copies(installed, rule, plan) for rule, plan in rules)
-        )  # fmt: skip
-        # whether no fact derives from two others, so that what follows from a change is found without looking at others
-        self.linear = all(_is_linear(plan, stratum.recursive) for rule in stratum.rules for plan in rule.plans)
+        )
+        # whether no fact derives from two others, so that what follows from a change is found
+        # without looking at others
+        self.linear = all(
+            _is_linear(plan, stratum.recursive) for rule in stratum.rules for plan in rule.plans
+        )
         self._installed, self._stratum = installed, stratum
         self._arrays: kernel.Strata | None = None
 
     def _lay_out(self, page_words: int) -> None:
         """Lay out the stratum, and allocate the buffers of the kernel."""
         self._indices: dict[Index, int] = {}
-        laid = Strata(self._installed, lambda index: self._indices.setdefault(index, len(self._indices)), lambda _: 0)
+        laid = Strata(
+            self._installed,
+            lambda index: self._indices.setdefault(index, len(self._indices)),
+            lambda _: 0,
+        )
         laid.add(self._stratum)
         self._arrays, self._names, self._laid = laid.arrays, [*laid.views], laid
         self._placed = np.empty(6 * len(self._arrays.trees), np.int64)
         self._room = laid.room(FACTS)
-        sizes = [(p.columns, p.levels, p.width, p.state, p.atoms) for p in map(probes_of, laid.plans)]
+        sizes = [
+            (p.columns, p.levels, p.width, p.state, p.atoms) for p in map(probes_of, laid.plans)
+        ]
         columns, self._levels, width, state, joined = map(max, zip(*sizes, strict=True))
         words = partial(np.empty, dtype=np.int64)
         run = ProbeRun(
-            words(PROGRESS), words(state), words(0), words(self._levels + 1), words((width, OUT)), words((0, 1, 1)),
+            words(PROGRESS),
+            words(state),
+            words(0),
+            words(self._levels + 1),
+            words((width, OUT)),
+            words((0, 1, 1)),
             slices_room(joined, page_words),
-        )  # fmt: skip
-        composing = Composing(words(2 * FEW), np.empty(FEW, bool), Found(words(FEW), words((columns, FEW))))
+        )
+        composing = Composing(
+            words(2 * FEW), np.empty(FEW, bool), Found(words(FEW), words((columns, FEW)))
+        )
         found = Found(words(2 * OUT), words((columns, 2 * OUT)))
         self._probing = Probing(run, found, composing, probe_next_at.address())
 
     # -- maintained
 
     def allowed(self, txn: Transaction, free: int, share: int) -> Allowed:
-        """Return how much work may be spent before views are evaluated anew: `free` suspended facts, and a share.
+        """Return how much work may be spent before views are evaluated anew: `free` suspended
+        facts, and a share.
 
         Of a linear stratum, no more than what finding all that follows in memory costs at least.
         """
         facts = sum(txn.tree(name).count for name in self._stratum.recursive)
-        rows = facts + sum(txn.tree(name).count for name in {index.predicate for index in self.below})
+        rows = facts + sum(
+            txn.tree(name).count for name in {index.predicate for index in self.below}
+        )
         operations = fixpoint.STEPS_FREE * costs.STEP_OPERATIONS + int(costs.FOLLOWED_SHARE * rows)
-        return Allowed(min(costs.IN_MEMORY if self.linear else WORD_MAX, operations), free + facts // share)
+        return Allowed(
+            min(costs.IN_MEMORY if self.linear else WORD_MAX, operations), free + facts // share
+        )
 
     def maintain(
-        self, txn: Transaction, before: Mapping[Index, Tree], deltas: Mapping[Index, Delta], allowed: Allowed
+        self,
+        txn: Transaction,
+        before: Mapping[Index, Tree],
+        deltas: Mapping[Index, Delta],
+        allowed: Allowed,
     ) -> Outcome:
-        """Find out how deltas change the views, given the old trees of all that changed.  Raises CorruptionError."""
+        """Find out how deltas change the views, given the old trees of all that changed.  Raises
+        CorruptionError.
+        """
         if self._arrays is None:
             self._lay_out(txn.pages.page_words)
         self._written: dict[str, dict[Index, Tree]] = {}
@@ -256,14 +346,20 @@ class CompiledStratum:
             status = self._call(txn, trees, changes)
         finished = status != kernel.NO_ROOM and raise_for(status) == kernel.DONE
         edits = dict(self._edits()) if finished else {}
-        operations, rounds, examined = self._room.state[[kernel.WORK, kernel.ROUNDS, kernel.EXAMINED]].tolist()
+        operations, rounds, examined = self._room.state[
+            [kernel.WORK, kernel.ROUNDS, kernel.EXAMINED]
+        ].tolist()
         return Outcome(finished, edits, self._written, (operations, rounds, examined))
 
     def _call(self, txn: Transaction, trees: kernel.StrataTrees, changes: Branches) -> int:
-        status: int = MAINTAIN.call(txn.pages, self._arrays, trees, changes, self._room, self._probing, 0)
+        status: int = MAINTAIN.call(
+            txn.pages, self._arrays, trees, changes, self._room, self._probing, 0
+        )
         return status
 
-    def _changes(self, txn: Transaction, before: Mapping[Index, Tree], deltas: Mapping[Index, Delta]) -> Branches:
+    def _changes(
+        self, txn: Transaction, before: Mapping[Index, Tree], deltas: Mapping[Index, Delta]
+    ) -> Branches:
         """Return the branches that have changed, for each source of the conjunctions."""
         spans, pieces, at = np.zeros((len(self._laid.sources), 3), np.int64), [], 0
         for source in self._laid.sources:
@@ -291,12 +387,23 @@ class CompiledStratum:
         return kernel.StrataTrees(old, new, self._placed)
 
     def _edits(self) -> Iterator[tuple[str, Edits]]:
-        """Yield the edits of each view that has changed, by which its tree has its facts with their ranks."""
+        """Yield the edits of each view that has changed, by which its tree has its facts with
+        their ranks.
+        """
         for v, facts in self._by_view():
-            old, now = facts[:, kernel.OLD], np.where(facts[:, kernel.FATE] == kernel.STANDS, facts[:, kernel.RANK], -1)
+            old, now = (
+                facts[:, kernel.OLD],
+                np.where(facts[:, kernel.FATE] == kernel.STANDS, facts[:, kernel.RANK], -1),
+            )
             keys = self._views[v, kernel.KEY_WORDS]
             actions = np.where(now < 0, ERASE, np.where(old < 0, INSERT, SET))
-            yield self._names[v], (actions, np.concatenate([facts[:, kernel.FACT : kernel.FACT + keys].T, now[None]]))
+            yield (
+                self._names[v],
+                (
+                    actions,
+                    np.concatenate([facts[:, kernel.FACT : kernel.FACT + keys].T, now[None]]),
+                ),
+            )
 
     def _by_view(self) -> Iterator[tuple[int, np.ndarray]]:
         """Yield (number of a view, facts) whose trees do not have them as they are now."""
@@ -315,16 +422,23 @@ class CompiledStratum:
         for v in np.flatnonzero(self._views[:, kernel.WRITTEN_FIRST]).tolist():
             which = np.flatnonzero(fresh & (facts[:, kernel.VIEW] == v))
             if len(which):
-                keys, kept = self._views[v, kernel.KEY_WORDS], self._installed.stored[self._names[v]]
+                keys, kept = (
+                    self._views[v, kernel.KEY_WORDS],
+                    self._installed.stored[self._names[v]],
+                )
                 columns = [*range(kernel.FACT, kernel.FACT + keys), kernel.RANK]
                 rows = np.ascontiguousarray(facts[np.ix_(which, columns)].T)
                 actions = np.full(len(which), INSERT)
-                self._written.setdefault(self._names[v], kept.of_indices([*map(txn.tree, kept.names)]))
+                self._written.setdefault(
+                    self._names[v], kept.of_indices([*map(txn.tree, kept.names)])
+                )
                 txn.apply_indexed(kept.names, kept.places, actions, rows, kept.layout.visible)
                 facts[which, kernel.OLD] = facts[which, kernel.RANK]
 
     def _grow(self) -> bool:
-        """Make more room, and begin again unless there were rounds; return False if there is as much as may be."""
+        """Make more room, and begin again unless there were rounds; return False if there is as
+        much as may be.
+        """
         old = self._room
         count, size = int(old.state[kernel.FACTS]), GROWTH * len(old.facts)
         if size > FACTS_MAX:
@@ -332,7 +446,7 @@ class CompiledStratum:
         more = self._laid.room(size)
         self._room = old._replace(
             facts=more.facts, slots=more.slots, derivations=more.derivations, listed=more.listed
-        )  # fmt: skip
+        )
         if not old.state[kernel.IN_ROUNDS]:
             old.state[kernel.FACTS] = 0
             return True
@@ -351,11 +465,16 @@ NONE = np.empty((0, 0), np.int64)
 
 
 def _copies(installed: Installed, rule: InstalledRule, plan: Plan) -> bool:
-    """Return whether the only head of a rule copies columns of a plan's bindings, and the plan has probes."""
+    """Return whether the only head of a rule copies columns of a plan's bindings, and the plan
+    has probes.
+    """
     return bool(
-        plan.way.upkeep is Upkeep.PROBE and not plan.filters and not plan.computed
-        and len(rule.definition.heads) == 1 and installed.heads[plan].copies
-    )  # fmt: skip
+        plan.way.upkeep is Upkeep.PROBE
+        and not plan.filters
+        and not plan.computed
+        and len(rule.definition.heads) == 1
+        and installed.heads[plan].copies
+    )
 
 
 def _is_linear(plan: Plan, own: frozenset[str]) -> bool:
@@ -369,7 +488,9 @@ def _keys(installed: Installed, index: Index) -> int:
 
 
 def _longest(plans: np.ndarray, first: int) -> int:
-    """Return how long a span of a plan is at most, given the column where it begins; the next one has its end."""
+    """Return how long a span of a plan is at most, given the column where it begins; the next
+    one has its end.
+    """
     return int((plans[:, first + 1] - plans[:, first]).max(initial=0))
 
 

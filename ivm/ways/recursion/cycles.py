@@ -1,13 +1,15 @@
-"""Detect recursion through sums that would never end: a value that becomes better along its own derivation.
+"""Detect recursion through sums that would never end: a value that becomes better along its own
+derivation.
 
     d[y] = r <- agg<<r = min(c)>> (start(y), c = 0 ; d[x] = m, cost[x, y] = w, c = m + w).
 
     cost    1 ─(1)─▶ 2 ─(-3)─▶ 1          d[1] = 0, d[2] = 1, d[1] = -2, d[2] = -1, d[1] = -4, ...
 
-Where a value is better than one that it derives from, later rounds record which fact each new one derives from.
-Whenever rounds have doubled, facts that have just become better are traced back; if a fact recurs on the way, what is
-added between the two occurrences makes it better, and will do so each time. This holds only if values are only added
-to: a bound or a quotient may make them converge, and so may the rounding of floats.
+Where a value is better than one that it derives from, later rounds record which fact each new one
+derives from. Whenever rounds have doubled, facts that have just become better are traced back; if a
+fact recurs on the way, what is added between the two occurrences makes it better, and will do so
+each time. This holds only if values are only added to: a bound or a quotient may make them
+converge, and so may the rounding of floats.
 """
 
 from collections import Counter, deque
@@ -19,7 +21,8 @@ import numpy as np
 from ivm.ways.recursion.facts import total
 from pagestore.host import begins, sort_order
 
-ROUNDS_FIRST = 8  # rounds before the parents of facts are recorded; facts are traced back when rounds have doubled
+# rounds before the parents of facts are recorded; facts are traced back when rounds have doubled
+ROUNDS_FIRST = 8
 FACTS_MAX = 1 << 22  # recorded facts; if there are more, only the last rounds are kept
 STARTS = 4  # facts of a view that are traced back
 TIMES, TIMES_OF_FLOATS = 2, 16  # how often a fact must occur on the path
@@ -35,8 +38,8 @@ class Fact(NamedTuple):
 class Trail:
     """The parents of the facts of the last rounds.
 
-    A round has for each view a table int64[K + 1 + width, n]: the keys that became new or better, and for each its
-    parent: the number of a view and a key there, from the round before.
+    A round has for each view a table int64[K + 1 + width, n]: the keys that became new or better,
+    and for each its parent: the number of a view and a key there, from the round before.
     """
 
     def __init__(self, keys: Mapping[str, int]) -> None:
@@ -46,7 +49,9 @@ class Trail:
         self._rounds: deque[dict[str, np.ndarray]] = deque()
         self._count = 0  # facts of all rounds
 
-    def add(self, view: str, keys: np.ndarray, cost: np.ndarray, parents: list[tuple[str, np.ndarray]]) -> None:
+    def add(
+        self, view: str, keys: np.ndarray, cost: np.ndarray, parents: list[tuple[str, np.ndarray]]
+    ) -> None:
         """Add facts derived in the open round: keys[K, n] with costs, and the facts that were read.
 
         The parent is the first of the facts read that is of the round before.
@@ -77,19 +82,29 @@ class Trail:
             self._count -= total(self._rounds.popleft())
 
     def cycle(self, times: int) -> list[Fact] | None:
-        """Return facts each derived from the one before, and the first from the last, found `times` times; or None."""
+        """Return facts each derived from the one before, and the first from the last, found
+        `times` times; or None.
+        """
         for name, table in self._rounds[-1].items() if self._rounds else ():
             for i in range(0, table.shape[1], -(-table.shape[1] // STARTS)):
-                if found := self._followed(Fact(name, tuple(table[: self._keys[name], i].tolist())), times):
+                if found := self._followed(
+                    Fact(name, tuple(table[: self._keys[name], i].tolist())), times
+                ):
                     return found
         return None
 
     def _followed(self, fact: Fact, times: int) -> list[Fact] | None:
-        """Trace a fact of the last round back until one has occurred `times` times; return the cycle or None."""
+        """Trace a fact of the last round back until one has occurred `times` times; return the
+        cycle or None.
+        """
         path, seen = [fact], Counter([fact])
         for tables in reversed(self._rounds):
             table, width = tables.get(fact.name), self._keys[fact.name]
-            column = [] if table is None else table[:, _among(table[:width], np.array([fact.key]).T)].T.tolist()
+            column = (
+                []
+                if table is None
+                else table[:, _among(table[:width], np.array([fact.key]).T)].T.tolist()
+            )
             if not column or column[0][width] < 0:
                 return None
             name = self._names[column[0][width]]

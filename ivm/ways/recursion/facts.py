@@ -1,19 +1,22 @@
-"""The facts of a recursive stratum: its rows, and the order in which they are derived from one another.
+"""The facts of a recursive stratum: its rows, and the order in which they are derived from one
+another.
 
     reach(x, y)     (1, 2; rank 1)  (1, 3; rank 2)          the cost of a row is 0
     dist[x] = d     (2; d = 7, rank 1)                      the cost of a value is the value; for max, ~value
     name[x] = s     (2; s = "bee", rank 1)                  the cost of a text is its key in the order of texts
 
-The *order* of a fact is (cost, rank). The invariant: each fact has a derivation from facts of its stratum that all come
-before it in this order. A fact that has lost its last such derivation is *suspended*, its rank being SUSPENDED, until
-it is known whether it has any other derivation.
+The *order* of a fact is (cost, rank). The invariant: each fact has a derivation from facts of its
+stratum that all come before it in this order. A fact that has lost its last such derivation is
+*suspended*, its rank being SUSPENDED, until it is known whether it has any other derivation.
 
-Derive facts from the bodies of a recursive stratum: turn bindings into facts and compute their orders.
+Derive facts from the bodies of a recursive stratum: turn bindings into facts and compute their
+orders.
 
     reach(x, z) <- reach(x, y), edge(y, z).         reach(1, 2) has rank 4, so reach(1, 3) would have rank 5
     dist[y] = min(c) <- dist[x] = e, edge[x, y] = w, c = e + w.
 
-The order of a derivation is the greatest order of the stratum's facts in it; the derived fact comes directly after.
+The order of a derivation is the greatest order of the stratum's facts in it; the derived fact comes
+directly after.
 
 Limits of recursion: the most rows and rounds, so that an endless recursion stops.
 """
@@ -61,7 +64,9 @@ BATCH = 1 << 12
 
 
 class Order(NamedTuple):
-    """The orders of n facts, and whether each exists: found bool[n], cost int64[n], rank int64[n]."""
+    """The orders of n facts, and whether each exists: found bool[n], cost int64[n], rank
+    int64[n].
+    """
 
     found: np.ndarray
     cost: np.ndarray
@@ -99,17 +104,31 @@ class Proposal(NamedTuple):
 
 
 class Facts:
-    """The facts of a stratum in a transaction. The costs of views in `texts` are keys in the order of texts."""
+    """The facts of a stratum in a transaction. The costs of views in `texts` are keys in the
+    order of texts.
+    """
 
     def __init__(
-        self, txn: Transaction, installed: Installed, stratum: InstalledStratum, encode: Encoder, threads: int = 1
+        self,
+        txn: Transaction,
+        installed: Installed,
+        stratum: InstalledStratum,
+        encode: Encoder,
+        threads: int = 1,
     ) -> None:
         self._txn, self._encode, self._threads = txn, encode, threads
         self.stored = {name: installed.stored[name] for name in sorted(stratum.recursive)}
         # While views are filled, the indices that only later rules read do not exist yet.
-        self._there = {name: [t for t, n in enumerate(one.names) if n in txn] for name, one in self.stored.items()}
-        aggregates = {r.definition.heads[0].predicate: r.definition.aggregate for r in stratum.rules}
-        self._falling = {name: bool(found and found.op == "max") for name, found in aggregates.items()}
+        self._there = {
+            name: [t for t, n in enumerate(one.names) if n in txn]
+            for name, one in self.stored.items()
+        }
+        aggregates = {
+            r.definition.heads[0].predicate: r.definition.aggregate for r in stratum.rules
+        }
+        self._falling = {
+            name: bool(found and found.op == "max") for name, found in aggregates.items()
+        }
         types = {name: installed.program.predicates[name].types for name in self.stored}
         self.texts = {name for name in self.stored if self.folds(name) and has_ids(types[name][-1])}
         self._types = types
@@ -181,7 +200,8 @@ class Facts:
         return max((int(batch.max()) for batch in batches), default=0)
 
     def put(self, name: str, new: Proposal) -> np.ndarray:
-        """Store facts, one for each key; return the keys of those that are new or had a worse value.
+        """Store facts, one for each key; return the keys of those that are new or had a worse
+        value.
 
         An existing fact is unchanged unless its value is worse.
         """
@@ -202,7 +222,9 @@ class Facts:
         self._apply(name, SET, new)
 
     def replace(self, name: str, words: Iterable[np.ndarray]) -> None:
-        """Replace all facts by others, given as batches int64[C, n] of words with ranks, in key order."""
+        """Replace all facts by others, given as batches int64[C, n] of words with ranks, in key
+        order.
+        """
         kept = self.stored[name]
         for t in self._there[name]:
             spec = self._txn.tree(kept.names[t]).spec
@@ -231,13 +253,19 @@ class Facts:
         self._apply_rows(name, ERASE, np.concatenate([keys, none]))
 
     def _apply(self, name: str, action: int, new: Proposal) -> tuple[np.ndarray, np.ndarray]:
-        return self._apply_rows(name, action, np.concatenate([self.words(name, new), new.rank[None]]))
+        return self._apply_rows(
+            name, action, np.concatenate([self.words(name, new), new.rank[None]])
+        )
 
-    def _apply_rows(self, name: str, action: int, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def _apply_rows(
+        self, name: str, action: int, rows: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
         kept = self.stored[name]
         actions, there = np.full(rows.shape[1], action), self._there[name]
         names = [kept.names[t] for t in there]
-        return self._txn.apply_indexed(names, kept.places[there], actions, rows, kept.layout.visible)[0]
+        return self._txn.apply_indexed(
+            names, kept.places[there], actions, rows, kept.layout.visible
+        )[0]
 
 
 def gathered(parts: list[tuple[str, Proposal]]) -> dict[str, Proposal]:
@@ -264,8 +292,8 @@ NOTHING = Delta(np.empty(0, np.int64), np.empty((0, 0), np.int64))
 class Derivations(NamedTuple):
     """Facts that bindings derive: keys and costs, the order of each binding, and its number.
 
-    The order is the greatest order of the binding's facts of the stratum. Its rank is SUSPENDED if one of these is
-    suspended, and `found` is false if one does not exist.
+    The order is the greatest order of the binding's facts of the stratum. Its rank is SUSPENDED if
+    one of these is suspended, and `found` is false if one does not exist.
     """
 
     keys: np.ndarray
@@ -274,32 +302,51 @@ class Derivations(NamedTuple):
     which: np.ndarray
 
     def proposal(self) -> tuple[Proposal, bool]:
-        """Return the facts with the orders directly after those of their bindings, and whether all have such an order.
+        """Return the facts with the orders directly after those of their bindings, and whether all
+        have such an order.
 
         A value that is better than one that it derives from has none.
         """
         stands = self.body.stands
         cost, body_cost, rank = self.cost[stands], self.body.cost[stands], self.body.rank[stands]
         ordered = not (body_cost > cost).any()
-        return Proposal(self.keys[:, stands], cost, np.where(body_cost == cost, rank + 1, 1)), ordered
+        return Proposal(
+            self.keys[:, stands], cost, np.where(body_cost == cost, rank + 1, 1)
+        ), ordered
 
 
 class Body:
-    """A conjunction of a recursive stratum, or a plan that searches for derivations of given facts."""
+    """A conjunction of a recursive stratum, or a plan that searches for derivations of given
+    facts.
+    """
 
     def __init__(
-        self, installed: Installed, rule: InstalledRule, plan: Plan, own: frozenset[str], search: bool
+        self,
+        installed: Installed,
+        rule: InstalledRule,
+        plan: Plan,
+        own: frozenset[str],
+        search: bool,
     ) -> None:
         self.rule: Rule = rule.definition
         self.plan, self._head = plan, installed.heads[plan]
         self.view = self.rule.heads[0].predicate
-        tries = [(t, trie) for t, trie in enumerate(plan.tries) if trie.index.predicate in own and not trie.negated]
+        tries = [
+            (t, trie)
+            for t, trie in enumerate(plan.tries)
+            if trie.index.predicate in own and not trie.negated
+        ]
         tries = [(t, trie) for t, trie in tries if t or not search]
         self.own = [  # where a binding holds the key of each fact of the stratum
-            (trie.index.predicate, _columns(trie.index, trie.levels, installed.layouts[trie.index.predicate].keys))
+            (
+                trie.index.predicate,
+                _columns(trie.index, trie.levels, installed.layouts[trie.index.predicate].keys),
+            )
             for _, trie in tries
         ]
-        self._values = [_value(plan, t, installed.layouts[trie.index.predicate]) for t, trie in tries]
+        self._values = [
+            _value(plan, t, installed.layouts[trie.index.predicate]) for t, trie in tries
+        ]
         self._probed = probed(plan)
 
     def reads(self, names: Mapping[str, np.ndarray]) -> bool:
@@ -307,13 +354,21 @@ class Body:
         return any(name in names for name, _ in self.own)
 
     def bindings(
-        self, pages: Pages, trees: Mapping[Index, Tree], keys: Mapping[str, np.ndarray], threads: int
+        self,
+        pages: Pages,
+        trees: Mapping[Index, Tree],
+        keys: Mapping[str, np.ndarray],
+        threads: int,
     ) -> tuple[np.ndarray, int]:
-        """Return the bindings int64[C, n] with one of the given facts (keys by view), and iterator operations."""
+        """Return the bindings int64[C, n] with one of the given facts (keys by view), and
+        iterator operations.
+        """
         changed = []
         for index, depth in self._probed:
             if index.predicate in keys and max(index.order[:depth]) < len(keys[index.predicate]):
-                branches = distinct(np.ascontiguousarray(keys[index.predicate][list(index.order[:depth])]))
+                branches = distinct(
+                    np.ascontiguousarray(keys[index.predicate][list(index.order[:depth])])
+                )
                 changed.append(Delta(np.full(branches.shape[1], INSERT), branches))
             else:
                 changed.append(NOTHING)
@@ -323,23 +378,37 @@ class Body:
         return found.rows, operations
 
     def derive(
-        self, facts: Facts, rows: np.ndarray, encode: Encoder, strict: bool = True, rank: int | None = None
+        self,
+        facts: Facts,
+        rows: np.ndarray,
+        encode: Encoder,
+        strict: bool = True,
+        rank: int | None = None,
     ) -> Derivations:
-        """Derive facts from bindings int64[C, n]; `rank`, if given, is the rank of bindings with facts of the stratum.
+        """Derive facts from bindings int64[C, n]; `rank`, if given, is the rank of bindings with
+        facts of the stratum.
 
         Raises RangeError if arithmetic fails, unless not `strict`.
         """
         which, words = self._head.derive(rows, encode, strict)
         keys = facts.keys(self.view)
-        cost = facts.cost(self.view, words[keys]) if facts.folds(self.view) else np.zeros(len(which), np.int64)
+        cost = (
+            facts.cost(self.view, words[keys])
+            if facts.folds(self.view)
+            else np.zeros(len(which), np.int64)
+        )
         return Derivations(words[:keys], cost, self._order(facts, rows, which, rank), which)
 
     def read(self, rows: np.ndarray, which: np.ndarray) -> list[tuple[str, np.ndarray]]:
-        """Return (view, keys) of the stratum's facts in the bindings `which` of rows[C, n], for each atom."""
+        """Return (view, keys) of the stratum's facts in the bindings `which` of rows[C, n], for
+        each atom.
+        """
         return [(name, rows[columns][:, which]) for name, columns in self.own]
 
     def standing(self, facts: Facts, rows: np.ndarray) -> np.ndarray:
-        """Return those bindings rows[C, n] whose facts of the stratum still exist with the same values."""
+        """Return those bindings rows[C, n] whose facts of the stratum still exist with the same
+        values.
+        """
         stands = np.ones(rows.shape[1], bool)
         for (name, columns), value in zip(self.own, self._values, strict=True):
             order = facts.orders(name, rows[columns])
@@ -353,19 +422,27 @@ class Body:
         there = np.ones(n, bool)
         if rank is not None:
             return Order(there, np.zeros(n, np.int64), np.full(n, rank if self.own else 0))
-        greatest = Order(there, np.full(n, WORD_MIN if facts.folds(self.view) else 0), np.zeros(n, np.int64))
+        greatest = Order(
+            there, np.full(n, WORD_MIN if facts.folds(self.view) else 0), np.zeros(n, np.int64)
+        )
         suspended = np.zeros(n, bool)
         for name, columns in self.own:
             one = facts.orders(name, rows[columns][:, which])
             there &= one.found
             suspended |= one.rank == SUSPENDED
             later = greatest.before(one.cost, one.rank)
-            greatest = Order(there, np.where(later, one.cost, greatest.cost), np.where(later, one.rank, greatest.rank))
+            greatest = Order(
+                there,
+                np.where(later, one.cost, greatest.cost),
+                np.where(later, one.rank, greatest.rank),
+            )
         return Order(there, greatest.cost, np.where(suspended, SUSPENDED, greatest.rank))
 
 
 def _columns(index: Index, levels: tuple[int, ...], keys: int) -> list[int]:
-    """Return the levels of the first `keys` columns of an index's predicate, in the order of the columns."""
+    """Return the levels of the first `keys` columns of an index's predicate, in the order of the
+    columns.
+    """
     return [levels[index.order.index(column)] for column in range(keys)]
 
 
@@ -374,7 +451,11 @@ def _value(plan: Plan, t: int, layout: Layout) -> int:
     index, levels = plan.tries[t].index, plan.tries[t].levels
     places = dict(zip(index.order, levels, strict=False))
     columns = index_columns(index, layout)
-    places |= {columns[read.column]: plan.columns.index(read.variable) for read in plan.reads if read.trie == t}
+    places |= {
+        columns[read.column]: plan.columns.index(read.variable)
+        for read in plan.reads
+        if read.trie == t
+    }
     return places.get(layout.keys, -1) if layout.shown else -1
 
 
@@ -386,7 +467,8 @@ SHOWN = 5  # the last rounds that an error shows
 
 @dataclass(frozen=True)
 class Limits:
-    """The most rows that a stratum may have, and the most rounds of one transaction; None for no limit.
+    """The most rows that a stratum may have, and the most rounds of one transaction; None for no
+    limit.
 
     `where` is the place of the rule that an error shows, and `text` the rule.
     """
@@ -397,27 +479,35 @@ class Limits:
     rounds_max: int | None = None
 
     def check(self, rows: Sequence[int], count: int) -> None:
-        """Raise LimitError if there are too many rows or rounds, given the new rows of each round and the row count."""
+        """Raise LimitError if there are too many rows or rounds, given the new rows of each
+        round and the row count.
+        """
         if self.rows_max is not None and count > self.rows_max:
             raise self._error(rows, count, f"rows_max={self.rows_max:,} rows")
         if self.rounds_max is not None and len(rows) > self.rounds_max:
             raise self._error(rows, count, f"rounds_max={self.rounds_max:,} rounds")
 
     def endless(self, cycle: Sequence[str]) -> LimitError:
-        """Return the error for facts that derive from one another in a cycle and become better each time around."""
+        """Return the error for facts that derive from one another in a cycle and become better
+        each time around.
+        """
         rest = f", and {len(cycle) - CYCLE_SHOWN:,} more" * (len(cycle) > CYCLE_SHOWN)
         first = cycle[0].partition(" = ")[0]
         return LimitError(
-            f"{self.where}: {self.text} never ends, since values become better along their own derivation: "
-            f"{', '.join(cycle[:CYCLE_SHOWN])}{rest}, and then {first} again; take out a row that closes this cycle, "
+            f"{self.where}: {self.text} never ends, since values become better along their own "
+            f"derivation: "
+            f"{', '.join(cycle[:CYCLE_SHOWN])}{rest}, and then {first} again; take out a row that "
+            f"closes this cycle, "
             "or change what is added along it"
         )
 
     def _error(self, rows: Sequence[int], count: int, limit: str) -> LimitError:
         growth = ", ".join(f"{n:,}" for n in rows[-SHOWN:])
         return LimitError(
-            f"{self.where}: {self.text} goes beyond {limit}: it has {count:,} rows after {len(rows):,} rounds, "
-            f"of which the last brought {growth}; bound what it computes, as by `n < 100`, or install it with a "
+            f"{self.where}: {self.text} goes beyond {limit}: it has {count:,} rows after "
+            f"{len(rows):,} rounds, "
+            f"of which the last brought {growth}; bound what it computes, as by `n < 100`, or "
+            f"install it with a "
             "greater limit"
         )
 
@@ -430,10 +520,14 @@ def _computes(rule: Rule) -> bool:
 
 
 def limits_of(stratum: InstalledStratum) -> Limits:
-    """Return the limits of a stratum: those of its block, or the defaults above if the recursion computes values."""
+    """Return the limits of a stratum: those of its block, or the defaults above if the recursion
+    computes values.
+    """
     rules = [rule for rule in stratum.rules if not stratum.recursive.isdisjoint(rule.reads)]
     computing = [rule for rule in rules if _computes(rule.definition)]
     shown, *_ = (*computing, *rules)
     rows, rounds = (ROWS_MAX, ROUNDS_MAX) if computing else (None, None)
     text = shown.definition.text or str(shown.definition)
-    return Limits(str(shown.definition.where), text, shown.rows_max or rows, shown.rounds_max or rounds)
+    return Limits(
+        str(shown.definition.where), text, shown.rows_max or rows, shown.rounds_max or rounds
+    )

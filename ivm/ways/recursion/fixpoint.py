@@ -1,4 +1,5 @@
-"""The least fixpoint of a recursive stratum: rounds from new facts, and withdrawal of facts that lost their support.
+"""The least fixpoint of a recursive stratum: rounds from new facts, and withdrawal of facts that
+lost their support.
 
     edge      1 ─▶ 2 ─▶ 3 ─▶ 2        reach(x) from 1, with ranks:   2 (1)   3 (2)
 
@@ -6,11 +7,12 @@
                     3 is derived from 2 alone, so it is suspended
                     neither is derived from a fact that is not suspended: both are erased
 
-*Withdrawal* takes the facts that may have lost their support in order (facts.py). One that has another derivation from
-facts before it is unchanged; the others are suspended, and the facts that they supported are examined. Suspended facts
-that derive from unsuspended ones, of any order, are restored with a new rank, the others erased; *rounds* derive the
-consequences of restored facts and inserted rows. So only affected facts are examined, not the whole fixpoint.
-A kernel does the same for strata that compute no values (compiled.py).
+*Withdrawal* takes the facts that may have lost their support in order (facts.py). One that has
+another derivation from facts before it is unchanged; the others are suspended, and the facts that
+they supported are examined. Suspended facts that derive from unsuspended ones, of any order, are
+restored with a new rank, the others erased; *rounds* derive the consequences of restored facts and
+inserted rows. So only affected facts are examined, not the whole fixpoint. A kernel does the same
+for strata that compute no values (compiled.py).
 """
 
 import heapq
@@ -31,28 +33,44 @@ from ivm.views.delta import Delta
 from ivm.ways.match import binding_difference, maintain_by_probing
 from ivm.ways.pending import Waiting
 from ivm.ways.recursion.cycles import ROUNDS_FIRST, TIMES, TIMES_OF_FLOATS, Trail
-from ivm.ways.recursion.facts import SUSPENDED, Body, Derivations, Facts, Limits, Proposal, gathered, total
+from ivm.ways.recursion.facts import (
+    SUSPENDED,
+    Body,
+    Derivations,
+    Facts,
+    Limits,
+    Proposal,
+    gathered,
+    total,
+)
 from ivm.ways.recursion.flat_bodies import FlatBodies, NotPlain
 from ivm.ways.recursion.in_memory import FlatFacts, FlatRounds
 from ivm.ways.recursion.kernels.rounds import DONE as DERIVED_ALL
 from pagestore.host import ERASE, INSERT, WORD_MAX, Transaction, Tree, distinct
 
 Keys = dict[str, np.ndarray]  # keys int64[K, n] of facts, by view
-# A step of the queue, or a round, takes about as long as evaluating STEP_ROWS rows in memory. After as many steps as
-# evaluation from scratch would cost, the stratum is evaluated from scratch; so no transaction takes much longer.
+# A step of the queue, or a round, takes about as long as evaluating STEP_ROWS rows in memory. After
+# as many steps as evaluation from scratch would cost, the stratum is evaluated from scratch; so no
+# transaction takes much longer.
 STEPS_FREE, STEP_ROWS = 64, 1000
 BELOW_MAX = 1 << 25  # the most rows from outside the stratum that are read into memory
-PAGED_SHARE = 16  # rounds use pages until they took one in PAGED_SHARE of the operations of reading all into memory
-BINDINGS_SHARE = 8  # bindings take at most 1/8 of the bytes allowed: facts are made of them, and sorted
-FOLLOWING_SHARE = 4  # of the facts, at most one in FOLLOWING_SHARE is erased or stored after deriving it in memory
-RUNS = 4  # times the bytes allowed may be written to the disk: a recursion of more facts was hardly meant
+# rounds use pages until they took one in PAGED_SHARE of the operations of reading all into memory
+PAGED_SHARE = 16
+# bindings take at most 1/8 of the bytes allowed: facts are made of them, and sorted
+BINDINGS_SHARE = 8
+# of the facts, at most one in FOLLOWING_SHARE is erased or stored after deriving it in memory
+FOLLOWING_SHARE = 4
+# times the bytes allowed may be written to the disk: a recursion of more facts was hardly meant
+RUNS = 4
 ROUNDS = "deriving facts in rounds"  # the step, for errors
 SEARCHED = 1 << 12  # facts per search for derivations, since each may have many
 
 
 @dataclass
 class Work:
-    """The work of a stratum: new rows of each round; facts examined, and suspended; iterator operations."""
+    """The work of a stratum: new rows of each round; facts examined, and suspended; iterator
+    operations.
+    """
 
     rows: list[int] = field(default_factory=list)
     examined: int = 0
@@ -69,20 +87,27 @@ class Fixpoint:
     """One recursive stratum in one transaction."""
 
     def __init__(
-        self, txn: Transaction, installed: Installed, stratum: InstalledStratum, encode: Encoder, threads: int,
+        self,
+        txn: Transaction,
+        installed: Installed,
+        stratum: InstalledStratum,
+        encode: Encoder,
+        threads: int,
         limits: Limits,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._txn, self._encode, self._threads, self._limits = txn, encode, threads, limits
         self._installed, self._stratum = installed, stratum
         self._steps_left = WORD_MAX
         self._failing: list[tuple[Body, np.ndarray]] = []  # bindings whose arithmetic failed so far
         self._memory = MemoryUse(step=ROUNDS)
-        self._trail: Trail | None = None  # the parents of the facts of the last rounds, if they are needed
+        # the parents of the facts of the last rounds, if they are needed
+        self._trail: Trail | None = None
         self.facts, self.work = Facts(txn, installed, stratum, encode, threads), Work()
         self.ordered = True  # whether every stored fact comes after those that it derives from
         for rule in stratum.rules if self.facts.texts else ():
             for const in constants(rule.definition):
-                encode(const)  # a new text may change the keys of others, so add all before comparing any
+                # a new text may change the keys of others, so add all before comparing any
+                encode(const)
         own = stratum.recursive
         plans = [(rule, plan) for rule in stratum.rules for plan in rule.plans]
         self._bodies = [Body(installed, rule, plan, own, search=False) for rule, plan in plans]
@@ -92,7 +117,8 @@ class Fixpoint:
     # -- from scratch
 
     def fill(self, base: Sequence[tuple[Plan, Sequence[np.ndarray]]]) -> None:
-        """Fill empty views, given the bindings, in parts, of each plan that reads none of the views.
+        """Fill empty views, given the bindings, in parts, of each plan that reads none of the
+        views.
 
         Raises MaintainError.
         """
@@ -123,9 +149,13 @@ class Fixpoint:
         self._refuse_failures()
 
     def _flat(self) -> FlatRounds | None:
-        """Return the stratum prepared for evaluation in memory; None if it cannot be evaluated so."""
+        """Return the stratum prepared for evaluation in memory; None if it cannot be evaluated
+        so.
+        """
         try:
-            bodies = FlatBodies(self._txn, self._installed, self._stratum, self._bodies, self._encode)
+            bodies = FlatBodies(
+                self._txn, self._installed, self._stratum, self._bodies, self._encode
+            )
             wait = partial(Waiting, self._txn, self._installed, step=ROUNDS, most=RUNS)
             flat = FlatRounds(bodies, self._limits, self._threads, wait)
         except NotPlain:
@@ -133,14 +163,17 @@ class Fixpoint:
         return flat if flat.below <= BELOW_MAX else None
 
     def _fill_flat(self, flat: FlatRounds, first: Mapping[str, Proposal]) -> bool:
-        """Evaluate the stratum in memory, given its base facts; return whether that was possible."""
+        """Evaluate the stratum in memory, given its base facts; return whether that was
+        possible.
+        """
         if not flat.run([(name, self.facts.words(name, one)) for name, one in first.items()]):
             return False
         for name in self.facts.stored:
             self.facts.replace(name, flat.found.rows(name))
         self.work.rows = flat.by_rank[1:].tolist()
         self.work.operations += flat.operations
-        if flat.unfinished is not None:  # memory was short: rounds over pages go on from what was derived
+        # memory was short: rounds over pages go on from what was derived
+        if flat.unfinished is not None:
             self._steps_left = WORD_MAX
             self._spread(_joined(self._adopt(first), flat.unfinished), counted=True)
             self._refuse_failures()
@@ -154,12 +187,17 @@ class Fixpoint:
     # -- maintained
 
     def maintain(
-        self, old: Mapping[Index, Tree], new: Mapping[Index, Tree], deltas: Mapping[Index, Delta], most: int
+        self,
+        old: Mapping[Index, Tree],
+        new: Mapping[Index, Tree],
+        deltas: Mapping[Index, Delta],
+        most: int,
     ) -> bool:
-        """Maintain the views by the deltas of what the stratum reads, from old to new trees.  Raises MaintainError.
+        """Maintain the views by the deltas of what the stratum reads, from old to new trees.
+        Raises MaintainError.
 
-        Return whether that succeeded. If not, the views are inconsistent and must be refilled: `most` facts were
-        suspended, it took too many steps, or not all facts could be put in order.
+        Return whether that succeeded. If not, the views are inconsistent and must be refilled:
+        `most` facts were suspended, it took too many steps, or not all facts could be put in order.
         """
         self._limit_steps(new)
         lost: list[tuple[str, Derivations]] = []
@@ -185,11 +223,13 @@ class Fixpoint:
     def maintain_in_memory(
         self, old: Mapping[Index, Tree], new: Mapping[Index, Tree], deltas: Mapping[Index, Delta]
     ) -> bool:
-        """Maintain views whose rows each derive from at most one other, all that follows from a change at once.
+        """Maintain views whose rows each derive from at most one other, all that follows from a
+        change at once.
 
-        All facts that follow from lost ones are erased; those that derive from others, and what follows from them and
-        from gained ones, are stored with ranks after all others. Facts are derived in memory. Return whether that
-        succeeded. If not, the views must be refilled: the stratum cannot be evaluated so, or more than a share follows.
+        All facts that follow from lost ones are erased; those that derive from others, and what
+        follows from them and from gained ones, are stored with ranks after all others. Facts are
+        derived in memory. Return whether that succeeded. If not, the views must be refilled: the
+        stratum cannot be evaluated so, or more than a share follows.
         """
         most = 1 + self.facts.count() // FOLLOWING_SHARE
         last = max(map(self.facts.last_rank, self.facts.stored))
@@ -198,35 +238,61 @@ class Fixpoint:
             return False
         for name, words in gone.items():
             self.facts.erase(name, words[:-1])
-        back = [(name, one.keys) for name, words in gone.items() for one in self._search(name, words[:-1], new)]
+        back = [
+            (name, one.keys)
+            for name, words in gone.items()
+            for one in self._search(name, words[:-1], new)
+        ]
         fresh = self._following(back + self._heads(old, new, deltas, INSERT), new, most)
         if fresh is None:
             return False
         for name, words in fresh.items():
-            self.facts.put(name, Proposal(words[:-1], np.zeros(words.shape[1], np.int64), last + words[-1]))
+            self.facts.put(
+                name, Proposal(words[:-1], np.zeros(words.shape[1], np.int64), last + words[-1])
+            )
         return True
 
     def _heads(
-        self, old: Mapping[Index, Tree], new: Mapping[Index, Tree], deltas: Mapping[Index, Delta], action: int
+        self,
+        old: Mapping[Index, Tree],
+        new: Mapping[Index, Tree],
+        deltas: Mapping[Index, Delta],
+        action: int,
     ) -> list[tuple[str, np.ndarray]]:
-        """Return the keys of facts that lose (ERASE) or gain derivations by changes outside the stratum, by view."""
+        """Return the keys of facts that lose (ERASE) or gain derivations by changes outside the
+        stratum, by view.
+        """
         changed = [(body, self._changed(body, old, new, deltas, action)) for body in self._bodies]
-        return [(b.view, b.derive(self.facts, rows, self._encode, rank=0).keys) for b, rows in changed if rows.shape[1]]
+        return [
+            (b.view, b.derive(self.facts, rows, self._encode, rank=0).keys)
+            for b, rows in changed
+            if rows.shape[1]
+        ]
 
     def _following(
         self, facts: Sequence[tuple[str, np.ndarray]], below: Mapping[Index, Tree], most: int
     ) -> dict[str, np.ndarray] | None:
-        """Return facts and all that follows from them alone, by view: keys and, from 1, ranks, int64[K + 1, n].
+        """Return facts and all that follows from them alone, by view: keys and, from 1, ranks,
+        int64[K + 1, n].
 
         Return None if there are more than `most`, or the stratum cannot be evaluated in memory.
         """
         if not facts:
             return {}
         try:
-            bodies = FlatBodies(self._txn, self._installed, self._stratum, self._bodies, self._encode, below)
+            bodies = FlatBodies(
+                self._txn, self._installed, self._stratum, self._bodies, self._encode, below
+            )
         except NotPlain:
             return None
-        found = FlatFacts(bodies, bodies.arrays(), facts, replace(self._limits, rows_max=most), 1, memory_allowed())
+        found = FlatFacts(
+            bodies,
+            bodies.arrays(),
+            facts,
+            replace(self._limits, rows_max=most),
+            1,
+            memory_allowed(),
+        )
         status = found.derive()
         self.work.operations += found.operations
         if status != DERIVED_ALL:
@@ -244,7 +310,9 @@ class Fixpoint:
             body.derive(self.facts, body.standing(self.facts, rows), self._encode)
 
     def _limit_steps(self, below: Mapping[Index, Tree]) -> None:
-        """Allow as many steps as an evaluation from scratch would cost, given the trees that the stratum reads."""
+        """Allow as many steps as an evaluation from scratch would cost, given the trees that the
+        stratum reads.
+        """
         rows = sum({index.predicate: tree.count for index, tree in below.items()}.values())
         self._steps_left = STEPS_FREE + (self.facts.count() + rows) // STEP_ROWS
 
@@ -256,7 +324,9 @@ class Fixpoint:
         deltas: Mapping[Index, Delta],
         action: int,
     ) -> np.ndarray:
-        """Return the bindings that a body loses (ERASE) or gains by changes outside the stratum alone."""
+        """Return the bindings that a body loses (ERASE) or gains by changes outside the stratum
+        alone.
+        """
         indices = {trie.index for trie in body.plan.tries if trie.index in deltas}
         if not indices:
             return np.empty((len(body.plan.columns), 0), np.int64)
@@ -270,14 +340,18 @@ class Fixpoint:
         return change.delta.rows[:, change.delta.actions == action]
 
     def unfounded(self) -> Iterator[tuple[str, np.ndarray]]:
-        """Yield one fact of each view, as words, without a derivation from facts before it; none if all is right."""
+        """Yield one fact of each view, as words, without a derivation from facts before it; none
+        if all is right.
+        """
         below = self._below()
         for name in self.facts.stored:
             for start in self.facts.batches(name):
                 known = [start[:, :0]]
                 for derivations in self._search(name, start, below):
                     head = self.facts.orders(name, derivations.keys)
-                    supports = derivations.body.stands & derivations.body.before(head.cost, head.rank)
+                    supports = derivations.body.stands & derivations.body.before(
+                        head.cost, head.rank
+                    )
                     known.append(derivations.keys[:, supports & (derivations.cost == head.cost)])
                 lacking = binding_difference(start, distinct(np.concatenate(known, axis=1))).rows
                 if lacking.shape[1]:
@@ -289,11 +363,17 @@ class Fixpoint:
     # -- rounds
 
     def _spread(
-        self, fresh: Keys, below: Mapping[Index, Tree] | None = None, counted: bool = False, most: int | None = None
+        self,
+        fresh: Keys,
+        below: Mapping[Index, Tree] | None = None,
+        counted: bool = False,
+        most: int | None = None,
     ) -> bool:
-        """Derive the consequences of fresh facts, round by round; if `counted`, ranks are numbers of rounds.
+        """Derive the consequences of fresh facts, round by round; if `counted`, ranks are numbers
+        of rounds.
 
-        Return whether the fixpoint was reached; stop after `most` operations, if given, or when no steps are left.
+        Return whether the fixpoint was reached; stop after `most` operations, if given, or when no
+        steps are left.
         """
         below = below if below is not None else self._below()
         self._memory = MemoryUse(step=ROUNDS).begin()
@@ -327,14 +407,19 @@ class Fixpoint:
 
     def _below(self) -> dict[Index, Tree]:
         """Return the trees of everything that the stratum reads from outside."""
-        indices = {index for body in (*self._bodies, *self._searches) for index in indices_of(body.plan)}
+        indices = {
+            index for body in (*self._bodies, *self._searches) for index in indices_of(body.plan)
+        }
         own = self.facts.trees
         return {index: self._txn.tree(tree_name(index)) for index in indices if index not in own}
 
-    def _consequences(self, fresh: Keys, below: Mapping[Index, Tree], rank: int | None) -> list[tuple[str, Proposal]]:
+    def _consequences(
+        self, fresh: Keys, below: Mapping[Index, Tree], rank: int | None
+    ) -> list[tuple[str, Proposal]]:
         """Return the facts that follow from fresh ones.
 
-        Of bindings that take too much memory a part is joined at a time, and only what is new is kept of it.
+        Of bindings that take too much memory a part is joined at a time, and only what is new is
+        kept of it.
         """
         found: list[tuple[str, Proposal]] = []
         trees = {**below, **self.facts.trees}
@@ -344,14 +429,20 @@ class Fixpoint:
                     if rows.shape[1]:
                         found.append(self._propose(body, rows, rank))
                     if not whole:
-                        found = [(name, self._news(name, one)) for name, one in self._gather(found).items()]
+                        found = [
+                            (name, self._news(name, one))
+                            for name, one in self._gather(found).items()
+                        ]
                         held = sum(one.cost.size * (2 + len(one.keys)) for _, one in found)
                         self._memory.hold(self.facts.count(), self.facts.nbytes() + 8 * held)
         return found
 
-    def _parts(self, body: Body, trees: Mapping[Index, Tree], keys: Keys) -> Iterator[tuple[np.ndarray, bool]]:
-        """Yield the bindings with one of some facts, and whether these are all: if they exceed a share of the bytes
-        allowed, those with half of the facts, and with the others.  Raises RoomError if one fact has too many.
+    def _parts(
+        self, body: Body, trees: Mapping[Index, Tree], keys: Keys
+    ) -> Iterator[tuple[np.ndarray, bool]]:
+        """Yield the bindings with one of some facts, and whether these are all: if they exceed a
+        share of the bytes allowed, those with half of the facts, and with the others.  Raises
+        RoomError if one fact has too many.
         """
         found = None
         try:
@@ -381,16 +472,22 @@ class Fixpoint:
         self.work.operations += operations
         return rows
 
-    def _propose(self, body: Body, rows: np.ndarray, rank: int | None = None) -> tuple[str, Proposal]:
+    def _propose(
+        self, body: Body, rows: np.ndarray, rank: int | None = None
+    ) -> tuple[str, Proposal]:
         if self.facts.folds(body.view):
             rank = None
         derivations = self._derive(body, rows, rank)
         if self._trail:
-            self._trail.add(body.view, derivations.keys, derivations.cost, body.read(rows, derivations.which))
+            self._trail.add(
+                body.view, derivations.keys, derivations.cost, body.read(rows, derivations.which)
+            )
         return body.view, self._ordered(derivations)
 
     def _derive(self, body: Body, rows: np.ndarray, rank: int | None) -> Derivations:
-        """Derive facts from bindings.  Raises RangeError if arithmetic fails on values that can no longer improve."""
+        """Derive facts from bindings.  Raises RangeError if arithmetic fails on values that can
+        no longer improve.
+        """
         try:
             return body.derive(self.facts, rows, self._encode, rank=rank)
         except RangeError:
@@ -415,8 +512,11 @@ class Fixpoint:
 
     # -- withdrawal
 
-    def _withdraw(self, lost: list[tuple[str, Derivations]], below: Mapping[Index, Tree], most: int) -> Keys | None:
-        """Suspend all facts without a derivation from facts before them, given the derivations that were lost.
+    def _withdraw(
+        self, lost: list[tuple[str, Derivations]], below: Mapping[Index, Tree], most: int
+    ) -> Keys | None:
+        """Suspend all facts without a derivation from facts before them, given the derivations that
+        were lost.
 
         Return the suspended facts; None if there are `most` or more, or no steps are left.
         """
@@ -430,7 +530,9 @@ class Fixpoint:
                 self.work.examined += keys.shape[1]
                 batch[name] = self._unsupported(name, keys, order, below)
                 n = batch[name].shape[1]
-                self.facts.rank(name, Proposal(batch[name], np.full(n, order[0]), np.full(n, SUSPENDED)))
+                self.facts.rank(
+                    name, Proposal(batch[name], np.full(n, order[0]), np.full(n, SUSPENDED))
+                )
                 suspended.setdefault(name, []).append(batch[name])
                 self.work.suspended += n
             self._steps_left -= 1
@@ -441,21 +543,33 @@ class Fixpoint:
                 if body.reads(batch) and total(batch):
                     rows = self._bindings(body, trees, batch)
                     if rows.shape[1]:
-                        queue.add(body.view, body.derive(self.facts, rows, self._encode, strict=False), order)
+                        queue.add(
+                            body.view,
+                            body.derive(self.facts, rows, self._encode, strict=False),
+                            order,
+                        )
         return {name: np.concatenate(parts, axis=1) for name, parts in suspended.items()}
 
     def _unsupported(
         self, name: str, keys: np.ndarray, order: tuple[int, int], below: Mapping[Index, Tree]
     ) -> np.ndarray:
-        """Return those of some facts, all of one order, that have no derivation from facts before them."""
+        """Return those of some facts, all of one order, that have no derivation from facts
+        before them.
+        """
         found = [np.empty((len(keys), 0), np.int64)]
         for derivations in self._search(name, keys, below):
-            supports = derivations.body.stands & derivations.body.before(*order) & (derivations.cost == order[0])
+            supports = (
+                derivations.body.stands
+                & derivations.body.before(*order)
+                & (derivations.cost == order[0])
+            )
             found.append(derivations.keys[:, supports])
         missing = binding_difference(keys, distinct(np.concatenate(found, axis=1)))
         return missing.rows
 
-    def _search(self, name: str, keys: np.ndarray, below: Mapping[Index, Tree]) -> list[Derivations]:
+    def _search(
+        self, name: str, keys: np.ndarray, below: Mapping[Index, Tree]
+    ) -> list[Derivations]:
         """Return all derivations of some facts."""
         trees, found = {**below, **self.facts.trees}, []
         for body in self._searches:
@@ -466,7 +580,9 @@ class Fixpoint:
         return found
 
     def _return(self, suspended: Keys, below: Mapping[Index, Tree]) -> Keys:
-        """Restore suspended facts that derive from unsuspended ones, with new orders, and erase the others."""
+        """Restore suspended facts that derive from unsuspended ones, with new orders, and erase
+        the others.
+        """
         parts = [
             (name, self._ordered(derivations))
             for name, keys in suspended.items()
@@ -499,7 +615,9 @@ def halves(keys: Keys) -> Iterator[Keys]:
 
 def _joined(some: Keys, others: Keys) -> Keys:
     """Return the keys of both."""
-    both = {name: [keys[name] for keys in (some, others) if name in keys] for name in (*some, *others)}
+    both = {
+        name: [keys[name] for keys in (some, others) if name in keys] for name in (*some, *others)
+    }
     return {name: distinct(np.concatenate(parts, axis=1)) for name, parts in both.items()}
 
 
@@ -517,8 +635,8 @@ class Candidates:
     def add(self, name: str, derivations: Derivations, after: tuple[int, int] | None) -> None:
         """Add the facts that some derivations supported.
 
-        `after` is the order of suspended facts in the derivations, after which supported facts come; without it, they
-        come after the order of each derivation.
+        `after` is the order of suspended facts in the derivations, after which supported facts
+        come; without it, they come after the order of each derivation.
         """
         order = self._facts.orders(name, derivations.keys)
         supports = order.stands & (order.cost == derivations.cost)
@@ -526,7 +644,9 @@ class Candidates:
             body = derivations.body
             supports &= body.found & body.before(order.cost, order.rank)
         else:
-            supports &= (order.cost > after[0]) | ((order.cost == after[0]) & (order.rank > after[1]))
+            supports &= (order.cost > after[0]) | (
+                (order.cost == after[0]) & (order.rank > after[1])
+            )
         if not supports.any():
             return
         table = np.stack([order.cost[supports], order.rank[supports]])
@@ -543,4 +663,6 @@ class Candidates:
         """Remove and return the first order and its facts, each once."""
         place = heapq.heappop(self._heap)
         found = self._of.pop(place)
-        return place, {name: distinct(np.concatenate(parts, axis=1)) for name, parts in found.items()}
+        return place, {
+            name: distinct(np.concatenate(parts, axis=1)) for name, parts in found.items()
+        }

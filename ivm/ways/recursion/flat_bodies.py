@@ -1,10 +1,12 @@
-"""The bodies of a recursive stratum, in arrays for the kernel that evaluates it in memory (kernels/rounds.py).
+"""The bodies of a recursive stratum, in arrays for the kernel that evaluates it in memory
+(kernels/rounds.py).
 
     path(x, z) <- path(x, y), edge(y, z).       edge sorted by its first column, with a hash table; path in chains
 
-A body is plain if, starting from any of its facts, each further atom shares variables with only one earlier atom, so
-that no two atoms are intersected, and if it computes only sums of integers. An atom may also share variables with
-several if those before it list few rows, since looking all of them up then costs less than intersecting:
+A body is plain if, starting from any of its facts, each further atom shares variables with only one
+earlier atom, so that no two atoms are intersected, and if it computes only sums of integers. An
+atom may also share variables with several if those before it list few rows, since looking all of
+them up then costs less than intersecting:
 
     points(v, h) <- load(v, b, f), points(b, g), held(g, f, h).     from held: load by f, few; points by b and g
 
@@ -34,7 +36,8 @@ HASH_ROWS = TypedKernel(rounds.hash_rows, Words, int, int, int, Words, int, int)
 TESTS = {tries.EQ: kernel.EQ, tries.GE: kernel.GE, tries.LE: kernel.LE, tries.NE: kernel.NE}
 
 
-FAN_OUT_MAX = 64  # rows that atoms may list for a fact, in the mean, before one that shares variables with several
+# rows that atoms may list for a fact, in the mean, before one that shares variables with several
+FAN_OUT_MAX = 64
 
 
 class NotPlain(Exception):
@@ -50,7 +53,9 @@ class Atom(NamedTuple):
 
 
 class Test(NamedTuple):
-    """A condition on a variable: its kind, and a sum of a constant and up to two variables, each with a sign."""
+    """A condition on a variable: its kind, and a sum of a constant and up to two variables, each
+    with a sign.
+    """
 
     kind: int
     variable: int
@@ -62,10 +67,17 @@ class FlatBodies:
     """All bodies of one stratum."""
 
     def __init__(
-        self, txn: Transaction, installed: Installed, stratum: InstalledStratum, bodies: Sequence[Body],
-        encode: Encoder, below: Mapping[Index, Tree] | None = None,
-    ) -> None:  # fmt: skip
-        """Read relations from the trees `below`, if given, rather than from the transaction.  Raises NotPlain."""
+        self,
+        txn: Transaction,
+        installed: Installed,
+        stratum: InstalledStratum,
+        bodies: Sequence[Body],
+        encode: Encoder,
+        below: Mapping[Index, Tree] | None = None,
+    ) -> None:
+        """Read relations from the trees `below`, if given, rather than from the transaction.
+        Raises NotPlain.
+        """
         self._txn, self._installed, self._encode, self._below = txn, installed, encode, below or {}
         self.names = sorted(stratum.recursive)  # predicate p of the kernel is names[p]
         layouts = [installed.layouts[name] for name in self.names]
@@ -73,7 +85,9 @@ class FlatBodies:
         self.folds = bool(layouts[0].shown)
         aggregate = stratum.rules[0].definition.aggregate
         self.fold = 0 if aggregate is None else 1 if aggregate.op == "min" else -1
-        if aggregate and any(has_ids(installed.program.predicates[name].types[-1]) for name in self.names):
+        if aggregate and any(
+            has_ids(installed.program.predicates[name].types[-1]) for name in self.names
+        ):
             raise NotPlain  # the words of texts are not in text order
         self.words = int(self.keys.max()) + self.folds
         self._lists: list[int] = []
@@ -82,7 +96,8 @@ class FlatBodies:
         self._indices: list[list[int]] = [[-1, 0, 0]]
         self._relations: dict[tuple[str, tuple[int, ...]], int] = {}
         rows: dict[int, list[list[int]]] = {p: [] for p in range(len(self.names))}
-        self.kept = set(range(int(self.keys.min())))  # key columns that each fact copies from its only parent
+        # key columns that each fact copies from its only parent
+        self.kept = set(range(int(self.keys.min())))
         self.depth = self.variables = 1
         self.constants: list[int] = []  # that facts may contain, in addition to words of relations
         self.computes_keys = False
@@ -94,13 +109,17 @@ class FlatBodies:
         self._bodies = [row for found in rows.values() for row in found]
 
     def columns(self, p: int) -> int:
-        """Return how many words a fact of a predicate has in its tree: keys, a value if aggregated, and the rank."""
+        """Return how many words a fact of a predicate has in its tree: keys, a value if
+        aggregated, and the rank.
+        """
         return int(self.keys[p]) + self.folds + 1
 
     # -- layout
 
     def _lay_body(self, body: Body) -> Iterator[tuple[int, list[int]]]:
-        """Yield, for each recursive atom of a body, its predicate and the body's row when it starts with that atom."""
+        """Yield, for each recursive atom of a body, its predicate and the body's row when it
+        starts with that atom.
+        """
         plan, rule = body.plan, body.rule
         if plan.filters:
             raise NotPlain
@@ -119,18 +138,28 @@ class FlatBodies:
         tests = [Test(TESTS.get(b.kind, -1), b.level, b.constant, b.others) for b in plan.bounds]
         tests += [self._computed(body, number, name, term) for name, term in plan.computed]
         head = rule.heads[0]
-        terms = [term.name for term in (head.args if rule.aggregate else head.terms) if isinstance(term, Var)]
+        terms = [
+            term.name
+            for term in (head.args if rule.aggregate else head.terms)
+            if isinstance(term, Var)
+        ]
         value = -1
         if rule.aggregate:
             assert rule.aggregate.argument
             value = number[rule.aggregate.argument.name]
         own = [a for a in atoms if a.predicate in self.names and not a.negated]
-        computing = [t for t in tests if t.kind in (kernel.COMPUTE, kernel.EQ) and t.variable in map(number.get, terms)]
+        computing = [
+            t
+            for t in tests
+            if t.kind in (kernel.COMPUTE, kernel.EQ) and t.variable in map(number.get, terms)
+        ]
         self.constants += [t.constant for t in computing if not t.others]
         self.computes_keys |= any(
             t.others and (t.constant or len(t.others) > 1 or t.others[0][1] < 0) for t in computing
         )
-        self.kept = {c for c in self.kept if len(own) == 1 and own[0].columns.get(c) == number[terms[c]]}
+        self.kept = {
+            c for c in self.kept if len(own) == 1 and own[0].columns.get(c) == number[terms[c]]
+        }
         for nth, waiting in enumerate(own):
             first = len(self._steps)
             kept = self._relations.copy(), self._indices.copy()
@@ -139,7 +168,14 @@ class FlatBodies:
             except NotPlain:
                 del self._steps[first:]
                 self._relations, self._indices = kept
-                self._lay_steps(waiting, nth, own, [a for a in atoms if a not in own], tests, relations_first=True)
+                self._lay_steps(
+                    waiting,
+                    nth,
+                    own,
+                    [a for a in atoms if a not in own],
+                    tests,
+                    relations_first=True,
+                )
             self.depth = max(self.depth, len(self._steps) - first)
             at = self._listed([number[name] for name in terms])
             row = [first, len(self._steps), self.names.index(body.view), at, len(terms), value]
@@ -147,14 +183,20 @@ class FlatBodies:
 
     def _computed(self, body: Body, number: Mapping[str, int], name: str, term: Term) -> Test:
         types = body.rule.types
-        if types[name] != "int64" or not body.plan.nulls.isdisjoint(v.name for v in variables(term)):
+        if types[name] != "int64" or not body.plan.nulls.isdisjoint(
+            v.name for v in variables(term)
+        ):
             raise NotPlain
         signs, constant = self._sum(term, 1, types)
         if len(signs) > 2:
             raise NotPlain
-        return Test(kernel.COMPUTE, number[name], constant, tuple((number[v], sign) for v, sign in signs))
+        return Test(
+            kernel.COMPUTE, number[name], constant, tuple((number[v], sign) for v, sign in signs)
+        )
 
-    def _sum(self, term: Term, sign: int, types: Mapping[str, str]) -> tuple[list[tuple[str, int]], int]:
+    def _sum(
+        self, term: Term, sign: int, types: Mapping[str, str]
+    ) -> tuple[list[tuple[str, int]], int]:
         match term:
             case Var() if types[term.name] == "int64":
                 return [(term.name, sign)], 0
@@ -169,18 +211,30 @@ class FlatBodies:
         raise NotPlain
 
     def _lay_steps(
-        self, waiting: Atom, nth: int, own: Sequence[Atom], others: Sequence[Atom], tests: Sequence[Test],
+        self,
+        waiting: Atom,
+        nth: int,
+        own: Sequence[Atom],
+        others: Sequence[Atom],
+        tests: Sequence[Test],
         relations_first: bool = False,
-    ) -> None:  # fmt: skip
+    ) -> None:
         known = {*waiting.columns.values()}
         holders = [known.copy()]
-        left = [(a, kernel.EARLIER if i < nth else kernel.NOT_LATER) for i, a in enumerate(own) if i != nth]
+        left = [
+            (a, kernel.EARLIER if i < nth else kernel.NOT_LATER)
+            for i, a in enumerate(own)
+            if i != nth
+        ]
         left += [(a, kernel.ANY) for a in others if not a.negated]
         absent, waiting_tests = [a for a in others if a.negated], list(tests)
-        listed: list[tuple[str, list[int]]] = []  # atoms that list rows, and the columns by which they are looked up
+        # atoms that list rows, and the columns by which they are looked up
+        listed: list[tuple[str, list[int]]] = []
         step = [kernel.WAITING, 0, 0, 0, *self._taken(waiting, set()), 0, 0, kernel.ANY]
         while True:
-            step[kernel.TESTS], step[kernel.TEST_COUNT] = self._due_tests(waiting_tests, absent, known, holders)
+            step[kernel.TESTS], step[kernel.TEST_COUNT] = self._due_tests(
+                waiting_tests, absent, known, holders
+            )
             self._steps.append(step)
             if not left:
                 break
@@ -188,7 +242,9 @@ class FlatBodies:
             left.remove((atom, before))
             bound = [column for column, v in sorted(atom.columns.items()) if v in known]
             shared = {atom.columns[column] for column in bound}
-            if not bound or not (any(shared <= holder for holder in holders) or self._list_few(listed)):
+            if not bound or not (
+                any(shared <= holder for holder in holders) or self._list_few(listed)
+            ):
                 raise NotPlain
             if len(bound) < len(atom.columns):
                 listed.append((atom.predicate, bound))
@@ -201,7 +257,9 @@ class FlatBodies:
             else:
                 kind, of = (
                     kernel.RELATION,
-                    self._relations.setdefault((atom.predicate, tuple(bound)), len(self._relations)),
+                    self._relations.setdefault(
+                        (atom.predicate, tuple(bound)), len(self._relations)
+                    ),
                 )
             step = [kind, of, by, len(bound), *self._taken(atom, {*bound}), 0, 0, before]
             known |= {*atom.columns.values()}
@@ -209,24 +267,33 @@ class FlatBodies:
         if waiting_tests or absent:
             raise NotPlain
 
-    def _priority(self, atom: Atom, known: set[int], relations_first: bool) -> tuple[bool, int, bool]:
-        """Return the priority of an atom: those with all variables known come first, then those with the most."""
+    def _priority(
+        self, atom: Atom, known: set[int], relations_first: bool
+    ) -> tuple[bool, int, bool]:
+        """Return the priority of an atom: those with all variables known come first, then those
+        with the most.
+        """
         n = sum(v in known for v in atom.columns.values())
         return n == len(atom.columns), n, relations_first and atom.predicate not in self.names
 
     def _list_few(self, listed: Sequence[tuple[str, list[int]]]) -> bool:
-        """Return whether atoms, looked up by some columns, are of relations and list few rows for a fact."""
+        """Return whether atoms, looked up by some columns, are of relations and list few rows
+        for a fact.
+        """
         rows = 1.0
         for predicate, bound in listed:
             if predicate in self.names:
                 return False
             keys = self._read(predicate, tuple(bound))[:, bound].T
             sizes = np.diff(np.flatnonzero(begins(keys)), append=keys.shape[1])
-            rows *= float((sizes**2).sum()) / max(1, keys.shape[1])  # the more rows a key has, the more facts have it
+            # the more rows a key has, the more facts have it
+            rows *= float((sizes**2).sum()) / max(1, keys.shape[1])
         return rows <= FAN_OUT_MAX
 
     def _taken(self, atom: Atom, bound: set[int]) -> tuple[int, int]:
-        """Return where in `lists` the columns are that give variables their values, and how many there are."""
+        """Return where in `lists` the columns are that give variables their values, and how many
+        there are.
+        """
         words: list[int] = []
         seen: set[int] = set()
         for column, variable in sorted(atom.columns.items()):
@@ -242,7 +309,9 @@ class FlatBodies:
     def _due_tests(
         self, tests: list[Test], absent: list[Atom], known: set[int], holders: list[set[int]]
     ) -> tuple[int, int]:
-        """Append the tests whose variables are known now, and those that compute others; return where and how many."""
+        """Append the tests whose variables are known now, and those that compute others; return
+        where and how many.
+        """
         first = len(self._tests)
         ready = True
         while ready:
@@ -266,8 +335,12 @@ class FlatBodies:
         for atom in [*absent]:
             if known.issuperset(atom.columns.values()):
                 bound = sorted(atom.columns)
-                of = self._relations.setdefault((atom.predicate, tuple(bound)), len(self._relations))
-                at = self._listed([word for column in bound for word in (column, atom.columns[column])])
+                of = self._relations.setdefault(
+                    (atom.predicate, tuple(bound)), len(self._relations)
+                )
+                at = self._listed(
+                    [word for column in bound for word in (column, atom.columns[column])]
+                )
                 self._tests.append([kernel.ABSENT, of, 0, at, 0, len(bound), 0])
                 absent.remove(atom)
         return first, len(self._tests) - first
@@ -300,15 +373,22 @@ class FlatBodies:
             start, n, width, table, mask = relations[number]
             HASH_ROWS.call(data, start, n, width, np.array(bound, np.int64), table, mask)
         return rounds.Bodies(
-            self._of, _table(self._bodies, kernel.BODY), _table(self._steps, kernel.STEP),
-            _table(self._tests, kernel.TEST_WORDS), np.array([*self._lists, 0], np.int64),
-            _table(self._indices, 3), _table(relations, 5), data,
-        )  # fmt: skip
+            self._of,
+            _table(self._bodies, kernel.BODY),
+            _table(self._steps, kernel.STEP),
+            _table(self._tests, kernel.TEST_WORDS),
+            np.array([*self._lists, 0], np.int64),
+            _table(self._indices, 3),
+            _table(relations, 5),
+            data,
+        )
 
     def _read(self, predicate: str, bound: tuple[int, ...]) -> np.ndarray:
         """Return the rows int64[n, C] of a relation, sorted by some columns."""
         visible = self._installed.layouts[predicate].visible
-        tree = self._below.get(self._installed.stored[predicate].indices[0], self._txn.tree(predicate))
+        tree = self._below.get(
+            self._installed.stored[predicate].indices[0], self._txn.tree(predicate)
+        )
         batches = read_batches(self._txn.pages, tree, columns=tuple(range(visible)))
         table = np.concatenate([*batches, np.empty((visible, 0), np.int64)], axis=1)
         if bound != tuple(range(len(bound))):

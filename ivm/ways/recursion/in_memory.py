@@ -1,4 +1,5 @@
-"""Evaluate a recursive stratum from scratch in memory, if its bodies are plain (flat_bodies.py), with several threads.
+"""Evaluate a recursive stratum from scratch in memory, if its bodies are plain (flat_bodies.py),
+with several threads.
 
 path(x, z) <- path(x, y), edge(y, z).               threads take ranges of x, since a path has the same x as the
                                                     path it derives from
@@ -38,14 +39,21 @@ RUN = TypedKernel(kernel.run_rounds, rounds.Bodies, rounds.Facts, rounds.Run)
 RELINK = TypedKernel(rounds.relink, rounds.Bodies, rounds.Facts, Words, int, int, int, int)
 SEED = TypedKernel(kernel.seed, rounds.Bodies, rounds.Facts, rounds.Run, int, Table, Words)
 
-Base = Sequence[tuple[str, np.ndarray]]  # facts derived from no others: a view, and words int64[K, n]
+# facts derived from no others: a view, and words int64[K, n]
+Base = Sequence[tuple[str, np.ndarray]]
 
 
 class FlatFacts:
     """The facts derived from given base facts, or from a range of them."""
 
     def __init__(
-        self, bodies: FlatBodies, arrays: rounds.Bodies, base: Base, limits: Limits, threads: int, memory: int
+        self,
+        bodies: FlatBodies,
+        arrays: rounds.Bodies,
+        base: Base,
+        limits: Limits,
+        threads: int,
+        memory: int,
     ) -> None:
         self._bodies, self._arrays, self._base, self.threads = bodies, arrays, base, threads
         self._memory = memory
@@ -71,7 +79,9 @@ class FlatFacts:
             if todo:
                 p, rows = todo[0]
                 terms = np.arange(bodies.keys[p])
-                status = SEED.call(self._arrays, self._facts, run, p, np.ascontiguousarray(rows), terms)
+                status = SEED.call(
+                    self._arrays, self._facts, run, p, np.ascontiguousarray(rows), terms
+                )
                 if status == kernel.DONE:
                     todo.pop(0)
                     progress[kernel.OPERATIONS] = 0
@@ -83,7 +93,8 @@ class FlatFacts:
                 continue
             if status != kernel.DONE:
                 return int(status)
-        self._facts = self._facts._replace(nexts=empty, begins=empty, ring=none, dense=none)  # free memory
+        # free memory
+        self._facts = self._facts._replace(nexts=empty, begins=empty, ring=none, dense=none)
         return kernel.DONE
 
     @property
@@ -108,7 +119,9 @@ class FlatFacts:
         return first
 
     def table(self, p: int, low: int | None = None, high: int | None = None) -> np.ndarray:
-        """Return the facts of a predicate with low <= first word < high, sorted: words and ranks int64[C, n]."""
+        """Return the facts of a predicate with low <= first word < high, sorted: words and ranks
+        int64[C, n].
+        """
         bodies, rows = self._bodies, self._facts.rows[: self.count]
         if len(bodies.names) > 1:
             rows = rows[rows[:, bodies.words + kernel.PREDICATE] == p]
@@ -117,12 +130,20 @@ class FlatFacts:
         if high is not None:
             rows = rows[rows[:, 0] < high]
         values = [bodies.words - 1] if bodies.folds else []
-        table = np.ascontiguousarray(rows[:, [*range(bodies.keys[p]), *values, bodies.words + kernel.RANK]].T)
+        table = np.ascontiguousarray(
+            rows[:, [*range(bodies.keys[p]), *values, bodies.words + kernel.RANK]].T
+        )
         return table.take(sort_order(table[: bodies.keys[p]]), axis=1)
 
     def waiting(self, p: int) -> np.ndarray:
-        """Return the keys int64[K, n] of a predicate's facts that were not joined with others yet."""
-        bodies, facts, (wait, begin) = self._bodies, self._facts, self._progress[[kernel.WAIT, kernel.RING]].tolist()
+        """Return the keys int64[K, n] of a predicate's facts that were not joined with others
+        yet.
+        """
+        bodies, facts, (wait, begin) = (
+            self._bodies,
+            self._facts,
+            self._progress[[kernel.WAIT, kernel.RING]].tolist(),
+        )
         rows = facts.rows[facts.ring[(begin + np.arange(wait)) % len(facts.ring)]]
         keys: np.ndarray = rows[rows[:, bodies.words + kernel.PREDICATE] == p, : bodies.keys[p]].T
         return keys
@@ -133,13 +154,23 @@ class FlatFacts:
         most = int(bodies.keys.max())
         self._progress[kernel.MOST_KEYS], self._dense = most, np.zeros(1, np.int64)
         columns = [rows[: bodies.keys[bodies.names.index(name)]] for name, rows in self._base]
-        parts = [*columns, *(arrays.data[at : at + n * width] for at, n, width, *_ in arrays.relations.tolist())]
-        ends = [int(end) for part in parts if part.size for end in (part.min(), part.max())] + bodies.constants
+        parts = [
+            *columns,
+            *(arrays.data[at : at + n * width] for at, n, width, *_ in arrays.relations.tolist()),
+        ]
+        ends = [
+            int(end) for part in parts if part.size for end in (part.min(), part.max())
+        ] + bodies.constants
         span = max(ends, default=0) - min(ends, default=0) + 1
         room = len(bodies.names) * span**most
         words = room + 1 if bodies.fold else room // 64 + 1
-        tables = 1 if bodies.fold or self.threads == 1 else 1 + self.threads  # threads that share rounds have their own
-        if bodies.computes_keys or words > NUMBERS_MAX or 8 * words * tables > self._memory // NUMBERS_SHARE:
+        # threads that share rounds have their own
+        tables = 1 if bodies.fold or self.threads == 1 else 1 + self.threads
+        if (
+            bodies.computes_keys
+            or words > NUMBERS_MAX
+            or 8 * words * tables > self._memory // NUMBERS_SHARE
+        ):
             return
         self._progress[[kernel.SPAN, kernel.LOW]] = span, min(ends, default=0)
         self._dense = np.zeros(words, np.int64)
@@ -153,8 +184,14 @@ class FlatFacts:
         """Return the shapes of the arrays that hold so many facts."""
         indices = len(self._arrays.indices)
         size = 1 << int(2 * facts - 1).bit_length()
-        waiting = (2 if self._bodies.fold else 1) * facts + 1  # improved values are queued again in a shared round
-        return (facts, self._bodies.words + kernel.FACT), (indices, facts), (indices, size), (waiting,)
+        # improved values are queued again in a shared round
+        waiting = (2 if self._bodies.fold else 1) * facts + 1
+        return (
+            (facts, self._bodies.words + kernel.FACT),
+            (indices, facts),
+            (indices, size),
+            (waiting,),
+        )
 
     def _size(self, facts: int) -> int:
         """Return the bytes of the arrays that hold so many facts."""
@@ -163,8 +200,9 @@ class FlatFacts:
     def _grow(self) -> rounds.Facts | None:
         """Return larger arrays with the same facts; None if there is too little memory.
 
-        Old and new arrays must fit together, and as much again must stay free, for the tables that are made of facts in
-        the end: these take no more than the arrays, whose indices are freed before.
+        Old and new arrays must fit together, and as much again must stay free, for the tables that
+        are made of facts in the end: these take no more than the arrays, whose indices are freed
+        before.
         """
         old, progress = self._facts, self._progress
         count, left = len(old.rows), memory_left() // 2
@@ -195,8 +233,12 @@ PIECES = 8  # of a range that does not fit into memory: only its own facts are d
 class FlatRounds:
     """One evaluation of a stratum."""
 
-    def __init__(self, bodies: FlatBodies, limits: Limits, threads: int, wait: Callable[[], Waiting]) -> None:
-        """Take what makes an empty `Waiting`, which keeps facts until their trees are built.  Raises NotPlain."""
+    def __init__(
+        self, bodies: FlatBodies, limits: Limits, threads: int, wait: Callable[[], Waiting]
+    ) -> None:
+        """Take what makes an empty `Waiting`, which keeps facts until their trees are built.
+        Raises NotPlain.
+        """
         if bodies.fold and limits.rounds_max not in (None, ROUNDS_MAX):
             raise NotPlain  # ranks of aggregated values are not numbers of rounds
         self._bodies, self._limits, self._threads, self._wait = bodies, limits, threads, wait
@@ -206,19 +248,21 @@ class FlatRounds:
 
     def _restart(self) -> None:
         """Forget what was derived."""
-        self.found = self._wait()  # words int64[C, n] by view: keys, a value if aggregated, the rank
+        # words int64[C, n] by view: keys, a value if aggregated, the rank
+        self.found = self._wait()
         for p, name in enumerate(self._bodies.names):
             self.found.add([(name, _inserted(np.empty((self._bodies.columns(p), 0), np.int64)))])
         self.operations, self.by_rank = 0, np.zeros(1, np.int64)  # how many facts have each rank
-        self.unfinished: dict[str, np.ndarray] | None = None  # if memory was short: keys to be joined with others
+        # if memory was short: keys to be joined with others
+        self.unfinished: dict[str, np.ndarray] | None = None
 
     def run(self, base: Base) -> bool:
         """Derive all facts from `base`; return whether that was possible.
 
-        It is not if a value overflows or is better than one that it derives from. If memory is short, facts are derived
-        for one range after the other of a column that every fact copies from its parent. Without such a column
-        `unfinished` has the facts whose consequences are missing; facts of `base` may be missing as well.  Raises
-        LimitError.
+        It is not if a value overflows or is better than one that it derives from. If memory is
+        short, facts are derived for one range after the other of a column that every fact copies
+        from its parent. Without such a column `unfinished` has the facts whose consequences are
+        missing; facts of `base` may be missing as well.  Raises LimitError.
         """
         arrays, status = self._bodies.arrays(), kernel.LIMIT
         column = min(self._bodies.kept, default=None) if self._limits.rows_max is None else None
@@ -233,7 +277,9 @@ class FlatRounds:
         return status in (kernel.DONE, kernel.GROW)
 
     def _whole(self, arrays: rounds.Bodies, base: Base, keep: bool) -> int:
-        """Derive all facts with all threads; return why that stopped. If memory is short, `keep` those derived."""
+        """Derive all facts with all threads; return why that stopped. If memory is short, `keep`
+        those derived.
+        """
         self._restart()
         facts = FlatFacts(self._bodies, arrays, base, self._limits, self._threads, self._memory)
         status = facts.derive()
@@ -250,7 +296,9 @@ class FlatRounds:
         self.by_rank, self.operations = counts, self.operations + facts.operations
         for p, name in enumerate(self._bodies.names):
             cuts = _cuts(facts.sample(p), facts.threads)
-            tasks = [partial(facts.table, p, low, high) for low, high in pairwise([None, *cuts, None])]
+            tasks = [
+                partial(facts.table, p, low, high) for low, high in pairwise([None, *cuts, None])
+            ]
             self.found.add((name, _inserted(table)) for table in together(tasks))
         if not finished:
             known, self.unfinished = self.unfinished or {}, {}
@@ -259,18 +307,23 @@ class FlatRounds:
                 self.unfinished[name] = np.concatenate([*keys, facts.waiting(p)], axis=1)
 
     def _ranges(self, arrays: rounds.Bodies, base: Base, column: int, cuts: Sequence[int]) -> int:
-        """Derive facts for each range of a column that every fact copies from its parent; return why that stopped.
+        """Derive facts for each range of a column that every fact copies from its parent; return
+        why that stopped.
 
-        A range that does not fit into memory is cut into pieces. If one of a single word does not fit, no other is
-        begun.
+        A range that does not fit into memory is cut into pieces. If one of a single word does not
+        fit, no other is begun.
         """
         self._restart()
         left, lock = deque(pairwise([WORD_MIN, *cuts, WORD_MAX])), Lock()
-        memory = self._memory // (2 * self._threads)  # as much again is for facts that wait for their trees
+        # as much again is for facts that wait for their trees
+        memory = self._memory // (2 * self._threads)
 
         def derive(low: int, high: int) -> int:
             """Evaluate a range, or leave its pieces to be evaluated."""
-            chosen = [(name, rows[:, (rows[column] >= low) & (rows[column] < high)]) for name, rows in base]
+            chosen = [
+                (name, rows[:, (rows[column] >= low) & (rows[column] < high)])
+                for name, rows in base
+            ]
             facts = FlatFacts(self._bodies, arrays, chosen, self._limits, 1, memory)
             status = facts.derive()
             if status == kernel.GROW and (pieces := _pieces(_words(chosen, column))):
@@ -316,7 +369,9 @@ def _pieces(words: np.ndarray) -> list[int]:
 
 
 def _cuts(words: np.ndarray, parts: int) -> list[int]:
-    """Return the words at which all ranges but the first begin, of about equal size; none if there are few words."""
+    """Return the words at which all ranges but the first begin, of about equal size; none if
+    there are few words.
+    """
     if len(words) < RANGED_MIN or parts == 1:
         return []
     cuts: list[int] = np.unique(np.sort(words)[:: -(-len(words) // parts)])[1:].tolist()
@@ -337,16 +392,22 @@ CHAIN = TypedKernel(shared.chain, rounds.Bodies, rounds.Facts, int, int, int, in
 class SharedRounds:
     """The buffers of one evaluation's threads: a run each, and facts that they put aside."""
 
-    def __init__(self, bodies: rounds.Bodies, run: rounds.Run, keys: np.ndarray, words: int, threads: int) -> None:
+    def __init__(
+        self, bodies: rounds.Bodies, run: rounds.Run, keys: np.ndarray, words: int, threads: int
+    ) -> None:
         self._bodies, self._run, self._keys, self._threads = bodies, run, keys, threads
-        self._aside = np.zeros((threads * threads * (ASIDE // threads), words + kernel.ASIDE), np.int64)
+        self._aside = np.zeros(
+            (threads * threads * (ASIDE // threads), words + kernel.ASIDE), np.int64
+        )
         self._recent = np.zeros((threads, 2 * ASIDE), np.int64)
-        # Each thread's own table of numbered facts has those that it put aside, and the first `_learnt` of all facts.
+        # Each thread's own table of numbered facts has those that it put aside, and the first
+        # `_learnt` of all facts.
         self._dense: list[np.ndarray] = []
         self._learnt = 0
 
     def round(self, facts: rounds.Facts, grow: Callable[[], rounds.Facts | None]) -> int:
-        """Join all queued facts, and add the facts derived; `grow` increases the capacity, if there is memory.
+        """Join all queued facts, and add the facts derived; `grow` increases the capacity, if there
+        is memory.
 
         Return DONE, or why it stopped.
         """
@@ -362,7 +423,10 @@ class SharedRounds:
                 facts = grown
             runs = self._runs(at)
             known = [facts._replace(dense=dense) for dense in self._own_dense(facts)]
-            tasks = [partial(PROPOSE.call, self._bodies, known[p], runs[p], p, len(runs), waiting) for p in parts]
+            tasks = [
+                partial(PROPOSE.call, self._bodies, known[p], runs[p], p, len(runs), waiting)
+                for p in parts
+            ]
             status = int(max(together(tasks)))
             if status > kernel.GROW:
                 return status
@@ -375,7 +439,9 @@ class SharedRounds:
         return kernel.DONE
 
     def _own_dense(self, facts: rounds.Facts) -> list[np.ndarray]:
-        """Return each thread's table of numbered facts; all share one unless it is written in `propose`."""
+        """Return each thread's table of numbered facts; all share one unless it is written in
+        `propose`.
+        """
         progress = self._run.progress
         if progress[kernel.FOLD] or not progress[kernel.SPAN]:
             return [facts.dense] * self._threads
@@ -389,9 +455,13 @@ class SharedRounds:
     def _runs(self, starts: list[int]) -> list[rounds.Run]:
         """Return a run for each thread, which takes the queued facts from its start on."""
         runs = []
-        for aside, recent, start in zip(np.split(self._aside, self._threads), self._recent, starts, strict=True):
+        for aside, recent, start in zip(
+            np.split(self._aside, self._threads), self._recent, starts, strict=True
+        ):
             puts = np.zeros(self._threads + APART, np.int64)[: self._threads]
-            progress, values, at, costs, ranks = (np.append(own, np.zeros(APART, np.int64)) for own in self._run[:5])
+            progress, values, at, costs, ranks = (
+                np.append(own, np.zeros(APART, np.int64)) for own in self._run[:5]
+            )
             progress[[kernel.OPERATIONS, kernel.NEXT]] = 0, start
             runs.append(rounds.Run(progress, values, at, costs, ranks, aside, puts, recent))
         return runs
@@ -401,16 +471,29 @@ class SharedRounds:
         progress, parts = self._run.progress, range(self._threads)
         again = [np.zeros(int(counts[:, p].sum()) + APART, np.int64) for p in parts]
         chosen, waiting = zip(
-            *together([partial(CHOOSE.call, facts, progress, self._aside, counts, again[p], p) for p in parts]),
+            *together(
+                [
+                    partial(CHOOSE.call, facts, progress, self._aside, counts, again[p], p)
+                    for p in parts
+                ]
+            ),
             strict=True,
         )
-        if sum(chosen) and not progress[kernel.FOLD] and progress[kernel.LEVEL] >= progress[kernel.RANK_MAX]:
+        if (
+            sum(chosen)
+            and not progress[kernel.FOLD]
+            and progress[kernel.LEVEL] >= progress[kernel.RANK_MAX]
+        ):
             return False
         size = int(progress[kernel.SIZE])
         *firsts, end = (size + np.cumsum([0, *chosen])).tolist()
-        together([partial(PLACE.call, facts, progress, self._aside, counts, firsts[p], p) for p in parts])
+        together(
+            [partial(PLACE.call, facts, progress, self._aside, counts, firsts[p], p) for p in parts]
+        )
         if len(self._bodies.indices) > 1:
-            together([partial(CHAIN.call, self._bodies, facts, size, end, p, len(parts)) for p in parts])
+            together(
+                [partial(CHAIN.call, self._bodies, facts, size, end, p, len(parts)) for p in parts]
+            )
         progress[kernel.SIZE] = end
         progress[kernel.WAIT] += end - size
         rows = np.concatenate([rows[:n] for rows, n in zip(again, waiting, strict=True)])

@@ -1,12 +1,14 @@
-"""A recursive stratum whose functions join values in a semilattice: values rise until no rule raises one further.
+"""A recursive stratum whose functions join values in a semilattice: values rise until no rule
+raises one further.
 
     holds[y] = s <- agg<<s = union(t)>> (given[y] = t ; holds[x] = t, edge(x, y)).      union(a, b) = a | b
 
-The value of a key is the join of all that its rules derive for it. Values are only partially ordered, and a value that
-rose later may support one that rose before, so there is no order in which facts derive from one another, as there is
-for `min` (fixpoint.py). Values that an insertion derives are joined to the existing ones, round by round. A deletion
-removes every fact that derives from lost ones, in any number of steps, the *affected set*; these facts are
-then derived again from the remaining ones.
+The value of a key is the join of all that its rules derive for it. Values are only partially
+ordered, and a value that rose later may support one that rose before, so there is no order in which
+facts derive from one another, as there is for `min` (fixpoint.py). Values that an insertion derives
+are joined to the existing ones, round by round. A deletion removes every fact that derives from
+lost ones, in any number of steps, the *affected set*; these facts are then derived again from the
+remaining ones.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,7 +20,16 @@ from ivm.rules.installed import Installed
 from ivm.rules.rule import InstalledStratum
 from ivm.terms.encoder import Encoder
 from ivm.views.delta import Delta
-from ivm.ways.recursion.facts import SUSPENDED, Body, Derivations, Limits, Proposal, combined, gathered, total
+from ivm.ways.recursion.facts import (
+    SUSPENDED,
+    Body,
+    Derivations,
+    Limits,
+    Proposal,
+    combined,
+    gathered,
+    total,
+)
 from ivm.ways.recursion.fixpoint import Fixpoint, Keys
 from ivm.ways.recursion.kernels import rounds as kernel
 from pagestore.compiled import TypedKernel, Words
@@ -39,9 +50,16 @@ JOIN_RUNS = TypedKernel(kernel.join_runs, int, Words, Words, Words)
 
 
 def fixpoint_of(
-    txn: Transaction, installed: Installed, stratum: InstalledStratum, encode: Encoder, threads: int, limits: Limits
+    txn: Transaction,
+    installed: Installed,
+    stratum: InstalledStratum,
+    encode: Encoder,
+    threads: int,
+    limits: Limits,
 ) -> Fixpoint:
-    """Return the Fixpoint of a recursive stratum in one transaction, of the class that its aggregates need."""
+    """Return the Fixpoint of a recursive stratum in one transaction, of the class that its
+    aggregates need.
+    """
     aggregate = stratum.rules[0].definition.aggregate
     kind = Joined if aggregate and is_semilattice(aggregate.op) else Fixpoint
     return kind(txn, installed, stratum, encode, threads, limits)
@@ -54,7 +72,8 @@ class Joined(Fixpoint):
     """
 
     def fill(self, base: Sequence[tuple[Plan, Sequence[np.ndarray]]]) -> None:
-        """Fill empty views, given the bindings, in parts, of each plan that reads none of the views.
+        """Fill empty views, given the bindings, in parts, of each plan that reads none of the
+        views.
 
         Raises MaintainError.
         """
@@ -64,7 +83,11 @@ class Joined(Fixpoint):
         self._refuse_failures()
 
     def maintain(
-        self, old: Mapping[Index, Tree], new: Mapping[Index, Tree], deltas: Mapping[Index, Delta], most: int
+        self,
+        old: Mapping[Index, Tree],
+        new: Mapping[Index, Tree],
+        deltas: Mapping[Index, Delta],
+        most: int,
     ) -> bool:
         """Maintain the views by the deltas of what the stratum reads, like Fixpoint.maintain."""
         self._limit_steps(new)
@@ -94,7 +117,8 @@ class Joined(Fixpoint):
         return True
 
     def _affected(self, front: Keys, below: Mapping[Index, Tree], most: int) -> Keys | None:
-        """Return the given facts and all that derive from them; None if there are `most`, or no steps are left.
+        """Return the given facts and all that derive from them; None if there are `most`, or no
+        steps are left.
 
         All facts of this affected set are suspended.
         """
@@ -130,11 +154,15 @@ class Joined(Fixpoint):
         """Return no facts, since facts have no order; evaluation from scratch checks the values."""
         return iter(())
 
-    def _propose(self, body: Body, rows: np.ndarray, rank: int | None = None) -> tuple[str, Proposal]:
+    def _propose(
+        self, body: Body, rows: np.ndarray, rank: int | None = None
+    ) -> tuple[str, Proposal]:
         return body.view, self._ordered(self._derive(body, rows, rank=0))
 
     def _ordered(self, derivations: Derivations) -> Proposal:
-        return Proposal(derivations.keys, derivations.cost, np.zeros(len(derivations.cost), np.int64))
+        return Proposal(
+            derivations.keys, derivations.cost, np.zeros(len(derivations.cost), np.int64)
+        )
 
     def _gather(self, parts: list[tuple[str, Proposal]]) -> dict[str, Proposal]:
         """Return proposals by view, those of each key joined."""

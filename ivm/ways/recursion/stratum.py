@@ -1,4 +1,5 @@
-"""Strata of views that read themselves: filled by rounds, and followed by the cheapest of three means.
+"""Strata of views that read themselves: filled by rounds, and followed by the cheapest of three
+means.
 
 a kernel call      rules that copy columns; a deletion suspends what follows from it
 in memory          a linear stratum, with all that follows from the changes
@@ -45,7 +46,9 @@ def fill(context: Context, stratum: InstalledStratum) -> None:
 
 
 def refill(context: Context, stratum: InstalledStratum) -> None:
-    """Evaluate a recursive stratum from scratch, from what it reads outside the stratum; otherwise like `fill`."""
+    """Evaluate a recursive stratum from scratch, from what it reads outside the stratum;
+    otherwise like `fill`.
+    """
     Facts(context.txn, context.installed, stratum, context.encode).clear()
     fill(context, stratum)
 
@@ -56,13 +59,16 @@ def changed_below(context: Context, stratum: InstalledStratum) -> frozenset[Inde
 
 
 def follow(context: Context, stratum: InstalledStratum) -> Trees | None:
-    """Bring the views of a recursive stratum up to date with the deltas so far, of which it reads some.
+    """Bring the views of a recursive stratum up to date with the deltas so far, of which it reads
+    some.
 
     Return None if that is done; or if evaluating them anew is cheaper, their old trees.
     """
     known, changed = compiled(context.installed, stratum), changed_below(context, stratum)
     sizes = [(len(context.deltas[one].actions), context.before[one].count) for one in changed]
-    anew = costs.refills_at_once(sizes) or any(unordered(name) in context.built for name in stratum.recursive)
+    anew = costs.refills_at_once(sizes) or any(
+        unordered(name) in context.built for name in stratum.recursive
+    )
     with naming_the_rule(stratum.rules[0].definition):
         if known.plain and not anew:
             return _follow_by_kernel(context, stratum, known)
@@ -70,7 +76,9 @@ def follow(context: Context, stratum: InstalledStratum) -> Trees | None:
         return trees if anew or not _follow_in_rounds(context, stratum, known, trees) else None
 
 
-def _follow_by_kernel(context: Context, stratum: InstalledStratum, known: CompiledStratum) -> Trees | None:
+def _follow_by_kernel(
+    context: Context, stratum: InstalledStratum, known: CompiledStratum
+) -> Trees | None:
     """Follow by one call of a kernel, or in memory; as `follow`."""
     allowed = known.allowed(context.txn, costs.REFILL_FROM, costs.REFILL_SHARE)
     outcome = known.maintain(context.txn, context.before, context.deltas, allowed)
@@ -90,7 +98,9 @@ def _follow_by_kernel(context: Context, stratum: InstalledStratum, known: Compil
     return None
 
 
-def follow_in_memory(context: Context, stratum: InstalledStratum, known: CompiledStratum, trees: Trees) -> bool:
+def follow_in_memory(
+    context: Context, stratum: InstalledStratum, known: CompiledStratum, trees: Trees
+) -> bool:
     """Follow with all that follows from the changes in memory; return whether that succeeded."""
     old, new = context.old_and_new(known.below)
     fixpoint = fixpoint_over(context, stratum)
@@ -100,7 +110,9 @@ def follow_in_memory(context: Context, stratum: InstalledStratum, known: Compile
     return True
 
 
-def _follow_in_rounds(context: Context, stratum: InstalledStratum, known: CompiledStratum, trees: Trees) -> bool:
+def _follow_in_rounds(
+    context: Context, stratum: InstalledStratum, known: CompiledStratum, trees: Trees
+) -> bool:
     """Follow round by round; return whether that succeeded."""
     old, new = context.old_and_new(known.below)
     fixpoint = fixpoint_over(context, stratum)
@@ -111,7 +123,9 @@ def _follow_in_rounds(context: Context, stratum: InstalledStratum, known: Compil
     return True
 
 
-def _note_followed(context: Context, stratum: InstalledStratum, fixpoint: Fixpoint, trees: Trees) -> None:
+def _note_followed(
+    context: Context, stratum: InstalledStratum, fixpoint: Fixpoint, trees: Trees
+) -> None:
     _account(context, stratum, *fixpoint.work.counts)
     for name, old in trees.items():
         note_difference(context, name, old)
@@ -123,7 +137,9 @@ def fixpoint_over(context: Context, stratum: InstalledStratum) -> Fixpoint:
     return fixpoint_of(txn, installed, stratum, encode, context.threads, limits_of(stratum))
 
 
-def _account(context: Context, stratum: InstalledStratum, operations: int, rounds: int, examined: int) -> None:
+def _account(
+    context: Context, stratum: InstalledStratum, operations: int, rounds: int, examined: int
+) -> None:
     for name in stratum.recursive:
         account = context.accounts[name]
         account.operations += operations
@@ -132,5 +148,7 @@ def _account(context: Context, stratum: InstalledStratum, operations: int, round
 
 
 def unordered(name: str) -> str:
-    """Return the key in `built` that marks a recursive aggregate with values not in order (Fixpoint.ordered)."""
+    """Return the key in `built` that marks a recursive aggregate with values not in order
+    (Fixpoint.ordered).
+    """
     return f"$unordered:{name}"

@@ -1,4 +1,6 @@
-"""Machine code on the disk: numba's cache, in the folder that is named by a hash of all kernel sources."""
+"""Machine code on the disk: numba's cache, in the folder that is named by a hash of all kernel
+sources.
+"""
 
 import logging
 import os
@@ -13,12 +15,16 @@ from numba.core.caching import FunctionCache
 
 from pagestore.runtime.code_cache import cache_folder
 
-LOG = logging.getLogger("pagestore.kernels")  # reports each kernel that is compiled, which takes seconds
-SETTINGS = "BOUNDSCHECK", "OPT", "DEBUGINFO_DEFAULT", "ENABLE_PROFILING"  # numba's, which change machine code
+# reports each kernel that is compiled, which takes seconds
+LOG = logging.getLogger("pagestore.kernels")
+# numba's, which change machine code
+SETTINGS = "BOUNDSCHECK", "OPT", "DEBUGINFO_DEFAULT", "ENABLE_PROFILING"
 
 
 class KernelCache(FunctionCache):
-    """numba's cache in our folder (or NUMBA_CACHE_DIR); ignores files that it cannot read or write."""
+    """numba's cache in our folder (or NUMBA_CACHE_DIR); ignores files that it cannot read or
+    write.
+    """
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self.kernel = f"{function.__module__}.{function.__qualname__}"
@@ -57,6 +63,8 @@ def _folder() -> Path:
 
 
 def settings() -> list[str]:
-    """Return all of numba's that changes machine code: its version, its options, and whether it is overridden."""
+    """Return all of numba's that changes machine code: its version, its options, and whether it
+    is overridden.
+    """
     plain = os.environ.get("PAGESTORE_KERNELS") == "plain"  # see compiler.py
     return [__version__, *(str(getattr(config, name)) for name in SETTINGS), str(plain)]

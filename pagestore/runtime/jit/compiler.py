@@ -1,7 +1,8 @@
 """Compile kernels to machine code; imported when the first of them is compiled.
 
-overrides.py compiles them in less than half the time, if numba's internals are as it expects. Otherwise, or with
-`PAGESTORE_KERNELS=plain`, kernels are compiled as numba compiles any function. They give the same answers.
+overrides.py compiles them in less than half the time, if numba's internals are as it expects.
+Otherwise, or with `PAGESTORE_KERNELS=plain`, kernels are compiled as numba compiles any function.
+They give the same answers.
 """
 
 import os
@@ -36,7 +37,9 @@ def dispatcher(function: Callable[..., Any], options: dict[str, Any]) -> Any:
 
 @cache
 def overridden() -> bool:
-    """Return whether overrides.py is used: it finds in numba what it overrides, and the user has not disabled it."""
+    """Return whether overrides.py is used: it finds in numba what it overrides, and the user has
+    not disabled it.
+    """
     if os.environ.get("PAGESTORE_KERNELS") == "plain":
         return False
     try:
@@ -49,7 +52,9 @@ def overridden() -> bool:
 
 
 def optimised(kernel: Any, arguments: tuple[Any, ...]) -> Any:
-    """Compile a dispatcher for arguments of these types as far as optimised LLVM; return numba's result."""
+    """Compile a dispatcher for arguments of these types as far as optimised LLVM; return numba's
+    result.
+    """
     typing, target = cpu_target.typing_context, cpu_target.target_context
     flags = compiler.Flags()
     cpu_target.options.parse_as_flags(flags, kernel.targetoptions)
@@ -77,7 +82,9 @@ def pointer(compiled: Any, arguments: tuple[Any, ...]) -> Any:
     @intrinsic
     def call(typing, address, *args):
         def generate(context, builder, signature, arguments):
-            kind = ir.FunctionType(context.get_value_type(returned), [context.get_value_type(t) for t in wanted])
+            kind = ir.FunctionType(
+                context.get_value_type(returned), [context.get_value_type(t) for t in wanted]
+            )
             place = builder.inttoptr(arguments[0], kind.as_pointer())
             return builder.call(place, cgutils.unpack_tuple(builder, arguments[1]))
 

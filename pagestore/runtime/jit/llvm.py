@@ -9,14 +9,17 @@ from numba.extending import intrinsic
 from pagestore.runtime.types import LINE
 
 memcpy = types.ExternalFunction("memcpy", types.int64(types.int64, types.int64, types.int64))
-pwrite = types.ExternalFunction("pwrite", types.int64(types.int32, types.int64, types.int64, types.int64))
+pwrite = types.ExternalFunction(
+    "pwrite", types.int64(types.int32, types.int64, types.int64, types.int64)
+)
 
 
 def crc_instruction() -> tuple[str, int]:
-    """Return LLVM's name of the crc32c instruction for a word, and the bits of its crc; ("", 0) if there is none.
+    """Return LLVM's name of the crc32c instruction for a word, and the bits of its crc; ("", 0) if
+    there is none.
 
-    LLVM aborts the process on an instruction that is not among the features numba compiles for. numba's cache
-    keeps kernels for different features apart.
+    LLVM aborts the process on an instruction that is not among the features numba compiles for.
+    numba's cache keeps kernels for different features apart.
     """
     features = get_host_cpu_features() if config.CPU_FEATURES is None else config.CPU_FEATURES
     known = {"+crc32": ("llvm.x86.sse42.crc32.64.64", 64), "+crc": ("llvm.aarch64.crc32cx", 32)}
@@ -63,7 +66,9 @@ def copy_past(typing, to, at):
         line = ir.VectorType(ir.IntType(64), LINE).as_pointer()
         to, at = (builder.inttoptr(address, line) for address in arguments)
         store = builder.store(builder.load(at, align=8), to, align=8 * LINE)
-        store.set_metadata("nontemporal", builder.module.add_metadata([ir.Constant(ir.IntType(32), 1)]))
+        store.set_metadata(
+            "nontemporal", builder.module.add_metadata([ir.Constant(ir.IntType(32), 1)])
+        )
         return context.get_dummy_value()
 
     return types.void(types.int64, types.int64), build
@@ -136,12 +141,18 @@ def _array_at(item, readonly=False):
 def _view(context, builder, kind, data, n):
     """Generate code for a contiguous array of n items at `data`."""
     array = context.make_array(kind)(context, builder)
-    step = context.get_constant(types.intp, context.get_abi_sizeof(context.get_data_type(kind.dtype)))
+    step = context.get_constant(
+        types.intp, context.get_abi_sizeof(context.get_data_type(kind.dtype))
+    )
     context.populate_array(array, data=data, shape=[n], strides=[step], itemsize=step, meminfo=None)
     return array._getvalue()
 
 
-words_at, bytes_at, mapped_at = _array_at(types.int64), _array_at(types.uint8), _array_at(types.int64, True)
+words_at, bytes_at, mapped_at = (
+    _array_at(types.int64),
+    _array_at(types.uint8),
+    _array_at(types.int64, True),
+)
 
 
 @intrinsic
@@ -150,8 +161,16 @@ def as_array(typing, words):
         return None
 
     def build(context, builder, signature, arguments):
-        data = builder.bitcast(cgutils.alloca_once_value(builder, arguments[0]), ir.IntType(64).as_pointer())
-        return _view(context, builder, signature.return_type, data, context.get_constant(types.intp, words.count))
+        data = builder.bitcast(
+            cgutils.alloca_once_value(builder, arguments[0]), ir.IntType(64).as_pointer()
+        )
+        return _view(
+            context,
+            builder,
+            signature.return_type,
+            data,
+            context.get_constant(types.intp, words.count),
+        )
 
     return types.Array(types.int64, 1, "C")(words), build
 

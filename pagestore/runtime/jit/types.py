@@ -9,10 +9,16 @@ from pagestore.runtime.types import Key, types_of_fields
 
 
 def fits(wanted: Any, given: Any) -> bool:
-    """Return whether a type is the wanted one, or a writable array where a read-only one is wanted."""
+    """Return whether a type is the wanted one, or a writable array where a read-only one is
+    wanted.
+    """
     if isinstance(wanted, types.BaseNamedTuple) and isinstance(given, types.BaseNamedTuple):
-        return wanted.instance_class is given.instance_class and all(map(fits, wanted.types, given.types))
-    return wanted == given or (isinstance(given, types.Array) and wanted == given.copy(readonly=True))
+        return wanted.instance_class is given.instance_class and all(
+            map(fits, wanted.types, given.types)
+        )
+    return wanted == given or (
+        isinstance(given, types.Array) and wanted == given.copy(readonly=True)
+    )
 
 
 def types_of(*arguments: Any) -> tuple[Any, ...]:

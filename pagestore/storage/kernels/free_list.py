@@ -21,7 +21,8 @@ ADDED, REMOVED = range(2)
 
 @kernel
 def allocate(free, summary, top, pages):
-    """Allocate the lowest free pages below `top`, as many as fit in `pages`; return how many were found.
+    """Allocate the lowest free pages below `top`, as many as fit in `pages`; return how many were
+    found.
 
     O(pages + gaps between them / 8).
     """
@@ -41,7 +42,9 @@ def allocate(free, summary, top, pages):
 
 @kernel
 def allocate_run(free, summary, top, n):
-    """Allocate the lowest n adjacent free pages below `top`; return the first, or -1 if there are none."""
+    """Allocate the lowest n adjacent free pages below `top`; return the first, or -1 if there
+    are none.
+    """
     run = 0
     for page in range(summary[LOWEST], top):
         run = run + 1 if free[page] else 0
@@ -63,7 +66,9 @@ def take_back(pages, free, summary):
 
 @kernel
 def count(address, n, used, lists, place):
-    """Count n pages at an address as free, then others as used; both lists have room for all of them."""
+    """Count n pages at an address as free, then others as used; both lists have room for all of
+    them.
+    """
     move(words_at(address, n), ADDED, lists, place)
     move(used, REMOVED, lists, place)
 

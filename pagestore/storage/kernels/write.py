@@ -1,4 +1,5 @@
-"""Write pages of an arena to a file, in one call: stamp them, and pass them to the system while they are in the cache.
+"""Write pages of an arena to a file, in one call: stamp them, and pass them to the system while
+they are in the cache.
 
 page_writer[FD]         descriptor of the file, -1 if a kernel cannot write to it
 page_writer[MAP]        address of a writable map of it
@@ -24,18 +25,25 @@ PAST = 1 << 20  # this many bytes bypass the cache, which they would fill; fewer
 
 @kernel
 def write_pages(page_writer, arena, ids, page_words):
-    """Stamp the first pages of an arena and write them to ids[n], neighbours in one call, in pieces.
+    """Stamp the first pages of an arena and write them to ids[n], neighbours in one call, in
+    pieces.
 
-    Return how many were written: n, unless the system wrote less than requested; the rest may not be stamped.
+    Return how many were written: n, unless the system wrote less than requested; the rest may not
+    be stamped.
     """
     n, size = ids.shape[0], page_words * WORD
     past = n * size >= PAST
-    address, written = np.int64(arena.ctypes.data), bytes_at(page_writer[WRITTEN], page_writer[PAGES])
+    address, written = (
+        np.int64(arena.ctypes.data),
+        bytes_at(page_writer[WRITTEN], page_writer[PAGES]),
+    )
     begin = stamped = 0
     while begin < n:
         end, again = begin + 1, is_written(written, ids[begin])
         most = min(n, begin + max(PIECE // size, 1))
-        while end < most and ids[end] == ids[end - 1] + 1 and is_written(written, ids[end]) == again:
+        while (
+            end < most and ids[end] == ids[end - 1] + 1 and is_written(written, ids[end]) == again
+        ):
             end += 1
         while stamped < end:
             stamp(arena, stamped, min(stamped + STAMPED, n), page_words)
@@ -56,7 +64,9 @@ def write_pages(page_writer, arena, ids, page_words):
 
 @kernel
 def put(to, at, count, past):
-    """Copy the bytes of some pages to the map; if `past`, bypassing the cache, so that old content is not loaded."""
+    """Copy the bytes of some pages to the map; if `past`, bypassing the cache, so that old
+    content is not loaded.
+    """
     if not past:
         memcpy(to, at, count)
         return

@@ -1,4 +1,6 @@
-"""Groups of arguments of the kernels that read and edit trees (see runtime/types.py and pages/layout.py)."""
+"""Groups of arguments of the kernels that read and edit trees (see runtime/types.py and
+pages/layout.py).
+"""
 
 from typing import NamedTuple
 
@@ -8,10 +10,11 @@ from pagestore.storage.kernels.record import Finish
 
 
 class TreeRef(NamedTuple):
-    """A tree as kernels take it: the map with its pages, the pointer to its root, its height, its key columns.
+    """A tree as kernels take it: the map with its pages, the pointer to its root, its height, its
+    key columns.
 
-    Where only a number fits, in an array, a tree is the words ROOT, HEIGHT and KEYS of TREE_WORDS; `tree_at` reads
-    them.
+    Where only a number fits, in an array, a tree is the words ROOT, HEIGHT and KEYS of TREE_WORDS;
+    `tree_at` reads them.
     """
 
     pages: Pages
@@ -21,7 +24,9 @@ class TreeRef(NamedTuple):
 
 
 class Edits(NamedTuple):
-    """Edits in key order, one a key: actions[n] and rows[C, n]; changes of the first `visible` columns are reported."""
+    """Edits in key order, one a key: actions[n] and rows[C, n]; changes of the first `visible`
+    columns are reported.
+    """
 
     actions: Words
     rows: Table
@@ -37,7 +42,8 @@ class Part(NamedTuple):
 
 
 class Output(NamedTuple):
-    """Where a run writes: pages ids[n] that it may make in the arena, rows (page, birth) of `dead` for replaced pages.
+    """Where a run writes: pages ids[n] that it may make in the arena, rows (page, birth) of `dead`
+    for replaced pages.
 
     A run takes no more edits once fewer than `reserve` pages, or rows, are left.
     """
@@ -50,7 +56,8 @@ class Output(NamedTuple):
 
 
 class Loading(NamedTuple):
-    """The state of a bulk load: node buffers [level, C, n], the entries waiting in each, scratch words.
+    """The state of a bulk load: node buffers [level, C, n], the entries waiting in each, scratch
+    words.
 
     The last of `sizes` says whether something was loaded; see build.py for the words of `progress`.
     """
@@ -62,7 +69,9 @@ class Loading(NamedTuple):
 
 
 class FreshPages(NamedTuple):
-    """Pages ids[n] that a bulk load may make in the arena, of page_words words; their birth is `birth`."""
+    """Pages ids[n] that a bulk load may make in the arena, of page_words words; their birth is
+    `birth`.
+    """
 
     arena: Words
     ids: Words
@@ -78,7 +87,9 @@ class Changes(NamedTuple):
 
 
 class Run(NamedTuple):
-    """The state of a run: node buffers [level, C, n], `walk` and `tally` (see node_buffer.py), scratch words."""
+    """The state of a run: node buffers [level, C, n], `walk` and `tally` (see node_buffer.py),
+    scratch words.
+    """
 
     node: Tables
     walk: Table
@@ -87,7 +98,8 @@ class Run(NamedTuple):
 
 
 class IndexedTrees(NamedTuple):
-    """A tree and its permuted indices: rows[T, TREE_WORDS], see cursor.py, and places[T, C], which columns each takes.
+    """A tree and its permuted indices: rows[T, TREE_WORDS], see cursor.py, and places[T, C], which
+    columns each takes.
 
     `scans` are the folds of the first; the others have none.
     """
@@ -98,7 +110,9 @@ class IndexedTrees(NamedTuple):
 
 
 class Room(NamedTuple):
-    """Scratch of runs, used for one tree after the other: as in Run, but the tally is each tree's own."""
+    """Scratch of runs, used for one tree after the other: as in Run, but the tally is each
+    tree's own.
+    """
 
     node: Tables
     walk: Table
@@ -116,9 +130,9 @@ class Reordering(NamedTuple):
 class PageAccounts(NamedTuple):
     """Pages that a host's kernel writes, and its records of pages written and replaced.
 
-    Pages ids[n] may be written through `writer`, from ids[taken[MADE]] on; rows (lineage, page, birth) of replaced
-    pages go to `retired`, from row taken[GONE] on. The pages have the birth `birth`. `finish` is the record of the
-    commit that the kernel may write at its end.
+    Pages ids[n] may be written through `writer`, from ids[taken[MADE]] on; rows (lineage, page,
+    birth) of replaced pages go to `retired`, from row taken[GONE] on. The pages have the birth
+    `birth`. `finish` is the record of the commit that the kernel may write at its end.
     """
 
     writer: Words
@@ -133,9 +147,10 @@ class PageAccounts(NamedTuple):
 class Queues(NamedTuple):
     """Edit queues, one for each group of trees, and the results for the trees.
 
-    queues[G, QUEUE_WORDS] are the trees and folds of each group, waiting[G, 1 + C, n] actions and rows of its edits
-    in any order, waits[G] their numbers. trees, places and scans are as in IndexedTrees, for all groups; tallies[T] and
-    deltas[T, 1 + C, 2 n] are the results for each tree.
+    queues[G, QUEUE_WORDS] are the trees and folds of each group, waiting[G, 1 + C, n] actions and
+    rows of its edits in any order, waits[G] their numbers. trees, places and scans are as in
+    IndexedTrees, for all groups; tallies[T] and deltas[T, 1 + C, 2 n] are the results for each
+    tree.
     """
 
     queues: Table
@@ -166,7 +181,9 @@ class FoldWords(NamedTuple):
 
 
 class Bounds(NamedTuple):
-    """The bounds of n intervals, words[K, 2 n]: lower ones of `low` columns, then upper ones of `high` columns."""
+    """The bounds of n intervals, words[K, 2 n]: lower ones of `low` columns, then upper ones of
+    `high` columns.
+    """
 
     words: Table
     low: int
@@ -183,7 +200,9 @@ class CountedTree(NamedTuple):
 
 
 class IntervalTree(NamedTuple):
-    """An interval index: its columns, how many come before the intervals, and the fold word of their greatest end."""
+    """An interval index: its columns, how many come before the intervals, and the fold word of
+    their greatest end.
+    """
 
     tree: TreeRef
     columns: int

@@ -1,7 +1,8 @@
-"""Build a tree bottom-up from a stream of sorted records, with pages that are full but for a sixteenth.
+"""Build a tree bottom-up from a stream of sorted records, with pages that are full but for a
+sixteenth.
 
-Level 0 of `node` takes the records, every level above the entries of the pages below it.  A level is
-written out greedily while more than a page's worth waits; the rest is cut evenly at the end.
+Level 0 of `node` takes the records, every level above the entries of the pages below it.  A level
+is written out greedily while more than a page's worth waits; the rest is cut evenly at the end.
 """
 
 from pagestore.pages.build import ENDS, cuts, emit, entry_columns, fill
@@ -9,7 +10,8 @@ from pagestore.pages.layout import Entries, FreshPage, Kept, ParentEntry
 from pagestore.pages.page import records_max
 from pagestore.runtime.kernel import kernel
 
-WIDE = 255  # columns; of wider records as many wait as take the room of a full page of WIDE / 4 columns
+# columns; of wider records as many wait as take the room of a full page of WIDE / 4 columns
+WIDE = 255
 SPARE = 16  # one part in SPARE of a page stays free, so that its first edits do not split it
 
 # words of `progress`
@@ -18,7 +20,8 @@ USED, TAKEN, UNSORTED = range(3)
 
 @kernel
 def load_records(shape, records, pages, last, loading):
-    """Take in records[C, n] from progress[TAKEN] on; stops when the arena is full (see arguments.py).
+    """Take in records[C, n] from progress[TAKEN] on; stops when the arena is full (see
+    arguments.py).
 
     `last` holds the newest key; a record not above it stops the load with progress[UNSORTED] = 1.
     """
@@ -48,7 +51,8 @@ def load_records(shape, records, pages, last, loading):
 
 @kernel
 def ascending(records, keys, lo, hi, last, started, room):
-    """Return the first of records lo..hi that is not above the one before it, `last` for the first; hi if all are.
+    """Return the first of records lo..hi that is not above the one before it, `last` for the first;
+    hi if all are.
 
     Makes the newest the new last; room[hi - lo] is scratch.
     """
@@ -60,7 +64,8 @@ def ascending(records, keys, lo, hi, last, started, room):
             return lo
     above = room[: hi - lo - 1]
     above[:] = 0
-    for c in range(keys - 1, -1, -1):  # all columns: how many are equal is unpredictable, so a branch would cost more
+    # all columns: how many are equal is unpredictable, so a branch would cost more
+    for c in range(keys - 1, -1, -1):
         before, here = records[c, lo : hi - 1], records[c, lo + 1 : hi]
         for i in range(above.shape[0]):
             above[i] = (before[i] < here[i]) | ((before[i] == here[i]) & above[i])
@@ -81,7 +86,16 @@ def spill(shape, pages, loading):
     while sizes[level] >= 2 * waiting_max(page_words, columns):
         lo, most = 0, waiting_max(page_words, columns)
         while sizes[level] - lo > most:
-            end = fill(node[level], columns, lo, sizes[level], filled(page_words), shape.scans, level, node[-1])
+            end = fill(
+                node[level],
+                columns,
+                lo,
+                sizes[level],
+                filled(page_words),
+                shape.scans,
+                level,
+                node[-1],
+            )
             if loading.progress[USED] + sizes.shape[0] >= pages.ids.shape[0]:
                 break
             put(shape, pages, level, lo, end, loading)
@@ -97,7 +111,11 @@ def spill(shape, pages, loading):
 @kernel
 def waiting_max(page_words, columns):
     """Return how many entries of `columns` columns may wait beyond a full page."""
-    return records_max(page_words) if columns <= WIDE else records_max(page_words) * WIDE // (4 * columns)
+    return (
+        records_max(page_words)
+        if columns <= WIDE
+        else records_max(page_words) * WIDE // (4 * columns)
+    )
 
 
 @kernel
@@ -109,7 +127,12 @@ def filled(page_words):
 @kernel
 def put(shape, pages, level, lo, hi, loading):
     """Write entries lo..hi of a level as one page, and append its entry to the level above."""
-    node, sizes, used, page_words = loading.node, loading.sizes, loading.progress[USED], pages.page_words
+    node, sizes, used, page_words = (
+        loading.node,
+        loading.sizes,
+        loading.progress[USED],
+        pages.page_words,
+    )
     fresh = FreshPage(pages.arena, used * page_words, page_words, pages.ids[used], pages.birth)
     entries, parent = Entries(node[level], lo, hi), ParentEntry(node[level + 1], sizes[level + 1])
     emit(fresh, shape, level, entries, parent, pages.arena, Kept(-1, 0, 0), loading.work)
@@ -119,13 +142,17 @@ def put(shape, pages, level, lo, hi, loading):
 
 @kernel
 def finish_level(shape, pages, level, loading):
-    """Write the entries waiting on a level, cut evenly, from its page progress[TAKEN] on; when done, none waits."""
+    """Write the entries waiting on a level, cut evenly, from its page progress[TAKEN] on; when
+    done, none waits.
+    """
     node, sizes, progress = loading.node, loading.sizes, loading.progress
     columns = entry_columns(shape.keys, shape.values, shape.scans.shape[0], level)
     spare = node[-1]
     ends = spare[ENDS]
     progress[USED] = 0
-    count = cuts(node[level], columns, sizes[level], filled(pages.page_words), shape.scans, level, spare)
+    count = cuts(
+        node[level], columns, sizes[level], filled(pages.page_words), shape.scans, level, spare
+    )
     while progress[TAKEN] < count:
         if progress[USED] == pages.ids.shape[0]:
             return

@@ -4,10 +4,11 @@ Each side has a head: a record, or a whole subtree named by an index entry (page
 Equal page ids mean equal content, so two such heads are skipped together; otherwise the head that
 starts first is opened if it is a subtree and reported if it is a record.
 
-`state` is int64[2, 4 + 3 * levels]: level of the head's page (-1 at the end), height, pages read, where to
-prefetch (0: nowhere), and for each level (page, slot, entries).
+`state` is int64[2, 4 + 3 * levels]: level of the head's page (-1 at the end), height, pages read,
+where to prefetch (0: nowhere), and for each level (page, slot, entries).
 
-The records of a set T that its subset S lacks, found by counting (*Efficient iteration of complements*).
+The records of a set T that its subset S lacks, found by counting (*Efficient iteration of
+complements*).
 
     T   0 1 2 3 4 5 6 7        missing(i) = i - (records of S below T[i])
     S   0 1 2   4 5   7        0 0 0 0 1 1 1 2  (2 after the end): it steps up after each missing record,
@@ -27,7 +28,9 @@ from pagestore.trees.kernels.node_buffer import ERASE, INSERT
 
 LEVEL, HEIGHT, READ, AHEAD, STACK = range(5)
 BLOCK = 16  # words that are compared between two tests
-PARTS = 4  # of a leaf: after comparing each, one of the next leaf is prefetched; a whole leaf is too much at once
+# of a leaf: after comparing each, one of the next leaf is prefetched; a whole leaf is too much at
+# once
+PARTS = 4
 
 
 @kernel
@@ -36,7 +39,9 @@ def start_delta(old, new, state):
     state[:, :] = 0
     for tree, side in ((old, state[0]), (new, state[1])):
         side[HEIGHT] = tree.height
-        side[LEVEL] = tree.height if tree.height and old.root & PAGE_MASK != new.root & PAGE_MASK else -1
+        side[LEVEL] = (
+            tree.height if tree.height and old.root & PAGE_MASK != new.root & PAGE_MASK else -1
+        )
     for tree, side in ((old, state[0]), (new, state[1])):
         if side[LEVEL] > 0:
             level = tree.height - 1
@@ -63,7 +68,9 @@ def open_page(words, page_words, page, side):
 
 @kernel
 def step(side, n):
-    """Move past the head and the n - 1 entries after it in its page; up if the page is exhausted."""
+    """Move past the head and the n - 1 entries after it in its page; up if the page is
+    exhausted.
+    """
     while side[LEVEL] < side[HEIGHT]:
         at = STACK + 3 * side[LEVEL]
         side[at + 1] += n
@@ -89,7 +96,8 @@ def compare(words, old, new, columns):
 
 @kernel
 def equal_run(words, page_words, old, new, keys, columns):
-    """Count the entries of the heads' pages that are equal from the heads on: children, or records by column.
+    """Count the entries of the heads' pages that are equal from the heads on: children, or records
+    by column.
 
     After each part of a leaf, one part of the next leaf is prefetched, on either side.
     """
@@ -110,10 +118,14 @@ def equal_run(words, page_words, old, new, keys, columns):
 
 @kernel
 def equal_children(words, old, new, keys, skip):
-    """Count the children of the heads' pages, from `skip` after the heads on, that are the same pages."""
+    """Count the children of the heads' pages, from `skip` after the heads on, that are the same
+    pages.
+    """
     at = STACK + 3 * old[LEVEL]
     slot, place = old[at + 1] + skip, new[at + 1] + skip
-    return equal_values(words, old[at], slot, new[at], place, keys, min(old[at + 2] - slot, new[at + 2] - place))
+    return equal_values(
+        words, old[at], slot, new[at], place, keys, min(old[at + 2] - slot, new[at + 2] - place)
+    )
 
 
 @kernel
@@ -122,11 +134,15 @@ def equal_values(words, page, slot, other, place, c, n):
     base, start, width = column(words, page, c)
     other_base, other_start, other_width = column(words, other, c)
     if base == other_base and width == other_width:
-        same = equal_bits(words, 64 * start + slot * width, 64 * other_start + place * width, n * width)
+        same = equal_bits(
+            words, 64 * start + slot * width, 64 * other_start + place * width, n * width
+        )
         return same // width if width else n
     i = 0
     gap = other_base - base
-    while i < n and bits(words, start, width, slot + i) == gap + bits(words, other_start, other_width, place + i):
+    while i < n and bits(words, start, width, slot + i) == gap + bits(
+        words, other_start, other_width, place + i
+    ):
         i += 1
     return i
 
@@ -178,7 +194,9 @@ def next_changes(tree, columns, state, actions, out):
     old, new = state[0], state[1]
     for side in (old, new):  # `start_delta` entered the roots without knowing the number of columns
         at = STACK + 3 * side[LEVEL]
-        if side[LEVEL] >= 0 and columns_of(words, side[at]) < (keys + 1 if side[LEVEL] else columns):
+        if side[LEVEL] >= 0 and columns_of(words, side[at]) < (
+            keys + 1 if side[LEVEL] else columns
+        ):
             return -words[side[at] + ID]
     while n + 2 <= actions.shape[0]:
         if old[LEVEL] < 0 and new[LEVEL] < 0:
@@ -246,9 +264,9 @@ RANK, STOP, MISSING, PROBES = range(4)
 def next_missing(whole, part, key, acc, state, out):
     """Fill out[C, n] with the next records of T outside S, from rank state[RANK] to state[STOP].
 
-    state[MISSING] counts the missing ones before state[RANK]; key[keys] and acc[acc_words(F)] are scratch.
-    Returns how many records; fewer than n means the end; ``-page_id`` for a corrupt page.  O(log) probes of O(log) a
-    record.
+    state[MISSING] counts the missing ones before state[RANK]; key[keys] and acc[acc_words(F)] are
+    scratch. Returns how many records; fewer than n means the end; ``-page_id`` for a corrupt page.
+    O(log) probes of O(log) a record.
     """
     n = 0
     while n < out.shape[1] and state[RANK] < state[STOP]:
@@ -277,7 +295,9 @@ def next_missing(whole, part, key, acc, state, out):
 
 @kernel
 def gallop_missing(whole, part, key, acc, state):
-    """Return ranks low and high with the next missing record in low..high; high is 0 at the end, or ``-page_id``."""
+    """Return ranks low and high with the next missing record in low..high; high is 0 at the end,
+    or ``-page_id``.
+    """
     low, step = state[RANK], 1  # missing(low) is still state[MISSING]
     while True:
         high = min(low + step, state[STOP])
@@ -295,7 +315,9 @@ def gallop_missing(whole, part, key, acc, state):
 
 @kernel
 def missing_before(whole, part, i, key, acc, state):
-    """Return how many of the first i records of T are not in S, at least 0 where S is not a subset; or ``-page_id``."""
+    """Return how many of the first i records of T are not in S, at least 0 where S is not a
+    subset; or ``-page_id``.
+    """
     if i == whole.records:
         return max(0, i - part.records)
     state[PROBES] += 1
@@ -315,7 +337,9 @@ def rank_below(counted, key, acc):
     if counted.tree.height == 0:
         return 0
     acc[2 * folds] = 0
-    status = fold_before(counted.tree, FoldWords(counted.scans, row, row + 1), key, key.shape[0], acc)
+    status = fold_before(
+        counted.tree, FoldWords(counted.scans, row, row + 1), key, key.shape[0], acc
+    )
     if status < 0:
         return status
     return acc[row] if acc[2 * folds] else 0

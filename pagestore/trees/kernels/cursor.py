@@ -3,20 +3,22 @@
     0     1     2          3     4     5     6
     page  slot  entries |  page  slot  page  slot ...      (level 1, level 2, ...)
 
-`page` is the index of a page's first word.  The cursor of an exhausted or empty tree has page -1.  Many cursors share
-one flat array, because a view costs a kernel more than an index.  Every function takes the tree as a TreeRef
-(arguments.py), and returns a negative status for a corrupt page: ``-page_id``.
+`page` is the index of a page's first word.  The cursor of an exhausted or empty tree has page -1.
+Many cursors share one flat array, because a view costs a kernel more than an index.  Every function
+takes the tree as a TreeRef (arguments.py), and returns a negative status for a corrupt page:
+``-page_id``.
 
 Find the record at or after a key, or the last one before it, for many keys in one call.
 
     records   2  5  9  14          at or after 5: 5        before 5: 2        at or after 6: 9        before 2: none
 
-An index entry holds exactly the least key below its child.  So the last record before a key is below the last entry
-before the key, at each level.
+An index entry holds exactly the least key below its child.  So the last record before a key is
+below the last entry before the key, at each level.
 
 Read ranges of records, leaf after leaf; list the pages of a tree; count the records with a prefix.
 
-cursor ──▶ leaf 11, slot 3 .. end ──▶ leaf 12 ──▶ ... ──▶ the first key that is not below the upper bound
+cursor ──▶ leaf 11, slot 3 .. end ──▶ leaf 12 ──▶ ... ──▶ the first key that is not below the upper
+bound
 """
 
 import numpy as np
@@ -51,7 +53,9 @@ def root_of(tree):
 
 @kernel
 def child_of(tree, page, slot, level):
-    """Return the first word of the child at a slot of an index page, which is of `level`, verified; or ``-page_id``."""
+    """Return the first word of the child at a slot of an index page, which is of `level`,
+    verified; or ``-page_id``.
+    """
     return child(tree.pages, page, tree.keys, slot, level, columns_at(tree.root, tree.keys, level))
 
 
@@ -69,7 +73,9 @@ def seek(tree, key, m, cursors, o):
 
 @kernel
 def descend(tree, page, level, key, m, cursors, o):
-    """Go down from a page to the lower bound of ``key[:m]``, stepping into the next leaf if need be."""
+    """Go down from a page to the lower bound of ``key[:m]``, stepping into the next leaf if need
+    be.
+    """
     words = tree.pages.words
     while level > 0 and page > 0:
         slot = child_slot(words, page, key, m, tree.keys, 0)
@@ -130,7 +136,8 @@ def first(tree, cursors, o):
 
 @kernel
 def forward(tree, key, m, cursors, o):
-    """Move on, beyond the current leaf, to the first record at or after ``key[:m]``; status as for `seek`.
+    """Move on, beyond the current leaf, to the first record at or after ``key[:m]``; status as for
+    `seek`.
 
     Climbs only as far as needed: O(log of the leaves passed).
     """
@@ -163,7 +170,8 @@ def above(words, page, slot, key, m):
 
 @kernel
 def before(tree, key, m):
-    """Return (page, slot) of the last record whose first m columns are below ``key[:m]``, or of the last one if m is 0.
+    """Return (page, slot) of the last record whose first m columns are below ``key[:m]``, or of the
+    last one if m is 0.
 
     (0, 0) for none, (``-page_id``, 0) for a corrupt page.  O(height * log page).
     """
@@ -194,7 +202,8 @@ def borrowed_tree(tree):
 
 @allocating
 def find_neighbours(tree, columns, places, backward, found, out):
-    """Find for each of places[m, n] the record at or after it, or if `backward` the one before it: found[n], out[C, n].
+    """Find for each of places[m, n] the record at or after it, or if `backward` the one before it:
+    found[n], out[C, n].
 
     Returns 1, or ``-page_id``.  O(n log count).
     """
@@ -224,9 +233,11 @@ def find_neighbours(tree, columns, places, backward, found, out):
 
 @allocating
 def count_prefixes(tree, wanted, most, counts):
-    """Count the records, up to `most`, that start with each of wanted[m, n].  Returns 1, or ``-page_id``.
+    """Count the records, up to `most`, that start with each of wanted[m, n].  Returns 1, or
+    ``-page_id``.
 
-    A prefix in the leaf where the one before it ended is found without a descent, so ascending ones are cheap.
+    A prefix in the leaf where the one before it ended is found without a descent, so ascending ones
+    are cheap.
     """
     tree, wanted, counts = borrowed_tree(tree), borrowed(wanted), borrowed(counts)
     words = tree.pages.words
@@ -235,7 +246,8 @@ def count_prefixes(tree, wanted, most, counts):
     key = np.empty(m, np.int64)
     status = 0
     for i in range(wanted.shape[1]):
-        again = i > 0  # the cursor may be among the records of a prefix that was counted up to `most`
+        # the cursor may be among the records of a prefix that was counted up to `most`
+        again = i > 0
         for c in range(m):
             again &= key[c] == wanted[c, i]
             key[c] = wanted[c, i]
@@ -270,7 +282,8 @@ def starts_with(words, cursor, key, m):
 
 @kernel
 def read_range(tree, columns, stop, stop_m, cursor, out):
-    """Decode records from a cursor (see `cursor.seek`) on, up to key ``stop[:stop_m]``, into out[C, n].
+    """Decode records from a cursor (see `cursor.seek`) on, up to key ``stop[:stop_m]``, into out[C,
+    n].
 
     Returns how many; fewer than n means the range is done.  A negative number is ``-page_id``.
     """
@@ -297,13 +310,15 @@ def read_range(tree, columns, stop, stop_m, cursor, out):
 
 @allocating
 def tree_pages(tree, out):
-    """Write the page ids of a tree, root first, to `out`; return how many there are (or ``-page_id``).
+    """Write the page ids of a tree, root first, to `out`; return how many there are (or
+    ``-page_id``).
 
-    If `out` is too small the count is still returned, so the caller can grow it.  A tree that has more pages than the
-    file reaches some of them twice: then the root's page is reported as bad.
+    If `out` is too small the count is still returned, so the caller can grow it.  A tree that has
+    more pages than the file reaches some of them twice: then the root's page is reported as bad.
     """
     (words, seen, _), root, height, keys = tree
-    way = np.empty((height, 2), np.int64)  # by level: the index page passed through, the slot of its next child
+    # by level: the index page passed through, the slot of its next child
+    way = np.empty((height, 2), np.int64)
     n, level, page_id = 0, height - 1, root & PAGE_MASK
     page = enter(tree.pages, root, level, keys + 1) if height > 1 else 0
     while 0 <= level < height:

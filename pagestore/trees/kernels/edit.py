@@ -1,18 +1,19 @@
 """Apply a sorted batch of edits to a tree: one descent, fresh pages only where something changed.
 
 The walk keeps, for every level, its node and a buffer of the entries that the node's successor will
-have: new ones decoded, and runs of the old node's that are only noted.  A leaf's edits are merged into
-the buffer of level 0; children without edits are kept as runs, so their subtrees stay shared.  Most
-successors are then made from the old page by shifting bits (pages/build.py).  Else the runs are decoded; a
-buffer too large for a page is cut into several, one too small takes in its next sibling, or its
-previous one.  The entries of the pages written go to the buffer above.
+have: new ones decoded, and runs of the old node's that are only noted.  A leaf's edits are merged
+into the buffer of level 0; children without edits are kept as runs, so their subtrees stay shared.
+Most successors are then made from the old page by shifting bits (pages/build.py).  Else the runs
+are decoded; a buffer too large for a page is cut into several, one too small takes in its next
+sibling, or its previous one.  The entries of the pages written go to the buffer above.
 
 Merge a leaf with its edits: make the new records and the delta.
 
     leaf     1 a   3 b   5 c          edits    INSERT 2 x    ERASE 3    SET 5 c
     buffer   run 0..1   2 x   run 2..3         delta    INSERT 2 x    ERASE 3 b
 
-Records between two edits that change something move as runs; an edit that changes nothing moves nothing.
+Records between two edits that change something move as runs; an edit that changes nothing moves
+nothing.
 """
 
 from pagestore.pages.build import ENDS, KEY, RECORD, entry_columns
@@ -56,7 +57,9 @@ SAMPLES = 64  # places in the root considered for the end of a part
 
 
 def reserve_of(height, n, columns, page_words):
-    """Return how many pages to reserve so that a batch of n edits that runs short can still leave the tree whole."""
+    """Return how many pages to reserve so that a batch of n edits that runs short can still
+    leave the tree whole.
+    """
     return 3 * (height + 2) + 2 * n * (columns + 1) // page_words
 
 
@@ -65,13 +68,15 @@ reserved = kernel(reserve_of)
 
 @kernel
 def apply_edits(tree, shape, edits, part, output, delta, run):
-    """Run the batch; `run.tally` then has the status, the pointer to the new root, its height, and what was used.
+    """Run the batch; `run.tally` then has the status, the pointer to the new root, its height, and
+    what was used.
 
-    Stops early (tally[EDIT] < len(actions)) when arena or dead list run low: the tree is whole then,
-    and the caller continues with the rest.
+    Stops early (tally[EDIT] < len(actions)) when arena or dead list run low: the tree is whole
+    then, and the caller continues with the rest.
 
-    Of a large batch, several runs in parallel may each take the edits BELOW the entries first to last of the root;
-    one of them, to which `adopt` adds the results of the others, continues with ROOT_ON.
+    Of a large batch, several runs in parallel may each take the edits BELOW the entries first to
+    last of the root; one of them, to which `adopt` adds the results of the others, continues with
+    ROOT_ON.
     """
     pages, walk, tally = tree.pages, run.walk, run.tally
     top = max(tree.height, 1) - 1
@@ -116,7 +121,9 @@ def go_below(pages, shape, top, edits, output, delta, run):
 
 @kernel
 def adopt(words, keys, folds, top, node, walk, other_node, other_walk):
-    """Append the new root entries of the next run to those of this run. Their pages must have been written."""
+    """Append the new root entries of the next run to those of this run. Their pages must have
+    been written.
+    """
     columns = entry_columns(keys, 0, folds, top)
     source, runs = other_node[top], max(other_walk[RUNS, top], 0)
     i = 0
@@ -139,8 +146,9 @@ def adopt(words, keys, folds, top, node, walk, other_node, other_walk):
 def cut_edits(tree, edits, page_edits, cuts):
     """Cut a batch where entries of the root begin, into parts of about equal work.
 
-    Fills cuts[2, P + 1] with the entry and the edit that each part begins at, and their ends; returns the number of
-    parts, at most P, or ``-page_id``. An entry with edits below costs as much as `page_edits` of them.
+    Fills cuts[2, P + 1] with the entry and the edit that each part begins at, and their ends;
+    returns the number of parts, at most P, or ``-page_id``. An entry with edits below costs as much
+    as `page_edits` of them.
     """
     words, keys = tree.pages.words, tree.keys
     page = enter(tree.pages, tree.root, tree.height - 1, keys + 1)
@@ -153,10 +161,19 @@ def cut_edits(tree, edits, page_edits, cuts):
     for measured in range(2):
         work = e = 0
         for slot in range(step, entries + step, step):
-            end = first_not_below(words, page, slot, keys, edits, e, n) if slot < entries and e < n else n
+            end = (
+                first_not_below(words, page, slot, keys, edits, e, n)
+                if slot < entries and e < n
+                else n
+            )
             work += end - e + page_edits * min(end - e, step)
             e = end
-            if measured and parts < wanted and wanted * work >= parts * total and cuts[1, parts - 1] < e < n:
+            if (
+                measured
+                and parts < wanted
+                and wanted * work >= parts * total
+                and cuts[1, parts - 1] < e < n
+            ):
                 cuts[0, parts], cuts[1, parts] = slot, e
                 parts += 1
         total = work
@@ -167,14 +184,25 @@ def cut_edits(tree, edits, page_edits, cuts):
 @kernel
 def stop_if_short(output, walk, tally):
     """Take no more edits once arena or dead list have only the room that finishing needs."""
-    if tally[USED] + output.reserve > output.ids.shape[0] or tally[DEAD] + output.reserve > output.dead.shape[0]:
+    if (
+        tally[USED] + output.reserve > output.ids.shape[0]
+        or tally[DEAD] + output.reserve > output.dead.shape[0]
+    ):
         walk[END, :] = tally[EDIT]
 
 
 @kernel
 def descend(pages, shape, edits, level, run):
-    """Copy the children without edits and enter the next one with edits; return False if there is none."""
-    words, page_words, node, walk, tally = pages.words, pages.page_words, run.node, run.walk, run.tally
+    """Copy the children without edits and enter the next one with edits; return False if there
+    is none.
+    """
+    words, page_words, node, walk, tally = (
+        pages.words,
+        pages.page_words,
+        run.node,
+        run.walk,
+        run.tally,
+    )
     keys, scans = shape.keys, shape.scans
     page, slot, entries = walk[PAGE, level], walk[SLOT, level], walk[ENTRIES, level]
     columns = entry_columns(keys, 0, scans.shape[0], level)
@@ -192,7 +220,9 @@ def descend(pages, shape, edits, level, run):
     walk[SLOT, level] = target + 1
     walk[END, level - 1] = end
     if level == 1 and end < walk[END, level]:
-        walk[AHEAD, level] = child_of_edit(words, page, keys, edits, end, target + 1, level, node, walk)
+        walk[AHEAD, level] = child_of_edit(
+            words, page, keys, edits, end, target + 1, level, node, walk
+        )
         walk[AHEAD_EDIT, level] = end
         ahead = field(words, page, keys, walk[AHEAD, level]) * page_words
         for i in range(ahead, ahead + page_words, LINE):
@@ -217,10 +247,16 @@ def child_of_edit(words, page, keys, edits, e, slot, level, node, walk):
 def merge_leaf(words, shape, edits, delta, run):
     """Append the current leaf, with its edits applied, to the buffer of level 0.
 
-    Records between two effective edits move as column runs.  A leaf whose edits change nothing moves
-    nothing (unless records carried over from its neighbour wait in the buffer).
+    Records between two effective edits move as column runs.  A leaf whose edits change nothing
+    moves nothing (unless records carried over from its neighbour wait in the buffer).
     """
-    keys, values, actions, rows, visible = shape.keys, shape.values, edits.actions, edits.rows, edits.visible
+    keys, values, actions, rows, visible = (
+        shape.keys,
+        shape.values,
+        edits.actions,
+        edits.rows,
+        edits.visible,
+    )
     node, walk, tally = run.node, run.walk, run.tally
     columns = keys + values
     page, entries = walk[PAGE, 0], walk[ENTRIES, 0]
@@ -233,7 +269,9 @@ def merge_leaf(words, shape, edits, delta, run):
         stored = False
         if at < entries:
             at, stored = follow(words, page, keys, rows, first, e, at, ends)
-        exists = new_values(words, page, at, stored, keys, values, actions[e], rows, e, record, tally)
+        exists = new_values(
+            words, page, at, stored, keys, values, actions[e], rows, e, record, tally
+        )
         if tally[STATUS] != OK:
             return
         if stored != exists or (stored and differs(words, page, at, record, keys, columns)):
@@ -315,10 +353,11 @@ def differs(words, page, slot, record, lo, hi):
 
 @kernel
 def follow(words, page, keys, edits, first, e, at, ends):
-    """Return the first entry from `at` on that is not below the key of edit e, and whether it equals it.
+    """Return the first entry from `at` on that is not below the key of edit e, and whether it
+    equals it.
 
-    `ends` are the ends of the runs that share the first 1, 2, ... columns with the key of the edit before: only
-    columns from the first that differs are searched. Edit `first` has none before it.
+    `ends` are the ends of the runs that share the first 1, 2, ... columns with the key of the edit
+    before: only columns from the first that differs are searched. Edit `first` has none before it.
     """
     c = 0
     hi = words[page + ENTRY_COUNT]

@@ -1,4 +1,5 @@
-"""Apply edits to a tree, and its delta to its permuted indices, which hold its columns in other orders.
+"""Apply edits to a tree, and its delta to its permuted indices, which hold its columns in other
+orders.
 
     edits ──▶ (x, y) ──delta──┬──▶ (y, x)
                               └──▶ ...
@@ -7,15 +8,16 @@ One call does all of them if the edits are few: a transaction of one edit spends
 
 Compose the edits of a batch before they reach a tree: one edit a key, in key order.
 
-Flush an edit queue: compose its edits, apply them to its tree and its permuted indices, write the pages.
+Flush an edit queue: compose its edits, apply them to its tree and its permuted indices, write the
+pages.
 
     waiting[g]   + (3, 5)   - (3, 5)   + (1, 2)
         │ compose_few          one edit a key, in key order
         ▼
     + (1, 2)     ──▶ apply_indexed ──▶ arena ──▶ file           trees[t] is new, deltas[t] says what changed
 
-For kernels that carry a few edits through several groups of trees: Python takes longer between two calls than the calls
-take. `trees/edit.py` prepares all this for a host's kernel.
+For kernels that carry a few edits through several groups of trees: Python takes longer between two
+calls than the calls take. `trees/edit.py` prepares all this for a host's kernel.
 """
 
 from pagestore.pages.layout import Pages, Shape
@@ -25,7 +27,16 @@ from pagestore.runtime.types import Table, Tables
 from pagestore.sorting.codes import merge_order
 from pagestore.storage.kernels.write import FD, write_pages
 from pagestore.trees.kernels import node_buffer
-from pagestore.trees.kernels.arguments import Changes, Edits, IndexedTrees, Output, Part, Reordering, Room, Run
+from pagestore.trees.kernels.arguments import (
+    Changes,
+    Edits,
+    IndexedTrees,
+    Output,
+    Part,
+    Reordering,
+    Room,
+    Run,
+)
 from pagestore.trees.kernels.cursor import HEIGHT, KEYS, ROOT, TREE_ID, VALUES, tree_at
 from pagestore.trees.kernels.edit import apply_edits, reserved
 from pagestore.trees.kernels.node_buffer import (
@@ -50,10 +61,11 @@ from pagestore.trees.kernels.node_buffer import (
 def apply_indexed(pages, trees, edits, part, output, deltas, tallies, room, reordering):
     """Apply edits to the first tree, and its delta to the others (see arguments.py).
 
-    Sets tallies[T] as `apply_edits` does, and deltas[T, 1 + C] to actions and rows of the deltas. The trees use the
-    arena, the pages and the rows for replaced pages one after the other. Stops at a tree that failed, or took only
-    some of its edits, or none since fewer than `output.reserve` pages are left; returns how many trees are done.
-    `reordering.moving` and `fresh` have room for 2 * FEW edits, `order` for 4 * FEW.
+    Sets tallies[T] as `apply_edits` does, and deltas[T, 1 + C] to actions and rows of the deltas.
+    The trees use the arena, the pages and the rows for replaced pages one after the other. Stops at
+    a tree that failed, or took only some of its edits, or none since fewer than `output.reserve`
+    pages are left; returns how many trees are done. `reordering.moving` and `fresh` have room for 2
+    * FEW edits, `order` for 4 * FEW.
     """
     n, used, gone, page_words = edits.actions.shape[0], 0, 0, pages.page_words
     ids, dead, moving = output.ids, output.dead, reordering.moving
@@ -64,7 +76,9 @@ def apply_indexed(pages, trees, edits, part, output, deltas, tallies, room, reor
             tallies[t, :] = 0
             tallies[t, STATUS] = SHORT
             return t
-        left = Output(output.arena[used * page_words :], ids[used:], dead[gone:], output.birth, output.reserve)
+        left = Output(
+            output.arena[used * page_words :], ids[used:], dead[gone:], output.birth, output.reserve
+        )
         changes = Changes(deltas[t, 0], deltas[t, 1:])
         run = Run(room.node, room.walk, tallies[t], room.work)
         if t == 0:
@@ -89,13 +103,19 @@ apply_indexed_at = function_pointer(
 
 
 @kernel
-def apply_and_write(writer, apply, pages, trees, edits, part, output, deltas, tallies, room, reordering):
-    """Call `apply_indexed` by its address `apply`, then write the pages that it made, unless a tree failed.
+def apply_and_write(
+    writer, apply, pages, trees, edits, part, output, deltas, tallies, room, reordering
+):
+    """Call `apply_indexed` by its address `apply`, then write the pages that it made, unless a tree
+    failed.
 
-    tallies[0, WRITTEN] counts the pages written; those that an earlier stage wrote are not written again. Pages that
-    could not be written through `writer` (see storage/file.py) are left in the arena.
+    tallies[0, WRITTEN] counts the pages written; those that an earlier stage wrote are not written
+    again. Pages that could not be written through `writer` (see storage/file.py) are left in the
+    arena.
     """
-    done = apply_indexed_at(apply, pages, trees, edits, part, output, deltas, tallies, room, reordering)
+    done = apply_indexed_at(
+        apply, pages, trees, edits, part, output, deltas, tallies, room, reordering
+    )
     last = min(done, trees.rows.shape[0] - 1)
     if tallies[last, STATUS] == OK and writer[FD] >= 0:
         begin, end = tallies[0, WRITTEN], total(tallies[: last + 1], USED)
@@ -119,7 +139,8 @@ def total(tallies, word):
 def moved(keys, columns, places, n, delta, reordering):
     """Make edits of a permuted index out of a delta.
 
-    Writes their actions to moving[1, 0], their rows to moving[1, 1:], sorted and one a key; returns how many.
+    Writes their actions to moving[1, 0], their rows to moving[1, 1:], sorted and one a key; returns
+    how many.
     """
     moving = reordering.moving
     given = moving[0]
@@ -128,7 +149,9 @@ def moved(keys, columns, places, n, delta, reordering):
         for c in range(columns):
             given[1 + c, i] = delta[1 + places[c], i]
     order = reordering.order[: 2 * n]
-    return compose_few(keys, columns, given[0], given[1:], order, reordering.fresh, moving[1, 0], moving[1, 1:])
+    return compose_few(
+        keys, columns, given[0], given[1:], order, reordering.fresh, moving[1, 0], moving[1, 1:]
+    )
 
 
 @kernel
@@ -166,14 +189,20 @@ def compose(keys, columns, fresh, actions, edits):
 
 @kernel
 def compose_few(keys, columns, actions, edits, order, fresh, out_actions, out_edits):
-    """Compose n edits like `compose`, a few in any order, into out_edits; order[2n] and fresh[n] are scratch."""
+    """Compose n edits like `compose`, a few in any order, into out_edits; order[2n] and fresh[n]
+    are scratch.
+    """
     merge_order(edits[:keys], order)
-    return compose_ordered(keys, columns, actions, edits, order[: order.shape[0] >> 1], fresh, out_actions, out_edits)
+    return compose_ordered(
+        keys, columns, actions, edits, order[: order.shape[0] >> 1], fresh, out_actions, out_edits
+    )
 
 
 @kernel
 def compose_ordered(keys, columns, actions, edits, order, fresh, out_actions, out_edits):
-    """Compose the edits order[n], a stable order, like `compose`, into out_edits; fresh[n] is scratch."""
+    """Compose the edits order[n], a stable order, like `compose`, into out_edits; fresh[n] is
+    scratch.
+    """
     n = order.shape[0]
     for i in range(n):
         out_actions[i] = actions[order[i]]
@@ -188,7 +217,8 @@ def compose_ordered(keys, columns, actions, edits, order, fresh, out_actions, ou
     return compose(keys, columns, fresh, out_actions[:n], out_edits)
 
 
-# columns of `queues`: which trees a group has, which rows of `scans` its first tree has, columns that are reported
+# columns of `queues`: which trees a group has, which rows of `scans` its first tree has, columns
+# that are reported
 FIRST, END, SCANS, SCANS_END, VISIBLE, QUEUE_WORDS = range(6)
 # words of `taken`: pages written, pages replaced, births of the oldest and newest of these
 MADE, GONE, OLDEST, NEWEST, TAKEN = range(5)
@@ -197,10 +227,11 @@ CHANGES = node_buffer.DELTA  # the word of a tally with the number of rows of `d
 
 @kernel
 def flush_queue(pages, accounts, queues, room, apply, g):
-    """Flush the queue of group g (see arguments.py); return whether it was done; if not, nothing is changed.
+    """Flush the queue of group g (see arguments.py); return whether it was done; if not, nothing is
+    changed.
 
-    Sets the new roots and heights of the group's trees, and tallies and deltas as `apply_indexed` does, whose address
-    is `apply`.
+    Sets the new roots and heights of the group's trees, and tallies and deltas as `apply_indexed`
+    does, whose address is `apply`.
     """
     table, taken, waits, reordering = queues.queues, accounts.taken, queues.waits, room.reordering
     first, end = table[g, FIRST], table[g, END]
@@ -208,15 +239,34 @@ def flush_queue(pages, accounts, queues, room, apply, g):
     keys, columns, moving = rows[0, KEYS], rows[0, KEYS] + rows[0, VALUES], reordering.moving[0]
     for t in range(end - first):
         height = max(height, rows[t, HEIGHT])
-    waiting, order, free = queues.waiting[g], reordering.order[: 2 * waits[g]], accounts.ids[taken[MADE] :]
-    n = compose_few(keys, columns, waiting[0], waiting[1:], order, reordering.fresh, moving[0], moving[1:])
+    waiting, order, free = (
+        queues.waiting[g],
+        reordering.order[: 2 * waits[g]],
+        accounts.ids[taken[MADE] :],
+    )
+    n = compose_few(
+        keys, columns, waiting[0], waiting[1:], order, reordering.fresh, moving[0], moving[1:]
+    )
     if n < 0 or accounts.writer[FD] < 0:
         return False
-    trees = IndexedTrees(rows, queues.places[first:end], queues.scans[table[g, SCANS] : table[g, SCANS_END]])
+    trees = IndexedTrees(
+        rows, queues.places[first:end], queues.scans[table[g, SCANS] : table[g, SCANS_END]]
+    )
     edits = Edits(moving[0, :n], moving[1:], table[g, VISIBLE])
-    output = Output(room.arena, free, room.dead, accounts.birth, reserved(height, n, columns, pages.page_words))
+    output = Output(
+        room.arena, free, room.dead, accounts.birth, reserved(height, n, columns, pages.page_words)
+    )
     done = apply_indexed_at(
-        apply, pages, trees, edits, Part(WHOLE, 0, ALL), output, queues.deltas[first:end], some, room.room, reordering
+        apply,
+        pages,
+        trees,
+        edits,
+        Part(WHOLE, 0, ALL),
+        output,
+        queues.deltas[first:end],
+        some,
+        room.room,
+        reordering,
     )
     used, gone = total(some, node_buffer.USED), total(some, node_buffer.DEAD)
     whole = done == end - first and taken[GONE] + gone <= accounts.retired.shape[0]
@@ -226,7 +276,10 @@ def flush_queue(pages, accounts, queues, room, apply, g):
     mark(room.arena, free[:used], pages.seen, pages.page_words)
     note_pages(accounts, used, room.dead[:gone])
     for t in range(end - first):
-        rows[t, ROOT], rows[t, HEIGHT] = some[t, node_buffer.NEW_ROOT], some[t, node_buffer.NEW_HEIGHT]
+        rows[t, ROOT], rows[t, HEIGHT] = (
+            some[t, node_buffer.NEW_ROOT],
+            some[t, node_buffer.NEW_HEIGHT],
+        )
     waits[g] = 0
     return True
 

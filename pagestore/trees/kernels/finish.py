@@ -1,4 +1,5 @@
-"""Finish a commit in the call that makes its edits: what they decide goes into the record that was laid out before.
+"""Finish a commit in the call that makes its edits: what they decide goes into the record that was
+laid out before.
 
     said     HEAD words   roots    ...   dead     ...   added   removed   message
                             │             │               │       │
@@ -6,7 +7,8 @@
 
 Nothing leads to the record yet: Python adopts it, or writes another one, before it writes a slot.
 
-In a series (versions/series.py) the words said are those of the commit before: what differs is laid out here, too.
+In a series (versions/series.py) the words said are those of the commit before: what differs is laid
+out here, too.
 """
 
 import numpy as np
@@ -70,7 +72,9 @@ def flush_and_finish(pages, accounts, queues, room, apply, g):
 
 @kernel
 def begin_commit(accounts, queues):
-    """Return the accounts of the next commit of a series, laying out what is known of its record; others as given."""
+    """Return the accounts of the next commit of a series, laying out what is known of its
+    record; others as given.
+    """
     finish, taken, ids, run = accounts.finish, accounts.taken, accounts.ids, accounts.finish.run
     state = finish.state
     if not state[IN_SERIES]:
@@ -80,16 +84,28 @@ def begin_commit(accounts, queues):
     taken[MADE], taken[GONE], taken[OLDEST], taken[NEWEST] = 0, 0, ALL, 0
     lay_out_next(finish.said, state, page, run.record.shape[0])
     of_next = Finish(
-        state, finish.said, finish.roots, finish.extents, finish.used, finish.checked, finish.freed, finish.lists,
-        finish.place, RecordRun(run.record, page, version, run.arena, run.ids),
-    )  # fmt: skip
+        state,
+        finish.said,
+        finish.roots,
+        finish.extents,
+        finish.used,
+        finish.checked,
+        finish.freed,
+        finish.lists,
+        finish.place,
+        RecordRun(run.record, page, version, run.arena, run.ids),
+    )
     free = ids[state[IDS_FROM] + 1 :]
-    return PageAccounts(accounts.writer, version, accounts.lineage, free, taken, accounts.retired, of_next)
+    return PageAccounts(
+        accounts.writer, version, accounts.lineage, free, taken, accounts.retired, of_next
+    )
 
 
 @kernel
 def lay_out_next(said, state, page, words):
-    """Change the words of a commit to those of the next, whose record is a page of `words` words."""
+    """Change the words of a commit to those of the next, whose record is a page of `words`
+    words.
+    """
     version, at = state[NEXT_VERSION], WIDTHS[RECENT] * state[RECENT_ROWS]
     if state[ALONE]:
         state[EXTENT_WORDS] = said[CHECKSUM] = 0
@@ -105,7 +121,8 @@ def lay_out_next(said, state, page, words):
 
 @kernel
 def finish_commit(pages, accounts, queues):
-    """Write the record of the commit, unless it was not laid out or does not fit; `finish.state` says what was done.
+    """Write the record of the commit, unless it was not laid out or does not fit; `finish.state`
+    says what was done.
 
     Until it is known to fit, nothing is changed that Python needs to write another record.
     """
@@ -132,12 +149,16 @@ def finish_commit(pages, accounts, queues):
         used[1 + i] = made[i]
     counting = Counting(finish.freed, used, finish.lists, finish.place)
     span = Span(np.int64(said.ctypes.data), said.shape[0])  # type: ignore[arg-type]
-    state[RECORDED] = write_commit(accounts.writer, span, counting, finish.run, pages.page_words, pages.seen)
+    state[RECORDED] = write_commit(
+        accounts.writer, span, counting, finish.run, pages.page_words, pages.seen
+    )
 
 
 @kernel
 def is_plain(accounts, queues):
-    """Return whether the dead list is the pages replaced, and no tree changed whose rows Python checks."""
+    """Return whether the dead list is the pages replaced, and no tree changed whose rows Python
+    checks.
+    """
     finish, taken = accounts.finish, accounts.taken
     if taken[GONE] and (taken[NEWEST] >= accounts.birth or taken[OLDEST] <= finish.state[ORIGIN]):
         return False
@@ -155,7 +176,9 @@ def set_list(said, number, address, length):
 
 @kernel
 def place_roots(trees, tallies, roots, n):
-    """Bring n rows (tree, root, height and birth, count) up to date with the trees that changed; return how many."""
+    """Bring n rows (tree, root, height and birth, count) up to date with the trees that changed;
+    return how many.
+    """
     for t in range(trees.shape[0]):
         number, pointer, at = trees[t, TREE_ID], trees[t, ROOT], 0
         while at < n and roots[4 * at] != number:
@@ -175,7 +198,9 @@ def place_roots(trees, tallies, roots, n):
 
 @kernel
 def list_extents(pages, extents, n):
-    """Append ascending pages as rows (first, count) to n words of them; return how many words these are then."""
+    """Append ascending pages as rows (first, count) to n words of them; return how many words
+    these are then.
+    """
     for i in range(pages.shape[0]):
         if i > 0 and pages[i] == pages[i - 1] + 1:
             extents[n - 1] += 1
@@ -198,7 +223,15 @@ def sum_of_checksums(pages, ids):
 def length_of(finish, made):
     """Return how many words the record has at most."""
     said = finish.said
-    words = HEAD + len(WIDTHS) + said.shape[0] - LISTS + finish.freed.length + made + finish.run.ids.shape[0]
+    words = (
+        HEAD
+        + len(WIDTHS)
+        + said.shape[0]
+        - LISTS
+        + finish.freed.length
+        + made
+        + finish.run.ids.shape[0]
+    )
     words += finish.lists[0, 0] + finish.lists[1, 0]
     for number in range(len(WIDTHS) - 2):
         words += said[HEAD + 2 * number + 1]

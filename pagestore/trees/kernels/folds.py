@@ -4,17 +4,19 @@
     level 1       [..l====]  [==r...]      what is after the lower bound, what is before the upper one
     leaves          [..===]  [==..]        and within each page the same again, by its ScanTree
 
-The accumulator `acc` is int64[2 F + 2]: the fold so far, F spare words, then whether there is one and how
-many applications it took.  Pieces are taken in key order, so an operator need not be commutative; those that
-`is_plain` accepts are, and take them in any order.
+The accumulator `acc` is int64[2 F + 2]: the fold so far, F spare words, then whether there is one
+and how many applications it took.  Pieces are taken in key order, so an operator need not be
+commutative; those that `is_plain` accepts are, and take them in any order.
 
 Rank and select: how many records are below a key, and which record has a given number below it.
 
     root      | 0 (3 records) | 40 (5) | 90 (2) |        rank of 95: 3 + 5, and those below 95 in the third leaf
-                                                         select(6): 3 <= 6 < 8, so in the second leaf, place 6 - 3
+                                                         select(6): 3 <= 6 < 8, so in the second
+                                                         leaf, place 6 - 3
 
-Both go by the count folds of index pages and of ScanTrees: O(height * log entries). Records that count
-as often as a value column says are found by the sum of that column in the same way (`find_weighted`).
+Both go by the count folds of index pages and of ScanTrees: O(height * log entries). Records that
+count as often as a value column says are found by the sum of that column in the same way
+(`find_weighted`).
 """
 
 from pagestore.pages.layout import ENTRY_COUNT, HEIGHT_MAX, ID, SCAN, WORD_MIN
@@ -62,7 +64,9 @@ def take(scans, first, end, acc):
 
 @inlined
 def fold_page(words, page, level, keys, scans, first, end, lo, hi, acc):
-    """Fold entries lo..hi of a page by its ScanTree: at most two nodes of each depth and two cut leaves."""
+    """Fold entries lo..hi of a page by its ScanTree: at most two nodes of each depth and two cut
+    leaves.
+    """
     if lo >= hi:
         return
     if is_plain(scans, first, end):
@@ -83,7 +87,9 @@ def is_plain(scans, first, end):
 
 @inlined
 def scan_header(words, page, end):
-    """Return the word that locates a page's ScanTree; 0 for none, and for one without the fold words before `end`."""
+    """Return the word that locates a page's ScanTree; 0 for none, and for one without the fold
+    words before `end`.
+    """
     return words[page + SCAN] if folds_of(words, page) >= end else 0
 
 
@@ -106,7 +112,8 @@ def parts(words, page, end, lo, hi):
 
 @inlined
 def fold_plain(words, page, level, keys, scans, first, lo, hi, acc):
-    """Fold a page like `fold_page`, for COUNT, SUM, MIN and MAX of one word, in registers until the page is done.
+    """Fold a page like `fold_page`, for COUNT, SUM, MIN and MAX of one word, in registers until the
+    page is done.
 
     A sum adds up by halves of words, without a carry. MIN is the MAX of complements.
     """
@@ -116,7 +123,9 @@ def fold_plain(words, page, level, keys, scans, first, lo, hi, acc):
     n = acc[2 * folds]
     low, middle, high = 0 if op <= SUM else WORD_MIN, 0, 0
     if n:
-        low, middle, high = added(op, acc[first], acc[first + 1] if op == SUM else 0, low, middle, high)
+        low, middle, high = added(
+            op, acc[first], acc[first + 1] if op == SUM else 0, low, middle, high
+        )
     if level == 0 and op == COUNT:
         low += hi - lo
         n += 1
@@ -145,7 +154,9 @@ def fold_plain(words, page, level, keys, scans, first, lo, hi, acc):
                 top = top_base + bits(words, top_start, top_width, k) if level > 0 else value >> 63
                 low, middle, high = added(op, value, top, low, middle, high)
         if i < j:
-            low, middle, high, nodes = folded_nodes(words, page, op, area, first, depth, i, j, low, middle, high)
+            low, middle, high, nodes = folded_nodes(
+                words, page, op, area, first, depth, i, j, low, middle, high
+            )
             n += nodes
     if op <= SUM:
         middle += low >> 32
@@ -160,13 +171,19 @@ def fold_plain(words, page, level, keys, scans, first, lo, hi, acc):
 
 @inlined
 def folded_narrow(words, op, base, start, width, flip, at, stop):
-    """Fold entries at..stop of a narrow column, one load each: a sum by halves and its high words, or a maximum."""
+    """Fold entries at..stop of a narrow column, one load each: a sum by halves and its high
+    words, or a maximum.
+    """
     if op == SUM:
         total = 0
         for k in range(at, stop):
             total += narrow(words, start, width, k)
         many = stop - at
-        return many * (base & HALF) + (total & HALF), many * (base >> 32 & HALF) + (total >> 32), many * (base >> 63)
+        return (
+            many * (base & HALF) + (total & HALF),
+            many * (base >> 32 & HALF) + (total >> 32),
+            many * (base >> 63),
+        )
     most = WORD_MIN
     for k in range(at, stop):
         most = max(most, narrow(words, start, width, k) ^ flip)
@@ -175,19 +192,27 @@ def folded_narrow(words, op, base, start, width, flip, at, stop):
 
 @inlined
 def folded_nodes(words, page, op, area, first, depth, i, j, low, middle, high):
-    """Add leaves i..j of a ScanTree to a fold by the fewest of its nodes; return the fold and the number of nodes."""
+    """Add leaves i..j of a ScanTree to a fold by the fewest of its nodes; return the fold and
+    the number of nodes.
+    """
     base, start, width = tree_column(words, page, area, 1 + first)
-    top_base, top_start, top_width = tree_column(words, page, area, 2 + first) if op == SUM else (0, start, 0)
+    top_base, top_start, top_width = (
+        tree_column(words, page, area, 2 + first) if op == SUM else (0, start, 0)
+    )
     n, left, right = 0, (1 << depth) + i, (1 << depth) + j
     while left < right:
         if left & 1:
             top = top_base + bits(words, top_start, top_width, left - 1)
-            low, middle, high = added(op, base + bits(words, start, width, left - 1), top, low, middle, high)
+            low, middle, high = added(
+                op, base + bits(words, start, width, left - 1), top, low, middle, high
+            )
             n, left = n + 1, left + 1
         if right & 1:
             right -= 1
             top = top_base + bits(words, top_start, top_width, right - 1)
-            low, middle, high = added(op, base + bits(words, start, width, right - 1), top, low, middle, high)
+            low, middle, high = added(
+                op, base + bits(words, start, width, right - 1), top, low, middle, high
+            )
             n += 1
         left >>= 1
         right >>= 1
@@ -196,7 +221,9 @@ def folded_nodes(words, page, op, area, first, depth, i, j, low, middle, high):
 
 @inlined
 def added(op, value, top, low, middle, high):
-    """Add a word and its high word to a fold of COUNT or SUM in halves, or to a MIN or MAX in `low`."""
+    """Add a word and its high word to a fold of COUNT or SUM in halves, or to a MIN or MAX in
+    `low`.
+    """
     if op <= SUM:
         return low + (value & HALF), middle + (value >> 32 & HALF), high + top
     return max(low, ~value if op == MIN else value), middle, high
@@ -214,7 +241,9 @@ def fold_entries(words, page, level, keys, scans, first, end, lo, hi, acc):
 
 @inlined
 def leaf_behind(words, page, area, entries, depth, slot):
-    """Return the first leaf of a ScanTree that starts at or after `slot`, and its start; searches from an even cut."""
+    """Return the first leaf of a ScanTree that starts at or after `slot`, and its start;
+    searches from an even cut.
+    """
     if slot == 0:
         return 0, 0
     j = (slot << depth) // entries
@@ -244,7 +273,9 @@ def leaf_before(words, page, area, entries, depth, slot):
 
 @kernel
 def fold_nodes(words, page, area, scans, first, end, left, right, acc):
-    """Fold leaf nodes left..right of a heap: upwards from left, then the right ones downwards, all in key order."""
+    """Fold leaf nodes left..right of a heap: upwards from left, then the right ones downwards,
+    all in key order.
+    """
     waiting = 0  # bit d: a node of depth d from below waits on the right
     d = 0
     a, b = left, right
@@ -275,13 +306,22 @@ def take_node(words, page, area, scans, first, end, k, acc):
 
 @kernel
 def fold_intervals(tree, folds, bounds, out, full, work):
-    """Fold the records of n intervals, bounds.words[:low, i] <= key < bounds.words[:high, n + i] (see arguments.py).
+    """Fold the records of n intervals, bounds.words[:low, i] <= key < bounds.words[:high, n + i]
+    (see arguments.py).
 
-    No columns mean unbounded.  Writes out[f, i] and full[i], whether there was a record at all; `work` has
-    work_words(F, n).  Takes GROUP intervals at a time: down to all bounds together, then one fold after the other.
-    Returns the applications, or ``-page_id``.  O(log n) applications, 2 * height pages each.
+    No columns mean unbounded.  Writes out[f, i] and full[i], whether there was a record at all;
+    `work` has work_words(F, n).  Takes GROUP intervals at a time: down to all bounds together, then
+    one fold after the other. Returns the applications, or ``-page_id``.  O(log n) applications, 2 *
+    height pages each.
     """
-    words, scans, first, end, low, high = tree.pages.words, folds.scans, folds.first, folds.end, bounds.low, bounds.high
+    words, scans, first, end, low, high = (
+        tree.pages.words,
+        folds.scans,
+        folds.first,
+        folds.end,
+        bounds.low,
+        bounds.high,
+    )
     acc = work[: acc_words(scans.shape[0])]
     acc[2 * scans.shape[0] + 1] = 0
     rest, width = work[acc.shape[0] :], 2 * min(GROUP, full.shape[0])
@@ -297,9 +337,16 @@ def fold_intervals(tree, folds, bounds, out, full, work):
         together = size if low == high else 0
         for at in range(0, size + 1 if not together else 1, size):
             status = descend_many(
-                tree, end, low if at == 0 else high, bounds.words, group[at : at + size + together], at,
-                scans[first, 0] != COUNT, place, ways,
-            )  # fmt: skip
+                tree,
+                end,
+                low if at == 0 else high,
+                bounds.words,
+                group[at : at + size + together],
+                at,
+                scans[first, 0] != COUNT,
+                place,
+                ways,
+            )
             if status < 0:
                 return status
         for g in range(0 if low else size, 2 * size if high else size):
@@ -314,16 +361,18 @@ def fold_intervals(tree, folds, bounds, out, full, work):
     return acc[2 * scans.shape[0] + 1]
 
 
-fold_intervals_at = function_pointer(fold_intervals, TreeRef, FoldWords, Bounds, Table, Words, Words)
+fold_intervals_at = function_pointer(
+    fold_intervals, TreeRef, FoldWords, Bounds, Table, Words, Words
+)
 
 
 @kernel
 def fold_one(room, low, high):
     """Fold one interval like `fold_intervals`, with everything in one array at address `room`.
 
-    It holds the numbers of a look-up (see `lookup.find_record`), then keys, first, end, F and the scans; then the
-    bounds int64[K, 2], the fold words, whether there was a record, and work_words(F, 1).  Returns 1 if there was one,
-    0 if not, or ``-page_id``.
+    It holds the numbers of a look-up (see `lookup.find_record`), then keys, first, end, F and the
+    scans; then the bounds int64[K, 2], the fold words, whether there was a record, and
+    work_words(F, 1).  Returns 1 if there was one, 0 if not, or ``-page_id``.
     """
     ready = words_at(room, READY + 4)
     keys, first, end, folds = ready[READY], ready[READY + 1], ready[READY + 2], ready[READY + 3]
@@ -351,7 +400,9 @@ def prefetch_column(words, page, c, slot):
 
 @inlined
 def prefetch_leaf(words, page, page_words, folded, few):
-    """Prefetch what is read of a leaf next: its ScanTree, and of few leaves the keys that halving probes."""
+    """Prefetch what is read of a leaf next: its ScanTree, and of few leaves the keys that
+    halving probes.
+    """
     header = words[page + SCAN]
     if folded and header & 255:
         for i in range(page + (header >> 8 & 0xFFFFFF), page + page_words, LINE):
@@ -365,17 +416,20 @@ def prefetch_leaf(words, page, page_words, folded, few):
 
 @kernel
 def work_words(folds, n):
-    """Return the words of scratch of `fold_intervals`: accumulator, keys of a group, their place, paths."""
+    """Return the words of scratch of `fold_intervals`: accumulator, keys of a group, their
+    place, paths.
+    """
     return acc_words(folds) + (1 + PLACE_ROWS + 2 * HEIGHT_MAX) * 2 * min(GROUP, n)
 
 
 @kernel
 def descend_many(tree, end, m, bounds, group, at, folded, place, ways):
-    """Find the path to each of bounds[:m, group[g]]: ways[level, 0, at + g] is a page, ways[level, 1, at + g] a slot.
+    """Find the path to each of bounds[:m, group[g]]: ways[level, 0, at + g] is a page, ways[level,
+    1, at + g] a slot.
 
-    In a leaf, the slot of the first record at or after the bound; in an index page, the child that holds that
-    place.  Slot UNBOUNDED of the root if m is 0.  The fold words before `end` are read afterwards, and if `folded`
-    the ScanTrees of leaves.  Returns 1, or ``-page_id``.
+    In a leaf, the slot of the first record at or after the bound; in an index page, the child that
+    holds that place.  Slot UNBOUNDED of the root if m is 0.  The fold words before `end` are read
+    afterwards, and if `folded` the ScanTrees of leaves.  Returns 1, or ``-page_id``.
     """
     words, page_words = tree.pages.words, tree.pages.page_words
     n, pages = group.shape[0], place[PAGE]
@@ -388,7 +442,8 @@ def descend_many(tree, end, m, bounds, group, at, folded, place, ways):
         if m == 0:
             ways[level, 1, at : at + n] = UNBOUNDED
             return 1
-        for g in range(n if level == 0 and n <= 2 else 0):  # header, descriptors and the ScanTree's half, of both
+        # header, descriptors and the ScanTree's half, of both
+        for g in range(n if level == 0 and n <= 2 else 0):
             for i in (0, LINE, page_words - LINE if folded else 0):
                 prefetch(words, pages[g] + i)
         for g in range(n if level == 0 else 0):
@@ -405,14 +460,18 @@ def descend_many(tree, end, m, bounds, group, at, folded, place, ways):
 
 @kernel
 def folded_root(tree, end):
-    """Return the root like `root_of`, after verifying that the fold words before `end` can be read."""
+    """Return the root like `root_of`, after verifying that the fold words before `end` can be
+    read.
+    """
     level = tree.height - 1
     return enter(tree.pages, tree.root, level, columns_folded(tree, end, level))
 
 
 @kernel
 def folded_child(tree, end, page, slot, level):
-    """Return a child like `child_of`, after verifying that the fold words before `end` can be read."""
+    """Return a child like `child_of`, after verifying that the fold words before `end` can be
+    read.
+    """
     return child(tree.pages, page, tree.keys, slot, level, columns_folded(tree, end, level))
 
 
@@ -424,7 +483,8 @@ def columns_folded(tree, end, level):
 
 @kernel
 def fold_between(tree, folds, ways, lower, upper, acc):
-    """Fold what lies between two paths: up along the lower one to where they part, then down along the upper one.
+    """Fold what lies between two paths: up along the lower one to where they part, then down along
+    the upper one.
 
     A plain operator begins where they part: the leaves may still be on their way to the cache.
     """
@@ -449,7 +509,9 @@ def fold_between(tree, folds, ways, lower, upper, acc):
 
 @kernel
 def fold_before(tree, folds, key, m, acc):
-    """Fold all records of a tree, not an empty one, that are before the upper bound, on the way down."""
+    """Fold all records of a tree, not an empty one, that are before the upper bound, on the way
+    down.
+    """
     words, scans, first, end = tree.pages.words, folds.scans, folds.first, folds.end
     page = folded_root(tree, end)
     for d in range(tree.height - 1, -1, -1):
@@ -467,7 +529,9 @@ def fold_before(tree, folds, key, m, acc):
 
 @kernel
 def select(tree, count_row, rank):
-    """Return (page, slot) of the record with `rank` records before it, by its count folds; or (``-page_id``, 0)."""
+    """Return (page, slot) of the record with `rank` records before it, by its count folds; or
+    (``-page_id``, 0).
+    """
     words, end = tree.pages.words, count_row + 1
     page = folded_root(tree, end)
     for level in range(tree.height - 1, 0, -1):
@@ -484,7 +548,8 @@ def select(tree, count_row, rank):
 
 @kernel
 def go_down(words, page, c, row, rank):
-    """Return the entry that holds a rank, and the rank within it: down the ScanTree of a row, then along column c.
+    """Return the entry that holds a rank, and the rank within it: down the ScanTree of a row, then
+    along column c.
 
     Wrong counts lead at most to the slot after the last entry.
     """
@@ -514,7 +579,9 @@ def go_down(words, page, c, row, rank):
 
 @kernel
 def select_records(tree, columns, count_row, ranks, out):
-    """Write the records of ranks[n], all within the tree, to out[C, n].  Returns 1 or ``-page_id``.  O(n log count)."""
+    """Write the records of ranks[n], all within the tree, to out[C, n].  Returns 1 or
+    ``-page_id``.  O(n log count).
+    """
     for i in range(ranks.shape[0]):
         page, slot = select(tree, count_row, ranks[i])
         if page < 0:
@@ -526,7 +593,9 @@ def select_records(tree, columns, count_row, ranks, out):
 
 @kernel
 def find_weighted(tree, columns, row, weight, ranks, out):
-    """Select like `select_records`, a record counting as often as its column `weight`, which scan `row` sums, says."""
+    """Select like `select_records`, a record counting as often as its column `weight`, which
+    scan `row` sums, says.
+    """
     words, end = tree.pages.words, row + 1
     for i in range(ranks.shape[0]):
         rank = ranks[i]
@@ -534,7 +603,9 @@ def find_weighted(tree, columns, row, weight, ranks, out):
         for level in range(tree.height - 1, -1, -1):
             if page < 0:
                 return page
-            slot, rank = go_down(words, page, weight if level == 0 else tree.keys + 1 + row, row, rank)
+            slot, rank = go_down(
+                words, page, weight if level == 0 else tree.keys + 1 + row, row, rank
+            )
             if slot == words[page + ENTRY_COUNT]:
                 return -words[page + ID]
             if level:

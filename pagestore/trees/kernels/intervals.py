@@ -1,7 +1,8 @@
-"""Stab an interval index: every record (alpha..., a, b, gamma...) that meets [lo, hi] (*Interval trees*).
+"""Stab an interval index: every record (alpha..., a, b, gamma...) that meets [lo, hi] (*Interval
+trees*).
 
-Records are in key order, so all with a <= hi are one run; the max folds of b, in index pages and in the
-ScanTree of each page, lead from one end at or after lo to the next.
+Records are in key order, so all with a <= hi are one run; the max folds of b, in index pages and in
+the ScanTree of each page, lead from one end at or after lo to the next.
 """
 
 import numpy as np
@@ -19,11 +20,13 @@ from pagestore.trees.kernels.folds import leaf_before, scan_header
 
 @allocating
 def stab_points(index, points, out, visits):
-    """Write the records that meet one of points[alphas + 2, n] to out[C, m], in point and key order.
+    """Write the records that meet one of points[alphas + 2, n] to out[C, m], in point and key
+    order.
 
-    A point (alpha..., lo, hi) wants records with those alphas, a <= hi and lo <= b; the index's fold word `row` is
-    the max of b.  A record is written once for each point that it meets.  Returns how many did, even beyond m, or
-    ``-page_id``; adds the number of folds and records read to visits[0].  O((matches + 1) log n) a point.
+    A point (alpha..., lo, hi) wants records with those alphas, a <= hi and lo <= b; the index's
+    fold word `row` is the max of b.  A record is written once for each point that it meets.
+    Returns how many did, even beyond m, or ``-page_id``; adds the number of folds and records read
+    to visits[0].  O((matches + 1) log n) a point.
     """
     index = IntervalTree(borrowed_tree(index.tree), index.columns, index.alphas, index.row)
     points, out, visits, alphas = borrowed(points), borrowed(out), borrowed(visits), index.alphas
@@ -73,7 +76,9 @@ def upper_bound(words, page, key, m):
 
 @kernel
 def stab(index, key, x, path, out, n, visits):
-    """Stab one point: depth-first over the children that can match; `out` has `n` records already."""
+    """Stab one point: depth-first over the children that can match; `out` has `n` records
+    already.
+    """
     (pages, root, height, keys), columns, alphas, row = index
     words, level, with_fold = pages.words, height - 1, keys + 2 + row
     page = enter(pages, root, level, with_fold if level else columns)
@@ -118,7 +123,9 @@ def matches(words, page, columns, alphas, row, key, x, end, out, n, visits):
 
 @kernel
 def next_reaching(words, page, c, row, slot, end, x, visits):
-    """Return the first entry in [slot, end) whose column c is at least x, else `end`; O(log B) by the ScanTree."""
+    """Return the first entry in [slot, end) whose column c is at least x, else `end`; O(log B)
+    by the ScanTree.
+    """
     header = scan_header(words, page, row + 1)
     depth = header & 255
     if depth == 0 or slot >= end:
@@ -151,7 +158,9 @@ def next_reaching(words, page, c, row, slot, end, x, visits):
 
 @kernel
 def along(words, page, c, slot, end, x, visits):
-    """Return the first entry in [slot, end) whose column c is at least x, else `end`; one by one."""
+    """Return the first entry in [slot, end) whose column c is at least x, else `end`; one by
+    one.
+    """
     base, start, width = column(words, page, c)
     first = slot
     while slot < end and base + bits(words, start, width, slot) < x:

@@ -2,7 +2,8 @@
 
 Look up one key, at the speed of memory.
 
-    root ──▶ leaf:  the separators around the leaf say about where in it the key is: its probe is loaded together
+    root ──▶ leaf:  the separators around the leaf say about where in it the key is: its probe is
+    loaded together
                     with the leaf's header, so that a look-up waits for the leaf once
 
 A mispredicted branch costs as much as the rest, so halving has none.
@@ -10,7 +11,15 @@ A mispredicted branch costs as much as the rest, so halving has none.
 
 from pagestore.pages.layout import ENTRY_COUNT, HEADER, WORD_MAX, Pages
 from pagestore.pages.page import NARROW, bits, child_slot, column, field, halve, lower, run_end
-from pagestore.runtime.intrinsics import as_array, bytes_at, either, mapped_at, prefetch, word_at, words_at
+from pagestore.runtime.intrinsics import (
+    as_array,
+    bytes_at,
+    either,
+    mapped_at,
+    prefetch,
+    word_at,
+    words_at,
+)
 from pagestore.runtime.kernel import inlined, kernel
 from pagestore.runtime.types import LINE
 from pagestore.trees.kernels.arguments import TreeRef
@@ -26,8 +35,8 @@ NEAR = 32  # entries that a good guess is off at most; with sixteen to a first w
 # numbers that a single look-up needs; LIKE: where a leaf begins that was read before, 0 if none was
 WORDS_AT, WORDS, SEEN_AT, SEEN, PAGE_WORDS, ROOT, HEIGHT, VALUES, LIKE, READY = range(10)
 
-# rows of a group's `place`: the leaf of each key, its candidate entries, whether they are equal so far; a search
-# and its probes; a key
+# rows of a group's `place`: the leaf of each key, its candidate entries, whether they are equal so
+# far; a search and its probes; a key
 PAGE, LOW, END, EQUAL, X, SIZE, RUN, BASE, START, WIDTH, FOUND, AT, KEY, PLACE_ROWS = range(14)
 
 
@@ -35,9 +44,10 @@ PAGE, LOW, END, EQUAL, X, SIZE, RUN, BASE, START, WIDTH, FOUND, AT, KEY, PLACE_R
 def get_records(tree, values, wanted, order, places, found, out):
     """Look up wanted[K, n]: set found[n] and out[V, n].  Returns 1, or ``-page_id``.
 
-    Takes GROUP keys at a time, neighbours in `order`, in steps: down to their leaves, through each column, to their
-    values. A step's data is loaded while other groups take their steps, each one step after the group before.
-    Any order is right, an ascending one is fast.  places[K + 2, PLACE_ROWS, GROUP], wider for longer keys, is scratch.
+    Takes GROUP keys at a time, neighbours in `order`, in steps: down to their leaves, through each
+    column, to their values. A step's data is loaded while other groups take their steps, each one
+    step after the group before. Any order is right, an ascending one is fast.  places[K + 2,
+    PLACE_ROWS, GROUP], wider for longer keys, is scratch.
     """
     words, keys = tree.pages.words, tree.keys
     count = order.shape[0] if tree.height else 0
@@ -64,7 +74,9 @@ def get_records(tree, values, wanted, order, places, found, out):
 
 @kernel
 def leaves(tree, wanted, group, place):
-    """Make place[PAGE, g] the leaf that key wanted[:, group[g]] belongs to, for all g.  Returns 1, or ``-page_id``."""
+    """Make place[PAGE, g] the leaf that key wanted[:, group[g]] belongs to, for all g.  Returns
+    1, or ``-page_id``.
+    """
     status = place[PAGE] = root_of(tree)
     for level in range(tree.height - 2, -1, -1):
         if status > 0:
@@ -74,7 +86,9 @@ def leaves(tree, wanted, group, place):
 
 @kernel
 def prefetch_leaves(words, pages, n, like):
-    """Prefetch leaves: for ALIKE keys or more as far as the first column reaches in leaf `like`, else headers."""
+    """Prefetch leaves: for ALIKE keys or more as far as the first column reaches in leaf `like`,
+    else headers.
+    """
     _, start, width = column(words, like, 0)
     reach = start - like + (words[like + ENTRY_COUNT] * width >> 6)
     last = 0
@@ -88,10 +102,11 @@ def prefetch_leaves(words, pages, n, like):
 
 @kernel
 def children(tree, level, wanted, group, key, pages):
-    """Replace index page pages[g] by its child, of that level, for key wanted[:, group[g]], for all g.
+    """Replace index page pages[g] by its child, of that level, for key wanted[:, group[g]], for all
+    g.
 
-    Next keys whose first word is between the child's separators take the same child; the search for another one starts
-    there, if it is later.  Returns 1, or ``-page_id``.
+    Next keys whose first word is between the child's separators take the same child; the search for
+    another one starts there, if it is later.  Returns 1, or ``-page_id``.
     """
     words, keys = tree.pages.words, tree.keys
     last = slot = g = 0
@@ -119,7 +134,9 @@ def children(tree, level, wanted, group, key, pages):
 
 @kernel
 def child_behind(words, page, key, keys, slot):
-    """Find the child of a whole key like `child_slot`, galloping from `slot`, before which it is not."""
+    """Find the child of a whole key like `child_slot`, galloping from `slot`, before which it is
+    not.
+    """
     entries, step = words[page + ENTRY_COUNT], 1
     while slot + step < entries and not above(words, page, slot + step, key, keys):
         slot += step
@@ -136,20 +153,31 @@ def child_behind(words, page, key, keys, slot):
 
 @kernel
 def locate_many(words, m, wanted, group, place):
-    """Locate each key wanted[:m, group[g]] in page place[PAGE, g] like `locate`; set place[LOW] and place[EQUAL]."""
-    locate_column(words, 0, m, wanted, group, place)  # apart, so that it is compiled without the search for a run
+    """Locate each key wanted[:m, group[g]] in page place[PAGE, g] like `locate`; set place[LOW]
+    and place[EQUAL].
+    """
+    # apart, so that it is compiled without the search for a run
+    locate_column(words, 0, m, wanted, group, place)
     for c in range(1, m):
         locate_column(words, c, m, wanted, group, place)
 
 
 @kernel
 def locate_column(words, c, columns, wanted, group, place):
-    """Do the step of column c in `locate_many`, after the columns before it; prefetch the next one of `columns`.
+    """Do the step of column c in `locate_many`, after the columns before it; prefetch the next one
+    of `columns`.
 
     All g take each step together.  Their loads do not wait for each other, so cache misses overlap.
     """
     n = group.shape[0]
-    pages, low, end, equal, x, size = place[PAGE], place[LOW], place[END], place[EQUAL], place[X], place[SIZE]
+    pages, low, end, equal, x, size = (
+        place[PAGE],
+        place[LOW],
+        place[END],
+        place[EQUAL],
+        place[X],
+        place[SIZE],
+    )
     if c:  # the run of entries that are equal so far
         for g in range(n):
             place[RUN, g] = low[g]
@@ -168,7 +196,8 @@ def locate_column(words, c, columns, wanted, group, place):
         x[g], size[g] = wanted[c, group[g]], equal[g] * (end[g] - low[g])
     lower_many(words, c, n, place)
     for g in range(n):
-        there = min(low[g], end[g] - 1)  # or one before, which does no harm; after the last page is not a memory
+        # or one before, which does no harm; after the last page is not a memory
+        there = min(low[g], end[g] - 1)
         value = place[BASE, g] + bits(words, place[START, g], place[WIDTH, g], there)
         equal[g] &= (low[g] < end[g]) & (value == x[g])
     for g in range(n if c + 1 < columns else 0):
@@ -179,12 +208,19 @@ def locate_column(words, c, columns, wanted, group, place):
 
 @kernel
 def lower_many(words, c, n, place):
-    """Search like `lower` for each g < n: move low[g] to the first of size[g] entries whose column c is at least x[g].
+    """Search like `lower` for each g < n: move low[g] to the first of size[g] entries whose column
+    c is at least x[g].
 
-    Few or wide columns are searched one by one, others with vector instructions; a probe of no entry is one before,
-    which does no harm.
+    Few or wide columns are searched one by one, others with vector instructions; a probe of no
+    entry is one before, which does no harm.
     """
-    low, x, size, base, found = place[LOW, :n], place[X, :n], place[SIZE, :n], place[BASE, :n], place[FOUND, :n]
+    low, x, size, base, found = (
+        place[LOW, :n],
+        place[X, :n],
+        place[SIZE, :n],
+        place[BASE, :n],
+        place[FOUND, :n],
+    )
     start, width = place[START, :n], place[WIDTH, :n]
     left = widest = 0
     for g in range(n):
@@ -225,7 +261,8 @@ def narrow_many(words, start, width, found, at):
 
 @kernel
 def find_record(ready, key, out):
-    """Look up one key, a tuple, and write its V value words to address `out`.  Returns 1, 0 or ``-page_id``.
+    """Look up one key, a tuple, and write its V value words to address `out`.  Returns 1, 0 or
+    ``-page_id``.
 
     Each argument costs time, so map, verified pages and tree are numbers at one address.
     """
@@ -233,7 +270,11 @@ def find_record(ready, key, out):
     page, slot = find_slot(ready, wanted)
     if page < 0 or slot < 0:
         return min(page, 0)
-    words, keys, values = words_at(ready[WORDS_AT], ready[WORDS]), wanted.shape[0], words_at(out, ready[VALUES])
+    words, keys, values = (
+        words_at(ready[WORDS_AT], ready[WORDS]),
+        wanted.shape[0],
+        words_at(out, ready[VALUES]),
+    )
     for v in range(values.shape[0]):
         values[v] = field(words, page, keys + v, slot)
     return 1
@@ -250,8 +291,8 @@ def unpacked(ready, keys):
 def find_slot(ready, wanted):
     """Return (page, slot) of a key, slot -1 if it is absent; or (``-page_id``, -1).
 
-    All that is needed of the leaf is loaded at once: the separators around it say about where in it the key is, and
-    the leaf that was read last, whichever it was, where a leaf has its columns.
+    All that is needed of the leaf is loaded at once: the separators around it say about where in it
+    the key is, and the leaf that was read last, whichever it was, where a leaf has its columns.
     """
     tree = unpacked(ready, wanted.shape[0])
     words, keys, top, c, part = tree.pages.words, tree.keys, tree.height - 1, 0, 0.5
@@ -275,7 +316,9 @@ def find_slot(ready, wanted):
 
 @kernel
 def between(words, page, slot, key, keys):
-    """Return the first column in which a child's separator and the next differ, and how far between them the key is."""
+    """Return the first column in which a child's separator and the next differ, and how far
+    between them the key is.
+    """
     if slot + 1 < words[page + ENTRY_COUNT]:
         for c in range(keys):
             low, high = field(words, page, c, slot), field(words, page, c, slot + 1)
@@ -287,18 +330,24 @@ def between(words, page, slot, key, keys):
 
 @kernel
 def prefetch_near(words, page, like, columns, part):
-    """Prefetch the entries within NEAR of a relative place in a page, with the columns where page `like` has them."""
+    """Prefetch the entries within NEAR of a relative place in a page, with the columns where
+    page `like` has them.
+    """
     guess = int(part * words[like + ENTRY_COUNT])
     for c in range(columns):
         _, start, width = column(words, like, c)
         begin = page - like + start
-        for i in range(max(guess - NEAR, 0) * width >> 6, ((guess + NEAR) * width >> 6) + LINE, LINE):
+        for i in range(
+            max(guess - NEAR, 0) * width >> 6, ((guess + NEAR) * width >> 6) + LINE, LINE
+        ):
             prefetch(words, begin + i)
 
 
 @kernel
 def locate_near(words, page, key, m, near_c, part):
-    """Locate a key like `locate`, which is near `part` of the page by column near_c, and equal in the ones before."""
+    """Locate a key like `locate`, which is near `part` of the page by column near_c, and equal
+    in the ones before.
+    """
     lo, hi = 0, words[page + ENTRY_COUNT]
     guess = int(part * hi)
     for c in range(m):
@@ -315,7 +364,9 @@ def locate_near(words, page, key, m, near_c, part):
 
 @kernel
 def near(words, page, c, lo, hi, x, guess):
-    """Search like `lower`: fast if the result is within NEAR of `guess`, else by `lower_far` after two probes."""
+    """Search like `lower`: fast if the result is within NEAR of `guess`, else by `lower_far`
+    after two probes.
+    """
     base, start, width = column(words, page, c)
     first, last = max(lo, min(guess, hi) - NEAR), min(hi, max(guess, lo) + NEAR)
     if first > lo and base + bits(words, start, width, first - 1) >= x:
@@ -327,7 +378,9 @@ def near(words, page, c, lo, hi, x, guess):
 
 @kernel
 def lower_far(words, page, c, lo, hi, x):
-    """Search like `lower` among entries that are not in the cache: wait once for every three halvings."""
+    """Search like `lower` among entries that are not in the cache: wait once for every three
+    halvings.
+    """
     base, start, width = column(words, page, c)
     n = hi - lo
     while n > 1:

@@ -6,7 +6,8 @@
 
 Runs are decoded only where the new page cannot be made by shifting the old one's bits.
 
-The state of a run of edits: what the rows of `walk`, the words of `tally` and the status of a run mean.
+The state of a run of edits: what the rows of `walk`, the words of `tally` and the status of a run
+mean.
 
 Edits of the keys 2 and 7 go into this tree. The run is in the first leaf, where the 2 is done:
 
@@ -31,7 +32,8 @@ pointer = kernel(pointer_to)
 def copy_run(words, columns, lo, hi, buffer, walk, level):
     """Append entries lo..hi of the current page of a level to its buffer.
 
-    They are noted as a run and stay encoded, unless entries of another page are in the buffer as well.
+    They are noted as a run and stay encoded, unless entries of another page are in the buffer as
+    well.
     """
     at = walk[SIZE, level]
     walk[SIZE, level] = at + hi - lo
@@ -41,7 +43,11 @@ def copy_run(words, columns, lo, hi, buffer, walk, level):
         return
     if r < 0:
         decode(words, walk[PAGE, level], columns, lo, hi, buffer, at)
-    elif r > 0 and buffer[row + 1, r - 1] == lo and buffer[row + 2, r - 1] + lo - buffer[row, r - 1] == at:
+    elif (
+        r > 0
+        and buffer[row + 1, r - 1] == lo
+        and buffer[row + 2, r - 1] + lo - buffer[row, r - 1] == at
+    ):
         buffer[row + 1, r - 1] = hi
     else:
         buffer[row, r] = lo
@@ -52,7 +58,8 @@ def copy_run(words, columns, lo, hi, buffer, walk, level):
 
 @kernel
 def decode(words, page, columns, lo, hi, buffer, at):
-    """Decode entries lo..hi of a page into a buffer; they are not fresh (the row after the columns).
+    """Decode entries lo..hi of a page into a buffer; they are not fresh (the row after the
+    columns).
 
     Children of a page of format 1 have unknown births.
     """
@@ -70,7 +77,15 @@ def decode_noted(words, columns, buffer, walk, level):
     """Decode the runs noted for a level, so that its buffer holds all of its entries."""
     row = columns + 1
     for r in range(walk[RUNS, level]):
-        decode(words, walk[PAGE, level], columns, buffer[row, r], buffer[row + 1, r], buffer, buffer[row + 2, r])
+        decode(
+            words,
+            walk[PAGE, level],
+            columns,
+            buffer[row, r],
+            buffer[row + 1, r],
+            buffer,
+            buffer[row + 2, r],
+        )
 
 
 @kernel
@@ -106,10 +121,12 @@ def birth_in(buffer, keys, scans, i):
 
 INSERT, ERASE, SET, ADD = range(4)  # the paper's update-actions
 
-# The status of a run. A run with too few pages, or too few rows for replaced pages, is SHORT and does not begin.
+# The status of a run. A run with too few pages, or too few rows for replaced pages, is SHORT and
+# does not begin.
 OK, CORRUPT, NEGATIVE, OVERFLOW, SHORT = range(5)
 
-# The stages of a run: the entries of the root below the root, then the root and what comes above it.
+# The stages of a run: the entries of the root below the root, then the root and what comes above
+# it.
 BELOW, ROOT_ON = 1, 2
 WHOLE = BELOW | ROOT_ON
 ALL = WORD_MAX  # after the last entry of any root
@@ -123,7 +140,8 @@ ALL = WORD_MAX  # after the last entry of any root
     END,  # the edit after those that belong below this node
     SIZE,  # entries in the node buffer
     CHANGED,  # 1 where the node buffer differs from the node
-    RUNS,  # runs of entries that stay, all from this one page to its one successor; -1 if there are others
+    # runs of entries that stay, all from this one page to its one successor; -1 if there are others
+    RUNS,
     AHEAD,  # the entry that the edit AHEAD_EDIT goes below, looked up in advance
     AHEAD_EDIT,  # -1 for no edit
     ROWS,

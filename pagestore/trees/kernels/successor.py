@@ -1,14 +1,35 @@
-"""The successor of a page whose edits are done: shifted, cut into several, or joined with a sibling.
+"""The successor of a page whose edits are done: shifted, cut into several, or joined with a
+sibling.
 
     [a b c d]  +  x after b    ──▶  [a b x c d]             bits shifted, the page's runs stay encoded
     [a b c d]  +  many          ──▶  [a x y] [b z c d]       decoded, and cut evenly
     [a]        -  b c d         ──▶  [a | e f g]             too small: it takes in the next sibling
 
-The entry of each page written goes to the node buffer above. What remains above the old root becomes the new root.
+The entry of each page written goes to the node buffer above. What remains above the old root
+becomes the new root.
 """
 
-from pagestore.pages.build import ENDS, anchor, body_words, cuts, emit, entry_columns, hand_up, shift_page, words_needed
-from pagestore.pages.layout import BIRTH, ENTRY_COUNT, HEIGHT_MAX, ID, Entries, FreshPage, Kept, ParentEntry
+from pagestore.pages.build import (
+    ENDS,
+    anchor,
+    body_words,
+    cuts,
+    emit,
+    entry_columns,
+    hand_up,
+    shift_page,
+    words_needed,
+)
+from pagestore.pages.layout import (
+    BIRTH,
+    ENTRY_COUNT,
+    HEIGHT_MAX,
+    ID,
+    Entries,
+    FreshPage,
+    Kept,
+    ParentEntry,
+)
 from pagestore.pages.page import birth_at, field, folds_of, records_max
 from pagestore.pages.scan_tree import SHIFTED
 from pagestore.pages.verify import child, enter
@@ -42,7 +63,9 @@ from pagestore.trees.kernels.node_buffer import (
 
 @kernel
 def take_in(words, page, scans, level, walk, tally):
-    """Make an entered page the current node of its level; return False, and say so in the tally, if it is corrupt."""
+    """Make an entered page the current node of its level; return False, and say so in the tally,
+    if it is corrupt.
+    """
     if page > 0 and folds_of(words, page) != scans.shape[0]:
         page = -words[page + ID]
     if page < 0:
@@ -113,7 +136,15 @@ def finish(pages, shape, level, top, edits, output, run):
         walk[SIZE, level] = 0
         if level < top:
             slot = walk[SLOT, parent] - 1
-            copy_run(words, entry_columns(keys, values, folds, parent), slot, slot + 1, node[parent], walk, parent)
+            copy_run(
+                words,
+                entry_columns(keys, values, folds, parent),
+                slot,
+                slot + 1,
+                node[parent],
+                walk,
+                parent,
+            )
         return parent
     if level < top:
         walk[CHANGED, parent] = 1
@@ -127,10 +158,14 @@ def finish(pages, shape, level, top, edits, output, run):
         if slot < walk[ENTRIES, parent]:
             end = walk[END, parent]
             if tally[EDIT] < end and slot + 1 < walk[ENTRIES, parent]:
-                end = first_not_below(words, walk[PAGE, parent], slot + 1, keys, edits.rows, tally[EDIT], end)
+                end = first_not_below(
+                    words, walk[PAGE, parent], slot + 1, keys, edits.rows, tally[EDIT], end
+                )
             walk[SLOT, parent] = slot + 1
             walk[END, level] = end
-            sibling = child(pages, walk[PAGE, parent], keys, slot, level, read_columns(shape, level))
+            sibling = child(
+                pages, walk[PAGE, parent], keys, slot, level, read_columns(shape, level)
+            )
             take_in(words, sibling, shape.scans, level, walk, tally)
             walk[CHANGED, level] = 1
             return level
@@ -144,7 +179,9 @@ def finish(pages, shape, level, top, edits, output, run):
 
 @kernel
 def first_not_below(words, page, slot, keys, edits, lo, hi):
-    """Return the first edit in [lo, hi) that is not below the separator at `slot`; edit lo need not be below it."""
+    """Return the first edit in [lo, hi) that is not below the separator at `slot`; edit lo need
+    not be below it.
+    """
     if not key_below(words, page, slot, keys, edits, lo):
         return lo
     return edits_below(words, page, slot, keys, edits, lo, hi)
@@ -159,19 +196,31 @@ def underfull(page_words, shape, level, buffer, size):
     columns = entry_columns(shape.keys, shape.values, scans.shape[0], level)
     room = body_words(page_words, columns, scans, level)
     least = least_words(page_words, room, size)
-    return size <= room and least > 0 and words_needed(buffer, columns, scans, level, 0, size) < least
+    return (
+        size <= room and least > 0 and words_needed(buffer, columns, scans, level, 0, size) < least
+    )
 
 
 @kernel
 def least_words(page_words, room, size):
-    """Return the least words for `size` entries to make a page with siblings: a third of the room, 0 for many."""
+    """Return the least words for `size` entries to make a page with siblings: a third of the
+    room, 0 for many.
+    """
     return 0 if 3 * size >= records_max(page_words) else (room + 2) // 3
 
 
 @kernel
 def shift_out(pages, shape, level, top, output, run):
-    """Write the successor of the current page by shifting its bits, if that is possible (see pages/build.py)."""
-    node, walk, tally, page_words, folds = run.node, run.walk, run.tally, pages.page_words, shape.scans.shape[0]
+    """Write the successor of the current page by shifting its bits, if that is possible (see
+    pages/build.py).
+    """
+    node, walk, tally, page_words, folds = (
+        run.node,
+        run.walk,
+        run.tally,
+        pages.page_words,
+        shape.scans.shape[0],
+    )
     runs, n = walk[RUNS, level], walk[SIZE, level]
     if runs <= 0 or tally[USED] == output.ids.shape[0]:
         return False
@@ -180,7 +229,9 @@ def shift_out(pages, shape, level, top, output, run):
     least = least_words(page_words, room, n) if level < top else 0
     kept, entries = Kept(walk[PAGE, level], columns + 1, runs), Entries(node[level], 0, n)
     fresh = next_page(page_words, output, tally)
-    if not shift_page(pages.words, kept, entries, columns, anchor(columns, folds, level), least, room, fresh):
+    if not shift_page(
+        pages.words, kept, entries, columns, anchor(columns, folds, level), least, room, fresh
+    ):
         return False
     parent = ParentEntry(node[level + 1], walk[SIZE, level + 1])
     hand_up(fresh, shape, level, entries, False, parent, pages.words, kept, run.work)
@@ -208,8 +259,16 @@ def arrived(shape, level, above, walk, tally):
 
 @kernel
 def pull_back(pages, shape, level, output, run):
-    """Put the entries of the previous sibling, already in the parent's buffer, before the node's own."""
-    words, page_words, node, walk, tally = pages.words, pages.page_words, run.node, run.walk, run.tally
+    """Put the entries of the previous sibling, already in the parent's buffer, before the node's
+    own.
+    """
+    words, page_words, node, walk, tally = (
+        pages.words,
+        pages.page_words,
+        run.node,
+        run.walk,
+        run.tally,
+    )
     keys, values, scans = shape.keys, shape.values, shape.scans
     above, width = node[level + 1], entry_columns(keys, values, scans.shape[0], level + 1)
     decode_noted(words, width, above, walk, level + 1)
@@ -219,7 +278,9 @@ def pull_back(pages, shape, level, output, run):
     walk[SIZE, level + 1] = last
     walk[RUNS, level] = walk[RUNS, level + 1] = -1
     if fresh:
-        walk[SIZE, level] = prepend(output.arena, (fresh - 1) * page_words, columns, node[level], walk[SIZE, level])
+        walk[SIZE, level] = prepend(
+            output.arena, (fresh - 1) * page_words, columns, node[level], walk[SIZE, level]
+        )
         if fresh == tally[USED]:
             tally[USED] -= 1
         else:
@@ -250,7 +311,10 @@ def write_out(pages, shape, level, output, run):
     alone = pieces == 1 and walk[RUNS, level] > 0
     kept = Kept(walk[PAGE, level] if alone else -1, columns + 1, walk[RUNS, level])
     for p in range(pieces):
-        entries, parent = Entries(node[level], lo, ends[p]), ParentEntry(above, walk[SIZE, level + 1])
+        entries, parent = (
+            Entries(node[level], lo, ends[p]),
+            ParentEntry(above, walk[SIZE, level + 1]),
+        )
         fresh = next_page(pages.page_words, output, tally)
         emit(fresh, shape, level, entries, parent, pages.words, kept, run.work)
         arrived(shape, level, above, walk, tally)
@@ -260,7 +324,9 @@ def write_out(pages, shape, level, output, run):
 
 @kernel
 def grow(pages, root, shape, top, output, run):
-    """Make the new root of the entries above the old root: none, one, or levels until one is left."""
+    """Make the new root of the entries above the old root: none, one, or levels until one is
+    left.
+    """
     words, node, walk, tally, keys = pages.words, run.node, run.walk, run.tally, shape.keys
     tally[NEW_ROOT] = root
     tally[NEW_HEIGHT] = top + 1 if root else 0

@@ -46,7 +46,9 @@ ORDERS = np.array(
 
 @kernel
 def hash_texts(offsets, data, size, room, out):
-    """Set out[n] to the hashes of Arrow texts in `size` bytes at address `data`; room[ROOM] is scratch."""
+    """Set out[n] to the hashes of Arrow texts in `size` bytes at address `data`; room[ROOM] is
+    scratch.
+    """
     data = bytes_at(data, size)
     for i in range(out.shape[0]):
         out[i] = hash_text(data, offsets[i], offsets[i + 1] - offsets[i], room)
@@ -80,10 +82,26 @@ def mix_block(room, done, last):
     for turn in range(ROUNDS):
         order = turn % ORDERS.shape[0]
         for k in range(4):
-            mix(room, k, 4 + k, 8 + k, 12 + k, room[ORDERS[order, 2 * k]], room[ORDERS[order, 2 * k + 1]])
+            mix(
+                room,
+                k,
+                4 + k,
+                8 + k,
+                12 + k,
+                room[ORDERS[order, 2 * k]],
+                room[ORDERS[order, 2 * k + 1]],
+            )
         for k in range(4):
             c, d = 8 + (k + 2) % 4, 12 + (k + 3) % 4
-            mix(room, k, 4 + (k + 1) % 4, c, d, room[ORDERS[order, 8 + 2 * k]], room[ORDERS[order, 9 + 2 * k]])
+            mix(
+                room,
+                k,
+                4 + (k + 1) % 4,
+                c,
+                d,
+                room[ORDERS[order, 8 + 2 * k]],
+                room[ORDERS[order, 9 + 2 * k]],
+            )
     for i in range(8):
         room[STATE + i] ^= room[MIXED + i] ^ room[MIXED + 8 + i]
 
@@ -113,7 +131,9 @@ FIRST = 6  # bytes in part 0 of a text, after its length
 
 @inlined
 def word_from(data, start, left):
-    """Return the eight bytes of data[start:], of which `left` belong to a text, with zeros after these."""
+    """Return the eight bytes of data[start:], of which `left` belong to a text, with zeros after
+    these.
+    """
     if left >= 8:
         return word_at(data, start)
     if left <= 0:
@@ -128,7 +148,9 @@ def word_from(data, start, left):
 
 @inlined
 def part_of(data, start, length, part):
-    """Return the word that a dictionary stores as a part of the text data[start : start + length]."""
+    """Return the word that a dictionary stores as a part of the text data[start : start +
+    length].
+    """
     if part == 0:
         return word_from(data, start, min(length, FIRST)) << 16 | length
     at = 8 * part - 2
@@ -137,7 +159,9 @@ def part_of(data, start, length, part):
 
 @kernel
 def is_below(word, other):
-    """Return whether a word is below another one, comparing their bytes from the first to the last."""
+    """Return whether a word is below another one, comparing their bytes from the first to the
+    last.
+    """
     differ = word ^ other
     at = 0
     while not differ >> at & 255:

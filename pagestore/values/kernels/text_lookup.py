@@ -1,9 +1,10 @@
-"""Look texts up in the trees of a dictionary: from a hash to the id, and to the words that are compared.
+"""Look texts up in the trees of a dictionary: from a hash to the id, and to the words that are
+compared.
 
     hash ──▶ PLACES ──▶ id ──▶ TEXTS (id, 0), (id, 1), ...    the parts of a text are adjacent, mostly in one leaf
 
-UNREADABLE means a text that no kernel can read: a long one, which Python unpacks, or a damaged one, which Python
-reports.
+UNREADABLE means a text that no kernel can read: a long one, which Python unpacks, or a damaged one,
+which Python reports.
 
 Ranks of texts: how many texts of a dictionary are below each.
 
@@ -12,7 +13,8 @@ Enter texts in a hash table, so that a text repeated in a million rows is looked
     slots      2**k words: 32 bits of a text's hash, then its place in the pool plus one; 0 where free
     pool       for each text: its length in bytes, its id or 0, its words
 
-A slot and its place in the pool are prefetched while other texts are hashed, so that few lookups wait for memory.
+A slot and its place in the pool are prefetched while other texts are hashed, so that few lookups
+wait for memory.
 """
 
 import numpy as np
@@ -30,7 +32,15 @@ from pagestore.trees.kernels.lookup import (
     find_slot,
     unpacked,
 )
-from pagestore.values.kernels.text_hash import FIRST, ROOM, copy_word, hash_text, is_below, part_of, word_from
+from pagestore.values.kernels.text_hash import (
+    FIRST,
+    ROOM,
+    copy_word,
+    hash_text,
+    is_below,
+    part_of,
+    word_from,
+)
 
 UNREADABLE = WORD_MIN
 LENGTH = 0xFFFF  # the bits of part 0 that hold it
@@ -39,7 +49,8 @@ LONG = 1024  # bytes; a text of this length or more is not stored in records
 
 @kernel
 def find_text(places, texts, data, length, room):
-    """Return the id of a text of `length` bytes at address `data`, 0 if there is none; or ``-page_id``, or UNREADABLE.
+    """Return the id of a text of `length` bytes at address `data`, 0 if there is none; or
+    ``-page_id``, or UNREADABLE.
 
     `places` and `texts` are addresses of packed trees, and `room` that of ROOM words of scratch.
     """
@@ -60,15 +71,18 @@ def find_text(places, texts, data, length, room):
 
 @kernel
 def match_texts(texts, ids, order, offsets, data, size, same):
-    """Set same[i] to whether ids[i] is the id of text i in `size` bytes at address `data`, in Arrow's layout.
+    """Set same[i] to whether ids[i] is the id of text i in `size` bytes at address `data`, in
+    Arrow's layout.
 
-    For the i in `order`; where their ids ascend, a leaf that holds several is searched for once.  Returns 1, or a
-    negative status of `is_text`.
+    For the i in `order`; where their ids ascend, a leaf that holds several is searched for once.
+    Returns 1, or a negative status of `is_text`.
     """
     data, page, slot = bytes_at(data, size), 0, 0
     for k in range(order.shape[0]):
         i = order[k]
-        status, page, slot = is_text(texts, page, slot, ids[i], data, offsets[i], offsets[i + 1] - offsets[i])
+        status, page, slot = is_text(
+            texts, page, slot, ids[i], data, offsets[i], offsets[i + 1] - offsets[i]
+        )
         if status < 0:
             return status
         same[i] = status == 1
@@ -77,7 +91,8 @@ def match_texts(texts, ids, order, offsets, data, size, same):
 
 @kernel
 def measure_texts(texts, ids, places, offsets):
-    """Set places[:, i] to where text ids[i] begins, and offsets[i + 1] to the length of the first i + 1 texts together.
+    """Set places[:, i] to where text ids[i] begins, and offsets[i + 1] to the length of the first i
+    + 1 texts together.
 
     Returns 1, ``-page_id``, or UNREADABLE.
     """
@@ -96,7 +111,9 @@ def measure_texts(texts, ids, places, offsets):
 
 @kernel
 def copy_texts(texts, ids, places, offsets, data):
-    """Copy the texts found by `measure_texts` to data[offsets[i] : offsets[i + 1]].  Returns the same statuses."""
+    """Copy the texts found by `measure_texts` to data[offsets[i] : offsets[i + 1]].  Returns the
+    same statuses.
+    """
     ready = words_at(texts, READY)
     words = words_at(ready[WORDS_AT], ready[WORDS])
     for i in range(ids.shape[0]):
@@ -114,9 +131,11 @@ def copy_texts(texts, ids, places, offsets, data):
 
 @kernel
 def is_text(texts, page, slot, id_, data, start, length):
-    """Return (1 or 0, page, slot): whether a text is data[start : start + length], and where it begins.
+    """Return (1 or 0, page, slot): whether a text is data[start : start + length], and where it
+    begins.
 
-    `page` and `slot` are a hint as in `head_of`.  Instead of 1 or 0 it may be ``-page_id``, or UNREADABLE.
+    `page` and `slot` are a hint as in `head_of`.  Instead of 1 or 0 it may be ``-page_id``, or
+    UNREADABLE.
     """
     ready = words_at(texts, READY)
     words = words_at(ready[WORDS_AT], ready[WORDS])
@@ -157,11 +176,14 @@ def compare_text(texts, id_, data, length):
 
 @inlined
 def head_of(ready, words, page, slot, id_):
-    """Return (page, slot) of the first part of a text, slot -1 where there is none; or (``-page_id``, -1).
+    """Return (page, slot) of the first part of a text, slot -1 where there is none; or
+    (``-page_id``, -1).
 
     `page` is a leaf to search first, from `slot` on, where the first part of another text is; or 0.
     """
-    if page > 0 and field(words, page, 0, slot) <= id_ <= field(words, page, 0, words[page + ENTRY_COUNT] - 1):
+    if page > 0 and field(words, page, 0, slot) <= id_ <= field(
+        words, page, 0, words[page + ENTRY_COUNT] - 1
+    ):
         slot = lower(words, page, 0, slot, words[page + ENTRY_COUNT], id_)
         if field(words, page, 0, slot) == id_ and field(words, page, 1, slot) == 0:
             return page, slot
@@ -183,17 +205,23 @@ ORDER_KEYS, ORDER_ID = 1, 1  # of a record (label) -> id
 
 @kernel
 def rank_text(order, texts, data, length, low, high):
-    """Return how many texts are below the one of `length` bytes at address `data`, known to be `low` to `high`.
+    """Return how many texts are below the one of `length` bytes at address `data`, known to be
+    `low` to `high`.
 
-    `order` and `texts` are addresses of packed trees, and the order's first scan is a count.  Returns ``-page_id`` for
-    a bad page, UNREADABLE where it would compare a long text.  O(log texts) steps of O(log texts).
+    `order` and `texts` are addresses of packed trees, and the order's first scan is a count.
+    Returns ``-page_id`` for a bad page, UNREADABLE where it would compare a long text.  O(log
+    texts) steps of O(log texts).
     """
     ready, text = words_at(order, READY), bytes_at(data, length)
     tree = unpacked(ready, ORDER_KEYS)
     while low < high:
         middle = (low + high) >> 1
         page, slot = select(tree, 0, middle)
-        below = compare_text(texts, field(tree.pages.words, page, ORDER_ID, slot), text, length) if page > 0 else page
+        below = (
+            compare_text(texts, field(tree.pages.words, page, ORDER_ID, slot), text, length)
+            if page > 0
+            else page
+        )
         if below < 0:
             return below
         if below:
@@ -206,16 +234,18 @@ def rank_text(order, texts, data, length, low, high):
 TEXT_COUNT, POOL_WORDS = range(2)  # in `used`: the number of texts, and of words of the pool
 SIZE, ID, TEXT = range(3)  # offsets from a place in the pool
 HALF = 0xFFFFFFFF
-ODD = np.int64(-7046029254386353131)  # 2**64 divided by the golden ratio, as hashes by multiplication take it
+# 2**64 divided by the golden ratio, as hashes by multiplication take it
+ODD = np.int64(-7046029254386353131)
 BLOCK = 32  # texts that are hashed before the first of them is looked up
 
 
 @kernel
 def enter_texts(slots, pool, used, offsets, data, size, first, ids, fresh):
-    """Set ids[i] to the id of text i in `size` bytes at address `data`, in Arrow's layout, from i = `first` on.
+    """Set ids[i] to the id of text i in `size` bytes at address `data`, in Arrow's layout, from i =
+    `first` on.
 
-    For a text without an id it is ~place; fresh[k] is the i of the k-th text entered by this call.  Returns the i
-    reached, which is less than n if an array is full; or -1 at a long text.
+    For a text without an id it is ~place; fresh[k] is the i of the k-th text entered by this call.
+    Returns the i reached, which is less than n if an array is full; or -1 at a long text.
     """
     data, before = bytes_at(data, size), used[TEXT_COUNT]
     for begin in range(first, ids.shape[0], BLOCK):
@@ -251,7 +281,9 @@ def spread_slots(slots, wider):
 
 @inlined
 def hash_block(slots, pool, offsets, data, begin, end, tags):
-    """Set the tags of some texts, and prefetch their slots and places; return False if a text is long."""
+    """Set the tags of some texts, and prefetch their slots and places; return False if a text is
+    long.
+    """
     mask = slots.shape[0] - 1
     for i in range(begin, end):
         if offsets[i + 1] - offsets[i] >= LONG:

@@ -1,5 +1,5 @@
-"""All that is kept for rules, compared with what follows from relations: nothing is found where nothing is wrong,
-and each kind of damage is found by its name.
+"""All that is kept for rules, compared with what follows from relations: nothing is found where
+nothing is wrong, and each kind of damage is found by its name.
 """
 
 import tempfile
@@ -20,7 +20,10 @@ from tests.support.strategies import FULL, cases
 relaxed = settings(max_examples=15, suppress_health_check=list(HealthCheck))
 thorough = settings(max_examples=1500, suppress_health_check=list(HealthCheck))
 ways = st.fixed_dictionaries(
-    {"maintenance": st.sampled_from(["match", "match", "auto", "probe"]), "granularity": st.sampled_from([1, 1, 2, 5])}
+    {
+        "maintenance": st.sampled_from(["match", "match", "auto", "probe"]),
+        "granularity": st.sampled_from([1, 1, 2, 5]),
+    }
 )
 
 
@@ -58,7 +61,9 @@ def test_nothing_is_found_where_nothing_is_wrong_at_length(case, options):
 @relaxed
 @given(cases(FULL, count_max=8), ways, st.randoms(use_true_random=False))
 def test_sensitivity_that_passes_will_do(case, options, random):
-    """Where intervals are taken away and nothing is found, what follows is maintained all the same."""
+    """Where intervals are taken away and nothing is found, what follows is maintained all the
+    same.
+    """
     forgotten(case, options, random)
 
 
@@ -73,7 +78,9 @@ def forgotten(case: tuple[str, list], options: dict, random) -> None:
     text, transactions = case
     with tempfile.TemporaryDirectory() as folder:
         try:
-            mirror = Mirror(Path(folder) / "store.pages", text, **{**options, "maintenance": "match"})
+            mirror = Mirror(
+                Path(folder) / "store.pages", text, **{**options, "maintenance": "match"}
+            )
         except ConstructError:
             reject()
         for number, edits in enumerate(transactions):
@@ -128,7 +135,9 @@ def words(workspace: ivm.Workspace, name: str) -> np.ndarray:
     """All records of a tree."""
     with workspace.store.snapshot() as snap:
         tree = snap.tree(name)
-        return np.concatenate([np.empty((tree.spec.columns, 0), np.int64), *read_batches(snap.pages, tree)], axis=1)
+        return np.concatenate(
+            [np.empty((tree.spec.columns, 0), np.int64), *read_batches(snap.pages, tree)], axis=1
+        )
 
 
 def damage(workspace: ivm.Workspace, name: str, action: int, rows: np.ndarray) -> None:
@@ -155,10 +164,13 @@ def found(workspace: ivm.Workspace) -> list[str]:
 def test_a_row_of_a_view_that_does_not_follow(workspace):
     damage(workspace, "tri", INSERT, np.array([[77], [78], [79]]))
     assert found(workspace) == [
-        f"view rows: tri: it has (77, 78, 79), which does not follow; {len(workspace['tri'])} records, and "
+        f"view rows: tri: it has (77, 78, 79), which does not follow; {len(workspace['tri'])} "
+        f"records, and "
         f"{len(workspace['tri']) - 1} follow"
     ]
-    with pytest.raises(DivergenceError, match=r"tri is not what follows from scratch: it has \(77, 78, 79\)"):
+    with pytest.raises(
+        DivergenceError, match=r"tri is not what follows from scratch: it has \(77, 78, 79\)"
+    ):
         workspace.verify("tri")
     workspace.verify("reach")
     mended(workspace)
@@ -234,7 +246,10 @@ def test_trees_that_are_gone_or_of_another_shape(workspace):
     faults = found(workspace)
     for name in gone:
         assert any(name in fault and "it is missing" in fault for fault in faults), name
-    assert "view rows: least: it has 2 key and 0 value words, and should have 1 key and 1 value words" in faults
+    assert (
+        "view rows: least: it has 2 key and 0 value words, and should have 1 key and 1 value words"
+        in faults
+    )
     mended(workspace)
 
 
@@ -244,7 +259,9 @@ def test_edits_over_what_cannot_be_name_the_remedy(workspace):
     def refused(said):
         version = workspace.store.version
         for edit in (lambda: workspace.exec("-edge(0, 0)."), lambda: plain()):
-            with pytest.raises(DivergenceError, match=f"{said}; what is stored .*`ivm fsck --repair` rebuilds it"):
+            with pytest.raises(
+                DivergenceError, match=f"{said}; what is stored .*`ivm fsck --repair` rebuilds it"
+            ):
                 edit()
         assert workspace.store.version == version
 
@@ -292,7 +309,8 @@ def test_what_a_version_does_not_say(workspace):
     [fault] = found(workspace)
     assert (
         fault
-        == "dependants: the version does not say which relations its views depend on; `ivm fsck --repair` writes it"
+        == "dependants: the version does not say which relations its views depend on; `ivm fsck "
+        "--repair` writes it"
     )
     mended(workspace)
 
@@ -321,7 +339,9 @@ def test_relations_that_make_rules_fail(tmp_path):
 def test_progress_is_told(workspace):
     told = []
     workspace.check(progress=told.append)
-    assert any("evaluating tri" in text for text in told) and any("comparing" in text for text in told)
+    assert any("evaluating tri" in text for text in told) and any(
+        "comparing" in text for text in told
+    )
 
 
 def test_each_branch_is_checked_and_mended_alone(workspace):
@@ -334,4 +354,6 @@ def test_each_branch_is_checked_and_mended_alone(workspace):
         txn["edge"].insert([(51, 52)])
     version = workspace.repair("b")
     assert workspace.store.branches["b"] == version and workspace.check("b") == []
-    assert (50,) in list(workspace.store.snapshot("b")["reach"]) and (50,) not in list(workspace["reach"])
+    assert (50,) in list(workspace.store.snapshot("b")["reach"]) and (50,) not in list(
+        workspace["reach"]
+    )

@@ -1,4 +1,6 @@
-"""Rules come and go between transactions: what is installed follows, and nothing is left of what is not."""
+"""Rules come and go between transactions: what is installed follows, and nothing is left of what
+is not.
+"""
 
 import json
 import tempfile
@@ -66,7 +68,9 @@ class Blocks:
 
     def uninstall(self, name: str) -> None:
         made = self.parts[name].predicates.keys()
-        others = [rule for other, part in self.parts.items() if other != name for rule in part.rules]
+        others = [
+            rule for other, part in self.parts.items() if other != name for rule in part.rules
+        ]
         try:
             self.workspace.uninstall(name)
         except errors.UninstallError:
@@ -117,7 +121,9 @@ def test_views_come_and_go(over_pages, case, toggles):
 
 
 def come_and_go(text, transactions, toggles):
-    """Blocks are installed and taken out between transactions; in the end all facts go, and with them every count."""
+    """Blocks are installed and taken out between transactions; in the end all facts go, and with
+    them every count.
+    """
     views = [view for view in text.removeprefix(DECLARATIONS).split("\n") if view]
     with tempfile.TemporaryDirectory() as folder:
         blocks = Blocks(Path(folder) / "store.pages", views)
@@ -168,7 +174,9 @@ def test_rules_that_another_release_has_planned_are_refused_with_a_remedy(saved,
     file = tmp_path / "store.pages"
     with pagestore.open(file) as store, store.transaction() as txn:
         txn.properties[PROPERTY] = saved
-    with pytest.raises(errors.IvmError, match="another release installed rules.*pagestore dump --relation"):
+    with pytest.raises(
+        errors.IvmError, match="another release installed rules.*pagestore dump --relation"
+    ):
         ivm.open(file)
     pagestore.open(file).close()  # it is not locked
 
@@ -197,7 +205,9 @@ def test_rules_of_the_release_before_go_on_where_their_plans_are_the_same(tmp_pa
 
 def test_rules_of_the_release_before_are_refused_where_their_plans_are_others(tmp_path):
     file = tmp_path / "store.pages"
-    saved_by_the_release_before(file, "p(x) <- a(x), !(d[q] = x, b(10 / x)).", lambda orders: orders.pop())
+    saved_by_the_release_before(
+        file, "p(x) <- a(x), !(d[q] = x, b(10 / x)).", lambda orders: orders.pop()
+    )
     with pytest.raises(errors.IvmError, match="another release installed rules"):
         ivm.open(file)
 
@@ -205,7 +215,9 @@ def test_rules_of_the_release_before_are_refused_where_their_plans_are_others(tm
 def test_nothing_is_remembered_of_what_is_gone(tmp_path):
     with ivm.open(tmp_path / "store.pages", sync="off") as workspace:
         workspace.install("edge(x, y) -> int(x), int(y).", name="edge")
-        workspace.install("one(x, y, z) <- edge(x, y), edge(y, z).", name="one", maintenance="match")
+        workspace.install(
+            "one(x, y, z) <- edge(x, y), edge(y, z).", name="one", maintenance="match"
+        )
         workspace.install("two(x, z) <- edge(x, y), edge(y, z).", name="two", maintenance="match")
         workspace.exec("+edge(1, 2). +edge(2, 3).")
         assert (len(remembered(workspace)), workspace.stats("two")["inserted"]) == (2, 1)
@@ -255,7 +267,9 @@ def test_a_relation_is_not_evaluated(tmp_path):
     with ivm.open(tmp_path / "store.pages", sync="off") as ws:
         ws.install("e(x) -> int(x). +e(1).")
         for ask in (ws.evaluate, ws.verify):
-            with pytest.raises(errors.UnknownViewError, match="^e is not a view: its rows come from transactions"):
+            with pytest.raises(
+                errors.UnknownViewError, match="^e is not a view: its rows come from transactions"
+            ):
                 ask("e")
 
 
@@ -286,7 +300,9 @@ def test_what_is_committed_right_behind_an_installation_is_in_its_views(tmp_path
         assert list(workspace["two"]) == [(1, 3)]
 
 
-def test_what_another_thread_installs_before_an_uninstallation_or_installation_stays(tmp_path, monkeypatch):
+def test_what_another_thread_installs_before_an_uninstallation_or_installation_stays(
+    tmp_path, monkeypatch
+):
     """It waits for the writer, and goes by the rules that it finds then."""
     with ivm.open(tmp_path / "w.pages", sync="off") as workspace:
         workspace.install(EDGE, name="edge")

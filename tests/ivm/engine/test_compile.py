@@ -1,4 +1,6 @@
-"""From a text to plans: one list of passes, which begins with a text, with syntax trees or with checked rules."""
+"""From a text to plans: one list of passes, which begins with a text, with syntax trees or with
+checked rules.
+"""
 
 from functools import cache
 
@@ -41,7 +43,13 @@ def ws(tmp_path_factory):
 
 def compiled(ws, program, maintenance="auto"):
     with ws.store.sketch() as sketch:
-        return with_block(program, ws.rules_of(sketch), Relations(sketch), "rules", Options(maintenance=maintenance))
+        return with_block(
+            program,
+            ws.rules_of(sketch),
+            Relations(sketch),
+            "rules",
+            Options(maintenance=maintenance),
+        )
 
 
 @pytest.mark.parametrize("text", TEXTS)
@@ -49,7 +57,9 @@ def compiled(ws, program, maintenance="auto"):
 def test_trees_and_checked_rules_get_the_plans_of_their_text(ws, text, maintenance):
     with ws.store.snapshot() as snap:
         checked = compile(text, store=Relations(snap))
-    of_text, of_trees = (compiled(ws, one, maintenance) for one in (text, Program(statements=parse(text))))
+    of_text, of_trees = (
+        compiled(ws, one, maintenance) for one in (text, Program(statements=parse(text)))
+    )
     assert shape(of_trees) == shape(of_text)
     if maintenance != ONCE:
         assert shape(compiled(ws, checked, maintenance)) == shape(of_text)
@@ -65,7 +75,9 @@ def test_trees_need_no_places(ws):
     edge = Application("edge", (Var("x"), Anonymous()), False)
 
     def view(*terms, **more):
-        return Program(statements=(Clause((Application("p", terms, False),), And((edge, *more.values())), ()),))
+        return Program(
+            statements=(Clause((Application("p", terms, False),), And((edge, *more.values())), ()),)
+        )
 
     (rule,) = compiled(ws, view(Var("x"))).rules
     assert str(rule.definition) == "p(x) <- edge(x, _1)."
@@ -76,21 +88,37 @@ def test_trees_need_no_places(ws):
             UnknownPredicateError,
             "nothing declares or derives",
         ),
-        (view(Var("x"), other=Operation("=", Var("x"), Const("a", "string"))), RuleTypeError, "int64 = string: "),
+        (
+            view(Var("x"), other=Operation("=", Var("x"), Const("a", "string"))),
+            RuleTypeError,
+            "int64 = string: ",
+        ),
     ):
         with pytest.raises(kind, match=f"^{reason}"):
             compiled(ws, program)
 
 
-names = st.text(st.characters(exclude_characters="`$\n\r", exclude_categories=["C", "Z"]), min_size=1, max_size=5)
-types = st.sampled_from(["int64", "string", "decimal(9,2)", "timestamp(Europe/Berlin)", "timestamp", "date", "bool"])
+names = st.text(
+    st.characters(exclude_characters="`$\n\r", exclude_categories=["C", "Z"]),
+    min_size=1,
+    max_size=5,
+)
+types = st.sampled_from(
+    ["int64", "string", "decimal(9,2)", "timestamp(Europe/Berlin)", "timestamp", "date", "bool"]
+)
 
 
 @settings(max_examples=200)
-@given(st.lists(st.tuples(names, types), min_size=1, max_size=5, unique_by=lambda one: one[0]), st.data(), names)
+@given(
+    st.lists(st.tuples(names, types), min_size=1, max_size=5, unique_by=lambda one: one[0]),
+    st.data(),
+    names,
+)
 def test_a_relation_is_what_its_declaration_says(columns, data, name):
     keys = data.draw(st.integers(1, len(columns)))
-    optional = data.draw(st.sets(st.integers(keys, len(columns) - 1))) if keys < len(columns) else set()
+    optional = (
+        data.draw(st.sets(st.integers(keys, len(columns) - 1))) if keys < len(columns) else set()
+    )
     made = [Column(n, Type.parse(t + "?" * (i in optional))) for i, (n, t) in enumerate(columns)]
     schema = Schema(tuple(made), tuple(n for n, _ in columns[:keys]))
     text = declaration_of(name, schema)
@@ -103,20 +131,30 @@ def walked():
 
 
 def test_no_pass_calls_back_up_and_each_text_is_parsed_once():
-    """A block of an opened store, too; of a transaction only what a decorator and two registered functions call."""
+    """A block of an opened store, too; of a transaction only what a decorator and two registered
+    functions call.
+    """
     found, above = walked()
     climbs = {name: walk.climbs(above) for name, walk in found.items()}
     assert climbs["a text to plans"] == climbs["a store to rules"] == []
     assert len(climbs["a delta to rows"]) <= 3
     parses = {name: walk.parses for name, walk in found.items()}
-    assert (parses["a text to plans"], parses["a text to rows"], parses["a store to rules"]) == (1, 1, 2)
+    assert (parses["a text to plans"], parses["a text to rows"], parses["a store to rules"]) == (
+        1,
+        1,
+        2,
+    )
 
 
 def test_the_measures_of_the_layout_hold():
-    """Each is at most what it is to be, or was when it was last taken: see `python -m tests.walks`."""
+    """Each is at most what it is to be, or was when it was last taken: see `python -m
+    tests.walks`.
+    """
     found, above = walked()
     beyond = [
-        str(gate) for gate in gates({name: walk.measured(above) for name, walk in found.items()}) if not gate.holds
+        str(gate)
+        for gate in gates({name: walk.measured(above) for name, walk in found.items()})
+        if not gate.holds
     ]
     assert beyond == []
 

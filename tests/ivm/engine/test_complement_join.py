@@ -1,4 +1,6 @@
-"""t(x, y), !s(x, y) where s is a subset of t: always the slow truth's rows, and O(missing log n) where it pays."""
+"""t(x, y), !s(x, y) where s is a subset of t: always the slow truth's rows, and O(missing log n)
+where it pays.
+"""
 
 import tempfile
 from math import inf, log2
@@ -48,7 +50,8 @@ def counted(workspace, *names):
 @pytest.mark.parametrize("program", PROGRAMS)
 @settings(max_examples=25, suppress_health_check=list(HealthCheck))
 @given(
-    case=st.lists(st.lists(EDITS, max_size=25), min_size=1, max_size=4), maintenance=st.sampled_from(["match", "probe"])
+    case=st.lists(st.lists(EDITS, max_size=25), min_size=1, max_size=4),
+    maintenance=st.sampled_from(["match", "probe"]),
 )
 def test_every_evaluation_by_complement_is_the_truth(program, case, maintenance):
     """Complements wherever they can be, every delta a huge one; asked as a question, too."""
@@ -66,7 +69,9 @@ def test_every_evaluation_by_complement_is_the_truth(program, case, maintenance)
         rows = truth_of(mirror.program.including(part), mirror.state)["q"]
         assert sorted(mirror.workspace.query(question)) == sorted(rows)
         mirror.reopen()
-        assert all(mirror.workspace[name].scan("count") == len(mirror.workspace[name]) for name in names)
+        assert all(
+            mirror.workspace[name].scan("count") == len(mirror.workspace[name]) for name in names
+        )
         assert mirror.workspace.store.check() == []
         mirror.close()
 
@@ -91,7 +96,9 @@ def made(path, n, missing, scans=True):
 @pytest.mark.parametrize("n", [10**4, 10**5])
 @pytest.mark.parametrize("missing", [0, 1, 5])
 def test_operations_of_a_sparse_complement(n, missing, tmp_path):
-    """O((missing + 1) log n) operations to install the view, and to evaluate both sides of a huge delta."""
+    """O((missing + 1) log n) operations to install the view, and to evaluate both sides of a
+    huge delta.
+    """
     ws, gone = made(tmp_path / "c.pages", n, missing)
     with ws:
         ws.install("r(x, y) <- t(x, y), !s(x, y), u(y).", name="r", maintenance="probe")
@@ -135,12 +142,16 @@ def test_explain_says_how_missing_rows_are_found(tmp_path):
     ws, _ = made(tmp_path / "c.pages", 10**4, 5)
     with ws:
         ws.install(
-            "r(x, y) <- t(x, y), !s(x, y). few(x, y) <- u(x), t(x, y), !s(x, y). odd(x) <- u(x), !f[x] = 1.", name="r"
+            "r(x, y) <- t(x, y), !s(x, y). few(x, y) <- u(x), t(x, y), !s(x, y). odd(x) <- u(x), "
+            "!f[x] = 1.",
+            name="r",
         )
         ws.install("other(x, y) <- t(x, y), !bad(x, y).", name="other")
         found = "5 of 10,000 rows of t are missing in s: these are found by counting, and the rest is not looked at"
         assert f"  lacking   t(x, y), !s(x, y): {found}" in ws.explain("r")
-        assert "9,995 of 10,000 rows of t are missing in bad: passing over all" in ws.explain("other")
+        assert "9,995 of 10,000 rows of t are missing in bad: passing over all" in ws.explain(
+            "other"
+        )
         assert "lacking" not in ws.explain("odd")
         with ws.transaction() as txn:
             txn.delete("u", [np.arange(100, 10**4)])
@@ -148,7 +159,10 @@ def test_explain_says_how_missing_rows_are_found(tmp_path):
         with ws.store.transaction() as txn:
             txn.drop_scan("bad", "checksum")
             txn.drop_scan("s", "count")
-        assert 'the rules do not say that bad is a subset of t, and no "checksum" scans do' in ws.explain("other")
+        assert (
+            'the rules do not say that bad is a subset of t, and no "checksum" scans do'
+            in ws.explain("other")
+        )
         assert 'looked up: t and s do not both carry a "count" scan' in ws.explain("r")
 
 
@@ -168,7 +182,7 @@ def test_explain_says_how_missing_rows_are_found(tmp_path):
         ("s(x, y), w(y) <- t(x, y), u(y).", "w", "u", True),
         ("s[x] = n <- agg<<n = count()>> f[x] = v.", "s", "f", True),
     ],
-)  # fmt: skip
+)
 def test_what_the_rules_say_of_subsets(rules, part, whole, known):
     program = compile(f"{BASE} {rules}")
     assert is_subset(program.rules, part, whole, 1 if whole in "uf" else 2) == known

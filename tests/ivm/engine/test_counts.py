@@ -1,7 +1,7 @@
 """What fixed work takes, counted: a regression shows here without a clock.
 
-Operations are exact, since nothing but the plan and the graph decides on them. Pages, writes and kernel calls are
-bounds a little above what is measured: whoever does it with less may lower them.
+Operations are exact, since nothing but the plan and the graph decides on them. Pages, writes and
+kernel calls are bounds a little above what is measured: whoever does it with less may lower them.
 """
 
 from functools import partial
@@ -27,7 +27,9 @@ PATHS = "q(x, w) <- edge(x, y), edge(y, z), edge(z, w)."
 
 @pytest.fixture(autouse=True)
 def unhurried(monkeypatch):
-    """Keep handles from looking again for others after a while, which slow machines would do and others not."""
+    """Keep handles from looking again for others after a while, which slow machines would do and
+    others not.
+    """
     for module in (committer, locks):
         monkeypatch.setattr(module, "LOOK_AGAIN", 3600.0)
 
@@ -52,10 +54,29 @@ def changed(workspace, batch, number):
     return {name: np.array([counts[name] for counts in found]) for name in found[0]}
 
 
-SINGLES = {  # operations of 40 transactions together, and bounds: of any one, kernel calls in the median
-    "triangles, probed": (TRIANGLE, "probe", 2844, {"pages read": 14, "pages written": 14, "writes": 11}, 2),
-    "triangles, matched": (TRIANGLE, "match", 11780, {"pages read": 90, "pages written": 60, "writes": 48}, 2),
-    "4-cliques, probed": (CLIQUE, "probe", 29224, {"pages read": 27, "pages written": 21, "writes": 12}, 2),
+# operations of 40 transactions together, and bounds: of any one, kernel calls in the median
+SINGLES = {
+    "triangles, probed": (
+        TRIANGLE,
+        "probe",
+        2844,
+        {"pages read": 14, "pages written": 14, "writes": 11},
+        2,
+    ),
+    "triangles, matched": (
+        TRIANGLE,
+        "match",
+        11780,
+        {"pages read": 90, "pages written": 60, "writes": 48},
+        2,
+    ),
+    "4-cliques, probed": (
+        CLIQUE,
+        "probe",
+        29224,
+        {"pages read": 27, "pages written": 21, "writes": 12},
+        2,
+    ),
 }
 
 
@@ -99,31 +120,45 @@ def test_full_evaluation(work, workspace):
         workspace.evaluate("q")
     assert meter.counts["pages written"] == meter.counts["syncs"] == 0
     pages = workspace.store.stat().relations
-    assert 0 < meter.counts["pages read"] <= sum(pages[name] for name in pages if "edge" in name)  # each once
+    # each once
+    assert 0 < meter.counts["pages read"] <= sum(pages[name] for name in pages if "edge" in name)
     assert meter.counts["kernel calls"] <= 11
 
 
 @pytest.mark.parametrize(
     ("body", "rows"),
     [
-        ("r(5, y)", 10), ("r(x, y), x = 5, y > 3", 10), ("r(x, y), 5 <= x < 7", 20),
-        ("r(5, y) ; r(9000, y)", 20), ("r(5, y), y > 3", 10),
-        ("r(5, y), s(y, _)", 1_010), ("r(x, y), 5 <= x <= 6, !s(y, _)", 1_020), ("r(5, y), y > 3 ; s(9, y)", 11),
-        ('t(n, y), n >= "n000700", n < "n000800"', 100), ('t(n, y), starts_with[n, "n0007"]', 100),
-        ('t(n, y), like[n, "n0007%"], s(y, _)', 1_100), ('t("n000777", y)', 1), ('t(n, y), n > "z"', 0),
+        ("r(5, y)", 10),
+        ("r(x, y), x = 5, y > 3", 10),
+        ("r(x, y), 5 <= x < 7", 20),
+        ("r(5, y) ; r(9000, y)", 20),
+        ("r(5, y), y > 3", 10),
+        ("r(5, y), s(y, _)", 1_010),
+        ("r(x, y), 5 <= x <= 6, !s(y, _)", 1_020),
+        ("r(5, y), y > 3 ; s(9, y)", 11),
+        ('t(n, y), n >= "n000700", n < "n000800"', 100),
+        ('t(n, y), starts_with[n, "n0007"]', 100),
+        ('t(n, y), like[n, "n0007%"], s(y, _)', 1_100),
+        ('t("n000777", y)', 1),
+        ('t(n, y), n > "z"', 0),
     ],
-)  # fmt: skip
+)
 def test_constants_and_bounds_read_their_rows_only(body, rows):
     with ivm.open(":memory:") as workspace:
-        workspace.install("r(x, y) -> int(x), int(y). s(x, y) -> int(x), int(y). t(n, y) -> string(n), int(y).")
+        workspace.install(
+            "r(x, y) -> int(x), int(y). s(x, y) -> int(x), int(y). t(n, y) -> string(n), int(y)."
+        )
         with workspace.transaction() as txn:
             txn.insert("r", [(n // 10, n) for n in range(100_000)])
-            txn.insert("s", [(n, n) for n in range(0, 10_000, 10)] if "s(9" not in body else [(9, 9)])
+            txn.insert(
+                "s", [(n, n) for n in range(0, 10_000, 10)] if "s(9" not in body else [(9, 9)]
+            )
             txn.insert("t", [(f"n{n:06}", n) for n in range(20_000)])
         with Meter(workspace.store) as meter:
             workspace.install(f"v(y) <- {body}.", "view")
         assert workspace.stats("v")["operations"] == rows
-        if "t(" not in body and ("s(" not in body or ";" in body):  # joins are planned by samples; texts are looked up
+        # joins are planned by samples; texts are looked up
+        if "t(" not in body and ("s(" not in body or ";" in body):
             assert meter.counts["pages read"] <= 4
 
 
@@ -157,13 +192,17 @@ def test_reopening_recomputes_nothing(tmp_path):
 
 @pytest.mark.parametrize("stored", [0, 20_000])
 def test_loading_after_what_is_stored(tmp_path, stored):
-    """Rows of a function in key order cost what a bulk load costs: no page is read or written twice, none looked up."""
+    """Rows of a function in key order cost what a bulk load costs: no page is read or written
+    twice, none looked up.
+    """
     rows = np.array([np.arange(120_000), *np.random.default_rng(1).integers(0, 1000, (4, 120_000))])
     with ivm.open(tmp_path / "load.pages", sync="off", threads=1) as workspace:
         with workspace.store.transaction() as txn:
             txn.create("r", "k: int64, a: int64, b: int64, c: int64, d: int64", key=("k",))
             txn["r"].bulk([[*rows[:, :stored]]])
-        workspace.install("r(k, a, b, c, d) -> int(k), int(a), int(b), int(c), int(d).", name="facts")
+        workspace.install(
+            "r(k, a, b, c, d) -> int(k), int(a), int(b), int(c), int(d).", name="facts"
+        )
         with Meter(workspace.store) as meter, workspace.transaction() as txn:
             txn.insert("r", [*rows[:, stored:]])
         pages = workspace.store.stat().relations["r"]
@@ -188,7 +227,9 @@ def test_syncs_of_one_edge(sync, syncs, tmp_path):
 
 @pytest.mark.parametrize(("rules", "writes"), [("q(x) <- edge(x, _), x < 0.", 3), (TRIANGLE, 6)])
 def test_runs_of_pages_that_one_edge_writes(rules, writes, tmp_path):
-    """Free pages lie so that a row is two runs of pages and the slot, in the median; a view adds some."""
+    """Free pages lie so that a row is two runs of pages and the slot, in the median; a view adds
+    some.
+    """
     with ivm.open(tmp_path / "runs.pages", sync="commit", threads=1) as workspace:
         workspace.install(FACTS + rules, name="view", maintenance="probe")
         with workspace.transaction() as txn:
@@ -196,7 +237,9 @@ def test_runs_of_pages_that_one_edge_writes(rules, writes, tmp_path):
         assert np.median(changed(workspace, 1, 120)["writes"][40:]) <= writes
 
 
-CALLS = {  # functions of Python that a transaction of one row calls: in the median, and in one that drops versions
+# functions of Python that a transaction of one row calls: in the median, and in one that drops
+# versions
+CALLS = {
     "no view": ("", 165, 254),
     "triangles": (TRIANGLE, 170, 254),
     "a count": ("q[x] = n <- agg<<n = count()>> edge(x, y).", 168, 254),
@@ -209,10 +252,14 @@ CALLS = {  # functions of Python that a transaction of one row calls: in the med
 @compiled
 @pytest.mark.parametrize("work", CALLS)
 def test_python_calls_of_one_row(work, tmp_path):
-    """Half of the time of a small transaction is Python's, and follows from how many functions it calls."""
+    """Half of the time of a small transaction is Python's, and follows from how many functions
+    it calls.
+    """
     rules, usual, most = CALLS[work]
     with ivm.open(tmp_path / "calls.pages", sync="off", threads=1) as workspace:
-        workspace.install(FACTS + "mark[x] = y -> int(x), int(y)." + rules, name="view", maintenance="probe")
+        workspace.install(
+            FACTS + "mark[x] = y -> int(x), int(y)." + rules, name="view", maintenance="probe"
+        )
         with workspace.transaction() as txn:
             txn.insert("edge", list(EDGES))
 
@@ -272,6 +319,8 @@ def test_python_calls_of_one_row_of_a_store(tmp_path):
 
 
 def assert_calls(insert, usual, most, first=5000):
-    found = [sum(map(is_ours, functions_called(partial(insert, first + row)))) for row in range(60)][20:]
+    found = [
+        sum(map(is_ours, functions_called(partial(insert, first + row)))) for row in range(60)
+    ][20:]
     assert np.median(found) <= usual, "of a transaction"
     assert max(found) <= most, "of a transaction that drops versions"

@@ -1,6 +1,8 @@
-"""Aggregates that a kernel follows, over numbers of all sizes: each view is compared with its rules.
+"""Aggregates that a kernel follows, over numbers of all sizes: each view is compared with its
+rules.
 
-Small numbers stay in the kernel; what no word holds, sums of squares or quotients of long ones, is left to Python.
+Small numbers stay in the kernel; what no word holds, sums of squares or quotients of long ones, is
+left to Python.
 """
 
 from decimal import Decimal
@@ -14,14 +16,44 @@ from ivm.engine.schedule import Schedule
 
 DECLARATIONS = "whole(x, v) -> int(x), int(v). fee(x, v) -> int(x), decimal(9,2)(v). load(x, v) -> int(x), float(v).\n"
 ORDERED = [
-    "min(v)", "max(v)", "count_distinct(v)", "median(v)", "argmin(v, x)", "argmax(x, v)", "quantile(v, 0.75)",
-    "quantile(v, 0)", "quantile_cont(v, 0.9)", "quantile_cont(v, 0.25)", "quantile_cont(v, 1)", "avg(v)",
+    "min(v)", "max(v)", "count_distinct(v)", "median(v)", "argmin(v, x)", "argmax(x, v)",
+    "quantile(v, 0.75)",
+    "quantile(v, 0)", "quantile_cont(v, 0.9)", "quantile_cont(v, 0.25)", "quantile_cont(v, 1)",
+    "avg(v)",
 ]  # fmt: skip
 SQUARED = ["variance(v)", "var_pop(v)"]
 VALUES = {  # four small ones first
-    "whole": (0, 1, -1, 3, 10, 2**31, -(2**31), 2**32 - 1, -(2**33), 2**52 + 1, 2**62, 2**63 - 1, -(2**63)),
+    "whole": (
+        0,
+        1,
+        -1,
+        3,
+        10,
+        2**31,
+        -(2**31),
+        2**32 - 1,
+        -(2**33),
+        2**52 + 1,
+        2**62,
+        2**63 - 1,
+        -(2**63),
+    ),
     "fee": (*(Decimal(n).scaleb(-2) for n in (0, 1, -1, 250, 9999, 2**29, -(2**29), 999_999_999)),),
-    "load": (0.0, 0.5, -0.25, 3.0, 0.1, 1 / 3, 1e-9, 1e300, -1e300, 5e-324, 2.0**-1022, 2.0**53, float("inf")),
+    "load": (
+        0.0,
+        0.5,
+        -0.25,
+        3.0,
+        0.1,
+        1 / 3,
+        1e-9,
+        1e300,
+        -1e300,
+        5e-324,
+        2.0**-1022,
+        2.0**53,
+        float("inf"),
+    ),
 }
 CALLS = [
     *((name, call) for name in VALUES for call in ORDERED),
@@ -42,7 +74,8 @@ def test_results_are_those_of_the_rules(name, call, tmp_path, monkeypatch):
     monkeypatch.setattr(Schedule, "run", noted)
     workspace = ivm.open(tmp_path / "s.pages", sync="off", page_size=4096, threads=1)
     workspace.install(
-        f"{DECLARATIONS}of[x] = n <- agg<<n = {call}>> {name}(x, v). all[] = n <- agg<<n = {call}>> {name}(x, v)."
+        f"{DECLARATIONS}of[x] = n <- agg<<n = {call}>> {name}(x, v). all[] = n <- agg<<n = "
+        f"{call}>> {name}(x, v)."
     )
     random, values = np.random.default_rng(len(call)), VALUES[name]
     for few in (values[:4], values):

@@ -1,4 +1,5 @@
-"""Matched plans in a kernel call, where their room ends: exactly what fits is the kernel's, and all else is Python's.
+"""Matched plans in a kernel call, where their room ends: exactly what fits is the kernel's, and all
+else is Python's.
 
 Rows, intervals that are kept, and what is counted are the same either way.
 """
@@ -27,10 +28,16 @@ ENDS = [-(2**63), 1 - 2**63, -1, 0, 1, 2**63 - 2, 2**63 - 1]
 
 @pytest.fixture
 def runs(monkeypatch):
-    """How many steps each transaction of the test took in a kernel, how many there were, and the schedule."""
+    """How many steps each transaction of the test took in a kernel, how many there were, and the
+    schedule.
+    """
     found, run = [], Schedule.run
     monkeypatch.setattr(
-        Schedule, "run", lambda self, *given: found.append((run(self, *given), len(self.steps), self)) or found[-1][0]
+        Schedule,
+        "run",
+        lambda self, *given: (
+            found.append((run(self, *given), len(self.steps), self)) or found[-1][0]
+        ),
     )
     return found
 
@@ -46,29 +53,43 @@ def random_edit(workspace, name, values, random):
     """Return an action, a relation and a row, or the key of one to delete."""
     predicate = workspace.predicates[name]
     is_function = predicate.value is not None
-    action = random.choice(["set", "set", "delete"] if is_function else ["insert", "insert", "delete"])
-    row = [random.choice("ab") if type_ == "string" else random.choice(values) for type_ in predicate.keys]
+    action = random.choice(
+        ["set", "set", "delete"] if is_function else ["insert", "insert", "delete"]
+    )
+    row = [
+        random.choice("ab") if type_ == "string" else random.choice(values)
+        for type_ in predicate.keys
+    ]
     if action == "set":
         value = random.choice(values)
-        row.append(None if predicate.nullable and (value == ENDS[0] or random.random() < 0.3) else value)
+        row.append(
+            None if predicate.nullable and (value == ENDS[0] or random.random() < 0.3) else value
+        )
     return action, name, tuple(row)
 
 
 def trees(workspace, branch):
-    """Return the words of all trees of a version, sensitivity indices and permuted indices included."""
+    """Return the words of all trees of a version, sensitivity indices and permuted indices
+    included.
+    """
     with workspace.store.snapshot(branch) as snapshot:
         found = {name: snapshot.tree(name) for name in snapshot._version.catalog.relations}
         assert any(name.startswith("$sense") for name in found)
         return {
             name: [
-                part.tolist() for part in read_batches(snapshot.pages, tree, columns=tuple(range(tree.spec.columns)))
+                part.tolist()
+                for part in read_batches(
+                    snapshot.pages, tree, columns=tuple(range(tree.spec.columns))
+                )
             ]
             for name, tree in found.items()
         }
 
 
 def edited(folder, action, edge, runs):
-    """Edit one edge in a copy of `base`, and check all that is kept; whether the kernel took all steps, and where."""
+    """Edit one edge in a copy of `base`, and check all that is kept; whether the kernel took all
+    steps, and where.
+    """
     shutil.copy(folder / "base.pages", folder / "copy.pages")
     runs.clear()
     with ivm.open(folder / "copy.pages", sync="off", threads=1) as workspace:
@@ -80,12 +101,16 @@ def edited(folder, action, edge, runs):
 
 
 @pytest.mark.parametrize("limit", ["HITS", "REGIONS", "RECORDED"])
-@pytest.mark.parametrize(("action", "edge"), [("delete", (0, 39)), ("delete", (1, 2)), ("insert", (38, 1))])
+@pytest.mark.parametrize(
+    ("action", "edge"), [("delete", (0, 39)), ("delete", (1, 2)), ("insert", (38, 1))]
+)
 def test_the_room_is_used_to_the_last_interval(limit, action, edge, tmp_path, runs, monkeypatch):
     opened(tmp_path / "base.pages", TRIANGLES, skewed(40), "match").close()
     taken, _, room = edited(tmp_path, action, edge, runs)
     assert taken
-    need = {"HITS": room.hit.max(), "REGIONS": room.tally[REGIONS], "RECORDED": room.new.max()}[limit]
+    need = {"HITS": room.hit.max(), "REGIONS": room.tally[REGIONS], "RECORDED": room.new.max()}[
+        limit
+    ]
     assert room.tally[HITS] == room.hit.sum() and need > 1, "this tests nothing"
     found = []
     for most in (need - 1, need, need + 1, 2 * need + 8):
@@ -98,7 +123,9 @@ def test_the_room_is_used_to_the_last_interval(limit, action, edge, tmp_path, ru
 
 
 def test_a_join_of_many_operations_is_left_to_python(tmp_path, runs):
-    """Two hubs without a neighbour in common: an edge between them is two operations a neighbour, and no row."""
+    """Two hubs without a neighbour in common: an edge between them is two operations a
+    neighbour, and no row.
+    """
     n = OPERATIONS_MAX // 2 - 6
     with ivm.open(tmp_path / "s.pages", sync="off", threads=1) as workspace:
         workspace.install(EDGES + TRIANGLES, maintenance="match", granularity=1 << 20)
@@ -125,7 +152,9 @@ def test_a_join_of_many_operations_is_left_to_python(tmp_path, runs):
 @pytest.mark.parametrize("rows", [63, 64, 65])
 def test_a_view_of_which_many_rows_change_is_python_s(rows, tmp_path, runs):
     """One edge adds so many rows to `u`, which a matched plan reads."""
-    workspace = opened(tmp_path / "s.pages", STACK, [(1, z) for z in range(100, 100 + rows)], "match")
+    workspace = opened(
+        tmp_path / "s.pages", STACK, [(1, z) for z in range(100, 100 + rows)], "match"
+    )
     with workspace.transaction() as txn:
         txn.insert("mark", [(z,) for z in range(100, 140)])
     for action in ("insert", "delete"):
@@ -141,12 +170,18 @@ def test_a_view_of_which_many_rows_change_is_python_s(rows, tmp_path, runs):
 
 
 def test_pages_may_run_out_at_every_step(tmp_path, runs, monkeypatch):
-    """Indices that could not be renewed are as they were, and no page is lost; a second call may have enough pages."""
+    """Indices that could not be renewed are as they were, and no page is lost; a second call may
+    have enough pages.
+    """
     opened(tmp_path / "base.pages", MATCHED["a stack"][0], skewed(40), "match").close()
     ends = set()
     for again, few in ((edit.PAGES_AGAIN, (10, 14)), (0, range(8, 19, 2))):
         for pages in few:
-            for name, most in (("PAGES", pages), ("PAGES_MAX", pages), ("PAGES_AGAIN", again or pages)):
+            for name, most in (
+                ("PAGES", pages),
+                ("PAGES_MAX", pages),
+                ("PAGES_AGAIN", again or pages),
+            ):
                 monkeypatch.setattr(edit, name, most)
             taken, done, _ = edited(tmp_path, "delete", (0, 2), runs)
             ends.add(done)
@@ -159,7 +194,8 @@ PAIRS = {  # declarations and rules of other types, and of many trees
     "v(x, z) <- s(x, y), edge(y, z), s(x, z). w(y) <- s(x, y), !s(x, 1), mark(y).",
     "optional values": "f[x] = y -> int(x), int?(y). "
     "v(x, y) <- f[x] = y, f[y] = x. w(x, z) <- f[x] = y, f[z] = y, !edge(x, z).",
-    "values of two keys": "g[x, y] = t -> int(x), int(y), int(t). v(x, y) <- g[x, y] = t, g[y, x] = t, !mark(t).",
+    "values of two keys": "g[x, y] = t -> int(x), int(y), int(t). v(x, y) <- g[x, y] = t, g[y, x] "
+    "= t, !mark(t).",
     "many trees": MATCHED["cycles of four"][0]
     + """
         u(x, y, z, w) <- edge(x, y), edge(y, z), edge(x, z), edge(x, w), edge(y, w), edge(z, w).
@@ -171,13 +207,16 @@ PAIRS = {  # declarations and rules of other types, and of many trees
 @pytest.mark.parametrize("program", PAIRS)
 @pytest.mark.parametrize("values", [range(5), ENDS], ids=["small", "ends"])
 def test_a_kernel_keeps_the_same_intervals_as_python(program, values, tmp_path, runs, monkeypatch):
-    """Of few edits at a time, of several of one key too, on two branches, by two handles, of a store opened again."""
+    """Of few edits at a time, of several of one key too, on two branches, by two handles, of a
+    store opened again.
+    """
     random, branches = Random(program), ["main"]
     ways = [open_pair(tmp_path / f"{way}.pages", program) for way in range(2)]
     relations = [name for name, one in ways[0][0].predicates.items() if one.extensional]
     for step in range(40):
         edits = [
-            random_edit(ways[0][0], random.choice(relations), values, random) for _ in range(random.choice([1, 1, 5]))
+            random_edit(ways[0][0], random.choice(relations), values, random)
+            for _ in range(random.choice([1, 1, 5]))
         ]
         which, branch = random.randrange(2), random.choice(branches)
         for way, pair in enumerate(ways):
@@ -198,4 +237,6 @@ def test_a_kernel_keeps_the_same_intervals_as_python(program, values, tmp_path, 
     for workspace in (*ways[0], *ways[1]):
         assert workspace.check() == [] == workspace.store.check()
         workspace.close()
-    assert 3 * sum(done == steps for done, steps, _ in runs) > len(runs), "the kernel took few; this tests little"
+    assert 3 * sum(done == steps for done, steps, _ in runs) > len(runs), (
+        "the kernel took few; this tests little"
+    )

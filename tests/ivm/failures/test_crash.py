@@ -1,4 +1,6 @@
-"""A crash, or a disk that fails, while a kernel carries edits through all rules: no view is left behind its rules."""
+"""A crash, or a disk that fails, while a kernel carries edits through all rules: no view is left
+behind its rules.
+"""
 
 from contextlib import suppress
 from itertools import islice
@@ -18,7 +20,8 @@ RULES = """edge(x, y) -> int(x), int(y).
     closed(x, y, z) <- path(x, z), edge(x, y), edge(y, z), edge(x, z).
 """
 FULLY = 5  # every so many images all is checked
-pytestmark = pytest.mark.filterwarnings("ignore::pagestore.errors.RecoveryWarning")  # a crash may leave half a commit
+# a crash may leave half a commit
+pytestmark = pytest.mark.filterwarnings("ignore::pagestore.errors.RecoveryWarning")
 
 
 def run_workload(workspace, rng, steps=20, maintenance="probe"):
@@ -57,19 +60,27 @@ def agrees(store, versions, fully=True):
 
 
 @compiled
-@pytest.mark.parametrize("steps, variants", [(11, 2), pytest.param(20, 4, marks=pytest.mark.campaign)])
+@pytest.mark.parametrize(
+    "steps, variants", [(11, 2), pytest.param(20, 4, marks=pytest.mark.campaign)]
+)
 @pytest.mark.parametrize("sync", ["full", "commit"])
 @pytest.mark.parametrize("maintenance, stride", [("probe", 1), ("match", 3)])
-def test_every_crash_leaves_views_that_agree(maintenance, stride, sync, steps, variants, monkeypatch):
+def test_every_crash_leaves_views_that_agree(
+    maintenance, stride, sync, steps, variants, monkeypatch
+):
     """Of all images every `stride`th is looked at."""
     taken, run = [], Schedule.run
     monkeypatch.setattr(Schedule, "run", lambda *given: taken.append(run(*given)) or taken[-1])
     start, rng = empty_store(4096), Random(sync)
     file = SimulatedFile(start)
     versions = run_workload(Workspace(Store(Handle(file, sync=sync))), rng, steps, maintenance)
-    assert sum(n == 5 for n in taken) > 5, "few edits did not take their schedule in one call; this tests nothing"
+    assert sum(n == 5 for n in taken) > 5, (
+        "few edits did not take their schedule in one call; this tests nothing"
+    )
     monkeypatch.undo()
-    for number, (done, image) in enumerate(islice(crashes(start, file.operations, rng, variants), 0, None, stride)):
+    for number, (done, image) in enumerate(
+        islice(crashes(start, file.operations, rng, variants), 0, None, stride)
+    ):
         store = Store(Handle(SimulatedFile(image)))
         acknowledged, in_flight = file.acknowledged(done)
         assert acknowledged <= store.version <= in_flight, store.recovery

@@ -1,4 +1,6 @@
-"""What a store says of its rules may be damaged: it is refused by name, or read as it is meant, and the pages stay."""
+"""What a store says of its rules may be damaged: it is refused by name, or read as it is meant,
+and the pages stay.
+"""
 
 import json
 import random
@@ -16,7 +18,21 @@ RULES = """
 e(x, y) -> int(x), int(y). f[x] = y -> int(x), int(y).
 p(x) <- e(x, y), e(y, _). n[x] = c <- agg<<c = count()>> e(x, _). r(x, y) <- e(x, y). r(x, z) <- r(x, y), e(y, z).
 """
-ODD = [None, 7, -1, "", "x", [], {}, [[]], {"name": 1}, 2**70, "e(x) -> int(x).", True, [[["x"], []]]]
+ODD = [
+    None,
+    7,
+    -1,
+    "",
+    "x",
+    [],
+    {},
+    [[]],
+    {"name": 1},
+    2**70,
+    "e(x) -> int(x).",
+    True,
+    [[["x"], []]],
+]
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +56,9 @@ def damaged(text: str, rng: random.Random) -> str:
     """A property with a part that is cut, or another value, or missing."""
     if rng.random() < 0.3:
         at = rng.randrange(len(text))
-        return rng.choice([text[:at], text[:at] + rng.choice('[]{}",:x7') + text[at + 1 :], "[" * 5000])
+        return rng.choice(
+            [text[:at], text[:at] + rng.choice('[]{}",:x7') + text[at + 1 :], "[" * 5000]
+        )
     value = json.loads(text)
     *way, last = rng.choice([path for path in places(value) if path] or [("x",)])
     part = value

@@ -1,4 +1,6 @@
-"""A full disk under views: what deletes commits in the reserve, through every door, and what grows changes nothing."""
+"""A full disk under views: what deletes commits in the reserve, through every door, and what
+grows changes nothing.
+"""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -16,7 +18,8 @@ RULES = {
         e(x, y) -> int(x), int(y). c[x] = n <- agg<<n = count()>> e(x, _). p(x, z) <- e(x, y), e(y, z).
     """,
     "a recursion": "e(x, y) -> int(x), int(y). r(x, y) <- e(x, y). r(x, z) <- r(x, y), e(y, z).",
-    "a negation": "e(x, y) -> int(x), int(y). p(x) <- e(x, _), !e(_, x). m[x] = y <- agg<<y = max(z)>> e(x, z).",
+    "a negation": "e(x, y) -> int(x), int(y). p(x) <- e(x, _), !e(_, x). m[x] = y <- agg<<y = "
+    "max(z)>> e(x, z).",
 }
 
 
@@ -56,7 +59,10 @@ def test_the_store_fills_the_disk(tmp_path: Path, rules: str) -> None:
             for door in DOORS:
                 door(workspace, gone := min(rows))
                 rows.remove(gone)
-            with pytest.raises(OSError, match="no room on the disk"), workspace.transaction() as txn:
+            with (
+                pytest.raises(OSError, match="no room on the disk"),
+                workspace.transaction() as txn,
+            ):
                 txn.insert("e", random_rows(rng, 100_000))
             workspace.store.vacuum(keep_versions=1)
             assert {*workspace["e"]} == rows

@@ -1,4 +1,6 @@
-"""Full evaluation over flat tries gives the bindings of the join over pages, by whatever way it takes."""
+"""Full evaluation over flat tries gives the bindings of the join over pages, by whatever way it
+takes.
+"""
 
 from dataclasses import replace
 from itertools import pairwise
@@ -66,15 +68,25 @@ def test_the_same_bindings_and_trace(name, data):
 @settings(max_examples=25, deadline=None)
 @given(data=st.data())
 def test_one_join_goes_over_ranges_in_any_order(name, data):
-    """Bindings, how often each is counted, and the trace are those of joins that went over one range only."""
+    """Bindings, how often each is counted, and the trace are those of joins that went over one
+    range only.
+    """
     variables, body = BODIES[name]
     plan = plan_of(body, data.draw(st.permutations(variables.split())))
     pager = MemoryPager(512, pages_max=1 << 13)
     trees = tries_of(pager, plan, data.draw(relations()))
-    ranges = data.draw(st.permutations([(WORD_MIN, 1), (2, 2), (3, 5), (6, 1 << 40), (WORD_MAX, WORD_MAX)]))
-    sensors = sensors_of(plan, plan.trace_sensors) if "!=" not in body and data.draw(st.booleans()) else None
+    ranges = data.draw(
+        st.permutations([(WORD_MIN, 1), (2, 2), (3, 5), (6, 1 << 40), (WORD_MAX, WORD_MAX)])
+    )
+    sensors = (
+        sensors_of(plan, plan.trace_sensors)
+        if "!=" not in body and data.draw(st.booleans())
+        else None
+    )
     rows = Join(pager.pages, plan.shape, trees).bindings()
-    paged, flat = both_joins(pager, plan, trees, sensors, data.draw(st.sampled_from([1, 3, 1 << 10])))
+    paged, flat = both_joins(
+        pager, plan, trees, sensors, data.draw(st.sampled_from([1, 3, 1 << 10]))
+    )
     for low, high in ranges:
         expected, trace = paged.over((low, high)).all()
         assert expected.tolist() == rows[:, (rows[0] >= low) & (rows[0] <= high)].tolist()
@@ -105,9 +117,17 @@ def test_one_join_goes_over_ranges_in_any_order(name, data):
 def test_only_what_a_plan_needs_is_compiled_for_it(name, listed, granularity, late, monkeypatch):
     """A first triangle waits for no rows of bits, and for no sort."""
     compiled = []
-    kernels = {"overlay": flat_join, "sort_slice": collect, "leapfrog": traced, "certify": certify, "foretell": certify}
+    kernels = {
+        "overlay": flat_join,
+        "sort_slice": collect,
+        "leapfrog": traced,
+        "certify": certify,
+        "foretell": certify,
+    }
     for one, module in kernels.items():
-        monkeypatch.setattr(getattr(module, one), "address", lambda one=one: compiled.append(one) or 1)
+        monkeypatch.setattr(
+            getattr(module, one), "address", lambda one=one: compiled.append(one) or 1
+        )
     variables, body = BODIES[name]
     pager, plan = MemoryPager(512), plan_of(body, variables.split())
     pairs, triples = np.array([[1, 1, 2], [2, 3, 3]]), np.array([[1, 1, 2], [2, 3, 3], [4, 5, 6]])
@@ -134,7 +154,9 @@ def test_batches_are_kept_in_few_pieces_of_memory():
 @pytest.mark.parametrize("threads", [2, 5])
 @pytest.mark.parametrize("is_flat", [True, False])
 def test_threads_share_ranges_and_not_joins(threads, is_flat, monkeypatch):
-    """Bindings in order and the trace are those of one thread; each thread goes over its ranges with one join."""
+    """Bindings in order and the trace are those of one thread; each thread goes over its ranges
+    with one join.
+    """
     rng = np.random.default_rng(5)
     edges = np.unique(rng.integers(0, 80, (2, 2500)), axis=1)
     pager = MemoryPager(4096, pages_max=1 << 13)
@@ -154,7 +176,9 @@ def test_threads_share_ranges_and_not_joins(threads, is_flat, monkeypatch):
     assert found.bindings.tolist() == alone.bindings.tolist()
     for trace, expected in zip(found.recorded, alone.recorded, strict=True):
         assert in_order(whole(trace)) == in_order(whole(expected))
-        assert np.array_equal(np.concatenate([*ascending(trace)], axis=1), np.unique(whole(expected), axis=1))
+        assert np.array_equal(
+            np.concatenate([*ascending(trace)], axis=1), np.unique(whole(expected), axis=1)
+        )
 
 
 @pytest.mark.parametrize("is_flat", [True, False])
@@ -181,7 +205,9 @@ def test_ranges_are_the_same_from_flat_tries(rule, monkeypatch):
     trees = tries_of(pager, plan, {"r": edges, "s": edges, "u": np.unique(edges[0])[None]})
     monkeypatch.setattr(evaluate_module, "PARALLEL_FROM", 0)
     ranges = first_ranges(pager.pages, plan.shape, trees, 16)
-    assert ranges == first_ranges(pager.pages, plan.shape, trees, 16, flatten(pager.pages, plan.shape, trees))
+    assert ranges == first_ranges(
+        pager.pages, plan.shape, trees, 16, flatten(pager.pages, plan.shape, trees)
+    )
     assert 8 < len(ranges) <= 16 and ranges[0][0] == WORD_MIN and ranges[-1][1] == WORD_MAX
     assert all(high + 1 == low for (_, high), (low, _) in pairwise(ranges))
     if "s" in rule:
@@ -191,11 +217,17 @@ def test_ranges_are_the_same_from_flat_tries(rule, monkeypatch):
 
 @pytest.mark.parametrize(
     ("marks", "ground", "bits"),
-    [(0, 0, 0), (1 << 20, 0, 1), (1 << 20, 70, 1 << 10), (1 << 20, 1 << 12, 1 << 8), (1 << 20, 1 << 12, 1 << 17)],
+    [
+        (0, 0, 0),
+        (1 << 20, 0, 1),
+        (1 << 20, 70, 1 << 10),
+        (1 << 20, 1 << 12, 1 << 8),
+        (1 << 20, 1 << 12, 1 << 17),
+    ],
 )
 def test_dense_slices_in_every_way(marks, ground, bits, monkeypatch):
-    """Long slices, skewed ones too, so that merging, leaping and marking all happen; and rows of bits, of which
-    there is room for none, for some grounds, for some rows, for all.
+    """Long slices, skewed ones too, so that merging, leaping and marking all happen; and rows of
+    bits, of which there is room for none, for some grounds, for some rows, for all.
     """
     monkeypatch.setattr(flat_layout, "MARKS_MAX", marks)
     monkeypatch.setattr(flat_layout, "GROUND_MAX", ground)
@@ -211,13 +243,17 @@ def test_dense_slices_in_every_way(marks, ground, bits, monkeypatch):
             (_, rows, _), (_, flat_rows, _) = both(pager, plan, trees, batch=1000)
             assert rows.shape[1] > 1000
             assert (flat_rows == rows).all()
-            counts = FlatJoin(Layout(flatten(pager.pages, plan.shape, trees), plan.shape, listed=frozenset()))
+            counts = FlatJoin(
+                Layout(flatten(pager.pages, plan.shape, trees), plan.shape, listed=frozenset())
+            )
             assert counts.bindings().shape[1] == 1
             assert np.concatenate(counts.times).tolist() == [rows.shape[1]]
 
 
 def test_an_outer_intersection_is_done_once():
-    """In a bipartite core the slices of x and y share 100 keys, passed once a pair and not once a triple."""
+    """In a bipartite core the slices of x and y share 100 keys, passed once a pair and not once
+    a triple.
+    """
     n = 40
     pairs = [(x, y) for x in range(n) for y in range(x + 1, n)]
     far = [(x, w) for x in range(n) for w in range(1000, 1100)]
@@ -240,7 +276,9 @@ def test_what_is_left_to_the_join_over_pages():
     trees["u"] = small._replace(pointer=4, count=1 << 19)
     assert is_flat_cheaper(plan.shape, [trees[t.index.predicate] for t in plan.tries])
     with allowing(64_000_000):
-        assert not is_flat_cheaper(plan.shape, [trees[t.index.predicate] for t in plan.tries]), "84 MB"
+        assert not is_flat_cheaper(plan.shape, [trees[t.index.predicate] for t in plan.tries]), (
+            "84 MB"
+        )
     assert not is_flat_cheaper(replace(plan.shape, absent=np.array([0])), [big, small])
     held = plan_of("r(5, y), s(y, z)", ["$1", "y", "z"])
     assert not is_flat_cheaper(held.shape, [big, big])
@@ -266,7 +304,9 @@ def test_more_parts_than_bits(atoms, maintenance, tmp_path):
 @settings(max_examples=25, deadline=None)
 @given(data=st.data())
 def test_what_is_not_asked_for_is_counted(name, data):
-    """Grouped by the levels listed, the bindings are as many as all of them are, and come in some order."""
+    """Grouped by the levels listed, the bindings are as many as all of them are, and come in
+    some order.
+    """
     variables, body = BODIES[name]
     plan = plan_of(body, data.draw(st.permutations(variables.split())))
     pager = MemoryPager(512, pages_max=1 << 13)
@@ -274,39 +314,57 @@ def test_what_is_not_asked_for_is_counted(name, data):
     listed = frozenset(data.draw(st.sets(st.integers(0, plan.shape.levels - 1))))
     batch = data.draw(st.sampled_from([1, 3, 1 << 10]))
     rows = Join(pager.pages, plan.shape, trees).bindings()
-    flat = FlatJoin(Layout(flatten(pager.pages, plan.shape, trees), plan.shape, listed=listed), batch=batch)
-    assert group(flat.bindings(), flat.times, listed) == counted(rows[sorted(listed)], np.ones(rows.shape[1], np.int64))
+    flat = FlatJoin(
+        Layout(flatten(pager.pages, plan.shape, trees), plan.shape, listed=listed), batch=batch
+    )
+    assert group(flat.bindings(), flat.times, listed) == counted(
+        rows[sorted(listed)], np.ones(rows.shape[1], np.int64)
+    )
 
 
 def test_ends_of_paths_cost_what_their_parts_cost():
     """n fans of n edges three deep hold n ** 4 paths, and n * n pairs at each step."""
     n = 30
-    layers = [np.array([(a + s, b + s + 1000) for a in range(n) for b in range(n)]).T for s in (0, 1000, 2000)]
+    layers = [
+        np.array([(a + s, b + s + 1000) for a in range(n) for b in range(n)]).T
+        for s in (0, 1000, 2000)
+    ]
     edges = np.concatenate(layers, axis=1)
     pager = MemoryPager(4096, pages_max=1 << 13)
     plan = plan_of("r(x, y), r(y, z), r(z, w)", ["x", "y", "z", "w"])
     trees = tries_of(pager, plan, {"r": edges})
-    flat = FlatJoin(Layout(flatten(pager.pages, plan.shape, trees), plan.shape, listed=frozenset({0, 3})))
+    flat = FlatJoin(
+        Layout(flatten(pager.pages, plan.shape, trees), plan.shape, listed=frozenset({0, 3}))
+    )
     found = flat.bindings()
     assert found.shape[1] == n * n
     assert np.concatenate(flat.times).tolist() == [n * n] * (n * n)
     assert flat.operations < 20 * n**3 < n**4
     sensors = sensors_of(plan, plan.trace_sensors)
-    coarse = FlatJoin(Layout(flatten(pager.pages, plan.shape, trees), plan.shape, sensors, frozenset({0, 3}), n + 1))
+    coarse = FlatJoin(
+        Layout(
+            flatten(pager.pages, plan.shape, trees), plan.shape, sensors, frozenset({0, 3}), n + 1
+        )
+    )
     assert coarse.bindings().tolist() == found.tolist()
-    assert coarse.operations == flat.operations  # that each of n ** 3 bindings leaves a row costs none
+    # that each of n ** 3 bindings leaves a row costs none
+    assert coarse.operations == flat.operations
 
 
 @pytest.mark.parametrize("listed", [{0, 14}, {0}, {}])
 def test_a_count_beyond_64_bits_is_refused(listed):
     """Fourteen steps of 32 ways each are 2 ** 70 paths."""
     n, steps = 32, 14
-    edges = np.array([(s * n + a, s * n + n + b) for s in range(steps) for a in range(n) for b in range(n)]).T
+    edges = np.array(
+        [(s * n + a, s * n + n + b) for s in range(steps) for a in range(n) for b in range(n)]
+    ).T
     names = [f"v{i}" for i in range(steps + 1)]
     body = ", ".join(f"r({a}, {b})" for a, b in pairwise(names))
     pager = MemoryPager(4096, pages_max=1 << 13)
     plan = plan_of(body, names)
     trees = tries_of(pager, plan, {"r": edges})
-    flat = FlatJoin(Layout(flatten(pager.pages, plan.shape, trees), plan.shape, listed=frozenset(listed)))
+    flat = FlatJoin(
+        Layout(flatten(pager.pages, plan.shape, trees), plan.shape, listed=frozenset(listed))
+    )
     with pytest.raises(RangeError, match="cannot be counted"):
         flat.bindings()

@@ -1,4 +1,6 @@
-"""The trace that flat tries record: the rows of the join over pages where it is exact, and sound where it is coarse."""
+"""The trace that flat tries record: the rows of the join over pages where it is exact, and sound
+where it is coarse.
+"""
 
 import numpy as np
 import pytest
@@ -29,7 +31,9 @@ from tests.support.memory import MemoryPager
 
 
 @pytest.mark.parametrize("granularity", [1, 4])
-@pytest.mark.parametrize("top, tail", [(1 << 10, 0), (1 << 20, 5 * 20 - 63), (1 << 24, 5 * 24 - 63), (1 << 26, None)])
+@pytest.mark.parametrize(
+    "top, tail", [(1 << 10, 0), (1 << 20, 5 * 20 - 63), (1 << 24, 5 * 24 - 63), (1 << 26, None)]
+)
 def test_trace_rows_are_as_narrow_as_keys_and_bounds(top, tail, granularity):
     """Five columns are a word, or a word and a tail, up to 126 bits; else they stay columns."""
     rng = np.random.default_rng(top)
@@ -41,7 +45,11 @@ def test_trace_rows_are_as_narrow_as_keys_and_bounds(top, tail, granularity):
     paged, flat = both_joins(pager, plan, trees, sensors, granularity=granularity)
     parts = [part for _, trace in flat.batches() for part in trace]
     assert all(isinstance(part, Coded) == (tail is not None) for part in parts)
-    assert all(part.coding.tail == tail and (len(part.tails) > 0) == (tail > 0) for part in parts if tail is not None)
+    assert all(
+        part.coding.tail == tail and (len(part.tails) > 0) == (tail > 0)
+        for part in parts
+        if tail is not None
+    )
     if granularity == 1:
         assert sorted_trace(both_joins(pager, plan, trees, sensors)[1]) == distinct(paged.all()[1])
 
@@ -49,16 +57,24 @@ def test_trace_rows_are_as_narrow_as_keys_and_bounds(top, tail, granularity):
 @pytest.mark.parametrize("marks", [0, 1 << 20])
 @pytest.mark.parametrize("order", ["x y z", "y x z", "x z y", "z y x"])
 def test_the_trace_of_dense_slices(marks, order, monkeypatch):
-    """By ranks where one slice stays, be it the first or the second, whichever is longer; and without ranks."""
+    """By ranks where one slice stays, be it the first or the second, whichever is longer; and
+    without ranks.
+    """
     monkeypatch.setattr(flat_layout, "MARKS_MAX", marks)
     rng = np.random.default_rng(3)
     edges = np.unique(np.stack([rng.zipf(1.5, 6000) % 300, rng.integers(-100, 200, 6000)]), axis=1)
     pager = MemoryPager(4096, pages_max=1 << 13)
-    for body in (BODIES["triangle"][1], "r(x, z), s(y, z), r(x, y)", "r(x, z), r(y, z), s(x, y), z <= 90, z >= -20"):
+    for body in (
+        BODIES["triangle"][1],
+        "r(x, z), s(y, z), r(x, y)",
+        "r(x, z), r(y, z), s(x, y), z <= 90, z >= -20",
+    ):
         plan = plan_of(body, order.split())
         trees = tries_of(pager, plan, {"r": edges, "s": edges[:, ::3]})
         sensors = sensors_of(plan, plan.trace_sensors)
-        (paged, rows, trace), (flat, flat_rows, flat_trace) = both(pager, plan, trees, sensors, 1 << 18)
+        (paged, rows, trace), (flat, flat_rows, flat_trace) = both(
+            pager, plan, trees, sensors, 1 << 18
+        )
         assert np.array_equal(flat_rows, rows)
         assert all(in_order(a) == in_order(b) for a, b in zip(flat_trace, trace, strict=True))
         assert flat.operations == paged.operations
@@ -69,7 +85,9 @@ def test_the_trace_of_dense_slices(marks, order, monkeypatch):
 @settings(max_examples=25, deadline=None)
 @given(data=st.data())
 def test_coarse_rows_certify_what_a_level_has(name, data):
-    """A key of all parts is in a row of each, another in one of a part that lacks it; a row spans few operations."""
+    """A key of all parts is in a row of each, another in one of a part that lacks it; a row
+    spans few operations.
+    """
     variables, body = BODIES[name]
     plan = plan_of(body, data.draw(st.permutations(variables.split())))
     pager = MemoryPager(512, pages_max=1 << 13)
@@ -79,7 +97,9 @@ def test_coarse_rows_certify_what_a_level_has(name, data):
     sensors = sensors_of(plan, plan.trace_sensors)
     expected, exact = Join(pager.pages, plan.shape, trees, sensors=sensors).all()
     listed = frozenset(data.draw(st.sets(st.integers(0, plan.shape.levels - 1))))
-    layout = Layout(flatten(pager.pages, plan.shape, trees), plan.shape, sensors, listed, granularity)
+    layout = Layout(
+        flatten(pager.pages, plan.shape, trees), plan.shape, sensors, listed, granularity
+    )
     join = FlatJoin(layout, batch=data.draw(st.sampled_from([3, 1 << 10])))
     rows, coarse = join.all()
     assert group(rows, join.times, listed) == group(expected, [], listed)
@@ -87,7 +107,12 @@ def test_coarse_rows_certify_what_a_level_has(name, data):
     for level, context, low, high in contexts(plan, found):
         parts = [s for s, sensor in enumerate(plan.trace_sensors) if sensor.level == level]
         slices = [slice_of(plan, found, plan.trace_sensors[s], context) for s in parts]
-        for x in {v + d for v in set().union(*slices) | {low, high} for d in (-1, 0, 1) if low <= v + d <= high}:
+        for x in {
+            v + d
+            for v in set().union(*slices) | {low, high}
+            for d in (-1, 0, 1)
+            if low <= v + d <= high
+        }:
             sensitive = [any(a <= x <= b for a, b in intervals[s].get(context, ())) for s in parts]
             has = [x in keys for keys in slices]
             if all(has):
@@ -122,7 +147,9 @@ def contexts(plan, relations, context=()):
     if level == len(plan.variables):
         return
     bounds = [
-        (b.kind, b.constant + sum(sign * context[at] for at, sign in b.others)) for b in plan.bounds if b.level == level
+        (b.kind, b.constant + sum(sign * context[at] for at, sign in b.others))
+        for b in plan.bounds
+        if b.level == level
     ]
     low = max([WORD_MIN, *(x for kind, x in bounds if kind in (EQ, GE))])
     high = min([WORD_MAX, *(x for kind, x in bounds if kind in (EQ, LE))])
@@ -142,7 +169,9 @@ def test_ranks(keys, low):
     data, bits = np.array([9, 9, *sorted(keys), 9]), np.full(32, -1)
     every = np.arange(data[2], data[-2] + 1)
     rank_bitmap.lay_ranks(data, 2, len(data) - 1, low, bits, 2)
-    assert [rank_bitmap.ranked(bits, 2, low, x) for x in every] == (2 + np.searchsorted(data[2:-1], every)).tolist()
+    assert [rank_bitmap.ranked(bits, 2, low, x) for x in every] == (
+        2 + np.searchsorted(data[2:-1], every)
+    ).tolist()
 
 
 def test_trace_rows_that_outgrow_their_buffer():

@@ -53,10 +53,14 @@ def test_published_counts(name, graph, tmp_path):
         assert len(ws["tri"]) == TRIANGLES[name]
 
 
-@pytest.mark.parametrize("singles, batches", [(200, 4), pytest.param(1000, 20, marks=pytest.mark.campaign)])
+@pytest.mark.parametrize(
+    "singles, batches", [(200, 4), pytest.param(1000, 20, marks=pytest.mark.campaign)]
+)
 @pytest.mark.parametrize("maintenance", ["match", "probe"])
 def test_wiki_vote_maintained(maintenance, singles, batches, graph, tmp_path):
-    """Single edits, each against common neighbours; batches of 500, each against from scratch; reopened in between."""
+    """Single edits, each against common neighbours; batches of 500, each against from scratch;
+    reopened in between.
+    """
     edges = graph("wiki-Vote")
     rng = np.random.default_rng(11)
     truth = Adjacency(edges)
@@ -91,13 +95,16 @@ def test_wiki_vote_maintained(maintenance, singles, batches, graph, tmp_path):
         ws.verify("tri")
         if i == batches // 2:
             assert ws.stats("tri")["operations"] < 200_000  # from scratch it is 3.5 million
-    if maintenance == "probe" or batches == 20:  # sensitivity takes 20 s to check; test_many_pages checks less of it
+    # sensitivity takes 20 s to check; test_many_pages checks less of it
+    if maintenance == "probe" or batches == 20:
         assert ws.store.check() == []
     ws.close()
 
 
 def test_full_evaluation_beside_a_csr_merge(graph, tmp_path):
-    """The triangle listing within 1.5 times a hand-written merge over adjacency arrays, in one process."""
+    """The triangle listing within 1.5 times a hand-written merge over adjacency arrays, in one
+    process.
+    """
     edges = graph("wiki-Vote")
     with loaded(tmp_path / "g.pages", edges, maintenance="probe") as ws:
         assert len(ws.evaluate("tri")) == TRIANGLES["wiki-Vote"]
@@ -127,11 +134,12 @@ def test_threads_find_the_same(graph, tmp_path):
 
 
 def test_one_edge_is_a_hundred_times_faster_than_from_scratch(graph, tmp_path, monkeypatch):
-    """A transaction leaves the view stored; so does what it is compared with, the same rule evaluated and stored.
+    """A transaction leaves the view stored; so does what it is compared with, the same rule
+    evaluated and stored.
 
-    Both on one thread, or it would depend on the machine's cores. They take turns, and the quietest turn of each
-    counts: whatever else the machine does slows some of them. A turn is long enough for what installing left in the
-    caches to be gone.
+    Both on one thread, or it would depend on the machine's cores. They take turns, and the quietest
+    turn of each counts: whatever else the machine does slows some of them. A turn is long enough
+    for what installing left in the caches to be gone.
     """
     unchecked(monkeypatch)
     edges = graph("wiki-Vote")
@@ -149,7 +157,11 @@ def test_one_edge_is_a_hundred_times_faster_than_from_scratch(graph, tmp_path, m
                     turn.append(time.perf_counter() - a)
             single.append(float(np.median(turn)))
             a = time.perf_counter()
-            ws.install("again(x, y, z) <- edge(x, y), edge(y, z), edge(x, z).", name="again", maintenance="probe")
+            ws.install(
+                "again(x, y, z) <- edge(x, y), edge(y, z), edge(x, z).",
+                name="again",
+                maintenance="probe",
+            )
             scratch.append(time.perf_counter() - a)
             ws.uninstall("again")
         assert min(scratch) >= 100 * min(single), (scratch, single)

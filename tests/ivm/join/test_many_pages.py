@@ -1,7 +1,8 @@
-"""Views over trees of many pages: after each of many transactions the maintained rows are those from scratch.
+"""Views over trees of many pages: after each of many transactions the maintained rows are those
+from scratch.
 
-Values are spread over 46 bits, so that a page of 4 KiB holds a few hundred rows; most are drawn from few
-hubs.  The transactions are small, large, and everything at once.
+Values are spread over 46 bits, so that a page of 4 KiB holds a few hundred rows; most are drawn
+from few hubs.  The transactions are small, large, and everything at once.
 """
 
 import numpy as np
@@ -9,7 +10,9 @@ import pytest
 
 import ivm
 
-EDGES = "edge(x, y) -> int(x), int(y). mark(x) -> int(x). cost[x, y] = c -> int(x), int(y), int(c). "
+EDGES = (
+    "edge(x, y) -> int(x), int(y). mark(x) -> int(x). cost[x, y] = c -> int(x), int(y), int(c). "
+)
 PROGRAMS = {
     "triangle": "v(x, y, z) <- edge(x, y), edge(y, z), edge(x, z).",
     "four meet": "v(x, y, w) <- edge(x, y), edge(x, w), edge(y, w), edge(w, x), edge(w, y).",
@@ -35,7 +38,9 @@ class Churn:
     def vertices(self, n: int) -> np.ndarray:
         """Vertices, half of them among the first seven."""
         hubs = self.draw.random(n) < 0.5
-        return VERTICES[np.where(hubs, self.draw.integers(0, 7, n), self.draw.integers(0, len(VERTICES), n))]
+        return VERTICES[
+            np.where(hubs, self.draw.integers(0, 7, n), self.draw.integers(0, len(VERTICES), n))
+        ]
 
     def transaction(self, size: int) -> None:
         with self.workspace.transaction() as txn:

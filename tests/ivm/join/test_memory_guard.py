@@ -50,7 +50,9 @@ def test_a_question_whose_answer_does_not_fit(ws, monkeypatch, threads):
 def test_an_evaluation_takes_a_share_of_the_memory(ws, monkeypatch):
     """Also where nothing else limits it, and much is left; the user may allow more."""
     monkeypatch.setattr(memory, "limits", lambda: SMALL)
-    with pytest.raises(RoomError, match=r"one evaluation may take 25 % of the machine's memory, 21.0 MB"):
+    with pytest.raises(
+        RoomError, match=r"one evaluation may take 25 % of the machine's memory, 21.0 MB"
+    ):
         ws.query("q" + PAIRS)
     monkeypatch.setenv("IVM_MEMORY_SHARE", "0.9")
     assert len(ws.query("q" + PAIRS)) == 1_000_000
@@ -64,7 +66,9 @@ def test_changes_that_do_not_fit(ws, monkeypatch):
     monkeypatch.setattr(memory, "limits", lambda: SCARCE)
     monkeypatch.setattr(costs, "FREE", inf)  # probing goes on, whatever it costs
     for maintenance in ("match", "probe"):
-        with pytest.raises(RoomError, match=rf"^{maintenance}:1:2\d: finding rows: [\d,]+ rows so far"):
+        with pytest.raises(
+            RoomError, match=rf"^{maintenance}:1:2\d: finding rows: [\d,]+ rows so far"
+        ):
             ws.exec(f"+on_{maintenance}(1).")
     monkeypatch.undo()
     ws.exec("+on_probe(1).")
@@ -119,14 +123,21 @@ def test_a_view_that_does_not_fit_is_not_installed(ws, monkeypatch, maintenance)
     ],
 )
 def test_what_is_left_of_the_machine_and_of_a_group(group, limit, left, tmp_path, monkeypatch):
-    """The group, or the one that it is in, has taken 3 MiB, 1 of them of files that can be let go."""
+    """The group, or the one that it is in, has taken 3 MiB, 1 of them of files that can be let
+    go.
+    """
     proc, groups = tmp_path / "proc", tmp_path / "groups"
     (proc / "self").mkdir(parents=True)
-    (proc / "meminfo").write_text("MemTotal: 9999 kB\nMemAvailable: 6144 kB\nHugePages_Total: 0\nSwapFree: 1024 kB\n")
+    (proc / "meminfo").write_text(
+        "MemTotal: 9999 kB\nMemAvailable: 6144 kB\nHugePages_Total: 0\nSwapFree: 1024 kB\n"
+    )
     (proc / "self" / "cgroup").write_text(f"5:cpu:/app\n{group}\n")
-    first = ":memory" in group or "cpu" in group  # version 1 has a tree of its own for each controller
+    # version 1 has a tree of its own for each controller
+    first = ":memory" in group or "cpu" in group
     most, current, files = FILES[first]
-    folder = (groups / "memory" if first else groups) / group.removesuffix("/one").rpartition("/")[2]
+    folder = (groups / "memory" if first else groups) / group.removesuffix("/one").rpartition("/")[
+        2
+    ]
     folder.mkdir(parents=True)
     if limit is not None:
         (folder / most).write_text(f"{limit}\n")
@@ -151,9 +162,15 @@ def test_what_is_left_of_this_machine(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("kind", [resource.RLIMIT_AS, resource.RLIMIT_DATA])
 def test_what_is_left_by_a_limit_of_the_process(monkeypatch, kind):
-    monkeypatch.setattr(resource, "getrlimit", lambda asked: (1 << 36 if asked == kind else resource.RLIM_INFINITY, -1))
+    monkeypatch.setattr(
+        resource,
+        "getrlimit",
+        lambda asked: (1 << 36 if asked == kind else resource.RLIM_INFINITY, -1),
+    )
     limit = [*memory.limits()][-1]
-    assert limit.whose.endswith("allows") and limit.whole == 1 << 36 and 0 < limit.left < limit.whole
+    assert (
+        limit.whose.endswith("allows") and limit.whole == 1 << 36 and 0 < limit.left < limit.whole
+    )
     assert memory.memory_left() <= limit.left
 
 
@@ -208,9 +225,13 @@ for name, _ in attempts():
 
 
 def test_memory_that_the_system_refuses(tmp_path):
-    """At any step, under a limit of any size: done, or an error that says where, at which step, and how many rows."""
+    """At any step, under a limit of any size: done, or an error that says where, at which step,
+    and how many rows.
+    """
     command = [sys.executable, "-c", REFUSED, str(tmp_path / "a.pages")]
-    done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "IVM_MEMORY_SHARE": "1"})
+    done = subprocess.run(
+        command, capture_output=True, text=True, env={**os.environ, "IVM_MEMORY_SHARE": "1"}
+    )
     lines = done.stdout.splitlines()
     assert len(lines) == 40, done.stderr
     assert {line.partition(": ")[2] for line in lines} == {"done", "RoomError"}, done.stdout
@@ -238,7 +259,9 @@ def test_of_many_parts_each_is_added_up(many, tmp_path, monkeypatch):
 
 
 def test_a_workspace_that_may_take_little(ws, tmp_path, monkeypatch):
-    """`memory` bounds questions, transactions and checks, and no view; a smaller answer is no error."""
+    """`memory` bounds questions, transactions and checks, and no view; a smaller answer is no
+    error.
+    """
     monkeypatch.undo()
     path = ws.store.path
     ws.install("on(x) -> int(x). p(x, y, z) <- a(x), a(y), on(z).", name="p", maintenance="probe")
@@ -270,7 +293,10 @@ def test_memory_that_is_refused_anywhere(ws, monkeypatch):
     ws.install("p(x) <- a(x), x > 3.", name="kept")
     version = ws.store.version
     mapping = OSError(errno.ENOMEM, "Cannot allocate memory")
-    for error, why in ((MemoryError(), "memory;"), (mapping, r"memory to map the store's file: .*ulimit -v")):
+    for error, why in (
+        (MemoryError(), "memory;"),
+        (mapping, r"memory to map the store's file: .*ulimit -v"),
+    ):
         refused = Mock(side_effect=error)
         with monkeypatch.context() as patched:
             patched.setattr(installation, "refuse_violations", refused)

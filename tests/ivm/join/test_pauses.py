@@ -1,4 +1,6 @@
-"""Joins return now and then, so that a signal is handled; what they find does not depend on when they do."""
+"""Joins return now and then, so that a signal is handled; what they find does not depend on when
+they do.
+"""
 
 from random import Random
 

@@ -1,4 +1,6 @@
-"""Slices of sorted rows, and of trees of orders, hold the rows that a comparison of all pairs finds, each once."""
+"""Slices of sorted rows, and of trees of orders, hold the rows that a comparison of all pairs
+finds, each once.
+"""
 
 import numpy as np
 import pytest
@@ -28,10 +30,20 @@ def arrays(words: list[list[int]], n: int) -> np.ndarray:
 def tables(draw):
     n, m, keys, columns = (draw(st.integers(*ends)) for ends in ((0, 30), (0, 8), (0, 2), (1, 3)))
     kinds = st.sampled_from([GE, LE, GE, LE, NE])
-    sides = draw(st.lists(st.builds(Side, st.integers(0, columns - 1), kinds, CONSTANTS), min_size=1, max_size=4))
+    sides = draw(
+        st.lists(
+            st.builds(Side, st.integers(0, columns - 1), kinds, CONSTANTS), min_size=1, max_size=4
+        )
+    )
     few, words = st.integers(0, 2), draw(st.sampled_from([WORDS, st.integers(0, 12)]))
-    table = [draw(st.lists(few if k < keys else words, min_size=n, max_size=n)) for k in range(keys + columns)]
-    sought = [draw(st.lists(few if k < keys else words, min_size=m, max_size=m)) for k in range(keys + len(sides))]
+    table = [
+        draw(st.lists(few if k < keys else words, min_size=n, max_size=n))
+        for k in range(keys + columns)
+    ]
+    sought = [
+        draw(st.lists(few if k < keys else words, min_size=m, max_size=m))
+        for k in range(keys + len(sides))
+    ]
     weights = draw(st.one_of(st.none(), st.lists(st.integers(1, 5), min_size=n, max_size=n)))
     return arrays(table, n), arrays(sought, m), keys, sides, weights
 
@@ -42,11 +54,18 @@ def test_slices_beside_all_pairs(drawn, near):
     table, sought, keys, sides, weights = drawn
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(slices, "NEAR", near)
-        made = Slices(table[:keys], table[keys:], sides, None if weights is None else np.array(weights, np.int64))
+        made = Slices(
+            table[:keys],
+            table[keys:],
+            sides,
+            None if weights is None else np.array(weights, np.int64),
+        )
         parts = [*made.find([*sought[:keys]], [*sought[keys:]])]
     found = []
     for part in parts:
-        for number, start, times, weight in zip(part.which, part.start, part.times, part.weights, strict=True):
+        for number, start, times, weight in zip(
+            part.which, part.start, part.times, part.weights, strict=True
+        ):
             rows = part.order.rows[start : start + times].tolist()
             assert weight == (times if weights is None else sum(weights[row] for row in rows))
             found += [(int(number), row) for row in rows]
@@ -59,7 +78,9 @@ def test_slices_beside_all_pairs(drawn, near):
             for side, value in zip(sides, values, strict=True)
         )
 
-    pairs = [(i, row) for i in range(sought.shape[1]) for row in range(table.shape[1]) if wanted(i, row)]
+    pairs = [
+        (i, row) for i in range(sought.shape[1]) for row in range(table.shape[1]) if wanted(i, row)
+    ]
     if parts and made.exact:
         assert sorted(found) == pairs
     assert {*pairs} <= {*found}
@@ -71,7 +92,9 @@ def test_one_long_interval_does_not_make_all_others_be_looked_at():
     start = drawn.integers(0, 10**7, 20_000)
     end = start + drawn.integers(0, 50, 20_000)
     end[0] = 10**7
-    made = Slices(np.empty((0, 20_000), np.int64), np.stack([start, end]), [Side(0, LE, 0), Side(1, GE, 0)])
+    made = Slices(
+        np.empty((0, 20_000), np.int64), np.stack([start, end]), [Side(0, LE, 0), Side(1, GE, 0)]
+    )
     parts = [*made.find([], [end, start])]
     assert made.exact
     pairs = sum(int(part.times.sum()) for part in parts)

@@ -1,4 +1,6 @@
-"""docs/rules.md runs: its programs derive the rows shown beneath them, its refusals read as shown."""
+"""docs/rules.md runs: its programs derive the rows shown beneath them, its refusals read as
+shown.
+"""
 
 import doctest
 import re
@@ -36,13 +38,17 @@ def test_every_example_derives_the_rows_it_shows():
 
 
 def test_every_example_is_stored_as_it_shows():
-    """The same rows by the workspace, which evaluates some of the rules otherwise than the slow truth."""
+    """The same rows by the workspace, which evaluates some of the rules otherwise than the slow
+    truth.
+    """
     with ivm.open(":memory:") as workspace:
         for number, (kind, text) in enumerate(BLOCKS):
             if kind != "logiql":
                 continue
             workspace.install(text, f"block{number}")
-            known = compile("".join(found for other, found in BLOCKS[: number + 1] if other == "logiql"))
+            known = compile(
+                "".join(found for other, found in BLOCKS[: number + 1] if other == "logiql")
+            )
             for name, rows in re.findall(r"^// (\w+): (.*)$", text, flags=re.MULTILINE):
                 assert sorted(workspace[name]) == sorted(written(rows, known, name)), name
         assert workspace.check() == []
@@ -94,7 +100,8 @@ def test_what_is_not_evaluated_is_refused_as_shown():
         workspace.install("".join(text for kind, text in BLOCKS if kind == "logiql"), "rules")
         shown = [text.rstrip().rsplit("\n", 1) for kind, text in BLOCKS if kind == "unevaluated"]
         for number, (rules, message) in enumerate(shown):
-            rules = re.sub(r"\b([pgr])(?=[(\[])", rf"\1_{number}", rules)  # other examples derive views of these names
+            # other examples derive views of these names
+            rules = re.sub(r"\b([pgr])(?=[(\[])", rf"\1_{number}", rules)
             with pytest.raises(ConstructError) as caught:
                 workspace.install(rules, "example")
             said = re.sub(r"(?<=\b[pgr])_\d", "", str(caught.value).partition(": ")[2])

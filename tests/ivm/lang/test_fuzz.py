@@ -1,4 +1,6 @@
-"""Whatever the text, there is a program or one RuleError with a place in it; no other exception, ever."""
+"""Whatever the text, there is a program or one RuleError with a place in it; no other exception,
+ever.
+"""
 
 from hypothesis import example, given, settings
 from hypothesis import strategies as st

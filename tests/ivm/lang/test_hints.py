@@ -1,4 +1,6 @@
-"""What a text hardly means: words of other languages are refused, variables used once are named, others are not."""
+"""What a text hardly means: words of other languages are refused, variables used once are named,
+others are not.
+"""
 
 import re
 import warnings
@@ -33,8 +35,14 @@ def ws(tmp_path):
         *((word, "`!f[x] = _`") for word in ("null", "NULL", "Null", "None", "nil")),
         *((word, "write `true`") for word in ("TRUE", "True")),
         *((word, "write `false`") for word in ("FALSE", "False")),
-        *((word, "rules know no clock") for word in ("CURRENT_DATE", "current_timestamp", "SYSDATE")),
-        *((word, "a word of SQL") for word in ("DEFAULT", "UNKNOWN", "NOT", "not", "IN", "EXISTS", "like")),
+        *(
+            (word, "rules know no clock")
+            for word in ("CURRENT_DATE", "current_timestamp", "SYSDATE")
+        ),
+        *(
+            (word, "a word of SQL")
+            for word in ("DEFAULT", "UNKNOWN", "NOT", "not", "IN", "EXISTS", "like")
+        ),
     ],
 )
 @pytest.mark.parametrize(
@@ -48,7 +56,9 @@ def ws(tmp_path):
     ],
 )
 def test_words_of_other_languages_are_refused_as_terms(ws, term, remedy, rule, place):
-    """With their place and what to write instead, at each way in; installed rules stay what they were."""
+    """With their place and what to write instead, at each way in; installed rules stay what they
+    were.
+    """
     text, version = rule.format(term), ws.store.version
     for take, source in (
         (ws.query, "query"),
@@ -56,7 +66,8 @@ def test_words_of_other_languages_are_refused_as_terms(ws, term, remedy, rule, p
         (partial(ws.install, name="x"), "x"),
     ):
         with pytest.raises(
-            RuleSyntaxError, match=rf"^{source}:1:{place}: `{term}` is not a value in rules.*{re.escape(remedy)}"
+            RuleSyntaxError,
+            match=rf"^{source}:1:{place}: `{term}` is not a value in rules.*{re.escape(remedy)}",
         ):
             take(text)
     assert ws.store.version == version
@@ -81,7 +92,10 @@ def test_a_variable_in_backquotes_has_any_name(ws):
 
 def test_rules_that_are_installed_stay_whatever_their_words(tmp_path):
     """A store of an earlier release may have them."""
-    with ivm.open(tmp_path / "w.pages", sync="off") as workspace, pytest.MonkeyPatch.context() as patch:
+    with (
+        ivm.open(tmp_path / "w.pages", sync="off") as workspace,
+        pytest.MonkeyPatch.context() as patch,
+    ):
         patch.setattr("ivm.lang.hints.with_hints", lambda program, _: program)
         workspace.install(f"{STORED} p(c) <- region[c] = NULL.", "old")
     with ivm.open(tmp_path / "w.pages", sync="off") as workspace:
@@ -114,14 +128,18 @@ def test_rules_that_are_installed_stay_whatever_their_words(tmp_path):
 )
 def test_a_variable_that_is_used_once_is_named_with_its_place(rule, names):
     said = [str(warning) for warning in hints(rule, "rules")]
-    assert [re.match(r"rules:1:(\d+): (.*) is used once: write `_`", text)[2] for text in said] == names
+    assert [
+        re.match(r"rules:1:(\d+): (.*) is used once: write `_`", text)[2] for text in said
+    ] == names
     for text, name in zip(said, names, strict=True):
         assert rule[int(text.split(":")[2]) - 1 :].lstrip("`").startswith(name)
 
 
 def test_a_rule_of_many_variables_that_are_used_once_has_one_warning():
     (warning,) = hints("p(x) <- e(x, a), e(x, b), e(x, c), e(x, d), e(x, f).", "rules")
-    assert str(warning).startswith("rules:1:14: a, b, c and 2 other variables of this rule are used once: write `_`")
+    assert str(warning).startswith(
+        "rules:1:14: a, b, c and 2 other variables of this rule are used once: write `_`"
+    )
 
 
 def test_install_and_query_warn_where_they_are_called(ws):
@@ -153,6 +171,8 @@ def test_nothing_that_is_shown_to_users_warns():
     texts = [text for kind, text in BLOCKS if kind == "logiql"]
     texts += [(ROOT / "tools" / "demo" / "flights.logiql").read_text()]
     readme = (ROOT / "README.md").read_text()
-    texts += re.findall(r"[a-z]\w*[\[(][^\n\"'<]* <- [^\n\"']*\.(?=$|[\"' ])", readme, flags=re.MULTILINE)
+    texts += re.findall(
+        r"[a-z]\w*[\[(][^\n\"'<]* <- [^\n\"']*\.(?=$|[\"' ])", readme, flags=re.MULTILINE
+    )
     assert len(texts) > 20
     assert [str(warning) for text in texts for warning in hints(text, "shown")] == []

@@ -1,6 +1,8 @@
-"""A table of bad programs with their messages (mistakes.txt), and that all mistakes of a text are told, each once.
+"""A table of bad programs with their messages (mistakes.txt), and that all mistakes of a text are
+told, each once.
 
-`UPDATE_GOLDEN=1 pytest tests/ivm/lang/test_mistakes.py` writes the table anew: read each message as a new user would.
+`UPDATE_GOLDEN=1 pytest tests/ivm/lang/test_mistakes.py` writes the table anew: read each message as
+a new user would.
 """
 
 import os
@@ -59,8 +61,14 @@ def test_all_mistakes_are_told_each_once():
         workspace.install(MANY)
     error = caught.value
     assert [(e.where.line, e.where.column) for e in (error, *error.others)] == [
-        (2, 21), (4, 9), (5, 21), (6, 17), (7, 1), (9, 26), (10, 24),
-    ]  # fmt: skip
+        (2, 21),
+        (4, 9),
+        (5, 21),
+        (6, 17),
+        (7, 1),
+        (9, 26),
+        (10, 24),
+    ]
     assert str(error).count("main:") == 7
     assert isinstance(error, RuleSyntaxError)
     assert str(pickle.loads(pickle.dumps(error))) == str(error)

@@ -70,7 +70,9 @@ def test_several_heads_share_their_body():
 
 def test_a_variable_belongs_to_the_smallest_conjunction_around_its_uses():
     # p(x) <- q(x), !(edge(x, y), r(y, _)), (edge(x, z) ; a(x)).
-    [rule] = compile(DECLARATIONS + "p(x) <- q(x), !(edge(x, y), r(y, _)), (edge(x, z) ; a(x)).").rules
+    [rule] = compile(
+        DECLARATIONS + "p(x) <- q(x), !(edge(x, y), r(y, _)), (edge(x, z) ; a(x))."
+    ).rules
     first, second = rule.body
     negation = next(literal for literal in first if isinstance(literal, Negation))
     assert negation.exists == (Var("y"), Var("_1"))
@@ -91,7 +93,8 @@ class TestAggregates:
         ]
 
     def test_a_disjunction_is_counted_through_a_view_of_its_bindings(self):
-        # d[x] = n <- agg<<n = count()>> (edge(x, y) ; r(x, y), edge(y, z)).     z is of one disjunct
+        # d[x] = n <- agg<<n = count()>> (edge(x, y) ; r(x, y), edge(y, z)).     z is of one
+        # disjunct
         assert rules("d[x] = n <- agg<<n = count()>> (edge(x, y) ; r(x, y), edge(y, z)).") == [
             "d$body(x, y) <- edge(x, y) ; r(x, y), edge(y, z).",
             "d[x] = n <- agg<<n = count()>> d$body(x?, y?).",
@@ -124,7 +127,9 @@ def test_places_are_kept_and_do_not_count():
 
 def test_too_many_disjuncts_are_refused():
     options = ", ".join("(a(x) ; q(x))" for _ in range(7))
-    with pytest.raises(ConstructError, match=r"rules:4:1: written out, this rule has more than 64 disjuncts"):
+    with pytest.raises(
+        ConstructError, match=r"rules:4:1: written out, this rule has more than 64 disjuncts"
+    ):
         rules(f"p(x) <- {options}.")
 
 
@@ -137,7 +142,8 @@ def test_too_many_atoms_of_a_conjunction_are_refused_at_once(body, atoms):
         workspace.install("e(x, y) -> int(x), int(y). a(x) -> int(x). +e(1, 1).", "stored")
         for take in workspace.install, workspace.query:
             with pytest.raises(
-                ConstructError, match=r"1:1: written out, this rule has \d+ atoms in one .* 256 are the most"
+                ConstructError,
+                match=r"1:1: written out, this rule has \d+ atoms in one .* 256 are the most",
             ):
                 take(rule)
         chain = ", ".join(f"e(x{n}, x{n + 1})" for n in range(ATOMS_MAX))

@@ -1,4 +1,6 @@
-"""Programs are installed part by part: what a part adds, what depends on it, and in which order rules run."""
+"""Programs are installed part by part: what a part adds, what depends on it, and in which order
+rules run.
+"""
 
 import pytest
 
@@ -7,7 +9,9 @@ from ivm.lang.ir import reads, show_rule, writes
 from ivm.lang.program import NOTHING, Program, in_order, readers
 from ivm.rules.compile import compile
 
-STORED = compile("edge(x, y) -> int(x), int(y). cost[x] = c -> int(x), decimal(8, 2)(c).", source="stored")
+STORED = compile(
+    "edge(x, y) -> int(x), int(y). cost[x] = c -> int(x), decimal(8, 2)(c).", source="stored"
+)
 
 
 def after(*texts: str) -> Program:
@@ -35,7 +39,9 @@ def test_rules_stand_behind_what_they_read_whatever_the_order_of_the_text():
 
 def test_all_rules_of_a_view_stand_before_its_readers():
     # r(x) <- u(x).   u(x) <- edge(x, _).   u(x) <- edge(_, x), e2(x).   e2(x) <- edge(x, x).
-    program = after("r(x) <- u(x). u(x) <- edge(x, _). u(x) <- edge(_, x), e2(x). e2(x) <- edge(x, x).")
+    program = after(
+        "r(x) <- u(x). u(x) <- edge(x, _). u(x) <- edge(_, x), e2(x). e2(x) <- edge(x, x)."
+    )
     assert [writes(rule) for rule in program.rules][-1] == ("r",)
 
 
@@ -44,16 +50,22 @@ def test_columns_take_names_and_types_from_the_rules():
     program = after("f[x] = c, g(x, x, 1, c) <- cost[x] = c.")
     f, g = program.predicates["f"], program.predicates["g"]
     assert (f.keys, f.value, f.columns) == (("int64",), "decimal(8,2)", ("x", "c"))
-    assert (g.types, g.columns) == (("int64", "int64", "int64", "decimal(8,2)"), ("x", "c2", "c3", "c"))
+    assert (g.types, g.columns) == (
+        ("int64", "int64", "int64", "decimal(8,2)"),
+        ("x", "c2", "c3", "c"),
+    )
 
 
 def test_names_made_up_are_none_of_the_users():
-    # f(c2, c2 + 1) <- edge(c2, _).      g(x + 1, c1) <- edge(x, c1).      h(x, c3, x, x, c5) <- edge(x, c3), c5 = x.
+    # f(c2, c2 + 1) <- edge(c2, _).      g(x + 1, c1) <- edge(x, c1).      h(x, c3, x, x, c5) <-
+    # edge(x, c3), c5 = x.
     text = "f(c2, c2 + 1) <- edge(c2, _). g(x + 1, c1) <- edge(x, c1)."
     program = after(f"{text} h(x, c3, x, x, c5) <- edge(x, c3), c5 = x.")
     assert [program.predicates[name].columns for name in "fgh"] == [
-        ("c2", "c3"), ("c2", "c1"), ("x", "c3", "c4", "c6", "c5"),
-    ]  # fmt: skip
+        ("c2", "c3"),
+        ("c2", "c1"),
+        ("x", "c3", "c4", "c6", "c5"),
+    ]
 
 
 def test_a_literal_alone_takes_the_type_that_the_view_has():
@@ -64,7 +76,9 @@ def test_a_literal_alone_takes_the_type_that_the_view_has():
 
 
 def test_a_column_of_decimals_has_the_digits_that_its_rules_need():
-    program = after("a(x) <- cost[_] = x. a(x) <- cost[_] = y, x = y + y. b(x) <- a(x). b(x) <- cost[_] = x.")
+    program = after(
+        "a(x) <- cost[_] = x. a(x) <- cost[_] = y, x = y + y. b(x) <- a(x). b(x) <- cost[_] = x."
+    )
     assert program.predicates["a"].types == program.predicates["b"].types == ("decimal(18,2)",)
     with pytest.raises(RuleTypeError, match=r"is decimal\(18,2\) here, but decimal\(8,2\) by the"):
         compile("a(x) <- cost[_] = y, x = y + y.", after("a(x) <- cost[_] = x."))
@@ -72,7 +86,9 @@ def test_a_column_of_decimals_has_the_digits_that_its_rules_need():
 
 def test_a_later_part_must_fit_an_earlier_view():
     program = after("p(x) <- edge(x, _).")
-    with pytest.raises(RuleTypeError, match=r"rules:1:3: column x of p is decimal\(8,2\) here, but int64 by the"):
+    with pytest.raises(
+        RuleTypeError, match=r"rules:1:3: column x of p is decimal\(8,2\) here, but int64 by the"
+    ):
         compile("p(c) <- cost[_] = c.", program)
 
 

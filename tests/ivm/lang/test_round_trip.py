@@ -1,4 +1,6 @@
-"""Printing and parsing are inverse: a checked rule, printed and compiled again, is the same rule."""
+"""Printing and parsing are inverse: a checked rule, printed and compiled again, is the same
+rule.
+"""
 
 import json
 from datetime import date, datetime
@@ -61,7 +63,9 @@ VALUES = st.one_of(
     st.text().map(lambda v: Const(v, "string")),
     st.dates().map(lambda v: Const(v, "date")),
     st.datetimes().map(lambda v: Const(v, "timestamp")),
-    st.integers(-(10**18) + 1, 10**18 - 1).map(lambda n: Const(Decimal(n).scaleb(-4), "decimal(18,4)")),
+    st.integers(-(10**18) + 1, 10**18 - 1).map(
+        lambda n: Const(Decimal(n).scaleb(-4), "decimal(18,4)")
+    ),
 )
 
 
@@ -86,13 +90,19 @@ def test_str_is_the_text():
     program = compile(declaration + text)
     [rule] = program.rules
     assert str(rule) == text
-    assert [str(literal) for literal in rule.body[0]] == ["edge(x, y)", "!(edge(y, z), z < 3)", "y != x * 2"]
+    assert [str(literal) for literal in rule.body[0]] == [
+        "edge(x, y)",
+        "!(edge(y, z), z < 3)",
+        "y != x * 2",
+    ]
     assert (str(rule.aggregate), str(rule.aggregate.result)) == ("n = sum(y)", "n")
     assert str(program.predicates["edge"]) == declaration
 
 
 def test_moments():
-    [clause] = parse("p(x) <- q(#2013-01-31#, #2013-01-31 17:05:00#, #2013-01-31T17:05:00.000001#).")
+    [clause] = parse(
+        "p(x) <- q(#2013-01-31#, #2013-01-31 17:05:00#, #2013-01-31T17:05:00.000001#)."
+    )
     assert [arg.value for arg in clause.body.items[0].args] == [
         date(2013, 1, 31),
         datetime(2013, 1, 31, 17, 5),

@@ -1,4 +1,5 @@
-"""Values of every type through rules: arithmetic, comparisons, literals and sums, beside the slow truth.
+"""Values of every type through rules: arithmetic, comparisons, literals and sums, beside the slow
+truth.
 
     v[x] = w <- f[x] = a, g[x] = b, w = a op b.            p(x) <- f[x] = a, g[x] = b, a op b.
 
@@ -27,7 +28,8 @@ relaxed = settings(max_examples=times(12), suppress_health_check=list(HealthChec
 INT = st.one_of(st.integers(-9, 9), st.integers(-(2**63), 2**63 - 1))
 DATE = st.dates()
 TIME = st.datetimes()
-FLOAT = st.floats(allow_nan=False, allow_infinity=False).map(lambda v: v + 0.0)  # -0.0 is stored as 0.0
+# -0.0 is stored as 0.0
+FLOAT = st.floats(allow_nan=False, allow_infinity=False).map(lambda v: v + 0.0)
 
 
 def decimals(digits: int, scale: int) -> st.SearchStrategy[Decimal]:
@@ -51,7 +53,10 @@ TYPES: dict[str, tuple[str, st.SearchStrategy]] = {
     "uint64": ("uint64", st.one_of(st.integers(0, 9), st.integers(0, 2**64 - 1))),
     "time": ("time", st.times()),
     "duration": ("duration", st.integers(-(2**50), 2**50).map(lambda n: timedelta(microseconds=n))),
-    "`timestamp(+02:00)`": ("timestamp(+02:00)", st.datetimes(datetime(2, 1, 1), datetime(9998, 1, 1)).map(in_zone)),
+    "`timestamp(+02:00)`": (
+        "timestamp(+02:00)",
+        st.datetimes(datetime(2, 1, 1), datetime(9998, 1, 1)).map(in_zone),
+    ),
 }
 DAYS = st.one_of(st.integers(-1000, 1000), INT)
 
@@ -101,13 +106,17 @@ def test_decimals_and_moments(op, left, right):
     check_arithmetic(op, left, right, TYPES[left][1], TYPES[right][1])
 
 
-@pytest.mark.parametrize("op, left, right", [("+", "date", "int"), ("-", "date", "int"), ("+", "int", "datetime")])
+@pytest.mark.parametrize(
+    "op, left, right", [("+", "date", "int"), ("-", "date", "int"), ("+", "int", "datetime")]
+)
 def test_moments_and_ints(op, left, right):
     values = {"int": DAYS, "date": DATE, "datetime": TIME}
     check_arithmetic(op, left, right, values[left], values[right])
 
 
-def check_arithmetic(op: str, left: str, right: str, lefts: st.SearchStrategy, rights: st.SearchStrategy) -> None:
+def check_arithmetic(
+    op: str, left: str, right: str, lefts: st.SearchStrategy, rights: st.SearchStrategy
+) -> None:
     @relaxed
     @given(st.lists(st.tuples(lefts, rights), min_size=1, max_size=4))
     def run(rows):
@@ -121,16 +130,36 @@ def check_arithmetic(op: str, left: str, right: str, lefts: st.SearchStrategy, r
     [
         ("date", "#9999-12-31#", "a + 1", "`a + 1` is day 2932897 from 1970-01-01, beyond date;"),
         ("date", "#0001-01-01#", "a - 1", "`a - 1` is day -719163 from 1970-01-01, beyond date;"),
-        ("date", "#2013-01-01#", "a + 4294967296", "`a + 4294967296` is day 4294983002 from 1970-01-01, beyond date;"),
-        ("datetime", "#9999-12-31 23:59:59.999999#", "a + 1", "microsecond 253402300800000000 from 1970-01-01, beyond"),
-        ("decimal(9, 2)", "9999999.99", "a * 1000000000000", "is 9999999990000000000.00, beyond decimal(18,2);"),
+        (
+            "date",
+            "#2013-01-01#",
+            "a + 4294967296",
+            "`a + 4294967296` is day 4294983002 from 1970-01-01, beyond date;",
+        ),
+        (
+            "datetime",
+            "#9999-12-31 23:59:59.999999#",
+            "a + 1",
+            "microsecond 253402300800000000 from 1970-01-01, beyond",
+        ),
+        (
+            "decimal(9, 2)",
+            "9999999.99",
+            "a * 1000000000000",
+            "is 9999999990000000000.00, beyond decimal(18,2);",
+        ),
         ("int", "9223372036854775807", "a + 1", "`a + 1` is 9223372036854775808, beyond int64;"),
     ],
 )
 def test_what_a_type_does_not_hold_is_refused_as_a_value(type_, value, term, says):
-    with tempfile.TemporaryDirectory() as folder, ivm.open(Path(folder) / "store.pages", sync="off") as ws:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        ivm.open(Path(folder) / "store.pages", sync="off") as ws,
+    ):
         ws.install(f"f(a) -> {type_}(a). v({term}) <- f(a).")
-        with pytest.raises(RangeError, match=f"^main:1:\\d+: .*{re.escape(says)}.* exclude it with a comparison$"):
+        with pytest.raises(
+            RangeError, match=f"^main:1:\\d+: .*{re.escape(says)}.* exclude it with a comparison$"
+        ):
             ws.exec(f"+f({value}).")
         assert (list(ws["f"]), list(ws["v"])) == ([], [])
 
@@ -141,7 +170,9 @@ def test_comparisons(kind):
     ops = ["=", "!="] if kind in ("string", "bool") else ["=", "!=", "<", "<=", ">", ">="]
 
     @relaxed
-    @given(st.lists(st.tuples(values, values), min_size=1, max_size=4), st.sampled_from(ops), values)
+    @given(
+        st.lists(st.tuples(values, values), min_size=1, max_size=4), st.sampled_from(ops), values
+    )
     def run(rows, op, constant):
         literal = show_constant(Const(constant, type_))
         rows = [*rows, (rows[0][0], rows[0][0]), (constant, rows[0][1])]
@@ -166,13 +197,19 @@ def test_sums(kind):
 
 @pytest.mark.parametrize("key", ["", "x"])
 class TestSums:
-    """Of a group whose partial sums do not fit, in whatever order they are added, or which does not fit itself."""
+    """Of a group whose partial sums do not fit, in whatever order they are added, or which does
+    not fit itself.
+    """
 
     @pytest.fixture
     def ws(self, key, tmp_path):
-        # s[x] = t <- agg<<t = sum(v)>> f[x, _] = v.          d[x] = t <- agg<<t = sum(v)>> g[x, _] = v.
+        # s[x] = t <- agg<<t = sum(v)>> f[x, _] = v.          d[x] = t <- agg<<t = sum(v)>> g[x, _]
+        # = v.
         with ivm.open(tmp_path / "store.pages", sync="off") as ws:
-            f, g = "f[x, y] = v -> int(x), int(y), int(v).", "g[x, y] = v -> string(x), int(y), decimal(18, 2)(v)."
+            f, g = (
+                "f[x, y] = v -> int(x), int(y), int(v).",
+                "g[x, y] = v -> string(x), int(y), decimal(18, 2)(v).",
+            )
             ws.install(f"{f} {g}", name="stored")
             ws.install(self.rules(key), name="sums")
             yield ws
@@ -189,7 +226,12 @@ class TestSums:
         ws.verify("s")
         ws.install(self.rules(key, "again_"), name="again")
         answer = ws.query(self.rules(key, "q_"))
-        assert list(answer) == list(ws["s"]) == list(ws["again_s"]) == [(7, 2**62) if key else (2**62,)]
+        assert (
+            list(answer)
+            == list(ws["s"])
+            == list(ws["again_s"])
+            == [(7, 2**62) if key else (2**62,)]
+        )
 
     def test_a_change_that_does_not_fit(self, ws, key):
         ws.exec(f"+f[7, 0] = -{2**62}. +f[8, 0] = 1.")
@@ -236,7 +278,9 @@ class TestSums:
 
     def test_more_digits_than_a_decimal_has(self, ws, key):
         group = "'tea'" if key else ""
-        says = rf"^\w*d\[{group}\]: the sum is 18000000000000000.00, beyond decimal\(18,2\); make its"
+        says = (
+            rf"^\w*d\[{group}\]: the sum is 18000000000000000.00, beyond decimal\(18,2\); make its"
+        )
         ws.exec('+g["tea", 0] = 9000000000000000.00.')
         with pytest.raises(RangeError, match=says):
             ws.exec('+g["tea", 1] = 9000000000000000.00.')

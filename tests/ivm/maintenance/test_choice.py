@@ -1,4 +1,6 @@
-"""Changes are followed or their views evaluated anew, whichever takes less: counted, for batches of all sizes."""
+"""Changes are followed or their views evaluated anew, whichever takes less: counted, for batches
+of all sizes.
+"""
 
 import sys
 from math import inf
@@ -20,7 +22,8 @@ SIZE = 20_000
 MOST = 1.2  # times the work of the better way
 MOST_OF_FEW = 2.0  # the same for up to 64 rows: a share of so few tells less
 SLACK = 30_000  # of work: a millisecond, in which probing tells what it will cost
-CALL, PAGE = 10, 300  # the work of a call of Python, and of a page that is written; an operation of 30 ns is 1
+# the work of a call of Python, and of a page that is written; an operation of 30 ns is 1
+CALL, PAGE = 10, 300
 MORE = {
     "chain": ("q[] = n <- agg<<n = count()>> e(a, b), e(b, c), e(c, d), e(d, f), e(f, _).", "e"),
     "4-cycles": ("q[] = n <- agg<<n = count()>> e(a, b), e(b, c), e(c, d), e(d, a).", "e"),
@@ -30,7 +33,8 @@ MORE = {
     "projected": ("q(a, b) <- fact[_] = (a, b, _, _).", "fact"),
 }
 TAKEN = (
-    "star", "star, a dimension", "orders of a segment", "listed with a dimension", "distinct ends of 2-paths",
+    "star", "star, a dimension", "orders of a segment", "listed with a dimension",
+    "distinct ends of 2-paths",
     "3-paths counted", "triangles", "unequal values", "starts within ends",
 )  # fmt: skip
 BATCHES = 1, 10, 50, 100, 0.01, 0.1, 0.5  # rows, or shares of a relation
@@ -50,7 +54,9 @@ class Counting:
             self.budgets.append(budget)
 
         def noted(context, rule, operations):
-            joined = any(len(plan.tries) > 1 and not isinstance(plan.way, Columns) for plan in rule.plans)
+            joined = any(
+                len(plan.tries) > 1 and not isinstance(plan.way, Columns) for plan in rule.plans
+            )
             self.work += (JOINED if joined else READ) * operations
             note(context, rule, operations)
 
@@ -63,7 +69,9 @@ class Counting:
         monkeypatch.setattr(Budget, "__init__", begun)
         monkeypatch.setattr(Context, "note_operations", noted)
         monkeypatch.setattr(Choice, "is_better_anew", is_better)
-        monkeypatch.setattr(Choice, "instead", lambda *args: inf if self.way == "follow" else instead(*args))
+        monkeypatch.setattr(
+            Choice, "instead", lambda *args: inf if self.way == "follow" else instead(*args)
+        )
 
     def of(self, workspace, kind, name, rows) -> float:
         """Return the work of a transaction."""
@@ -104,6 +112,8 @@ def test_a_batch_takes_little_more_than_the_better_way(shape, tmp_path, monkeypa
         (n, kind): (chosen, work["follow", n, kind], work["anew", n, kind])
         for (way, n, kind), chosen in work.items()
         if way == "chosen"
-        and chosen > (MOST if n > 64 else MOST_OF_FEW) * min(work[other, n, kind] for other in WAYS[:2]) + SLACK
+        and chosen
+        > (MOST if n > 64 else MOST_OF_FEW) * min(work[other, n, kind] for other in WAYS[:2])
+        + SLACK
     }
     assert not slower, f"work of what was chosen, of following, and of evaluating anew: {slower}"

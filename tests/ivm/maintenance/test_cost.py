@@ -46,12 +46,17 @@ def test_operations_follow_the_trace_distance(rule, granularity, tmp_path):
                 txn.delete("b", [rng.integers(0, 300, 2)])
             distance = ws.trace_distance("c", before, ws.store.version)
             operations = ws.stats("c")["operations"]
-            assert operations <= C * granularity * (1 + distance) * log2(records), (operations, distance)
+            assert operations <= C * granularity * (1 + distance) * log2(records), (
+                operations,
+                distance,
+            )
             ws.verify("c")
 
 
 def test_an_edit_far_from_the_trace_costs_nothing(tmp_path):
-    """B(3) changes no operation of A n B in the paper's example, so no operation is redone for it."""
+    """B(3) changes no operation of A n B in the paper's example, so no operation is redone for
+    it.
+    """
     with ivm.open(tmp_path / "c.pages", sync="off") as ws:
         ws.install(
             "r(x, y) -> int(x), int(y). s(y, x) -> int(y), int(x). c(x, y) <- r(x, y), s(y, x).",
@@ -63,7 +68,9 @@ def test_an_edit_far_from_the_trace_costs_nothing(tmp_path):
         before = ws.store.version
         with ws.transaction() as txn:
             txn.insert("s", [(3, 5)])
-        assert ws.stats("c")["operations"] <= 4 * (1 + ws.trace_distance("c", before, ws.store.version)) * log2(10)
+        assert ws.stats("c")["operations"] <= 4 * (
+            1 + ws.trace_distance("c", before, ws.store.version)
+        ) * log2(10)
 
 
 def test_the_index_does_not_grow_without_bound_under_churn(tmp_path):
@@ -114,7 +121,8 @@ def test_a_huge_delta_is_evaluated_and_not_followed(maintenance, tmp_path):
 TRIANGLES = "c(x, y, z) <- e(x, y), e(y, z), e(x, z)."
 COUNTED = "c[] = n <- agg<<n = count()>> e(x, y), e(y, z), e(x, z)."
 CLIQUES = "c(x, y, z, w) <- e(x, y), e(y, z), e(x, z), e(x, w), e(y, w), e(z, w)."
-FOLLOWED = [  # a rule, its maintenance and granularity, the part of e that goes, and whether it is followed
+# a rule, its maintenance and granularity, the part of e that goes, and whether it is followed
+FOLLOWED = [
     (TRIANGLES, "probe", 1, 0.03, True),
     (TRIANGLES, "probe", 1, 0.1, False),
     (COUNTED, "probe", 1, 0.01, True),
@@ -135,7 +143,9 @@ FOLLOWED = [  # a rule, its maintenance and granularity, the part of e that goes
 def test_a_delta_is_followed_where_that_costs_less_than_evaluating(
     rule, maintenance, granularity, part, followed, tmp_path
 ):
-    """What decides is what a sample of the delta takes; of coarser sensitivity only smaller ones are followed."""
+    """What decides is what a sample of the delta takes; of coarser sensitivity only smaller ones
+    are followed.
+    """
     rng = np.random.default_rng(10)
     e, f = (np.unique(rng.integers(0, 100, (2, 9000)), axis=1) for _ in range(2))
     with ivm.open(tmp_path / "c.pages", sync="off") as ws:
@@ -153,11 +163,15 @@ def test_a_delta_is_followed_where_that_costs_less_than_evaluating(
 
 @pytest.mark.parametrize("maintenance", ["match", "probe"])
 def test_what_a_view_counts_is_not_listed_for_a_huge_delta(maintenance, tmp_path, monkeypatch):
-    """Both versions come as pairs and how often each is found; pairs that are found as before are not changes."""
+    """Both versions come as pairs and how often each is found; pairs that are found as before
+    are not changes.
+    """
     rng = np.random.default_rng(11)
     edges = np.unique(rng.integers(0, 60, (2, 1500)), axis=1)
     with ivm.open(tmp_path / "c.pages", sync="off") as ws:
-        ws.install(BASE + RULES["projection"] + "d(x) <- c(x, y), c(y, x).", maintenance=maintenance)
+        ws.install(
+            BASE + RULES["projection"] + "d(x) <- c(x, y), c(y, x).", maintenance=maintenance
+        )
         with ws.transaction() as txn:
             txn.insert("e", list(edges))
         before = set(zip(*ws["c"].to_arrow().to_pydict().values(), strict=True))

@@ -1,4 +1,6 @@
-"""Many views of one relation: an edit pays for those that it reaches, and all views are what the slow truth says."""
+"""Many views of one relation: an edit pays for those that it reaches, and all views are what the
+slow truth says.
+"""
 
 from decimal import Decimal
 from random import Random
@@ -14,7 +16,8 @@ from pagestore_tools.bench.meter import Meter
 from tests.support import naive
 from tests.support.simulator import compiled
 
-COLUMNS = "k: int64, a: int64, s: string, d: decimal(6,2), b: int64?"  # of which all but b are the key
+# of which all but b are the key
+COLUMNS = "k: int64, a: int64, s: string, d: decimal(6,2), b: int64?"
 DECLARATION = "r(k, a, s, d, b) -> int(k), int(a), string(s), decimal(6,2)(d), int?(b).\n"
 LEAST, GREATEST = -(2**63) + 1, 2**63 - 1
 CONSTANTS = {
@@ -53,7 +56,9 @@ def condition(random: Random) -> str:
 def rule(random: Random, view: str) -> str:
     parts = [condition(random) for _ in range(random.randint(0, 2))]
     if random.random() < 0.4:
-        options = [", ".join(condition(random) for _ in range(random.randint(1, 2))) for _ in range(2)]
+        options = [
+            ", ".join(condition(random) for _ in range(random.randint(1, 2))) for _ in range(2)
+        ]
         parts.append(f"({' ; '.join(options)})")
     head = random.choice(HEADS).format(v=view)
     used = search(r"\ba\b", " ".join([head, *parts]))
@@ -62,9 +67,19 @@ def rule(random: Random, view: str) -> str:
 
 
 def drawn(random: Random) -> tuple:
-    a = random.choice([0, 1, 2, LEAST, GREATEST]) if random.random() < 0.2 else random.randint(-1, 3)
+    a = (
+        random.choice([0, 1, 2, LEAST, GREATEST])
+        if random.random() < 0.2
+        else random.randint(-1, 3)
+    )
     b = random.choice([None, 0, 1, 2])
-    return random.randint(-1, 8), a, random.choice("uvw"), Decimal(random.choice([50, 125, -300, 999])) / 100, b
+    return (
+        random.randint(-1, 8),
+        a,
+        random.choice("uvw"),
+        Decimal(random.choice([50, 125, -300, 999])) / 100,
+        b,
+    )
 
 
 def stored(path) -> ivm.Workspace:
@@ -81,16 +96,24 @@ def follow(path, seed: int) -> None:
     with stored(path) as workspace:
         workspace.install(DECLARATION + rules, name="rules")
         for number in range(6):
-            rows = {row[:4]: row for row in (drawn(random) for _ in range(random.choice([1, 2, 6, 100])))}
+            rows = {
+                row[:4]: row
+                for row in (drawn(random) for _ in range(random.choice([1, 2, 6, 100])))
+            }
             gone = {one for one in state["r"] if random.random() < 0.3}
             with workspace.transaction() as txn:
                 txn.delete("r", [*gone])
                 txn.set("r", [*rows.values()])
-            state["r"] = {row for row in state["r"] - gone if row[:4] not in rows} | {*rows.values()}
+            state["r"] = {row for row in state["r"] - gone if row[:4] not in rows} | {
+                *rows.values()
+            }
             state = naive.evaluate(program, state)
             for view in program.predicates:
                 if "$" not in view:
-                    found, wanted = (sorted(some, key=repr) for some in (workspace[view], naive.rows_of(state[view])))
+                    found, wanted = (
+                        sorted(some, key=repr)
+                        for some in (workspace[view], naive.rows_of(state[view]))
+                    )
                     assert found == wanted, (seed, number, view)
         assert workspace.check() == []
 
@@ -128,9 +151,20 @@ def edited(workspace, rows):
     return {name: max(found[name] for found in counts[2:]) for name in counts[0]}
 
 
-MANY = {  # rules, rows that reach three of them, and how many calls of kernels an edit takes at most
-    "counts": ("v{i}[d] = n <- agg<<n = count()>> t(_, c, d), c > {i}0.", 100, [(-1, 25, 7), (-2, 30, 8)], 8),
-    "sums": ("v{i}[d] = n <- agg<<n = sum(c)>> t(_, c, d), c > {i}0.", 100, [(-1, 25, 7), (-2, 30, 8)], 25),
+# rules, rows that reach three of them, and how many calls of kernels an edit takes at most
+MANY = {
+    "counts": (
+        "v{i}[d] = n <- agg<<n = count()>> t(_, c, d), c > {i}0.",
+        100,
+        [(-1, 25, 7), (-2, 30, 8)],
+        8,
+    ),
+    "sums": (
+        "v{i}[d] = n <- agg<<n = sum(c)>> t(_, c, d), c > {i}0.",
+        100,
+        [(-1, 25, 7), (-2, 30, 8)],
+        25,
+    ),
     "lists": ("v{i}(k, d) <- t(k, c, d), c > {i}0, c < 900.", 100, [(-1, 25, 7), (-2, 30, 8)], 12),
     "rules of one view": ("p(k) <- t(k, {i}, d), d > {i}.", 200, [(-1, 3, 7), (-2, 150, 151)], 8),
 }
@@ -140,7 +174,9 @@ MANY = {  # rules, rows that reach three of them, and how many calls of kernels 
 @pytest.mark.parametrize("work", MANY)
 def test_an_edit_pays_for_the_views_that_it_reaches(work, tmp_path):
     rule, number, rows, calls = MANY[work]
-    with opened(tmp_path / "s.pages", "\n".join(rule.replace("{i}", str(i)) for i in range(number))) as workspace:
+    with opened(
+        tmp_path / "s.pages", "\n".join(rule.replace("{i}", str(i)) for i in range(number))
+    ) as workspace:
         counts = edited(workspace, rows)
         assert counts["kernel calls"] <= calls, counts
         assert counts["pages written"] <= 20 and counts["pages read"] <= 20, counts
@@ -148,8 +184,12 @@ def test_an_edit_pays_for_the_views_that_it_reaches(work, tmp_path):
 
 
 def test_a_constant_that_becomes_known_and_is_forgotten(tmp_path):
-    """A text that a transaction adds and rolls back leaves no word behind that another text then has."""
-    rules = "\n".join(f'v{i}(k) <- r(k, _, s, _, _), s = "{word}".' for i, word in enumerate(["x", "y", "z"]))
+    """A text that a transaction adds and rolls back leaves no word behind that another text then
+    has.
+    """
+    rules = "\n".join(
+        f'v{i}(k) <- r(k, _, s, _, _), s = "{word}".' for i, word in enumerate(["x", "y", "z"])
+    )
     with stored(tmp_path / "s.pages") as workspace:
         workspace.install(DECLARATION + rules, name="rules")
         for word in ("p", "q", "x", "y"):

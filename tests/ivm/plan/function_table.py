@@ -33,7 +33,9 @@ def _line(name: str) -> str:
 
 def _arguments(signature: Signature) -> str:
     must, may = signature.takes[: signature.least], signature.takes[signature.least :]
-    shown = ", ".join(must) + f"({''.join(f', {one}' for one in may)})" * bool(may and not signature.open)
+    shown = ", ".join(must) + f"({''.join(f', {one}' for one in may)})" * bool(
+        may and not signature.open
+    )
     return shown + ", ..." * signature.open
 
 

@@ -1,4 +1,6 @@
-"""What aggregates read: conjunctions of disjunctions, the views of bodies that stay, and helpers of computed keys."""
+"""What aggregates read: conjunctions of disjunctions, the views of bodies that stay, and helpers
+of computed keys.
+"""
 
 import json
 
@@ -40,8 +42,10 @@ SEPARATED = {
     "e(a, _) ; e(b, a)": None,  # a row of r has several rows of e
     "h[b] = y?, y != a ; e(a, b)": None,  # y may be null
     "v / a > 2 ; e(a, b)": None,  # division may fail
-    "e(a, b), !(e(a, z), e(z, b)) ; e(b, a)": None,  # what is negated would have several rows for one of r
-    " ; ".join(f"e({x}, {y}), e({y}, i)" for x in "abv" for y in "abv"): None,  # too many conjunctions
+    # what is negated would have several rows for one of r
+    "e(a, b), !(e(a, z), e(z, b)) ; e(b, a)": None,
+    # too many conjunctions
+    " ; ".join(f"e({x}, {y}), e({y}, i)" for x in "abv" for y in "abv"): None,
 }
 
 
@@ -83,7 +87,11 @@ def test_rules_that_an_earlier_release_installed_keep_the_view_of_their_body(tmp
     edits = "+r[1] = (2, 3, 10).  +r[2] = (2, 4, 20).  +r[3] = (5, 4, 30).  +f[2] = 1.  +e(2, 3).  +e(5, 4)."
     with ivm.open(path, sync="off") as workspace:
         workspace.exec(edits)
-        assert ([*workspace["n"]], kept(workspace), workspace.check()) == ([(2, 30), (5, 30)], ["n$body"], [])
+        assert ([*workspace["n"]], kept(workspace), workspace.check()) == (
+            [(2, 30), (5, 30)],
+            ["n$body"],
+            [],
+        )
         workspace.install(text, "rules", replace=True)
         assert (planning_of(workspace), kept(workspace)) == (PLANNING_WITHOUT_PARTIAL, ["n$not0"])
     with ivm.open(path, sync="off") as workspace:
@@ -94,17 +102,29 @@ def test_rules_that_an_earlier_release_installed_keep_the_view_of_their_body(tmp
 
 def test_keys_that_cannot_fail_have_no_view_of_what_fails(tmp_path, monkeypatch):
     """Rules that an earlier release installed keep theirs, which then stays empty."""
-    path, text = tmp_path / "s.pages", f"n[g] = t <- agg<<t = count()>> {BODY}, g = v / 10, f[g] = _."
+    path, text = (
+        tmp_path / "s.pages",
+        f"n[g] = t <- agg<<t = count()>> {BODY}, g = v / 10, f[g] = _.",
+    )
     lift = engine_compile.lift_computed
-    monkeypatch.setattr(engine_compile, "lift_computed", lambda program, keyed, sure: lift(program, keyed, False))
+    monkeypatch.setattr(
+        engine_compile, "lift_computed", lambda program, keyed, sure: lift(program, keyed, False)
+    )
     with ivm.open(path, sync="off") as workspace:
         workspace.install(DECLARED, "base")
         workspace.install(text, "rules")
         assert (planning_of(workspace), len(kept(workspace))) == (PLANNING_WITHOUT_PARTIAL, 3)
     monkeypatch.undo()
     with ivm.open(path, sync="off") as workspace:
-        workspace.exec("+r[1] = (2, 3, 10).  +r[2] = (2, 4, 19).  +r[3] = (5, 4, -30).  +f[1] = 1.  +f[-3] = 1.")
-        assert ([*workspace["n"]], len(kept(workspace)), workspace.check()) == ([(-3, 1), (1, 2)], 3, [])
+        workspace.exec(
+            "+r[1] = (2, 3, 10).  +r[2] = (2, 4, 19).  +r[3] = (5, 4, -30).  +f[1] = 1.  +f[-3] = "
+            "1."
+        )
+        assert ([*workspace["n"]], len(kept(workspace)), workspace.check()) == (
+            [(-3, 1), (1, 2)],
+            3,
+            [],
+        )
         workspace.install(text, "rules", replace=True)
         assert (planning_of(workspace), kept(workspace)) == (PLANNING, ["n$key0"])
     with ivm.open(path, sync="off") as workspace:

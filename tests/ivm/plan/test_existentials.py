@@ -90,19 +90,24 @@ ROWS_OF_CONSTANTS = [
 @pytest.mark.parametrize("rule", ROWS_OF_CONSTANTS)
 @pytest.mark.parametrize("maintenance", ["probe", "auto"])
 def test_what_needs_a_row_of_constants_is_true_under_random_edits(rule, maintenance, tmp_path):
-    """Such an atom shares no variable with the others, and says for all their rows whether they count."""
+    """Such an atom shares no variable with the others, and says for all their rows whether they
+    count.
+    """
     drawn = random.Random(rule)
     mirror = Mirror(tmp_path / "v.pages", FACTS + "e(x, y) -> int(x), int(y).")
     mirror.install("v", rule, maintenance=maintenance)
     held, value = set(), None
     for _ in range(25):
         rows = {
-            (name, tuple(drawn.randrange(4) for _ in range(1 + (name == "e")))) for name in drawn.choices("abe", k=4)
+            (name, tuple(drawn.randrange(4) for _ in range(1 + (name == "e"))))
+            for name in drawn.choices("abe", k=4)
         }
         edits = [(name, row, (name, row) not in held) for name, row in sorted(rows)]
         held ^= rows
         old, value = value, drawn.choice([None, 1, 2, 3])
-        edits += [("f", (1, old), False)] * (old is not None) + [("f", (1, value), True)] * (value is not None)
+        edits += [("f", (1, old), False)] * (old is not None) + [("f", (1, value), True)] * (
+            value is not None
+        )
         mirror.change(edits)
     assert mirror.workspace.check() == []
     mirror.close()

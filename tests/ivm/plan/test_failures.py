@@ -1,4 +1,6 @@
-"""Arithmetic that fails: refused where all the rest of a body holds, wherever the arithmetic is evaluated."""
+"""Arithmetic that fails: refused where all the rest of a body holds, wherever the arithmetic is
+evaluated.
+"""
 
 import tempfile
 from pathlib import Path
@@ -36,10 +38,15 @@ def ws(tmp_path):
         ("a(x), !(d[q] = x, b(10 / x))", "+d[1] = 0. +b(1). +a(5)", "+a(0)"),
         ("a(x), !(d[q] = x, b(10 / x))", "+a(0). +b(1). +d[2] = 0. -b(1)", "+b(3)"),
         ("a(x), !on(x), !(d[q] = x, b(10 / x))", "+a(0). +on(0). +b(1). +d[2] = 0", "-on(0)"),
-        ("a(x), !(e(x, y), b(10 / y))", "+a(1). +e(1, 0). +e(1, 2). +b(5)", "-e(1, 2)"),  # one is enough to say no
+        # one is enough to say no
+        ("a(x), !(e(x, y), b(10 / y))", "+a(1). +e(1, 0). +e(1, 2). +b(5)", "-e(1, 2)"),
         ("a(x), !(b(y), !(f(z), z / y = 1))", "+a(1). +b(0). +b(2)", "+f(2)"),
         ("a(x), !(b(y), y > 5, !(f(z), z / y = 1))", "+a(1). +b(0). +b(2). +f(2)", ""),
-        ("a(x), !(d[q] = x, b(10 / x)), !(d[r] = x, f(x + 1))", "+d[1] = 0. +a(0). +b(1). +f(1)", "-f(1)"),
+        (
+            "a(x), !(d[q] = x, b(10 / x)), !(d[r] = x, f(x + 1))",
+            "+d[1] = 0. +a(0). +b(1). +f(1)",
+            "-f(1)",
+        ),
         ("on(1), f(x), f(y), 1 / y = y", "+f(0)", "+on(1)"),
         ("on(1), f(x), f(y), y != 0, 1 / y = y", "+f(0). +on(1). +f(1)", ""),
         ("a(x), x < 1000, !(d[q] = x, b(x * x))", f"+d[1] = {LARGE}. +a({LARGE}). +b(4)", ""),
@@ -48,14 +55,20 @@ def ws(tmp_path):
         ("a(x), b(10 / x), f(x + 1)", "+a(0). +b(1). +f(2)", "+f(1)"),
         ("a(x), b(10 / x), !on(x)", "+a(0). +b(1). +on(0)", "-on(0)"),
         ("a(x), e(12 / x, y), e(8 / y, z), z > 2", "+a(0). +e(3, 0). +e(1, 2). +a(4)", "+e(7, 9)"),
-        ("a(x), e(x, y), b(x + y)", f"+a({2**63 - 1}). +e({2**63 - 1}, 1). +b({-(2**63)})", ""),  # a sum is compared
+        # a sum is compared
+        ("a(x), e(x, y), b(x + y)", f"+a({2**63 - 1}). +e({2**63 - 1}, 1). +b({-(2**63)})", ""),
         ("a(x), x + 10 / y > 0, b(y)", "+b(0)", "+a(1)"),
         ("a(x), (x != 0, 10 / x = 5 ; b(x))", "+a(0). +b(0)", ""),
-        ("a(x), 10 / x = 5, 10 / (x - 1) > 100", "+a(0). +a(2)", ""),  # each literal stands beside the other
+        # each literal stands beside the other
+        ("a(x), 10 / x = 5, 10 / (x - 1) > 100", "+a(0). +a(2)", ""),
         ("a(x), s = 10 / x, !e(x, s), x > 0", "+a(0). +e(0, 0)", ""),
-        ("a(x), b(u), t = 10 / u, !on(u), s = x + 1, !e(x, s)", "+b(0). +on(0). +a(1). +e(1, 2)", "-on(0). -e(1, 2)"),
+        (
+            "a(x), b(u), t = 10 / u, !on(u), s = x + 1, !e(x, s)",
+            "+b(0). +on(0). +a(1). +e(1, 2)",
+            "-on(0). -e(1, 2)",
+        ),
     ],
-)  # fmt: skip
+)
 def test_what_fails_is_refused_where_all_else_holds(body, fine, refused, maintenance, ws):
     ws.install(f"p(x) <- {body}.", name="p", maintenance=maintenance)
     ws.exec(f"{fine}.")
@@ -80,7 +93,9 @@ def test_a_division_by_a_literal_zero_is_refused_at_once(term):
 
 
 def test_an_aggregate_over_what_fails_elsewhere(ws):
-    ws.install("n[x] = c <- agg<<c = sum(y)>> e(x, y), y != 0, !(b(y), on(6 / y)), f(12 / y).", name="n")
+    ws.install(
+        "n[x] = c <- agg<<c = sum(y)>> e(x, y), y != 0, !(b(y), on(6 / y)), f(12 / y).", name="n"
+    )
     ws.exec("+e(1, 0). +e(1, 4). +b(0). +f(3).")
     assert list(ws["n"]) == [(1, 4)]
     ws.exec("+on(1). +e(2, 4). +e(2, 0). +e(2, 6).")

@@ -22,7 +22,8 @@ ROWS = """t(k, a, s, d, f, dt, ts) -> int(k), int(a), string(s), decimal(8,2)(d)
 +t(2, 7, "", -1.55, -2.5, #1969-12-31#, #1969-12-31 23:59:59#)."""
 
 HASHED, HASHED_EMPTY = (
-    int.from_bytes(blake2b(text, digest_size=8).digest(), "big", signed=True) for text in (b"Ab", b"")
+    int.from_bytes(blake2b(text, digest_size=8).digest(), "big", signed=True)
+    for text in (b"Ab", b"")
 )
 CASES = [
     ("abs[a]", 2, 7),
@@ -38,7 +39,11 @@ CASES = [
     ("decimal:part[a, 0]", 2**32 - 2, 7),
     ("decimal:part[a, 1]", -1, 0),
     ("decimal:part[decimal[a, 0, 38], 3]", -1, 0),
-    ("decimal:joined[2, decimal:part[d, 0], decimal:part[d, 1]]", Decimal("1.55"), Decimal("-1.55")),
+    (
+        "decimal:joined[2, decimal:part[d, 0], decimal:part[d, 1]]",
+        Decimal("1.55"),
+        Decimal("-1.55"),
+    ),
     (
         'abs[decimal["-99999999999999999999999999999999999999", 0, 38]]',
         Decimal("99999999999999999999999999999999999999"),
@@ -54,9 +59,17 @@ CASES = [
     ("string[decimal[d, 2, 38]]", "1.55", "-1.55"),
     ("decimal[decimal[d, 2, 38], 1]", Decimal("1.6"), Decimal("-1.6")),
     ("decimal[f, 3, 38]", Decimal("2.500"), Decimal("-2.500")),
-    ("divide[decimal[a, 0, 38], 3, 20]", Decimal("-0.66666666666666666667"), Decimal("2.33333333333333333333")),
+    (
+        "divide[decimal[a, 0, 38], 3, 20]",
+        Decimal("-0.66666666666666666667"),
+        Decimal("2.33333333333333333333"),
+    ),
     ("power[decimal[d, 2, 38], 2]", 1.55**2, 1.55**2),
-    ('try[decimal[a, 0, 38] * decimal["99999999999999999999999999999999999999", 0, 38]]', None, None),
+    (
+        'try[decimal[a, 0, 38] * decimal["99999999999999999999999999999999999999", 0, 38]]',
+        None,
+        None,
+    ),
     ('greatest[decimal[a, 0, 38], decimal["3", 0, 38]]', Decimal(3), Decimal(7)),
     ('if[decimal[a, 0, 38] < decimal["3", 0, 38], 1, 0]', 1, 0),
     ("mod[a, 3]", -2, 1),
@@ -174,13 +187,20 @@ CASES = [
     ("float:single[f + 0.1e0]", float(np.float32(2.6)), float(np.float32(-2.4))),
     ("float:narrow[f]", 2.5, -2.5),
     ("float:nearest[f]", 2.0, -2.0),
-    ("string:elapsed[a * 3600000000 * 24 + k]", "-1 day -23:59:59.999999", "7 days 00:00:00.000002"),
+    (
+        "string:elapsed[a * 3600000000 * 24 + k]",
+        "-1 day -23:59:59.999999",
+        "7 days 00:00:00.000002",
+    ),
     ('list:count["1,null"]', 1, 1),
     ("date:of_parts[2024, 2, k + 27]", date(2024, 2, 28), date(2024, 2, 29)),
     ("datetime:whole_months[#2024-01-31#, #2024-02-29#]", 1, 1),
     ('string:reverse["e\u0301" + s]', "bAe\u0301", "e\u0301"),
     ('datetime:zoned["2024-01-05 10:00+02"]', *[datetime(2024, 1, 5, 8, tzinfo=UTC)] * 2),
-    ('string:uuid["{0000000000000000000000000000000A}"]', *["00000000-0000-0000-0000-00000000000a"] * 2),
+    (
+        'string:uuid["{0000000000000000000000000000000A}"]',
+        *["00000000-0000-0000-0000-00000000000a"] * 2,
+    ),
     ('string:whole_json["[1, 2]"]', "[1, 2]", "[1, 2]"),
     ("trunc[d]", 1, -1),
     ("trunc[f]", 2, -2),
@@ -216,8 +236,16 @@ CASES = [
     ("string:single[f / 5.0]", "0.5", "-0.5"),
     ('list:part["1,\\"a,b\\",null", 2, -2]', '"a,b"', '"a,b"'),
     ('json:at["{\\"k\\": {\\"a\\": null}}", "$.k"]', '{"a":null}', '{"a":null}'),
-    ('json:kind["[1, -2, 1.5, \\"x\\", true, null]", if[k = 1, "$[1]", "$[4]"]]', "BIGINT", "BOOLEAN"),
-    ('json:kind["[18446744073709551615, -9223372036854775809]", "$[" + string[k - 1] + "]"]', "UBIGINT", "DOUBLE"),
+    (
+        'json:kind["[1, -2, 1.5, \\"x\\", true, null]", if[k = 1, "$[1]", "$[4]"]]',
+        "BIGINT",
+        "BOOLEAN",
+    ),
+    (
+        'json:kind["[18446744073709551615, -9223372036854775809]", "$[" + string[k - 1] + "]"]',
+        "UBIGINT",
+        "DOUBLE",
+    ),
     ('json:length["[1,2]", if[k = 1, "$", "$[0]"]]', 2, 0),
     ('json:keys["{\\"b\\":1,\\"a\\":2}", "$"]', '"b","a"', '"b","a"'),
     ('json:valid["[" + s]', False, False),
@@ -248,7 +276,11 @@ CASES = [
     ("string:hex[s]", "4162", ""),
     ("string:bits[s]", "0100000101100010", ""),
     ("string:digits[a, 16]", "FFFFFFFFFFFFFFFE", "7"),
-    ("string:sha1[s]", "1f43cf7be94816f2a2c7cc9ac8a65b1a4db8e65d", "da39a3ee5e6b4b0d3255bfef95601890afd80709"),
+    (
+        "string:sha1[s]",
+        "1f43cf7be94816f2a2c7cc9ac8a65b1a4db8e65d",
+        "da39a3ee5e6b4b0d3255bfef95601890afd80709",
+    ),
     ("string:base64[s]", "QWI=", ""),
     ('string:url_encode[s + " /"]', "Ab%20%2F", "%20%2F"),
     ('string:url_decode["%20" + s]', " Ab", " "),
@@ -259,7 +291,11 @@ CASES = [
     ("time[ts]", time(10, 11, 12, 500000), time(23, 59, 59)),
     ("datetime:hour[time[ts]]", 10, 23),
     ("string[time[ts]]", "10:11:12.5", "23:59:59"),
-    ("datetime:utc[ts]", datetime(2020, 2, 29, 10, 11, 12, 500000, UTC), datetime(1969, 12, 31, 23, 59, 59, 0, UTC)),
+    (
+        "datetime:utc[ts]",
+        datetime(2020, 2, 29, 10, 11, 12, 500000, UTC),
+        datetime(1969, 12, 31, 23, 59, 59, 0, UTC),
+    ),
     ("string:md5[s]", "0e4c46df226b9c0cb391311c54f28efe", "d41d8cd98f00b204e9800998ecf8427e"),
     ("datetime:year[dt]", 2020, 1969),
     ("datetime:quarter[dt]", 1, 4),
@@ -277,7 +313,11 @@ CASES = [
     ('datetime:truncate[dt, "week"]', datetime(2020, 2, 24), datetime(1969, 12, 29)),
     ('datetime:truncate[dt, "quarter"]', datetime(2020, 1, 1), datetime(1969, 10, 1)),
     ("datetime:add_months[dt, 12]", date(2021, 2, 28), date(1970, 12, 31)),
-    ("datetime:add_months[ts, -3]", datetime(2019, 11, 29, 10, 11, 12, 500000), datetime(1969, 9, 30, 23, 59, 59)),
+    (
+        "datetime:add_months[ts, -3]",
+        datetime(2019, 11, 29, 10, 11, 12, 500000),
+        datetime(1969, 9, 30, 23, 59, 59),
+    ),
     ('if[a < 0, "neg", s]', "neg", ""),
     ("if[and[a < 0, k = 1], 1, 0]", 1, 0),
     ("if[or[a < 0, k = 2], 1, 0]", 1, 1),
@@ -331,7 +371,9 @@ def ws(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ivm.Workspace]:
 
 
 @pytest.mark.parametrize(("term", "first", "second"), CASES)
-def test_a_function_of_two_rows(ws: ivm.Workspace, term: str, first: object, second: object) -> None:
+def test_a_function_of_two_rows(
+    ws: ivm.Workspace, term: str, first: object, second: object
+) -> None:
     found = list(ws.query(f"q(k, r) <- t(k, _a, _s, _d, _f, _dt, _ts), {_named(term)}."))
     assert found == [(1, first), (2, second)]
 
@@ -353,15 +395,20 @@ def _named(term: str) -> str:
 
 
 @pytest.mark.parametrize("term", FAILING)
-def test_a_function_has_no_value_for_arguments_of_another_form(ws: ivm.Workspace, term: str) -> None:
-    rule = f"q(k, r) <- t(k, _a, _s, _d, _f, _dt, _ts), {_named('try[TERM]').replace('TERM', term)}."
+def test_a_function_has_no_value_for_arguments_of_another_form(
+    ws: ivm.Workspace, term: str
+) -> None:
+    rule = (
+        f"q(k, r) <- t(k, _a, _s, _d, _f, _dt, _ts), {_named('try[TERM]').replace('TERM', term)}."
+    )
     assert [*ws.query(rule)] == [(1, None), (2, None)]
 
 
 def test_each_function_is_evaluated_and_tested() -> None:
     named = {name for name in FUNCTIONS if name[0].isalpha()}
     assert named == {name for name in CHOICES.keys() | STRICT.keys() if name[0].isalpha()}
-    others = named - DIALECT_FUNCTIONS.keys()  # those are tested beside the engines (tests/sql/test_dialects.py)
+    # those are tested beside the engines (tests/sql/test_dialects.py)
+    others = named - DIALECT_FUNCTIONS.keys()
     untested = {name for name in others if not any(f"{name}[" in term for term, _, _ in CASES)}
     assert not untested
 
@@ -370,12 +417,16 @@ def test_each_function_is_in_the_table_of_the_docs() -> None:
     text = (Path(__file__).parents[3] / "docs" / "rules.md").read_text()
     table = text[text.index("## Functions of terms") : text.index("## Negation")]
     for name in FUNCTIONS.keys() - DIALECT_FUNCTIONS.keys():
-        assert not name[0].isalpha() or re.search(rf"[`:]{name.rpartition(':')[2]}[`[]", table), name
+        assert not name[0].isalpha() or re.search(rf"[`:]{name.rpartition(':')[2]}[`[]", table), (
+            name
+        )
 
 
 def test_the_page_of_functions_is_that_of_the_registry() -> None:
     page = Path(__file__).parents[3] / "docs" / "functions.md"
-    assert page.read_text() == table(), "python -m tests.ivm.plan.function_table > docs/functions.md"
+    assert page.read_text() == table(), (
+        "python -m tests.ivm.plan.function_table > docs/functions.md"
+    )
 
 
 def test_other_names_are_of_functions_and_of_nothing_else() -> None:
@@ -386,18 +437,45 @@ def test_other_names_are_of_functions_and_of_nothing_else() -> None:
 @pytest.mark.parametrize(
     ("rule", "message"),
     [
-        ("q(r) <- t(_, a, _, _, _, _, _), r = sqrt[float[a]].", "`sqrt[float[a]]` has no value for some binding"),
+        (
+            "q(r) <- t(_, a, _, _, _, _, _), r = sqrt[float[a]].",
+            "`sqrt[float[a]]` has no value for some binding",
+        ),
         ("q(r) <- t(_, _, s, _, _, _, _), r = int[s].", "`int[s]` has no value"),
         ("q(r) <- t(k, _, _, _, _, _, _), r = round[9223372036854775805 + k, -1].", "has no value"),
-        ("q(r) <- t(k, _, _, _, _, _, _), r = power[k + 9, 19].", "`power[k + 9, 19]` has no value"),
-        ("q(r) <- t(k, _, _, _, _, _, _), r = shift_left[k, 63].", "`shift_left[k, 63]` has no value"),
-        ("q(r) <- t(k, _, _, _, _, _, _), r = divide[k, k - 1, 2].", "`divide[k, k - 1, 2]` has no value"),
+        (
+            "q(r) <- t(k, _, _, _, _, _, _), r = power[k + 9, 19].",
+            "`power[k + 9, 19]` has no value",
+        ),
+        (
+            "q(r) <- t(k, _, _, _, _, _, _), r = shift_left[k, 63].",
+            "`shift_left[k, 63]` has no value",
+        ),
+        (
+            "q(r) <- t(k, _, _, _, _, _, _), r = divide[k, k - 1, 2].",
+            "`divide[k, k - 1, 2]` has no value",
+        ),
         ("q(r) <- t(k, _, _, _, _, _, _), r = mod[k, k - 1].", "`mod[k, k - 1]` has no value"),
-        ('q(r) <- t(_, _, s, _, _, _, _), r = string:lpad[s, 9, ""].', "has no value for some binding"),
-        ('q(r) <- t(_, _, _, _, _, d, _), r = datetime:truncate[d, "fortnight"].', "has no value for some binding"),
-        ('q(r) <- t(_, _, s, _, _, d, _), r = datetime:difference[d, d, s + "x"].', "has no value for some binding"),
-        ('q(r) <- t(_, _, s, _, _, _, _), r = string:format["{} {}", s].', "has no value for some binding"),
-        ('q(r) <- t(_, _, s, _, _, _, _), r = regexp_replace[s, "(", "x"].', "has no value for some binding"),
+        (
+            'q(r) <- t(_, _, s, _, _, _, _), r = string:lpad[s, 9, ""].',
+            "has no value for some binding",
+        ),
+        (
+            'q(r) <- t(_, _, _, _, _, d, _), r = datetime:truncate[d, "fortnight"].',
+            "has no value for some binding",
+        ),
+        (
+            'q(r) <- t(_, _, s, _, _, d, _), r = datetime:difference[d, d, s + "x"].',
+            "has no value for some binding",
+        ),
+        (
+            'q(r) <- t(_, _, s, _, _, _, _), r = string:format["{} {}", s].',
+            "has no value for some binding",
+        ),
+        (
+            'q(r) <- t(_, _, s, _, _, _, _), r = regexp_replace[s, "(", "x"].',
+            "has no value for some binding",
+        ),
     ],
 )
 def test_what_has_no_value_fails(ws: ivm.Workspace, rule: str, message: str) -> None:
@@ -409,9 +487,15 @@ def test_what_has_no_value_fails(ws: ivm.Workspace, rule: str, message: str) -> 
 @pytest.mark.parametrize(
     ("rule", "message"),
     [
-        ("q(k) <- t(k, _, s, _, _, _, _), abs[s] = 1.", "`abs[s]`: s is string, where number is wanted"),
+        (
+            "q(k) <- t(k, _, s, _, _, _, _), abs[s] = 1.",
+            "`abs[s]`: s is string, where number is wanted",
+        ),
         ("q(k) <- t(k, _, s, _, _, _, _), abs[k, k] = 1.", "abs takes 1 argument, not 2"),
-        ('q(k) <- t(k, a, s, _, _, _, _), r = if[a < 1, s, a], r = "x".', "a is int64, where string"),
+        (
+            'q(k) <- t(k, a, s, _, _, _, _), r = if[a < 1, s, a], r = "x".',
+            "a is int64, where string",
+        ),
     ],
 )
 def test_wrong_arguments_are_refused(ws: ivm.Workspace, rule: str, message: str) -> None:
@@ -426,15 +510,24 @@ def test_chains_and_membership_are_conditions(tmp_path: Path) -> None:
         workspace.install(
             "some(k) <- t[k] = _, k in (1, 3, 7). none(k) <- t[k] = _, !(k in (1, 3, 7)). "
             "mid(k) <- t[k] = _, 1 < k <= 3. "
-            'named(k) <- t[k] = s, s in ("a", "c"). odd(k) <- t[k] = _, k % 2 != 0. far(k) <- t[k] = _, k in (9).',
+            'named(k) <- t[k] = s, s in ("a", "c"). odd(k) <- t[k] = _, k % 2 != 0. far(k) <- t[k] '
+            "= _, k in (9).",
             name="views",
         )
         workspace.exec('+t[1] = "a". +t[2] = "b". +t[3] = "c". +t[4] = "d". +t[6] = "".')
         workspace.exec('-t[1]. ^t[2] = "a". +t[7] = "e".')
-        found = {name: [k for (k,) in workspace[name]] for name in ("some", "none", "mid", "named", "odd", "far")}
+        found = {
+            name: [k for (k,) in workspace[name]]
+            for name in ("some", "none", "mid", "named", "odd", "far")
+        }
         assert found == {
-            "some": [3, 7], "none": [2, 4, 6], "mid": [2, 3], "named": [2, 3], "odd": [3, 7], "far": [],
-        }  # fmt: skip
+            "some": [3, 7],
+            "none": [2, 4, 6],
+            "mid": [2, 3],
+            "named": [2, 3],
+            "odd": [3, 7],
+            "far": [],
+        }
         assert workspace.check() == []
 
 
@@ -442,7 +535,8 @@ def test_a_view_of_functions_is_maintained(tmp_path: Path) -> None:
     with ivm.open(tmp_path / "s.pages") as workspace:
         workspace.install("t[k] = s -> int(k), string(s). u(s) -> string(s).")
         workspace.install(
-            "v(k, r) <- t[k] = s, r = string:upper[s]. n[r] = c <- agg<<c = count()>> t[_] = s, r = string:left[s, 1]. "
+            "v(k, r) <- t[k] = s, r = string:upper[s]. n[r] = c <- agg<<c = count()>> t[_] = s, r "
+            "= string:left[s, 1]. "
             "j(k) <- t[k] = s, u(string:lower[s]). o(k) <- t[k] = s, !u(string:lower[s]).",
             name="views",
         )
@@ -468,7 +562,9 @@ def test_every_function_of_texts_takes_bytes_that_are_no_text() -> None:
         for name, signature in FUNCTIONS.items():
             if "string" in signature.takes and name not in ("datetime:parse", *CHOICES):
                 args = ", ".join(
-                    {"string": "b", "int64": "k", "timestamp": "#2020-01-02 03:04:05#"}.get(kind, "#2020-01-02#")
+                    {"string": "b", "int64": "k", "timestamp": "#2020-01-02 03:04:05#"}.get(
+                        kind, "#2020-01-02#"
+                    )
                     for kind in signature.takes
                 )
                 try:
@@ -476,8 +572,14 @@ def test_every_function_of_texts_takes_bytes_that_are_no_text() -> None:
                 except RangeError:
                     continue
                 assert len(found) == 2, name
-        assert list(workspace.query("q(s) <- t[_] = (b, _), s = string[b].")) == [("a",), (chr(0xFFFD),)]
-        assert list(workspace.query("q(s) <- t[_] = (b, _), s = upper[b].")) == [("A",), (chr(0xFFFD),)]
+        assert list(workspace.query("q(s) <- t[_] = (b, _), s = string[b].")) == [
+            ("a",),
+            (chr(0xFFFD),),
+        ]
+        assert list(workspace.query("q(s) <- t[_] = (b, _), s = upper[b].")) == [
+            ("A",),
+            (chr(0xFFFD),),
+        ]
 
 
 def test_texts_that_are_all_null_need_no_dictionary() -> None:
@@ -485,14 +587,21 @@ def test_texts_that_are_all_null_need_no_dictionary() -> None:
         workspace.install("t[k] = s -> int(k), string?(s).")
         with workspace.transaction() as txn:
             txn.insert("t", [(1, None), (2, None)])
-        assert list(workspace.query("q(k, r) <- t[k] = s?, r = string:upper[s].")) == [(1, None), (2, None)]
-        assert list(workspace.query('q(k, r) <- t[k] = s?, r = and[s < "b", k > 0].')) == [(1, None), (2, None)]
+        assert list(workspace.query("q(k, r) <- t[k] = s?, r = string:upper[s].")) == [
+            (1, None),
+            (2, None),
+        ]
+        assert list(workspace.query('q(k, r) <- t[k] = s?, r = and[s < "b", k > 0].')) == [
+            (1, None),
+            (2, None),
+        ]
 
 
 def test_decimals_of_any_scale_are_compared_and_added(views) -> None:  # type: ignore[no-untyped-def]
     mirror = views(
         "a[x] = p -> int(x), decimal(8,2)(p). b[x] = r -> int(x), decimal(10,4)(r). "
-        "same(x, y) <- a[x] = p, b[y] = r, p = r. less(x, y) <- a[x] < b[y]. sum[x, y] = a[x] + b[y] <- x <= y. "
+        "same(x, y) <- a[x] = p, b[y] = r, p = r. less(x, y) <- a[x] < b[y]. sum[x, y] = a[x] + "
+        "b[y] <- x <= y. "
         "both(x, s) <- a[x] = p, b[x] = r, s = p - r, s > 0."
     )
     mirror.insert("a", (1, Decimal("1.50")), (2, Decimal("1.51")))

@@ -1,4 +1,6 @@
-"""Comparisons that the join seeks by: right at the ends of 64 bits, and never a product of what they tie together."""
+"""Comparisons that the join seeks by: right at the ends of 64 bits, and never a product of what
+they tie together.
+"""
 
 import itertools
 import operator
@@ -13,7 +15,14 @@ from ivm.plan.linear import linear, pinned
 from pagestore.host import WORD_MAX, WORD_MIN
 
 ENDS = [WORD_MIN, WORD_MIN + 1, -1, 0, 1, 2, 5, WORD_MAX - 1, WORD_MAX]
-OPS = {"=": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
+OPS = {
+    "=": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
 TYPES = dict.fromkeys("xyzw", "int64")
 
 
@@ -24,7 +33,11 @@ def form(left, op, right, types=TYPES):
 def test_a_comparison_is_a_sum_of_few_variables():
     x, y, z, w = map(Var, "xyzw")
     five = Const(5, "int64")
-    assert form(x, "=", Binary("+", y, Binary("-", five, z))) == ({"x": 1, "y": -1, "z": 1}, "=", -5)
+    assert form(x, "=", Binary("+", y, Binary("-", five, z))) == (
+        {"x": 1, "y": -1, "z": 1},
+        "=",
+        -5,
+    )
     assert form(Binary("-", x, y), "<", Binary("-", x, five)) == ({"y": -1}, "<", 5)
     assert form(x, "<", x) is None  # nothing to seek
     assert form(Binary("*", x, five), "<", y) is None
@@ -58,12 +71,19 @@ def test_sums_are_compared_right_at_the_ends_of_64_bits(seed, maintenance, tmp_p
     shown = [f"x {op} 0 {s[0]} y {s[1]} z + {constant}" for op, s, constant in literals]
 
     def holds(x, y, z):
-        values = (([-y, y][s[0] == "+"] + [-z, z][s[1] == "+"] + constant, op) for op, s, constant in literals)
+        values = (
+            ([-y, y][s[0] == "+"] + [-z, z][s[1] == "+"] + constant, op)
+            for op, s, constant in literals
+        )
         return all(OPS[op](x, value) for value, op in values)
 
     with ivm.open(tmp_path / "s.pages", sync="off") as ws:
         ws.install("a(x) -> int(x). b(x) -> int(x). f[x] = y -> int(x), int(y).")
-        ws.install(f"q(x, y, z) <- a(x), b(y), f[_] = z, {', '.join(shown)}.", name="q", maintenance=maintenance)
+        ws.install(
+            f"q(x, y, z) <- a(x), b(y), f[_] = z, {', '.join(shown)}.",
+            name="q",
+            maintenance=maintenance,
+        )
         state = {name: set(rng.sample(ENDS, 6)) for name in "abf"}
         with ws.transaction() as txn:
             for name, values in state.items():
@@ -71,7 +91,10 @@ def test_sums_are_compared_right_at_the_ends_of_64_bits(seed, maintenance, tmp_p
         for _ in range(12):
             expected = sorted(t for t in itertools.product(*state.values()) if holds(*t))
             assert sorted(ws["q"]) == expected
-            assert sorted(ws.query(f"p(x, y, z) <- a(x), b(y), f[_] = z, {', '.join(shown)}.")) == expected
+            assert (
+                sorted(ws.query(f"p(x, y, z) <- a(x), b(y), f[_] = z, {', '.join(shown)}."))
+                == expected
+            )
             name, value = rng.choice("abf"), rng.choice(ENDS)
             with ws.transaction() as txn:
                 if value in state[name]:
@@ -100,7 +123,10 @@ def test_what_a_comparison_ties_together_is_no_product(body, maintenance, tmp_pa
     whole, one = [], []
     for n in (200, 2000):
         with ivm.open(tmp_path / f"{n}.pages", sync="off") as ws:
-            ws.install("a(x) -> int(x). b(x) -> int(x). f[x] = y -> int(x), int(y). g[x] = y -> int(x), int(y).")
+            ws.install(
+                "a(x) -> int(x). b(x) -> int(x). f[x] = y -> int(x), int(y). g[x] = y -> int(x), "
+                "int(y)."
+            )
             keys = np.arange(n)
             with ws.transaction() as txn:
                 txn.insert("a", [keys])
@@ -135,7 +161,10 @@ def test_two_that_nothing_ties_are_sought_by_what_both_come_to(tmp_path):
 @pytest.mark.parametrize("type_", ["int", "string", "date", "decimal(30,2)", "float"])
 def test_a_bound_of_null_is_explained(tmp_path, type_):
     with ivm.open(tmp_path / "n.pages", sync="off") as ws:
-        ws.install(f"q[k] = (a, b) -> int(k), {type_}?(a), {type_}(b). v(k, j) <- q[k] = (a, _), q[j] = (_, a).")
+        ws.install(
+            f"q[k] = (a, b) -> int(k), {type_}?(a), {type_}(b). v(k, j) <- q[k] = (a, _), q[j] = "
+            f"(_, a)."
+        )
         assert "  bound     a != null" in ws.explain("v").splitlines()
 
 
@@ -148,14 +177,18 @@ def test_a_sum_that_is_compared_fails_nowhere(tmp_path):
 
 
 def test_times_are_sought_as_words(tmp_path):
-    """Connections of at least one and at most two hours: no flight is compared with every other one."""
+    """Connections of at least one and at most two hours: no flight is compared with every other
+    one.
+    """
     with ivm.open(tmp_path / "t.pages", sync="off") as ws:
         ws.install("""
             arrives[f] = t -> int(f), timestamp(t).
             leaves[f] = t -> int(f), timestamp(t).
             connection(f, g) <- arrives[f] = t, leaves[g] = u, u >= t + 3600000000, u <= t + 7200000000.
         """)
-        hours = np.datetime64("2013-01-01T00:00:00", "us") + np.arange(2000) * np.timedelta64(1, "h")
+        hours = np.datetime64("2013-01-01T00:00:00", "us") + np.arange(2000) * np.timedelta64(
+            1, "h"
+        )
         with ws.transaction() as txn:
             txn.insert("arrives", [np.arange(2000), hours])
             txn.insert("leaves", [np.arange(2000), hours])

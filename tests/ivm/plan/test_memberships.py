@@ -1,4 +1,6 @@
-"""`x in (...)` as a level of the join: the same rows as by comparisons, and operations for its values only."""
+"""`x in (...)` as a level of the join: the same rows as by comparisons, and operations for its
+values only.
+"""
 
 from random import Random
 
@@ -12,9 +14,18 @@ from ivm.ways.way import Context
 DECLARED = "e(x, y) -> int(x), int(y). s(n, x) -> string(n), int(x). f[x] = v -> int(x), decimal(8, 2)(v). "
 PAIRS = [
     ("p(x, y) <- e(x, y), x in (1, 3, 9).", "q(x, y) <- e(x, y), (x = 1 ; x = 3 ; x = 9)."),
-    ('p(n, x) <- s(n, x), n in ("a", "c", "z").', 'q(n, x) <- s(n, x), (n = "a" ; n = "c" ; n = "z").'),
-    ("p(x, z) <- e(x, y), e(y, z), y in (0, 2, 2).", "q(x, z) <- e(x, y), e(y, z), (y = 0 ; y = 2)."),
-    ("p(x) <- f[x] = v, x in (1, 2), v in (0.5, 1).", "q(x) <- f[x] = v, (x = 1 ; x = 2), (v = 0.5 ; v = 1)."),
+    (
+        'p(n, x) <- s(n, x), n in ("a", "c", "z").',
+        'q(n, x) <- s(n, x), (n = "a" ; n = "c" ; n = "z").',
+    ),
+    (
+        "p(x, z) <- e(x, y), e(y, z), y in (0, 2, 2).",
+        "q(x, z) <- e(x, y), e(y, z), (y = 0 ; y = 2).",
+    ),
+    (
+        "p(x) <- f[x] = v, x in (1, 2), v in (0.5, 1).",
+        "q(x) <- f[x] = v, (x = 1 ; x = 2), (v = 0.5 ; v = 1).",
+    ),
     (
         "p[x] = n <- agg<<n = count()>> e(x, _), x in (1, 3).",
         "q[x] = n <- agg<<n = count()>> e(x, _), (x = 1 ; x = 3).",
@@ -70,8 +81,10 @@ def test_a_membership_takes_steps_for_its_values_only(body, rows):
 
 TEXTS = ["", "a", "ab", "aé", "a%b", "a_", "ba", "b\\", "é", "éa", "𝄞", "\ud7ff", "z"]
 CONDITIONS = [
-    'n >= "a", n < "b"', 'n > "a"', '"ab" <= n', 'n <= "é", n > "a%"', 'starts_with[n, "a"]', 'string:like[n, "a_%"]',
-    'string:like[n, "é%"]', 'string:like[n, "a\\\\%%"]', 'starts_with[n, ""], n < "b"', 'n > "b", n < "a"',
+    'n >= "a", n < "b"', 'n > "a"', '"ab" <= n', 'n <= "é", n > "a%"', 'starts_with[n, "a"]',
+    'string:like[n, "a_%"]',
+    'string:like[n, "é%"]', 'string:like[n, "a\\\\%%"]', 'starts_with[n, ""], n < "b"',
+    'n > "b", n < "a"',
     'n > "a", n < "z", n > "ab", n < "é"', '!(n < "b")', "n < 1 + 1", 'n = "a", n < "b"',
 ]  # fmt: skip
 
@@ -83,11 +96,14 @@ def rows_of(workspace, query):
         return str(error)
 
 
-@pytest.mark.parametrize("body", ["s(n, x)", "s(n, x), t(_, n)", "t(x, n), s(n, _)", "s(n, x), m = n + n", "v[n] = x?"])
+@pytest.mark.parametrize(
+    "body", ["s(n, x)", "s(n, x), t(_, n)", "t(x, n), s(n, _)", "s(n, x), m = n + n", "v[n] = x?"]
+)
 def test_ranges_of_texts_are_sought_as_they_are_filtered(monkeypatch, body):
     with ivm.open(":memory:") as workspace:
         workspace.install(
-            "s(n, x) -> string(n), int(x). t(x, n) -> int(x), string(n). v[x] = n -> string(x), string?(n). "
+            "s(n, x) -> string(n), int(x). t(x, n) -> int(x), string(n). v[x] = n -> string(x), "
+            "string?(n). "
             "w(n, x) <- s(n, x), x > 4."
         )
         with workspace.transaction() as txn:
@@ -114,7 +130,8 @@ def seek_texts_from(monkeypatch, share: float) -> None:
 
 
 SOUGHT = [
-    't(n, x), n >= "n0123", n < "n01235"', 't(n, x), starts_with[n, "n0123"]', 't(n, x), string:like[n, "n012_3%"]',
+    't(n, x), n >= "n0123", n < "n01235"', 't(n, x), starts_with[n, "n0123"]',
+    't(n, x), string:like[n, "n012_3%"]',
     't(n, x), "n01999" < n', 't(n, x), n < "n000009", u(n)', 'big(n, x), n <= "n000900"',
 ]  # fmt: skip
 
@@ -122,9 +139,13 @@ SOUGHT = [
 @pytest.mark.parametrize("body", SOUGHT)
 def test_a_range_of_texts_takes_steps_for_its_texts_only(monkeypatch, body):
     counted = []
-    monkeypatch.setattr(Context, "note_operations", lambda self, rule, operations: counted.append(operations))
+    monkeypatch.setattr(
+        Context, "note_operations", lambda self, rule, operations: counted.append(operations)
+    )
     with ivm.open(":memory:") as workspace:
-        workspace.install("t(n, x) -> string(n), int(x). u(n) -> string(n). big(n, x) <- t(n, x), x >= 900.")
+        workspace.install(
+            "t(n, x) -> string(n), int(x). u(n) -> string(n). big(n, x) <- t(n, x), x >= 900."
+        )
         with workspace.transaction() as txn:
             txn.insert("t", [(f"n{x:06}", x) for x in range(20_000)])
             txn.insert("u", [(f"n{x:06}",) for x in range(0, 20_000, 10)])
@@ -139,4 +160,5 @@ def test_a_range_of_texts_takes_steps_for_its_texts_only(monkeypatch, body):
         seek_texts_from(monkeypatch, 1 << 40)
         assert [*workspace.query(f"q(n, x) <- {body}.")] == found
     assert found and sought < 5_000
-    assert sum(counted) > 5_000 or "u(n)" in body  # the rows of t are sought by those of u that are left
+    # the rows of t are sought by those of u that are left
+    assert sum(counted) > 5_000 or "u(n)" in body

@@ -28,14 +28,19 @@ def variables_of(body):
 
 def declared(body):
     """Declarations of the relations that some atoms read, each of two columns."""
-    return "".join(f"{name}(x, y) -> int(x), int(y). " for name in sorted({atom.split("(")[0] for atom in body}))
+    return "".join(
+        f"{name}(x, y) -> int(x), int(y). "
+        for name in sorted({atom.split("(")[0] for atom in body})
+    )
 
 
 def plan_of(body, distinct):
     """The plan of a view of all variables of some atoms."""
     program = compile(f"{declared(body)}p({', '.join(variables_of(body))}) <- {', '.join(body)}.")
     stored = {name: len(predicate.types) for name, predicate in program.predicates.items()}
-    return make_plans(program.rules[0], program.predicates, stored, distinct, lambda const: const.value)[0]
+    return make_plans(
+        program.rules[0], program.predicates, stored, distinct, lambda const: const.value
+    )[0]
 
 
 def even(predicate, columns):
@@ -50,11 +55,15 @@ def untied(body, order):
     return sum(not near[i].intersection(order[:i]) for i in range(len(order)))
 
 
-@pytest.mark.parametrize(("body", "parts"), [(STAR, 1), (CHAIN, 1), (CYCLE, 1), (CLIQUE, 1), (TWO, 2)])
+@pytest.mark.parametrize(
+    ("body", "parts"), [(STAR, 1), (CHAIN, 1), (CYCLE, 1), (CLIQUE, 1), (TWO, 2)]
+)
 def test_orders_go_on_where_an_atom_ties(body, parts, monkeypatch):
-    """A variable that nothing ties to those before multiplies them all, so there is one for each part of a rule.
+    """A variable that nothing ties to those before multiplies them all, so there is one for each
+    part of a rule.
 
-    Of thirteen atoms or more the orders that are compared in full are as many as would be of five variables.
+    Of thirteen atoms or more the orders that are compared in full are as many as would be of five
+    variables.
     """
     whole = []
     cost = JoinOrders._cost
@@ -68,7 +77,9 @@ def test_orders_go_on_where_an_atom_ties(body, parts, monkeypatch):
 
 
 def test_the_hub_of_a_star_is_no_dearer_than_its_ends(tmp_path):
-    """wide(k, v0, ...) <- r0(k, v0), r1(k, v1), ...: 100 rows, where the ends alone have 20**7 values."""
+    """wide(k, v0, ...) <- r0(k, v0), r1(k, v1), ...: 100 rows, where the ends alone have 20**7
+    values.
+    """
     with ivm.open(tmp_path / "p.pages", sync="off") as ws:
         ws.install(declared(STAR))
         with ws.transaction() as txn:
@@ -113,14 +124,19 @@ def test_six_variables_have_an_order_that_is_near_the_cheapest(seed, monkeypatch
 
 
 def test_rows_that_come_sorted_are_worth_an_order_somewhat_dearer(tmp_path):
-    """Turned indices have half as many keys in front; but then all cliques, which are many more, would be sorted."""
+    """Turned indices have half as many keys in front; but then all cliques, which are many more,
+    would be sorted.
+    """
     rng = random.Random(0)
     with ivm.open(tmp_path / "p.pages", sync="off") as ws:
         ws.install("edge(x, y) -> int(x), int(y).")
         with ws.transaction() as txn:
             txn.insert("edge", [(rng.randrange(400), rng.randrange(200)) for _ in range(4000)])
         body = "edge(x, y), edge(y, z), edge(x, z), edge(x, w), edge(y, w), edge(z, w)"
-        ws.install(f"listed(x, y, z, w) <- {body}. counted[] = n <- agg<<n = count()>> {body}.", name="cliques")
+        ws.install(
+            f"listed(x, y, z, w) <- {body}. counted[] = n <- agg<<n = count()>> {body}.",
+            name="cliques",
+        )
         assert "[x, y, z, w], the best of 24" in ws.explain("listed")
         assert "[x, y, z, w], the best of 24" not in ws.explain("counted")
 
@@ -141,7 +157,9 @@ def test_a_product_of_few_is_cheaper_than_what_ties():
     """Two short lists under a long relation come first, although nothing ties them but it."""
     body = ["few(a, c)", "some(b, d)", "long(a, b)", "r0(c, e)", "r1(d, f)"]
     rows = {"few": 2.0, "some": 3.0}
-    chosen = plan_of(body, lambda predicate, columns: rows.get(predicate, 1e6 if len(columns) == 2 else 1e4))
+    chosen = plan_of(
+        body, lambda predicate, columns: rows.get(predicate, 1e6 if len(columns) == 2 else 1e4)
+    )
     assert set(chosen.variables[:4]) == set("abcd")
 
 
@@ -184,19 +202,28 @@ def test_equal_values_of_functions_are_sought(body, maintenance, tmp_path):
     [
         ("p(x, v) <- a(x), f[x / 2] = v.", lambda n: [(x, x // 2) for x in range(n)]),
         ("p(x, y) <- a(x), b(y), y = x * 2.", lambda n: [(x, 2 * x) for x in range(n // 2)]),
-        ("p(x, t) <- a(x), x != 0, f[50 / x] = v, t = x + v.", lambda n: [(x, x + 50 // x) for x in range(1, n)]),
+        (
+            "p(x, t) <- a(x), x != 0, f[50 / x] = v, t = x + v.",
+            lambda n: [(x, x + 50 // x) for x in range(1, n)],
+        ),
         ("p(x, y) <- a(x), b(x / 2), f[x * 2] = y.", lambda n: [(x, 2 * x) for x in range(n // 2)]),
-        ("p(w) <- f[x] = v, w = v * 2, b(w), !b(w + x).", lambda n: [(2 * x,) for x in range((n + 2) // 3, n // 2)]),
+        (
+            "p(w) <- f[x] = v, w = v * 2, b(w), !b(w + x).",
+            lambda n: [(2 * x,) for x in range((n + 2) // 3, n // 2)],
+        ),
         ("p[v] = c <- agg<<c = count()>> e(x, z), f[x * 0 + 7] = v.", lambda n: [(7, 3 * n)]),
     ],
 )
 def test_what_is_computed_is_sought(rule, rows_of, tmp_path):
-    """What a row costs does not depend on how many others could have been what is computed of it."""
+    """What a row costs does not depend on how many others could have been what is computed of
+    it.
+    """
     found = []
     for rows in (100, 1000):
         with ivm.open(tmp_path / f"{rows}.pages", sync="off") as ws:
             ws.install(
-                "a(x) -> int(x).  b(x) -> int(x).  f[x] = v -> int(x), int(v).  e(x, y) -> int(x), int(y).",
+                "a(x) -> int(x).  b(x) -> int(x).  f[x] = v -> int(x), int(v).  e(x, y) -> int(x), "
+                "int(y).",
                 name="facts",
             )
             with ws.transaction() as txn:
@@ -216,7 +243,10 @@ def test_what_is_computed_is_sought(rule, rows_of, tmp_path):
 @pytest.mark.parametrize("guard", ["x > m", "x != m", "!e(x, m)"])
 def test_what_keeps_a_divisor_from_zero_does_so_wherever_it_comes_from(guard, tmp_path):
     with ivm.open(tmp_path / "p.pages", sync="off") as ws:
-        ws.install("a(x) -> int(x).  b(x) -> int(x).  m[] = v -> int(v).  e(x, y) -> int(x), int(y).", name="facts")
+        ws.install(
+            "a(x) -> int(x).  b(x) -> int(x).  m[] = v -> int(v).  e(x, y) -> int(x), int(y).",
+            name="facts",
+        )
         ws.install(f"p(x, y) <- a(x), m[] = m, {guard}, y = 12 / x, b(y), y > x.", name="p")
         ws.exec("+e(0, 0). +m[] = 0. +a(0). +a(2). +b(6). +b(4).")
         assert list(ws["p"]) == [(2, 6)]
@@ -232,7 +262,9 @@ def test_a_value_beside_as_many_keys_as_there_can_be(tmp_path):
     with ivm.open(tmp_path / "p.pages", sync="off") as ws:
         types = ", ".join(f"int({name})" for name in (*keys, "v"))
         ws.install(f"{f} -> {types}.  b(v) -> int(v).  g[x] = v -> int(x), int(v).", name="facts")
-        with pytest.raises(ConstructError, match=r"^p:1:10: the value of f is joined, .* 65 columns, .* 64; derive"):
+        with pytest.raises(
+            ConstructError, match=r"^p:1:10: the value of f is joined, .* 65 columns, .* 64; derive"
+        ):
             ws.install(f"p(x0) <- {f}, b(v).", name="p")
         ws.install(f"p(y) <- {f}, g[y] = v.", name="p")
         ws.exec(f"+{row} = 3. +g[1] = 3. +g[2] = 4.")
@@ -241,7 +273,9 @@ def test_a_value_beside_as_many_keys_as_there_can_be(tmp_path):
         assert list(ws["p"]) == [(2,)]
 
 
-@pytest.mark.parametrize(("literal", "held"), [("b[] = _", True), ("b[] = y", True), ("!b[] = _", False)])
+@pytest.mark.parametrize(
+    ("literal", "held"), [("b[] = _", True), ("b[] = y", True), ("!b[] = _", False)]
+)
 @pytest.mark.parametrize("maintenance", ["match", "probe"])
 def test_a_value_without_keys_that_nobody_reads(literal, held, maintenance, tmp_path):
     """What is asked is whether there is one."""
@@ -255,11 +289,15 @@ def test_a_value_without_keys_that_nobody_reads(literal, held, maintenance, tmp_
 
 
 def test_what_is_too_wide_to_match_is_refused_with_its_place(tmp_path):
-    """A sensitivity interval is a key of the store: of a chain, its two ends and all variables before them."""
+    """A sensitivity interval is a key of the store: of a chain, its two ends and all variables
+    before them.
+    """
     body = ", ".join(f"e(v{i}, v{i + 1})" for i in range(66))
     with ivm.open(tmp_path / "p.pages", sync="off") as ws:
         ws.install("e(x, y) -> int(x), int(y). +e(1, 1).", name="facts")
-        with pytest.raises(ConstructError, match=r'^wide:1:1: .* at most 64; .* maintenance="probe"'):
+        with pytest.raises(
+            ConstructError, match=r'^wide:1:1: .* at most 64; .* maintenance="probe"'
+        ):
             ws.install(f"p(v0) <- {body}.", name="wide", maintenance="match")
         ws.install(f"p(v0) <- {body}.", name="wide")
         assert list(ws["p"]) == [(1,)]
@@ -277,15 +315,26 @@ def test_bounds_are_explained_in_the_words_of_rules(tmp_path):
             maintenance="match",
         )
         lines = [line.split(maxsplit=1) for name in "vw" for line in ws.explain(name).splitlines()]
-        assert sorted(text for kind, text in lines if kind == "bound") == sorted([
-            '$1 = "é"', "d <= #2013-01-31#", "d >= #0001-01-01#", "n != 3", "d <= e + 2", "p <= 4.49", "p >= 1.01",
-            "p = - q + 2.50", "d <= day -719163 from 1970-01-01",
-        ])  # fmt: skip
+        assert sorted(text for kind, text in lines if kind == "bound") == sorted(
+            [
+                '$1 = "é"',
+                "d <= #2013-01-31#",
+                "d >= #0001-01-01#",
+                "n != 3",
+                "d <= e + 2",
+                "p <= 4.49",
+                "p >= 1.01",
+                "p = - q + 2.50",
+                "d <= day -719163 from 1970-01-01",
+            ]
+        )
 
 
 @pytest.mark.parametrize("op", ["min(v)", "sum(v)", "avg(v)", "median(v)", "count_distinct(v)"])
 def test_an_aggregate_that_takes_values_reads_a_relation_as_it_stands(op):
-    """It needs each binding, so an order in which the join could count them is worth no permuted index."""
+    """It needs each binding, so an order in which the join could count them is worth no permuted
+    index.
+    """
     with ivm.open(":memory:") as ws:
         ws.install("r[a] = (g, v) -> int(a), int(g), int(v).", "base")
         with ws.transaction() as txn:
@@ -294,9 +343,13 @@ def test_an_aggregate_that_takes_values_reads_a_relation_as_it_stands(op):
         assert "permuted" not in ws.explain("m")
 
 
-@pytest.mark.parametrize(("body", "most"), [([*STAR, "s(k, w)", "t(k, u)", "u(k, o)"], 6_000), (CHAIN[:10], 7_000)])
+@pytest.mark.parametrize(
+    ("body", "most"), [([*STAR, "s(k, w)", "t(k, u)", "u(k, o)"], 6_000), (CHAIN[:10], 7_000)]
+)
 def test_a_star_or_a_chain_of_ten_atoms_is_planned_in_a_few_milliseconds(body, most):
-    """Python calls, of which a thousand take about 0.3 ms: for the plan, and a probe from each atom."""
+    """Python calls, of which a thousand take about 0.3 ms: for the plan, and a probe from each
+    atom.
+    """
     plan_of(body, even)
     text = f"{declared(body)}p({', '.join(variables_of(body))}) <- {', '.join(body)}."
     program = len(functions_called(lambda: compile(text)))
@@ -307,7 +360,9 @@ def test_a_star_or_a_chain_of_ten_atoms_is_planned_in_a_few_milliseconds(body, m
 
 
 def test_few_orders_of_a_cycle_of_ten_are_tried(monkeypatch):
-    """A beam extends each prefix by what an atom ties to it; from the rows of an atom it looks for no products."""
+    """A beam extends each prefix by what an atom ties to it; from the rows of an atom it looks
+    for no products.
+    """
     longer, tried = JoinOrders._longer, []
 
     def counted(*given):
@@ -323,7 +378,9 @@ def test_few_orders_of_a_cycle_of_ten_are_tried(monkeypatch):
 
 
 def test_orders_of_many_atoms_are_found_in_calls_of_the_square_of_these():
-    """As a view of SQL with many aggregates has them, which reads each by the columns of its groups."""
+    """As a view of SQL with many aggregates has them, which reads each by the columns of its
+    groups.
+    """
 
     def calls(atoms):
         body = [f"r{i}(k, v{i})" for i in range(atoms)]
@@ -335,7 +392,9 @@ def test_orders_of_many_atoms_are_found_in_calls_of_the_square_of_these():
 
 def test_atoms_in_key_order_are_probed_without_another_index(tmp_path):
     with ivm.open(tmp_path / "s.pages", sync="off") as ws:
-        ws.install("a(x, y) -> int(x), int(y). b(x) -> int(x). v(x, y) <- a(x, y), !b(x).", name="p")
+        ws.install(
+            "a(x, y) -> int(x), int(y). b(x) -> int(x). v(x, y) <- a(x, y), !b(x).", name="p"
+        )
         assert "probed: all tries follow the key order" in ws.explain("v")
         assert [name for name in ws.store.stat().relations if "@" in name or "sens" in name] == []
         with ws.transaction() as txn:

@@ -12,7 +12,9 @@ import ivm
 from ivm.errors import RangeError
 from ivm.terms.evaluator import _ratio
 
-WORDS = st.one_of(st.integers(-30, 30), st.integers(-(2**63), 2**63 - 1), st.integers(2**53 - 3, 2**53 + 3))
+WORDS = st.one_of(
+    st.integers(-30, 30), st.integers(-(2**63), 2**63 - 1), st.integers(2**53 - 3, 2**53 + 3)
+)
 
 
 @given(st.lists(st.tuples(WORDS, WORDS.filter(bool)), min_size=1), st.integers(-18, 18))

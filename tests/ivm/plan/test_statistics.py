@@ -1,4 +1,6 @@
-"""What the planner knows of relations that it has read a part of: near the truth, also after rows come and go."""
+"""What the planner knows of relations that it has read a part of: near the truth, also after
+rows come and go.
+"""
 
 import numpy as np
 import pytest
@@ -35,7 +37,9 @@ def statistics_of(workspace):
 
 @pytest.mark.parametrize("kind", COLUMNS)
 def test_estimates_are_near_the_truth_also_under_churn(kind):
-    """First of all rows, then after a third of them has gone, others have come, and some have other values."""
+    """First of all rows, then after a third of them has gone, others have come, and some have
+    other values.
+    """
     values = COLUMNS[kind]
     with opened() as workspace:
         with workspace.transaction() as txn:
@@ -54,7 +58,11 @@ def _compare(workspace, values):
     words, times = np.unique(values, return_counts=True)
     assert statistics.distinct("r", (0,)) == len(values)
     assert len(words) / 2.5 < statistics.distinct("r", (1,)) < 2.5 * len(words)
-    heavy = {word: n for word, n in zip(words.tolist(), times.tolist(), strict=True) if n > len(values) / 32}
+    heavy = {
+        word: n
+        for word, n in zip(words.tolist(), times.tolist(), strict=True)
+        if n > len(values) / 32
+    }
     heavy = {word: n for word, n in heavy.items() if n > 20 * len(values) / len(words)}
     found = statistics.heavy("r", 1)
     assert heavy.keys() <= found.keys()
@@ -75,9 +83,13 @@ def test_small_relations_and_whole_ones_are_known_exactly():
 
 
 def test_a_committed_relation_is_sampled_once_for_all_that_is_installed(monkeypatch):
-    """Also for questions; what a transaction has changed itself is read again, and so is what another one committed."""
+    """Also for questions; what a transaction has changed itself is read again, and so is what
+    another one committed.
+    """
     read = []
-    monkeypatch.setattr(statistics, "read_blocks", lambda *given: read.append(given) or read_blocks(*given))
+    monkeypatch.setattr(
+        statistics, "read_blocks", lambda *given: read.append(given) or read_blocks(*given)
+    )
     with opened() as workspace:
         workspace.install("s[k] = v -> int(k), int(v).", "more")
         with workspace.transaction() as txn:
@@ -101,7 +113,10 @@ def test_a_committed_relation_is_sampled_once_for_all_that_is_installed(monkeypa
 @pytest.mark.parametrize("ordered", [False, True])
 def test_places_are_counted_alike_by_tables_and_by_sorting(span, ordered):
     drawn = np.random.default_rng(span % 97)
-    rows, place = drawn.integers(0, span, (2, 3000))[:, drawn.integers(0, 900, 3000)], np.arange(3000) // 100
+    rows, place = (
+        drawn.integers(0, span, (2, 3000))[:, drawn.integers(0, 900, 3000)],
+        np.arange(3000) // 100,
+    )
     rows = rows[:, np.lexsort(rows[::-1])] if ordered else rows
     for some in (rows, rows[:1]):
         met = np.unique(np.concatenate([some, place[None]]), axis=1)
@@ -110,13 +125,21 @@ def test_places_are_counted_alike_by_tables_and_by_sorting(span, ordered):
 
 
 def test_only_columns_that_atoms_share_are_counted(monkeypatch):
-    """A column that occurs in one atom has one value for each row, once the columns before it are bound."""
+    """A column that occurs in one atom has one value for each row, once the columns before it
+    are bound.
+    """
     asked, given = list[tuple](), Statistics._of
-    monkeypatch.setattr(Statistics, "_of", lambda self, *what: asked.append(what[:2]) or given(self, *what))
+    monkeypatch.setattr(
+        Statistics, "_of", lambda self, *what: asked.append(what[:2]) or given(self, *what)
+    )
     with opened() as workspace:
-        workspace.install("wide[k] = (a, b, c, d) -> int(k), int(a), int(b), int(c), int(d).", "wide")
+        workspace.install(
+            "wide[k] = (a, b, c, d) -> int(k), int(a), int(b), int(c), int(d).", "wide"
+        )
         with workspace.transaction() as txn:
-            txn.insert("wide", [np.arange(1000), *np.random.default_rng(1).integers(0, 50, (4, 1000))])
+            txn.insert(
+                "wide", [np.arange(1000), *np.random.default_rng(1).integers(0, 50, (4, 1000))]
+            )
             txn.insert("r", [np.arange(1000), np.arange(1000) % 7])
         workspace.install("p(a, b, c, d) <- wide[k] = (a, b, c, d), r[k] = 3.", "p")
         assert asked

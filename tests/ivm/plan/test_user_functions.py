@@ -1,4 +1,6 @@
-"""Functions of users: over Arrow arrays, kept in views, missing in a process, and named by explain."""
+"""Functions of users: over Arrow arrays, kept in views, missing in a process, and named by
+explain.
+"""
 
 import subprocess
 import sys
@@ -14,16 +16,24 @@ from ivm.errors import OptionError, RangeError, RuleTypeError, UnregisteredError
 DECLARED = "at[k] = (x, y, s) -> int(k), float?(x), float(y), string(s). "
 RULES = (
     "far(k, d) <- at[k] = (x, y, _), d = user:norm[x, y], d > 1e0. "
-    'short[s] = n <- agg<<n = count()>> at[_] = (_, _, t), s = first_letter[t]. known(k) <- at[k] = (_, _, "ab"). '
+    "short[s] = n <- agg<<n = count()>> at[_] = (_, _, t), s = first_letter[t]. known(k) <- at[k] "
+    '= (_, _, "ab"). '
 )
 
 
 @pytest.fixture(autouse=True)
 def registered() -> None:
-    ivm.register_function("user:norm", lambda x, y: pc.sqrt(pc.add(pc.multiply(x, x), pc.multiply(y, y))),
-                          "float, float -> float")  # fmt: skip
-    ivm.register_function("first_letter", lambda s: pc.utf8_slice_codeunits(s, 0, 1), "string -> string")
-    ivm.register_function("half", lambda n: [v // 2 if v % 2 == 0 else None for v in n.to_pylist()], "int -> int")
+    ivm.register_function(
+        "user:norm",
+        lambda x, y: pc.sqrt(pc.add(pc.multiply(x, x), pc.multiply(y, y))),
+        "float, float -> float",
+    )
+    ivm.register_function(
+        "first_letter", lambda s: pc.utf8_slice_codeunits(s, 0, 1), "string -> string"
+    )
+    ivm.register_function(
+        "half", lambda n: [v // 2 if v % 2 == 0 else None for v in n.to_pylist()], "int -> int"
+    )
     ivm.register_function("price", lambda d: d, "decimal(8, 2) -> decimal(8, 2)")
 
 
@@ -68,7 +78,9 @@ def test_a_process_without_the_function_reads_and_refuses_to_evaluate(tmp_path: 
     with ivm.open(tmp_path / "s.pages") as workspace:
         workspace.install(DECLARED + RULES + "unread(x) -> int(x).")
         workspace.exec('+at[1] = (3.0, 4.0, "ab").')
-    done = subprocess.run([sys.executable, "-c", WITHOUT, tmp_path / "s.pages"], capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT, tmp_path / "s.pages"], capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stderr
     first, *refused, known, last = done.stdout.splitlines()
     assert first == "[(1, 5.0)] True"
@@ -90,7 +102,9 @@ def test_a_null_or_another_number_of_results_fails() -> None:
         with pytest.raises(RangeError, match=r"`half\[x / 2\]` has no value for some binding"):
             workspace.query("q(h) <- n(x), h = half[x / 2].")
         ivm.register_function("half", lambda n: [1], "int -> int")
-        with pytest.raises(UnregisteredError, match="the function half returned 1 results for 2 arguments"):
+        with pytest.raises(
+            UnregisteredError, match="the function half returned 1 results for 2 arguments"
+        ):
             workspace.query("q(h) <- n(x), h = half[x].")
         with pytest.raises(RuleTypeError, match="half takes 1 argument, not 2"):
             workspace.query("q(h) <- n(x), h = half[x, x].")
@@ -103,8 +117,16 @@ def test_a_null_or_another_number_of_results_fails() -> None:
     [
         ("abs", "int -> int", "there is a function 'abs' already; use another name"),
         ("upper", "string -> string", "there is a function 'upper' already; use another name"),
-        ("half", "int -> float", "there is a function 'half' already: int64 -> int64; use another name"),
-        ("bad", "int", "a function has a name like geo:distance and a signature like float, float -> float"),
+        (
+            "half",
+            "int -> float",
+            "there is a function 'half' already: int64 -> int64; use another name",
+        ),
+        (
+            "bad",
+            "int",
+            "a function has a name like geo:distance and a signature like float, float -> float",
+        ),
         ("a b", "int -> int", "a function has a name like geo:distance"),
     ],
 )
@@ -118,5 +140,7 @@ def test_bad_registrations_are_refused(name: str, signature: str, says: str) -> 
 
 def test_a_text_may_declare_a_function() -> None:
     with ivm.open(":memory:") as workspace:
-        workspace.install('lang:function("half", "int -> int"). n(x) -> int(x). p(h) <- n(x), h = half[x]. +n(4).')
+        workspace.install(
+            'lang:function("half", "int -> int"). n(x) -> int(x). p(h) <- n(x), h = half[x]. +n(4).'
+        )
         assert list(workspace["p"]) == [(2,)]

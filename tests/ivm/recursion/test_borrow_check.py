@@ -1,4 +1,6 @@
-"""What a recursion costs in Python: a compiler's borrow check, and a shared text, are maintained in kernels."""
+"""What a recursion costs in Python: a compiler's borrow check, and a shared text, are maintained
+in kernels.
+"""
 
 from collections.abc import Callable
 from functools import partial
@@ -39,7 +41,9 @@ def edit(workspace: ivm.Workspace, edits: list) -> None:
 
 
 def test_functions_go_and_come_back(tmp_path: Path):
-    """Whole functions, and single facts of them: what is maintained equals the slow truth each time."""
+    """Whole functions, and single facts of them: what is maintained equals the slow truth each
+    time.
+    """
     mirror = Mirror(tmp_path / "borrow.pages", DECLARATIONS + RULES)
     functions = crate(3, points=14)
     for facts in functions:
@@ -73,7 +77,8 @@ def test_one_fact_of_a_borrow_check_takes_few_calls(tmp_path: Path):
 
 
 def test_a_run_of_blanks_takes_few_calls(tmp_path: Path):
-    """An element before removed ones is removed and returns: every step past a blank is the kernel's.
+    """An element before removed ones is removed and returns: every step past a blank is the
+    kernel's.
 
     What is left are calls for the rows that change, which are no longer few.
     """
@@ -99,22 +104,31 @@ FACT_CALLS = 1_500  # 1,269 at most, measured
 BLANK_CALLS = 16  # for each blank; 12, measured, and hundreds where each is a step of Python
 
 
-def test_a_function_goes_and_comes_back_without_filling_large_views_anew(monkeypatch, tmp_path: Path):
-    """Of twenty functions: what follows from a change of a linear view is found in memory where the kernel gives up;
-    rounds that store what they find are few; views of few rows are not evaluated anew.
+def test_a_function_goes_and_comes_back_without_filling_large_views_anew(
+    monkeypatch, tmp_path: Path
+):
+    """Of twenty functions: what follows from a change of a linear view is found in memory where the
+    kernel gives up; rounds that store what they find are few; views of few rows are not evaluated
+    anew.
     """
     done = []
 
     def note(owner: Any, name: str, shown: Callable) -> None:
         work = getattr(owner, name)
-        monkeypatch.setattr(owner, name, lambda *given: (done.append((name, shown(*given))), work(*given))[1])
+        monkeypatch.setattr(
+            owner, name, lambda *given: (done.append((name, shown(*given))), work(*given))[1]
+        )
 
     workspace = ivm.open(tmp_path / "borrow.pages", sync="off", threads=1)
     workspace.install(DECLARATIONS + RULES)
     functions = crate(20, points=300)
     edit(workspace, [one for facts in functions for one in edits(facts, inserted=True)])
     note(Engine, "_refill", lambda _, own, trees: {*own.recursive})
-    note(Engine, "_evaluate_anew", lambda _, rules, waiting: {name for rule in rules for name in rule.writes})
+    note(
+        Engine,
+        "_evaluate_anew",
+        lambda _, rules, waiting: {name for rule in rules for name in rule.writes},
+    )
     note(stratum, "follow_in_memory", lambda _, own, *more: {*own.recursive})
     note(CompiledStratum, "_write", lambda *_: set())
     for facts in (functions[3], functions[6]):
@@ -123,7 +137,9 @@ def test_a_function_goes_and_comes_back_without_filling_large_views_anew(monkeyp
             edit(workspace, edits(facts, inserted))
             names = {name: [shown for work, shown in done if work == name] for name, _ in done}
             assert {"maybe_uninit"} not in names.get("_refill", []), names
-            assert not any("subset_error" in shown for shown in names.get("_evaluate_anew", [])), names
+            assert not any("subset_error" in shown for shown in names.get("_evaluate_anew", [])), (
+                names
+            )
             assert {"maybe_uninit"} in names.get("follow_in_memory", []) or facts is functions[6]
             assert len(names.get("_write", [])) < 16
     assert workspace.check() == []

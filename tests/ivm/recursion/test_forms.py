@@ -1,4 +1,6 @@
-"""One recursive function in every form that its rules may have: the rows are the same, also of what shares bodies."""
+"""One recursive function in every form that its rules may have: the rows are the same, also of
+what shares bodies.
+"""
 
 import random
 from itertools import pairwise
@@ -18,7 +20,9 @@ AGAIN = ["",
 
 
 def forms(op: str) -> list[str]:
-    """One rule with all conjunctions, and each way to give some of them to other rules, or a rule another head."""
+    """One rule with all conjunctions, and each way to give some of them to other rules, or a
+    rule another head.
+    """
     texts = [rule(op, PARTS)]
     for cut in range(1, len(PARTS)):
         texts.append(f"{rule(op, PARTS[:cut])} {rule(op, PARTS[cut:])}")
@@ -30,7 +34,12 @@ def forms(op: str) -> list[str]:
         ("f[y] = q", "count()"),
         ("f[] = q", "sum(c)"),
     ):
-        for shared, others in ((PARTS, ()), (PARTS[1:], PARTS[:1]), (PARTS[2:], PARTS[:2]), (PARTS[3:], PARTS[:3])):
+        for shared, others in (
+            (PARTS, ()),
+            (PARTS[1:], PARTS[:1]),
+            (PARTS[2:], PARTS[:2]),
+            (PARTS[3:], PARTS[:3]),
+        ):
             both = f"d[y] = r, {head} <- agg<<r = {op}(c), q = {fold}>> ({' ; '.join(shared)})."
             texts.append(f"{both} {rule(op, others) if others else ''}")
     return texts
@@ -45,14 +54,18 @@ def edits(seed: int) -> list[str]:
     draw = random.Random(seed)
     small = [f"^s[{draw.randrange(4)}] = {draw.randrange(6)}.", f"-s[{draw.randrange(4)}]."]
     changes = [*small, *(f"{sign}a({draw.randrange(4)})." for sign in "+-")]
-    changes += [f"{draw.choice('++-')}e({draw.randrange(4)}, {draw.randrange(4)})." for _ in range(6)]
+    changes += [
+        f"{draw.choice('++-')}e({draw.randrange(4)}, {draw.randrange(4)})." for _ in range(6)
+    ]
     draw.shuffle(changes)
     return ["+s[1] = 5. +s[2] = 2. +e(1, 2). +e(2, 3). +e(3, 1). +a(3).", *changes]
 
 
 @pytest.mark.parametrize("op", ["min", "max"])
 def test_the_rows_are_the_same_in_every_form(tmp_path, op):
-    """Against views that are evaluated from the finished function, installed as a block of their own."""
+    """Against views that are evaluated from the finished function, installed as a block of their
+    own.
+    """
     other = "max" if op == "min" else "min"
     sources = " ; ".join(PARTS), " ; ".join(STEPS), *STEPS
     base, changes = forms(op)[0], edits(1)

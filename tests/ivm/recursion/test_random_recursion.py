@@ -1,4 +1,6 @@
-"""Random recursions under edits that cut and mend cycles: what is maintained equals the slow truth, each time."""
+"""Random recursions under edits that cut and mend cycles: what is maintained equals the slow
+truth, each time.
+"""
 
 import tempfile
 from pathlib import Path
@@ -20,7 +22,14 @@ from ivm.ways.recursion import in_memory as shared_rounds
 from pagestore.host import read_batches
 from tests.support import naive
 from tests.support.mirror import Mirror
-from tests.support.programs.recursive_programs import DECLARATIONS, change, load, plain, program, recursion
+from tests.support.programs.recursive_programs import (
+    DECLARATIONS,
+    change,
+    load,
+    plain,
+    program,
+    recursion,
+)
 
 PROGRAMS, QUESTIONS, PART = 80, 20, 20  # of the suite; a campaign runs CAMPAIGN of them
 CAMPAIGN = 20_000
@@ -28,7 +37,9 @@ TRANSACTIONS = 6
 
 
 def follow(seed: int) -> None:
-    """Install, load and edit, comparing each time; reopen halfway, then look at old versions, a branch, the check."""
+    """Install, load and edit, comparing each time; reopen halfway, then look at old versions, a
+    branch, the check.
+    """
     random = Random(seed)
     text = program(random)
     with tempfile.TemporaryDirectory() as folder:
@@ -71,13 +82,19 @@ def _follow_branch(mirror: Mirror, version: int, state: naive.State, edits: list
 
 
 def ask(seed: int) -> None:
-    """Views that read themselves in a question, asked with constants: the answer is that of the whole views."""
+    """Views that read themselves in a question, asked with constants: the answer is that of the
+    whole views.
+    """
     random = Random(seed)
     with tempfile.TemporaryDirectory() as folder:
         mirror = Mirror(Path(folder) / "store.pages", DECLARATIONS)
         mirror.change(load(random))
         for _ in range(3):
-            rules = [rule for rule in random.choice((plain, recursion))(random) if not rule.startswith("v")]
+            rules = [
+                rule
+                for rule in random.choice((plain, recursion))(random)
+                if not rule.startswith("v")
+            ]
             asked = rules[-1].partition("(")[0]
             width = 1 + rules[-1].partition(")")[0].count(",")
             terms = [random.choice(("1", "2", "0", "x", "_")) for _ in range(width)]
@@ -123,9 +140,11 @@ def test_questions_about_views_that_read_views_of_fewer_columns(seed):
 
 
 def in_memory(monkeypatch, numbers: int, parts: int) -> None:
-    """Evaluate from the first row on in little room that grows; facts are told apart by numbers or by hashes.
+    """Evaluate from the first row on in little room that grows; facts are told apart by numbers or
+    by hashes.
 
-    With 1 of `parts` one thread does all, with 2 threads share all rounds, with 3 they take ranges where they can.
+    With 1 of `parts` one thread does all, with 2 threads share all rounds, with 3 they take ranges
+    where they can.
     """
     monkeypatch.setattr(fixpoint, "PAGED_SHARE", 1 << 40)
     monkeypatch.setattr(flat_facts, "FACTS_MIN", 4)
@@ -148,7 +167,9 @@ def test_random_recursions_evaluated_in_memory(monkeypatch, numbers, parts):
 
 @pytest.mark.parametrize(("left", "parts"), [(0, 1), (600, 1), (0, 2), (1500, 3)])
 def test_random_recursions_that_outgrow_memory(monkeypatch, left, parts):
-    """Rounds over pages go on from what was derived in memory, also in several ranges of which some were not begun."""
+    """Rounds over pages go on from what was derived in memory, also in several ranges of which
+    some were not begun.
+    """
     in_memory(monkeypatch, 0, parts)
     monkeypatch.setattr(flat_facts, "memory_left", lambda: left)
     short = Mock(wraps=flat_facts.FlatFacts.waiting)
@@ -163,14 +184,17 @@ KEEPING = (  # a column of every fact is that of the one it derives from
     "p0(x, y) <- e(x, y). p0(x, z) <- e(x, y), p0(y, z).",
     "p0(x, y) <- e(x, y), !f(x, y). p0(x, z) <- p0(x, y), f(y, z), !e(x, z).",
     "p0(x, y) <- e(x, y). p1(x, z) <- p0(x, y), f(y, z). p0(x, z) <- p1(x, y), e(y, z).",
-    "p0(x, y, u) <- e(x, y), e(y, u). p0(x, z, u) <- p0(x, y, u), f(y, z). p0(x, y, z) <- p0(x, y, u), e(u, z).",
+    "p0(x, y, u) <- e(x, y), e(y, u). p0(x, z, u) <- p0(x, y, u), f(y, z). p0(x, y, z) <- p0(x, y, "
+    "u), e(u, z).",
     "p0[x, y] = m <- agg<<m = min(c)>> (w[x, y] = c ; p0[x, z] = c, e(z, y)).",
 )
 
 
 @pytest.mark.parametrize(("allowed", "parts"), [(1200, 1), (2500, 3), (400, 1)])
 def test_random_recursions_of_which_ranges_fit_into_memory(monkeypatch, allowed, parts):
-    """One range is derived after the other, or by rounds over pages; facts wait for their trees in sorted runs."""
+    """One range is derived after the other, or by rounds over pages; facts wait for their trees
+    in sorted runs.
+    """
     in_memory(monkeypatch, 0, parts)
     monkeypatch.setattr(flat_facts, "memory_allowed", lambda: allowed)
     monkeypatch.setattr(filling, "memory_to_take", lambda: 100)
@@ -184,7 +208,9 @@ def test_random_recursions_of_which_ranges_fit_into_memory(monkeypatch, allowed,
     for seed in range(PART):
         random = Random(seed)
         with tempfile.TemporaryDirectory() as folder:
-            mirror = Mirror(Path(folder) / "store.pages", DECLARATIONS + KEEPING[seed % len(KEEPING)])
+            mirror = Mirror(
+                Path(folder) / "store.pages", DECLARATIONS + KEEPING[seed % len(KEEPING)]
+            )
             mirror.change(load(random))
             mirror.change(change(random, mirror.state))
             assert mirror.workspace.check() == []
@@ -208,7 +234,9 @@ def test_random_recursions_whose_rounds_are_joined_by_parts(monkeypatch):
 
 
 def test_random_recursions_of_which_all_that_follows_is_found_in_memory(monkeypatch):
-    """The kernel gives up at once: linear strata lose all that follows from a change, and some of it returns."""
+    """The kernel gives up at once: linear strata lose all that follows from a change, and some
+    of it returns.
+    """
     monkeypatch.setattr(schedule, "RECURSIVE_MOST", -1)
     monkeypatch.setattr(costs, "IN_MEMORY", -1)
     monkeypatch.setattr(costs, "REFILL_SHARE_MAX", 1 << 30)
@@ -218,7 +246,9 @@ def test_random_recursions_of_which_all_that_follows_is_found_in_memory(monkeypa
 
     def counted(one: fixpoint.Fixpoint, *given: object) -> bool:
         erased = sum(tree.count for tree in one.facts.trees.values())
-        found.append((maintained(one, *given), erased - sum(tree.count for tree in one.facts.trees.values())))
+        found.append(
+            (maintained(one, *given), erased - sum(tree.count for tree in one.facts.trees.values()))
+        )
         return found[-1][0]
 
     monkeypatch.setattr(fixpoint.Fixpoint, "maintain_in_memory", counted)
@@ -232,13 +262,16 @@ def stored(workspace: ivm.Workspace) -> dict[str, list]:
     """The words of all trees, with the ranks of recursive views."""
     with workspace.store.snapshot() as snap:
         trees = {name: snap.tree(name) for name in snap._version.catalog.relations}
-        return {name: [*map(np.ndarray.tolist, read_batches(snap.pages, tree))] for name, tree in trees.items()}
+        return {
+            name: [*map(np.ndarray.tolist, read_batches(snap.pages, tree))]
+            for name, tree in trees.items()
+        }
 
 
 @pytest.mark.parametrize(("most", "facts"), [(schedule.RECURSIVE_MOST, compiled.FACTS), (-1, 4)])
 def test_the_kernel_and_rounds_over_pages_do_the_same(monkeypatch, tmp_path, most, facts):
-    """The same rows with the same ranks, and as many rounds: where the kernel does all of a transaction, and where it
-    takes a stratum alone, in more and more room.
+    """The same rows with the same ranks, and as many rounds: where the kernel does all of a
+    transaction, and where it takes a stratum alone, in more and more room.
     """
     monkeypatch.setattr(costs, "REFILL_FROM", 1 << 30)
     monkeypatch.setattr(costs, "REFILL_SHARE_MAX", 1 << 30)
@@ -250,13 +283,18 @@ def test_the_kernel_and_rounds_over_pages_do_the_same(monkeypatch, tmp_path, mos
     for seed in range(PART):
         random = Random(seed)
         text = DECLARATIONS + "\n".join(random.choice((plain, recursion))(random))
-        one, other = (Mirror(tmp_path / f"{seed}.{name}.pages", text) for name in ("kernel", "rounds"))
+        one, other = (
+            Mirror(tmp_path / f"{seed}.{name}.pages", text) for name in ("kernel", "rounds")
+        )
         edits = load(random)
         for _ in range(TRANSACTIONS):
             one.change(edits)
             with monkeypatch.context() as patched:
                 patched.setattr(
-                    compiled.CompiledStratum, "plain", property(lambda _: False, lambda *_: None), raising=False
+                    compiled.CompiledStratum,
+                    "plain",
+                    property(lambda _: False, lambda *_: None),
+                    raising=False,
                 )
                 called = kernel.call_count
                 other.change(edits)
@@ -265,7 +303,10 @@ def test_the_kernel_and_rounds_over_pages_do_the_same(monkeypatch, tmp_path, mos
             for name in one.program.predicates:
                 if name.startswith("p"):
                     counts = [mirror.workspace.stats(name) for mirror in (one, other)]
-                    assert len({tuple(c[k] for k in ("inserted", "erased", "rounds")) for c in counts}) == 1, text
+                    assert (
+                        len({tuple(c[k] for k in ("inserted", "erased", "rounds")) for c in counts})
+                        == 1
+                    ), text
             edits = change(random, one.state)
         one.close()
         other.close()
@@ -279,6 +320,8 @@ def test_campaign(first, monkeypatch):
     for seed in range(first, first + 500):
         with monkeypatch.context() as patched:
             if seed % 3:
-                in_memory(patched, numbers=flat_facts.NUMBERS_MAX * (seed % 2), parts=1 + seed % 4 % 3)
+                in_memory(
+                    patched, numbers=flat_facts.NUMBERS_MAX * (seed % 2), parts=1 + seed % 4 % 3
+                )
             follow(seed)
             ask(seed)

@@ -1,4 +1,6 @@
-"""What maintaining a recursion costs, counted: it follows the rows that are touched, whatever the size of the view."""
+"""What maintaining a recursion costs, counted: it follows the rows that are touched, whatever
+the size of the view.
+"""
 
 import numpy as np
 import pytest
@@ -14,7 +16,8 @@ REACH = "reach(x) <- start(x).  reach(y) <- reach(x), edge(x, y)."
 CLOSURE = "path(x, y) <- edge(x, y).  path(x, z) <- path(x, y), edge(y, z)."
 LABEL = "label[x] = x <- edge(x, _).  label[y] = l <- agg<<l = min(m)>> label[x] = m, edge(x, y)."
 SETS = "holds[y] = s <- agg<<s = unite(t)>> (start(y), t = 1 ; holds[x] = t, edge(x, y))."
-OPERATIONS = 40  # for each row that is examined or changed, and for each edge there or back, measured
+# for each row that is examined or changed, and for each edge there or back, measured
+OPERATIONS = 40
 
 
 @pytest.fixture(autouse=True)
@@ -35,20 +38,30 @@ def filled(path, rules: str, edges: list[tuple[int, int]]) -> ivm.Workspace:
 
 def rings(number: int, size: int = 8) -> list[tuple[int, int]]:
     """Rings of vertices, each entered from vertex 0 by one edge."""
-    ring = [(1 + r * size + n, 1 + r * size + (n + 1) % size) for r in range(number) for n in range(size)]
+    ring = [
+        (1 + r * size + n, 1 + r * size + (n + 1) % size)
+        for r in range(number)
+        for n in range(size)
+    ]
     return ring + [(0, 1 + r * size) for r in range(number)]
 
 
-@pytest.mark.parametrize(("rules", "view"), [(REACH, "reach"), (CLOSURE, "path"), (LABEL, "label"), (SETS, "holds")])
+@pytest.mark.parametrize(
+    ("rules", "view"), [(REACH, "reach"), (CLOSURE, "path"), (LABEL, "label"), (SETS, "holds")]
+)
 def test_the_size_of_the_view_does_not_matter(tmp_path, rules, view):
-    """A ring loses its only way in, among ten rings and among 1,000: the same rows are looked at."""
+    """A ring loses its only way in, among ten rings and among 1,000: the same rows are looked
+    at.
+    """
     counted = []
     for number in (10, 1_000):
         workspace = filled(tmp_path / f"{number}.pages", rules, rings(number))
         with Meter(workspace.store) as meter:
             workspace.exec("-edge(0, 25).")
         stats = workspace.stats(view)
-        counted.append((stats["examined"], stats["erased"], stats["operations"], meter.counts["writes"]))
+        counted.append(
+            (stats["examined"], stats["erased"], stats["operations"], meter.counts["writes"])
+        )
         workspace.close()
     (*small, writes), (*large, more_writes) = counted
     assert small == large
@@ -58,7 +71,9 @@ def test_the_size_of_the_view_does_not_matter(tmp_path, rules, view):
 @pytest.mark.parametrize("edges", [800, 3_200])
 @pytest.mark.parametrize("batch", [1, 8, 64])
 def test_operations_follow_the_rows_that_are_touched(tmp_path, edges, batch):
-    """Random edges go and come: operations are within a constant of rows examined, suspended, erased and inserted."""
+    """Random edges go and come: operations are within a constant of rows examined, suspended,
+    erased and inserted.
+    """
     random = np.random.default_rng(edges)
     rows = [*map(tuple, np.unique(random.integers(0, edges // 2, (edges, 2)), axis=0).tolist())]
     workspace = filled(tmp_path / "counts.pages", REACH, rows)
@@ -83,7 +98,9 @@ def test_a_derivation_from_later_rows_costs_one_look(tmp_path):
 
 
 def test_the_state_beside_a_view_is_small(tmp_path):
-    """Ranks take less than as much again as the rows of the view without them, when it is filled and under churn."""
+    """Ranks take less than as much again as the rows of the view without them, when it is filled
+    and under churn.
+    """
     random = np.random.default_rng(5)
     rows = [*map(tuple, np.unique(random.integers(0, 150, (260, 2)), axis=0).tolist())]
     workspace = filled(tmp_path / "state.pages", CLOSURE, rows)

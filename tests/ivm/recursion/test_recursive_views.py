@@ -1,4 +1,6 @@
-"""Everything else works over views that read themselves: questions, limits, explanations, subscribers, the check."""
+"""Everything else works over views that read themselves: questions, limits, explanations,
+subscribers, the check.
+"""
 
 import os
 import signal
@@ -11,7 +13,14 @@ import pytest
 
 import ivm
 import pagestore
-from ivm.errors import ConstructError, DivergenceError, FunctionConflictError, LimitError, OptionError, RangeError
+from ivm.errors import (
+    ConstructError,
+    DivergenceError,
+    FunctionConflictError,
+    LimitError,
+    OptionError,
+    RangeError,
+)
 from ivm.ways.recursion import fixpoint, in_memory
 from pagestore.host import SET, read_batches
 
@@ -51,19 +60,32 @@ def test_questions(workspace):
     ]
     hops = "h[y] = d <- agg<<d = min(c)>> (start(y), c = 0 ; h[x] = b, edge(x, y), c = b + 1)."
     assert list(workspace.query(hops)) == [(1, 0), (2, 1), (3, 2), (4, 3)]
-    assert list(workspace.query("p(y) <- edge(1, y).  p(y) <- p(x), edge(x, y).  u(x) <- reach(x), !p(x).")) == [(1,)]
+    assert list(
+        workspace.query("p(y) <- edge(1, y).  p(y) <- p(x), edge(x, y).  u(x) <- reach(x), !p(x).")
+    ) == [(1,)]
 
 
 def test_questions_with_constants(workspace):
-    closures = ["p(x, z) <- p(x, y), edge(y, z).", "p(x, z) <- edge(x, y), p(y, z).", "p(x, z) <- p(x, y), p(y, z)."]
+    closures = [
+        "p(x, z) <- p(x, y), edge(y, z).",
+        "p(x, z) <- edge(x, y), p(y, z).",
+        "p(x, z) <- p(x, y), p(y, z).",
+    ]
     for closure in closures:
         rules = f"p(x, y) <- edge(x, y).  {closure}  "
         assert list(workspace.query(rules + "q(y) <- p(1, y).")) == [(2,), (3,), (4,)]
         assert list(workspace.query(rules + "q(y) <- p(x, y), x = 7.")) == [(8,)]
         assert list(workspace.query(rules + "q(x) <- p(x, 4).")) == [(1,), (2,), (3,)]
-        assert list(workspace.query(rules + "q(x, y) <- p(1, x), p(7, y).")) == [(2, 8), (3, 8), (4, 8)]
+        assert list(workspace.query(rules + "q(x, y) <- p(1, x), p(7, y).")) == [
+            (2, 8),
+            (3, 8),
+            (4, 8),
+        ]
         assert list(workspace.query(rules + "q(x) <- start(x), p(1, 4).")) == [(1,)]
-        assert list(workspace.query(rules + "q(x) <- edge(x, _), !p(7, x), !p(1, x).")) == [(1,), (7,)]
+        assert list(workspace.query(rules + "q(x) <- edge(x, _), !p(7, x), !p(1, x).")) == [
+            (1,),
+            (7,),
+        ]
         text = workspace.explain(rules + "q(y) <- p(1, y).")
         assert "needed    of p only rows that x = 1 leads to" in text
         assert "needed" not in workspace.explain(rules + "q(x, y) <- p(1, y), p(x, _).")
@@ -73,7 +95,9 @@ def test_a_question_costs_what_it_reaches(tmp_path):
     with ivm.open(tmp_path / "store.pages", sync="off") as workspace:
         workspace.install("edge(x, y) -> int(x), int(y).")
         with workspace.transaction() as txn:  # 200 cycles of 50
-            txn.insert("edge", [(50 * c + n, 50 * c + (n + 1) % 50) for c in range(200) for n in range(50)])
+            txn.insert(
+                "edge", [(50 * c + n, 50 * c + (n + 1) % 50) for c in range(200) for n in range(50)]
+            )
         for closure in ("p(x, z) <- p(x, y), edge(y, z).", "p(x, z) <- edge(x, y), p(y, z)."):
             rules = f"p(x, y) <- edge(x, y).  {closure}  "
             assert len(workspace.query(rules + "q(y) <- p(120, y).", rows_max=200)) == 50
@@ -93,7 +117,16 @@ def test_in_memory_by_hashes(workspace, monkeypatch):
     monkeypatch.setattr(in_memory, "NUMBERS_MAX", 0)
     monkeypatch.setattr(in_memory, "FACTS_MIN", 2)
     asked = "p(x, y) <- edge(x, y).  p(x, z) <- p(x, y), p(y, z), x != z.  q(x, y) <- p(x, y), !start(y)."
-    assert list(workspace.query(asked)) == [(1, 2), (1, 3), (1, 4), (2, 3), (2, 4), (3, 2), (3, 4), (7, 8)]
+    assert list(workspace.query(asked)) == [
+        (1, 2),
+        (1, 3),
+        (1, 4),
+        (2, 3),
+        (2, 4),
+        (3, 2),
+        (3, 4),
+        (7, 8),
+    ]
     hops = "h[y] = d <- agg<<d = min(c)>> (start(y), c = 0 ; h[x] = b, edge(x, y), c = b + 1)."
     assert list(workspace.query(hops)) == [(1, 0), (2, 1), (3, 2), (4, 3)]
 
@@ -157,14 +190,18 @@ def test_the_check_finds_a_wrong_rank_and_a_wrong_row(workspace):
         txn.declare_maintained()
         txn.apply("reach", np.array([SET]), np.array([[6], [1]]))
     assert "view rows" in {v.invariant for v in workspace.check()}
-    with pytest.raises(DivergenceError, match=r"reach is not what follows from scratch: it has \(6\)"):
+    with pytest.raises(
+        DivergenceError, match=r"reach is not what follows from scratch: it has \(6\)"
+    ):
         workspace.verify("reach")
 
 
 def test_ranks_stay_where_rows_stay(workspace):
     def ranks():
         with workspace.store.snapshot() as snap:
-            return np.concatenate([*read_batches(snap.pages, snap.tree("reach"))], axis=1).T.tolist()
+            return np.concatenate(
+                [*read_batches(snap.pages, snap.tree("reach"))], axis=1
+            ).T.tolist()
 
     assert ranks() == [[1, 1], [2, 2], [3, 3], [4, 4]]
     workspace.exec("+edge(1, 4).")
@@ -180,29 +217,38 @@ class TestLimits:
 
     def test_rows(self, workspace):
         says = (
-            r"query:1:20: n\(m\) <- n\(x\), m = x \+ 1\. goes beyond rows_max=50 rows: it has 51 rows after 51 rounds"
+            r"query:1:20: n\(m\) <- n\(x\), m = x \+ 1\. goes beyond rows_max=50 rows: it has "
+            r"51 rows after 51 rounds"
         )
         with pytest.raises(LimitError, match=says):
             workspace.query(self.ENDLESS, rows_max=50)
 
     def test_in_memory(self, workspace, monkeypatch):
         monkeypatch.setattr(fixpoint, "PAGED_SHARE", 1 << 40)
-        with pytest.raises(LimitError, match="rows_max=50 rows: it has 51 rows after 51 rounds, of which the last"):
+        with pytest.raises(
+            LimitError, match="rows_max=50 rows: it has 51 rows after 51 rounds, of which the last"
+        ):
             workspace.query(self.ENDLESS, rows_max=50)
-        with pytest.raises(LimitError, match="rounds_max=50 rounds: it has 51 rows after 51 rounds"):
+        with pytest.raises(
+            LimitError, match="rounds_max=50 rounds: it has 51 rows after 51 rounds"
+        ):
             workspace.query(self.ENDLESS, rounds_max=50)
         with pytest.raises(RangeError):
             workspace.query("n(x) <- start(x).  n(m) <- n(x), m = x + 2000000000000000000.")
 
     def test_rounds(self, workspace):
         version = workspace.store.version
-        with pytest.raises(LimitError, match=r"rounds_max=20 rounds: .* the last brought 1, 1, 1, 1, 1; bound what"):
+        with pytest.raises(
+            LimitError, match=r"rounds_max=20 rounds: .* the last brought 1, 1, 1, 1, 1; bound what"
+        ):
             workspace.install(self.ENDLESS, "endless", rounds_max=20)
         assert workspace.store.version == version
         assert "n" not in workspace
 
     def test_of_later_transactions(self, workspace):
-        workspace.install("n(x) <- start(x).  n(m) <- n(x), edge(x, _), m = x + 10.", "some", rows_max=5)
+        workspace.install(
+            "n(x) <- start(x).  n(m) <- n(x), edge(x, _), m = x + 10.", "some", rows_max=5
+        )
         with pytest.raises(LimitError, match="rows_max=5 rows"), workspace.transaction() as txn:
             txn.insert("edge", [(1 + 10 * n, 0) for n in range(9)])
         assert list(workspace["n"]) == [(1,), (11,)]
@@ -224,7 +270,10 @@ def test_a_value_out_of_range_in_a_recursion(workspace):
 
 
 def test_a_function_that_is_not_aggregated(workspace):
-    workspace.install("depth[x] = 0 <- start(x).  depth[y] = d <- depth[x] = b, edge(x, y), y > x, d = b + 1.", "depth")
+    workspace.install(
+        "depth[x] = 0 <- start(x).  depth[y] = d <- depth[x] = b, edge(x, y), y > x, d = b + 1.",
+        "depth",
+    )
     assert list(workspace["depth"]) == [(1, 0), (2, 1), (3, 2), (4, 3)]
     with pytest.raises(FunctionConflictError, match=r"depth\[4\] got two values"):
         workspace.exec("+edge(2, 4).")
@@ -264,7 +313,9 @@ def test_uninstalling_leaves_nothing(workspace):
 
 
 def test_a_process_that_is_killed(tmp_path):
-    """Rows and ranks of the last commit are there when the store is opened again, and nothing is evaluated for it."""
+    """Rows and ranks of the last commit are there when the store is opened again, and nothing is
+    evaluated for it.
+    """
     script = f"""
         import ivm, os, signal
         workspace = ivm.open({str(tmp_path / "killed.pages")!r})
@@ -278,7 +329,9 @@ def test_a_process_that_is_killed(tmp_path):
         txn.delete("edge", [(1, 3)])
         os.kill(os.getpid(), signal.SIGKILL)
     """
-    done = subprocess.run([sys.executable, "-c", textwrap.dedent(script)], cwd=os.getcwd(), check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(script)], cwd=os.getcwd(), check=False
+    )
     assert done.returncode == -signal.SIGKILL
     with ivm.open(tmp_path / "killed.pages") as workspace:
         assert list(workspace["reach"]) == [(1,), (2,), (3,), (4,)]
@@ -296,11 +349,22 @@ def test_a_question_over_what_the_store_holds_is_recursive_and_explained(tmp_pat
     with ivm.open(tmp_path / "s.pages") as workspace:
         assert list(workspace.query(text)) == [("a",), ("b",), ("c",), ("é",)]
         assert "evaluated once" in workspace.explain(text)
-        workspace.install("to(x, y) <- leg(x, y).  to(x, z) <- to(x, y), leg(y, z), x < z.", name="to")
+        workspace.install(
+            "to(x, y) <- leg(x, y).  to(x, z) <- to(x, y), leg(y, z), x < z.", name="to"
+        )
         with workspace.transaction() as txn:
             txn.insert("leg", [("é", "zz")])
             txn.delete("leg", [("c", "a")])
-        wanted = {("a", "b"), ("a", "c"), ("a", "é"), ("a", "zz"), ("b", "c"), ("b", "é"), ("b", "zz"), ("c", "é")}
+        wanted = {
+            ("a", "b"),
+            ("a", "c"),
+            ("a", "é"),
+            ("a", "zz"),
+            ("b", "c"),
+            ("b", "é"),
+            ("b", "zz"),
+            ("c", "é"),
+        }
         assert {*workspace["to"]} == wanted | {("c", "zz"), ("x", "y"), ("é", "zz")}
         assert workspace.check() == []
 
@@ -334,13 +398,22 @@ POINTS_TO = """
 
 @pytest.mark.parametrize("fields", [20, 1])
 def test_a_points_to_analysis(tmp_path, monkeypatch, fields):
-    """Of several views, two of three atoms of a body share variables with both others; one field is in every load."""
+    """Of several views, two of three atoms of a body share variables with both others; one field
+    is in every load.
+    """
     random = np.random.default_rng(3)
-    spans = {"fresh": (300, 100), "copy": (300, 300), "load": (300, 300, fields), "store": (300, fields, 300)}
+    spans = {
+        "fresh": (300, 100),
+        "copy": (300, 300),
+        "load": (300, 300, fields),
+        "store": (300, fields, 300),
+    }
     with ivm.open(tmp_path / "store.pages", sync="off", threads=1) as workspace:
         for name, ends in spans.items():
             args = "xyz"[: len(ends)]
-            workspace.install(f"{name}({', '.join(args)}) -> {', '.join(f'int({x})' for x in args)}.", name)
+            workspace.install(
+                f"{name}({', '.join(args)}) -> {', '.join(f'int({x})' for x in args)}.", name
+            )
             with workspace.transaction() as txn:
                 txn.insert(name, [random.integers(0, end, 200) for end in ends])
         found = {}
@@ -355,32 +428,49 @@ def test_a_points_to_analysis(tmp_path, monkeypatch, fields):
         assert found["in memory"][0] == found["over pages"][0]
         assert len(found["in memory"][0]["held"]) > 1000
         few, many = found["in memory"][1], found["over pages"][1]
-        assert 2 * few < many if fields == 20 else few == many, "where every load has one field, atoms are intersected"
+        assert 2 * few < many if fields == 20 else few == many, (
+            "where every load has one field, atoms are intersected"
+        )
 
 
 @pytest.mark.parametrize("way", ["in memory", "over pages"])
 def test_a_minimum_that_each_round_improves_is_kept_alone(tmp_path, monkeypatch, way):
-    """Six rounds improve the values of all keys; memory is for one value of each key, not for all that were derived."""
+    """Six rounds improve the values of all keys; memory is for one value of each key, not for
+    all that were derived.
+    """
     keys, rounds = 4000, 6
     y = np.tile(np.arange(keys), rounds)
     nth = np.repeat(np.arange(rounds), keys)
     rooms, rows = [], []
     room, put = in_memory.FlatFacts._room, fixpoint.Facts.put
     monkeypatch.setattr(in_memory, "FACTS_MIN", 1 << 6)
-    monkeypatch.setattr(in_memory.FlatFacts, "_room", lambda self, facts: rooms.append(facts) or room(self, facts))
-    monkeypatch.setattr(fixpoint.Facts, "put", lambda self, *given: (put(self, *given), rows.append(self.count()))[0])
+    monkeypatch.setattr(
+        in_memory.FlatFacts, "_room", lambda self, facts: rooms.append(facts) or room(self, facts)
+    )
+    monkeypatch.setattr(
+        fixpoint.Facts,
+        "put",
+        lambda self, *given: (put(self, *given), rows.append(self.count()))[0],
+    )
     if way == "over pages":
         monkeypatch.setattr(fixpoint.Fixpoint, "_flat", lambda self: None)
     with ivm.open(tmp_path / "store.pages", sync="off", threads=1) as workspace:
         workspace.install("cost[x, y] = c -> int(x), int(y), int(c).")
         with workspace.transaction() as txn:
-            txn.insert("cost", [np.arange(-rounds, -1), np.arange(1 - rounds, 0), np.zeros(rounds - 1, np.int64)])
+            txn.insert(
+                "cost",
+                [np.arange(-rounds, -1), np.arange(1 - rounds, 0), np.zeros(rounds - 1, np.int64)],
+            )
             txn.insert("cost", [nth - rounds, y, 1000 - nth])
         workspace.install(
-            "best[y] = m <- agg<<m = min(c)>> (cost[x, y] = c, x = -6 ; best[x] = b, cost[x, y] = k, c = b + k).",
+            "best[y] = m <- agg<<m = min(c)>> (cost[x, y] = c, x = -6 ; best[x] = b, cost[x, y] = "
+            "k, c = b + k).",
             "best",
         )
-        assert dict(workspace["best"]) == {**dict.fromkeys(range(1 - rounds, 0), 0), **dict.fromkeys(range(keys), 995)}
+        assert dict(workspace["best"]) == {
+            **dict.fromkeys(range(1 - rounds, 0), 0),
+            **dict.fromkeys(range(keys), 995),
+        }
         assert workspace.check() == []
     most = keys + rounds
     assert max(rows, default=0) <= most and max(rooms, default=0) <= 4 * 2 * most

@@ -12,8 +12,15 @@ from tests.support.programs.recursive_programs import NEITHER, semilattice
 EDGE = "edge(x, y) -> int(x), int(y).  start(x) -> int(x).  cost[x, y] = c -> int(x), int(y), int(c).\n"
 REACH = EDGE + "reach(x) <- start(x).  reach(y) <- reach(x), edge(x, y)."
 CLOSURE = EDGE + "path(x, y) <- edge(x, y).  path(x, z) <- path(x, y), path(y, z)."
-DISTANCE = EDGE + "dist[y] = d <- agg<<d = min(c)>> (start(y), c = 0 ; dist[x] = b, cost[x, y] = w, c = b + w)."
-LABEL = EDGE + "label[x] = x <- edge(x, _).\nlabel[y] = l <- agg<<l = min(m)>> label[x] = m, (edge(x, y) ; edge(y, x))."
+DISTANCE = (
+    EDGE
+    + "dist[y] = d <- agg<<d = min(c)>> (start(y), c = 0 ; dist[x] = b, cost[x, y] = w, c = b + w)."
+)
+LABEL = (
+    EDGE
+    + "label[x] = x <- edge(x, _).\nlabel[y] = l <- agg<<l = min(m)>> label[x] = m, (edge(x, y) ; "
+    "edge(y, x))."
+)
 
 FLOW = """given[x] = s -> int(x), int(s).  edge(x, y) -> int(x), int(y).
     holds[y] = s <- agg<<s = {}(t)>> (given[y] = t ; holds[x] = t, edge(x, y))."""
@@ -44,7 +51,10 @@ def test_a_cycle_that_supports_itself_loses_its_only_way_in(tmp_path):
 
 def test_two_cycles_that_support_each_other(tmp_path):
     mirror = mirror_of(
-        tmp_path, REACH, start=[(1,)], edge=[(1, 2), (2, 3), (3, 2), (3, 4), (4, 5), (5, 4), (5, 2), (1, 4)]
+        tmp_path,
+        REACH,
+        start=[(1,)],
+        edge=[(1, 2), (2, 3), (3, 2), (3, 4), (4, 5), (5, 4), (5, 2), (1, 4)],
     )
     mirror.delete("edge", (1, 4))
     assert len(mirror.workspace["reach"]) == 5
@@ -149,7 +159,9 @@ def test_values_out_of_order_by_a_transaction_of_the_store_and_by_the_edits_of_a
 
 def test_a_value_better_than_the_one_it_follows_from(tmp_path):
     """Nothing puts these values in order, so the function is evaluated anew, and all is right."""
-    mirror = mirror_of(tmp_path, DISTANCE, start=[(1,)], cost=[(1, 2, 5), (2, 3, -3), (1, 3, 4), (3, 4, 1)])
+    mirror = mirror_of(
+        tmp_path, DISTANCE, start=[(1,)], cost=[(1, 2, 5), (2, 3, -3), (1, 3, 4), (3, 4, 1)]
+    )
     mirror.delete("cost", (2, 3, -3))
     mirror.insert("cost", (3, 5, -1))
     mirror.reopen()
@@ -159,10 +171,14 @@ def test_a_value_better_than_the_one_it_follows_from(tmp_path):
 
 
 def test_sets_that_flow_round_a_cycle_lose_a_member(tmp_path):
-    """A member that came from outside goes, though each vertex of the cycle still has it from the one before."""
+    """A member that came from outside goes, though each vertex of the cycle still has it from
+    the one before.
+    """
     pytest.importorskip("numba")
     cycle = [(1, 2), (2, 3), (3, 2), (3, 4)]
-    mirror = mirror_of(tmp_path, FLOW.format(semilattice("unite")), given=[(1, 1), (2, 2), (3, 4)], edge=cycle)
+    mirror = mirror_of(
+        tmp_path, FLOW.format(semilattice("unite")), given=[(1, 1), (2, 2), (3, 4)], edge=cycle
+    )
     assert list(mirror.workspace["holds"]) == [(1, 1), (2, 7), (3, 7), (4, 7)]
     mirror.delete("edge", (1, 2))
     assert list(mirror.workspace["holds"]) == [(1, 1), (2, 6), (3, 6), (4, 6)]
@@ -174,7 +190,10 @@ def test_sets_that_flow_round_a_cycle_lose_a_member(tmp_path):
 def test_a_constant_is_propagated_while_all_ways_agree(tmp_path):
     pytest.importorskip("numba")
     mirror = mirror_of(
-        tmp_path, FLOW.format(semilattice("agree")), given=[(1, 7), (5, 7)], edge=[(1, 2), (5, 2), (2, 3), (3, 2)]
+        tmp_path,
+        FLOW.format(semilattice("agree")),
+        given=[(1, 7), (5, 7)],
+        edge=[(1, 2), (5, 2), (2, 3), (3, 2)],
     )
     assert list(mirror.workspace["holds"]) == [(1, 7), (2, 7), (3, 7), (5, 7)]
     mirror.insert("given", (5, 8))
@@ -185,9 +204,18 @@ def test_a_constant_is_propagated_while_all_ways_agree(tmp_path):
 
 
 def test_the_least_text_of_a_component_goes(tmp_path):
-    """The order is that of the texts, in which the dictionary did not meet them; a new one is the least of all."""
-    mirror = mirror_of(tmp_path, CHIEF, under=[("zoe", "bob"), ("bob", "cy"), ("cy", "bob"), ("ada", "cy")])
-    assert dict(mirror.workspace["first"]) == {"zoe": "zoe", "bob": "ada", "cy": "ada", "ada": "ada"}
+    """The order is that of the texts, in which the dictionary did not meet them; a new one is
+    the least of all.
+    """
+    mirror = mirror_of(
+        tmp_path, CHIEF, under=[("zoe", "bob"), ("bob", "cy"), ("cy", "bob"), ("ada", "cy")]
+    )
+    assert dict(mirror.workspace["first"]) == {
+        "zoe": "zoe",
+        "bob": "ada",
+        "cy": "ada",
+        "ada": "ada",
+    }
     mirror.delete("under", ("ada", "cy"))
     assert dict(mirror.workspace["first"]) == {"zoe": "zoe", "bob": "bob", "cy": "bob"}
     mirror.insert("under", ("", "zoe"))

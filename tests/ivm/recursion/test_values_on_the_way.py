@@ -1,4 +1,6 @@
-"""The answer of a recursion decides, not the values on the way to it; where there is none, that is said at once."""
+"""The answer of a recursion decides, not the values on the way to it; where there is none, that
+is said at once.
+"""
 
 import itertools
 import random
@@ -11,10 +13,17 @@ import ivm
 from ivm.errors import LimitError, RangeError
 from ivm.ways.recursion import cycles, fixpoint
 
-# a type: how it is declared, a value from which no step may be taken down (up), one in the middle, a step
+# a type: how it is declared, a value from which no step may be taken down (up), one in the middle,
+# a step
 TYPES = {
     "int": ("int", -(2**63), 2**63 - 1, 5, "1"),
-    "decimal": ("decimal(18, 2)", -Decimal(10**18 - 1) / 100, Decimal(10**18 - 1) / 100, Decimal("0.50"), "0.01"),
+    "decimal": (
+        "decimal(18, 2)",
+        -Decimal(10**18 - 1) / 100,
+        Decimal(10**18 - 1) / 100,
+        Decimal("0.50"),
+        "0.01",
+    ),
     "date": ("date", date.min, date.max, date(2020, 1, 1), "1"),
     "moment": ("datetime", datetime.min, datetime.max, datetime(2020, 1, 1), "1"),
 }
@@ -50,16 +59,26 @@ def edit(ws: ivm.Workspace, rows: list[tuple[str, tuple]]) -> None:
 @pytest.mark.parametrize("type_", TYPES)
 @pytest.mark.parametrize("flat", [False, True])
 def test_values_that_a_better_one_replaces_may_overflow(monkeypatch, type_, op, flat):
-    """Whatever the order of edits, all at once, or before the rules; what is refused is sent again with the next."""
+    """Whatever the order of edits, all at once, or before the rules; what is refused is sent
+    again with the next.
+    """
     if flat:
         monkeypatch.setattr(fixpoint, "PAGED_SHARE", 1 << 40)
     found = set()
-    for number, order in enumerate(itertools.islice(itertools.permutations(edits(type_, op)), 0, 720, 120)):
+    for number, order in enumerate(
+        itertools.islice(itertools.permutations(edits(type_, op)), 0, 720, 120)
+    ):
         with workspace(type_) as ws:
             if number % 3 == 1:
                 edit(ws, [*order])
             ws.install(program(type_, op))
-            waiting = [[*order]] if number % 3 == 0 else [[one] for one in order] if number % 3 == 2 else []
+            waiting = (
+                [[*order]]
+                if number % 3 == 0
+                else [[one] for one in order]
+                if number % 3 == 2
+                else []
+            )
             held: list = []
             for rows in waiting:
                 held += rows
@@ -103,7 +122,8 @@ STEPS = {
     "both": """d[x, y] = r <- agg<<r = {0}(c)>> (w[x, y] = c ; d[x, z] = m, d[z, y] = k, c = m + k).""",
 }
 WEIGHTS = {
-    "int": ("int", "int", "0", "{}"), "decimal": ("decimal(18,2)", "decimal(18,2)", "0.00", "{}.50"),
+    "int": ("int", "int", "0", "{}"), "decimal": ("decimal(18,2)", "decimal(18,2)", "0.00",
+    "{}.50"),
     "date": ("date", "int", "#2020-01-01#", "{}"), "float": ("float", "float", "0e0", "{}e0"),
 }  # fmt: skip
 
@@ -115,12 +135,17 @@ CYCLES += [("one", type_, length) for type_ in ("decimal", "date", "float") for 
 @pytest.mark.parametrize("op", ["min", "max"])
 @pytest.mark.parametrize(("step", "type_", "length"), CYCLES)
 def test_a_cycle_that_makes_its_own_values_better_is_named(monkeypatch, step, type_, op, length):
-    """By an edit, an install and a question; one that adds up to nothing passes, and leaves all as it was."""
+    """By an edit, an install and a question; one that adds up to nothing passes, and leaves all
+    as it was.
+    """
     value, weight, start, number = WEIGHTS[type_]
     better, worse = (-1, 1) if op == "min" else (1, -1)
     rows = [f"+w[{i}, {i + 1}] = {number.format(worse)}." for i in range(1, length)]
     tail = f"+w[{length}, 90] = {number.format(worse)}. +w[90, 91] = {number.format(worse)}. +s[1] = {start}."
-    rules, says = STEPS[step].format(op), r"along their own derivation: d\[1[^;]*\] = .* and then [dg]\["
+    rules, says = (
+        STEPS[step].format(op),
+        r"along their own derivation: d\[1[^;]*\] = .* and then [dg]\[",
+    )
     if length == 1:
         says = r"along their own derivation: [dg]\[1[^;]*\] = .* and then [dg]\[1"
     if length > 2 or step == "both":
@@ -149,13 +174,18 @@ def test_a_cycle_that_makes_its_own_values_better_is_named(monkeypatch, step, ty
         columns = "_, c" if step == "both" else "c"
         with pytest.raises(LimitError, match=says):
             ws.query(
-                f"{rules} q(x) <- d[x, _] = _." if columns == "_, c" else f"{rules} q(x) <- d[x] = _.", rounds_max=6_000
+                f"{rules} q(x) <- d[x, _] = _."
+                if columns == "_, c"
+                else f"{rules} q(x) <- d[x] = _.",
+                rounds_max=6_000,
             )
 
 
 @pytest.mark.parametrize("seed", range(20))
 def test_better_values_without_such_a_cycle_pass(seed):
-    """Weights below zero that potentials make of weights which are not, so that no cycle adds up to less than zero."""
+    """Weights below zero that potentials make of weights which are not, so that no cycle adds up
+    to less than zero.
+    """
     draw = random.Random(seed)
     potential = [draw.randrange(-50, 50) for _ in range(12)]
     rows = {(draw.randrange(12), draw.randrange(12)): draw.choice((0, 0, 1, 5)) for _ in range(40)}
@@ -168,7 +198,9 @@ def test_better_values_without_such_a_cycle_pass(seed):
         for _ in range(12):
             for (x, y), k in rows.items():
                 if x in truth:
-                    truth[y] = min(truth.get(y, 1 << 40), truth[x] + k + potential[y] - potential[x])
+                    truth[y] = min(
+                        truth.get(y, 1 << 40), truth[x] + k + potential[y] - potential[x]
+                    )
         assert dict(ws["d"]) == truth
         assert ws.check() == []
 
@@ -178,7 +210,9 @@ def test_what_brings_values_to_rest_is_no_endless_cycle(tmp_path):
     with ivm.open(":memory:") as ws:
         ws.install(STORED.format("int", "int"))
         ws.exec("+s[1] = 1000000. +e(1, 2). +e(2, 1). +w[1, 1] = 40.")
-        ws.install("d[y] = r <- agg<<r = min(c)>> (s[y] = c ; d[x] = m, e(x, y), c = m / 2).", "halves")
+        ws.install(
+            "d[y] = r <- agg<<r = min(c)>> (s[y] = c ; d[x] = m, e(x, y), c = m / 2).", "halves"
+        )
         assert sorted(ws["d"]) == [(1, 0), (2, 0)]
         ws.install(
             """f[y] = r <- agg<<r = min(c)>> (e(y, _), c = 900 ; g[y] = m, w[1, 1] = k, (c = m, m >= k ; c = k, m < k)).
@@ -197,4 +231,6 @@ def test_a_trail_of_many_facts_keeps_its_last_rounds(monkeypatch):
     with ivm.open(":memory:") as ws:
         ws.install(STORED.format("int", "int") + STEPS["one"].format("min"))
         with pytest.raises(LimitError, match="along their own derivation"):
-            ws.exec("+s[1] = 0. +w[1, 2] = 1. +w[2, 1] = -3. +w[1, 4] = 0. +w[4, 5] = 1. +w[5, 6] = 1.")
+            ws.exec(
+                "+s[1] = 0. +w[1, 2] = 1. +w[2, 1] = -3. +w[1, 4] = 0. +w[4, 5] = 1. +w[5, 6] = 1."
+            )

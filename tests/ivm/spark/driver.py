@@ -1,4 +1,5 @@
-"""A program for test_kills.py to kill: batch after batch over cells, or refresh after refresh of views.
+"""A program for test_kills.py to kill: batch after batch over cells, or refresh after refresh of
+views.
 
     python -m tests.ivm.spark.driver cells|views FOLDER FIRST LAST [spark]
 
@@ -27,14 +28,21 @@ def batch(number: int) -> dict[tuple[int, int], str]:
     """The changes of a batch: an edge and what happens to it."""
     chance = random.Random(number)
     return {
-        (chance.randrange(9), chance.randrange(9)): chance.choice(["insert", "insert", "delete"]) for _ in range(12)
+        (chance.randrange(9), chance.randrange(9)): chance.choice(["insert", "insert", "delete"])
+        for _ in range(12)
     }
 
 
 def table(number: int) -> pa.Table:
     """The same as a table."""
     changes = batch(number)
-    return pa.table({"x": [x for x, _ in changes], "y": [y for _, y in changes], "_change_type": [*changes.values()]})
+    return pa.table(
+        {
+            "x": [x for x, _ in changes],
+            "y": [y for _, y in changes],
+            "_change_type": [*changes.values()],
+        }
+    )
 
 
 def edges_after(number: int) -> set[tuple[int, int]]:
@@ -59,7 +67,9 @@ def views_after(number: int) -> dict[str, list[tuple]]:
 
 
 def over_cells(folder: Path, batches: range, spark: object) -> None:
-    """Send batches; the first of them again, as a driver does that does not know which were done."""
+    """Send batches; the first of them again, as a driver does that does not know which were
+    done.
+    """
     if not (folder / "cells.pages").exists():
         Cells.create(folder, RULES, CELLS, options={"threads": 1}).close()
     with Cells.open(folder, spark) as cells:
@@ -82,7 +92,9 @@ def of_views(folder: Path, batches: range, spark: Any) -> None:
 def main(what: str, folder: str, first: str, last: str, *how: str) -> None:
     """Run it."""
     with spark_session() if how else nullcontext() as spark:
-        {"cells": over_cells, "views": of_views}[what](Path(folder), range(int(first), int(last) + 1), spark)
+        {"cells": over_cells, "views": of_views}[what](
+            Path(folder), range(int(first), int(last) + 1), spark
+        )
 
 
 def spark_session() -> AbstractContextManager[Any]:

@@ -1,4 +1,6 @@
-"""A program over 1, 4 and 8 cells has the rows of one store after every batch, whatever is refused or repeated."""
+"""A program over 1, 4 and 8 cells has the rows of one store after every batch, whatever is
+refused or repeated.
+"""
 
 import os
 import random
@@ -32,12 +34,17 @@ from tests.support.strategies import FAILING, FULL, cases
 CELLS = [1, 4, 8]
 EXAMPLES = int(os.environ.get("EXAMPLES", "500"))  # of a campaign
 relaxed = settings(
-    max_examples=3, suppress_health_check=list(HealthCheck), deadline=None, phases=[Phase.explicit, Phase.generate]
+    max_examples=3,
+    suppress_health_check=list(HealthCheck),
+    deadline=None,
+    phases=[Phase.explicit, Phase.generate],
 )
 
 
 def follow(
-    case: tuple[str, list], cells: int, during: Callable[[Twins, int], None] = lambda twins, number: None
+    case: tuple[str, list],
+    cells: int,
+    during: Callable[[Twins, int], None] = lambda twins, number: None,
 ) -> None:
     text, transactions = case
     with tempfile.TemporaryDirectory() as folder:
@@ -74,7 +81,9 @@ def test_rows_of_one_rule_may_be_null_and_of_another_not(cells):
     )
     moments = [datetime(2020, 1, day) for day in (1, 2, 3)]
     load = [("o", (1, None), True), ("m", (2, moments[0]), True), ("o", (2, moments[1]), True)]
-    assert through_cells(text, [load, [("m", (1, moments[2]), True), ("o", (2, None), True)]], cells)
+    assert through_cells(
+        text, [load, [("m", (1, moments[2]), True), ("o", (2, None), True)]], cells
+    )
 
 
 @relaxed
@@ -86,13 +95,25 @@ def test_what_the_rules_refuse_is_taken_back(case):
 def test_ranges_and_neighbours_over_cells(tmp_path: Path) -> None:
     """A cell evaluates by ranges what lies in it, and cells are combined as for joins."""
     drawn = random.Random(3)
-    twins = Twins(tmp_path, """a(x) -> int(x).  g(x, t) -> int(x), int(t).
+    twins = Twins(
+        tmp_path,
+        """a(x) -> int(x).  g(x, t) -> int(x), int(t).
         n(x, y) <- a(x), a:next[x] = y.   e(x, t) <- g(x, t), !g:previous[x, t] = _.
         c[x] = k <- agg<<k = count()>> a(x), g(_, t), t <= x, t > x - 3.
-        m[x, t] = k <- agg<<k = max(u)>> g(x, t), a(u), u < t.""", 4)  # fmt: skip
+        m[x, t] = k <- agg<<k = max(u)>> g(x, t), a(u), u < t.""",
+        4,
+    )
     for _ in range(8):
         points = [("a", (drawn.randrange(12),), drawn.random() < 0.6) for _ in range(3)]
-        twins.change([*points, *(("g", (drawn.randrange(3), drawn.randrange(12)), drawn.random() < 0.7) for _ in "ab")])
+        twins.change(
+            [
+                *points,
+                *(
+                    ("g", (drawn.randrange(3), drawn.randrange(12)), drawn.random() < 0.7)
+                    for _ in "ab"
+                ),
+            ]
+        )
     assert twins.cells.check() == []
     twins.close()
 
@@ -101,9 +122,13 @@ def test_ranges_and_neighbours_over_cells(tmp_path: Path) -> None:
 
 
 class Repeating(Here):
-    """Runs each stage twice, as a task that is tried again: both times the same messages come out."""
+    """Runs each stage twice, as a task that is tried again: both times the same messages come
+    out.
+    """
 
-    def run(self, batch: Batch, stages: Sequence[Stage], files: Sequence[str] | None, cells: int) -> list[Message]:
+    def run(
+        self, batch: Batch, stages: Sequence[Stage], files: Sequence[str] | None, cells: int
+    ) -> list[Message]:
         def twice(stage: Stage) -> Stage:
             def run(batch: Batch, cell: int, messages: list[Message]) -> list[Message]:
                 first, second = stage(batch, cell, messages), stage(batch, cell, messages[::-1])
@@ -121,7 +146,9 @@ class Ending(Here):
     def __init__(self, tasks: int) -> None:
         self.tasks = tasks
 
-    def run(self, batch: Batch, stages: Sequence[Stage], files: Sequence[str] | None, cells: int) -> list[Message]:
+    def run(
+        self, batch: Batch, stages: Sequence[Stage], files: Sequence[str] | None, cells: int
+    ) -> list[Message]:
         def ending(stage: Stage) -> Stage:
             def run(batch: Batch, cell: int, messages: list[Message]) -> list[Message]:
                 self.tasks -= 1
@@ -147,7 +174,9 @@ def test_tasks_that_are_tried_again(case):
 
 
 def end_somewhere(case: tuple[str, list], seed: int) -> None:
-    """Each batch, or its being taken back, ends at a random task, and once more while the cells are opened again."""
+    """Each batch, or its being taken back, ends at a random task, and once more while the cells
+    are opened again.
+    """
     chance = random.Random(seed)
 
     class Interrupted(Twins):
@@ -229,12 +258,25 @@ def test_texts_dates_decimals_floats_and_nulls(cells: int, tmp_path: Path) -> No
             item, kind = chance.randrange(6), chance.randrange(4)
             if kind < 2:
                 price = Decimal(chance.randrange(900)) / 100
-                row: tuple = (chance.choice(["ä", "b", "tea, shop"]), date(2013, 1, chance.randint(1, 3)), item, price)
+                row: tuple = (
+                    chance.choice(["ä", "b", "tea, shop"]),
+                    date(2013, 1, chance.randint(1, 3)),
+                    item,
+                    price,
+                )
                 edits.append(("sale", row, chance.random() < 0.8))
             elif kind == 2:
-                edits.append(("mass", (item, chance.choice([0.1, -0.1, 1e150, 1e-150, 0.0]) * chance.random()), True))
+                edits.append(
+                    (
+                        "mass",
+                        (item, chance.choice([0.1, -0.1, 1e150, 1e-150, 0.0]) * chance.random()),
+                        True,
+                    )
+                )
             else:
-                edits.append(("name", (item, chance.choice(["x", "y", None])), chance.random() < 0.8))
+                edits.append(
+                    ("name", (item, chance.choice(["x", "y", None])), chance.random() < 0.8)
+                )
         twins.change(edits)
     assert twins.cells.check() == []
     twins.close()
@@ -252,16 +294,25 @@ def test_a_view_unites_columns_with_and_without_nulls(cells: int, tmp_path: Path
     chance = random.Random(cells)
     twins = Twins(tmp_path, text, cells)
     for _ in range(5):
-        edits: list[tuple[str, tuple, bool]] = [("of", (chance.randrange(4),), chance.random() < 0.7) for _ in range(3)]
-        edits += [("age", (chance.randrange(5), chance.choice([None, 1, 2])), True) for _ in range(3)]
-        edits += [("size", (chance.randrange(5), chance.randrange(3)), chance.random() < 0.7) for _ in range(3)]
+        edits: list[tuple[str, tuple, bool]] = [
+            ("of", (chance.randrange(4),), chance.random() < 0.7) for _ in range(3)
+        ]
+        edits += [
+            ("age", (chance.randrange(5), chance.choice([None, 1, 2])), True) for _ in range(3)
+        ]
+        edits += [
+            ("size", (chance.randrange(5), chance.randrange(3)), chance.random() < 0.7)
+            for _ in range(3)
+        ]
         twins.change(edits)
     assert twins.cells.check() == []
     twins.close()
 
 
 def test_a_hot_value_is_split(tmp_path: Path) -> None:
-    """Without it, one of four cells would hold all; the rows are those of one store all the same."""
+    """Without it, one of four cells would hold all; the rows are those of one store all the
+    same.
+    """
     text = """e(x, y) -> int(x), int(y).  f(x, z) -> int(x), int(z).
     j(y, z) <- e(x, y), f(x, z).  n[x] = c <- agg<<c = count()>> e(x, y), f(x, z).  v(x, y) <- e(x, y), !f(x, y)."""
     e = pa.table({"x": [7] * 3000 + list(range(1000)), "y": list(range(4000))})
@@ -270,16 +321,24 @@ def test_a_hot_value_is_split(tmp_path: Path) -> None:
     one.install(text)
     with one.transaction() as txn:
         txn.insert("e", e), txn.insert("f", f)
-    with Cells.create(tmp_path / "c", text, 4, tables={"e": e, "f": f}, options={"sync": "off"}) as cells:
+    with Cells.create(
+        tmp_path / "c", text, 4, tables={"e": e, "f": f}, options={"sync": "off"}
+    ) as cells:
         assert any(d.hot for channel in cells.layout.channels for d in channel.routing)
-        change = pa.table({"x": [7, 7, 8], "y": [1, 9999, 1], "_change_type": ["delete", "insert", "insert"]})
+        change = pa.table(
+            {"x": [7, 7, 8], "y": [1, 9999, 1], "_change_type": ["delete", "insert", "insert"]}
+        )
         applied = cells.apply(1, {"e": change})
         with one.transaction() as txn:
             txn.delete("e", [(7, 1)]), txn.insert("e", [(7, 9999), (8, 1)])
         for name in one:
             assert list(cells[name]) == sorted(one[name])
         assert applied.new and cells.check() == []
-        fragment = next(c.target for c in cells.layout.channels if c.source == "e" and any(d.spread for d in c.routing))
+        fragment = next(
+            c.target
+            for c in cells.layout.channels
+            if c.source == "e" and any(d.spread for d in c.routing)
+        )
         held = [len(part) for part in parts(cells, fragment)]
         assert max(held) < 1.5 * sum(held) / 4
         assert [*cells.changes("e")] == [(7, 1, "delete"), (7, 9999, "insert"), (8, 1, "insert")]
@@ -289,7 +348,9 @@ def parts(cells: Cells, relation: str) -> list[list[tuple]]:
     """What each cell has of a relation."""
     found = []
     for number in range(cells.layout.cells):
-        with ivm.open(Path(cells._done_batch().folder) / f"cell-{number:05d}.pages", mode="r") as workspace:
+        with ivm.open(
+            Path(cells._done_batch().folder) / f"cell-{number:05d}.pages", mode="r"
+        ) as workspace:
             found.append([*workspace[relation]])
     return found
 
@@ -323,11 +384,27 @@ def test_resharding(tmp_path: Path) -> None:
             "r reads itself",
         ),
         ("e(x) -> int(x). +e(1).", ConstructError, "send them as a batch"),
-        ("e(x) -> string(x). c[] = s <- agg<<s = concat(x)>> e(x).", AggregateError, "concat over cells"),
-        ("e(x) -> int(x). c[] = s <- agg<<s = count() else 0>> e(x).", AggregateError, "`else` without keys is not"),
-        ("e(x) -> int(x). lang:bag(c). c[x] = n <- agg<<n = count()>> e(x).", ConstructError, "c is a bag, and cells"),
+        (
+            "e(x) -> string(x). c[] = s <- agg<<s = concat(x)>> e(x).",
+            AggregateError,
+            "concat over cells",
+        ),
+        (
+            "e(x) -> int(x). c[] = s <- agg<<s = count() else 0>> e(x).",
+            AggregateError,
+            "`else` without keys is not",
+        ),
+        (
+            "e(x) -> int(x). lang:bag(c). c[x] = n <- agg<<n = count()>> e(x).",
+            ConstructError,
+            "c is a bag, and cells",
+        ),
         ("`e @1`(x) -> int(x).", ConstructError, "names with @"),
-        ("e[x] = _change_type -> int(x), int(_change_type).", ConstructError, "is named _change_type"),
+        (
+            "e[x] = _change_type -> int(x), int(_change_type).",
+            ConstructError,
+            "is named _change_type",
+        ),
     ],
 )
 def test_what_cells_do_not_take(text: str, error: type, says: str, tmp_path: Path) -> None:
@@ -345,7 +422,11 @@ def test_a_registered_operator_is_not_known_where_cells_run(tmp_path: Path) -> N
 def test_what_batches_are_refused(tmp_path: Path) -> None:
     with Cells.create(tmp_path / "c", VALUES, 2, options={"sync": "off"}) as cells:
         for changes, error, says in (
-            ({"weight": pa.table({"a": [1]})}, UnknownViewError, "weight is not a declared relation"),
+            (
+                {"weight": pa.table({"a": [1]})},
+                UnknownViewError,
+                "weight is not a declared relation",
+            ),
             ({"mass": pa.table({"item": [1]})}, EditError, "mass has the columns item, m"),
             (
                 {"mass": pa.table({"item": ["a"], "m": [1.0]})},
@@ -353,8 +434,16 @@ def test_what_batches_are_refused(tmp_path: Path) -> None:
                 "column 'item': string values for a column of type int64",
             ),
             ({"mass": pa.table({"item": [None], "m": [1.0]})}, EditError, "column item"),
-            ({"mass": pa.table({"item": [1], "m": [1.0], "_change_type": ["upsert"]})}, EditError, "'upsert'"),
-            ({"mass": pa.table({"item": [1, 1], "m": [1.0, 2.0]})}, FunctionConflictError, "1.0 and 2.0"),
+            (
+                {"mass": pa.table({"item": [1], "m": [1.0], "_change_type": ["upsert"]})},
+                EditError,
+                "'upsert'",
+            ),
+            (
+                {"mass": pa.table({"item": [1, 1], "m": [1.0, 2.0]})},
+                FunctionConflictError,
+                "1.0 and 2.0",
+            ),
         ):
             with pytest.raises(error, match=says):
                 cells.apply(1, changes)
@@ -380,7 +469,9 @@ def test_a_check_finds_what_one_cell_lacks(tmp_path: Path) -> None:
     with Cells.create(tmp_path / "c", text, 4, options={"sync": "off"}) as cells:
         cells.apply(1, {"e": pa.table({"x": [1, 2, 1, 3], "y": [2, 3, 3, 4]})})
         assert len(cells["t"]) == 1 and cells.check() == []
-        fragment = next(channel.target for channel in cells.layout.channels if channel.kind == "fragment")
+        fragment = next(
+            channel.target for channel in cells.layout.channels if channel.kind == "fragment"
+        )
         number = next(n for n, rows in enumerate(parts(cells, fragment)) if rows)
         with (
             ivm.open(Path(cells._done_batch().folder) / f"cell-{number:05d}.pages") as workspace,
@@ -402,10 +493,17 @@ def test_campaign(case, cells, seed):
 
 @pytest.mark.campaign
 def test_campaign_over_every_type() -> None:
-    assert all(through_cells(*typed_case(seed), cells=seed % 4 + 1) for seed in range(100, 100 + EXAMPLES))
+    assert all(
+        through_cells(*typed_case(seed), cells=seed % 4 + 1) for seed in range(100, 100 + EXAMPLES)
+    )
 
 
 def test_a_variable_that_is_used_once_is_warned_of_once(tmp_path: Path) -> None:
     with pytest.warns(RuleWarning) as caught:
-        Cells.create(tmp_path / "c", "e(x, y) -> int(x), int(y). p(x) <- e(x, y).", 2, options={"sync": "off"}).close()
+        Cells.create(
+            tmp_path / "c",
+            "e(x, y) -> int(x), int(y). p(x) <- e(x, y).",
+            2,
+            options={"sync": "off"},
+        ).close()
     assert [str(one.message).partition(" is")[0] for one in caught] == ["rules:1:41: y"]

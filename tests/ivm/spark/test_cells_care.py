@@ -1,4 +1,6 @@
-"""Cells while others read them, cells that are lost or older copies, and numbers of batches of several streams."""
+"""Cells while others read them, cells that are lost or older copies, and numbers of batches of
+several streams.
+"""
 
 import random
 import shutil
@@ -24,7 +26,9 @@ d[x] = n <- agg<<n = count()>> e(x, _).
 v(k) <- f[_] = k.
 one[y] = x <- f[x] = y."""
 QUICK = {"sync": "off"}
-relaxed = settings(max_examples=3, suppress_health_check=list(HealthCheck), deadline=None, phases=[Phase.generate])
+relaxed = settings(
+    max_examples=3, suppress_health_check=list(HealthCheck), deadline=None, phases=[Phase.generate]
+)
 
 
 def edges(*rows: tuple[int, int]) -> pa.Table:
@@ -34,7 +38,9 @@ def edges(*rows: tuple[int, int]) -> pa.Table:
 def rows_at(cells: Cells, batch: Batch, name: str) -> list[tuple]:
     """What a DataFrame of a batch reads, whenever it is used."""
     found = cells._in_all(batch, partial(stages.rows_of, name=name, changed=False))
-    return sorted(row for m in found for row in zip(*stages.table_of(m).to_pydict().values(), strict=True))
+    return sorted(
+        row for m in found for row in zip(*stages.table_of(m).to_pydict().values(), strict=True)
+    )
 
 
 class Between(Here):
@@ -49,7 +55,9 @@ class Between(Here):
             self.to_do()
             self.looking = False
 
-    def run(self, batch: Batch, stages: Sequence[Stage], files: Sequence[str] | None, cells: int) -> list[Message]:
+    def run(
+        self, batch: Batch, stages: Sequence[Stage], files: Sequence[str] | None, cells: int
+    ) -> list[Message]:
         def looking(stage: Stage) -> Stage:
             def run(batch: Batch, cell: int, messages: list[Message]) -> list[Message]:
                 self.look()
@@ -66,7 +74,9 @@ class Between(Here):
 
 
 def test_a_load_and_each_stream_have_numbers_of_their_own(tmp_path: Path) -> None:
-    with Cells.create(tmp_path / "c", RULES, 3, tables={"e": edges((1, 2))}, options=QUICK) as cells:
+    with Cells.create(
+        tmp_path / "c", RULES, 3, tables={"e": edges((1, 2))}, options=QUICK
+    ) as cells:
         assert cells.done == -1 and list(cells.changes("e")) == [(1, 2, "insert")]
         assert cells.apply(0, {"e": edges((2, 3))}).new
         assert not cells.apply(0, {"e": edges((2, 3))}).new
@@ -90,7 +100,9 @@ def test_a_load_and_each_stream_have_numbers_of_their_own(tmp_path: Path) -> Non
 @relaxed
 @given(case=cases(FULL, count_max=2))
 def test_who_reads_has_one_batch_of_all_cells(case, tmp_path_factory):
-    """This program and another one that only reads, between any two commits of cells; and batches that came before."""
+    """This program and another one that only reads, between any two commits of cells; and
+    batches that came before.
+    """
     text, transactions = case
 
     class Watched(Twins):
@@ -171,7 +183,9 @@ def test_lost_cells_are_noticed_and_made_again(missing, case, seed, tmp_path_fac
     for edits in transactions:
         lost = chance.sample(range(4), chance.randint(1, 2))
         for number in lost:
-            shutil.copy(path_of(twins.cells._done_batch().folder, number), folder / f"{number}.copy")
+            shutil.copy(
+                path_of(twins.cells._done_batch().folder, number), folder / f"{number}.copy"
+            )
         before = twins.cells._done_batch().versions
         twins.change(edits)
         moved = [n for n in lost if missing or before[n] != twins.cells._done_batch().versions[n]]
@@ -195,7 +209,9 @@ def test_lost_cells_are_noticed_and_made_again(missing, case, seed, tmp_path_fac
 def test_a_lost_cell_is_made_from_the_others_where_they_have_its_rows(tmp_path: Path) -> None:
     """Each row of e is in two cells for the triangles; one of f may be in one only."""
     rows, path = [(n % 7, n % 11) for n in range(77)], tmp_path / "c"
-    with Cells.create(path, RULES.partition("f[x]")[0] + "t(x, y, z) <- e(x, y), e(y, z), e(x, z).", 8) as cells:
+    with Cells.create(
+        path, RULES.partition("f[x]")[0] + "t(x, y, z) <- e(x, y), e(y, z), e(x, z).", 8
+    ) as cells:
         cells.apply(0, {"e": edges(*rows)})
         triangles = list(cells["t"])
         lose(cells, 3, None)
@@ -209,16 +225,22 @@ def test_a_lost_cell_is_made_from_the_others_where_they_have_its_rows(tmp_path: 
     with Cells.create(tmp_path / "d", RULES, 2, options=QUICK) as cells:
         cells.apply(0, {"e": edges(*rows), "f": pa.table({"x": [1, 2, 3, 4], "v": [5, 6, 7, 8]})})
         lose(cells, 0, None)
-    with pytest.raises(CellsError, match="rows of .*f that were at home there may be in no other: give tables="):
+    with pytest.raises(
+        CellsError, match="rows of .*f that were at home there may be in no other: give tables="
+    ):
         Cells.rebuild(tmp_path / "d")
 
 
 def test_a_damaged_cell_is_lost_too(tmp_path: Path) -> None:
-    with Cells.create(tmp_path / "c", RULES, 2, tables={"e": edges((1, 2), (2, 3), (1, 3))}) as cells:
+    with Cells.create(
+        tmp_path / "c", RULES, 2, tables={"e": edges((1, 2), (2, 3), (1, 3))}
+    ) as cells:
         path_of(cells._done_batch().folder, 1).write_bytes(bytes(20000))
     with pytest.raises(CellsError, match="1 of 2 cells"):
         Cells.open(tmp_path / "c")
-    with Cells.rebuild(tmp_path / "c", tables={"e": edges((1, 2), (2, 3), (1, 3)), "f": empty_f()}) as cells:
+    with Cells.rebuild(
+        tmp_path / "c", tables={"e": edges((1, 2), (2, 3), (1, 3)), "f": empty_f()}
+    ) as cells:
         assert list(cells["t"]) == [(1, 2, 3)] and cells.check() == []
 
 
@@ -244,7 +266,9 @@ def ending(tasks: int) -> Between:
     return Between(look)
 
 
-def test_cells_whose_create_was_killed_are_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cells_whose_create_was_killed_are_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Wherever it ends: then they are made anew, with all rows."""
     table = edges(*((n % 5, n % 3) for n in range(15)))
     path, tasks, finished = tmp_path / "c", 0, False
@@ -271,13 +295,18 @@ def test_rows_that_create_refuses(tmp_path: Path) -> None:
     table = pa.table({"x": [1, 2], "v": [3, 3]})
     with pytest.raises(FunctionConflictError, match="one"):
         Cells.create(tmp_path / "c", RULES, 2, tables={"f": table}, options=QUICK)
-    with Cells.create(tmp_path / "c", RULES, 2, tables={"f": table.slice(1)}, options=QUICK) as cells:
+    with Cells.create(
+        tmp_path / "c", RULES, 2, tables={"f": table.slice(1)}, options=QUICK
+    ) as cells:
         assert list(cells["one"]) == [(3, 2)]
 
 
 def test_a_rebuild_that_ends_is_done_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with Cells.create(tmp_path / "c", RULES, 2, options=QUICK) as cells:
-        cells.apply(0, {"e": edges((1, 2), (2, 3), (1, 3), (4, 4)), "f": pa.table({"x": [1, 2], "v": [7, 8]})})
+        cells.apply(
+            0,
+            {"e": edges((1, 2), (2, 3), (1, 3), (4, 4)), "f": pa.table({"x": [1, 2], "v": [7, 8]})},
+        )
         expected = {name: list(cells[name]) for name in ("e", "f", "t", "d", "v", "one")}
         sources = {name: cells[name].to_arrow() for name in ("e", "f")}
         lose(cells, 1, None)
@@ -290,6 +319,10 @@ def test_a_rebuild_that_ends_is_done_again(tmp_path: Path, monkeypatch: pytest.M
             tasks += 1
         monkeypatch.undo()
     cells._run = Here()
-    assert tasks > 4 and {name: list(cells[name]) for name in expected} == expected and cells.check() == []
+    assert (
+        tasks > 4
+        and {name: list(cells[name]) for name in expected} == expected
+        and cells.check() == []
+    )
     assert not [*(tmp_path / "c").glob("*.rebuilt")]
     cells.close()

@@ -1,4 +1,6 @@
-"""Changes as they come: each value arrives exactly or is refused, as everywhere; deletions, kinds, columns, orders."""
+"""Changes as they come: each value arrives exactly or is refused, as everywhere; deletions,
+kinds, columns, orders.
+"""
 
 import warnings
 from collections.abc import Callable
@@ -20,9 +22,11 @@ from ivm.spark.follow import refresh
 from pagestore.errors import WordError
 
 TYPES = {  # of a column, as rules say them
-    "int64": "int", "float64": "float", "decimal(9,2)": "decimal(9,2)", "bool": "bool", "date": "date",
+    "int64": "int", "float64": "float", "decimal(9,2)": "decimal(9,2)", "bool": "bool",
+    "date": "date",
     "time": "time", "timestamp": "timestamp", "timestamp(UTC)": "`timestamp(UTC)`",
-    "timestamp(Europe/Berlin)": "`timestamp(Europe/Berlin)`", "duration": "duration", "string": "string",
+    "timestamp(Europe/Berlin)": "`timestamp(Europe/Berlin)`", "duration": "duration",
+    "string": "string",
     "bytes": "bytes", "uint64": "uint64",
 }  # fmt: skip
 MOMENTS = [0, 86_400_000_000, 1_706_778_000_123_456, -1]  # microseconds
@@ -65,7 +69,9 @@ def outcome(attempt: Callable[[], list[Any]], error: type[Exception]) -> list[An
 
 @pytest.mark.parametrize("type_", TYPES)
 def test_a_value_goes_where_it_goes_at_every_door(type_: str) -> None:
-    """One of each type's samples, into a column of each type: as `insert` of a relation takes or refuses it."""
+    """One of each type's samples, into a column of each type: as `insert` of a relation takes or
+    refuses it.
+    """
     predicate, nullable = predicate_of(type_), "" if type_ == "uint64" else "?"
     taken = 0
     for samples in SOURCES:
@@ -139,7 +145,9 @@ def test_a_deletion_goes_by_its_key(gone: dict[str, Any], tmp_path: Path) -> Non
     refresh(path, "views", RULES, {"price": begin})
     refresh(path, "views", RULES, {"price": pa.table({**gone, "_change_type": ["delete"]})})
     assert rows(path) == [(2, 2.0), (3, 3.0)]
-    with Cells.create(tmp_path / "c", RULES, 2, options={"threads": 1}, tables={"price": begin}) as cells:
+    with Cells.create(
+        tmp_path / "c", RULES, 2, options={"threads": 1}, tables={"price": begin}
+    ) as cells:
         cells.apply(1, {"price": pa.table({**gone, "_change_type": ["delete"]})})
         assert [*cells["price"]] == [(2, 2.0), (3, 3.0)]
     both = pa.table({"item": [2, 4], "p": [None, 4.0], "_change_type": ["delete", "insert"]})
@@ -150,13 +158,28 @@ def test_a_deletion_goes_by_its_key(gone: dict[str, Any], tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("table", "says"),
     [
-        ({"item": [5], "p": [None], "_change_type": ["insert"]}, "p, row 0: null, and the column is never null"),
-        ({"item": [None], "p": [5.0], "_change_type": ["delete"]}, "price: column item, row 0: null"),
-        ({"item": [5, 6], "_change_type": ["delete", "insert"]}, "price has the columns item, p; the changes have"),
+        (
+            {"item": [5], "p": [None], "_change_type": ["insert"]},
+            "p, row 0: null, and the column is never null",
+        ),
+        (
+            {"item": [None], "p": [5.0], "_change_type": ["delete"]},
+            "price: column item, row 0: null",
+        ),
+        (
+            {"item": [5, 6], "_change_type": ["delete", "insert"]},
+            "price has the columns item, p; the changes have",
+        ),
         ({"item": [5], "q": [5.0]}, "price has the columns item, p; the changes have item, q"),
-        ({"item": [5], "p": [5.0], "_change_type": ["upsert"]}, "_change_type is 'upsert', and not one of insert,"),
+        (
+            {"item": [5], "p": [5.0], "_change_type": ["upsert"]},
+            "_change_type is 'upsert', and not one of insert,",
+        ),
         ({"item": [5], "p": [5.0], "_change_type": [None]}, "_change_type is null in 1 rows"),
-        ({"item": [5], "p": [5.0], "_change_type": ["insert"], "_commit_version": ["7"]}, "column '_commit_version'"),
+        (
+            {"item": [5], "p": [5.0], "_change_type": ["insert"], "_commit_version": ["7"]},
+            "column '_commit_version'",
+        ),
     ],
 )
 def test_what_changes_are_refused(table: dict[str, Any], says: str, tmp_path: Path) -> None:
@@ -196,12 +219,20 @@ def test_a_new_column_of_a_source_is_named_and_left_out(tmp_path: Path) -> None:
         txn.add_column("sales", "shop: string?", None)
         txn["sales"].insert([(2, pa.scalar(2, pa.date32()).as_py(), "Ulm")])
     wider = pa.table({"item": [1], "p": [1.0], "currency": ["EUR"]})
-    for given in {"sold": feed}, {"price": wider}, {"price": wider.append_column("_change_type", [["insert"]])}:
-        with pytest.warns(UserWarning, match="has no column (shop|currency), which is left out: declare it"):
+    for given in (
+        {"sold": feed},
+        {"price": wider},
+        {"price": wider.append_column("_change_type", [["insert"]])},
+    ):
+        with pytest.warns(
+            UserWarning, match="has no column (shop|currency), which is left out: declare it"
+        ):
             refresh(path, "views", RULES, given, "strict")
     assert len(rows(path, "sold")) == 2 and rows(path) == [(1, 1.0)]
     with pytest.warns(UserWarning, match="price has no column currency"):
-        Cells.create(tmp_path / "c", RULES, 2, options={"threads": 1}, tables={"price": wider}).close()
+        Cells.create(
+            tmp_path / "c", RULES, 2, options={"threads": 1}, tables={"price": wider}
+        ).close()
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         refresh(path, "views", RULES, {"price": wider.drop_columns(["currency"])})

@@ -1,4 +1,6 @@
-"""Views that follow tables kept elsewhere: change rows, snapshots, feeds; what is taken once, and what is refused."""
+"""Views that follow tables kept elsewhere: change rows, snapshots, feeds; what is taken once,
+and what is refused.
+"""
 
 import random
 import shutil
@@ -61,7 +63,10 @@ def test_change_rows_are_taken_once(tmp_path: Path) -> None:
     refresh(path, "views", RULES, {"edge": edges((1, 2), (2, 3), (1, 3), (2, 3), **feed)})
     assert found(path) == ([], [(1, 2)])
     refresh(
-        path, "views", RULES, {"edge": edges((2, 3), (2, 3), _change_type=["delete", "insert"], _commit_version=[2, 3])}
+        path,
+        "views",
+        RULES,
+        {"edge": edges((2, 3), (2, 3), _change_type=["delete", "insert"], _commit_version=[2, 3])},
     )
     assert found(path) == ([(1, 2, 3)], [(1, 2), (2, 1)])
     change = edges((1, 3), _change_type=["delete"])
@@ -91,7 +96,9 @@ def test_a_feed_is_read_from_where_it_was(tmp_path: Path) -> None:
             with store.transaction() as txn:
                 txn["links"].insert([(9, n)])
         with pytest.raises(RecomputeError, match=r"edge: .*not retained|edge: .*version"):
-            refresh(path, "views", RULES, {"edge": Feed(str(source), "links")}, incremental="strict")
+            refresh(
+                path, "views", RULES, {"edge": Feed(str(source), "links")}, incremental="strict"
+            )
         refresh(path, "views", RULES, {"edge": Feed(str(source), "links")})
         assert found(path)[1][-1] == (9, 40)
 
@@ -101,8 +108,12 @@ def changes(*versions: tuple[int, list[tuple[str, tuple[int, int]]]], **more: li
     rows = [(*row, kind, number) for number, some in versions for kind, row in some]
     x, y, kinds, numbers = zip(*rows, strict=True) if rows else ((),) * 4
     types = pa.int64(), pa.int64(), pa.string(), pa.int64()
-    columns = [pa.array(column, type_) for column, type_ in zip((x, y, kinds, numbers), types, strict=True)]
-    return pa.table([*columns, *more.values()], ["x", "y", "_change_type", "_commit_version", *more])
+    columns = [
+        pa.array(column, type_) for column, type_ in zip((x, y, kinds, numbers), types, strict=True)
+    ]
+    return pa.table(
+        [*columns, *more.values()], ["x", "y", "_change_type", "_commit_version", *more]
+    )
 
 
 class Table:
@@ -115,8 +126,13 @@ class Table:
 
     def commit(self) -> None:
         values = range(4 * self.name, 4 * self.name + 4)
-        rows = {(self.chance.choice(values), self.chance.choice(values)) for _ in range(self.chance.randrange(1, 4))}
-        self.versions.append([("delete" if row in self.rows else "insert", row) for row in sorted(rows)])
+        rows = {
+            (self.chance.choice(values), self.chance.choice(values))
+            for _ in range(self.chance.randrange(1, 4))
+        }
+        self.versions.append(
+            [("delete" if row in self.rows else "insert", row) for row in sorted(rows)]
+        )
         self.rows ^= rows
 
     def changes(self, first: int, last: int | None = None) -> pa.Table:
@@ -124,8 +140,12 @@ class Table:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_versions_that_come_again_are_told_from_those_of_a_new_table(seed: int, tmp_path: Path) -> None:
-    """Some versions are always read again; a table that is made anew is refused until it comes as a snapshot."""
+def test_versions_that_come_again_are_told_from_those_of_a_new_table(
+    seed: int, tmp_path: Path
+) -> None:
+    """Some versions are always read again; a table that is made anew is refused until it comes
+    as a snapshot.
+    """
     chance, path = random.Random(seed), tmp_path / "v.pages"
     table, taken = Table(chance, 0), 0
     for step in range(12):
@@ -135,7 +155,9 @@ def test_versions_that_come_again_are_told_from_those_of_a_new_table(seed: int, 
             table.commit()
         source = table.changes(chance.randrange(taken + 1) if step % 5 != 4 else 0)
         if step % 5 == 4:
-            with pytest.raises(EditError, match="edge: version 0 .* not newer than .*: the source was made anew"):
+            with pytest.raises(
+                EditError, match="edge: version 0 .* not newer than .*: the source was made anew"
+            ):
                 refresh(path, "views", RULES, {"edge": source}, sync="off")
             source, taken = edges(*table.rows), 0
         else:
@@ -150,9 +172,13 @@ def test_versions_that_come_again_are_told_from_those_of_a_new_table(seed: int, 
 
 def test_what_makes_a_new_table_of_the_same_rows_another_one(tmp_path: Path) -> None:
     """Its versions come at other times."""
-    path, moments = tmp_path / "v.pages", [pa.array([n, n], pa.timestamp("us", "UTC")) for n in (5, 6)]
+    path, moments = (
+        tmp_path / "v.pages",
+        [pa.array([n, n], pa.timestamp("us", "UTC")) for n in (5, 6)],
+    )
     first, later = (
-        changes((0, [("insert", (1, 2)), ("insert", (2, 3))]), _commit_timestamp=moment) for moment in moments
+        changes((0, [("insert", (1, 2)), ("insert", (2, 3))]), _commit_timestamp=moment)
+        for moment in moments
     )
     for _ in range(2):
         refresh(path, "views", RULES, {"edge": first})
@@ -167,12 +193,19 @@ def test_versions_that_are_null_are_refused(tmp_path: Path) -> None:
 
 
 def test_cursors_of_an_earlier_release(tmp_path: Path) -> None:
-    """They have a number alone: older versions of rows are left out as they were, a feed is read whole."""
+    """They have a number alone: older versions of rows are left out as they were, a feed is read
+    whole.
+    """
     path, source = tmp_path / "v.pages", tmp_path / "source.pages"
     refresh(path, "views", RULES, {"edge": changes((3, [("insert", (1, 2))]))})
     with pagestore.open(path) as store, store.transaction() as txn:
         txn.properties[PROGRESS] = '{"before": 1, "cursors": {"edge": 3}, "batches": {}}'
-    refresh(path, "views", RULES, {"edge": changes((3, [("insert", (1, 2))]), (4, [("insert", (2, 3))]))})
+    refresh(
+        path,
+        "views",
+        RULES,
+        {"edge": changes((3, [("insert", (1, 2))]), (4, [("insert", (2, 3))]))},
+    )
     assert found(path)[1] == [(1, 1), (2, 1)]
     with pagestore.open(path) as store, store.transaction() as txn:
         txn.properties[PROGRESS] = '{"before": 1, "cursors": {"edge": 0}, "batches": {}}'
@@ -183,7 +216,9 @@ def test_cursors_of_an_earlier_release(tmp_path: Path) -> None:
     assert found(path)[1] == [(5, 1)]
 
 
-def make(path: Path, *versions: tuple[int, int], name: str = "links", key: tuple[str, ...] = ("x", "y")) -> None:
+def make(
+    path: Path, *versions: tuple[int, int], name: str = "links", key: tuple[str, ...] = ("x", "y")
+) -> None:
     """Add a version with one more row each to a relation of a store."""
     with pagestore.open(path, retain="all") as store:
         for row in versions:
@@ -246,8 +281,12 @@ def forgotten(path: Path, copy: Path) -> Feed:
     return Feed(str(path), "links")
 
 
-@pytest.mark.parametrize("become", [anew, apart, older, dropped, renamed, other, elsewhere, forgotten])
-def test_a_feed_that_cannot_go_on_is_compared(become: Callable[[Path, Path], Feed], tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "become", [anew, apart, older, dropped, renamed, other, elsewhere, forgotten]
+)
+def test_a_feed_that_cannot_go_on_is_compared(
+    become: Callable[[Path, Path], Feed], tmp_path: Path
+) -> None:
     """And refused, where it shall go on."""
     path, source, copy = tmp_path / "v.pages", tmp_path / "source.pages", tmp_path / "copy.pages"
     make(source, (7, 8), name="others")
@@ -256,7 +295,10 @@ def test_a_feed_that_cannot_go_on_is_compared(become: Callable[[Path, Path], Fee
     make(source, (1, 3))
     refresh(path, "views", RULES, {"edge": Feed(str(source), "links")}, "strict")
     before, feed = found(path), become(source, copy)
-    with pytest.raises(RecomputeError, match="edge: .*; with incremental='auto' the whole relation is read and comp"):
+    with pytest.raises(
+        RecomputeError,
+        match="edge: .*; with incremental='auto' the whole relation is read and comp",
+    ):
         refresh(path, "views", RULES, {"edge": feed}, "strict")
     assert found(path) == before == truth({(1, 2), (2, 3), (1, 3)})
     refresh(path, "views", RULES, {"edge": feed})
@@ -272,15 +314,30 @@ def test_rows_without_a_key_are_not_followed(tmp_path: Path) -> None:
     with ivm.open(tmp_path / "s.pages") as ws:
         ws.sql("CREATE TABLE t (a BIGINT); INSERT INTO t VALUES (1), (1)")
     feed, rules = Feed(str(tmp_path / "s.pages"), "t"), "t(a) -> int(a). v(a) <- t(a)."
-    with pytest.raises(EditError, match="t of .* may have equal rows, and a feed is followed by its key: give it one"):
+    with pytest.raises(
+        EditError,
+        match="t of .* may have equal rows, and a feed is followed by its key: give it one",
+    ):
         refresh(tmp_path / "v.pages", "v", rules, {"t": feed})
-    with pytest.raises(EditError, match="t may have equal rows, and those of a source are told apart by a key"):
-        refresh(tmp_path / "s.pages", "v", "v(a) <- t[a] = _.", {"t": pa.table({"a": [1], "_change_type": ["insert"]})})
+    with pytest.raises(
+        EditError, match="t may have equal rows, and those of a source are told apart by a key"
+    ):
+        refresh(
+            tmp_path / "s.pages",
+            "v",
+            "v(a) <- t[a] = _.",
+            {"t": pa.table({"a": [1], "_change_type": ["insert"]})},
+        )
 
 
 def test_a_feed_of_no_file(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match=r"edge: there is no store .*no\.pages to follow"):
-        refresh(tmp_path / "v.pages", "views", RULES, {"edge": Feed(str(tmp_path / "no.pages"), "links")})
+        refresh(
+            tmp_path / "v.pages",
+            "views",
+            RULES,
+            {"edge": Feed(str(tmp_path / "no.pages"), "links")},
+        )
 
 
 @pytest.mark.parametrize("rules", ["", RULES, RULES + " far(x, z) <- edge(x, y), edge(y, z)."])
@@ -297,7 +354,9 @@ def test_a_first_refresh_that_was_killed_begins_again(rules: str, tmp_path: Path
 def test_strict_refuses_what_is_evaluated_anew(tmp_path: Path) -> None:
     path = tmp_path / "v.pages"
     many = [(n, n + 1) for n in range(20_000)]
-    assert refresh(path, "views", RULES, {"edge": edges(*many)}, incremental="strict").recomputed == ("deg", "tri")
+    assert refresh(
+        path, "views", RULES, {"edge": edges(*many)}, incremental="strict"
+    ).recomputed == ("deg", "tri")
     kept = found(path)
     small = edges((0, 2), _change_type=["insert"])
     assert refresh(path, "views", RULES, {"edge": small}, incremental="strict").recomputed == ()
@@ -335,16 +394,31 @@ def test_strict_refuses_what_is_evaluated_anew(tmp_path: Path) -> None:
 )
 def test_a_source_whose_type_has_changed_is_refused(type_, column, tmp_path: Path) -> None:
     with pytest.raises(EditError, match=r"r: column 'x'.*: "):
-        refresh(tmp_path / "v.pages", "views", f"r(x) -> {type_}(x). s(x) <- r(x).", {"r": pa.table({"x": column})})
+        refresh(
+            tmp_path / "v.pages",
+            "views",
+            f"r(x) -> {type_}(x). s(x) <- r(x).",
+            {"r": pa.table({"x": column})},
+        )
 
 
 @pytest.mark.parametrize(
     ("sources", "options", "error", "says"),
     [
-        ({"tri": edges((1, 2))}, {}, UnknownViewError, "tri is not a declared relation: there are edge, name"),
+        (
+            {"tri": edges((1, 2))},
+            {},
+            UnknownViewError,
+            "tri is not a declared relation: there are edge, name",
+        ),
         ({"edge": pa.table({"x": [1]})}, {}, EditError, "edge has the columns x, y"),
         ({"edge": edges((1, 2))}, {"incremental": "always"}, OptionError, "auto or strict"),
-        ({"name": pa.table({"x": [1, 1], "n": ["a", "b"]})}, {}, FunctionConflictError, "'a' and 'b'|'b' and 'a'"),
+        (
+            {"name": pa.table({"x": [1, 1], "n": ["a", "b"]})},
+            {},
+            FunctionConflictError,
+            "'a' and 'b'|'b' and 'a'",
+        ),
     ],
 )
 def test_what_is_refused_changes_nothing(sources, options, error, says, tmp_path: Path) -> None:
@@ -356,7 +430,9 @@ def test_what_is_refused_changes_nothing(sources, options, error, says, tmp_path
 
 
 FAR = "far(x, z) <- edge(x, y), edge(y, z)."
-OTHER = [  # rules that take the place of RULES, changes that come with them, and what is refused; None for nothing
+# rules that take the place of RULES, changes that come with them, and what is refused; None for
+# nothing
+OTHER = [
     (RULES + FAR, {"edge": edges((1, 3))}, None),
     (RULES + FAR, {}, None),
     (RULES.replace("count()", "count() "), {"edge": edges((1, 3))}, None),
@@ -373,7 +449,9 @@ OTHER = [  # rules that take the place of RULES, changes that come with them, an
 
 @pytest.mark.parametrize(("rules", "changes", "error"), OTHER)
 @pytest.mark.parametrize("is_first", [True, False])
-def test_rules_and_rows_change_in_one_commit_or_not_at_all(rules, changes, error, is_first, tmp_path: Path) -> None:
+def test_rules_and_rows_change_in_one_commit_or_not_at_all(
+    rules, changes, error, is_first, tmp_path: Path
+) -> None:
     """At each version there are all views, of all rows."""
     path = tmp_path / "v.pages"
     if not is_first:
@@ -392,14 +470,22 @@ def test_rules_and_rows_change_in_one_commit_or_not_at_all(rules, changes, error
         with anew.transaction() as txn:
             for name in "edge", "name":
                 txn.insert(name, workspace[name].to_arrow())
-        assert {name: [*workspace[name]] for name in workspace} == {name: [*anew[name]] for name in anew}
+        assert {name: [*workspace[name]] for name in workspace} == {
+            name: [*anew[name]] for name in anew
+        }
         assert [info.version for info in workspace.store.history()] == [*range(did.version, -1, -1)]
 
 
 def state(path: Path) -> tuple[int, dict[str, str], dict[str, list]]:
-    """The version, the rules and all rows of a workspace, which a refresh that is refused may have made."""
+    """The version, the rules and all rows of a workspace, which a refresh that is refused may
+    have made.
+    """
     with ivm.open(path) as workspace:
-        return workspace.store.version, workspace.blocks, {name: [*workspace[name]] for name in workspace}
+        return (
+            workspace.store.version,
+            workspace.blocks,
+            {name: [*workspace[name]] for name in workspace},
+        )
 
 
 def test_rules_that_change_with_a_batch_that_was_taken(tmp_path: Path) -> None:
@@ -419,7 +505,9 @@ def test_what_a_refresh_changed_of_views_of_other_rules(tmp_path: Path) -> None:
     other = RULES.replace("edge(x, _)", "edge(_, x)") + "far(x, y, z) <- edge(x, y), edge(y, z)."
     did = refresh(path, "views", other, {"edge": edges((4, 5), _change_type=["insert"])})
     found = {
-        name: sorted(map(tuple, (row.values() for row in changed_rows(path, predicate, did).to_pylist())))
+        name: sorted(
+            map(tuple, (row.values() for row in changed_rows(path, predicate, did).to_pylist()))
+        )
         for name, predicate in compile(other).predicates.items()
         if name in ("edge", "deg", "far")
     }
@@ -432,7 +520,10 @@ def test_what_a_refresh_changed_of_views_of_other_rules(tmp_path: Path) -> None:
 
 def test_a_function_without_keys(tmp_path: Path) -> None:
     """It has one value, which an insertion replaces."""
-    path, rules = tmp_path / "v.pages", "limit[] = n -> int(n). e(x) -> int(x). top(x) <- e(x), limit[] = x."
+    path, rules = (
+        tmp_path / "v.pages",
+        "limit[] = n -> int(n). e(x) -> int(x). top(x) <- e(x), limit[] = x.",
+    )
     refresh(path, "views", rules, {"e": pa.table({"x": [1, 2, 3]})})
     for kinds, values, left in (
         (["insert"], [1], [(1,)]),

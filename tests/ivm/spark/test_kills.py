@@ -1,6 +1,8 @@
-"""kill -9 of drivers, of Python workers and of tasks, at random points of batches over cells and of refreshes.
+"""kill -9 of drivers, of Python workers and of tasks, at random points of batches over cells and of
+refreshes.
 
-Afterwards nothing is lost that was acknowledged, nothing occurs twice, and the next program finds its way by itself.
+Afterwards nothing is lost that was acknowledged, nothing occurs twice, and the next program finds
+its way by itself.
 """
 
 import json
@@ -35,14 +37,28 @@ POINTS = int(os.environ.get("POINTS", "50"))  # kills of a campaign
 
 
 def run_and_kill(what: str, folder: Path, done: int, seconds: float, *how: str) -> int:
-    """Start a driver, which sends the newest batch again, and kill it and all of its group some seconds after that.
+    """Start a driver, which sends the newest batch again, and kill it and all of its group some
+    seconds after that.
 
     Returns the last batch that it told.
     """
     batches = max(1, done), max(1, done) + BATCHES
-    command = [sys.executable, "-m", "tests.ivm.spark.driver", what, str(folder), *map(str, batches), *how]
+    command = [
+        sys.executable,
+        "-m",
+        "tests.ivm.spark.driver",
+        what,
+        str(folder),
+        *map(str, batches),
+        *how,
+    ]
     child = subprocess.Popen(
-        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, start_new_session=True
+        command,
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        start_new_session=True,
     )
     try:
         assert child.stdout
@@ -56,7 +72,9 @@ def run_and_kill(what: str, folder: Path, done: int, seconds: float, *how: str) 
 
 
 def compare_cells(cells: Cells, told: int, before: int) -> None:
-    """All batches that were told are there, or those of the program before, and at most the next one."""
+    """All batches that were told are there, or those of the program before, and at most the next
+    one.
+    """
     assert cells.done - max(told, before) in (0, 1)
     for name, rows in views_after(cells.done).items():
         assert [*cells[name]] == rows, name
@@ -65,7 +83,8 @@ def compare_cells(cells: Cells, told: int, before: int) -> None:
 def kill_drivers_over_cells(folder: Path, seeds: range, *how: str) -> None:
     done = halfway = 0
     for seed in seeds:
-        seconds = random.Random(seed).uniform(0, 8 if how else 1)  # the first batch on Spark takes that long
+        # the first batch on Spark takes that long
+        seconds = random.Random(seed).uniform(0, 8 if how else 1)
         told = run_and_kill("cells", folder, done, seconds, *how)
         halfway += any(folder.glob("pending/*"))
         with Cells.open(folder) as cells:
@@ -74,7 +93,14 @@ def kill_drivers_over_cells(folder: Path, seeds: range, *how: str) -> None:
         print("driver", seed - seeds.start + 1, flush=True)
     with Cells.open(folder) as cells:
         assert cells.check() == []
-    print(len(seeds), "drivers killed at", done, "batches over cells,", halfway, "while one was on its way to cells")
+    print(
+        len(seeds),
+        "drivers killed at",
+        done,
+        "batches over cells,",
+        halfway,
+        "while one was on its way to cells",
+    )
 
 
 def kill_drivers_of_views(folder: Path, seeds: range, *how: str) -> None:
@@ -106,7 +132,9 @@ class Killing(OnSpark):
         super().__init__(spark)
         self.told = death, cell, stage
 
-    def run(self, batch: Batch, stages: Sequence[Stage], files: Sequence[str] | None, cells: int) -> list[Message]:
+    def run(
+        self, batch: Batch, stages: Sequence[Stage], files: Sequence[str] | None, cells: int
+    ) -> list[Message]:
         death, victim, place = self.told
         chosen = stages[place % len(stages)]
 
@@ -114,12 +142,19 @@ class Killing(OnSpark):
             with death if cell == victim else nullcontext():
                 return chosen(batch, cell, messages)
 
-        return super().run(batch, [deadly if stage is chosen else stage for stage in stages], files, cells)
+        return super().run(
+            batch, [deadly if stage is chosen else stage for stage in stages], files, cells
+        )
 
 
 def is_of_a_kill(error: Exception) -> bool:
-    """Is it how Spark, which tries no task of a local session again, says that a Python process died?"""
-    return any(words in str(error) for words in ("crashed", "exited unexpectedly", "Broken pipe", "Connection reset"))
+    """Is it how Spark, which tries no task of a local session again, says that a Python process
+    died?
+    """
+    return any(
+        words in str(error)
+        for words in ("crashed", "exited unexpectedly", "Broken pipe", "Connection reset")
+    )
 
 
 def kill_workers(spark: "SparkSession", folder: Path, kills: int, everybody: bool) -> None:
@@ -171,14 +206,18 @@ def kill_workers_of_views(spark: "SparkSession", folder: Path, kills: int, every
 
         for frame in [source.mapInArrow(deadly, source.schema), *[source] * 10]:
             try:
-                views = materialize(spark, "views", RULES, {"edge": frame}, folder / "v.pages", batch=seed)
+                views = materialize(
+                    spark, "views", RULES, {"edge": frame}, folder / "v.pages", batch=seed
+                )
                 break
             except Exception as error:
                 assert is_of_a_kill(error), error
         with ivm.open(folder / "v.pages") as workspace:
             assert {name: sorted(workspace[name]) for name in workspace} == views_after(seed)
             assert workspace.check() == []
-        assert not materialize(spark, "views", RULES, {"edge": source}, folder / "v.pages", batch=seed).new
+        assert not materialize(
+            spark, "views", RULES, {"edge": source}, folder / "v.pages", batch=seed
+        ).new
         assert views.version == 1 or views.changes("edge").count() <= 12
         struck += death.marker.exists()
     print(struck, "kills in", seed, "refreshes")
@@ -204,7 +243,9 @@ def test_campaign_of_drivers(tmp_path: Path) -> None:
 @pytest.mark.campaign
 @pytest.mark.parametrize("everybody", [False, True], ids=["task", "workers"])
 @pytest.mark.parametrize("work", WORKERS)
-def test_campaign_of_workers(spark: "SparkSession", tmp_path: Path, work: str, everybody: bool) -> None:
+def test_campaign_of_workers(
+    spark: "SparkSession", tmp_path: Path, work: str, everybody: bool
+) -> None:
     WORKERS[work](spark, tmp_path, POINTS, everybody)
 
 

@@ -1,4 +1,6 @@
-"""Cells as tasks of Spark, views of its tables, and the sink of its streams, with one session for all."""
+"""Cells as tasks of Spark, views of its tables, and the sink of its streams, with one session
+for all.
+"""
 
 import json
 from collections.abc import Callable
@@ -30,7 +32,9 @@ def test_cells_on_spark_are_those_of_one_store(spark: "SparkSession", tmp_path: 
     with one.transaction() as txn:
         txn.insert("edge", [*rows])
     table = spark.createDataFrame(edges(*rows))
-    with Cells.create(tmp_path / "c", RULES, 4, spark, {"edge": table}, options={"threads": 1}) as cells:
+    with Cells.create(
+        tmp_path / "c", RULES, 4, spark, {"edge": table}, options={"threads": 1}
+    ) as cells:
         gone = sorted(rows)[:9]
         change = edges(*gone, (1, 1), (2, 1), _change_type=["delete"] * 9 + ["insert"] * 2)
         names = pa.table({"x": [1, 2], "n": ["a", None]})
@@ -43,7 +47,11 @@ def test_cells_on_spark_are_those_of_one_store(spark: "SparkSession", tmp_path: 
         assert applied.new and applied.received.keys() <= {0, 1, 2, 3}
         assert not cells.apply(1, {"edge": change}).new
         for name in ("edge", "name", "tri", "deg"):
-            assert [*cells[name]] == sorted(map(tuple, cells.read(name).collect())) == sorted(one[name])
+            assert (
+                [*cells[name]]
+                == sorted(map(tuple, cells.read(name).collect()))
+                == sorted(one[name])
+            )
         assert cells.read("edge", changed=True).count() == len([*cells.changes("edge")])
         assert cells.check() == []
         cells.reshard(2)
@@ -60,26 +68,44 @@ def test_every_type_to_spark_and_back(spark: "SparkSession", tmp_path: Path) -> 
     rows = [(n, *(pool[n % len(pool)] for pool in POOLS.values())) for n in range(6)]
     with Cells.create(tmp_path / "c", text, 2, spark, options={"threads": 1}) as cells:
         schema = cells["p"].to_arrow().schema
-        table = pa.table([pa.array(c, f.type) for c, f in zip(zip(*rows, strict=True), schema, strict=True)], schema)
+        table = pa.table(
+            [pa.array(c, f.type) for c, f in zip(zip(*rows, strict=True), schema, strict=True)],
+            schema,
+        )
         cells.apply(0, {"p": table})
         frame = cells.read("p")
         cells.apply(1, {"p": frame.withColumn("n", frame.n + 10)})
         found, expected = cells["p"].to_arrow().to_pylist(), table.to_pylist()
-        assert found[:6] == expected and [{**row, "n": row["n"] - 10} for row in found[6:]] == expected
-        assert all(len(cells[f"v_{c}"]) == len(pool) for c, pool in zip(columns, POOLS.values(), strict=True))
+        assert (
+            found[:6] == expected and [{**row, "n": row["n"] - 10} for row in found[6:]] == expected
+        )
+        assert all(
+            len(cells[f"v_{c}"]) == len(pool)
+            for c, pool in zip(columns, POOLS.values(), strict=True)
+        )
 
 
 def test_streams_into_cells(spark: "SparkSession", tmp_path: Path) -> None:
-    """Each has numbers of its own, by the id that Spark gives it, also where a table was loaded and rows are Arrow."""
-    with Cells.create(tmp_path / "c", RULES, 2, spark, {"edge": edges((1, 2))}, options={"threads": 1}) as cells:
+    """Each has numbers of its own, by the id that Spark gives it, also where a table was loaded
+    and rows are Arrow.
+    """
+    with Cells.create(
+        tmp_path / "c", RULES, 2, spark, {"edge": edges((1, 2))}, options={"threads": 1}
+    ) as cells:
 
         def run(name: str, *rows: tuple[int, int]) -> None:
             spark.createDataFrame(edges(*rows)).write.mode("append").parquet(str(tmp_path / name))
-            stream = spark.readStream.schema("x long, y long").parquet(str(tmp_path / name)).writeStream
+            stream = (
+                spark.readStream.schema("x long, y long").parquet(str(tmp_path / name)).writeStream
+            )
             if name == "first":
-                stream = stream.foreachBatch(lambda frame, number: cells.apply(number, {"edge": frame}))
+                stream = stream.foreachBatch(
+                    lambda frame, number: cells.apply(number, {"edge": frame})
+                )
             else:
-                stream = stream.foreachBatch(lambda frame, number: cells.apply(number, {"edge": frame.toArrow()}))
+                stream = stream.foreachBatch(
+                    lambda frame, number: cells.apply(number, {"edge": frame.toArrow()})
+                )
             stream = stream.option("checkpointLocation", str(tmp_path / f"point of {name}"))
             stream.trigger(availableNow=True).start().awaitTermination()
 
@@ -90,17 +116,29 @@ def test_streams_into_cells(spark: "SparkSession", tmp_path: Path) -> None:
         assert list(cells["tri"]) == [(1, 2, 3)] and cells.done == 1
 
 
-def test_an_error_in_a_batch_of_a_stream_begins_with_its_sentence(spark: "SparkSession", tmp_path: Path) -> None:
-    """Before the traceback, of views and of cells; the error of a batch that is applied by itself has no copy."""
+def test_an_error_in_a_batch_of_a_stream_begins_with_its_sentence(
+    spark: "SparkSession", tmp_path: Path
+) -> None:
+    """Before the traceback, of views and of cells; the error of a batch that is applied by
+    itself has no copy.
+    """
     spark.createDataFrame(edges((1, 2))).write.parquet(str(tmp_path / "rows"))
     with Cells.create(tmp_path / "c", RULES, 2, options={"threads": 1}) as cells:
         ways: list[Callable[[Any, int], object]] = [
             lambda frame, number: cells.apply(number, {"edges": frame}),
-            lambda frame, number: materialize(spark, "graph", RULES, {"edges": frame}, tmp_path / "v.pages"),
+            lambda frame, number: materialize(
+                spark, "graph", RULES, {"edges": frame}, tmp_path / "v.pages"
+            ),
         ]
         for number, way in enumerate(ways):
-            stream = spark.readStream.schema("x long, y long").parquet(str(tmp_path / "rows")).writeStream
-            stream = stream.foreachBatch(way).option("checkpointLocation", str(tmp_path / f"point {number}"))
+            stream = (
+                spark.readStream.schema("x long, y long")
+                .parquet(str(tmp_path / "rows"))
+                .writeStream
+            )
+            stream = stream.foreachBatch(way).option(
+                "checkpointLocation", str(tmp_path / f"point {number}")
+            )
             with pytest.raises(Exception, match="foreach batch sink") as caught:
                 stream.trigger(availableNow=True).start().awaitTermination()
             with pytest.raises(Exception, match="edges") as alone:
@@ -134,7 +172,9 @@ def test_views_of_tables_of_spark(spark: "SparkSession", tmp_path: Path) -> None
         views.read("nothing")
     with pytest.raises(RecomputeError):
         materialize(spark, "graph", RULES + " p(x) <- edge(x, _).", {}, path, incremental="strict")
-    views = materialize(spark, "feed", RULES, {"edge": Feed(str(path), "edge")}, tmp_path / "w.pages")
+    views = materialize(
+        spark, "feed", RULES, {"edge": Feed(str(path), "edge")}, tmp_path / "w.pages"
+    )
     assert found(tmp_path / "w.pages") == found(path)
 
 
@@ -143,15 +183,24 @@ def test_views_and_cells_of_a_query(spark: "SparkSession", tmp_path: Path) -> No
     frame = spark.createDataFrame([("a", 1), ("a", 2), (None, 3)], "shop string, cents int")
     query, path = "SELECT shop FROM sale WHERE cents > 1 OR shop = 'a'", tmp_path / "v.pages"
     views = materialize(spark, "v", query, {"sale": frame}, path)
-    assert sorted(map(str, views.read("v").collect())) == ["Row(shop='a')", "Row(shop='a')", "Row(shop=None)"]
+    assert sorted(map(str, views.read("v").collect())) == [
+        "Row(shop='a')",
+        "Row(shop='a')",
+        "Row(shop=None)",
+    ]
     change = spark.createDataFrame(
         [("a", 2, "delete"), ("b", 9, "insert")], "shop string, cents int, _change_type string"
     )
     views = materialize(spark, "v", query, {"sale": change}, path, incremental="strict")
-    assert sorted(tuple(row)[:2] for row in views.changes("v").collect()) == [("a", "delete"), ("b", "insert")]
+    assert sorted(tuple(row)[:2] for row in views.changes("v").collect()) == [
+        ("a", "delete"),
+        ("b", "insert"),
+    ]
     total = "SELECT shop, sum(cents) AS cents, count(*) AS n FROM sale GROUP BY shop"
     sale = frame.where("shop IS NOT NULL")
-    with Cells.create(tmp_path / "c", total, 2, spark, {"sale": sale}, options={"threads": 1}) as cells:
+    with Cells.create(
+        tmp_path / "c", total, 2, spark, {"sale": sale}, options={"threads": 1}
+    ) as cells:
         cells.apply(0, {"sale": spark.createDataFrame([("b", 4)], "shop string, cents int")})
         assert sorted(map(tuple, cells.read("answer").collect())) == [("a", 3, 2), ("b", 4, 1)]
     with pytest.raises(SqlError, match="sale has the row shop = 'a', cents = 1 twice"):
@@ -159,7 +208,9 @@ def test_views_and_cells_of_a_query(spark: "SparkSession", tmp_path: Path) -> No
 
 
 def test_a_stream_into_views(spark: "SparkSession", tmp_path: Path) -> None:
-    """As a sink, which pipelines take, and by foreachBatch; a batch that comes again is not taken again."""
+    """As a sink, which pipelines take, and by foreachBatch; a batch that comes again is not
+    taken again.
+    """
     from ivm.spark.sink import ViewsSink, ViewsWriter
 
     spark.dataSource.register(ViewsSink)
@@ -168,14 +219,20 @@ def test_a_stream_into_views(spark: "SparkSession", tmp_path: Path) -> None:
 
     def run() -> None:
         stream = spark.readStream.schema("x long, y long").parquet(str(folder))
-        sink = stream.writeStream.format("ivm").options(**options, checkpointLocation=str(tmp_path / "point"))
+        sink = stream.writeStream.format("ivm").options(
+            **options, checkpointLocation=str(tmp_path / "point")
+        )
         sink.trigger(availableNow=True).start().awaitTermination()
 
     spark.createDataFrame(edges((1, 2), (2, 3))).coalesce(1).write.parquet(str(folder))
     stream_rows = {(1, 2), (2, 3)}
     with pytest.raises(Exception, match="rules is missing"):
-        broken = spark.readStream.schema("x long, y long").parquet(str(folder)).writeStream.format("ivm")
-        broken = broken.options(path="p", name="n", relation="edge", checkpointLocation=str(tmp_path / "broken"))
+        broken = (
+            spark.readStream.schema("x long, y long").parquet(str(folder)).writeStream.format("ivm")
+        )
+        broken = broken.options(
+            path="p", name="n", relation="edge", checkpointLocation=str(tmp_path / "broken")
+        )
         broken.trigger(availableNow=True).start().awaitTermination()
     run()
     assert found(path)[1] == truth(stream_rows)[1]

@@ -1,4 +1,6 @@
-"""The sink within a declarative pipeline, as docs/cells.md has it. Each run starts a server of Spark Connect."""
+"""The sink within a declarative pipeline, as docs/cells.md has it. Each run starts a server of
+Spark Connect.
+"""
 
 import os
 import re
@@ -22,13 +24,17 @@ libraries:
 
 @pytest.mark.campaign
 def test_a_pipeline_keeps_views(tmp_path: Path) -> None:
-    pytest.importorskip("grpc", reason="pipelines are not installed: pip install 'pyspark[pipelines]'")
+    pytest.importorskip(
+        "grpc", reason="pipelines are not installed: pip install 'pyspark[pipelines]'"
+    )
     text = (ROOT / "docs" / "cells.md").read_text()
     [(name, code)] = re.findall(r'```python title="(.*?)"\n(.*?)```', text, re.DOTALL)
     file = tmp_path / name
     file.parent.mkdir()
     file.write_text(
-        code.replace("/data", str(tmp_path)).replace("tri(x", "deg[x] = n <- agg<<n = count()>> edge(x, _).\ntri(x")
+        code.replace("/data", str(tmp_path)).replace(
+            "tri(x", "deg[x] = n <- agg<<n = count()>> edge(x, _).\ntri(x"
+        )
     )
     (tmp_path / "spark-pipeline.yml").write_text(SPEC.format(folder=tmp_path.as_uri()))
     (tmp_path / "edges").mkdir()
@@ -51,7 +57,13 @@ def run(folder: Path, *options: str) -> None:
     with _environment(folder):
         environment = {**os.environ, **paths, "SPARK_LOCAL_IP": "127.0.0.1"}
         done = subprocess.run(
-            [scripts / "spark-pipelines", "run", *options], cwd=folder, env=environment, text=True, capture_output=True
+            [scripts / "spark-pipelines", "run", *options],
+            cwd=folder,
+            env=environment,
+            text=True,
+            capture_output=True,
         )
     said = done.stdout + done.stderr
-    assert "Run is COMPLETED" in said and (done.returncode == 0 or "UNKNOWN_RESPONSE" in said), said[-3000:]
+    assert "Run is COMPLETED" in said and (done.returncode == 0 or "UNKNOWN_RESPONSE" in said), (
+        said[-3000:]
+    )

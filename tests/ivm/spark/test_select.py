@@ -1,4 +1,6 @@
-"""Views of tables and cells given as SQL: kept under random changes, equal to DuckDB's; what is refused."""
+"""Views of tables and cells given as SQL: kept under random changes, equal to DuckDB's; what is
+refused.
+"""
 
 import random
 import warnings
@@ -23,17 +25,23 @@ SETS = [
     "SELECT shop, sum(cents) AS s, count(*) AS n FROM sale GROUP BY shop",
     "SELECT count(*) AS n, max(cents) AS m FROM sale",
     "SELECT DISTINCT shop FROM sale WHERE cents > (SELECT avg(cents) FROM sale)",
-    "SELECT a.id AS x, b.id AS y FROM sale a LEFT JOIN sale b ON a.shop = b.shop AND a.cents < b.cents",
+    "SELECT a.id AS x, b.id AS y FROM sale a LEFT JOIN sale b ON a.shop = b.shop AND a.cents < "
+    "b.cents",
     "SELECT id, rank() OVER (PARTITION BY shop ORDER BY cents NULLS LAST) AS r FROM sale",
     "SELECT id FROM sale WHERE shop NOT IN (SELECT shop FROM sale WHERE cents < 2)",
     "SELECT 1 AS x UNION SELECT cents FROM sale",
 ]
-BAGS = ["SELECT shop FROM sale WHERE cents > 1", "SELECT shop, cents FROM sale UNION ALL SELECT shop, id FROM sale"]
+BAGS = [
+    "SELECT shop FROM sale WHERE cents > 1",
+    "SELECT shop, cents FROM sale UNION ALL SELECT shop, id FROM sale",
+]
 Row = tuple[int, str | None, int | None]
 
 
 def table(rows: list[Row], **more: list[str]) -> pa.Table:
-    ids, shops, cents = (list(column) for column in zip(*rows, strict=True)) if rows else ([], [], [])
+    ids, shops, cents = (
+        (list(column) for column in zip(*rows, strict=True)) if rows else ([], [], [])
+    )
     columns = {"id": pa.array(ids, pa.int64()), "shop": pa.array(shops, pa.string())}
     return pa.table({**columns, "cents": pa.array(cents, pa.int64()), **more})
 
@@ -62,8 +70,15 @@ def truth(query: str, rows: dict[int, Row]) -> Counter[tuple[object, ...]]:
 @pytest.mark.parametrize("keyed", [True, False])
 @pytest.mark.parametrize("query", [*SETS, *BAGS])
 def test_views_of_a_query_follow_random_changes(tmp_path: Path, query: str, keyed: bool) -> None:
-    """Also where its table has no key, and null in all its columns; its changes make the rows before those after."""
-    path, text, rows, random_ = tmp_path / "v.pages", TABLE * keyed + query, dict[int, Row](), random.Random(query)
+    """Also where its table has no key, and null in all its columns; its changes make the rows
+    before those after.
+    """
+    path, text, rows, random_ = (
+        tmp_path / "v.pages",
+        TABLE * keyed + query,
+        dict[int, Row](),
+        random.Random(query),
+    )
     before = Counter[tuple[object, ...]]()
     for number in range(6):
         changes = changed(random_, rows)
@@ -107,7 +122,9 @@ def test_several_views_read_each_other_and_another_query_replaces_them(tmp_path:
     with pytest.raises(RecomputeError, match="the rules of shops are others"):
         refresh(path, "shops", other, {}, "strict")
     with ivm.open(path) as workspace:
-        assert [*workspace["best"]] == [(5,)] and workspace.blocks["shops"].startswith('// "CREATE VIEW total')
+        assert [*workspace["best"]] == [(5,)] and workspace.blocks["shops"].startswith(
+            '// "CREATE VIEW total'
+        )
         assert [*workspace.sql("SELECT cents FROM total WHERE shop IS NULL")] == [(4,)]
     refresh(path, "shops", other, {})
     with ivm.open(path) as workspace:
@@ -117,23 +134,48 @@ def test_several_views_read_each_other_and_another_query_replaces_them(tmp_path:
 def test_a_refresh_that_is_refused_leaves_no_relation(tmp_path: Path) -> None:
     path, wrong = tmp_path / "v.pages", pa.table({"id": [1], "_change_type": ["insert"]})
     with pytest.raises(ValueError, match="sale has the columns id, shop, cents"):
-        refresh(path, "v", TABLE.replace("PRIMARY KEY", "") + "SELECT id FROM sale", {"sale": wrong})
+        refresh(
+            path, "v", TABLE.replace("PRIMARY KEY", "") + "SELECT id FROM sale", {"sale": wrong}
+        )
     with ivm.open(path) as workspace, workspace.store.snapshot() as snap:
         assert [*snap] == []
 
 
-@pytest.mark.parametrize("text, said", [
-    ("SELECT shop FROM sales", "before the query: did you mean sale?"),
-    ("SELECT shop FROM zebra", "exists: give its rows as a source, or write CREATE TABLE before the query; there"),
-    (f"SELECT id, {', '.join(f'cents + {n} AS c{n}' for n in range(70))} FROM sale",
-     "v has lists, intervals, or too many columns"),
-    ("CREATE TABLE sale (id BIGINT CHECK (id > 0)); SELECT id FROM sale", "is not checked here: leave it out"),
-    ("CREATE VIEW sale AS SELECT 1 AS x", "sale is a table or view already: choose another name"),
-    ("CREATE TABLE sale (id BIGINT PRIMARY KEY)", "the text has no query: write SELECT, or CREATE VIEW name AS SELECT"),
-    ("SELECT id FROM sale; DELETE FROM sale", "DELETE makes no view: write SELECT, CREATE VIEW AS or CREATE TABLE"),
-    ("EXPLAIN SELECT id FROM sale; SELECT 1", "EXPLAIN"),
-    ("SELECT id FROM sale", "sale has the row id = 1, shop = 'a', cents = 2 twice, and no key: add a column"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "text, said",
+    [
+        ("SELECT shop FROM sales", "before the query: did you mean sale?"),
+        (
+            "SELECT shop FROM zebra",
+            "exists: give its rows as a source, or write CREATE TABLE before the query; there",
+        ),
+        (
+            f"SELECT id, {', '.join(f'cents + {n} AS c{n}' for n in range(70))} FROM sale",
+            "v has lists, intervals, or too many columns",
+        ),
+        (
+            "CREATE TABLE sale (id BIGINT CHECK (id > 0)); SELECT id FROM sale",
+            "is not checked here: leave it out",
+        ),
+        (
+            "CREATE VIEW sale AS SELECT 1 AS x",
+            "sale is a table or view already: choose another name",
+        ),
+        (
+            "CREATE TABLE sale (id BIGINT PRIMARY KEY)",
+            "the text has no query: write SELECT, or CREATE VIEW name AS SELECT",
+        ),
+        (
+            "SELECT id FROM sale; DELETE FROM sale",
+            "DELETE makes no view: write SELECT, CREATE VIEW AS or CREATE TABLE",
+        ),
+        ("EXPLAIN SELECT id FROM sale; SELECT 1", "EXPLAIN"),
+        (
+            "SELECT id FROM sale",
+            "sale has the row id = 1, shop = 'a', cents = 2 twice, and no key: add a column",
+        ),
+    ],
+)
 def test_what_is_refused(tmp_path: Path, text: str, said: str) -> None:
     with pytest.raises(SqlError) as error:
         refresh(tmp_path / "v.pages", "v", text, {"sale": table([(1, "a", 2), (1, "a", 2)])})
@@ -143,11 +185,23 @@ def test_what_is_refused(tmp_path: Path, text: str, said: str) -> None:
 def test_what_feeds_and_cells_refuse(tmp_path: Path) -> None:
     with ivm.open(tmp_path / "s.pages") as store:
         store.sql("CREATE TABLE bag (x INTEGER)")
-    with pytest.raises(EditError, match=r"bag of .* may have equal rows, and a feed is followed by its key: give it"):
-        refresh(tmp_path / "v.pages", "v", "SELECT x FROM bag", {"bag": Feed(str(tmp_path / "s.pages"), "bag")})
-    with pytest.raises(SqlError, match="answer may have equal rows, and cells keep sets: select a key too"):
+    with pytest.raises(
+        EditError,
+        match=r"bag of .* may have equal rows, and a feed is followed by its key: give it",
+    ):
+        refresh(
+            tmp_path / "v.pages",
+            "v",
+            "SELECT x FROM bag",
+            {"bag": Feed(str(tmp_path / "s.pages"), "bag")},
+        )
+    with pytest.raises(
+        SqlError, match="answer may have equal rows, and cells keep sets: select a key too"
+    ):
         Cells.create(tmp_path / "c", TABLE + BAGS[0], 2)
-    with pytest.raises(ConstructError, match="reads itself, and recursion over cells is not supported"):
+    with pytest.raises(
+        ConstructError, match="reads itself, and recursion over cells is not supported"
+    ):
         text = "WITH RECURSIVE r AS (SELECT id FROM sale UNION SELECT id + 1 FROM r WHERE id < 9) SELECT id FROM r"
         Cells.create(tmp_path / "d", TABLE + text, 2)
 
@@ -161,12 +215,19 @@ def test_what_an_edit_costs_is_a_warning(tmp_path: Path) -> None:
 
 
 COMPUTED = [
-    "CASE WHEN v > 1 THEN v ELSE 0 END", "CASE WHEN v > 1 THEN v END", "if(v > 1, v, 0)", "coalesce(v, 0)",
+    "CASE WHEN v > 1 THEN v ELSE 0 END", "CASE WHEN v > 1 THEN v END", "if(v > 1, v, 0)",
+    "coalesce(v, 0)",
     "v * 2 + 1", "CASE WHEN d > 1 THEN d ELSE 0 END", "nullif(v, 2)", "abs(v - 3)",
 ]  # fmt: skip
-FOLDS = ["sum({}) AS a", "min({}) AS a, max({}) AS b", "count({}) AS a, avg({}) AS b", "count(DISTINCT {}) AS a"]
+FOLDS = [
+    "sum({}) AS a",
+    "min({}) AS a, max({}) AS b",
+    "count({}) AS a, avg({}) AS b",
+    "count(DISTINCT {}) AS a",
+]
 ROWS = [
-    (1, 1, 1, "1.50"), (2, 1, 5, "2.50"), (3, 2, 2, None), (4, 2, None, None), (5, None, 3, "0.25"), (6, 3, None, None),
+    (1, 1, 1, "1.50"), (2, 1, 5, "2.50"), (3, 2, 2, None), (4, 2, None, None), (5, None, 3, "0.25"),
+    (6, 3, None, None),
 ]  # fmt: skip
 
 
@@ -174,10 +235,16 @@ ROWS = [
     ("keys", "first"),
     [
         ("k, ", 0),
-        *(pytest.param(keys, n, marks=pytest.mark.campaign) for keys in ("k, ", "") for n in range(len(FOLDS))),
+        *(
+            pytest.param(keys, n, marks=pytest.mark.campaign)
+            for keys in ("k, ", "")
+            for n in range(len(FOLDS))
+        ),
     ],
 )
-def test_aggregates_of_computed_values_over_cells_are_duckdbs(keys: str, first: int, tmp_path: Path) -> None:
+def test_aggregates_of_computed_values_over_cells_are_duckdbs(
+    keys: str, first: int, tmp_path: Path
+) -> None:
     views = {}
     for n, value in enumerate(COMPUTED):
         fold = FOLDS[(n + first) % len(FOLDS)].format(value, value)
@@ -187,14 +254,34 @@ def test_aggregates_of_computed_values_over_cells_are_duckdbs(keys: str, first: 
     duck.execute(table)
     text = "; ".join([table, *(f"CREATE VIEW {name} AS {query}" for name, query in views.items())])
     with Cells.create(tmp_path / "cells", text, 3) as cells:
-        for number, (kind, some) in enumerate([("insert", ROWS), ("delete", ROWS[1:3]), ("insert", ROWS[1:2])], 1):
+        for number, (kind, some) in enumerate(
+            [("insert", ROWS), ("delete", ROWS[1:3]), ("insert", ROWS[1:2])], 1
+        ):
             ids, groups, numbers, decimals = zip(*some, strict=True)
-            cells.apply(number, {"t": pa.table({
-                "id": ids, "k": groups, "v": numbers, "_change_type": [kind] * len(some),
-                "d": pa.array([one and Decimal(one) for one in decimals], pa.decimal128(9, 2)),
-            })})  # fmt: skip
-            act = "INSERT INTO t VALUES (?, ?, ?, ?)" if kind == "insert" else "DELETE FROM t WHERE id = ?"
+            cells.apply(
+                number,
+                {
+                    "t": pa.table(
+                        {
+                            "id": ids,
+                            "k": groups,
+                            "v": numbers,
+                            "_change_type": [kind] * len(some),
+                            "d": pa.array(
+                                [one and Decimal(one) for one in decimals], pa.decimal128(9, 2)
+                            ),
+                        }
+                    )
+                },
+            )
+            act = (
+                "INSERT INTO t VALUES (?, ?, ?, ?)"
+                if kind == "insert"
+                else "DELETE FROM t WHERE id = ?"
+            )
             duck.executemany(act, [row if kind == "insert" else row[:1] for row in some])
             for name, query in views.items():
-                assert sorted(cells[name], key=repr) == sorted(duck.execute(query).fetchall(), key=repr), query
+                assert sorted(cells[name], key=repr) == sorted(
+                    duck.execute(query).fetchall(), key=repr
+                ), query
         assert cells.check() == []

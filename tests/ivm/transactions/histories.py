@@ -1,7 +1,9 @@
-"""Histories of transactions that append to lists and read them, and whether some serial order explains them.
+"""Histories of transactions that append to lists and read them, and whether some serial order
+explains them.
 
-Each value is appended once, and a list shows the order of its appends, so that the lists at the end say who depended on
-whom (Kingsbury, Alvaro 2020, *Elle: Inferring Isolation Anomalies from Experimental Observations*):
+Each value is appended once, and a list shows the order of its appends, so that the lists at the end
+say who depended on whom (Kingsbury, Alvaro 2020, *Elle: Inferring Isolation Anomalies from
+Experimental Observations*):
 
     append, append       the transaction of a value comes before that of the next value in its list
     append, read         the transaction of the last value read comes before the reader
@@ -18,7 +20,9 @@ from typing import NamedTuple
 
 
 class Done(NamedTuple):
-    """An acknowledged transaction: when it began and ended, what it appended by list, and what it read of lists."""
+    """An acknowledged transaction: when it began and ended, what it appended by list, and what
+    it read of lists.
+    """
 
     began: float
     ended: float
@@ -28,7 +32,12 @@ class Done(NamedTuple):
 
 def faults(history: Sequence[Done], lists: Mapping[int, Sequence[int]]) -> Iterator[str]:
     """Yield what is wrong with a history, given the lists at its end."""
-    of = {value: i for i, done in enumerate(history) for values in done.appended.values() for value in values}
+    of = {
+        value: i
+        for i, done in enumerate(history)
+        for values in done.appended.values()
+        for value in values
+    }
     for done in history:
         for key, values in done.appended.items():
             if missing := [value for value in values if lists.get(key, []).count(value) != 1]:
@@ -45,7 +54,9 @@ def faults(history: Sequence[Done], lists: Mapping[int, Sequence[int]]) -> Itera
 def dependencies(
     history: Sequence[Done], lists: Mapping[int, Sequence[int]], of: Mapping[int, int]
 ) -> dict[int, set[int]]:
-    """Return for each transaction those that come before it. `of` has the transaction of each acknowledged value."""
+    """Return for each transaction those that come before it. `of` has the transaction of each
+    acknowledged value.
+    """
     before: dict[int, set[int]] = {i: set() for i in range(len(history))}
     for values in lists.values():
         acknowledged = [of[value] for value in values if value in of]

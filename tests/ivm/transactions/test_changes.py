@@ -1,4 +1,6 @@
-"""Those who watch a relation or a view, here or in another process, see each change once, in order."""
+"""Those who watch a relation or a view, here or in another process, see each change once, in
+order.
+"""
 
 import asyncio
 import json
@@ -84,33 +86,43 @@ def test_changes_add_up_to_what_there_is(path, name):
         assert rows[0]
 
 
-WIDE = "whole", "pairs", "lists", "equal"  # of two relations; with multiplicities, too; with lists; that are a bag
+# of two relations; with multiplicities, too; with lists; that are a bag
+WIDE = "whole", "pairs", "lists", "equal"
 
 
 def wide_views(workspace):
     names = [f"c{n}" for n in range(70)]
-    workspace.sql(f"CREATE TABLE w (id INTEGER PRIMARY KEY, {', '.join(f'{n} INTEGER' for n in names)})")
+    workspace.sql(
+        f"CREATE TABLE w (id INTEGER PRIMARY KEY, {', '.join(f'{n} INTEGER' for n in names)})"
+    )
     workspace.sql("CREATE TABLE g (k INTEGER, x VARCHAR)")
-    for name, query in zip(WIDE, [
-        "SELECT * FROM w",
-        "SELECT w.*, g.x FROM w JOIN g ON g.k = w.c1",
-        "SELECT k, list(x ORDER BY x) AS xs FROM g GROUP BY k",
-        "SELECT g.k, xs FROM g JOIN (SELECT k, list(x ORDER BY x) AS xs FROM g GROUP BY k) q ON q.k = g.k",
-    ], strict=True):  # fmt: skip
+    for name, query in zip(
+        WIDE,
+        [
+            "SELECT * FROM w",
+            "SELECT w.*, g.x FROM w JOIN g ON g.k = w.c1",
+            "SELECT k, list(x ORDER BY x) AS xs FROM g GROUP BY k",
+            "SELECT g.k, xs FROM g JOIN (SELECT k, list(x ORDER BY x) AS xs FROM g GROUP BY k) q "
+            "ON q.k = g.k",
+        ],
+        strict=True,
+    ):
         workspace.sql(f"CREATE MATERIALIZED VIEW {name} AS {query}")
 
 
 def edit_wide(random):
     """Return a statement that changes a row of the wide table, or of the bag."""
     key, value = random.randrange(4), random.choice(["1", "2", "NULL"])
-    return random.choice([
-        f"DELETE FROM w WHERE id = {key}",
-        f"INSERT OR REPLACE INTO w VALUES ({key}, {', '.join([value] * 70)})",
-        f"UPDATE w SET c{random.choice([0, 1, 30, 69])} = {value} WHERE id = {key}",
-        f"INSERT INTO g VALUES ({value}, '{random.choice('ab')}')",
-        f"INSERT INTO g VALUES ({value}, '{random.choice('ab')}')",
-        "DELETE FROM g WHERE k = 2",
-    ])  # fmt: skip
+    return random.choice(
+        [
+            f"DELETE FROM w WHERE id = {key}",
+            f"INSERT OR REPLACE INTO w VALUES ({key}, {', '.join([value] * 70)})",
+            f"UPDATE w SET c{random.choice([0, 1, 30, 69])} = {value} WHERE id = {key}",
+            f"INSERT INTO g VALUES ({value}, '{random.choice('ab')}')",
+            f"INSERT INTO g VALUES ({value}, '{random.choice('ab')}')",
+            "DELETE FROM g WHERE k = 2",
+        ]
+    )
 
 
 def bag_of(rows):
@@ -119,7 +131,10 @@ def bag_of(rows):
 
 def hashable(change):
     """Return a change whose lists are tuples."""
-    columns = [bag_of([row]).popitem()[0] for row in zip(*(c.to_pylist() for c in change.rows.columns), strict=True)]
+    columns = [
+        bag_of([row]).popitem()[0]
+        for row in zip(*(c.to_pylist() for c in change.rows.columns), strict=True)
+    ]
     return [(row[:-1], row[-1]) for row in columns]
 
 
@@ -139,7 +154,9 @@ def test_views_in_several_relations_are_watched_previewed_and_subscribed_to(path
         wide_views(workspace)
         told = {name: [] for name in WIDE}
         ends = [
-            workspace.subscribe(name, lambda rows, name=name: told[name].append(pagestore.Change(0, 0, rows)))
+            workspace.subscribe(
+                name, lambda rows, name=name: told[name].append(pagestore.Change(0, 0, rows))
+            )
             for name in WIDE
         ]
         watched = {name: (workspace.changes(name), reader.changes(name)) for name in WIDE}
@@ -153,9 +170,15 @@ def test_views_in_several_relations_are_watched_previewed_and_subscribed_to(path
             for name in WIDE:
                 now = bag_of(workspace[name])
                 most[name] = max(most[name], now.total())
-                changes = hashable(pagestore.Change(0, 0, preview.changes[name])) if name in preview.changes else []
+                changes = (
+                    hashable(pagestore.Change(0, 0, preview.changes[name]))
+                    if name in preview.changes
+                    else []
+                )
                 assert plus(before[name], changes) == now
-                assert not {row for row, kind in changes if kind == "insert"} & {r for r, k in changes if k == "delete"}
+                assert not {row for row, kind in changes if kind == "insert"} & {
+                    r for r, k in changes if k == "delete"
+                }
                 told_now = [one for change in told[name] for one in hashable(change)]
                 assert told_now == changes, (name, step)
                 told[name].clear()
@@ -193,22 +216,29 @@ def test_a_wide_view_that_is_made_anew_or_dropped_ends_its_watchers(path):
 QUERIES = {  # of each view, two queries that keep other rows by other means, with the same columns
     "set": ("SELECT DISTINCT k FROM g", "SELECT DISTINCT k FROM g WHERE x > 'a'"),
     "bag": ("SELECT k FROM g", "SELECT a.k FROM g a JOIN g b ON a.k = b.k"),
-    "sums": ("SELECT k, sum(k) AS n FROM g GROUP BY k", "SELECT k, sum(k + 1) AS n FROM g WHERE k > 1 GROUP BY k"),
+    "sums": ("SELECT k, sum(k) AS n FROM g GROUP BY k",
+    "SELECT k, sum(k + 1) AS n FROM g WHERE k > 1 GROUP BY k"),
     "texts": ("SELECT k, string_agg(x, '-' ORDER BY x) AS t FROM g GROUP BY k",
               "SELECT k, string_agg(x, '' ORDER BY x) AS t FROM g GROUP BY k"),
     "lists": ("SELECT k, list(x ORDER BY x) AS l FROM g GROUP BY k",
               "SELECT k, list(x ORDER BY x DESC) AS l FROM g GROUP BY k"),
-    "ends": ("SELECT k, max(x) AS t FROM g GROUP BY k", "SELECT DISTINCT k, x AS t FROM g WHERE x > 'a'"),
+    "ends": ("SELECT k, max(x) AS t FROM g GROUP BY k",
+    "SELECT DISTINCT k, x AS t FROM g WHERE x > 'a'"),
     "null": ("SELECT k, nullif(x, 'b') AS t FROM g", "SELECT k, coalesce(x, 'z') AS t FROM g"),
 }  # fmt: skip
 
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name", QUERIES)
-def test_watchers_go_on_when_another_handle_replaces_a_view_by_one_of_the_same_columns(tmp_path, name):
+def test_watchers_go_on_when_another_handle_replaces_a_view_by_one_of_the_same_columns(
+    tmp_path, name
+):
     path = tmp_path / "w.pages"
     with ivm.open(path, sync="off", retain="all") as workspace:
-        workspace.sql("CREATE TABLE g (k INTEGER, x VARCHAR); INSERT INTO g VALUES (1, 'a'), (1, 'b'), (2, 'c')")
+        workspace.sql(
+            "CREATE TABLE g (k INTEGER, x VARCHAR); INSERT INTO g VALUES (1, 'a'), (1, 'b'), (2, "
+            "'c')"
+        )
         workspace.sql(f"CREATE MATERIALIZED VIEW v AS {QUERIES[name][0]}")
         seen = bag_of(workspace["v"])
         with workspace.changes("v") as changes:
@@ -217,7 +247,10 @@ def test_watchers_go_on_when_another_handle_replaces_a_view_by_one_of_the_same_c
                     if number % 2:
                         other.sql(f"INSERT INTO g VALUES ({number}, 'a'), (1, 'd')")
                     else:
-                        other.sql(f"CREATE OR REPLACE MATERIALIZED VIEW v AS {QUERIES[name][number // 2 % 2 == 0]}")
+                        other.sql(
+                            f"CREATE OR REPLACE MATERIALIZED VIEW v AS "
+                            f"{QUERIES[name][number // 2 % 2 == 0]}"
+                        )
                 while (change := changes.next(0)) is not None:
                     seen = plus(seen, hashable(change))
                 assert seen == bag_of(workspace["v"])
@@ -235,7 +268,10 @@ def test_an_asynchronous_watcher_goes_on_when_another_process_installs_rules(pat
                 return await asyncio.wait_for(anext(changes), 60)
 
     rows = asyncio.run(watched()).rows.to_pylist()
-    assert rows == [{"x": 1, "z": 3, "_change_type": "delete"}, {"x": 2, "z": 3, "_change_type": "insert"}]
+    assert rows == [
+        {"x": 1, "z": 3, "_change_type": "delete"},
+        {"x": 2, "z": 3, "_change_type": "insert"},
+    ]
 
 
 def test_a_slow_watcher_holds_one_version(path):
@@ -244,9 +280,9 @@ def test_a_slow_watcher_holds_one_version(path):
             workspace.exec(f"+edge({k}, {k}).")
         assert len(workspace.store.history()) < 16
         found = [*iter(lambda: changes.next(0), None)]
-        assert len(found) < 16 and sum((applied({}, change) for change in found), Counter()) == Counter(
-            workspace["edge"]
-        )
+        assert len(found) < 16 and sum(
+            (applied({}, change) for change in found), Counter()
+        ) == Counter(workspace["edge"])
         changes.close()
         assert changes.next() is None
 
@@ -254,7 +290,9 @@ def test_a_slow_watcher_holds_one_version(path):
 def test_a_watcher_in_another_process_is_woken(path):
     seen = CONTEXT.SimpleQueue()
     with ivm.open(path, sync="off") as workspace:
-        process = CONTEXT.Process(target=watch, args=(path, "two", workspace.store.version, seen, 30))
+        process = CONTEXT.Process(
+            target=watch, args=(path, "two", workspace.store.version, seen, 30)
+        )
         process.start()
         workspace.exec("+edge(0, 1).")
         delays = []
@@ -359,11 +397,14 @@ def test_a_waiting_thread_ends_when_it_is_closed(path):
         began = time.monotonic()
         changes.close()
         thread.join()
-        assert time.monotonic() - began < 5 and found == []  # milliseconds on a machine with nothing else to do
+        # milliseconds on a machine with nothing else to do
+        assert time.monotonic() - began < 5 and found == []
 
 
 def descriptors():
-    """How many descriptors wait for something: reports of writes, and a word from another thread."""
+    """How many descriptors wait for something: reports of writes, and a word from another
+    thread.
+    """
     ends = [os.readlink(fd) for fd in Path("/proc/self/fd").iterdir() if os.path.islink(fd)]
     return Counter(end for end in ends if end.startswith("anon_inode:"))
 
@@ -412,7 +453,9 @@ def test_closing_gives_the_descriptors_back(path, way):
 
 
 def test_a_watcher_in_a_forked_child(path):
-    """It raises, and whatever the child does with it, the parent's watcher sleeps and is woken as before."""
+    """It raises, and whatever the child does with it, the parent's watcher sleeps and is woken
+    as before.
+    """
     with ivm.open(path, sync="off") as workspace, workspace.changes("edge") as changes:
         child = os.fork()
         if not child:
@@ -438,7 +481,19 @@ async def anext_of(changes):
 
 @pytest.mark.parametrize("options", [[], ["--format", "jsonl"]])
 def test_the_command_prints_changes(path, options):
-    command = [sys.executable, "-m", "ivm", "watch", str(path), "two", "--since", "0", "--commits", "2", *options]
+    command = [
+        sys.executable,
+        "-m",
+        "ivm",
+        "watch",
+        str(path),
+        "two",
+        "--since",
+        "0",
+        "--commits",
+        "2",
+        *options,
+    ]
     with ivm.open(path, sync="off", retain="all") as workspace:
         first = workspace.exec("+edge(1, 2). +edge(2, 3).")
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as watcher:
@@ -455,12 +510,17 @@ def test_the_command_prints_changes(path, options):
         ]
     else:
         assert "".join(lines) == (
-            f"version {first}: 1 new, 0 removed\n  + 1, 3\nversion {second}: 1 new, 1 removed\n  - 1, 3\n  + 2, 4\n"
+            f"version {first}: 1 new, 0 removed\n  + 1, 3\nversion {second}: 1 new, 1 removed\n  - "
+            f"1, 3\n  + 2, 4\n"
         )
 
 
 def test_commits_are_yielded_as_their_versions(path):
-    with ivm.open(path, mode="r") as reader, ivm.open(path) as writer, reader.store.commits() as commits:
+    with (
+        ivm.open(path, mode="r") as reader,
+        ivm.open(path) as writer,
+        reader.store.commits() as commits,
+    ):
         assert commits.next(timeout=0) is None
         made = [writer.exec("+edge(1, 2)."), writer.exec("+edge(2, 3).")]
         writer.store.tag("here")  # is no commit of the branch
@@ -477,7 +537,9 @@ def test_commits_of_another_process_wake_an_asynchronous_program(path):
     async def first():
         with ivm.open(path, mode="r") as reader, reader.store.commits() as commits:
             command = [sys.executable, "-m", "ivm", "exec", str(path), "+edge(1, 2)."]
-            process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.DEVNULL)
+            process = await asyncio.create_subprocess_exec(
+                *command, stdout=asyncio.subprocess.DEVNULL
+            )
             version = await anext(commits)
             await process.wait()
             return version, list(reader["edge"])

@@ -1,4 +1,6 @@
-"""Rows deleted between two keys, or by a condition: in the store and under views, over the edits of the transaction."""
+"""Rows deleted between two keys, or by a condition: in the store and under views, over the edits
+of the transaction.
+"""
 
 import json
 import operator
@@ -20,7 +22,10 @@ COLUMNS = "who: string, day: int64, cents: int64"
 
 
 def some(rng: random.Random) -> list[Row]:
-    found = {(rng.choice("abcd") * rng.randint(0, 2), rng.randint(0, 4)): rng.randint(0, 9) for _ in range(12)}
+    found = {
+        (rng.choice("abcd") * rng.randint(0, 2), rng.randint(0, 4)): rng.randint(0, 9)
+        for _ in range(12)
+    }
     return [(who, day, cents) for (who, day), cents in found.items()]
 
 
@@ -34,7 +39,11 @@ def keeps(row: Row, lo: tuple, hi: tuple) -> bool:
 
 def edited(rng: random.Random, txn, name: str, rows: Counter, key: int) -> None:
     """Make one random edit in a transaction, and the same edit in a Counter of its rows."""
-    action, test, value = rng.choice(["set", "range", "where"]), rng.choice(TESTS), rng.randint(0, 9)
+    action, test, value = (
+        rng.choice(["set", "range", "where"]),
+        rng.choice(TESTS),
+        rng.randint(0, 9),
+    )
     if action == "set":
         for row in (new := some(rng)):
             for other in [other for other in rows if key == 2 and other[:2] == row[:2]]:
@@ -59,10 +68,13 @@ def test_equal_to_deleting_row_by_row(bag: bool, read: bool, seed: int) -> None:
     rng, rows, key = random.Random(seed), Counter[Row](), 3 if bag else 2
     with ivm.open(":memory:") as ws:
         with ws.store.transaction() as txn:
-            txn.create("r", COLUMNS, bag=True) if bag else txn.create("r", COLUMNS, key=("who", "day"))
+            txn.create("r", COLUMNS, bag=True) if bag else txn.create(
+                "r", COLUMNS, key=("who", "day")
+            )
         if read:
             ws.sql(
-                "CREATE MATERIALIZED VIEW total AS SELECT who, sum(cents) AS cents, count(*) AS n FROM r GROUP BY who"
+                "CREATE MATERIALIZED VIEW total AS SELECT who, sum(cents) AS cents, count(*) AS n "
+                "FROM r GROUP BY who"
             )
         for _ in range(8):
             with ws.transaction() as txn:
@@ -97,7 +109,9 @@ def test_the_command(tmp_path, capsys) -> None:
                 [(who, day, 10 * day) for who in "abc" for day in range(4)]
             )
             txn.create(
-                "r:tags", "who: string, day: int64, position: int64, value: string", key=("who", "day", "position")
+                "r:tags",
+                "who: string, day: int64, position: int64, value: string",
+                key=("who", "day", "position"),
             )
             txn["r:tags"].insert([(who, day, 0, "x") for who in "abc" for day in range(4)])
         ws.sql("CREATE MATERIALIZED VIEW days AS SELECT who, count(*) AS n FROM r GROUP BY who")
@@ -116,9 +130,11 @@ def test_the_command(tmp_path, capsys) -> None:
         )
         assert list(snap["days"]) == [("a", 2), ("b", 1), ("c", 1)]
     for words, said in {
-        ("--where", "day=x"): "'x' is not a value of column day (int64)", ("--where", "dag=1"): "no column 'dag'",
-        ("--where", "day"): "'day' is not a condition", ("--to", "a,1,2"): "has 3 values, and the key is who,day",
-    }.items():  # fmt: skip
+        ("--where", "day=x"): "'x' is not a value of column day (int64)",
+        ("--where", "dag=1"): "no column 'dag'",
+        ("--where", "day"): "'day' is not a condition",
+        ("--to", "a,1,2"): "has 3 values, and the key is who,day",
+    }.items():
         deleted(file, *words, code=1)
         assert said in capsys.readouterr().err
     with pytest.raises(SystemExit, match="2"):

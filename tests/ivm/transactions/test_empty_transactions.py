@@ -1,4 +1,6 @@
-"""A transaction without edits makes no version, however it was begun, and whatever was asked in it."""
+"""A transaction without edits makes no version, however it was begun, and whatever was asked in
+it.
+"""
 
 from collections.abc import Callable
 
@@ -27,9 +29,15 @@ NOTHING: dict[str, Change] = {
     "store, with a message": lambda ws: committed(ws.store.transaction("a mark")),
     "store, by hand": lambda ws: ws.store.transaction().commit(),
     "store, of a branch": lambda ws: committed(ws.store.transaction(branch="other")),
-    "store, read": lambda ws: committed(ws.store.transaction(), lambda txn: list(txn["edge"]), lambda txn: [*txn]),
-    "store, properties read": lambda ws: committed(ws.store.transaction(), lambda txn: txn.properties.get("x")),
-    "store, no rows": lambda ws: committed(ws.store.transaction(), lambda txn: txn["edge"].insert([])),
+    "store, read": lambda ws: committed(
+        ws.store.transaction(), lambda txn: list(txn["edge"]), lambda txn: [*txn]
+    ),
+    "store, properties read": lambda ws: committed(
+        ws.store.transaction(), lambda txn: txn.properties.get("x")
+    ),
+    "store, no rows": lambda ws: committed(
+        ws.store.transaction(), lambda txn: txn["edge"].insert([])
+    ),
     "store, made and dropped": lambda ws: committed(
         ws.store.transaction(), lambda txn: txn.create("r", "x: int64"), lambda txn: txn.drop("r")
     ),
@@ -44,16 +52,22 @@ SAME: dict[str, Change] = {  # edits that leave every row as it was
         ws.store.transaction(), lambda txn: txn["price"].delete(["no such text"])
     ),
     "workspace, a row put and taken": lambda ws: committed(
-        ws.transaction(), lambda txn: txn.insert("edge", [(7, 7)]), lambda txn: txn.delete("edge", [(7, 7)])
+        ws.transaction(),
+        lambda txn: txn.insert("edge", [(7, 7)]),
+        lambda txn: txn.delete("edge", [(7, 7)]),
     ),
-    "store, a row that exists": lambda ws: committed(ws.store.transaction(), lambda txn: txn["edge"].insert([(1, 2)])),
+    "store, a row that exists": lambda ws: committed(
+        ws.store.transaction(), lambda txn: txn["edge"].insert([(1, 2)])
+    ),
     "store, a row that is not there": lambda ws: committed(
         ws.store.transaction(), lambda txn: txn["edge"].delete([(7, 7)])
     ),
     "store, a text that it has": lambda ws: committed(
         ws.store.transaction(), lambda txn: txn["price"].set([("tea", 3)])
     ),
-    "workspace, a row that exists": lambda ws: committed(ws.transaction(), lambda txn: txn.insert("edge", [(1, 2)])),
+    "workspace, a row that exists": lambda ws: committed(
+        ws.transaction(), lambda txn: txn.insert("edge", [(1, 2)])
+    ),
     "workspace, a row that is not there": lambda ws: committed(
         ws.transaction(), lambda txn: txn.delete("edge", [(7, 7)])
     ),
@@ -85,7 +99,8 @@ def test_a_transaction_that_changes_nothing_makes_no_version(workspace, way):
     made = NOTHING[way](workspace)
     assert store.version == before and [*store.history()] == history
     assert made in (None, before) and not told
-    assert workspace.exec("+edge(3, 4).") == before + 1  # and the store goes on as if nothing had been
+    # and the store goes on as if nothing had been
+    assert workspace.exec("+edge(3, 4).") == before + 1
     assert [*workspace["two"]] == [(1, 3), (2, 4)] and not store.check() and not workspace.check()
 
 

@@ -1,4 +1,6 @@
-"""Several processes edit one workspace: their transactions are serial, and views belong to what they follow."""
+"""Several processes edit one workspace: their transactions are serial, and views belong to what
+they follow.
+"""
 
 import multiprocessing
 import time
@@ -36,19 +38,30 @@ def read_all(source):
     assert dict(source["weight"]) == {k: sum(values) for k, values in some.items()}
     assert dict(source["newest"]) == {k: max(values) for k, values in some.items()}
     assert [*source["total"]] == [(n,) for n in [sum(map(len, some.values()))] if n]
-    assert [*source["pair"]] == [(i, v, w) for i, (v, w) in enumerate(zip(lists[0], lists[1], strict=False))]
-    assert [*source["full"]] == [(k, i, v) for k, values in some.items() for i, v in enumerate(values)]
+    assert [*source["pair"]] == [
+        (i, v, w) for i, (v, w) in enumerate(zip(lists[0], lists[1], strict=False))
+    ]
+    assert [*source["full"]] == [
+        (k, i, v) for k, values in some.items() for i, v in enumerate(values)
+    ]
     return lists
 
 
 def read_write(workspace, random, values):
-    """Read some lists, or views that have them, and append to some, in one transaction; return what it read and did."""
+    """Read some lists, or views that have them, and append to some, in one transaction; return
+    what it read and did.
+    """
     keys = random.sample(range(LISTS), 2)
     with workspace.transaction() as txn:
         source = txn.inner
-        whole = read_all(source) if random.random() < 0.5 else lists_of(source["full"], range(LISTS))
+        whole = (
+            read_all(source) if random.random() < 0.5 else lists_of(source["full"], range(LISTS))
+        )
         read, sizes = {k: whole[k] for k in keys}, dict(source["size"])
-        appended = {k: [next(values) for _ in range(random.randrange(1, 3))] for k in keys[: random.randrange(3)]}
+        appended = {
+            k: [next(values) for _ in range(random.randrange(1, 3))]
+            for k in keys[: random.randrange(3)]
+        }
         for k, more in appended.items():
             txn.insert("item", [(k, sizes.get(k, 0) + i, v) for i, v in enumerate(more)])
     return appended, read
@@ -65,7 +78,10 @@ def take_part(number, path, results, count):
     sync = ("off", "commit", "full")[number % 3]
     try:
         with ivm.open(path, sync=sync) as workspace, ThreadPoolExecutor(THREADS) as pool:
-            done = [pool.submit(work, workspace, number, n, results, count) for n in range(threads_of(number))]
+            done = [
+                pool.submit(work, workspace, number, n, results, count)
+                for n in range(threads_of(number))
+            ]
             for one in done:
                 one.result()
     finally:
@@ -91,7 +107,10 @@ def work(workspace, number, thread, results, count):
 def run(path, processes, count, killed=()):
     """Return the history that processes made, and the lists at its end."""
     results = [CONTEXT.SimpleQueue() for _ in range(processes)]
-    running = [CONTEXT.Process(target=take_part, args=(n, path, results[n], count)) for n in range(processes)]
+    running = [
+        CONTEXT.Process(target=take_part, args=(n, path, results[n], count))
+        for n in range(processes)
+    ]
     for process in running:
         process.start()
     history = []
@@ -165,7 +184,12 @@ def test_rules_that_another_process_installs_are_used(path):
         one.uninstall("big")
         with two.transaction() as txn:
             txn.insert("item", [(2, i, i) for i in range(3)])
-        assert "big" not in two and dict(two["size"]) == {1: 3, 2: 3} and not one.check() and not two.check()
+        assert (
+            "big" not in two
+            and dict(two["size"]) == {1: 3, 2: 3}
+            and not one.check()
+            and not two.check()
+        )
         one.sql("CREATE TABLE t (a INTEGER PRIMARY KEY, b VARCHAR)")
         two.sql("INSERT INTO t VALUES (1, 'x')")
         one.sql("INSERT INTO t VALUES (2, 'y')")

@@ -103,7 +103,11 @@ def test_asynchronous_transactions_share_syncs(tmp_path):
         file.fdatasync = lambda: (syncs.append(1), sync())
         versions = asyncio.run(all_of(workspace))
         assert len({*versions}) == 24 and len(syncs) < 20
-        assert len(workspace["edge"]) == 24 and len(workspace["two"]) == 23 and len(workspace["price"]) == 8
+        assert (
+            len(workspace["edge"]) == 24
+            and len(workspace["two"]) == 23
+            and len(workspace["price"]) == 8
+        )
         assert not workspace.check()
 
 

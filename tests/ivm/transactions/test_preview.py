@@ -1,4 +1,6 @@
-"""A preview says what a commit then does, changes nothing, and is committed only on the version it was tried on."""
+"""A preview says what a commit then does, changes nothing, and is committed only on the version
+it was tried on.
+"""
 
 import tempfile
 from pathlib import Path
@@ -37,7 +39,9 @@ def rows(tables):
 def changed(ws, old, new):
     """What the store says after a commit, by name."""
     with ws.store.snapshot() as snap:
-        tables = {name: ws.store.diff(old, new, name).read_all() for name in snap if "$" not in name}
+        tables = {
+            name: ws.store.diff(old, new, name).read_all() for name in snap if "$" not in name
+        }
     return rows({name: table for name, table in tables.items() if table.num_rows})
 
 
@@ -72,7 +76,9 @@ def test_previews_of_random_programs_are_what_commits_do(case):
         for edits in transactions:
             version = workspace.store.version
             try:
-                preview = workspace.preview(lambda txn, edits=edits: edit(txn, edits, mirror.program))
+                preview = workspace.preview(
+                    lambda txn, edits=edits: edit(txn, edits, mirror.program)
+                )
             except (FunctionConflictError, RangeError, ConstraintError):
                 preview = None
             assert workspace.store.version == version
@@ -96,7 +102,8 @@ def edit(txn, edits, program):
 def test_a_preview_neither_waits_for_a_writer_nor_makes_a_version(ws):
     with ivm.open(ws.store.path, mode="r") as reader, ws.transaction() as txn:
         txn.insert("edge", [(7, 8)])
-        assert reader.preview("+edge(3, 4).").changes["edge"].num_rows == 1  # while another holds the lock
+        # while another holds the lock
+        assert reader.preview("+edge(3, 4).").changes["edge"].num_rows == 1
 
 
 def test_a_preview_is_not_committed_on_another_version(ws):

@@ -1,4 +1,6 @@
-"""Prepared edits of relations that rules read: one after the other, they are one call of a kernel each."""
+"""Prepared edits of relations that rules read: one after the other, they are one call of a
+kernel each.
+"""
 
 from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
@@ -31,13 +33,15 @@ VIEWS = {
     "negation": "q(x, y) <- edge(x, y), !low(x).",
     "filter": "q(x, y) <- edge(x, y), x < y, y < 30.",
     "reach": "q(x, y) <- edge(x, y). q(x, z) <- q(x, y), edge(y, z).",
-    "stack": "q(x, z) <- edge(x, y), edge(y, z). p[x] = n <- agg<<n = count()>> q(x, _). o(x) <- q(x, _).",
+    "stack": "q(x, z) <- edge(x, y), edge(y, z). p[x] = n <- agg<<n = count()>> q(x, _). o(x) <- "
+    "q(x, _).",
     "two levels": "q(x, z) <- edge(x, y), edge(y, z). p(x, w) <- q(x, z), mark[z] = w.",
     "limit": "q(x, y) <- edge(x, y), x != y. q(x, y), x = 59 -> y < 55.",
 }
 
 
-LEAST = {"function": 20, "limit": -1, "negation": -1, "stack": -1}  # commits of a series: a transaction words errors
+# commits of a series: a transaction words errors
+LEAST = {"function": 20, "limit": -1, "negation": -1, "stack": -1}
 
 
 def opened(path, views, **options):
@@ -52,17 +56,32 @@ def opened(path, views, **options):
 
 @pytest.mark.parametrize("kind", VIEWS)
 def test_series_maintain_what_transactions_do(kind, tmp_path):
-    """Random edits, alike in two workspaces; what else happens there in between ends the series of one of them."""
+    """Random edits, alike in two workspaces; what else happens there in between ends the series
+    of one of them.
+    """
     random, committed = Random(kind), 0
     sync = random.choice(["off", "commit"])
-    with opened(tmp_path / "a.pages", VIEWS[kind], sync=sync) as one, opened(tmp_path / "b.pages", VIEWS[kind]) as two:
-        views = [name for name in ("q", "p", "o") if f"{name}(" in VIEWS[kind] or f"{name}[" in VIEWS[kind]]
+    with (
+        opened(tmp_path / "a.pages", VIEWS[kind], sync=sync) as one,
+        opened(tmp_path / "b.pages", VIEWS[kind]) as two,
+    ):
+        views = [
+            name
+            for name in ("q", "p", "o")
+            if f"{name}(" in VIEWS[kind] or f"{name}[" in VIEWS[kind]
+        ]
         put = one.prepare("edge")
         for step in range(120):
-            actions = [random.choice(["insert", "insert", "delete", "set"]) for _ in range(random.choice([1, 1, 2, 5]))]
+            actions = [
+                random.choice(["insert", "insert", "delete", "set"])
+                for _ in range(random.choice([1, 1, 2, 5]))
+            ]
             rows = [(random.randrange(60), random.randrange(60)) for _ in actions]
             before = one.store._handle.committer.series
-            outcomes = [outcome(prepared, put, actions, rows), outcome(by_transaction, two, actions, rows)]
+            outcomes = [
+                outcome(prepared, put, actions, rows),
+                outcome(by_transaction, two, actions, rows),
+            ]
             put.clear()
             assert outcomes[0] == outcomes[1]
             committed += before is not None and before is one.store._handle.committer.series
@@ -80,7 +99,9 @@ def test_series_maintain_what_transactions_do(kind, tmp_path):
 
 @pytest.mark.parametrize("kind", ["triangles", "matched", "count"])
 def test_a_series_begins_after_many_edits(kind, tmp_path):
-    """Of which Python took all steps, also if these are the first ones, or the first after scans were added."""
+    """Of which Python took all steps, also if these are the first ones, or the first after scans
+    were added.
+    """
     with opened(tmp_path / "a.pages", VIEWS[kind]) as workspace:
         for added in (False, True):
             if added:
@@ -117,16 +138,24 @@ def everyday_row(random, name):
 
 @pytest.mark.parametrize("seed", range(times(2)))
 def test_everyday_edits_do_what_transactions_do(seed, tmp_path):
-    """`insert`, `delete` and `set` of a workspace: the same rows, versions and errors, mostly in series."""
+    """`insert`, `delete` and `set` of a workspace: the same rows, versions and errors, mostly in
+    series.
+    """
     random, committed = Random(seed), 0
-    with ivm.open(tmp_path / "a.pages", threads=1) as one, ivm.open(tmp_path / "b.pages", threads=1) as two:
+    with (
+        ivm.open(tmp_path / "a.pages", threads=1) as one,
+        ivm.open(tmp_path / "b.pages", threads=1) as two,
+    ):
         for workspace in (one, two):
             workspace.install(EVERYDAY)
         name = "name"
         for step in range(400):
             if random.random() < 0.03:
                 name = random.choice([*VALUES])
-            action, rows = random.choice(["insert", "set", "set", "delete"]), [everyday_row(random, name)]
+            action, rows = (
+                random.choice(["insert", "set", "set", "delete"]),
+                [everyday_row(random, name)],
+            )
             if random.random() < 0.05:
                 rows += [everyday_row(random, name) for _ in range(random.choice([1, 2, 20]))]
             if action == "delete" and random.random() < 0.9:
@@ -135,7 +164,10 @@ def test_everyday_edits_do_what_transactions_do(seed, tmp_path):
                 rows = random.choice([[], [(*rows[0], 1)], [()], [[*rows[0]]], [{"x": 1, "y": 1}]])
             before = one.store._handle.committer.series
             given = rows[0] if len(rows) == 1 and isinstance(rows[0], tuple) else rows
-            outcomes = [outcome(getattr(one, action), name, given), outcome(edited, two, action, name, rows)]
+            outcomes = [
+                outcome(getattr(one, action), name, given),
+                outcome(edited, two, action, name, rows),
+            ]
             assert outcomes[0] == outcomes[1], (action, name, rows)
             committed += before is not None and before is one.store._handle.committer.series
             if step % 20 == 0:
@@ -148,21 +180,27 @@ def test_everyday_edits_do_what_transactions_do(seed, tmp_path):
 
 @pytest.mark.parametrize("sync", ["off", "commit"])
 def test_everyday_edits_of_threads(sync, tmp_path):
-    """Texts that are new, and rows that are refused, so that series and transactions alternate in all threads."""
+    """Texts that are new, and rows that are refused, so that series and transactions alternate
+    in all threads.
+    """
     with ivm.open(tmp_path / "a.pages", sync=sync, threads=1) as workspace:
         workspace.install(EVERYDAY)
 
         def work(thread):
             refused = 0
             for n in range(60):
-                workspace.insert("name", (f"t{n // 9}" if n % 9 else f"new{thread}", 100 * thread + n))
+                workspace.insert(
+                    "name", (f"t{n // 9}" if n % 9 else f"new{thread}", 100 * thread + n)
+                )
                 if n % 20 == 0:
                     refused += outcome(workspace.insert, "next", (n, "no integer")) is not None
             return refused
 
         with ThreadPoolExecutor(6) as pool:
             assert [*pool.map(work, range(6))] == [3] * 6
-        assert sorted(y for _, y in workspace["name"]) == [100 * thread + n for thread in range(6) for n in range(60)]
+        assert sorted(y for _, y in workspace["name"]) == [
+            100 * thread + n for thread in range(6) for n in range(60)
+        ]
         assert workspace.check() == [] == workspace.store.check()
 
 
@@ -178,10 +216,13 @@ def test_an_everyday_edit_takes_few_functions_of_python(tmp_path):
         workspace.install(EVERYDAY)
         workspace.insert("name", [(f"t{n}", 0) for n in range(12)])
         for name, most, row in [
-            ("next", 45, lambda n: (n, n)), ("name", 32, lambda n: (f"t{n % 12}", n)),
+            ("next", 45, lambda n: (n, n)),
+            ("name", 32, lambda n: (f"t{n % 12}", n)),
             ("free", 45, lambda n: (n, None)),
-        ]:  # fmt: skip
-            calls = [len(functions_called(partial(workspace.insert, name, row(n)))) for n in range(100)]
+        ]:
+            calls = [
+                len(functions_called(partial(workspace.insert, name, row(n)))) for n in range(100)
+            ]
             assert np.median(calls) <= most, name
 
 
@@ -207,13 +248,18 @@ def by_transaction(workspace, actions, rows):
 
 
 def test_statistics_are_of_the_newest_commit(tmp_path):
-    with opened(tmp_path / "a.pages", VIEWS["stack"]) as one, opened(tmp_path / "b.pages", VIEWS["stack"]) as two:
+    with (
+        opened(tmp_path / "a.pages", VIEWS["stack"]) as one,
+        opened(tmp_path / "b.pages", VIEWS["stack"]) as two,
+    ):
         put = one.prepare("edge")
         for n in range(60):
             prepared(put, ["insert", "insert"], [(n % 60, n + 100), (n + 100, n)])
             by_transaction(two, ["insert", "insert"], [(n % 60, n + 100), (n + 100, n)])
             for name in ("q", "p"):
-                alike = [workspace.stats(name) | {"maintain_seconds": 0} for workspace in (one, two)]
+                alike = [
+                    workspace.stats(name) | {"maintain_seconds": 0} for workspace in (one, two)
+                ]
                 assert alike[0] == alike[1]
                 assert alike[0]["inserted"] > 0
 
@@ -250,7 +296,9 @@ def test_plans_are_made_anew_where_a_series_outgrows_them(tmp_path):
         assert "had" not in str(workspace.explain("q"))
 
 
-@pytest.mark.parametrize(("kind", "most"), [("none", 18), ("triangles", 18), ("count", 18), ("sum", 18), ("least", 18)])
+@pytest.mark.parametrize(
+    ("kind", "most"), [("none", 18), ("triangles", 18), ("count", 18), ("sum", 18), ("least", 18)]
+)
 def test_functions_of_python_that_a_prepared_edge_takes(kind, most, tmp_path):
     """Of 150 to 190 functions in a transaction."""
     with opened(tmp_path / "a.pages", VIEWS[kind], sync="off") as workspace:
@@ -265,7 +313,9 @@ def test_functions_of_python_that_a_prepared_edge_takes(kind, most, tmp_path):
 
 
 def test_no_prepared_edge_takes_much_more_than_most(tmp_path, monkeypatch):
-    """The list of free pages is written anew in the series, here as often as where many triangles change."""
+    """The list of free pages is written anew in the series, here as often as where many
+    triangles change.
+    """
     monkeypatch.setattr(FreeList, "checkpoint_due", lambda self: self.changed() > 100)
     edges, found = even(10_000, 60), []
     with opened(tmp_path / "a.pages", VIEWS["triangles"], sync="off") as workspace:

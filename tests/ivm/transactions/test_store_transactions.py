@@ -1,4 +1,6 @@
-"""Relations that views depend on, edited door by door: by the store's transactions, processes without ivm, dumps."""
+"""Relations that views depend on, edited door by door: by the store's transactions, processes
+without ivm, dumps.
+"""
 
 import io
 import json
@@ -99,7 +101,10 @@ def test_a_subscriber_that_fails_leaves_what_was_committed(ws):
 
 def test_rules_that_refuse_a_change_roll_it_back(tmp_path):
     with ivm.open(tmp_path / "s.pages") as ws:
-        ws.install("f[x] = y -> int(x), int(y). one[] = t -> int(t). g[y] = x <- f[x] = y. k(t) <- one[] = t.")
+        ws.install(
+            "f[x] = y -> int(x), int(y). one[] = t -> int(t). g[y] = x <- f[x] = y. k(t) <- one[] "
+            "= t."
+        )
         version = ws.store.version
         conflict = pytest.raises(FunctionConflictError, match=r"g\[5\] got two values, 1 and 2")
         with conflict, ws.store.transaction() as txn:
@@ -127,7 +132,9 @@ def test_old_versions_are_edited_by_their_own_rules(ws):
     with ws.store.transaction(branch="b") as txn:
         txn["e"].insert([(3, 4)])
         txn.create("q", "x: int64").insert([(1,)])  # nobody's there
-    assert list(ws.store.snapshot("b")["p"]) == [(1,), (3,)] and list(ws.store.snapshot("b")["q"]) == [(1,)]
+    assert list(ws.store.snapshot("b")["p"]) == [(1,), (3,)] and list(
+        ws.store.snapshot("b")["q"]
+    ) == [(1,)]
     assert ws.check("b") == []
     clean(ws)
     ws.uninstall("more")
@@ -138,7 +145,12 @@ def test_old_versions_are_edited_by_their_own_rules(ws):
 
 def script(text, *arguments):
     """What a process that has only pagestore prints."""
-    run = subprocess.run([sys.executable, "-c", text, *map(str, arguments)], capture_output=True, text=True, check=True)
+    run = subprocess.run(
+        [sys.executable, "-c", text, *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     return run.stdout.strip()
 
 
@@ -164,23 +176,30 @@ def test_a_process_that_has_not_imported_ivm(ws):
         path,
     )
     edit, drop, drop_view, edit_view, scan, rows = out.splitlines()
-    assert edit.startswith("e was changed, and what ivm keeps of it (c, p) could not follow, since ivm is not loaded")
+    assert edit.startswith(
+        "e was changed, and what ivm keeps of it (c, p) could not follow, since ivm is not loaded"
+    )
     assert edit.endswith(
-        "nothing is changed: `import ivm` first, and its views follow, or edit in ivm.open(path).transaction()"
+        "nothing is changed: `import ivm` first, and its views follow, or edit in "
+        "ivm.open(path).transaction()"
     )
     assert drop.startswith(
-        "'e' was dropped, renamed or replaced, and ivm depends on it (c, p); nothing is changed: `ivm unin"
+        "'e' was dropped, renamed or replaced, and ivm depends on it (c, p); nothing is changed: "
+        "`ivm unin"
     )
     assert drop_view.startswith("'c' was dropped, renamed or replaced, and it belongs to ivm")
     assert (
         edit_view
-        == "'p' belongs to ivm, which keeps it as it follows from e; nothing is changed: edit that, and it will follow"
+        == "'p' belongs to ivm, which keeps it as it follows from e; nothing is changed: edit "
+        "that, and it will follow"
     )
     assert scan == "committed" and rows == "[(1,)] False []"
 
 
 def test_a_store_with_the_sentences_of_an_earlier_release_opens_as_it_is(ws):
-    """They are no difference: nothing is written, nothing is reported, and the next commit that says it has the new."""
+    """They are no difference: nothing is written, nothing is reported, and the next commit that
+    says it has the new.
+    """
     path = ws.store.path
     with ws.store.transaction() as txn:
         txn.declare_maintained("ivm")
@@ -237,7 +256,9 @@ def test_a_store_of_an_earlier_release_is_protected_once_it_is_opened(ws):
         pass
     with ivm.open(path) as again:
         version = again.store.version
-        assert all(catalog.PROPERTY in again.store.snapshot(branch).properties for branch in ("main", "b"))
+        assert all(
+            catalog.PROPERTY in again.store.snapshot(branch).properties for branch in ("main", "b")
+        )
         clean(again)
     with ivm.open(path) as again:
         assert again.store.version == version
@@ -256,7 +277,10 @@ def test_a_store_of_an_earlier_release_that_no_workspace_has_opened(ws):
             txn.drop("e")
         with store.transaction() as txn:
             txn["e"].insert([(3, 4)])
-        assert list(store.snapshot()["p"]) == [(3,)] and catalog.PROPERTY in store.snapshot().properties
+        assert (
+            list(store.snapshot()["p"]) == [(3,)]
+            and catalog.PROPERTY in store.snapshot().properties
+        )
     with ivm.open(path) as again:
         clean(again)
 
@@ -303,7 +327,10 @@ def test_rules_that_cannot_be_read_let_nothing_by(ws):
     path = ws.store.path
     ws.close()
     with pagestore.open(path) as store:
-        with pytest.raises(ivm.IvmError, match="another release installed rules"), store.transaction() as txn:
+        with (
+            pytest.raises(ivm.IvmError, match="another release installed rules"),
+            store.transaction() as txn,
+        ):
             txn["e"].insert([(1, 2)])
         assert list(store.snapshot()["e"]) == []
 
@@ -335,14 +362,18 @@ def test_what_is_edited_through_inner_is_followed(edited: str) -> None:
                 txn.insert("edge", [(4, 5)])
             ends = [(2, 4)] if edited == "alone" else [(2, 4), (3, 5)]
             assert sorted(txn.sql("SELECT * FROM hop") or ()) == [(1, 3), *ends]
-            assert sorted(txn.sql("SELECT a.x, b.y FROM edge a JOIN edge b ON a.y = b.x") or ()) == [(1, 3), *ends]
+            assert sorted(
+                txn.sql("SELECT a.x, b.y FROM edge a JOIN edge b ON a.y = b.x") or ()
+            ) == [(1, 3), *ends]
         assert sorted(ws["hop"]) == [(1, 3), *ends] and not ws.check()
         assert [(row["x"], row["z"]) for row in told] == ends
 
 
 def test_a_column_that_is_added_through_inner_is_followed() -> None:
     with ivm.open(":memory:") as ws:
-        ws.install("paid[who] = x -> string(who), int(x). total[] = t <- agg<<t = sum(x)>> paid[_] = x.")
+        ws.install(
+            "paid[who] = x -> string(who), int(x). total[] = t <- agg<<t = sum(x)>> paid[_] = x."
+        )
         with ws.transaction() as txn:
             txn.inner.add_column("paid", "note: string?", None)
             txn.inner["paid"].insert([("ada", 7, "tea")])
@@ -373,6 +404,8 @@ def test_a_preview_shows_what_is_edited_through_inner() -> None:
     with ivm.open(":memory:") as ws:
         ws.install("r(x) -> int(x). n[] = k <- agg<<k = count()>> r(_). +r(1).")
         preview = ws.preview(lambda txn: txn.inner["r"].insert([(2,)]))
-        assert [row["k"] for row in preview.changes["n"].to_pylist()] == [1, 2] and len(ws["r"]) == 1
+        assert [row["k"] for row in preview.changes["n"].to_pylist()] == [1, 2] and len(
+            ws["r"]
+        ) == 1
         preview.commit()
         assert list(ws["n"]) == [(2,)] and not ws.check()

@@ -32,7 +32,9 @@ def test_a_view_that_is_uninstalled_takes_its_subscriptions_along(ws):
     end()
     ws.exec("+edge(3, 4).")
     assert told == []
-    assert [table.to_pylist() for table in told_anew] == [[{"x": 2, "z": 4, "_change_type": "insert"}]]
+    assert [table.to_pylist() for table in told_anew] == [
+        [{"x": 2, "z": 4, "_change_type": "insert"}]
+    ]
 
 
 def test_a_subscription_ends_alone(ws):
@@ -124,7 +126,10 @@ def test_an_installed_text_with_edits_changes_views_too(ws):
     for name, tables in told.items():
         ws.subscribe(name, tables.append)
     ws.install("+edge(1, 2). +edge(2, 3). three(x) <- two(x, _).", name="more")
-    rows = {name: [row for table in tables for row in table.to_pylist()] for name, tables in told.items()}
+    rows = {
+        name: [row for table in tables for row in table.to_pylist()]
+        for name, tables in told.items()
+    }
     assert rows == {
         "edge": [{"x": x, "y": x + 1, "_change_type": "insert"} for x in (1, 2)],
         "two": [{"x": 1, "z": 3, "_change_type": "insert"}],
@@ -134,14 +139,23 @@ def test_an_installed_text_with_edits_changes_views_too(ws):
 
 
 def test_who_only_reads_cannot_hear(ws):
-    with ivm.open(ws.store.path, mode="r") as reader, pytest.raises(ReadOnlyError, match=r"store\.diff"):
+    with (
+        ivm.open(ws.store.path, mode="r") as reader,
+        pytest.raises(ReadOnlyError, match=r"store\.diff"),
+    ):
         reader.subscribe("two", print)
 
 
 @pytest.mark.parametrize("maintenance", ["auto", "match", "probe"])
-@pytest.mark.parametrize(("op", "values"), [("min", (5, 4)), ("min", (4, 5)), ("max", (4, 5)), ("max", (5, 4))])
-def test_a_value_of_a_recursion_that_changes_leaves_its_key_as_it_was(tmp_path, op, values, maintenance):
-    """Who reads the keys alone hears nothing, and of the function first what goes, then what comes."""
+@pytest.mark.parametrize(
+    ("op", "values"), [("min", (5, 4)), ("min", (4, 5)), ("max", (4, 5)), ("max", (5, 4))]
+)
+def test_a_value_of_a_recursion_that_changes_leaves_its_key_as_it_was(
+    tmp_path, op, values, maintenance
+):
+    """Who reads the keys alone hears nothing, and of the function first what goes, then what
+    comes.
+    """
     with ivm.open(tmp_path / "d.pages", sync="off") as ws:
         ws.install(
             f"""s[k] = c -> int(k), int(c).  e(x, y) -> int(x), int(y).
@@ -158,5 +172,8 @@ def test_a_value_of_a_recursion_that_changes_leaves_its_key_as_it_was(tmp_path, 
         assert [told[name] for name in "pnj"] == [[], [], []]
         (table,) = told["d"]
         assert [tuple(row.values()) for row in table.to_pylist()] == [
-            (1, values[0], "delete"), (1, values[1], "insert"), (2, values[0], "delete"), (2, values[1], "insert"),
-        ]  # fmt: skip
+            (1, values[0], "delete"),
+            (1, values[1], "insert"),
+            (2, values[0], "delete"),
+            (2, values[1], "insert"),
+        ]

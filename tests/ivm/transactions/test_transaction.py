@@ -36,7 +36,11 @@ def test_what_comes_after_its_end_is_refused(ws):
     with ws.transaction() as txn:
         txn.insert("edge", [(1, 2)])
         version = txn.commit()
-        for late in (txn.commit, lambda: txn.insert("edge", [(3, 4)]), lambda: txn.delete("edge", [(1, 2)])):
+        for late in (
+            txn.commit,
+            lambda: txn.insert("edge", [(3, 4)]),
+            lambda: txn.delete("edge", [(1, 2)]),
+        ):
             with pytest.raises(ClosedError, match="the transaction has ended"):
                 late()
     assert ws.store.version == version
@@ -47,7 +51,9 @@ def test_one_whose_store_was_closed_is_lost(tmp_path):
         ws.install(RULES)
         txn = ws.transaction()
         txn.insert("edge", [(1, 2), (2, 3)])
-    with pytest.raises(ClosedError, match="was closed, and what was not committed is lost; open it again"):
+    with pytest.raises(
+        ClosedError, match="was closed, and what was not committed is lost; open it again"
+    ):
         txn.commit()
     with ivm.open(tmp_path / "graph.pages", sync="off") as ws:
         assert len(ws["edge"]) == 0
@@ -66,7 +72,10 @@ def test_deletions_of_unknown_texts_are_edits_of_nothing(ws):
     lone(w) <- word(w), !known(w).  words[] = n <- agg<<n = count()>> word(_).  first[] = w -> string(w).""",
         "more",
     )
-    ws.exec('+edge(1, 2). +name[1] = "one". +name[2] = "two". +word("one"). +word("ten"). +first[] = "one".')
+    ws.exec(
+        '+edge(1, 2). +name[1] = "one". +name[2] = "two". +word("one"). +word("ten"). +first[] = '
+        '"one".'
+    )
     before, rows = texts(ws), {name: list(ws[name]) for name in ws}
     with ws.transaction() as txn:
         txn.delete("word", [("never",), ("seen",)])

@@ -22,7 +22,9 @@ PAGE = Path(__file__).parents[3] / "docs" / "web-service.md"
 @pytest.fixture
 def url(tmp_path, monkeypatch):
     """Serve the program of the page with four workers."""
-    (tmp_path / "votes.py").write_text(re.search(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)[1])
+    (tmp_path / "votes.py").write_text(
+        re.search(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)[1]
+    )
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -70,7 +72,9 @@ def test_four_workers_write_and_tell_of_all_changes(url, tmp_path):
 
     def vote(first):
         for voter in range(first, 40, 4):
-            request = urllib.request.Request(f"{url}/votes/{voter}/{'abc'[voter % 3]}", method="POST")
+            request = urllib.request.Request(
+                f"{url}/votes/{voter}/{'abc'[voter % 3]}", method="POST"
+            )
             answers.append(json.load(urllib.request.urlopen(request, timeout=60)))
 
     threads += [threading.Thread(target=vote, args=(first,)) for first in range(4)]
@@ -78,7 +82,8 @@ def test_four_workers_write_and_tell_of_all_changes(url, tmp_path):
         thread.start()
     for thread in threads:
         thread.join(90)
-    assert len({answer["version"] for answer in answers}) == 40  # each vote made a version of its own
+    # each vote made a version of its own
+    assert len({answer["version"] for answer in answers}) == 40
     assert len({answer["process"] for answer in answers}) > 1
     wanted = {"a": 14, "b": 13, "c": 13}
     for *versions, counts in watchers:
@@ -90,14 +95,23 @@ def test_four_workers_write_and_tell_of_all_changes(url, tmp_path):
 
 def events(url, path, headers=()):
     """Yield events: their versions and rows."""
-    with urllib.request.urlopen(urllib.request.Request(url + path, headers=dict(headers)), timeout=60) as lines:
+    with urllib.request.urlopen(
+        urllib.request.Request(url + path, headers=dict(headers)), timeout=60
+    ) as lines:
         version = None
         for line in lines:
             name, _, value = line.decode().strip().partition(": ")
             if name == "id":
                 version = int(value)
             if name == "data":
-                yield version, {row["choice"]: row["n"] for row in json.loads(value) if row["_change_type"] == "insert"}
+                yield (
+                    version,
+                    {
+                        row["choice"]: row["n"]
+                        for row in json.loads(value)
+                        if row["_change_type"] == "insert"
+                    },
+                )
 
 
 def test_those_who_come_when_the_first_versions_are_gone_get_all_rows(url, tmp_path):

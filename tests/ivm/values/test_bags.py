@@ -1,4 +1,6 @@
-"""Bags under rules: tables that hold rows several times and views that do, under random edits against DuckDB."""
+"""Bags under rules: tables that hold rows several times and views that do, under random edits
+against DuckDB.
+"""
 
 import random
 from collections import Counter
@@ -53,7 +55,9 @@ class Beside:
         with pagestore.open(path, retain="all") as store, store.transaction() as txn:
             for name, (schema, _, bag) in TABLES.items():
                 txn.create(name, schema, bag=bag, keys_null=True)
-                columns = ", ".join(f"{c.name} {SQL[c.type.name]}" for c in txn[name].schema.columns)
+                columns = ", ".join(
+                    f"{c.name} {SQL[c.type.name]}" for c in txn[name].schema.columns
+                )
                 self.sql.execute(f"CREATE TABLE {name} ({columns})")
         self.ws = ivm.open(path, sync="off")
         self.edit(9, True)
@@ -82,11 +86,15 @@ class Beside:
                         None if null and self.rng.random() < 0.3 else self.rng.choice(some)
                         for null, some in zip(nullable, values, strict=True)
                     )
-                    how = self.rng.choice(["insert", "insert", "delete", "every"] if bag else ["insert", "delete"])
+                    how = self.rng.choice(
+                        ["insert", "insert", "delete", "every"] if bag else ["insert", "delete"]
+                    )
                     times = self.rng.choice([1, 1, 3]) if bag else 1
                     edit = getattr(txn[name], how.replace("every", "delete")) if beside else None
                     edit = edit or (
-                        lambda rows, n=name, h=how, **o: getattr(txn, h.replace("every", "delete"))(n, rows, **o)
+                        lambda rows, n=name, h=how, **o: getattr(txn, h.replace("every", "delete"))(
+                            n, rows, **o
+                        )
                     )
                     edit([row] * times, **({"every": True} if how == "every" else {}))
                     if how == "insert":
@@ -112,12 +120,17 @@ def test_bags_follow_edits(tmp_path, maintenance):
     beside = Beside(str(tmp_path / "s.pages"), rng, maintenance=maintenance)
     beside.compare()
     for step in range(20):
-        before, version = {name: Counter(beside.ws[name]) for name in VIEWS}, beside.ws.store.version
+        before, version = (
+            {name: Counter(beside.ws[name]) for name in VIEWS},
+            beside.ws.store.version,
+        )
         beside.edit(rng.choice([1, 3, 9]), bool(step % 2))
         beside.compare()
         for name in VIEWS:
             changes = Counter(before[name])
-            for change in beside.ws.store.diff(version, beside.ws.store.version, name).read_all().to_pylist():
+            for change in (
+                beside.ws.store.diff(version, beside.ws.store.version, name).read_all().to_pylist()
+            ):
                 *row, kind = change.values()
                 changes[tuple(row)] += 1 if kind == "insert" else -1
             assert +changes == Counter(beside.ws[name]), name
@@ -138,22 +151,33 @@ def test_texts_edit_multiplicities(tmp_path):
     with ivm.open(tmp_path / "s.pages") as ws:
         for text in ("", "all(i) <- sale[i, _] = _."):  # first without rules that read it
             ws.install(text or "other(x) -> int(x).", f"block{len(text)}")
-            ws.exec('^sale["tea", 3] = 4. -sale["tea", 3] = 1. +sale["bun", null["int"]] = 2. +sale["bun", 1] = 1.')
+            ws.exec(
+                '^sale["tea", 3] = 4. -sale["tea", 3] = 1. +sale["bun", null["int"]] = 2. '
+                '+sale["bun", 1] = 1.'
+            )
             ws.exec('-sale["bun", 1].')
             assert [*ws["sale"]] == [("bun", None)] * 2 + [("tea", 3)] * 3
             ws.exec('-sale["bun", null["int"]] = 5. -sale["no", 1] = 1.')
             assert [*ws["sale"]] == [("tea", 3)] * 3
-        assert str(ws.predicates["sale"]) == "sale[item, price] = times -> string(item), int64?(price), int64(times)."
+        assert (
+            str(ws.predicates["sale"])
+            == "sale[item, price] = times -> string(item), int64?(price), int64(times)."
+        )
         with ws.transaction() as txn, pytest.raises(SchemaError, match="is a bag"):
             txn.set("sale", [("tea", 1)])
-        assert [*ws.query("lang:bag(q). q[i] = n <- agg<<n = sum(m)>> sale[i, _] = m.")] == [("tea",)] * 3
+        assert [*ws.query("lang:bag(q). q[i] = n <- agg<<n = sum(m)>> sale[i, _] = m.")] == [
+            ("tea",)
+        ] * 3
 
 
 def test_a_view_becomes_a_bag_and_back(tmp_path):
     with ivm.open(tmp_path / "s.pages") as ws:
         ws.install("e(x, y) -> int(x), int(y). +e(1, 1). +e(1, 2). +e(2, 2).", "facts")
         rule = "v[x] = n <- agg<<n = count()>> e(x, _). w(x) <- v[x] = 2."
-        for text, rows in ((rule, [(1, 2), (2, 1)]), (f"lang:bag(v). {rule}", [(1,), (1,), (2,)])) * 2:
+        for text, rows in (
+            (rule, [(1, 2), (2, 1)]),
+            (f"lang:bag(v). {rule}", [(1,), (1,), (2,)]),
+        ) * 2:
             ws.install(text, "views", replace=True)
             assert [*ws["v"]] == rows and [*ws["w"]] == [(1,)]
         assert ws.check() == []
@@ -162,14 +186,22 @@ def test_a_view_becomes_a_bag_and_back(tmp_path):
 @pytest.mark.parametrize(
     ("text", "error", "reason"),
     [
-        ("lang:bag(v). v[x] = y <- e(x, y).", RuleTypeError, "1:10: v is not a view of this text that counts rows"),
+        (
+            "lang:bag(v). v[x] = y <- e(x, y).",
+            RuleTypeError,
+            "1:10: v is not a view of this text that counts rows",
+        ),
         (
             "lang:bag(v). v[] = n <- agg<<n = count()>> e(_, _).",
             RuleTypeError,
             "v is not a view of this text that counts",
         ),
         ("lang:bag(e).", RuleTypeError, "e is not a view of this text"),
-        ("lang:bag(1).", RuleSyntaxError, r"lang:bag takes the name of a view, as in lang:bag\(v\)"),
+        (
+            "lang:bag(1).",
+            RuleSyntaxError,
+            r"lang:bag takes the name of a view, as in lang:bag\(v\)",
+        ),
     ],
 )
 def test_what_is_not_a_bag(text, error, reason, tmp_path):

@@ -30,10 +30,15 @@ def truth(p, one, r):
 
 @pytest.mark.parametrize("maintenance", ["match", "probe", "auto"])
 @pytest.mark.parametrize(
-    ("column", "default", "values"), [("z: int64?", None, [None, 7]), ("z: string", "new", ["s", "t"])]
+    ("column", "default", "values"),
+    [("z: int64?", None, [None, 7]), ("z: string", "new", ["s", "t"])],
 )
-def test_views_stand_and_follow_while_columns_come_and_go(maintenance, column, default, values, tmp_path):
-    """Of a relation, a function of one value and one of several; in the same commit as edits; in a later process."""
+def test_views_stand_and_follow_while_columns_come_and_go(
+    maintenance, column, default, values, tmp_path
+):
+    """Of a relation, a function of one value and one of several; in the same commit as edits; in
+    a later process.
+    """
     rng, path = random.Random(column + maintenance), tmp_path / "w.pages"
     p, one, r = {}, {}, set()
     with ivm.open(path, sync="off") as ws:
@@ -60,11 +65,17 @@ def test_views_stand_and_follow_while_columns_come_and_go(maintenance, column, d
 
 
 def edit(txn, through_rules: bool, rng, rows, values) -> None:
-    """Random edits of the three relations, by a transaction of the workspace or the store; `values` of the new one."""
+    """Random edits of the three relations, by a transaction of the workspace or the store;
+    `values` of the new one.
+    """
     p, one, r = rows
     for _ in range(5):
         i, more = rng.randrange(6), () if values is None else (rng.choice(values),)
-        chosen = {"p": (rng.choice("abc"), rng.randrange(9)), "one": (rng.randrange(6),), "r": (rng.randrange(6),)}
+        chosen = {
+            "p": (rng.choice("abc"), rng.randrange(9)),
+            "one": (rng.randrange(6),),
+            "r": (rng.randrange(6),),
+        }
         for name, row in chosen.items():
             key = (i, *row) if name == "r" else (i,)
             known = {"p": p, "one": one, "r": r}[name]
@@ -88,9 +99,14 @@ def test_edits_of_texts_leave_a_new_column_null_or_are_refused(tmp_path):
             txn.add_column("p", "note: string?", "old")
             txn.add_column("one", "z: int64", 4)
         ws.exec('^p[1] = ("b", 3). +p[2] = ("b", 4).')
-        assert (list(ws["p"]), list(ws["total"])) == ([(1, "b", 3, None), (2, "b", 4, None)], [("b", 7)])
+        assert (list(ws["p"]), list(ws["total"])) == (
+            [(1, "b", 3, None), (2, "b", 4, None)],
+            [("b", 7)],
+        )
         for text in ("^one[1] = 6.", "+one[2] = 6.", "-one[1] = 5.", '-p[1] = ("b", 3).'):
-            with pytest.raises(errors.EditError, match=r"^exec:1:1: (p|one) has the column (note|z), too"):
+            with pytest.raises(
+                errors.EditError, match=r"^exec:1:1: (p|one) has the column (note|z), too"
+            ):
                 ws.exec(text)
         ws.exec("-one[1]. -p[1].")
         assert (list(ws["one"]), ws.check()) == ([], [])
@@ -103,7 +119,10 @@ def test_edits_of_texts_leave_a_new_column_null_or_are_refused(tmp_path):
         lambda txn: txn.drop("p"),
         lambda txn: txn.rename("p", "q"),
         lambda txn: (txn.drop("p"), txn.create("p", "i: int64, c: string, a: int64")),
-        lambda txn: (txn.rename("p", "q"), txn.create("p", "i: int64, a: int64, c: string", key="i")),
+        lambda txn: (
+            txn.rename("p", "q"),
+            txn.create("p", "i: int64, a: int64, c: string", key="i"),
+        ),
     ],
 )
 def test_what_rules_read_stays(change, tmp_path):
@@ -113,7 +132,8 @@ def test_what_rules_read_stays(change, tmp_path):
         ws.exec('+p[1] = ("a", 2).')
         with (
             pytest.raises(
-                DependantsError, match=r"rules of same, total read \(sums:4:1\): uninstall block `sums` first"
+                DependantsError,
+                match=r"rules of same, total read \(sums:4:1\): uninstall block `sums` first",
             ),
             ws.store.transaction() as txn,
         ):
@@ -188,7 +208,9 @@ def made_again(txn, schema: str, rows: set[tuple[int, int, str]]) -> None:
 @pytest.mark.parametrize("declared", [True, False], ids=["declared", "of the store"])
 @pytest.mark.parametrize("change", FREE)
 def test_columns_that_no_rule_reads_change_in_any_way(change, declared, tmp_path):
-    """In one commit with edits of this relation and others; subscribers and later processes follow."""
+    """In one commit with edits of this relation and others; subscribers and later processes
+    follow.
+    """
     path, rows = tmp_path / "w.pages", {(1, 2, "a"), (2, 3, "b")}
     with ivm.open(path, sync="off") as ws:
         text = BY_NAME
@@ -207,7 +229,9 @@ def test_columns_that_no_rule_reads_change_in_any_way(change, declared, tmp_path
         with ws.store.transaction() as txn:
             made_again(txn, FREE[change], rows)
             txn["w"].set([(3, 1, 4), (4, 1, 1)])
-        assert {row["s"] for row in told if row["c"] == "b" and row["_change_type"] == "insert"} == {7}
+        assert {
+            row["s"] for row in told if row["c"] == "b" and row["_change_type"] == "insert"
+        } == {7}
         compare(ws)
         assert {*ws.query("q(c) <- p:c[_] = c.")} == {("a",), ("b",)} and ws.check() == []
     with ivm.open(path, sync="off") as ws:
@@ -228,7 +252,10 @@ def compare(ws) -> None:
     }
     other = {(i,) for i, v in w.items() if i not in p or p[i]["a"] != v}
     assert ({*ws["other"]}, {*ws["none"]}) == (other, {(i,) for i in w})
-    assert ({*ws["names"]}, {*ws["twice"]}) == ({(r["c"],) for r in p.values()}, {(i,) for (i,) in other if i in p})
+    assert ({*ws["names"]}, {*ws["twice"]}) == (
+        {(r["c"],) for r in p.values()},
+        {(i,) for (i,) in other if i in p},
+    )
 
 
 @pytest.mark.parametrize("change", BOUND)
@@ -236,7 +263,10 @@ def test_columns_that_rules_read_stay(change, tmp_path):
     with ivm.open(tmp_path / "w.pages", sync="off") as ws:
         ws.install(BY_NAME, "sums")
         ws.exec('+p[1] = (2, 0.50, "a").')
-        with pytest.raises(DependantsError, match="rules of other, total read"), ws.store.transaction() as txn:
+        with (
+            pytest.raises(DependantsError, match="rules of other, total read"),
+            ws.store.transaction() as txn,
+        ):
             made_again(txn, BOUND[change], {(1, 2, "a")})
         assert (list(ws["total"]), ws.check(), ws.blocks["sums"]) == ([("a", 2)], [], BY_NAME)
 
@@ -244,7 +274,10 @@ def test_columns_that_rules_read_stay(change, tmp_path):
 def test_columns_that_rules_read_by_position_do_not_move(tmp_path):
     """Where they have the same types nothing else would show it."""
     with ivm.open(tmp_path / "w.pages", sync="off") as ws:
-        ws.install("p[i] = (x, a, b) -> int(i), string(x), int(a), int(b). d(a) <- p[_] = (_, a, _).", "sums")
+        ws.install(
+            "p[i] = (x, a, b) -> int(i), string(x), int(a), int(b). d(a) <- p[_] = (_, a, _).",
+            "sums",
+        )
         ws.exec('+p[1] = ("s", 2, 3).')
         with pytest.raises(DependantsError, match="rules of d read"), ws.store.transaction() as txn:
             txn.drop("p")

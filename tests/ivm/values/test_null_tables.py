@@ -1,7 +1,8 @@
-"""Random tables with nulls, random rules over them, random edits: views are what naive.py and pandas say.
+"""Random tables with nulls, random rules over them, random edits: views are what naive.py and
+pandas say.
 
-naive.py knows no nulls and no functions of several values. It gets the same rules over one function for each column,
-which has no row where the table has a null:
+naive.py knows no nulls and no functions of several values. It gets the same rules over one function
+for each column, which has no row where the table has a null:
 
     q(k, a) <- r[k] = (a, _), !r:b[k] = _.        q(k, a) <- r_key(k), r_a[k] = a, !r_b[k] = _.
 """
@@ -51,7 +52,10 @@ class Table(NamedTuple):
         """The declarations for naive.py."""
         keys = [f"k{i}" for i in range(self.keys)]
         of_keys = ", ".join(f"int({k})" for k in keys)
-        columns = [f"{self.name}_{n}[{', '.join(keys)}] = v -> {of_keys}, {t}(v)." for n, t in self.types.items()]
+        columns = [
+            f"{self.name}_{n}[{', '.join(keys)}] = v -> {of_keys}, {t}(v)."
+            for n, t in self.types.items()
+        ]
         return "\n".join([f"{self.name}_key({', '.join(keys)}) -> {of_keys}.", *columns])
 
     def state(self, rows: dict[tuple, tuple]) -> naive.State:
@@ -82,7 +86,9 @@ class Rules:
         chosen = self.chance.sample(sorted(bound), self.chance.randrange(1, min(3, len(bound)) + 1))
         if self.chance.random() < 0.4:
             argument = self.chance.choice(sorted(bound))
-            op = self.chance.choice(["count()", *(f"{op}({argument})" for op in OPERATIONS[bound[argument]])])
+            op = self.chance.choice(
+                ["count()", *(f"{op}({argument})" for op in OPERATIONS[bound[argument]])]
+            )
             keys = [] if self.chance.random() < 0.3 else chosen
             head = f"{name}[{', '.join(keys)}] = m <- agg<<m = {op}>>"
             return f"{head} {ours}.", f"{head} {theirs}."
@@ -122,10 +128,18 @@ class Rules:
         values = [self.term(kind, bound) for kind in table.types.values()]
         at = ", ".join(keys)
         if len(values) == 1:
-            return f"{table.name}[{at}] = {values[0]}", f"{table.name}_{next(iter(table.types))}[{at}] = {values[0]}"
-        keys = [key if key != "_" else f"u{next(self.locals)}" for key in keys]  # the same one in all columns
+            return (
+                f"{table.name}[{at}] = {values[0]}",
+                f"{table.name}_{next(iter(table.types))}[{at}] = {values[0]}",
+            )
+        # the same one in all columns
+        keys = [key if key != "_" else f"u{next(self.locals)}" for key in keys]
         at = ", ".join(keys)
-        asked = [f"{table.name}_{n}[{at}] = {v}" for n, v in zip(table.types, values, strict=True) if v != "_"]
+        asked = [
+            f"{table.name}_{n}[{at}] = {v}"
+            for n, v in zip(table.types, values, strict=True)
+            if v != "_"
+        ]
         ours = f"{table.name}[{at}] = ({', '.join(values)})"
         if self.chance.random() < 0.5:
             ours = f"{table.name}({', '.join([*keys, *values])})"
@@ -147,7 +161,10 @@ class Rules:
             ours, theirs = self.whole(table, keys, {})
             return f"!({ours})", f"!({theirs})"
         own = f"w{next(self.locals)}"
-        (a, b), (c, d) = (self.column(t, [own, *keys][: t.keys], {}) for t in self.chance.choices(self.tables, k=2))
+        (a, b), (c, d) = (
+            self.column(t, [own, *keys][: t.keys], {})
+            for t in self.chance.choices(self.tables, k=2)
+        )
         return f"!({a}, {c})", f"!({b}, {d})"
 
     def term(self, kind: str, bound: dict[str, str]) -> str:
@@ -165,14 +182,18 @@ class Rules:
         return f'"{value}"' if kind == "string" else str(value)
 
 
-def edit(chance: random.Random, store: pagestore.Store, tables: list[Table], held: dict[str, dict]) -> None:
+def edit(
+    chance: random.Random, store: pagestore.Store, tables: list[Table], held: dict[str, dict]
+) -> None:
     """One transaction: rows come, change in one column, and go."""
     with store.transaction() as txn:
         for table in tables:
             for _ in range(chance.choice([0, 1, 4, 12])):
                 key = tuple(chance.choice(VALUES["int"]) for _ in range(table.keys))
                 row = [
-                    None if name in table.nullable and chance.random() < 0.3 else chance.choice(VALUES[kind])
+                    None
+                    if name in table.nullable and chance.random() < 0.3
+                    else chance.choice(VALUES[kind])
                     for name, kind in table.types.items()
                 ]
                 if chance.random() < 0.25:
@@ -181,7 +202,11 @@ def edit(chance: random.Random, store: pagestore.Store, tables: list[Table], hel
                     continue
                 if key in held[table.name] and chance.random() < 0.6:
                     one = chance.randrange(len(row))
-                    row = [*held[table.name][key][:one], row[one], *held[table.name][key][one + 1 :]]
+                    row = [
+                        *held[table.name][key][:one],
+                        row[one],
+                        *held[table.name][key][one + 1 :],
+                    ]
                 held[table.name][key] = tuple(row)
                 txn[table.name].set([(*key, *row)])
 
@@ -199,7 +224,10 @@ def check_counts(store: pagestore.Store, tables: list[Table], held: dict[str, di
                 continue  # whose scans a tree would have to carry
             assert relation.scan(f"count:{name}") == frame[name].count()
             if len(there):
-                assert relation.scan(f"min:{name}") == there.min() and relation.scan(f"max:{name}") == there.max()
+                assert (
+                    relation.scan(f"min:{name}") == there.min()
+                    and relation.scan(f"max:{name}") == there.max()
+                )
             if kind == "int":
                 assert (relation.scan(f"sum:{name}") or 0) == there.sum()
 
@@ -209,28 +237,40 @@ def follow(seed: int, path: Path, steps: int) -> None:
     tables = [some_table(chance, "r", 1), some_table(chance, "s", chance.randrange(1, 3))]
     rules = [Rules(chance, tables).view(f"v{i}") for i in range(chance.randrange(1, 4))]
     held: dict[str, dict] = {table.name: {} for table in tables}
-    program = compile("\n".join([*(table.truth for table in tables), *(theirs for _, theirs in rules)]))
+    program = compile(
+        "\n".join([*(table.truth for table in tables), *(theirs for _, theirs in rules)])
+    )
     with pagestore.open(path, sync="off") as store, store.transaction() as txn:
         for table in tables:
             txn.create(table.name, table.schema, key=[f"k{i}" for i in range(table.keys)])
     with ivm.open(path, sync="off") as workspace:
         edit(chance, workspace.store, tables, held)
-        how = {"maintenance": chance.choice(["auto", "match", "probe"]), "granularity": chance.choice([1, 1, 4])}
+        how = {
+            "maintenance": chance.choice(["auto", "match", "probe"]),
+            "granularity": chance.choice([1, 1, 4]),
+        }
         workspace.install("\n".join(ours for ours, _ in rules), **how)
         for _ in range(steps):
             edit(chance, workspace.store, tables, held)
-            state = {name: rows for table in tables for name, rows in table.state(held[table.name]).items()}
+            state = {
+                name: rows
+                for table in tables
+                for name, rows in table.state(held[table.name]).items()
+            }
             truth = naive.evaluate(program, state)
             for number, (ours, _) in enumerate(rules):
                 name = f"v{number}"
                 assert {*workspace[name]} == {*naive.rows_of(truth[name])}, ours
                 if chance.random() < 0.2:
-                    assert {*workspace.query(ours.replace(name, "q", 1))} == {*naive.rows_of(truth[name])}, ours
+                    assert {*workspace.query(ours.replace(name, "q", 1))} == {
+                        *naive.rows_of(truth[name])
+                    }, ours
         check_counts(workspace.store, tables, held)
         assert workspace.check() == [] and workspace.store.check() == []
 
 
-@pytest.mark.parametrize("seed", [*range(30), 33, 85, 112, 213, 682])  # the last ones found something
+# the last ones found something
+@pytest.mark.parametrize("seed", [*range(30), 33, 85, 112, 213, 682])
 def test_views_over_random_tables(seed: int, tmp_path: Path) -> None:
     follow(seed, tmp_path / "s.pages", 6)
 

@@ -1,4 +1,6 @@
-"""Values that are null are not there: views over functions with nulls, edit by edit, against sets and loops."""
+"""Values that are null are not there: views over functions with nulls, edit by edit, against
+sets and loops.
+"""
 
 import random
 from datetime import timedelta
@@ -63,7 +65,10 @@ def test_views_follow_random_edits(tmp_path, maintenance):
         for step in range(30):
             with workspace.transaction() as txn:
                 for _ in range(rng.choice([1, 4, 20])):
-                    for name, values, choice in (("email", emails, "abc"), ("age", ages, (1, 2, 3))):
+                    for name, values, choice in (
+                        ("email", emails, "abc"),
+                        ("age", ages, (1, 2, 3)),
+                    ):
                         x = rng.randrange(len(IDS))
                         if rng.random() < 0.2:
                             txn.delete(name, [(x,)])
@@ -84,7 +89,9 @@ def test_relations_with_nulls_that_were_there_before(tmp_path):
     with pagestore.open(tmp_path / "s.pages") as store, store.transaction() as txn:
         txn.create("email", "x: int64, s: string?", key="x").insert([(1, "a"), (2, None), (3, "b")])
     with ivm.open(tmp_path / "s.pages") as workspace:
-        with pytest.raises(EditError, match=r"does not fit its declaration with int64, string; change"):
+        with pytest.raises(
+            EditError, match=r"does not fit its declaration with int64, string; change"
+        ):
             workspace.install("email[x] = s -> int(x), string(s).")
         workspace.install("email[x] = s -> int(x), string?(s). has(x) <- email[x] = _.")
         assert list(workspace["has"]) == [(1,), (3,)]
@@ -96,11 +103,16 @@ def test_relations_with_nulls_that_were_there_before(tmp_path):
         assert list(workspace["has"]) == [(3,), (4,)]
 
 
-@pytest.mark.parametrize("text", ["p(x) -> int?(x).", "f[x] = y -> int?(x), int(y).", "p(x, y) -> int(x), int?(y)."])
+@pytest.mark.parametrize(
+    "text", ["p(x) -> int?(x).", "f[x] = y -> int?(x), int(y).", "p(x, y) -> int(x), int?(y)."]
+)
 def test_a_key_is_never_null(text, tmp_path):
     with (
         ivm.open(tmp_path / "s.pages") as workspace,
-        pytest.raises((RuleTypeError, ConstructError), match="a key, .* a key is never null: only a function's value"),
+        pytest.raises(
+            (RuleTypeError, ConstructError),
+            match="a key, .* a key is never null: only a function's value",
+        ),
     ):
         workspace.install(text)
 
@@ -138,7 +150,11 @@ def test_relations_of_several_columns(tmp_path, maintenance):
                         txn["customer"].delete([(c,)])
                         rows.pop(c, None)
                     else:
-                        rows[c] = rng.choice("xy"), rng.choice([None, "a", "b"]), rng.choice([None, 1, 2])
+                        rows[c] = (
+                            rng.choice("xy"),
+                            rng.choice([None, "a", "b"]),
+                            rng.choice([None, 1, 2]),
+                        )
                         txn["customer"].set([(c, *rows[c])])
             mail = {c: e for c, (_, e, _) in rows.items() if e is not None}
             age = {c: a for c, (_, _, a) in rows.items() if a is not None}
@@ -154,7 +170,11 @@ def test_relations_of_several_columns(tmp_path, maintenance):
                 "ages": {(len(age),)} if age else set(),
                 "aged": {(c, d) for c in age for d in age if age[c] == age[d]},
                 "unmailed": {(c,) for c in rows if mail.get(c) != "a"},
-                "strange": {(c,) for c in age if not any(d in mail and d != c and age[d] == age[c] for d in age)},
+                "strange": {
+                    (c,)
+                    for c in age
+                    if not any(d in mail and d != c and age[d] == age[c] for d in age)
+                },
             }
             for view, found in wanted.items():
                 assert {*workspace[view]} == found, (step, view)
@@ -163,7 +183,8 @@ def test_relations_of_several_columns(tmp_path, maintenance):
 
 LEAST = -(2**63)
 DAYS = (
-    "id(x) -> int(x). n[x] = v -> int(x), int?(v). d[x] = v -> int(x), duration?(v). w[x] = v -> int(x), duration(v)."
+    "id(x) -> int(x). n[x] = v -> int(x), int?(v). d[x] = v -> int(x), duration?(v). w[x] = v "
+    "-> int(x), duration(v)."
 )
 
 
@@ -185,7 +206,9 @@ DAYS = (
     ],
 )
 def test_the_least_number_is_no_null(function, body, rows, tmp_path):
-    """It is stored as nulls are, so nothing that reads a column which may be null has it: in views and in queries."""
+    """It is stored as nulls are, so nothing that reads a column which may be null has it: in
+    views and in queries.
+    """
     rule = f"p(x) <- {body.format(f=function, least=LEAST)}."
     with ivm.open(tmp_path / "s.pages", sync="off") as workspace:
         with workspace.store.transaction() as txn:
@@ -206,7 +229,9 @@ def test_the_least_number_is_no_null(function, body, rows, tmp_path):
 def test_an_edit_writes_no_number_that_stands_for_null(edit, tmp_path):
     with ivm.open(tmp_path / "s.pages", sync="off") as workspace:
         workspace.install(DAYS)
-        with pytest.raises(RuleTypeError, match=r"^exec:1:9: -9223372036854775808 stands for a null in a column of"):
+        with pytest.raises(
+            RuleTypeError, match=r"^exec:1:9: -9223372036854775808 stands for a null in a column of"
+        ):
             workspace.exec(edit.format(LEAST))
 
 
@@ -218,10 +243,15 @@ def test_a_duration_has_its_least_value(tmp_path):
         workspace.exec(f"-w[1] = {LEAST}.")
         assert (list(workspace["p"]), workspace.check()) == ([], [])
         for beyond in (LEAST - 1, 2**63):
-            with pytest.raises(RuleTypeError, match=r"^exec:1:9: .* microseconds are more than a duration holds"):
+            with pytest.raises(
+                RuleTypeError, match=r"^exec:1:9: .* microseconds are more than a duration holds"
+            ):
                 workspace.exec(f"+w[4] = {beyond}.")
 
 
 def test_the_value_of_a_function_without_keys_is_not_null(tmp_path):
-    with ivm.open(tmp_path / "s.pages") as workspace, pytest.raises(RuleTypeError, match=r"^main:1:1: .* `-p\[\]\.`"):
+    with (
+        ivm.open(tmp_path / "s.pages") as workspace,
+        pytest.raises(RuleTypeError, match=r"^main:1:1: .* `-p\[\]\.`"),
+    ):
         workspace.install("p[] = w -> int?(w).")

@@ -1,4 +1,6 @@
-"""Columns of bytes, uint64, time, duration and timestamps with a zone in rules, views, edits and at reopening."""
+"""Columns of bytes, uint64, time, duration and timestamps with a zone in rules, views, edits and
+at reopening.
+"""
 
 from datetime import datetime, time, timedelta
 from pathlib import Path
@@ -17,7 +19,15 @@ TYPES = "id: int64, b: bytes, u: uint64, t: time, d: duration, z: timestamp(Euro
 def row(i: int) -> tuple:
     there = None if i % 4 == 0 else timedelta(seconds=i)
     raw = bytes([i % 3, 255]) if i % 2 else f"b{i}".encode()
-    return i, raw, 2**64 - 1 - i if i % 2 else i, time(i, 5), timedelta(hours=i - 5), moment(i + 1), there
+    return (
+        i,
+        raw,
+        2**64 - 1 - i if i % 2 else i,
+        time(i, 5),
+        timedelta(hours=i - 5),
+        moment(i + 1),
+        there,
+    )
 
 
 def moment(day: int) -> datetime:
@@ -54,7 +64,10 @@ def test_literals(ws: ivm.Workspace, body: str, holds) -> None:
     [
         ("m:u[i] = -3", "-3 does not fit uint64"),
         ("m:u[i] = u, x = u + 1", "there is no uint64 . int64"),
-        ("m:z[i] = x, x = #2024-03-31 02:30:00#", "the clocks of Europe/Berlin leave 2024-03-31 02:30:00 out"),
+        (
+            "m:z[i] = x, x = #2024-03-31 02:30:00#",
+            "the clocks of Europe/Berlin leave 2024-03-31 02:30:00 out",
+        ),
         ('m:z[i] = x, x = "a"', "the sides of a comparison need one type"),
     ],
 )
@@ -71,7 +84,15 @@ def test_views_follow_and_reopen(ws: ivm.Workspace) -> None:
         times[n] = k <- agg<<k = count()>> m:n[_] = n.
     """)
     rows = {i: row(i) for i in range(12)}
-    changed = (3, b"zz", 2**64 - 1, time(23), timedelta(microseconds=5), datetime(2030, 1, 1, tzinfo=BERLIN), None)
+    changed = (
+        3,
+        b"zz",
+        2**64 - 1,
+        time(23),
+        timedelta(microseconds=5),
+        datetime(2030, 1, 1, tzinfo=BERLIN),
+        None,
+    )
 
     def check(workspace: ivm.Workspace) -> None:
         r = rows.values()
@@ -88,7 +109,15 @@ def test_views_follow_and_reopen(ws: ivm.Workspace) -> None:
     rows[3] = changed
     check(ws)
     ws.exec('^m[4] = ("k", 7, #01:02:03#, 9, #2024-03-30 12:00:00#, 1000000).')
-    rows[4] = (4, b"k", 7, time(1, 2, 3), timedelta(microseconds=9), moment(30), timedelta(seconds=1))
+    rows[4] = (
+        4,
+        b"k",
+        7,
+        time(1, 2, 3),
+        timedelta(microseconds=9),
+        moment(30),
+        timedelta(seconds=1),
+    )
     check(ws)
     path = ws.store.path
     ws.close()

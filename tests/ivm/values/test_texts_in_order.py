@@ -1,4 +1,6 @@
-"""Rules that compare texts, and take the least and the greatest: against Python's order of bytes, edit by edit."""
+"""Rules that compare texts, and take the least and the greatest: against Python's order of
+bytes, edit by edit.
+"""
 
 import random
 
@@ -45,7 +47,9 @@ def expected(names: set, words: dict) -> dict[str, set]:
 
 
 def in_order(rows) -> list:
-    return sorted(rows, key=lambda row: [value.encode() if isinstance(value, str) else value for value in row])
+    return sorted(
+        rows, key=lambda row: [value.encode() if isinstance(value, str) else value for value in row]
+    )
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -88,7 +92,9 @@ def test_a_constant_need_not_be_in_the_store(tmp_path):
 
 
 def test_views_of_a_store_whose_order_is_not_kept(tmp_path):
-    """Labels are dropped, as a store of an earlier format has none; the next transaction makes them."""
+    """Labels are dropped, as a store of an earlier format has none; the next transaction makes
+    them.
+    """
     with ivm.open(tmp_path / "s.pages") as workspace:
         workspace.install(RULES)
         workspace.exec('+name(1, "b"). +name(2, "a"). +name(1, "c").')

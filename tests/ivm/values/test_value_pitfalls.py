@@ -10,8 +10,12 @@ EDGE = "edge(x, y) -> int(x), int(y). "
 
 class TestAggregates:
     def test_a_group_emptied_and_refilled(self, views):
-        # d[x] = n <- agg<<n = count()>> edge(x, y).           s[x] = n <- agg<<n = sum(y)>> edge(x, y).
-        m = views(EDGE + "d[x] = n <- agg<<n = count()>> edge(x, y). s[x] = n <- agg<<n = sum(y)>> edge(x, y).")
+        # d[x] = n <- agg<<n = count()>> edge(x, y).           s[x] = n <- agg<<n = sum(y)>> edge(x,
+        # y).
+        m = views(
+            EDGE
+            + "d[x] = n <- agg<<n = count()>> edge(x, y). s[x] = n <- agg<<n = sum(y)>> edge(x, y)."
+        )
         m.insert("edge", (1, 5), (1, -5))
         assert list(m.workspace["s"]) == [(1, 0)]
         m.delete("edge", (1, 5), (1, -5))
@@ -22,8 +26,13 @@ class TestAggregates:
         assert list(m.workspace["s"]) == [(1, 8)]
 
     def test_anonymous_variables_are_counted(self, views):
-        # d[x] = n <- agg<<n = count()>> edge(x, _).            n[0] = k <- agg<<k = count()>> edge(_, _).
-        m = views(EDGE + "d[x] = n <- agg<<n = count()>> edge(x, _). all[0] = k <- agg<<k = count()>> edge(_, _).")
+        # d[x] = n <- agg<<n = count()>> edge(x, _).            n[0] = k <- agg<<k = count()>>
+        # edge(_, _).
+        m = views(
+            EDGE
+            + "d[x] = n <- agg<<n = count()>> edge(x, _). all[0] = k <- agg<<k = count()>> edge(_, "
+            "_)."
+        )
         m.insert("edge", (1, 2), (1, 3), (2, 3))
         assert list(m.workspace["d"]) == [(1, 2), (2, 1)]
         m.delete("edge", (1, 2))
@@ -40,7 +49,13 @@ class TestAggregates:
         # total[p] = t <- agg<<t = sum(c)>> ate(p, m), calories[m] = c.
         m = views("""ate(p, m) -> string(p), string(m). calories[m] = c -> string(m), int(c).
                      total[p] = t <- agg<<t = sum(c)>> ate(p, m), calories[m] = c.""")
-        m.change([("ate", ("ada", "tea"), True), ("ate", ("bob", "tea"), True), ("calories", ("tea", 5), True)])
+        m.change(
+            [
+                ("ate", ("ada", "tea"), True),
+                ("ate", ("bob", "tea"), True),
+                ("calories", ("tea", 5), True),
+            ]
+        )
         m.change([("calories", ("tea", 8), True)])
         assert sorted(m.workspace["total"]) == [("ada", 8), ("bob", 8)]
 
@@ -74,7 +89,10 @@ class TestFunctions:
         m = views(EDGE + "f[x] = y <- edge(x, y). g(y) <- f[x] = y.")
         m.insert("edge", (1, 2))
         version = m.workspace.store.version
-        with pytest.raises(errors.FunctionConflictError) as caught, m.workspace.transaction() as txn:
+        with (
+            pytest.raises(errors.FunctionConflictError) as caught,
+            m.workspace.transaction() as txn,
+        ):
             txn.insert("edge", [(1, 3), (5, 6)])
         assert (caught.value.predicate, caught.value.key) == ("f", (1,))
         assert set(caught.value.values) == {2, 3}
@@ -105,7 +123,9 @@ class TestFunctions:
 
 
 class TestGuards:
-    """What would fail is evaluated behind every comparison that can be, in whatever order they are written."""
+    """What would fail is evaluated behind every comparison that can be, in whatever order they
+    are written.
+    """
 
     @pytest.mark.parametrize(
         "body",
@@ -115,7 +135,8 @@ class TestGuards:
             "10 / y = z, 10 / y > 0, y != 0",
             "w = y - 3, w != -3, z = 10 / (w + 3)",
             "z = 10 / (w + 3), w = y - 3, w != 0 - 3",
-            "z = 10 / y, w = y + 1, w * 2 != 2",  # a filter that might overflow, but does not divide
+            # a filter that might overflow, but does not divide
+            "z = 10 / y, w = y + 1, w * 2 != 2",
             "z = 10 / y, w = y / 2, w + y != 0",  # a division that cannot fail
             "h = 20 / y, z = h / 2, w = y, w != 0",
             "z = 10 / y, y < 9223372036854775807, y + 1 > 1",
@@ -132,7 +153,9 @@ class TestGuards:
 
     def test_what_no_comparison_excludes_is_refused(self, views):
         m = views("f[x] = y -> int(x), int(y). p(x, z) <- f[x] = y, z = 10 / y, z != 0.")
-        with pytest.raises(errors.RangeError, match="division by zero in `10 / y`; exclude it with a comparison"):
+        with pytest.raises(
+            errors.RangeError, match="division by zero in `10 / y`; exclude it with a comparison"
+        ):
             m.workspace.exec("+f[1] = 0.")
 
 
@@ -156,7 +179,15 @@ class TestExtremes:
             "j(a, b, c, d, e, f, g) <- l(a, b, c, d, e, f, g), r(g, f, e, d, c, b, a)."
         )
         rows = [
-            (1, 2.5, True, date(2013, 1, 31), datetime(2013, 1, 31, 17, 5), Decimal("-3.50"), "tea"),
+            (
+                1,
+                2.5,
+                True,
+                date(2013, 1, 31),
+                datetime(2013, 1, 31, 17, 5),
+                Decimal("-3.50"),
+                "tea",
+            ),
             (-1, -1e300, False, date(1900, 1, 1), datetime(1900, 1, 1), Decimal("0.00"), "åß"),
         ]
         m.insert("l", *rows)
@@ -180,7 +211,10 @@ class TestExtremes:
 def test_a_declared_function_without_keys_is_there_after_reopening(tmp_path):
     # limit[] = n -> int(n).        above(x, y) <- edge(x, y), limit[] = n, y > n.
     with ivm.open(tmp_path / "store.pages") as ws:
-        ws.install(EDGE + "limit[] = n -> int(n). above(x, y) <- edge(x, y), limit[] = n, y > n. +limit[] = 3.")
+        ws.install(
+            EDGE
+            + "limit[] = n -> int(n). above(x, y) <- edge(x, y), limit[] = n, y > n. +limit[] = 3."
+        )
         ws.exec("+edge(1, 2). +edge(1, 5).")
     with ivm.open(tmp_path / "store.pages") as ws:
         assert list(ws["above"]) == [(1, 5)]
@@ -205,15 +239,20 @@ WIDE = f"r({MOST}) -> {', '.join(f'int({c})' for c in COLUMNS[:64])}. e(x, y) ->
 WIDE_F = f"f[{MOST}] = v -> {', '.join(f'int({c})' for c in COLUMNS[:64])}, int(v). "
 
 
-@pytest.mark.parametrize("text", [
-    f"wide({ALL}) -> {', '.join(f'int({c})' for c in COLUMNS)}.",
-    f"m({MOST}, x) <- r({MOST}), x = 1.",
-    f"m[{MOST}] = n <- agg<<n = min(v)>> f[{MOST}] = v.",
-    f"m[{MOST}] = v <- f[{MOST}] = v.",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"wide({ALL}) -> {', '.join(f'int({c})' for c in COLUMNS)}.",
+        f"m({MOST}, x) <- r({MOST}), x = 1.",
+        f"m[{MOST}] = n <- agg<<n = min(v)>> f[{MOST}] = v.",
+        f"m[{MOST}] = v <- f[{MOST}] = v.",
+    ],
+)
 def test_more_columns_than_tell_rows_apart(text, tmp_path):
     with ivm.open(tmp_path / "s.pages", sync="off") as workspace:
         workspace.install(WIDE + WIDE_F, name="stored")
-        with pytest.raises(errors.ConstructError, match=r"^main:1:1: .* has 6[56] columns to tell its rows apart"):
+        with pytest.raises(
+            errors.ConstructError, match=r"^main:1:1: .* has 6[56] columns to tell its rows apart"
+        ):
             workspace.install(text)
         assert "m" not in workspace and workspace.store.version == 1

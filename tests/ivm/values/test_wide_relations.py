@@ -1,4 +1,6 @@
-"""Relations of more columns than a key can have: joined on columns of any kind, edit by edit, against loops."""
+"""Relations of more columns than a key can have: joined on columns of any kind, edit by edit,
+against loops.
+"""
 
 import random
 
@@ -52,7 +54,10 @@ def test_views_follow_random_edits(tmp_path, maintenance):
     rng = random.Random(maintenance)
 
     def row(key: int) -> tuple:
-        return tuple(key if i == 0 else rng.choice("abc") if i == 10 else rng.randrange(5) for i in range(WIDTH))
+        return tuple(
+            key if i == 0 else rng.choice("abc") if i == 10 else rng.randrange(5)
+            for i in range(WIDTH)
+        )
 
     rows = {key: row(key) for key in range(30)}
     some: set = set()

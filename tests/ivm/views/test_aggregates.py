@@ -1,4 +1,6 @@
-"""All aggregates, alone and together, over all types: what is maintained is what the slow truth says, each time."""
+"""All aggregates, alone and together, over all types: what is maintained is what the slow truth
+says, each time.
+"""
 
 import math
 import random
@@ -33,39 +35,52 @@ PROGRAMS = [
     "u[x] = r, k[x] = s <- agg<<r = unite(y), s = max(y)>> n(x, y).",
     """lo[x] = a, hi[x] = c, mid[x] = d, k[x] = e, q[x] = f <- agg<<a = min(v), c = max(v), d = median(v),
          e = count_distinct(v), f = quantile(v, 0.75)>> m[x, y] = v.""",
-    "a[x] = r, va[x] = s, sd[x] = t, pv[x] = u, n2[x] = k <- agg<<r = avg(v), s = variance(v), t = stddev(v), "
+    "a[x] = r, va[x] = s, sd[x] = t, pv[x] = u, n2[x] = k <- agg<<r = avg(v), s = variance(v), t = "
+    "stddev(v), "
     "u = stddev_pop(v), k = count()>> m[x, y] = v.",
-    "q[x] = r, q2[] = s <- agg<<r = quantile_cont(v, 0.3), s = quantile_cont(v, 0.95)>> p[x, y] = v.  "
-    "q3[] = k, q4[y] = u <- agg<<k = quantile_cont(v, 0.1), u = quantile_cont(v, 0)>> w[x, y] = v.  "
+    "q[x] = r, q2[] = s <- agg<<r = quantile_cont(v, 0.3), s = quantile_cont(v, 0.95)>> p[x, y] = "
+    "v.  "
+    "q3[] = k, q4[y] = u <- agg<<k = quantile_cont(v, 0.1), u = quantile_cont(v, 0)>> w[x, y] = v. "
+    " "
     "q5[x] = k, q6[] = u <- agg<<k = quantile_cont(v, 0.25), u = quantile_cont(v, 1)>> m[x, y] = v.",
-    "a[] = r, va[] = s, t[] = u, sd[y] = k, md[] = g <- agg<<r = avg(v), s = var_pop(v), u = total(v), k = stddev(v), "
+    "a[] = r, va[] = s, t[] = u, sd[y] = k, md[] = g <- agg<<r = avg(v), s = var_pop(v), u = "
+    "total(v), k = stddev(v), "
     "g = median(v)>> w[x, y] = v.",
-    "a[x] = r, va[] = s, md[x] = u, lo[] = k <- agg<<r = avg(v), s = variance(v), u = median(v), k = argmin(y, v)>> "
+    "a[x] = r, va[] = s, md[x] = u, lo[] = k <- agg<<r = avg(v), s = variance(v), u = median(v), k "
+    "= argmin(y, v)>> "
     "p[x, y] = v.",
-    "top3[x, i] = r, low[i] = k, one[i] = u <- agg<<(i, r) = top(v, 3), (i, k) = bottom(y, v, 2), (i, u) = top(y, v, 1)"
+    "top3[x, i] = r, low[i] = k, one[i] = u <- agg<<(i, r) = top(v, 3), (i, k) = bottom(y, v, 2), "
+    "(i, u) = top(y, v, 1)"
     ">> m[x, y] = v.",
-    "f[x] = r, l[x] = k, f2[] = u, l2[] = z <- agg<<r = first(v, y), k = last(v, y), u = first(v), z = last(v)>> "
+    "f[x] = r, l[x] = k, f2[] = u, l2[] = z <- agg<<r = first(v, y), k = last(v, y), u = first(v), "
+    "z = last(v)>> "
     "m[x, y] = v.",
-    'c1[x] = r, c2[] = k, c3[] = u <- agg<<r = concat(t), k = concat(t, ", "), u = concat(t, v, ";")>> '
+    'c1[x] = r, c2[] = k, c3[] = u <- agg<<r = concat(t), k = concat(t, ", "), u = concat(t, v, '
+    '";")>> '
     "s[x, y] = t, m[x, y] = v.",
     "lo[x] = r, hi[] = k, am[x] = u, t2[i] = z <- agg<<r = min(t), k = max(t), u = argmax(t, v), "
     "(i, z) = top(t, v, 2)>> s[x, y] = t, m[x, y] = v.",
-    "q[x] = r, k[] = u, al[x] = z, o[] = i <- agg<<r = quantile(t, 0.5), u = count_distinct(t), z = argmin(v, t), "
+    "q[x] = r, k[] = u, al[x] = z, o[] = i <- agg<<r = quantile(t, 0.5), u = count_distinct(t), z "
+    "= argmin(v, t), "
     "i = concat(t, t)>> s[x, y] = t, m[x, y] = v.",
-    "lo[] = r, hi[x] = k, q[] = u, dd[x] = z <- agg<<r = min(d), k = argmax(d, y), u = quantile(d, 0.5), "
+    "lo[] = r, hi[x] = k, q[] = u, dd[x] = z <- agg<<r = min(d), k = argmax(d, y), u = quantile(d, "
+    "0.5), "
     "z = count_distinct(d)>> b[x, y] = d.",
     "k[x] = r, j[] = u <- agg<<r = count_distinct(y, z), u = count_distinct(x)>> "
     "(n(x, y), n(y, z) ; n(y, x), n(z, z)).",
     """per[x] = r <- agg<<r = sum(v)>> m[x, _] = v.   best[i] = r <- agg<<(i, r) = top(x, t, 2)>> per[x] = t.
        mean[] = r <- agg<<r = avg(t)>> per[_] = t.   rich(x) <- best[_] = x, !n(x, x).""",
     "g1[x] = r, g2[] = u <- agg<<r = lastone(v), u = lastone(y)>> m[x, y] = v.",
-    "g1[x] = r, g2[] = u, g3[y] = k, g4[x] = z <- agg<<r = bitdiff(v), u = wrapped(y), k = wrapped(v), z = wrapped(v)"
+    "g1[x] = r, g2[] = u, g3[y] = k, g4[x] = z <- agg<<r = bitdiff(v), u = wrapped(y), k = "
+    "wrapped(v), z = wrapped(v)"
     ">> m[x, y] = v, n(y, _).",
 ]
 KEYS = st.integers(0, 3)
 INTS = st.sampled_from([0, 1, 2, -1, 7, 7, 2**62, -(2**63), 2**63 - 1])
 TEXTS = st.sampled_from(["", "a", "b", "ab", "é", "z"])
-FLOATS = st.floats(-1e100, 1e100).map(lambda v: v + 0.0) | st.sampled_from([0.0, 0.5, 0.1, 5e-324, 1e16, -1e16])
+FLOATS = st.floats(-1e100, 1e100).map(lambda v: v + 0.0) | st.sampled_from(
+    [0.0, 0.5, 0.1, 5e-324, 1e16, -1e16]
+)
 DECIMALS = st.decimals(-999999, 999999, places=2)
 DATES = st.dates(date(1969, 12, 1), date(1970, 2, 1))
 VALUES = {"m": INTS, "s": TEXTS, "w": FLOATS, "p": DECIMALS, "b": DATES, "n": None}
@@ -83,17 +98,27 @@ def lastone():
 
 def edits_of(program: str) -> st.SearchStrategy:
     """Edits of the relations that a program reads."""
-    read = {name: values for name, values in VALUES.items() if f"{name}[" in program or f"{name}(" in program}
+    read = {
+        name: values
+        for name, values in VALUES.items()
+        if f"{name}[" in program or f"{name}(" in program
+    }
     return st.one_of(
         *(
-            st.tuples(st.just(name), st.tuples(KEYS, KEYS, *([] if values is None else [values])), st.booleans())
+            st.tuples(
+                st.just(name),
+                st.tuples(KEYS, KEYS, *([] if values is None else [values])),
+                st.booleans(),
+            )
             for name, values in read.items()
         )
     )
 
 
 def follow(program: str, transactions: list, lasting: bool = True) -> None:
-    """Edit, comparing each time; a store that lasts is opened again, and all that is kept passes its check."""
+    """Edit, comparing each time; a store that lasts is opened again, and all that is kept passes
+    its check.
+    """
     with tempfile.TemporaryDirectory() if lasting else nullcontext() as folder:
         mirror = Mirror(Path(folder) / "store.pages" if folder else ":memory:", f"{BASE} {program}")
         for edits in transactions:
@@ -121,7 +146,9 @@ def test_aggregates_are_the_truth(program, data):
 @given(data=st.data())
 def test_campaign_of_aggregates(program, data):
     """20,000 cases in all, every fourth of them in a file."""
-    transactions = data.draw(st.lists(st.lists(edits_of(program), max_size=20), min_size=1, max_size=10))
+    transactions = data.draw(
+        st.lists(st.lists(edits_of(program), max_size=20), min_size=1, max_size=10)
+    )
     follow(program, transactions, data.draw(st.integers(0, 3)) == 0)
 
 
@@ -198,11 +225,13 @@ def test_medians_of_the_least_and_the_greatest_words(tmp_path):
 TEXTED = [
     """a[i] = r, b[y, i] = q, c[] = u, d[t] = z <- agg<<(i, r) = top(t, 2), (i, q) = bottom(t, t, 3), u = lastone(v),
          z = concat(t)>> k[t, y] = v.""",
-    "a[] = r, b[y] = q, c[y] = m <- agg<<r = first(t), q = last(v), m = count_distinct(t, v)>> k[t, y] = v.",
+    "a[] = r, b[y] = q, c[y] = m <- agg<<r = first(t), q = last(v), m = count_distinct(t, v)>> "
+    "k[t, y] = v.",
     "f[] = a, g[] = b, h[] = c <- agg<<a = count(), b = sum(v), c = avg(v)>> k[_, _] = v.",
     """lo[y] = r <- agg<<r = min(c)>> (y = 1, e(y, _), c = 0 ; lo[x] = m, e(x, y), c = m + 1).
        md[] = q, far[i] = z <- agg<<q = median(c), (i, z) = top(y, c, 2)>> lo[y] = c.""",
-    "f[x] = q <- agg<<q = median(w)>> e(x, y), w = 6 / y.   all[] = q <- agg<<q = quantile(w, 0.5)>> f[_] = w.",
+    "f[x] = q <- agg<<q = median(w)>> e(x, y), w = 6 / y.   all[] = q <- agg<<q = quantile(w, "
+    "0.5)>> f[_] = w.",
 ]
 
 
@@ -214,7 +243,9 @@ def test_texts_as_keys_recursion_below_and_arithmetic_that_fails(program, tmp_pa
     for _ in range(40):
         texts = [(drawn.choice("abcde"), drawn.randrange(3), drawn.randrange(4)) for _ in range(2)]
         k = [("k", row, drawn.random() < 0.6) for row in texts]
-        e = [("e", (drawn.randrange(4), drawn.randrange(4)), drawn.random() < 0.6) for _ in range(2)]
+        e = [
+            ("e", (drawn.randrange(4), drawn.randrange(4)), drawn.random() < 0.6) for _ in range(2)
+        ]
         mirror.change(k + e)
     mirror.reopen()
     for name in mirror.program.predicates:
@@ -228,7 +259,9 @@ def test_texts_as_keys_recursion_below_and_arithmetic_that_fails(program, tmp_pa
 
 
 def counted_folds(patch: pytest.MonkeyPatch, module: ModuleType) -> list[int]:
-    """Lists from now on how often each fold of a module applies an operator, as it does for many edits."""
+    """Lists from now on how often each fold of a module applies an operator, as it does for many
+    edits.
+    """
     patch.setattr(schedule, "FEW", 0)  # else a kernel folds, which is not counted
     counts: list[int] = []
     fold = module.fold_many
@@ -263,13 +296,18 @@ def counting(patch: pytest.MonkeyPatch) -> list[int]:
             "v[] = r <- agg<<r = median(y)>> n(_, y).",
             lambda left: float(left[(len(left) - 1) // 2] + left[len(left) // 2]) / 2,
         ),
-        ("v[] = r <- agg<<r = quantile(y, 0.9)>> n(_, y).", lambda left: left[math.ceil(len(left) * 0.9) - 1]),
+        (
+            "v[] = r <- agg<<r = quantile(y, 0.9)>> n(_, y).",
+            lambda left: left[math.ceil(len(left) * 0.9) - 1],
+        ),
         ("v[] = r <- agg<<r = count_distinct(y)>> n(_, y).", len),
         ("v[] = r <- agg<<r = concat(t)>> s[_, y] = t.", None),
     ],
 )
 def test_a_delete_applies_its_operator_log_n_times(rule, after, tmp_path, monkeypatch):
-    """However large the group is: the records that are looked at, and applications of the operator, are counted."""
+    """However large the group is: the records that are looked at, and applications of the
+    operator, are counted.
+    """
     sizes, most = (1000, 64000), []
     for size in sizes:
         with ivm.open(tmp_path / f"{size}.pages", sync="off") as ws:
@@ -294,7 +332,9 @@ def test_a_delete_applies_its_operator_log_n_times(rule, after, tmp_path, monkey
 
 
 def test_the_greatest_is_deleted_until_there_is_none(tmp_path):
-    """And so are the median and all else of the group, and its text, which end with its last row."""
+    """And so are the median and all else of the group, and its text, which end with its last
+    row.
+    """
     with ivm.open(tmp_path / "e.pages", sync="off", retain=2) as ws:
         ws.install(f"""{BASE}
             hi[x] = r, md[x] = q, nt[x] = k, ct[x] = u, tx[x] = z <- agg<<r = max(y), q = median(y),
@@ -326,7 +366,10 @@ def test_a_change_inside_a_long_concat_writes_a_path_of_pages(tmp_path):
         with ws.store.snapshot() as before:
             ws.exec('^s[0, 50000] = "another".')
             with ws.store.snapshot() as after:
-                old, new = (set(pages_of(snap.pages, snap.tree("$apart:v")).tolist()) for snap in (before, after))
+                old, new = (
+                    set(pages_of(snap.pages, snap.tree("$apart:v")).tolist())
+                    for snap in (before, after)
+                )
                 assert len(new - old) <= 2 * after.tree("$apart:v").height
         rope = ws.rope("v")
         assert rope[: 2 + 6].startswith("text 0")
@@ -336,7 +379,9 @@ def test_a_change_inside_a_long_concat_writes_a_path_of_pages(tmp_path):
 
 def test_ropes_of_older_versions_and_what_rules_may_read(tmp_path):
     with ivm.open(tmp_path / "c.pages", sync="off", retain="all") as ws:
-        ws.install(f'{BASE} v[x] = r <- agg<<r = concat(t, "-")>> s[x, _] = t. there(x) <- v[x] = _.')
+        ws.install(
+            f'{BASE} v[x] = r <- agg<<r = concat(t, "-")>> s[x, _] = t. there(x) <- v[x] = _.'
+        )
         ws.exec('+s[1, 1] = "a". +s[1, 2] = "b". +s[2, 1] = "c".')
         version, told = ws.store.version, []
         ws.subscribe("v", lambda table: told.append(table.num_rows))
@@ -350,17 +395,21 @@ def test_ropes_of_older_versions_and_what_rules_may_read(tmp_path):
         with pytest.raises(UnknownViewError, match="not a concat"):
             ws.rope("there", 1)
         assert list(ws.query('q(x) <- v[x] = r, r = "z-b".')) == [(1,)]
-        assert list(ws.query('q[x] = r <- agg<<r = concat(t, "+")>> s[x, _] = t.')) == [(1, "z+b"), (2, "c")]
+        assert list(ws.query('q[x] = r <- agg<<r = concat(t, "+")>> s[x, _] = t.')) == [
+            (1, "z+b"),
+            (2, "c"),
+        ]
 
 
 def test_explain_says_who_shares_a_state(tmp_path):
     with ivm.open(tmp_path / "e.pages", sync="off") as ws:
         ws.install(
-            f"{BASE} lo[x] = a, mid[x] = c, all[] = d <- agg<<a = min(v), c = median(v), d = max(v)>> m[x, _] = v."
+            f"{BASE} lo[x] = a, mid[x] = c, all[] = d <- agg<<a = min(v), c = median(v), d = "
+            f"max(v)>> m[x, _] = v."
         )
         assert (
-            "state     $apart:lo: each group's values in order, with support counts, with a count of records, a sum of"
-            in ws.explain("mid")
+            "state     $apart:lo: each group's values in order, with support counts, with a count "
+            "of records, a sum of" in ws.explain("mid")
         )
         assert "shared    by all, lo, mid" in ws.explain("lo")
         ws.install("hi[x] = a, mean[x] = b <- agg<<a = max(v), b = avg(v)>> m[x, _] = v.", "other")
@@ -368,7 +417,9 @@ def test_explain_says_who_shares_a_state(tmp_path):
 
 
 def test_an_operator_with_an_inverse_keeps_no_values(tmp_path, monkeypatch):
-    """One record for each group, however many assignments, and in however many parts they are found."""
+    """One record for each group, however many assignments, and in however many parts they are
+    found.
+    """
     monkeypatch.setattr(tries, "PARTS_KEPT", 0)
     with ivm.open(tmp_path / "i.pages", sync="off") as ws:
         ws.install(f"{BASE} v[x] = r <- agg<<r = wrapped(y)>> n(x, y).")
@@ -393,21 +444,32 @@ def test_an_inverse_takes_back_many_at_once():
 
 
 def test_an_operator_that_is_not_registered_is_refused(tmp_path):
-    with ivm.open(tmp_path / "o.pages", sync="off") as ws, pytest.raises(AggregateError, match="register_operator"):
+    with (
+        ivm.open(tmp_path / "o.pages", sync="off") as ws,
+        pytest.raises(AggregateError, match="register_operator"),
+    ):
         ws.install(f"{BASE} v[x] = r <- agg<<r = nosuch(y)>> n(x, y).")
 
 
 def follow_magnitudes(path: Path, edits: int, checkpoints: int) -> None:
-    """Random inserts and deletes of floats from 1e-320 to 1e308: the total is math.fsum of what is there."""
+    """Random inserts and deletes of floats from 1e-320 to 1e308: the total is math.fsum of what
+    is there.
+    """
     drawn = np.random.default_rng(3)
     with ivm.open(path, sync="off") as ws:
-        ws.install("w[x] = v -> int(x), float(v). t[] = r, a[] = k <- agg<<r = total(v), k = avg(v)>> w[_] = v.")
+        ws.install(
+            "w[x] = v -> int(x), float(v). t[] = r, a[] = k <- agg<<r = total(v), k = avg(v)>> "
+            "w[_] = v."
+        )
         there: dict[int, float] = {}
         for _ in range(checkpoints):
             size = edits // checkpoints
             keys = drawn.integers(0, 4 * size, size).tolist()
             exponents = drawn.uniform(-320, 305, size)
-            values = np.where(drawn.random(size) < 0.5, -1, 1) * drawn.random(size) * 10.0**exponents + 0.0
+            values = (
+                np.where(drawn.random(size) < 0.5, -1, 1) * drawn.random(size) * 10.0**exponents
+                + 0.0
+            )
             with ws.transaction() as txn:
                 gone = [key for key in keys if key in there and drawn.random() < 0.5]
                 txn.delete("w", [(key,) for key in gone])
@@ -419,17 +481,22 @@ def follow_magnitudes(path: Path, edits: int, checkpoints: int) -> None:
             assert list(ws["t"]) == [(math.fsum(there.values()),)]
         state = list(map(bytes, state_words(ws)))
         fresh = ivm.open(path.with_name("fresh.pages"), sync="off")
-        fresh.install("w[x] = v -> int(x), float(v). t[] = r, a[] = k <- agg<<r = total(v), k = avg(v)>> w[_] = v.")
+        fresh.install(
+            "w[x] = v -> int(x), float(v). t[] = r, a[] = k <- agg<<r = total(v), k = avg(v)>> "
+            "w[_] = v."
+        )
         with fresh.transaction() as txn:
             txn.set("w", list(there.items()))
-        assert list(map(bytes, state_words(fresh))) == state  # the state depends on the multiset alone
+        # the state depends on the multiset alone
+        assert list(map(bytes, state_words(fresh))) == state
         fresh.close()
 
 
 def state_words(ws: ivm.Workspace) -> np.ndarray:
     with ws.store.snapshot() as snap:
         return np.concatenate(
-            [batch.copy() for batch in states.read_batches(snap.pages, snap.tree("$apart:t"))], axis=1
+            [batch.copy() for batch in states.read_batches(snap.pages, snap.tree("$apart:t"))],
+            axis=1,
         )
 
 
@@ -444,7 +511,9 @@ def test_campaign_of_magnitudes(tmp_path):
 
 @pytest.mark.parametrize("seed", range(4))
 def test_a_concat_is_in_the_order_of_texts_whenever_they_came(seed: int) -> None:
-    """Ties of what orders are ordered by the texts themselves, also where they fill more than a batch."""
+    """Ties of what orders are ordered by the texts themselves, also where they fill more than a
+    batch.
+    """
     rng = random.Random(seed)
     with ivm.open(":memory:") as workspace:
         workspace.install("""
@@ -454,20 +523,28 @@ def test_a_concat_is_in_the_order_of_texts_whenever_they_came(seed: int) -> None
             named[] = c <- agg<<c = concat(t, t, i, ";")>> said(_, i, t).""")
         for _ in range(6):
             with workspace.transaction() as txn:
-                rows = [(rng.randrange(2), rng.randrange(3), f"{rng.randrange(10**6)}") for _ in range(2000)]
+                rows = [
+                    (rng.randrange(2), rng.randrange(3), f"{rng.randrange(10**6)}")
+                    for _ in range(2000)
+                ]
                 txn.insert("said", rows)
             with workspace.transaction() as txn:
                 txn.delete("said", [row for row in workspace["said"] if rng.random() < 0.3])
         said = list(workspace["said"])
         for g in range(2):
             mine = [(i, t) for h, i, t in said if h == g]
-            assert str(workspace.rope("plain", g)) == "".join(t for _, t in sorted(mine))  # the unnamed variable, too
+            # the unnamed variable, too
+            assert str(workspace.rope("plain", g)) == "".join(t for _, t in sorted(mine))
             assert str(workspace.rope("tied", g)) == ", ".join(t for _, t in sorted(mine))
-        assert str(workspace.rope("named")) == ";".join(t for t, _ in sorted((t, i) for _, i, t in said))
+        assert str(workspace.rope("named")) == ";".join(
+            t for t, _ in sorted((t, i) for _, i, t in said)
+        )
 
 
 def test_infinities_follow_ieee_754():
-    """A sample of one has no variance, whatever its value; the mean of infinities of one sign is that infinity."""
+    """A sample of one has no variance, whatever its value; the mean of infinities of one sign is
+    that infinity.
+    """
     workspace = ivm.open(":memory:")
     workspace.install(
         "e(x, y) -> int(x), float(y).  v[x] = r <- agg<<r = variance(y)>> e(x, y)."
@@ -478,5 +555,8 @@ def test_infinities_follow_ieee_754():
         txn.insert("e", [(1, inf), (2, -inf), (3, 1.5)])
     assert list(workspace["v"]) == []
     assert list(workspace["a"]) == list(workspace["m"]) == [(1, inf), (2, -inf), (3, 1.5)]
-    with pytest.raises(RangeError, match="variance of inf is not a number"), workspace.transaction() as txn:
+    with (
+        pytest.raises(RangeError, match="variance of inf is not a number"),
+        workspace.transaction() as txn,
+    ):
         txn.insert("e", [(1, 2.0)])

@@ -70,12 +70,23 @@ SMALL = st.integers(0, 4)
 LITERALS = st.one_of(
     st.builds("x {} {}".format, st.sampled_from(["<", "!=", ">="]), SMALL),
     st.builds("y {} x".format, st.sampled_from(["<", "!=", ">=", "="])),
-    st.sampled_from(["!q(x)", "!edge(x, y)", "!edge(_, x)", "!(edge(x, z), q(z))", "!(edge(w, y), w < x)", "q(y)"]),
+    st.sampled_from(
+        [
+            "!q(x)",
+            "!edge(x, y)",
+            "!edge(_, x)",
+            "!(edge(x, z), q(z))",
+            "!(edge(w, y), w < x)",
+            "q(y)",
+        ]
+    ),
 )
 BODIES = st.builds(
     lambda x, plus, more: ", ".join([f"x = {x}", f"y = x + {plus}", *more]),
-    SMALL, SMALL, st.lists(LITERALS, max_size=3, unique=True),
-)  # fmt: skip
+    SMALL,
+    SMALL,
+    st.lists(LITERALS, max_size=3, unique=True),
+)
 EDITS = st.one_of(
     st.tuples(st.just("q"), st.tuples(SMALL), st.booleans()),
     st.tuples(st.just("edge"), st.tuples(SMALL, SMALL), st.booleans()),

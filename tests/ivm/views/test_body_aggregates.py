@@ -1,4 +1,6 @@
-"""Aggregates in bodies: beside the same written with a view of each, maintained and from scratch."""
+"""Aggregates in bodies: beside the same written with a view of each, maintained and from
+scratch.
+"""
 
 from random import Random
 
@@ -15,12 +17,14 @@ PAIRS = [  # what is written, and the same with views of its own
     ),
     (
         "p(x, n, t) <- node(x), agg<<n = count() else 0, t = sum(y) else 0>> edge(x, y), n < 3.",
-        "f[x] = n, g[x] = t <- agg<<n = count() else 0, t = sum(y) else 0 for node(x)>> edge(x, y). "
+        "f[x] = n, g[x] = t <- agg<<n = count() else 0, t = sum(y) else 0 for node(x)>> edge(x, "
+        "y). "
         "q(x, n, t) <- f[x] = n, g[x] = t, n < 3.",
     ),
     (
         "p(x, n) <- node(x), agg<<n = count() else 0>> (edge(_, y), y < x).",
-        "f[x] = n <- agg<<n = count() else 0 for node(x)>> node(x), edge(_, y), y < x. q(x, n) <- f[x] = n.",
+        "f[x] = n <- agg<<n = count() else 0 for node(x)>> node(x), edge(_, y), y < x. q(x, n) <- "
+        "f[x] = n.",
     ),
     (
         "p(x, n) <- node(x), agg<<n = count()>> (edge(z, y), y < x, node(z)).",
@@ -36,29 +40,35 @@ PAIRS = [  # what is written, and the same with views of its own
         "q(x, l, h) <- node(x), f[x] = l, g[x] = h.",
     ),
     (
-        "p(x, n) <- node(x), (x < 2, agg<<n = count()>> edge(x, _) ; x >= 2, agg<<n = sum(z)>> edge(z, x)).",
+        "p(x, n) <- node(x), (x < 2, agg<<n = count()>> edge(x, _) ; x >= 2, agg<<n = sum(z)>> "
+        "edge(z, x)).",
         "f[x] = n <- agg<<n = count()>> edge(x, _). g[x] = n <- agg<<n = sum(z)>> edge(z, x). "
         "q(x, n) <- node(x), x < 2, f[x] = n ; node(x), x >= 2, g[x] = n.",
     ),
     (
         "p(n) <- agg<<n = count()>> (node(x), agg<<m = count() else 0>> edge(x, _), m < 2).",
-        "f[x] = m <- agg<<m = count() else 0 for node(x)>> edge(x, _). c[] = n <- agg<<n = count()>> f[_] = m, m < 2. "
+        "f[x] = m <- agg<<m = count() else 0 for node(x)>> edge(x, _). c[] = n <- agg<<n = "
+        "count()>> f[_] = m, m < 2. "
         "q(n) <- c[] = n.",
     ),
     (
-        "p(x, n, m) <- node(x), agg<<n = count() else 0>> edge(x, _), agg<<m = count() else 0>> (node(z), z < n).",
+        "p(x, n, m) <- node(x), agg<<n = count() else 0>> edge(x, _), agg<<m = count() else 0>> "
+        "(node(z), z < n).",
         "f[x] = n <- agg<<n = count() else 0 for node(x)>> edge(x, _). "
         "h(n) <- f[_] = n. g[n] = m <- agg<<m = count() else 0 for h(n)>> h(n), node(z), z < n. "
         "q(x, n, m) <- f[x] = n, g[n] = m.",
     ),
     (
-        "p(x, m) <- w[x] = v, agg<<m = min(y)>> (edge(_, y), agg<<s = sum(z) else 0>> (edge(x, z), z <= y), "
+        "p(x, m) <- w[x] = v, agg<<m = min(y)>> (edge(_, y), agg<<s = sum(z) else 0>> (edge(x, z), "
+        "z <= y), "
         "t = s, 2 * t >= v).",
-        "f[x, y] = s <- agg<<s = sum(z) else 0 for w[x] = _, edge(_, y)>> edge(x, z), edge(_, y), z <= y. "
+        "f[x, y] = s <- agg<<s = sum(z) else 0 for w[x] = _, edge(_, y)>> edge(x, z), edge(_, y), "
+        "z <= y. "
         "g[x] = m <- agg<<m = min(y)>> w[x] = v, f[x, y] = s, 2 * s >= v. q(x, m) <- g[x] = m.",
     ),
     (
-        "p(x, m) <- node(x), agg<<m = min(h)>> (node(x), agg<<h = max(n)>> (node(y), agg<<n = count() else 0>> "
+        "p(x, m) <- node(x), agg<<m = min(h)>> (node(x), agg<<h = max(n)>> (node(y), agg<<n = "
+        "count() else 0>> "
         "edge(x, y))).",
         "f[x, y] = n <- agg<<n = count() else 0 for node(x), node(y)>> edge(x, y). "
         "g[x] = h <- agg<<h = max(n)>> f[x, _] = n. q(x, h) <- g[x] = h.",
@@ -73,11 +83,13 @@ PAIRS = [  # what is written, and the same with views of its own
     ),
     (
         "p(x, n, h) <- agg<<n = count(), h = max(y)>> edge(x, y).",
-        "f[x] = n, g[x] = h <- agg<<n = count(), h = max(y)>> edge(x, y). q(x, n, h) <- f[x] = n, g[x] = h.",
+        "f[x] = n, g[x] = h <- agg<<n = count(), h = max(y)>> edge(x, y). q(x, n, h) <- f[x] = n, "
+        "g[x] = h.",
     ),
     (
         "p[x] = t - n <- agg<<n = count(), t = sum(y)>> edge(x, y).",
-        "f[x] = n, g[x] = t <- agg<<n = count(), t = sum(y)>> edge(x, y). q[x] = t - n <- f[x] = n, g[x] = t.",
+        "f[x] = n, g[x] = t <- agg<<n = count(), t = sum(y)>> edge(x, y). q[x] = t - n <- f[x] = "
+        "n, g[x] = t.",
     ),
     (
         "p(x) <- agg<<n = count() else 0>> node(_), edge(x, _), x < n.",
@@ -108,11 +120,20 @@ def test_an_aggregate_in_a_body_is_a_view_of_its_own(views, written, same):
 @pytest.mark.parametrize(
     ("rule", "says"),
     [
-        ("p(x, n) <- node(x), agg<<n = count()>> edge(x, n).", "1:21: n is the result of this aggregate"),
-        ("p(x, n) <- agg<<n = count()>> edge(x, _), n < 3.", "or put the aggregate after what it is not about"),
+        (
+            "p(x, n) <- node(x), agg<<n = count()>> edge(x, n).",
+            "1:21: n is the result of this aggregate",
+        ),
+        (
+            "p(x, n) <- agg<<n = count()>> edge(x, _), n < 3.",
+            "or put the aggregate after what it is not about",
+        ),
         ("p(n) <- node(x), agg<<n = count() else 0>> edge(z, _), z < 3.", "z is not bound"),
         ("p(x, n) <- node(x), agg<<n = mean(y)>> edge(x, y).", "mean is not an aggregate"),
-        ("p(x) <- node(x) ; agg<<n = count()>> p(x), edge(x, x), n < 3.", "recursion through count"),
+        (
+            "p(x) <- node(x) ; agg<<n = count()>> p(x), edge(x, x), n < 3.",
+            "recursion through count",
+        ),
     ],
 )
 def test_what_has_no_meaning_is_refused(rule, says):

@@ -1,4 +1,6 @@
-"""A concat is its text wherever rows are read: rows, Arrow, numpy, frames, changes, subscribers, exports, commands."""
+"""A concat is its text wherever rows are read: rows, Arrow, numpy, frames, changes, subscribers,
+exports, commands.
+"""
 
 import json
 import random
@@ -27,7 +29,9 @@ WORDS = ["b", "a", "", "ab", "\N{LATIN SMALL LETTER A WITH DIAERESIS}", "c,", "z
 
 
 def truth(rows: set[tuple[str, int, str]]) -> dict[str, dict[tuple, str]]:
-    """The texts by view and key; those that are ordered alike are in the order of the other variables."""
+    """The texts by view and key; those that are ordered alike are in the order of the other
+    variables.
+    """
     line, words, by = defaultdict(list), defaultdict(list), defaultdict(list)
     for who, at, what in rows:
         line[who,].append((at, what.encode(), what))
@@ -71,10 +75,15 @@ def test_every_reader_has_the_texts(few, tmp_path, monkeypatch):
                 compare(ws, view, texts)
                 assert {*ws.at(version)[view]} == as_rows(old[view])
                 changes = ws.store.diff(version, ws.store.version, view).read_all().to_pylist()
-                gone, come = as_rows(old[view]) - as_rows(texts), as_rows(texts) - as_rows(old[view])
+                gone, come = (
+                    as_rows(old[view]) - as_rows(texts),
+                    as_rows(texts) - as_rows(old[view]),
+                )
                 assert sorted(map(str, changes)) == sorted(map(str, told[view]))
                 for kind, wanted in (("delete", gone), ("insert", come)):
-                    some = [tuple(row.values())[:-1] for row in changes if row["_change_type"] == kind]
+                    some = [
+                        tuple(row.values())[:-1] for row in changes if row["_change_type"] == kind
+                    ]
                     assert (len(some), {*some}) == (len(wanted), wanted)
         assert ws.check() == []
 
@@ -85,24 +94,34 @@ def compare(ws: ivm.Workspace, view: str, texts: dict[tuple, str]) -> None:
     assert table.schema == found.schema.arrow and table.schema.types[-1] == pa.string()
     numpy = found.to_numpy()
     for rows in (
-        [*found], [*reversed(found)], zip(*table.to_pydict().values(), strict=True), zip(*numpy.values(), strict=True),
+        [*found],
+        [*reversed(found)],
+        zip(*table.to_pydict().values(), strict=True),
+        zip(*numpy.values(), strict=True),
         [row for batch in found.batches() for row in zip(*batch.to_pydict().values(), strict=True)],
         zip(*pa.table(found).to_pydict().values(), strict=True),
-        found.to_pandas().itertuples(index=False, name=None), found.to_polars().iter_rows(),
-        found.to_duckdb().fetchall(), ws.evaluate(view), ws.store.snapshot()[view],
-    ):  # fmt: skip
+        found.to_pandas().itertuples(index=False, name=None),
+        found.to_polars().iter_rows(),
+        found.to_duckdb().fetchall(),
+        ws.evaluate(view),
+        ws.store.snapshot()[view],
+    ):
         assert {*map(tuple, rows)} == wanted
     for row in wanted:
         assert row in found and (*row[:-1], "nobody's") not in found
         if row[:-1]:
-            assert found[row[:-1]] == found.get(row[:-1]) == row[-1] == str(ws.rope(view, *row[:-1]))
+            assert (
+                found[row[:-1]] == found.get(row[:-1]) == row[-1] == str(ws.rope(view, *row[:-1]))
+            )
             assert list(found.prefix(*row[:-1])) == [row]
     if wanted and view != "all":
         keys = [*{row[:-1] for row in wanted}, ("nobody",) if view != "by" else (9, "nobody")]
         there, columns = found.get_many(keys)
         assert list(there) == [True] * len(wanted) + [False]
         assert [*columns["t"]] == [texts[key] for key in keys[:-1]] + [""]
-        assert dict(found.items()) == {key if len(key) > 1 else key[0]: text for key, text in texts.items()}
+        assert dict(found.items()) == {
+            key if len(key) > 1 else key[0]: text for key, text in texts.items()
+        }
 
 
 def test_commands_and_processes_have_the_texts(tmp_path, capsys):
@@ -110,7 +129,9 @@ def test_commands_and_processes_have_the_texts(tmp_path, capsys):
     with ivm.open(file, sync="off") as ws:
         ws.install(RULES)
         ws.exec('+said("x", 1, "tea"). +said("x", 2, "cake").')
-        assert list(ws.query("q[w] = t <- agg<<t = concat(m)>> said(w, _, m).")) == [("x", "teacake")]
+        assert list(ws.query("q[w] = t <- agg<<t = concat(m)>> said(w, _, m).")) == [
+            ("x", "teacake")
+        ]
         assert "tea, cake" in ws["line"]._repr_html_()
         with pytest.raises(pagestore.errors.SchemaError, match="are computed when they are read"):
             ws["line"].scan("max:t")
@@ -135,7 +156,10 @@ def test_rules_that_do_not_compile_any_more_keep_no_row_from_its_reader(tmp_path
         txn.declare_maintained()
         txn.properties["ivm"] = txn.properties["ivm"].replace("line[who] = t", "line[who = t")
     with pagestore.open(file) as store:
-        assert list(store.snapshot()["said"]) == [("x", 1, "tea")] and len([*store.snapshot()["line"]]) == 1
+        assert (
+            list(store.snapshot()["said"]) == [("x", 1, "tea")]
+            and len([*store.snapshot()["line"]]) == 1
+        )
 
 
 READERS = """
@@ -163,7 +187,9 @@ def readers_truth(rows: set[tuple[str, int, str]]) -> dict[str, set[tuple]]:
         "other": {(who,) for who, text in line.items() if text != "a, b"},
         "mine": {(line["x"],)} if "x" in line else set(),
         "heard": {(who,) for who, text in line.items() if text in {what for *_, what in rows}},
-        "pairs": {(a, b) for a, s in line.items() for b, t in line.items() if s.encode() < t.encode()},
+        "pairs": {
+            (a, b) for a, s in line.items() for b, t in line.items() if s.encode() < t.encode()
+        },
         "most": {(max(line.values(), key=str.encode),)} if line else set(),
         "twice": {(text, [*line.values()].count(text)) for text in line.values()},
         "nested": {(nested,)} if line else set(),
@@ -175,7 +201,9 @@ def readers_truth(rows: set[tuple[str, int, str]]) -> dict[str, set[tuple]]:
 
 @pytest.mark.parametrize("maintenance", ["match", "probe"])
 def test_rules_read_the_texts(maintenance, tmp_path):
-    """In the same block and in another, in every place of a rule, under random edits, and after opening again."""
+    """In the same block and in another, in every place of a rule, under random edits, and after
+    opening again.
+    """
     rng, rows = random.Random(maintenance), set()
     ws = ivm.open(tmp_path / "s.pages", sync="off")
     ws.install(RULES, "first")
@@ -189,7 +217,9 @@ def test_rules_read_the_texts(maintenance, tmp_path):
             assert {*ws.query(_question(ws, name))} == wanted, name
         before = set(rows)
         for _ in range(rng.choice([1, 6])):
-            rows.symmetric_difference_update({(rng.choice("xyz"), rng.randrange(2), rng.choice("ab"))})
+            rows.symmetric_difference_update(
+                {(rng.choice("xyz"), rng.randrange(2), rng.choice("ab"))}
+            )
         with ws.transaction() as txn:
             txn.insert("said", [*rows - before])
             txn.delete("said", [*before - rows])
@@ -214,13 +244,17 @@ def _question(ws: ivm.Workspace, name: str) -> str:
 def test_only_the_texts_of_changed_groups_are_assembled(tmp_path, monkeypatch):
     with ivm.open(tmp_path / "s.pages", sync="off") as ws:
         ws.install(RULES, "first")
-        ws.install('all_(t) <- line[_] = t. one(t) <- line["w7"] = t. any(w) <- line[w] = _.', "readers")
+        ws.install(
+            'all_(t) <- line[_] = t. one(t) <- line["w7"] = t. any(w) <- line[w] = _.', "readers"
+        )
         with ws.transaction() as txn:
             txn.insert("said", [(f"w{n % 100}", n, "text") for n in range(1000)])
         assembled = []
         texts_of = rope.texts_of
         monkeypatch.setattr(
-            rope, "texts_of", lambda txn, keys, *of: assembled.append(keys.shape[1]) or texts_of(txn, keys, *of)
+            rope,
+            "texts_of",
+            lambda txn, keys, *of: assembled.append(keys.shape[1]) or texts_of(txn, keys, *of),
         )
         ws.exec('+said("w3", 5000, "more").')
         assert assembled == [1]  # of all_; one does not ask for this group
@@ -240,7 +274,9 @@ def test_blocks_that_read_texts_are_replaced_uninstalled_and_kept_from_earlier_r
         pages = {name: ws.store.snapshot().tree(name).root for name in ("shown", "shown$text0")}
         ws.install("shown(w, t) <- line[w] = t. more(t) <- shown(_, t).", "readers", replace=True)
         assert pages == {name: ws.store.snapshot().tree(name).root for name in pages}
-        with pytest.raises(UninstallError, match="line is read by shown, more|line is read by shown"):
+        with pytest.raises(
+            UninstallError, match="line is read by shown, more|line is read by shown"
+        ):
             ws.uninstall("first")
         ws.uninstall("readers")
         assert not _has_texts(ws) and "shown$text0" not in ws.store.snapshot()
@@ -249,10 +285,15 @@ def test_blocks_that_read_texts_are_replaced_uninstalled_and_kept_from_earlier_r
 
 def _has_texts(ws: ivm.Workspace) -> bool:
     """Whether the store says that its rules read texts, which an earlier release would refuse."""
-    return any(block.get("texts") for block in json.loads(ws.store.snapshot().properties[PROPERTY])["blocks"])
+    return any(
+        block.get("texts")
+        for block in json.loads(ws.store.snapshot().properties[PROPERTY])["blocks"]
+    )
 
 
-@pytest.mark.parametrize(("type_", "value"), [("int", 3), ("string", "k"), ("datetime", datetime(2020, 1, 2))])
+@pytest.mark.parametrize(
+    ("type_", "value"), [("int", 3), ("string", "k"), ("datetime", datetime(2020, 1, 2))]
+)
 def test_a_group_may_have_a_null_as_its_key(type_: str, value: object) -> None:
     with ivm.open(":memory:") as ws:
         ws.install(f"of[x] = v -> int(x), {type_}?(v).  said(x, t) -> int(x), string(t).", "data")

@@ -1,4 +1,6 @@
-"""total: the sum of floats, exact and rounded once, bit for bit that of math.fsum whatever came and went."""
+"""total: the sum of floats, exact and rounded once, bit for bit that of math.fsum whatever came
+and went.
+"""
 
 import math
 import tempfile
@@ -21,7 +23,8 @@ BASE = "w[x, y] = v -> int(x), int(y), float(v). e(x) -> int(x)."
 PROGRAMS = [
     "s[x] = t <- agg<<t = total(v)>> w[x, y] = v.",
     "s[] = t <- agg<<t = total(v)>> w[x, y] = v, !e(y). big(x, y) <- w[x, y] = v, s[] = t, v > t.",
-    "s[y] = t <- agg<<t = total(d)>> w[x, y] = v, d = v * 0.1. r[] = m <- agg<<m = max(t)>> s[_] = t.",
+    "s[y] = t <- agg<<t = total(d)>> w[x, y] = v, d = v * 0.1. r[] = m <- agg<<m = max(t)>> s[_] = "
+    "t.",
 ]
 FLOATS = st.floats(-1e300, 1e300).map(lambda v: v + 0.0) | st.sampled_from(
     [0.0, 0.1, 5e-324, -5e-324, 1e300, -1e300, 1.0]
@@ -49,7 +52,9 @@ def test_totals_are_the_truth(program, case):
 @settings(max_examples=300)
 @given(
     st.lists(
-        st.floats(allow_nan=False, allow_infinity=False, min_value=-1e307, max_value=1e307), min_size=1, max_size=9
+        st.floats(allow_nan=False, allow_infinity=False, min_value=-1e307, max_value=1e307),
+        min_size=1,
+        max_size=9,
     )
 )
 @example([2.0**500, -1.0, -(2.0**500), 5e-324])
@@ -59,11 +64,15 @@ def test_parts_add_up_to_the_rounded_sum(values):
     places, found, _ = split_floats(float_words(np.array(values)))
     together = sorted((p, sum(found[places == p].tolist())) for p in set(places.tolist()))
     total = float_values(round_parts("total", *np.array(together).T, np.array([0]), None)[0])[0]
-    assert total == float(sum(map(Fraction, values))) and math.copysign(1, total) == (-1 if total < 0 else 1)
+    assert total == float(sum(map(Fraction, values))) and math.copysign(1, total) == (
+        -1 if total < 0 else 1
+    )
 
 
 def test_what_is_kept_knows_no_history(tmp_path):
-    """The same summands, put in at once or after many others came and went: the same records apart."""
+    """The same summands, put in at once or after many others came and went: the same records
+    apart.
+    """
     rng = np.random.default_rng(3)
     left = [
         (int(x), int(y), float(v))
@@ -89,12 +98,21 @@ def test_what_is_kept_knows_no_history(tmp_path):
 def test_totals_beyond_floats(tmp_path):
     with ivm.open(tmp_path / "t.pages") as ws:
         ws.install(f"{BASE} {PROGRAMS[0]}")
-        with pytest.raises(RangeError, match="^s: a total is beyond the range of float64"), ws.transaction() as txn:
+        with (
+            pytest.raises(RangeError, match="^s: a total is beyond the range of float64"),
+            ws.transaction() as txn,
+        ):
             txn.insert("w", [(1, 1, 1.7e308), (1, 2, 1.7e308)])
         with ws.transaction() as txn:
-            txn.insert("w", [(1, 1, 1.7e308), (1, 2, 1.7e308), (1, 3, -1.7e308), (2, 1, math.inf), (2, 2, 1.0)])
+            txn.insert(
+                "w",
+                [(1, 1, 1.7e308), (1, 2, 1.7e308), (1, 3, -1.7e308), (2, 1, math.inf), (2, 2, 1.0)],
+            )
         assert list(ws["s"]) == [(1, 1.7e308), (2, math.inf)]
-        with pytest.raises(RangeError, match="^s: a total of inf and -inf is not a number"), ws.transaction() as txn:
+        with (
+            pytest.raises(RangeError, match="^s: a total of inf and -inf is not a number"),
+            ws.transaction() as txn,
+        ):
             txn.insert("w", [(2, 3, -math.inf)])
         with ws.transaction() as txn:
             txn.delete("w", [(2, 1)])

@@ -1,4 +1,6 @@
-"""min and max: the first and the last of a group's values, through inserts, deletes and changes of values."""
+"""min and max: the first and the last of a group's values, through inserts, deletes and changes
+of values.
+"""
 
 import random
 import tempfile
@@ -38,7 +40,9 @@ EDITS = st.tuples(st.sampled_from("ef"), st.tuples(VALUES, VALUES), st.booleans(
 @settings(max_examples=times(12), suppress_health_check=list(HealthCheck))
 @given(case=st.lists(st.lists(EDITS, max_size=10), min_size=1, max_size=6))
 def test_extremes_are_the_truth(program, case):
-    """Keys and values up to both ends of a word; a value that cannot be computed refuses the transaction."""
+    """Keys and values up to both ends of a word; a value that cannot be computed refuses the
+    transaction.
+    """
     with tempfile.TemporaryDirectory() as folder:
         mirror = Mirror(Path(folder) / "store.pages", f"{BASE} {program}")
         for edits in case:
@@ -63,13 +67,19 @@ def test_extremes_are_the_truth(program, case):
 )
 def test_extremes_of_every_ordered_type(type_, values, tmp_path):
     with ivm.open(tmp_path / "m.pages") as ws:
-        least, greatest = (f"{name}[] = n <- agg<<n = {op}(x)>> v[_] = x." for name, op in (("a", "min"), ("z", "max")))
+        least, greatest = (
+            f"{name}[] = n <- agg<<n = {op}(x)>> v[_] = x."
+            for name, op in (("a", "min"), ("z", "max"))
+        )
         ws.install(f"v[i] = x -> int(i), {type_}(x). {least} {greatest}")
         left = dict(enumerate(values))
         with ws.transaction() as txn:
             txn.insert("v", list(left.items()))
         while left:
-            assert (list(ws["a"]), list(ws["z"])) == ([(min(left.values()),)], [(max(left.values()),)])
+            assert (list(ws["a"]), list(ws["z"])) == (
+                [(min(left.values()),)],
+                [(max(left.values()),)],
+            )
             with ws.transaction() as txn:
                 txn.delete("v", [max(left, key=left.get)])
             del left[max(left, key=left.get)]
@@ -77,7 +87,9 @@ def test_extremes_of_every_ordered_type(type_, values, tmp_path):
 
 
 def test_a_change_does_not_look_at_its_group(tmp_path, monkeypatch):
-    """One group of many rows: what takes the place of a deleted greatest is found by rank, not by reading the group."""
+    """One group of many rows: what takes the place of a deleted greatest is found by rank, not
+    by reading the group.
+    """
     n = 30000
     with ivm.open(tmp_path / "m.pages", sync="off") as ws:
         ws.install(f"{BASE} m[x] = g <- agg<<g = max(y)>> e(x, y).")
@@ -101,7 +113,9 @@ def test_a_change_does_not_look_at_its_group(tmp_path, monkeypatch):
 @pytest.mark.parametrize("op", ["min", "max"])
 @pytest.mark.parametrize("key", ["x", ""])
 def test_texts_of_a_group_are_read_where_its_extreme_has_gone(op, key, tmp_path, monkeypatch):
-    """Not where others come or go, however many there are; also beside an aggregate that counts what there is."""
+    """Not where others come or go, however many there are; also beside an aggregate that counts
+    what there is.
+    """
     drawn, read, all_of = random.Random(3), [], states.all_of
 
     def counted(groups, records):
@@ -128,11 +142,14 @@ def test_texts_of_a_group_are_read_where_its_extreme_has_gone(op, key, tmp_path,
                 txn.set("s", [(*row, text)]) if change == "set" else txn.delete("s", [row])
             there.pop(row) if change == "delete" else there.update({row: text})
             passes += lost
-            # one group's records each for w, and for u and v if their extreme has gone; a record or two otherwise
+            # one group's records each for w, and for u and v if their extreme has gone; a record or
+            # two otherwise
             assert sum(n > 3 for n in read) == 1 + 4 * lost, (read, lost)
             for name in "uv":
                 for *at, found in ws[name]:
-                    assert found == best(text for (x, _), text in there.items() if not at or x == at[0])
+                    assert found == best(
+                        text for (x, _), text in there.items() if not at or x == at[0]
+                    )
         assert 5 < passes < 55
         assert ws.check() == []
 
@@ -141,7 +158,8 @@ PARTIAL = [
     "m[x] = n <- agg<<n = min(y)>> e(x, y).  k[x] = n <- agg<<n = count()>> e(x, _).",
     "m[x] = n <- agg<<n = max(y)>> e(x, y).  top(x, y) <- m[x] = y, !f[x] = y.",
     "m[] = n <- agg<<n = max(v)>> f[_] = v.  low[] = n <- agg<<n = min(x)>> e(x, y), y != 5.",
-    "m[y] = n <- agg<<n = min(x)>> e(x, y), x > 0.  p(x) <- e(x, _).  l[] = n <- agg<<n = min(x)>> p(x).",
+    "m[y] = n <- agg<<n = min(x)>> e(x, y), x > 0.  p(x) <- e(x, _).  l[] = n <- agg<<n = min(x)>> "
+    "p(x).",
 ]
 
 
@@ -153,8 +171,13 @@ def partial_programs(draw):
         key, end = draw(st.sampled_from(["x", ""])), draw(st.sampled_from(["min", "max"]))
         bodies = ["e(x, y)", "e(y, x)", "p(x, y)", "f[x] = y", "f[y] = x"]
         bodies += [f"{other}[x] = y" for other in "mno" if f"{other}[x]" in text]
-        body, filters = draw(st.sampled_from(bodies)), ["", "", ", y > 2", ", x != 1", ", y < 9, y != 4"]
-        text += f"{view}[{key}] = n <- agg<<n = {end}(y)>> {body}{draw(st.sampled_from(filters))}.\n"
+        body, filters = (
+            draw(st.sampled_from(bodies)),
+            ["", "", ", y > 2", ", x != 1", ", y < 9, y != 4"],
+        )
+        text += (
+            f"{view}[{key}] = n <- agg<<n = {end}(y)>> {body}{draw(st.sampled_from(filters))}.\n"
+        )
         text += draw(st.sampled_from(["", f"{view}1(n) <- {view}[{key}] = n, e({key or 1}, n).\n"]))
     return text
 
@@ -165,13 +188,17 @@ def partial_programs(draw):
 @given(data=st.data())
 def test_states_with_a_few_values_of_a_group_are_filled_again(program, few, data):
     """Two values of a group are kept: deleting the least ones makes it run out again and again."""
-    value = st.integers(-(2**63), -(2**63) + 3) | st.integers(0, 12) | st.integers(2**63 - 4, 2**63 - 1)
+    value = (
+        st.integers(-(2**63), -(2**63) + 3) | st.integers(0, 12) | st.integers(2**63 - 4, 2**63 - 1)
+    )
     row = st.tuples(st.sampled_from("ef"), st.tuples(st.integers(0, 2), value))
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         patch.setattr(ends, "KEPT", 2)
         patch.setattr(ends, "FEW", 1)
         patch.setattr("ivm.engine.schedule.FEW", few)
-        mirror = Mirror(Path(folder) / "store.pages", f"{BASE} {program or data.draw(partial_programs())}")
+        mirror = Mirror(
+            Path(folder) / "store.pages", f"{BASE} {program or data.draw(partial_programs())}"
+        )
         mirror.change([(*one, True) for one in data.draw(st.lists(row, min_size=20, max_size=40))])
         marks = sum((rows[-1] >= MORE).any() for rows in kept_states(mirror.workspace))
         for _ in range(data.draw(st.integers(1, 8))):
@@ -197,16 +224,26 @@ def kept_states(workspace: ivm.Workspace) -> list[np.ndarray]:
 
 
 def test_a_state_of_many_values_keeps_a_few_of_each_group(tmp_path):
-    """What is kept, and how often the relation is read, while the least value goes again and again."""
+    """What is kept, and how often the relation is read, while the least value goes again and
+    again.
+    """
     n, drawn = 100_000, np.random.default_rng(5)
     rows = {"i": np.arange(n), "g": drawn.integers(0, 3, n), "v": drawn.permutation(n)}
     with ivm.open(tmp_path / "m.pages", sync="off") as ws:
         ws.install("r[i] = (g, v) -> int(i), int(g), int(v).")
         with ws.transaction() as txn:
             txn.insert("r", pa.table(rows))
-        ws.install("m[g] = x <- agg<<x = min(v)>> r[_] = (g, v).  top[] = x <- agg<<x = max(v)>> r[_] = (_, v).", "m")
-        assert sorted(len(rows.T) for rows in kept_states(ws)) == [ends.KEPT + 1, 3 * (ends.KEPT + 1)]
-    with ivm.open(tmp_path / "m.pages", sync="off") as ws:  # which states are partial is stored with the rules
+        ws.install(
+            "m[g] = x <- agg<<x = min(v)>> r[_] = (g, v).  top[] = x <- agg<<x = max(v)>> r[_] = "
+            "(_, v).",
+            "m",
+        )
+        assert sorted(len(rows.T) for rows in kept_states(ws)) == [
+            ends.KEPT + 1,
+            3 * (ends.KEPT + 1),
+        ]
+    # which states are partial is stored with the rules
+    with ivm.open(tmp_path / "m.pages", sync="off") as ws:
         again, order = [], np.argsort(rows["v"][rows["g"] == 1])
         ids, values = rows["i"][rows["g"] == 1][order], rows["v"][rows["g"] == 1][order]
         with pytest.MonkeyPatch.context() as patch:

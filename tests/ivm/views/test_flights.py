@@ -1,4 +1,6 @@
-"""Flights of New York that arrive day by day: every aggregate equals plain loops, and DuckDB's if it is there."""
+"""Flights of New York that arrive day by day: every aggregate equals plain loops, and DuckDB's
+if it is there.
+"""
 
 import importlib
 import math
@@ -63,7 +65,10 @@ class Truth:
         ranked = sorted(((n, *route) for route, n in routes.items()), reverse=True)[:10]
         daily = Counter(flight[1] for flight in self.flights)
         daily_of = Counter((flight[2], flight[1]) for flight in self.flights)
-        weeks = {(c, d): [n for (b, e), n in daily_of.items() if b == c and 0 <= (d - e).days < 7] for c, d in daily_of}
+        weeks = {
+            (c, d): [n for (b, e), n in daily_of.items() if b == c and 0 <= (d - e).days < 7]
+            for c, d in daily_of
+        }
         return {
             "flights": {c: len(found) for c, found in miles.items()},
             "miles": {c: sum(found) for c, found in miles.items()},
@@ -71,8 +76,15 @@ class Truth:
             "worst": {c: max(found) for c, found in delays.items()},
             "best": {c: min(found) for c, found in delays.items()},
             "middle": {c: statistics.median(found) for c, found in delays.items()},
-            "spread": {c: statistics.stdev(map(Fraction, found)) for c, found in delays.items() if len(found) > 1},
-            "ninth": {c: sorted(found)[math.ceil(Fraction(9, 10) * len(found)) - 1] for c, found in delays.items()},
+            "spread": {
+                c: statistics.stdev(map(Fraction, found))
+                for c, found in delays.items()
+                if len(found) > 1
+            },
+            "ninth": {
+                c: sorted(found)[math.ceil(Fraction(9, 10) * len(found)) - 1]
+                for c, found in delays.items()
+            },
             "hours": {c: math.fsum(found) for c, found in delays.items()},
             "planes": {c: len(set(found)) for c, found in tails.items()},
             "top_from": {place: row[1] for place, row in enumerate(ranked, start=1)},
@@ -81,7 +93,9 @@ class Truth:
             "week": {d: sum(n for e, n in daily.items() if 0 <= (d - e).days < 7) for d in daily},
             "so_far": {d: sum(n for e, n in daily.items() if e <= d) for d in daily},
             "week_of": {key: sum(found) for key, found in weeks.items()},
-            "mean_of": {key: float(Fraction(sum(found), len(found))) for key, found in weeks.items()},
+            "mean_of": {
+                key: float(Fraction(sum(found), len(found))) for key, found in weeks.items()
+            },
             "peak_of": {key: max(found) for key, found in weeks.items()},
             "busier": {d: sum(k >= n for k in daily.values()) for d, n in daily.items()},
         }
@@ -101,7 +115,9 @@ def days_of(most: int) -> list[tuple[date, list]]:
             break
         row = (i, day, f.carrier, f.origin, f.dest, int(f.distance))
         delay = None if math.isnan(f.arr_delay) else float(f.arr_delay)
-        found.setdefault(day, []).append((row, delay, f.tailnum if isinstance(f.tailnum, str) else None))
+        found.setdefault(day, []).append(
+            (row, delay, f.tailnum if isinstance(f.tailnum, str) else None)
+        )
     return list(found.items())
 
 

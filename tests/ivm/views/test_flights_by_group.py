@@ -1,4 +1,5 @@
-"""Flights of New York by carrier, origin, month and overall, which arrive day by day: what is kept is DuckDB's answer.
+"""Flights of New York by carrier, origin, month and overall, which arrive day by day: what is kept
+is DuckDB's answer.
 
 Sums of floats are those of math.fsum, which DuckDB's are not.
 """
@@ -32,7 +33,8 @@ GROUPS = {"carrier": "c", "origin": "o", "month": "m", "all": ""}
 SQL = {
     "flights": "select {k} count(*) from flight {by}",
     "miles": "select {k} sum(s)::bigint from flight {by}",
-    "mean": "select {k} sum(x) / count(*) from flight join late using (i) {by}",  # sums of whole minutes are exact
+    # sums of whole minutes are exact
+    "mean": "select {k} sum(x) / count(*) from flight join late using (i) {by}",
     "worst": "select {k} max(x) from flight join late using (i) {by}",
     "best": "select {k} min(x) from flight join late using (i) {by}",
     "middle": "select {k} median(x) from flight join late using (i) {by}",
@@ -80,23 +82,41 @@ def follow(path: Path, days: int) -> None:
     duckdb = pytest.importorskip("duckdb")
     groups = [Group(*group) for group in GROUPS.items()]
     peer = duckdb.connect(config={"threads": 1})
-    peer.execute("create table flight (i bigint, d date, m bigint, c text, o text, a text, s bigint)")
+    peer.execute(
+        "create table flight (i bigint, d date, m bigint, c text, o text, a text, s bigint)"
+    )
     peer.execute("create table late (i bigint, x double)")
     peer.execute("create table tail (i bigint, t text)")
     with ivm.open(path, sync="off") as ws:
         ws.install(DECLARATIONS + "".join(group.rules for group in groups))
         for _, arrived in days_of(days):
             rows = [(i, d, d.month, *others) for (i, d, *others), _, _ in arrived]
-            late = sorted(((row[0], x) for row, x, _ in arrived if x is not None), key=lambda one: one[1])[:-3]
+            late = sorted(
+                ((row[0], x) for row, x, _ in arrived if x is not None), key=lambda one: one[1]
+            )[:-3]
             tails = [(row[0], t) for row, _, t in arrived if t is not None]
             with ws.transaction() as txn:
                 txn.insert("flight", rows)
                 txn.set("late", [(row[0], x) for row, x, _ in arrived if x is not None])
                 txn.set("tail", tails)
             with ws.transaction() as txn:
-                txn.delete("late", [(row[0],) for row, x, _ in arrived if x is not None and (row[0], x) not in late])
-            for name, table, columns in (("flight", rows, "idmcoas"), ("late", late, "ix"), ("tail", tails, "it")):
-                peer.register("arrived", pa.table(dict(zip(columns, map(list, zip(*table, strict=True)), strict=True))))
+                txn.delete(
+                    "late",
+                    [
+                        (row[0],)
+                        for row, x, _ in arrived
+                        if x is not None and (row[0], x) not in late
+                    ],
+                )
+            for name, table, columns in (
+                ("flight", rows, "idmcoas"),
+                ("late", late, "ix"),
+                ("tail", tails, "it"),
+            ):
+                peer.register(
+                    "arrived",
+                    pa.table(dict(zip(columns, map(list, zip(*table, strict=True)), strict=True))),
+                )
                 peer.execute(f"insert into {name} select * from arrived")
             for group in groups:
                 compare(ws, peer, group)

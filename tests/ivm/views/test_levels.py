@@ -1,4 +1,6 @@
-"""Groups of several levels of detail that share a state: what is maintained is what the slow truth says, each time."""
+"""Groups of several levels of detail that share a state: what is maintained is what the slow
+truth says, each time.
+"""
 
 import json
 import math
@@ -37,11 +39,25 @@ def some_rule(rng: random.Random, name: str, type_: str) -> str:
     names = dict(zip(KEYS + "x", rng.sample("abcdefgh", 4), strict=True))
     group = [names[key] for key in rng.sample(KEYS, rng.randint(0, 3))]
     x, body = names["x"], ", ".join(names.values())
-    body = rng.choice([f"r({body})", f"r({body})", f"r({body}), !s({names['c']})", f"r({body}), t({names['m']}, y)"])
+    body = rng.choice(
+        [
+            f"r({body})",
+            f"r({body})",
+            f"r({body}), !s({names['c']})",
+            f"r({body}), t({names['m']}, y)",
+        ]
+    )
     other = ["unite"] if type_ == "int" else []
-    op = rng.choice(["min", "max"] * 4 + other * 3 + ["median" if type_ != "string" else "count_distinct", "last"])
+    op = rng.choice(
+        ["min", "max"] * 4
+        + other * 3
+        + ["median" if type_ != "string" else "count_distinct", "last"]
+    )
     if rng.random() < 0.4:
-        op, x = rng.choice(["argmin", "argmax", "first", "last"]), f"{rng.choice([names['k'], x])}, {x}"
+        op, x = (
+            rng.choice(["argmin", "argmax", "first", "last"]),
+            f"{rng.choice([names['k'], x])}, {x}",
+        )
     if rng.random() < 0.2:
         hi = f"{name}x[{', '.join(group[:1])}] = j"
         return f"{name}[{', '.join(group)}] = i, {hi} <- agg<<i = {op}({x}), j = max({names['x']})>> {body}."
@@ -59,7 +75,9 @@ def some_edits(rng: random.Random, type_: str) -> list[tuple]:
 
 
 def branch_follows(mirror: Mirror, name: str, edits: list[tuple]) -> None:
-    """A branch of the newest version, edited: it has the rows of the truth, and the main one has its own."""
+    """A branch of the newest version, edited: it has the rows of the truth, and the main one has
+    its own.
+    """
     store, state = mirror.workspace.store, {n: rows.copy() for n, rows in mirror.state.items()}
     store.branch(name)
     with store.transaction(branch=name) as txn:
@@ -76,7 +94,9 @@ def branch_follows(mirror: Mirror, name: str, edits: list[tuple]) -> None:
 
 
 def follow(seed: int, path: Path) -> bool:
-    """Random rules over random edits, opened again, at old versions, on a branch; were states shared by levels?"""
+    """Random rules over random edits, opened again, at old versions, on a branch; were states
+    shared by levels?
+    """
     semilattice("unite")
     rng = random.Random(seed)
     type_ = rng.choice([*TYPES])
@@ -107,7 +127,9 @@ def follow(seed: int, path: Path) -> bool:
                 assert sorted(snap[name]) == sorted(naive.rows_of(state[name])), name
     assert mirror.workspace.check() == [] and mirror.workspace.store.check() == []
     mirror.workspace.uninstall("rules")
-    assert not any("$apart" in name for name in mirror.workspace.store.snapshot()._version.catalog.relations)
+    assert not any(
+        "$apart" in name for name in mirror.workspace.store.snapshot()._version.catalog.relations
+    )
     mirror.close()
     return shared
 
@@ -133,11 +155,18 @@ def kept_states(ws: ivm.Workspace) -> list[str]:
     "rules, shared",
     [
         (LEVELS, "h, h0, h1"),
-        ("h1[m] = d <- agg<<d = min(x)>> r(_, m, x). h[c, m] = d <- agg<<d = min(x)>> r(c, m, x).", "h, h1"),
-        ("h[c, m] = a, md[c, m] = b, h0[c] = d <- agg<<a = min(x), b = median(x), d = max(x)>> r(c, m, x).",
-         "h, h0, md"),
+        (
+            "h1[m] = d <- agg<<d = min(x)>> r(_, m, x). h[c, m] = d <- agg<<d = min(x)>> r(c, m, "
+            "x).",
+            "h, h1",
+        ),
+        (
+            "h[c, m] = a, md[c, m] = b, h0[c] = d <- agg<<a = min(x), b = median(x), d = max(x)>> "
+            "r(c, m, x).",
+            "h, h0, md",
+        ),
     ],
-)  # fmt: skip
+)
 def test_one_state_serves_all_levels(rules, shared, tmp_path):
     with ivm.open(tmp_path / "l.pages", sync="off") as ws:
         ws.install(f"{BASE} {rules}")
@@ -149,11 +178,17 @@ def test_one_state_serves_all_levels(rules, shared, tmp_path):
 @pytest.mark.parametrize(
     "rules",
     [
-        "h[c] = d <- agg<<d = max(x)>> r(c, _, x). h0[m] = d <- agg<<d = max(x)>> r(_, m, x).",  # not nested
-        "h[c] = d <- agg<<d = max(x)>> r(c, _, x). h0[] = d <- agg<<d = max(x)>> r(_, x, _).",  # other values
-        "h[c] = d <- agg<<d = max(x)>> r(c, _, x). h0[] = d <- agg<<d = max(x)>> r(x, _, x).",  # another body
-        "h[c] = d <- agg<<d = max(x)>> r(c, _, x). h0[] = d <- agg<<d = median(x)>> r(_, _, x).",  # how often counts
-        "h[c, m] = a, md[c, m] = b, h0[m] = d <- agg<<a = min(x), b = median(x), d = max(x)>> r(c, m, x).",  # its order
+        # not nested
+        "h[c] = d <- agg<<d = max(x)>> r(c, _, x). h0[m] = d <- agg<<d = max(x)>> r(_, m, x).",
+        # other values
+        "h[c] = d <- agg<<d = max(x)>> r(c, _, x). h0[] = d <- agg<<d = max(x)>> r(_, x, _).",
+        # another body
+        "h[c] = d <- agg<<d = max(x)>> r(c, _, x). h0[] = d <- agg<<d = max(x)>> r(x, _, x).",
+        # how often counts
+        "h[c] = d <- agg<<d = max(x)>> r(c, _, x). h0[] = d <- agg<<d = median(x)>> r(_, _, x).",
+        # its order
+        "h[c, m] = a, md[c, m] = b, h0[m] = d <- agg<<a = min(x), b = median(x), d = max(x)>> r(c, "
+        "m, x).",
     ],
 )
 def test_what_shares_no_state(rules, tmp_path):
@@ -178,7 +213,10 @@ def test_a_delete_applies_the_operator_of_each_level_log_n_times(tmp_path, monke
                     left.remove((0, y % 50, y))
                     ws.exec(f"-r(0, {y % 50}, {y}).")
                     values = [x for _, _, x in left]
-                    assert (list(ws["h1"]), list(ws["h0"])) == ([(0, max(values))], [(min(values),)])
+                    assert (list(ws["h1"]), list(ws["h0"])) == (
+                        [(0, max(values))],
+                        [(min(values),)],
+                    )
             most.append(sum(counts) / 5)
     assert all(0 < count <= 12 * math.log2(n) for count, n in zip(most, sizes, strict=True)), most
 
@@ -189,10 +227,13 @@ def saved_rules(ws: ivm.Workspace) -> dict:
 
 
 def test_rules_of_a_release_without_levels_keep_their_states(tmp_path, monkeypatch):
-    """What such a release stored is a state for each rule, so they go on with these; new blocks share."""
+    """What such a release stored is a state for each rule, so they go on with these; new blocks
+    share.
+    """
     path = tmp_path / "old.pages"
     with monkeypatch.context() as patch:
-        patch.setattr(compile, "share_levels", lambda program, _: program)  # saved as such a release did
+        # saved as such a release did
+        patch.setattr(compile, "share_levels", lambda program, _: program)
         patch.setattr(ScanConjunction, "applies", lambda _: False)
         patch.setattr(compile, "may_be_partial", lambda _: False)
         with ivm.open(path, sync="off") as ws:

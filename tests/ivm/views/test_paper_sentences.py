@@ -1,6 +1,8 @@
-"""Each production of the paper's Figure 1, and each sentence of *Maintaining head predicates*, by a test of its name.
+"""Each production of the paper's Figure 1, and each sentence of *Maintaining head predicates*, by a
+test of its name.
 
-Mirrors compare every state with the slow truth; the tests look at what is stored where the paper says how.
+Mirrors compare every state with the slow truth; the tests look at what is stored where the paper
+says how.
 """
 
 import math
@@ -19,7 +21,11 @@ d[x, y, z] = s -> int(x), int(y), int(z), int(s). """
 def words(mirror, name: str) -> list[tuple[int, ...]]:
     """The records of a tree, with hidden words."""
     with mirror.workspace.store.snapshot() as snap:
-        return [tuple(map(int, row)) for batch in read_batches(snap.pages, snap.tree(name)) for row in batch.T]
+        return [
+            tuple(map(int, row))
+            for batch in read_batches(snap.pages, snap.tree(name))
+            for row in batch.T
+        ]
 
 
 def layout(mirror, name: str):
@@ -59,12 +65,19 @@ class TestFigure1:
         m.change([("c", (x,), True) for x in range(1, 7)])
         m.change([("f", (x, x % 3), True) for x in (2, 3, 5)])
         assert len(m.workspace["p"])
-        m.change([("c", (3,), False), ("a", (2, 2), False), ("f", (3, 1), True), ("b", (4, 1), True)])
-        m.change([("a", (2, 2), True), ("c", (4,), False), ("f", (2, 2), False), ("b", (2, 3), False)])
+        m.change(
+            [("c", (3,), False), ("a", (2, 2), False), ("f", (3, 1), True), ("b", (4, 1), True)]
+        )
+        m.change(
+            [("a", (2, 2), True), ("c", (4,), False), ("f", (2, 2), False), ("b", (2, 3), False)]
+        )
         assert m.workspace.check() == []
 
-    def test_a_variable_of_the_body_belongs_to_the_smallest_conjunction_around_its_uses(self, views):
-        m = views(STORED + "p(x) <- c(x), !(a(x, y), !b(y, z)).")  # exists y outside, exists z inside
+    def test_a_variable_of_the_body_belongs_to_the_smallest_conjunction_around_its_uses(
+        self, views
+    ):
+        # exists y outside, exists z inside
+        m = views(STORED + "p(x) <- c(x), !(a(x, y), !b(y, z)).")
         m.insert("c", (1,), (2,))
         m.insert("a", (1, 5), (2, 6))
         assert [*m.workspace["p"]] == []
@@ -85,7 +98,8 @@ class TestProjectionFreeRules:
 
 class TestRulesWithProjection:
     RULE = STORED + "s(x, y) <- a(x, y), b(y, z)."
-    COUNTED = STORED + "s(x, y), t(z) <- a(x, y), b(y, z)."  # no order of the variables ends with those of neither head
+    # no order of the variables ends with those of neither head
+    COUNTED = STORED + "s(x, y), t(z) <- a(x, y), b(y, z)."
 
     def test_the_support_count_is_the_number_of_assignments(self, views):
         m = views(self.COUNTED)
@@ -139,7 +153,9 @@ class TestShortCircuitEvaluation:
         assert words(m, "s") == []
 
     def test_one_assignment_of_an_existential_variable_is_enough(self, views):
-        """Where nothing ties z to the head, one row says that there is any: further rows of b change nothing else."""
+        """Where nothing ties z to the head, one row says that there is any: further rows of b
+        change nothing else.
+        """
         m = views(STORED + "s(x) <- c(x), b(_, z), z > 3.")
         m.insert("c", *((x,) for x in range(50)))
         m.insert("b", (1, 4))
@@ -197,7 +213,9 @@ class TestAggregations:
         assert [*m.workspace["top"]] == [(2, 3)]
 
     def test_levels_of_detail_share_the_intermediate_predicate(self, views):
-        m = views(STORED + "one[x] = s, two[x, y] = t <- agg<<s = max(v), t = max(v)>> d[x, y, z] = v.")
+        m = views(
+            STORED + "one[x] = s, two[x, y] = t <- agg<<s = max(v), t = max(v)>> d[x, y, z] = v."
+        )
         assert layout(m, "one").fold.state == layout(m, "two").fold.state
         m.insert("d", (1, 1, 1, 9), (1, 2, 1, 4))
         m.delete("d", (1, 1, 1, 9))

@@ -1,4 +1,6 @@
-"""Aggregates over ranges, and next and previous keys: what is maintained by ranges is what the slow truth says."""
+"""Aggregates over ranges, and next and previous keys: what is maintained by ranges is what the
+slow truth says.
+"""
 
 import random
 import tempfile
@@ -16,7 +18,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import ivm
-from ivm.errors import ArityError, DivergenceError, RangeError, RecursionRefusedError, RuleTypeError, SafetyError
+from ivm.errors import (
+    ArityError,
+    DivergenceError,
+    RangeError,
+    RecursionRefusedError,
+    RuleTypeError,
+    SafetyError,
+)
 from ivm.rules.installed import PLANNING_WITHOUT_LEVELS, PLANNING_WITHOUT_RANGES
 from ivm.rules.stored import saved_rules
 from ivm.ways import ranges
@@ -94,21 +103,26 @@ def rules_of(ws: ivm.Workspace) -> list:
 
 SOME = [None, 1, 2, 3]
 OTHER = [
-    ("v[x] = y <- agg<<y = min(z)>> w[x] = _, w[z] = _, z > x.", "w", lambda r: (r.randrange(9) / 4, 1.5)),
+    ("v[x] = y <- agg<<y = min(z)>> w[x] = _, w[z] = _, z > x.", "w", lambda r: (r.randrange(9) / 4,
+    1.5)),
     ("v[x] = s <- agg<<s = sum(k)>> d[x] = _, d[t] = k, t <= x, t > x - 7.", "d",
      lambda r: (date(2013, 1, r.randrange(1, 29)), Decimal(r.randrange(999)) / 100)),
     ("v[x] = s <- agg<<s = avg(k)>> d[x] = _, d[t] = k, t <= x, t > x - 7.", "d",
      lambda r: (date(2013, 1, r.randrange(1, 29)), Decimal(r.randrange(999)) / 100)),
     ("v[x] = n <- agg<<n = avg(l)>> o[x] = k, o[y] = l, y < x.", "o",
      lambda r: (r.randrange(9), r.choice([None, 1, 2, 2**63 - 1, 2**63 - 2, 1 - 2**63]))),
-    ("v[x] = n <- agg<<n = count()>> o[x] = k, o[_] = l, l <= k.", "o", lambda r: (r.randrange(9), r.choice(SOME))),
-    ("v[x] = n <- agg<<n = max(l)>> o[x] = k, o[y] = l, y < x.", "o", lambda r: (r.randrange(9), r.choice(SOME))),
+    ("v[x] = n <- agg<<n = count()>> o[x] = k, o[_] = l, l <= k.", "o", lambda r: (r.randrange(9),
+    r.choice(SOME))),
+    ("v[x] = n <- agg<<n = max(l)>> o[x] = k, o[y] = l, y < x.", "o", lambda r: (r.randrange(9),
+    r.choice(SOME))),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize("rule, name, row", OTHER)
 def test_floats_dates_decimals_and_nulls(rule, name, row, tmp_path):
-    """Stores that are edited and stores that are filled at once agree, and so does the join of rows."""
+    """Stores that are edited and stores that are filled at once agree, and so does the join of
+    rows.
+    """
     drawn = random.Random(4)
     with ivm.open(tmp_path / "s.pages", sync="off") as ws:
         ws.install(BASE, "base")
@@ -129,7 +143,9 @@ def test_floats_dates_decimals_and_nulls(rule, name, row, tmp_path):
 
 
 def test_neighbours_are_those_of_a_sorted_list(tmp_path):
-    """Independent of what rules the literals stand for: `bisect` says what the next and the previous are."""
+    """Independent of what rules the literals stand for: `bisect` says what the next and the
+    previous are.
+    """
     drawn = random.Random(2)
     with ivm.open(tmp_path / "n.pages", sync="off") as ws:
         ws.install(f"""{BASE}
@@ -154,13 +170,19 @@ def test_neighbours_are_those_of_a_sorted_list(tmp_path):
             assert {*ws["two"]} == {*zip(ordered, ordered[2:], strict=False)}
             assert {*ws["gap"]} == {(x, y) for x, y in follows if y - x > 3}
             assert {*ws["behind"]} == {
-                (u, t, ordered[at]) for u, t in pairs if (at := bisect_right(ordered, t)) < len(ordered)
+                (u, t, ordered[at])
+                for u, t in pairs
+                if (at := bisect_right(ordered, t)) < len(ordered)
             }
-            assert {*ws["nt"]} == {(u, t, y) for (u, t), (v, y) in pairwise(sorted(pairs)) if u == v}
+            assert {*ws["nt"]} == {
+                (u, t, y) for (u, t), (v, y) in pairwise(sorted(pairs)) if u == v
+            }
 
 
 def test_sessions_by_gaps(tmp_path):
-    """Visits of a user that are at most 30 apart belong to one session, which has the time of its first visit."""
+    """Visits of a user that are at most 30 apart belong to one session, which has the time of
+    its first visit.
+    """
     drawn = random.Random(8)
     with ivm.open(tmp_path / "s.pages", sync="off") as ws:
         ws.install("""visit(u, t) -> int(u), int(t).
@@ -184,13 +206,36 @@ def test_sessions_by_gaps(tmp_path):
         assert ws.check() == []
 
 
-@pytest.mark.parametrize("rule, error, text", [
-    ("p(x) <- a:next[x] = _.", SafetyError, "rules:1:16: x is not bound: a:next seeks from values that"),
-    ("p(x) <- a(x), a:next[x, x] = _.", ArityError, "rules:1:15: a:next takes 1 argument, which are the leading keys"),
-    ("p(x) <- g(x, _), g:next(x, _).", ArityError, "rules:1:18: g:next is a function: write g:next[x] = y"),
-    ("p(x) <- s(x), s:next[x] = _.", RuleTypeError, "rules:1:15: neighbours are found among numbers, dates and"),
-    ("p(x) <- a(x). p(y) <- p(x), a:next[x] = y.", RecursionRefusedError, "rules:1:29: p cannot seek from its own"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "rule, error, text",
+    [
+        (
+            "p(x) <- a:next[x] = _.",
+            SafetyError,
+            "rules:1:16: x is not bound: a:next seeks from values that",
+        ),
+        (
+            "p(x) <- a(x), a:next[x, x] = _.",
+            ArityError,
+            "rules:1:15: a:next takes 1 argument, which are the leading keys",
+        ),
+        (
+            "p(x) <- g(x, _), g:next(x, _).",
+            ArityError,
+            "rules:1:18: g:next is a function: write g:next[x] = y",
+        ),
+        (
+            "p(x) <- s(x), s:next[x] = _.",
+            RuleTypeError,
+            "rules:1:15: neighbours are found among numbers, dates and",
+        ),
+        (
+            "p(x) <- a(x). p(y) <- p(x), a:next[x] = y.",
+            RecursionRefusedError,
+            "rules:1:29: p cannot seek from its own",
+        ),
+    ],
+)
 def test_what_neighbours_are_refused(rule, error, text, tmp_path):
     with ivm.open(":memory:") as ws:
         ws.install(f"{BASE} s(x) -> string(x).", "base")
@@ -211,7 +256,9 @@ def test_columns_and_predicates_of_that_name_are_themselves(tmp_path):
 def test_a_relation_of_the_store_needs_no_declaration(tmp_path):
     with ivm.open(":memory:") as ws:
         with ws.store.transaction() as txn:
-            txn.create("ev", "u: int64, t: int64, v: string", key=("u", "t")).insert([(1, 4, "x"), (1, 9, "y")])
+            txn.create("ev", "u: int64, t: int64, v: string", key=("u", "t")).insert(
+                [(1, 4, "x"), (1, 9, "y")]
+            )
         assert list(ws.query("q(t, n) <- ev[u, t] = _, ev:next[u, t] = n.")) == [(4, 9)]
 
 
@@ -233,7 +280,9 @@ def test_nulls_beside_a_key_do_not_hide_it(tmp_path):
 
 
 def test_a_join_of_rows_with_rows_keeps_no_pairs(tmp_path):
-    """`min` over 8,000 rows joined with themselves: 32 million pairs, of which nothing is kept but a row each."""
+    """`min` over 8,000 rows joined with themselves: 32 million pairs, of which nothing is kept
+    but a row each.
+    """
     n = 8000
     keys = np.unique(np.random.default_rng(1).integers(0, 10**9, n))
     with ivm.open(tmp_path / "s.pages", sync="off") as ws:
@@ -250,13 +299,16 @@ def test_a_join_of_rows_with_rows_keeps_no_pairs(tmp_path):
         assert "through" not in ws.explain("nx")  # a tree of its own is not kept either
 
 
-@pytest.mark.parametrize("rule, most", [
-    ("v[x] = y <- agg<<y = min(z)>> a(x), a(z), z > x.", 2),
-    ("v[x] = y <- agg<<y = max(z)>> a(x), a(z), z < x.", 2),
-    ("v[x] = n <- agg<<n = count()>> a(x), a(z), z <= x, z > x - 7.", 8),
-    ("v[x] = n <- agg<<n = max(k)>> a(x), g(z, k), z <= x, z > x - 7.", 8),
-    ("v[x] = n <- agg<<n = count()>> a(x), a(z), z > x + 100000000.", 1),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "rule, most",
+    [
+        ("v[x] = y <- agg<<y = min(z)>> a(x), a(z), z > x.", 2),
+        ("v[x] = y <- agg<<y = max(z)>> a(x), a(z), z < x.", 2),
+        ("v[x] = n <- agg<<n = count()>> a(x), a(z), z <= x, z > x - 7.", 8),
+        ("v[x] = n <- agg<<n = max(k)>> a(x), g(z, k), z <= x, z > x - 7.", 8),
+        ("v[x] = n <- agg<<n = count()>> a(x), a(z), z > x + 100000000.", 1),
+    ],
+)
 def test_an_edit_looks_at_the_rows_that_it_moves(rule, most, tmp_path, monkeypatch):
     """Each row that may move is looked at once, and takes O(log n) applications of the operator."""
     for size in (500, 32_000):
@@ -292,13 +344,18 @@ def test_a_running_total_moves_the_rows_behind_an_edit():
 
 
 def test_many_changes_at_once(tmp_path):
-    """A change of more intervals than are read one by one looks at all points, as does one of all rows."""
+    """A change of more intervals than are read one by one looks at all points, as does one of
+    all rows.
+    """
     with ivm.open(tmp_path / "m.pages", sync="off") as ws:
         ws.install(f"""{BASE} v[x] = y <- agg<<y = min(z)>> a(x), a(z), z > x.
             c[x] = n <- agg<<n = count()>> a(x), a(z), z < x.""")
         with ws.transaction() as txn:
             txn.insert("a", [np.arange(0, 30_000, 3)])
-        for name, keys in (("insert", np.arange(1, 30_000, 30)), ("delete", np.arange(0, 30_000, 6))):
+        for name, keys in (
+            ("insert", np.arange(1, 30_000, 30)),
+            ("delete", np.arange(0, 30_000, 6)),
+        ):
             with ws.transaction() as txn:
                 getattr(txn, name)("a", [keys])
             keys = ws["a"].to_arrow()["x"].to_pylist()
@@ -333,7 +390,9 @@ def test_a_question_of_few_points_joins_them(tmp_path):
 @pytest.mark.parametrize("fold", ["count()", "sum(k)", "avg(k)", "min(k)", "max(z)", "last(k, z)"])
 def test_points_that_are_there_several_times_count_so(fold, tmp_path):
     """Here g(0, 5) and g(1, 5) are one point twice: two assignments for each measured row."""
-    mirror = Mirror(tmp_path / "s.pages", f"{BASE} v[t] = r <- agg<<r = {fold}>> g(_, t), m[_, z] = k, z <= t.")
+    mirror = Mirror(
+        tmp_path / "s.pages", f"{BASE} v[t] = r <- agg<<r = {fold}>> g(_, t), m[_, z] = k, z <= t."
+    )
     mirror.insert("m", (0, 3, 4), (1, 3, 5), (0, 9, 6))
     mirror.insert("g", (0, 5), (1, 5), (0, 2), (0, 9))
     mirror.delete("g", (0, 5))
@@ -347,7 +406,9 @@ def test_a_sum_beyond_its_type_is_refused(tmp_path):
         ws.install(f"{BASE} v[x] = s <- agg<<s = sum(k)>> a(x), m[_, t] = k, t <= x.")
         ws.exec(f"+m[0, 1] = {2**62}. +m[0, 2] = {2**62 - 1}. +m[0, 3] = {-(2**62)}. +a(2).")
         assert list(ws["v"]) == [(2, 2**63 - 1)]
-        with pytest.raises(RangeError, match=r"v\[2\]: the sum is 9223372036854775808, beyond int64"):
+        with pytest.raises(
+            RangeError, match=r"v\[2\]: the sum is 9223372036854775808, beyond int64"
+        ):
             ws.exec("^m[0, 1] = 4611686018427387905.")
         ws.exec("-a(2). +a(3). ^m[0, 1] = 4611686018427387905.")  # what is between may be beyond it
         assert list(ws["v"]) == [(3, 2**62)]
@@ -361,7 +422,9 @@ def test_a_lost_scan_is_named_and_repaired(tmp_path):
         assert ws.check() == []
         with ws.store.transaction() as txn:
             txn.drop_scan("v$folds0", "sum:folded$")
-        with pytest.raises(DivergenceError, match=r"v\$folds0 has lost its scan sum:folded\$.*repair"):
+        with pytest.raises(
+            DivergenceError, match=r"v\$folds0 has lost its scan sum:folded\$.*repair"
+        ):
             ws.exec("+a(3).")
         ws.repair()
         ws.exec("+a(3).")
@@ -412,10 +475,13 @@ def test_ends_of_windows_by_bisection(tmp_path):
     "op", ["last(z0, z)", "first(zb, z)", "last(zb, z)", "count()", "sum(zb)", "min(zb)", "max(z0)"]
 )
 @pytest.mark.parametrize(
-    "points", ["[p0, p] = r: w[p0] = (p, _)", "[p0, q] = r: w[p0] = (p, q)", "[p0] = r: w[p0] = (_, p)"]
+    "points",
+    ["[p0, p] = r: w[p0] = (p, _)", "[p0, q] = r: w[p0] = (p, q)", "[p0] = r: w[p0] = (_, p)"],
 )
 def test_ranges_over_a_function_of_several_values(points, op):
-    """An index of such a function holds only the columns that it names; joins say what the rows are."""
+    """An index of such a function holds only the columns that it names; joins say what the rows
+    are.
+    """
     head, _, atom = points.partition(": ")
     rule = f"v{head} <- agg<<r = {op}>> {atom}, w[z0] = (z, zb), z <= p."
     draw = random.Random(f"{points} {op}")

@@ -1,4 +1,6 @@
-"""Why a row is in a view, why not, and which edits changed it: equal to brute force, and said in words."""
+"""Why a row is in a view, why not, and which edits changed it: equal to brute force, and said in
+words.
+"""
 
 import re
 from collections import defaultdict
@@ -48,7 +50,9 @@ def facts_under(disjunct: tuple, binding: dict) -> frozenset[Fact]:
     def value(term: object) -> object:
         return binding[term.name] if isinstance(term, Var) else term.value
 
-    return frozenset(Fact(a.predicate, tuple(map(value, a.terms))) for a in disjunct if isinstance(a, Atom))
+    return frozenset(
+        Fact(a.predicate, tuple(map(value, a.terms))) for a in disjunct if isinstance(a, Atom)
+    )
 
 
 def steps_of(mirror: Mirror) -> dict[Fact, set[frozenset[Fact]]]:
@@ -78,17 +82,25 @@ def distinct(bindings: Iterable[dict]) -> list[dict]:
 
 
 def folded(mirror: Mirror, rule: Rule, place: int) -> Iterator[tuple[Fact, frozenset[Fact]]]:
-    """Every row of an aggregate with all facts of its group, or with those of one binding that decides it."""
+    """Every row of an aggregate with all facts of its group, or with those of one binding that
+    decides it.
+    """
     head, one = rule.heads[place], rule.aggregates[place]
     results = {v for each in rule.aggregates for v in each.results}
     groups = defaultdict(list)
-    for binding in distinct(b for disjunct in rule.body for b in naive.bindings(disjunct, {}, mirror.state)):
+    for binding in distinct(
+        b for disjunct in rule.body for b in naive.bindings(disjunct, {}, mirror.state)
+    ):
         groups[tuple(binding[v.name] for v in head.terms if v not in results)].append(binding)
     for row in naive.rows_of(mirror.state[head.predicate]):
-        group = groups[tuple(v for v, term in zip(row, head.terms, strict=True) if term not in results)]
+        group = groups[
+            tuple(v for v, term in zip(row, head.terms, strict=True) if term not in results)
+        ]
         parts = [facts_under(rule.body[0], binding) for binding in group]
         if one.op in DECIDING:
-            parts = [p for p, b in zip(parts, group, strict=True) if b[one.argument.name] == row[-1]]
+            parts = [
+                p for p, b in zip(parts, group, strict=True) if b[one.argument.name] == row[-1]
+            ]
             yield from ((Fact(head.predicate, row), part) for part in parts)
         elif group or one.absent is not None:
             yield Fact(head.predicate, row), frozenset().union(*parts)
@@ -106,7 +118,12 @@ def least_sizes(mirror: Mirror, steps: dict[Fact, set[frozenset[Fact]]]) -> dict
         better = {
             fact: least
             for fact, some in steps.items()
-            for least in [min((1 + sum(sizes[f] for f in one) for one in some if sizes.keys() >= one), default=None)]
+            for least in [
+                min(
+                    (1 + sum(sizes[f] for f in one) for one in some if sizes.keys() >= one),
+                    default=None,
+                )
+            ]
             if least is not None and least < sizes.get(fact, least + 1)
         }
         if not better:
@@ -153,17 +170,23 @@ def test_rows_have_the_derivations_of_the_truth(case: tuple) -> None:
 def test_rows_of_recursion_have_the_derivations_of_the_truth(seed: int) -> None:
     random = Random(seed)
     choices = (recursive_programs.plain, recursive_programs.recursion)
-    mirror = Mirror(":memory:", recursive_programs.DECLARATIONS + "\n".join(random.choice(choices)(random)))
+    mirror = Mirror(
+        ":memory:", recursive_programs.DECLARATIONS + "\n".join(random.choice(choices)(random))
+    )
     mirror.change(recursive_programs.load(random)[:14])
     compare(mirror)
     mirror.close()
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_ranks_lead_down_where_facts_are_too_many(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ranks_lead_down_where_facts_are_too_many(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(proofs, "FACTS_MAX", 0)
     random = Random(seed)
-    mirror = Mirror(":memory:", recursive_programs.DECLARATIONS + "\n".join(recursive_programs.plain(random)))
+    mirror = Mirror(
+        ":memory:", recursive_programs.DECLARATIONS + "\n".join(recursive_programs.plain(random))
+    )
     mirror.change(recursive_programs.load(random))
     for _ in range(4):
         mirror.change(recursive_programs.change(random, mirror.state))
@@ -175,7 +198,9 @@ def test_ranks_lead_down_where_facts_are_too_many(seed: int, monkeypatch: pytest
     mirror.close()
 
 
-MONOTONE = Features(functions=False, arithmetic=False, aggregates=False, disjunction=True, views_max=2)
+MONOTONE = Features(
+    functions=False, arithmetic=False, aggregates=False, disjunction=True, views_max=2
+)
 
 
 @settings(max_examples=times(8))
@@ -185,11 +210,14 @@ def test_insertions_are_the_smallest_that_bring_a_row(case: tuple) -> None:
     assert_smallest(text, load[:8])
 
 
-@pytest.mark.parametrize("body", [
-    "r(x, 3), r(u, z), a(u), r(_, y)",  # one row serves three atoms
-    "r(u, x), r(u, y), x != y",  # no row serves both
-    "r(u, x), r(x, u), r(y, y)",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "body",
+    [
+        "r(x, 3), r(u, z), a(u), r(_, y)",  # one row serves three atoms
+        "r(u, x), r(u, y), x != y",  # no row serves both
+        "r(u, x), r(x, u), r(y, y)",
+    ],
+)
 def test_an_insertion_serves_each_atom_that_it_may(body: str) -> None:
     declared = "a(x) -> int(x).  r(x, y) -> int(x), int(y)."
     assert_smallest(f"{declared}  v(u) <- {body}.", [("a", (1,), True)])
@@ -210,9 +238,17 @@ def assert_smallest(text: str, load: list[Edit]) -> None:
         assert all(derives(mirror, [fact_of(atom) for atom in some], name, row) for some in ground)
         if truth and missing.complete:
             size = len(truth[0])
-            assert min(map(len, found)) == size and all(len(some) == size for some in ground), (found, truth)
+            assert min(map(len, found)) == size and all(len(some) == size for some in ground), (
+                found,
+                truth,
+            )
             if all(len(some) == size for some in found):
-                assert all(any(is_instance(one, some) for some in found) for one in truth), (text, row, found, truth)
+                assert all(any(is_instance(one, some) for some in found) for one in truth), (
+                    text,
+                    row,
+                    found,
+                    truth,
+                )
     mirror.close()
 
 
@@ -248,8 +284,16 @@ def derives(mirror: Mirror, facts: list[Fact], name: str, row: tuple) -> bool:
 
 
 def smallest(mirror: Mirror, name: str, row: tuple) -> list[tuple[Fact, ...]]:
-    """The smallest sets of one or two insertions that bring a row; none if they are too many to try."""
-    read = {a.predicate for rule in mirror.program.rules for d in rule.body for a in d if isinstance(a, Atom)}
+    """The smallest sets of one or two insertions that bring a row; none if they are too many to
+    try.
+    """
+    read = {
+        a.predicate
+        for rule in mirror.program.rules
+        for d in rule.body
+        for a in d
+        if isinstance(a, Atom)
+    }
     new = [
         Fact(n, values)
         for n in read
@@ -280,15 +324,24 @@ def test_every_changed_row_has_edits_responsible(case: tuple) -> None:
             (inserted, Fact(n, row))
             for n, predicate in mirror.program.predicates.items()
             if predicate.extensional
-            for inserted, rows, others in ((True, mirror.state[n], before[n]), (False, before[n], mirror.state[n]))
+            for inserted, rows, others in (
+                (True, mirror.state[n], before[n]),
+                (False, before[n], mirror.state[n]),
+            )
             for row in {*naive.rows_of(rows)} - {*naive.rows_of(others)}
         }
         asker = mirror.workspace._asker(None)
         texts = {f"{'+' if inserted else '-'}{asker.text(fact)}" for inserted, fact in made}
         for view in views:
             changes = mirror.workspace.why_changed(view, version)
-            assert len(changes) == len({*naive.rows_of(before[view])} ^ {*naive.rows_of(mirror.state[view])})
-            assert all(one.edits and texts.issuperset(one.edits) for one in changes), (text, view, changes)
+            assert len(changes) == len(
+                {*naive.rows_of(before[view])} ^ {*naive.rows_of(mirror.state[view])}
+            )
+            assert all(one.edits and texts.issuperset(one.edits) for one in changes), (
+                text,
+                view,
+                changes,
+            )
     mirror.close()
 
 
@@ -301,8 +354,14 @@ def test_the_edits_responsible_suffice_without_negation(case: tuple) -> None:
     before, version = mirror.state, mirror.workspace.store.version
     mirror.change(transactions[-1])
     sides = {True: before, False: mirror.state}
-    for view in [n for n, p in mirror.program.predicates.items() if not p.extensional and "$" not in n]:
-        for one in mirror.workspace.why_changed(view, version) if mirror.workspace.store.version > version else ():
+    for view in [
+        n for n, p in mirror.program.predicates.items() if not p.extensional and "$" not in n
+    ]:
+        for one in (
+            mirror.workspace.why_changed(view, version)
+            if mirror.workspace.store.version > version
+            else ()
+        ):
             state = {n: set(rows) for n, rows in sides[one.inserted].items()}
             for edit in one.edits:
                 assert edit[0] == ("+" if one.inserted else "-")
@@ -359,14 +418,18 @@ this would bring it:
     assert failed["failures"][0]["fails"] == ["!cut(1)"] and not failed["insertions"]
 
 
-@pytest.mark.parametrize(("fact", "kept"), [
-    ("busy(1)", False),  # 3 edges are one too few
-    ("busy(2)", True),
-    ("poor(1)", False),  # any edge makes the sum greater
-    ("alone(5)", False),  # what is inserted is what the negation excludes
-    ("far(7)", True),  # by a value that no row has
-    ("sold(3)", True), ("sold(2)", False),  # a constraint has the last word
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("fact", "kept"),
+    [
+        ("busy(1)", False),  # 3 edges are one too few
+        ("busy(2)", True),
+        ("poor(1)", False),  # any edge makes the sum greater
+        ("alone(5)", False),  # what is inserted is what the negation excludes
+        ("far(7)", True),  # by a value that no row has
+        ("sold(3)", True),
+        ("sold(2)", False),  # a constraint has the last word
+    ],
+)
 def test_what_is_suggested_brings_the_row(fact: str, kept: bool) -> None:
     with ivm.open(":memory:") as ws:
         ws.install("""edge(x, y) -> int(x), int(y).  price[k] = n -> int(k), int(n).
@@ -377,8 +440,10 @@ def test_what_is_suggested_brings_the_row(fact: str, kept: bool) -> None:
         ws.exec("+edge(1, 1). +edge(1, 2). +edge(2, 1). +edge(2, 2). +edge(2, 3).")
         found = ws.why(fact).data
         assert bool(found["insertions"]) == kept and (kept or not found["complete"])
-        tried = [" ".join(f"{re.sub('_1|y', '5001', text).replace('n', '11')}." for text in some)
-                 for some in found["insertions"]]  # fmt: skip
+        tried = [
+            " ".join(f"{re.sub('_1|y', '5001', text).replace('n', '11')}." for text in some)
+            for some in found["insertions"]
+        ]
         assert all(ws.preview(text).changes[fact.partition("(")[0]].num_rows for text in tried)
 
 
@@ -386,8 +451,11 @@ def test_a_row_that_all_parts_of_a_view_of_sql_lack_is_told_once(tmp_path: Path)
     with ivm.open(tmp_path / "s.pages") as ws:
         ws.sql("CREATE TABLE room (k TEXT PRIMARY KEY, house TEXT NOT NULL, seats BIGINT)")
         ws.sql("CREATE TABLE used (k BIGINT PRIMARY KEY, room TEXT NOT NULL, day BIGINT NOT NULL)")
-        ws.sql("CREATE MATERIALIZED VIEW v AS SELECT house, count(*) AS n, min(day) AS d, max(day) AS e "
-               "FROM used JOIN room ON used.room = room.k GROUP BY house")  # fmt: skip
+        ws.sql(
+            "CREATE MATERIALIZED VIEW v AS SELECT house, count(*) AS n, min(day) AS d, max(day) AS "
+            "e "
+            "FROM used JOIN room ON used.room = room.k GROUP BY house"
+        )
         ws.sql("INSERT INTO room VALUES ('a', 'north', 3), ('b', 'south', 4)")
         ws.sql("INSERT INTO used VALUES (1, 'a', 5), (2, 'b', 6), (3, 'c', 6)")
         missing = ws.why('v("east")')
@@ -405,8 +473,13 @@ def test_a_condition_that_fails_is_told_and_a_value_that_is_taken_gives_way(tmp_
             n[k, w] = n -> int(k), int(w), int(n).
             total[w] = s <- agg<<s = sum(n)>> n[_, w] = n. rich(who) <- total[w] = s, s > 10, owner[w] = (who, _).
             lives(k, t) <- n[k, _] = _, owner[k] = (_, t).""")
-        ws.exec('+owner[1] = ("ada", "ulm"). +owner[2] = ("bob", "bonn"). +n[1, 1] = 4. +n[2, 1] = 3.')
-        assert '   fails at 7 > 10   where w = 1, s = 7, who = "ada"' in str(ws.why('rich("ada")')).splitlines()
+        ws.exec(
+            '+owner[1] = ("ada", "ulm"). +owner[2] = ("bob", "bonn"). +n[1, 1] = 4. +n[2, 1] = 3.'
+        )
+        assert (
+            '   fails at 7 > 10   where w = 1, s = 7, who = "ada"'
+            in str(ws.why('rich("ada")')).splitlines()
+        )
         taken, free = (ws.why(f'lives({k}, "rom")') for k in (1, 3))
         assert taken.data["insertions"] == [['^owner[1] = (_3, "rom")']]
         assert free.data["insertions"] == [["+n[3, _1] = _2", '+owner[3] = (_3, "rom")']]
@@ -416,7 +489,9 @@ def test_a_condition_that_fails_is_told_and_a_value_that_is_taken_gives_way(tmp_
 
 
 def test_a_binding_of_several_alternatives_is_told_once(graph: ivm.Workspace) -> None:
-    graph.install("few[x] = n <- agg<<n = count()>> edge(x, y), (y < 3 ; y < 4, x = 1 ; y = 4).", "few")
+    graph.install(
+        "few[x] = n <- agg<<n = count()>> edge(x, y), (y < 3 ; y < 4, x = 1 ; y = 4).", "few"
+    )
     assert [*graph["few"]] == [(1, 2), (3, 1)]
     assert str(graph.why("few", (1, 2))).count("edge(1, ") == 2
     assert "y < 4" in str(graph.why("few", (2, 1)))
@@ -436,11 +511,17 @@ def test_rows_of_sql_are_told_by_their_statements() -> None:
     with ivm.open(":memory:") as ws:
         ws.sql("CREATE TABLE paid (id INT PRIMARY KEY, who TEXT NOT NULL, cents INT NOT NULL)")
         ws.sql("INSERT INTO paid VALUES (1, 'ada', 350), (2, 'bob', 400), (3, 'ada', 100)")
-        ws.sql("CREATE MATERIALIZED VIEW total AS SELECT who, sum(cents) AS t FROM paid GROUP BY who")
+        ws.sql(
+            "CREATE MATERIALIZED VIEW total AS SELECT who, sum(cents) AS t FROM paid GROUP BY who"
+        )
         ws.sql("CREATE MATERIALIZED VIEW names AS SELECT who FROM paid")
         told = str(ws.why("SELECT * FROM total WHERE who = 'ada'"))
         assert "by CREATE VIEW total AS SELECT who, SUM(cents) AS t FROM paid GROUP BY who" in told
-        assert 'paid[1] = ("ada", 350)' in told and 'paid[3] = ("ada", 100)' in told and "part" not in told
+        assert (
+            'paid[1] = ("ada", 350)' in told
+            and 'paid[3] = ("ada", 100)' in told
+            and "part" not in told
+        )
         assert ws.why("names", {"who": "ada"}).fact == 'names("ada") (2 equal rows)'
         missing = str(ws.why("total", ("eve",)))
         assert missing.count("CREATE VIEW total") == 1 and '+paid[_1] = ("eve", ' in missing
@@ -466,8 +547,14 @@ def test_mistakes_are_named(graph: ivm.Workspace) -> None:
 def test_a_proof_is_shown_as_deep_as_it_can_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ivm.why.why.DEPTH", 5)
     with ivm.open(":memory:", threads=1) as ws:
-        ws.install("edge(x, y) -> int(x), int(y). path(x, y) <- edge(x, y). path(x, z) <- path(x, y), edge(y, z).")
+        ws.install(
+            "edge(x, y) -> int(x), int(y). path(x, y) <- edge(x, y). path(x, z) <- path(x, y), "
+            "edge(y, z)."
+        )
         ws.insert("edge", [(n, n + 1) for n in range(20)])
         shown = str(ws.why("path", (0, 20)))
-        assert shown.count("path(0, ") < 30 and "path(0, 15)   (ask for it, as its proof goes deeper)" in shown
+        assert (
+            shown.count("path(0, ") < 30
+            and "path(0, 15)   (ask for it, as its proof goes deeper)" in shown
+        )
         assert "deeper" not in str(ws.why("path", (0, 5)))

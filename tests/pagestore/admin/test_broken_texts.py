@@ -1,4 +1,6 @@
-"""Texts that are not UTF-8, of stores that took them before: fsck says where they are, and a command mends them."""
+"""Texts that are not UTF-8, of stores that took them before: fsck says where they are, and a
+command mends them.
+"""
 
 import io
 import json
@@ -36,7 +38,10 @@ def path(tmp_path, unlooked):
             txn.create("r", "k: int64, v: string, b: bytes", key="k").insert(rows)
             txn.create("names", "name: string").insert(pa.table({"name": raw(LATIN)}))
             txn.create("fine", "name: string").insert(["caf\xe9", "plain"])
-        ws.install("by[v] = n <- agg<<n = count()>> r[_] = (v, _). first[] = m <- agg<<m = min(v)>> names(v).")
+        ws.install(
+            "by[v] = n <- agg<<n = count()>> r[_] = (v, _). first[] = m <- agg<<m = min(v)>> "
+            "names(v)."
+        )
     return tmp_path / "s.pages"
 
 
@@ -48,9 +53,19 @@ def command(capsys, *words):
 def test_fsck_says_where_they_are(path, capsys):
     code, said = command(capsys, "fsck", path)
     assert code == 1
-    assert "r: column 'v' has 3 texts that are not UTF-8, the first at slot 0: pagestore fsck --repair-texts" in said
-    assert "names: column 'name' has 3 texts" in said and "column 'b'" not in said and "fine" not in said
-    with pagestore.open(path, mode="r") as store, pytest.raises(CorruptionError, match="pagestore fsck says more"):
+    assert (
+        "r: column 'v' has 3 texts that are not UTF-8, the first at slot 0: pagestore fsck "
+        "--repair-texts" in said
+    )
+    assert (
+        "names: column 'name' has 3 texts" in said
+        and "column 'b'" not in said
+        and "fine" not in said
+    )
+    with (
+        pagestore.open(path, mode="r") as store,
+        pytest.raises(CorruptionError, match="pagestore fsck says more"),
+    ):
         list(store.snapshot()["r"])
 
 
@@ -61,8 +76,14 @@ def test_they_are_mended_and_views_follow(path, encoding, capsys):
     expected = ["café", "naïve", "ÿ"] if encoding else ["caf\\xe9", "na\\xefve", "\\xff"]
     expected += ["plain", "café two"]
     with ivm.open(path) as ws:
-        assert list(ws["r"]) == [(i, text, raw) for i, (text, raw) in enumerate(zip(expected, LATIN, strict=True))]
-        assert sorted(ws["names"]) == sorted((text,) for text in expected) == sorted((text,) for text, _ in ws["by"])
+        assert list(ws["r"]) == [
+            (i, text, raw) for i, (text, raw) in enumerate(zip(expected, LATIN, strict=True))
+        ]
+        assert (
+            sorted(ws["names"])
+            == sorted((text,) for text in expected)
+            == sorted((text,) for text, _ in ws["by"])
+        )
         assert list(ws["first"]) == [(min(expected),)]
         assert ws.check() == []
         ws.store.vacuum(keep_versions=1)
@@ -81,7 +102,10 @@ def test_they_are_mended_and_views_follow(path, encoding, capsys):
 def test_what_the_encoding_has_not_changes_nothing(path):
     with pagestore.open(path, sync="off") as store:
         before = store.version
-        for encoding, says in (("ascii", r"b'.*' does not read as ascii"), ("nonsense", "unknown encoding")):
+        for encoding, says in (
+            ("ascii", r"b'.*' does not read as ascii"),
+            ("nonsense", "unknown encoding"),
+        ):
             with pytest.raises(WordError, match=says):
                 mend_texts(store._handle, encoding)
         assert store.version == before
@@ -92,7 +116,9 @@ def test_keys_that_become_one_are_refused(tmp_path, unlooked):
         with store.transaction() as txn:
             names = txn.create("names", "name: string, n: int64", key="name")
             names.insert(pa.table({"name": raw([b"caf\xe9", b"caf\xc3\xa9"]), "n": [1, 2]}))
-        with pytest.raises(EditError, match="two records have one key; name another encoding, or none"):
+        with pytest.raises(
+            EditError, match="two records have one key; name another encoding, or none"
+        ):
             mend_texts(store._handle, "latin-1")
         assert [one.records for one in mend_texts(store._handle)] == [1]
         assert list(store.snapshot()["names"]) == [("caf\\xe9", 1), ("café", 2)]
@@ -101,7 +127,9 @@ def test_keys_that_become_one_are_refused(tmp_path, unlooked):
 def test_every_branch_is_mended(unlooked):
     with pagestore.open(":memory:") as store:
         with store.transaction() as txn:
-            txn.create("r", "v: string").insert(pa.table({"v": raw([b"\xe9", b"long " * 2000 + b"\xe9"])}))
+            txn.create("r", "v: string").insert(
+                pa.table({"v": raw([b"\xe9", b"long " * 2000 + b"\xe9"])})
+            )
         store.branch("other")
         assert [(one.branch, one.records) for one in mend_texts(store._handle, "latin-1")] == [
             ("main", 2),
@@ -117,6 +145,8 @@ def test_broken_texts_are_found_among_any():
     whole = [text.encode() for text in texts]
     cut = [part for text in whole for part in (text[:1], text[1:])]  # which together are texts
     for some in (whole, cut, [b"\xc3", b"\xa9"]):
-        expected = [i for i, text in enumerate(some) if text.decode(errors="replace").encode() != text]
+        expected = [
+            i for i, text in enumerate(some) if text.decode(errors="replace").encode() != text
+        ]
         assert broken_among(some) == expected
     assert np.array_equal(broken_among([]), [])

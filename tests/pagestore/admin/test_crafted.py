@@ -1,4 +1,6 @@
-"""Crafted dumps and backups are refused: the error says where, memory stays bounded, and no file is left behind."""
+"""Crafted dumps and backups are refused: the error says where, memory stays bounded, and no file
+is left behind.
+"""
 
 import io
 import struct
@@ -34,9 +36,13 @@ def test_very_many_crafted_files():
 
 @pytest.fixture(scope="module")
 def dumped(tmp_path_factory):
-    with pagestore.open(tmp_path_factory.mktemp("crafted") / "s.pages", page_size=4096, sync="off") as store:
+    with pagestore.open(
+        tmp_path_factory.mktemp("crafted") / "s.pages", page_size=4096, sync="off"
+    ) as store:
         with store.transaction() as txn:
-            txn.create("r", "k: int64, s: string", key="k").insert([(i, f"t{i}") for i in range(500)])
+            txn.create("r", "k: int64, s: string", key="k").insert(
+                [(i, f"t{i}") for i in range(500)]
+            )
         out, backed = io.BytesIO(), io.BytesIO()
         store.dump(out)
         store.backup(backed)
@@ -63,7 +69,9 @@ def with_rows(data, change):
     def changed(content):
         batch = pa.ipc.open_stream(content).read_next_batch()
         columns = change([column.to_numpy() for column in batch.columns])
-        return batches.pack(pa.record_batch({f"c{i}": pa.array(column) for i, column in enumerate(columns)}))
+        return batches.pack(
+            pa.record_batch({f"c{i}": pa.array(column) for i, column in enumerate(columns)})
+        )
 
     return with_block(data, b"ROWS", changed)
 
@@ -72,15 +80,28 @@ def test_a_bomb_is_not_unpacked(dumped, tmp_path):
     packed = zstandard.ZstdCompressor(level=1).compress(bytes(framing.PLAIN_MAX + 8))
     assert len(packed) < 20_000
     header = BLOCK.pack(b"STOR", crc32c(packed), len(packed), framing.PLAIN_MAX + 8)
-    refused(dump.MAGIC + header + packed, tmp_path, r"at byte 12 \(STOR\): it says that it has 134217736 bytes")
+    refused(
+        dump.MAGIC + header + packed,
+        tmp_path,
+        r"at byte 12 \(STOR\): it says that it has 134217736 bytes",
+    )
     lies = BLOCK.pack(b"STOR", crc32c(packed), len(packed), 8)
     refused(dump.MAGIC + lies + packed, tmp_path, "does not say that it unpacks to 8 bytes")
-    batch, sink = pa.record_batch({"text": pa.array([bytes(1 << 24)], pa.large_binary())}), pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, batch.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
+    batch, sink = (
+        pa.record_batch({"text": pa.array([bytes(1 << 24)], pa.large_binary())}),
+        pa.BufferOutputStream(),
+    )
+    with pa.ipc.new_stream(
+        sink, batch.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")
+    ) as writer:
         writer.write_batch(batch)
     inner = sink.getvalue().to_pybytes()
     assert len(inner) < 10_000
-    refused(with_block(dumped[0], b"TEXT", lambda _: inner), tmp_path, r"\(TEXT\): its batch is packed once more")
+    refused(
+        with_block(dumped[0], b"TEXT", lambda _: inner),
+        tmp_path,
+        r"\(TEXT\): its batch is packed once more",
+    )
 
 
 def test_rows_are_as_the_dump_declares_them(dumped, tmp_path):
@@ -95,7 +116,10 @@ def test_rows_are_as_the_dump_declares_them(dumped, tmp_path):
         (lambda c: [c[0], c[1] + 1], "column 's' of 'r' is of string, and has the word 501"),
         (lambda c: [c[0], c[1] - 1], "and has the word 0"),
         (lambda c: [c[0][:9], c[1][:9]], "says 1 and 500 rows at its end; it has 1 and 9"),
-        (lambda c: [np.arange(70_000), np.ones(70_000, int)], "70000 rows, and a block holds 65536 at most"),
+        (
+            lambda c: [np.arange(70_000), np.ones(70_000, int)],
+            "70000 rows, and a block holds 65536 at most",
+        ),
     ):
         refused(with_rows(data, change), tmp_path, match)
 
@@ -106,13 +130,21 @@ def test_texts_are_whole_and_different(dumped, tmp_path):
 
     def texts(values):
         return with_block(
-            data, b"TEXT", lambda _: batches.pack(pa.record_batch({"text": pa.array(values, pa.large_binary())}))
+            data,
+            b"TEXT",
+            lambda _: batches.pack(pa.record_batch({"text": pa.array(values, pa.large_binary())})),
         )
 
     assert texts(names) == data
     refused(texts([*names[:-1], names[0]]), tmp_path, "a text that was there before")
-    refused(texts([*names[:-1], b"\xff"]), tmp_path, "column 's' of 'r' is of string, and has the word 500")
-    refused(texts([*names[:-1], None]), tmp_path, "column .s. of .r. is of string, and has the word 500")
+    refused(
+        texts([*names[:-1], b"\xff"]),
+        tmp_path,
+        "column 's' of 'r' is of string, and has the word 500",
+    )
+    refused(
+        texts([*names[:-1], None]), tmp_path, "column .s. of .r. is of string, and has the word 500"
+    )
     wrong = bytearray(texts(names))
     apart_ = apart(bytes(wrong))
     kind, content = apart_[1]
@@ -126,21 +158,38 @@ def test_the_beginning_and_the_end_say_the_same(dumped, tmp_path):
     data, _ = dumped
     many = with_block(data, b"STOR", lambda _: struct.pack("<Q", 1 << 60))
     refused(many, tmp_path, "it said 1152921504606846976 versions at its beginning")
-    refused(with_block(data, b"STOR", lambda content: content[:3]), tmp_path, r"at byte 12 \(STOR\): unpack requires")
+    refused(
+        with_block(data, b"STOR", lambda content: content[:3]),
+        tmp_path,
+        r"at byte 12 \(STOR\): unpack requires",
+    )
     found = apart(data)
     refused(together(dump.MAGIC, [*found[:-1], found[2]]), tmp_path, "another block belongs there")
     refused(together(dump.MAGIC, [*found[:3], found[-1]]), tmp_path, "TREE of 'r' belongs there")
-    refused(together(dump.MAGIC, [*found[:4], *found[3:]]), tmp_path, "another block belongs there|was there before")
-    refused(together(dump.MAGIC, [found[0], (b"PART", b"x"), *found[2:]]), tmp_path, "TEXT belongs there")
+    refused(
+        together(dump.MAGIC, [*found[:4], *found[3:]]),
+        tmp_path,
+        "another block belongs there|was there before",
+    )
+    refused(
+        together(dump.MAGIC, [found[0], (b"PART", b"x"), *found[2:]]),
+        tmp_path,
+        "TEXT belongs there",
+    )
     with pagestore.open(tmp_path / "r.pages", sync="off") as target:
         assert target.restore(io.BytesIO(data)) == [1]
 
 
 def test_a_catalog_is_one_that_a_transaction_would_have_made(tmp_path):
-    """Each word of a catalog is replaced by many others: the result reads as another catalog, or is refused."""
+    """Each word of a catalog is replaced by many others: the result reads as another catalog, or
+    is refused.
+    """
     with pagestore.open(tmp_path / "s.pages", sync="off") as store, store.transaction() as txn:
         txn.create(
-            "r", "k: int64, d: decimal(9,2), s: string", key="k", scans=["sum:d", "max:d,k", "count", "checksum"]
+            "r",
+            "k: int64, d: decimal(9,2), s: string",
+            key="k",
+            scans=["sum:d", "max:d,k", "count", "checksum"],
         )
         txn.create_intervals("i", "a: int64, b: int64", ("a", "b"))
         txn.create_words("$w", 2, 3)
@@ -158,16 +207,25 @@ def test_a_catalog_is_one_that_a_transaction_would_have_made(tmp_path):
             good += 1
             for info in catalog.relations.values():
                 if info.schema:
-                    assert all(parse_scan(name, info.schema) for name in scan_names(info.spec.scans, info.schema))
+                    assert all(
+                        parse_scan(name, info.schema)
+                        for name in scan_names(info.spec.scans, info.schema)
+                    )
             assert Catalog.decode(np.array(catalog.encode(), np.int64), NO_RUN).same_as(catalog)
     assert good > 20
 
 
 def crafted_backup(head, pages=(), done=None):
-    """A backup of that head (page size, uuid, base, version, page, words, top) and pages (ids, bytes)."""
+    """A backup of that head (page size, uuid, base, version, page, words, top) and pages (ids,
+    bytes).
+    """
     parts = [(b"HEAD", backup._HEADS[backup.FORMAT].pack(*head, backup.NO_COMMIT))]
-    parts += [(b"PAGE", struct.pack(f"<{len(ids) + 1}q", len(ids), *ids) + data) for ids, data in pages]
-    parts += [(b"DONE", struct.pack("<q", sum(len(ids) for ids, _ in pages) if done is None else done))]
+    parts += [
+        (b"PAGE", struct.pack(f"<{len(ids) + 1}q", len(ids), *ids) + data) for ids, data in pages
+    ]
+    parts += [
+        (b"DONE", struct.pack("<q", sum(len(ids) for ids, _ in pages) if done is None else done))
+    ]
     return together(backup.MAGIC, parts)
 
 
@@ -185,7 +243,11 @@ def crafted_backup(head, pages=(), done=None):
         ((4096, -1, 1, 2, 50, 10), [([-5], bytes(4096))], "do not ascend from 2 to 9"),
         ((4096, -1, 1, 2, 50, 10), [([1 << 30], bytes(4096))], "do not ascend from 2 to 9"),
         ((4096, -1, 1, 2, 50, 10), [([3, 3], bytes(8192))], "do not ascend"),
-        ((4096, -1, 1, 2, 50, 10), [([2], bytes(4096))], "page 2: it says that it is page 0|its checksum"),
+        (
+            (4096, -1, 1, 2, 50, 10),
+            [([2], bytes(4096))],
+            "page 2: it says that it is page 0|its checksum",
+        ),
         ((4096, -1, 1, 2, 50, 10), [([2], bytes(4000))], "it holds 1 pages, and has 4016 bytes"),
         ((4096, -1, 1, 2, 50, 10), [([1 << 40], b"")], "it holds 1 pages, and has 16 bytes"),
         ((4096, -1, 1, 2, 50, 10), [], "lacks its commit: page 2"),
@@ -194,7 +256,9 @@ def crafted_backup(head, pages=(), done=None):
 def test_a_backup_holds_what_it_says(head, pages, match, tmp_path):
     size, *rest = head
     with pytest.raises(CorruptionError, match=match):
-        backup.restore_backup(tmp_path / "b.pages", [io.BytesIO(crafted_backup((size, bytes(16), *rest), pages))])
+        backup.restore_backup(
+            tmp_path / "b.pages", [io.BytesIO(crafted_backup((size, bytes(16), *rest), pages))]
+        )
     assert [*tmp_path.iterdir()] == []
 
 
@@ -216,7 +280,10 @@ def test_pages_are_verified_before_they_are_written(dumped, tmp_path):
     assert page(0, lambda words: None) == backed
     number = int(np.frombuffer(apart(backed)[1][1], np.int64)[1])
     for data, match in (
-        (page(0, lambda words: np.add.at(words, 20, 1), stamped=False), f"page {number}: its checksum does not match"),
+        (
+            page(0, lambda words: np.add.at(words, 20, 1), stamped=False),
+            f"page {number}: its checksum does not match",
+        ),
         (page(0, lambda words: np.put(words, 1, 77)), f"page {number}: it says that it is page 77"),
         (page(0, lambda words: np.put(words, 2, 9)), f"page {number} was born in version 9"),
         (page(-1, lambda words: np.put(words, 4, 1 << 60)), "not whole|lacks its commit"),
@@ -227,7 +294,9 @@ def test_pages_are_verified_before_they_are_written(dumped, tmp_path):
 
 
 def test_few_pages_make_no_huge_store(dumped, tmp_path, monkeypatch):
-    """Up to some size a restored store with few pages has holes; beyond it, backups are refused, and none is made."""
+    """Up to some size a restored store with few pages has holes; beyond it, backups are refused,
+    and none is made.
+    """
     _, backed = dumped
     (head,) = (content for kind, content in apart(backed) if kind == b"HEAD")
     fields = [*backup._HEADS[backup.FORMAT].unpack(head)]
@@ -237,7 +306,11 @@ def test_few_pages_make_no_huge_store(dumped, tmp_path, monkeypatch):
         return with_block(backed, b"HEAD", lambda _: backup._HEADS[backup.FORMAT].pack(*fields))
 
     backup.restore_backup(tmp_path / "holes.pages", [io.BytesIO(of(1 << 20))])
-    assert (tmp_path / "holes.pages").stat().st_size > 1 << 32 > (tmp_path / "holes.pages").stat().st_blocks << 12
+    assert (
+        (tmp_path / "holes.pages").stat().st_size
+        > 1 << 32
+        > (tmp_path / "holes.pages").stat().st_blocks << 12
+    )
     with pagestore.open(tmp_path / "holes.pages", sync="off") as store:
         with store.transaction() as txn:
             txn["r"].insert([(1000 + n, f"more {n}") for n in range(2000)])

@@ -62,7 +62,10 @@ LIES = {
     "a column before the columns": lambda c, page: {HEADER + 1: 3 << 8 | 8},
     "a column far away": lambda c, page: {HEADER + 1: 1 << 61 | 8},
     "a column of 65 bits": lambda c, page: {HEADER + 1: c.word(page, HEADER + 1) & ~255 | 65},
-    "columns that are too wide": lambda c, page: {HEADER + 3: c.word(page, HEADER + 3) & ~255 | 64, ENTRY_COUNT: 400},
+    "columns that are too wide": lambda c, page: {
+        HEADER + 3: c.word(page, HEADER + 3) & ~255 | 64,
+        ENTRY_COUNT: 400,
+    },
     "too few columns": lambda c, page: {TYPE: c.word(page, TYPE) & ~(255 << 16) | 1 << 16},
     "no columns": lambda c, page: {TYPE: c.word(page, TYPE) & ~(255 << 16)},
     "more columns than there is room for": lambda c, page: {TYPE: c.word(page, TYPE) | 255 << 16},
@@ -94,7 +97,10 @@ def test_a_page_that_says_what_cannot_be_is_refused_at_first_touch(lie, kind):
 @pytest.mark.parametrize("child_id", [0, -1, 1 << 14, 1 << 40, -(1 << 62)])
 def test_where_a_child_is_no_page_its_parent_lies(child_id):
     crafted = Crafted()
-    crafted.change(crafted.index, {HEADER + 2: child_id, HEADER + 3: crafted.word(crafted.index, HEADER + 3) & ~255})
+    crafted.change(
+        crafted.index,
+        {HEADER + 2: child_id, HEADER + 3: crafted.word(crafted.index, HEADER + 3) & ~255},
+    )
     with pytest.raises(CorruptionError) as caught:
         list(read_batches(crafted.pager.pages, crafted.tree))
     assert caught.value.page == crafted.index
@@ -102,7 +108,9 @@ def test_where_a_child_is_no_page_its_parent_lies(child_id):
 
 def test_a_page_with_fewer_columns_than_its_reader_wants_is_refused_though_it_was_verified():
     pager = MemoryPager()
-    narrow, wide = (bulk(pager, Spec(1, 1, values), [np.ones((1 + values, 1), np.int64)]) for values in (0, 5))
+    narrow, wide = (
+        bulk(pager, Spec(1, 1, values), [np.ones((1 + values, 1), np.int64)]) for values in (0, 5)
+    )
     list(read_batches(pager.pages, narrow))
     with pytest.raises(CorruptionError):
         list(read_batches(pager.pages, Tree.at(narrow.root, 1, 1, wide.spec, 0)))
@@ -115,7 +123,10 @@ def test_a_page_that_was_verified_is_not_looked_at_again():
     pages = crafted.pager.pages
     nothing = pages._replace(words=np.zeros_like(pages.words))
     level = crafted.tree.height - 1
-    assert enter.py_func(nothing, crafted.tree.pointer, level, 2) == crafted.tree.root * pages.page_words
+    assert (
+        enter.py_func(nothing, crafted.tree.pointer, level, 2)
+        == crafted.tree.root * pages.page_words
+    )
 
 
 def test_counts_that_lie_end_in_an_error(tmp_path):

@@ -1,4 +1,6 @@
-"""Dumps and backups are read back unchanged; cut or damaged ones are refused; readers and writers go on meanwhile."""
+"""Dumps and backups are read back unchanged; cut or damaged ones are refused; readers and
+writers go on meanwhile.
+"""
 
 import io
 import os
@@ -90,7 +92,8 @@ def test_a_dump_that_fails_holds_no_version(store):
         for versions, relations in (([3, 77], None), ([3], ["nope"])):
             with pytest.raises((VersionError, MissingError)) as caught:
                 dumped(reader, versions, relations)
-            assert caught.tb and not reader._handle.locks.pins  # though the error holds all that was there
+            # though the error holds all that was there
+            assert caught.tb and not reader._handle.locks.pins
 
 
 def test_chosen_relations(store, tmp_path):
@@ -139,7 +142,9 @@ def test_damaged_headers_are_named(store, tmp_path):
             for byte in range(at, at + BLOCK.size):
                 wrong = bytearray(data)
                 wrong[byte] ^= 0x80  # the highest bit of a length, at the last byte
-                with pytest.raises(CorruptionError, match=f"at byte {at} |cut off at byte {len(data)};"):
+                with pytest.raises(
+                    CorruptionError, match=f"at byte {at} |cut off at byte {len(data)};"
+                ):
                     [*read_blocks(io.BytesIO(wrong[12:]), dump.KINDS + backup.KINDS)]
     wrong = bytearray(backed.getvalue())
     wrong[12:16] = b"PAGE"
@@ -194,7 +199,12 @@ def test_backups_out_of_order_or_cut_are_refused(store, tmp_path):
     with store.transaction() as txn:
         txn["edge"].insert([(1, 1)])
     store.backup(part, since=base)
-    for sources in ([part], [full, full], [full, io.BytesIO(part.getvalue()[:-40])], [io.BytesIO(b"x" * 99)]):
+    for sources in (
+        [part],
+        [full, full],
+        [full, io.BytesIO(part.getvalue()[:-40])],
+        [io.BytesIO(b"x" * 99)],
+    ):
         for source in sources:
             source.seek(0)
         with pytest.raises((FormatError, CorruptionError)):
@@ -244,7 +254,9 @@ def test_a_failed_restore_leaves_the_store_as_it_was(store, tmp_path):
                 target.restore(source)
             assert (target.version, target.tags, target.history()[1:]) == (0, {}, [])
             assert target.check() == [] and target.stat() == size
-            assert [path.name for path in tmp_path.iterdir() if "r.pages" in path.name] == ["r.pages"]
+            assert [path.name for path in tmp_path.iterdir() if "r.pages" in path.name] == [
+                "r.pages"
+            ]
         assert target.restore(Pipe(data)) == [1, 2, 3]
         assert content(target.at(2)) == content(store.at(8))
 
@@ -252,12 +264,19 @@ def test_a_failed_restore_leaves_the_store_as_it_was(store, tmp_path):
 def test_texts_longer_than_a_block_come_in_parts(tmp_path, monkeypatch):
     """No block is longer than a reader accepts."""
     monkeypatch.setattr(dump, "TEXT_BYTES", 4000)
-    texts = [bytes([i]) * n for i, n in enumerate([3, 9000, 1, 4000, 4001, 30, *range(1, 3000, 97), 50_000, 2])]
+    texts = [
+        bytes([i]) * n
+        for i, n in enumerate([3, 9000, 1, 4000, 4001, 30, *range(1, 3000, 97), 50_000, 2])
+    ]
     with pagestore.open(tmp_path / "s.pages", sync="off") as store:
         with store.transaction() as txn:
             txn.create("r", "k: int64, b: bytes", key="k").insert([*enumerate(texts)])
         data = dumped(store)
-    found = [block for block in read_blocks(io.BytesIO(data[12:]), dump.KINDS) if block.kind in (b"TEXT", b"PART")]
+    found = [
+        block
+        for block in read_blocks(io.BytesIO(data[12:]), dump.KINDS)
+        if block.kind in (b"TEXT", b"PART")
+    ]
     assert [block.kind for block in found].count(b"PART") == 2 + 1 + 12
     assert max(len(block.data) for block in found) < 12_000
     with pagestore.open(tmp_path / "r.pages", sync="off") as target:
@@ -267,7 +286,9 @@ def test_texts_longer_than_a_block_come_in_parts(tmp_path, monkeypatch):
 
 
 def test_memory_is_bounded_by_a_block(tmp_path, monkeypatch):
-    """All texts of a dump are never in memory at once, though they come before the version that they belong to."""
+    """All texts of a dump are never in memory at once, though they come before the version that
+    they belong to.
+    """
     monkeypatch.setattr(dump, "TEXT_BYTES", 1 << 15)
     peaks = []
     for n in (500, 501, 5_000):  # of 900 bytes; the first time takes what stays
@@ -319,7 +340,9 @@ def test_increments_of_copies_that_went_different_ways_do_not_mix(tmp_path):
             edited(copy, ord(name) + 10)
             increments[name, 3] = backed_up(copy, 2)
     for one, other in ("bc", "cb"):
-        with pytest.raises(FormatError, match="version 3 goes on from commit .* of version 2, and .* holds commit"):
+        with pytest.raises(
+            FormatError, match="version 3 goes on from commit .* of version 2, and .* holds commit"
+        ):
             applied(tmp_path / "d", full, increments[one, 2], increments[other, 3])
         assert not (tmp_path / "d").exists()
         assert applied(tmp_path / (2 * one), full, increments[one, 2], increments[one, 3]) == 3
@@ -328,7 +351,9 @@ def test_increments_of_copies_that_went_different_ways_do_not_mix(tmp_path):
 
 
 def test_increments_go_on_after_a_restore(tmp_path):
-    """A copy has the store's uuid and its commits, so what it backs up goes on where the store ended."""
+    """A copy has the store's uuid and its commits, so what it backs up goes on where the store
+    ended.
+    """
     parts, path = [], tmp_path / "0"
     for n in range(4):
         with pagestore.open(path, sync="off") as store:
@@ -341,7 +366,10 @@ def test_increments_go_on_after_a_restore(tmp_path):
 
 
 def test_an_increment_follows_nothing_but_its_base(tmp_path):
-    with pagestore.open(tmp_path / "s", sync="off") as store, pagestore.open(tmp_path / "o", sync="off") as other:
+    with (
+        pagestore.open(tmp_path / "s", sync="off") as store,
+        pagestore.open(tmp_path / "o", sync="off") as other,
+    ):
         edited(store, 1)
         edited(other, 1)
         full, other_full = backed_up(store), backed_up(other)
@@ -360,7 +388,11 @@ def test_an_increment_follows_nothing_but_its_base(tmp_path):
     ):
         with pytest.raises(FormatError, match=match):
             applied(tmp_path / "x", *parts)
-    assert applied(tmp_path / "1", full, second, third, none) == applied(tmp_path / "2", full, both) == 3
+    assert (
+        applied(tmp_path / "1", full, second, third, none)
+        == applied(tmp_path / "2", full, both)
+        == 3
+    )
     before = (tmp_path / "1").read_bytes()
     with pytest.raises(FileExistsError, match="already exists"):
         applied(tmp_path / "1", full, second)
@@ -380,7 +412,9 @@ def test_the_base_of_an_increment_is_kept(tmp_path):
             txn["r"].delete([(1, 1)])
         with pytest.raises(VersionError, match="none of the main branch"):
             store.backup(io.BytesIO(), "aside")
-        with pytest.raises(VersionError, match="version 2 is not retained.*full backup, and tag its version"):
+        with pytest.raises(
+            VersionError, match="version 2 is not retained.*full backup, and tag its version"
+        ):
             store.backup(io.BytesIO(), 2)
     assert applied(tmp_path / "c", full, part) == 39
 
@@ -402,7 +436,9 @@ def test_backups_of_format_1(tmp_path):
 
     assert applied(tmp_path / "c", before(full)) == 1
     assert applied(tmp_path / "d", before(full), part) == 2
-    with pytest.raises(FormatError, match="increment of format 1.*restore it with the library that wrote it"):
+    with pytest.raises(
+        FormatError, match="increment of format 1.*restore it with the library that wrote it"
+    ):
         applied(tmp_path / "x", full, before(part))
     with pytest.raises(FormatError, match="a backup of format 9, and this library reads format 2"):
         applied(tmp_path / "x", b"pageBACK\x09\0\0\0" + full[12:])
@@ -416,7 +452,9 @@ def test_a_restored_file_is_durable_with_its_name(store, tmp_path, monkeypatch):
     for name in ("fsync", "fdatasync"):
         real = getattr(os, name)
         monkeypatch.setattr(
-            os, name, lambda fd, real=real: (synced.append(os.readlink(f"/proc/self/fd/{fd}")), real(fd))
+            os,
+            name,
+            lambda fd, real=real: (synced.append(os.readlink(f"/proc/self/fd/{fd}")), real(fd)),
         )
     applied(tmp_path / "b.pages", backed_up(store))
     assert ".b.pages." in synced[-2] and synced[-1] == str(tmp_path)

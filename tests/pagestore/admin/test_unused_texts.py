@@ -1,4 +1,6 @@
-"""Texts that no version holds leave the dictionary; every other text, and every version, is as it was."""
+"""Texts that no version holds leave the dictionary; every other text, and every version, is as
+it was.
+"""
 
 import io
 import random
@@ -29,7 +31,11 @@ def held_by(store: pagestore.Store) -> set[bytes]:
         with store.at(entry.version) as snap:
             for name in snap:
                 for row in snap[name]:
-                    found |= {value.encode() if isinstance(value, str) else value for value in row if value is not None}
+                    found |= {
+                        value.encode() if isinstance(value, str) else value
+                        for value in row
+                        if value is not None
+                    }
     return {text for text in found if isinstance(text, bytes)}
 
 
@@ -61,7 +67,8 @@ def hashes(request, monkeypatch) -> None:
 
         for module in dictionary, dictionary_writer:
             monkeypatch.setattr(module, "hashes_of", crowded)
-        monkeypatch.setattr(TextSearch, "id_of", lambda *_: None)  # its kernel has the hashes that texts really have
+        # its kernel has the hashes that texts really have
+        monkeypatch.setattr(TextSearch, "id_of", lambda *_: None)
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -91,7 +98,11 @@ def test_random_edits_versions_branches_and_tags(hashes, tmp_path: Path, seed: i
                 before = rows_of(store)
                 store.vacuum(keep_versions=1000)
                 assert texts_of(store) == held_by(store)
-                assert all(rows == before[version] for version, rows in rows_of(store).items() if version in before)
+                assert all(
+                    rows == before[version]
+                    for version, rows in rows_of(store).items()
+                    if version in before
+                )
                 assert store.check() == []
         for tag in [*store.tags]:
             store.untag(tag)
@@ -108,13 +119,18 @@ def test_a_name_that_was_deleted_is_in_no_byte_of_the_file(tmp_path: Path) -> No
     with pagestore.open(path) as store:
         with store.transaction() as txn:
             txn.create("person", "id: int64, name: string, essay: string", key="id")
-            txn["person"].insert([(1, name, essay), (2, "Ann", "short"), (3, "Bob", "Another essay. " * 80)])
+            txn["person"].insert(
+                [(1, name, essay), (2, "Ann", "short"), (3, "Bob", "Another essay. " * 80)]
+            )
         with store.transaction() as txn:
             txn["person"].delete([1])
         assert store.stat().texts == 6
         store.compact()
         assert (store.stat().texts, store.stat().texts_removed) == (4, 2)
-        assert list(store.snapshot()["person"]) == [(2, "Ann", "short"), (3, "Bob", "Another essay. " * 80)]
+        assert list(store.snapshot()["person"]) == [
+            (2, "Ann", "short"),
+            (3, "Bob", "Another essay. " * 80),
+        ]
         assert store.check() == []
     assert name.encode()[1:] not in path.read_bytes()
 
@@ -127,7 +143,9 @@ def test_texts_that_come_and_go_take_bounded_space(tmp_path: Path) -> None:
         for day in range(12):
             with store.transaction() as txn:
                 txn["session"].clear()
-                txn["session"].insert([(f"{day:02} {n:06} and some more of the token", n) for n in range(2000)])
+                txn["session"].insert(
+                    [(f"{day:02} {n:06} and some more of the token", n) for n in range(2000)]
+                )
             store.vacuum()
             sizes.append(store.stat().pages - store.stat().free)
         assert store.stat().texts <= 3 * 2000
@@ -155,7 +173,10 @@ def test_another_process_forgets_the_ids_that_it_knew(tmp_path: Path) -> None:
 
 def test_constants_of_rules_keep_their_texts(tmp_path: Path) -> None:
     with ivm.open(tmp_path / "w.pages", sync="off") as ws:
-        ws.install('trip(a, b) -> string(a), string(b). home(b) <- trip("JFK", b), !trip(b, "LAX").', name="r")
+        ws.install(
+            'trip(a, b) -> string(a), string(b). home(b) <- trip("JFK", b), !trip(b, "LAX").',
+            name="r",
+        )
         with ws.transaction() as txn:
             txn.insert("trip", [("JFK", "SFO"), ("SFO", "LAX"), ("JFK", "BOS")])
         with ws.transaction() as txn:
@@ -168,7 +189,10 @@ def test_constants_of_rules_keep_their_texts(tmp_path: Path) -> None:
         ws.uninstall("r", relations=True)
         ws.store.vacuum(keep_versions=1)
         assert texts_of(ws.store) == set()
-        ws.install('trip(a, b) -> string(a), string(b). home(b) <- trip("JFK", b), !trip(b, "LAX").', name="r")
+        ws.install(
+            'trip(a, b) -> string(a), string(b). home(b) <- trip("JFK", b), !trip(b, "LAX").',
+            name="r",
+        )
         with ws.transaction() as txn:
             txn.insert("trip", [("JFK", "SFO"), ("SFO", "LAX"), ("JFK", "BOS")])
         assert list(ws["home"]) == [("BOS",)]
@@ -214,7 +238,13 @@ def test_a_dump_keeps_the_ids(tmp_path: Path) -> None:
             other.restore(out)
             assert list(other.snapshot()["word"]) == [("bee",), ("c" * 2000,), ("elk",)]
             find = other.snapshot().dictionary.id_of
-            assert [find(text) for text in (b"ape", b"bee", b"c" * 2000, b"dog", b"elk")] == [0, 2, 3, 0, 5]
+            assert [find(text) for text in (b"ape", b"bee", b"c" * 2000, b"dog", b"elk")] == [
+                0,
+                2,
+                3,
+                0,
+                5,
+            ]
             assert other.check() == []
             with other.transaction() as txn:
                 txn["word"].insert(["ape"])

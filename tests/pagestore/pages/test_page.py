@@ -19,7 +19,9 @@ WIDTHS = [0, 1, 2, 7, 8, 31, 32, 33, 56, 57, 58, 59, 63, 64]
 
 @st.composite
 def columns(draw):
-    """Draws a sorted column of exactly `width` bits, anywhere in the range of words, and a short column behind it."""
+    """Draws a sorted column of exactly `width` bits, anywhere in the range of words, and a short
+    column behind it.
+    """
     width = draw(st.sampled_from(WIDTHS))
     random = np.random.default_rng(draw(st.integers(0, 2**32)))
     n = draw(st.integers(2, min(400, 64 * 450 // max(1, width))))
@@ -72,7 +74,9 @@ def test_how_far_two_columns_are_the_same(column, data):
     _, values = column
     at = data.draw(st.integers(0, len(values) - 1))
     edited = list(values)
-    edited[at : at + data.draw(st.integers(0, 1))] = data.draw(st.lists(st.sampled_from(values), max_size=1))
+    edited[at : at + data.draw(st.integers(0, 1))] = data.draw(
+        st.lists(st.sampled_from(values), max_size=1)
+    )
     edited = edited or values
     (words, page), (more, other) = page_of(values), page_of(edited)
     slot, place = data.draw(st.integers(0, len(values))), data.draw(st.integers(0, len(edited)))

@@ -1,4 +1,6 @@
-"""Pages made by shifting bits, against lists: values that just fit and values that do not; how often it is done."""
+"""Pages made by shifting bits, against lists: values that just fit and values that do not; how
+often it is done.
+"""
 
 import numpy as np
 import pytest
@@ -7,7 +9,17 @@ from hypothesis import strategies as st
 
 import pagestore
 from pagestore.pages.build import PATIENCE, shift_page, write_page
-from pagestore.pages.layout import AGE, ENTRY_COUNT, HEADER, ID, LEAF, Entries, FreshPage, Kept, page_type
+from pagestore.pages.layout import (
+    AGE,
+    ENTRY_COUNT,
+    HEADER,
+    ID,
+    LEAF,
+    Entries,
+    FreshPage,
+    Kept,
+    page_type,
+)
 from pagestore.pages.page import column, unpack
 from pagestore.runtime.kernel import TypedKernel
 from pagestore.runtime.types import MappedWords
@@ -29,9 +41,15 @@ def signed(value):
 
 
 def column_values(rng, n, width):
-    """n words whose column takes `width` bits, words that just fit it, and words that just do not."""
+    """n words whose column takes `width` bits, words that just fit it, and words that just do
+    not.
+    """
     base = int(rng.integers(-(2**63), 2**63 - 2**width, endpoint=True)) if width < 64 else -(2**63)
-    offsets = [0, 2**width - 1, *rng.integers(0, 2**width - 1, n, np.uint64, endpoint=True).tolist()]
+    offsets = [
+        0,
+        2**width - 1,
+        *rng.integers(0, 2**width - 1, n, np.uint64, endpoint=True).tolist(),
+    ]
     return (
         [base + offset for offset in offsets[:n]],
         [signed(base + offset) for offset in (-1, 0, 2**width // 2, 2**width - 1, 2**width)],
@@ -39,7 +57,9 @@ def column_values(rng, n, width):
 
 
 def edited(rng, n, edits):
-    """Draws the entries of a page's successor: the number of an old entry, or None for a new one."""
+    """Draws the entries of a page's successor: the number of an old entry, or None for a new
+    one.
+    """
     out = list(range(n))
     for _ in range(edits):
         at, kind = int(rng.integers(0, len(out) + 1)), int(rng.integers(0, 3))
@@ -73,11 +93,17 @@ def test_a_shifted_page_holds_what_lists_say(seed, n, widths, edits):
     page, arena = np.zeros(2 * PAGE_WORDS, np.int64), np.full(2 * PAGE_WORDS, -1)
     node = np.full((columns + 4, 512), -77)
     node[:columns, :n] = [values for values, _ in drawn]
-    WRITE.call(FreshPage(page, 0, 1024, 2, 1), page_type(LEAF, 0, columns, 0, 9), columns, Entries(node, 0, n))
+    WRITE.call(
+        FreshPage(page, 0, 1024, 2, 1),
+        page_type(LEAF, 0, columns, 0, 9),
+        columns,
+        Entries(node, 0, n),
+    )
     entries = edited(rng, n, edits)
     runs, m = runs_of(entries), len(entries)
     wanted = [
-        [int(rng.choice(near)) if entry is None else values[entry] for entry in entries] for values, near in drawn
+        [int(rng.choice(near)) if entry is None else values[entry] for entry in entries]
+        for values, near in drawn
     ]
     node[:] = -77
     for i in (i for i, entry in enumerate(entries) if entry is None):
@@ -89,7 +115,10 @@ def test_a_shifted_page_holds_what_lists_say(seed, n, widths, edits):
     done = SHIFT.call(page, kept, Entries(node, 0, m), columns, -1, 0, ROOM, fresh)
 
     before = [column(page, 0, c)[2] for c in range(columns)]
-    widest = [max(w, (max(v, default=0) - min(v, default=0)).bit_length()) for w, v in zip(before, wanted, strict=True)]
+    widest = [
+        max(w, (max(v, default=0) - min(v, default=0)).bit_length())
+        for w, v in zip(before, wanted, strict=True)
+    ]
     if not done:
         assert PATIENCE * age > m or sum(-(-m * width // 64) for width in widest) > ROOM
         return
@@ -103,7 +132,9 @@ def test_a_shifted_page_holds_what_lists_say(seed, n, widths, edits):
         assert start == end, "columns stand side by side"
         assert width <= widest[c]
         end += -(-m * width // 64)
-        assert not m * width % 64 or not int(arena[end - 1]) % 2**64 >> m * width % 64, "bits behind the last value"
+        assert not m * width % 64 or not int(arena[end - 1]) % 2**64 >> m * width % 64, (
+            "bits behind the last value"
+        )
     assert end <= HEADER + 2 * columns + ROOM
     assert not arena[end:PAGE_WORDS].any()
     assert (arena[PAGE_WORDS:] == -1).all()
@@ -118,7 +149,9 @@ STEPS = st.tuples(st.integers(0, 2**32), st.sampled_from([1, 2, 5, 40]), st.inte
     st.lists(STEPS, min_size=1, max_size=20),
 )
 def test_stores_under_small_edits(tmp_path_factory, scans, steps):
-    """Random small transactions on a real store give what they give on a dict, and violate no invariant."""
+    """Random small transactions on a real store give what they give on a dict, and violate no
+    invariant.
+    """
     path = tmp_path_factory.mktemp("shift") / "s.pages"
     with pagestore.open(path, page_size=4096, sync="off", retain=3) as store:
         model = {i * 3: i % 50 for i in range(3000)}
@@ -151,15 +184,21 @@ def loaded(n):
 
 @pytest.mark.parametrize("edits", [1, 20])
 def test_small_edits_shift_every_page_on_their_paths(edits):
-    """All pages are shifted except full ones and some index pages, which are small here and soon measured anew."""
+    """All pages are shifted except full ones and some index pages, which are small here and soon
+    measured anew.
+    """
     pager, tree = loaded(100_000)
     every_30th = np.arange(0, 800_000, 240)
-    tree, *_ = apply(pager, tree, np.full(len(every_30th), ERASE), np.stack([every_30th, every_30th]))
+    tree, *_ = apply(
+        pager, tree, np.full(len(every_30th), ERASE), np.stack([every_30th, every_30th])
+    )
     rng = np.random.default_rng(5)
     before, written = pages_shifted(), len(pager.retired)
     for _ in range(200):
         keys = np.sort(rng.choice(800_000, edits, replace=False))
-        tree, *_ = apply(pager, tree, rng.choice([INSERT, SET, ERASE], edits), np.stack([keys, keys % 1000]))
+        tree, *_ = apply(
+            pager, tree, rng.choice([INSERT, SET, ERASE], edits), np.stack([keys, keys % 1000])
+        )
     assert pages_shifted() - before >= 0.9 * (len(pager.retired) - written)
 
 

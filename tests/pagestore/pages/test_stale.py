@@ -19,7 +19,10 @@ SPEC = Spec(1, 1, 1)
 
 def test_any_page_put_back_to_what_it_held_before_is_noticed():
     outcomes = stale.run(seed=4, amount=60)
-    assert outcomes.total() == 60 and sum(n for outcome, n in outcomes.items() if "error" in outcome) > 20
+    assert (
+        outcomes.total() == 60
+        and sum(n for outcome, n in outcomes.items() if "error" in outcome) > 20
+    )
 
 
 @pytest.mark.campaign
@@ -64,7 +67,11 @@ def test_a_child_of_another_birth_is_refused_where_it_is_touched_first(ask):
     tree = wide_tree(pager)
     pager.version = 2
     new, *_ = apply(pager, tree, np.array([SET]), np.array([[500 << 40], [7]]))
-    changed = [page for page in range(2, pager._next) if pager.pages.words[page * pager.page_words + BIRTH] == 2]
+    changed = [
+        page
+        for page in range(2, pager._next)
+        if pager.pages.words[page * pager.page_words + BIRTH] == 2
+    ]
     leaf = min(changed)
     pager._words[leaf * pager.page_words + BIRTH] = 1  # and the checksum with it
     stamped = pager._words[leaf * pager.page_words :][: pager.page_words].copy()

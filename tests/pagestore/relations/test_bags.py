@@ -23,17 +23,28 @@ def in_order(row: tuple) -> list:
 
 def check(relation, expected: Counter, rng: random.Random) -> None:
     rows = sorted(expected.elements(), key=in_order)
-    assert [*relation] == rows and [*reversed(relation)] == rows[::-1] and len(relation) == len(rows)
+    assert (
+        [*relation] == rows and [*reversed(relation)] == rows[::-1] and len(relation) == len(rows)
+    )
     assert relation.to_arrow().to_pylist() == [{"a": a, "t": t} for a, t in rows]
     if find_spec("pandas"):
         frame = relation.to_pandas()
-        assert [tuple(row) for row in frame.astype(object).where(frame.notna(), None).values] == rows
+        assert [
+            tuple(row) for row in frame.astype(object).where(frame.notna(), None).values
+        ] == rows
     assert [key for key, _ in relation.items()] == rows and bool(relation) == bool(rows)
     assert sum(len(batch) for batch in relation.batches(rows=3)) == len(rows)
     assert all(len(batch) <= 3 for batch in relation.batches(rows=3))
-    assert all(relation.get(row, 0) == expected[row] and (row in relation) == (expected[row] > 0) for row in ROWS)
-    assert relation.first() == (rows[0] if rows else None) and relation.last() == (rows[-1] if rows else None)
-    assert relation.scan("count") == len(rows) and relation.scan("count:a") == sum(a is not None for a, _ in rows)
+    assert all(
+        relation.get(row, 0) == expected[row] and (row in relation) == (expected[row] > 0)
+        for row in ROWS
+    )
+    assert relation.first() == (rows[0] if rows else None) and relation.last() == (
+        rows[-1] if rows else None
+    )
+    assert relation.scan("count") == len(rows) and relation.scan("count:a") == sum(
+        a is not None for a, _ in rows
+    )
     assert relation.scan("sum:a") == sum(a or 0 for a, _ in rows)
     low, high = sorted(rng.sample(ROWS, 2), key=in_order)
     some = [row for row in rows if in_order(low) <= in_order(row) < in_order(high)]
@@ -101,7 +112,9 @@ def test_many_equal_rows_are_read_in_batches(tmp_path):
 def test_what_a_bag_is_not(tmp_path):
     with pagestore.open(":memory:") as store, store.transaction() as txn:
         for more in ({"key": "x"}, {"scans": "count"}, {"intervals": ("x", "y")}):
-            with pytest.raises(SchemaError, match="a bag has neither a key nor scans nor intervals"):
+            with pytest.raises(
+                SchemaError, match="a bag has neither a key nor scans nor intervals"
+            ):
                 txn.create("wrong", "x: int64, y: int64", bag=True, **more)
         bag = txn.create("r", "x: int64, y: int64", bag=True)
         for wrong in (

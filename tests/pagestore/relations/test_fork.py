@@ -1,4 +1,6 @@
-"""Whatever came through a fork gives the rows that it had, or ForkError, while the parent writes over their pages."""
+"""Whatever came through a fork gives the rows that it had, or ForkError, while the parent writes
+over their pages.
+"""
 
 import os
 import signal
@@ -62,7 +64,9 @@ RELATION: dict[str, Callable[[Any], Any]] = {  # one use of each public member o
     "values": lambda r: list(r.values()),
     "view": lambda r: len(r.view()),
     "words": lambda r: [batch.tolist() for batch in r.words()],
-    "words_where": lambda r: [batch.tolist() for batch in r.words_where(pc.field(r.schema.names[0]) >= 0)],
+    "words_where": lambda r: [
+        batch.tolist() for batch in r.words_where(pc.field(r.schema.names[0]) >= 0)
+    ],
 }
 SNAPSHOT: dict[str, Callable[[Any], Any]] = {
     "close": lambda s: None,
@@ -106,7 +110,9 @@ def outcome(way: Callable[[], Any]) -> Any:
 
 
 def in_a_child(ways: dict[str, Callable[[], Any]], between: Callable[[], None]) -> dict[str, str]:
-    """What each way gives in a forked child, once the parent has done something; "as before" if that is the same."""
+    """What each way gives in a forked child, once the parent has done something; "as before" if
+    that is the same.
+    """
     before = {name: outcome(way) for name, way in ways.items()}
     go, went = os.pipe()
     back, said = os.pipe()
@@ -114,7 +120,10 @@ def in_a_child(ways: dict[str, Callable[[], Any]], between: Callable[[], None]) 
     if not child:
         os.read(go, 1)
         found = {name: outcome(way) for name, way in ways.items()}
-        told = {name: "as before" if one == before[name] else str(one)[:60] for name, one in found.items()}
+        told = {
+            name: "as before" if one == before[name] else str(one)[:60]
+            for name, one in found.items()
+        }
         os.write(said, repr(told).encode())
         os._exit(0)
     os.close(said)
@@ -134,7 +143,9 @@ def store(request, tmp_path):
     with pagestore.open(where, page_size=4096, sync="off", retain=1, threads=1) as made:
         with made.transaction() as txn:
             scans = ["count", "sum:v"]
-            txn.create("r", "k: int64, v: int64, t: string", key="k", scans=scans).insert([range(N), [0] * N, TEXTS])
+            txn.create("r", "k: int64, v: int64, t: string", key="k", scans=scans).insert(
+                [range(N), [0] * N, TEXTS]
+            )
             txn.create("q", "t: string, k: int64").insert([TEXTS, range(N)])
         yield made
 
@@ -161,7 +172,13 @@ def test_a_snapshot_and_all_that_reads_it(store) -> None:
 
     found = in_a_child(ways, between)
     assert {*found.values()} == {"as before", "ForkError"}, found
-    for name in ("relation.get", "relation.to_arrow", "relation.scan", "relation.rank", "snapshot.finder"):
+    for name in (
+        "relation.get",
+        "relation.to_arrow",
+        "relation.scan",
+        "relation.rank",
+        "snapshot.finder",
+    ):
         assert found[name] == "ForkError"
 
 
@@ -204,7 +221,9 @@ def test_an_iterator_that_had_begun(store, name) -> None:
 
 
 def test_a_difference_that_had_begun(tmp_path) -> None:
-    with pagestore.open(tmp_path / "s.pages", page_size=4096, sync="off", retain="all", threads=1) as store:
+    with pagestore.open(
+        tmp_path / "s.pages", page_size=4096, sync="off", retain="all", threads=1
+    ) as store:
         for i in range(2):
             with store.transaction() as txn:
                 relation = txn["r"] if i else txn.create("r", "k: int64, v: int64", key="k")
@@ -247,7 +266,11 @@ def test_a_transaction_a_sketch_and_a_workspace(tmp_path) -> None:
         assert {*found.values()} == {"ForkError"}, found
         txn = workspace.store.transaction()
         number = txn["r"]
-        reads = {"rows": lambda: list(number), "get": lambda: number.get((1, 6)), "scan": lambda: number.to_arrow()}
+        reads = {
+            "rows": lambda: list(number),
+            "get": lambda: number.get((1, 6)),
+            "scan": lambda: number.to_arrow(),
+        }
         assert {*in_a_child(reads, txn.rollback).values()} == {"ForkError"}
 
 
@@ -318,7 +341,9 @@ LOCKS = {
 
 @contextmanager
 def held_elsewhere(store: pagestore.Store, what: str) -> Iterator[None]:
-    """Another thread holds a lock meanwhile, or has a transaction open, or is in the midst of a sync."""
+    """Another thread holds a lock meanwhile, or has a transaction open, or is in the midst of a
+    sync.
+    """
     there, go = threading.Event(), threading.Event()
 
     def wait() -> None:
@@ -328,7 +353,9 @@ def held_elsewhere(store: pagestore.Store, what: str) -> Iterator[None]:
     def hold() -> None:
         if what == "sync":
             file, thread = store._handle.file, threading.get_ident()
-            file.fdatasync = lambda: wait() if threading.get_ident() == thread else File.fdatasync(file)
+            file.fdatasync = lambda: (
+                wait() if threading.get_ident() == thread else File.fdatasync(file)
+            )
             with store.transaction() as txn:
                 txn.create("another", "k: int64")
             del file.fdatasync
@@ -362,7 +389,9 @@ def test_no_use_in_a_child_waits_for_a_thread_of_the_parent(tmp_path, sync) -> N
 
 
 def tried(ways: dict[str, Callable[[], Any]], workspace: ivm.Workspace) -> None:
-    """Try each way in a forked child, and end it: with 0 if each raised ForkError, and closing nothing."""
+    """Try each way in a forked child, and end it: with 0 if each raised ForkError, and closing
+    nothing.
+    """
     code, last = 1, ""
     try:
         for last, way in ways.items():
@@ -408,6 +437,8 @@ def test_a_wait_in_which_a_signal_forks(tmp_path, sync) -> None:
 
 
 def test_there_is_no_other_kind_of_lock() -> None:
-    """A lock that is kept in an object is made by `thread_lock`; others do not outlive the call that makes them."""
+    """A lock that is kept in an object is made by `thread_lock`; others do not outlive the call
+    that makes them.
+    """
     for path in Path(pagestore.__file__).parent.rglob("*.py"):
         assert "RLock()" not in path.read_text() or path.name == "forks.py", path

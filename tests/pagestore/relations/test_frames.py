@@ -1,4 +1,6 @@
-"""Rows go to other libraries and to notebooks, and come from them, by the names of their columns."""
+"""Rows go to other libraries and to notebooks, and come from them, by the names of their
+columns.
+"""
 
 import importlib
 import random
@@ -69,7 +71,11 @@ SOURCES = {  # from an Arrow table to rows as somebody has them
 
 @pytest.mark.parametrize("source", SOURCES)
 def test_rows_come_by_name_from_what_people_have(source: str, store) -> None:
-    pytest.importorskip(source.split()[0]) if source.split()[0] in ("pandas", "polars", "duckdb") else None
+    pytest.importorskip(source.split()[0]) if source.split()[0] in (
+        "pandas",
+        "polars",
+        "duckdb",
+    ) else None
     rows = rows_of(random.Random(source), 30)
     table = table_of(rows)
     with store.transaction() as txn:
@@ -125,14 +131,24 @@ def test_a_library_that_is_missing_is_named(relation, monkeypatch) -> None:
 
 def test_html_for_notebooks(relation, store) -> None:
     html = relation._repr_html_()
-    assert html.count("<tr>") == 11 and "... and 30 more rows" in html and "<small>decimal(9,2)</small>" in html
+    assert (
+        html.count("<tr>") == 11
+        and "... and 30 more rows" in html
+        and "<small>decimal(9,2)</small>" in html
+    )
     with store.transaction() as txn:
         txn.create("<b>", "x: string").insert(["<script>"])
     assert "<script>" not in store.snapshot()["<b>"]._repr_html_()
-    assert "<td>&lt;b&gt;</td><td>x: string</td><td>x</td><td>1</td>" in store.snapshot()._repr_html_()
+    assert (
+        "<td>&lt;b&gt;</td><td>x: string</td><td>x</td><td>1</td>" in store.snapshot()._repr_html_()
+    )
     with ivm.open(":memory:") as ws:
         ws.install("e(x, y) -> int(x), int(y). p(x) <- e(x, _). +e(1, 2).")
-        assert "<td>p</td><td>view</td><td>x: int64</td><td>1</td>" in ws._repr_html_() == ws.at(1)._repr_html_()
+        assert (
+            "<td>p</td><td>view</td><td>x: int64</td><td>1</td>"
+            in ws._repr_html_()
+            == ws.at(1)._repr_html_()
+        )
         answer = ws.query("q(x) <- p(x).")
         assert "<td>1</td>" in answer._repr_html_() and answer.to_arrow().to_pydict() == {"x": [1]}
 
@@ -144,12 +160,16 @@ def test_a_store_in_memory(tmp_path) -> None:
             relation.insert([np.arange(100_000), [str(x % 7) for x in range(100_000)]])
         with store.transaction() as txn:
             txn["r"].delete([(x,) for x in range(0, 100_000, 2)])
-        assert len(store.snapshot()["r"].range((0,), (10,))) == 5 and len(store.at(1)["r"]) == 100_000
+        assert (
+            len(store.snapshot()["r"].range((0,), (10,))) == 5 and len(store.at(1)["r"]) == 100_000
+        )
         assert store.check() == [] and store.stat() and str(store.path) == ":memory:"
         with open(tmp_path / "a.dump", "wb") as out:
             store.dump(out, [1, 2])
         store.compact()
-        with pytest.raises(pagestore.PagestoreError, match="a store in memory stays in its process"):
+        with pytest.raises(
+            pagestore.PagestoreError, match="a store in memory stays in its process"
+        ):
             importlib.import_module("pickle").dumps(store.snapshot())
     with pagestore.open(":memory:") as other, open(tmp_path / "a.dump", "rb") as source:
         assert list(other.snapshot()) == []

@@ -1,4 +1,6 @@
-"""A relation as a dict, against a dict; a cursor against a sorted list; columns that come and go."""
+"""A relation as a dict, against a dict; a cursor against a sorted list; columns that come and
+go.
+"""
 
 import random
 from bisect import bisect_left, bisect_right, insort
@@ -24,7 +26,12 @@ def store():
     [
         ("k: int64, v: int64", "k", int, int),
         ("v: float64, k: string", "k", lambda n: f"key {n}", float),
-        ("a: int64, v: string, b: int64, w: bool", ("b", "a"), lambda n: (n // 7, n % 7), lambda n: (str(n), n > 9)),
+        (
+            "a: int64, v: string, b: int64, w: bool",
+            ("b", "a"),
+            lambda n: (n // 7, n % 7),
+            lambda n: (str(n), n > 9),
+        ),
     ],
 )
 def test_random_calls_of_a_dict(store, schema, key, make_key, make_value) -> None:
@@ -33,7 +40,9 @@ def test_random_calls_of_a_dict(store, schema, key, make_key, make_value) -> Non
         relation = txn.create("r", schema, key=key)
         for step in range(400):
             k, v = make_key(chance.randrange(40)), make_value(chance.randrange(100))
-            call = chance.choice(["set", "pop", "setdefault", "update", "del", "get", "in", "pairs", "clear"])
+            call = chance.choice(
+                ["set", "pop", "setdefault", "update", "del", "get", "in", "pairs", "clear"]
+            )
             if call == "set":
                 relation[k] = truth[k] = v
             elif call == "pop":
@@ -65,7 +74,11 @@ def test_a_mapping_is_what_wants_a_dict(store) -> None:
         mapping = txn.create("r", "k: string, v: int64", key="k").mapping()
         assert isinstance(mapping, MutableMapping)
         mapping.update(tea=1, cake=2)
-        assert mapping == {"tea": 1, "cake": 2} and sorted(mapping) == ["cake", "tea"] and mapping.popitem()
+        assert (
+            mapping == {"tea": 1, "cake": 2}
+            and sorted(mapping) == ["cake", "tea"]
+            and mapping.popitem()
+        )
         mapping.clear()
         assert not mapping
         mapping["tea"] = 3
@@ -84,7 +97,9 @@ def test_a_cursor_moves_forward_and_back(store, seed: int) -> None:
             truth = rows if relation is whole else [row for row in rows if (7,) <= row < (50, 3)]
             cursor, here = relation.cursor(), BEFORE
             for _ in range(600):
-                call = chance.choice(["next"] * 5 + ["prev"] * 5 + ["seek", "first", "last", "edit"])
+                call = chance.choice(
+                    ["next"] * 5 + ["prev"] * 5 + ["seek", "first", "last", "edit"]
+                )
                 if call == "edit":
                     row = (chance.randrange(60), 40 + chance.randrange(9), 0)
                     if relation is whole and row not in truth:
@@ -100,7 +115,9 @@ def test_a_cursor_moves_forward_and_back(store, seed: int) -> None:
                     "seek": bisect_left(truth, max(key, relation._lo)),
                 }[call]
                 found = getattr(cursor, call)(*[key] * (call == "seek"))
-                assert found == cursor.record == (truth[place] if 0 <= place < len(truth) else None), call
+                assert (
+                    found == cursor.record == (truth[place] if 0 <= place < len(truth) else None)
+                ), call
                 here = found or (BEFORE if place < 0 else BEHIND)
         assert list(whole.cursor()) == rows
     snapshot = store.snapshot()
@@ -116,26 +133,35 @@ def test_creating_what_is_there(store) -> None:
         first = txn.create("r", "x: int64, y: string", key="x", if_not_exists=True)
         first.insert([(1, "a")])
         assert txn.create("r", "x: int64, y: string", key=["x"], if_not_exists=True) is first
-        with pytest.raises(SchemaError, match="there is a relation 'r' with other columns or another key"):
+        with pytest.raises(
+            SchemaError, match="there is a relation 'r' with other columns or another key"
+        ):
             txn.create("r", "x: int64, y: string", if_not_exists=True)
 
 
 def test_columns_come_and_go(store) -> None:
     with store.transaction() as txn:
-        txn.create("r", "v: int64, k: int64, w: int64", key="k", scans=["count", "sum:w", "checksum"]).insert(
-            [(1, 10, 5), (2, 20, 6)]
-        )
+        txn.create(
+            "r", "v: int64, k: int64, w: int64", key="k", scans=["count", "sum:w", "checksum"]
+        ).insert([(1, 10, 5), (2, 20, 6)])
     with store.transaction() as txn:
         before = txn["r"]
         relation = txn.add_column("r", "town: string", "Ulm")
-        assert relation.schema.names == ("v", "k", "w", "town") and next(iter(relation)) == (1, 10, 5, "Ulm")
+        assert relation.schema.names == ("v", "k", "w", "town") and next(iter(relation)) == (
+            1,
+            10,
+            5,
+            "Ulm",
+        )
         with pytest.raises(pagestore.PagestoreError, match="ask the transaction for it again"):
             list(before)
         relation[30] = 3, 7, "Bonn"
         relation = txn.drop_column("r", "v")
         assert list(relation) == [(10, 5, "Ulm"), (20, 6, "Ulm"), (30, 7, "Bonn")]
         assert (
-            relation.scan("sum:w") == 18 and relation.scan("count") == 3 and relation.range((15,)).scan("sum:w") == 13
+            relation.scan("sum:w") == 18
+            and relation.scan("count") == 3
+            and relation.range((15,)).scan("sum:w") == 13
         )
         for call, error in [
             (lambda: txn.drop_column("r", "k"), SchemaError),
@@ -163,16 +189,23 @@ def test_a_column_of_what_a_view_reads_stays(store) -> None:
         assert list(ws["p"]) == [(1,)] and ws.check() == []
 
 
-@pytest.mark.parametrize("schema", ["k: string", "a: int64, k: string", "k: bytes, a: int64", "a: string, k: string"])
+@pytest.mark.parametrize(
+    "schema", ["k: string", "a: int64, k: string", "k: bytes, a: int64", "a: string, k: string"]
+)
 def test_texts_go_forward_and_back_in_their_order(store, schema) -> None:
-    """A relation keyed by texts that came in any order, its ranges and a cursor, against a sorted list."""
+    """A relation keyed by texts that came in any order, its ranges and a cursor, against a
+    sorted list.
+    """
     chance = random.Random(schema)
     names = [column.split(":")[0] for column in schema.split(", ")]
 
     def some() -> tuple:
         texts = "".join(chance.choices("ab\0é", k=chance.randrange(4)))
         text = texts.encode() if "bytes" in schema else texts
-        value = {"k": text, "a": "xy"[chance.randrange(2)] if "a: string" in schema else chance.randrange(3)}
+        value = {
+            "k": text,
+            "a": "xy"[chance.randrange(2)] if "a: string" in schema else chance.randrange(3),
+        }
         return tuple(value[name] for name in names)
 
     def by(row: tuple) -> tuple:
@@ -188,11 +221,17 @@ def test_texts_go_forward_and_back_in_their_order(store, schema) -> None:
             low, high = sorted([some(), some()], key=by)
             for range_, within in [
                 (relation, truth),
-                (relation.range(low, high), [row for row in truth if by(low) <= by(row) < by(high)]),
+                (
+                    relation.range(low, high),
+                    [row for row in truth if by(low) <= by(row) < by(high)],
+                ),
                 (relation.prefix(*low[:1]), [row for row in truth if row[0] == low[0]]),
             ]:
                 assert [*range_] == within and [*reversed(range_)] == within[::-1]
-                assert (range_.first(), range_.last()) == ((within or [None])[0], (within or [None])[-1])
+                assert (range_.first(), range_.last()) == (
+                    (within or [None])[0],
+                    (within or [None])[-1],
+                )
                 cursor, place, wanted = range_.cursor(), -1, some()
                 cursor.seek(wanted)
                 place = sum(by(row) < by(wanted) for row in within)
@@ -234,7 +273,9 @@ def test_texts_that_come_while_a_relation_is_read_move_nothing(store, monkeypatc
 def test_columns_are_renamed_without_a_page_changing(tmp_path):
     with pagestore.open(tmp_path / "r.pages") as store:
         with store.transaction() as txn:
-            txn.create("r", "k: int64, s: string, v: int64", key="k", scans="sum:v").insert([(1, "a", 5), (2, "b", 6)])
+            txn.create("r", "k: int64, s: string, v: int64", key="k", scans="sum:v").insert(
+                [(1, "a", 5), (2, "b", 6)]
+            )
         root = store.snapshot()["r"].tree.root
         with store.transaction() as txn:
             txn.rename_column("r", "v", "w")

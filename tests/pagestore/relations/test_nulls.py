@@ -1,4 +1,6 @@
-"""Columns that may be null: random tables against lists of tuples, in every form that rows come and go in."""
+"""Columns that may be null: random tables against lists of tuples, in every form that rows come
+and go in.
+"""
 
 import io
 import random
@@ -20,12 +22,19 @@ TYPES = {
     "ratio": ("float64", lambda r: r.choice([-float("inf"), -1.5, 0.0, 2.25, float("inf")])),
     "ok": ("bool", lambda r: r.random() < 0.5),
     "born": ("date", lambda r: date(1 + r.randrange(9999), 1, 1)),
-    "at": ("timestamp", lambda r: datetime(2013, 1, 1 + r.randrange(28), microsecond=r.randrange(9))),
+    "at": (
+        "timestamp",
+        lambda r: datetime(2013, 1, 1 + r.randrange(28), microsecond=r.randrange(9)),
+    ),
     "pay": ("decimal(18,2)", lambda r: Decimal(r.randrange(-(10**18) + 1, 10**18)) / 100),
     "email": ("string", lambda r: r.choice(["", "a", "é", "x" * 2000])),
     "raw": ("bytes", lambda r: r.choice([b"", b"\0", b"\xff"])),
 }
-SCHEMA = "id: int64, " + ", ".join(f"{name}: {type_}?" for name, (type_, _) in TYPES.items()) + ", n: int64"
+SCHEMA = (
+    "id: int64, "
+    + ", ".join(f"{name}: {type_}?" for name, (type_, _) in TYPES.items())
+    + ", n: int64"
+)
 NAMES = ["id", *TYPES, "n"]
 
 
@@ -33,7 +42,11 @@ def table(seed: int, n: int, share: float = 0.3) -> list[tuple]:
     """n rows of which a share of the values is null."""
     rng = random.Random(seed)
     return [
-        (i, *(None if rng.random() < share else value(rng) for _, value in TYPES.values()), rng.randrange(9))
+        (
+            i,
+            *(None if rng.random() < share else value(rng) for _, value in TYPES.values()),
+            rng.randrange(9),
+        )
         for i in range(n)
     ]
 
@@ -67,7 +80,11 @@ def test_arrow_and_back(store, rows, tmp_path):
     assert [field.name for field in arrow.schema if field.nullable] == [*TYPES]
     assert arrow.to_pylist() == [dict(zip(NAMES, row, strict=True)) for row in rows]
     with store.transaction() as txn:
-        for name, form in (("arrow", arrow), ("relation", relation), ("columns", [*zip(*rows, strict=True)])):
+        for name, form in (
+            ("arrow", arrow),
+            ("relation", relation),
+            ("columns", [*zip(*rows, strict=True)]),
+        ):
             copy = txn.create(name, SCHEMA, key="id")
             copy.insert(**{"columns" if name == "columns" else "rows": form})
             assert list(copy) == rows
@@ -101,18 +118,27 @@ def test_scans_skip_nulls(store, rows):
             if name in ("number", "pay", "n"):
                 assert part.scan(f"sum:{name}") == sum(there)
             if name not in ("id", "n", "ok"):
-                raw = [(value.encode(), value) if isinstance(value, str) else (value, value) for value in there]
+                raw = [
+                    (value.encode(), value) if isinstance(value, str) else (value, value)
+                    for value in there
+                ]
                 assert part.scan(f"min:{name}") == min(raw, default=(None, None))[1]
                 assert part.scan(f"max:{name}") == max(raw, default=(None, None))[1]
         there = [(row[1], row[0]) for row in some if row[1] is not None]
         assert part.scan("argmax:number,id") == max(there, default=(None, None))[1]
-        assert str(part.scan("concat:email")) == "".join(row[7] for row in some if row[7] is not None)
+        assert str(part.scan("concat:email")) == "".join(
+            row[7] for row in some if row[7] is not None
+        )
         assert part.scan("count") == len(some)
     assert relation.scan_many("count:email", [(0,), (50,)], [(50,), (60,)]).to_pylist() == [
-        sum(row[7] is not None for row in rows[:50]), sum(row[7] is not None for row in rows[50:60]),
-    ]  # fmt: skip
+        sum(row[7] is not None for row in rows[:50]),
+        sum(row[7] is not None for row in rows[50:60]),
+    ]
     for scan in ("sum:number", "max:born", "count:ok"):
-        with pytest.raises(SchemaError, match="have no stored scan: fold them without one"), store.transaction() as txn:
+        with (
+            pytest.raises(SchemaError, match="have no stored scan: fold them without one"),
+            store.transaction() as txn,
+        ):
             txn.add_scan("r", scan)
 
 
@@ -125,8 +151,14 @@ def test_differences_dumps_and_copies(store, rows, tmp_path):
     expected = []
     for key in sorted(before.keys() | after.keys()):
         if before.get(key) != after.get(key):
-            expected += [(*row, kind) for row, kind in ((before.get(key), "delete"), (after.get(key), "insert")) if row]
-    assert [tuple(change.values()) for change in store.diff(1, 2, "r").read_all().to_pylist()] == expected
+            expected += [
+                (*row, kind)
+                for row, kind in ((before.get(key), "delete"), (after.get(key), "insert"))
+                if row
+            ]
+    assert [
+        tuple(change.values()) for change in store.diff(1, 2, "r").read_all().to_pylist()
+    ] == expected
     out = io.BytesIO()
     store.dump(out, [1, 2])
     with pagestore.open(tmp_path / "copy.pages", sync="off", retain="all") as copy:
@@ -148,12 +180,22 @@ def test_whole_records_with_nulls_are_deleted(store, rows):
 
 def test_what_may_not_be_null(store):
     with store.transaction() as txn:
-        for schema, key in (("x: int64?", None), ("x: string?, y: int64", "x"), ("x: int64, y: date?", ("x", "y"))):
-            with pytest.raises(SchemaError, match=r"a key is never null; leave the \? out, name .*keys_null=True"):
+        for schema, key in (
+            ("x: int64?", None),
+            ("x: string?, y: int64", "x"),
+            ("x: int64, y: date?", ("x", "y")),
+        ):
+            with pytest.raises(
+                SchemaError, match=r"a key is never null; leave the \? out, name .*keys_null=True"
+            ):
                 txn.create("wrong", schema, key=key)
-        with pytest.raises(WordError, match=r"column 'n', row 0: a null, .*declare a value column as int64\?"):
+        with pytest.raises(
+            WordError, match=r"column 'n', row 0: a null, .*declare a value column as int64\?"
+        ):
             txn["r"].insert([(1000, *[None] * (len(TYPES) + 1))])
-        with pytest.raises(WordError, match=r"column 'number', row 1: -9223372036854775808 stands for a null"):
+        with pytest.raises(
+            WordError, match=r"column 'number', row 1: -9223372036854775808 stands for a null"
+        ):
             txn["r"].insert([(1000, 1, *[None] * 7, 1), (1001, -(2**63), *[None] * 7, 1)])
         with pytest.raises(SchemaError, match="column 'number' is int64"):
             txn["r"].add([(1, 1, *[None] * 7, 1)])
@@ -169,7 +211,9 @@ def test_columns_without_a_null_take_the_space_that_they_took(tmp_path):
         with pagestore.open(tmp_path / f"s{mark}.pages", sync="off") as store:
             with store.transaction() as txn:
                 relation = txn.create("r", f"id: int64, v: int64{mark}, w: float64{mark}", key="id")
-                relation.insert([np.arange(50_000), np.arange(50_000) % 1000, np.arange(50_000) / 4])
+                relation.insert(
+                    [np.arange(50_000), np.arange(50_000) % 1000, np.arange(50_000) / 4]
+                )
             sizes.append((tmp_path / f"s{mark}.pages").stat().st_size)
     assert sizes[0] == sizes[1]
 
@@ -180,7 +224,9 @@ def test_a_word_that_is_neither_a_value_nor_null_is_found(store):
         words[0], words[NAMES.index("ok")] = 5000, 7
         txn.apply("r", np.array([0]), words)
     (violation,) = store.check()
-    assert violation.invariant == "values" and f"column {NAMES.index('ok')} of slot" in violation.fact
+    assert (
+        violation.invariant == "values" and f"column {NAMES.index('ok')} of slot" in violation.fact
+    )
 
 
 def test_a_null_of_arrow_without_a_type(tmp_path):
@@ -206,8 +252,11 @@ def in_order(row: tuple) -> list:
 
 @pytest.mark.parametrize("seed", range(12))
 def test_null_is_a_value_of_a_key(tmp_path, monkeypatch, seed):
-    """Random edits of relations whose key columns may be null, read in every order and range, against a dict."""
-    monkeypatch.setattr(texts, "SORTED_AT_ONCE", seed % 2 * 10**6)  # so that both ways to read texts in order are used
+    """Random edits of relations whose key columns may be null, read in every order and range,
+    against a dict.
+    """
+    # so that both ways to read texts in order are used
+    monkeypatch.setattr(texts, "SORTED_AT_ONCE", seed % 2 * 10**6)
     rng = random.Random(seed)
     names = rng.sample([*KEYS], rng.randint(1, 3))
     schema = ", ".join(f"{name}: {KEYS[name][0]}" for name in names)
@@ -216,7 +265,9 @@ def test_null_is_a_value_of_a_key(tmp_path, monkeypatch, seed):
         for round_ in range(4):
             with store.transaction() as txn:
                 if not round_:
-                    txn.create("r", f"{schema}, v: int64?", key=names, keys_null=True, scans=["count"])
+                    txn.create(
+                        "r", f"{schema}, v: int64?", key=names, keys_null=True, scans=["count"]
+                    )
                 relation = txn["r"]
                 keys = [tuple(rng.choice(KEYS[name][1]) for name in names) for _ in range(25)]
                 for key in keys:
@@ -228,7 +279,9 @@ def test_null_is_a_value_of_a_key(tmp_path, monkeypatch, seed):
                         relation.delete([key])
                 check_reads(relation, expected, names, rng)
         check_reads(store.snapshot()["r"], expected, names, rng)
-        assert struct_reader.relations(str(tmp_path / "s.pages"))["r"] == stored_order(store.snapshot()["r"])
+        assert struct_reader.relations(str(tmp_path / "s.pages"))["r"] == stored_order(
+            store.snapshot()["r"]
+        )
         out = io.BytesIO()
         store.dump(out)
         with pagestore.open(tmp_path / "copy.pages", sync="off") as copy:
@@ -241,19 +294,31 @@ def stored_order(relation) -> list[tuple]:
     """The rows in the order of their words, dates as days."""
     words = np.concatenate([*relation.words()], axis=1)
     rows = relation._tuples(words.take(np.lexsort(words[: len(relation.schema.key)][::-1]), axis=1))
-    return [tuple((x - date(1970, 1, 1)).days if isinstance(x, date) else x for x in row) for row in rows]
+    return [
+        tuple((x - date(1970, 1, 1)).days if isinstance(x, date) else x for x in row)
+        for row in rows
+    ]
 
 
 def check_reads(relation, expected: dict, names: list[str], rng: random.Random) -> None:
     rows = [(*key, expected[key]) for key in sorted(expected, key=in_order)]
-    assert [*relation] == rows and [*reversed(relation)] == rows[::-1] and len(relation) == len(rows)
-    assert relation.to_arrow().to_pylist() == [dict(zip((*names, "v"), row, strict=True)) for row in rows]
+    assert (
+        [*relation] == rows and [*reversed(relation)] == rows[::-1] and len(relation) == len(rows)
+    )
+    assert relation.to_arrow().to_pylist() == [
+        dict(zip((*names, "v"), row, strict=True)) for row in rows
+    ]
     assert all(relation.get(row[:-1], "none") == row[-1] for row in rows)
-    lo, hi = (tuple(rng.choice(KEYS[name][1]) for name in names[: rng.randint(0, len(names))]) for _ in range(2))
+    lo, hi = (
+        tuple(rng.choice(KEYS[name][1]) for name in names[: rng.randint(0, len(names))])
+        for _ in range(2)
+    )
     inside = [
-        row for row in rows
-        if in_order(row)[: len(lo)] >= in_order(lo) and (not hi or in_order(row)[: len(hi)] < in_order(hi))
-    ]  # fmt: skip
+        row
+        for row in rows
+        if in_order(row)[: len(lo)] >= in_order(lo)
+        and (not hi or in_order(row)[: len(hi)] < in_order(hi))
+    ]
     part = relation.range(lo, hi)
     assert [*part] == inside and len(part) == len(inside), (lo, hi)
     assert [*reversed(part)] == inside[::-1] and part.scan("count") == len(inside)
@@ -262,7 +327,9 @@ def check_reads(relation, expected: dict, names: list[str], rng: random.Random) 
         row for row in starts if row in inside
     ]
     cursor = relation.cursor()
-    assert [cursor.next() for _ in rows] == rows and [cursor.prev() for _ in rows[1:]] == rows[-2::-1]
+    assert [cursor.next() for _ in rows] == rows and [cursor.prev() for _ in rows[1:]] == rows[
+        -2::-1
+    ]
 
 
 def test_a_key_that_may_be_null_is_asked_for(tmp_path):

@@ -1,4 +1,6 @@
-"""Values of any kind at every place that takes one: taken, or refused by an error of this library, never another."""
+"""Values of any kind at every place that takes one: taken, or refused by an error of this
+library, never another.
+"""
 
 import datetime as dt
 import decimal

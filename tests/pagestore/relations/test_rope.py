@@ -1,4 +1,6 @@
-"""Ropes: the texts of a range as one text, in key order, at every version and through all care of a store."""
+"""Ropes: the texts of a range as one text, in key order, at every version and through all care
+of a store.
+"""
 
 import io
 from itertools import islice
@@ -17,9 +19,9 @@ def told(tmp_path, texts, **options):
     """A store whose relation `line` holds texts by number."""
     store = pagestore.open(tmp_path / "lines.pages", **options)
     with store.transaction() as txn:
-        txn.create("line", "n: int64, text: string, raw: bytes, m: int64", key="n", scans=["sum:m"]).insert(
-            [(n, text, text.encode(), n % 7) for n, text in enumerate(texts)]
-        )
+        txn.create(
+            "line", "n: int64, text: string, raw: bytes, m: int64", key="n", scans=["sum:m"]
+        ).insert([(n, text, text.encode(), n % 7) for n, text in enumerate(texts)])
     return store
 
 
@@ -40,7 +42,11 @@ def test_a_rope_is_the_join_of_its_range(tmp_path):
 
 
 @settings(max_examples=60)
-@given(st.lists(st.text(max_size=4), max_size=12), st.integers(-30, 30) | st.none(), st.integers(-30, 30) | st.none())
+@given(
+    st.lists(st.text(max_size=4), max_size=12),
+    st.integers(-30, 30) | st.none(),
+    st.integers(-30, 30) | st.none(),
+)
 def test_a_part_of_a_rope_is_that_of_the_text(tmp_path_factory, texts, start, stop):
     with told(tmp_path_factory.mktemp("rope"), texts) as store:
         line = store.snapshot()["line"]
@@ -73,14 +79,20 @@ def test_ropes_of_versions_and_of_a_store_cared_for(tmp_path):
         with store.transaction() as txn:
             txn["line"].set([(3, "new", b"", 0)])
             txn["line"].delete([5])
-            assert str(txn["line"].range((2,), (7,)).scan("concat:text")) == TEXTS[2] + "new" + TEXTS[4] + TEXTS[6]
+            assert (
+                str(txn["line"].range((2,), (7,)).scan("concat:text"))
+                == TEXTS[2] + "new" + TEXTS[4] + TEXTS[6]
+            )
         changed = [*TEXTS[:3], "new", TEXTS[4], *TEXTS[6:2000]]
         assert str(store.at(1)["line"].scan("concat:text")) == "".join(TEXTS[:2000])
         out = io.BytesIO()
         store.dump(out)
         store.vacuum(keep_versions=1)
         assert store.check() == []
-    with pagestore.open(tmp_path / "lines.pages") as store, pagestore.open(tmp_path / "again.pages") as again:
+    with (
+        pagestore.open(tmp_path / "lines.pages") as store,
+        pagestore.open(tmp_path / "again.pages") as again,
+    ):
         assert list(store.snapshot()["line"].scan("concat:text")) == changed
         again.restore(io.BytesIO(out.getvalue()))
         assert list(again.snapshot()["line"].scan("concat:text")) == changed
@@ -95,7 +107,10 @@ def test_what_is_no_rope(tmp_path):
             line.scan("concat:q")
         with pytest.raises(SchemaError, match="no scan is carried, just scan a range"):
             line.scan_many("concat:text", [(0,)], [(1,)])
-        with pytest.raises(SchemaError, match="no scan is carried, just scan a range"), store.transaction() as txn:
+        with (
+            pytest.raises(SchemaError, match="no scan is carried, just scan a range"),
+            store.transaction() as txn,
+        ):
             txn.add_scan("line", "concat:text")
         with pytest.raises(TypeError, match="a rope gives slices"):
             line.scan("concat:text")[0]

@@ -1,4 +1,6 @@
-"""Rows in every form that people have them in: taken for what they are, at every place that takes rows."""
+"""Rows in every form that people have them in: taken for what they are, at every place that
+takes rows.
+"""
 
 import sqlite3
 import sys
@@ -61,11 +63,14 @@ ROWS = {
     "a structured array": records,
     "a structured array, turned": lambda rows: records(rows)[["z", "x", "y"]],
     "an array of rows": np.array,
-    "a dict of lists": lambda rows: dict(zip(NAMES, map(list, zip(*rows, strict=True)), strict=True)),
-    "a dict of arrays": lambda rows: dict(zip(NAMES, map(np.array, zip(*rows, strict=True)), strict=True)),
+    "a dict of lists": lambda rows: dict(zip(NAMES, map(list, zip(*rows, strict=True)),
+    strict=True)),
+    "a dict of arrays": lambda rows: dict(zip(NAMES, map(np.array, zip(*rows, strict=True)),
+    strict=True)),
     "a list of arrays": lambda rows: list(np.array(rows).T),
     "a list of Arrow arrays": lambda rows: arrow(rows).columns,
-    "an array and lists": lambda rows: [np.array([r[0] for r in rows]), [r[1] for r in rows], [r[2] for r in rows]],
+    "an array and lists": lambda rows: [np.array([r[0] for r in rows]), [r[1] for r in rows],
+    [r[2] for r in rows]],
     "series": lambda rows: [pd.Series(column) for column in zip(*rows, strict=True)],
     "series of polars": lambda rows: [pl.Series(column) for column in zip(*rows, strict=True)],
     "Arrow": arrow,
@@ -75,7 +80,8 @@ ROWS = {
     "pandas of objects": lambda rows: arrow(rows).to_pandas().astype(object),
     "pandas with an index": lambda rows: arrow(rows).to_pandas().set_index("y"),
     "pandas with a counted index": lambda rows: pd.DataFrame(
-        {"y": [r[1] for r in rows], "z": [r[2] for r in rows]}, index=pd.RangeIndex(len(rows), name="x")
+        {"y": [r[1] for r in rows], "z": [r[2] for r in rows]}, index=pd.RangeIndex(len(rows),
+        name="x")
     ),
     "polars": lambda rows: pl.from_arrow(arrow(rows)),
     "duckdb": lambda rows: duckdb.from_arrow(arrow(rows)),
@@ -97,7 +103,10 @@ def check(form, rows):
         with ws.store.transaction() as txn:
             txn["s"].insert(rows[1:])
             if form not in ("a generator", "duckdb"):
-                assert txn["s"].get_many(ROWS[form](rows))[0].tolist() == [False, *[True] * (len(rows) - 1)]
+                assert txn["s"].get_many(ROWS[form](rows))[0].tolist() == [
+                    False,
+                    *[True] * (len(rows) - 1),
+                ]
 
 
 @pytest.mark.parametrize("form", ROWS)
@@ -109,7 +118,12 @@ def test_rows_are_rows(form):
 @given(st.integers(2, 3), st.data())
 def test_square_lists_are_rows(n, data):
     rows = data.draw(
-        st.lists(st.lists(st.integers(0, 9), min_size=n, max_size=n), min_size=n, max_size=n, unique_by=tuple)
+        st.lists(
+            st.lists(st.integers(0, 9), min_size=n, max_size=n),
+            min_size=n,
+            max_size=n,
+            unique_by=tuple,
+        )
     )
     with pagestore.open(":memory:") as store, store.transaction() as txn:
         relation = txn.create("r", ", ".join(f"{name}: int64" for name in NAMES[:n]))
@@ -131,7 +145,9 @@ def test_columns_by_name():
         assert list(relation) == [(2, "c")]
         with pytest.raises(SchemaError, match="1 columns for a relation of 2"):
             relation.insert(columns=[[1]])
-        with pytest.raises(SchemaError, match="columns of several lengths: 'x' 2, 'y' 1; all columns need the same"):
+        with pytest.raises(
+            SchemaError, match="columns of several lengths: 'x' 2, 'y' 1; all columns need the same"
+        ):
             relation.insert(columns=[[1, 2], ["a"]])
         with pytest.raises(SchemaError, match="not both"):
             relation.insert([(1, "a")], columns=[[1], ["a"]])
@@ -142,7 +158,10 @@ def test_columns_by_name():
     [
         ("Ulm", r"'Ulm' is not a list of rows; give tuples, columns or a table, as \[\('Ulm',\)\]"),
         (b"Ulm", "b'Ulm' is not a list of rows"),
-        ({"x": 1, "y": "a"}, r"column 'x' is 1, and no list of values; one row .* as \[\{'x': 1, …\}\]"),
+        (
+            {"x": 1, "y": "a"},
+            r"column 'x' is 1, and no list of values; one row .* as \[\{'x': 1, …\}\]",
+        ),
         ({"x": [1], "y": "a"}, "column 'y' is 'a', and no list of values"),
         ({"x": 1}, "column 'x' is 1, and no list"),
         ((1, "a"), r"row 0 is 1; a record is a tuple \(x: int64, y: string\)"),
@@ -152,7 +171,7 @@ def test_columns_by_name():
         ([[1, 2, 3], [4, 5, 6]], "row 0 has 3 values; .*a list of columns is given by columns="),
         ([{1, 2}], r"row 0 is \{1, 2\}; a record is a tuple"),
     ],
-)  # fmt: skip
+)
 def test_what_is_no_row(rows, says):
     with ivm.open(":memory:") as ws:
         ws.install("r[x] = y -> int(x), string(y).")
@@ -179,9 +198,19 @@ def test_one_value_a_row_where_there_is_one_column():
 
 
 def test_all_that_is_wrong_with_a_frame_is_told_at_once():
-    frame = pd.DataFrame({"id": [1, 2], "paid": [0.1, 3.5], "day": ["2020-01-31", "x"], "n": [1.5, 2], "extra": [1, 2]})
+    frame = pd.DataFrame(
+        {
+            "id": [1, 2],
+            "paid": [0.1, 3.5],
+            "day": ["2020-01-31", "x"],
+            "n": [1.5, 2],
+            "extra": [1, 2],
+        }
+    )
     with pagestore.open(":memory:") as store, store.transaction() as txn:
-        relation = txn.create("r", "id: int64, paid: decimal(9,2), day: date, n: int64, b: bool", key="id")
+        relation = txn.create(
+            "r", "id: int64, paid: decimal(9,2), day: date, n: int64, b: bool", key="id"
+        )
         with pytest.raises(SchemaError) as told:
             relation.insert(frame)
         for form in (frame.to_dict("list"), pa.Table.from_pandas(frame)):
@@ -216,6 +245,7 @@ def test_the_row_of_a_stream_is_the_row_of_all():
 
 
 def test_rows_are_taken_while_another_thread_imports_pandas(monkeypatch):
-    monkeypatch.setitem(sys.modules, "pandas", ModuleType("pandas"))  # as far as its import has come
+    # as far as its import has come
+    monkeypatch.setitem(sys.modules, "pandas", ModuleType("pandas"))
     columns = rows_as_columns([(1, 2), (3, 4)], Schema.parse("x: int64, y: int64"), False)
     assert [[*column] for column in columns] == [[1, 3], [2, 4]]

@@ -1,4 +1,6 @@
-"""Transactions, and objects that outlive them: relations, ended transactions, transactions carried through a fork."""
+"""Transactions, and objects that outlive them: relations, ended transactions, transactions
+carried through a fork.
+"""
 
 import os
 
@@ -37,7 +39,9 @@ USES = {
     "apply_indexed": lambda txn: txn.apply_indexed(
         ("number",), np.zeros((1, 2), np.int64), np.zeros(1, np.int64), np.ones((2, 1), np.int64)
     ),
-    "edit_queues": lambda txn: txn.edit_queues([EditQueue(("number",), np.zeros((1, 2), np.int64), 2)]),
+    "edit_queues": lambda txn: txn.edit_queues(
+        [EditQueue(("number",), np.zeros((1, 2), np.int64), 2)]
+    ),
     "flush": lambda txn: txn.flush(None, None),
     "replace": lambda txn: txn.replace("number", None),
     "bulk": lambda txn: txn.bulk(INFO["empty"], [np.ones((2, 1), np.int64)]),
@@ -78,7 +82,9 @@ def ended(store, commit):
 def store(tmp_path):
     with pagestore.open(tmp_path / "s.pages", sync="off") as store:
         with store.transaction() as txn:
-            txn.create("number", "x: int64, y: int64", scans=["sum:y"]).insert([(i, i) for i in range(1, 20_000)])
+            txn.create("number", "x: int64, y: int64", scans=["sum:y"]).insert(
+                [(i, i) for i in range(1, 20_000)]
+            )
             txn.create("text", "x: int64, t: string").insert(ROWS)
             txn.create("empty", "x: int64, y: int64")
         yield store
@@ -86,7 +92,9 @@ def store(tmp_path):
 
 
 def test_all_that_is_public_is_tried():
-    """Every public member of an ended transaction raises, except `catalog`, which only says what there was."""
+    """Every public member of an ended transaction raises, except `catalog`, which only says what
+    there was.
+    """
     public = {name for name in vars(Transaction) if not name.startswith("_")}
     assert public - {"rollback", "catalog"} <= USES.keys()
 
@@ -121,7 +129,9 @@ def test_a_sketch_that_has_ended(store):
 
 
 def test_a_handle_follows_its_relation(store):
-    """A relation's handle sees scans added and dropped; it does not become another relation of the same name."""
+    """A relation's handle sees scans added and dropped; it does not become another relation of
+    the same name.
+    """
     with store.transaction() as txn:
         kept = txn["empty"]
         txn.add_scan("empty", "count")
@@ -131,11 +141,20 @@ def test_a_handle_follows_its_relation(store):
         kept.insert([(10, 10)])
         assert len(kept) == 10
         txn.drop("empty")
-        with pytest.raises(MissingError, match="'empty' was dropped, or undone with a savepoint; ask"):
+        with pytest.raises(
+            MissingError, match="'empty' was dropped, or undone with a savepoint; ask"
+        ):
             kept.insert([(11, 11)])
         wide = txn.create("empty", "x: int64, y: int64, z: int64")
-        for use in (lambda: kept.insert([(11, 11)]), lambda: list(kept), lambda: kept.get((11, 11)), lambda: len(kept)):
-            with pytest.raises(MissingError, match="'empty' was dropped, or undone with a savepoint; ask"):
+        for use in (
+            lambda: kept.insert([(11, 11)]),
+            lambda: list(kept),
+            lambda: kept.get((11, 11)),
+            lambda: len(kept),
+        ):
+            with pytest.raises(
+                MissingError, match="'empty' was dropped, or undone with a savepoint; ask"
+            ):
                 use()
         wide.insert([(1, 2, 3)])
         assert txn["empty"] is wide
@@ -148,7 +167,9 @@ def test_a_handle_of_what_was_undone(store):
             undone = txn.create("more", "x: int64")
             undone.insert([(1,)])
             raise ZeroDivisionError
-        with pytest.raises(MissingError, match="'more' was dropped, or undone with a savepoint; ask"):
+        with pytest.raises(
+            MissingError, match="'more' was dropped, or undone with a savepoint; ask"
+        ):
             undone.insert([(2,)])
     assert not store.check() and "more" not in store.snapshot()
 
@@ -191,7 +212,9 @@ def test_a_transaction_that_came_through_a_fork(store):
 
 
 def test_a_difference_both_ways_with_texts(tmp_path):
-    """The older version does not know the younger one's texts, nor one branch those of the other."""
+    """The older version does not know the younger one's texts, nor one branch those of the
+    other.
+    """
     with pagestore.open(tmp_path / "s.pages", sync="off", retain="all") as store:
         with store.transaction() as txn:
             txn.create("r", "x: int64, t: string", key="x").insert([(1, "a")])
@@ -202,9 +225,15 @@ def test_a_difference_both_ways_with_texts(tmp_path):
             txn["r"].set([(1, "c")])
 
         def texts(a, b):
-            return [(row["t"], row["_change_type"]) for row in store.diff(a, b, "r").read_all().to_pylist()]
+            return [
+                (row["t"], row["_change_type"])
+                for row in store.diff(a, b, "r").read_all().to_pylist()
+            ]
 
-        assert texts(1, 2) == [("a", "delete"), ("b", "insert")] and texts(2, 1) == [("b", "delete"), ("a", "insert")]
+        assert texts(1, 2) == [("a", "delete"), ("b", "insert")] and texts(2, 1) == [
+            ("b", "delete"),
+            ("a", "insert"),
+        ]
         assert texts("main", "other") == [("b", "delete"), ("c", "insert")]
         assert texts("other", "main") == [("c", "delete"), ("b", "insert")]
 
@@ -245,9 +274,14 @@ def test_properties_that_were_taken_before_a_savepoint(tmp_path):
         assert store.snapshot().properties == {"a": "1", "b": "2", "c": "3", "e": "5"}
 
 
-@pytest.mark.parametrize("rows", [np.zeros((1, 3), np.int64), np.zeros((2, 2), np.int64), np.zeros((2, 3))])
+@pytest.mark.parametrize(
+    "rows", [np.zeros((1, 3), np.int64), np.zeros((2, 2), np.int64), np.zeros((2, 3))]
+)
 def test_words_of_another_shape(store, rows):
-    with store.transaction() as txn, pytest.raises(SchemaError, match=r"'number' takes words int64\[2, 3\] here, not"):
+    with (
+        store.transaction() as txn,
+        pytest.raises(SchemaError, match=r"'number' takes words int64\[2, 3\] here, not"),
+    ):
         txn.apply("number", np.zeros(3, np.int64), rows)
 
 

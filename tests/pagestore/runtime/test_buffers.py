@@ -34,7 +34,11 @@ def test_large_pages_are_asked_for_within_the_array(pages, monkeypatch):
     begin, end = array.ctypes.data, array.ctypes.data + array.nbytes
     assert pages - 1 <= sum(length // buffers.HUGE_PAGE for _, length, _ in asked) <= pages
     for at, length, advice in asked:
-        assert begin <= at < at + length <= end and at % buffers.HUGE_PAGE == 0 and advice == mmap.MADV_HUGEPAGE
+        assert (
+            begin <= at < at + length <= end
+            and at % buffers.HUGE_PAGE == 0
+            and advice == mmap.MADV_HUGEPAGE
+        )
 
 
 def test_a_relation_is_read_into_the_pool(tmp_path):

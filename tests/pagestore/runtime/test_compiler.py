@@ -1,4 +1,6 @@
-"""How kernels are compiled: an inlined one once for all arguments; machine code only for those that Python calls."""
+"""How kernels are compiled: an inlined one once for all arguments; machine code only for those
+that Python calls.
+"""
 
 import errno
 import gc
@@ -15,14 +17,22 @@ from numba import config, njit
 from numba.core.caching import IndexDataCacheFile
 from numba.core.errors import NumbaError
 
-from pagestore.runtime.code_cache import PACKAGES, cache_folder, digest_of, kernel_sources, remove_old, user_cache
+from pagestore.runtime.code_cache import (
+    PACKAGES,
+    cache_folder,
+    digest_of,
+    kernel_sources,
+    remove_old,
+    user_cache,
+)
 from pagestore.runtime.jit.cache import settings
 from pagestore.runtime.jit.compiler import overridden
 from pagestore.runtime.kernel import Kernel, TypedKernel, allocating, kernel, on_demand
 from pagestore.runtime.types import Words
 
 pytestmark = pytest.mark.skipif(
-    bool(config.DISABLE_JIT or config.BOUNDSCHECK) or not overridden(), reason="compiled otherwise, or not"
+    bool(config.DISABLE_JIT or config.BOUNDSCHECK) or not overridden(),
+    reason="compiled otherwise, or not",
 )
 
 
@@ -141,7 +151,11 @@ def test_an_edit_of_any_file_behind_kernels_names_another_folder(tmp_path):
     root = Path(__file__).parents[3]
     sources = kernel_sources(root)
     names = {str(path.relative_to(root)) for path in sources}
-    assert {"pagestore/pages/layout.py", "pagestore/trees/kernels/node_buffer.py", "ivm/join/kernels/tries.py"} <= names
+    assert {
+        "pagestore/pages/layout.py",
+        "pagestore/trees/kernels/node_buffer.py",
+        "ivm/join/kernels/tries.py",
+    } <= names
     assert not names & {"pagestore/store.py", "ivm/workspace.py", "pagestore/trees/edit.py"}
     decorated = re.compile(r"^@(kernel|inlined|on_demand|allocating|intrinsic)\b", re.MULTILINE)
     for path in (path for package in PACKAGES for path in (root / package).rglob("*.py")):
@@ -178,7 +192,10 @@ def test_what_is_compiled_is_kept_at_home_or_else_in_a_folder_of_our_own(tmp_pat
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     ours = user_cache()
-    assert ours == user_cache() == tmp_path / f"pagestore-{os.getuid()}" and ours.stat().st_mode & 0o777 == 0o700
+    assert (
+        ours == user_cache() == tmp_path / f"pagestore-{os.getuid()}"
+        and ours.stat().st_mode & 0o777 == 0o700
+    )
     monkeypatch.setattr(os, "getuid", lambda: ours.stat().st_uid + 1)
     theirs = tmp_path / f"pagestore-{os.getuid()}"  # of somebody who knew the name
     theirs.mkdir()
@@ -203,11 +220,16 @@ print(own(1), last(np.arange(3)), len(own.stats.cache_hits), len(last.dispatcher
 
 
 def test_only_kernels_are_kept_in_the_folder_of_kernels(tmp_path):
-    """A host's own functions stay beside their files, and nothing is compiled twice, by a second process either."""
+    """A host's own functions stay beside their files, and nothing is compiled twice, by a second
+    process either.
+    """
     (tmp_path / "host.py").write_text(HOST)
     command = [sys.executable, str(tmp_path / "host.py")]
     environment = {k: v for k, v in os.environ.items() if k != "NUMBA_CACHE_DIR"}
-    environment |= {"XDG_CACHE_HOME": str(tmp_path / "home"), "PYTHONPATH": str(Path(__file__).parents[3])}
+    environment |= {
+        "XDG_CACHE_HOME": str(tmp_path / "home"),
+        "PYTHONPATH": str(Path(__file__).parents[3]),
+    }
 
     def files(folder):
         return {path: path.stat().st_mtime_ns for path in folder.rglob("*.nb?")}
@@ -305,7 +327,14 @@ def test_two_processes_that_compile_the_same_at_once_do_not_hurt_each_other(tmp_
     environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
     root = Path(__file__).parents[3]
     both = [
-        subprocess.Popen(command, cwd=root, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        subprocess.Popen(
+            command,
+            cwd=root,
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
         for _ in range(2)
     ]
     assert [one.communicate()[0].split()[::2] for one in both] == [["2", "1"]] * 2

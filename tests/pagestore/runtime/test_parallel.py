@@ -57,7 +57,9 @@ def test_a_forked_process_has_threads_of_its_own():
 
 
 def test_a_task_that_fails_stops_the_others():
-    """So an interrupt, which only the first thread gets, does not wait for all that the others have to do."""
+    """So an interrupt, which only the first thread gets, does not wait for all that the others
+    have to do.
+    """
     turns = []
 
     def endless():

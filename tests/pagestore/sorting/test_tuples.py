@@ -28,7 +28,11 @@ words = st.integers(-3, 3) | st.sampled_from([LEAST, GREATEST, LEAST + 1, GREATE
 
 
 @pytest.mark.parametrize("merged", [tuples.MERGED, 0])
-@given(st.integers(1, 4).flatmap(lambda k: st.lists(st.tuples(*[words] * k), max_size=150).map(lambda r: (k, r))))
+@given(
+    st.integers(1, 4).flatmap(
+        lambda k: st.lists(st.tuples(*[words] * k), max_size=150).map(lambda r: (k, r))
+    )
+)
 def test_order_and_distinct(merged, case):
     width, rows = case
     columns = np.array(rows, np.int64).reshape(-1, width).T.copy()
@@ -39,7 +43,9 @@ def test_order_and_distinct(merged, case):
     if rows:
         found = repeats([columns[:, : len(rows) // 2], columns[:, len(rows) // 2 :]], 7)
         counts = sorted((*row, times) for row, times in Counter(rows).items())
-        assert found is None or [tuple(row) for batch in found for row in batch.T.tolist()] == counts
+        assert (
+            found is None or [tuple(row) for batch in found for row in batch.T.tolist()] == counts
+        )
 
 
 @pytest.mark.parametrize("n", [0, 1, 2, 5, 24, 133, 302, 1000])
@@ -67,7 +73,9 @@ def test_long_batches_however_wide(span, ends):
 @pytest.mark.parametrize("n", [1, 2, 60, 5000])
 @pytest.mark.parametrize("spans", [(1, 1), (9, 1 << 40), (1 << 20, 1 << 43), (1 << 31, 1 << 31, 2)])
 def test_near_is_exact_up_to_63_bits(n, spans):
-    columns = np.stack([np.random.default_rng(n).integers(0, span, n) - span // 2 for span in spans])
+    columns = np.stack(
+        [np.random.default_rng(n).integers(0, span, n) - span // 2 for span in spans]
+    )
     expected = np.lexsort(columns[::-1])
     assert (near_order(columns) == expected).all()
     assert (near_order(columns.take(expected, axis=1)) == np.arange(n)).all()
@@ -80,11 +88,14 @@ def test_near_goes_by_the_leading_bits_of_wider_tuples(ends):
     tuples = near_order(columns)
     assert sorted(tuples.tolist()) == [*range(2000)]
     first = columns[0, tuples].astype(object)
-    assert (np.maximum.accumulate(first) - first).max() <= 1  # its last bit is left out where it has 64
+    # its last bit is left out where it has 64
+    assert (np.maximum.accumulate(first) - first).max() <= 1
 
 
 @pytest.mark.parametrize("others", [0, 1, 2])
-@pytest.mark.parametrize("ends", [(LEAST + 1, 0), (LEAST + 1, GREATEST - 1), (LEAST, GREATEST, LEAST + 2, 1 << 62)])
+@pytest.mark.parametrize(
+    "ends", [(LEAST + 1, 0), (LEAST + 1, GREATEST - 1), (LEAST, GREATEST, LEAST + 2, 1 << 62)]
+)
 def test_a_first_column_of_all_64_bits(ends, others):
     rng = np.random.default_rng(others)
     columns = np.stack([rng.integers(-9, 9, 1000), *rng.integers(0, 2, (others, 1000))])
@@ -114,13 +125,17 @@ def test_parts_in_batches(bits, bucket, monkeypatch):
     parts.append(parts[0])
     batches = list(ascending(parts, batch=100))
     assert max(rows.shape[1] for rows in batches) == (100 if bits < 50 else 3500)
-    assert (np.concatenate(batches, axis=1) == np.unique(np.concatenate(parts, axis=1), axis=1)).all()
+    assert (
+        np.concatenate(batches, axis=1) == np.unique(np.concatenate(parts, axis=1), axis=1)
+    ).all()
     assert list(ascending([])) == []
 
 
 @pytest.mark.parametrize("bits", [20, 22, 30, 41])
 def test_parts_kept_as_words(bits):
-    """Coded parts sort as the columns that they stand for, also beside plain columns and beside other codings."""
+    """Coded parts sort as the columns that they stand for, also beside plain columns and beside
+    other codings.
+    """
     rng = np.random.default_rng(bits)
     parts = [rng.integers(0, 1 << bits, (3, n)) for n in (500, 0, 3000)]
     parts[0][:, 0], parts[0][0, 1:3] = (1 << bits) - 1, (LEAST, GREATEST)
@@ -166,9 +181,14 @@ def test_words_digit_by_digit(drawn, bits):
     assert words[: drop_repeats(words, words[:0])].tolist() == sorted(set(drawn))
 
 
-@given(st.lists(st.integers(0, 9) | st.integers(0, (1 << 40) - 1), min_size=1, max_size=200), st.integers(8, 23))
+@given(
+    st.lists(st.integers(0, 9) | st.integers(0, (1 << 40) - 1), min_size=1, max_size=200),
+    st.integers(8, 23),
+)
 def test_places_go_with_their_words(drawn, places):
     words, spare = np.array(drawn) << places | np.arange(len(drawn)), np.empty(len(drawn), np.int64)
-    if sort_words(words, words[:0], spare, spare[:0], places, places + 40, np.empty(1 << DIGIT, np.int64)):
+    if sort_words(
+        words, words[:0], spare, spare[:0], places, places + 40, np.empty(1 << DIGIT, np.int64)
+    ):
         words = spare
     assert (words & (1 << places) - 1).tolist() == sorted(range(len(drawn)), key=drawn.__getitem__)

@@ -1,4 +1,6 @@
-"""Checksums of pages against the crc32c package, and pages written by a kernel against the same pages in memory."""
+"""Checksums of pages against the crc32c package, and pages written by a kernel against the same
+pages in memory.
+"""
 
 import errno
 import os
@@ -67,7 +69,9 @@ def test_a_processor_without_the_instruction(features):
     work = "import numpy as np\nfrom pagestore.pages.verify import checksum\nfrom pagestore.runtime.jit import llvm\n"
     work += "print(not llvm.crc_instruction()[0], checksum(np.arange(512), 0, 512))"
     environment = {**os.environ, "NUMBA_CPU_NAME": "generic", "NUMBA_CPU_FEATURES": features}
-    done = subprocess.run([sys.executable, "-c", work], env=environment, capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", work], env=environment, capture_output=True, text=True
+    )
     assert done.stdout.split() == ["True", str(crc32c(np.arange(1, 512).tobytes()))], done.stderr
 
 
@@ -76,7 +80,8 @@ def file(tmp_path):
     path = tmp_path / "some.pages"
     path.write_bytes(bytes(64 * 4096))
     file = File(path, writable=True)
-    file.write_pages(np.zeros(0, np.int64), np.zeros(0, np.int64), 512)  # compiled and cached, unlimited
+    # compiled and cached, unlimited
+    file.write_pages(np.zeros(0, np.int64), np.zeros(0, np.int64), 512)
     yield file
     file.close()
 
@@ -104,7 +109,11 @@ def test_pages_land_where_they_belong(file, size, seed):
     """Pages alone, among neighbours, and in runs longer than one write may be."""
     random = np.random.default_rng(seed)
     page_words, n = size // WORD, int(random.integers(1, 40))
-    ids = random.choice(64, n, replace=False) if seed % 2 else np.sort(random.choice(44, n, replace=False) + 20)
+    ids = (
+        random.choice(64, n, replace=False)
+        if seed % 2
+        else np.sort(random.choice(44, n, replace=False) + 20)
+    )
     arena = random_pages(n + 1, page_words, seed)
     wanted = np.zeros((64, page_words), np.int64)
     wanted[ids] = arena.reshape(-1, page_words)[:-1]
@@ -149,7 +158,11 @@ def test_what_is_written_again_lands_where_it_belongs(mapped_file, seed):
     wanted = np.zeros((64, 512), np.int64)
     for turn in range(12):
         n = int(random.integers(1, 24))
-        ids = random.choice(64, n, replace=False) if turn % 2 else np.arange(n) + int(random.integers(0, 64 - n))
+        ids = (
+            random.choice(64, n, replace=False)
+            if turn % 2
+            else np.arange(n) + int(random.integers(0, 64 - n))
+        )
         arena = random_pages(n, 512, turn)
         mapped_file.write_pages(arena, ids, 512)
         wanted[ids] = arena.reshape(-1, 512)
@@ -195,7 +208,10 @@ def test_what_was_cut_off_must_be_written_anew(mapped_file):
     """Touching a mapped page behind the end of the file would end the process."""
     mapped_file.write_pages(random_pages(len(IDS), 512), IDS, 512)
     mapped_file.truncate(5 * 4096)
-    assert [write_pages(mapped_file.page_writer, random_pages(3, 512), IDS[i : i + 3], 512) for i in (0, 1)] == [3, 3]
+    assert [
+        write_pages(mapped_file.page_writer, random_pages(3, 512), IDS[i : i + 3], 512)
+        for i in (0, 1)
+    ] == [3, 3]
     assert mapped_file.size() == 10 * 4096
     mapped_file.truncate(5 * 4096)
     with largest_file(0):
@@ -219,7 +235,9 @@ def test_a_closed_file_is_not_written(mapped_file):
     before = contents(mapped_file, 512)
     mapped_file.close()
     assert mapped_file.page_writer[FD] == -1
-    with pytest.raises(ClosedError, match="was closed, and what was not committed is lost; open it again"):
+    with pytest.raises(
+        ClosedError, match="was closed, and what was not committed is lost; open it again"
+    ):
         mapped_file.write_pages(random_pages(len(IDS), 512, 1), IDS, 512)
     assert (contents(mapped_file, 512) == before).all()
 
@@ -281,7 +299,9 @@ def test_a_failed_write_leaves_the_store_as_it_was(tmp_path, monkeypatch, what):
 
 
 def test_a_store_is_no_standard_stream(tmp_path):
-    """Where a standard stream is closed, the next file opened would get its descriptor, and messages with it."""
+    """Where a standard stream is closed, the next file opened would get its descriptor, and
+    messages with it.
+    """
     kept = os.dup(0)
     os.close(0)
     try:

@@ -17,13 +17,18 @@ MAKERS = {  # what makes s.pages, and what of the library it calls last
         "pagestore.admin.backup.sync_folder",
     ),
     "load": ("way = made(path); way.__enter__()", "signal.alarm"),
-    "export": ("way = written(str(path), str(path.with_name('a.pages'))); way.__enter__().write(b'1')", "os.fsync"),
+    "export": (
+        "way = written(str(path), str(path.with_name('a.pages'))); way.__enter__().write(b'1')",
+        "os.fsync",
+    ),
 }
 
 
 @pytest.mark.parametrize("way", MAKERS)
 def test_what_killed_makers_left_is_swept(tmp_path, way):
-    """By the next maker of the same name, or a writer of the file; what is being made is left alone."""
+    """By the next maker of the same name, or a writer of the file; what is being made is left
+    alone.
+    """
     with pagestore.open(tmp_path / "a.pages") as a, open(tmp_path / "b", "wb") as out:
         a.backup(out)
     code, last = MAKERS[way]

@@ -13,7 +13,11 @@ def pages_in(extents: np.ndarray) -> set[int]:
     """The pages of runs, no two of which may touch."""
     ends = [first + count for first, count in extents.tolist()]
     assert (extents[1:, 0] > ends[:-1]).all()
-    return {page for (first, _), end in zip(extents.tolist(), ends, strict=True) for page in range(first, end)}
+    return {
+        page
+        for (first, _), end in zip(extents.tolist(), ends, strict=True)
+        for page in range(first, end)
+    }
 
 
 def test_pages_that_a_file_grew_by_after_a_kernel_counted_are_counted_later():
@@ -28,7 +32,9 @@ def test_pages_that_a_file_grew_by_after_a_kernel_counted_are_counted_later():
 
 
 class SpaceMachine(RuleBasedStateMachine):
-    """Allocate, use, free, trim and checkpoint in any order; the difference on disk always gives the free pages."""
+    """Allocate, use, free, trim and checkpoint in any order; the difference on disk always gives
+    the free pages.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -79,7 +85,10 @@ class SpaceMachine(RuleBasedStateMachine):
     @rule()
     def trim(self) -> None:
         self.free_list.trim()
-        assert self.free_list.top == max(self.used | self.allocated | self.allocatable(), default=1) + 1
+        assert (
+            self.free_list.top
+            == max(self.used | self.allocated | self.allocatable(), default=1) + 1
+        )
 
     @rule()
     def write_checkpoint(self) -> None:
@@ -96,7 +105,9 @@ class SpaceMachine(RuleBasedStateMachine):
 
     @rule()
     def the_difference_is_right(self) -> None:
-        """Not an invariant after every step, since asking for the difference counts pages that were not counted yet."""
+        """Not an invariant after every step, since asking for the difference counts pages that
+        were not counted yet.
+        """
         space, free = self.free_list, self.still_free()
         added, removed = space.difference()
         assert sorted(added) == sorted(free - self.checkpoint)

@@ -1,4 +1,6 @@
-"""Edits of a tree and its permuted indices, against a dict: few edits in one call, many tree by tree."""
+"""Edits of a tree and its permuted indices, against a dict: few edits in one call, many tree by
+tree.
+"""
 
 import numpy as np
 import pytest
@@ -35,7 +37,11 @@ def test_orders_beside_against_a_dict(few, steps):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(applying, "FEW", few)
         patch.setattr(applying, "MERGED", few)
-        pager, trees, model = MemoryPager(pages_max=1 << 16), [Tree.empty(spec) for spec in SPECS], {}
+        pager, trees, model = (
+            MemoryPager(pages_max=1 << 16),
+            [Tree.empty(spec) for spec in SPECS],
+            {},
+        )
         for actions, rows in steps:
             wanted = edited(model, actions, rows)
             trees, deltas = apply_indexed(pager, trees, PLACES, *compose_edits(actions, rows, SPEC))
@@ -44,11 +50,13 @@ def test_orders_beside_against_a_dict(few, steps):
             for tree, columns, (kinds, changed) in zip(trees, PLACES, deltas, strict=True):
                 keys = tree.spec.keys
                 there = [(tuple(row[c] for c in columns), action) for row, action in found]
-                assert [(tuple(r), a) for r, a in zip(changed.T.tolist(), kinds.tolist(), strict=True)] == sorted(
-                    there, key=lambda change: (change[0][:keys], -change[1])
-                )
+                assert [
+                    (tuple(r), a) for r, a in zip(changed.T.tolist(), kinds.tolist(), strict=True)
+                ] == sorted(there, key=lambda change: (change[0][:keys], -change[1]))
                 rows = [(*key, value) for key, value in model.items()]
-                assert rows_of(pager.pages, tree) == sorted(tuple(row[c] for c in columns) for row in rows)
+                assert rows_of(pager.pages, tree) == sorted(
+                    tuple(row[c] for c in columns) for row in rows
+                )
                 assert tree.count == len(model)
         live = [page for tree in trees for page in pages_of(pager.pages, tree).tolist()]
         assert set(live) == pager.live, "pages leaked or lost"

@@ -28,13 +28,25 @@ def test_against_sorted_lists(seed: int, keys: int) -> None:
         relation.delete([stored[i][:keys] for i in gone])
         relation.delete([row[:keys] for row in stored[: len(stored) // 5]])
         left = list(relation)
-        bounds = [(), (), *(chance.choice(left)[: chance.randint(1, keys)] for _ in range(12) if left)]
-        bounds += [(chance.randrange(-5, 10**6),) for _ in range(4)] + [(WORD_MAX,) * keys, (WORD_MIN,)]
+        bounds = [
+            (),
+            (),
+            *(chance.choice(left)[: chance.randint(1, keys)] for _ in range(12) if left),
+        ]
+        bounds += [(chance.randrange(-5, 10**6),) for _ in range(4)] + [
+            (WORD_MAX,) * keys,
+            (WORD_MIN,),
+        ]
         for _ in range(25):
             lo, hi = chance.choice(bounds), chance.choice(bounds)
-            expected = [row for row in left if row[:keys] >= lo and (not hi or row[:keys] < hi)][::-1]
+            expected = [row for row in left if row[:keys] >= lo and (not hi or row[:keys] < hi)][
+                ::-1
+            ]
             batches = list(read_backward(*relation.view(), lo, hi))
-            assert [tuple(row) for batch in batches for row in batch.T.tolist()] == expected, (lo, hi)
+            assert [tuple(row) for batch in batches for row in batch.T.tolist()] == expected, (
+                lo,
+                hi,
+            )
         assert list(reversed(relation)) == left[::-1]
 
 
@@ -42,10 +54,13 @@ def test_three_levels_down() -> None:
     """A leaf's neighbour may be the last one below another entry of the root."""
     with pagestore.open(":memory:", page_size=4096) as store, store.transaction() as txn:
         relation = txn.create("r", "x: int64, y: int64", key="x")
-        relation.insert([np.arange(150_000) << 44, np.random.default_rng(1).integers(0, 2**62, 150_000)])
+        relation.insert(
+            [np.arange(150_000) << 44, np.random.default_rng(1).integers(0, 2**62, 150_000)]
+        )
         assert relation.tree.height >= 3
         assert [x >> 44 for x, _ in reversed(relation)] == [*range(150_000)][::-1]
-        assert max(batch.shape[1] for batch in read_backward(*relation.view())) < 1000  # a leaf at once, no subtree
+        # a leaf at once, no subtree
+        assert max(batch.shape[1] for batch in read_backward(*relation.view())) < 1000
 
 
 def test_pages_that_are_touched(monkeypatch) -> None:

@@ -1,4 +1,6 @@
-"""The memory accesses of a look-up and a delta, counted: probes, and cache lines that were not prefetched in time."""
+"""The memory accesses of a look-up and a delta, counted: probes, and cache lines that were not
+prefetched in time.
+"""
 
 from bisect import bisect_left
 from itertools import chain
@@ -37,7 +39,9 @@ ALL_COLUMNS = 255  # of a page that was verified
 
 
 class Memory:
-    """An array of words that plays the machine's memory: it notes in order which line was asked for, and how."""
+    """An array of words that plays the machine's memory: it notes in order which line was asked
+    for, and how.
+    """
 
     def __init__(self, words: np.ndarray) -> None:
         self.words = words
@@ -67,20 +71,29 @@ def word_at(words: Memory | np.ndarray, byte: int) -> np.int64:
 
 
 def plain(*modules: ModuleType, **others) -> SimpleNamespace:
-    """The kernels of modules as plain Python over `Memory`, with objects in the place of addresses."""
-    names = dict(chain.from_iterable(vars(module).items() for module in (layout, k_page, k_enter, *modules)))
+    """The kernels of modules as plain Python over `Memory`, with objects in the place of
+    addresses.
+    """
+    names = dict(
+        chain.from_iterable(vars(module).items() for module in (layout, k_page, k_enter, *modules))
+    )
     for name, value in names.items():
         function = getattr(value, "py_func", value)
         if isinstance(function, FunctionType):
             names[name] = FunctionType(function.__code__, names, closure=function.__closure__)
     names |= {"word_at": word_at, "prefetch": Memory.prefetch, "as_array": np.array}
-    names |= {"either": lambda condition, a, b: a if condition else b, "words_at": lambda there, n: there}
+    names |= {
+        "either": lambda condition, a, b: a if condition else b,
+        "words_at": lambda there, n: there,
+    }
     names |= {"bytes_at": names["words_at"], "mapped_at": names["words_at"], **others}
     return SimpleNamespace(**names)
 
 
 def sixteen_to_a_first_column(n, random):
-    return np.stack([np.arange(n) // 16, np.sort(random.integers(0, 1 << 40, (n // 16, 16)), axis=1).ravel()])
+    return np.stack(
+        [np.arange(n) // 16, np.sort(random.integers(0, 1 << 40, (n // 16, 16)), axis=1).ravel()]
+    )
 
 
 def long_runs(n, random):
@@ -92,7 +105,11 @@ def long_runs(n, random):
 def test_a_look_up_waits_for_its_leaf_once(kind, values):
     random = np.random.default_rng(1)
     pager, rows = MemoryPager(8192, 1 << 10), kind(200_000, random)
-    tree = bulk(pager, Spec(1, 2, values), [np.concatenate([rows, random.integers(0, 1 << 30, (values, 200_000))])])
+    tree = bulk(
+        pager,
+        Spec(1, 2, values),
+        [np.concatenate([rows, random.integers(0, 1 << 30, (values, 200_000))])],
+    )
     words, _, page_words = pager.pages
     memory, seen, out = Memory(words), np.full(1 << 10, ALL_COLUMNS, np.uint8), np.zeros(values)
     ready = [memory, len(words), seen, len(seen), page_words, tree.root, tree.height, values, 0]
@@ -148,9 +165,12 @@ def test_a_bad_guess_costs_two_probes_and_a_good_one_spares_some(spread, n):
         for guess in {0, n // 2, n, min(max(n * (x - values[0]) // span, 0), n) if span else 0}:
             probes.clear()
             assert near(None, 0, 0, 0, n, x, guess) == bisect_left(values, x)
-            assert len(probes) <= 2 + max(3 * ceil(log2(n) / 3 + 1), 1 + 3 * ceil(log2(min(n, 2 * NEAR)) / 2))
+            assert len(probes) <= 2 + max(
+                3 * ceil(log2(n) / 3 + 1), 1 + 3 * ceil(log2(min(n, 2 * NEAR)) / 2)
+            )
             if spread is evenly and guess == x // 1000:
-                assert len(probes) <= 3 + 3 * log2(2 * NEAR) / 2  # three at once for every two halvings
+                # three at once for every two halvings
+                assert len(probes) <= 3 + 3 * log2(2 * NEAR) / 2
 
 
 def test_a_delta_skips_children_by_the_word_and_asks_for_leaves_while_it_compares_others():
@@ -161,11 +181,17 @@ def test_a_delta_skips_children_by_the_word_and_asks_for_leaves_while_it_compare
     new, *_ = apply(pager, old, np.full(6, INSERT), more)
     words, _, page_words = pager.pages
     lines = page_words // LINE
-    before, after = set(pages_of(pager.pages, old).tolist()), set(pages_of(pager.pages, new).tolist())
+    before, after = (
+        set(pages_of(pager.pages, old).tolist()),
+        set(pages_of(pager.pages, new).tolist()),
+    )
     leaves = {page for page in before ^ after if words[page * page_words + TYPE] & 255 == LEAF}
 
     memory, kernels = Memory(words), plain(k_delta)
-    pages, state = Pages(memory, np.full(1 << 14, ALL_COLUMNS, np.uint8), page_words), np.zeros((2, 20), np.int64)
+    pages, state = (
+        Pages(memory, np.full(1 << 14, ALL_COLUMNS, np.uint8), page_words),
+        np.zeros((2, 20), np.int64),
+    )
     refs = [TreeRef(pages, tree.root, tree.height, 2) for tree in (old, new)]
     actions, out = np.empty(100, np.int64), np.empty((2, 100), np.int64)
     kernels.start_delta(*refs, state)
@@ -174,7 +200,8 @@ def test_a_delta_skips_children_by_the_word_and_asks_for_leaves_while_it_compare
     late = [memory.late(range(lines * page, lines * (page + 1))) for page in leaves]
     above = sum(waits and line // lines not in leaves for line, waits in memory.asked)
     assert len(late) == 12 and np.count_nonzero(late) == 2  # of the first pair
-    assert above <= 2000  # words of index pages; 3,600 when 145 pairs of children were compared one by one
+    # words of index pages; 3,600 when 145 pairs of children were compared one by one
+    assert above <= 2000
 
 
 def test_edits_ask_for_the_next_leaf_before_they_write_one():
@@ -189,14 +216,21 @@ def test_edits_ask_for_the_next_leaf_before_they_write_one():
     pages = Pages(memory, np.full(1 << 14, ALL_COLUMNS, np.uint8), page_words)
     kernels = plain(k_build, k_shift, k_node_buffer, k_leaf_merge, k_successor, k_apply)
     kernels.apply_edits(
-        TreeRef(pages, tree.root, tree.height, 2), Shape(2, 0, none, 0), Edits(np.full(10, INSERT), edits, 2),
+        TreeRef(pages, tree.root, tree.height, 2),
+        Shape(2, 0, none, 0),
+        Edits(np.full(10, INSERT), edits, 2),
         Part(WHOLE, 0, ALL),
         Output(room.arena, np.arange(1000, 1064), room.dead, 2, 12),
         Changes(np.empty(20, np.int64), np.empty((2, 20), np.int64)),
         Run(room.node, room.walk, room.tallies[0], room.work),
-    )  # fmt: skip
+    )
     used, gone = room.tallies[0, [k_apply_layout.USED, k_apply_layout.DEAD]].tolist()
-    leaves = [page for page in room.dead[:gone, 0].tolist() if words[page * page_words + TYPE] & 255 == LEAF]
+    leaves = [
+        page
+        for page in room.dead[:gone, 0].tolist()
+        if words[page * page_words + TYPE] & 255 == LEAF
+    ]
     lines = page_words // LINE
     late = [memory.late(range(lines * page, lines * (page + 1))) for page in leaves]
-    assert (used, len(leaves), np.count_nonzero(late)) == (gone, 10, 1)  # nobody could ask for the first
+    # nobody could ask for the first
+    assert (used, len(leaves), np.count_nonzero(late)) == (gone, 10, 1)

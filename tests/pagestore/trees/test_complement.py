@@ -19,7 +19,10 @@ SPEC = Spec(7, 1, 0, ((COUNT, 0),))
 
 def sets(whole, part):
     pager = MemoryPager(4096, 1 << 12)
-    trees = [bulk(pager, SPEC, [rows[None, :]]) if len(rows) else Tree.empty(SPEC) for rows in (whole, part)]
+    trees = [
+        bulk(pager, SPEC, [rows[None, :]]) if len(rows) else Tree.empty(SPEC)
+        for rows in (whole, part)
+    ]
     return pager.pages, *trees
 
 
@@ -66,12 +69,23 @@ def test_what_is_no_subset():
 @settings(max_examples=40)
 @given(st.integers(0, 2**32), st.integers(0, 300), st.integers(0, 300), st.booleans())
 def test_checksums_tell_a_subset(seed, n, m, is_part):
-    """Iterating ends without an error for any two sets, and the checksums tell whether its result is right."""
+    """Iterating ends without an error for any two sets, and the checksums tell whether its
+    result is right.
+    """
     rng = np.random.default_rng(seed)
     whole = np.unique(rng.integers(0, 600, n))
-    part = whole[rng.random(len(whole)) < 0.9] if is_part else np.unique(rng.integers(0, 600, min(m, len(whole))))
+    part = (
+        whole[rng.random(len(whole)) < 0.9]
+        if is_part
+        else np.unique(rng.integers(0, 600, min(m, len(whole))))
+    )
     pager, spec = MemoryPager(4096, 1 << 12), SPEC._replace(scans=((COUNT, 0), (CHECKSUM, 1)))
-    t, s = (bulk(pager, spec, [rows[None, :]]) if len(rows) else Tree.empty(spec) for rows in (whole, part))
+    t, s = (
+        bulk(pager, spec, [rows[None, :]]) if len(rows) else Tree.empty(spec)
+        for rows in (whole, part)
+    )
     assert accountable(t, s) and not accountable(t, s._replace(spec=SPEC))
     missing = np.array([listed(Complement(pager.pages, t, pager.pages, s))], np.int64)
-    assert accounted(pager.pages, t, pager.pages, s, missing) == subset(pager.pages, t, pager.pages, s)
+    assert accounted(pager.pages, t, pager.pages, s, missing) == subset(
+        pager.pages, t, pager.pages, s
+    )

@@ -56,7 +56,11 @@ def every(pages, accounts, queues, room, apply):
 
 
 def rows_of(source, name):
-    return [tuple(row) for batch in read_batches(source.pages, source.tree(name)) for row in batch.T.tolist()]
+    return [
+        tuple(row)
+        for batch in read_batches(source.pages, source.tree(name))
+        for row in batch.T.tolist()
+    ]
 
 
 def begun(path, **options):
@@ -87,8 +91,13 @@ def test_groups_against_dicts(tmp_path_factory, steps):
                         counted[key] = counted.get(key, 0) + number
                     if not again:
                         actions, rows = queues.changes(0)
-                        found = {(a, *row) for a, row in zip(actions.tolist(), rows.T.tolist(), strict=True)}
-                        assert found == {(INSERT, *e) for e in there - before} | {(ERASE, *e) for e in before - there}
+                        found = {
+                            (a, *row)
+                            for a, row in zip(actions.tolist(), rows.T.tolist(), strict=True)
+                        }
+                        assert found == {(INSERT, *e) for e in there - before} | {
+                            (ERASE, *e) for e in before - there
+                        }
                         assert queues.turnover(0) == (len(there - before), len(before - there))
                 assert rows_of(txn, "edge") == sorted(there)
             with store.snapshot() as snap:
@@ -99,7 +108,9 @@ def test_groups_against_dicts(tmp_path_factory, steps):
 
 
 def untouched(txn, queues):
-    """An edge waits that cannot be flushed: then nothing has happened, and the general way still works."""
+    """An edge waits that cannot be flushed: then nothing has happened, and the general way still
+    works.
+    """
     waiting(queues, columns([(INSERT, 1, 2)], 3))
     assert flushed(txn, queues) == 0
     assert queues.trees == [txn.tree(name) for name in ("edge", "$back", "$times")]

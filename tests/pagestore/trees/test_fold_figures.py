@@ -1,4 +1,6 @@
-"""The paper's figures of *Scans* and *Interval trees*, with scan-trees whose leaves are single records."""
+"""The paper's figures of *Scans* and *Interval trees*, with scan-trees whose leaves are single
+records.
+"""
 
 from decimal import Decimal
 
@@ -52,7 +54,9 @@ class Figure:
 
 
 def test_the_table_of_intervals():
-    """a1..a8 = A18, a1..a3 = A12 ⊕ a3, a2..a8 = a2 ⊕ A34 ⊕ A58, a3..a7 = A34 ⊕ A56 ⊕ a7, a4..a7 = a4 ⊕ A56 ⊕ a7."""
+    """a1..a8 = A18, a1..a3 = A12 ⊕ a3, a2..a8 = a2 ⊕ A34 ⊕ A58, a3..a7 = A34 ⊕ A56 ⊕ a7, a4..a7
+    = a4 ⊕ A56 ⊕ a7.
+    """
     figure = Figure(range(1, 9), code_of("digits"))
     assert figure.nodes()[1:8] == [12345678, 1234, 5678, 12, 34, 56, 78]
     assert figure.scan(1, 8) == (12345678, 1)
@@ -101,7 +105,9 @@ def test_the_small_interval_query():
 @pytest.mark.parametrize("n", [10**3, 10**4, 10**5])
 @pytest.mark.parametrize("reaching", [0, 1, 7, 60])
 def test_a_stab_looks_at_little(n, reaching):
-    """O((m + 1) log n) folds and records for m matches, among many intervals that begin before the point."""
+    """O((m + 1) log n) folds and records for m matches, among many intervals that begin before
+    the point.
+    """
     a = 2 * np.arange(n)
     b = a + 1
     b[np.random.default_rng(n).choice(n - 1, reaching, replace=False)] = 4 * n

@@ -1,4 +1,6 @@
-"""The record at or behind a place and the one before it, on pages of all levels, against sorted rows."""
+"""The record at or behind a place and the one before it, on pages of all levels, against sorted
+rows.
+"""
 
 from bisect import bisect_left
 
@@ -22,12 +24,16 @@ def test_neighbours_are_those_of_sorted_rows(n):
     for width in (0, 1, 2):
         places = rng.integers(-n - 2, n + 3, (width, 200)) // np.array([[40], [1]])[:width]
         places[:, :2] = [-(2**63), 2**63 - 1]
-        before, behind = last_before(pager.pages, tree, places), first_from(pager.pages, tree, places)
+        before, behind = (
+            last_before(pager.pages, tree, places),
+            first_from(pager.pages, tree, places),
+        )
         prefixes = [record[:width] for record in records]
         for i, place in enumerate(map(tuple, places.T.tolist())):
             at = bisect_left(prefixes, place) if width else 0
             agree(behind, i, records[at : at + 1])
-            agree(before, i, records[:at][-1:] if width else records[-1:])  # before no prefix: the last of all
+            # before no prefix: the last of all
+            agree(before, i, records[:at][-1:] if width else records[-1:])
 
 
 def agree(found: tuple[np.ndarray, np.ndarray], i: int, wanted: list[tuple[int, ...]]) -> None:

@@ -11,7 +11,18 @@ from hypothesis import strategies as st
 from pagestore.admin.tree_check import read_scan_tree, scan_tree_faults
 from pagestore.errors import MissingError
 from pagestore.pages.layout import ENTRY_COUNT, TYPE, page_type_fields
-from pagestore.pages.operators import CARRY, CHECKSUM, COUNT, MAX, MIN, SUM, THEN, code_of, fold_of, register_operator
+from pagestore.pages.operators import (
+    CARRY,
+    CHECKSUM,
+    COUNT,
+    MAX,
+    MIN,
+    SUM,
+    THEN,
+    code_of,
+    fold_of,
+    register_operator,
+)
 from pagestore.pages.page import unpack
 from pagestore.trees.build import bulk
 from pagestore.trees.edit import apply, compose_edits
@@ -23,7 +34,8 @@ from pagestore.trees.tree import Spec, Tree
 from tests.support.memory import MemoryPager, Recycling
 
 WORDS = st.integers(-(2**63), 2**63 - 1)
-register_operator("later", lambda a, b: a * 0 + b, 0)  # associative, and as far from commutative as can be
+# associative, and as far from commutative as can be
+register_operator("later", lambda a, b: a * 0 + b, 0)
 
 SCANS = (
     ((COUNT, 0),),
@@ -62,7 +74,9 @@ def faults(pager, tree):
 
 def records(pager, tree):
     batches = list(read_batches(pager.pages, tree)) if tree.root else []
-    return np.concatenate(batches, axis=1) if batches else np.empty((tree.spec.columns, 0), np.int64)
+    return (
+        np.concatenate(batches, axis=1) if batches else np.empty((tree.spec.columns, 0), np.int64)
+    )
 
 
 def agrees(pager, tree, lo, hi):
@@ -78,13 +92,21 @@ def agrees(pager, tree, lo, hi):
             if a >= b:
                 assert not got.full[i]
             else:
-                assert tuple(got.words[:, i].tolist()) == fold_of(one, 0, 1, rows[:, a:b]), (one, a, b)
+                assert tuple(got.words[:, i].tolist()) == fold_of(one, 0, 1, rows[:, a:b]), (
+                    one,
+                    a,
+                    b,
+                )
 
 
 @settings(max_examples=15)
 @given(
     st.lists(st.sampled_from(SCANS), min_size=1, max_size=3, unique=True),
-    st.lists(st.tuples(st.integers(0, 3), st.integers(0, 400), st.integers(1, 60)), min_size=1, max_size=12),
+    st.lists(
+        st.tuples(st.integers(0, 3), st.integers(0, 400), st.integers(1, 60)),
+        min_size=1,
+        max_size=12,
+    ),
     WORDS | st.integers(1, 1000),
     st.randoms(use_true_random=False),
 )
@@ -109,16 +131,25 @@ def test_scans_are_the_folds_of_the_records(scans, steps, spread, random):
 @given(
     st.lists(st.sampled_from([*SCANS[:3], ((MAX, 1),)]), min_size=1, max_size=3, unique=True),
     st.sampled_from([0, 3, 20, 46, 61]),
-    st.lists(st.tuples(st.integers(0, 2**32), st.sampled_from([1, 30, 1000])), min_size=1, max_size=6),
+    st.lists(
+        st.tuples(st.integers(0, 2**32), st.sampled_from([1, 30, 1000])), min_size=1, max_size=6
+    ),
 )
 def test_new_values_of_records_that_stay(scans, width, steps):
-    """Values around zero, so that sums change their sign; keys so wide that the index page has a ScanTree, too."""
+    """Values around zero, so that sums change their sign; keys so wide that the index page has a
+    ScanTree, too.
+    """
     pager, spec, rng = Recycling(4096, 1 << 12), spec_of(*scans), np.random.default_rng(width)
     keys = np.arange(9000) << 33
     tree = bulk(pager, spec, [np.stack([keys, rng.integers(-(1 << width), 1 << width, len(keys))])])
     for seed, n in steps:
         rng = np.random.default_rng(seed)
-        edits = np.stack([np.sort(rng.choice(keys, n, replace=False)), rng.integers(-(1 << width), 1 << width, n)])
+        edits = np.stack(
+            [
+                np.sort(rng.choice(keys, n, replace=False)),
+                rng.integers(-(1 << width), 1 << width, n),
+            ]
+        )
         tree, _, _ = apply(pager, tree, np.full(n, SET), edits)
         assert faults(pager, tree) == []
     agrees(pager, tree, rng.choice(keys, 40), rng.choice(keys, 40))
@@ -155,17 +186,27 @@ def test_rank_and_select_are_each_others_inverse():
 
 @pytest.mark.parametrize("n", [0, 1, 3, 200, 5000])
 def test_a_record_is_selected_by_the_sum_of_a_column(n):
-    """Each record stands for as many as its second value says: which holds each place, on pages of all levels."""
+    """Each record stands for as many as its second value says: which holds each place, on pages
+    of all levels.
+    """
     rng = np.random.default_rng(n)
     pager, weights = MemoryPager(4096, 1 << 12), rng.choice([1, 1, 2, 7, 3000], n)
-    rows = np.stack([3 * np.arange(n), rng.integers(0, 9, n), weights]) if n else np.empty((3, 0), np.int64)
+    rows = (
+        np.stack([3 * np.arange(n), rng.integers(0, 9, n), weights])
+        if n
+        else np.empty((3, 0), np.int64)
+    )
     tree = bulk(pager, Spec(0, 1, 2, ((COUNT, 0), (SUM, 2), (CARRY, 2))), [rows])
     keys = rng.choice(3 * np.arange(n + 1), n // 3, replace=False)  # and as it is after edits
     edits = np.stack([keys, np.zeros_like(keys), np.full_like(keys, 5)])
     tree = apply(pager, tree, *compose_edits(np.full(len(keys), SET), edits, tree.spec))[0]
     rows = np.concatenate([*read_batches(pager.pages, tree), rows[:, :0]], axis=1)
     ends = np.cumsum(rows[2])
-    places = np.unique(np.concatenate([ends - 1, ends - rows[2], rng.integers(0, ends[-1], 500)])) if n else ends
+    places = (
+        np.unique(np.concatenate([ends - 1, ends - rows[2], rng.integers(0, ends[-1], 500)]))
+        if n
+        else ends
+    )
     found = select_weighted(pager.pages, tree, 2, places)
     assert np.array_equal(found, rows[:, np.searchsorted(ends, places, "right")])
     with pytest.raises(MissingError):
@@ -183,7 +224,9 @@ def test_sums_beyond_a_word_are_exact():
 
 
 @pytest.mark.parametrize("apart", [0, 2**54])
-@pytest.mark.parametrize("middle", [5, 0, -(2**53), 2**53, 2**53 - 4, 2**54, 2**54 - 4, -(2**54) - 4])
+@pytest.mark.parametrize(
+    "middle", [5, 0, -(2**53), 2**53, 2**53 - 4, 2**54, 2**54 - 4, -(2**54) - 4]
+)
 def test_sums_of_children_about_the_ends_of_a_word(middle, apart):
     """Leaves of 1,024 records whose sums lie close to 0, or to the sign or the carry of a low word.
 
@@ -196,7 +239,9 @@ def test_sums_of_children_about_the_ends_of_a_word(middle, apart):
     sums = np.concatenate([[0], np.cumsum(values.astype(object))])
     lo, hi = np.sort(rng.integers(0, n, (2, 300)), axis=0)
     low, high = fold_many(pager.pages, tree, Rows(0, 2), lo[None], hi[None]).words.tolist()
-    assert [(h << 64) + (w & 2**64 - 1) for w, h in zip(low, high, strict=True)] == (sums[hi] - sums[lo]).tolist()
+    assert [(h << 64) + (w & 2**64 - 1) for w, h in zip(low, high, strict=True)] == (
+        sums[hi] - sums[lo]
+    ).tolist()
 
 
 # --- counted -----------------------------------------------------------------------------------
@@ -205,20 +250,28 @@ def test_sums_of_children_about_the_ends_of_a_word(middle, apart):
 def loaded(n, scans, page_size=8192, value=20):
     rng = np.random.default_rng(n)
     pager = MemoryPager(page_size, max(1 << 10, n // 64))
-    tree = bulk(pager, spec_of(*scans), [np.stack([3 * np.arange(n), rng.integers(0, 1 << value, n)])])
+    tree = bulk(
+        pager, spec_of(*scans), [np.stack([3 * np.arange(n), rng.integers(0, 1 << value, n)])]
+    )
     return pager, tree
 
 
-@pytest.mark.parametrize("n", [10**3, 10**4, 10**5, 10**6, pytest.param(10**7, marks=pytest.mark.campaign)])
+@pytest.mark.parametrize(
+    "n", [10**3, 10**4, 10**5, 10**6, pytest.param(10**7, marks=pytest.mark.campaign)]
+)
 @pytest.mark.parametrize("one", SCANS[:5], ids=["count", "sum", "min", "max tuple", "checksum"])
 def test_applications_of_a_scan(n, one):
-    """At most 2 ceil(log2 n), and for each level of pages the entries of two cut ScanTree leaves."""
+    """At most 2 ceil(log2 n), and for each level of pages the entries of two cut ScanTree
+    leaves.
+    """
     pager, tree = loaded(n, [one])
     rng = np.random.default_rng(0)
     lo, hi = np.sort(rng.integers(0, 3 * n, (2, 300)), axis=0)
     most = 0
     for i in range(300):
-        got = fold_many(pager.pages, tree, Rows(0, len(one)), lo[None, i : i + 1], hi[None, i : i + 1])
+        got = fold_many(
+            pager.pages, tree, Rows(0, len(one)), lo[None, i : i + 1], hi[None, i : i + 1]
+        )
         most = max(most, got.applications)
     assert most <= 2 * ceil(log2(n)) + 2 * leaf_entries_max(pager, tree) * tree.height
 
@@ -232,12 +285,18 @@ def leaf_entries_max(pager, tree):
         if level == 0 and tree.spec.scans[0][0] == COUNT:
             continue
         found = read_scan_tree(words, tree.spec.scans, level)
-        most = max([most, *(b - a for a, b in pairwise(found.starts))] if found else [most, int(words[ENTRY_COUNT])])
+        most = max(
+            [most, *(b - a for a, b in pairwise(found.starts))]
+            if found
+            else [most, int(words[ENTRY_COUNT])]
+        )
     return most
 
 
 def edited_singly(n, one, edits, keys_of, page_size=4096):
-    """A tree under single edits by a key pattern: (pager, tree, applications and pages for each edit)."""
+    """A tree under single edits by a key pattern: (pager, tree, applications and pages for each
+    edit).
+    """
     rng = np.random.default_rng(4)
     pager = Recycling(page_size, 1 << 14)
     tree = bulk(pager, spec_of(one), [np.stack([2 * np.arange(n), rng.integers(0, 1000, n)])])
@@ -246,26 +305,36 @@ def edited_singly(n, one, edits, keys_of, page_size=4096):
     for i in range(edits):
         action = (INSERT, SET, ERASE)[i % 3 if keys_of == "random" else 0]
         key = {
-            "ascending": 2 * n + i, "descending": -i, "random": int(rng.integers(0, 2 * n)),
+            "ascending": 2 * n + i,
+            "descending": -i,
+            "random": int(rng.integers(0, 2 * n)),
             "clustered": n + 1 + 2 * (i * 7919 % 4001),
-        }[keys_of]  # fmt: skip
-        tree, _, _ = apply(pager, tree, np.array([action]), np.array([[key], [int(rng.integers(0, 1000))]]))
+        }[keys_of]
+        tree, _, _ = apply(
+            pager, tree, np.array([action]), np.array([[key], [int(rng.integers(0, 1000))]])
+        )
     return pager, tree, (applications() - before) / edits, (pager._next - written) / edits
 
 
 @pytest.mark.parametrize("pattern", ["ascending", "descending", "random", "clustered"])
 @pytest.mark.parametrize("one", SCANS[:5], ids=["count", "sum", "min", "max tuple", "checksum"])
 def test_applications_of_an_update(one, pattern):
-    """O(log B) applications for each page written, amortised: a path, a leaf or two, and rebalancing."""
+    """O(log B) applications for each page written, amortised: a path, a leaf or two, and
+    rebalancing.
+    """
     pager, tree, applied, written = edited_singly(20000, one, 1500, pattern)
-    entries = max(page_columns(pager.pages, page)[1].shape[1] for page in pages_of(pager.pages, tree).tolist())
+    entries = max(
+        page_columns(pager.pages, page)[1].shape[1] for page in pages_of(pager.pages, tree).tolist()
+    )
     assert applied / written <= 2 * leaf_entries_max(pager, tree) + 6 * log2(entries)
     assert faults(pager, tree) == []
 
 
 @pytest.mark.parametrize("one", SCANS[1:5], ids=["sum", "min", "max tuple", "checksum"])
 def test_a_new_value_costs_its_path(one):
-    """An edit takes the old value off a leaf, adds the new one and refolds a path: less than refolding the leaf."""
+    """An edit takes the old value off a leaf, adds the new one and refolds a path: less than
+    refolding the leaf.
+    """
     rng = np.random.default_rng(7)
     pager = Recycling(8192, 1 << 12)
     tree = bulk(pager, spec_of(one), [np.stack([np.arange(50_000), rng.integers(0, 1000, 50_000)])])
@@ -278,14 +347,20 @@ def test_a_new_value_costs_its_path(one):
 
 @pytest.mark.parametrize("one", SCANS[1:3], ids=["sum", "min"])
 def test_many_new_values_cost_a_few_applications_each(one):
-    """Each edit takes a value off a leaf, adds one, and refolds part of a path, even with more edits than leaves."""
+    """Each edit takes a value off a leaf, adds one, and refolds part of a path, even with more
+    edits than leaves.
+    """
     rng = np.random.default_rng(8)
     pager = MemoryPager(8192, 1 << 12)
-    tree = bulk(pager, spec_of(one), [np.stack([np.arange(50_000), rng.integers(0, 10**6, 50_000)])])
+    tree = bulk(
+        pager, spec_of(one), [np.stack([np.arange(50_000), rng.integers(0, 10**6, 50_000)])]
+    )
     before = applications()
     for edits in (1000, 2000, 4000):
         keys = np.sort(rng.choice(50_000, edits, replace=False))
-        tree, _, _ = apply(pager, tree, np.full(edits, SET), np.stack([keys, rng.integers(0, 10**6, edits)]))
+        tree, _, _ = apply(
+            pager, tree, np.full(edits, SET), np.stack([keys, rng.integers(0, 10**6, edits)])
+        )
     assert applications() - before <= 4 * 7000
     assert faults(pager, tree) == []
 
@@ -308,14 +383,23 @@ def churned(pattern, rng, n):
     else:
         for at in range(0, 4 * n, 150):
             yield INSERT, np.arange(at, at + 150)
-        for at in range(0, 4 * n, 400):  # three quarters of each cluster go, or of every four neighbours
-            yield ERASE, at + (np.arange(300) if pattern == "clustered" else np.flatnonzero(np.arange(400) % 4))
+        # three quarters of each cluster go, or of every four neighbours
+        for at in range(0, 4 * n, 400):
+            yield (
+                ERASE,
+                at
+                + (
+                    np.arange(300) if pattern == "clustered" else np.flatnonzero(np.arange(400) % 4)
+                ),
+            )
 
 
-@pytest.mark.parametrize("pattern", ["ascending", "descending", "random", "clustered", "every other"])
+@pytest.mark.parametrize(
+    "pattern", ["ascending", "descending", "random", "clustered", "every other"]
+)
 def test_a_churned_tree_is_as_good_as_a_fresh_one(pattern):
-    """At most 2.5 times the pages and 1.5 times the applications of a scan that a bulk load of its records has, and
-    ScanTrees as balanced: no node folds more than twice what its sibling does.
+    """At most 2.5 times the pages and 1.5 times the applications of a scan that a bulk load of its
+    records has, and ScanTrees as balanced: no node folds more than twice what its sibling does.
     """
     rng = np.random.default_rng(9)
     one, n = SCANS[2], 20000
@@ -331,5 +415,8 @@ def test_a_churned_tree_is_as_good_as_a_fresh_one(pattern):
     assert len(pages_of(pager.pages, tree)) <= 2.5 * len(pages_of(pager.pages, fresh))
     assert tree.height <= fresh.height + 1
     lo, hi = np.sort(rng.integers(left[0].min(), left[0].max(), (2, 500)), axis=0)
-    costs = [fold_many(pager.pages, t, Rows(0, len(one)), lo[None, :], hi[None, :]).applications for t in (tree, fresh)]
+    costs = [
+        fold_many(pager.pages, t, Rows(0, len(one)), lo[None, :], hi[None, :]).applications
+        for t in (tree, fresh)
+    ]
     assert costs[0] <= 1.5 * costs[1]

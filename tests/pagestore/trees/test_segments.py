@@ -1,5 +1,5 @@
-"""Trees that are built in segments: the same records and folds as a tree built at once, and where one segment is all,
-the same bytes.
+"""Trees that are built in segments: the same records and folds as a tree built at once, and where
+one segment is all, the same bytes.
 """
 
 from pathlib import Path
@@ -23,12 +23,19 @@ def records(seed: int, n: int) -> np.ndarray:
     return np.stack([x, np.arange(n), random.integers(-(10**9), 10**9, n)])
 
 
-def segments(txn, folder: Path, words: np.ndarray, cuts: list[int], first: int = 50) -> list[Segment]:
+def segments(
+    txn, folder: Path, words: np.ndarray, cuts: list[int], first: int = 50
+) -> list[Segment]:
     spec = txn.tree("r").spec
     parts = np.split(words, cuts, axis=1)
     return [
         build_segment(
-            folder / f"{i}.seg", spec, txn.version, first, txn.pages.page_words, np.array_split(part, 3, axis=1)
+            folder / f"{i}.seg",
+            spec,
+            txn.version,
+            first,
+            txn.pages.page_words,
+            np.array_split(part, 3, axis=1),
         )
         for i, part in enumerate(parts)
     ]
@@ -43,7 +50,9 @@ def test_random_cuts_make_the_tree_of_all_records(tmp_path: Path, seed: int) -> 
     with pagestore.open(tmp_path / "s.pages", page_size=4096, sync="off") as store:
         for _ in range(rng.randint(0, 2)):  # so that free pages lie about
             with store.transaction() as txn:
-                txn.create(f"old{store.version}", "x: int64").insert([(i,) for i in range(rng.randint(1, 5000))])
+                txn.create(f"old{store.version}", "x: int64").insert(
+                    [(i,) for i in range(rng.randint(1, 5000))]
+                )
         with store.transaction() as txn:
             txn.create("r", "x: int64, y: int64, v: int64", ("x", "y"), SCANS)
             assert txn.stitch("r", segments(txn, tmp_path, words, cuts)) == n
@@ -56,7 +65,9 @@ def test_random_cuts_make_the_tree_of_all_records(tmp_path: Path, seed: int) -> 
             found = [relation.range((low,), (high,)).scan(scan) for scan in SCANS]
             assert found == [len(inside), inside.sum(), inside.max() if len(inside) else None]
         edits = [(rng.randint(0, n), rng.randint(0, n), 7) for _ in range(200)]
-        truth = {(x, y): v for x, y, v in zip(*words.tolist(), strict=True)} | {(x, y): v for x, y, v in edits}
+        truth = {(x, y): v for x, y, v in zip(*words.tolist(), strict=True)} | {
+            (x, y): v for x, y, v in edits
+        }
         with store.transaction() as txn:
             txn["r"].set(edits)
         assert [*store.snapshot()["r"]] == [(*key, truth[key]) for key in sorted(truth)]
@@ -68,7 +79,10 @@ def test_one_segment_has_the_bytes_of_a_load(tmp_path: Path, n: int) -> None:
     words = records(1, n)
     contents = []
     for way in ("bulk", "stitch"):
-        with pagestore.open(tmp_path / f"{way}.pages", sync="off") as store, store.transaction() as txn:
+        with (
+            pagestore.open(tmp_path / f"{way}.pages", sync="off") as store,
+            store.transaction() as txn,
+        ):
             relation = txn.create("r", "x: int64, y: int64, v: int64", ("x", "y"), SCANS)
             if way == "bulk":
                 txn.bulk(relation.info, [words])
@@ -76,15 +90,22 @@ def test_one_segment_has_the_bytes_of_a_load(tmp_path: Path, n: int) -> None:
                 txn.stitch("r", segments(txn, tmp_path, words, [], txn.pager.next_run()))
             tree = txn.tree("r")
             ids = np.sort(pages_of(txn.pages, tree))
-            contents.append((tree, ids, txn.pages.words.reshape(-1, txn.pages.page_words)[ids].copy()))
+            contents.append(
+                (tree, ids, txn.pages.words.reshape(-1, txn.pages.page_words)[ids].copy())
+            )
     (tree, ids, pages), (other_tree, other_ids, other_pages) = contents
-    assert tree == other_tree and np.array_equal(ids, other_ids) and np.array_equal(pages, other_pages)
+    assert (
+        tree == other_tree and np.array_equal(ids, other_ids) and np.array_equal(pages, other_pages)
+    )
 
 
 def test_segments_that_overlap_are_refused(tmp_path: Path) -> None:
     words = records(2, 100)
     with pagestore.open(tmp_path / "s.pages") as store:
-        with pytest.raises(OrderError, match="a segment begins with the key"), store.transaction() as txn:
+        with (
+            pytest.raises(OrderError, match="a segment begins with the key"),
+            store.transaction() as txn,
+        ):
             txn.create("r", "x: int64, y: int64, v: int64", ("x", "y"))
             one, other = segments(txn, tmp_path, words, [50])
             txn.stitch("r", [other, one])

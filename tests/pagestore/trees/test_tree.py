@@ -91,14 +91,17 @@ def test_batches_in_parts_against_a_dict(steps, threads, arena):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("pagestore.trees.edit.PART_EDITS", 1)
         patch.setattr("pagestore.trees.edit.FEW", 0)  # few edits are never parted
-        patch.setattr("pagestore.trees.edit.ARENA_PAGES_MAX", arena)  # parts that run short leave edits over
+        # parts that run short leave edits over
+        patch.setattr("pagestore.trees.edit.ARENA_PAGES_MAX", arena)
         follow_a_dict(steps, pager)
 
 
 @settings(max_examples=60)
 @given(batches((30, 2500), (40, 4000)), st.lists(st.booleans(), min_size=6, max_size=6))
 def test_batches_after_the_last_record_against_a_dict(steps, after):
-    """Some batches come after all records, and are loaded on; the tree is then edited like any other."""
+    """Some batches come after all records, and are loaded on; the tree is then edited like any
+    other.
+    """
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("pagestore.trees.edit.APPENDED", 0)
         for number, (step, appended) in enumerate(zip(steps, after, strict=False)):
@@ -115,7 +118,9 @@ def test_loading_on_writes_what_a_bulk_load_writes():
     for end in (n // 2, n):
         before = len(pager.live)
         tree, actions, delta = apply(pager, tree, np.full(end - loaded, SET), rows[:, loaded:end])
-        assert len(pager.retired) <= 2 * tree.height, "more than the last page of each level is replaced"
+        assert len(pager.retired) <= 2 * tree.height, (
+            "more than the last page of each level is replaced"
+        )
         assert len(pager.live) - before <= len(whole.live) * (end - loaded) // n + 2 * tree.height
         assert (actions == INSERT).all() and (delta == rows[:, loaded:end]).all()
         loaded = end
@@ -129,17 +134,26 @@ def test_parts_of_a_batch_are_about_as_much_work(threads, crowd):
     """Even where most edits of the batch fall below a few entries of the root."""
     n, keys, rng = 10_000, 400_000, np.random.default_rng(threads)
     pager = MemoryPager(pages_max=1 << 12)
-    tree = bulk(pager, SPEC, [np.array([np.arange(keys), np.zeros(keys, np.int64), np.ones(keys, np.int64)])])
+    tree = bulk(
+        pager,
+        SPEC,
+        [np.array([np.arange(keys), np.zeros(keys, np.int64), np.ones(keys, np.int64)])],
+    )
     assert tree.height == 2
     entries = int(pager.pages.words[tree.root * pager.pages.page_words + layout.ENTRY_COUNT])
-    firsts = np.sort(np.where(rng.random(n) < crowd, rng.integers(0, keys // 5, n), rng.integers(0, keys, n)))
+    firsts = np.sort(
+        np.where(rng.random(n) < crowd, rng.integers(0, keys // 5, n), rng.integers(0, keys, n))
+    )
     cuts = np.zeros((2, threads + 1), np.int64)
     edits = np.array([firsts, np.zeros(n, np.int64)])
     assert cut_edits(tree.on(pager.pages), edits, PAGE_EDITS, cuts) == threads
     assert cuts[:, 0].tolist() == [0, 0]
     assert cuts[:, -1].tolist() == [entries, n]
     below = np.minimum(firsts * entries // keys, entries - 1)
-    work = [end - start + PAGE_EDITS * len(set(below[start:end].tolist())) for start, end in pairwise(cuts[1].tolist())]
+    work = [
+        end - start + PAGE_EDITS * len(set(below[start:end].tolist()))
+        for start, end in pairwise(cuts[1].tolist())
+    ]
     assert max(work) - min(work) < 0.25 * sum(work) / threads
 
 
@@ -148,7 +162,9 @@ def follow_a_dict(steps, pager):
     for actions, rows in steps:
         wanted = edited(model, actions, rows)
         tree, *reported = apply(pager, tree, *compose_edits(actions, rows, SPEC))
-        got = [(tuple(r), a) for a, r in zip(reported[0].tolist(), reported[1].T.tolist(), strict=True)]
+        got = [
+            (tuple(r), a) for a, r in zip(reported[0].tolist(), reported[1].T.tolist(), strict=True)
+        ]
         assert got == changes(model, wanted)
         model = wanted
         assert rows_of(pager.pages, tree) == [(*k, v) for k, v in sorted(model.items())]
@@ -218,7 +234,8 @@ def test_a_batch_rewrites_only_the_pages_it_touches():
 def test_bulk_pages_are_in_order_and_full_but_for_a_sixteenth():
     pager, tree, keys = big_tree()
     assert np.array_equal(np.concatenate(list(read_batches(pager.pages, tree)), axis=1)[0], keys)
-    assert 4 <= len(pager.live) * 4096 / len(keys) * 15 / 16 < 4.1  # 1,024 records a page are the most there may be
+    # 1,024 records a page are the most there may be
+    assert 4 <= len(pager.live) * 4096 / len(keys) * 15 / 16 < 4.1
     found, _ = get(pager.pages, tree, np.stack([keys + 1]))
     assert not found.any()
     assert get(pager.pages, tree, keys[None, ::-1])[0].all()
@@ -251,8 +268,12 @@ def test_looking_up_many_in_any_order(seed, keys, bits, ends):
     rows[:, : 300 * ends] = rng.choice(ENDS, (keys, 300 * ends))
     model = dict(zip(map(tuple, rows.T.tolist()), rng.integers(-9, 9, 3000).tolist(), strict=True))
     pager = MemoryPager()
-    tree = bulk(pager, Spec(1, keys, 1), [np.array([(*key, model[key]) for key in sorted(model)]).T])
-    wanted = np.concatenate([rows, np.clip(rows, ENDS[0] + 1, ENDS[1] - 1) + rng.choice([-1, 1], rows.shape)], axis=1)
+    tree = bulk(
+        pager, Spec(1, keys, 1), [np.array([(*key, model[key]) for key in sorted(model)]).T]
+    )
+    wanted = np.concatenate(
+        [rows, np.clip(rows, ENDS[0] + 1, ENDS[1] - 1) + rng.choice([-1, 1], rows.shape)], axis=1
+    )
     wanted = wanted[:, rng.integers(0, 6000, rng.choice([1, 40, 700, 6000]))]
     if rng.random() < 0.5:
         wanted = wanted[:, np.lexsort(wanted[::-1])]
@@ -268,8 +289,12 @@ def test_looking_up_many_in_any_order(seed, keys, bits, ends):
 def test_looking_up_side_by_side(monkeypatch):
     pager, tree, keys = big_tree()
     shares = []
-    monkeypatch.setattr(lookup_module, "together", lambda tasks: shares.append(len(tasks)) or together(tasks))
-    wanted = np.random.default_rng(5).permutation(np.concatenate([keys, keys + 1]))[None, : 2 * SHARE + 1]
+    monkeypatch.setattr(
+        lookup_module, "together", lambda tasks: shares.append(len(tasks)) or together(tasks)
+    )
+    wanted = np.random.default_rng(5).permutation(np.concatenate([keys, keys + 1]))[
+        None, : 2 * SHARE + 1
+    ]
     found, _ = get(pager.pages, tree, wanted)
     assert np.array_equal(found, np.isin(wanted[0], keys))
     assert np.array_equal(get(pager.pages, tree, wanted, 2)[0], found)
@@ -283,10 +308,14 @@ def test_looking_up_side_by_side(monkeypatch):
 
 
 def test_records_that_are_not_there_are_missed():
-    """Whole pages of an older version are noticed where all records are read: their number is wrong."""
+    """Whole pages of an older version are noticed where all records are read: their number is
+    wrong.
+    """
     pager, tree, keys = big_tree()
     for wrong in (tree._replace(count=tree.count + 1), tree._replace(pointer=0, height=0)):
-        with pytest.raises(CorruptionError, match=f"it leads to .* records, and the tree has {wrong.count}$"):
+        with pytest.raises(
+            CorruptionError, match=f"it leads to .* records, and the tree has {wrong.count}$"
+        ):
             list(read_batches(pager.pages, wrong, rows=1000))
         with pytest.raises(CorruptionError, match=f"the tree has {wrong.count}$"):
             read(pager.pages, wrong)
@@ -297,7 +326,9 @@ def test_records_that_are_not_there_are_missed():
 
 @pytest.mark.parametrize("before", [[], [1 << 16], [1 << 12, 1 << 16]])
 def test_a_thread_that_writes_pages_of_several_sizes(before):
-    """Scratch that has room for large pages may still be too small for as many words of small pages."""
+    """Scratch that has room for large pages may still be too small for as many words of small
+    pages.
+    """
     rows = np.arange(1 << 16) >> np.array([[12], [8], [4], [0]]) & 15
 
     def work():
@@ -326,9 +357,24 @@ def test_ranges_take_prefixes():
     pager = MemoryPager()
     rows = np.array([(a, b) for a in range(30) for b in range(40)]).T
     tree = bulk(pager, Spec(1, 2, 0), [rows])
-    for lo, hi in [((3,), (9,)), ((3, 7), (3, 20)), ((), (1,)), ((29, 5), ()), ((40,), ()), ((5,), (5,))]:
-        got = [tuple(r) for batch in read_batches(pager.pages, tree, lo, hi, rows=37) for r in batch.T.tolist()]
-        wanted = [t for t in map(tuple, rows.T.tolist()) if t[: len(lo)] >= lo and (not hi or t[: len(hi)] < hi)]
+    for lo, hi in [
+        ((3,), (9,)),
+        ((3, 7), (3, 20)),
+        ((), (1,)),
+        ((29, 5), ()),
+        ((40,), ()),
+        ((5,), (5,)),
+    ]:
+        got = [
+            tuple(r)
+            for batch in read_batches(pager.pages, tree, lo, hi, rows=37)
+            for r in batch.T.tolist()
+        ]
+        wanted = [
+            t
+            for t in map(tuple, rows.T.tolist())
+            if t[: len(lo)] >= lo and (not hi or t[: len(hi)] < hi)
+        ]
         assert got == wanted
         assert list(map(tuple, read(pager.pages, tree, lo, hi).T.tolist())) == wanted
         assert read(pager.pages, tree, lo, hi, columns=(1,)).tolist() == [[b for _, b in wanted]]
@@ -353,11 +399,15 @@ class TestSupport:
         pager, tree = MemoryPager(), Tree.empty(self.SPEC)
         for rows in batches:
             edits = np.array(rows).T
-            tree, *_ = apply(pager, tree, *compose_edits(np.full(edits.shape[1], ADD), edits, self.SPEC))
+            tree, *_ = apply(
+                pager, tree, *compose_edits(np.full(edits.shape[1], ADD), edits, self.SPEC)
+            )
         return rows_of(pager.pages, tree)
 
     def test_adds_up_and_goes_at_0(self):
-        assert self.run([(1, 10, 1), (1, 5, 1), (2, 3, 1)], [(1, -10, -1), (2, -3, -1)]) == [(1, 5, 1)]
+        assert self.run([(1, 10, 1), (1, 5, 1), (2, 3, 1)], [(1, -10, -1), (2, -3, -1)]) == [
+            (1, 5, 1)
+        ]
 
     def test_below_0_is_refused(self):
         with pytest.raises(EditError, match=r"key \(1,\): the support would fall below 0"):
@@ -402,7 +452,14 @@ def test_net_composes_in_order():
 def test_stabs_against_a_filter(seed, alphas, n):
     rng = np.random.default_rng(seed)
     a = rng.integers(0, 3000, n)
-    rows = np.stack([*rng.integers(0, 4, (alphas, n)), a, a + rng.integers(0, 40, n) ** 2, rng.integers(0, 99, n)])
+    rows = np.stack(
+        [
+            *rng.integers(0, 4, (alphas, n)),
+            a,
+            a + rng.integers(0, 40, n) ** 2,
+            rng.integers(0, 99, n),
+        ]
+    )
     spec = interval_spec(1, alphas, 1)
     pager = MemoryPager()
     tree, *_ = apply(pager, Tree.empty(spec), *compose_edits(np.zeros(n, np.int64), rows, spec))
@@ -419,19 +476,26 @@ def test_stabs_against_a_filter(seed, alphas, n):
 
 @pytest.mark.parametrize("threads", [1, 2, 5])
 def test_trees_side_by_side(threads, monkeypatch):
-    """Each tree has its own records, in order and once; one thread at a time gets pages and writes them."""
+    """Each tree has its own records, in order and once; one thread at a time gets pages and
+    writes them.
+    """
     monkeypatch.setattr(bulk_module, "PARALLEL_FROM", 0)
     pager = AlonePager(512, pages_max=1 << 14)
     pager.threads = threads
     rng = np.random.default_rng(threads)
     loads = [
-        (Spec(t, 1 + t % 3, 0, ((MAX, t % 3),)), [rng.integers(0, 300, (1 + t % 3, n)) for n in (700, 0, 90 * t)])
+        (
+            Spec(t, 1 + t % 3, 0, ((MAX, t % 3),)),
+            [rng.integers(0, 300, (1 + t % 3, n)) for n in (700, 0, 90 * t)],
+        )
         for t in range(6)
     ]
     trees = bulk_all(pager, loads)
     for tree, (spec, parts) in zip(trees, loads, strict=True):
         assert tree.spec == spec
-        assert np.array_equal(read(pager.pages, tree), np.unique(np.concatenate(parts, axis=1), axis=1))
+        assert np.array_equal(
+            read(pager.pages, tree), np.unique(np.concatenate(parts, axis=1), axis=1)
+        )
     pages = np.concatenate([pages_of(pager.pages, tree) for tree in trees])
     assert len(np.unique(pages)) == len(pages)
 
@@ -463,7 +527,9 @@ class AlonePager(MemoryPager):
 def test_a_load_whose_source_edits_other_trees():
     """A dictionary adds texts while the rows with them are loaded: the two do not share scratch."""
     pager, other = MemoryPager(4096), Spec(2, 2, 1)
-    aside, *_ = apply(pager, Tree.empty(other), np.zeros(5000, np.int64), np.arange(15_000).reshape(3, 5000))
+    aside, *_ = apply(
+        pager, Tree.empty(other), np.zeros(5000, np.int64), np.arange(15_000).reshape(3, 5000)
+    )
     expected = np.stack([np.arange(3000), np.arange(3000) * 7, np.arange(3000) + 5])
 
     def batches():

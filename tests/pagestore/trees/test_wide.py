@@ -91,7 +91,10 @@ def test_wide_relations_in_bulk(tmp_path, columns, page_size):
     ],
 )
 def test_what_no_page_could_hold(tmp_path, make):
-    with pagestore.open(tmp_path / "s.pages", sync="off", page_size=4096) as store, store.transaction() as txn:
+    with (
+        pagestore.open(tmp_path / "s.pages", sync="off", page_size=4096) as store,
+        store.transaction() as txn,
+    ):
         with pytest.raises(SchemaError):
             make(txn)
         txn.create("x", "a: int64").insert([(1,)])
@@ -101,10 +104,15 @@ def test_what_no_page_could_hold(tmp_path, make):
 
 def test_a_scan_too_many(tmp_path):
     columns = [f"c{i}" for i in range(64)]
-    with pagestore.open(tmp_path / "s.pages", sync="off", page_size=4096) as store, store.transaction() as txn:
+    with (
+        pagestore.open(tmp_path / "s.pages", sync="off", page_size=4096) as store,
+        store.transaction() as txn,
+    ):
         r = txn.create("r", ", ".join(f"{name}: int64" for name in columns), key="c0")
         r.insert([tuple(range(64))])
-        with pytest.raises(SchemaError, match="take fewer scans or columns, or a store with a larger page_size"):
+        with pytest.raises(
+            SchemaError, match="take fewer scans or columns, or a store with a larger page_size"
+        ):
             for name in columns[1:]:
                 txn.add_scan("r", f"sum:{name}")
         assert list(r) == [tuple(range(64))]

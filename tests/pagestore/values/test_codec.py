@@ -1,4 +1,6 @@
-"""Values become words that sort like the values, and come back; a value that does not fit is refused by row."""
+"""Values become words that sort like the values, and come back; a value that does not fit is
+refused by row.
+"""
 
 import datetime as dt
 from decimal import Context, Decimal
@@ -55,9 +57,16 @@ LONG = st.integers(1 - 10**38, 10**38 - 1).map(lambda n: Decimal(n).scaleb(-3, C
 
 
 @settings(max_examples=30)
-@given(st.lists(st.one_of(st.none(), LONG, st.sampled_from([Decimal("0.000"), Decimal("-0.001")])), max_size=20))
+@given(
+    st.lists(
+        st.one_of(st.none(), LONG, st.sampled_from([Decimal("0.000"), Decimal("-0.001")])),
+        max_size=20,
+    )
+)
 def test_long_decimals_survive_and_their_order_is_that_of_texts(values):
-    """Also in a store, in a key that is nullable, in ranges of it, through Arrow and by single values."""
+    """Also in a store, in a key that is nullable, in ranges of it, through Arrow and by single
+    values.
+    """
     with pagestore.open(":memory:") as store, store.transaction() as txn:
         held = txn.create("x", "v: decimal(38,3)?, n: int64", key="v", keys_null=True)
         held.set([(value, i) for i, value in enumerate(values)])
@@ -66,17 +75,25 @@ def test_long_decimals_survive_and_their_order_is_that_of_texts(values):
         assert held.to_arrow()["v"].to_pylist() == distinct
         least = next((v for v in distinct if v is not None), None)
         if least is not None:
-            assert [v for v, _ in held.range((least,), ())] == [v for v in distinct if v is not None]
+            assert [v for v, _ in held.range((least,), ())] == [
+                v for v in distinct if v is not None
+            ]
             assert held[(least,)] == max(i for i, v in enumerate(values) if v == least)
         with pytest.raises(WordError, match="36 digits before the point and decimal"):
             held.set([(Decimal(10) ** 35, 1)])
 
 
-@pytest.mark.parametrize(("text", "view"), [("string", pa.string_view()), ("bytes", pa.binary_view())])
+@pytest.mark.parametrize(
+    ("text", "view"), [("string", pa.string_view()), ("bytes", pa.binary_view())]
+)
 def test_views_and_dictionaries_of_views(tmp_path, text, view):
     """Polars passes its texts and categories in these forms."""
     values = [b"a", b"", b"longer than twelve bytes", b"a"]
-    column = pa.array(values, pa.binary()).cast(pa.string() if text == "string" else pa.binary()).cast(view)
+    column = (
+        pa.array(values, pa.binary())
+        .cast(pa.string() if text == "string" else pa.binary())
+        .cast(view)
+    )
     indices = pa.array([0, 1, 2, 0], pa.uint32())
     with pagestore.open(tmp_path / "s.pages") as store, store.transaction() as txn:
         for taken in (column, column.slice(1, 2), pa.DictionaryArray.from_arrays(indices, column)):
@@ -130,7 +147,14 @@ def test_minus_zero_is_zero():
         ("bool", [True, 2], 1),
         ("date", ["2020-01-01"], 0),
         ("date", [dt.date(2020, 1, 1), dt.datetime(2020, 1, 1, 5)], 1),
-        ("timestamp", [dt.datetime(2020, 1, 1), dt.datetime(2020, 1, 1, tzinfo=dt.timezone(dt.timedelta(hours=2)))], 1),
+        (
+            "timestamp",
+            [
+                dt.datetime(2020, 1, 1),
+                dt.datetime(2020, 1, 1, tzinfo=dt.timezone(dt.timedelta(hours=2))),
+            ],
+            1,
+        ),
         ("date", np.array([0, 2932896, 2932897], "M8[D]"), 2),
         ("date", np.array([0, 2**31], "M8[D]"), 1),
         ("date", np.array([-719163], "M8[D]"), 0),
@@ -156,7 +180,10 @@ def test_what_does_not_fit_names_column_and_row(text, values, row):
 
 @pytest.mark.parametrize("zone", ["UTC", "Etc/UTC", "Europe/Berlin", "Pacific/Apia", "-03:30"])
 def test_zoned_timestamps_are_those_that_python_has_in_their_zone(zone):
-    ends, day = [one.replace(tzinfo=dt.UTC) for one in (dt.datetime.min, dt.datetime.max)], dt.timedelta(days=1)
+    ends, day = (
+        [one.replace(tzinfo=dt.UTC) for one in (dt.datetime.min, dt.datetime.max)],
+        dt.timedelta(days=1),
+    )
     is_utc = "UTC" in zone
     with pagestore.open(":memory:") as store, store.transaction() as txn:
         held = txn.create("r", f"z: timestamp({zone})")
@@ -174,7 +201,9 @@ def test_zoned_timestamps_are_those_that_python_has_in_their_zone(zone):
 def test_slices_of_arrow_arrays():
     array = pa.array([Decimal("1.10"), Decimal("-2.20"), Decimal("3.30")]).slice(1)
     assert encode(Column("x", Type.parse("decimal(5,2)")), array, None).tolist() == [-220, 330]
-    assert encode(Column("x", Type.parse("bool")), pa.array([True, False, True]).slice(1), None).tolist() == [
+    assert encode(
+        Column("x", Type.parse("bool")), pa.array([True, False, True]).slice(1), None
+    ).tolist() == [
         0,
         1,
     ]
@@ -201,13 +230,17 @@ def test_schemas_that_make_no_sense(text, key):
 
 
 def test_schema_from_arrow():
-    arrow = pa.schema([("a", pa.int32()), ("b", pa.dictionary(pa.int8(), pa.string())), ("c", pa.float32())])
+    arrow = pa.schema(
+        [("a", pa.int32()), ("b", pa.dictionary(pa.int8(), pa.string())), ("c", pa.float32())]
+    )
     assert str(Schema.parse(arrow)) == "a: int64, b: string, c: float64"
     with pytest.raises(SchemaError, match="'l'"):
         Schema.parse(pa.schema([("l", pa.list_(pa.int8()))]))
 
 
-@pytest.mark.parametrize("kind", ["int64", "uint64", "duration", "time", "timestamp(Europe/Berlin)"])
+@pytest.mark.parametrize(
+    "kind", ["int64", "uint64", "duration", "time", "timestamp(Europe/Berlin)"]
+)
 def test_a_null_is_below_all_values_and_costs_one_value_at_most(kind):
     plain, nullable = Column("x", Type.parse(kind)), Column("x", Type.parse(kind + "?"))
     least, most = bounds_of(plain.type)
@@ -217,7 +250,11 @@ def test_a_null_is_below_all_values_and_costs_one_value_at_most(kind):
         try:
             words = encode(nullable, given, None)
         except WordError as error:
-            assert (kind, row) in [("int64", 0), ("duration", 0), ("uint64", 4)] and "stands for a null" in str(error)
+            assert (kind, row) in [
+                ("int64", 0),
+                ("duration", 0),
+                ("uint64", 4),
+            ] and "stands for a null" in str(error)
             continue
         assert words[0] == words[2] < words[1]
         assert decode(nullable.type, words, None).equals(given)

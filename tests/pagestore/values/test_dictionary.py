@@ -22,7 +22,11 @@ def store(tmp_path, request, monkeypatch):
         yield store
 
 
-TEXTS = st.one_of(st.text(max_size=20), st.integers(0, 3000).map(lambda n: "x" * n), st.sampled_from(["", "\0", "a\0"]))
+TEXTS = st.one_of(
+    st.text(max_size=20),
+    st.integers(0, 3000).map(lambda n: "x" * n),
+    st.sampled_from(["", "\0", "a\0"]),
+)
 
 
 def test_ids_and_texts_are_each_others_inverse(store):
@@ -80,20 +84,25 @@ def test_hashes_are_those_of_hashlib():
     texts = [rng.bytes(length) for length in [*range(400), 1023, 1024, 5000, 0]]
     wanted = [hashlib.blake2b(text, digest_size=8).digest() for text in texts]
     for some in texts, texts[::-1]:
-        assert hashes_of(PackedTexts.of(some)).tobytes() == b"".join(wanted if some is texts else wanted[::-1])
+        assert hashes_of(PackedTexts.of(some)).tobytes() == b"".join(
+            wanted if some is texts else wanted[::-1]
+        )
     assert hashes_of(PackedTexts.of(pa.array(texts)[7:])).tobytes() == b"".join(wanted[7:])
 
 
 def test_texts_of_every_length_are_found_one_by_one_and_together(store):
     rng = np.random.default_rng(2)
     texts = [rng.bytes(length) for length in [*range(1, 100), *range(1015, 1032)]]
-    shorter = [text[:-1] for text in texts[1:]]  # differ from a text in the length alone, or begin as it does
+    # differ from a text in the length alone, or begin as it does
+    shorter = [text[:-1] for text in texts[1:]]
     other = [text[:-1] + bytes([text[-1] ^ 1]) for text in texts]
     with store.transaction() as txn:
         words = txn.encode("bytes", [b"", *texts]).tolist()
     snapshot = store.snapshot()
     assert [snapshot.dictionary.id_of(text) for text in [b"", *texts]] == words
-    assert [snapshot.dictionary.id_of(text) for text in shorter + other] == [0] * len(shorter + other)
+    assert [snapshot.dictionary.id_of(text) for text in shorter + other] == [0] * len(
+        shorter + other
+    )
     assert snapshot.encode("bytes", shorter + other).tolist() == [0] * len(shorter + other)
     assert snapshot.decode("bytes", np.array(words[::-1])).to_pylist() == [b"", *texts][::-1]
 
@@ -142,7 +151,8 @@ def test_branches_share_ids(store):
 def test_a_text_that_is_missing_is_an_error_of_the_store(store):
     with store.transaction() as txn:
         txn.create("r", "n: int64, name: string", key=("n",))
-        txn.apply("r", np.array([INSERT]), np.array([[1], [77]]))  # as where the page of text 77 is an older one
+        # as where the page of text 77 is an older one
+        txn.apply("r", np.array([INSERT]), np.array([[1], [77]]))
     with pytest.raises(CorruptionError, match="no text of id 77; .*pagestore fsck"):
         list(store.snapshot()["r"])
 
@@ -172,7 +182,9 @@ def test_more_texts_than_one_array_holds(store, monkeypatch):
 
 
 def test_bytes_stand_among_strings(store):
-    """Many ids that lie close together are read at once, with those of bytes among them, which can be no strings."""
+    """Many ids that lie close together are read at once, with those of bytes among them, which
+    can be no strings.
+    """
     rows = [(f"text {i}", b"\xff" + bytes([i])) for i in range(100)]
     with store.transaction() as txn:
         txn.create("r", "name: string, raw: bytes", key="name")

@@ -1,4 +1,6 @@
-"""Values of one type into columns of another: exactly, or refused with the row and a remedy that works."""
+"""Values of one type into columns of another: exactly, or refused with the row and a remedy that
+works.
+"""
 
 import datetime as dt
 from decimal import Decimal
@@ -18,7 +20,9 @@ from pagestore.values.types import Column, Type
 NUMBERS = st.one_of(
     st.integers(-(2**70), 2**70),
     st.floats(allow_nan=False),
-    st.decimals(allow_nan=False, allow_infinity=False, places=3, min_value=-(10**9), max_value=10**9),
+    st.decimals(
+        allow_nan=False, allow_infinity=False, places=3, min_value=-(10**9), max_value=10**9
+    ),
     st.integers(-(10**6), 10**6).map(lambda n: n / 8),
 )
 
@@ -37,7 +41,9 @@ def there(type_: Type, number: object) -> bool:
     return exact.denominator == 1 and least <= exact <= most
 
 
-@pytest.mark.parametrize("text", ["int64", "uint64", "float64", "decimal(9,2)", "decimal(18,0)", "decimal(18,18)"])
+@pytest.mark.parametrize(
+    "text", ["int64", "uint64", "float64", "decimal(9,2)", "decimal(18,0)", "decimal(18,18)"]
+)
 @given(st.lists(NUMBERS, max_size=5))
 def test_numbers_go_where_they_are_the_same(text, numbers):
     column = Column("x", Type.parse(text))
@@ -49,8 +55,12 @@ def test_numbers_go_where_they_are_the_same(text, numbers):
             encode(column, numbers, None)
 
 
-@pytest.mark.parametrize("text", ["int64", "uint64", "float64", "decimal(9,2)", "decimal(18,0)", "decimal(18,18)"])
-@pytest.mark.parametrize("kind", ["int8", "uint8", "int64", "uint64", "float16", "float32", "float64"])
+@pytest.mark.parametrize(
+    "text", ["int64", "uint64", "float64", "decimal(9,2)", "decimal(18,0)", "decimal(18,18)"]
+)
+@pytest.mark.parametrize(
+    "kind", ["int8", "uint8", "int64", "uint64", "float16", "float32", "float64"]
+)
 @given(data=st.data())
 def test_arrays_of_numbers_do_as_their_values(text, kind, data):
     some = (
@@ -59,7 +69,11 @@ def test_arrays_of_numbers_do_as_their_values(text, kind, data):
         | st.integers(-(10**4), 10**4).map(lambda n: n / 8)
     )
     with np.errstate(all="ignore"):
-        array = np.array(data.draw(st.lists(some, min_size=1, max_size=5)), object).astype(float).astype(kind)
+        array = (
+            np.array(data.draw(st.lists(some, min_size=1, max_size=5)), object)
+            .astype(float)
+            .astype(kind)
+        )
     column, numbers = Column("x", Type.parse(text)), array.tolist()
     good = [there(column.type, number) for number in numbers]
     null = len(numbers) // 2
@@ -75,7 +89,9 @@ def test_arrays_of_numbers_do_as_their_values(text, kind, data):
             with pytest.raises(WordError, match=f"column 'x', row {good.index(False)}: "):
                 encode(column, given_, None)
     if not all(good) and null != good.index(False):  # a null before it does not move the row
-        holed = pa.array([None if i == null else value for i, value in enumerate(numbers)], pa.array(array).type)
+        holed = pa.array(
+            [None if i == null else value for i, value in enumerate(numbers)], pa.array(array).type
+        )
         with pytest.raises(WordError, match=f"column 'x', row {good.index(False)}: "):
             encode(column._replace(type=column.type._replace(nullable=True)), holed, None)
 
@@ -107,14 +123,18 @@ def test_moments_of_numpy_in_any_unit(unit):
         assert decode(column.type, encode(column, list(values), None), None).to_pylist() == expected
 
 
-@pytest.mark.parametrize("missing", [pd.NaT, pd.NA, None, np.datetime64("NaT"), pa.scalar(None, pa.date32())])
+@pytest.mark.parametrize(
+    "missing", [pd.NaT, pd.NA, None, np.datetime64("NaT"), pa.scalar(None, pa.date32())]
+)
 @pytest.mark.parametrize("kind", ["date", "timestamp", "timestamp(Europe/Berlin)", "int64"])
 def test_what_libraries_have_for_a_null_is_one(kind, missing):
     column = Column("x", Type.parse(kind))
     assert (
         decode(
             column.type._replace(nullable=True),
-            encode(column._replace(type=column.type._replace(nullable=True)), [missing, None], None),
+            encode(
+                column._replace(type=column.type._replace(nullable=True)), [missing, None], None
+            ),
             None,
         ).to_pylist()
         == [None] * 2
@@ -126,8 +146,16 @@ def test_what_libraries_have_for_a_null_is_one(kind, missing):
 @pytest.mark.parametrize(
     ("kind", "value", "says"),
     [
-        ("decimal(9,2)", 0.1, r"0.1 is a float that no decimal\(9,2\) is exactly; give Decimal\('0.1'\)"),
-        ("decimal(9,2)", Decimal("1.239"), r"has 3 decimals and decimal\(9,2\) keeps 2; .*declare decimal\(10,3\)"),
+        (
+            "decimal(9,2)",
+            0.1,
+            r"0.1 is a float that no decimal\(9,2\) is exactly; give Decimal\('0.1'\)",
+        ),
+        (
+            "decimal(9,2)",
+            Decimal("1.239"),
+            r"has 3 decimals and decimal\(9,2\) keeps 2; .*declare decimal\(10,3\)",
+        ),
         ("decimal(9,2)", 10**7, r"has 8 digits before the point .* has 7; declare decimal\(10,2\)"),
         ("int64", "7", r"'7' is not a valid int64; convert the text, as by int"),
         ("int64", True, "True is not a valid int64"),
@@ -185,6 +213,8 @@ def test_a_column_of_objects_of_pandas_is_read_as_its_values():
         None,
         None,
     ]
-    zones = pd.Series([dt.datetime(2020, 1, 1), dt.datetime(2020, 1, 1, tzinfo=dt.UTC)], dtype=object)
+    zones = pd.Series(
+        [dt.datetime(2020, 1, 1), dt.datetime(2020, 1, 1, tzinfo=dt.UTC)], dtype=object
+    )
     with pytest.raises(WordError, match="row 1: .* has a zone"):
         encode(Column("x", Type.parse("timestamp")), zones, None)

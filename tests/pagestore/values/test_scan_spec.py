@@ -33,7 +33,10 @@ SCANS = [
 
 def sales(rows, seed=0):
     rng = np.random.default_rng(seed)
-    regions, prices = rng.integers(0, 50, rows).tolist(), rng.integers(-(10**8), 10**8, rows).tolist()
+    regions, prices = (
+        rng.integers(0, 50, rows).tolist(),
+        rng.integers(-(10**8), 10**8, rows).tolist(),
+    )
     numbers = rng.choice([2**62, -5, 17, 3], rows).tolist()
     return sorted(
         (region, i, f"item{p % 89}", Decimal(p) / 100, n)
@@ -63,7 +66,9 @@ def expected(rows):
     }
 
 
-@pytest.mark.parametrize("lo, hi", [((), ()), ((3,), (30,)), ((7, 200), (7, 900)), ((49,), ()), ((60,), ())])
+@pytest.mark.parametrize(
+    "lo, hi", [((), ()), ((3,), (30,)), ((7, 200), (7, 900)), ((49,), ()), ((60,), ())]
+)
 def test_scans_of_ranges(store, lo, hi):
     rows = [r for r in sales(4000) if r[:2] >= lo and (not hi or r[:2] < hi)]
     part = store.snapshot()["sales"].range(lo, hi)
@@ -72,7 +77,9 @@ def test_scans_of_ranges(store, lo, hi):
 
 
 def test_threads_scan_one_relation(tmp_path):
-    """Each thread has arrays of its own. Bounds of any form: reversed, at the bounds of a word, and beyond."""
+    """Each thread has arrays of its own. Bounds of any form: reversed, at the bounds of a word,
+    and beyond.
+    """
     with pagestore.open(tmp_path / "s.pages") as store:
         with store.transaction() as txn:
             relation = txn.create("r", "k: int64, v: int64", key="k", scans=["sum:v", "min:v"])
@@ -84,7 +91,10 @@ def test_threads_scan_one_relation(tmp_path):
             for lo, hi in bounds[thread::4]:
                 values = [3 * k - 50 for k in range(max(lo, 0), min(hi, 5000))]
                 part = relation.range((lo,), hi if thread % 2 else (hi,))
-                yield (part.scan("sum:v"), part.scan("min:v")) != (sum(values), min(values, default=None))
+                yield (part.scan("sum:v"), part.scan("min:v")) != (
+                    sum(values),
+                    min(values, default=None),
+                )
 
         with ThreadPoolExecutor(4) as threads:
             assert not any(threads.map(lambda thread: any(wrong(thread)), range(4)))
@@ -100,9 +110,13 @@ def test_scans_of_many_intervals(store):
     lo, hi = [(3,), (9,), (70,)], [(5,), (40,), (71,)]
     parts = [[r for r in sales(4000) if a <= r[:1] < b] for a, b in zip(lo, hi, strict=True)]
     for scan in ("count", "sum:price", "max:price", "argmin:price,item", "bitor:n"):
-        assert relation.scan_many(scan, lo, hi).to_pylist() == [expected(part)[scan] for part in parts]
+        assert relation.scan_many(scan, lo, hi).to_pylist() == [
+            expected(part)[scan] for part in parts
+        ]
     least = relation.scan_many("min:n,price", lo, hi).to_pylist()
-    assert [value and tuple(value.values()) for value in least] == [expected(p)["min:n,price"] for p in parts]
+    assert [value and tuple(value.values()) for value in least] == [
+        expected(p)["min:n,price"] for p in parts
+    ]
     columns = relation.scan_many("count", [np.array([3, 9, 70])], [np.array([5, 40, 71])])
     assert columns.to_pylist() == [len(part) for part in parts]
     with pytest.raises(WordError, match=r"interval 0: the sum of 'n' is \d+, beyond 64 bits"):
@@ -144,14 +158,21 @@ def test_scans_come_and_go(store):
     assert list(relation) == sales(4000)
     assert pa.table(store.diff(1, 2, "sales")).num_rows == 0
     assert store.check() == []
-    with pytest.raises(MissingError, match="'sales' has no scan 'bitor:n'; it has count, sum:price"):
+    with pytest.raises(
+        MissingError, match="'sales' has no scan 'bitor:n'; it has count, sum:price"
+    ):
         relation.scan("bitor:n")
-    with pytest.raises(ExistsError, match="has the scan 'min:n' already"), store.transaction() as txn:
+    with (
+        pytest.raises(ExistsError, match="has the scan 'min:n' already"),
+        store.transaction() as txn,
+    ):
         txn.add_scan("sales", "min:n")
 
 
 def test_scans_added_between_edits(tmp_path):
-    """One transaction edits, adds a scan, and edits again; the version before lacks the scan, and its error says so."""
+    """One transaction edits, adds a scan, and edits again; the version before lacks the scan,
+    and its error says so.
+    """
     row = (9, 1, "x", Decimal("-5"), 3)
     with pagestore.open(tmp_path / "s.pages") as store:
         with store.transaction() as txn:
@@ -169,14 +190,18 @@ def test_scans_added_between_edits(tmp_path):
         assert sorted(changes["_change_type"].to_pylist()) == ["delete"] * 100 + ["insert"]
         old = store.at(1)["sales"]
         assert (old.scan("sum:n"), len(old)) == (sum(r[4] for r in sales(300)), 300)
-        with pytest.raises(MissingError, match="no scan 'sum:price'; it has sum:n; txn.add_scan adds it, from that"):
+        with pytest.raises(
+            MissingError, match="no scan 'sum:price'; it has sum:n; txn.add_scan adds it, from that"
+        ):
             old.scan("sum:price")
         with pytest.raises(MissingError, match="txn.add_scan adds one, from that commit on"):
             old.rank((3,))
 
 
 def test_a_process_without_the_operator(tmp_path):
-    """Calls that fold are refused with the operator's name; records can be read, and the scan dropped."""
+    """Calls that fold are refused with the operator's name; records can be read, and the scan
+    dropped.
+    """
     with pagestore.open(tmp_path / "s.pages") as store, store.transaction() as txn:
         relation = txn.create("r", "a: int64, b: int64", key="a", scans=["count", "bitor:b"])
         relation.insert([(i, i) for i in range(99)])
@@ -197,7 +222,10 @@ def test_a_process_without_the_operator(tmp_path):
             print(store.snapshot()["r"].scan("count"), store.version)
     """
     run = subprocess.run(
-        [sys.executable, "-c", dedent(script), tmp_path / "s.pages"], capture_output=True, text=True, check=True
+        [sys.executable, "-c", dedent(script), tmp_path / "s.pages"],
+        capture_output=True,
+        text=True,
+        check=True,
     )
     missing = "this process has no scan operator 'bitor'; call pagestore.register_operator first"
     assert run.stdout.splitlines() == [missing, missing, "['count', 'bitor:b'] 99", "100 3"]
@@ -205,7 +233,9 @@ def test_a_process_without_the_operator(tmp_path):
 
 def test_bounds_that_make_no_sense(store):
     relation = store.snapshot()["sales"]
-    with pytest.raises(SchemaError, match="2 lower and 1 upper bounds; scan_many takes them in pairs"):
+    with pytest.raises(
+        SchemaError, match="2 lower and 1 upper bounds; scan_many takes them in pairs"
+    ):
         relation.scan_many("count", [(1,), (2,)], [(3,)])
     with pytest.raises(SchemaError, match="bounds in columns of 2, 1 values"):
         relation.scan_many("count", [np.array([1, 2]), np.array([3])])
@@ -257,7 +287,8 @@ def test_check_finds_a_wrong_fold(store):
     words = np.fromfile(path, np.int64).reshape(-1, page_words)
     area = int(words[leaf, SCAN]) >> 8 & 0xFFFFFF
     assert area
-    words[leaf, area + 4] += 1  # the base of the nodes of sum:price, behind those of starts and count
+    # the base of the nodes of sum:price, behind those of starts and count
+    words[leaf, area + 4] += 1
     words[leaf, 0] = crc32c.crc32c(words[leaf, 1:].tobytes())
     words.tofile(path)
     with pagestore.open(path) as reopened:
@@ -275,7 +306,9 @@ def test_complement_of_a_relation(store):
         assert list(txn["sales"].complement(seen)) == [row for row in rows if row[1] % 97 == 0]
     snap = store.snapshot()
     part = snap["sales"].range((10,), (20,))
-    assert list(part.complement(snap["seen"])) == [r for r in rows if r[1] % 97 == 0 and 10 <= r[0] < 20]
+    assert list(part.complement(snap["seen"])) == [
+        r for r in rows if r[1] % 97 == 0 and 10 <= r[0] < 20
+    ]
     with pytest.raises(SchemaError, match="is not a subset"):
         next(snap["seen"].complement(snap["seen"].range((1,))))
 
@@ -288,7 +321,9 @@ def booked(tmp_path):
     rng = np.random.default_rng(5)
     rows = {
         (f"room {r}", a, a + d, i)
-        for i, (r, a, d) in enumerate(zip(*(rng.integers(0, m, 3000).tolist() for m in (4, 1000, 30)), strict=True))
+        for i, (r, a, d) in enumerate(
+            zip(*(rng.integers(0, m, 3000).tolist() for m in (4, 1000, 30)), strict=True)
+        )
     }
     schema = "room: string, a: int64, b: int64, who: int64"
     with pagestore.open(tmp_path / "rooms.pages") as store:
@@ -301,7 +336,9 @@ def test_stabs(booked):
     store, rows = booked
     relation = store.snapshot()["booked"]
     for room, x in [("room 1", 500), ("room 3", 0), ("room 9", 500)]:
-        assert set(relation.stab(room, x)) == {r for r in rows if r[0] == room and r[1] <= x <= r[2]}
+        assert set(relation.stab(room, x)) == {
+            r for r in rows if r[0] == room and r[1] <= x <= r[2]
+        }
         near = {r for r in rows if r[0] == room and r[1] <= x + 20 and x <= r[2]}
         assert set(relation.overlaps(room, x, x + 20)) == near
     points = [("room 0", 10), ("room 0", 11), ("room 2", 700)]
@@ -330,7 +367,9 @@ def test_stabbed_records_go_in_the_same_pass(booked):
 
 def test_what_cannot_be_stabbed(booked, store):
     relation = booked[0].snapshot()["booked"]
-    with pytest.raises(SchemaError, match=r"points of 1 values for 'booked'; a point is \(room, x\)"):
+    with pytest.raises(
+        SchemaError, match=r"points of 1 values for 'booked'; a point is \(room, x\)"
+    ):
         relation.stab(5)
     with pytest.raises(SchemaError, match=r"a point is \(room, lo, hi\)"):
         relation.overlaps("room 1", 5)
@@ -338,14 +377,18 @@ def test_what_cannot_be_stabbed(booked, store):
         store.snapshot()["sales"].stab(5)
     with pytest.raises(SchemaError, match="whole relation"):
         relation.prefix("room 1").stab("room 1", 5)
-    with pytest.raises(SchemaError, match=r"points of 0 values for 'booked'; a point is \(room, x\)"):
+    with pytest.raises(
+        SchemaError, match=r"points of 0 values for 'booked'; a point is \(room, x\)"
+    ):
         relation.stab()
     with pytest.raises(SchemaError, match="points in columns of 2, 1 values"):
         relation.stab_many([np.array(["room 1", "room 2"]), np.array([5])])
     with pytest.raises(SchemaError, match="needs the max scan"), booked[0].transaction() as txn:
         txn.drop_scan("booked", "max:b")
     with (
-        pytest.raises(SchemaError, match="ends of one type that is never null are wanted, not int64 and"),
+        pytest.raises(
+            SchemaError, match="ends of one type that is never null are wanted, not int64 and"
+        ),
         store.transaction() as txn,
     ):
         txn.create_intervals("mixed", "a: int64, b: date", ("a", "b"))

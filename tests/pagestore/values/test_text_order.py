@@ -1,4 +1,6 @@
-"""The order of texts: ranks and keys against a sorted list, new texts in full gaps, and what they cost."""
+"""The order of texts: ranks and keys against a sorted list, new texts in full gaps, and what
+they cost.
+"""
 
 import random
 
@@ -8,7 +10,14 @@ import pytest
 import pagestore
 from pagestore.values import dictionary, dictionary_writer
 from pagestore.values import dictionary_writer as text_labels
-from pagestore.values.text_order import LABELS, ORDER, PLACES_KEPT, SortedOrder, StoredOrder, TextOrder
+from pagestore.values.text_order import (
+    LABELS,
+    ORDER,
+    PLACES_KEPT,
+    SortedOrder,
+    StoredOrder,
+    TextOrder,
+)
 
 
 @pytest.fixture
@@ -60,7 +69,11 @@ def test_an_order_is_sorted_where_none_is_kept(store):
     with store.snapshot() as snapshot:
         kept = snapshot.dictionary
         assert isinstance(kept.order, StoredOrder)
-        trees = {number: tree for number, tree in kept._trees.items() if number not in (ORDER.tree_id, LABELS.tree_id)}
+        trees = {
+            number: tree
+            for number, tree in kept._trees.items()
+            if number not in (ORDER.tree_id, LABELS.tree_id)
+        }
         without = dictionary.Dictionary(kept._pages, trees, kept._read_run)
         assert isinstance(without.order, SortedOrder)
         assert_right(without.order, texts)
@@ -83,7 +96,12 @@ def test_a_gap_is_halved_until_nothing_is_between_and_room_is_made(store, forwar
     make_room = text_labels.make_room
 
     def counted(order, left, ids, replace):
-        make_room(order, left, ids, lambda before, after: (moved.append(before.shape[1]), replace(before, after)))
+        make_room(
+            order,
+            left,
+            ids,
+            lambda before, after: (moved.append(before.shape[1]), replace(before, after)),
+        )
 
     monkeypatch.setattr(dictionary_writer, "make_room", counted)
     low, texts = b"", [b"\xff"]
@@ -108,17 +126,23 @@ def test_texts_in_ascending_or_descending_order_move_none(store, monkeypatch):
 
 
 def test_many_texts_in_a_full_gap(store, monkeypatch):
-    """Labels are one apart, and a gap takes more texts than the universe of their neighbours has."""
+    """Labels are one apart, and a gap takes more texts than the universe of their neighbours
+    has.
+    """
     monkeypatch.setattr(text_labels, "STRIDE", 1)
     interned(store, [b"a", b"c", b"e"])
-    texts = {b"a", b"c", b"e"} | {b"%s%03d" % (letter, n) for letter in (b"a", b"c", b"e", b"A") for n in range(300)}
+    texts = {b"a", b"c", b"e"} | {
+        b"%s%03d" % (letter, n) for letter in (b"a", b"c", b"e", b"A") for n in range(300)
+    }
     interned(store, texts)
     assert_right(store.snapshot().dictionary.order, texts)
     assert store.check() == []
 
 
 def test_labels_concern_no_row_and_no_other_version(store):
-    """Where texts get other labels, no page of a relation is written, and older versions are read as before."""
+    """Where texts get other labels, no page of a relation is written, and older versions are
+    read as before.
+    """
     store.retain = "all"
     interned(store, [b"a", b"b"])
     before = store.version
@@ -140,7 +164,10 @@ def test_a_label_that_is_out_of_order_is_found(store):
         ids, labels = order.slice(0, 3), order.keys(order.slice(0, 3))
         words._relabel(np.stack([labels, ids]), np.stack([labels, ids[[1, 0, 2]]]))
     (violation,) = store.check()
-    assert violation.invariant == "dictionary" and "is not above the one that stands before it" in violation.fact
+    assert (
+        violation.invariant == "dictionary"
+        and "is not above the one that stands before it" in violation.fact
+    )
     with store.transaction() as txn:
         txn.dictionary._apply(LABELS, np.array([[int(ids[0])], [5]]), 2)
     (violation,) = store.check()

@@ -1,4 +1,6 @@
-"""A table of texts gives each text the id that was said when it came first, through growth and when it is full."""
+"""A table of texts gives each text the id that was said when it came first, through growth and
+when it is full.
+"""
 
 import hypothesis.strategies as st
 import numpy as np
@@ -52,7 +54,9 @@ def test_texts_keep_their_ids(batches):
     assert len(ids.asked) == len(ids.known)  # each once
 
 
-@pytest.mark.parametrize("limits", [{"FEWEST": 64, "SLOTS_MAX": 256}, {"FEWEST": 256, "WORDS_MAX": 1024}])
+@pytest.mark.parametrize(
+    "limits", [{"FEWEST": 64, "SLOTS_MAX": 256}, {"FEWEST": 256, "WORDS_MAX": 1024}]
+)
 def test_a_full_table_begins_again(limits, monkeypatch):
     for name, value in limits.items():
         monkeypatch.setattr(text_table, name, value)
@@ -81,16 +85,23 @@ def test_a_long_text_is_left_to_others():
 
 
 def test_ids_that_were_taken_back_are_not_given(tmp_path, monkeypatch):
-    """What a failed savepoint or call has entered is forgotten, so that no text gets an id that it does not have."""
+    """What a failed savepoint or call has entered is forgotten, so that no text gets an id that
+    it does not have.
+    """
     monkeypatch.setattr(dictionary_writer, "MANY", 1)
-    with pagestore.open(tmp_path / "s.pages", page_size=4096, sync="off") as store, store.transaction() as txn:
+    with (
+        pagestore.open(tmp_path / "s.pages", page_size=4096, sync="off") as store,
+        store.transaction() as txn,
+    ):
         with pytest.raises(ZeroDivisionError), txn.savepoint():
             txn.encode("string", ["ape", "bee"])
             raise ZeroDivisionError
         words = txn.encode("string", ["cow", "ape", "bee", "cow"])
         assert txn.decode("string", words).to_pylist() == ["cow", "ape", "bee", "cow"]
         with monkeypatch.context() as broken:
-            broken.setattr(dictionary_writer.DictionaryWriter, "_ids_of", lambda self, texts: 1 // 0)
+            broken.setattr(
+                dictionary_writer.DictionaryWriter, "_ids_of", lambda self, texts: 1 // 0
+            )
             with pytest.raises(ZeroDivisionError):
                 txn.encode("string", ["dog", "ape"])
         words = txn.encode("string", ["ape", "dog"])

@@ -1,17 +1,19 @@
 """A model of how processes that share syncs commit (docs/format.md), and all that can come of it.
 
-Some writers each make a few commits. Between any two steps another one may go on, one may be killed, and any sync may
-fail. A step is what nobody can see half of: mostly one call of the system. STEPS has them by the names that they have
-in docs/format.md; beside each stands the method of pagestore/versions/ that it is.
+Some writers each make a few commits. Between any two steps another one may go on, one may be
+killed, and any sync may fail. A step is what nobody can see half of: mostly one call of the system.
+STEPS has them by the names that they have in docs/format.md; beside each stands the method of
+pagestore/versions/ that it is.
 
     >>> explored([1, 1], kills=1).violation is None
     True
     >>> print(explored([2, 1], kills=1, without="slots last").violation)
     the newest slot leads to Commit(sequence=2, chain=('02', '11'), listed=()), which is not whole
 
-What was written is in `cache`, which all processes read; a sync brings what is `dirty` to the `disk`, and one that
-fails brings none of it there, and leaves it not dirty. A commit of version v has one page of rows and one of its
-record, both in place v: whoever misses a commit takes the same pages for another one.
+What was written is in `cache`, which all processes read; a sync brings what is `dirty` to the
+`disk`, and one that fails brings none of it there, and leaves it not dirty. A commit of version v
+has one page of rows and one of its record, both in place v: whoever misses a commit takes the same
+pages for another one.
 
 Left out are commits that free pages, those that were prepared, and other kinds of sync.
 """
@@ -23,7 +25,8 @@ from typing import Any, NamedTuple
 
 MENDS = {  # parts of the protocol that can be left out, and what goes wrong then
     "slots last": "a commit that gets its slot between the two looks of the next writer is missed",
-    "claim": "a slot leads to a commit whose process has died, and whose pages the next writer has taken",
+    "claim": "a slot leads to a commit whose process has died, and whose pages the next writer has "
+    "taken",
     "claim lock": "a claim that came too late is taken for a commit",
     "pages are listed": "a power cut leaves a commit without the pages of one that it was built on",
     "slots alternate": "the only durable slot is overwritten",
@@ -34,7 +37,9 @@ TORN = "torn"
 
 
 class Commit(NamedTuple):
-    """The record of a commit: its version is the length of `chain`, the names of all commits that it is built on."""
+    """The record of a commit: its version is the length of `chain`, the names of all commits
+    that it is built on.
+    """
 
     sequence: int
     chain: tuple[str, ...]
@@ -67,7 +72,8 @@ class Process(NamedTuple):
     claimed: int = 0
     synced: int = -1  # the sequence of the newest commit that it says is durable
     back: str = ""  # the step after `ensure`
-    told: bool = False  # whether its next sync fails, since one of another process did: the system tells all
+    # whether its next sync fails, since one of another process did: the system tells all
+    told: bool = False
 
 
 class State(NamedTuple):
@@ -144,7 +150,9 @@ class Model:
         return None
 
     def is_synced(self, s: State, slot: Slot) -> bool:
-        """Whether anybody says that the commit of a slot is durable, or it was there when the store was closed."""
+        """Whether anybody says that the commit of a slot is durable, or it was there when the
+        store was closed.
+        """
         return slot.sequence == 0 or any(one.synced == slot.sequence for one in s.processes)
 
     # --- what steps do
@@ -163,25 +171,34 @@ class Model:
     def write_slot(self, s: State, slot: Slot, other: bool = False) -> State:
         return self.write(s, (len(s.cache) - 2 + (slot.sequence + other) % 2, slot))
 
-    def sync(self, s: State, p: int, done: str, failed: str = "doubt", **changes: Any) -> Iterator[State]:
-        """A sync brings all that is dirty to the disk, or fails, and then brings nothing there, nor do later ones."""
+    def sync(
+        self, s: State, p: int, done: str, failed: str = "doubt", **changes: Any
+    ) -> Iterator[State]:
+        """A sync brings all that is dirty to the disk, or fails, and then brings nothing there,
+        nor do later ones.
+        """
         if not s.processes[p].told:
             yield self.set(self.synced(s), p, step=done, **changes)
         if s.failures or s.processes[p].told:
             failures = s.failures - (not s.processes[p].told)
-            processes = tuple(one._replace(told=one.step not in ("open", "dead")) for one in s.processes)
+            processes = tuple(
+                one._replace(told=one.step not in ("open", "dead")) for one in s.processes
+            )
             s = s._replace(dirty=0, failures=failures, processes=processes)
             yield self.set(s, p, step=failed, told=False)
 
     def synced(self, s: State) -> State:
         """All that is dirty is on the disk."""
         disk = tuple(
-            new if s.dirty >> at & 1 else old for at, (old, new) in enumerate(zip(s.disk, s.cache, strict=True))
+            new if s.dirty >> at & 1 else old
+            for at, (old, new) in enumerate(zip(s.disk, s.cache, strict=True))
         )
         return s._replace(disk=disk, dirty=0)
 
     def dies(self, s: State, p: int) -> State:
-        """All locks of a process go at once, as those of one do that gives up; it does nothing more."""
+        """All locks of a process go at once, as those of one do that gives up; it does nothing
+        more.
+        """
         s = self.set(s, p, step="dead", shown=0, claimed=0, synced=-1)
         return s._replace(
             writer=-1 if s.writer == p else s.writer,
@@ -208,13 +225,19 @@ class Model:
             return f"a reader saw {before.read}, and then {found.chain}"
         return self.after_a_power_cut(s.cache, s.disk, s.dirty, s.acknowledged)
 
-    def is_whole(self, cells: tuple[Any, ...], commit: Commit, versions: Sequence[int] | None = None) -> bool:
+    def is_whole(
+        self, cells: tuple[Any, ...], commit: Commit, versions: Sequence[int] | None = None
+    ) -> bool:
         every = range(1, commit.version + 1) if versions is None else versions
         return all(cells[v - 1] == commit.chain[v - 1] for v in every)
 
     @lru_cache(1 << 18)  # noqa: B019 - as long as the model
     def after_a_power_cut(
-        self, cache: tuple[Any, ...], disk: tuple[Any, ...], dirty: int, acknowledged: tuple[str, ...]
+        self,
+        cache: tuple[Any, ...],
+        disk: tuple[Any, ...],
+        dirty: int,
+        acknowledged: tuple[str, ...],
     ) -> str:
         """What is wrong with what a power cut may leave: any of what is dirty came to the disk."""
         bits = [at for at in range(len(cache)) if dirty >> at & 1]
@@ -234,7 +257,9 @@ class Model:
         return ""
 
     def recovered(self, cells: tuple[Any, ...]) -> Any:
-        """The chain of the commit that opening finds (recovery.py); TORN if it is damaged, None if there is none."""
+        """The chain of the commit that opening finds (recovery.py); TORN if it is damaged, None
+        if there is none.
+        """
         for slot in sorted((slot for slot in cells[-2:] if slot), reverse=True):
             found = self.record(cells, slot.version)
             listed = (*found.listed, found.version) if found and found.version else ()
@@ -255,7 +280,11 @@ def opens(m: Model, s: State, p: int) -> Iterator[State]:
 def take(m: Model, s: State, p: int) -> Iterator[State]:
     if s.writer < 0:
         process = s.processes[p]
-        first = ("knows.shown" if m.without != "slots last" else "knows.slots") if process.known else "newest.slots"
+        first = (
+            ("knows.shown" if m.without != "slots last" else "knows.slots")
+            if process.known
+            else "newest.slots"
+        )
         yield m.set(s, p, step=first)._replace(writer=p)
 
 
@@ -285,7 +314,9 @@ def newest_slots(m: Model, s: State, p: int) -> Iterator[State]:
 @step("newest.shown", "SharedSyncs._shown_after")
 def newest_shown(m: Model, s: State, p: int) -> Iterator[State]:
     if s.claims < 0 or m.without == "claim lock":
-        yield m.set(s, p, step="newest.again", found=m.shown_after(s, p, s.processes[p].slot.version))
+        yield m.set(
+            s, p, step="newest.again", found=m.shown_after(s, p, s.processes[p].slot.version)
+        )
 
 
 @step("newest.again", "SharedSyncs.newest")
@@ -299,7 +330,9 @@ def newest_again(m: Model, s: State, p: int) -> Iterator[State]:
         next_ = found.sequence + 1
         if next_ % 2 == slot.sequence % 2 and m.without != "slots alternate":
             next_ += 1
-        yield m.set(s, p, step="edit", base=found, next=next_, listed=(*found.listed, found.version))
+        yield m.set(
+            s, p, step="edit", base=found, next=next_, listed=(*found.listed, found.version)
+        )
     else:
         yield m.set(s, p, step="pending")
 
@@ -459,7 +492,9 @@ def leave(m: Model, s: State, p: int) -> Iterator[State]:
 def acknowledge(m: Model, s: State, p: int) -> Iterator[State]:
     process = s.processes[p]
     left = process.left - 1
-    s = m.set(s, p, step="take" if left else "ended", left=left, known=process.own, shown=0, found=None)
+    s = m.set(
+        s, p, step="take" if left else "ended", left=left, known=process.own, shown=0, found=None
+    )
     acknowledged = tuple(dict.fromkeys([*s.acknowledged, process.own.chain[-1]]))
     yield s._replace(acknowledged=acknowledged, writer=-1 if s.writer == p else s.writer)
 
@@ -504,11 +539,16 @@ class Explored(NamedTuple):
     steps: tuple[str, ...] = ()
 
 
-Links = dict[int, tuple[int, str] | None]  # the state before each one, and the step between: states by their hashes
+# the state before each one, and the step between: states by their hashes
+Links = dict[int, tuple[int, str] | None]
 
 
 def explored(
-    commits: Sequence[int], kills: int = 0, failures: int = 0, without: str = "", first: Sequence[int] = ()
+    commits: Sequence[int],
+    kills: int = 0,
+    failures: int = 0,
+    without: str = "",
+    first: Sequence[int] = (),
 ) -> Explored:
     """Try all orders of the steps of writers that make so many commits each, the shortest first.
 
@@ -517,7 +557,11 @@ def explored(
     model = Model(commits, without)
     start = model.start(kills, failures)
     for p in first:
-        start = next(new for name, new in model.after(start) if name.startswith(f"{p} ") and "killed" not in name)
+        start = next(
+            new
+            for name, new in model.after(start)
+            if name.startswith(f"{p} ") and "killed" not in name
+        )
     came: Links = {hash(start): None}
     level = [start]
     while level:

@@ -1,4 +1,6 @@
-"""The model of commits: in no order of steps does anything go wrong, and without a part of the protocol it does."""
+"""The model of commits: in no order of steps does anything go wrong, and without a part of the
+protocol it does.
+"""
 
 import re
 from pathlib import Path
@@ -15,7 +17,8 @@ from pagestore.versions.locks import FileLock
 from pagestore.versions.shared_syncs import SharedSyncs
 from tests.pagestore.versions.commit_model import MENDS, STEPS, explored
 
-LEADS = [0] * 11 + [1] * 8  # writer 0 has the lock of the slots, and does not know yet that writer 1 shows a commit
+# writer 0 has the lock of the slots, and does not know yet that writer 1 shows a commit
+LEADS = [0] * 11 + [1] * 8
 FAILS = [0] * 14 + [1] * 5 + [0, 1]  # writer 0 is about to sync, writer 1 has begun to write
 SMALL = [
     {"commits": [2, 1], "kills": 1, "failures": 1},
@@ -41,7 +44,9 @@ WITHOUT = {
 PARTS = {one.__name__: one for one in (Committer, FileLock, Handle, SharedSyncs, Transaction)}
 
 
-@pytest.mark.parametrize("about", [*SMALL, *(pytest.param(one, marks=pytest.mark.campaign) for one in LARGE)], ids=str)
+@pytest.mark.parametrize(
+    "about", [*SMALL, *(pytest.param(one, marks=pytest.mark.campaign) for one in LARGE)], ids=str
+)
 def test_nothing_goes_wrong(about):
     found = explored(**about)
     assert found.violation is None, found
@@ -60,4 +65,6 @@ def test_the_steps_are_those_of_the_table_and_of_the_code():
     assert table == [(name, method) for name, (_, method) in STEPS.items()]
     for _, method in table:
         owner, _, name = method.rpartition(".")
-        assert hasattr(PARTS[owner], name) if owner else hasattr(recovery, name) or hasattr(meta, name), method
+        assert (
+            hasattr(PARTS[owner], name) if owner else hasattr(recovery, name) or hasattr(meta, name)
+        ), method

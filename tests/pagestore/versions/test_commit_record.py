@@ -35,16 +35,22 @@ def lists(width):
 
 commits = st.builds(
     Commit,
-    sequence=words, version=words, top=words, catalog=st.builds(Run, words, words), message=st.text(max_size=20),
+    sequence=words,
+    version=words,
+    top=words,
+    catalog=st.builds(Run, words, words),
+    message=st.text(max_size=20),
     **{name: lists(width) for name, width in zip(NAMES, WIDTHS, strict=True)},
-)  # fmt: skip
+)
 
 
 def plain(commit: Commit) -> list[int]:
     """As docs/format.md has it."""
     out = [
-        COMMIT, commit.sequence, commit.version, commit.administrative, commit.parent, commit.branch, commit.timestamp,
-        commit.last_version, commit.next_tree, commit.next_branch, commit.next_text, commit.top, commit.checksum,
+        COMMIT, commit.sequence, commit.version, commit.administrative, commit.parent,
+        commit.branch, commit.timestamp,
+        commit.last_version, commit.next_tree, commit.next_branch, commit.next_text, commit.top,
+        commit.checksum,
         *commit.catalog, *commit.settings, *commit.checkpoint,
     ]  # fmt: skip
     for name, width in zip(NAMES, WIDTHS, strict=True):
@@ -88,7 +94,9 @@ def fill(store, random, relations=3):
     for _ in range(40):
         with store.transaction("more") as txn:
             for i in random.sample(range(relations), min(3, relations)):
-                txn[f"r{i}"].set([(random.randrange(5000), 1) for _ in range(random.choice([1, 30, 300]))])
+                txn[f"r{i}"].set(
+                    [(random.randrange(5000), 1) for _ in range(random.choice([1, 30, 300]))]
+                )
         yield
 
 
@@ -102,7 +110,9 @@ def test_the_record_on_disk_is_what_the_commit_says(tmp_path, monkeypatch, sync,
         for store in stored, simulated:
             for _ in fill(store, Random(relations), relations):
                 state = store._handle.state
-                pages = pages_of_run(state.run, state.commit.encode(), state.commit.version, COMMIT, 512)
+                pages = pages_of_run(
+                    state.run, state.commit.encode(), state.commit.version, COMMIT, 512
+                )
                 [(data, offset)] = stamped(*pages, 512)
                 assert store._handle.file.pread(len(data), offset) == data
                 about = store._handle.mapping, state.run, state.commit.version
@@ -142,12 +152,15 @@ def test_the_difference_stays_short(tmp_path):
 
 @pytest.mark.parametrize("what", ["full", "error"])
 def test_a_record_that_is_not_written(tmp_path, monkeypatch, what):
-    """Where the disk is full the handle goes on from the last commit; any other error poisons it."""
+    """Where the disk is full the handle goes on from the last commit; any other error poisons
+    it.
+    """
     store = pagestore.open(tmp_path / "s.pages", sync="commit")
     for _ in fill(store, Random(2)):
         pass
     version = store.version
-    store._handle.mapping.grow(store._handle.state.commit.top + 500)  # or else a full disk is noticed in time
+    # or else a full disk is noticed in time
+    store._handle.mapping.grow(store._handle.state.commit.top + 500)
     with largest_file(2 * store.page_size + 1000), monkeypatch.context() as patch:
         if what == "error":
             patch.setattr("pagestore.storage.file.os.pwrite", failing)

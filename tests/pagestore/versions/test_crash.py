@@ -1,5 +1,5 @@
-"""A crash at any point leaves the last acknowledged commit, or the one in flight; a failing disk harms
-nothing.
+"""A crash at any point leaves the last acknowledged commit, or the one in flight; a failing disk
+harms nothing.
 """
 
 from contextlib import suppress
@@ -13,12 +13,15 @@ from pagestore.store import Store, empty_store
 from pagestore.versions.handle import Handle
 from tests.support.simulator import FALLBACK, SimulatedFile, crashes
 
-pytestmark = pytest.mark.filterwarnings("ignore::pagestore.errors.RecoveryWarning")  # a crash may leave half a commit
+# a crash may leave half a commit
+pytestmark = pytest.mark.filterwarnings("ignore::pagestore.errors.RecoveryWarning")
 Rows = list[tuple[int, int]]
 
 
 def run_workload(store: Store, rng: Random, steps: int = 12, close: bool = True) -> dict[int, Rows]:
-    """Commit random edits, with tags, branches and vacuums in between; returns the rows of each version."""
+    """Commit random edits, with tags, branches and vacuums in between; returns the rows of each
+    version.
+    """
     versions: dict[int, Rows] = {0: []}
     rows: set[tuple[int, int]] = set()
     for step in range(steps):
@@ -83,7 +86,9 @@ def test_every_crash_leaves_an_acknowledged_commit(sync: str, seed: int, stride:
 @pytest.mark.parametrize("sync", ["full", "commit"])
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("stride", [6, pytest.param(1, marks=pytest.mark.campaign)])
-def test_every_crash_leaves_an_acknowledged_commit_of_a_group(monkeypatch, sync: str, seed: int, stride: int) -> None:
+def test_every_crash_leaves_an_acknowledged_commit_of_a_group(
+    monkeypatch, sync: str, seed: int, stride: int
+) -> None:
     """Commits wait for a common sync, and others are made while it is under way, as threads do."""
     rng = Random(seed)
     start = empty_store(4096)
@@ -151,7 +156,9 @@ def _goes_on(store: Store, rows: Rows) -> None:
 
 
 def test_a_crash_in_recovery_loses_nothing() -> None:
-    """Recovery writes what the newest commit wrote, and nothing else; it may crash, and so may the next commit."""
+    """Recovery writes what the newest commit wrote, and nothing else; it may crash, and so may
+    the next commit.
+    """
     rng = Random(7)
     start = empty_store(4096)
     file = SimulatedFile(start)
@@ -159,7 +166,9 @@ def test_a_crash_in_recovery_loses_nothing() -> None:
     for _, image in list(crashes(start, file.operations, rng))[::7]:
         again = SimulatedFile(image)
         store = Store(Handle(again))
-        assert sum(operation.kind == "sync" for operation in again.operations) == 2 * (store.recovery is not None)
+        assert sum(operation.kind == "sync" for operation in again.operations) == 2 * (
+            store.recovery is not None
+        )
         assert again.content() == image
         before, count = store.version, len(store.history())
         with store.transaction() as txn:

@@ -1,4 +1,6 @@
-"""Changes of relations that hosts read: followed, by whatever function they are made, or refused as a whole."""
+"""Changes of relations that hosts read: followed, by whatever function they are made, or refused
+as a whole.
+"""
 
 import json
 
@@ -28,7 +30,15 @@ class Totals:
         txn.create("totals", "name: string, n: int64", key="name")
         txn.properties[self.mark] = "1"
         record_dependants(
-            txn, Dependants(self.name, self.reads, ("totals",), (self.mark,), "import totals", "drop them by hand")
+            txn,
+            Dependants(
+                self.name,
+                self.reads,
+                ("totals",),
+                (self.mark,),
+                "import totals",
+                "drop them by hand",
+            ),
         )
 
     def carry(self, txn, before):
@@ -79,7 +89,9 @@ DOORS = {
     "bulk": lambda txn: txn["a"].bulk([[(1, 2)], [(2, 2), (5, 5)]]),
     "words": lambda txn: txn.apply("a", np.array([INSERT, SET]), np.array([[1, 2], [3, 4]])),
     "edit": lambda txn: txn.edit(txn["a"].info, np.array([INSERT]), np.array([[1], [3]])),
-    "replace": lambda txn: txn.replace("a", bulk(txn.pager, txn["a"].info.spec, [np.array([[1, 2], [3, 4]])])),
+    "replace": lambda txn: txn.replace(
+        "a", bulk(txn.pager, txn["a"].info.spec, [np.array([[1, 2], [3, 4]])])
+    ),
     "after a scan": lambda txn: (txn["a"].insert([(1, 2)]), txn.add_scan("a", "sum:y")),
 }
 
@@ -131,11 +143,17 @@ def test_records_that_go(store, host, door, loaded):
     hosts.hosts().clear()
     with pytest.raises(DependantsError, match="could not follow"), store.transaction() as txn:
         OUT[door](txn)
-    assert totals(store) == {"a": 2, "b": 2} and len(store.snapshot()["a"]) == len(store.snapshot()["b"]) == 2
+    assert (
+        totals(store) == {"a": 2, "b": 2}
+        and len(store.snapshot()["a"]) == len(store.snapshot()["b"]) == 2
+    )
 
 
 REFUSED = {
-    "drop": (lambda txn: txn.drop("a"), "'a' was dropped, renamed or replaced, and totals depends on it \\(totals\\)"),
+    "drop": (
+        lambda txn: txn.drop("a"),
+        "'a' was dropped, renamed or replaced, and totals depends on it \\(totals\\)",
+    ),
     "anew": (
         lambda txn: (txn.drop("a"), txn.create("a", "x: int64, y: int64", key="x")),
         "'a' was dropped, renamed or replaced, .*drop them by hand",
@@ -144,9 +162,18 @@ REFUSED = {
         lambda txn: txn.drop("totals"),
         "'totals' was dropped, renamed or replaced, and it belongs to totals",
     ),
-    "kept edited": (lambda txn: txn["totals"].set([("a", 7)]), "'totals' belongs to totals.*as it follows from a, b"),
-    "mark": (lambda txn: txn.properties.update({"totals.mark": "2"}), "property 'totals.mark' belongs to totals"),
-    "record": (lambda txn: txn.properties.pop(PROPERTY), f"property '{PROPERTY}' says what totals keeps"),
+    "kept edited": (
+        lambda txn: txn["totals"].set([("a", 7)]),
+        "'totals' belongs to totals.*as it follows from a, b",
+    ),
+    "mark": (
+        lambda txn: txn.properties.update({"totals.mark": "2"}),
+        "property 'totals.mark' belongs to totals",
+    ),
+    "record": (
+        lambda txn: txn.properties.pop(PROPERTY),
+        f"property '{PROPERTY}' says what totals keeps",
+    ),
     "clear": (lambda txn: txn.properties.clear(), "property 'totals.mark' belongs to totals"),
     "nonsense": (lambda txn: txn.properties.update({PROPERTY: "{"}), "does not read"),
     "other nonsense": (lambda txn: txn.properties.update({PROPERTY: "[1]"}), "does not read"),
@@ -196,7 +223,9 @@ def test_what_goes_on_as_ever(store, host, loaded, tmp_path):
     store.compact()
     with open(tmp_path / "b", "wb") as out:
         store.backup(out)
-    assert totals(store) == {"a": 1} and host.carried == [] and list(store.snapshot()["a"]) == [(1, 2)]
+    assert (
+        totals(store) == {"a": 1} and host.carried == [] and list(store.snapshot()["a"]) == [(1, 2)]
+    )
 
 
 def test_a_host_that_raises_leaves_nothing(store, host):
@@ -251,7 +280,10 @@ def test_hosts_keep_out_of_each_others_way(store, host):
         register_host(Totals())
     register_host(host)
     for reads, keeps in ((("totals",), ("x",)), (("other",), ("totals",)), (("other",), ("a",))):
-        with pytest.raises(DependantsError, match="belongs to host 'totals'"), store.transaction() as txn:
+        with (
+            pytest.raises(DependantsError, match="belongs to host 'totals'"),
+            store.transaction() as txn,
+        ):
             record_dependants(txn, Dependants("second", reads, keeps))
     second = Totals(("a",))
     second.name, second.carry = "second", lambda txn, before: txn["copy"].insert([(1,)]) or None
@@ -274,9 +306,16 @@ def test_a_dump_is_restored_with_all_its_versions(store, host, tmp_path):
     for name, clear in (("with", False), ("without", True)):
         if clear:
             hosts.hosts().clear()
-        with pagestore.open(tmp_path / f"{name}.pages", retain="all") as copy, open(tmp_path / "dump", "rb") as source:
+        with (
+            pagestore.open(tmp_path / f"{name}.pages", retain="all") as copy,
+            open(tmp_path / "dump", "rb") as source,
+        ):
             versions = copy.restore(source)
-            assert [dict(copy.at(version)["totals"]) for version in versions[-3:]] == [{"a": 1}, {"a": 2}, {"a": 3}]
+            assert [dict(copy.at(version)["totals"]) for version in versions[-3:]] == [
+                {"a": 1},
+                {"a": 2},
+                {"a": 3},
+            ]
             if clear:
                 with pytest.raises(DependantsError), copy.transaction() as txn:
                     txn["a"].insert([(7, 7)])

@@ -1,6 +1,8 @@
-"""A sync fails, the program does what it is told, and the power is cut: what was shown and acknowledged is there.
+"""A sync fails, the program does what it is told, and the power is cut: what was shown and
+acknowledged is there.
 
-Of a failed sync nothing comes to the disk, and no later sync brings it there unless it is written again.
+Of a failed sync nothing comes to the disk, and no later sync brings it there unless it is written
+again.
 """
 
 from collections.abc import Callable
@@ -89,7 +91,10 @@ def start() -> bytes:
 def shown(store: Store) -> Any:
     """All that a store says of itself: versions, tags, and the rows of all versions."""
     history = [(info.version, info.message, info.branch, info.tags) for info in store.history()]
-    rows = [{name: list(relation) for name, relation in store.at(info.version).items()} for info in store.history()]
+    rows = [
+        {name: list(relation) for name, relation in store.at(info.version).items()}
+        for info in store.history()
+    ]
     return history, store.tags, store.branches, store.retain, rows
 
 
@@ -132,8 +137,12 @@ def test_what_was_shown_after_it_is_there(start: bytes, name: str, sync: str) ->
 @pytest.mark.filterwarnings("ignore::pagestore.errors.RecoveryWarning")
 @pytest.mark.parametrize("sync", ["full", "commit", "off"])
 @pytest.mark.parametrize("killed", [False, True])
-def test_nothing_is_built_on_commits_that_no_sync_covered(start: bytes, sync: str, killed: bool) -> None:
-    """Of a process that synced nothing the last sync failed, or the first of the process after it."""
+def test_nothing_is_built_on_commits_that_no_sync_covered(
+    start: bytes, sync: str, killed: bool
+) -> None:
+    """Of a process that synced nothing the last sync failed, or the first of the process after
+    it.
+    """
     file = SimulatedFile(start)
     store = Store(Handle(file, sync="off"))
     for operation in (edit_all, edit, edit_nothing):

@@ -1,4 +1,6 @@
-"""Several processes write to one store: each transaction continues from those of the others, and none starves."""
+"""Several processes write to one store: each transaction continues from those of the others, and
+none starves.
+"""
 
 import multiprocessing
 import os
@@ -70,7 +72,9 @@ def write(writer, path, count, sync):
 
 @pytest.mark.parametrize("syncs", [("off", "off", "off"), ("full", "commit", "off")])
 def test_each_transaction_continues_from_all_others(path, syncs):
-    processes = [CONTEXT.Process(target=write, args=(i, path, 40, sync)) for i, sync in enumerate(syncs)]
+    processes = [
+        CONTEXT.Process(target=write, args=(i, path, 40, sync)) for i, sync in enumerate(syncs)
+    ]
     for process in processes:
         process.start()
     ended_well(processes)
@@ -82,13 +86,17 @@ def test_each_transaction_continues_from_all_others(path, syncs):
 
 
 def test_two_handles_take_turns_in_everything(path):
-    """What a handle keeps in memory is that of the newest commit: catalog, dictionary, tags, branches, free pages."""
+    """What a handle keeps in memory is that of the newest commit: catalog, dictionary, tags,
+    branches, free pages.
+    """
     with pagestore.open(path, sync="off", retain=2) as one, pagestore.open(path, sync="off") as two:
         random = Random(7)
         for k in range(60):
             here, there = (one, two) if random.random() < 0.5 else (two, one)
             insert(here, k % 3, k)
-            assert there.snapshot()["r"][k % 3, k] == f"{k % 3}, {k}" and there.version == here.version
+            assert (
+                there.snapshot()["r"][k % 3, k] == f"{k % 3}, {k}" and there.version == here.version
+            )
             if k % 10 == 3:
                 with here.transaction() as txn:
                     txn.create(f"r{k}", "x: string").insert([("new",), (f"text {k}",)])
@@ -124,7 +132,10 @@ def test_a_snapshot_keeps_its_version_from_being_dropped_by_others(path):
 
 def test_locks_of_dropped_versions_do_not_take_a_readers(path):
     """Versions on both sides of one that is read are dropped together."""
-    with pagestore.open(path, sync="off", retain="all") as one, pagestore.open(path, sync="off") as two:
+    with (
+        pagestore.open(path, sync="off", retain="all") as one,
+        pagestore.open(path, sync="off") as two,
+    ):
         for k in range(8):
             insert(one, 0, k)
         with one.at(4) as old:
@@ -152,13 +163,16 @@ def join_queue(writer, path, rounds, times, opened=None):
 
 
 def test_nobody_starves(path):
-    """Of four processes that write without pause, each is mostly served once while another one waits."""
+    """Of four processes that write without pause, each is mostly served once while another one
+    waits.
+    """
     times = CONTEXT.Queue()
     processes = in_processes(4, join_queue, path, 100, times)
     seen = [times.get(timeout=60) for _ in range(400)]
     ended_well(processes)
     before = sorted(sum(asked < other < began for _, _, other in seen) for _, asked, began in seen)
-    assert before[360] <= 6, before  # a process may be interrupted between asking and joining the queue
+    # a process may be interrupted between asking and joining the queue
+    assert before[360] <= 6, before
 
 
 def test_those_who_wait_do_so_in_order_and_past_the_dead(path):
@@ -171,7 +185,8 @@ def test_those_who_wait_do_so_in_order_and_past_the_dead(path):
         opened = CONTEXT.Event()
         waiting += [CONTEXT.Process(target=join_queue, args=(writer, path, 1, times, opened))]
         waiting[-1].start()
-        assert opened.wait(20)  # a process may take long to start, but soon after this it is in the queue
+        # a process may take long to start, but soon after this it is in the queue
+        assert opened.wait(20)
         time.sleep(0.5)
     os.kill(waiting[1].pid, signal.SIGKILL)  # one in the midst of the queue
     os.kill(holder.pid, signal.SIGKILL)
@@ -183,7 +198,9 @@ def test_those_who_wait_do_so_in_order_and_past_the_dead(path):
 
 
 def test_a_handle_is_passed_on_at_once(path):
-    """The next process begins within a millisecond, mostly, of the end of the transaction before."""
+    """The next process begins within a millisecond, mostly, of the end of the transaction
+    before.
+    """
     with pagestore.open(path, sync="off") as one, pagestore.open(path, sync="off") as two:
         gaps = []
         for _ in range(20):
@@ -208,9 +225,13 @@ def test_a_handle_is_passed_on_at_once(path):
 
 
 def test_a_commit_that_a_dead_process_did_not_sync_is_made_durable_first(path, monkeypatch):
-    """Its pages can be read, but the pages that it freed must not be written before it is on the disk."""
+    """Its pages can be read, but the pages that it freed must not be written before it is on the
+    disk.
+    """
     done = []
-    monkeypatch.setattr(handles, "make_durable", lambda mapping, state, *_: done.append(state.last_version))
+    monkeypatch.setattr(
+        handles, "make_durable", lambda mapping, state, *_: done.append(state.last_version)
+    )
     with pagestore.open(path) as one:
         done.clear()
         insert(one, 0, 0)
@@ -261,7 +282,9 @@ def test_a_reader_sees_what_others_committed_before_this_process_may_write(path,
 
 
 def write_and_read(writer, path, acknowledged, sync):
-    """Commit in one thread, and take snapshots in two, which show what was acknowledged before by any process."""
+    """Commit in one thread, and take snapshots in two, which show what was acknowledged before
+    by any process.
+    """
     with pagestore.open(path, sync=sync) as store, ThreadPoolExecutor(3) as pool:
         insert(store, writer, 0)
         acknowledged[writer] = 1
@@ -277,7 +300,9 @@ def write_and_read(writer, path, acknowledged, sync):
             while time.monotonic() < end:
                 expected = [*acknowledged]
                 with store.snapshot() as snap:
-                    assert snap.version >= last and all((i, n - 1) in snap["r"] for i, n in enumerate(expected) if n)
+                    assert snap.version >= last and all(
+                        (i, n - 1) in snap["r"] for i, n in enumerate(expected) if n
+                    )
                     last = snap.version
 
         for work in [pool.submit(commit), pool.submit(read), pool.submit(read)]:
@@ -285,7 +310,9 @@ def write_and_read(writer, path, acknowledged, sync):
 
 
 @pytest.mark.parametrize(
-    "slow", [(Handle, "_follow"), (Handle, "_adopt"), (Handle, "pin"), (Committer, "_complete")], ids=str
+    "slow",
+    [(Handle, "_follow"), (Handle, "_adopt"), (Handle, "pin"), (Committer, "_complete")],
+    ids=str,
 )
 def test_a_snapshot_shows_all_that_was_acknowledged_before(path, monkeypatch, slow):
     """Whatever a thread was about to do when others went on."""
@@ -339,7 +366,9 @@ def test_nobody_sees_a_commit_before_all_do(path, monkeypatch, sync, prepared):
         assert one.version == two.version and commits.next(0) is changes.next(0) is None
         go.set()
         thread.join()
-        assert commits.next(20) == one.version == two.version and changes.next(20).rows.num_rows == 1
+        assert (
+            commits.next(20) == one.version == two.version and changes.next(20).rows.num_rows == 1
+        )
         commits.close()
         changes.close()
         assert len(one.snapshot()["r"]) == len(two.snapshot()["r"]) == 9
@@ -369,7 +398,9 @@ def test_a_series_ends_where_others_have_reused_the_pages_of_its_record(path, go
 
 
 def test_versions_that_lie_where_another_handle_made_the_file_longer_are_dropped(path):
-    """The handle's free pages are to be read anew: until then it knows only how many pages there were."""
+    """The handle's free pages are to be read anew: until then it knows only how many pages there
+    were.
+    """
     with pagestore.open(path, sync="off") as one, pagestore.open(path, sync="off") as two:
         five_prepared(one)
         for k in range(60):
@@ -380,7 +411,9 @@ def test_versions_that_lie_where_another_handle_made_the_file_longer_are_dropped
 
 
 @pytest.mark.parametrize("sync", ["full", "commit"])
-def test_nobody_reads_a_commit_whose_sync_failed_once_others_reuse_its_pages(path, monkeypatch, sync):
+def test_nobody_reads_a_commit_whose_sync_failed_once_others_reuse_its_pages(
+    path, monkeypatch, sync
+):
     with pagestore.open(path, sync=sync) as one, pagestore.open(path, sync="off") as two:
         insert(one, 0, 0)
         kept, lost = one.snapshot(), []
@@ -428,7 +461,10 @@ def test_opening_does_not_wait_for_a_transaction(path):
 
 
 def write_and_promise(writer, path, promises, sync):
-    with pagestore.open(path, sync=sync) as store, (promises / str(writer)).open("a", buffering=1) as said:
+    with (
+        pagestore.open(path, sync=sync) as store,
+        (promises / str(writer)).open("a", buffering=1) as said,
+    ):
         for k in range(10**9):
             insert(store, writer, k)
             said.write(f"{k}\n")
@@ -457,7 +493,9 @@ def test_killed_writers_lose_nothing(path, tmp_path):
 
 
 def slowed(store, monkeypatch, error=None, seconds=0.02):
-    """Make syncs slow; return a list with the newest version in a slot when each of them had ended."""
+    """Make syncs slow; return a list with the newest version in a slot when each of them had
+    ended.
+    """
     file, ended, sync = store._handle.file, [], type(store._handle.file).fdatasync
 
     def fdatasync():
@@ -474,7 +512,9 @@ def slowed(store, monkeypatch, error=None, seconds=0.02):
 
 @pytest.mark.parametrize("sync", ["full", "commit"])
 def test_threads_share_syncs(path, monkeypatch, sync):
-    """Each commit returns when a sync has covered it, and waits for one more at most; other processes are let in."""
+    """Each commit returns when a sync has covered it, and waits for one more at most; other
+    processes are let in.
+    """
     with pagestore.open(path, sync=sync) as store, pagestore.open(path, sync="off") as other:
         ended, waited = slowed(store, monkeypatch), []
 
@@ -496,8 +536,10 @@ def test_threads_share_syncs(path, monkeypatch, sync):
         for thread in threads:
             thread.join()
         syncs = 2 if sync == "full" else 1
-        assert len(ended) < 38 * syncs and ended == sorted(ended)  # for 48 commits, and 3 of others in between
-        assert len(waited) == 48 and sorted(waited)[24] <= 3 * syncs  # they count syncs until they are scheduled, too
+        # for 48 commits, and 3 of others in between
+        assert len(ended) < 38 * syncs and ended == sorted(ended)
+        # they count syncs until they are scheduled, too
+        assert len(waited) == 48 and sorted(waited)[24] <= 3 * syncs
         assert len(store.snapshot()["r"]) == 51 and not store.check() and not other.check()
 
 
@@ -520,7 +562,9 @@ def test_a_failed_sync_fails_all_commits_that_wait_for_it(path, monkeypatch):
                 thread.start()
             for thread in threads:
                 thread.join()
-        assert len(acknowledged) + len(failed) == 30 and acknowledged and "simulated" in str(failed[0])
+        assert (
+            len(acknowledged) + len(failed) == 30 and acknowledged and "simulated" in str(failed[0])
+        )
         store.reopen()
         assert {*acknowledged} <= {(writer, k) for writer, k, _ in store.snapshot()["r"]}
         insert(store, 7, 0)
@@ -530,7 +574,10 @@ def test_a_failed_sync_fails_all_commits_that_wait_for_it(path, monkeypatch):
 @pytest.mark.parametrize("ask", ["one", "all", "none"])
 def test_a_table_of_versions_whose_pages_are_reused_while_it_is_read(path, ask, monkeypatch):
     """Nothing pins the table: it is read again, as a later commit has it."""
-    with pagestore.open(path, sync="off", retain=70) as one, pagestore.open(path, sync="off") as two:
+    with (
+        pagestore.open(path, sync="off", retain=70) as one,
+        pagestore.open(path, sync="off") as two,
+    ):
         for k in range(150):
             insert(one, 0, k)
         oldest, asked = one.history()[-1].version, []

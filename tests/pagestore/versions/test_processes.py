@@ -1,9 +1,9 @@
-"""Readers and writers in processes of their own, killed at random: no wrong read, no lost acknowledged
-commit.
+"""Readers and writers in processes of their own, killed at random: no wrong read, no lost
+acknowledged commit.
 
-Every version holds rows (k, n) for keys that depend on n alone, and n as a property, so any process can tell a
-right read from a wrong one; now and then the writer cuts the file or writes it anew. It appends a version to a
-file of its own before the next commit: that is what it was promised.
+Every version holds rows (k, n) for keys that depend on n alone, and n as a property, so any process
+can tell a right read from a wrong one; now and then the writer cuts the file or writes it anew. It
+appends a version to a file of its own before the next commit: that is what it was promised.
 """
 
 import multiprocessing
@@ -118,7 +118,8 @@ def test_kills_lose_nothing(tmp_path, seconds, sync):
             process.wait()
     assert not [wrong.read_text() for wrong in wrongs if wrong.exists()]
     with pagestore.open(path) as store:  # the dead hold no locks
-        assert 0 <= store.version - promised(promises)[-1] <= 3  # one in flight, or a compaction's two
+        # one in flight, or a compaction's two
+        assert 0 <= store.version - promised(promises)[-1] <= 3
         assert store.check() == []
         assert store.readers() == []
         with store.transaction() as txn:
@@ -132,7 +133,9 @@ def promised(promises: Path) -> list[int]:
 
 
 def writing(promises: Path, count: int) -> None:
-    """Wait until the writer has been promised more than so many versions; kernels may have to compile first."""
+    """Wait until the writer has been promised more than so many versions; kernels may have to
+    compile first.
+    """
     end = time.monotonic() + 120
     while len(promised(promises)) <= count:
         assert time.monotonic() < end, "the writer does not write"
@@ -160,7 +163,9 @@ def test_readers_of_neighbouring_versions_are_seen(tmp_path):
             with store.transaction() as txn:
                 txn.properties["n"] = str(txn.version)
         with pagestore.open(path, mode="r") as reader, reader.at(2), reader.at(3), reader.at(4):
-            assert [(r.version, r.pid) for r in store.readers()] == [(n, os.getpid()) for n in (2, 3, 4)]
+            assert [(r.version, r.pid) for r in store.readers()] == [
+                (n, os.getpid()) for n in (2, 3, 4)
+            ]
 
 
 def test_a_reader_in_another_process_keeps_its_version(tmp_path):
@@ -238,5 +243,7 @@ with pagestore.open(sys.argv[1], retain=1) as store:
 
 
 def test_a_check_of_a_file_that_is_cut_meanwhile(tmp_path):
-    done = subprocess.run([sys.executable, "-c", CHECK_A_FILE_THAT_IS_CUT, str(tmp_path / "s.pages")])
+    done = subprocess.run(
+        [sys.executable, "-c", CHECK_A_FILE_THAT_IS_CUT, str(tmp_path / "s.pages")]
+    )
     assert done.returncode == 0

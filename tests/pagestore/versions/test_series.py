@@ -1,4 +1,6 @@
-"""Series of small commits: what they store, what crashes and failures leave of them, and what they take."""
+"""Series of small commits: what they store, what crashes and failures leave of them, and what
+they take.
+"""
 
 import time
 from contextlib import suppress
@@ -26,14 +28,18 @@ pytestmark = [compiled, pytest.mark.filterwarnings("ignore::pagestore.errors.Rec
 
 
 class Model:
-    """A store of a relation of pairs and a function, edited by prepared rows, and what it must hold."""
+    """A store of a relation of pairs and a function, edited by prepared rows, and what it must
+    hold.
+    """
 
     def __init__(self, path, random):
         self.path, self.random = path, random
         self.pairs, self.function = set(), {}
         self.options = {"sync": random.choice(["off", "commit", "full"]), "threads": 1}
         retain = random.choice([1, 2, 3, 16, 40, 100, "all"])
-        self.store = pagestore.open(path, page_size=random.choice([4096, 8192]), retain=retain, **self.options)
+        self.store = pagestore.open(
+            path, page_size=random.choice([4096, 8192]), retain=retain, **self.options
+        )
         with self.store.transaction() as txn:
             txn.create("pairs", "x: int64, y: int64", scans="count")
             txn.create("function", "k: int64, v: int64", key="k")
@@ -86,14 +92,18 @@ class Model:
         return self.random.randrange(200), self.random.randrange(50)
 
     def other(self):
-        """Take one random step that commits no prepared rows: a transaction, a snapshot, a tag or the like."""
+        """Take one random step that commits no prepared rows: a transaction, a snapshot, a tag
+        or the like.
+        """
         match self.random.randrange(7):
             case 0:
                 with self.store.transaction() as txn:
                     self.pairs.add(row := self._row())
                     txn["pairs"].insert([row])
             case 1:
-                self.held.append((self.store.snapshot(), sorted(self.pairs), sorted(self.function.items())))
+                self.held.append(
+                    (self.store.snapshot(), sorted(self.pairs), sorted(self.function.items()))
+                )
             case 2:
                 while self.held:
                     self.held.pop()[0].close()
@@ -106,8 +116,14 @@ class Model:
                 self.store.reopen()
             case 6:
                 self.held.clear()
-                (self.store.close if self.random.random() < 0.5 else self.store._handle.file.close)()
-                self.store = pagestore.open(self.path, exclusive=self.random.random() < 0.3, **self.options)
+                (
+                    self.store.close
+                    if self.random.random() < 0.5
+                    else self.store._handle.file.close
+                )()
+                self.store = pagestore.open(
+                    self.path, exclusive=self.random.random() < 0.3, **self.options
+                )
                 self._prepare()
 
     def verify(self):
@@ -121,7 +137,9 @@ class Model:
 
 @pytest.fixture
 def checkpoints(monkeypatch):
-    """Let the list of free pages be written anew often; return a list with an entry for each time in a series."""
+    """Let the list of free pages be written anew often; return a list with an entry for each
+    time in a series.
+    """
     written, write = [], Series._checkpoint
     monkeypatch.setattr(FreeList, "checkpoint_due", lambda self: self.changed() > 8)
     monkeypatch.setattr(Series, "_checkpoint", lambda series: written.append(1) or write(series))
@@ -297,7 +315,9 @@ def test_every_crash_leaves_an_acknowledged_commit(sync, group, monkeypatch):
 @pytest.mark.parametrize("sync", ["off", "commit"])
 @pytest.mark.parametrize("how", ["error", "full", "short"])
 def test_the_nth_operation_fails(how, sync):
-    """What was acknowledged stays, whatever fails, also in a kernel; afterwards the store can be written to."""
+    """What was acknowledged stays, whatever fails, also in a kernel; afterwards the store can be
+    written to.
+    """
     start = empty_store(4096)
     for n in range(8, 90, 3):
         file = SimulatedFile(start)
@@ -326,7 +346,9 @@ def test_the_nth_operation_fails(how, sync):
 
 @pytest.mark.parametrize("threads", [1, 8])
 def test_threads_share_syncs(threads, tmp_path, monkeypatch):
-    """With eight threads about eight commits share a sync: each waits for those that will soon commit, too."""
+    """With eight threads about eight commits share a sync: each waits for those that will soon
+    commit, too.
+    """
     syncs, each, made, adopt = 0, 30, [], Series._adopt
 
     def slow():
@@ -352,7 +374,9 @@ def test_threads_share_syncs(threads, tmp_path, monkeypatch):
                 thread.start()
             for thread in running:
                 thread.join()
-        assert [*store.snapshot()["r"]] == [(thread, n) for thread in range(threads) for n in range(each)]
+        assert [*store.snapshot()["r"]] == [
+            (thread, n) for thread in range(threads) for n in range(each)
+        ]
         assert store.check() == []
     assert len(made) >= 0.7 * threads * each, "commits of a series, also during a sync"
     assert threads * each / syncs >= 0.6 * threads

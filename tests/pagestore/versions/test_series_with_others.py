@@ -1,7 +1,8 @@
-"""Series of commits of two handles of a file, among all else that may be done to it, by random choice.
+"""Series of commits of two handles of a file, among all else that may be done to it, by random
+choice.
 
-A third process commits, too, and is killed; syncs and writes of slots fail. The model is what was acknowledged, and of
-what failed either nothing or some first commits, which all handles agree on.
+A third process commits, too, and is killed; syncs and writes of slots fail. The model is what was
+acknowledged, and of what failed either nothing or some first commits, which all handles agree on.
 """
 
 import errno
@@ -136,21 +137,38 @@ class Play:
         if random.random() > self.others:
             self._commit_some(side)
         else:
-            random.choice([
-                self._edit, self._edit, self._tag, self._branch, *2 * [self._untag, self._delete_branch], self._retain,
-                self._vacuum, self._reopen, self._again, self._hold, self._hold, self._release, self._kill,
-            ])(side)  # fmt: skip
+            random.choice(
+                [
+                    self._edit,
+                    self._edit,
+                    self._tag,
+                    self._branch,
+                    *2 * [self._untag, self._delete_branch],
+                    self._retain,
+                    self._vacuum,
+                    self._reopen,
+                    self._again,
+                    self._hold,
+                    self._hold,
+                    self._release,
+                    self._kill,
+                ]
+            )(side)
         self.verify(self.often)
 
     def _attempt(self, side, *changes):
-        """Make changes, each a function and what is shown afterwards; if one fails, find out what there is."""
+        """Make changes, each a function and what is shown afterwards; if one fails, find out
+        what there is.
+        """
         known = [self.model]
         try:
             for change, after in changes:
                 known.append(after)
                 change()
         except (OSError, PoisonedError) as error:
-            assert (isinstance(error, OSError) and "simulated" in str(error)) or side.failed, "it had not failed"
+            assert (isinstance(error, OSError) and "simulated" in str(error)) or side.failed, (
+                "it had not failed"
+            )
             side.failed = side.store._handle.committer.cause is not None
             self._find_out(known)
         else:
@@ -166,7 +184,8 @@ class Play:
 
     def _rows(self):
         return [
-            (self.random.randrange(60), self.random.randrange(8)) for _ in range(self.random.choice([1, 1, 1, 2, 9]))
+            (self.random.randrange(60), self.random.randrange(8))
+            for _ in range(self.random.choice([1, 1, 1, 2, 9]))
         ]
 
     def _commit_of_a_series(self, side, before):
@@ -232,7 +251,9 @@ class Play:
     def _untag(self, side):
         for name in self.model.tags:
             model = self.model
-            after = Shown(model.branches, {tag: rows for tag, rows in model.tags.items() if tag != name})
+            after = Shown(
+                model.branches, {tag: rows for tag, rows in model.tags.items() if tag != name}
+            )
             self._attempt(side, (lambda name=name: side.store.untag(name), after))
 
     def _branch(self, side):
@@ -244,7 +265,10 @@ class Play:
     def _delete_branch(self, side):
         for name in self.model.branches.keys() - {"main"}:
             model = self.model
-            after = Shown({branch: rows for branch, rows in model.branches.items() if branch != name}, model.tags)
+            after = Shown(
+                {branch: rows for branch, rows in model.branches.items() if branch != name},
+                model.tags,
+            )
             self._attempt(side, (lambda name=name: side.store.delete_branch(name), after))
 
     def _retain(self, side):
@@ -252,7 +276,11 @@ class Play:
         self._attempt(side, (lambda: setattr(side.store, "retain", retain), self.model))
 
     def _vacuum(self, side):
-        change = side.store.compact if self.random.random() < 0.2 else lambda: side.store.vacuum(keep_versions=1)
+        change = (
+            side.store.compact
+            if self.random.random() < 0.2
+            else lambda: side.store.vacuum(keep_versions=1)
+        )
         self._attempt(side, (change, self.model))
 
     def _reopen(self, side):
@@ -278,12 +306,18 @@ class Play:
 
     def _kill(self, _):
         """Kill a process that commits: each byte that it has sent is a commit."""
-        first, wanted, (read, write) = CHILD * (1 + self.killed), self.random.randrange(12), os.pipe()
+        first, wanted, (read, write) = (
+            CHILD * (1 + self.killed),
+            self.random.randrange(12),
+            os.pipe(),
+        )
         child = os.fork()
         if not child:
             with suppress(BaseException):
                 os.close(read)
-                commit_for_ever(self.path, self.random.choice(["off", "commit", "full"]), first, write)
+                commit_for_ever(
+                    self.path, self.random.choice(["off", "commit", "full"]), first, write
+                )
             os._exit(1)
         os.close(write)
         said = 0
@@ -349,4 +383,7 @@ def play(path, seed, steps):
 def test_handles_show_what_was_acknowledged_whatever_else_is_done(seeds, tmp_path):
     played = [play(tmp_path / f"{seed}.pages", seed, 120) for seed in seeds]
     assert sum(one.series for one in played) > 5 * len(played)
-    assert sum(one.failures for one in played) > len(played) and sum(one.killed for one in played) > len(played) // 2
+    assert (
+        sum(one.failures for one in played) > len(played)
+        and sum(one.killed for one in played) > len(played) // 2
+    )

@@ -1,6 +1,8 @@
-"""Handles of several processes share syncs: power cuts, kills, and what each of them shows and waits for.
+"""Handles of several processes share syncs: power cuts, kills, and what each of them shows and
+waits for.
 
-Here a handle has a thread of its own, and their file locks exclude each other as those of processes do.
+Here a handle has a thread of its own, and their file locks exclude each other as those of processes
+do.
 
     python -m tests.pagestore.versions.test_shared_syncs SEED LIVES      judges power cuts, under the recorder
 """
@@ -38,7 +40,10 @@ PAGE_SIZE = 8192
 
 
 def made(path, retain=16, **options):
-    with pagestore.open(path, sync="off", retain=retain, **options) as store, store.transaction() as txn:
+    with (
+        pagestore.open(path, sync="off", retain=retain, **options) as store,
+        store.transaction() as txn,
+    ):
         txn.create("r", "w: int64, k: int64")
     return path
 
@@ -114,7 +119,8 @@ def test_what_is_acknowledged_is_durable_and_syncs_are_shared(tmp_path, retain):
 
     in_threads(stores, 20, told)
     assert not early
-    assert sum(map(len, syncs)) < 0.7 * WRITERS * 20 or retain == 1  # which drops versions with every commit
+    # which drops versions with every commit
+    assert sum(map(len, syncs)) < 0.7 * WRITERS * 20 or retain == 1
     assert rows(stores[0]) == [20] * WRITERS and not stores[1].check()
     for store in [*stores, *readers]:
         store.close()
@@ -124,9 +130,14 @@ def test_what_is_acknowledged_is_durable_and_syncs_are_shared(tmp_path, retain):
 
 @pytest.mark.parametrize("prepared", [False, True])
 def test_a_commit_that_gets_its_slot_while_another_writer_looks_is_seen(tmp_path, prepared):
-    """The slot is written, and the commit no longer shown, after the next writer has the lock, before it looks."""
+    """The slot is written, and the commit no longer shown, after the next writer has the lock,
+    before it looks.
+    """
     path, go = made(tmp_path / "s.pages"), threading.Event()
-    with pagestore.open(path, sync="commit") as first, pagestore.open(path, sync="commit") as second:
+    with (
+        pagestore.open(path, sync="commit") as first,
+        pagestore.open(path, sync="commit") as second,
+    ):
         put = second.prepare("r")
 
         def commit(store, k):
@@ -138,7 +149,12 @@ def test_a_commit_that_gets_its_slot_while_another_writer_looks_is_seen(tmp_path
                     txn["r"].insert([(0, k)])
             return store.version
 
-        assert [commit(store, k) for k, store in enumerate([second, first, second, second])] == [2, 3, 4, 5]
+        assert [commit(store, k) for k, store in enumerate([second, first, second, second])] == [
+            2,
+            3,
+            4,
+            5,
+        ]
         shared, others = first._handle.committer.shared, second._handle.committer.shared
         complete, is_newest = shared.complete, others.is_newest
         shared.complete = lambda own: go.wait(30) and complete(own)
@@ -180,11 +196,16 @@ def test_a_process_alone_takes_few_locks_and_reads_nothing(tmp_path, monkeypatch
             commit(k)
         for name in ("lock", "locked", "lock_when_free", "pread", "fdatasync"):
             method = getattr(File, name)
-            counted = lambda *about, name=name, method=method: calls.update([name]) or method(*about)  # noqa: E731
+
+            def counted(*about, name=name, method=method):
+                calls.update([name])
+                return method(*about)
+
             monkeypatch.setattr(File, name, counted)
         for k in range(32, 96):
             commit(k)
-        assert calls["fdatasync"] == calls["locked"] == 64 and 3 * 64 <= calls["lock"] <= 3.5 * 64  # versions go
+        # versions go
+        assert calls["fdatasync"] == calls["locked"] == 64 and 3 * 64 <= calls["lock"] <= 3.5 * 64
         assert not calls["lock_when_free"] and not calls["pread"]
         assert rows(store, 1) == [96]
 
@@ -199,13 +220,18 @@ def test_processes_make_several_commits_in_a_row(tmp_path):
     assert rows(stores[0], 3) == [200] * 3
     seen, who = [(-1, -1)] * 3, []
     for version in range(2, stores[0].version + 1):
-        last = [[*stores[0].at(version)["r"].range((writer,), (writer + 1,))][-1:] for writer in range(3)]
+        last = [
+            [*stores[0].at(version)["r"].range((writer,), (writer + 1,))][-1:]
+            for writer in range(3)
+        ]
         now = [found[0] if found else (-1, -1) for found in last]
         who.append(next(writer for writer in range(3) if now[writer] != seen[writer]))
         seen = now
     runs = [len([*run]) for _, run in groupby(who)]
     assert len(runs) < 200, runs  # else each is a single one, or two
-    first_done = min(max(at for at, writer in enumerate(who) if writer == other) for other in range(3))
+    first_done = min(
+        max(at for at, writer in enumerate(who) if writer == other) for other in range(3)
+    )
     assert max(len([*run]) for _, run in groupby(who[:first_done])) <= 3 * locks.IN_A_ROW
     for store in stores:
         store.close()
@@ -213,7 +239,11 @@ def test_processes_make_several_commits_in_a_row(tmp_path):
 
 def shown(path, one=None, writer=0, count=1):
     """A handle whose commit is shown and has no slot yet, what lets it go on, and its thread."""
-    one, go, reached = one or pagestore.open(path, sync="commit", threads=1), threading.Event(), threading.Event()
+    one, go, reached = (
+        one or pagestore.open(path, sync="commit", threads=1),
+        threading.Event(),
+        threading.Event(),
+    )
     lock = one._handle._file_lock
     lock.is_awaited, lock.again = lambda: True, False
     complete = one._handle.committer.shared.complete
@@ -239,7 +269,10 @@ def shown(path, one=None, writer=0, count=1):
 def test_a_commit_without_a_slot_is_built_upon(tmp_path, end):
     path = made(tmp_path / "s.pages")
     one, go, thread = shown(path)
-    with pagestore.open(path, sync="commit", threads=1) as two, pagestore.open(path, mode="r") as reader:
+    with (
+        pagestore.open(path, sync="commit", threads=1) as two,
+        pagestore.open(path, mode="r") as reader,
+    ):
         assert len(reader.snapshot()["r"]) == 0
         txn = two.transaction()
         assert [*txn["r"]] == [(0, 0)]
@@ -256,7 +289,8 @@ def test_a_commit_without_a_slot_is_built_upon(tmp_path, end):
         if end == "tag":
             two.tag("here")
         expected = {"rollback": [1, 0], "prepared": [1, 9]}.get(end, [1, 1])
-        assert rows(reader, 2) == rows(two, 2) == expected  # durable, though the first one has done nothing
+        # durable, though the first one has done nothing
+        assert rows(reader, 2) == rows(two, 2) == expected
         go.set()
         thread.join()
         assert rows(one, 2) == expected and not one.check() and not reader.check()
@@ -352,7 +386,9 @@ def test_a_claim_that_comes_too_late_is_not_built_upon(tmp_path):
 
 @pytest.mark.parametrize("asks_first", [False, True])
 def test_a_sync_that_failed_before_the_file_was_opened(tmp_path, monkeypatch, asks_first):
-    """It took pages of a commit that was shown meanwhile, and only who had the file open is told by the system."""
+    """It took pages of a commit that was shown meanwhile, and only who had the file open is told
+    by the system.
+    """
     path = made(tmp_path / "s.pages")
     disk, file_size = path.read_bytes(), path.stat().st_size
     two = pagestore.open(path, sync="commit", threads=1)
@@ -394,7 +430,9 @@ def test_a_sync_that_failed_before_the_file_was_opened(tmp_path, monkeypatch, as
 
 
 def recording(method, written):
-    """A method of a file that also notes the bytes that are written: where they begin, and how many."""
+    """A method of a file that also notes the bytes that are written: where they begin, and how
+    many.
+    """
 
     def call(file, *arguments):
         if method.__name__ == "pwrite":
@@ -430,7 +468,9 @@ def test_a_commit_is_followed_again_after_an_interrupt(tmp_path):
 
 @contextmanager
 def interrupted_at(line, *functions):
-    """Raise at a line, counted from the first that is executed in these functions; a list of what came."""
+    """Raise at a line, counted from the first that is executed in these functions; a list of
+    what came.
+    """
     passed, came = 0, []
 
     def trace(frame, event, _):
@@ -455,7 +495,9 @@ def interrupted_at(line, *functions):
 @pytest.mark.parametrize("before", [True, False])
 @pytest.mark.parametrize("sync", ["commit", "full"])
 def test_no_lock_is_left_by_an_interrupt(tmp_path, sync, before):
-    """It comes at any call of the system for a lock, before that or after it; the handle then does nothing more."""
+    """It comes at any call of the system for a lock, before that or after it; the handle then
+    does nothing more.
+    """
     for n in range(1, 100):
         path, calls = made(tmp_path / f"{n}.pages"), 0
         one, two = (pagestore.open(path, sync=sync, threads=1) for _ in range(2))
@@ -476,7 +518,9 @@ def test_no_lock_is_left_by_an_interrupt(tmp_path, sync, before):
         with suppress(KeyboardInterrupt), one.transaction() as txn:
             txn["r"].insert([(0, 0)])
         file.lock = partial(File.lock, file)
-        others = threading.Thread(target=write, args=(two, 1, Random(n), 3, lambda *_: None), daemon=True)
+        others = threading.Thread(
+            target=write, args=(two, 1, Random(n), 3, lambda *_: None), daemon=True
+        )
         others.start()
         others.join(20)
         assert not others.is_alive(), f"others wait after call {n}"
@@ -493,7 +537,9 @@ def test_others_wait_until_nothing_is_shown(tmp_path, monkeypatch):
     one, go, thread = shown(path)
     with monkeypatch.context() as patch:
         patch.setattr(shared_syncs, "PATIENCE", 0.05)
-        with pytest.raises(LockedError, match=rf"a commit that this process \({os.getpid()}\) does not finish"):
+        with pytest.raises(
+            LockedError, match=rf"a commit that this process \({os.getpid()}\) does not finish"
+        ):
             pagestore.open(path)
     threading.Timer(0.1, go.set).start()
     with pagestore.open(path) as two:  # sync="full"
@@ -528,13 +574,20 @@ def test_a_slot_that_is_durable_is_not_overwritten(tmp_path):
             with store.transaction() as txn:
                 txn["r"].insert([(0, k)])
             del file.pwrite
-            assert len(written) == 1 + k % 2 and newest_meta(file).sequence == before.sequence + 1 + k % 2
+            assert (
+                len(written) == 1 + k % 2
+                and newest_meta(file).sequence == before.sequence + 1 + k % 2
+            )
         assert rows(store, 1) == [12] and not store.check()
 
 
 def keep_writing(writer, path, generation, folder, sync):
-    with pagestore.open(path, sync=sync, threads=1) as store, (folder / str(writer)).open("a", buffering=1) as said:
-        with store.transaction() as txn:  # a snapshot lacks what the one before has shown as it was killed
+    with (
+        pagestore.open(path, sync=sync, threads=1) as store,
+        (folder / str(writer)).open("a", buffering=1) as said,
+    ):
+        # a snapshot lacks what the one before has shown as it was killed
+        with store.transaction() as txn:
             first = rows(txn)[writer]
         put = store.prepare("r")
         for k in range(first, 10**9):
@@ -548,16 +601,24 @@ def keep_writing(writer, path, generation, folder, sync):
 
 
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
-@pytest.mark.parametrize("seed", [0, 1, *(pytest.param(n, marks=pytest.mark.campaign) for n in range(2, 40))])
+@pytest.mark.parametrize(
+    "seed", [0, 1, *(pytest.param(n, marks=pytest.mark.campaign) for n in range(2, 40))]
+)
 def test_killed_processes_lose_nothing(tmp_path, seed):
     random, running = Random(seed), {}
-    path = made(tmp_path / "s.pages", random.choice([1, 2, 16, "all"]), page_size=random.choice([4096, 8192]))
+    path = made(
+        tmp_path / "s.pages",
+        random.choice([1, 2, 16, "all"]),
+        page_size=random.choice([4096, 8192]),
+    )
     said = tmp_path / "said"
     said.mkdir()
 
     def start(writer, generation):
         sync = random.choice(["commit"] * 9 + ["full", "off"])
-        running[writer] = CONTEXT.Process(target=keep_writing, args=(writer, path, generation, said, sync))
+        running[writer] = CONTEXT.Process(
+            target=keep_writing, args=(writer, path, generation, said, sync)
+        )
         running[writer].start()
 
     for writer in range(WRITERS):
@@ -576,7 +637,9 @@ def test_killed_processes_lose_nothing(tmp_path, seed):
         for writer, found in enumerate(rows(store)):
             acknowledged = said / str(writer)
             last = (
-                int(acknowledged.read_text().split()[-1]) if acknowledged.exists() and acknowledged.read_text() else -1
+                int(acknowledged.read_text().split()[-1])
+                if acknowledged.exists() and acknowledged.read_text()
+                else -1
             )
             assert last < found
         assert not store.check() and store.version == 1 + len(store.snapshot()["r"])
@@ -591,7 +654,9 @@ def live(path, seed):
 
 
 def judge(seed, lives):
-    """Cut the power at many moments of some lives: all that was acknowledged is there, and nothing out of order."""
+    """Cut the power at many moments of some lives: all that was acknowledged is there, and
+    nothing out of order.
+    """
     simplefilter("ignore")
     images = 0
     for number in range(lives):
@@ -600,7 +665,12 @@ def judge(seed, lives):
             path, log, image = (Path(folder, name) for name in ("s.pages", "log", "image"))
             made(path, random.choice([1, 2, 16, "all"]), page_size=4096)
             start = [path.read_bytes()]
-            assert run([path], log, lambda path=path, number=number: live(path, number), random.randrange(900)) in (
+            assert run(
+                [path],
+                log,
+                lambda path=path, number=number: live(path, number),
+                random.randrange(900),
+            ) in (
                 0,
                 -9,
             )
@@ -614,11 +684,15 @@ def judge(seed, lives):
                 image.write_bytes(content)
                 with pagestore.open(image, mode="rw" if images % 8 == 0 else "r") as store:
                     found = rows(store)
-                    assert all(last < n for last, n in zip(acknowledged[done], found, strict=True)), (number, done)
+                    assert all(
+                        last < n for last, n in zip(acknowledged[done], found, strict=True)
+                    ), (number, done)
                     if images % 8 == 0:
                         with store.transaction() as txn:
                             txn["r"].insert([(WRITERS, 0)])
-                        assert not [fault for fault in store.check() if fault.invariant not in FALLBACK]
+                        assert not [
+                            fault for fault in store.check() if fault.invariant not in FALLBACK
+                        ]
                 images += 1
     print(images)
 
@@ -628,7 +702,9 @@ def judge(seed, lives):
 def test_power_cuts(lives):
     command = [sys.executable, "-m", "tests.pagestore.versions.test_shared_syncs", "1", str(lives)]
     environment = os.environ | {"LD_PRELOAD": built()}
-    done = subprocess.run(command, capture_output=True, text=True, cwd=Path(__file__).parents[3], env=environment)
+    done = subprocess.run(
+        command, capture_output=True, text=True, cwd=Path(__file__).parents[3], env=environment
+    )
     assert not done.returncode, done.stderr[-3000:]
     assert int(done.stdout) > 50 * lives
 

@@ -1,4 +1,6 @@
-"""Small commits, whose record the kernel writes that makes the edits, against those that are two calls."""
+"""Small commits, whose record the kernel writes that makes the edits, against those that are two
+calls.
+"""
 
 import fcntl
 from random import Random
@@ -34,7 +36,12 @@ def edited(path, sync, steps=250, seed=1):
                 store.tag(f"t{step}")
         assert store.check() == []
         commit = store._handle.state.commit
-        return [*store.snapshot()["edge"]], [*store.snapshot()["mark"]], commit.top, len(commit.added)
+        return (
+            [*store.snapshot()["edge"]],
+            [*store.snapshot()["mark"]],
+            commit.top,
+            len(commit.added),
+        )
 
 
 @pytest.fixture
@@ -72,10 +79,13 @@ def test_a_record_that_is_not_wanted_is_discarded(tmp_path, completed, monkeypat
 
 
 @compiled
-def test_a_small_transaction_is_one_call_of_a_kernel_and_two_of_the_system_for_its_lock(tmp_path, monkeypatch):
+def test_a_small_transaction_is_one_call_of_a_kernel_and_two_of_the_system_for_its_lock(
+    tmp_path, monkeypatch
+):
     asked, control = [], fcntl.fcntl
     monkeypatch.setattr(fcntl, "fcntl", lambda *given: asked.append(given) or control(*given))
-    monkeypatch.setattr(locking, "LOOK_AGAIN", 3600.0)  # or a busy machine asks each time whether others wait
+    # or a busy machine asks each time whether others wait
+    monkeypatch.setattr(locking, "LOOK_AGAIN", 3600.0)
     with pagestore.open(tmp_path / "s.pages", sync="off", threads=1) as store:
         with store.transaction() as txn:
             txn.create("r", "x: int64")
@@ -92,22 +102,33 @@ def test_a_small_transaction_is_one_call_of_a_kernel_and_two_of_the_system_for_i
     assert np.median(locks) == 2, "those that drop versions look for readers, too"
 
 
-def test_free_pages_follow_commits_of_other_handles_without_reading_them_anew(tmp_path, monkeypatch):
+def test_free_pages_follow_commits_of_other_handles_without_reading_them_anew(
+    tmp_path, monkeypatch
+):
     read, random = [], Random(3)
-    monkeypatch.setattr(committers, "free_pages_of", lambda *given: read.append(given) or free_pages_of(*given))
+    monkeypatch.setattr(
+        committers, "free_pages_of", lambda *given: read.append(given) or free_pages_of(*given)
+    )
     path = tmp_path / "s.pages"
-    with pagestore.open(path, sync="off", page_size=4096) as one, pagestore.open(path, sync="off") as other:
+    with (
+        pagestore.open(path, sync="off", page_size=4096) as one,
+        pagestore.open(path, sync="off") as other,
+    ):
         with one.transaction() as txn:
             txn.create("r", "x: int64, y: int64").insert([(x, x) for x in range(5000)])
         for step in range(200):
             store = random.choice([one, other])
             with store.transaction() as txn:
-                txn["r"].insert([(random.randrange(5000), step) for _ in range(random.choice([1, 5, 60]))])
+                txn["r"].insert(
+                    [(random.randrange(5000), step) for _ in range(random.choice([1, 5, 60]))]
+                )
             if step == 20:
                 read.clear()
             committer = store._handle.committer
             commit, space = committer.state.commit, committer.pager.free_list
-            anew = FreeList(commit.top, free_pages_of(committer.mapping, commit), commit.added, commit.removed)
+            anew = FreeList(
+                commit.top, free_pages_of(committer.mapping, commit), commit.added, commit.removed
+            )
             mine = space.is_free(np.arange(commit.top)) | np.isin(
                 np.arange(commit.top), [*space.pending, *committer.pager.allocated()]
             )

@@ -1,4 +1,6 @@
-"""FreeList: churn does not make the file grow, reclaim costs what it frees, a commit costs what it writes."""
+"""FreeList: churn does not make the file grow, reclaim costs what it frees, a commit costs what
+it writes.
+"""
 
 import random
 import re
@@ -99,7 +101,9 @@ def test_a_small_commit_writes_few_pages_and_syncs_twice(tmp_path):
     for sync, syncs in (("full", 2), ("commit", 1), ("off", 0)):
         with pagestore.open(tmp_path / f"{sync}.pages", sync=sync) as store:
             with store.transaction() as txn:
-                txn.create("r", "k: int64, v: int64", key="k").insert([(k, 0) for k in range(50_000)])
+                txn.create("r", "k: int64, v: int64", key="k").insert(
+                    [(k, 0) for k in range(50_000)]
+                )
             for _ in range(40):  # into the steady state, with versions dropped
                 with store.transaction() as txn:
                     txn["r"].set([(77, 1)])
@@ -128,8 +132,14 @@ def test_a_small_commit_writes_few_pages_and_syncs_twice(tmp_path):
             with store.transaction() as txn:
                 txn["r"].set([(77, 2)])
                 height = txn["r"].tree.height
-            assert counts == {"pwrite": height + 2, "fdatasync": syncs}  # the path, the record, the meta slot
-            file.pwrite, file.write_pages, file.fdatasync, file.wrote = pwrite, write_pages, fdatasync, wrote
+            # the path, the record, the meta slot
+            assert counts == {"pwrite": height + 2, "fdatasync": syncs}
+            file.pwrite, file.write_pages, file.fdatasync, file.wrote = (
+                pwrite,
+                write_pages,
+                fdatasync,
+                wrote,
+            )
 
 
 def test_a_diff_reads_what_differs(store):
@@ -202,7 +212,9 @@ def test_threads_never_read_a_version_that_is_being_dropped(tmp_path):
             while not end.is_set():
                 try:
                     with store.at(random.choice([v.version for v in store.history()])) as snapshot:
-                        values = set(snapshot["r"].to_numpy()["v"].tolist()) if snapshot.version else {0}
+                        values = (
+                            set(snapshot["r"].to_numpy()["v"].tolist()) if snapshot.version else {0}
+                        )
                         if values != {snapshot.version}:
                             wrong.append((snapshot.version, values))
                 except VersionError:
@@ -234,7 +246,8 @@ def test_a_damaged_dead_list_stops_its_reclaim_and_nothing_else(store):
     assert len(versions) <= 10 + 5  # with the versions before and behind it, and a batch
     violations = store.check()
     assert entry.page in {violation.page for violation in violations}
-    assert {v.invariant for v in violations if v.page != entry.page} <= {"page audit"}  # what it alone reached
+    # what it alone reached
+    assert {v.invariant for v in violations if v.page != entry.page} <= {"page audit"}
 
 
 @pytest.mark.campaign
@@ -251,7 +264,10 @@ def test_twenty_million_records_load_in_bounded_memory(tmp_path):
         nonlocal most
         for first in range(0, 20_000_000, 500_000):
             most = max(most, anonymous())
-            yield {"k": np.arange(first, first + 500_000) * 7, "v": rng.integers(0, 1 << 40, 500_000)}
+            yield {
+                "k": np.arange(first, first + 500_000) * 7,
+                "v": rng.integers(0, 1 << 40, 500_000),
+            }
 
     rng = np.random.default_rng(7)
     with pagestore.open(tmp_path / "big.pages") as store:
@@ -267,19 +283,24 @@ def test_twenty_million_records_load_in_bounded_memory(tmp_path):
 
 @pytest.mark.parametrize("relations", range(1, 40, 3))
 def test_the_file_holds_every_page_below_the_committed_top(tmp_path, relations):
-    """Pages allocated in advance count, so that a close or a crash right after any commit leaves a file that opens."""
+    """Pages allocated in advance count, so that a close or a crash right after any commit leaves
+    a file that opens.
+    """
     path = tmp_path / "store.pages"
     with pagestore.open(path, sync="off") as store:
         for round_ in range(3):
             with store.transaction() as txn:
                 for i in range(relations):
                     txn.create(f"r{round_}.{i}", "x: int64").insert([(i,)])
-                    txn.add_scan(f"r{round_}.{i}", "count")  # is built anew, with pages allocated in plenty
+                    # is built anew, with pages allocated in plenty
+                    txn.add_scan(f"r{round_}.{i}", "count")
             assert path.stat().st_size >= store._handle.state.commit.top * store.page_size
 
 
 def test_pages_of_the_checkpoint_that_are_behind_the_end():
-    """The file was longer when the checkpoint was made: allocated pages at its end were returned since."""
+    """The file was longer when the checkpoint was made: allocated pages at its end were returned
+    since.
+    """
     before = FreeList(30)
     before.take_back(before.allocate(5000))
     extents = before.checkpoint(np.zeros(0, np.int64))
@@ -328,7 +349,9 @@ def test_a_commit_asks_for_all_its_room_at_once(tmp_path, monkeypatch, retain):
                 for tag in [*store.tags][::2]:
                     store.untag(tag)
             with store.transaction() as txn:
-                txn["r"].set([(rng.randrange(30_000), n) for _ in range(rng.choice([49, 100, 400]))])
+                txn["r"].set(
+                    [(rng.randrange(30_000), n) for _ in range(rng.choice([49, 100, 400]))]
+                )
         store.vacuum(keep_versions=1)
     assert len(asked) > 170  # every commit: none is short, with that many rows
     assert all(max(tops) == tops[0] for tops in asked if len(tops) > 1)

@@ -1,4 +1,6 @@
-"""The queue of writers: dropped transactions, dead threads and moved files block nobody; a refusal names the holder."""
+"""The queue of writers: dropped transactions, dead threads and moved files block nobody; a
+refusal names the holder.
+"""
 
 import gc
 import os
@@ -108,7 +110,9 @@ def test_who_waits_too_long_is_told_for_whom(store):
 
 @contextmanager
 def waiting(store, write):
-    """Threads that each call `write(number)` and came to the queue in the order of their numbers, behind this one."""
+    """Threads that each call `write(number)` and came to the queue in the order of their
+    numbers, behind this one.
+    """
     threads = [threading.Thread(target=write, args=(number,)) for number in range(8)]
     with store.transaction():
         for number, thread in enumerate(threads):
@@ -160,7 +164,9 @@ def test_who_waits_no_longer_holds_up_nobody(store):
 
 
 def test_waiting_collects_no_garbage_in_a_loop(store, monkeypatch):
-    """Collecting costs as much as the process has objects: it is for a transaction that is open for long, and rare."""
+    """Collecting costs as much as the process has objects: it is for a transaction that is open
+    for long, and rare.
+    """
     collections, begun = [], time.monotonic()
     monkeypatch.setattr(locks.gc, "collect", lambda: collections.append(time.monotonic()))
 
@@ -178,7 +184,9 @@ def test_waiting_collects_no_garbage_in_a_loop(store, monkeypatch):
 
 @pytest.mark.parametrize("timeout", [None, 0.1])
 def test_a_transaction_that_a_cycle_keeps_holds_up_nobody(store, monkeypatch, timeout):
-    """Its thread lives on. Only a collection finds it: of who has waited for long, or before one gives up."""
+    """Its thread lives on. Only a collection finds it: of who has waited for long, or before one
+    gives up.
+    """
     begun, ended = threading.Event(), threading.Event()
     if timeout is None:
         monkeypatch.setattr(locks, "LONG", 0.1)
@@ -246,7 +254,9 @@ def test_a_stopped_process_is_said_to_be(tmp_path):
             with pytest.raises(LockedError, match=f"process {holder.pid} .*stopped now"):
                 pagestore.open(path, exclusive=True)
             with pagestore.open(path) as store:
-                with pytest.raises(LockedError, match=f"process {holder.pid} .*stopped now.*; wait longer"):
+                with pytest.raises(
+                    LockedError, match=f"process {holder.pid} .*stopped now.*; wait longer"
+                ):
                     store.transaction(timeout=0.1)
                 os.kill(holder.pid, signal.SIGKILL)
                 store.transaction(timeout=10).rollback()  # the lock of a dead process passes on
@@ -265,8 +275,11 @@ def test_a_clock_that_is_set_wrong(tmp_path, monkeypatch, year):
         for k in range(3):
             with store.transaction() as txn:
                 (txn["r"] if k else txn.create("r", "k: int64")).insert([(k,)])
-                assert "since" in str(store._handle.writers.holder)  # as the error of another thread says it
-    with pytest.raises(LockedError, match=r"this process \(\d+\)(, since [\d :-]{19})?; close that"):
+                # as the error of another thread says it
+                assert "since" in str(store._handle.writers.holder)
+    with pytest.raises(
+        LockedError, match=r"this process \(\d+\)(, since [\d :-]{19})?; close that"
+    ):
         pagestore.open(tmp_path / "s.pages")
     store.close()
     with pagestore.open(tmp_path / "s.pages") as store:
@@ -355,7 +368,9 @@ def test_a_store_that_was_dropped_is_closed(tmp_path):
 
 @pytest.mark.parametrize("writing", [False, True])
 def test_a_closed_store_holds_no_room_of_a_removed_file(writing, tmp_path):
-    """Only a transaction that is open, and may write in another thread, keeps the map until it ends."""
+    """Only a transaction that is open, and may write in another thread, keeps the map until it
+    ends.
+    """
     path = tmp_path / "mapped.pages"
     store = pagestore.open(path)
     with store.transaction() as txn:
@@ -406,7 +421,12 @@ def test_a_damaged_slot_takes_nothing_back(tmp_path, commits):
     store.close()
     image[newest + 20] ^= 1
     path.write_bytes(image)
-    with pytest.warns(RecoveryWarning, match="was found in the file"), pagestore.open(path) as again:
-        assert again.version == commits and list(again.snapshot()[f"r{commits - 1}"]) == [(commits - 1,)]
+    with (
+        pytest.warns(RecoveryWarning, match="was found in the file"),
+        pagestore.open(path) as again,
+    ):
+        assert again.version == commits and list(again.snapshot()[f"r{commits - 1}"]) == [
+            (commits - 1,)
+        ]
     with pagestore.open(path) as mended:
         assert mended.recovery is None and not mended.check()

@@ -46,7 +46,9 @@ def lives(seed: int, amount: int) -> Counter[str]:
                 kind = Life if number % 3 == 2 else Held
                 kind(Path(folder), Random(f"{seed} {number}"), counts).live()
             except Exception as error:
-                raise AssertionError(f"life {number} of seed {seed}: {type(error).__name__}: {error}") from error
+                raise AssertionError(
+                    f"life {number} of seed {seed}: {type(error).__name__}: {error}"
+                ) from error
         number += 1
         counts["histories"] = number
     return counts
@@ -123,7 +125,8 @@ class Life:
             with workspace.transaction() as txn:
                 txn.insert("account", [(i, MONEY // ACCOUNTS) for i in range(ACCOUNTS)])
                 txn.insert("counter", [(0, 0)])
-            with suppress(Undone), workspace.transaction() as txn:  # what it imports is not imported by each process
+            # what it imports is not imported by each process
+            with suppress(Undone), workspace.transaction() as txn:
                 transact(txn, (0, 0), random, Seen(), "rolled back")
             self.seen = continued(workspace, Seen())
 
@@ -162,8 +165,13 @@ class Life:
     def begin(self, watches: bool = False) -> None:
         """Start a process, which stops before it opens the file."""
         number, seed = len(self.children), self.random.random()
-        sync, fail = self.random.choice(self.syncs), self.random.randrange(12) if self.random.random() < 0.1 else 0
-        work = watching(self.path) if watches else writing(self.path, number, sync, fail, Random(seed))
+        sync, fail = (
+            self.random.choice(self.syncs),
+            self.random.randrange(12) if self.random.random() < 0.1 else 0,
+        )
+        work = (
+            watching(self.path) if watches else writing(self.path, number, sync, fail, Random(seed))
+        )
         child = Child(work)
         self.children.append(child)
         child.priority = self.random.random()
@@ -171,10 +179,14 @@ class Life:
 
     def choose(self, running: list[Child], few: bool) -> Child:
         """Return who goes on: with `few` changes the one of the highest priority, else any."""
-        return max(running, key=lambda child: child.priority) if few else self.random.choice(running)
+        return (
+            max(running, key=lambda child: child.priority) if few else self.random.choice(running)
+        )
 
     def change(self, running: list[Child]) -> None:
-        """Let another process have the highest priority, and perhaps do harm to one at the same moment."""
+        """Let another process have the highest priority, and perhaps do harm to one at the same
+        moment.
+        """
         last = max(running, key=lambda child: child.priority)
         last.priority = min(child.priority for child in running) - self.random.random()
         if self.random.random() < HARM:
@@ -205,7 +217,9 @@ class Life:
             watched: Log = []
             for what, *about in lines:
                 if what == "committed":
-                    assert log.count((*about,)) == 1, f"{about} is acknowledged, and the log is {log}"
+                    assert log.count((*about,)) == 1, (
+                        f"{about} is acknowledged, and the log is {log}"
+                    )
                     self.counts["commits acknowledged"] += 1
                 elif what == "noted":
                     assert (*about,) in notes, f"{about} is acknowledged, and the notes are {notes}"
@@ -214,14 +228,17 @@ class Life:
                     assert (*about,) not in log, f"{about} was rolled back, and the log is {log}"
                 elif what == "watched":
                     watched += [(*row,) for row in about[0]]
-                    assert watched == log[: len(watched)], f"{watched} was watched, and the log is {log}"
+                    assert watched == log[: len(watched)], (
+                        f"{watched} was watched, and the log is {log}"
+                    )
                 else:
                     self.counts[what] += 1
         self.counts["versions read"] += len(log)
 
 
 class Held(Life):
-    """Three writers: one sleeps at some step, another one dies at some step, and the third goes on from what is there.
+    """Three writers: one sleeps at some step, another one dies at some step, and the third goes on
+    from what is there.
 
     first   ── some steps ──▶ sleeps                      a few more, sleeps                 goes on
     second                    ── some steps ──▶ sleeps                       dies
@@ -236,7 +253,11 @@ class Held(Life):
                 self.children[-1].goes_on()
         first, second, third = self.children
         with ivm.open(self.path, mode="r", threads=1) as reader:
-            for child, least, most in ((first, 20, 40), (second, CALLS, 2 * CALLS), (first, 0, FEW)):
+            for child, least, most in (
+                (first, 20, 40),
+                (second, CALLS, 2 * CALLS),
+                (first, 0, FEW),
+            ):
                 child.goes_on(self.random.randint(least if self.random.random() < 0.7 else 0, most))
                 self.seen = continued(reader, self.seen)
             if not second.ended:

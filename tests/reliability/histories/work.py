@@ -40,16 +40,22 @@ def continued(workspace: Any, before: Seen) -> Seen:
 def followed(source: Any, before: Seen) -> Seen:
     """Return what a snapshot or transaction has; see `continued`."""
     found = Seen(agreeing(source), frozenset(source["note"]))
-    assert found.log[: len(before.log)] == before.log, f"{before.log} was read, and then {found.log}"
+    assert found.log[: len(before.log)] == before.log, (
+        f"{before.log} was read, and then {found.log}"
+    )
     assert before.notes <= found.notes, f"{before.notes - found.notes} were read, and then not"
     return found
 
 
 def agreeing(source: Any) -> Log:
-    """Return the log of a snapshot or transaction, which must agree with counter, money and view."""
+    """Return the log of a snapshot or transaction, which must agree with counter, money and
+    view.
+    """
     rows = [*source["log"]]
     assert [n for n, _, _ in rows] == [*range(len(rows))], rows
-    assert [*source["counter"]] == [(0, len(rows))], f"{[*source['counter']]} transactions made {rows}"
+    assert [*source["counter"]] == [(0, len(rows))], (
+        f"{[*source['counter']]} transactions made {rows}"
+    )
     money = [v for _, v in source["account"]]
     assert sum(money) == MONEY, money
     total = [*source["total"]]
@@ -57,11 +63,17 @@ def agreeing(source: Any) -> Log:
     return [(writer, k) for _, writer, k in rows]
 
 
-def writing(path: Path, number: int, sync: str, fail: int, random: Random) -> Callable[[Callable[..., None]], None]:
+def writing(
+    path: Path, number: int, sync: str, fail: int, random: Random
+) -> Callable[[Callable[..., None]], None]:
     """Return what a writer does: some transactions, and reads between them."""
 
     def work(tell: Callable[..., None]) -> None:
-        library, real, wrong = ctypes.CDLL(None), time.time_ns, random.choice([0, 0, 10**15, -(10**15)])
+        library, real, wrong = (
+            ctypes.CDLL(None),
+            time.time_ns,
+            random.choice([0, 0, 10**15, -(10**15)]),
+        )
         time.time_ns = lambda: real() + wrong
         library.step_begin(os.fsencode(path), ctypes.c_long(fail))
         library.step_now()
@@ -71,7 +83,9 @@ def writing(path: Path, number: int, sync: str, fail: int, random: Random) -> Ca
             with ivm.open(path, sync=sync, threads=1) as workspace:
                 put = workspace.prepare("note")
                 for k in range(random.randint(1, 9)):
-                    kind = random.choice(["committed", "committed", "rolled back", "noted", "noted"])
+                    kind = random.choice(
+                        ["committed", "committed", "rolled back", "noted", "noted"]
+                    )
                     if kind == "noted":
                         put.insert(number, k)
                         put.commit()
@@ -83,7 +97,9 @@ def writing(path: Path, number: int, sync: str, fail: int, random: Random) -> Ca
                         seen = continued(workspace, seen)
                         if kind != "noted":
                             there = (number, k) in seen.log
-                            assert there == (kind == "committed"), f"{number, k} {kind}, and read {seen}"
+                            assert there == (kind == "committed"), (
+                                f"{number, k} {kind}, and read {seen}"
+                            )
                     if random.random() < 0.05:
                         _fork(workspace, library)
         except (OSError, PoisonedError, LockedError) as error:  # its outcome is not known
@@ -123,7 +139,9 @@ def _fork(workspace: Any, library: ctypes.CDLL) -> None:
 
 
 def watching(path: Path) -> Callable[[Callable[..., None]], None]:
-    """Return what a watcher does: it says what was appended to the log, until it is killed or nothing comes."""
+    """Return what a watcher does: it says what was appended to the log, until it is killed or
+    nothing comes.
+    """
 
     def work(tell: Callable[..., None]) -> None:
         library = ctypes.CDLL(None)

@@ -1,4 +1,6 @@
-"""How many random examples a run tries: with TIMES=20 twenty times as many as the suite tries by default."""
+"""How many random examples a run tries: with TIMES=20 twenty times as many as the suite tries by
+default.
+"""
 
 import os
 

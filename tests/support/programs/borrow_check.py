@@ -1,7 +1,8 @@
 """A compiler's borrow check, after Polonius' naive rules: some forty rules, and facts of functions.
 
-A function of n points is a row of statements with a branch now and then, and a loop. Its facts share no value with
-those of others, as those of a compiler do, so that each can go and come back alone.
+A function of n points is a row of statements with a branch now and then, and a loop. Its facts
+share no value with those of others, as those of a compiler do, so that each can go and come back
+alone.
 """
 
 from random import Random
@@ -9,11 +10,25 @@ from random import Random
 DECLARATIONS = "\n".join(
     f"{name}({', '.join('abc'[:n])}) -> {', '.join(f'int({x})' for x in 'abc'[:n])}."
     for name, n in {
-        "cfg": 2, "issued": 3, "universal": 2, "known_subset": 2, "killed": 2, "subset_base": 3, "invalidated": 2,
-        "used": 2, "defined": 2, "dropped": 2, "use_derefs": 2, "drop_derefs": 2, "child": 2, "is_var": 2,
-        "assigned_base": 2, "moved_base": 2, "accessed_base": 2,
+        "cfg": 2,
+        "issued": 3,
+        "universal": 2,
+        "known_subset": 2,
+        "killed": 2,
+        "subset_base": 3,
+        "invalidated": 2,
+        "used": 2,
+        "defined": 2,
+        "dropped": 2,
+        "use_derefs": 2,
+        "drop_derefs": 2,
+        "child": 2,
+        "is_var": 2,
+        "assigned_base": 2,
+        "moved_base": 2,
+        "accessed_base": 2,
     }.items()
-)  # fmt: skip
+)
 RULES = """
 placeholder(o) <- universal(o, _).
 above(x, y) <- child(y, x).
@@ -64,7 +79,10 @@ def function(number: int, points: int) -> Facts:
     """The facts of a function, some four for each of its points."""
     random, base = Random(number), number * APART
     variables = 1 + points // 12
-    facts: Facts = {name: [] for name in ("cfg", "used", "defined", "universal", "known_subset", "is_var", "child")}
+    facts: Facts = {
+        name: []
+        for name in ("cfg", "used", "defined", "universal", "known_subset", "is_var", "child")
+    }
 
     def add(name: str, *row: int) -> None:
         facts.setdefault(name, []).append(tuple(base + x for x in row))
@@ -99,7 +117,12 @@ def function(number: int, points: int) -> Facts:
             at = min(points - 1, first + random.randrange(1, span))
             add(random.choice(("killed", "invalidated")), v, at)
         for _ in range(random.randrange(1, 4)):
-            add("subset_base", 2 + v, 2 + random.randrange(max(0, v - 4), min(variables, v + 4)), first)
+            add(
+                "subset_base",
+                2 + v,
+                2 + random.randrange(max(0, v - 4), min(variables, v + 4)),
+                first,
+            )
         if random.random() < 0.05 and points > 6:
             add("subset_base", random.randrange(2), 2 + v, first)
     return {name: sorted(set(rows)) for name, rows in facts.items() if rows}

@@ -1,4 +1,5 @@
-"""What random programs are composed of: types with few values, what can be read, and draws of atoms over it.
+"""What random programs are composed of: types with few values, what can be read, and draws of atoms
+over it.
 
 stored     a_int(x)   e_int(x, y)   f_int[x] = y   m_text[x] = v   o_text[x] = v?    of two or three types
 a view     v3[x1] = r <- agg<<r = max(x2)>> v1[x1] = x2, v2(x2).
@@ -16,7 +17,9 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Tag:
-    """A type of columns: how it is declared, few values, values at its ends, and a literal of a value."""
+    """A type of columns: how it is declared, few values, values at its ends, and a literal of a
+    value.
+    """
 
     declared: str
     values: tuple[Any, ...]
@@ -54,7 +57,13 @@ TAGS = {
         'decimal["{}", 2, 38]'.format,
     ),
     "text": Tag("string", ("", "a", "ab", "é"), ("\U0010ffff", "a\0"), '"{}"'.format),
-    "date": Tag("date", tuple(date(2020, 1, n) for n in (1, 2, 3)), (date.min, date.max), "#{}#".format, shift="1"),
+    "date": Tag(
+        "date",
+        tuple(date(2020, 1, n) for n in (1, 2, 3)),
+        (date.min, date.max),
+        "#{}#".format,
+        shift="1",
+    ),
     "moment": Tag(
         "datetime",
         tuple(MOMENT + timedelta(microseconds=n) for n in (0, 1, 2)),
@@ -63,10 +72,14 @@ TAGS = {
     ),
     "bool": Tag("bool", (False, True), (), lambda v: str(v).lower(), ordered=False),
     "time": Tag("time", (time(0), time(1, 2, 3), time(23, 59, 59, 999999))),
-    "duration": Tag("duration", tuple(timedelta(microseconds=n) for n in (-1, 0, 5)), (timedelta(days=10**6),)),
+    "duration": Tag(
+        "duration", tuple(timedelta(microseconds=n) for n in (-1, 0, 5)), (timedelta(days=10**6),)
+    ),
     "uint64": Tag("uint64", (0, 1, 2**63), (2**64 - 1,), str, null=False),
     "bytes": Tag("bytes", (b"", b"a", b"\xff"), (b"\0",)),
-    "zoned": Tag("`timestamp(Europe/Berlin)`", tuple(datetime(2020, 1, n, tzinfo=UTC) for n in (1, 2, 3))),
+    "zoned": Tag(
+        "`timestamp(Europe/Berlin)`", tuple(datetime(2020, 1, n, tzinfo=UTC) for n in (1, 2, 3))
+    ),
 }
 COMPARISONS = "<", "<=", ">", ">=", "!=", "="
 STORED_KINDS = "relation", "stored function", "nullable", "columns"
@@ -87,7 +100,9 @@ class Source:
         return self.keys if self.value is None else (*self.keys, self.value)
 
     def atom(self, terms: Iterable[str]) -> str:
-        """An atom, some of its variables marked; a function of several values in one of its three forms."""
+        """An atom, some of its variables marked; a function of several values in one of its
+        three forms.
+        """
         *keys, last = map(self._marked, terms)
         if self.kind == "columns":
             return _of_columns(self.name, keys[0], keys[1], last)
@@ -96,13 +111,17 @@ class Source:
         return f"{self.name}[{', '.join(keys)}] = {last}"
 
     def _marked(self, term: str) -> str:
-        """A variable or `_`, marked or not, as their names say; the same term elsewhere may be marked otherwise."""
+        """A variable or `_`, marked or not, as their names say; the same term elsewhere may be
+        marked otherwise.
+        """
         is_variable = fullmatch(r"[a-z]\w*|_", term) and term not in ("true", "false")
         return f"{term}?" if is_variable and sum(map(ord, f"{self.name}{term}")) % 3 == 0 else term
 
 
 def _of_columns(name: str, key: str, a: str, b: str) -> str:
-    """An atom of a function of two values: as a relation, with both values, or by the column that is not `_`."""
+    """An atom of a function of two values: as a relation, with both values, or by the column
+    that is not `_`.
+    """
     form = sum(map(ord, f"{key}{a}{b}")) % 3
     if form == 0 or (key == "_" and form == 2):
         return f"{name}({key}, {a}, {b})"
@@ -118,7 +137,10 @@ def stored_of(tag: str) -> list[tuple[Source, str]]:
         (Source(f"a_{tag}", "relation", (tag,)), f"a_{tag}(x) -> {t}(x)."),
         (Source(f"e_{tag}", "relation", (tag, tag)), f"e_{tag}(x, y) -> {t}(x), {t}(y)."),
         (Source(f"f_{tag}", "stored function", (tag,), tag), f"f_{tag}[x] = y -> {t}(x), {t}(y)."),
-        (Source(f"m_{tag}", "stored function", ("int",), tag), f"m_{tag}[x] = v -> int(x), {t}(v)."),
+        (
+            Source(f"m_{tag}", "stored function", ("int",), tag),
+            f"m_{tag}[x] = v -> int(x), {t}(v).",
+        ),
     ]
     source = Source(f"w_{tag}", "columns", ("int", tag, "int"))
     found.append((source, f"w_{tag}[k] = (a, b) -> int(k), {t}(a), int?(b)."))
@@ -129,14 +151,17 @@ def stored_of(tag: str) -> list[tuple[Source, str]]:
 
 
 class Draw:
-    """Draws atoms: `sources` are all that can be read, `reads` those that the view which is being made reads."""
+    """Draws atoms: `sources` are all that can be read, `reads` those that the view which is
+    being made reads.
+    """
 
     def __init__(self, random: Random) -> None:
         self.random = random
         others = [random.choice(("text", "float"))] if random.random() < 0.4 else []
         others += random.sample([t for t in TAGS if t not in ("int", *others)], 2 - len(others))
         self.tags = ["int", *others]
-        tags = dict.fromkeys((*self.tags, "float", "text"))  # averages are floats, and numbers become texts
+        # averages are floats, and numbers become texts
+        tags = dict.fromkeys((*self.tags, "float", "text"))
         every = [one for tag in tags for one in stored_of(tag)]
         self.declared = {source.name: source for source, _ in every}
         self.declarations = {source.name: text for source, text in every}
@@ -178,7 +203,9 @@ class Draw:
         made = TAGS[tag].literal
         return made and made(self.random.choice(TAGS[tag].values))
 
-    def bind(self, source: Source, held: dict[str, str], join: float = 0.5, skip: float = 0.2) -> str:
+    def bind(
+        self, source: Source, held: dict[str, str], join: float = 0.5, skip: float = 0.2
+    ) -> str:
         """An atom that joins variables that are held with new ones, which are held from then on."""
         terms = []
         for tag in source.tags:
@@ -199,14 +226,18 @@ class Draw:
         return source.atom([variable if i == chosen else "_" for i in range(len(source.tags))])
 
     def body(self, tags: tuple[str, ...] | None = None) -> tuple[list[str], dict[str, str]]:
-        """One or two atoms and what they hold, often something of one of the tags; sometimes a comparison with them."""
+        """One or two atoms and what they hold, often something of one of the tags; sometimes a
+        comparison with them.
+        """
         held: dict[str, str] = {}
         a = self.pick()
         assert a
         literals = [self.bind(a, held, skip=0.1)]
         wanted = [t for t in tags or () if t in self.tags and t not in held.values()]
         if wanted:
-            literals.append(self.bind(self.base(wanted[0], self.random.choice("aef")), held, skip=0))
+            literals.append(
+                self.bind(self.base(wanted[0], self.random.choice("aef")), held, skip=0)
+            )
         elif self.once_in(2) or not held:
             b = self.pick()
             assert b
@@ -233,7 +264,9 @@ class Draw:
     def some(self, held: dict[str, str], most: int = 3, least: int = 1) -> list[str]:
         return self.random.sample([*held], min(len(held), self.random.randint(least, most)))
 
-    def made(self, name: str, kind: str, held: dict[str, str], keys: list[str], value: str | None = None) -> Source:
+    def made(
+        self, name: str, kind: str, held: dict[str, str], keys: list[str], value: str | None = None
+    ) -> Source:
         """The source that a head makes."""
         return Source(name, kind, tuple(held[k] for k in keys), value, block=self.block)
 

@@ -1,10 +1,11 @@
-"""Random programs that compose: a view is a construct of rules over any others, of any types, in several blocks.
+"""Random programs that compose: a view is a construct of rules over any others, of any types, in
+several blocks.
 
     v3[x1] = r <- agg<<r = max(x2)>> v1[x1] = x2, !v2(x2).        a view of the construct "max" that reads v1 and v2
     ("max", "recursion")  ("max", "keys")                         pairs: a construct, and what has made what it reads
 
-Programs are safe by construction. Domains are tiny, so that rows collide, with a value at the end of its type now and
-then. `smaller` finds simpler cases that fail in the same way.
+Programs are safe by construction. Domains are tiny, so that rows collide, with a value at the end
+of its type now and then. `smaller` finds simpler cases that fail in the same way.
 """
 
 from collections.abc import Callable, Iterator
@@ -21,7 +22,8 @@ from tests.support.programs.constructs import FOLDS, Folds, Lists, Recursions
 from tests.support.programs.statements import Replaced, Ruled, Statements, with_other_alternatives
 
 READERS = (
-    "keys", "values", "select", "join", "existential", "compare", "negation", "disjunction", "computed", "called",
+    "keys", "values", "select", "join", "existential", "compare", "negation", "disjunction",
+    "computed", "called",
     "function", "heads", *FOLDS, "range", "neighbours", "recursion", "extreme", "lattice",
     "listed", "inside", "ordered", "asserted", "wide", "bounded", "several", "constraint",
 )  # fmt: skip
@@ -31,7 +33,8 @@ KINDS = (*STORED_KINDS, *READ_ONLY, *READERS[:-1])  # nothing reads a constraint
 PAIRS = [(reader, kind) for reader in (*READERS, ASKED, APART) for kind in KINDS]
 PAIRS = [pair for pair in PAIRS if pair[0] != APART or pair[1] not in STORED_KINDS]
 EXTREME = 0.02  # of the values that are drawn
-WAYS = "usual", "large deltas", "never anew", "often anew", "threads", "in memory"  # how views are maintained
+# how views are maintained
+WAYS = "usual", "large deltas", "never anew", "often anew", "threads", "in memory"
 ROUNDS_MAX = 3_000  # no recursion over so few values takes so many, unless it has no end
 Pair = tuple[str, str]
 Step = list[Edit] | Ruled | Replaced
@@ -39,7 +42,9 @@ Step = list[Edit] | Ruled | Replaced
 
 @dataclass(frozen=True)
 class Case:
-    """A program as views by block, each block with its options; transactions, of which the first is a load."""
+    """A program as views by block, each block with its options; transactions, of which the first
+    is a load.
+    """
 
     stored: dict[str, str]
     blocks: list[list[str]]
@@ -54,12 +59,15 @@ class Case:
 
     def __str__(self) -> str:
         blocks = [
-            f"-- {options}\n" + "\n".join(views) for views, options in zip(self.blocks, self.options, strict=True)
+            f"-- {options}\n" + "\n".join(views)
+            for views, options in zip(self.blocks, self.options, strict=True)
         ]
         ways = f"loaded first: {self.loaded_first}, lasting: {self.lasting}, told: {self.told}, beside: {self.beside}, "
         ways += f"way: {self.way}"
         edits = "\n".join(map(repr, self.transactions))
-        return "\n".join([ways, *self.stored.values(), *blocks, *(f"? {text}" for text in self.questions), edits])
+        return "\n".join(
+            [ways, *self.stored.values(), *blocks, *(f"? {text}" for text in self.questions), edits]
+        )
 
 
 class Composer(Folds, Lists, Recursions, Statements):
@@ -114,7 +122,9 @@ class Composer(Folds, Lists, Recursions, Statements):
         return found[0]
 
     def step(self, names: list[str], blocks: list[list[str]]) -> Step:
-        """A transaction, an edit with a body, or a block with other alternatives, or those of before."""
+        """A transaction, an edit with a body, or a block with other alternatives, or those of
+        before.
+        """
         if self.once_in(6) and (ruled := self.ruled(names)):
             return ruled
         if self.once_in(3):
@@ -137,7 +147,9 @@ class Composer(Folds, Lists, Recursions, Statements):
 
     def value(self, tag: str) -> Any:
         ends = TAGS[tag].extremes
-        return self.random.choice(ends if ends and self.random.random() < EXTREME else TAGS[tag].values)
+        return self.random.choice(
+            ends if ends and self.random.random() < EXTREME else TAGS[tag].values
+        )
 
 
 def case_of(seed: object) -> tuple[Case, list[Pair], list[str]]:
@@ -146,7 +158,9 @@ def case_of(seed: object) -> tuple[Case, list[Pair], list[str]]:
     composer = Composer(random)
     blocks, questions, pairs, refused = composer.program(random.choice((2, 3, 4, 6, 8)))
     stored = {name: text for name, text in composer.declarations.items() if name in composer.used}
-    names = sorted(name for name in composer.declared if name in stored or name not in composer.declarations)
+    names = sorted(
+        name for name in composer.declared if name in stored or name not in composer.declarations
+    )
     load = composer.edits(names, random.randrange(8 * len(names)), 1.0) if names else []
     changes = [composer.step(names, blocks) for _ in range(random.randrange(7))] if names else []
     options: list[dict[str, Any]] = [
@@ -158,10 +172,17 @@ def case_of(seed: object) -> tuple[Case, list[Pair], list[str]]:
         for _ in blocks
     ]
     found = Case(
-        stored, blocks, options, [load, *changes], questions,
-        loaded_first=random.random() < 0.5, lasting=random.random() < 0.15, told=random.random() < 0.4,
-        beside=random.random() < 0.3,        way=random.choice(WAYS),
-    )  # fmt: skip
+        stored,
+        blocks,
+        options,
+        [load, *changes],
+        questions,
+        loaded_first=random.random() < 0.5,
+        lasting=random.random() < 0.15,
+        told=random.random() < 0.4,
+        beside=random.random() < 0.3,
+        way=random.choice(WAYS),
+    )
     return found, pairs, refused
 
 
@@ -169,7 +190,9 @@ def case_of(seed: object) -> tuple[Case, list[Pair], list[str]]:
 
 
 def shuffled(random: Random, views: list[str]) -> str:
-    """The same views with their rules, alternatives and literals in another order, which means nothing."""
+    """The same views with their rules, alternatives and literals in another order, which means
+    nothing.
+    """
     rules = [rule for view in views for rule in view.removesuffix(".").split(".\n")]
     random.shuffle(rules)
     return "\n".join(f"{_shuffled_rule(random, rule)}." for rule in rules)
@@ -238,25 +261,47 @@ def _simpler(case: Case) -> Iterator[Case]:
         yield replace(case, blocks=_without(case.blocks, i), options=_without(case.options, i))
     for i, views in enumerate(case.blocks):
         for j in range(len(views) - 1, -1, -1):
-            yield replace(case, blocks=[*case.blocks[:i], _without(views, j), *case.blocks[i + 1 :]])
+            yield replace(
+                case, blocks=[*case.blocks[:i], _without(views, j), *case.blocks[i + 1 :]]
+            )
     for i in range(len(case.questions)):
         yield replace(case, questions=_without(case.questions, i))
     for name in case.stored:
         kept = {other: text for other, text in case.stored.items() if other != name}
         left = [
-            [edit for edit in one if edit[0] != name] if isinstance(one, list) else one for one in case.transactions
+            [edit for edit in one if edit[0] != name] if isinstance(one, list) else one
+            for one in case.transactions
         ]
         yield replace(case, stored=kept, transactions=left)
     for i, edits in enumerate(case.transactions):
         if not isinstance(edits, list):
             continue
         for half in (edits[len(edits) // 2 :], edits[: len(edits) // 2]) if len(edits) > 3 else ():
-            yield replace(case, transactions=[*case.transactions[:i], half, *case.transactions[i + 1 :]])
+            yield replace(
+                case, transactions=[*case.transactions[:i], half, *case.transactions[i + 1 :]]
+            )
         for j in range(len(edits)):
-            yield replace(case, transactions=[*case.transactions[:i], _without(edits, j), *case.transactions[i + 1 :]])
+            yield replace(
+                case,
+                transactions=[
+                    *case.transactions[:i],
+                    _without(edits, j),
+                    *case.transactions[i + 1 :],
+                ],
+            )
     if len(case.blocks) > 1:
-        yield replace(case, blocks=[[view for views in case.blocks for view in views]], options=case.options[:1])
-    for plain in ({"lasting": False}, {"told": False}, {"beside": False}, {"way": WAYS[0]}, {"loaded_first": False}):
+        yield replace(
+            case,
+            blocks=[[view for views in case.blocks for view in views]],
+            options=case.options[:1],
+        )
+    for plain in (
+        {"lasting": False},
+        {"told": False},
+        {"beside": False},
+        {"way": WAYS[0]},
+        {"loaded_first": False},
+    ):
         if any(getattr(case, name) != value for name, value in plain.items()):
             yield replace(case, **plain)
 

@@ -1,4 +1,5 @@
-"""The constructs that random programs are composed of: each draws a view over any others, or None where it cannot.
+"""The constructs that random programs are composed of: each draws a view over any others, or None
+where it cannot.
 
 A construct returns the text of its rules and what they make, as sources for later views.
 """
@@ -12,14 +13,33 @@ from tests.support.programs.composing import COMPARISONS, TAGS, Draw, Source
 from tests.support.programs.recursive_programs import SEMILATTICES, semilattice
 
 FOLDS = (
-    "count", "sum", "total", "min", "max", "moments", "quantile", "order", "count_distinct", "top", "concat",
+    "count", "sum", "total", "min", "max", "moments", "quantile", "order", "count_distinct", "top",
+    "concat",
     "registered",
 )  # fmt: skip
 SOUGHT = "int", "float", "decimal", "date", "moment"  # tags whose neighbours are found
-SUMMED = {"sum": ("int", "decimal"), "total": ("float",), "concat": ("text",), "registered": ("int",)}
+SUMMED = {
+    "sum": ("int", "decimal"),
+    "total": ("float",),
+    "concat": ("text",),
+    "registered": ("int",),
+}
 MOMENTS = "avg", "variance", "stddev", "var_pop", "stddev_pop", "median"
 ORDERINGS = "argmin", "argmax", "first", "last"
-RANGED = ("count", "sum", "min", "max", "argmin", "last", "avg", "total", "var_pop", "first", "argmax", "median")
+RANGED = (
+    "count",
+    "sum",
+    "min",
+    "max",
+    "argmin",
+    "last",
+    "avg",
+    "total",
+    "var_pop",
+    "first",
+    "argmax",
+    "median",
+)
 OPERATORS = {  # of which the order matters; with an inverse; semilattices
     "lastone": partial(register_operator, "lastone", lambda a, b: b, 0),
     "bitdiff": partial(register_operator, "bitdiff", lambda a, b: a ^ b, 0, inverse=lambda a: a),
@@ -38,21 +58,26 @@ CALLS = {  # terms of x and y of one tag, and the tag of their values; condition
     "int": (
         ("abs[{x}]", "int"), ("{x} % 3", "int"), ("{x} % {y}", "int"), ("{x} ^ 2", "int"),
         ("bxor[{x}, {y}]", "int"), ("greatest[{x}, {y}, 2]", "int"),
-        ("if[{x} < {y}, {x}, {y}]", "int"), ('if[{x} = 1, "a", "ab"]', "text"), ("{x} in (1, 2, 5)", ""),
+        ("if[{x} < {y}, {x}, {y}]", "int"), ('if[{x} = 1, "a", "ab"]', "text"), ("{x} in (1, 2, 5)",
+        ""),
         ("0 <= {x} < {y}", ""),
     ),
     "text": (
         ("strlen[{x}]", "int"), ("least[{x}, {y}]", "text"), ("contains[{x}, {y}] = true", ""),
         ('{x} in ("a", "b")', ""), ("{x} + {y}", "text"), ("string:upper[{x}]", "text"),
-        ('regexp_full_match[{x}, "a.?"]', ""), ('regexp_matches[{x}, "[b-z]|^$"]', ""), ("starts_with[{x}, {y}]", ""),
+        ('regexp_full_match[{x}, "a.?"]', ""), ('regexp_matches[{x}, "[b-z]|^$"]', ""),
+        ("starts_with[{x}, {y}]", ""),
     ),
-    "decimal": (("abs[{x}]", "decimal"), ("least[{x}, {y}]", "decimal"), ("{x} in (0.50, 1.00)", "")),
+    "decimal": (("abs[{x}]", "decimal"), ("least[{x}, {y}]", "decimal"), ("{x} in (0.50, 1.00)",
+    "")),
     "long": (
-        ("abs[{x}]", "long"), ("least[{x}, {y}]", "long"), ("{x} in (0.50, 2.25)", ""), ("sign[{x}]", "int"),
+        ("abs[{x}]", "long"), ("least[{x}, {y}]", "long"), ("{x} in (0.50, 2.25)", ""),
+        ("sign[{x}]", "int"),
         ("if[{x} < {y}, {x}, {y}]", "long"), ("{x} in ({y}, 2.25)", ""), ("string[{x}]", "text"),
     ),
     "date": (
-        ("greatest[{x}, {y}]", "date"), ("datetime:month[{x}]", "int"), ("{x} in (#2020-01-01#, #2020-01-03#)", ""),
+        ("greatest[{x}, {y}]", "date"), ("datetime:month[{x}]", "int"),
+        ("{x} in (#2020-01-01#, #2020-01-03#)", ""),
     ),
     "float": (("{x} in (0.5e0, 1e0)", ""), ("greatest[{x}, {y}]", "float")),
     "uint64": (("{x} in (1, 7)", ""), ("least[{x}, {y}]", "uint64")),
@@ -63,12 +88,21 @@ CALLS = {  # terms of x and y of one tag, and the tag of their values; condition
 ENDS = {  # of lists: what bounds them, and the ends
     **dict.fromkeys(
         ("int", "float", "decimal"),
-        ("-5 < {x} < 9", ("0, {x}", "{x}, {y}", "{x}, {y} + 2", "{x} - 1, 3", "{y}, -2, -2", "{x}, 9, 3")),
+        (
+            "-5 < {x} < 9",
+            ("0, {x}", "{x}, {y}", "{x}, {y} + 2", "{x} - 1, 3", "{y}, -2, -2", "{x}, 9, 3"),
+        ),
     ),
     "uint64": ("{x} < 9", ("0, {x}", "{x}, {y}", "{x}, 9", "{y}, 9, 3")),
     "date": (
         "#2019-12-30# < {x} < #2020-01-09#",
-        ("{x}, {x} + 2", "{x}, {y}", "{x}, #2020-01-05#, 2", "#2020-01-01#, {y}", "{x}, {y} - 3, -1"),
+        (
+            "{x}, {x} + 2",
+            "{x}, {y}",
+            "{x}, #2020-01-05#, 2",
+            "#2020-01-01#, {y}",
+            "{x}, {y} - 3, -1",
+        ),
     ),
     "moment": (
         "#2020-01-01# <= {x} < #2020-01-02#",
@@ -86,7 +120,9 @@ class Rows(Draw):
         assert a
         keys = [self.fresh() for _ in a.tags[:-1]] or [self.fresh()]
         terms = [*keys, *["_"] * (len(a.tags) - len(keys))]
-        shown = keys if self.once_in(2) else self.random.sample(keys, self.random.randint(1, len(keys)))
+        shown = (
+            keys if self.once_in(2) else self.random.sample(keys, self.random.randint(1, len(keys)))
+        )
         return f"{name}({', '.join(shown)}) <- {a.atom(terms)}.", [
             self.made(name, "keys", dict(zip(keys, a.tags, strict=False)), shown)
         ]
@@ -110,7 +146,9 @@ class Rows(Draw):
         if len(held) > 1 and self.once_in(2):
             del held[terms[place]]
             terms[place] = str(constant)
-            return f"{name}({', '.join(held)}) <- {a.atom(terms)}.", [self.made(name, "select", held, [*held])]
+            return f"{name}({', '.join(held)}) <- {a.atom(terms)}.", [
+                self.made(name, "select", held, [*held])
+            ]
         text = f"{name}({', '.join(held)}) <- {a.atom(terms)}, {terms[place]} = {constant}."
         return text, [self.made(name, "select", held, [*held])]
 
@@ -124,7 +162,9 @@ class Rows(Draw):
 
     def _view(self, name: str, kind: str, literals: list[str], held: dict[str, str]) -> Any:
         shown = self.some(held)
-        return f"{name}({', '.join(shown)}) <- {', '.join(literals)}.", [self.made(name, kind, held, shown)]
+        return f"{name}({', '.join(shown)}) <- {', '.join(literals)}.", [
+            self.made(name, kind, held, shown)
+        ]
 
     def existential(self, name: str) -> Any:
         literals, held = self.joined(1)
@@ -153,8 +193,12 @@ class Rows(Draw):
             found = [self._ground(c, inside, {**inside}, own=False)]
         return self._view(name, "negation", [*literals, f"!({', '.join([atom, *found])})"], held)
 
-    def _ground(self, source: Source, held: dict[str, str], inside: dict[str, str], own: bool = True) -> str:
-        """An atom for a negation: of variables that are held, `_`, literals, and sometimes one of its own."""
+    def _ground(
+        self, source: Source, held: dict[str, str], inside: dict[str, str], own: bool = True
+    ) -> str:
+        """An atom for a negation: of variables that are held, `_`, literals, and sometimes one
+        of its own.
+        """
         terms = []
         for tag in source.tags:
             known = [v for v, t in held.items() if t == tag]
@@ -221,7 +265,9 @@ class Rows(Draw):
         form, tag = self.random.choice(CALLS[held[x]])
         term = form.format(x=x, y=self.random.choice([v for v, t in held.items() if t == held[x]]))
         if not tag:
-            return self._view(name, "called", [*literals, self.random.choice((term, f"!({term})"))], held)
+            return self._view(
+                name, "called", [*literals, self.random.choice((term, f"!({term})"))], held
+            )
         if self.once_in(3) and self.literal(tag):
             op = self.random.choice(COMPARISONS)
             return self._view(name, "called", [*literals, f"{term} {op} {self.literal(tag)}"], held)
@@ -294,12 +340,17 @@ class Folds(Draw):
         return f"({body} ; {stored})" if len(held) < 4 else body
 
     def several(self, name: str) -> Any:
-        """Several aggregates as columns of one head, or one with a row for each group that another body has."""
+        """Several aggregates as columns of one head, or one with a row for each group that
+        another body has.
+        """
         literals, held = self.body()
         keys = self.some(held, 2)
         if self.once_in(2):
             groups = ", ".join(
-                self.at(self.pick(lambda s, v=v: held[v] in s.tags) or self.base(held[v]), held[v], v) for v in keys
+                self.at(
+                    self.pick(lambda s, v=v: held[v] in s.tags) or self.base(held[v]), held[v], v
+                )
+                for v in keys
             )
             op, tag = self.random.choice(
                 (("count()", "int"), *((f"sum({v})", t) for v, t in held.items() if t == "int"))
@@ -307,7 +358,12 @@ class Folds(Draw):
             fold = f"agg<<r = {op} else {self.random.choice(('0', '7'))} for {groups}>>"
             text = f"{name}[{', '.join(keys)}] = r <- {fold} {', '.join(literals)}."
             return text, [self.made(name, "several", held, keys, tag)]
-        ops = [self.operation(self.random.choice(("count", "min", "max", "sum", "count_distinct")), held) for _ in "ab"]
+        ops = [
+            self.operation(
+                self.random.choice(("count", "min", "max", "sum", "count_distinct")), held
+            )
+            for _ in "ab"
+        ]
         if None in ops:
             return None
         folds = [(f"r{n}", text, tag) for n, (_, text, tag, _) in enumerate(filter(None, ops))]
@@ -317,7 +373,9 @@ class Folds(Draw):
         return text, [self.made(name, "several", {**held, **{r: t for r, _, t in folds}}, shown)]
 
     def operation(self, op: str, held: dict[str, str]) -> tuple[str, str, str, bool] | None:
-        """An aggregate of what is held: its name, its term, the tag of its result and whether it numbers rows."""
+        """An aggregate of what is held: its name, its term, the tag of its result and whether it
+        numbers rows.
+        """
         ordered = [v for v, t in held.items() if TAGS[t].ordered]
         if op == "count":
             return op, "count()", "int", False
@@ -340,7 +398,12 @@ class Folds(Draw):
         if op == "quantile":
             return op, f"quantile({x}, {self.random.choice(('0', '0.25', '0.5', '1'))})", tag, False
         if op == "top":
-            return op, f"{self.random.choice(('top', 'bottom'))}({x}{by}, {self.random.choice('123')})", tag, True
+            return (
+                op,
+                f"{self.random.choice(('top', 'bottom'))}({x}{by}, {self.random.choice('123')})",
+                tag,
+                True,
+            )
         if op == "order":
             return op, f"{self.random.choice(ORDERINGS)}({x}{by})", tag, False
         if op == "concat":
@@ -360,20 +423,34 @@ class Folds(Draw):
         points, given = self._with(a, tag, "p"), self._with(b, tag, "z")
         if self.once_in(3):
             common = [
-                (v, w) for v, t in points[1].items() for w, u in given[1].items() if t == u and v != "p" != w != "z"
+                (v, w)
+                for v, t in points[1].items()
+                for w, u in given[1].items()
+                if t == u and v != "p" != w != "z"
             ]
             if common:
                 v, w = self.random.choice(common)
-                given = (given[0].replace(w, v), {(v if x == w else x): t for x, t in given[1].items()})
-        text = self.random.choice(("{z} <= {p}", "{z} > {p}", "{z} >= {p}", "{z} < {p}", "{z} <= {p}, {z} > {p} - 2"))
+                given = (
+                    given[0].replace(w, v),
+                    {(v if x == w else x): t for x, t in given[1].items()},
+                )
+        text = self.random.choice(
+            ("{z} <= {p}", "{z} > {p}", "{z} >= {p}", "{z} < {p}", "{z} <= {p}, {z} > {p} - 2")
+        )
         if tag != "int":
             text = text.partition(",")[0]
         link = text.format(p="p", z="z")
         op = self.random.choice(RANGED)
-        argument = self.random.choice([v for v, t in given[1].items() if v != "z" and v not in points[1]] or ["z"])
+        argument = self.random.choice(
+            [v for v, t in given[1].items() if v != "z" and v not in points[1]] or ["z"]
+        )
         tag_of = given[1][argument]
         if op in ("sum", "total", "avg", "var_pop", "median"):
-            able = [v for v, t in given[1].items() if t in (SUMMED.get(op) or ("int", "float", "decimal"))]
+            able = [
+                v
+                for v, t in given[1].items()
+                if t in (SUMMED.get(op) or ("int", "float", "decimal"))
+            ]
             if not able:
                 op = "count"
             else:
@@ -381,17 +458,26 @@ class Folds(Draw):
                 tag_of = given[1][argument]
         if op in ("min", "max") and not TAGS[tag_of].ordered:
             op = "count"
-        fold = {"count": "count()"}.get(op, f"{op}({argument}, z)" if op in ORDERINGS else f"{op}({argument})")
-        result = {"count": "int", "avg": "float", "var_pop": "float", "median": "float"}.get(op, tag_of)
+        fold = {"count": "count()"}.get(
+            op, f"{op}({argument}, z)" if op in ORDERINGS else f"{op}({argument})"
+        )
+        result = {"count": "int", "avg": "float", "var_pop": "float", "median": "float"}.get(
+            op, tag_of
+        )
         keys = self.random.sample([*points[1]], self.random.randint(0, min(3, len(points[1]))))
         keys = [*points[1]] if self.once_in(2) else keys
-        text = f"{name}[{', '.join(keys)}] = r <- agg<<r = {fold}>> {points[0]}, {given[0]}, {link}."
+        text = (
+            f"{name}[{', '.join(keys)}] = r <- agg<<r = {fold}>> {points[0]}, {given[0]}, {link}."
+        )
         return text, [self.made(name, "range", points[1], keys, result)]
 
     def _with(self, source: Source, tag: str, own: str) -> tuple[str, dict[str, str]]:
         """An atom of which one column of a tag is a variable of its own, and what it holds."""
         chosen = self.random.choice([i for i, t in enumerate(source.tags) if t == tag])
-        terms = [own if i == chosen else "_" if self.once_in(4) else f"{own}{i}" for i in range(len(source.tags))]
+        terms = [
+            own if i == chosen else "_" if self.once_in(4) else f"{own}{i}"
+            for i in range(len(source.tags))
+        ]
         held = {term: t for term, t in zip(terms, source.tags, strict=True) if term != "_"}
         return source.atom(terms), held
 
@@ -420,23 +506,34 @@ class Folds(Draw):
             literals.append(f"!{sought} = _")
         else:
             literals.append(f"!({sought} = w, {self.base(b.keys[width - 1]).atom(['w'])})")
-        return f"{name}({', '.join(shown)}) <- {', '.join(literals)}.", [self.made(name, "neighbours", held, shown)]
+        return f"{name}({', '.join(shown)}) <- {', '.join(literals)}.", [
+            self.made(name, "neighbours", held, shown)
+        ]
 
 
 class Lists(Draw):
-    """Constructs that become rules of the others: numbers of a range, parts, aggregates in bodies, orders of rows."""
+    """Constructs that become rules of the others: numbers of a range, parts, aggregates in
+    bodies, orders of rows.
+    """
 
     def listed(self, name: str) -> Any:
-        """The numbers or days of a range, bound or listed, also within a negation; the parts of a text."""
+        """The numbers or days of a range, bound or listed, also within a negation; the parts of
+        a text.
+        """
         literals, held = self.joined(1)
         tag = self.random.choice([t for t in held.values() if t in ENDS] or ["int"])
         ints = [v for v, t in held.items() if t == tag]
         texts = [v for v, t in held.items() if t == "text"]
         shown = self.some(held, 2)
         if texts and (not ints or self.once_in(2)):
-            literals.append(f'split({self.random.choice(texts)}, "{self.random.choice(("", "a", "b"))}", i, part)')
+            literals.append(
+                f'split({self.random.choice(texts)}, "{self.random.choice(("", "a", "b"))}", i, '
+                f"part)"
+            )
             return f"{name}({', '.join([*shown, 'i', 'part'])}) <- {', '.join(literals)}.", [
-                self.made(name, "listed", {**held, "i": "int", "part": "text"}, [*shown, "i", "part"])
+                self.made(
+                    name, "listed", {**held, "i": "int", "part": "text"}, [*shown, "i", "part"]
+                )
             ]
         if not ints:
             return None
@@ -449,15 +546,23 @@ class Lists(Draw):
             assert b
             place = self.random.choice([n for n, t in enumerate(b.tags) if t == tag])
             inner = b.atom(["i" if n == place else "_" for n in range(len(b.tags))])
-            literals.append(self.random.choice((f"!(range({ends}, i), {inner})", f"!(range({ends}, i), !{inner})")))
-            return f"{name}({', '.join(shown)}) <- {', '.join(literals)}.", [self.made(name, "listed", held, shown)]
+            literals.append(
+                self.random.choice(
+                    (f"!(range({ends}, i), {inner})", f"!(range({ends}, i), !{inner})")
+                )
+            )
+            return f"{name}({', '.join(shown)}) <- {', '.join(literals)}.", [
+                self.made(name, "listed", held, shown)
+            ]
         literals.append(self.random.choice((f"range({ends}, i)", f"i = range[{ends}]")))
         return f"{name}({', '.join([*shown, 'i'])}) <- {', '.join(literals)}.", [
             self.made(name, "listed", {**held, "i": tag}, [*shown, "i"])
         ]
 
     def inside(self, name: str) -> Any:
-        """An aggregate in a body, of an atom that shares variables with the rest or of values below one of its."""
+        """An aggregate in a body, of an atom that shares variables with the rest or of values
+        below one of its.
+        """
         literals, held = self.joined(1)
         inner = {**held}
         b = self.pick()
@@ -477,7 +582,9 @@ class Lists(Draw):
         if below and self.once_in(3):
             other = self.random.choice([v for v, t in held.items() if t == inner[below[0]]])
             formula = f"({formula}, {below[0]} < {other})"
-        literals.insert(self.random.randint(1, len(literals)), f"agg<<r = {fold}{absent}>> {formula}")
+        literals.insert(
+            self.random.randint(1, len(literals)), f"agg<<r = {fold}{absent}>> {formula}"
+        )
         if tag == "int" and self.once_in(4):
             literals.append("r < 3")
         shown = self.some(held, 2)
@@ -486,7 +593,9 @@ class Lists(Draw):
         ]
 
     def ordered(self, name: str) -> Any:
-        """The rows of one or two sources that no other row replaces, or an equivalence of two columns."""
+        """The rows of one or two sources that no other row replaces, or an equivalence of two
+        columns.
+        """
         a = self.pick(lambda s: any(TAGS[t].ordered for t in s.tags) and len(s.tags) < 4)
         assert a
         tags = a.tags
@@ -508,10 +617,14 @@ class Lists(Draw):
 
 
 class Recursions(Draw):
-    """Views that read themselves: plain, through min and max, and through a registered semilattice."""
+    """Views that read themselves: plain, through min and max, and through a registered
+    semilattice.
+    """
 
     def recursion(self, name: str) -> Any:
-        """What is reached from a column, or the closure of two columns; sometimes through a second view."""
+        """What is reached from a column, or the closure of two columns; sometimes through a
+        second view.
+        """
         a = self.pick(lambda s: len(s.tags) > 0)
         assert a
         pair = self.pair_of(a)
@@ -538,7 +651,9 @@ class Recursions(Draw):
         return (found[0], self.edge(source, found[0], "x", "y")) if found else None
 
     def edge(self, source: Source, tag: str, x: str, y: str) -> str:
-        """An atom that leads from x to y: of the source if it has two such columns, else a stored one."""
+        """An atom that leads from x to y: of the source if it has two such columns, else a
+        stored one.
+        """
         places = [i for i, t in enumerate(source.tags) if t == tag]
         if len(places) < 2:
             return self.base(tag, "e").atom([x, y])
@@ -558,14 +673,20 @@ class Recursions(Draw):
         a = self.pick(lambda s: any(TAGS[t].ordered for t in s.tags))
         assert a
         return self._passed_on(
-            name, "extreme", self.random.choice(("min", "max")), a, [t for t in TAGS if TAGS[t].ordered]
+            name,
+            "extreme",
+            self.random.choice(("min", "max")),
+            a,
+            [t for t in TAGS if TAGS[t].ordered],
         )
 
     def lattice(self, name: str) -> Any:
         """Values that a registered semilattice joins."""
         a = self.pick(lambda s: "int" in s.tags)
         assert a
-        return self._passed_on(name, "lattice", semilattice(self.random.choice(sorted(SEMILATTICES))), a, ["int"])
+        return self._passed_on(
+            name, "lattice", semilattice(self.random.choice(sorted(SEMILATTICES))), a, ["int"]
+        )
 
     def _passed_on(self, name: str, kind: str, op: str, a: Source, tags: list[str]) -> Any:
         value = self.random.choice([i for i, t in enumerate(a.tags) if t in tags])
@@ -576,8 +697,12 @@ class Recursions(Draw):
         step = f"{name}[x] = c, {self.edge(self.pick() or a, tag, 'x', 'y')}"
         if kind == "extreme" and of == "int" and self.once_in(2):
             weight = f"{self.base('int', 'm').atom(['k', 'w'])}, w {'>' if op == 'min' else '<'}= 0, c = m + w"
-            grown = {"min": ["c = m + 1, c < 9", "c = m + 1", weight], "max": ["c = m - 1, c >= -9", weight]}[op]
-            if self.once_in(4):  # values may become better around a cycle, and then there is no answer
+            grown = {
+                "min": ["c = m + 1, c < 9", "c = m + 1", weight],
+                "max": ["c = m - 1, c >= -9", weight],
+            }[op]
+            # values may become better around a cycle, and then there is no answer
+            if self.once_in(4):
                 some = self.base("int", "m").atom(["k", "w"])
                 grown = {
                     "min": ["c = m - 1", f"{some}, c = m + w - 2"],

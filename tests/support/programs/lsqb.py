@@ -14,8 +14,15 @@ DECLARATIONS = """
 
 
 def relations(persons: int, seed: int = 9) -> dict[str, np.ndarray]:
-    """The rows int64[n, 2] of each relation; about 30 rows for each person in all, of which 5 to 10 are of knows."""
-    drawn, tags, forums, posts = np.random.default_rng(seed), max(4, persons // 40), persons // 2, 5 * persons
+    """The rows int64[n, 2] of each relation; about 30 rows for each person in all, of which 5 to
+    10 are of knows.
+    """
+    drawn, tags, forums, posts = (
+        np.random.default_rng(seed),
+        max(4, persons // 40),
+        persons // 2,
+        5 * persons,
+    )
     pairs = drawn.zipf(1.7, (10 * persons, 2)) % persons
     pairs = np.concatenate([pairs, pairs[:, ::-1]])
 

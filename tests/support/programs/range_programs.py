@@ -1,9 +1,11 @@
-"""Random aggregates over ranges, and rules that ask for the next and the previous key, over what strategies.py stores.
+"""Random aggregates over ranges, and rules that ask for the next and the previous key, over what
+strategies.py stores.
 
     v0[x] = n <- agg<<n = sum(k)>> e(x, p), g[x, q] = k, q > p - 2, q <= p.        v1(y) <- a(x), e:next[1, x] = y.
 
-Points and what is measured are one or two atoms each, which may share variables and have filters of their own; keys,
-arguments and comparisons are drawn without regard to what ranges can say, so that some remain joins.
+Points and what is measured are one or two atoms each, which may share variables and have filters of
+their own; keys, arguments and comparisons are drawn without regard to what ranges can say, so that
+some remain joins.
 """
 
 from functools import partial
@@ -13,16 +15,20 @@ from hypothesis.strategies import DrawFn
 
 from tests.support.strategies import DECLARATIONS, STORED, Edit, edits, rows
 
-OPERATIONS = ["count()", "sum({})", "min({})", "max({})", "min({z})", "max({z})", "argmin({}, {z})", "last({}, {z})",
+OPERATIONS = ["count()", "sum({})", "min({})", "max({})", "min({z})", "max({z})", "argmin({}, {z})",
+    "last({}, {z})",
               "argmax({}, {z})", "first({}, {z})", "median({})", "avg({})", "variance({})",
               "stddev_pop({})"]  # fmt: skip
-COMPARISONS = [["{z} > {p}"], ["{z} >= {p}"], ["{z} < {p}"], ["{p} >= {z}"], ["{z} <= {p}", "{z} > {p} - 2"],
+COMPARISONS = [["{z} > {p}"], ["{z} >= {p}"], ["{z} < {p}"], ["{p} >= {z}"], ["{z} <= {p}",
+    "{z} > {p} - 2"],
                ["{z} - {p} <= 1", "{p} - {z} <= 1"], ["{z} > {p}", "{z} < {p}"], ["{z} > {p} + 1"],
                ["{z} <= {p}", "{z} >= {p} - 1", "{z} < {p} + 2"]]  # fmt: skip
 
 
 @st.composite
-def range_cases(draw: DrawFn, count_max: int = 5, size_max: int = 8, sums: bool = True) -> tuple[str, list[list[Edit]]]:
+def range_cases(
+    draw: DrawFn, count_max: int = 5, size_max: int = 8, sums: bool = True
+) -> tuple[str, list[list[Edit]]]:
     """A program and transactions over all that is stored: a larger load, then small changes."""
     folded = partial(_aggregate, operations=[op for op in OPERATIONS if sums or op != "sum({})"])
     views = [draw(st.sampled_from([folded, folded, _neighbour]))(draw, f"v{n}") for n in range(2)]
@@ -46,9 +52,15 @@ def _aggregate(draw: DrawFn, name: str, operations: list[str]) -> str:
     body = [*points, *measured, *links]
     if draw(st.integers(0, 3)) == 0:
         body.append(
-            draw(st.sampled_from([f"!a({draw(st.sampled_from(held))})", f"{draw(st.sampled_from(given))} != 2"]))
+            draw(
+                st.sampled_from(
+                    [f"!a({draw(st.sampled_from(held))})", f"{draw(st.sampled_from(given))} != 2"]
+                )
+            )
         )
-    return f"{', '.join(heads)} <- agg<<{', '.join(folds)}>> {', '.join(draw(st.permutations(body)))}."
+    return (
+        f"{', '.join(heads)} <- agg<<{', '.join(folds)}>> {', '.join(draw(st.permutations(body)))}."
+    )
 
 
 def _part(draw: DrawFn, own: str, others: str) -> tuple[list[str], list[str]]:
@@ -63,13 +75,17 @@ def _part(draw: DrawFn, own: str, others: str) -> tuple[list[str], list[str]]:
             terms[draw(st.integers(0, width - 1))] = own
         held += [term for term in terms if term.isalpha() and term not in held]
         literals.append(
-            f"{name}[{', '.join(terms[:-1])}] = {terms[-1]}" if is_function else f"{name}({', '.join(terms)})"
+            f"{name}[{', '.join(terms[:-1])}] = {terms[-1]}"
+            if is_function
+            else f"{name}({', '.join(terms)})"
         )
     return literals, held
 
 
 def _neighbour(draw: DrawFn, name: str) -> str:
-    """A rule that asks for the next or the previous key of something, at a value or where there is none."""
+    """A rule that asks for the next or the previous key of something, at a value or where there
+    is none.
+    """
     base = draw(st.sampled_from([n for n in sorted(STORED) if STORED[n][0]]))
     points, held = _part(draw, "p", "xy")
     terms = [*held, "1", f"{held[0]} + 1"]

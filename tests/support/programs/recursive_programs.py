@@ -49,7 +49,9 @@ def plain(random: Random) -> list[str]:
     ))  # fmt: skip
     return [
         *rules,
-        "v0[] = k <- agg<<k = count()>> p0(x, ..).".replace(", ..", "" if "p0(x) <-" in rules[0] else ", _"),
+        "v0[] = k <- agg<<k = count()>> p0(x, ..).".replace(
+            ", ..", "" if "p0(x) <-" in rules[0] else ", _"
+        ),
     ]
 
 
@@ -58,7 +60,10 @@ def recursion(random: Random) -> list[str]:
     views = {f"p{i}": random.choice((1, 2, 2, 2)) for i in range(random.choice((1, 1, 2, 3)))}
     rules = ["n(x, y) <- e(x, y), !f(y, x)."]
     for name, width in views.items():
-        rules.append(f"{name}({', '.join('xy'[:width])}) <- {random.choice(('e(x, y)', 'f(y, x)', 'n(x, y)'))}.")
+        rules.append(
+            f"{name}({', '.join('xy'[:width])}) <- "
+            f"{random.choice(('e(x, y)', 'f(y, x)', 'n(x, y)'))}."
+        )
         rules += [clause(random, name, width, views) for _ in range(random.choice((1, 1, 2)))]
     over, width = random.choice(list(views.items()))
     arguments = ", ".join("xy"[:width])
@@ -86,15 +91,23 @@ def clause(random: Random, name: str, width: int, views: dict[str, int]) -> str:
                 bound.append(terms[-1])
         return f"{predicate}({', '.join(terms)})"
 
-    own = random.sample(sorted(views), k=1) if random.random() < 0.7 else random.choices(sorted(views), k=2)
+    own = (
+        random.sample(sorted(views), k=1)
+        if random.random() < 0.7
+        else random.choices(sorted(views), k=2)
+    )
     lower = random.choices((("e", 2), ("f", 2), ("n", 2), ("a", 1)), k=random.choice((0, 1, 1, 2)))
-    literals = [atom(predicate, columns) for predicate, columns in [*((v, views[v]) for v in own), *lower]]
+    literals = [
+        atom(predicate, columns) for predicate, columns in [*((v, views[v]) for v in own), *lower]
+    ]
     random.shuffle(literals)
     missing = [v for v in "xy"[:width] if v not in bound]
     literals += [f"a({v})" for v in missing]
     bound += missing
     if random.random() < 0.2:
-        literals.append(f"{random.choice(bound)} {random.choice(('!=', '<', '<='))} {random.choice(bound)}")
+        literals.append(
+            f"{random.choice(bound)} {random.choice(('!=', '<', '<='))} {random.choice(bound)}"
+        )
     if random.random() < 0.2:
         literals.append(f"!f({random.choice(bound)}, {random.choice(bound)})")
     if random.random() < 0.1:
@@ -103,7 +116,9 @@ def clause(random: Random, name: str, width: int, views: dict[str, int]) -> str:
 
 
 def folded(random: Random) -> list[str]:
-    """An aggregate that reads itself: shortest paths, least labels, bounded distances, values that turn back."""
+    """An aggregate that reads itself: shortest paths, least labels, bounded distances, values
+    that turn back.
+    """
     way = random.choice(("min", "max"))
     head = f"d[y] = l <- agg<<l = {way}(m)>>"
     step, bound = ("m = b + s", "m < 9") if way == "min" else ("m = b - s", "m > -9")
@@ -114,23 +129,37 @@ def folded(random: Random) -> list[str]:
         f"g[y] = l <- agg<<l = {way}(m)>> (d[x] = m, f(x, y) ; g[x] = m, e(y, x)).",
     ]
     apart = ["d[x] = x <- a(x).", f"{head} d[x] = m, e(x, y), !f(x, y)."]
-    back = ["d[x] = 9 <- a(x).", "d[y] = l <- agg<<l = min(m)>> d[x] = b, e(x, y), x < y, w[x, y] = s, m = b - s."]
+    back = [
+        "d[x] = 9 <- a(x).",
+        "d[y] = l <- agg<<l = min(m)>> d[x] = b, e(x, y), x < y, w[x, y] = s, m = b - s.",
+    ]
     lesser, clamp = (
-        ("max", "(m = b, b <= s ; m = s, s < b)") if way == "max" else ("min", "(m = b, b >= s ; m = s, s > b)")
+        ("max", "(m = b, b <= s ; m = s, s < b)")
+        if way == "max"
+        else ("min", "(m = b, b >= s ; m = s, s > b)")
     )
     wide = [f"d[y] = l <- agg<<l = {lesser}(m)>> (a(y), m = 2 ; d[x] = b, w[x, y] = s, {clamp})."]
     name = [
         "d[x] = s <- a(x), t[x] = s.",
-        f"d[y] = l <- agg<<l = {way}(m)>> d[x] = m, e(x, y){random.choice(('', BOUND[way], ', !f(x, y)'))}.",
+        f"d[y] = l <- agg<<l = {way}(m)>> d[x] = m, e(x, "
+        f"y){random.choice(('', BOUND[way], ', !f(x, y)'))}.",
     ]
     join = f"agg<<l = {semilattice(random.choice(sorted(SEMILATTICES)))}(m)>>"
-    sets = [f"d[y] = l <- {join} (w[_, y] = m ; d[x] = m, {random.choice(('e(x, y)', 'e(y, x), f(x, y)'))})."]
+    sets = [
+        f"d[y] = l <- {join} (w[_, y] = m ; d[x] = m, "
+        f"{random.choice(('e(x, y)', 'e(y, x), f(x, y)'))})."
+    ]
     both = [
         f"d[y] = l <- {join} (w[y, _] = m ; g[x] = m, e(x, y)).",
         f"g[y] = l <- {join} (d[x] = m, f(x, y) ; g[x] = m, e(y, x), !f(x, x) ; a(y), m = 4).",
     ]
     rules = random.choice((label, paths, paths, two, apart, back, wide, name, sets, both))
-    return [*rules, "v0[l] = k <- agg<<k = count()>> d[x] = l.", "v1(x, z) <- d[x] = l, d[z] = l, e(x, z).", *KEYS_ONLY]
+    return [
+        *rules,
+        "v0[l] = k <- agg<<k = count()>> d[x] = l.",
+        "v1(x, z) <- d[x] = l, d[z] = l, e(x, z).",
+        *KEYS_ONLY,
+    ]
 
 
 KEYS_ONLY = [  # no change of a value changes these
@@ -145,13 +174,24 @@ BOUND = {"min": ', m < "zz"', "max": ', m > "a"'}
 def load(random: Random) -> list[Edit]:
     """Many rows at once."""
     n = random.choice(NODES)
-    edges = {(random.randrange(n), random.randrange(n)) for _ in range(random.randrange(n // 2, 2 * n))}
+    edges = {
+        (random.randrange(n), random.randrange(n)) for _ in range(random.randrange(n // 2, 2 * n))
+    }
     if random.random() < 0.5:  # one long cycle, with chords
-        edges = {(x, (x + 1) % n) for x in range(n)} | set(random.sample(sorted(edges), min(2, len(edges))))
+        edges = {(x, (x + 1) % n) for x in range(n)} | set(
+            random.sample(sorted(edges), min(2, len(edges)))
+        )
     weighted = [("w", (*edge, random.randrange(4)), True) for edge in sorted(edges)]
-    others = [("f", (random.randrange(n), random.randrange(n)), True) for _ in range(random.randrange(n))]
+    others = [
+        ("f", (random.randrange(n), random.randrange(n)), True) for _ in range(random.randrange(n))
+    ]
     others += [("t", (x, random.choice(TEXTS)), True) for x in range(n)]
-    return [*(("e", edge, True) for edge in sorted(edges)), *weighted, *others, ("a", (random.randrange(n),), True)]
+    return [
+        *(("e", edge, True) for edge in sorted(edges)),
+        *weighted,
+        *others,
+        ("a", (random.randrange(n),), True),
+    ]
 
 
 def change(random: Random, state: dict) -> list[Edit]:
@@ -160,7 +200,11 @@ def change(random: Random, state: dict) -> list[Edit]:
     edits: list[Edit] = []
     for _ in range(random.choice((1, 1, 1, 2, 4))):
         name = random.choice(("e", "e", "e", "e", "f", "a", "w", "t"))
-        rows = sorted(state[name] if isinstance(state[name], set) else [(*k, v) for k, v in state[name].items()])
+        rows = sorted(
+            state[name]
+            if isinstance(state[name], set)
+            else [(*k, v) for k, v in state[name].items()]
+        )
         if name == "t":
             edits.append(("t", (random.randrange(n), random.choice(TEXTS)), random.random() < 0.8))
         elif name == "w":

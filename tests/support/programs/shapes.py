@@ -1,4 +1,5 @@
-"""Random rules of the shapes that warehouses are asked for, as rules and as SQL, and random edits of what they read.
+"""Random rules of the shapes that warehouses are asked for, as rules and as SQL, and random edits
+of what they read.
 
     scans      s[g] = t <- agg<<t = sum(v)>> r(k, g, v, _), (v < 2 ; v > 3), g != 1.
     trees      v(y, z) <- r(k, a, b, _), d(a, y, _), g(y, z), e(b, w), w < z.         stars, snowflakes, chains
@@ -7,7 +8,8 @@
     computed   n[x] = t <- agg<<t = sum(z)>> r(k, x, y, _), w = x * y, h[w] = z.
     one of     n[x] = t <- agg<<t = sum(y)>> e(x, y), (h[x] = w, w > 2 ; !f(x, y) ; y < 3, g(y, x)).
 
-Some relations have a key that is shorter than their rows.  The domain is tiny, so that every kind of collision happens.
+Some relations have a key that is shorter than their rows.  The domain is tiny, so that every kind
+of collision happens.
 """
 
 import re
@@ -46,7 +48,9 @@ FOLDS = {"count": "count(*)", "sum": "sum({})", "min": "min({})", "max": "max({}
 
 @dataclass
 class Body:
-    """The literals of a rule, the tables and conditions of a query, and the query's expression for each variable."""
+    """The literals of a rule, the tables and conditions of a query, and the query's expression
+    for each variable.
+    """
 
     literals: list[str] = field(default_factory=list)
     tables: list[str] = field(default_factory=list)
@@ -93,7 +97,10 @@ class Drawn:
         columns.append(FOLDS[op].format(expression))
         grouped = f"group by {', '.join(columns[:-1])}" if shown else "having count(*) > 0"
         query = f"select {', '.join(columns)} from {tables} where {where} {grouped}"
-        return f"{name}[{', '.join(shown)}] = t_ <- agg<<t_ = {called}>> {', '.join(body.literals)}.", query
+        return (
+            f"{name}[{', '.join(shown)}] = t_ <- agg<<t_ = {called}>> {', '.join(body.literals)}.",
+            query,
+        )
 
     def body(self) -> Body:
         body = Body()
@@ -110,14 +117,23 @@ class Drawn:
         return body
 
     def either(self, name: str) -> tuple[str, str]:
-        """An aggregate over one of two bodies: what both share counts once for all bindings of either."""
+        """An aggregate over one of two bodies: what both share counts once for all bindings of
+        either.
+        """
         bodies, shared = [self.body(), self.body()], self.number(1, 2)
         texts, queries = list[str](), list[str]()
         for number, body in enumerate(bodies):
             chosen = [self.pick(body.places), self.pick(body.places)][:shared]
             names = {v: f"{v}_{number}" for v in body.places}
-            literals = [re.sub(r"\bv\d+\b", lambda found, names=names: names[found[0]], x) for x in body.literals]
-            texts.append(", ".join([*literals, *(f"u{place} = {names[v]}" for place, v in enumerate(chosen))]))
+            literals = [
+                re.sub(r"\bv\d+\b", lambda found, names=names: names[found[0]], x)
+                for x in body.literals
+            ]
+            texts.append(
+                ", ".join(
+                    [*literals, *(f"u{place} = {names[v]}" for place, v in enumerate(chosen))]
+                )
+            )
             columns = [body.places[v] for v in chosen]
             tables, where = body.source
             listed = ", ".join(f"{column} as u{place}" for place, column in enumerate(columns))
@@ -133,7 +149,11 @@ class Drawn:
         width, terms = RELATIONS[relation][0], list[str]()
         known, old = [*body.places], {**body.places}
         linked = bool(known) and self.once_in(5)
-        shared = {self.number(0, width - 1): self.pick(known) for _ in range(self.pick([1, 1, 1, 2])) if known}
+        shared = {
+            self.number(0, width - 1): self.pick(known)
+            for _ in range(self.pick([1, 1, 1, 2]))
+            if known
+        }
         shared = {} if linked else shared
         for column in range(width):
             place = f"{table}.c{column}"
@@ -157,7 +177,9 @@ class Drawn:
             self.add_link(body, old, new)
 
     def add_link(self, body: Body, old: dict[str, str], new: dict[str, str]) -> None:
-        """A comparison of a variable of an atom with one of an earlier atom, perhaps at some distance."""
+        """A comparison of a variable of an atom with one of an earlier atom, perhaps at some
+        distance.
+        """
         (x, y), op = (self.pick(new), self.pick(old)), self.pick([*OPS][1:])
         distance = self.pick(["", "", " + 1", " - 2"])
         body.literals.append(f"{x} {op} {y}{distance}")
@@ -166,7 +188,10 @@ class Drawn:
     def add_computed(self, body: Body) -> None:
         """An atom whose key is computed from variables of others."""
         relation, table, op = self.pick("gh"), f"t{len(body.tables)}", self.pick("+*")
-        (x, y), (key, value) = (self.pick(body.places) for _ in "xy"), (f"v{len(body.places) + n}" for n in range(2))
+        (x, y), (key, value) = (
+            (self.pick(body.places) for _ in "xy"),
+            (f"v{len(body.places) + n}" for n in range(2)),
+        )
         body.literals += [f"{key} = {x} {op} {y}", atom(relation, [key, value])]
         body.conditions.append(f"{table}.c0 = {body.places[x]} {op} {body.places[y]}")
         body.tables.append(f"{relation} {table}")
@@ -178,18 +203,28 @@ class Drawn:
         other = self.once_in(3)
         body.literals.append(f"!{relation}({x}, {'_' if other else y})")
         second = "true" if other else f"n.c1 = {body.places[y]}"
-        body.conditions.append(f"not exists (select 1 from {relation} n where n.c0 = {body.places[x]} and {second})")
+        body.conditions.append(
+            f"not exists (select 1 from {relation} n where n.c0 = {body.places[x]} and {second})"
+        )
 
     def add_options(self, body: Body) -> None:
-        """One of several conjunctions, whose atoms each have one row for a binding; a binding counts once."""
-        names = [[f"{w}{n}" for w in "wz"[: self.pick([1, 1, 2])]] for n in range(self.number(2, 3))]
+        """One of several conjunctions, whose atoms each have one row for a binding; a binding
+        counts once.
+        """
+        names = [
+            [f"{w}{n}" for w in "wz"[: self.pick([1, 1, 2])]] for n in range(self.number(2, 3))
+        ]
         options = [[self.option(body, w) for w in some] for some in names]
         rule = " ; ".join(", ".join(rule for rule, _ in one) for one in options)
         body.literals.append(f"({rule})")
-        body.conditions.append("(" + " or ".join(" and ".join(sql for _, sql in one) for one in options) + ")")
+        body.conditions.append(
+            "(" + " or ".join(" and ".join(sql for _, sql in one) for one in options) + ")"
+        )
 
     def option(self, body: Body, w: str) -> tuple[str, str]:
-        """A comparison, a lookup of a row by its key and perhaps a comparison of its value, or an atom of a binding."""
+        """A comparison, a lookup of a row by its key and perhaps a comparison of its value, or
+        an atom of a binding.
+        """
         kind, (x, y) = (
             self.pick(["compare", "look up", "look up", "hold", "lack"]),
             (self.pick(body.places) for _ in "xy"),
@@ -203,7 +238,10 @@ class Drawn:
             return f"{atom(name, [x, w])}, {w} {op} {value}", there
         relation, sign, word = self.pick("efg"), "!" * (kind == "lack"), "not " * (kind == "lack")
         there = f"n.c0 = {body.places[x]} and n.c1 = {body.places[y]}"
-        return f"{sign}{relation}({x}, {y})", f"{word}exists (select 1 from {relation} n where {there})"
+        return (
+            f"{sign}{relation}({x}, {y})",
+            f"{word}exists (select 1 from {relation} n where {there})",
+        )
 
     def comparison(self, body: Body) -> tuple[str, str]:
         op, (left, left_place) = self.pick(OPS), self.term(body)
@@ -217,9 +255,14 @@ class Drawn:
             values = self.draw(st.lists(DOMAIN, min_size=1, max_size=3))
             rule = " ; ".join(f"{v} = {value}" for value in values)
             return f"({rule})", f"{body.places[v]} in ({', '.join(map(str, values))})"
-        options = [[self.comparison(body) for _ in range(self.pick([1, 1, 2]))] for _ in range(self.number(2, 3))]
+        options = [
+            [self.comparison(body) for _ in range(self.pick([1, 1, 2]))]
+            for _ in range(self.number(2, 3))
+        ]
         rule = " ; ".join(", ".join(rule for rule, _ in one) for one in options)
-        return f"({rule})", "(" + " or ".join(" and ".join(sql for _, sql in one) for one in options) + ")"
+        return f"({rule})", "(" + " or ".join(
+            " and ".join(sql for _, sql in one) for one in options
+        ) + ")"
 
     def term(self, body: Body) -> tuple[str, str]:
         v = self.pick(body.places)
@@ -230,17 +273,29 @@ class Drawn:
 
 
 @st.composite
-def shapes(draw: DrawFn, atoms_max: int = 4, rules_max: int = 3) -> tuple[str, dict[str, str], list[list[Edit]]]:
+def shapes(
+    draw: DrawFn, atoms_max: int = 4, rules_max: int = 3
+) -> tuple[str, dict[str, str], list[list[Edit]]]:
     """Rules, the query for each view, and transactions: a larger load, then small changes."""
     drawn = Drawn(draw, atoms_max)
     rules = {f"p{number}": drawn.rule(f"p{number}") for number in range(drawn.number(1, rules_max))}
     stored: dict[str, dict[Row, Row]] = {name: {} for name in RELATIONS}
-    load = [edit for name in RELATIONS for edit in changes(draw, stored, name, draw(st.integers(2, 10)))]
+    load = [
+        edit for name in RELATIONS for edit in changes(draw, stored, name, draw(st.integers(2, 10)))
+    ]
     small = [
-        [edit for _ in range(drawn.number(1, 4)) for edit in changes(draw, stored, drawn.pick(RELATIONS), 1)]
+        [
+            edit
+            for _ in range(drawn.number(1, 4))
+            for edit in changes(draw, stored, drawn.pick(RELATIONS), 1)
+        ]
         for _ in range(drawn.number(0, 5))
     ]
-    return "\n".join(text for text, _ in rules.values()), {v: q for v, (_, q) in rules.items()}, [load, *small]
+    return (
+        "\n".join(text for text, _ in rules.values()),
+        {v: q for v, (_, q) in rules.items()},
+        [load, *small],
+    )
 
 
 def changes(draw: DrawFn, stored: dict[str, dict[Row, Row]], name: str, n: int) -> list[Edit]:

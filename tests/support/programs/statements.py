@@ -1,4 +1,5 @@
-"""Statements that random programs are composed of next to rules for views, and steps that change a program or its rows.
+"""Statements that random programs are composed of next to rules for views, and steps that change a
+program or its rows.
 
 v3("a"). v3("ab").                                         an enumeration
 v3(x) -> int(x).  v3(x1) <- v1(x1, _).                     rows of transactions, and rows that follow
@@ -17,7 +18,13 @@ from tests.support.programs.constructs import Rows
 
 WIDE = 17, 18, 20  # columns, more than one row of a page's key once had
 BOUNDS = {  # of texts: conditions that a range of them satisfies
-    "text": ('{x} >= "a", {x} < "b"', '"" < {x} <= "ab"', 'starts_with[{x}, "a"]', 'like[{x}, "a%"]', '{x} > "a"'),
+    "text": (
+        '{x} >= "a", {x} < "b"',
+        '"" < {x} <= "ab"',
+        'starts_with[{x}, "a"]',
+        'like[{x}, "a%"]',
+        '{x} > "a"',
+    ),
     "date": ("{x} > #2020-01-01#, {x} <= #2020-01-03#", "#2020-01-01# <= {x} < #2020-01-03#"),
     "moment": ("{x} >= #2020-01-01 00:00:00#, {x} < #2020-01-01 00:00:01#",),
     "decimal": ("0.25 < {x} <= 1.00", "{x} >= 0.50, {x} < 2.25"),
@@ -81,7 +88,9 @@ class Statements(Rows):
         return source
 
     def asserted(self, name: str) -> Any:
-        """A relation or a function that is declared and derived, with an order or as an equivalence at times."""
+        """A relation or a function that is declared and derived, with an order or as an
+        equivalence at times.
+        """
         literals, held = self.joined(1)
         shown = self.some(held)
         types = ", ".join(f"{TAGS[held[v]].declared}({v})" for v in shown)
@@ -97,7 +106,9 @@ class Statements(Rows):
         tags = [held[v] for v in shown]
         if len(tags) == 2 and tags[0] == tags[1] and self.once_in(2):
             text += (
-                f"\nlang:equivalence({name})." if self.once_in(2) else f"\n{name}({shown[1]}, {shown[0]}) <- {head}."
+                f"\nlang:equivalence({name})."
+                if self.once_in(2)
+                else f"\n{name}({shown[1]}, {shown[0]}) <- {head}."
             )
         elif len(tags) > 1 and TAGS[tags[-1]].ordered and self.once_in(3):
             other = f"{name}({', '.join((*shown[:-1], 'z'))})"
@@ -171,7 +182,9 @@ class Statements(Rows):
 
 
 def with_other_alternatives(random: Random, views: list[str]) -> tuple[str, ...] | None:
-    """The views of a block of which one lacks an alternative or a rule; None if none has several."""
+    """The views of a block of which one lacks an alternative or a rule; None if none has
+    several.
+    """
     found = [(n, less) for n, view in enumerate(views) for less in _lesser(view)]
     if not found:
         return None
@@ -182,11 +195,19 @@ def with_other_alternatives(random: Random, views: list[str]) -> tuple[str, ...]
 def _lesser(view: str) -> list[str]:
     """A view without one of its rules, or without one alternative of its only rule."""
     rules = view.removesuffix(".").split(".\n")
-    plain = [n for n, rule in enumerate(rules) if " <- " in rule and " <= " not in rule.partition(" <- ")[0]]
+    plain = [
+        n
+        for n, rule in enumerate(rules)
+        if " <- " in rule and " <= " not in rule.partition(" <- ")[0]
+    ]
     if len(plain) > 1 or (plain and len(rules) > len(plain)):
         return [".\n".join(rules[:n] + rules[n + 1 :]) + "." for n in plain]
     head, arrow, body = rules[0].partition(" <- ")
     if not arrow or "(" in body.partition(" ; ")[0][:1] or "agg<<" in body or "!(" in body:
         return []
     parts = body.split(" ; ")
-    return [f"{head} <- {' ; '.join(parts[:n] + parts[n + 1 :])}." for n in range(len(parts)) if len(parts) > 1]
+    return [
+        f"{head} <- {' ; '.join(parts[:n] + parts[n + 1 :])}."
+        for n in range(len(parts))
+        if len(parts) > 1
+    ]

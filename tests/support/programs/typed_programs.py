@@ -14,9 +14,11 @@ POOLS: dict[str, list[Any]] = {
     "bool": [False, True],
     "date": [date(1970, 1, 1), date(1582, 10, 15), date(2024, 2, 29), date(9999, 12, 31)],
     "time": [time(0), time(12, 30), time(23, 59, 59, 999999)],
-    "datetime": [datetime(1969, 12, 31, 23, 59, 59, 1), datetime(2024, 3, 31, 2, 30), datetime(9999, 12, 31)],
+    "datetime": [datetime(1969, 12, 31, 23, 59, 59, 1), datetime(2024, 3, 31, 2, 30), datetime(9999,
+    12, 31)],
     "duration": [timedelta(0), timedelta(microseconds=-1), timedelta(days=400), timedelta(hours=1)],
-    "decimal(18, 2)": [Decimal("0.00"), Decimal("-0.01"), Decimal("9999999999999999.99"), Decimal("3.50")],
+    "decimal(18, 2)": [Decimal("0.00"), Decimal("-0.01"), Decimal("9999999999999999.99"),
+    Decimal("3.50")],
     "decimal(38, 2)": [Decimal("0.00"), Decimal("-0.01"), Decimal(10**36 - 1), Decimal("7.25")],
     "decimal(4, 4)": [Decimal("0.0000"), Decimal("-0.9999"), Decimal("0.0001")],
     "string": ["", "a", "ä", 'x "y"\n', "tea, shop", "z" * 40],
@@ -64,35 +66,43 @@ def _rules(drawn: Random, a: str, b: str, v: str) -> list[str]:
         "w(v) <- f[_] = v.  w(k) <- g[_, _] = k.  wn[] = n <- agg<<n = count()>> w(_).",
         "m(x) <- p(x, _), !f[x] = _.",
         "c[x] = n <- agg<<n = count()>> p(x, _) ; q(_, x).",
-        "d[y] = n <- agg<<n = count_distinct(v)>> g[_, y] = v.  e[v] = n <- agg<<n = count()>> g[_, _] = v.",
+        "d[y] = n <- agg<<n = count_distinct(v)>> g[_, y] = v.  e[v] = n <- agg<<n = count()>> "
+        "g[_, _] = v.",
         "both(x, y), left(x) <- p(x, y), q(y, x).  right(y) <- both(_, y).",
         "k[y] = x <- q(y, x).",
         "same(x, y) <- g[x, y] = v, f[x] = v.  pairs(x, z) <- f[x] = v, f[z] = v.",
     ]
     if v != "bool":
         rules += [
-            "lo[x] = s, hi[x] = t <- agg<<s = min(v), t = max(v)>> g[x, _] = v.  top1(v) <- hi[_] = v.",
-            "most[] = s <- agg<<s = max(v)>> f[_] = v.  least[] = s <- agg<<s = min(v)>> (f[_] = v ; g[_, _] = v).",
+            "lo[x] = s, hi[x] = t <- agg<<s = min(v), t = max(v)>> g[x, _] = v.  top1(v) <- hi[_] "
+            "= v.",
+            "most[] = s <- agg<<s = max(v)>> f[_] = v.  least[] = s <- agg<<s = min(v)>> (f[_] = v "
+            "; g[_, _] = v).",
             "mid[y] = s <- agg<<s = quantile(v, 0.5)>> g[_, y] = v.",
             "three[n] = s <- agg<<(n, s) = top(v, 3)>> f[_] = v.",
-            "chosen[y] = r <- agg<<r = argmax(x, v)>> g[x, y] = v.  early[] = r <- agg<<r = first(x, v)>> f[x] = v.",
+            "chosen[y] = r <- agg<<r = argmax(x, v)>> g[x, y] = v.  early[] = r <- agg<<r = "
+            "first(x, v)>> f[x] = v.",
             "below(x, z) <- f[x] = s, f[z] = t, s < t.",
         ]
     if v in NUMBERS:
         op = "total" if v == "float" else "sum"
         rules += [
-            f"s[x] = t <- agg<<t = {op}(v)>> g[x, _] = v.  all[] = t <- agg<<t = {op}(v)>> f[_] = v.",
-            f"mean[y] = t <- agg<<t = avg(v)>> g[_, y] = v.  ss[t] = n <- agg<<n = count()>> sx[_] = t.  "
+            f"s[x] = t <- agg<<t = {op}(v)>> g[x, _] = v.  all[] = t <- agg<<t = {op}(v)>> f[_] = "
+            f"v.",
+            f"mean[y] = t <- agg<<t = avg(v)>> g[_, y] = v.  ss[t] = n <- agg<<n = count()>> sx[_] "
+            f"= t.  "
             f"sx[y] = t <- agg<<t = {op}(v)>> g[_, y] = v, p(_, y).",
         ]
     if v == "int":
         rules.append(
-            "plus(x, v) <- f[x] = v.  plus(z, v / 2) <- g[z, _] = v.  plus(z, t) <- p(z, _), f[z] = v, t = v - 1."
+            "plus(x, v) <- f[x] = v.  plus(z, v / 2) <- g[z, _] = v.  plus(z, t) <- p(z, _), f[z] "
+            "= v, t = v - 1."
         )
     literal = _literal(v, drawn.choice(POOLS[v]))
     if literal:
         rules.append(
-            f"lit(x) <- f[x] = {literal}.  lit(y) <- g[y, _] = {literal}.  nolit(x) <- p(x, _), !f[x] = {literal}."
+            f"lit(x) <- f[x] = {literal}.  lit(y) <- g[y, _] = {literal}.  nolit(x) <- p(x, _), "
+            f"!f[x] = {literal}."
         )
         rules.append(f"made[x] = {literal} <- p(x, _).")
     return rules

@@ -10,11 +10,17 @@ from ivm.errors import IvmError
 from tests.support.sql.dialect_cases import DIALECTS, Case, cases, common, recorded
 from tests.support.sql.engines import create, insert, plain
 
-TYPES = {"spark": {"TIMESTAMP": "TIMESTAMPTZ"}, "postgres": {}, "sqlite": {"DATE": "VARCHAR", "TIMESTAMP": "VARCHAR"}}
+TYPES = {
+    "spark": {"TIMESTAMP": "TIMESTAMPTZ"},
+    "postgres": {},
+    "sqlite": {"DATE": "VARCHAR", "TIMESTAMP": "VARCHAR"},
+}
 
 
 class Said(NamedTuple):
-    """The product's answer to a case: `equal`, `refused` with its words, or `differs` with both answers."""
+    """The product's answer to a case: `equal`, `refused` with its words, or `differs` with both
+    answers.
+    """
 
     verdict: str
     words: str = ""
@@ -30,8 +36,12 @@ def workspace(path: str, dialect: str) -> ivm.Workspace:
 
 def said(made: ivm.Workspace, dialect: str, one: Case, expected: list[Any]) -> Said:
     """Compare the product with the engine, query by query."""
-    queries = one.queries if len(expected) == len(one.queries) and not (
-        one.one_by_one and isinstance(expected[0], dict)) else one.one_by_one[: len(expected)]  # fmt: skip
+    queries = (
+        one.queries
+        if len(expected) == len(one.queries)
+        and not (one.one_by_one and isinstance(expected[0], dict))
+        else one.one_by_one[: len(expected)]
+    )
     if one.one_by_one and len(expected) == 1 and isinstance(expected[0], dict):
         queries = one.one_by_one[:1]
     refused = ""
@@ -60,7 +70,9 @@ def alike(found: Any, wanted: Any) -> bool:
         return [*found] == [*wanted] and all(alike(found[key], wanted[key]) for key in found)
     if isinstance(found, bool) and wanted in (0, 1):  # of SQLite
         return found == wanted
-    numbers = [isinstance(one, int | float) and not isinstance(one, bool) for one in (found, wanted)]
+    numbers = [
+        isinstance(one, int | float) and not isinstance(one, bool) for one in (found, wanted)
+    ]
     if all(numbers):
         return found == wanted or abs(found - wanted) <= 1e-8 * max(abs(found), abs(wanted))
     return type(found) is type(wanted) and found == wanted
@@ -70,22 +82,30 @@ def all_said(path: str, dialect: str) -> dict[str, Said]:
     """Return the product's answers to all cases of a dialect."""
     answers, made = recorded(dialect)["answers"], workspace(path, dialect)
     try:
-        return {one.expression: said(made, dialect, one, answers[one.expression]) for one in cases(dialect)}
+        return {
+            one.expression: said(made, dialect, one, answers[one.expression])
+            for one in cases(dialect)
+        }
     finally:
         made.close()
 
 
 def in_common(path: str) -> dict[str, dict[str, str]]:
-    """Return the product's verdict on each expression that all engines are asked, by the dialect."""
+    """Return the product's verdict on each expression that all engines are asked, by the
+    dialect.
+    """
     made = workspace(path, "postgres")
     try:
         return {
             one: {
-                name: said(made, name, Case(one, (f"SELECT {one} AS v",)), [recorded(name)["common"][one]]).verdict
+                name: said(
+                    made, name, Case(one, (f"SELECT {one} AS v",)), [recorded(name)["common"][one]]
+                ).verdict
                 for name in ("duckdb", *DIALECTS)
             }
-            for one in common() if one[:1] != "#"
-        }  # fmt: skip
+            for one in common()
+            if one[:1] != "#"
+        }
     finally:
         made.close()
 
@@ -99,4 +119,9 @@ if __name__ == "__main__":
     for expression, one in found.items():
         if one.verdict != "equal" and (len(sys.argv) < 3 or one.verdict == sys.argv[2]):
             print(one.verdict, "|", expression, "|", one.words)
-    print({v: sum(one.verdict == v for one in found.values()) for v in ("equal", "refused", "differs", "crash")})
+    print(
+        {
+            v: sum(one.verdict == v for one in found.values())
+            for v in ("equal", "refused", "differs", "crash")
+        }
+    )

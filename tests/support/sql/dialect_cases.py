@@ -1,4 +1,5 @@
-"""Expressions of each dialect, and what the real engine says of them, as `fixtures/dialects` keeps it.
+"""Expressions of each dialect, and what the real engine says of them, as `fixtures/dialects` keeps
+it.
 
     expressions/spark.txt             for each row of the table `t`
     expressions/spark_groups.txt      for all rows, and for each group `g`
@@ -22,7 +23,9 @@ KINDS = ("", "_groups", "_windows")
 
 
 class Case(NamedTuple):
-    """An expression and the queries that ask for it: all that one query cannot answer is asked row by row."""
+    """An expression and the queries that ask for it: all that one query cannot answer is asked
+    row by row.
+    """
 
     expression: str
     queries: tuple[str, ...]
@@ -35,14 +38,19 @@ def cases(dialect: str) -> list[Case]:
 
 
 def common() -> list[str]:
-    """Return the lines of the expressions that each engine is asked; a line `# ...` is the title of those below."""
+    """Return the lines of the expressions that each engine is asked; a line `# ...` is the title
+    of those below.
+    """
     return (FOLDER / "common.txt").read_text(encoding="utf-8").splitlines()
 
 
 def differences() -> dict[tuple[str, str], str]:
     """Return why the product gives another answer, by the dialect and the expression."""
     lines = (FOLDER / "differences.txt").read_text(encoding="utf-8").splitlines()
-    return {(dialect, expression): why for dialect, expression, why in (one.split(" | ") for one in lines)}
+    return {
+        (dialect, expression): why
+        for dialect, expression, why in (one.split(" | ") for one in lines)
+    }
 
 
 def _lines(path: Path) -> list[str]:
@@ -53,9 +61,14 @@ def _lines(path: Path) -> list[str]:
 def case(expression: str, kind: str = "") -> Case:
     """Return an expression with its queries."""
     if kind == "_groups":
-        return Case(expression, (f"SELECT {expression} AS v FROM t", f"SELECT g, {expression} AS v FROM t GROUP BY g"))
+        return Case(
+            expression,
+            (f"SELECT {expression} AS v FROM t", f"SELECT g, {expression} AS v FROM t GROUP BY g"),
+        )
     query = f"SELECT id, {expression} AS v FROM t"
-    return Case(expression, (query,), tuple(f"{query} WHERE id = {n}" for n in range(1, 9)) * (not kind))
+    return Case(
+        expression, (query,), tuple(f"{query} WHERE id = {n}" for n in range(1, 9)) * (not kind)
+    )
 
 
 def recorded(dialect: str) -> dict[str, Any]:

@@ -1,4 +1,6 @@
-"""The page `docs/dialects.md`, from what the engines and the product said (see dialect_cases.py)."""
+"""The page `docs/dialects.md`, from what the engines and the product said (see
+dialect_cases.py).
+"""
 
 from __future__ import annotations
 
@@ -70,7 +72,8 @@ def _cell(answer: Any, verdict: str) -> str:
 def _value(value: Any) -> str:
     if value is None or isinstance(value, bool):
         return "NULL" if value is None else str(value).lower()
-    if isinstance(value, str) and value.startswith("float "):  # NaN and infinities, as the fixtures have them
+    # NaN and infinities, as the fixtures have them
+    if isinstance(value, str) and value.startswith("float "):
         return value.removeprefix("float ")
     return repr(value) if isinstance(value, str) else str(value)
 
@@ -85,11 +88,17 @@ def _dialect(name: str, here: dict[str, list[str]]) -> str:
     refused = [(one, words) for one, (verdict, words) in here.items() if verdict == "refused"]
     others = [(one, why) for (dialect, one), why in differences().items() if dialect == name]
     lines = ["", f"## {own.name}", "",
-             f"Of {len(here)} expressions over a table of edge values, {equal} are equal to {own.name}'s, "
+             f"Of {len(here)} expressions over a table of edge values, {equal} are equal to "
+             f"{own.name}'s, "
              f"{len(refused)} are refused, and {len(others)} differ as said here.", "",
              f"**Functions**: {', '.join(f'`{one}`' for one in own.names())}.", ""]  # fmt: skip
     if others:
-        lines += ["| differs | |", "|---|---|", *(f"| {_code(one)} | {why} |" for one, why in others), ""]
+        lines += [
+            "| differs | |",
+            "|---|---|",
+            *(f"| {_code(one)} | {why} |" for one, why in others),
+            "",
+        ]
     lines += [
         "| refused | by these words |",
         "|---|---|",

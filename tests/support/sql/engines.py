@@ -1,7 +1,9 @@
-"""Real engines that answer expressions: Spark, PostgreSQL, SQLite and DuckDB, each with the same small table.
+"""Real engines that answer expressions: Spark, PostgreSQL, SQLite and DuckDB, each with the same
+small table.
 
-An engine has `version`, and `rows(query)`, which returns rows of plain values, or raises Refused with the kind of the
-error. `open_engine(name)` starts one; it raises Missing where it is not installed.
+An engine has `version`, and `rows(query)`, which returns rows of plain values, or raises Refused
+with the kind of the error. `open_engine(name)` starts one; it raises Missing where it is not
+installed.
 """
 
 from __future__ import annotations
@@ -21,19 +23,25 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any, NamedTuple
 
-POSTGRES = [Path(f"/usr/lib/postgresql/{version}/bin") for version in range(18, 12, -1)]  # where Debian has it
+# where Debian has it
+POSTGRES = [Path(f"/usr/lib/postgresql/{version}/bin") for version in range(18, 12, -1)]
 MOMENT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(\+00:00)?")  # in JSON
-ELAPSED = re.compile(r"P(?:(-?\d+)D)?(?:T(?:(-?\d+)H)?(?:(-?\d+)M)?(?:(-?[\d.]+)S)?)?")  # an interval of PostgreSQL
+# an interval of PostgreSQL
+ELAPSED = re.compile(r"P(?:(-?\d+)D)?(?:T(?:(-?\d+)H)?(?:(-?\d+)M)?(?:(-?[\d.]+)S)?)?")
 COLUMNS = {
-    "id": "INTEGER", "g": "VARCHAR", "i": "INTEGER", "b": "BIGINT", "x": "DOUBLE", "y": "DOUBLE", "n": "DECIMAL(8,2)",
-    "s": "VARCHAR", "p": "VARCHAR", "f": "BOOLEAN", "d": "DATE", "e": "DATE", "ts": "TIMESTAMP", "j": "VARCHAR",
+    "id": "INTEGER", "g": "VARCHAR", "i": "INTEGER", "b": "BIGINT", "x": "DOUBLE", "y": "DOUBLE",
+    "n": "DECIMAL(8,2)",
+    "s": "VARCHAR", "p": "VARCHAR", "f": "BOOLEAN", "d": "DATE", "e": "DATE", "ts": "TIMESTAMP",
+    "j": "VARCHAR",
 }  # fmt: skip
 ROWS: list[tuple[Any, ...]] = [
-    (1, "a", 7, 9007199254740993, 2.7, 2.0, "2.50", "Hello World", "o", True, "2024-01-31", "2023-12-25",
+    (1, "a", 7, 9007199254740993, 2.7, 2.0, "2.50", "Hello World", "o", True, "2024-01-31",
+    "2023-12-25",
      "2024-01-31 13:45:06.789", '{"a": 1, "b": [1, 2], "c": "x"}'),
     (2, "a", -7, -1, -2.5, 0.5, "-2.55", "a,b,,c", ",", False, "2024-02-29", "2025-03-01",
      "1969-12-31 23:59:59.5", '{"a": null, "b": []}'),
-    (3, "b", 0, 0, 0.0, -1.0, "0.00", "", "", True, "1970-01-01", "1970-01-01", "1970-01-01 00:00:00", "[1, 2.5]"),
+    (3, "b", 0, 0, 0.0, -1.0, "0.00", "", "", True, "1970-01-01", "1970-01-01",
+    "1970-01-01 00:00:00", "[1, 2.5]"),
     (4, "b", *(None,) * 12),
     (5, "b", 2147483647, 5, 1e10, 3.0, "99999.99", "  pad ", " ", False, "2023-12-31", "2024-12-31",
      "2023-12-31 23:59:59", '{"c": {"d": true}}'),
@@ -64,14 +72,25 @@ class Engine(NamedTuple):
 @contextmanager
 def open_engine(name: str) -> Iterator[Engine]:
     """Start an engine with the table `t`, and end it.  Raises Missing."""
-    with {"spark": _spark, "postgres": _postgres, "sqlite": _sqlite, "duckdb": _duckdb}[name]() as engine:
+    with {"spark": _spark, "postgres": _postgres, "sqlite": _sqlite, "duckdb": _duckdb}[
+        name
+    ]() as engine:
         yield engine
 
 
-def insert(types: dict[str, str] | None = None, quote: Callable[[str], str] = lambda text: text) -> str:
-    """Return the statement that fills the table; `types` are those of columns whose values are cast."""
-    shown = (", ".join(_shown(value, (types or {}).get(name), quote) for name, value in zip(COLUMNS, row, strict=True))
-             for row in ROWS)  # fmt: skip
+def insert(
+    types: dict[str, str] | None = None, quote: Callable[[str], str] = lambda text: text
+) -> str:
+    """Return the statement that fills the table; `types` are those of columns whose values are
+    cast.
+    """
+    shown = (
+        ", ".join(
+            _shown(value, (types or {}).get(name), quote)
+            for name, value in zip(COLUMNS, row, strict=True)
+        )
+        for row in ROWS
+    )
     return f"INSERT INTO t VALUES {', '.join(f'({row})' for row in shown)}"
 
 
@@ -96,7 +115,9 @@ def plain(value: Any) -> Any:
             if days := ELAPSED.fullmatch(value):
                 parts = zip(days.groups(), (86400, 3600, 60, 1), strict=True)
                 return f"{sum(int(Decimal(part or 0) * size * 10**6) for part, size in parts)} microseconds"
-            return value.removesuffix("+00:00").replace("T", " ") if MOMENT.fullmatch(value) else value
+            return (
+                value.removesuffix("+00:00").replace("T", " ") if MOMENT.fullmatch(value) else value
+            )
         case int() | float() | Decimal():
             if isinstance(value, float) and not math.isfinite(value):
                 return f"float {value}"
@@ -130,8 +151,10 @@ def _spark() -> Iterator[Engine]:
         raise Missing("pyspark is not installed") from None
     if shutil.which("java") is None and "JAVA_HOME" not in os.environ:
         raise Missing("Java is not installed")
-    settings = {"spark.ui.enabled": "false", "spark.sql.session.timeZone": "UTC", "spark.driver.host": "127.0.0.1",
-                "spark.driver.bindAddress": "127.0.0.1", "spark.sql.shuffle.partitions": "1"}  # fmt: skip
+    settings = {"spark.ui.enabled": "false", "spark.sql.session.timeZone": "UTC",
+        "spark.driver.host": "127.0.0.1",
+                "spark.driver.bindAddress": "127.0.0.1",
+                "spark.sql.shuffle.partitions": "1"}  # fmt: skip
     builder = SparkSession.builder.master("local[1]")
     for key, value in settings.items():
         builder = builder.config(key, value)
@@ -141,13 +164,16 @@ def _spark() -> Iterator[Engine]:
     names = ", ".join(COLUMNS)
     types = {name: type_.replace("VARCHAR", "STRING") for name, type_ in COLUMNS.items()}
     values = insert(types, lambda text: text.replace("\\", "\\\\")).removeprefix("INSERT INTO t ")
-    session.createDataFrame(session.sql(f"SELECT * FROM {values} AS v({names})").toArrow()).coalesce(
-        1
-    ).createOrReplaceTempView("t")
+    session.createDataFrame(
+        session.sql(f"SELECT * FROM {values} AS v({names})").toArrow()
+    ).coalesce(1).createOrReplaceTempView("t")
 
     def rows(query: str) -> list[tuple[Any, ...]]:
         try:
-            return [tuple(_of_spark(value, Row) for value in row) for row in session.sql(query).collect()]
+            return [
+                tuple(_of_spark(value, Row) for value in row)
+                for row in session.sql(query).collect()
+            ]
         except PySparkException as error:
             raise Refused(error.getCondition() or type(error).__name__) from None
         except Exception as error:
@@ -173,7 +199,9 @@ def _of_spark(value: Any, row: type) -> Any:
 @contextmanager
 def _sqlite() -> Iterator[Engine]:
     connection = sqlite3.connect(":memory:")
-    connection.execute(create({"DATE": "TEXT", "TIMESTAMP": "TEXT", "VARCHAR": "TEXT", "DOUBLE": "REAL"}))
+    connection.execute(
+        create({"DATE": "TEXT", "TIMESTAMP": "TEXT", "VARCHAR": "TEXT", "DOUBLE": "REAL"})
+    )
     connection.execute(insert())
 
     def rows(query: str) -> list[tuple[Any, ...]]:
@@ -221,14 +249,40 @@ def _postgres() -> Iterator[Engine]:
 
     def run(*command: str | Path, given: str | None = None) -> subprocess.CompletedProcess[str]:
         settings = {"PATH": os.environ["PATH"], "LC_ALL": "C.UTF-8", "TZ": "UTC", "PGTZ": "UTC"}
-        return subprocess.run([*map(str, command)], user=user, input=given, text=True, capture_output=True, cwd=folder,
-                              env=settings, timeout=60)  # fmt: skip
+        return subprocess.run(
+            [*map(str, command)],
+            user=user,
+            input=given,
+            text=True,
+            capture_output=True,
+            cwd=folder,
+            env=settings,
+            timeout=60,
+        )
 
     def ask(query: str) -> str:
-        found = run(programs / "psql", "-h", folder, "-U", "nobody", "-d", "postgres", "-X", "-q", "-A", "-t",
-                    "-v", "ON_ERROR_STOP=1", "-v", "VERBOSITY=verbose", given=query)  # fmt: skip
+        found = run(
+            programs / "psql",
+            "-h",
+            folder,
+            "-U",
+            "nobody",
+            "-d",
+            "postgres",
+            "-X",
+            "-q",
+            "-A",
+            "-t",
+            "-v",
+            "ON_ERROR_STOP=1",
+            "-v",
+            "VERBOSITY=verbose",
+            given=query,
+        )
         if found.returncode:
-            raise Refused((re.findall(r"ERROR:\s+\w+: (.*)", found.stderr) or [found.stderr.strip()])[0][:80])
+            raise Refused(
+                (re.findall(r"ERROR:\s+\w+: (.*)", found.stderr) or [found.stderr.strip()])[0][:80]
+            )
         return found.stdout
 
     def rows(query: str) -> list[tuple[Any, ...]]:
@@ -250,12 +304,23 @@ def _postgres() -> Iterator[Engine]:
             "--locale",
             "C.UTF-8",
         )
-        started = run(programs / "pg_ctl", "-D", folder / "data", "-w", "-l", folder / "log", "-o",
-                      f"-c listen_addresses='' -c unix_socket_directories={folder} -c timezone=UTC -c fsync=off "
-                      "-c intervalstyle=iso_8601",
-                      "start")  # fmt: skip
+        started = run(
+            programs / "pg_ctl",
+            "-D",
+            folder / "data",
+            "-w",
+            "-l",
+            folder / "log",
+            "-o",
+            f"-c listen_addresses='' -c unix_socket_directories={folder} -c timezone=UTC -c "
+            f"fsync=off "
+            "-c intervalstyle=iso_8601",
+            "start",
+        )
         if started.returncode:
-            raise Missing(f"PostgreSQL does not start: {started.stdout[-200:]}{started.stderr[-200:]}")
+            raise Missing(
+                f"PostgreSQL does not start: {started.stdout[-200:]}{started.stderr[-200:]}"
+            )
         ask(create({"DOUBLE": "DOUBLE PRECISION"}))
         ask(insert())
         yield Engine(f"PostgreSQL {ask('SHOW server_version').split()[0]}", rows)

@@ -1,9 +1,11 @@
-"""Random joins over sides that are empty, null, totals or full of equal rows, for comparison with DuckDB.
+"""Random joins over sides that are empty, null, totals or full of equal rows, for comparison with
+DuckDB.
 
-side: a table with a key, a bag, one that stays empty, a total, groups, distinct rows, UNION ALL, a join
-kind: inner, outer, semi, anti, lateral, nearest, EXISTS, IN and their negations
+side: a table with a key, a bag, one that stays empty, a total, groups, distinct rows, UNION ALL, a
+join kind: inner, outer, semi, anti, lateral, nearest, EXISTS, IN and their negations
 ON:   equations, constants, conditions on one side alone, on none, comparisons of nulls
-and what is made of the rows: as they are, distinct, counted, grouped, numbered, in a union or a subquery
+and what is made of the rows: as they are, distinct, counted, grouped, numbered, in a union or a
+subquery
 """
 
 from __future__ import annotations
@@ -60,9 +62,20 @@ class Joins:
         table = r.choice(["t", "t", "q", "q", "q"])
         kind = r.random()
         if kind < 0.55:
-            rows = ", ".join(f"({self._key(table)}, {self._number()}, {self._text()})" for _ in range(r.randint(1, 3)))
+            rows = ", ".join(
+                f"({self._key(table)}, {self._number()}, {self._text()})"
+                for _ in range(r.randint(1, 3))
+            )
             return f"INSERT {'OR IGNORE ' if table == 't' else ''}INTO {table} VALUES {rows}"
-        where = r.choice(["x IS NULL", f"x = {r.randint(0, 2)}", f"id = {r.randint(0, 2)}", "s IS NULL", "s = 'a'"])
+        where = r.choice(
+            [
+                "x IS NULL",
+                f"x = {r.randint(0, 2)}",
+                f"id = {r.randint(0, 2)}",
+                "s IS NULL",
+                "s = 'a'",
+            ]
+        )
         if kind < 0.75:
             what = r.choice([f"x = {self._number()}", f"s = {self._text()}"])
             return f"UPDATE {table} SET {what} WHERE {where}"
@@ -87,7 +100,9 @@ class Joins:
             source += self._joined(names, name)
             names += [name]
         if r.random() < 0.1:
-            source += f" {r.choice(['SEMI', 'ANTI'])} JOIN {self._side('z')} ON {self._on(names, 'z')}"
+            source += (
+                f" {r.choice(['SEMI', 'ANTI'])} JOIN {self._side('z')} ON {self._on(names, 'z')}"
+            )
         where = f" WHERE {self._where(names)}" if r.random() < 0.35 else ""
         return self._made(f"{source}{where}", names)
 
@@ -98,7 +113,10 @@ class Joins:
             return f" CROSS JOIN {side}"
         if kind < 0.2:
             there = r.choice(NEAREST).format(t=r.choice("tqe"))
-            side, compared = r.choice(["", "LEFT ", "RIGHT ", "FULL "]), r.choice([">=", ">", "<=", "<"])
+            side, compared = (
+                r.choice(["", "LEFT ", "RIGHT ", "FULL "]),
+                r.choice([">=", ">", "<=", "<"]),
+            )
             left = r.choice(names)
             on = f"{left}.s = {name}.s AND {left}.x {compared} {name}.x"
             return f" ASOF {side}JOIN {there} {name} ON {on}"
@@ -109,7 +127,9 @@ class Joins:
 
     def _inner(self, names: list[str], name: str) -> str:
         r = self.random
-        items = r.choice(["id, x, s", "count(*) AS id, sum(x) AS x, max(s) AS s", "DISTINCT x, id, s"])
+        items = r.choice(
+            ["id, x, s", "count(*) AS id, sum(x) AS x, max(s) AS s", "DISTINCT x, id, s"]
+        )
         return f"(SELECT {items} FROM {self._side(name + 'i')} WHERE {self._on(names, name + 'i')})"
 
     def _side(self, name: str) -> str:
@@ -126,13 +146,18 @@ class Joins:
         shapes = [
             f"{one} = {other}", f"{one} = {other}", f"{other} = {one}", f"{left}.s = {name}.s",
             f"{one} = {other} AND {left}.s = {name}.s", f"{one} = {one}", f"{other} = {other}",
-            f"{one} > 0", f"{other} > 0", f"{one} IS NULL", f"{other} IS NOT NULL", "true", "false", "NULL",
+            f"{one} > 0", f"{other} > 0", f"{one} IS NULL", f"{other} IS NOT NULL", "true", "false",
+            "NULL",
             f"{one} < {other}", f"{one} <> {other}", f"{one} IS NOT DISTINCT FROM {other}",
-            f"{one} = {other} AND {one} > 0", f"{one} = {other} AND {other} > 0", f"{one} = {other} OR {one} IS NULL",
-            f"{one} + 1 = {other}", f"coalesce({one}, 0) = coalesce({other}, 0)", f"{one} = 1 AND {other} = 1",
+            f"{one} = {other} AND {one} > 0", f"{one} = {other} AND {other} > 0",
+                f"{one} = {other} OR {one} IS NULL",
+            f"{one} + 1 = {other}", f"coalesce({one}, 0) = coalesce({other}, 0)",
+                f"{one} = 1 AND {other} = 1",
             f"{one} = {self._column(r.choice(names))}", f"{other} = {self._column(name)}",
-            f"{one} IN (SELECT id FROM q)", f"{other} IN (1, NULL)", f"{one} NOT IN (SELECT x FROM q WHERE x > 0)",
-            f"EXISTS (SELECT 1 FROM t z WHERE z.x = {one})", f"NOT ({one} = {other})", f"{one} BETWEEN 0 AND {other}",
+            f"{one} IN (SELECT id FROM q)", f"{other} IN (1, NULL)",
+            f"{one} NOT IN (SELECT x FROM q WHERE x > 0)",
+            f"EXISTS (SELECT 1 FROM t z WHERE z.x = {one})", f"NOT ({one} = {other})",
+                f"{one} BETWEEN 0 AND {other}",
         ]  # fmt: skip
         return r.choice(shapes)
 
@@ -140,14 +165,22 @@ class Joins:
         r = self.random
         one = self._column(r.choice(names))
         outer = r.choice(names)
-        return r.choice([
-            f"{one} IS NULL", f"{one} > 0", f"{one} = {one}", f"{one} IS NOT NULL", f"{outer}.s IS NULL",
-            f"{r.choice(['', 'NOT '])}EXISTS (SELECT 1 FROM {self._side('z')} WHERE {self._on(names, 'z')})",
-            f"{one} {r.choice(['', 'NOT '])}IN (SELECT {self._column('z')} FROM {self._side('z')} "
-            f"WHERE {self._on(names, 'z')})",
-            f"(SELECT count(*) FROM {self._side('z')} WHERE {self._on(names, 'z')}) > 1",
-            f"(SELECT max(z.x) FROM {self._side('z')} WHERE {self._on(names, 'z')}) IS NULL",
-        ])  # fmt: skip
+        return r.choice(
+            [
+                f"{one} IS NULL",
+                f"{one} > 0",
+                f"{one} = {one}",
+                f"{one} IS NOT NULL",
+                f"{outer}.s IS NULL",
+                f"{r.choice(['', 'NOT '])}EXISTS (SELECT 1 FROM {self._side('z')} WHERE "
+                f"{self._on(names, 'z')})",
+                f"{one} {r.choice(['', 'NOT '])}IN (SELECT {self._column('z')} FROM "
+                f"{self._side('z')} "
+                f"WHERE {self._on(names, 'z')})",
+                f"(SELECT count(*) FROM {self._side('z')} WHERE {self._on(names, 'z')}) > 1",
+                f"(SELECT max(z.x) FROM {self._side('z')} WHERE {self._on(names, 'z')}) IS NULL",
+            ]
+        )
 
     def _made(self, source: str, names: list[str]) -> str:
         r = self.random
@@ -155,19 +188,25 @@ class Joins:
         some = r.sample(columns, r.choice([1, 2, 2, 3]))
         items = ", ".join(f"{self._shown(one)} AS c{n}" for n, one in enumerate(some))
         number = self._column(r.choice(names))
-        return r.choice([
-            f"SELECT {items} FROM {source}", f"SELECT {items} FROM {source}", f"SELECT DISTINCT {items} FROM {source}",
-            f"SELECT count(*) AS n FROM {source}", f"SELECT count(*) AS n, sum({number}) AS m FROM {source}",
-            f"SELECT {some[0]} AS g, count(*) AS n, count({number}) AS m FROM {source} GROUP BY {some[0]}",
-            f"SELECT {items} FROM {source} UNION ALL SELECT {items} FROM {source}",
-            f"SELECT {items} FROM {source} UNION SELECT {items} FROM {source}",
-            f"SELECT * FROM (SELECT {items} FROM {source}) w FULL JOIN e ON w.c0 IS NULL",
-            f"SELECT count(*) AS n FROM (SELECT {items} FROM {source}) w",
-            f"SELECT id, (SELECT count(*) FROM {source}) AS n FROM t o",
-            f"SELECT id FROM t o WHERE o.x IN (SELECT {number} FROM {source})",
-            f"SELECT {items}, count(*) OVER () AS n FROM {source}",
-            f"SELECT * FROM {source}",
-        ])  # fmt: skip
+        return r.choice(
+            [
+                f"SELECT {items} FROM {source}",
+                f"SELECT {items} FROM {source}",
+                f"SELECT DISTINCT {items} FROM {source}",
+                f"SELECT count(*) AS n FROM {source}",
+                f"SELECT count(*) AS n, sum({number}) AS m FROM {source}",
+                f"SELECT {some[0]} AS g, count(*) AS n, count({number}) AS m FROM {source} GROUP "
+                f"BY {some[0]}",
+                f"SELECT {items} FROM {source} UNION ALL SELECT {items} FROM {source}",
+                f"SELECT {items} FROM {source} UNION SELECT {items} FROM {source}",
+                f"SELECT * FROM (SELECT {items} FROM {source}) w FULL JOIN e ON w.c0 IS NULL",
+                f"SELECT count(*) AS n FROM (SELECT {items} FROM {source}) w",
+                f"SELECT id, (SELECT count(*) FROM {source}) AS n FROM t o",
+                f"SELECT id FROM t o WHERE o.x IN (SELECT {number} FROM {source})",
+                f"SELECT {items}, count(*) OVER () AS n FROM {source}",
+                f"SELECT * FROM {source}",
+            ]
+        )
 
     def _shown(self, column: str) -> str:
         if self.random.random() < 0.7:

@@ -72,7 +72,10 @@ class Both:
             self._same(f"{name}: {query}", query, self.workspace[name])
 
     def _same(self, shown: str, query: str, found: Any) -> None:
-        expected, rows = rows_of(self.duck.execute(query).to_arrow_table()), rows_of(found.to_arrow())
+        expected, rows = (
+            rows_of(self.duck.execute(query).to_arrow_table()),
+            rows_of(found.to_arrow()),
+        )
         if rows != expected:
             missing, more = expected - rows, rows - expected
             raise Differs(f"{shown}\n  missing {dict(missing)}\n  too many {dict(more)}")

@@ -1,7 +1,8 @@
-"""A sample of the tests of SQL with other releases of sqlglot: `python -m tests.support.sql.parser_releases 30.25.0`.
+"""A sample of the tests of SQL with other releases of sqlglot: `python -m
+tests.support.sql.parser_releases 30.25.0`.
 
-Without releases, with the oldest and some of those that `pyproject.toml` allows. Each is put before the installed one,
-in a temporary folder. Ends with 1 if a test fails.
+Without releases, with the oldest and some of those that `pyproject.toml` allows. Each is put before
+the installed one, in a temporary folder. Ends with 1 if a test fails.
 """
 
 import os
@@ -20,7 +21,16 @@ def main(releases: list[str]) -> int:
     failed = []
     for release in releases or RELEASES:
         with tempfile.TemporaryDirectory(prefix="sqlglot-") as folder:
-            install = ["-m", "pip", "install", "--quiet", "--no-deps", "--target", folder, f"sqlglot=={release}"]
+            install = [
+                "-m",
+                "pip",
+                "install",
+                "--quiet",
+                "--no-deps",
+                "--target",
+                folder,
+                f"sqlglot=={release}",
+            ]
             subprocess.run([os.environ.get("PIP_PYTHON", sys.executable), *install], check=True)
             settings = {**os.environ, "PYTHONPATH": folder}
             print(f"sqlglot {release}", flush=True)

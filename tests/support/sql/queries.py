@@ -16,7 +16,14 @@ TABLES = {
 }
 KEYS = {"t": ("k",), "u": ("i", "j"), "w": ("k",)}
 TYPES = {
-    "t": {"k": "INTEGER", "a": "INTEGER", "b": "BIGINT", "s": "VARCHAR", "d": "DECIMAL(8,2)", "f": "DOUBLE"},
+    "t": {
+        "k": "INTEGER",
+        "a": "INTEGER",
+        "b": "BIGINT",
+        "s": "VARCHAR",
+        "d": "DECIMAL(8,2)",
+        "f": "DOUBLE",
+    },
     "u": {"i": "INTEGER", "j": "INTEGER", "c": "INTEGER", "s": "VARCHAR", "v": "DECIMAL(18,2)"},
     "w": {"k": "INTEGER", "a": "INTEGER", "e": "DATE", "n": "DECIMAL(30,2)", "m": "HUGEINT"},
     "h": {"a": "INTEGER", "s": "VARCHAR", "d": "DECIMAL(8,2)", "n": "DECIMAL(30,2)"},
@@ -57,7 +64,9 @@ class Generator:
         for table in self.tables:
             key = KEYS.get(table, ())
             optional = "" if self.features.nulls else " NOT NULL"
-            columns = [f"{c} {t}{' NOT NULL' if c in key else optional}" for c, t in TYPES[table].items()]
+            columns = [
+                f"{c} {t}{' NOT NULL' if c in key else optional}" for c, t in TYPES[table].items()
+            ]
             if key:
                 columns.append(f"PRIMARY KEY ({', '.join(key)})")
             found.append(f"CREATE TABLE {table} ({', '.join(columns)})")
@@ -88,12 +97,15 @@ class Generator:
         kind = r.random()
         if kind < 0.5:
             rows = ", ".join(
-                "(" + ", ".join(self.value(table, c) for c in columns) + ")" for _ in range(r.randint(1, 3))
+                "(" + ", ".join(self.value(table, c) for c in columns) + ")"
+                for _ in range(r.randint(1, 3))
             )
             ignore = "INSERT OR IGNORE INTO" if table in KEYS else "INSERT INTO"
             return f"{ignore} {table} VALUES {rows}"
         column = r.choice(columns)
-        where = f"{column} = {self.value(table, column)}" if r.random() < 0.8 else f"{column} IS NULL"
+        where = (
+            f"{column} = {self.value(table, column)}" if r.random() < 0.8 else f"{column} IS NULL"
+        )
         if kind < 0.75:
             target = r.choice([c for c in columns if c not in KEYS.get(table, ())])
             return f"UPDATE {table} SET {target} = {self.value(table, target)} WHERE {where}"
@@ -105,9 +117,12 @@ class Generator:
         """Return a query for a view."""
         r = self.random
         kinds = [
-            (self._plain, 3), (self._grouped, 5), (self._distinct, 1), (self._union, 1), (self._windowed, 2),
-            (self._nested, 2), (self._cte, 1), (self._limited, 1), (self._lateral, 1), (self._framed, 1),
-            (self._nearest, 1), (self._spread, 1), (self._whole_rows, 1), (self._recursive, 1), (self._using, 1),
+            (self._plain, 3), (self._grouped, 5), (self._distinct, 1), (self._union, 1),
+            (self._windowed, 2),
+            (self._nested, 2), (self._cte, 1), (self._limited, 1), (self._lateral, 1),
+            (self._framed, 1),
+            (self._nearest, 1), (self._spread, 1), (self._whole_rows, 1), (self._recursive, 1),
+            (self._using, 1),
         ]  # fmt: skip
         return r.choices([k for k, _ in kinds], [n for _, n in kinds])[0]()
 
@@ -182,7 +197,9 @@ class Generator:
             self._note("subquery")
             return self._subquery_test(columns)
         if depth < 2:
-            joined = r.choice([" AND ", " OR "]).join(self._test(columns, depth + 1) for _ in range(2))
+            joined = r.choice([" AND ", " OR "]).join(
+                self._test(columns, depth + 1) for _ in range(2)
+            )
             return f"NOT ({joined})" if kind > 0.93 else f"({joined})"
         return f"{name} = {self._literal(type_)}"
 
@@ -193,7 +210,9 @@ class Generator:
             return f"{name} IN ({self._literal(type_)}, {self._literal(type_)})"
         self._note("lists")
         some = f"{self._literal(type_)}, {r.choice([self._literal(type_), 'NULL', name])}"
-        return r.choice([f"{name} IN [{some}]", f"{name} NOT IN [{some}]", f"{name} > ANY([{some}])"])
+        return r.choice(
+            [f"{name} IN [{some}]", f"{name} NOT IN [{some}]", f"{name} > ANY([{some}])"]
+        )
 
     def _subquery_test(self, columns: list[tuple[str, str, str]]) -> str:
         r = self.random
@@ -201,7 +220,11 @@ class Generator:
         inner = [("q", c, t) for c, t in TYPES[table].items()]
         a, c, type_ = r.choice(columns)
         same = [f"q.{n}" for _, n, t in inner if t == type_] or [None]  # type: ignore[list-item]
-        where = f" WHERE {self._equation(columns, inner)}" if r.random() < 0.5 else f" WHERE {self._test(inner, 2)}"
+        where = (
+            f" WHERE {self._equation(columns, inner)}"
+            if r.random() < 0.5
+            else f" WHERE {self._test(inner, 2)}"
+        )
         kind = r.random()
         if kind < 0.4 or same[0] is None:
             return f"{r.choice(['', 'NOT '])}EXISTS (SELECT 1 FROM {table} q{where})"
@@ -236,10 +259,14 @@ class Generator:
         if kind < 0.85:
             return f"NULLIF({name}, {self._literal(type_)})"
         if type_ == "VARCHAR":
-            return r.choice([f"upper({name})", f"length({name})", f"{name} || 'x'", f"substring({name}, 1, 1)"])
+            return r.choice(
+                [f"upper({name})", f"length({name})", f"{name} || 'x'", f"substring({name}, 1, 1)"]
+            )
         if type_ == "DATE":
             return r.choice([f"year({name})", f"{name} + 1"])
-        return r.choice([f"abs({name})", f"CAST({name} AS VARCHAR)" if type_ == "INTEGER" else name, f"-{name}"])
+        return r.choice(
+            [f"abs({name})", f"CAST({name} AS VARCHAR)" if type_ == "INTEGER" else name, f"-{name}"]
+        )
 
     def _long(self, columns: list[tuple[str, str, str]], name: str, type_: str) -> str:
         """Return an expression over a number of more than a word."""
@@ -249,15 +276,28 @@ class Generator:
         others = [f"{a}.{c}" for a, c, t in columns if t in numbers]
         other = r.choice(others)
         options = [
-            f"abs({name})", f"-{name}", f"CAST({name} AS VARCHAR)", f"CAST({name} AS DOUBLE)", f"sign({name})",
-            f"CAST({name} AS DECIMAL(38,3))", f"CAST({name} AS HUGEINT)", f"round({name}, 1)", f"floor({name})",
-            f"TRY_CAST({name} AS BIGINT)", f"{name} / 2", f"{name} = {other}", f"{name} IS DISTINCT FROM {other}",
+            f"abs({name})", f"-{name}", f"CAST({name} AS VARCHAR)", f"CAST({name} AS DOUBLE)",
+            f"sign({name})",
+            f"CAST({name} AS DECIMAL(38,3))", f"CAST({name} AS HUGEINT)", f"round({name}, 1)",
+            f"floor({name})",
+            f"TRY_CAST({name} AS BIGINT)", f"{name} / 2", f"{name} = {other}",
+                f"{name} IS DISTINCT FROM {other}",
             *(f"{name} {operation} {other}" for operation in ("<", ">=", "<>")),
         ]  # fmt: skip
         if type_ == "HUGEINT":
-            options += [f"{name} // 7", f"{name} % 7", f"{name} + {name}", f"greatest({name}, {other})"]
+            options += [
+                f"{name} // 7",
+                f"{name} % 7",
+                f"{name} + {name}",
+                f"greatest({name}, {other})",
+            ]
         elif type_ == "DECIMAL(30,2)":
-            options += [f"{name} + 0.125", f"ceil({name})", f"{name} - {other}", f"coalesce({name}, {other})"]
+            options += [
+                f"{name} + 0.125",
+                f"ceil({name})",
+                f"{name} - {other}",
+                f"coalesce({name}, {other})",
+            ]
         return r.choice(options)
 
     def _plain(self) -> str:
@@ -273,28 +313,51 @@ class Generator:
         table = self.random.choice(self.tables)
         inner = [("q", c, t) for c, t in TYPES[table].items()]
         number = self._column(inner, "INTEGER")
-        fold = self.random.choice(["count(*)", f"max({number})", f"sum({number})", f"count({number})"])
+        fold = self.random.choice(
+            ["count(*)", f"max({number})", f"sum({number})", f"count({number})"]
+        )
         return f"SELECT {fold} FROM {table} q WHERE {self._equation(columns, inner)}"
 
     def _aggregate(self, columns: list[tuple[str, str, str]]) -> str:
         r = self.random
         a, c, type_ = r.choice(columns)
         name = f"{a}.{c}"
-        options = ["count(*)", f"count({name})", f"min({name})", f"max({name})", f"count(DISTINCT {name})"]
+        options = [
+            "count(*)",
+            f"count({name})",
+            f"min({name})",
+            f"max({name})",
+            f"count(DISTINCT {name})",
+        ]
         if type_ not in ("VARCHAR", "DATE"):
             options += [f"sum({name})", f"avg({name})", f"sum({name})", f"sum(DISTINCT {name})"]
             options += [f"stddev({name})", f"var_pop({name})"]
             if type_ != "DECIMAL(18,2)":  # DuckDB's is one of doubles there, and not exact
                 options += [f"median({name})", f"quantile_cont({name}, 0.3)"]
-            options += [f"covar_pop({name}, {self._column(columns, 'INTEGER')})"] if type_ == "INTEGER" else []
+            options += (
+                [f"covar_pop({name}, {self._column(columns, 'INTEGER')})"]
+                if type_ == "INTEGER"
+                else []
+            )
         if type_ == "VARCHAR":
             options += [f"string_agg({name}, ',' ORDER BY {name}{r.choice(['', ' DESC'])})"]
         if type_ in LONG:
-            options += [f"quantile_disc({name}, 0.5)", f"max({name} - 1)", f"sum({name}) + 1", f"avg(DISTINCT {name})"]
+            options += [
+                f"quantile_disc({name}, 0.5)",
+                f"max({name} - 1)",
+                f"sum({name}) + 1",
+                f"avg(DISTINCT {name})",
+            ]
         if type_ in ("INTEGER", "BIGINT"):
-            options += [f"{r.choice(['bit_and', 'bit_or', 'bit_xor'])}({name})", f"len(list({name}))"]
+            options += [
+                f"{r.choice(['bit_and', 'bit_or', 'bit_xor'])}({name})",
+                f"len(list({name}))",
+            ]
             options += [f"sem({name})", f"max({name} = 1)", f"histogram({name})"]
-        options += [f"list({name} ORDER BY {name})", f"list({name} ORDER BY {name} DESC NULLS LAST)"]
+        options += [
+            f"list({name} ORDER BY {name})",
+            f"list({name} ORDER BY {name} DESC NULLS LAST)",
+        ]
         options += [f"count(DISTINCT ({name}, {self._column(columns, 'VARCHAR')}))"]
         found = r.choice(options)
         self._note(found.partition("(")[0] + (" DISTINCT" if "DISTINCT" in found else ""))
@@ -307,8 +370,10 @@ class Generator:
         self._note("GROUP BY")
         r = self.random
         source, columns = self._from()
-        keys = [self._scalar(columns) if r.random() < 0.2 else "{}.{}".format(*r.choice(columns)[:2])
-                for _ in range(r.choice([0, 1, 1, 2]))]  # fmt: skip
+        keys = [
+            self._scalar(columns) if r.random() < 0.2 else "{}.{}".format(*r.choice(columns)[:2])
+            for _ in range(r.choice([0, 1, 1, 2]))
+        ]
         keys = list(dict.fromkeys(keys))
         items = [f"{key} AS g{n}" for n, key in enumerate(keys)]
         items += [f"{self._aggregate(columns)} AS a{n}" for n in range(r.randint(1, 3))]
@@ -322,9 +387,9 @@ class Generator:
                 text += f" GROUP BY {', '.join(keys)}"
             if r.random() < 0.3:
                 self._note("HAVING")
-                text += (
-                    f" HAVING {r.choice(['count(*) > 1', 'count(*) < 3', f'{self._aggregate(columns)} IS NOT NULL'])}"
-                )
+                counted = r.choice(["count(*) > 1", "count(*) < 3"])
+                present = f"{self._aggregate(columns)} IS NOT NULL"
+                text += f" HAVING {r.choice([counted, present])}"
         return text
 
     def _distinct(self) -> str:
@@ -335,7 +400,17 @@ class Generator:
 
     def _union(self) -> str:
         r = self.random
-        kind = r.choice(["UNION", "UNION ALL", "INTERSECT", "EXCEPT", "UNION ALL", "INTERSECT ALL", "EXCEPT ALL"])
+        kind = r.choice(
+            [
+                "UNION",
+                "UNION ALL",
+                "INTERSECT",
+                "EXCEPT",
+                "UNION ALL",
+                "INTERSECT ALL",
+                "EXCEPT ALL",
+            ]
+        )
         self._note(kind)
         parts = []
         for _ in range(2):
@@ -359,13 +434,19 @@ class Generator:
         peers = f"x.{r.choice(columns)[1]}"
         function = r.choice([
             f"row_number() OVER ({part}ORDER BY {order})", f"rank() OVER ({part}ORDER BY {peers})",
-            f"dense_rank() OVER ({part}ORDER BY {peers} DESC)", f"lag({number}) OVER ({part}ORDER BY {order})",
-            f"lead({number}, 2) OVER ({part}ORDER BY {order})", f"sum({number}) OVER ({part}ORDER BY {order})",
-            f"count(*) OVER ({part})", f"max({number}) OVER ({part})", f"sum({number}) OVER ({part}ORDER BY {peers})",
+            f"dense_rank() OVER ({part}ORDER BY {peers} DESC)",
+            f"lag({number}) OVER ({part}ORDER BY {order})",
+            f"lead({number}, 2) OVER ({part}ORDER BY {order})",
+            f"sum({number}) OVER ({part}ORDER BY {order})",
+            f"count(*) OVER ({part})", f"max({number}) OVER ({part})",
+            f"sum({number}) OVER ({part}ORDER BY {peers})",
             f"avg({number}) OVER ({part}ORDER BY {order} ROWS BETWEEN 1 PRECEDING AND 1 FOLLOWING)",
-            f"first_value({number}) OVER ({part}ORDER BY {order})", f"ntile(2) OVER ({part}ORDER BY {order})",
-            f"last_value({number}) OVER ({part}ORDER BY {order})", f"count({number}) OVER ({part}ORDER BY {order})",
-            f"percent_rank() OVER ({part}ORDER BY {peers})", f"cume_dist() OVER ({part}ORDER BY {peers})",
+            f"first_value({number}) OVER ({part}ORDER BY {order})",
+            f"ntile(2) OVER ({part}ORDER BY {order})",
+            f"last_value({number}) OVER ({part}ORDER BY {order})",
+            f"count({number}) OVER ({part}ORDER BY {order})",
+            f"percent_rank() OVER ({part}ORDER BY {peers})",
+            f"cume_dist() OVER ({part}ORDER BY {peers})",
             f"lag({number}, 2 IGNORE NULLS) OVER ({part}ORDER BY {order})",
             f"lead({number}, 1, 0 IGNORE NULLS) OVER ({part}ORDER BY {order})",
             f"nth_value({number}, 2 IGNORE NULLS) OVER ({part}ORDER BY {order})",
@@ -379,17 +460,26 @@ class Generator:
         source, columns = self._from()
         table = r.choice(self.tables)
         inner = [("q", c, t) for c, t in TYPES[table].items()]
-        number, side = self._column(inner, "INTEGER"), r.choice(["CROSS JOIN LATERAL", "LEFT JOIN LATERAL"])
+        number, side = (
+            self._column(inner, "INTEGER"),
+            r.choice(["CROSS JOIN LATERAL", "LEFT JOIN LATERAL"]),
+        )
         self._note(side)
         where = f"WHERE {self._equation(columns, inner)}"
         query = r.choice([
-            f"SELECT {number} AS m FROM {table} q {where}", f"SELECT max({number}) AS m FROM {table} q {where}",
+            f"SELECT {number} AS m FROM {table} q {where}",
+            f"SELECT max({number}) AS m FROM {table} q {where}",
             f"SELECT {number} AS m, count(*) AS n FROM {table} q {where} GROUP BY {number}",
             f"SELECT DISTINCT {self._scalar(inner)} AS m FROM {table} q {where}",
         ])  # fmt: skip
-        on = r.choice([" ON TRUE", " ON TRUE", " ON o.m IS NOT NULL"]) if side.startswith("LEFT") else ""
+        on = (
+            r.choice([" ON TRUE", " ON TRUE", " ON o.m IS NOT NULL"])
+            if side.startswith("LEFT")
+            else ""
+        )
         return (
-            f"SELECT {self._scalar(columns)} AS c0, o.m FROM {source} {side} ({query}) o{on}{self._where(columns, 0.3)}"
+            f"SELECT {self._scalar(columns)} AS c0, o.m FROM {source} {side} ({query}) "
+            f"o{on}{self._where(columns, 0.3)}"
         )
 
     def _framed(self) -> str:
@@ -422,16 +512,21 @@ class Generator:
     def _spread(self) -> str:
         """Return rows made of lists, of series and of columns."""
         self._note("series")
-        return self.random.choice([
-            "SELECT x.k, g.n FROM t x, generate_series(1, x.a) g(n)",
-            "SELECT x.a, unnest([x.k, x.a + 1]) AS n FROM t x",
-            "SELECT * FROM (SELECT k, a, b FROM t) UNPIVOT (v FOR name IN (a, b))",
-            "SELECT k, list_transform([a, k], lambda x: x + k) AS l, list_filter([a, k], lambda x: x > 1) AS f FROM t",
-            "SELECT x.k, y.n FROM t x LEFT JOIN unnest(string_split(x.s, 'a')) y(n) ON true",
-            "SELECT a, g.n, count(*) AS c FROM h, range(0, a) g(n) GROUP BY a, g.n",
-            "SELECT k, unnest(string_split(s, 'a')) AS part FROM t", "SELECT min(COLUMNS('^[ad]$')) FROM t GROUP BY s",
-            "SELECT g.n, count(x.k) AS c FROM generate_series(0, 3) g(n) LEFT JOIN t x ON x.a = g.n GROUP BY g.n",
-        ])  # fmt: skip
+        return self.random.choice(
+            [
+                "SELECT x.k, g.n FROM t x, generate_series(1, x.a) g(n)",
+                "SELECT x.a, unnest([x.k, x.a + 1]) AS n FROM t x",
+                "SELECT * FROM (SELECT k, a, b FROM t) UNPIVOT (v FOR name IN (a, b))",
+                "SELECT k, list_transform([a, k], lambda x: x + k) AS l, list_filter([a, k], "
+                "lambda x: x > 1) AS f FROM t",
+                "SELECT x.k, y.n FROM t x LEFT JOIN unnest(string_split(x.s, 'a')) y(n) ON true",
+                "SELECT a, g.n, count(*) AS c FROM h, range(0, a) g(n) GROUP BY a, g.n",
+                "SELECT k, unnest(string_split(s, 'a')) AS part FROM t",
+                "SELECT min(COLUMNS('^[ad]$')) FROM t GROUP BY s",
+                "SELECT g.n, count(x.k) AS c FROM generate_series(0, 3) g(n) LEFT JOIN t x ON x.a "
+                "= g.n GROUP BY g.n",
+            ]
+        )
 
     def _whole_rows(self) -> str:
         self._note("wide")
@@ -440,11 +535,17 @@ class Generator:
             f"{r.choice(['LEFT', 'FULL', 'RIGHT', 'INNER'])} JOIN {t} {n} ON {n}.a = x.a"
             for t, n in (("t", "y"), ("w", "z"))
         ]
-        where = f" WHERE {self._test([('x', 'a', 'INTEGER'), ('y', 's', 'VARCHAR')], 2)}" if r.random() < 0.5 else ""
+        where = (
+            f" WHERE {self._test([('x', 'a', 'INTEGER'), ('y', 's', 'VARCHAR')], 2)}"
+            if r.random() < 0.5
+            else ""
+        )
         return f"SELECT x.*, y.*, z.*, v.* FROM t x {' '.join(joins)} LEFT JOIN u v ON v.i = z.k{where}"
 
     def _using(self) -> str:
-        """Return a join by USING, with the column that both tables share and those that each has."""
+        """Return a join by USING, with the column that both tables share and those that each
+        has.
+        """
         r = self.random
         kind = r.choice(["JOIN", "LEFT JOIN", "RIGHT JOIN", "FULL JOIN"])
         self._note(f"{kind} USING")
@@ -452,16 +553,25 @@ class Generator:
         source = f"t x {kind} {r.choice(['w', 'h'] if self.features.bags else ['w'])} y USING (a)"
         if r.random() < 0.3:
             return f"SELECT a, x.a AS b, count(y.a) AS n FROM {source} GROUP BY a, x.a"
-        return f"SELECT {pair} FROM {source}" + r.choice(["", " WHERE a > 0", " WHERE x.a IS NULL OR y.a IS NULL"])
+        return f"SELECT {pair} FROM {source}" + r.choice(
+            ["", " WHERE a > 0", " WHERE x.a IS NULL OR y.a IS NULL"]
+        )
 
     def _recursive(self) -> str:
         self._note("WITH RECURSIVE")
         r = self.random
         every = r.choice(["UNION", "UNION ALL"])
         return (
-            f"WITH RECURSIVE r AS (SELECT k, a, 0 AS d FROM t WHERE a > 0 {every} SELECT x.k, x.a, r.d + 1 FROM t x "
+            f"WITH RECURSIVE r AS (SELECT k, a, 0 AS d FROM t WHERE a > 0 {every} SELECT x.k, x.a, "
+            f"r.d + 1 FROM t x "
             f"JOIN r ON {r.choice(['x.k = r.a', 'x.a = r.k', 'x.a = r.a'])} WHERE r.d < 2) "
-            + r.choice(["SELECT k, d FROM r", "SELECT d, count(*) AS n FROM r GROUP BY d", "SELECT DISTINCT k FROM r"])
+            + r.choice(
+                [
+                    "SELECT k, d FROM r",
+                    "SELECT d, count(*) AS n FROM r GROUP BY d",
+                    "SELECT DISTINCT k FROM r",
+                ]
+            )
         )
 
     def _nested(self) -> str:
@@ -473,11 +583,13 @@ class Generator:
         if not names:
             return inner
         name = self.random.choice(names)
-        return self.random.choice([
-            f"SELECT q.{name} AS g, count(*) AS n FROM ({inner}) q GROUP BY q.{name}",
-            f"SELECT q.{name} FROM ({inner}) q WHERE q.{name} IS NOT NULL",
-            f"SELECT count(q.{name}) AS n, max(q.{name}) AS m FROM ({inner}) q",
-        ])  # fmt: skip
+        return self.random.choice(
+            [
+                f"SELECT q.{name} AS g, count(*) AS n FROM ({inner}) q GROUP BY q.{name}",
+                f"SELECT q.{name} FROM ({inner}) q WHERE q.{name} IS NOT NULL",
+                f"SELECT count(q.{name}) AS n, max(q.{name}) AS m FROM ({inner}) q",
+            ]
+        )
 
     def _cte(self) -> str:
         self._note("CTE")
@@ -487,11 +599,14 @@ class Generator:
         kind = r.choice(["", "DISTINCT "])
         return (
             f"WITH q AS (SELECT {kind}{column} AS c FROM {source}{self._where(columns)}) "
-            + r.choice([
-                "SELECT p.c, count(*) AS n FROM q p JOIN q o ON p.c = o.c GROUP BY p.c",
-                "SELECT c FROM q WHERE c > (SELECT min(c) FROM q)", "SELECT max(c) AS m, count(*) AS n FROM q",
-            ])
-        )  # fmt: skip
+            + r.choice(
+                [
+                    "SELECT p.c, count(*) AS n FROM q p JOIN q o ON p.c = o.c GROUP BY p.c",
+                    "SELECT c FROM q WHERE c > (SELECT min(c) FROM q)",
+                    "SELECT max(c) AS m, count(*) AS n FROM q",
+                ]
+            )
+        )
 
     def _limited(self) -> str:
         self._note("LIMIT")

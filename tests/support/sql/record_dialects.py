@@ -1,8 +1,10 @@
-"""Ask the real engines again: `python -m tests.support.sql.record_dialects [spark] [postgres] [sqlite] [here]`.
+"""Ask the real engines again: `python -m tests.support.sql.record_dialects [spark] [postgres]
+[sqlite] [here]`.
 
-Writes their answers to `fixtures/dialects/*.json`, with which the tests compare the product; `here` writes what
-the product says itself, and `docs/dialects.md`. Spark needs pyspark and Java, PostgreSQL its server (Debian:
-postgresql-15); the answers of an engine that is not installed stay as they were.
+Writes their answers to `fixtures/dialects/*.json`, with which the tests compare the product; `here`
+writes what the product says itself, and `docs/dialects.md`. Spark needs pyspark and Java,
+PostgreSQL its server (Debian: postgresql-15); the answers of an engine that is not installed stay
+as they were.
 """
 
 import json
@@ -23,7 +25,11 @@ def main(names: list[str]) -> None:
         try:
             with open_engine(name) as engine:
                 found = {one.expression: asked(one, engine.rows) for one in cases(name)}
-                plain = {one: answers(engine.rows, [f"SELECT {one} AS v"])[0] for one in common() if one[:1] != "#"}
+                plain = {
+                    one: answers(engine.rows, [f"SELECT {one} AS v"])[0]
+                    for one in common()
+                    if one[:1] != "#"
+                }
         except Missing as error:
             print(f"{name}: {error}")
             continue
@@ -33,7 +39,13 @@ def main(names: list[str]) -> None:
         with tempfile.TemporaryDirectory() as folder:
             said = {name: all_said(f"{folder}/{name}.pages", name) for name in DIALECTS}
             plain = in_common(f"{folder}/w.pages")
-        write("here", {**{name: {k: [*v] for k, v in found.items()} for name, found in said.items()}, "common": plain})
+        write(
+            "here",
+            {
+                **{name: {k: [*v] for k, v in found.items()} for name, found in said.items()},
+                "common": plain,
+            },
+        )
         Path("docs/dialects.md").write_text(dialect_page.text(), encoding="utf-8")
 
 
@@ -54,7 +66,8 @@ def write(name: str, found: dict[str, Any]) -> None:
         shown = json.dumps(value, ensure_ascii=False)
         if isinstance(value, dict):
             lines = (
-                f"  {json.dumps(k, ensure_ascii=False)}: {json.dumps(v, ensure_ascii=False)}" for k, v in value.items()
+                f"  {json.dumps(k, ensure_ascii=False)}: {json.dumps(v, ensure_ascii=False)}"
+                for k, v in value.items()
             )
             shown = "{\n" + ",\n".join(lines) + "\n }"
         parts.append(f' "{key}": {shown}')

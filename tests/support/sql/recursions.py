@@ -22,15 +22,21 @@ FIRST = [
     "SELECT DISTINCT a, 1 FROM g WHERE b IS NOT NULL", "SELECT id, id FROM t",
 ]  # fmt: skip
 JOINS = [
-    "r JOIN t e ON r.c0 = e.id", "t e JOIN r ON e.id = r.c0", "r, t e WHERE r.c1 = e.x", "t e, r WHERE e.x = r.c0",
-    "r LEFT JOIN t e ON r.c0 = e.id", "r JOIN t e ON r.c0 IS NOT DISTINCT FROM e.x", "t e RIGHT JOIN r ON e.x = r.c0",
-    "r JOIN (SELECT DISTINCT a AS id, b AS x FROM g) e ON r.c0 = e.id", "r JOIN t e ON r.c0 = e.id OR r.c1 IS NULL",
+    "r JOIN t e ON r.c0 = e.id", "t e JOIN r ON e.id = r.c0", "r, t e WHERE r.c1 = e.x",
+    "t e, r WHERE e.x = r.c0",
+    "r LEFT JOIN t e ON r.c0 = e.id", "r JOIN t e ON r.c0 IS NOT DISTINCT FROM e.x",
+    "t e RIGHT JOIN r ON e.x = r.c0",
+    "r JOIN (SELECT DISTINCT a AS id, b AS x FROM g) e ON r.c0 = e.id",
+    "r JOIN t e ON r.c0 = e.id OR r.c1 IS NULL",
     "r LEFT JOIN (SELECT DISTINCT a AS id, b AS x FROM g) e ON r.c0 = e.id AND r.c0 = r.c0",
 ]  # fmt: skip
-ITEMS = ["e.x", "e.id", "r.c0", "r.c1", "NULL", "nullif(r.c0, 2)", "coalesce(e.x, 0)", "e.x + r.c1 - r.c1",
+ITEMS = ["e.x", "e.id", "r.c0", "r.c1", "NULL", "nullif(r.c0, 2)", "coalesce(e.x, 0)",
+    "e.x + r.c1 - r.c1",
          "CASE WHEN r.c0 > 1 THEN e.x END", "coalesce(r.c0, r.c1)"]  # fmt: skip
-TESTS = ["r.c0 IS NOT NULL", "e.x IS NULL", "r.c0 = r.c0", "NOT EXISTS (SELECT 1 FROM g z WHERE z.a = r.c0)",
-         "r.c0 IN (SELECT b FROM g)", "e.id NOT IN (SELECT a FROM g WHERE a > 0)", "r.c1 < 3"]  # fmt: skip
+TESTS = ["r.c0 IS NOT NULL", "e.x IS NULL", "r.c0 = r.c0",
+    "NOT EXISTS (SELECT 1 FROM g z WHERE z.a = r.c0)",
+         "r.c0 IN (SELECT b FROM g)", "e.id NOT IN (SELECT a FROM g WHERE a > 0)",
+         "r.c1 < 3"]  # fmt: skip
 
 
 @dataclass
@@ -57,8 +63,13 @@ class Recursions:
             return f"INSERT INTO g VALUES ({r.choice(number)}, {r.choice(number)})"
         if kind < 0.75:
             return f"UPDATE t SET x = {r.choice(number)} WHERE id = {r.randint(0, 3)}"
-        return r.choice([f"DELETE FROM t WHERE id = {r.randint(0, 3)}", "DELETE FROM g WHERE a IS NULL",
-                         f"DELETE FROM g WHERE b = {r.randint(0, 3)}"])  # fmt: skip
+        return r.choice(
+            [
+                f"DELETE FROM t WHERE id = {r.randint(0, 3)}",
+                "DELETE FROM g WHERE a IS NULL",
+                f"DELETE FROM g WHERE b = {r.randint(0, 3)}",
+            ]
+        )
 
     def query(self) -> str:
         """Return a query."""
@@ -77,11 +88,18 @@ class Recursions:
         return f"WITH RECURSIVE r({names}) AS ({first} {union} {step}) {self._read()}"
 
     def _read(self) -> str:
-        return self.random.choice([
-            "SELECT * FROM r", "SELECT c0 FROM r", "SELECT count(*) AS n, count(c0) AS m FROM r",
-            "SELECT c0 FROM r WHERE c0 IS NULL", "SELECT c0, count(*) AS n FROM r GROUP BY c0",
-            "SELECT c0, c1 FROM r WHERE NOT EXISTS (SELECT 1 FROM t z WHERE z.x = r.c0)",
-            "SELECT r.c0, t.id FROM r LEFT JOIN t ON t.id = r.c0", "SELECT id FROM t WHERE x NOT IN (SELECT c0 FROM r)",
-            "SELECT t.id, r.c1 FROM t FULL JOIN r ON t.x = r.c0", "SELECT x FROM t EXCEPT SELECT c0 FROM r",
-            "SELECT p.c0, o.c1 FROM r p JOIN r o ON p.c0 = o.c1",
-        ])  # fmt: skip
+        return self.random.choice(
+            [
+                "SELECT * FROM r",
+                "SELECT c0 FROM r",
+                "SELECT count(*) AS n, count(c0) AS m FROM r",
+                "SELECT c0 FROM r WHERE c0 IS NULL",
+                "SELECT c0, count(*) AS n FROM r GROUP BY c0",
+                "SELECT c0, c1 FROM r WHERE NOT EXISTS (SELECT 1 FROM t z WHERE z.x = r.c0)",
+                "SELECT r.c0, t.id FROM r LEFT JOIN t ON t.id = r.c0",
+                "SELECT id FROM t WHERE x NOT IN (SELECT c0 FROM r)",
+                "SELECT t.id, r.c1 FROM t FULL JOIN r ON t.x = r.c0",
+                "SELECT x FROM t EXCEPT SELECT c0 FROM r",
+                "SELECT p.c0, o.c1 FROM r p JOIN r o ON p.c0 = o.c1",
+            ]
+        )

@@ -1,7 +1,7 @@
 """Expressions over edge values, in the product and in another engine: of columns and of constants.
 
-An outcome is a value in a form in which equal values are equal, `None`, `ERROR` where there is no value, or `REFUSED`
-with what the product says of an expression that it does not evaluate.
+An outcome is a value in a form in which equal values are equal, `None`, `ERROR` where there is no
+value, or `REFUSED` with what the product says of an expression that it does not evaluate.
 """
 
 from __future__ import annotations
@@ -19,7 +19,13 @@ import ivm
 from tests.support.sql.edges import NOT_STORED, SQL, Case, typed
 
 ERROR = "an error"
-NO_VALUE = ("has no value", "is not a value of type", ", beyond ", "has more than 38 digits", "digits before the point")
+NO_VALUE = (
+    "has no value",
+    "is not a value of type",
+    ", beyond ",
+    "has more than 38 digits",
+    "digits before the point",
+)
 NOT_SQL = "this is not evaluated: "  # what the product says in the words of rules
 
 
@@ -43,24 +49,31 @@ class Engine(Protocol):
     tried: str  # a form of expressions that gives null for an error
 
     def create(self, columns: Sequence[tuple[str, str]], rows: Sequence[tuple[str, ...]]) -> None:
-        """Make the table `edge` with columns and literals of these types, and a number `id` of each row from 0."""
+        """Make the table `edge` with columns and literals of these types, and a number `id` of
+        each row from 0.
+        """
 
     def column(self, expression: str, where: str = "") -> list[Any]:
-        """Return the values of an expression over the rows, by id.  Raises an exception for an error."""
+        """Return the values of an expression over the rows, by id.  Raises an exception for an
+        error.
+        """
 
     def constants(self, expressions: Sequence[str]) -> list[Any]:
         """Return the values of expressions without columns.  Raises an exception for an error."""
 
 
 def plain(value: Any) -> Any:
-    """Return a value in a form in which equal values of two engines are equal, and others are not."""
+    """Return a value in a form in which equal values of two engines are equal, and others are
+    not.
+    """
     if value is None or isinstance(value, bool | str | bytes):
         return value
     if isinstance(value, float):
         return "NaN" if math.isnan(value) else float(f"{value + 0.0:.12g}")
     if isinstance(value, Decimal):
         return int(value) if value == int(value) else value
-    if isinstance(value, list) and value and all(isinstance(one, tuple) for one in value):  # a map of Arrow
+    # a map of Arrow
+    if isinstance(value, list) and value and all(isinstance(one, tuple) for one in value):
         return {key: plain(one) for key, one in value}
     if isinstance(value, list | tuple) and type(value).__name__ != "MonthDayNano":
         return [plain(one) for one in value]
@@ -93,12 +106,16 @@ class DuckDB:
 
     def column(self, expression: str, where: str = "") -> list[Any]:
         """Return the values of an expression over the rows."""
-        found = self.connection.execute(f"SELECT {expression} AS v FROM edge {where} ORDER BY id").fetchall()
+        found = self.connection.execute(
+            f"SELECT {expression} AS v FROM edge {where} ORDER BY id"
+        ).fetchall()
         return [plain(value) for (value,) in found]
 
     def constants(self, expressions: Sequence[str]) -> list[Any]:
         """Return the values of expressions without columns."""
-        found = self.connection.execute(f"SELECT {', '.join(f'{e} AS c{n}' for n, e in enumerate(expressions))}")
+        found = self.connection.execute(
+            f"SELECT {', '.join(f'{e} AS c{n}' for n, e in enumerate(expressions))}"
+        )
         return [plain(value) for value in found.fetchall()[0]]
 
 
@@ -121,23 +138,31 @@ class Product:
 
     def column(self, expression: str, where: str = "") -> list[Any]:
         """Return the values of an expression over the rows."""
-        return [row[0] for row in self._rows(f"SELECT {expression} AS v FROM edge {where} ORDER BY id")]
+        return [
+            row[0] for row in self._rows(f"SELECT {expression} AS v FROM edge {where} ORDER BY id")
+        ]
 
     def constants(self, expressions: Sequence[str]) -> list[Any]:
         """Return the values of expressions without columns."""
-        return self._rows(f"SELECT {', '.join(f'{e} AS c{n}' for n, e in enumerate(expressions))}")[0]
+        return self._rows(f"SELECT {', '.join(f'{e} AS c{n}' for n, e in enumerate(expressions))}")[
+            0
+        ]
 
     def _rows(self, query: str) -> list[list[Any]]:
         answer = self.workspace.sql(query, dialect=self.dialect)
         assert answer is not None
-        columns = [[plain(value) for value in column.to_pylist()] for column in answer.to_arrow().columns]
+        columns = [
+            [plain(value) for value in column.to_pylist()] for column in answer.to_arrow().columns
+        ]
         return [list(row) for row in zip(*columns, strict=True)]
 
 
 def differences(case: Case, engine: Engine, product: Product, most: int) -> Iterator[Difference]:
-    """Yield where the product has another value than an engine, for a form over columns and constants.
+    """Yield where the product has another value than an engine, for a form over columns and
+    constants.
 
-    A refusal of the whole form, which names it, is one difference whose outcome begins with "refused".
+    A refusal of the whole form, which names it, is one difference whose outcome begins with
+    "refused".
     """
     rows = case.rows(most)
     names = [f"x{n}" for n in range(len(case.types))]
@@ -151,23 +176,33 @@ def differences(case: Case, engine: Engine, product: Product, most: int) -> Iter
 
 
 def _compared(
-    case: Case, rows: list[tuple[str, ...]], column: str | None, engine: Engine, product: Product, how: str
+    case: Case,
+    rows: list[tuple[str, ...]],
+    column: str | None,
+    engine: Engine,
+    product: Product,
+    how: str,
 ) -> Iterator[Difference]:
     expected = _outcomes(case, rows, column, engine, lambda _: ERROR)
-    if expected is None:  # a form that the engine refuses: so must the product, or have no value anywhere
+    # a form that the engine refuses: so must the product, or have no value anywhere
+    if expected is None:
         return
     found = _outcomes(case, rows, column, product, _said)
     for row, want, have in zip(rows, expected, found or [], strict=True):
-        if (want != have or isinstance(want, bool) != isinstance(have, bool)) and not is_named(want, have):
+        if (want != have or isinstance(want, bool) != isinstance(have, bool)) and not is_named(
+            want, have
+        ):
             yield Difference(case.form, row, how, want, have)
 
 
 def is_named(want: Any, have: Any) -> bool:
-    """Return whether docs/sql.md names the difference of two outcomes, or the product refuses the form by its name.
+    """Return whether docs/sql.md names the difference of two outcomes, or the product refuses the
+    form by its name.
 
-    The docs name what DuckDB has and is not here: moments before the year 1 and after 9999, floats that are no number,
-    as the logarithm of a negative one, the least BIGINT where a null may be, UBIGINT and decimals beyond a word; the
-    digits of a float after its first 17; and that arithmetic of INTEGER has 64 bits.
+    The docs name what DuckDB has and is not here: moments before the year 1 and after 9999, floats
+    that are no number, as the logarithm of a negative one, the least BIGINT where a null may be,
+    UBIGINT and decimals beyond a word; the digits of a float after its first 17; and that
+    arithmetic of INTEGER has 64 bits.
     """
     if isinstance(have, str) and have.startswith("refused"):
         return NOT_SQL not in have
@@ -177,14 +212,20 @@ def is_named(want: Any, have: Any) -> bool:
         return True
     if have == ERROR:
         large = isinstance(want, int | Decimal) and abs(want) >= 2**63 // 10
-        return want == "NaN" or large or (isinstance(want, str) and ("(BC)" in want or re.match(r"\d{5,}-", want)))
+        return (
+            want == "NaN"
+            or large
+            or (isinstance(want, str) and ("(BC)" in want or re.match(r"\d{5,}-", want)))
+        )
     if want == ERROR:
         return isinstance(have, int) and 2**31 <= abs(have) < 2**63
     return have is None and isinstance(want, int) and (want == -(2**63) or want >= 2**63)
 
 
 def _said(error: Exception) -> str:
-    """Return what the product says of an error: that there is no value, or why it refuses the expression."""
+    """Return what the product says of an error: that there is no value, or why it refuses the
+    expression.
+    """
     if not isinstance(error, ivm.IvmError | ivm.errors.RuleError):
         return f"raw {type(error).__name__}: {error}"
     text = str(error).replace("\n", " | ")
@@ -192,10 +233,17 @@ def _said(error: Exception) -> str:
 
 
 def _outcomes(
-    case: Case, rows: list[tuple[str, ...]], column: str | None, side: Any, said: Callable[[Exception], str]
+    case: Case,
+    rows: list[tuple[str, ...]],
+    column: str | None,
+    side: Any,
+    said: Callable[[Exception], str],
 ) -> list[Any] | None:
     """Return the outcome of an expression in each row; all at once where none fails."""
-    calls = [column or case.call(*(typed(v, t) for v, t in zip(row, case.types, strict=True))) for row in rows]
+    calls = [
+        column or case.call(*(typed(v, t) for v, t in zip(row, case.types, strict=True)))
+        for row in rows
+    ]
 
     def of(places: list[int], wrapped: bool) -> list[Any]:
         form = side.tried if wrapped else "{}"

@@ -1,4 +1,5 @@
-"""Texts that show values of a type, or nearly so, beside types: `TRY_CAST(text AS type)` and `CAST`.
+"""Texts that show values of a type, or nearly so, beside types: `TRY_CAST(text AS type)` and
+`CAST`.
 
 `BEYOND` are those that have a value in DuckDB and none here, as docs/sql.md says.
 """
@@ -124,7 +125,8 @@ TEXTS: dict[str, list[str]] = {
     ],
 }  # fmt: skip
 BEYOND: dict[str, list[str]] = {
-    "DATE": ["-0044-03-15", "-infinity", "0000-01-01", "0044-03-15 (BC)", "10000-01-01", "2024-01-05 (BC)",
+    "DATE": ["-0044-03-15", "-infinity", "0000-01-01", "0044-03-15 (BC)", "10000-01-01",
+    "2024-01-05 (BC)",
              "99999-12-31", "inf", "infinity"],
     "TIMESTAMP": ["-infinity", "0000-01-01 00:00:00", "10000-01-01 00:00:00", "infinity"],
     "TIME": ["24:00:00"],

@@ -16,7 +16,17 @@ import ivm
 from pagestore_tools.bench import counts, views
 from pagestore_tools.bench.__main__ import WORKS, main
 from pagestore_tools.bench.graphs import Adjacency, adjacency, changes, even, skewed, triangles
-from pagestore_tools.bench.harness import BAR, MANY, Disagreement, Result, Row, Side, as_text, measure, write
+from pagestore_tools.bench.harness import (
+    BAR,
+    MANY,
+    Disagreement,
+    Result,
+    Row,
+    Side,
+    as_text,
+    measure,
+    write,
+)
 from pagestore_tools.bench.meter import Meter
 from pagestore_tools.bench.rules import recursion
 from pagestore_tools.cli.main import ivm as ivm_command
@@ -24,7 +34,9 @@ from pagestore_tools.cli.main import pagestore as pagestore_command
 
 
 @pytest.mark.parametrize(("words", "code"), [(["--help"], 0), ([], 2), (["no such work"], 2)])
-def test_every_benchmark_is_listed(words: list[str], code: int, capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_benchmark_is_listed(
+    words: list[str], code: int, capsys: pytest.CaptureFixture[str]
+) -> None:
     with pytest.raises(SystemExit) as end:
         main(words)
     out, err = capsys.readouterr()
@@ -34,7 +46,10 @@ def test_every_benchmark_is_listed(words: list[str], code: int, capsys: pytest.C
 
 def test_sides_take_turns_after_one_untimed_run_each() -> None:
     calls: list[str] = []
-    sides = [Side(name, lambda name=name: calls.append(name), lambda: calls.append("before")) for name in "ab"]
+    sides = [
+        Side(name, lambda name=name: calls.append(name), lambda: calls.append("before"))
+        for name in "ab"
+    ]
     result = measure(Row("work", sides, rounds=2))
     assert [call for call in calls if call != "before"] == ["a", "b"] * 3
     assert calls.count("before") == 6
@@ -51,7 +66,13 @@ def test_short_work_comes_in_stretches() -> None:
 
 def test_turns_look_for_garbage_among_what_is_new_and_leave_nothing_frozen() -> None:
     frozen: list[int] = []
-    measure(Row("work", [Side("a", lambda: None, lambda: frozen.append(gc.get_freeze_count()))], rounds=2))
+    measure(
+        Row(
+            "work",
+            [Side("a", lambda: None, lambda: frozen.append(gc.get_freeze_count()))],
+            rounds=2,
+        )
+    )
     assert frozen[0] == 0 < min(frozen[1:]) and gc.get_freeze_count() == 0
 
 
@@ -61,7 +82,11 @@ def test_a_slow_side_of_others_runs_once(monkeypatch) -> None:
     sides = [Side(name, lambda name=name: calls.append(name[0])) for name in ("a", "b", "a, too")]
     result = measure(Row("work", sides, rounds=2))
     assert "".join(calls) == "aba" + "aaaa"
-    assert {side: len(times) for side, times in result.times.items()} == {"a": 2, "b": 1, "a, too": 2}
+    assert {side: len(times) for side, times in result.times.items()} == {
+        "a": 2,
+        "b": 1,
+        "a, too": 2,
+    }
 
 
 def test_what_a_side_tells_itself_is_not_timed() -> None:
@@ -70,7 +95,9 @@ def test_what_a_side_tells_itself_is_not_timed() -> None:
 
 
 def test_things_are_counted_by_the_second() -> None:
-    result = measure(Row("work", [Side("a", lambda: None)], rounds=1, scale=1e3, things=(10, "edges")))
+    result = measure(
+        Row("work", [Side("a", lambda: None)], rounds=1, scale=1e3, things=(10, "edges"))
+    )
     assert result.counts["a"]["edges/s"] == round(10 / (result.median("a") / 1e3))
 
 
@@ -80,15 +107,28 @@ def test_sides_that_disagree_are_not_timed() -> None:
 
 
 def test_reports_hold_medians_ratios_and_counts(tmp_path: Path) -> None:
-    result = Result("work", "ms", {"ours": [1.0, 2.0, 9.0], "theirs": [3.0]}, {"ours": {"pages": 7}})
-    assert as_text(result).splitlines()[1].split() == ["ours", "2.00", "ms", "x", "1.00", "1.00", "to", "9.00", BAR]
+    result = Result(
+        "work", "ms", {"ours": [1.0, 2.0, 9.0], "theirs": [3.0]}, {"ours": {"pages": 7}}
+    )
+    assert as_text(result).splitlines()[1].split() == [
+        "ours",
+        "2.00",
+        "ms",
+        "x",
+        "1.00",
+        "1.00",
+        "to",
+        "9.00",
+        BAR,
+    ]
     assert as_text(result).splitlines()[2].strip() == "pages 7"
     assert as_text(result).splitlines()[3].split() == ["theirs", "3.00", "ms", "x", "1.50", 2 * BAR]
     data, page = write([result], "bench", tmp_path, "<a graph>")
     (row,) = json.loads(data.read_text())["rows"]
     assert row["medians"] == {"ours": 2.0, "theirs": 3.0}
     assert row["ratios"] == {"ours": 1.0, "theirs": 1.5}
-    assert page.read_text().count(BAR) == 1 + 2  # one for the fastest, and 8 more for ten times as long
+    # one for the fastest, and 8 more for ten times as long
+    assert page.read_text().count(BAR) == 1 + 2
     assert "&lt;a graph&gt;" in page.read_text()
 
 
@@ -150,27 +190,42 @@ def short(row: Row) -> Row:
 
 @pytest.fixture
 def alone(monkeypatch) -> None:
-    """As where none of the optional peers is installed, on small graphs and few keys, with two turns a side."""
+    """As where none of the optional peers is installed, on small graphs and few keys, with two
+    turns a side.
+    """
     bench = "pagestore_tools.bench"
-    monkeypatch.setattr(f"{bench}.harness.measure", lambda row, progress: measure(short(row), progress))
-    monkeypatch.setattr(f"{bench}.views.run", replace(views.WORK, graph=lambda vertices: skewed(vertices // 4)).run)
+    monkeypatch.setattr(
+        f"{bench}.harness.measure", lambda row, progress: measure(short(row), progress)
+    )
+    monkeypatch.setattr(
+        f"{bench}.views.run", replace(views.WORK, graph=lambda vertices: skewed(vertices // 4)).run
+    )
     monkeypatch.setattr(f"{bench}.views.even", lambda edges: even(edges // 10))
     monkeypatch.setattr(f"{bench}.upkeep.WARMING", 8)
     for name, number in (("KEYS", 5_000), ("SINGLES", 500), ("COUNTED", 2)):
         monkeypatch.setattr(f"{bench}.store.{name}", number)
     monkeypatch.setattr(f"{bench}.store.SUMS", 20)
     found, peers = importlib.util.find_spec, {"duckdb", "lmdb", "polars"}
-    monkeypatch.setattr("importlib.util.find_spec", lambda name, *more: None if name in peers else found(name, *more))
+    monkeypatch.setattr(
+        "importlib.util.find_spec",
+        lambda name, *more: None if name in peers else found(name, *more),
+    )
 
 
 @pytest.mark.parametrize(
     ("command", "rows", "counted"),
     [
-        (ivm_command, 15, {"operations", "pages read", "pages written", "bytes", "syncs", "kernel calls"}),
+        (
+            ivm_command,
+            15,
+            {"operations", "pages read", "pages written", "bytes", "syncs", "kernel calls"},
+        ),
         (pagestore_command, 11, {"bytes", "bytes/row", "writes", "syncs"}),
     ],
 )
-def test_the_quick_benchmark_measures_every_row(command, rows, counted, alone, tmp_path: Path, capsys) -> None:
+def test_the_quick_benchmark_measures_every_row(
+    command, rows, counted, alone, tmp_path: Path, capsys
+) -> None:
     assert command(["bench", "--quick", "--quiet", "--out", str(tmp_path)]) == 0
     said = capsys.readouterr().out.splitlines()
     (data,) = tmp_path.glob("*.json")
@@ -196,22 +251,32 @@ def test_recursive_programs_have_the_answers_of_their_peers(tmp_path) -> None:
         measure(replace(row, rounds=1))
 
 
-@pytest.mark.parametrize("work", ["aggregates", "files", "ranges", "scans", "shapes", "sql", "texts"])
+@pytest.mark.parametrize(
+    "work", ["aggregates", "files", "ranges", "scans", "shapes", "sql", "texts"]
+)
 def test_other_benchmarks_measure_a_few_rows(work: str, monkeypatch, capsys) -> None:
-    monkeypatch.setattr("pagestore_tools.bench.harness.measure", lambda row, progress: measure(short(row), progress))
+    monkeypatch.setattr(
+        "pagestore_tools.bench.harness.measure", lambda row, progress: measure(short(row), progress)
+    )
     assert main([work, "--rows", "2000", "--quiet"]) == 0
     assert " x 1.00" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
-    ("work", "lines"), [("counts", 5), ("recursion_counts", 3), ("upkeep_counts", 3)], ids=lambda one: str(one)
+    ("work", "lines"),
+    [("counts", 5), ("recursion_counts", 3), ("upkeep_counts", 3)],
+    ids=lambda one: str(one),
 )
 def test_counts_are_drawn(work: str, lines: int, tmp_path: Path) -> None:
     assert main([work, str(tmp_path / "drawn.svg"), "--largest", "4"]) == 0
     text = (tmp_path / "drawn.svg").read_text()
     drawn = ElementTree.fromstring(text)
     kinds = [part.tag.partition("}")[2] for part in drawn]
-    assert (kinds.count("polyline"), kinds.count("polygon"), kinds.count("title")) == (lines, lines, 1)
+    assert (kinds.count("polyline"), kinds.count("polygon"), kinds.count("title")) == (
+        lines,
+        lines,
+        1,
+    )
     said = " ".join(part.text or "" for part in drawn)
     assert "operations" in said and "quartiles" in said and ("edges" in said or "records" in said)
     assert "@media (prefers-color-scheme: dark)" in text
@@ -224,7 +289,9 @@ def test_one_command_draws_every_picture_of_the_documents(tmp_path: Path) -> Non
 
 
 def test_maintenance_does_not_grow_with_the_data(tmp_path: Path) -> None:
-    """What the picture promises: one edge costs the same in ten times the data, which costs ten times as much anew."""
+    """What the picture promises: one edge costs the same in ten times the data, which costs ten
+    times as much anew.
+    """
     small, large = (counts.of_upkeep(edges, tmp_path) for edges in (1000, 10_000))
     assert large["evaluated anew"].middle > 8 * small["evaluated anew"].middle
     assert large["maintained after one edge"].middle < 2 * small["maintained after one edge"].middle

@@ -1,4 +1,6 @@
-"""The commands that make files: what they read from, and that what they made is there with its name, or not at all."""
+"""The commands that make files: what they read from, and that what they made is there with its
+name, or not at all.
+"""
 
 import os
 import socket
@@ -23,7 +25,11 @@ def test_every_file_that_is_made_is_synced_with_its_name(file, tmp_path, monkeyp
     done = []
     for name in ("fsync", "fdatasync"):
         real = getattr(os, name)
-        monkeypatch.setattr(os, name, lambda fd, real=real: (done.append(os.readlink(f"/proc/self/fd/{fd}")), real(fd)))
+        monkeypatch.setattr(
+            os,
+            name,
+            lambda fd, real=real: (done.append(os.readlink(f"/proc/self/fd/{fd}")), real(fd)),
+        )
     for name in ("link", "replace"):
         real = getattr(os, name)
         monkeypatch.setattr(os, name, lambda a, b, real=real: (done.append("named"), real(a, b)))
@@ -57,7 +63,11 @@ def test_what_is_no_file_is_refused_at_once(file, tmp_path, capsys):
             assert match in capsys.readouterr().err
             assert not (tmp_path / "r.pages").exists()
         for store in (tmp_path / "pipe", tmp_path / "plug", "/dev/zero"):
-            for words in (["info"], ["dump", "-o", "/dev/null"], ["fsck", "--salvage", tmp_path / "x"]):
+            for words in (
+                ["info"],
+                ["dump", "-o", "/dev/null"],
+                ["fsck", "--salvage", tmp_path / "x"],
+            ):
                 assert command([words[0], str(store), *map(str, words[1:])]) == 1
                 assert "is not a store: it is not a file but" in capsys.readouterr().err
 

@@ -1,4 +1,6 @@
-"""Help teaches by examples that parse, completion knows every command, and rules are checked without a store."""
+"""Help teaches by examples that parse, completion knows every command, and rules are checked
+without a store.
+"""
 
 import argparse
 import json
@@ -38,7 +40,9 @@ def test_completion_knows_every_command(program, shell, capsys):
     script = capsys.readouterr().out
     assert all(re.search(rf"\b{name}\b", script) for name in COMMANDS[program])
     if shutil.which(shell):
-        assert not subprocess.run([shell, "-n"], input=script, capture_output=True, text=True).stderr
+        assert not subprocess.run(
+            [shell, "-n"], input=script, capture_output=True, text=True
+        ).stderr
 
 
 def test_completion_in_bash_offers_commands_and_options(capsys):
@@ -46,7 +50,9 @@ def test_completion_in_bash_offers_commands_and_options(capsys):
     script = capsys.readouterr().out
     for words, expected in (("ivm expl", "explain"), ("ivm why --mo", "--most")):
         typed = f'{script}\nCOMP_WORDS=({words}); COMP_CWORD={len(words.split()) - 1}; _ivm; echo "${{COMPREPLY[@]}}"'
-        assert subprocess.run(["bash", "-c", typed], capture_output=True, text=True).stdout.split() == [expected]
+        assert subprocess.run(
+            ["bash", "-c", typed], capture_output=True, text=True
+        ).stdout.split() == [expected]
 
 
 def test_completion_in_bash_offers_files_with_spaces_whole(tmp_path, capsys):
@@ -55,7 +61,9 @@ def test_completion_in_bash_offers_files_with_spaces_whole(tmp_path, capsys):
     for name in ("my shop.pages", "my flat.pages"):
         (tmp_path / name).touch()
     typed = f'{script}\nCOMP_WORDS=(ivm print my); COMP_CWORD=2; _ivm; printf "%s\n" "${{COMPREPLY[@]}}"'
-    said = subprocess.run(["bash", "-c", typed], capture_output=True, text=True, cwd=tmp_path).stdout
+    said = subprocess.run(
+        ["bash", "-c", typed], capture_output=True, text=True, cwd=tmp_path
+    ).stdout
     assert sorted(said.splitlines()) == ["my flat.pages", "my shop.pages"]
 
 
@@ -66,7 +74,10 @@ def test_rules_are_checked_and_faults_are_annotations(tmp_path, capsys):
     assert main.ivm(["check", str(good)]) == 0
     assert capsys.readouterr().out == "1 file: 0 errors\n"
     assert main.ivm(["check", str(good), str(bad)]) == 1
-    assert f"{bad}:1:25: error: nothing declares or derives hopp: did you mean hop?" in capsys.readouterr().out
+    assert (
+        f"{bad}:1:25: error: nothing declares or derives hopp: did you mean hop?"
+        in capsys.readouterr().out
+    )
     assert main.ivm(["check", str(good), str(bad), "--format", "github"]) == 1
     assert capsys.readouterr().out.startswith(f"::error file={bad},line=1,col=25::nothing declares")
     store = str(tmp_path / "s.pages")
@@ -81,7 +92,11 @@ def test_options_stand_anywhere(tmp_path, capsys):
     store = str(tmp_path / "s.pages")
     with pagestore.open(store) as made, made.transaction() as txn:
         txn.create("t", "k: int64").insert([1, 2])
-    for words in (["--limit", "1", store, "t"], [store, "--limit", "1", "t"], [store, "t", "--limit", "1"]):
+    for words in (
+        ["--limit", "1", store, "t"],
+        [store, "--limit", "1", "t"],
+        [store, "t", "--limit", "1"],
+    ):
         assert main.pagestore(["print", *words]) == 0
         assert capsys.readouterr().out.startswith("k\n1\n2 rows, 1 shown")
     assert main.ivm(["sql", store, "--json", "SELECT count(*) AS n FROM t"]) == 0

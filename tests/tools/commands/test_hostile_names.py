@@ -1,4 +1,6 @@
-"""A store whose names and texts are hostile is shown safely by every command: no control reaches the terminal."""
+"""A store whose names and texts are hostile is shown safely by every command: no control reaches
+the terminal.
+"""
 
 import json
 import re
@@ -21,19 +23,24 @@ NAMES = [
 BAD = NAMES[1]  # as an argument
 HOSTILE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 STORE_COMMANDS = [
-    "info", "info --json", "stat", "stat --json", "fsck", "history", "history --json", "tag", "tag --json", "print",
+    "info", "info --json", "stat", "stat --json", "fsck", "history", "history --json", "tag",
+    "tag --json", "print",
     "print --json", "vacuum --keep 1 --dry-run", "page 5", "page 2",
 ]  # fmt: skip
 RULE_COMMANDS = ["print", "print --json", "declare", "declare --json", "fsck", "sql SHOW|TABLES"]
 OF_A_RELATION = [
-    ("pagestore", "print {file} {name}"), ("pagestore", "print {file} {name} --json"), ("ivm", "print {file} {name}"),
+    ("pagestore", "print {file} {name}"), ("pagestore", "print {file} {name} --json"), ("ivm",
+    "print {file} {name}"),
     ("pagestore", "print {file} {name} --format csv"), ("pagestore", "diff {file} 1 2 {name}"),
-    ("pagestore", "delete {file} {name} --where name=nobody"), ("pagestore", "delete {file} {name} --where x{name}=1"),
+    ("pagestore", "delete {file} {name} --where name=nobody"), ("pagestore",
+    "delete {file} {name} --where x{name}=1"),
     ("pagestore", "drop {file} none{name}"), ("pagestore", "rename {file} {name} v"),
     ("pagestore", "load {file} {name} none{name}.csv"), ("pagestore", "tag {file} {name}"),
     ("ivm", "explain {file} {name}"), ("ivm", "sql {file} select|{name}"),
-    ("ivm", "query {file} q(x)<-`{name}`(x,_)."), ("ivm", "query {file} {name}"), ("ivm", "why {file} {name}"),
-    ("ivm", "exec {file} +`{name}`(1)."), ("ivm", "trace {file} {name} 1 2"), ("ivm", "uninstall {file} {name}"),
+    ("ivm", "query {file} q(x)<-`{name}`(x,_)."), ("ivm", "query {file} {name}"), ("ivm",
+    "why {file} {name}"),
+    ("ivm", "exec {file} +`{name}`(1)."), ("ivm", "trace {file} {name} 1 2"), ("ivm",
+    "uninstall {file} {name}"),
     ("ivm", "install {file} none{name}.logiql"), ("ivm", "check none{name}.logiql"),
     ("pagestore", "backup none{name}.pages {name}"), ("pagestore", "truncate {file} {name}"),
 ]  # fmt: skip
@@ -45,12 +52,18 @@ def file(tmp_path_factory) -> str:
     with ivm.open(path, sync="off") as ws:
         with ws.store.transaction(f"load {BAD}") as txn:
             for number, name in enumerate(NAMES):
-                made = txn.create(name, f"id: int64, {'name' if number else 'text'}: string", key=("id",))
+                made = txn.create(
+                    name, f"id: int64, {'name' if number else 'text'}: string", key=("id",)
+                )
                 made.insert([(place, text) for place, text in enumerate(NAMES)])
         with ws.store.transaction() as txn:
             txn[BAD].insert([(99, "\x1b[31mred\u202e")])
         ws.store.tag("evil\x1b[0m")
-        ws.install('v(x) <- `s`(x). `s`(x) -> string(x). +`s`("\\u001b[2J"). w(x) <- v(x), x != "\\u202e<b>".', "block")
+        ws.install(
+            'v(x) <- `s`(x). `s`(x) -> string(x). +`s`("\\u001b[2J"). w(x) <- v(x), x != '
+            '"\\u202e<b>".',
+            "block",
+        )
     return path
 
 
@@ -68,7 +81,10 @@ def run(capfd: pytest.CaptureFixture[str], program: str, given: list[str]) -> tu
 
 def refuse_hostile(text: str) -> None:
     found = HOSTILE.search(text.replace("\r\n", "\n"))
-    assert not found, (unicodedata.name(found[0], repr(found[0])), text[max(0, found.start() - 60) : found.end() + 20])
+    assert not found, (
+        unicodedata.name(found[0], repr(found[0])),
+        text[max(0, found.start() - 60) : found.end() + 20],
+    )
 
 
 @pytest.mark.parametrize("line", STORE_COMMANDS)
@@ -91,7 +107,9 @@ def test_commands_of_rules(line: str, file: str, capfd) -> None:
 
 @pytest.mark.parametrize("name", NAMES, ids=["script", "escape", "direction", "long", "lines"])
 @pytest.mark.parametrize(("program", "line"), OF_A_RELATION, ids=lambda one: one.partition(" {")[0])
-def test_commands_of_a_relation(program: str, line: str, name: str, file: str, capfd, tmp_path, monkeypatch) -> None:
+def test_commands_of_a_relation(
+    program: str, line: str, name: str, file: str, capfd, tmp_path, monkeypatch
+) -> None:
     copy = tmp_path / "s.pages"
     copy.write_bytes(Path(file).read_bytes())
     monkeypatch.chdir(tmp_path)

@@ -1,4 +1,6 @@
-"""Each command with each mistake of a beginner: one line on stderr that names the thing, exit code 1 or 2, no harm."""
+"""Each command with each mistake of a beginner: one line on stderr that names the thing, exit
+code 1 or 2, no harm.
+"""
 
 import errno
 import os
@@ -28,11 +30,14 @@ FILES = {
     "": "the name of a file is empty|. is a folder",
 }
 READING = [
-    "pagestore info {}", "pagestore stat {}", "pagestore fsck {}", "pagestore history {}", "pagestore diff {} 1 2 r",
+    "pagestore info {}", "pagestore stat {}", "pagestore fsck {}", "pagestore history {}",
+    "pagestore diff {} 1 2 r",
     "pagestore tag {}", "pagestore vacuum {}", "pagestore compact {}", "pagestore backup {} out",
     "pagestore print {}", "pagestore dump {} -o out", "pagestore page {} 3", "pagestore drop {} r",
-    "pagestore rename {} r q", "pagestore truncate {} r", "pagestore delete {} r --from 1", "ivm studio {}",
-    "ivm mcp {}", "ivm uninstall {} graph", "ivm exec {} +e(1,2).", "ivm query {} q(x)<-e(x,_).", "ivm declare {}",
+    "pagestore rename {} r q", "pagestore truncate {} r", "pagestore delete {} r --from 1",
+    "ivm studio {}",
+    "ivm mcp {}", "ivm uninstall {} graph", "ivm exec {} +e(1,2).", "ivm query {} q(x)<-e(x,_).",
+    "ivm declare {}",
     "ivm print {}", "ivm explain {} two", "ivm fsck {}", "ivm trace {} two 1 2", "ivm watch {} two",
     "ivm why {} two(1,2)",
 ]  # fmt: skip
@@ -77,7 +82,8 @@ MISTAKES = {  # a command, and what its line must say
     "pagestore restore ok.dump text.txt new.pages": "text.txt is not a dump or backup",
     "pagestore restore ok.dump s.pages": "s.pages already exists",
     "pagestore restore ok.dump nodir/new.pages": "there is no folder .*/nodir",
-    "pagestore restore ok.dump new.pages --page-size 5000": "page_size=5000: a power of two from 4096 to 65536",
+    "pagestore restore ok.dump new.pages --page-size 5000": "page_size=5000: a power of two from "
+    "4096 to 65536",
     "pagestore page s.pages 99999": "there is no page 99999",
     "pagestore page s.pages x": "page: x: a number from 0 on is wanted",
     "pagestore print s.pages none": "has no relation 'none'; it has e, two, r",
@@ -86,7 +92,8 @@ MISTAKES = {  # a command, and what its line must say
     "pagestore print s.pages r --at none": "there is no tag or branch 'none'",
     "pagestore print s.pages r -o nodir/x.csv": "there is no folder .*/nodir",
     "pagestore print s.pages r -o x.xyz": "x.xyz: its name does not say the format; give --format",
-    "pagestore print s.pages r -o folder --format csv": "folder is a folder, and a file is wanted|Is a directory",
+    "pagestore print s.pages r -o folder --format csv": "folder is a folder, and a file is "
+    "wanted|Is a directory",
     "pagestore drop s.pages none": "there is no relation 'none'; there is e, two, r",
     "pagestore drop empty.pages r": "there is no relation 'r'; there is none",
     "pagestore rename s.pages none x": "there is no relation 'none'",
@@ -97,7 +104,8 @@ MISTAKES = {  # a command, and what its line must say
     "pagestore load s.pages r none.csv --append": "none.csv: no such file or folder",
     "pagestore load s.pages r in.csv": "there is a relation 'r' already",
     "pagestore load s.pages q in.csv --key none": "no column none for the key; there are k, v",
-    "pagestore load new.pages q in.csv --page-size x": "--page-size: x: a number from 0 on is wanted",
+    "pagestore load new.pages q in.csv --page-size x": "--page-size: x: a number from 0 on is "
+    "wanted",
     "pagestore fsck s.pages --salvage s.pages": "s.pages already exists",
     "pagestore fsck s.pages --salvage nodir/out": "there is no folder .*/nodir",
     "pagestore fsck s.pages --repair-texts none": "there is no such encoding; latin-1",
@@ -112,7 +120,8 @@ MISTAKES = {  # a command, and what its line must say
     "ivm install s.pages s.pages": "s.pages is not UTF-8 text",
     "ivm install s.pages rules.ivm --name graph": "a block `graph` is installed",
     "ivm install s.pages rules.ivm --granularity 0": "granularity=0: it is a whole number",
-    "ivm install s.pages rules.ivm --granularity x": "--granularity: x: a number from 0 on is wanted",
+    "ivm install s.pages rules.ivm --granularity x": "--granularity: x: a number from 0 on is "
+    "wanted",
     "ivm uninstall s.pages none": "no block `none` is installed; there is graph",
     "ivm exec s.pages nonsense": "exec:1:9: expected",
     "ivm exec s.pages '+none(1).'": "exec:1:2: nothing declares or derives none",
@@ -137,10 +146,15 @@ def start(tmp_path_factory) -> Path:
     """A store with versions, a tag, a view; files that are none of that."""
     folder = tmp_path_factory.mktemp("start")
     with ivm.open(folder / "s.pages", sync="off") as ws:
-        ws.install("e(x, y) -> int(x), int(y). two(x, z) <- e(x, y), e(y, z). +e(1, 2). +e(2, 3).", name="graph")
+        ws.install(
+            "e(x, y) -> int(x), int(y). two(x, z) <- e(x, y), e(y, z). +e(1, 2). +e(2, 3).",
+            name="graph",
+        )
         for row in (1, 2):
             with ws.store.transaction() as txn:
-                txn.create("r", "k: int64, v: string", key="k", if_not_exists=True).insert([(row, "a")])
+                txn.create("r", "k: int64, v: string", key="k", if_not_exists=True).insert(
+                    [(row, "a")]
+                )
         ws.store.tag("first", 1)
         with open(folder / "ok.dump", "wb") as out:
             ws.store.dump(out)
@@ -175,8 +189,14 @@ def told(capsys, words: list[str]) -> str:
     lines = said.err.splitlines()
     if lines[0].startswith("usage"):
         lines = [line for line in lines if ": error: " in line]
-    (line,) = (line for line in lines if not line.startswith("  "))  # a syntax error shows its line and a caret
-    assert line.startswith(words[0]) and "Errno" not in line and "Traceback" not in line and " : " not in line, line
+    # a syntax error shows its line and a caret
+    (line,) = (line for line in lines if not line.startswith("  "))
+    assert (
+        line.startswith(words[0])
+        and "Errno" not in line
+        and "Traceback" not in line
+        and " : " not in line
+    ), line
     return line
 
 
@@ -207,14 +227,21 @@ def test_a_mistake_is_told_in_one_line(place, capsys, command):
 def test_all_commands_are_tried():
     tried = {tuple(command.split()[:2]) for command in (*READING, *MAKING, *MISTAKES)}
     known = {("pagestore", name) for name in main.PAGESTORE} | {("ivm", name) for name in main.IVM}
-    assert known - tried == {("pagestore", "bench"), ("ivm", "bench"), ("ivm", "demo")}  # which take no store
+    # which take no store
+    assert known - tried == {("pagestore", "bench"), ("ivm", "bench"), ("ivm", "demo")}
 
 
-@pytest.mark.parametrize("command", ["pagestore info s.pages", "pagestore compact s.pages", "ivm print s.pages"])
-@pytest.mark.parametrize(("allowed", "what"), [
-    (os.R_OK | os.X_OK, "may not write to {}/s.pages"), (os.X_OK, "may not read {}/s.pages"),
-    (0, "may not look into /"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "command", ["pagestore info s.pages", "pagestore compact s.pages", "ivm print s.pages"]
+)
+@pytest.mark.parametrize(
+    ("allowed", "what"),
+    [
+        (os.R_OK | os.X_OK, "may not write to {}/s.pages"),
+        (os.X_OK, "may not read {}/s.pages"),
+        (0, "may not look into /"),
+    ],
+)
 def test_a_file_that_the_user_may_not_open(place, capsys, monkeypatch, command, allowed, what):
     """The system is stood in for, since the tests may be run by a user who may do all."""
 
@@ -224,11 +251,22 @@ def test_a_file_that_the_user_may_not_open(place, capsys, monkeypatch, command, 
     monkeypatch.setattr(file, "opened", refuse)
     monkeypatch.setattr(system.os, "access", lambda path, mode: not mode & ~allowed)
     line = told(capsys, command.split())
-    assert f"s.pages: this user {what.format(place)}, which belongs to" in line and ": ask for the permission" in line
+    assert (
+        f"s.pages: this user {what.format(place)}, which belongs to" in line
+        and ": ask for the permission" in line
+    )
 
 
-@pytest.mark.parametrize("make", [lambda s: s.backup(None), lambda s: s.backup(StringIO()), lambda s: s.dump(3),
-                                  lambda s: s.dump(StringIO()), lambda s: s.restore([])])  # fmt: skip
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda s: s.backup(None),
+        lambda s: s.backup(StringIO()),
+        lambda s: s.dump(3),
+        lambda s: s.dump(StringIO()),
+        lambda s: s.restore([]),
+    ],
+)
 def test_a_stream_of_bytes_is_asked_for(place, make):
     with (
         pagestore.open("empty.pages") as store,
@@ -247,9 +285,11 @@ def test_what_is_no_path(path):
 def test_errors_of_files_keep_their_kind(place):
     """A caller may tell them apart without reading them."""
     for path, kind, number in (
-        ("none.pages", FileNotFoundError, 2), ("folder", IsADirectoryError, 21),
-        ("nodir/s.pages", FileNotFoundError, 2), ("in.csv/s.pages", NotADirectoryError, 20),
-    ):  # fmt: skip
+        ("none.pages", FileNotFoundError, 2),
+        ("folder", IsADirectoryError, 21),
+        ("nodir/s.pages", FileNotFoundError, 2),
+        ("in.csv/s.pages", NotADirectoryError, 20),
+    ):
         with pytest.raises(kind) as raised:
             pagestore.open(path, mode="r")
         assert raised.value.errno == number and "Errno" not in str(raised.value)

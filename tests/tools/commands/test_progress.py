@@ -1,4 +1,6 @@
-"""Progress: a line with the rate and the time left; where there is no terminal, one line every ten seconds."""
+"""Progress: a line with the rate and the time left; where there is no terminal, one line every
+ten seconds.
+"""
 
 import io
 import logging
@@ -38,27 +40,57 @@ def test_lines_in_a_log_are_ten_seconds_apart(clock, monkeypatch):
 def test_a_load_says_how_far_it_is(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(progress, "REPORT", 0.0)
     pq.write_table(pa.table({"x": [3, 1, 2]}), tmp_path / "a.parquet")
-    assert main.pagestore(["load", str(tmp_path / "s.pages"), "r", str(tmp_path / "a.parquet"), "--key", "x"]) == 0
+    assert (
+        main.pagestore(
+            ["load", str(tmp_path / "s.pages"), "r", str(tmp_path / "a.parquet"), "--key", "x"]
+        )
+        == 0
+    )
     lines = capsys.readouterr().err.splitlines()
-    assert lines[0].startswith("load r: 3 rows, ") and lines[0].endswith(" read") and "rows/s" in lines[0]
+    assert (
+        lines[0].startswith("load r: 3 rows, ")
+        and lines[0].endswith(" read")
+        and "rows/s" in lines[0]
+    )
     assert "load r: 3 of 3 rows sorted and stored" in lines and lines[-1] == "load r: committing"
-    assert main.pagestore(["print", str(tmp_path / "s.pages"), "r", "-o", str(tmp_path / "b.parquet")]) == 0
+    assert (
+        main.pagestore(["print", str(tmp_path / "s.pages"), "r", "-o", str(tmp_path / "b.parquet")])
+        == 0
+    )
     assert ": 3 rows, 100 %, " in capsys.readouterr().err
 
 
-def test_an_installation_says_which_view_it_fills_and_how_many_rows_it_has(tmp_path, monkeypatch, capsys):
+def test_an_installation_says_which_view_it_fills_and_how_many_rows_it_has(
+    tmp_path, monkeypatch, capsys
+):
     monkeypatch.setattr(progress, "REPORT", 0.0)
     monkeypatch.setattr(progress, "SOON", 0.0)
     rules = "e(x, y) -> int(x), int(y). a(x, z) <- e(x, y), e(y, z). b(x, w) <- a(x, y), e(y, w), e(x, w). +e(1, 2)."
     (tmp_path / "r.logiql").write_text(rules)
     assert main.ivm(["install", str(tmp_path / "s.pages"), str(tmp_path / "r.logiql")]) == 0
     lines = capsys.readouterr().err.splitlines()
-    assert [line.rpartition(", ")[0] for line in lines if "filling" in line and "rows" not in line] == [
-        "ivm install: filling a, 1 of 2", "ivm install: filling b, 2 of 2",
-    ]  # fmt: skip
-    assert main.ivm(["query", str(tmp_path / "s.pages"), "q(x, y, z) <- e(x, y), e(y, z), e(x, z)."]) == 0
+    assert [
+        line.rpartition(", ")[0] for line in lines if "filling" in line and "rows" not in line
+    ] == [
+        "ivm install: filling a, 1 of 2",
+        "ivm install: filling b, 2 of 2",
+    ]
+    assert (
+        main.ivm(["query", str(tmp_path / "s.pages"), "q(x, y, z) <- e(x, y), e(y, z), e(x, z)."])
+        == 0
+    )
     assert "ivm query: filling q, 1 of 1, 0 rows, " in capsys.readouterr().err
-    assert main.ivm(["query", str(tmp_path / "s.pages"), "q(x, y, z) <- e(x, y), e(y, z), e(x, z).", "--quiet"]) == 0
+    assert (
+        main.ivm(
+            [
+                "query",
+                str(tmp_path / "s.pages"),
+                "q(x, y, z) <- e(x, y), e(y, z), e(x, z).",
+                "--quiet",
+            ]
+        )
+        == 0
+    )
     assert capsys.readouterr().err == ""
 
 
@@ -67,15 +99,23 @@ def test_a_fill_says_the_time_that_is_left_by_the_estimated_rows(clock, monkeypa
     log = logging.getLogger("ivm.filling")
     with progress.filling_shown("ivm install"):
         for now, said, more in [
-            (0, "filling a, 1 of 2", {"expected": 100.0}), (10, "20 rows", {"rows": 20}),
-            (20, "100 rows", {"rows": 100}), (30, "filling b, 2 of 2", {}), (34, "1 row", {"rows": 1}),
-        ]:  # fmt: skip
+            (0, "filling a, 1 of 2", {"expected": 100.0}),
+            (10, "20 rows", {"rows": 20}),
+            (20, "100 rows", {"rows": 100}),
+            (30, "filling b, 2 of 2", {}),
+            (34, "1 row", {"rows": 1}),
+        ]:
             clock[0] = now
             log.log(logging.INFO if "of" in said else logging.DEBUG, said, extra=more)
-    assert capsys.readouterr().err.splitlines() == [f"ivm install: {line}" for line in (
-        "filling a, 1 of 2, 20 rows, 40 s left", "filling a, 1 of 2, 100 rows, 20 s", "filling b, 2 of 2, 30 s",
-        "filling b, 2 of 2, 1 row, 34 s",
-    )]  # fmt: skip
+    assert capsys.readouterr().err.splitlines() == [
+        f"ivm install: {line}"
+        for line in (
+            "filling a, 1 of 2, 20 rows, 40 s left",
+            "filling a, 1 of 2, 100 rows, 20 s",
+            "filling b, 2 of 2, 30 s",
+            "filling b, 2 of 2, 1 row, 34 s",
+        )
+    ]
 
 
 def test_only_progress_gets_the_messages_that_it_asks_for(caplog):
@@ -126,7 +166,10 @@ def test_progress_is_erased_before_the_answer(tmp_path):
     for soon, erased in ("0", True), ("1000", False):
         words = [soon, "query", str(tmp_path / "s.pages"), "q(x, z) <- e(x, y), e(y, z)."]
         said, code = pexpect.run(
-            shlex.join([sys.executable, *command, *words]), withexitstatus=True, encoding="utf-8", timeout=60
+            shlex.join([sys.executable, *command, *words]),
+            withexitstatus=True,
+            encoding="utf-8",
+            timeout=60,
         )
         assert code == 0
         assert said.rpartition("\x1b[K")[2].startswith("x  z\r\n1  3\r\n1 row")

@@ -1,4 +1,6 @@
-"""Rows are printed and written in every format, with what they hold, and a terminal gets a few of them, harmless."""
+"""Rows are printed and written in every format, with what they hold, and a terminal gets a few
+of them, harmless.
+"""
 
 import io
 import json
@@ -48,9 +50,12 @@ READERS = {
 @pytest.mark.parametrize("form", READERS)
 @pytest.mark.parametrize(
     "words",
-    [("ivm", "print", "FILE", "paid"), ("ivm", "query", "FILE", "q[x] = p <- paid[x] = p."),
-     ("pagestore", "print", "FILE", "paid")],
-)  # fmt: skip
+    [
+        ("ivm", "print", "FILE", "paid"),
+        ("ivm", "query", "FILE", "q[x] = p <- paid[x] = p."),
+        ("pagestore", "print", "FILE", "paid"),
+    ],
+)
 def test_rows_in_a_file(form, words, file, tmp_path, capsys):
     program, *rest = (file if word == "FILE" else word for word in words)
     out = tmp_path / f"out.{form}"
@@ -61,13 +66,22 @@ def test_rows_in_a_file(form, words, file, tmp_path, capsys):
     assert [float(value) for value in table.column(1).to_pylist()] == [i + 0.25 for i in range(120)]
     if form in ("parquet", "arrow"):
         assert table.schema.types == [pa.int64(), pa.decimal128(9, 2)]
-    assert getattr(main, program)([*rest, "-o", str(tmp_path / "some"), "--format", form, "--limit", "7"]) == 0
+    assert (
+        getattr(main, program)(
+            [*rest, "-o", str(tmp_path / "some"), "--format", form, "--limit", "7"]
+        )
+        == 0
+    )
     assert READERS[form](tmp_path / "some").num_rows == 7
 
 
 def test_formats_on_stdout(file, capsysbinary):
     assert main.ivm(["print", file, "says", "--format", "csv"]) == 0
-    assert capsysbinary.readouterr().out.decode().startswith('"id","t"\n0,"plain"\n1,"日本語"\n2,"a\x1b[31mred"')
+    assert (
+        capsysbinary.readouterr()
+        .out.decode()
+        .startswith('"id","t"\n0,"plain"\n1,"日本語"\n2,"a\x1b[31mred"')
+    )
     assert main.ivm(["print", file, "paid", "--format", "arrow"]) == 0
     assert pa.ipc.open_stream(capsysbinary.readouterr().out).read_all().num_rows == 120
     assert main.pagestore(["print", file, "paid", "--format", "json", "--limit", "1"]) == 0
@@ -77,7 +91,10 @@ def test_formats_on_stdout(file, capsysbinary):
 def test_a_terminal_gets_the_first_rows_and_no_control_characters(file, terminal, capsys):
     assert main.ivm(["print", file, "paid"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert len(lines) == 52 and lines[-1] == "120 rows, 50 shown: --limit 120 shows all, -o FILE writes them"
+    assert (
+        len(lines) == 52
+        and lines[-1] == "120 rows, 50 shown: --limit 120 shows all, -o FILE writes them"
+    )
     assert main.ivm(["print", file, "paid", "--limit", "120"]) == 0
     assert capsys.readouterr().out.splitlines()[-1] == "120 rows"
     assert main.pagestore(["print", file, "says", "--format", "csv"]) == 0
@@ -104,12 +121,14 @@ def test_decimals_are_to_the_right_and_nulls_are_those_of_the_language(tmp_path,
         ("null", (main.pagestore, "print", path, "owed")),
         ("null", (main.ivm, "print", path, "owed")),
         ("NULL", (main.ivm, "sql", path, "SELECT * FROM owed")),
-    ]:  # fmt: skip
+    ]:
         run, *words = command
         assert run(words) == 0
         assert [line[-5:] for line in capsys.readouterr().out.splitlines()[1:4]] == [
-            "12.50", f" {null}", " 7.25",
-        ]  # fmt: skip
+            "12.50",
+            f" {null}",
+            " 7.25",
+        ]
     assert main.pagestore(["diff", path, "1", "2", "owed"]) == 1
     assert "+ bob, null" in capsys.readouterr().out
     with ivm.open(path) as ws:
@@ -122,12 +141,17 @@ def test_decimals_are_to_the_right_and_nulls_are_those_of_the_language(tmp_path,
 def test_intervals_are_written_as_in_sql(tmp_path, capsys):
     path, out = str(tmp_path / "n.pages"), tmp_path / "out.csv"
     made = "CREATE TABLE t (k INTEGER PRIMARY KEY, a TIMESTAMP); INSERT INTO t VALUES (1, '2026-01-05 10:00:00'), "
-    assert main.ivm(["sql", path, f"{made}(2, '2026-01-05 09:00:00.5'), (3, '2026-01-07 11:00:00')"]) == 0
+    assert (
+        main.ivm(["sql", path, f"{made}(2, '2026-01-05 09:00:00.5'), (3, '2026-01-07 11:00:00')"])
+        == 0
+    )
     asked = "SELECT k, a - TIMESTAMP '2026-01-05 10:00:00' AS gap FROM t ORDER BY k"
     capsys.readouterr()
     assert main.ivm(["sql", path, asked]) == 0
     wanted = ["00:00:00", "-00:59:59.5", "2 days 01:00:00"]
-    assert [line.split(maxsplit=1)[1] for line in capsys.readouterr().out.splitlines()[1:4]] == wanted
+    assert [
+        line.split(maxsplit=1)[1] for line in capsys.readouterr().out.splitlines()[1:4]
+    ] == wanted
     assert main.ivm(["sql", path, asked, "--json"]) == 0
     assert [json.loads(line)["gap"] for line in capsys.readouterr().out.splitlines()] == wanted
     assert main.ivm(["sql", path, asked, "-o", str(out)]) == 0
@@ -136,7 +160,12 @@ def test_intervals_are_written_as_in_sql(tmp_path, capsys):
 
 def test_without_rows_and_without_a_name(file, tmp_path, capsys):
     for form in READERS:
-        assert main.ivm(["query", file, "q(x) <- says(x, _), x > 9.", "-o", str(tmp_path / f"none.{form}")]) == 0
+        assert (
+            main.ivm(
+                ["query", file, "q(x) <- says(x, _), x > 9.", "-o", str(tmp_path / f"none.{form}")]
+            )
+            == 0
+        )
     assert pq.read_table(tmp_path / "none.parquet").schema.names == ["x"]
     assert main.pagestore(["print", file]) == 0
     assert "says         4" in capsys.readouterr().out
@@ -167,18 +196,33 @@ def test_types_that_csv_and_json_lack_become_texts(tmp_path, capsys):
         )
     for form, said in [
         ("csv", '"ff00","-1 day, 0:00:00",18446744073709551615,2013-01-31 17:00:00.000000Z'),
-        ("json", '{"b": "ff00", "l": "-1 day, 0:00:00", "u": 18446744073709551615, "z": "2013-01-31 17:00:00+00:00"}'),
+        (
+            "json",
+            '{"b": "ff00", "l": "-1 day, 0:00:00", "u": 18446744073709551615, "z": "2013-01-31 '
+            '17:00:00+00:00"}',
+        ),
     ]:
-        assert main.pagestore(["print", str(tmp_path / "t.pages"), "r", "-o", str(tmp_path / f"r.{form}")]) == 0
+        assert (
+            main.pagestore(
+                ["print", str(tmp_path / "t.pages"), "r", "-o", str(tmp_path / f"r.{form}")]
+            )
+            == 0
+        )
         assert (tmp_path / f"r.{form}").read_text().splitlines()[-1] == said
 
 
 def test_parquet_has_dictionaries_of_what_repeats(tmp_path):
-    """A dictionary of values that differ costs time and space; integers among these are written by differences."""
+    """A dictionary of values that differ costs time and space; integers among these are written
+    by differences.
+    """
     rows = [(i, f"name {i}", f"town {i % 9}", i % 7) for i in range(2000)]
     with pagestore.open(tmp_path / "s.pages") as store, store.transaction() as txn:
-        txn.create("who", "id: int64, name: string, town: string, kind: int64", key="id").insert(rows)
-    main.pagestore(["print", str(tmp_path / "s.pages"), "who", "-o", str(tmp_path / "who.parquet"), "--quiet"])
+        txn.create("who", "id: int64, name: string, town: string, kind: int64", key="id").insert(
+            rows
+        )
+    main.pagestore(
+        ["print", str(tmp_path / "s.pages"), "who", "-o", str(tmp_path / "who.parquet"), "--quiet"]
+    )
     with pq.ParquetFile(tmp_path / "who.parquet") as file:
         group = file.metadata.row_group(0)
         encodings = {group.column(i).path_in_schema: group.column(i).encodings for i in range(4)}
@@ -195,18 +239,27 @@ def test_a_table_on_a_narrow_terminal_breaks_between_words(width: int, monkeypat
     terminal.isatty = lambda: True
     monkeypatch.setattr("sys.stdout", terminal)
     monkeypatch.setattr(answers, "get_terminal_size", lambda: os.terminal_size((width, 24)))
-    rows = [(n, " ".join(rng.choices(words, k=rng.randint(1, 12))), rng.choice(words[:4])) for n in range(20)]
+    rows = [
+        (n, " ".join(rng.choices(words, k=rng.randint(1, 12))), rng.choice(words[:4]))
+        for n in range(20)
+    ]
     shown = answers.table(rows, ("number", "what it is", "kind"))
     assert max(map(cell_len, shown.splitlines())) <= width
     there = {word for line in shown.splitlines() for word in line.split()}
     known = {"number", "what", "it", "is", "kind", *words, *map(str, range(20))}
-    cut = {word for word in there if word.endswith("…") and "longlong".startswith(word[:8].rstrip("…"))}
+    cut = {
+        word for word in there if word.endswith("…") and "longlong".startswith(word[:8].rstrip("…"))
+    }
     assert {word for word in there - cut if word.isascii()} <= known  # Japanese has no spaces
     assert {"tea", "marmalade", "ginger", "biscuits"} <= there
     many = answers.table([(*range(30),)], [f"column{n}" for n in range(30)])
     assert many.splitlines()[:2] == ["column0   0", "column1   1"]
-    numbers = answers.table([(10**width_ + 7, "a text") for width_ in range(1, 19)], ("a long name of digits", "text"))
-    assert {str(10**width_ + 7) for width_ in range(1, 19)} <= {*numbers.split()}  # digits are not cut
+    numbers = answers.table(
+        [(10**width_ + 7, "a text") for width_ in range(1, 19)], ("a long name of digits", "text")
+    )
+    # digits are not cut
+    assert {str(10**width_ + 7) for width_ in range(1, 19)} <= {*numbers.split()}
     assert max(map(cell_len, numbers.splitlines())) <= width
     terminal.isatty = lambda: False
-    assert answers.table(rows, ("number", "what it is", "kind")).count("\n") == 20  # a pipe has lines of any width
+    # a pipe has lines of any width
+    assert answers.table(rows, ("number", "what it is", "kind")).count("\n") == 20

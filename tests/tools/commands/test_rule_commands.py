@@ -50,7 +50,9 @@ def test_what_rules_keep_for_themselves_is_listed_when_asked_for(tmp_path, capsy
     assert pagestore_command(["print", str(path), "--all", "--json"]) == 0
     assert "c$not0" in json.loads(capsys.readouterr().out)["relations"]
     assert pagestore_command(["info", str(path)]) == 0 and "$" not in capsys.readouterr().out
-    assert pagestore_command(["info", str(path), "--all"]) == 0 and "c$not0" in capsys.readouterr().out
+    assert (
+        pagestore_command(["info", str(path), "--all"]) == 0 and "c$not0" in capsys.readouterr().out
+    )
     assert pagestore_command(["print", str(path), "d"]) == 1 and "$" not in capsys.readouterr().err
     assert "$" not in html
 
@@ -60,14 +62,20 @@ def test_parts_of_a_view_of_sql_are_listed_when_asked_for(tmp_path, capsys):
     more.write_text("id,c,n\n3,b,5\n")
     with ivm.open(path) as workspace:
         workspace.sql("CREATE TABLE r (id BIGINT PRIMARY KEY, c TEXT NOT NULL, n BIGINT NOT NULL)")
-        workspace.sql("CREATE MATERIALIZED VIEW v AS SELECT c, sum(n) AS s, max(n) AS m FROM r GROUP BY c")
+        workspace.sql(
+            "CREATE MATERIALIZED VIEW v AS SELECT c, sum(n) AS s, max(n) AS m FROM r GROUP BY c"
+        )
         workspace.install("r:part2(x) <- r[x] = (_, _).")  # of which there is no first part
     for words in ["print"], ["info"]:
         assert pagestore_command([*words, path, "--json"]) == 0
         assert json.loads(capsys.readouterr().out)["relations"].keys() == {"r", "v", "r:part2"}
         assert pagestore_command([*words, path, "--json", "--all"]) == 0
-        assert {"v:part1", "v:part2", "sql:one"} <= json.loads(capsys.readouterr().out)["relations"].keys()
-    assert pagestore_command(["stat", path]) == 0 and "v:part1" not in (said := capsys.readouterr().out)
+        assert {"v:part1", "v:part2", "sql:one"} <= json.loads(capsys.readouterr().out)[
+            "relations"
+        ].keys()
+    assert pagestore_command(["stat", path]) == 0 and "v:part1" not in (
+        said := capsys.readouterr().out
+    )
     assert "(for rules and SQL)" in said
     assert pagestore_command(["stat", path, "--all"]) == 0 and "v:part1" in capsys.readouterr().out
     assert pagestore_command(["load", path, "r", str(more), "--append"]) == 0
@@ -77,13 +85,19 @@ def test_parts_of_a_view_of_sql_are_listed_when_asked_for(tmp_path, capsys):
         (pagestore_command, ["drop", path, "no"]),
         (command, ["print", path, "no"]),
     ):
-        assert program(words) == 1 and "v:part" not in (said := capsys.readouterr().err) and "r:part2" in said
+        assert (
+            program(words) == 1
+            and "v:part" not in (said := capsys.readouterr().err)
+            and "r:part2" in said
+        )
         assert "sql:one" not in said
     assert command(["explain", path, "v"]) == 0
     said = capsys.readouterr().out
     assert "helpers   v:part1, v:part2: views kept for this one" in said
     assert "trie      part 2 of v[c] = m: in its own order" in said and said.count("v:part") == 2
-    assert command(["explain", path, "v:part2"]) == 0 and capsys.readouterr().out.startswith("part 2 of v keeps 1 row")
+    assert command(["explain", path, "v:part2"]) == 0 and capsys.readouterr().out.startswith(
+        "part 2 of v keeps 1 row"
+    )
 
 
 def test_a_view_in_several_relations_is_listed_and_explained_by_its_own_name(tmp_path, capsys):
@@ -91,7 +105,9 @@ def test_a_view_in_several_relations_is_listed_and_explained_by_its_own_name(tmp
     with ivm.open(path) as workspace:
         workspace.sql("CREATE TABLE r (id BIGINT PRIMARY KEY)")
         columns = ", ".join(f"id + {n} AS c{n}" for n in range(80))
-        workspace.sql(f"CREATE MATERIALIZED VIEW wide AS SELECT {columns} FROM r; INSERT INTO r VALUES (1)")
+        workspace.sql(
+            f"CREATE MATERIALIZED VIEW wide AS SELECT {columns} FROM r; INSERT INTO r VALUES (1)"
+        )
     assert command(["print", path, "--json"]) == 0
     views = json.loads(capsys.readouterr().out)["predicates"]
     assert views == {"r": {"kind": "relation", "rows": 1}, "wide": {"kind": "view", "rows": 1}}
@@ -182,7 +198,8 @@ def test_uninstall(file, capsys, stdin):
     assert "far: 1 row\n" in capsys.readouterr().out
     assert command(["uninstall", file, "graph", "--relations"]) == 1
     assert capsys.readouterr().err == (
-        "ivm uninstall: edge is read by block `far`: uninstall that block first, or keep the relation\n"
+        "ivm uninstall: edge is read by block `far`: uninstall that block first, or keep the "
+        "relation\n"
     )
     assert command(["uninstall", file, "far", "--quiet"]) == 0
     assert command(["print", file, "far"]) == 1
@@ -192,9 +209,11 @@ def test_uninstall_says_first_what_goes_and_keeps_relations(file, capsys):
     assert command(["uninstall", file, "graph", "--dry-run"]) == 0
     said = capsys.readouterr().out.splitlines()
     assert said == [
-        "goes: tri, a view of 1 row", "goes: degree, a view of 2 rows", "stays: edge, a relation of 3 rows",
+        "goes: tri, a view of 1 row",
+        "goes: degree, a view of 2 rows",
+        "stays: edge, a relation of 3 rows",
         "nothing is removed",
-    ]  # fmt: skip
+    ]
     assert command(["uninstall", file, "graph"]) == 0
     assert capsys.readouterr().out.splitlines()[:3] == said[:3]
     assert command(["print", file, "edge", "--json"]) == 0
@@ -223,8 +242,14 @@ def test_install_replaces_a_block_where_asked(file, capsys, stdin):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["exec", "+edgy(1, 2)."], "exec:1:2: nothing declares or derives edgy: did you mean edge?"),
-        (["exec", "+tri(1, 2, 3)."], "exec:1:2: tri is a view: edit the relations that its rules read"),
+        (
+            ["exec", "+edgy(1, 2)."],
+            "exec:1:2: nothing declares or derives edgy: did you mean edge?",
+        ),
+        (
+            ["exec", "+tri(1, 2, 3)."],
+            "exec:1:2: tri is a view: edit the relations that its rules read",
+        ),
         (["query", "q(x) <- edge(x)."], "query:1:9: edge takes 2 arguments, not 1: edge(x, y)"),
         (["print", "edgy"], "there is no relation or view 'edgy'"),
         (["explain", "edgy"], "there is no relation or view 'edgy'"),
@@ -264,7 +289,10 @@ def test_usage_errors_exit_with_2(file):
 
 class TestShell:
     def test_edits_questions_and_commands(self, file, capsys, stdin):
-        stdin("+edge(3, 4).\nq(x, y) <-\n  edge(x, y), x > 2.\n:print degree\n:list\n:help\n:quit\n+edge(9, 9).\n")
+        stdin(
+            "+edge(3, 4).\nq(x, y) <-\n  edge(x, y), x > 2.\n:print "
+            "degree\n:list\n:help\n:quit\n+edge(9, 9).\n"
+        )
         assert command(["shell", file]) == 0
         out = capsys.readouterr().out
         assert out.startswith("version ")
@@ -281,8 +309,11 @@ class TestShell:
         out, err = capsys.readouterr()
         assert out.splitlines() == ["x", "1", "1 row"]
         assert [line.split(";")[0].split(":")[0] for line in err.splitlines()] == [
-            "exec", "there is no .nothing", "there is no .", ".print does not take 0 words",
-        ]  # fmt: skip
+            "exec",
+            "there is no .nothing",
+            "there is no .",
+            ".print does not take 0 words",
+        ]
 
     def test_installs_and_uninstalls(self, file, capsys, stdin, tmp_path):
         more = tmp_path / "more.logiql"
@@ -295,9 +326,15 @@ class TestShell:
         assert "loop" not in out.split("1 row\n")[2]
 
     def test_installs_each_file_under_its_own_name(self, file, capsys, stdin, tmp_path):
-        for name, rule in (("loops", "loop(x) <- edge(x, x)."), ("ends", "end(y) <- edge(_, y), !edge(y, _).")):
+        for name, rule in (
+            ("loops", "loop(x) <- edge(x, x)."),
+            ("ends", "end(y) <- edge(_, y), !edge(y, _)."),
+        ):
             (tmp_path / f"{name}.logiql").write_text(rule)
-        stdin(f":install {tmp_path}/loops.logiql\n:install {tmp_path}/ends.logiql\n:list\n:uninstall loops\n")
+        stdin(
+            f":install {tmp_path}/loops.logiql\n:install {tmp_path}/ends.logiql\n:list\n:uninstall "
+            f"loops\n"
+        )
         assert command(["shell", file]) == 0
         assert "installed: graph, loops, ends" in capsys.readouterr().out
 
@@ -305,14 +342,20 @@ class TestShell:
         statements = "+edge(3, {}).\nq(x) <- edge(x, {}).\n:list\n:explain degree\n:help\n"
         stdin(statements.format(4, 4))
         assert command(["shell", file, "--json"]) == 0
-        version, row, listed, explained, told = map(json.loads, capsys.readouterr().out.splitlines())
-        assert version.keys() == {"version"} and row == {"x": 3} and listed["installed"] == ["graph"]
+        version, row, listed, explained, told = map(
+            json.loads, capsys.readouterr().out.splitlines()
+        )
+        assert (
+            version.keys() == {"version"} and row == {"x": 3} and listed["installed"] == ["graph"]
+        )
         assert explained["view"] == "degree" and told.keys() == {"help"}
         stdin(statements.format(5, 5))
         assert command(["shell", file, "--quiet"]) == 0
         assert capsys.readouterr() == ("", "")
 
-    def test_tells_its_own_faults_from_a_wrong_number_of_words(self, file, stdin, monkeypatch, capsys):
+    def test_tells_its_own_faults_from_a_wrong_number_of_words(
+        self, file, stdin, monkeypatch, capsys
+    ):
         def explain(workspace, view):
             raise TypeError("a fault within")
 
@@ -347,9 +390,13 @@ def test_a_reader_that_has_had_enough(tmp_path):
     script = "import sys; from pagestore_tools.cli.main import ivm; sys.exit(ivm())"
     work = f"{sys.executable} -c {shlex.quote(script)} print {path} r"
     environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
-    done = subprocess.run(f"{work} | head -2", shell=True, capture_output=True, text=True, env=environment)
+    done = subprocess.run(
+        f"{work} | head -2", shell=True, capture_output=True, text=True, env=environment
+    )
     assert done.stderr == "" and len(done.stdout.splitlines()) == 2
-    done = subprocess.run(f"{work} --limit 1", shell=True, capture_output=True, text=True, env=environment)
+    done = subprocess.run(
+        f"{work} --limit 1", shell=True, capture_output=True, text=True, env=environment
+    )
     assert done.stderr == "" and r"stra\xdfe" in done.stdout
 
 
@@ -360,7 +407,11 @@ def test_answers_are_json_whatever_they_hold(file, capsys, stdin):
     def refuse(constant):
         raise AssertionError(f"{constant} is not JSON")
 
-    for words in (["exec", file, "+f[1] = -1e308."], ["print", file, "g"], ["query", file, "q(w) <- g[_] = w."]):
+    for words in (
+        ["exec", file, "+f[1] = -1e308."],
+        ["print", file, "g"],
+        ["query", file, "q(w) <- g[_] = w."],
+    ):
         assert command([*words, "--json"]) == 0
         out = capsys.readouterr().out
         assert '"-Infinity"' in out
@@ -375,7 +426,9 @@ SCRIPT = "import sys; from pagestore_tools.cli.main import ivm; sys.exit(ivm())"
 def test_streams_that_are_closed(file, closed, words):
     """Are as if nothing came, or nobody read; and no store gets their numbers."""
     work = f"{sys.executable} -c {shlex.quote(SCRIPT)} {words.format(file)} {closed}"
-    done = subprocess.run(work, shell=True, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+    done = subprocess.run(
+        work, shell=True, capture_output=True, text=True, stdin=subprocess.DEVNULL
+    )
     assert "Traceback" not in done.stderr
     assert done.returncode == ("query" in words)
 
@@ -391,7 +444,9 @@ class Interrupt(MetaPathFinder):
             os.kill(os.getpid(), signal.SIGINT)
 sys.meta_path.insert(0, Interrupt())
 """
-    done = subprocess.run([sys.executable, "-c", interrupted + SCRIPT, "print", file], capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", interrupted + SCRIPT, "print", file], capture_output=True, text=True
+    )
     assert (done.returncode, done.stderr) == (130, "")
 
 
@@ -424,7 +479,9 @@ def test_fsck_finds_what_does_not_follow_and_repair_mends_it(file, capsys):
     assert not data["ok"] and data["mended"] == {}
     assert [(v["branch"], v["invariant"]) for v in data["violations"]] == [("main", "view rows")]
     assert pagestore_command(["fsck", file]) == 0
-    assert capsys.readouterr().out.endswith("\nwhat ivm keeps was not compared with its source; --deep does that\n")
+    assert capsys.readouterr().out.endswith(
+        "\nwhat ivm keeps was not compared with its source; --deep does that\n"
+    )
     assert pagestore_command(["fsck", file, "--deep"]) == 1
     assert capsys.readouterr().out == f"{fault}\n"
     assert command(["fsck", file, "--repair"]) == 0
@@ -442,7 +499,9 @@ def test_fsck_looks_at_branches_too(file, capsys):
             txn.declare_maintained()
             txn["degree"].delete([(1,)])
     assert command(["fsck", file]) == 1
-    assert capsys.readouterr().out.startswith("branch b: view rows: degree: it has no (1, 2), which follows")
+    assert capsys.readouterr().out.startswith(
+        "branch b: view rows: degree: it has no (1, 2), which follows"
+    )
     assert command(["fsck", file, "--repair"]) == 0
     assert "branch b: mended" in capsys.readouterr().out
     assert command(["fsck", file, "--quiet"]) == 0
@@ -493,7 +552,16 @@ def test_limits_of_recursion(tmp_path, capsys):
     rules.write_text(endless)
     assert command(["install", file, str(rules), "--name", "endless", "--rounds-max", "9"]) == 1
     assert "goes beyond rounds_max=9 rounds" in capsys.readouterr().err
-    assert command(["explain", file, "p(x, y) <- edge(x, y).  p(x, z) <- p(x, y), edge(y, z).  q(y) <- p(1, y)."]) == 0
+    assert (
+        command(
+            [
+                "explain",
+                file,
+                "p(x, y) <- edge(x, y).  p(x, z) <- p(x, y), edge(y, z).  q(y) <- p(1, y).",
+            ]
+        )
+        == 0
+    )
     assert "needed    of p only rows that x = 1 leads to" in capsys.readouterr().out
 
 
@@ -521,13 +589,19 @@ def test_explain_begins_in_plain_words(file, capsys):
     assert command(["explain", file, "tri"]) == 0
     kept, cost, *plan = capsys.readouterr().out.splitlines()
     assert kept == "tri keeps 1 row, and an index in another order."
-    assert cost == "An edit costs a join of the edited rows with the rest of the rule, so as much as they match."
+    assert (
+        cost
+        == "An edit costs a join of the edited rows with the rest of the rule, so as much as they "
+        "match."
+    )
     assert plan[0] == "tri: 1 row, 0 sensitivity intervals"
     assert command(["explain", file, "degree"]) == 0
     assert "edge(x, _)" in capsys.readouterr().out
     assert command(["explain", file, "q(x) <- edge(x, y), y < 3.", "--html"]) == 0
     html = capsys.readouterr().out
-    assert html.startswith("<!DOCTYPE html>") and "<h1>q(x) &lt;- edge(x, y), y &lt; 3.</h1>" in html
+    assert (
+        html.startswith("<!DOCTYPE html>") and "<h1>q(x) &lt;- edge(x, y), y &lt; 3.</h1>" in html
+    )
 
 
 def test_exec_on_a_branch(file, capsys):
@@ -546,11 +620,15 @@ def test_exec_on_a_branch(file, capsys):
     assert "never" in capsys.readouterr().err
 
 
-def test_a_script_for_the_shell_names_relations_and_errors_have_lines(tmp_path, capsys, monkeypatch):
+def test_a_script_for_the_shell_names_relations_and_errors_have_lines(
+    tmp_path, capsys, monkeypatch
+):
     store = str(tmp_path / "s.pages")
     with ivm.open(store, sync="off") as ws:
         ws.install("edge(x, y) -> int(x), int(y). +edge(1, 2).")
-    monkeypatch.setattr("sys.stdin", io.StringIO("edge\n+edge(2,\n3).\nedge;\nedge(x, y <- edge(y, x).\n"))
+    monkeypatch.setattr(
+        "sys.stdin", io.StringIO("edge\n+edge(2,\n3).\nedge;\nedge(x, y <- edge(y, x).\n")
+    )
     assert command(["shell", store]) == 1
     out, err = capsys.readouterr()
     assert " ".join(out.split()) == "x y 1 2 1 row version 2 x y 1 2 2 3 2 rows"
@@ -563,14 +641,19 @@ def test_the_list_has_what_users_made(tmp_path, capsys):
         ws.sql("CREATE TABLE paid (id INT PRIMARY KEY, who TEXT, cents INT)")
         with ws.store.transaction() as txn:
             txn.create("loaded", "k: int64").insert([(1,), (2,)])
-        ws.sql("CREATE MATERIALIZED VIEW total AS SELECT who, sum(cents) AS cents FROM paid GROUP BY who")
+        ws.sql(
+            "CREATE MATERIALIZED VIEW total AS SELECT who, sum(cents) AS cents FROM paid GROUP BY "
+            "who"
+        )
         ws.sql("CREATE MATERIALIZED VIEW bare AS SELECT 1 AS one")
     assert command(["print", store, "--json"]) == 0
     found = json.loads(capsys.readouterr().out)["predicates"]
     assert found == {
-        "paid": {"kind": "relation", "rows": 0}, "total": {"kind": "view", "rows": 0},
-        "bare": {"kind": "view", "rows": 1}, "loaded": {"kind": "relation", "rows": 2},
-    }  # fmt: skip
+        "paid": {"kind": "relation", "rows": 0},
+        "total": {"kind": "view", "rows": 0},
+        "bare": {"kind": "view", "rows": 1},
+        "loaded": {"kind": "relation", "rows": 2},
+    }
 
 
 def test_why_not_of_a_view_of_sql_names_no_helpers(tmp_path, capsys):
@@ -578,13 +661,19 @@ def test_why_not_of_a_view_of_sql_names_no_helpers(tmp_path, capsys):
     with ivm.open(store, sync="off") as ws:
         ws.sql("CREATE TABLE paid (id INT PRIMARY KEY, who TEXT, cents INT)")
         ws.sql("INSERT INTO paid VALUES (1, 'ada', 5), (2, 'ada', 6), (3, 'bob', NULL)")
-        ws.sql("CREATE MATERIALIZED VIEW total AS SELECT who, sum(cents) AS cents FROM paid GROUP BY who")
+        ws.sql(
+            "CREATE MATERIALIZED VIEW total AS SELECT who, sum(cents) AS cents FROM paid GROUP BY "
+            "who"
+        )
     assert command(["why", store, 'total("ada", 12)']) == 1
     said = capsys.readouterr().out
     assert said == 'total("ada", 12) is not in version 3\nthere is total("ada", 11) instead\n'
     assert command(["why", store, 'total("eve", 12)']) == 1
     said = capsys.readouterr().out
-    assert said.splitlines()[::2] == ['total("eve", 12) is not in version 3', '   fails at paid[_] = ("eve", _)']
+    assert said.splitlines()[::2] == [
+        'total("eve", 12) is not in version 3',
+        '   fails at paid[_] = ("eve", _)',
+    ]
 
 
 def test_a_relation_of_parts_is_no_part_of_a_view(tmp_path, capsys):
@@ -595,7 +684,9 @@ def test_a_relation_of_parts_is_no_part_of_a_view(tmp_path, capsys):
             txn.create("order:parts", "order: int64, n: int64", key=("order", "n")).insert([(1, 2)])
             txn.create("paid", "who: string, cents: int64", key="who")
         ws.install("many(o) <- order:parts(o, n), n > 1.")
-        ws.sql("CREATE MATERIALIZED VIEW total AS SELECT cents, count(*) AS n FROM paid GROUP BY cents")
+        ws.sql(
+            "CREATE MATERIALIZED VIEW total AS SELECT cents, count(*) AS n FROM paid GROUP BY cents"
+        )
         assert "order:parts(1, 2)" in str(ws.why("many(1)"))
         assert "fails at order:parts(3, n)" in str(ws.why("many(3)"))
         with pytest.raises(ivm.IvmError, match="order:parts"):
@@ -603,7 +694,12 @@ def test_a_relation_of_parts_is_no_part_of_a_view(tmp_path, capsys):
     assert command(["uninstall", store, "total", "--dry-run"]) == 0
     assert capsys.readouterr().out.splitlines()[0] == "goes: total, a view of 0 rows"
     assert command(["print", store, "--json"]) == 0
-    assert {*json.loads(capsys.readouterr().out)["predicates"]} == {"order:parts", "paid", "many", "total"}
+    assert {*json.loads(capsys.readouterr().out)["predicates"]} == {
+        "order:parts",
+        "paid",
+        "many",
+        "total",
+    }
     assert command(["declare", store, "--json"]) == 0
     assert {*json.loads(capsys.readouterr().out)} == {"order:parts", "paid"}
 
@@ -612,11 +708,20 @@ def test_exec_names_the_views_of_sql_and_not_their_helpers(tmp_path, capsys):
     file = str(tmp_path / "s.pages")
     wide = "SELECT k, list(a ORDER BY a) AS l FROM t GROUP BY k"
     with ivm.open(file) as ws:
-        ws.sql("CREATE TABLE t (k INTEGER PRIMARY KEY, a INTEGER); CREATE TABLE u (k INTEGER PRIMARY KEY)")
-        ws.sql("CREATE MATERIALIZED VIEW v AS SELECT a, sum(t.k) AS s FROM t JOIN u ON u.k = t.k GROUP BY a")
+        ws.sql(
+            "CREATE TABLE t (k INTEGER PRIMARY KEY, a INTEGER); CREATE TABLE u (k INTEGER PRIMARY "
+            "KEY)"
+        )
+        ws.sql(
+            "CREATE MATERIALIZED VIEW v AS SELECT a, sum(t.k) AS s FROM t JOIN u ON u.k = t.k "
+            "GROUP BY a"
+        )
         ws.sql(f"CREATE MATERIALIZED VIEW w AS {wide}")
     assert command(["exec", file, "+t[1] = 2. +u(1)."]) == 0
-    assert capsys.readouterr().out.splitlines()[1:] == ["v: 1 new, 0 removed", "w: 1 new, 0 removed"]
+    assert capsys.readouterr().out.splitlines()[1:] == [
+        "v: 1 new, 0 removed",
+        "w: 1 new, 0 removed",
+    ]
 
 
 def test_check_without_a_store_says_how_to_give_one(tmp_path, capsys):

@@ -32,9 +32,14 @@ class Terminal:
             "PROMPT_TOOLKIT_NO_CPR": "1",
         }
         self.process = pexpect.spawn(
-            sys.executable, ["-m", "ivm", "shell", str(folder / "s.pages")], encoding="utf-8", dimensions=(40, 100),
-            timeout=15, env=environment, cwd=Path(__file__).parents[3],
-        )  # fmt: skip
+            sys.executable,
+            ["-m", "ivm", "shell", str(folder / "s.pages")],
+            encoding="utf-8",
+            dimensions=(40, 100),
+            timeout=15,
+            env=environment,
+            cwd=Path(__file__).parents[3],
+        )
         self.process.expect("ivm>")
 
     def say(self, keys: str, *expected: str) -> str:
@@ -75,7 +80,9 @@ def is_free(path: Path) -> bool:
     return True
 
 
-def test_statements_run_and_an_idle_shell_holds_no_lock(start: Callable[[], Terminal], tmp_path: Path) -> None:
+def test_statements_run_and_an_idle_shell_holds_no_lock(
+    start: Callable[[], Terminal], tmp_path: Path
+) -> None:
     shell = start()
     shell.say("+edge(3, 4).\r", "version 2")
     assert is_free(tmp_path / "s.pages")
@@ -93,7 +100,9 @@ def test_statements_run_and_an_idle_shell_holds_no_lock(start: Callable[[], Term
     shell.end("exit\r")
 
 
-def test_a_statement_that_waits_for_its_end_says_so_and_is_cleared(start: Callable[[], Terminal]) -> None:
+def test_a_statement_that_waits_for_its_end_says_so_and_is_cleared(
+    start: Callable[[], Terminal],
+) -> None:
     shell = start()
     shell.say("q(x) <-\r", "not ended yet: a rule ends with a full stop")
     shell.say("\x03", "ivm>")
@@ -113,10 +122,15 @@ def test_names_are_completed_and_history_is_kept(start: Callable[[], Terminal]) 
     again.end("\x04")
 
 
-def test_names_that_are_no_words_are_completed_in_quotes(start: Callable[[], Terminal], tmp_path: Path) -> None:
+def test_names_that_are_no_words_are_completed_in_quotes(
+    start: Callable[[], Terminal], tmp_path: Path
+) -> None:
     with ivm.open(tmp_path / "s.pages") as ws:
         ws.sql('CREATE TABLE "order line" (id BIGINT PRIMARY KEY, "unit price" BIGINT NOT NULL)')
-        ws.sql('CREATE MATERIALIZED VIEW v AS SELECT sum("unit price") AS s, max(id) AS m FROM "order line"')
+        ws.sql(
+            'CREATE MATERIALIZED VIEW v AS SELECT sum("unit price") AS s, max(id) AS m FROM "order '
+            'line"'
+        )
         ws.sql('INSERT INTO "order line" VALUES (1, 250)')
     shell = start()
     shell.say("SELECT un\t", '"unit price"')
@@ -156,18 +170,24 @@ def test_a_trace_of_two_versions(start: Callable[[], Terminal]) -> None:
     shell.end("\x04")
 
 
-def test_ctrl_c_stops_a_statement_and_not_the_shell(start: Callable[[], Terminal], tmp_path: Path) -> None:
+def test_ctrl_c_stops_a_statement_and_not_the_shell(
+    start: Callable[[], Terminal], tmp_path: Path
+) -> None:
     """The product of three relations of 3,000 rows would take minutes."""
     with ivm.open(tmp_path / "s.pages") as ws, ws.transaction() as txn:
         txn.insert("edge", [(n, n + 1) for n in range(100, 3100)])
     shell = start()
-    for statement in "n[] = c <- agg<<c = count()>> edge(x, _), edge(y, _), edge(z, _), x + y < z.", "+edge(4, 5).":
+    for statement in (
+        "n[] = c <- agg<<c = count()>> edge(x, _), edge(y, _), edge(z, _), x + y < z.",
+        "+edge(4, 5).",
+    ):
         shell.process.send(f"{statement}\r")
         if "agg" in statement:
             time.sleep(1.5)
             began = time.monotonic()
             shell.say("\x03", "stopped")
-            assert time.monotonic() - began < 5  # half a second on a machine with nothing else to do
+            # half a second on a machine with nothing else to do
+            assert time.monotonic() - began < 5
     shell.process.expect("version 3")
     assert is_free(tmp_path / "s.pages")
     shell.end("\x04")

@@ -49,7 +49,11 @@ def damage(file, relation="edge"):
 def test_info(file, capsys):
     code, data = answer(capsys, "info", file)
     assert code == 0
-    assert data["relations"]["edge"] == {"rows": 500, "schema": "x: int64, y: int64", "key": ["x", "y"]}
+    assert data["relations"]["edge"] == {
+        "rows": 500,
+        "schema": "x: int64, y: int64",
+        "key": ["x", "y"],
+    }
     assert (data["version"], data["tags"], data["branches"]) == (5, {"three": 3}, {"main": 5})
 
 
@@ -110,12 +114,16 @@ def test_damage_to_accounts_of_pages_is_named_and_salvage_needs_none(tmp_path, c
     overwrite(path, page, store.page_size)
     code, data = answer(capsys, "fsck", path, "--salvage", tmp_path / "saved.pages")
     assert code == 1 and data["lost"] == []
-    assert data["violations"][0]["invariant"] == "checksum" and data["violations"][0]["page"] == page
+    assert (
+        data["violations"][0]["invariant"] == "checksum" and data["violations"][0]["page"] == page
+    )
     assert {violation["invariant"] for violation in data["violations"]} <= {"checksum", "record"}
     with pagestore.open(tmp_path / "saved.pages") as saved:
         assert saved.check() == [] and len(saved.snapshot()["r"]) == 140
     if which == "free list":
-        with pytest.raises(CorruptionError, match="mode='r' reads the store, pagestore fsck --salvage copies it"):
+        with pytest.raises(
+            CorruptionError, match="mode='r' reads the store, pagestore fsck --salvage copies it"
+        ):
             pagestore.open(path)
 
 
@@ -176,7 +184,11 @@ def test_salvage_says_which_records_lack_a_text(file, tmp_path, capsys):
         overwrite(file, page, store.page_size)
     code, data = answer(capsys, "fsck", file, "--salvage", tmp_path / "saved.pages")
     keys = [part["after"] for part in data["lost"]]
-    assert code == 1 and keys and all(part["page"] is None and part["before"] == part["after"] for part in data["lost"])
+    assert (
+        code == 1
+        and keys
+        and all(part["page"] is None and part["before"] == part["after"] for part in data["lost"])
+    )
     with pagestore.open(tmp_path / "saved.pages") as saved:
         left = [n for n, _ in saved.snapshot()["names"]]
     assert sorted([*left, *(n for (n,) in keys)]) == list(range(4_000))
@@ -224,7 +236,10 @@ def test_a_file_in_a_folder_that_is_not_there_is_named_as_it_was(file, tmp_path,
     for words in (["dump", str(file), "-o"], ["backup", str(file)]):
         assert command([*words, str(tmp_path / "none" / "out")]) == 1
         folder = tmp_path / "none"
-        assert f"there is no folder {folder} for {folder}/out: make it first" in capsys.readouterr().err
+        assert (
+            f"there is no folder {folder} for {folder}/out: make it first"
+            in capsys.readouterr().err
+        )
 
 
 def test_progress_stays_within_a_line(monkeypatch):
@@ -233,7 +248,9 @@ def test_progress_stays_within_a_line(monkeypatch):
     with open(theirs, "w") as terminal, open(ours, "rb", buffering=0) as shown:
         monkeypatch.setattr("sys.stderr", terminal)
         Progress("dump")(f"to {'a long way' * 9}")
-        assert shown.read(200).decode() == ERASE_LINE + "dump: to a long waya long waya long waya"[:39]
+        assert (
+            shown.read(200).decode() == ERASE_LINE + "dump: to a long waya long waya long waya"[:39]
+        )
 
 
 def test_json_has_no_infinity(file, capsys):
@@ -242,7 +259,10 @@ def test_json_has_no_infinity(file, capsys):
     with pagestore.open(file) as store, store.transaction() as txn:
         txn["float"].insert([(float("inf"),), (0.5,)])
     assert command(["diff", str(file), "6", "7", "float", "--json"]) == 1
-    rows = [json.loads(line, parse_constant=pytest.fail) for line in capsys.readouterr().out.splitlines()]
+    rows = [
+        json.loads(line, parse_constant=pytest.fail)
+        for line in capsys.readouterr().out.splitlines()
+    ]
     assert rows == [{"change": "+", "x": 0.5}, {"change": "+", "x": "Infinity"}]
 
 
@@ -267,13 +287,20 @@ def test_restoring_from_a_pipe(file, tmp_path, monkeypatch, named):
 
 
 def test_history_diff_tag_vacuum(file, capsys):
-    assert [v["version"] for v in answer(capsys, "history", file, "--limit", 2)[1]["versions"]] == [5, 4]
+    assert [v["version"] for v in answer(capsys, "history", file, "--limit", 2)[1]["versions"]] == [
+        5,
+        4,
+    ]
     assert command(["diff", str(file), "three", "4", "edge"]) == 1
     assert capsys.readouterr().out.splitlines()[0] == "+ 4, 0"
     assert command(["diff", str(file), "3", "3", "edge"]) == 0
     assert command(["diff", str(file), "3", "4", "no such"]) == 2
     assert answer(capsys, "tag", file, "four", 4)[1]["tags"] == {"three": 3, "four": 4}
-    assert answer(capsys, "tag", file, "newest", "main")[1]["tags"] == {"three": 3, "four": 4, "newest": 5}
+    assert answer(capsys, "tag", file, "newest", "main")[1]["tags"] == {
+        "three": 3,
+        "four": 4,
+        "newest": 5,
+    }
     assert command(["tag", str(file), "newest", "--delete"]) == 0
     capsys.readouterr()
     assert answer(capsys, "tag", file, "four", "--delete")[1]["tags"] == {"three": 3}
@@ -285,7 +312,12 @@ def test_history_diff_tag_vacuum(file, capsys):
 
 
 def test_dump_and_restore(file, tmp_path, capsys):
-    assert command(["dump", str(file), "-o", str(tmp_path / "d"), "--version", "three", "--version", "5"]) == 0
+    assert (
+        command(
+            ["dump", str(file), "-o", str(tmp_path / "d"), "--version", "three", "--version", "5"]
+        )
+        == 0
+    )
     assert re.fullmatch(r".*/d: [\d.]+ KiB\n", capsys.readouterr().out)
     assert answer(capsys, "restore", tmp_path / "d", tmp_path / "r.pages")[1]["versions"] == [1, 2]
     with pagestore.open(file) as old, pagestore.open(tmp_path / "r.pages") as new:
@@ -296,7 +328,12 @@ def test_dump_and_restore(file, tmp_path, capsys):
     (tmp_path / "cut").write_bytes((tmp_path / "d").read_bytes()[:-30])
     assert command(["restore", str(tmp_path / "cut"), str(tmp_path / "c.pages")]) == 1
     assert "cut off at byte" in capsys.readouterr().err
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["cut", "d", "graph.pages", "r.pages"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "cut",
+        "d",
+        "graph.pages",
+        "r.pages",
+    ]
     assert command(["restore", str(tmp_path / "d"), str(tmp_path / "c.pages")]) == 0
 
 
@@ -315,12 +352,18 @@ def test_backups(file, tmp_path, capsys):
             txn["edge"].insert([(100, 100)])
         assert store.check() == []
     assert command(["restore", str(increment), str(tmp_path / "x.pages")]) == 1
-    assert "goes on from version 5 and cannot come first: give one full backup" in capsys.readouterr().err
+    assert (
+        "goes on from version 5 and cannot come first: give one full backup"
+        in capsys.readouterr().err
+    )
     assert command(["restore", str(full), str(full), str(tmp_path / "x.pages")]) == 1
     assert "is a full one and cannot follow version 5" in capsys.readouterr().err
     with pagestore.open(tmp_path / "other.pages") as other, open(tmp_path / "other", "wb") as out:
         other.backup(out)
-    assert command(["restore", str(tmp_path / "other"), str(increment), str(tmp_path / "x.pages")]) == 1
+    assert (
+        command(["restore", str(tmp_path / "other"), str(increment), str(tmp_path / "x.pages")])
+        == 1
+    )
     assert "of another store" in capsys.readouterr().err
     increment.write_bytes(increment.read_bytes()[:-1])
     assert command(["restore", str(full), str(increment), str(tmp_path / "x.pages")]) == 1
@@ -346,7 +389,11 @@ def test_a_copy_takes_no_place_before_it_is_whole(file, tmp_path, capsys):
         assert command([*map(str, begin)]) == 0
         good.chmod(0o600)
         before = good.read_bytes()
-        for wrong in (["--since", "77"],) if begin[0] == "backup" else (["--version", "77"], ["--relation", "egde"]):
+        for wrong in (
+            (["--since", "77"],)
+            if begin[0] == "backup"
+            else (["--version", "77"], ["--relation", "egde"])
+        ):
             assert command([*map(str, begin), *wrong]) == 1
             assert good.read_bytes() == before
         assert command([*map(str, begin)]) == 0
@@ -362,7 +409,8 @@ def test_compact_stat_page(file, capsys):
                 txn["edge"].insert([(n, -1)])
     before = file.stat().st_size
     data = answer(capsys, "compact", file)[1]
-    assert data["after"] < before / 2 and file.stat().st_size == data["after"] + 47 * 8192  # the reserve
+    # the reserve
+    assert data["after"] < before / 2 and file.stat().st_size == data["after"] + 47 * 8192
     with pagestore.open(file, mode="r") as store, store.snapshot() as snapshot:
         stat = answer(capsys, "stat", file)[1]
         assert stat["relations"]["edge"] == 1
@@ -374,7 +422,9 @@ def test_compact_stat_page(file, capsys):
     assert command(["page", str(file), "999999"]) == 1
 
 
-@pytest.mark.parametrize("words", [["info", "none.pages"], ["fsck", "none.pages"], ["vacuum", "none.pages"]])
+@pytest.mark.parametrize(
+    "words", [["info", "none.pages"], ["fsck", "none.pages"], ["vacuum", "none.pages"]]
+)
 def test_no_file(words, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert command(words) == 1

@@ -1,4 +1,6 @@
-"""What commands print for people only shows: no text of a store or an error moves a cursor, or turns text round."""
+"""What commands print for people only shows: no text of a store or an error moves a cursor, or
+turns text round.
+"""
 
 import io
 import json
@@ -61,7 +63,12 @@ def file(tmp_path):
         ("ivm", ["uninstall", "FILE", f"x{BAD}"], 1, "x1b"),
         ("ivm", ["uninstall", "FILE", BAD], 0, SHOWN),
         ("ivm", ["trace", "FILE", "v", "1", "2"], 0, "v"),
-        ("ivm", ["install", "FILE", "RULES", "--name", f"n{LINES}"], 0, rf"n{SHOWN}\nforged installed"),
+        (
+            "ivm",
+            ["install", "FILE", "RULES", "--name", f"n{LINES}"],
+            0,
+            rf"n{SHOWN}\nforged installed",
+        ),
     ],
 )
 def test_nothing_but_shown(program, words, exit_code, said, file, tmp_path, capsys):
@@ -98,11 +105,17 @@ def test_long_lines_end_between_words_on_a_terminal(width, tmp_path, capsys, mon
     """No word is lost or cut, and files and pipes have whole lines."""
     path, texts = str(tmp_path / "s.pages"), [f"word{number}" for number in range(30)]
     with ivm.open(path) as workspace:
-        workspace.install("long_named_relation[key_of_it] = (a_first_column, b) -> int(key_of_it), "
-                          "string(a_first_column), int(b). v(a) <- long_named_relation[_] = (a, _).")  # fmt: skip
+        workspace.install(
+            "long_named_relation[key_of_it] = (a_first_column, b) -> int(key_of_it), "
+            "string(a_first_column), int(b). v(a) <- long_named_relation[_] = (a, _)."
+        )
         with workspace.transaction() as txn:
             txn.insert("long_named_relation", [(1, " ".join(texts), 3)])
-    commands = ["declare", path], ["why", path, f'v("{" ".join(texts)}")'], ["why", path, f'v("{" ".join(texts)}1")']
+    commands = (
+        ["declare", path],
+        ["why", path, f'v("{" ".join(texts)}")'],
+        ["why", path, f'v("{" ".join(texts)}1")'],
+    )
     for words in (*commands, ["explain", path, "v"], ["query", path, " ".join(texts)]):
         main.ivm(words)
         whole = capsys.readouterr()
@@ -114,7 +127,9 @@ def test_long_lines_end_between_words_on_a_terminal(width, tmp_path, capsys, mon
         monkeypatch.undo()
         for before, after in zip(whole, folded, strict=True):
             assert before.replace("│", "").split() == after.replace("│", "").split()
-            assert all(len(line) <= width or " " not in line.strip() for line in after.splitlines()), after
+            assert all(
+                len(line) <= width or " " not in line.strip() for line in after.splitlines()
+            ), after
             assert any(len(line) > width for line in before.splitlines()) or before == after
 
 

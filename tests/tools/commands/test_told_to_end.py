@@ -1,4 +1,6 @@
-"""A command that is told to end by TERM or HUP, at any point, leaves what was there before or all that it makes."""
+"""A command that is told to end by TERM or HUP, at any point, leaves what was there before or
+all that it makes.
+"""
 
 import os
 import signal
@@ -94,7 +96,9 @@ def start(tmp_path_factory) -> Path:
     with ivm.open(folder / "old.pages", page_size=4096, sync="off") as ws:
         ws.install("f(x, y) -> int(x), int(y). +f(1, 2).", name="base")
         with ws.store.transaction() as txn:
-            txn.create("r", "k: int64, v: string", key="k").insert([(n, f"text {n}") for n in range(2000)])
+            txn.create("r", "k: int64, v: string", key="k").insert(
+                [(n, f"text {n}") for n in range(2000)]
+            )
         with open(folder / "in.dump", "wb") as out:
             ws.store.dump(out)
         with open(folder / "in.backup", "wb") as out:
@@ -111,7 +115,15 @@ def test_a_command_that_is_told_to_end_leaves_nothing_behind(start, tmp_path, na
         (tmp_path / folder).mkdir()
         for file in start.iterdir():
             (tmp_path / folder / file.name).write_bytes(file.read_bytes())
-    command = [sys.executable, "-c", CHILD, str(tmp_path), COMMANDS[name], str(int(number)), str(POINTS)]
+    command = [
+        sys.executable,
+        "-c",
+        CHILD,
+        str(tmp_path),
+        COMMANDS[name],
+        str(int(number)),
+        str(POINTS),
+    ]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert not done.stderr, done.stderr
     whole, *codes = map(int, done.stdout.split())
@@ -136,7 +148,9 @@ def held(file: Path) -> object:
     with pagestore.open(file, mode="r") as store:
         assert not (store.recovery and store.recovery.problems) and not store.check()
         snapshot = store.snapshot()
-        return {name: [*snapshot[name]] for name in snapshot}, {*snapshot.properties} - {"dependants"}
+        return {name: [*snapshot[name]] for name in snapshot}, {*snapshot.properties} - {
+            "dependants"
+        }
 
 
 def test_a_second_signal_ends_a_command_at_once(tmp_path):
@@ -164,7 +178,9 @@ def test_a_signal_that_the_process_ignores_stays_ignored(monkeypatch):
     """As under nohup; and handlers are put back."""
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     seen: list[object] = []
-    monkeypatch.setattr(main, "_run", lambda *_: seen.extend(map(signal.getsignal, (signal.SIGHUP, signal.SIGTERM))))
+    monkeypatch.setattr(
+        main, "_run", lambda *_: seen.extend(map(signal.getsignal, (signal.SIGHUP, signal.SIGTERM)))
+    )
     try:
         main.pagestore(["info"])
         assert seen[0] is signal.SIG_IGN and callable(seen[1])
@@ -205,7 +221,9 @@ print("ready", flush=True)
 sys.exit(main.ivm(sys.argv[1:]))
 """
     command = [sys.executable, "-c", start, "query", str(tmp_path / "a.pages"), rule]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
         assert process.stdout and process.stdout.readline() == "ready\n"
         time.sleep(1)
         assert process.poll() is None
@@ -235,7 +253,9 @@ def test_a_signal_while_a_generator_is_closed_is_not_lost(number: signal.Signals
         info.run = run
         sys.exit(main.pagestore(["info", "x"]))
     """
-    done = subprocess.run([sys.executable, "-c", text, str(int(number))], capture_output=True, text=True, timeout=30)
+    done = subprocess.run(
+        [sys.executable, "-c", text, str(int(number))], capture_output=True, text=True, timeout=30
+    )
     assert (done.returncode, done.stdout, done.stderr) == (128 + number, "", "")
 
 
@@ -244,7 +264,8 @@ LONG = {  # each takes minutes, if it ends at all
     "install": ["ivm", "install", "long.pages", "long.ivm"],
     "query": ["ivm", "query", "long.pages", PAIRS],
     "sql": ["ivm", "sql", "long.pages", "SELECT count(*) FROM f a, f b, f c WHERE a.x + b.x < c.x"],
-    "kept by sql": ["ivm", "sql", "long.pages", "CREATE MATERIALIZED VIEW v AS SELECT count(*) AS n FROM f a, f b, f c "
+    "kept by sql": ["ivm", "sql", "long.pages",
+    "CREATE MATERIALIZED VIEW v AS SELECT count(*) AS n FROM f a, f b, f c "
                     "WHERE a.x + b.x < c.x"],
     "watch": ["ivm", "watch", "long.pages", "f"],
     "shell": ["ivm", "shell", "long.pages"],
@@ -267,12 +288,15 @@ def test_every_long_command_ends_at_a_signal(name: str, tmp_path: Path) -> None:
     before = sorted(tmp_path.rglob("*"))
     program, *words = LONG[name]
     start = (
-        "import sys, ivm; from pagestore_tools.cli import main, rows, workspace_options; print('ready', flush=True); "
+        "import sys, ivm; from pagestore_tools.cli import main, rows, workspace_options; "
+        "print('ready', flush=True); "
     )
     command = [sys.executable, "-c", f"{start} sys.exit(main.{program}())", *words]
     number = (signal.SIGINT, signal.SIGTERM)[[*LONG].index(name) % 2]
     environment = {**os.environ, "TMPDIR": str(temporary)}
-    with subprocess.Popen(command, cwd=tmp_path, env=environment, stdin=-1, stdout=-1, stderr=-1) as process:
+    with subprocess.Popen(
+        command, cwd=tmp_path, env=environment, stdin=-1, stdout=-1, stderr=-1
+    ) as process:
         assert process.stdout and process.stdout.readline() == b"ready\n"
         time.sleep(1)
         assert process.poll() is None

@@ -1,4 +1,5 @@
-"""Arrow data whose bytes were changed: refused by name, or taken as Arrow reads them; never a signal or a traceback.
+"""Arrow data whose bytes were changed: refused by name, or taken as Arrow reads them; never a
+signal or a traceback.
 
 A child does it, since what Arrow does not look at, such as offsets, may kill a process.
 """
@@ -32,7 +33,9 @@ def tables():
         "numbers": pa.array([1, None, 3, 4, 2**62]),
         "bool": pa.array([True, None, False, True, True]),
     }
-    return {name: pa.table({"k": pa.array(range(N)), "v": column}) for name, column in columns.items()}
+    return {
+        name: pa.table({"k": pa.array(range(N)), "v": column}) for name, column in columns.items()
+    }
 
 
 def rows_of(table):
@@ -86,7 +89,9 @@ def campaign(seed, times, folder):
                 data = bytearray(whole)
                 for _ in range(chosen.randint(1, 3)):
                     at = chosen.randrange(8, len(data))
-                    data[at] = chosen.choice([0, 1, 127, 128, 255, data[at] ^ 1 << chosen.randrange(8)])
+                    data[at] = chosen.choice(
+                        [0, 1, 127, 128, 255, data[at] ^ 1 << chosen.randrange(8)]
+                    )
                 with open(path, "wb") as file:
                     file.write(data)
                 with open(os.path.join(folder, "now"), "w") as file:
@@ -98,7 +103,10 @@ def campaign(seed, times, folder):
 def run(seed, times, folder):
     """A campaign in a child: what it found, and the signal or traceback that ended it."""
     done = subprocess.run(
-        [sys.executable, __file__, str(seed), str(times), str(folder)], capture_output=True, text=True, timeout=3000
+        [sys.executable, __file__, str(seed), str(times), str(folder)],
+        capture_output=True,
+        text=True,
+        timeout=3000,
     )
     where = (folder / "now").read_text()
     return done.returncode, done.stdout, done.stderr[-2000:] and f"{where}: {done.stderr[-2000:]}"

@@ -1,4 +1,6 @@
-"""Parquet as Spark's jobs leave it, imitated with pyarrow: what is read, and what is refused and how."""
+"""Parquet as Spark's jobs leave it, imitated with pyarrow: what is read, and what is refused and
+how.
+"""
 
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -34,11 +36,17 @@ def job(tmp_path: Path) -> Callable[..., Path]:
 
 
 def rows(path: Path, nulls: str = "refuse") -> list[dict]:
-    return [row for batch in open_dataset(path, Reading(nulls=nulls)).batches() for row in batch.to_pylist()]
+    return [
+        row
+        for batch in open_dataset(path, Reading(nulls=nulls)).batches()
+        for row in batch.to_pylist()
+    ]
 
 
 def test_files_are_read_in_name_order_and_marks_of_the_job_are_not_data(job) -> None:
-    path = job(pa.table({"x": [1, 2]}), pa.table({"x": pa.array([], pa.int64())}), pa.table({"x": [3]}))
+    path = job(
+        pa.table({"x": [1, 2]}), pa.table({"x": pa.array([], pa.int64())}), pa.table({"x": [3]})
+    )
     (path / "_temporary").mkdir()
     (path / "_temporary" / "part-9.parquet").write_bytes(b"half a file")
     assert rows(path) == [{"x": 1}, {"x": 2}, {"x": 3}]
@@ -69,12 +77,15 @@ def test_links_are_followed(job, tmp_path_factory) -> None:
     assert rows(path) == [{"x": 1, "day": 1}, {"x": 2, "day": 2}, {"x": 2, "day": 3}]
     elsewhere.unlink()
     with pytest.raises(
-        DatasetError, match="day=3/part-3.parquet is not a file, or a link to one that no longer exists"
+        DatasetError,
+        match="day=3/part-3.parquet is not a file, or a link to one that no longer exists",
     ):
         rows(path)
     (path / "day=3" / "part-3.parquet").unlink()
     (path / "day=3" / "again").symlink_to(path)
-    with pytest.raises(DatasetError, match="day=3/again is a link back to a folder that it is in: remove it"):
+    with pytest.raises(
+        DatasetError, match="day=3/again is a link back to a folder that it is in: remove it"
+    ):
         rows(path)
 
 
@@ -100,8 +111,13 @@ def test_types_are_widened_to_what_a_relation_holds(job) -> None:
     assert batch.schema.field("t").type == pa.timestamp("us", "UTC")
     (batch,) = open_dataset(path, Reading(utc=True)).batches()
     assert batch.schema.types == [
-        pa.int64(), pa.float64(), pa.timestamp("us"), pa.string(), pa.string(), pa.decimal128(9, 2)
-    ]  # fmt: skip
+        pa.int64(),
+        pa.float64(),
+        pa.timestamp("us"),
+        pa.string(),
+        pa.string(),
+        pa.decimal128(9, 2),
+    ]
     assert batch.column("t").to_pylist() == [moment.replace(tzinfo=None)]
 
 
@@ -128,17 +144,28 @@ def test_int96_far_from_1970_keeps_its_date(tmp_path: Path) -> None:
             [pa.table({"x": [1]}), pa.table({"x": pa.array([1 << 63], pa.uint64())})],
             "part-00001.*column x is uint64, but it is int64 in .*part-00000.*: give --cast x=TYPE",
         ),
-        ([pa.table({"x": pa.array([1], pa.timestamp("ns"))})], "column x does not fit timestamp in row 0"),
+        (
+            [pa.table({"x": pa.array([1], pa.timestamp("ns"))})],
+            "column x does not fit timestamp in row 0",
+        ),
         (
             [pa.table({"x": pa.array([None, 2**60, 0, 2**61], pa.timestamp("us")), "y": [1] * 4})],
-            "(?s)column x is null in row 0.*column x is beyond timestamp, .* in 2 rows, the first row 1",
+            "(?s)column x is null in row 0.*column x is beyond timestamp, .* in 2 rows, the first "
+            "row 1",
         ),
         (
-            [pa.table({"x": [1, None, None], "y": [0.5, None, float("nan")]}), pa.table({"x": [None], "y": [1.0]})],
-            "(?s)4 problems.*part-00000.*x is null in 2 rows, the first row 1.*y is null in row 1.*y is NaN in row 2.*"
+            [
+                pa.table({"x": [1, None, None], "y": [0.5, None, float("nan")]}),
+                pa.table({"x": [None], "y": [1.0]}),
+            ],
+            "(?s)4 problems.*part-00000.*x is null in 2 rows, the first row 1.*y is null in row "
+            "1.*y is NaN in row 2.*"
             "part-00001.*column x is null in row 0",
         ),
-        ([pa.table({"x": pa.array([1], pa.decimal256(39, 2))})], "column x has type decimal.*--cast x='decimal.38"),
+        (
+            [pa.table({"x": pa.array([1], pa.decimal256(39, 2))})],
+            "column x has type decimal.*--cast x='decimal.38",
+        ),
         ([pa.table({"x": pa.nulls(1)})], "column x has type null"),
         (
             [pa.table({"x": [1]}), pa.table({"x": ["1"]})],
@@ -149,7 +176,9 @@ def test_int96_far_from_1970_keeps_its_date(tmp_path: Path) -> None:
         ([], "holds no file to load"),
     ],
 )
-def test_what_cannot_be_loaded_is_refused_in_one_sentence(job, tables: list[pa.Table], complaint: str) -> None:
+def test_what_cannot_be_loaded_is_refused_in_one_sentence(
+    job, tables: list[pa.Table], complaint: str
+) -> None:
     with pytest.raises(DatasetError, match=complaint):
         rows(job(*tables))
 
@@ -168,5 +197,7 @@ def test_a_file_with_a_damaged_page_is_named(job) -> None:
     content = bytearray(file.read_bytes())
     content[2000:3000] = bytes(1000)
     file.write_bytes(content)
-    with pytest.raises(DatasetError, match="part-00000.*is damaged: .*: let the job write it again"):
+    with pytest.raises(
+        DatasetError, match="part-00000.*is damaged: .*: let the job write it again"
+    ):
         rows(path)

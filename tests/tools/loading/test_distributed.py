@@ -1,4 +1,5 @@
-"""A relation that tasks build: the same rows, counts and complaints as a load in one process, and often the same bytes.
+"""A relation that tasks build: the same rows, counts and complaints as a load in one process, and
+often the same bytes.
 
 Tasks run here (tests/support/cluster.py), or on Spark.
 """
@@ -35,7 +36,8 @@ from tests.spark.death import Death
 from tests.support.cluster import HereCluster
 
 TYPES = [
-    ("x", pa.int64()), ("s", pa.string()), ("d", pa.decimal128(9, 2)), ("f", pa.float64()), ("b", pa.binary()),
+    ("x", pa.int64()), ("s", pa.string()), ("d", pa.decimal128(9, 2)), ("f", pa.float64()), ("b",
+    pa.binary()),
 ]  # fmt: skip
 ROOT = Path(__file__).parents[3]
 POINTS = int(os.environ.get("POINTS", "50"))  # kills of a campaign
@@ -45,7 +47,9 @@ def write(folder: Path, rows: list[tuple[Any, ...]], files: int) -> Path:
     """Rows as part files of Parquet."""
     folder.mkdir()
     for number, part in enumerate(np.array_split(np.arange(len(rows)), files)):
-        columns = {name: pa.array([rows[i][c] for i in part], kind) for c, (name, kind) in enumerate(TYPES)}
+        columns = {
+            name: pa.array([rows[i][c] for i in part], kind) for c, (name, kind) in enumerate(TYPES)
+        }
         pq.write_table(pa.table(columns), folder / f"part-{number:05}.parquet")
     (folder / "_SUCCESS").touch()
     return folder
@@ -58,12 +62,24 @@ def random_rows(rng: random.Random, n: int, faulty: bool) -> list[tuple[Any, ...
         x, s = rng.randint(0, n), rng.choice(["a", "b", "ü", "long" * 300, ""])
         odd = rng.randint(0, 1) if faulty and not rng.randint(0, n // 2) else 0
         seed = f"{x} {s}"
-        rows.append((x, s, Decimal(len(seed) + odd) / 100, None if x % 3 == 0 else x / 7, seed.encode() * (x % 2)))
+        rows.append(
+            (
+                x,
+                s,
+                Decimal(len(seed) + odd) / 100,
+                None if x % 3 == 0 else x / 7,
+                seed.encode() * (x % 2),
+            )
+        )
     return rows
 
 
-def loaded(file: Path, folder: Path, key: list[str], spread: Spread | None, **more: Any) -> tuple[Any, ...]:
-    """What a load leaves: its report's counts or its complaint, the rows, and the bytes of the trees."""
+def loaded(
+    file: Path, folder: Path, key: list[str], spread: Spread | None, **more: Any
+) -> tuple[Any, ...]:
+    """What a load leaves: its report's counts or its complaint, the rows, and the bytes of the
+    trees.
+    """
     with pagestore.open(file, sync="off") as store:
         try:
             with store.transaction() as txn:
@@ -77,7 +93,13 @@ def loaded(file: Path, folder: Path, key: list[str], spread: Spread | None, **mo
         pages = words.words.reshape(-1, words.page_words)
         trees = [relation.tree]
         bytes_ = [pages[np.sort(pages_of(words, tree))].copy() for tree in trees if tree.root]
-        counts = report.rows, report.inserted, report.collapsed, report.dropped, str(relation.schema)
+        counts = (
+            report.rows,
+            report.inserted,
+            report.collapsed,
+            report.dropped,
+            str(relation.schema),
+        )
         return counts, [*relation], bytes_
 
 
@@ -116,31 +138,46 @@ def test_decimals_of_more_digits_than_a_word_has(tmp_path: Path, key: list[str])
     rows = [(x, "t", Decimal(x % 70 - 30) * 10**3, None, b"") for x in range(3000)]
     folder, found = write(tmp_path / "job", rows, 3), []
     for spread in (None, Spread(HereCluster(3), tmp_path / "segments")):
-        with pagestore.open(tmp_path / f"{len(found)}.pages", sync="off") as store, store.transaction() as txn:
+        with (
+            pagestore.open(tmp_path / f"{len(found)}.pages", sync="off") as store,
+            store.transaction() as txn,
+        ):
             txn.create("r", "x: int64, d: decimal(38,9)", key)
             load(txn, "r", folder, (), "replace", Reading(columns=["x", "d"]), spread=spread)
             found.append([*txn["r"]])
     assert found[0] == found[1] == [(x, d) for x, _, d, _, _ in rows]
 
 
-@pytest.mark.parametrize(("kind", "key"), [("numbers", ["x"]), ("texts", ["x"]), ("keys", ["s", "x"])])
-def test_one_task_builds_the_bytes_of_one_process(tmp_path: Path, kind: str, key: list[str]) -> None:
+@pytest.mark.parametrize(
+    ("kind", "key"), [("numbers", ["x"]), ("texts", ["x"]), ("keys", ["s", "x"])]
+)
+def test_one_task_builds_the_bytes_of_one_process(
+    tmp_path: Path, kind: str, key: list[str]
+) -> None:
     text = (lambda x: "t") if kind == "numbers" else (lambda x: f"t{x % 999}")
     rows = [(x, text(x), Decimal(x) / 100, x / 3, b"") for x in range(60_000)]
     folder = write(tmp_path / "job", rows, 1)
     contents = []
     for spread in (None, Spread(HereCluster(1), tmp_path / "segments")):
-        with pagestore.open(tmp_path / f"{len(contents)}.pages", sync="off") as store, store.transaction() as txn:
+        with (
+            pagestore.open(tmp_path / f"{len(contents)}.pages", sync="off") as store,
+            store.transaction() as txn,
+        ):
             load(txn, "r", folder, key, spread=spread)
             trees = [txn.tree("r"), *[txn._trees[number] for number in (1, 2)]]
             pages = txn.pages.words.reshape(-1, txn.pages.page_words)
-            contents.append([(tree, pages[np.sort(pages_of(txn.pages, tree))].copy()) for tree in trees])
+            contents.append(
+                [(tree, pages[np.sort(pages_of(txn.pages, tree))].copy()) for tree in trees]
+            )
     for (tree, one), (other_tree, other) in zip(*contents, strict=True):
         assert tree == other_tree and np.array_equal(one, other)
 
 
 def test_what_is_wrong_is_told_as_in_one_process(tmp_path: Path) -> None:
-    rows: list[tuple[Any, ...]] = [(1, "a", None, float("nan"), b""), (2, None, Decimal(1), 1.0, None)]
+    rows: list[tuple[Any, ...]] = [
+        (1, "a", None, float("nan"), b""),
+        (2, None, Decimal(1), 1.0, None),
+    ]
     folder = write(tmp_path / "job", [*rows, (None, "c", Decimal(2), float("nan"), b"")], 2)
     for key in (["x"], ["s"]):  # in order, and sorted
         spread = Spread(HereCluster(2), tmp_path / "segments")
@@ -153,15 +190,21 @@ def test_a_relation_keeps_its_scans_and_its_views_follow(tmp_path: Path) -> None
     folder, spread = write(tmp_path / "job", rows, 3), Spread(HereCluster(3), tmp_path / "segments")
     with ivm.open(tmp_path / "w.pages") as workspace:
         with workspace.store.transaction() as txn:
-            txn.create("r", "x: int64, d: int64", ("x",), ["count", "sum:d"]).insert([(1, 1), (2, 9)])
-        workspace.install("total[] = t <- agg<<t = sum(d)>> r[_] = d. big(x) <- r[x] = d, d > 4990.")
+            txn.create("r", "x: int64, d: int64", ("x",), ["count", "sum:d"]).insert(
+                [(1, 1), (2, 9)]
+            )
+        workspace.install(
+            "total[] = t <- agg<<t = sum(d)>> r[_] = d. big(x) <- r[x] = d, d > 4990."
+        )
         with workspace.store.transaction() as txn:
             reading = Reading(columns=["x", "d"], casts={"d": pagestore.host.Type.parse("int64")})
             report = load(txn, "r", folder, (), "replace", reading, spread=spread)
         assert (report.rows, report.deleted, set(report.views)) == (5000, 2, {"total", "big"})
         assert workspace["total"].to_arrow().column(0).to_pylist() == [sum(range(5000))]
         assert sorted(workspace["big"]) == [(x,) for x in range(4991, 5000)]
-        assert workspace.store.snapshot()["r"].range((10,), (20,)).scan("sum:d") == sum(range(10, 20))
+        assert workspace.store.snapshot()["r"].range((10,), (20,)).scan("sum:d") == sum(
+            range(10, 20)
+        )
         assert workspace.check() == [] and workspace.store.check() == []
 
 
@@ -179,11 +222,19 @@ def test_lists_are_loaded_beside_it(tmp_path: Path) -> None:
 def test_files_without_types_are_refused(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("x\n1\n")
     with (
-        pytest.raises(DatasetError, match="a.csv is csv, whose types are guessed.*pagestore prepare"),
+        pytest.raises(
+            DatasetError, match="a.csv is csv, whose types are guessed.*pagestore prepare"
+        ),
         pagestore.open(":memory:") as store,
         store.transaction() as txn,
     ):
-        load(txn, "r", tmp_path / "a.csv", ["x"], spread=Spread(HereCluster(1), tmp_path / "segments"))
+        load(
+            txn,
+            "r",
+            tmp_path / "a.csv",
+            ["x"],
+            spread=Spread(HereCluster(1), tmp_path / "segments"),
+        )
 
 
 def test_files_are_shared_out_in_order_and_evenly(tmp_path: Path) -> None:
@@ -213,7 +264,10 @@ def test_spark_builds_what_one_process_builds(submitted, tmp_path: Path, key: st
     folder, contents = write(tmp_path / "job", rows, 3), []
     for options in ([], ["--spark"]):
         file = tmp_path / f"s{len(contents)}.pages"
-        assert main.pagestore(["load", str(file), "r", str(folder), "--key", key, "--json", *options]) == 0
+        assert (
+            main.pagestore(["load", str(file), "r", str(folder), "--key", key, "--json", *options])
+            == 0
+        )
         answer = json.loads(capsys.readouterr().out)
         assert answer["sorted"] == (key != "x") and not Path(f"{file}.segments").exists()
         with pagestore.open(file, mode="r") as store:
@@ -229,7 +283,10 @@ def test_what_spark_refuses(submitted, tmp_path: Path, capsys) -> None:
         assert main.pagestore(["load", str(file), "r", str(folder), "--key", key, "--spark"]) == 1
         err = capsys.readouterr().err
         assert says in err and len(err.splitlines()) == 1 and not file.exists()
-    assert main.pagestore(["load", str(file), "r", str(folder), "--key", "x", "--spark", "--append"]) == 1
+    assert (
+        main.pagestore(["load", str(file), "r", str(folder), "--key", "x", "--spark", "--append"])
+        == 1
+    )
     assert "--spark builds a relation whole" in capsys.readouterr().err
 
 
@@ -250,7 +307,9 @@ print("done", flush=True)
 
 
 def _kill_drivers(tmp_path: Path, command: list[str], kills: int, longest: float) -> None:
-    """Kill a load at random moments: the store has its old rows or the new ones, and the next load finds its way."""
+    """Kill a load at random moments: the store has its old rows or the new ones, and the next
+    load finds its way.
+    """
     rng = random.Random(kills)
     old = [(x, "old", Decimal(x), None, b"") for x in range(50)]
     new = sorted({row[0]: row for row in random_rows(rng, 6000, faulty=False)}.values())
@@ -277,7 +336,14 @@ def _kill_drivers(tmp_path: Path, command: list[str], kills: int, longest: float
             assert found in ([row[0] for row in old], [row[0] for row in new])
         with pagestore.open(file) as store:
             with store.transaction() as txn:
-                load(txn, "r", second, (), "replace", spread=Spread(HereCluster(2), Path(f"{file}.segments")))
+                load(
+                    txn,
+                    "r",
+                    second,
+                    (),
+                    "replace",
+                    spread=Spread(HereCluster(2), Path(f"{file}.segments")),
+                )
             assert len(store.snapshot()["r"]) == len(new) and store.check() == []
         assert not Path(f"{file}.segments").exists()
     print(struck, "drivers killed in", number, "loads")
@@ -315,7 +381,9 @@ def test_campaign_of_drivers_on_spark(tmp_path: Path) -> None:
 
 
 class Deadly:
-    """A cluster of which a Python worker is killed, or all of them, at a random moment of one of its kinds of work."""
+    """A cluster of which a Python worker is killed, or all of them, at a random moment of one of
+    its kinds of work.
+    """
 
     def __init__(self, spark: Any, death: Death, work: str) -> None:
         from pagestore_tools.spark.session import SparkCluster
@@ -325,9 +393,13 @@ class Deadly:
 
     def each(self, task: Callable[[Any], Any], arguments: Sequence[Any]) -> list[Any]:
         self.passes += 1
-        return self.cluster.each(self._deadly(task, "texts" if self.passes == 1 else "build"), arguments)
+        return self.cluster.each(
+            self._deadly(task, "texts" if self.passes == 1 else "build"), arguments
+        )
 
-    def ranges(self, words: Any, arguments: Sequence[Any], columns: int, keys: int, build: Any) -> list[Any]:
+    def ranges(
+        self, words: Any, arguments: Sequence[Any], columns: int, keys: int, build: Any
+    ) -> list[Any]:
         def dying(argument: Any, death: Death = self.death) -> Iterator[np.ndarray]:
             with death:
                 yield from words(argument)
@@ -355,9 +427,13 @@ def _kill_workers(spark, tmp_path: Path, kills: int, everybody: bool) -> None:
         key = ["s", "x"] if work == "words" else rng.choice([["x"], ["s", "x"]])
         death = Death(tmp_path / f"{number}.killed.{work}", rng.uniform(0, 0.02), everybody)
         with pagestore.open(tmp_path / f"{number}.pages") as store:
-            _loads_or_leaves(store, folder, key, Spread(Deadly(spark, death, work), tmp_path / "segments"))
+            _loads_or_leaves(
+                store, folder, key, Spread(Deadly(spark, death, work), tmp_path / "segments")
+            )
             for _ in range(10):  # Spark may hand out a worker that is dead already
-                if _loads_or_leaves(store, folder, key, Spread(SparkCluster(spark), tmp_path / "segments")):
+                if _loads_or_leaves(
+                    store, folder, key, Spread(SparkCluster(spark), tmp_path / "segments")
+                ):
                     break
             assert len(store.snapshot()["r"]) == len(rows)
     print(len(struck), "kills in", number, "loads:", Counter(struck))

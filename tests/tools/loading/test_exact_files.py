@@ -1,7 +1,9 @@
-"""Values of each kind, in files of each format, into columns of each type: all arrive exactly, or the load is refused.
+"""Values of each kind, in files of each format, into columns of each type: all arrive exactly, or
+the load is refused.
 
-What is right tests/support/exact.py says, value by value, in plain Python; a value that has a place in the column must
-not be refused either. The message names the column and, of files that have lines, the line.
+What is right tests/support/exact.py says, value by value, in plain Python; a value that has a place
+in the column must not be refused either. The message names the column and, of files that have
+lines, the line.
 """
 
 import csv
@@ -25,7 +27,8 @@ from tests.support.exact import Refused, read, spelt, taken
 from tests.support.tables import plain
 
 WANTED = [
-    "int64", "uint64", "float64", "bool", "decimal(9,2)", "decimal(18,0)", "date", "time", "timestamp",
+    "int64", "uint64", "float64", "bool", "decimal(9,2)", "decimal(18,0)", "date", "time",
+    "timestamp",
     "timestamp(Europe/Berlin)", "duration", "string", "bytes",
 ]  # fmt: skip
 MICROSECOND = timedelta(microseconds=1)
@@ -37,12 +40,21 @@ SOURCES: dict[str, tuple[pa.DataType, Callable[[random.Random], Any]]] = {
     "whole": (pa.int64(), lambda c: c.choice([*WHOLE, c.randrange(10**10)])),
     "unsigned": (pa.uint64(), lambda c: c.choice([0, 2**63, 2**64 - 2, 2**53 + 1])),
     "floats": (pa.float64(), lambda c: c.choice([*FLOATS, c.random() * 1e6])),
-    "decimals": (pa.decimal128(20, 3), lambda c: Decimal(c.choice([7000, 7250, 1239, c.randrange(10**19)])).scaleb(-3)),
+    "decimals": (
+        pa.decimal128(20, 3),
+        lambda c: Decimal(c.choice([7000, 7250, 1239, c.randrange(10**19)])).scaleb(-3),
+    ),
     "booleans": (pa.bool_(), lambda c: c.random() < 0.5),
     "dates": (pa.date32(), lambda c: date(2020, 1, 1) + timedelta(c.randrange(9000))),
     "times": (pa.time64("us"), lambda c: time(c.randrange(24), 30, 0, c.choice([0, 5]))),
-    "moments": (pa.timestamp("us"), lambda c: MOMENT + c.choice([0, DAY, c.randrange(10**15)]) * MICROSECOND),
-    "zoned": (pa.timestamp("us", "UTC"), lambda c: MOMENT.replace(tzinfo=UTC) + c.randrange(10**15) * MICROSECOND),
+    "moments": (
+        pa.timestamp("us"),
+        lambda c: MOMENT + c.choice([0, DAY, c.randrange(10**15)]) * MICROSECOND,
+    ),
+    "zoned": (
+        pa.timestamp("us", "UTC"),
+        lambda c: MOMENT.replace(tzinfo=UTC) + c.randrange(10**15) * MICROSECOND,
+    ),
     "durations": (pa.duration("us"), lambda c: c.randrange(-(10**14), 10**14) * MICROSECOND),
     "texts": (pa.string(), lambda c: c.choice(TEXTS)),
 }
@@ -51,7 +63,9 @@ SOURCES: dict[str, tuple[pa.DataType, Callable[[random.Random], Any]]] = {
 # --- files --------------------------------------------------------------------------------------
 
 
-def write_json(path: Path, values: list[Any], kind: pa.DataType, listed: bool) -> Callable[[Any, Type], Any]:
+def write_json(
+    path: Path, values: list[Any], kind: pa.DataType, listed: bool
+) -> Callable[[Any, Type], Any]:
     def literal(value: Any) -> str:
         return spelt(value) if isinstance(value, int | float | Decimal) else json.dumps(str(value))
 
@@ -60,19 +74,25 @@ def write_json(path: Path, values: list[Any], kind: pa.DataType, listed: bool) -
     return lambda value, wanted: read(spelt(value), wanted, literal(value)[0] == '"')
 
 
-def write_csv(path: Path, values: list[Any], kind: pa.DataType, quoted: bool) -> Callable[[Any, Type], Any]:
+def write_csv(
+    path: Path, values: list[Any], kind: pa.DataType, quoted: bool
+) -> Callable[[Any, Type], Any]:
     with open(path, "w", newline="") as out:
         writer = csv.writer(out, quoting=csv.QUOTE_ALL if quoted else csv.QUOTE_MINIMAL)
         writer.writerows([("k", "v"), *((row, spelt(value)) for row, value in enumerate(values))])
     return lambda value, wanted: read(spelt(value), wanted, None)
 
 
-def write_parquet(path: Path, values: list[Any], kind: pa.DataType, _: bool) -> Callable[[Any, Type], Any]:
+def write_parquet(
+    path: Path, values: list[Any], kind: pa.DataType, _: bool
+) -> Callable[[Any, Type], Any]:
     pq.write_table(_table(values, kind), path)
     return taken
 
 
-def write_arrow(path: Path, values: list[Any], kind: pa.DataType, encoded: bool) -> Callable[[Any, Type], Any]:
+def write_arrow(
+    path: Path, values: list[Any], kind: pa.DataType, encoded: bool
+) -> Callable[[Any, Type], Any]:
     table = _table(values, kind)
     table = table.set_column(1, "v", table["v"].dictionary_encode()) if encoded else table
     with pa.ipc.new_file(str(path), table.schema) as out:
@@ -102,14 +122,19 @@ def check(form: str, source: str, wanted: str, chance: random.Random, folder: Pa
     kind, draw = SOURCES[source]
     values = [draw(chance) for _ in range(chance.choice([1, 3, 30]))]
     path = folder / f"in.{form}"
-    expected = right(values, FORMATS[form](path, values, kind, chance.random() < 0.5), Type.parse(wanted))
+    expected = right(
+        values, FORMATS[form](path, values, kind, chance.random() < 0.5), Type.parse(wanted)
+    )
     with pagestore.open(":memory:") as store, store.transaction() as txn:
         txn.create("r", f"k: int64, v: {wanted}?", key="k")
         try:
             load(txn, "r", path, mode="append")
         except DatasetError as error:
             assert isinstance(expected, int), (values, str(error))
-            assert ("column v" in str(error) and "line" in str(error)) or form in ("parquet", "arrow"), str(error)
+            assert ("column v" in str(error) and "line" in str(error)) or form in (
+                "parquet",
+                "arrow",
+            ), str(error)
             return
         found = [plain(value) for _, value in sorted(txn["r"])]
         assert not isinstance(expected, int), (values[expected], found[expected])

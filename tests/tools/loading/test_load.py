@@ -134,12 +134,18 @@ def test_the_key_may_be_written_with_spaces(folder, tmp_path: Path) -> None:
 def test_the_command_answers_as_the_others_do(folder, tmp_path: Path, capsys) -> None:
     path = folder(table(x=[3, 1]))
     (path / "_SUCCESS").unlink()
-    assert main.pagestore(["load", str(tmp_path / "j.pages"), "r", str(path), "--key", "x", "--json"]) == 0
+    assert (
+        main.pagestore(["load", str(tmp_path / "j.pages"), "r", str(path), "--key", "x", "--json"])
+        == 0
+    )
     out, err = capsys.readouterr()
     data = json.loads(out)
     assert (data["relation"], data["rows"], data["sorted"], len(data["notes"])) == ("r", 2, True, 1)
     assert err.startswith("note: ")
-    assert main.pagestore(["load", str(tmp_path / "q.pages"), "r", str(path), "--key", "x", "--quiet"]) == 0
+    assert (
+        main.pagestore(["load", str(tmp_path / "q.pages"), "r", str(path), "--key", "x", "--quiet"])
+        == 0
+    )
     assert capsys.readouterr() == ("", "")
 
 
@@ -162,7 +168,9 @@ def test_what_spark_wrote(store, spark, tmp_path: Path) -> None:
         "select id, id % 7 part, cast(id / 4 as decimal(9, 2)) price, "
         "timestamp_micros(id * 1000003) at, string(id) name from range(5000)"
     )
-    rows.repartitionByRange(3, "id").sortWithinPartitions("id").write.parquet(str(tmp_path / "sorted"))
+    rows.repartitionByRange(3, "id").sortWithinPartitions("id").write.parquet(
+        str(tmp_path / "sorted")
+    )
     rows.write.partitionBy("part").parquet(str(tmp_path / "parts"))
     with store.transaction() as txn:
         ordered = load(txn, "ordered", tmp_path / "sorted", ["id"], reading=Reading(utc=True))
@@ -175,18 +183,28 @@ def test_what_spark_wrote(store, spark, tmp_path: Path) -> None:
 
 def test_nulls_are_kept_in_columns_of_values(store, folder) -> None:
     path = folder(
-        table(x=[1, 2, 3], y=["a", None, "b"], z=[1, 2, 3]), table(x=[4], y=["c"], z=pa.array([None], pa.int64()))
+        table(x=[1, 2, 3], y=["a", None, "b"], z=[1, 2, 3]),
+        table(x=[4], y=["c"], z=pa.array([None], pa.int64())),
     )
     with store.transaction() as txn:
         load(txn, "r", path, ["x"])
         assert str(txn["r"].schema) == "x: int64, y: string?, z: int64?"
         assert list(txn["r"]) == [(1, "a", 1), (2, None, 2), (3, "b", 3), (4, "c", None)]
-        load(txn, "filled", path, ["x"], reading=Reading(nulls="refuse", fill={"y": "none", "z": "-1"}))
+        load(
+            txn,
+            "filled",
+            path,
+            ["x"],
+            reading=Reading(nulls="refuse", fill={"y": "none", "z": "-1"}),
+        )
         assert str(txn["filled"].schema) == "x: int64, y: string, z: int64"
         assert list(txn["filled"]) == [(1, "a", 1), (2, "none", 2), (3, "b", 3), (4, "c", -1)]
         for place, (refused, complaint) in enumerate(
             [
-                ({"nulls": "refuse"}, "column y is null in row 1: nulls are refused; fill them with --fill y=VALUE"),
+                (
+                    {"nulls": "refuse"},
+                    "column y is null in row 1: nulls are refused; fill them with --fill y=VALUE",
+                ),
                 ({"fill": {"q": "1"}}, "no column q to fill; there are x, y, z"),
                 ({"fill": {"z": "one"}}, "'one' is not a value of column z"),
             ]

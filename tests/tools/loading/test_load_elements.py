@@ -16,16 +16,24 @@ import pagestore
 from pagestore_tools.cli import main
 from pagestore_tools.loading import edit, opened
 
-LINE = pa.struct([("sku", pa.string()), ("pieces", pa.int32()), ("at", pa.struct([("x", pa.float32())]))])
+LINE = pa.struct(
+    [("sku", pa.string()), ("pieces", pa.int32()), ("at", pa.struct([("x", pa.float32())]))]
+)
 SCHEMA = pa.schema(
-    [("shop", pa.string()), ("id", pa.int16()), ("tags", pa.list_(pa.string())), ("lines", pa.large_list(LINE)),
-     ("pair", pa.list_(pa.int64(), 2)), ("price", pa.map_(pa.string(), pa.decimal128(5, 2))), ("paid", pa.bool_())]
+    [("shop", pa.string()), ("id", pa.int16()), ("tags", pa.list_(pa.string())), ("lines",
+    pa.large_list(LINE)),
+     ("pair", pa.list_(pa.int64(), 2)), ("price", pa.map_(pa.string(), pa.decimal128(5, 2))),
+     ("paid", pa.bool_())]
 )  # fmt: skip
 
 
 def some_row(chance: random.Random, shop: str, id_: int) -> dict:
     lines = [
-        {"sku": chance.choice("abc"), "pieces": chance.randrange(9), "at": {"x": chance.randrange(4) / 2}}
+        {
+            "sku": chance.choice("abc"),
+            "pieces": chance.randrange(9),
+            "at": {"x": chance.randrange(4) / 2},
+        }
         for _ in range(chance.randrange(4))
     ]
     return {
@@ -34,7 +42,9 @@ def some_row(chance: random.Random, shop: str, id_: int) -> dict:
         "tags": chance.choice([None, [], ["a"], ["b", "a", "b"]]),
         "lines": chance.choice([None, lines]),
         "pair": [chance.randrange(5), chance.randrange(5)],
-        "price": chance.choice([None, {}, {"net": pa.scalar(chance.randrange(99)).as_py(), "tax": 1}]),
+        "price": chance.choice(
+            [None, {}, {"net": pa.scalar(chance.randrange(99)).as_py(), "tax": 1}]
+        ),
         "paid": chance.random() < 0.5,
     }
 
@@ -50,8 +60,12 @@ def check(file: Path, truth: dict[tuple, dict]) -> None:
         assert store.check() == []
     rows = truth.items()
     assert found["r"] == sorted((*key, row["paid"]) for key, row in rows)
-    assert found["r:tags"] == sorted((*key, i, one) for key, row in rows for i, one in enumerate(row["tags"] or []))
-    assert found["r:pair"] == sorted((*key, i, one) for key, row in rows for i, one in enumerate(row["pair"]))
+    assert found["r:tags"] == sorted(
+        (*key, i, one) for key, row in rows for i, one in enumerate(row["tags"] or [])
+    )
+    assert found["r:pair"] == sorted(
+        (*key, i, one) for key, row in rows for i, one in enumerate(row["pair"])
+    )
     assert found["r:lines"] == sorted(
         (*key, i, one["sku"], one["pieces"], one["at"]["x"])
         for key, row in rows
@@ -93,13 +107,21 @@ def counts_of(mode: str, before: dict, after: dict, loaded: dict) -> dict[str, i
 @pytest.mark.parametrize("few", [0, 10_000])
 @pytest.mark.parametrize("seed", range(3))
 def test_each_mode(
-    few: int, seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    few: int,
+    seed: int,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """Against a dict; batches are of a few rows, slices of larger ones. What is reported is what happened."""
+    """Against a dict; batches are of a few rows, slices of larger ones. What is reported is what
+    happened.
+    """
     monkeypatch.setattr(opened, "BATCH_ROWS", 7)
     monkeypatch.setattr(edit, "FEW_KEYS", few)
     chance, truth, file = random.Random(seed), {}, tmp_path / "s.pages"
-    for number, mode in enumerate(["create", "append", "upsert", "delete", "upsert", "replace", "delete"]):
+    for number, mode in enumerate(
+        ["create", "append", "upsert", "delete", "upsert", "replace", "delete"]
+    ):
         fresh = [(s, i) for s in "xy" for i in range(40) if mode != "append" or (s, i) not in truth]
         keys = chance.sample(fresh, 20)
         rows = [some_row(chance, *key) for key in keys]
@@ -128,7 +150,9 @@ def test_each_mode(
         }
 
 
-def test_what_is_refused_changes_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_is_refused_changes_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     file, chance = tmp_path / "s.pages", random.Random(1)
     rows = [some_row(chance, "x", i) for i in range(9)]
     pq.write_table(pa.Table.from_pylist(rows, SCHEMA), tmp_path / "a.parquet")
@@ -137,29 +161,65 @@ def test_what_is_refused_changes_nothing(tmp_path: Path, capsys: pytest.CaptureF
     deep = pa.table({"shop": ["x"], "id": [1], "tags": [[["a"]]]})
     hollow = pa.table({"shop": ["z"], "id": [1], "tags": [["a", None]], "paid": [True]})
     for table, how, says in [
-        (pa.Table.from_pylist(rows[:3], SCHEMA), "--append", "r:tags: 3 rows with a key that already exists"),
+        (
+            pa.Table.from_pylist(rows[:3], SCHEMA),
+            "--append",
+            "r:tags: 3 rows with a key that already exists",
+        ),
         (
             pa.Table.from_pylist(rows[:3], SCHEMA).drop_columns(["tags"]),
             "--upsert",
             "no column tags for the lists r:tags",
         ),
-        (pa.Table.from_pylist([rows[1], rows[1]], SCHEMA), "--upsert", "r:tags: a key comes twice, with two lists"),
+        (
+            pa.Table.from_pylist([rows[1], rows[1]], SCHEMA),
+            "--upsert",
+            "r:tags: a key comes twice, with two lists",
+        ),
         (deep, "--key=shop,id", "column tags: value is of a type that a relation cannot hold"),
         (hollow, "--key=shop,id", "column tags: value is null in some elements"),
     ]:
         pq.write_table(table, tmp_path / "b.parquet")
         more = ["--nulls", "refuse"] if table is hollow else []
-        assert run("load", file, "q" if "key" in how else "r", tmp_path / "b.parquet", how, *more) == 1
+        assert (
+            run("load", file, "q" if "key" in how else "r", tmp_path / "b.parquet", how, *more) == 1
+        )
         assert says in capsys.readouterr().err
         check(file, truth)
-    assert run("load", file, "q", tmp_path / "a.parquet", "--key", "shop,id", "--columns", "shop,id,paid") == 0
+    assert (
+        run(
+            "load",
+            file,
+            "q",
+            tmp_path / "a.parquet",
+            "--key",
+            "shop,id",
+            "--columns",
+            "shop,id,paid",
+        )
+        == 0
+    )
     with pagestore.open(file, mode="r") as store:
         assert "q:tags" not in store.snapshot() and len(store.snapshot()["q"]) == 9
 
 
 def test_json_lines(tmp_path: Path) -> None:
-    (tmp_path / "a.jsonl").write_text('{"id": 1, "tags": ["a", "b"], "who": {"name": "Ada"}}\n{"id": 2, "late": 5}\n')
-    assert run("load", tmp_path / "s.pages", "r", tmp_path / "a.jsonl", "--key", "id", "--columns", "id,tags") == 0
+    (tmp_path / "a.jsonl").write_text(
+        '{"id": 1, "tags": ["a", "b"], "who": {"name": "Ada"}}\n{"id": 2, "late": 5}\n'
+    )
+    assert (
+        run(
+            "load",
+            tmp_path / "s.pages",
+            "r",
+            tmp_path / "a.jsonl",
+            "--key",
+            "id",
+            "--columns",
+            "id,tags",
+        )
+        == 0
+    )
     with pagestore.open(tmp_path / "s.pages", mode="r") as store:
         assert list(store.snapshot()["r:tags"]) == [(1, 0, "a"), (1, 1, "b")]
 
@@ -175,25 +235,46 @@ def test_lists_are_renamed_emptied_and_dropped_with_their_rows(tmp_path: Path) -
 
     assert run("rename", file, "r", "s") == 0 and found() == {"s": 2, "s:tags": 3}
     assert run("truncate", file, "s") == 0 and found() == {"s": 0, "s:tags": 0}
-    assert run("load", file, "s", tmp_path / "a.parquet", "--append") == 0 and found() == {"s": 2, "s:tags": 3}
+    assert run("load", file, "s", tmp_path / "a.parquet", "--append") == 0 and found() == {
+        "s": 2,
+        "s:tags": 3,
+    }
     assert run("drop", file, "s") == 0 and found() == {}
 
 
 def test_elements_and_parts_of_structs_may_be_null(tmp_path: Path) -> None:
-    lines = pa.list_(pa.struct([("sku", pa.string()), pa.field("pieces", pa.int64(), nullable=False)]))
+    lines = pa.list_(
+        pa.struct([("sku", pa.string()), pa.field("pieces", pa.int64(), nullable=False)])
+    )
     who = pa.struct([("name", pa.string()), ("age", pa.uint64())])
     table = pa.table(
         {
             "id": [1, 2, 3],
             "who": pa.array([{"name": "Ada", "age": 0}, {"name": None, "age": 7}, None], who),
             "tags": pa.array([["a", None], None, []], pa.list_(pa.string())),
-            "prices": pa.array([[("de", 1.5), ("fr", None)], None, []], pa.map_(pa.string(), pa.float64())),
-            "lines": pa.array([[], [{"sku": None, "pieces": 2}, {"sku": "tea", "pieces": 1}], None], lines),
+            "prices": pa.array(
+                [[("de", 1.5), ("fr", None)], None, []], pa.map_(pa.string(), pa.float64())
+            ),
+            "lines": pa.array(
+                [[], [{"sku": None, "pieces": 2}, {"sku": "tea", "pieces": 1}], None], lines
+            ),
         }
     )
     pq.write_table(table, tmp_path / "a.parquet")
     assert run("load", tmp_path / "s.pages", "r", tmp_path / "a.parquet", "--key", "id") == 0
-    assert run("load", tmp_path / "s.pages", "d", tmp_path / "a.parquet", "--key", "id", "--nulls", "drop") == 0
+    assert (
+        run(
+            "load",
+            tmp_path / "s.pages",
+            "d",
+            tmp_path / "a.parquet",
+            "--key",
+            "id",
+            "--nulls",
+            "drop",
+        )
+        == 0
+    )
     with pagestore.open(tmp_path / "s.pages", mode="r") as store:
         snap = store.snapshot()
         assert store.check() == []
@@ -201,25 +282,34 @@ def test_elements_and_parts_of_structs_may_be_null(tmp_path: Path) -> None:
         assert list(snap["r"]) == [(1, "Ada", 0), (2, None, 7), (3, None, None)]
         assert list(snap["r:tags"]) == [(1, 0, "a"), (1, 1, None)]
         assert list(snap["r:prices"]) == [(1, "de", 1.5), (1, "fr", None)]
-        assert str(snap["r:lines"].schema) == "id: int64, position: int64, sku: string?, pieces: int64?"
+        assert (
+            str(snap["r:lines"].schema)
+            == "id: int64, position: int64, sku: string?, pieces: int64?"
+        )
         assert list(snap["r:lines"]) == [(2, 0, None, 2), (2, 1, "tea", 1)]
         assert [list(snap[name]) for name in ("d", "d:tags", "d:prices", "d:lines")] == [
-            [(1, "Ada", 0)], [(1, 0, "a")], [(1, "de", 1.5)], []
-        ]  # fmt: skip
+            [(1, "Ada", 0)],
+            [(1, 0, "a")],
+            [(1, "de", 1.5)],
+            [],
+        ]
 
 
 CAST = [  # a file's text, the casts, and the rows of its lists, or what is refused
     ('{"id": 1, "tags": [1, 2.50]}', ["tags:value=string"], ["1", "2.50"]),
-    ('{"id": 1, "tags": [1.10, 2]}', ["tags:value=decimal(9,2)"], [Decimal("1.10"), Decimal("2.00")]),
+    ('{"id": 1, "tags": [1.10, 2]}', ["tags:value=decimal(9,2)"], [Decimal("1.10"),
+    Decimal("2.00")]),
     ('{"id": 1, "tags": [1, "a"]}', ["tags:value=string"], ["1", "a"]),
     ('{"id": 1, "tags": ["2020-01-31"]}', ["tags:value=date"], [date(2020, 1, 31)]),
     ('{"id": 1, "tags": []}\n{"id": 2, "tags": null}', ["tags:value=int64"], []),
     ('{"id": 1, "tags": null}', ["tags:value=int64"], []),
     ('{"id": 1, "tags": [{"a": 1, "b": "7"}, {"a": "x", "id": 5}]}',
      ["tags:a=string", "tags:b=int64", "tags:id=string"], [("1", 7, None), ("x", None, "5")]),
-    ('{"id": 1, "tags": [1, "a"]}', [], "column tags has a text where .*: --cast tags:value=string takes both"),
+    ('{"id": 1, "tags": [1, "a"]}', [],
+    "column tags has a text where .*: --cast tags:value=string takes both"),
     ('{"id": 1, "tags": []}', [], "say it with --cast tags:value=TYPE"),
-    ('{"id": 1, "tags": [{"a": 1}]}', ["tags:b=string"], "no tags:b to cast; there is tags:a: mend --cast"),
+    ('{"id": 1, "tags": [{"a": 1}]}', ["tags:b=string"],
+    "no tags:b to cast; there is tags:a: mend --cast"),
     ('{"id": 1, "tags": [1]}', ["other:value=string"], "has no column other:value"),
     ('{"id": 1, "tags": ["a"]}', ["tags:value=int64"], "column tags: value .* int64"),
 ]  # fmt: skip
@@ -237,8 +327,16 @@ PARQUET = [
     (pa.array([[1, 2]]), ["tags:value=string"], ["1", "2"]),
     (pa.array([["1", "a"]]), ["tags:value=string"], ["1", "a"]),
     (pa.array([[]], pa.list_(pa.null())), ["tags:value=int64"], []),
-    (pa.array([[("a", 1)]], pa.map_(pa.string(), pa.int64())), ["tags:value=decimal(9,2)"], [Decimal("1.00")]),
-    (pa.array([[{"a": 1, "id": 2}]]), ["tags:a=decimal(9,2)", "tags:id=string"], [(Decimal("1.00"), "2")]),
+    (
+        pa.array([[("a", 1)]], pa.map_(pa.string(), pa.int64())),
+        ["tags:value=decimal(9,2)"],
+        [Decimal("1.00")],
+    ),
+    (
+        pa.array([[{"a": 1, "id": 2}]]),
+        ["tags:a=decimal(9,2)", "tags:id=string"],
+        [(Decimal("1.00"), "2")],
+    ),
     (pa.array([["a"]]), ["tags:value=int64"], "column tags: value .* int64"),
     (pa.array([[{"a": 1}]]), ["tags:b=string"], "no tags:b to cast; there is tags:a: mend --cast"),
 ]
@@ -253,7 +351,15 @@ def test_casts_name_elements_of_parquet(tags, casts, expected, tmp_path, capsys)
 def cast_elements(source: Path, casts: list[str], capsys, expected: list | str) -> bool:
     """Whether a load has these elements of the column tags, or is refused with this sentence."""
     file = source.with_name("s.pages")
-    code = run("load", file, "r", source, "--key", "id", *(word for cast in casts for word in ("--cast", cast)))
+    code = run(
+        "load",
+        file,
+        "r",
+        source,
+        "--key",
+        "id",
+        *(word for cast in casts for word in ("--cast", cast)),
+    )
     said = capsys.readouterr().err
     if isinstance(expected, str):
         return code == 1 and re.search(expected, said) is not None

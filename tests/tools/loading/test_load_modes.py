@@ -1,4 +1,6 @@
-"""Loading into a relation that exists: what each source and each mode does, and that views follow."""
+"""Loading into a relation that exists: what each source and each mode does, and that views
+follow.
+"""
 
 import csv
 import json
@@ -38,7 +40,9 @@ def write(path: Path, rows: list[tuple], columns: tuple[str, ...] = COLUMNS) -> 
             writer = csv.writer(out, delimiter="\t" if path.suffix == ".tsv" else ",")
             writer.writerows([columns, *rows])
     elif path.suffix == ".jsonl":
-        path.write_text("".join(json.dumps(dict(zip(columns, row, strict=True))) + "\n" for row in rows))
+        path.write_text(
+            "".join(json.dumps(dict(zip(columns, row, strict=True))) + "\n" for row in rows)
+        )
     else:
         table = pa.table({name: [row[i] for row in rows] for i, name in enumerate(columns)})
         if path.suffix == ".parquet":
@@ -61,21 +65,28 @@ def rows_of(file: Path, relation: str = "r") -> list[tuple]:
 
 
 @pytest.mark.parametrize("suffix", ["parquet", "csv", "tsv", "jsonl", "arrow", "arrows"])
-def test_each_source_in_each_mode(suffix: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_each_source_in_each_mode(
+    suffix: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Against a dict, which does the same."""
     file, chance, truth = tmp_path / "s.pages", random.Random(suffix), {}
 
     def some(keys: range) -> list[tuple]:
-        return [(k, chance.choice(["Ulm", "São Paulo", "a,b\n", ""]), chance.randrange(99)) for k in keys]
+        return [
+            (k, chance.choice(["Ulm", "São Paulo", "a,b\n", ""]), chance.randrange(99))
+            for k in keys
+        ]
 
-    for number, (mode, rows) in enumerate([
-        ("create", some(range(50))),
-        ("append", some(range(50, 80))),
-        ("upsert", some(range(60, 100))),
-        ("delete", [(k,) for k in range(10, 20)]),
-        ("delete", [(k, *truth.get(k, ("", 0))) for k in range(5)]),  # filled below
-        ("replace", some(range(90, 120))),
-    ]):  # fmt: skip
+    for number, (mode, rows) in enumerate(
+        [
+            ("create", some(range(50))),
+            ("append", some(range(50, 80))),
+            ("upsert", some(range(60, 100))),
+            ("delete", [(k,) for k in range(10, 20)]),
+            ("delete", [(k, *truth.get(k, ("", 0))) for k in range(5)]),  # filled below
+            ("replace", some(range(90, 120))),
+        ]
+    ):
         if number == 4:
             rows = [(k, *truth[k]) for k in range(5)] + [(30, "elsewhere", -1)]
         path = write(tmp_path / f"{number}.{suffix}", rows, COLUMNS[: len(rows[0])])
@@ -105,17 +116,24 @@ def test_appending_counts_what_is_there_and_refuses_other_values(tmp_path: Path,
     write(tmp_path / "c.csv", [(i, "Rom", 0) for i in range(9)])
     assert run("load", file, "r", tmp_path / "c.csv", "--append") == 1
     said = capsys.readouterr().err
-    assert "key (id=1) has both (town=Ulm, paid=5) and (town=Rom, paid=0)" in said and "4 keys in all" in said
+    assert (
+        "key (id=1) has both (town=Ulm, paid=5) and (town=Rom, paid=0)" in said
+        and "4 keys in all" in said
+    )
     assert rows_of(file) == before
 
 
 def test_what_is_there_is_not_loaded_over_unsaid(tmp_path: Path, capsys) -> None:
     file, path = tmp_path / "s.pages", write(tmp_path / "a.csv", [(1, "Ulm", 5)])
     assert run("load", file, "r", path) == 1
-    assert "the relation needs a key: name at least one of id, town, paid with --key" in capsys.readouterr().err
+    assert (
+        "the relation needs a key: name at least one of id, town, paid with --key"
+        in capsys.readouterr().err
+    )
     assert run("load", file, "r", path, "--delete") == 1
     assert "there is no relation 'r' to delete from; there is none" in capsys.readouterr().err
-    assert run("load", file, "r", path, "--append", "--key", "id") == 0  # a nightly job makes it on the first night
+    # a nightly job makes it on the first night
+    assert run("load", file, "r", path, "--append", "--key", "id") == 0
     assert run("load", file, "r", path, "--append", "--key", "id,town") == 1
     assert "the key of 'r' is id, not id,town: leave --key out" in capsys.readouterr().err
     assert run("load", file, "r", path) == 1
@@ -126,12 +144,30 @@ def test_what_is_there_is_not_loaded_over_unsaid(tmp_path: Path, capsys) -> None
 
 def test_columns_are_renamed_chosen_and_cast(tmp_path: Path, capsys) -> None:
     file = tmp_path / "s.pages"
-    path = write(tmp_path / "a.csv", [("007", "1.50", "x"), ("8", "2", "y")], ("code", "price", "junk"))
-    assert run("load", file, "r", path, "--rename", "code=id", "--columns", "price,id", "--cast", "price=decimal(9,2)",
-               "--key", "id") == 0  # fmt: skip
+    path = write(
+        tmp_path / "a.csv", [("007", "1.50", "x"), ("8", "2", "y")], ("code", "price", "junk")
+    )
+    assert (
+        run(
+            "load",
+            file,
+            "r",
+            path,
+            "--rename",
+            "code=id",
+            "--columns",
+            "price,id",
+            "--cast",
+            "price=decimal(9,2)",
+            "--key",
+            "id",
+        )
+        == 0
+    )
     with pagestore.open(file, mode="r") as store:
         relation = store.snapshot()["r"]
-        assert str(relation.schema) == "price: decimal(9,2), id: string"  # zeros in front make a code
+        # zeros in front make a code
+        assert str(relation.schema) == "price: decimal(9,2), id: string"
         assert sorted(str(price) for price, _ in relation) == ["1.50", "2.00"]
     assert run("load", file, "r", path, "--upsert") == 1
     said = capsys.readouterr().err
@@ -142,7 +178,17 @@ def test_columns_are_renamed_chosen_and_cast(tmp_path: Path, capsys) -> None:
         (["--cast", "kode=string"], "has no column kode; it has code, price, junk"),
         (["--key", "kode"], "no column kode for the key"),
     ]:
-        assert run("load", file, "q", path, *(["--key", "code"] if "--key" not in option else []), *option) == 1
+        assert (
+            run(
+                "load",
+                file,
+                "q",
+                path,
+                *(["--key", "code"] if "--key" not in option else []),
+                *option,
+            )
+            == 1
+        )
         assert complaint in capsys.readouterr().err
 
 
@@ -150,11 +196,14 @@ def test_a_csv_takes_the_types_of_the_relation(tmp_path: Path) -> None:
     file = tmp_path / "s.pages"
     with pagestore.open(file) as store, store.transaction() as txn:
         txn.create("r", "id: string, price: decimal(9,2), born: date", key="id")
-    path = write(tmp_path / "a.csv", [(1, 2, "2013-01-31"), (2, 0.5, "2014-02-01")], ("id", "price", "born"))
+    path = write(
+        tmp_path / "a.csv", [(1, 2, "2013-01-31"), (2, 0.5, "2014-02-01")], ("id", "price", "born")
+    )
     assert run("load", file, "r", path, "--append") == 0
     assert [(k, str(p), str(b)) for k, p, b in rows_of(file)] == [
-        ("1", "2.00", "2013-01-31"), ("2", "0.50", "2014-02-01")
-    ]  # fmt: skip
+        ("1", "2.00", "2013-01-31"),
+        ("2", "0.50", "2014-02-01"),
+    ]
 
 
 def test_all_problems_of_all_files_are_told_at_once(tmp_path: Path, capsys) -> None:
@@ -163,7 +212,10 @@ def test_all_problems_of_all_files_are_told_at_once(tmp_path: Path, capsys) -> N
     write(tmp_path / "b.csv", [(4, "y", 5), (5, "y", ""), (6, "y", ""), (7, "y", "", "more")])
     (tmp_path / "c.parquet").write_bytes(b"PAR1 cut short")
     sources = [tmp_path / name for name in ("a.csv", "b.csv", "c.parquet")]
-    assert run("load", file, "r", *sources, "--key", "id", "--cast", "paid=int64", "--nulls", "refuse") == 1
+    assert (
+        run("load", file, "r", *sources, "--key", "id", "--cast", "paid=int64", "--nulls", "refuse")
+        == 1
+    )
     said = capsys.readouterr().err
     for part in [
         "problems, and nothing is loaded",
@@ -178,16 +230,24 @@ def test_all_problems_of_all_files_are_told_at_once(tmp_path: Path, capsys) -> N
 
 def test_texts_that_look_like_numbers_keep_what_they_are(tmp_path: Path) -> None:
     """Zeros in front, digits beyond a float's, and bytes that are not text."""
-    (tmp_path / "a.csv").write_text("id,zip,card,big,share\n1,01234,4111111111111111222333,1234567890123456789,0.5\n")
+    (tmp_path / "a.csv").write_text(
+        "id,zip,card,big,share\n1,01234,4111111111111111222333,1234567890123456789,0.5\n"
+    )
     assert run("load", tmp_path / "s.pages", "r", tmp_path / "a.csv", "--key", "id") == 0
-    assert rows_of(tmp_path / "s.pages") == [(1, "01234", "4111111111111111222333", 1234567890123456789, 0.5)]
+    assert rows_of(tmp_path / "s.pages") == [
+        (1, "01234", "4111111111111111222333", 1234567890123456789, 0.5)
+    ]
 
 
 @pytest.mark.parametrize(
     ("content", "says"),
     [
         (b"", "is empty: a CSV file has the names of its columns in the first line"),
-        (b"id,name\n", "has no values, so nothing says of which types its columns are: say it with --cast id=TYPE"),
+        (
+            b"id,name\n",
+            "has no values, so nothing says of which types its columns are: say it with --cast "
+            "id=TYPE",
+        ),
         (b"id,id\n1,2\n", "has two columns id: name each in its first line"),
         (b"id,\n1,2\n", "has a column without a name"),
         (b"id,name\n1,2,\n", "3 values where the head has 2 columns in 1 row (1,2,)"),
@@ -195,22 +255,38 @@ def test_texts_that_look_like_numbers_keep_what_they_are(tmp_path: Path) -> None
         (b"id,born\n1,2013-01-31\n2,31.1.2013\n", None),  # a text
     ],
 )
-def test_csv_files_as_people_have_them(content: bytes, says: str | None, tmp_path: Path, capsys) -> None:
+def test_csv_files_as_people_have_them(
+    content: bytes, says: str | None, tmp_path: Path, capsys
+) -> None:
     (tmp_path / "a.csv").write_bytes(content)
-    assert run("load", tmp_path / "s.pages", "r", tmp_path / "a.csv", "--key", "id") == (says is not None)
+    assert run("load", tmp_path / "s.pages", "r", tmp_path / "a.csv", "--key", "id") == (
+        says is not None
+    )
     assert says is None or says in capsys.readouterr().err
 
 
 def test_what_is_left_out_may_be_wrong(tmp_path: Path, capsys) -> None:
     write(tmp_path / "a.csv", [(1, "Ulm", "five"), (2, "Bonn", 6)])
-    words = ["load", tmp_path / "s.pages", "r", tmp_path / "a.csv", "--key", "id", "--cast", "paid=int64"]
+    words = [
+        "load",
+        tmp_path / "s.pages",
+        "r",
+        tmp_path / "a.csv",
+        "--key",
+        "id",
+        "--cast",
+        "paid=int64",
+    ]
     assert run(*words, "--cast", "town=date") == 1
     said = capsys.readouterr().err
     assert (
         "column paid does not fit int64 in line 2 ('five')" in said
         and "column town does not fit date in 2 rows" in said
     )
-    assert run(*words[:6], "--columns", "id,town") == 0 and rows_of(tmp_path / "s.pages") == [(1, "Ulm"), (2, "Bonn")]
+    assert run(*words[:6], "--columns", "id,town") == 0 and rows_of(tmp_path / "s.pages") == [
+        (1, "Ulm"),
+        (2, "Bonn"),
+    ]
 
 
 @pytest.mark.parametrize("content", ["a;b\n1;x\n", "a\tb\n1\tx\n", "\ufeffa,b\r\n1,x\r\n"])
@@ -224,7 +300,10 @@ def test_json_as_a_list_and_in_which_columns_come_late(tmp_path: Path, capsys) -
     (tmp_path / "a.json").write_text('[{"a": 1, "b": 2.5}, {"a": 2, "b": 3}]')
     (tmp_path / "b.json").write_text('{"a": 3}\n\n{"b": 1, "a": 4}\n')
     assert run("load", tmp_path / "s.pages", "r", tmp_path / "a.json", "--key", "a") == 0
-    assert run("load", tmp_path / "s.pages", "r", tmp_path / "b.json", "--append", "--nulls", "drop") == 0
+    assert (
+        run("load", tmp_path / "s.pages", "r", tmp_path / "b.json", "--append", "--nulls", "drop")
+        == 0
+    )
     assert rows_of(tmp_path / "s.pages") == [(1, 2.5), (2, 3.0), (4, 1.0)]
     (tmp_path / "c.json").write_text('{"a": 3}\n{"a":')
     assert run("load", tmp_path / "s.pages", "r", tmp_path / "c.json", "--append") == 1
@@ -239,7 +318,10 @@ def test_foreign_files_of_a_folder_are_noted(tmp_path: Path, capsys) -> None:
     (folder / "readme.md").write_text("what this is")
     (folder / "noted").write_bytes((folder / "b.parquet").read_bytes())  # known by its first bytes
     assert run("load", tmp_path / "s.pages", "r", folder, "--key", "id") == 0
-    assert "note: " in (said := capsys.readouterr().err) and "1 file that is not a table, left out: readme.md" in said
+    assert (
+        "note: " in (said := capsys.readouterr().err)
+        and "1 file that is not a table, left out: readme.md" in said
+    )
     assert [row[0] for row in rows_of(tmp_path / "s.pages")] == [1, 2]
     assert run("load", tmp_path / "s.pages", "r", folder / "*.csv", "--upsert") == 0
     assert run("load", tmp_path / "s.pages", "r", folder / "*.xls", "--upsert") == 1
@@ -277,17 +359,40 @@ def test_views_follow_in_the_same_commit(mode: str, tmp_path: Path, capsys) -> N
 def test_rows_are_deleted_by_any_columns(tmp_path: Path, capsys) -> None:
     file, columns = tmp_path / "s.pages", ("who", "day", "paid")
     rows = [(who, day, 7) for who in ("ada", "bob", "eve") for day in range(4)]
-    assert run("load", file, "r", write(tmp_path / "a.csv", rows, columns), "--key", "who,day", "--quiet") == 0
+    assert (
+        run(
+            "load",
+            file,
+            "r",
+            write(tmp_path / "a.csv", rows, columns),
+            "--key",
+            "who,day",
+            "--quiet",
+        )
+        == 0
+    )
     gone = write(tmp_path / "b.csv", [("bob",), ("nobody",)], ("who",))
     assert run("load", file, "r", gone, "--delete") == 0
     assert "4 deleted" in capsys.readouterr().out
     assert rows_of(file) == [row for row in rows if row[0] != "bob"]
-    assert run("load", file, "r", write(tmp_path / "c.csv", [(2, 7), (3, 8)], ("day", "paid")), "--delete") == 0
+    assert (
+        run(
+            "load",
+            file,
+            "r",
+            write(tmp_path / "c.csv", [(2, 7), (3, 8)], ("day", "paid")),
+            "--delete",
+        )
+        == 0
+    )
     assert "2 deleted" in capsys.readouterr().out
     assert rows_of(file) == [row for row in rows if row[0] != "bob" and row[1] != 2]
     assert run("load", file, "r", write(tmp_path / "d.csv", [("ada",)], ("whom",)), "--delete") == 1
     said = capsys.readouterr().err
-    assert said.count("\n") == 1 and "a column whom, which 'r' has not; it has who, day, paid: if that is who" in said
+    assert (
+        said.count("\n") == 1
+        and "a column whom, which 'r' has not; it has who, day, paid: if that is who" in said
+    )
 
 
 @pytest.mark.parametrize("mode", ["upsert", "append", "replace"])
@@ -299,7 +404,10 @@ def test_a_load_that_is_killed_leaves_nothing(mode: str, tmp_path: Path) -> None
         names = ws["paid"].schema.names
     for number in range(files):
         part = range(1 + number * rows, 1 + (number + 1) * rows)
-        pq.write_table(pa.table([pa.array(part[::-1]), pa.array([70] * rows)], names), tmp_path / f"{number}.parquet")
+        pq.write_table(
+            pa.table([pa.array(part[::-1]), pa.array([70] * rows)], names),
+            tmp_path / f"{number}.parquet",
+        )
     words = [sys.executable, "-m", "pagestore", "load", str(file), "paid", f"--{mode}", "--quiet"]
     words += [str(tmp_path / f"{number}.parquet") for number in range(files)]
     whole = rows * files + (mode != "replace")
@@ -320,7 +428,10 @@ def test_a_load_that_is_killed_leaves_nothing(mode: str, tmp_path: Path) -> None
 def test_drop_rename_truncate(tmp_path: Path, capsys) -> None:
     file, path = tmp_path / "s.pages", write(tmp_path / "a.csv", [(1, "Ulm", 5), (2, "Bonn", 6)])
     assert run("load", file, "r", path, "--key", "id", "--quiet") == 0
-    assert run("rename", file, "r", "s") == 0 and rows_of(file, "s") == [(1, "Ulm", 5), (2, "Bonn", 6)]
+    assert run("rename", file, "r", "s") == 0 and rows_of(file, "s") == [
+        (1, "Ulm", 5),
+        (2, "Bonn", 6),
+    ]
     assert run("rename", file, "r", "s") == 1
     assert run("truncate", file, "s", "--json") == 0
     assert run("load", file, "s", path, "--append", "--quiet") == 0
@@ -338,7 +449,12 @@ def test_what_views_read_is_neither_dropped_nor_renamed(tmp_path: Path, capsys) 
     with ivm.open(file) as ws:
         ws.install(RULES + "+paid[1] = 99.", name="money")
     assert run("drop", file, "paid") == 1 and run("rename", file, "paid", "p") == 1
-    assert capsys.readouterr().err.count("'paid' was dropped, renamed or given other columns than the rules of ") == 2
+    assert (
+        capsys.readouterr().err.count(
+            "'paid' was dropped, renamed or given other columns than the rules of "
+        )
+        == 2
+    )
     assert run("truncate", file, "paid") == 0
     with ivm.open(file, mode="r") as ws:
         assert list(ws["rich"]) == [] and ws.check() == []
@@ -353,7 +469,9 @@ def test_a_reading_is_checked_in_python_too(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("suffix", [".parquet", ".csv", ".jsonl", ".arrow", ".arrows"])
-def test_nulls_are_kept_by_each_mode(tmp_path: Path, suffix: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_nulls_are_kept_by_each_mode(
+    tmp_path: Path, suffix: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     """A column of values lacks some, and views see the values that exist."""
     file, new = tmp_path / "s.pages", tmp_path / f"new{suffix}"
 
@@ -371,7 +489,9 @@ def test_nulls_are_kept_by_each_mode(tmp_path: Path, suffix: str, capsys: pytest
     assert rows_of(file) == truth and rows_of(file, "rich") == [(2,), (5,)]
     capsys.readouterr()
     assert command([(2, "y", None)], "--append") == 1
-    assert "key (id=2) has both (town=y, paid=90) and (town=y, paid=None)" in capsys.readouterr().err
+    assert (
+        "key (id=2) has both (town=y, paid=90) and (town=y, paid=None)" in capsys.readouterr().err
+    )
     assert command([(None, "y", 1), (7, "y", 1)], "--append") == 1
     first = {".csv": "line 2", ".jsonl": "line 1"}.get(suffix, "row 0")
     says = f"column id is null in {first}: a key is never null; fill them with --fill id=VALUE"
@@ -389,14 +509,30 @@ def test_nulls_are_kept_by_each_mode(tmp_path: Path, suffix: str, capsys: pytest
     assert (rows_of(file), rows_of(file, "rich")) == ([(1, "x", None), (2, "y", 51)], [(2,)])
 
 
-def test_a_column_that_needs_values_stays_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_column_that_needs_values_stays_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     file = tmp_path / "s.pages"
     assert run("load", file, "r", write(tmp_path / "a.parquet", [(1, "x", 60)]), "--key", "id") == 0
-    assert run("load", file, "r", write(tmp_path / "b.parquet", [(2, "x", 1), (3, "x", None)]), "--append") == 1
-    assert "column paid is null in row 1: 'r' keeps no nulls there (paid: int64)" in capsys.readouterr().err
+    assert (
+        run(
+            "load",
+            file,
+            "r",
+            write(tmp_path / "b.parquet", [(2, "x", 1), (3, "x", None)]),
+            "--append",
+        )
+        == 1
+    )
+    assert (
+        "column paid is null in row 1: 'r' keeps no nulls there (paid: int64)"
+        in capsys.readouterr().err
+    )
 
 
-def test_remedies_for_a_null_can_be_pasted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_remedies_for_a_null_can_be_pasted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Also where the relation was made without nulls, and where the column's name has a space."""
     file, source = tmp_path / "s.pages", tmp_path / "a.csv"
     source.write_text("id,home town\n1,Ulm\n2,\n")
@@ -410,11 +546,24 @@ def test_remedies_for_a_null_can_be_pasted(tmp_path: Path, capsys: pytest.Captur
 
 
 @pytest.mark.parametrize(
-    ("name", "kind"), [("int", "int64"), ("BIGINT?", "int64?"), ("double", "float64"), ("text", "string")]
+    ("name", "kind"),
+    [("int", "int64"), ("BIGINT?", "int64?"), ("double", "float64"), ("text", "string")],
 )
 def test_casts_know_the_types_of_rules_and_sql(name: str, kind: str, tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("id,v\na,1\n")
-    assert run("load", tmp_path / "s.pages", "r", tmp_path / "a.csv", "--key", "id", "--cast", f"v={name}") == 0
+    assert (
+        run(
+            "load",
+            tmp_path / "s.pages",
+            "r",
+            tmp_path / "a.csv",
+            "--key",
+            "id",
+            "--cast",
+            f"v={name}",
+        )
+        == 0
+    )
     with pagestore.open(tmp_path / "s.pages", mode="r") as store:
         assert str(store.snapshot()["r"].schema.columns[1].type) == kind
 
@@ -430,7 +579,18 @@ def test_an_empty_text_is_a_null_where_that_is_asked_for(tmp_path: Path) -> None
     assert rows_of(tmp_path / "s.pages")[0] == (1, "", 6)
     keyed = write(tmp_path / "c.csv", [("", 1, 1)])
     assert (
-        run("load", tmp_path / "t.pages", "t", keyed, "--key", "id,town", "--cast", "id=string", "--empty-is-null") == 1
+        run(
+            "load",
+            tmp_path / "t.pages",
+            "t",
+            keyed,
+            "--key",
+            "id,town",
+            "--cast",
+            "id=string",
+            "--empty-is-null",
+        )
+        == 1
     )
 
 
@@ -456,7 +616,9 @@ def test_empty_texts_of_csv_are_noted(tmp_path: Path, capsys) -> None:
 
 @pytest.mark.parametrize("suffix", [".parquet", ".csv", ".jsonl", ".arrow"])
 @pytest.mark.parametrize("seed", range(4))
-def test_an_upsert_makes_what_it_makes_of_an_empty_relation(seed: int, suffix: str, tmp_path: Path) -> None:
+def test_an_upsert_makes_what_it_makes_of_an_empty_relation(
+    seed: int, suffix: str, tmp_path: Path
+) -> None:
     """Of two rows with one key the last counts, also on the first night."""
     chance = random.Random(seed)
     keys = [chance.randrange(50) for _ in range(20 + 20 * seed)] if seed else [*range(30)]

@@ -1,4 +1,6 @@
-"""A folder with a manifest: it is loaded as that says, and any file that is not as listed is one clear error."""
+"""A folder with a manifest: it is loaded as that says, and any file that is not as listed is one
+clear error.
+"""
 
 import json
 import re
@@ -35,14 +37,19 @@ def folder(tmp_path: Path) -> Path:
 
 
 def load(tmp_path: Path, folder: Path, *options: str) -> int:
-    return main.pagestore(["load", str(tmp_path / "s.pages"), "r", str(folder), "--quiet", *options])
+    return main.pagestore(
+        ["load", str(tmp_path / "s.pages"), "r", str(folder), "--quiet", *options]
+    )
 
 
 def test_the_manifest_says_what_is_in_the_folder(folder: Path) -> None:
     manifest = read_manifest(folder)
     assert manifest is not None and (manifest.rows, manifest.key) == (3, ("x", "y"))
     assert [(file.rows, file.first, file.last) for file in manifest.files] == [
-        (2, [1, "1"], [2, "2"]), (0, None, None), (1, [5, "5"], [5, "5"])]  # fmt: skip
+        (2, [1, "1"], [2, "2"]),
+        (0, None, None),
+        (1, [5, "5"], [5, "5"]),
+    ]
 
 
 def test_key_types_and_nulls_come_from_the_manifest(folder: Path, tmp_path: Path) -> None:
@@ -54,7 +61,9 @@ def test_key_types_and_nulls_come_from_the_manifest(folder: Path, tmp_path: Path
 
 
 def test_options_say_otherwise(folder: Path, tmp_path: Path) -> None:
-    assert load(tmp_path, folder, "--key", "k", "--rename", "x=k", "--columns", "k,t,z", "--utc") == 0
+    assert (
+        load(tmp_path, folder, "--key", "k", "--rename", "x=k", "--columns", "k,t,z", "--utc") == 0
+    )
     with pagestore.open(tmp_path / "s.pages", mode="r") as store:
         assert str(store.snapshot()["r"].schema) == "k: int64, t: timestamp, z: int64?"
 
@@ -78,10 +87,15 @@ def _cut(folder: Path) -> None:
         (_cut, "part-00002.parquet has .* bytes instead of"),
         (lambda folder: (folder / "part-00001.parquet").unlink(), "part-00001.parquet is missing"),
         (lambda folder: (folder / "more.csv").write_text("x\n1\n"), "more.csv is not listed"),
-        (lambda folder: (folder / NAME).write_text("{}"), r"_manifest.json is not a manifest \(KeyError"),
+        (
+            lambda folder: (folder / NAME).write_text("{}"),
+            r"_manifest.json is not a manifest \(KeyError",
+        ),
         (lambda folder: (folder / NAME).write_text("{"), "_manifest.json is not a manifest"),
         (
-            lambda folder: (folder / NAME).write_text((folder / NAME).read_text().replace('"rows": 2', '"rows": 9')),
+            lambda folder: (folder / NAME).write_text(
+                (folder / NAME).read_text().replace('"rows": 2', '"rows": 9')
+            ),
             "rows do not add up",
         ),
         (
@@ -90,7 +104,9 @@ def _cut(folder: Path) -> None:
         ),
     ],
 )
-def test_what_is_not_as_listed_is_one_error(spoil, says, folder: Path, tmp_path: Path, capsys) -> None:
+def test_what_is_not_as_listed_is_one_error(
+    spoil, says, folder: Path, tmp_path: Path, capsys
+) -> None:
     spoil(folder)
     assert load(tmp_path, folder) == 1
     err = capsys.readouterr().err
@@ -104,5 +120,7 @@ def test_all_faults_are_told_but_few_are_shown(folder: Path) -> None:
     manifest = read_manifest(folder)
     for file in folder.glob("*.parquet"):
         file.rename(file.with_suffix(".pq"))
-    with pytest.raises(DatasetError, match="part-00000.parquet is missing;.*; 3 more: prepare it again"):
+    with pytest.raises(
+        DatasetError, match="part-00000.parquet is missing;.*; 3 more: prepare it again"
+    ):
         verify(folder, manifest)

@@ -1,4 +1,6 @@
-"""What Parquet files say beside their values: checksums of pages, nested columns by name, and pandas' index."""
+"""What Parquet files say beside their values: checksums of pages, nested columns by name, and
+pandas' index.
+"""
 
 import random
 from pathlib import Path
@@ -22,14 +24,21 @@ def loaded(path: Path, key: str = "k", **reading) -> pa.Table:
 
 @pytest.mark.parametrize("compression", ["none", "zstd"])
 @pytest.mark.parametrize("seed", range(10))
-def test_a_page_that_its_checksum_contradicts_is_refused(seed: int, compression: str, tmp_path: Path) -> None:
+def test_a_page_that_its_checksum_contradicts_is_refused(
+    seed: int, compression: str, tmp_path: Path
+) -> None:
     chance = random.Random(seed)
-    table = pa.table({"k": np.arange(2000), "v": np.random.default_rng(seed).integers(0, 2**60, 2000)})
+    table = pa.table(
+        {"k": np.arange(2000), "v": np.random.default_rng(seed).integers(0, 2**60, 2000)}
+    )
     path = tmp_path / "a.parquet"
-    pq.write_table(table, path, write_page_checksum=True, compression=compression, use_dictionary=False)
+    pq.write_table(
+        table, path, write_page_checksum=True, compression=compression, use_dictionary=False
+    )
     content = bytearray(path.read_bytes())
     chunk = pq.read_metadata(path).row_group(0).column(1)
-    place = chunk.data_page_offset + chance.randrange(200, chunk.total_compressed_size)  # behind the page's header
+    # behind the page's header
+    place = chunk.data_page_offset + chance.randrange(200, chunk.total_compressed_size)
     content[place] ^= 1 << chance.randrange(8)
     path.write_bytes(content)
     with pytest.raises(DatasetError, match="a.parquet is damaged: .*CRC"):
@@ -47,12 +56,16 @@ def test_a_dot_in_a_name_and_a_struct(order: list[str], lacking: str, tmp_path: 
         found = loaded(tmp_path / "a.parquet", columns=names)
         expected = {"k": [1, 2], "a.b": flat, "a:b": within}
         assert found.to_pydict() == {name: expected[name] for name in names or ["k", "a.b", "a:b"]}
-        assert {field.name for field in found.schema if field.nullable} == {lacking} & {*found.column_names}
+        assert {field.name for field in found.schema if field.nullable} == {lacking} & {
+            *found.column_names
+        }
 
 
 @pytest.mark.parametrize("suffix", ["parquet", "arrow"])
 @pytest.mark.parametrize("index", ["range", "unnamed", "named", "two", "a column"])
-def test_an_index_of_pandas_is_a_column_if_it_has_a_name(index: str, suffix: str, tmp_path: Path) -> None:
+def test_an_index_of_pandas_is_a_column_if_it_has_a_name(
+    index: str, suffix: str, tmp_path: Path
+) -> None:
     """By load as by insert."""
     pandas = pytest.importorskip("pandas")
     frame = pandas.DataFrame({"k": [1, 2]})

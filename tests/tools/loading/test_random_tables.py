@@ -1,7 +1,8 @@
-"""Random tables with nulls, of all types, go in by every door in every mode and out by every other, in each version.
+"""Random tables with nulls, of all types, go in by every door in every mode and out by every other,
+in each version.
 
-What comes out is what a dict, pandas and DuckDB (tests/support/tables.py) make of the same edits. Doors of libraries
-that are not installed are skipped, and a test says which.
+What comes out is what a dict, pandas and DuckDB (tests/support/tables.py) make of the same edits.
+Doors of libraries that are not installed are skipped, and a test says which.
 """
 
 import csv
@@ -42,7 +43,9 @@ LIBRARIES = [name for name in ("pandas", "polars", "duckdb", "pyspark") if is_in
 
 @pytest.mark.parametrize("name", ["pandas", "polars", "duckdb", "pyspark"])
 def test_the_doors_of_a_library(name: str) -> None:
-    """Which is skipped, by its name, where a library is not installed, and so the others say nothing of it."""
+    """Which is skipped, by its name, where a library is not installed, and so the others say
+    nothing of it.
+    """
     pytest.importorskip(name)
     assert name in LIBRARIES
 
@@ -112,7 +115,10 @@ def load(file: Path, mode: str, table: pa.Table, form: str, on: list[str]) -> No
     path = file.parent / f"in.{form}"
     write(FILES[form], table, path)
     option = OPTIONS.get(mode, "--delete")
-    assert main.pagestore(["load", str(file), "r", str(path), option, "--empty-is-null", "--quiet"]) == 0
+    assert (
+        main.pagestore(["load", str(file), "r", str(path), option, "--empty-is-null", "--quiet"])
+        == 0
+    )
 
 
 # --- doors out ----------------------------------------------------------------------------------
@@ -141,7 +147,9 @@ def through_python(relation: pagestore.Relation) -> dict[str, list[Row]]:
 
 
 def read_csv(path: Path, schema: Schema) -> list[Row]:
-    """A CSV file that was printed; an empty text is a null, as there is none in what the tests draw."""
+    """A CSV file that was printed; an empty text is a null, as there is none in what the tests
+    draw.
+    """
     with open(path, newline="") as source:
         head, *lines = csv.reader(source)
     assert head == [*schema.names]
@@ -154,7 +162,9 @@ def spelt_rows(expected: list[Row], schema: Schema, path: Path) -> list[Row]:
     return read_csv(path, schema)
 
 
-def through_files(file: Path, schema: Schema, expected: list[Row], command: Callable, words: list[str]) -> None:
+def through_files(
+    file: Path, schema: Schema, expected: list[Row], command: Callable, words: list[str]
+) -> None:
     """Print to each format, and read it again."""
     out = {form: file.parent / f"out.{form}" for form in ("parquet", "arrow", "csv", "json", "txt")}
     for path in out.values():
@@ -174,14 +184,18 @@ def through_files(file: Path, schema: Schema, expected: list[Row], command: Call
 
 
 def through_rules(file: Path, schema: Schema, expected: list[Row], name: str) -> None:
-    """A question that names a column has the rows in which it is not a null, as pandas and DuckDB drop them."""
+    """A question that names a column has the rows in which it is not a null, as pandas and
+    DuckDB drop them.
+    """
     at = [schema.names.index(one) for one in (*KEY, name)]
     there = plain_rows([row[i] for i in at] for row in expected if row[at[-1]] is not None)
     column = f"r:{name}" if name.isalpha() else f"`r:{name}`"
     question = f"q(c, i, v) <- {column}[c, i] = v."
     with ivm.open(file, mode="r") as workspace:
         if "uint64?" in (KINDS[one][0] for one in schema.names):
-            with pytest.raises(SchemaError, match="rules cannot read 'r': its column many is uint64"):
+            with pytest.raises(
+                SchemaError, match="rules cannot read 'r': its column many is uint64"
+            ):
                 workspace.query(question)
             return
         assert rows_of(workspace.query(question).to_arrow()) == there
@@ -196,7 +210,9 @@ def changes(before: list[Row], after: list[Row]) -> list[Row]:
     return plain_rows([*gone, *(("insert", *row) for row in after if row not in before)])
 
 
-def through_versions(file: Path, schema: Schema, kept: dict[int, list[Row]], chance: random.Random) -> None:
+def through_versions(
+    file: Path, schema: Schema, kept: dict[int, list[Row]], chance: random.Random
+) -> None:
     """Versions, differences, and the feed of changes, here and after a dump."""
     dumped, again = file.parent / "r.dump", file.parent / "again.pages"
     assert main.pagestore(["dump", str(file), "-o", str(dumped), "--quiet", "--all-versions"]) == 0
@@ -211,7 +227,9 @@ def through_versions(file: Path, schema: Schema, kept: dict[int, list[Row]], cha
             assert rows_of(found) == changes(kept[one], kept[other])
     if "pyspark" in LIBRARIES:
         assert fed(file, schema, min(kept), max(kept)) == [
-            (version, *row) for version in sorted(kept)[1:] for row in changes(kept[version - 1], kept[version])
+            (version, *row)
+            for version in sorted(kept)[1:]
+            for row in changes(kept[version - 1], kept[version])
         ]
 
 
@@ -219,13 +237,20 @@ def fed(file: Path, schema: Schema, first: int, last: int) -> list[Row]:
     """What the change feed of Spark's data source tells, read without Spark."""
     from pagestore_tools.spark.source.source import PagestoreSource
 
-    asked = {"path": str(file), "relation": "r", "readChangeFeed": "true", "startingVersion": str(first + 1)}
+    asked = {
+        "path": str(file),
+        "relation": "r",
+        "readChangeFeed": "true",
+        "startingVersion": str(first + 1),
+    }
     source = PagestoreSource({**asked, "endingVersion": str(last)})
     reader = source.reader(source.schema())
     batches = [batch for part in reader.partitions() for batch in reader.read(part)]
     if not batches:
         return []
-    table = pa.Table.from_batches(batches).select(["_commit_version", "_change_type", *schema.names])
+    table = pa.Table.from_batches(batches).select(
+        ["_commit_version", "_change_type", *schema.names]
+    )
     return rows_of(table)
 
 
@@ -263,12 +288,18 @@ def follow(seed: int, folder: Path, steps: int = STEPS) -> None:
     with pagestore.open(file, sync="off", retain="all") as store, store.transaction() as txn:
         txn.create("r", schema)
     kept = {1: truths.rows()}
-    doors = [door for door in PYTHON if door not in ("pandas", "polars", "duckdb") or door in LIBRARIES]
+    doors = [
+        door for door in PYTHON if door not in ("pandas", "polars", "duckdb") or door in LIBRARIES
+    ]
     for _ in range(steps):
         mode = chance.choice(["insert", "set", "replace", "delete", "delete"])
         table = table_of(some_rows(chance, truths, mode), schema)
         on = some_columns(chance, schema) if mode == "delete" else [*schema.names]
-        by_file = chance.random() < 0.5 or not {*KEY} <= {*on} or len(on) not in (len(KEY), len(schema.names))
+        by_file = (
+            chance.random() < 0.5
+            or not {*KEY} <= {*on}
+            or len(on) not in (len(KEY), len(schema.names))
+        )
         door = chance.choice([*FILES] if by_file else doors)
         if door == "duckdb" and "lag" in schema.names:
             continue  # an interval of DuckDB, which has months, is not a duration
@@ -291,7 +322,9 @@ def follow(seed: int, folder: Path, steps: int = STEPS) -> None:
 
 
 @pytest.mark.parametrize("seed", range(SAMPLES))
-def test_in_by_every_door_and_out_by_all(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_in_by_every_door_and_out_by_all(
+    seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(opened, "BATCH_ROWS", 7)
     follow(seed, tmp_path)
 

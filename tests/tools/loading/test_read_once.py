@@ -1,4 +1,6 @@
-"""Files without types are read once, and again where a later block contradicts the first; all is as it should be."""
+"""Files without types are read once, and again where a later block contradicts the first; all is
+as it should be.
+"""
 
 import json
 import random
@@ -27,11 +29,17 @@ def test_later_blocks_of_json(case: str, tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr(json_files, "HEAD", 64)
     monkeypatch.setattr(json_files, "BLOCK", 512)
     later, schema = CASES[case]
-    rows = [{"id": i, "x": i, "s": "a"} for i in range(100)] + [{"id": i, **later} for i in range(100, 110)]
+    rows = [{"id": i, "x": i, "s": "a"} for i in range(100)] + [
+        {"id": i, **later} for i in range(100, 110)
+    ]
     (tmp_path / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     parsed = []
     read_json = pyarrow.json.read_json
-    monkeypatch.setattr(pyarrow.json, "read_json", lambda *args, **more: parsed.append(1) or read_json(*args, **more))
+    monkeypatch.setattr(
+        pyarrow.json,
+        "read_json",
+        lambda *args, **more: parsed.append(1) or read_json(*args, **more),
+    )
     blocks = len([*json_files.blocks_of(tmp_path / "a.jsonl")])
     assert blocks > 3
     with pagestore.open(":memory:") as store, store.transaction() as txn:
@@ -43,10 +51,16 @@ def test_later_blocks_of_json(case: str, tmp_path: Path, monkeypatch: pytest.Mon
         assert len(parsed) == blocks
 
 
-def test_a_file_of_one_block_is_parsed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_of_one_block_is_parsed_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     parsed = []
     read_json = pyarrow.json.read_json
-    monkeypatch.setattr(pyarrow.json, "read_json", lambda *args, **more: parsed.append(1) or read_json(*args, **more))
+    monkeypatch.setattr(
+        pyarrow.json,
+        "read_json",
+        lambda *args, **more: parsed.append(1) or read_json(*args, **more),
+    )
     (tmp_path / "a.json").write_text(json.dumps([{"id": i, "tags": ["a"] * i} for i in range(5)]))
     with pagestore.open(":memory:") as store, store.transaction() as txn:
         load(txn, "r", tmp_path / "a.json", ["id"])
@@ -59,9 +73,19 @@ def test_csv_and_its_nulls(seed: int, tmp_path: Path) -> None:
     """Columns are nullable that have nulls, and no others."""
     chance = random.Random(seed)
     lacking = {name for name in "abc" if chance.random() < 0.5}
-    rows = [[i, *(None if n in lacking and chance.random() < 0.2 else chance.randrange(99) for n in "abc")]
-            for i in range(200)]  # fmt: skip
-    lacking = {name for place, name in enumerate("abc", 1) if any(row[place] is None for row in rows)}
+    rows = [
+        [
+            i,
+            *(
+                None if n in lacking and chance.random() < 0.2 else chance.randrange(99)
+                for n in "abc"
+            ),
+        ]
+        for i in range(200)
+    ]
+    lacking = {
+        name for place, name in enumerate("abc", 1) if any(row[place] is None for row in rows)
+    }
     lines = [",".join("" if value is None else str(value) for value in row) for row in rows]
     (tmp_path / "a.csv").write_text("\n".join(["id,a,b,c", *lines, ""]))
     with pagestore.open(":memory:") as store:

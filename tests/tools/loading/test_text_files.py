@@ -1,4 +1,6 @@
-"""Files of CSV and JSON as people and programs write them: what each becomes, and by which words it is refused."""
+"""Files of CSV and JSON as people and programs write them: what each becomes, and by which words
+it is refused.
+"""
 
 import datetime as dt
 import gzip
@@ -24,8 +26,19 @@ def load(folder: Path, name: str, content: str | bytes, *words: str, schema: str
     if schema and not file.exists():
         with pagestore.open(file) as store, store.transaction() as txn:
             names = [part.rpartition(": ") for part in schema.split(", ")]
-            txn.create("r", Schema(tuple(Column(name, Type.parse(kind)) for name, _, kind in names), (names[0][0],)))
-    how = () if {"--upsert", "--delete", "--replace"} & {*words} else ("--append",) if schema else ("--key", "id")
+            txn.create(
+                "r",
+                Schema(
+                    tuple(Column(name, Type.parse(kind)) for name, _, kind in names), (names[0][0],)
+                ),
+            )
+    how = (
+        ()
+        if {"--upsert", "--delete", "--replace"} & {*words}
+        else ("--append",)
+        if schema
+        else ("--key", "id")
+    )
     code = main.pagestore(["load", str(file), "r", str(folder / name), *how, *words, "--quiet"])
     if code:
         raise ValueError(code)
@@ -62,25 +75,34 @@ KEPT = [  # a column, a literal, and the value; a column without a type is that 
     ("date", '"2020-01-31"', dt.date(2020, 1, 31)),
     ("time", '"12:30:00.5"', dt.time(12, 30, 0, 500_000)),
     ("timestamp", '"2020-01-31T10:00"', dt.datetime(2020, 1, 31, 10)),
-    ("timestamp(Europe/Berlin)", '"2020-01-31T10:00:00+02:00"', dt.datetime(2020, 1, 31, 9, tzinfo=BERLIN)),
+    (
+        "timestamp(Europe/Berlin)",
+        '"2020-01-31T10:00:00+02:00"',
+        dt.datetime(2020, 1, 31, 9, tzinfo=BERLIN),
+    ),
     ("duration", '"PT1H"', dt.timedelta(hours=1)),
     ("bytes", '"ab"', b"ab"),
     ("bool", "true", True),
 ]
 REFUSED = [  # a column, a literal, and what is said of it
-    ("int64", '"2020-01-31"', "column v has a text, which is not int64, in line 2 ('2020-01-31'): --cast v=int64"),
+    ("int64", '"2020-01-31"',
+    "column v has a text, which is not int64, in line 2 ('2020-01-31'): --cast v=int64"),
     ("int64", "true", "column v has a boolean, which is not int64, in line 2"),
     ("int64", "7.5", "column v does not fit int64 in line 2 ('7.5')"),
     ("bool", "7", "column v has a number, which is not bool, in line 2"),
-    ("timestamp", "7", "column v has a number, which is not timestamp, in line 2 ('7'): write it as a text"),
-    ("timestamp", '"2020-01-31T10:00:00+02:00"', "it has an offset, which the column has not: take it in UTC with"),
+    ("timestamp", "7",
+    "column v has a number, which is not timestamp, in line 2 ('7'): write it as a text"),
+    ("timestamp", '"2020-01-31T10:00:00+02:00"',
+    "it has an offset, which the column has not: take it in UTC with"),
     ("timestamp(UTC)", '"2020-01-31T10:00:00"', "write it with its offset, such as"),
     ("timestamp", '"2020-01-31T10:00:00.1234567"', "with at most six digits of a second"),
-    ("decimal(9,2)", "1.239", "('1.239'): it has 3 decimals and decimal(9,2) keeps 2: round it in the source"),
+    ("decimal(9,2)", "1.239",
+    "('1.239'): it has 3 decimals and decimal(9,2) keeps 2: round it in the source"),
     ("decimal(9,2)", "12345678", "decimal(9,2) has 7 digits before the point"),
     ("float64", "9007199254740993", "column v does not fit float64 in line 2 ('9007199254740993')"),
     ("float64", "1e999", "column v does not fit float64 in line 2 ('1e999')"),
-    ("string", "7", "column v has a number, which is not string, in line 2 ('7'): --cast v=string takes it as it is"),
+    ("string", "7",
+    "column v has a number, which is not string, in line 2 ('7'): --cast v=string takes it as it is"),
     ("string", "[1]", "column v"),
     ("string", '"\\ud800"', "column v has half a surrogate pair in line 2"),
     ("", "1234567890123456.78", "give --cast v='decimal(18,2)', or string"),
@@ -90,7 +112,9 @@ REFUSED = [  # a column, a literal, and what is said of it
 
 @pytest.mark.parametrize("form", ["lines", "list", "within"])
 @pytest.mark.parametrize(("kind", "literal", "value"), KEPT)
-def test_json_that_is_kept(form: str, kind: str, literal: str, value: object, tmp_path: Path) -> None:
+def test_json_that_is_kept(
+    form: str, kind: str, literal: str, value: object, tmp_path: Path
+) -> None:
     if isinstance(value, list):
         value, kind = value[0], "list"
     column = "v:x" if form == "within" else "v"
@@ -106,7 +130,9 @@ def test_json_that_is_kept(form: str, kind: str, literal: str, value: object, tm
 
 @pytest.mark.parametrize("way", ["relation", "cast", "upsert", "list"])
 @pytest.mark.parametrize(("kind", "literal", "says"), REFUSED)
-def test_json_that_is_refused(way: str, kind: str, literal: str, says: str, tmp_path: Path, capsys) -> None:
+def test_json_that_is_refused(
+    way: str, kind: str, literal: str, says: str, tmp_path: Path, capsys
+) -> None:
     text = f'{{"id": 1, "v": null}},\n{{"id": 2, "v": {literal}}}\n'
     text = f"[{text}]" if way == "list" else text.replace("},\n", "}\n")
     if way == "cast" and kind and not says.startswith("column v has a text") and kind != "string":
@@ -114,7 +140,12 @@ def test_json_that_is_refused(way: str, kind: str, literal: str, says: str, tmp_
     else:
         schema = f"id: int64, v: {kind}?" if kind else ""
         assert says in refused(
-            capsys, tmp_path, "a.json", text, *["--upsert"] * bool(way == "upsert" and kind), schema=schema
+            capsys,
+            tmp_path,
+            "a.json",
+            text,
+            *["--upsert"] * bool(way == "upsert" and kind),
+            schema=schema,
         )
     assert not (tmp_path / "s.pages").exists() or rows(tmp_path) == []
 
@@ -123,7 +154,9 @@ def test_numbers_of_json_name_the_rows_that_they_name(tmp_path: Path) -> None:
     """Whole numbers beside floats, in each mode: 2^53 + 1 is not taken for its neighbour."""
     start = "".join(json.dumps({"id": 2**53 + i, "v": i}) + "\n" for i in range(3))
     load(tmp_path, "a.json", start)
-    load(tmp_path, "b.json", f'{{"id": {2**53 + 1}, "v": 9}}\n{{"id": 7.0, "v": 9.0}}\n', "--upsert")
+    load(
+        tmp_path, "b.json", f'{{"id": {2**53 + 1}, "v": 9}}\n{{"id": 7.0, "v": 9.0}}\n', "--upsert"
+    )
     assert rows(tmp_path) == [(7, 9), (2**53, 0), (2**53 + 1, 9), (2**53 + 2, 2)]
     load(tmp_path, "c.json", f'{{"id": {2**53 + 1}}}\n{{"id": 7.0}}\n', "--delete")
     assert rows(tmp_path) == [(2**53, 0), (2**53 + 2, 2)]
@@ -146,8 +179,17 @@ def test_days_on_which_lists_are_empty(tmp_path: Path, capsys) -> None:
     load(tmp_path, "b.json", empty, "--upsert")
     load(tmp_path, "c.json", '{"id": 4, "tags": null}\n', "--upsert")
     assert rows(tmp_path) == [(1,), (2,), (3,), (4,)] and rows(tmp_path, "r:tags") == [(1, 0, "7")]
-    said = refused(capsys, tmp_path, "d.json", '{"id": 5, "tags": []}\n{"id": 6, "tags": ["a", 8]}\n', "--upsert")
-    assert "column tags has a number, which is not string, in line 2 ('8')" in said or "has a text where" in said
+    said = refused(
+        capsys,
+        tmp_path,
+        "d.json",
+        '{"id": 5, "tags": []}\n{"id": 6, "tags": ["a", 8]}\n',
+        "--upsert",
+    )
+    assert (
+        "column tags has a number, which is not string, in line 2 ('8')" in said
+        or "has a text where" in said
+    )
 
 
 def test_objects_that_are_null_on_a_day(tmp_path: Path) -> None:
@@ -180,14 +222,21 @@ def test_json_in_other_encodings(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("form", ["csv", "json"])
 def test_packed_files_that_are_damaged(form: str, tmp_path: Path, capsys) -> None:
-    text = "id,v\n" + "".join(f"{i},{i * i}\n" for i in range(3000)) if form == "csv" else "".join(
-        f'{{"id": {i}, "v": {i * i}}}\n' for i in range(3000)
-    )  # fmt: skip
+    text = (
+        "id,v\n" + "".join(f"{i},{i * i}\n" for i in range(3000))
+        if form == "csv"
+        else "".join(f'{{"id": {i}, "v": {i * i}}}\n' for i in range(3000))
+    )
     packed = gzip.compress(text.encode())
     load(tmp_path, f"a.{form}.gz", packed)
     assert rows(tmp_path) == [(i, i * i) for i in range(3000)]
     (tmp_path / "s.pages").unlink()
-    for content in (packed[:50] + b"xxxxxxxxx" + packed[59:], packed[: len(packed) // 2], b"no gzip", b""):
+    for content in (
+        packed[:50] + b"xxxxxxxxx" + packed[59:],
+        packed[: len(packed) // 2],
+        b"no gzip",
+        b"",
+    ):
         said = refused(capsys, tmp_path, f"b.{form}.gz", content)
         assert "Traceback" not in said and f"b.{form}.gz" in said, said
 
@@ -198,14 +247,24 @@ def test_packed_files_that_are_damaged(form: str, tmp_path: Path, capsys) -> Non
 @pytest.mark.parametrize(
     ("name", "content", "words", "expected"),
     [
-        ("a.csv", "id,v\n1,0xFFFFFFFFFFFFFFFF\n2,0x00ff\n", (), [(1, "0xFFFFFFFFFFFFFFFF"), (2, "0x00ff")]),
+        (
+            "a.csv",
+            "id,v\n1,0xFFFFFFFFFFFFFFFF\n2,0x00ff\n",
+            (),
+            [(1, "0xFFFFFFFFFFFFFFFF"), (2, "0x00ff")],
+        ),
         ("a.csv", "id,v\n1,007\n2,8\n", (), [(1, "007"), (2, "8")]),
         ("a.csv", "id,v\n1,+49151\n", (), [(1, "+49151")]),
         ("a.csv", "id,v\n1,1234567890123456.78\n", (), [(1, "1234567890123456.78")]),
         ("a.csv", "id,v\n1,9007199254740993\n2,0.5\n", (), [(1, "9007199254740993"), (2, "0.5")]),
         ("a.csv", "id,v\n1,2020-01-31\n", (), [(1, dt.date(2020, 1, 31))]),
         ("a.csv", "id,v\n1,12:30\n", (), [(1, dt.time(12, 30))]),
-        ("a.csv", "id,v\n1,2020-01-31T10:00:00.1234567\n", (), [(1, "2020-01-31T10:00:00.1234567")]),
+        (
+            "a.csv",
+            "id,v\n1,2020-01-31T10:00:00.1234567\n",
+            (),
+            [(1, "2020-01-31T10:00:00.1234567")],
+        ),
         ("a.csv", "id,v\n1,yes\n2,true\n", (), [(1, "yes"), (2, "true")]),
         ("a.csv", "\n\r\nid,v\n1,x\n\n2,y\n", (), [(1, "x"), (2, "y")]),
         ("a.csv", 'id,v\n1,5" pipe\n2,"a ""b""\nc"\n', (), [(1, '5" pipe'), (2, 'a "b"\nc')]),
@@ -214,30 +273,68 @@ def test_packed_files_that_are_damaged(form: str, tmp_path: Path, capsys) -> Non
         ("a.tsv", "id\tv\n1\ta,b,c\n", (), [(1, "a,b,c")]),
         ("a.csv", "id;v,w\n1;a,b,c\n", ("--delimiter", ";", "--rename", "v,w=v"), [(1, "a,b,c")]),
         ("a.csv", "id;v\n1;1,5\n2;-3\n", ("--decimal", ","), [(1, 1.5), (2, -3.0)]),
-        ("a.csv", "id;v\n1;1,50\n", ("--decimal", ",", "--cast", "v=decimal(9,2)"), [(1, Decimal("1.50"))]),
+        (
+            "a.csv",
+            "id;v\n1;1,50\n",
+            ("--decimal", ",", "--cast", "v=decimal(9,2)"),
+            [(1, Decimal("1.50"))],
+        ),
         ("a.csv", "id;v\n1;1.234\n2;1,5\n", ("--decimal", ","), [(1, "1.234"), (2, "1,5")]),
         ("a.csv", "id;v\n1;ä\n".encode("utf-16"), (), [(1, "ä")]),
         ("a.csv", "id;v\n1;ä\n".encode("utf-16-le"), ("--encoding", "utf-16-le"), [(1, "ä")]),
-        ("a.csv", "id,ö\n1,ä\n".encode("latin-1"), ("--encoding", "latin-1", "--rename", "ö=v"), [(1, "ä")]),
+        (
+            "a.csv",
+            "id,ö\n1,ä\n".encode("latin-1"),
+            ("--encoding", "latin-1", "--rename", "ö=v"),
+            [(1, "ä")],
+        ),
         ("a.csv", "\ufeffid,v\r\n1,x\r\n", (), [(1, "x")]),
         ("a.csv", "id,v\n1,-\n2,NA\n3,x\n", ("--null", "-"), [(1, None), (2, "NA"), (3, "x")]),
         ("a.csv", "id,v\n1,-\n2,3\n3,\n", ("--null", "-"), [(1, None), (2, 3), (3, None)]),
         ("a.csv", "1,x\n2,y\n", ("--no-header", "--rename", "column1=id"), [(1, "x"), (2, "y")]),
-        ("a.csv", "id;v\n1;1.234\n2;1,5\n", ("--decimal", ",", "--thousands", "."), [(1, 1234.0), (2, 1.5)]),
-        ("a.csv", 'id,v\n1,"1,234,567"\n2,-8\n3,\n', ("--thousands", ","), [(1, 1234567), (2, -8), (3, None)]),
+        (
+            "a.csv",
+            "id;v\n1;1.234\n2;1,5\n",
+            ("--decimal", ",", "--thousands", "."),
+            [(1, 1234.0), (2, 1.5)],
+        ),
+        (
+            "a.csv",
+            'id,v\n1,"1,234,567"\n2,-8\n3,\n',
+            ("--thousands", ","),
+            [(1, 1234567), (2, -8), (3, None)],
+        ),
         ("a.csv", 'id,v\n1,"1,23"\n', ("--thousands", ","), [(1, "1,23")]),
-        ("a.csv", "id,v\n1,31.1.2020\n2,2020-02-01\n3,\n", ("--date-format", "%d.%m.%Y"),
-         [(1, dt.date(2020, 1, 31)), (2, dt.date(2020, 2, 1)), (3, None)]),
-        ("a.csv", "id,v\n1,1/31/20\n2,2 Feb 2020\n", ("--date-format", "%m/%d/%y", "--date-format", "%d %b %Y"),
-         [(1, dt.date(2020, 1, 31)), (2, dt.date(2020, 2, 2))]),
-        ("a.csv", "id,v\n1,31.1.2020 7:05\n", ("--date-format", "%d.%m.%Y %H:%M"),
-         [(1, dt.datetime(2020, 1, 31, 7, 5))]),
+        (
+            "a.csv",
+            "id,v\n1,31.1.2020\n2,2020-02-01\n3,\n",
+            ("--date-format", "%d.%m.%Y"),
+            [(1, dt.date(2020, 1, 31)), (2, dt.date(2020, 2, 1)), (3, None)],
+        ),
+        (
+            "a.csv",
+            "id,v\n1,1/31/20\n2,2 Feb 2020\n",
+            ("--date-format", "%m/%d/%y", "--date-format", "%d %b %Y"),
+            [(1, dt.date(2020, 1, 31)), (2, dt.date(2020, 2, 2))],
+        ),
+        (
+            "a.csv",
+            "id,v\n1,31.1.2020 7:05\n",
+            ("--date-format", "%d.%m.%Y %H:%M"),
+            [(1, dt.datetime(2020, 1, 31, 7, 5))],
+        ),
         ("a.csv", "id,v\n1,31.2.2020\n", ("--date-format", "%d.%m.%Y"), [(1, "31.2.2020")]),
-        ("a.jsonl", '{"id": 1, "v": "31.1.2020"}\n', ("--date-format", "%d.%m.%Y", "--cast", "v=date"),
-         [(1, dt.date(2020, 1, 31))]),
+        (
+            "a.jsonl",
+            '{"id": 1, "v": "31.1.2020"}\n',
+            ("--date-format", "%d.%m.%Y", "--cast", "v=date"),
+            [(1, dt.date(2020, 1, 31))],
+        ),
     ],
-)  # fmt: skip
-def test_csv_that_is_kept(name: str, content: str | bytes, words: tuple, expected: list, tmp_path: Path) -> None:
+)
+def test_csv_that_is_kept(
+    name: str, content: str | bytes, words: tuple, expected: list, tmp_path: Path
+) -> None:
     load(tmp_path, name, content, *words)
     assert rows(tmp_path) == expected
 
@@ -245,9 +342,24 @@ def test_csv_that_is_kept(name: str, content: str | bytes, words: tuple, expecte
 @pytest.mark.parametrize(
     ("schema", "content", "words", "says"),
     [
-        ("id: int64, v: int64", "id,v\n1,0x00ff\n", (), "column v does not fit int64 in line 2 ('0x00ff')"),
-        ("id: int64, v: float64", "id,v\n\n1,0x1p3\n", (), "column v does not fit float64 in line 3 ('0x1p3')"),
-        ("id: int64, v: decimal(9,2)", 'id,v\n1,"\n"\n2,1.239\n', (), "in 2 rows, the first in line 2"),
+        (
+            "id: int64, v: int64",
+            "id,v\n1,0x00ff\n",
+            (),
+            "column v does not fit int64 in line 2 ('0x00ff')",
+        ),
+        (
+            "id: int64, v: float64",
+            "id,v\n\n1,0x1p3\n",
+            (),
+            "column v does not fit float64 in line 3 ('0x1p3')",
+        ),
+        (
+            "id: int64, v: decimal(9,2)",
+            'id,v\n1,"\n"\n2,1.239\n',
+            (),
+            "in 2 rows, the first in line 2",
+        ),
         ("id: int64, v: date", "id,v\n1,31.1.2020\n", (), "write it as ISO does"),
         (
             "id: int64, v: date",
@@ -263,9 +375,19 @@ def test_csv_that_is_kept(name: str, content: str | bytes, words: tuple, expecte
             "column v has a point where numbers are written",
         ),
         ("", 'id,v\n1,"a\n2,b\n3,c\n', (), "a.csv, line 2: a quote is not closed"),
-        ("", 'id,v\n1,"a\n2,b\n3,"c"\n', (), "a.csv, line 2: a quote is not closed, or a text follows it"),
+        (
+            "",
+            'id,v\n1,"a\n2,b\n3,"c"\n',
+            (),
+            "a.csv, line 2: a quote is not closed, or a text follows it",
+        ),
         ("", 'id,"v\n1,2\n', (), "a.csv, line 1: a quote is not closed"),
-        ("", b"id,f\xfc\n1,2\n", (), r"line 1: b'\xfc' is not valid UTF-8: say what the file is written in"),
+        (
+            "",
+            b"id,f\xfc\n1,2\n",
+            (),
+            r"line 1: b'\xfc' is not valid UTF-8: say what the file is written in",
+        ),
         ("", b"id,v\n1,\xfc\n", (), r"column v is not UTF-8 in line 2 (b'\xfc'): say what"),
         ("", b"id,v\n1,a\n2,\xc3", ("--key", "id"), r": column v is not UTF-8 in line 3 (b'\xc3')"),
         ("", b'id,v\n1,a\n2,"\xc3', (), "a.csv, line 3: a quote is not closed"),
@@ -286,7 +408,9 @@ def test_csv_that_is_refused(
 def test_what_comes_late_counts_as_what_comes_first(
     form: str, late: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
 ) -> None:
-    """A file of several blocks becomes what it becomes if the last rows come first, or is refused likewise."""
+    """A file of several blocks becomes what it becomes if the last rows come first, or is
+    refused likewise.
+    """
     monkeypatch.setattr(csv_files, "BLOCK", 256)
     monkeypatch.setattr(json_files, "BLOCK", 256)
     monkeypatch.setattr(json_files, "HEAD", 64)
@@ -304,7 +428,9 @@ def test_what_comes_late_counts_as_what_comes_first(
         try:
             load(folder, f"a.{form}", text)
         except ValueError:
-            found.append([capsys.readouterr().err.partition("column v")[2].partition("where other")[0][:12]])
+            found.append(
+                [capsys.readouterr().err.partition("column v")[2].partition("where other")[0][:12]]
+            )
             continue
         found.append(sorted(repr(row[1]) for row in rows(folder)))
     assert found[0] == found[1]
@@ -326,9 +452,13 @@ def test_what_comes_late_counts_as_what_comes_first(
         (["ada", "bob"], ""),
     ],
 )
-def test_a_text_column_that_could_be_more_is_noted(values: list, options: str, tmp_path: Path, capsys) -> None:
+def test_a_text_column_that_could_be_more_is_noted(
+    values: list, options: str, tmp_path: Path, capsys
+) -> None:
     """The note's options, the first where it names two, make values of the texts."""
-    (tmp_path / "a.csv").write_text("id;v\n" + "".join(f"{n};{value}\n" for n, value in enumerate(values)))
+    (tmp_path / "a.csv").write_text(
+        "id;v\n" + "".join(f"{n};{value}\n" for n, value in enumerate(values))
+    )
     command = ["load", str(tmp_path / "s.pages"), "r", str(tmp_path / "a.csv"), "--key", "id"]
     assert main.pagestore(command) == 0
     said = capsys.readouterr().err
@@ -343,7 +473,10 @@ def test_a_text_column_that_could_be_more_is_noted(values: list, options: str, t
         assert main.pagestore(shlex.split(drop)[1:]) == 0
         capsys.readouterr()
         assert main.pagestore([*command, *shlex.split(options.partition(" or ")[0])]) == 0
-        assert not any(isinstance(value, str) for _, value in rows(tmp_path)) and "note" not in capsys.readouterr().err
+        assert (
+            not any(isinstance(value, str) for _, value in rows(tmp_path))
+            and "note" not in capsys.readouterr().err
+        )
 
 
 @pytest.mark.parametrize(
@@ -368,14 +501,17 @@ def test_options_that_a_text_of_the_relation_leaves_unused_are_noted(
     assert main.pagestore([*command, mode, *options]) == 0
     said = capsys.readouterr().err
     noted = (
-        f"note: column v stays text, as the relation has it, though {options[0]} is given: to give it another type, "
+        f"note: column v stays text, as the relation has it, though {options[0]} is given: to "
+        f"give it another type, "
     )
     assert said == ("" if value == "ada" else f"{noted}drop the relation and load it anew\n")
     assert main.pagestore([*command, mode, *options, "--cast", "v=string", "--quiet"]) == 0
     assert not capsys.readouterr().err
 
 
-def test_quotes_that_are_not_closed_are_found_wherever_they_are(tmp_path: Path, monkeypatch, capsys) -> None:
+def test_quotes_that_are_not_closed_are_found_wherever_they_are(
+    tmp_path: Path, monkeypatch, capsys
+) -> None:
     """A quote is taken away somewhere: the file is refused, or has as many rows as before."""
     monkeypatch.setattr(csv_files, "BLOCK", 512)
     chance = random.Random(1)
@@ -391,4 +527,6 @@ def test_quotes_that_are_not_closed_are_found_wherever_they_are(tmp_path: Path, 
         else:  # it was the first of a text without a delimiter
             assert len(rows(tmp_path)) == len(lines)
             continue
-        assert "a quote is not closed" in said or "values where the head has 3 columns" in said, said
+        assert "a quote is not closed" in said or "values where the head has 3 columns" in said, (
+            said
+        )

@@ -1,4 +1,6 @@
-"""Parquet of Spark and DuckDB: types that Parquet's own do not tell are those that were meant, or refused by name."""
+"""Parquet of Spark and DuckDB: types that Parquet's own do not tell are those that were meant,
+or refused by name.
+"""
 
 import datetime as dt
 import json
@@ -19,10 +21,17 @@ MOMENT = dt.datetime(2024, 1, 2, 3, 4, 5, 678)
 
 def by_spark(file: Path, columns: dict[str, tuple[str, pa.Array]], **options: bool) -> Path:
     """Write columns as Spark does, with its types in the footer."""
-    fields = [{"name": name, "type": kind, "nullable": True, "metadata": {}} for name, (kind, _) in columns.items()]
+    fields = [
+        {"name": name, "type": kind, "nullable": True, "metadata": {}}
+        for name, (kind, _) in columns.items()
+    ]
     note = json.dumps({"type": "struct", "fields": fields})
     table = pa.table({name: array for name, (_, array) in columns.items()})
-    pq.write_table(table.replace_schema_metadata({"org.apache.spark.sql.parquet.row.metadata": note}), file, **options)
+    pq.write_table(
+        table.replace_schema_metadata({"org.apache.spark.sql.parquet.row.metadata": note}),
+        file,
+        **options,
+    )
     return file
 
 

@@ -34,7 +34,9 @@ def shown(filled):
 
 
 def running(path):
-    pytest.importorskip("uvicorn", reason="ivm studio is not installed: pip install 'pagestore-ivm[studio]'")
+    pytest.importorskip(
+        "uvicorn", reason="ivm studio is not installed: pip install 'pagestore-ivm[studio]'"
+    )
     studio = Studio(path)
     yield studio
     if studio.process.poll() is None:

@@ -14,7 +14,15 @@ import ivm
 SCRIPT = "<script>document.title='taken'</script>"
 HOSTILE = f"r{SCRIPT}\x1b[31m\u202ez"
 LONG = "n" * 10_000
-TEXTS = [SCRIPT, "x" * 10_000, "\x00\x1b[2J\u202eabc", "\u2067turned\u2069", "שלום עולם", "line\nend\ttab", "\ufeff"]
+TEXTS = [
+    SCRIPT,
+    "x" * 10_000,
+    "\x00\x1b[2J\u202eabc",
+    "\u2067turned\u2069",
+    "שלום עולם",
+    "line\nend\ttab",
+    "\ufeff",
+]
 RULES = """edge(x, y) -> int(x), int(y).
 hop(x, z) <- edge(x, y), edge(y, z).
 path(x, y) <- edge(x, y).
@@ -31,10 +39,13 @@ def fill(path: Path) -> None:
             CREATE MATERIALIZED VIEW turnover AS SELECT shop, sum(price) AS total FROM sale GROUP BY shop""")
         with ws.transaction("sales") as txn:
             shops = "north", "south"
-            sales = [(n, shops[n % 2], Decimal(n) / 4, "قهوة" if n % 7 else None) for n in range(249)]
+            sales = [
+                (n, shops[n % 2], Decimal(n) / 4, "قهوة" if n % 7 else None) for n in range(249)
+            ]
             txn.insert("sale", [*sales, (2**63 - 1, "far", Decimal("0.10"), None)])
         ws.install(RULES, name="graph")
-        columns = ", ".join(f"id % 7 + {n} AS c{n}" for n in range(100))  # more than one relation has
+        # more than one relation has
+        columns = ", ".join(f"id % 7 + {n} AS c{n}" for n in range(100))
         ws.sql(f"CREATE MATERIALIZED VIEW wide AS SELECT {columns} FROM sale")
         with ws.transaction(f"<img src=x onerror=alert(1)>{TEXTS[2]}") as txn:
             txn.inner.create(HOSTILE, f"k{SCRIPT}: string").insert(TEXTS)
@@ -48,25 +59,37 @@ class Studio:
 
     def __init__(self, path: Path, *options: str) -> None:
         command = [sys.executable, "-m", "ivm", "studio", str(path), *options]
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
         self.url = self.process.stdout.readline().strip()
         found = re.fullmatch(r"http://127\.0\.0\.1:(\d+)(/[\w-]{32}/)", self.url)
         assert found, self.process.stderr.read()
         self.port, self.prefix = int(found[1]), found[2]
 
-    def ask(self, method: str, target: str, body: bytes | None = None, **headers: str) -> tuple[int, dict, bytes]:
+    def ask(
+        self, method: str, target: str, body: bytes | None = None, **headers: str
+    ) -> tuple[int, dict, bytes]:
         """Return the status, the headers and the body of an answer; the target is a whole path."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
-        connection.request(method, target, body, {name.replace("_", "-"): value for name, value in headers.items()})
+        connection.request(
+            method, target, body, {name.replace("_", "-"): value for name, value in headers.items()}
+        )
         answer = connection.getresponse()
-        found = answer.status, {name.lower(): value for name, value in answer.getheaders()}, answer.read()
+        found = (
+            answer.status,
+            {name.lower(): value for name, value in answer.getheaders()},
+            answer.read(),
+        )
         connection.close()
         return found
 
     def call(self, what: str, **given: object) -> dict:
         """Return what a call answers, also an error."""
         body = json.dumps(given).encode()
-        _, _, answer = self.ask("POST", f"{self.prefix}api/{what}", body, Content_Type="application/json")
+        _, _, answer = self.ask(
+            "POST", f"{self.prefix}api/{what}", body, Content_Type="application/json"
+        )
         return json.loads(answer)
 
     def end(self) -> int:

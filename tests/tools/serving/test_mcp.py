@@ -1,4 +1,6 @@
-"""`ivm mcp` answers the client of the package over stdio: it reads only, unless it is told to write."""
+"""`ivm mcp` answers the client of the package over stdio: it reads only, unless it is told to
+write.
+"""
 
 import asyncio
 import json
@@ -12,17 +14,33 @@ import ivm
 from pagestore_tools.cli.main import ivm as command
 from tests.tools.serving.served import HOSTILE
 
-pytest.importorskip("mcp", reason="the mcp package is not installed: pip install 'pagestore-ivm[mcp]'")
+pytest.importorskip(
+    "mcp", reason="the mcp package is not installed: pip install 'pagestore-ivm[mcp]'"
+)
 from mcp import Client, StdioServerParameters, stdio_client
 
-READING = ["overview", "describe", "rows", "query", "explain", "why", "history", "differences", "preview"]
+READING = [
+    "overview",
+    "describe",
+    "rows",
+    "query",
+    "explain",
+    "why",
+    "history",
+    "differences",
+    "preview",
+]
 
 
 def asked(path, conversation, *options):
-    """Run a conversation with a server of a store; it is given `call(tool, **arguments)` and the client."""
+    """Run a conversation with a server of a store; it is given `call(tool, **arguments)` and the
+    client.
+    """
 
     async def run():
-        parameters = StdioServerParameters(command=sys.executable, args=["-m", "ivm", "mcp", str(path), *options])
+        parameters = StdioServerParameters(
+            command=sys.executable, args=["-m", "ivm", "mcp", str(path), *options]
+        )
         async with Client(stdio_client(parameters)) as client:
 
             async def call(tool, **given):
@@ -51,13 +69,19 @@ def test_questions_of_every_kind(path):
         found = await call("overview")
         assert {one["name"]: one["rows"] for one in found["predicates"]}["path"] == 6
         assert (await call("describe", name="path"))["reads"] == ["edge"]
-        assert (await call("rows", name="sale", offset=249))["rows"] == [[2**63 - 1, "far", "0.10", None]]
+        assert (await call("rows", name="sale", offset=249))["rows"] == [
+            [2**63 - 1, "far", "0.10", None]
+        ]
         assert len((await call("rows", name="sale", limit=10**9))["rows"]) == 250
-        assert (await call("query", text="SELECT sum(id) AS n FROM sale WHERE id < 9"))["rows"] == [[36]]
+        assert (await call("query", text="SELECT sum(id) AS n FROM sale WHERE id < 9"))["rows"] == [
+            [36]
+        ]
         assert (await call("query", text="q(x) <- path(x, 4)."))["rows"] == [[1], [2], [3]]
         assert (await call("query", text="SELECT count(*) FROM sale", at=2))["rows"] == [[0]]
         assert (await call("explain", text="path"))["plan"]
-        assert (await call("why", fact="path(1, 4)"))["proofs"][0]["from"][1]["fact"] == "edge(3, 4)"
+        assert (await call("why", fact="path(1, 4)"))["proofs"][0]["from"][1][
+            "fact"
+        ] == "edge(3, 4)"
         assert ["+edge(4, 9)"] in (await call("why", fact="path(3, 9)"))["insertions"]
         versions = [one["version"] for one in (await call("history"))["versions"]]
         assert versions == sorted(versions, reverse=True)
@@ -77,7 +101,12 @@ def test_an_edit_is_tried_and_thrown_away_and_not_committed_without_leave(path):
         assert changes == {"edge": (1, 1), "hop": (1, 1), "path": (4, 1), "lonely": (1, 0)}
         assert "token" not in found
         assert (await call("rows", name="edge"))["total"] == 4
-        for text in ("DELETE FROM sale", "DROP TABLE sale", "+edge(4, 5).", f"COPY sale TO '{path}.csv'"):
+        for text in (
+            "DELETE FROM sale",
+            "DROP TABLE sale",
+            "+edge(4, 5).",
+            f"COPY sale TO '{path}.csv'",
+        ):
             assert "questions only" in await call("query", text=text)
         assert "no relation" in await call("rows", name="nothing")
         assert "nothing declares" in await call("query", text="q(x) <- nothing(x).")
@@ -109,14 +138,23 @@ def test_a_commit_takes_the_token_of_its_preview(path):
 def test_it_ends_with_its_client_and_by_a_signal(path):
     for number in (None, signal.SIGTERM, signal.SIGINT):
         server = [sys.executable, "-m", "ivm", "mcp", str(path)]
-        process = subprocess.Popen(server, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-        client = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
+        process = subprocess.Popen(
+            server, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        )
+        client = {
+            "protocolVersion": "2025-06-18",
+            "capabilities": {},
+            "clientInfo": {"name": "test", "version": "1"},
+        }
         hello = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": client}
         process.stdin.write(json.dumps(hello).encode() + b"\n")
         process.stdin.flush()
         assert json.loads(process.stdout.readline())["result"]["serverInfo"]["name"] == "ivm"
         process.stdin.close() if number is None else process.send_signal(number)
-        assert process.wait(30) == (0 if number is None else 128 + number) and process.stderr.read() == b""
+        assert (
+            process.wait(30) == (0 if number is None else 128 + number)
+            and process.stderr.read() == b""
+        )
         process.stdout.close()
 
 

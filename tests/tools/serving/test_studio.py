@@ -1,4 +1,6 @@
-"""`ivm studio` answers those who know its token, from this machine and this origin, with bounded answers."""
+"""`ivm studio` answers those who know its token, from this machine and this origin, with bounded
+answers.
+"""
 
 import asyncio
 import http.client
@@ -31,7 +33,10 @@ def test_only_who_knows_the_token_and_comes_from_this_origin_is_answered(shown):
     overview = f"{shown.prefix}api/overview"
     own = f"http://127.0.0.1:{shown.port}"
     assert shown.ask("GET", shown.prefix)[0] == 200
-    assert shown.ask("POST", overview, b"{}", Origin=own, Sec_Fetch_Site="same-origin", **JSON)[0] == 200
+    assert (
+        shown.ask("POST", overview, b"{}", Origin=own, Sec_Fetch_Site="same-origin", **JSON)[0]
+        == 200
+    )
     assert shown.ask("POST", overview, b"{}", Host=f"localhost:{shown.port}", **JSON)[0] == 200
     refused = [
         ("GET", "/", {}),
@@ -55,16 +60,24 @@ def test_only_who_knows_the_token_and_comes_from_this_origin_is_answered(shown):
 def test_wrong_calls_are_refused_by_a_sentence(shown):
     api = f"{shown.prefix}api/"
     assert shown.ask("GET", f"{api}overview")[0] == 405
-    assert shown.ask("POST", f"{api}overview", b"{}", Content_Type="text/plain")[0] == 415  # as a form could send it
+    # as a form could send it
+    assert shown.ask("POST", f"{api}overview", b"{}", Content_Type="text/plain")[0] == 415
     assert shown.ask("POST", f"{api}close", b"{}", **JSON)[0] == 404
     assert shown.ask("POST", f"{api}overview", b"{" + b" " * (1 << 20), **JSON)[0] == 400
     for what, given in [
-        ("rows", {}), ("rows", {"name": 1}), ("rows", {"name": "sale", "offset": "1"}),
+        ("rows", {}),
+        ("rows", {"name": 1}),
+        ("rows", {"name": "sale", "offset": "1"}),
         ("rows", {"name": "sale", "at": True}),
-        ("overview", {"file": 1}), ("rows", {"name": "nothing"}), ("rows", {"name": "sale", "at": 10**9}),
-        ("statement", {"text": "SELECT"}), ("statement", {"text": "q(x <-"}), ("statement", {"text": ""}),
-        ("why_row", {"name": "sale", "at": 3, "place": 10**6}), ("explain", {"text": "sale(x"}),
-    ]:  # fmt: skip
+        ("overview", {"file": 1}),
+        ("rows", {"name": "nothing"}),
+        ("rows", {"name": "sale", "at": 10**9}),
+        ("statement", {"text": "SELECT"}),
+        ("statement", {"text": "q(x <-"}),
+        ("statement", {"text": ""}),
+        ("why_row", {"name": "sale", "at": 3, "place": 10**6}),
+        ("explain", {"text": "sale(x"}),
+    ]:
         assert shown.call(what, **given)["error"], (what, given)
     deep = b"[" * 10**5, b'{"name": ' + b"[" * 10**5 + b"]" * 10**5 + b"}"
     for body in deep:
@@ -81,12 +94,22 @@ def test_pages_allow_no_script_but_their_own(shown):
         status, headers, body = shown.ask("GET", shown.prefix + name)
         policy = headers["content-security-policy"]
         assert status == 200 and body == (PAGE / (name or "index.html")).read_bytes()
-        assert "unsafe" not in policy and "default-src 'none'" in policy and "frame-ancestors 'none'" in policy
-        assert headers["x-content-type-options"] == "nosniff" and headers["cache-control"] == "no-store"
-        loaded = body.replace(b"http://www.w3.org/2000/svg", b"")  # the name of a namespace, which nothing loads
+        assert (
+            "unsafe" not in policy
+            and "default-src 'none'" in policy
+            and "frame-ancestors 'none'" in policy
+        )
+        assert (
+            headers["x-content-type-options"] == "nosniff"
+            and headers["cache-control"] == "no-store"
+        )
+        # the name of a namespace, which nothing loads
+        loaded = body.replace(b"http://www.w3.org/2000/svg", b"")
         assert not re.search(rb"https?://|<style|style=|onclick", loaded)
     script = (PAGE / "studio.js").read_text()
-    assert not re.search(r"innerHTML|outerHTML|insertAdjacent|document\.write|\beval\b|Function\(|\.style\b", script)
+    assert not re.search(
+        r"innerHTML|outerHTML|insertAdjacent|document\.write|\beval\b|Function\(|\.style\b", script
+    )
     assert shown.ask("GET", f"{shown.prefix}../inspection.py")[0] == 404
     assert shown.ask("GET", f"{shown.prefix}page/index.html")[0] == 404
 
@@ -95,17 +118,27 @@ def test_what_there_is(shown):
     found = shown.call("overview")
     kinds = {one["name"]: (one["kind"], one["rows"]) for one in found["predicates"]}
     assert kinds == {
-        "sale": ("relation", 250), "edge": ("relation", 4), HOSTILE: ("relation", 7), LONG: ("relation", 1),
-        "turnover": ("view", 3), "hop": ("view", 3), "path": ("view", 6), "lonely": ("view", 1), "wide": ("view", 250),
-    }  # fmt: skip
+        "sale": ("relation", 250),
+        "edge": ("relation", 4),
+        HOSTILE: ("relation", 7),
+        LONG: ("relation", 1),
+        "turnover": ("view", 3),
+        "hop": ("view", 3),
+        "path": ("view", 6),
+        "lonely": ("view", 1),
+        "wide": ("view", 250),
+    }
     lonely = shown.call("describe", name="lonely")
     assert (lonely["reads"], lonely["read_by"], lonely["block"]) == (["edge"], [], "graph")
     assert shown.call("describe", name="sale")["read_by"] == ["turnover", "wide"]
-    assert shown.call("describe", name="turnover")["text"].startswith("CREATE VIEW turnover AS SELECT")
+    assert shown.call("describe", name="turnover")["text"].startswith(
+        "CREATE VIEW turnover AS SELECT"
+    )
     assert len(shown.call("describe", name="wide")["columns"]) == 100
     assert shown.call("describe", name="sale")["columns"][:2] == [
-        {"name": "id", "type": "int64", "key": True}, {"name": "shop", "type": "string", "key": False},
-    ]  # fmt: skip
+        {"name": "id", "type": "int64", "key": True},
+        {"name": "shop", "type": "string", "key": False},
+    ]
     for name in ("path", "wide", "turnover"):
         assert "An edit costs" in " ".join(shown.call("explain", text=name)["sentences"])
 
@@ -114,17 +147,34 @@ def test_what_reads_what(shown, studio):
     found = shown.call("dependencies")
     levels = {one["name"]: (one["kind"], one["level"]) for one in found["nodes"]}
     assert levels == {
-        "sale": ("relation", 0), "edge": ("relation", 0), HOSTILE: ("relation", 0), LONG: ("relation", 0),
-        "turnover": ("view", 1), "hop": ("view", 1), "path": ("view", 1), "lonely": ("view", 1), "wide": ("view", 1),
-    }  # fmt: skip
+        "sale": ("relation", 0),
+        "edge": ("relation", 0),
+        HOSTILE: ("relation", 0),
+        LONG: ("relation", 0),
+        "turnover": ("view", 1),
+        "hop": ("view", 1),
+        "path": ("view", 1),
+        "lonely": ("view", 1),
+        "wide": ("view", 1),
+    }
     assert sorted(found["edges"]) == [
-        ["edge", "hop"], ["edge", "lonely"], ["edge", "path"], ["path", "path"], ["sale", "turnover"], ["sale", "wide"],
-    ]  # fmt: skip
+        ["edge", "hop"],
+        ["edge", "lonely"],
+        ["edge", "path"],
+        ["path", "path"],
+        ["sale", "turnover"],
+        ["sale", "wide"],
+    ]
     own = shown.call("dependencies", name="sale")
-    assert [one["name"] for one in own["nodes"]] == ["sale", "turnover", "wide"] and own["more"] == 0
+    assert [one["name"] for one in own["nodes"]] == ["sale", "turnover", "wide"] and own[
+        "more"
+    ] == 0
     with ivm.open(studio.call("overview")["file"]) as ws:
         chain = [f"c{n}(x) <- c{n - 1}(x). c{n}(x) <- c{n + 1}(x)." for n in range(1, 3)]
-        ws.install(f"c0(x) <- edge(x, _). {' '.join(chain)} c3(x) <- c2(x). top(x) <- c0(x), c3(x).", name="more")
+        ws.install(
+            f"c0(x) <- edge(x, _). {' '.join(chain)} c3(x) <- c2(x). top(x) <- c0(x), c3(x).",
+            name="more",
+        )
     levels = {one["name"]: one["level"] for one in studio.call("dependencies", name="c0")["nodes"]}
     assert levels == {"edge": 0, "c0": 1, "c1": 2, "c2": 1, "c3": 1, "top": 2}
 
@@ -135,7 +185,8 @@ def test_rows_come_in_pages(shown):
         page = shown.call("rows", name="sale", offset=offset)
         assert page["total"] == 250 and len(page["rows"]) == (100, 100, 50)[offset // 100]
         seen += page["rows"]
-    assert [row[0] for row in seen] == [*map(str, range(249)), str(2**63 - 1)]  # not as JavaScript rounds it
+    # not as JavaScript rounds it
+    assert [row[0] for row in seen] == [*map(str, range(249)), str(2**63 - 1)]
     assert seen[7] == ["7", "south", "1.75", None]
     assert shown.call("rows", name="sale", offset=10**9)["rows"] == []
     assert len(shown.call("rows", name="sale", limit=10**9)["rows"]) == 250
@@ -149,13 +200,18 @@ def test_rows_come_in_pages(shown):
 
 
 PLACED = [
-    ("rows", {"name": "sale"}, "offset"), ("rows", {"name": "wide"}, "offset"), ("rows", {"name": "sale"}, "limit"),
+    ("rows", {"name": "sale"}, "offset"), ("rows", {"name": "wide"}, "offset"), ("rows",
+    {"name": "sale"}, "limit"),
     ("rows", {"name": "sale"}, "at"), ("statement", {"text": "SELECT * FROM sale"}, "offset"),
-    ("statement", {"text": "q(x) <- edge(x, _)."}, "limit"), ("statement", {"text": "sale"}, "offset"),
-    ("history", {}, "offset"), ("history", {}, "limit"), ("why_row", {"name": "path", "at": 6}, "place"),
+    ("statement", {"text": "q(x) <- edge(x, _)."}, "limit"), ("statement", {"text": "sale"},
+    "offset"),
+    ("history", {}, "offset"), ("history", {}, "limit"), ("why_row", {"name": "path", "at": 6},
+    "place"),
     ("why_row", {"name": "path", "place": 0}, "at"), ("why", {"fact": "path(1, 4)"}, "most"),
-    ("why", {"fact": "path(1, 4)"}, "at"), ("overview", {}, "at"), ("describe", {"name": "sale"}, "at"),
-    ("dependencies", {}, "at"), ("differences", {"old": 1}, "new"), ("differences", {"new": 1}, "old"),
+    ("why", {"fact": "path(1, 4)"}, "at"), ("overview", {}, "at"), ("describe", {"name": "sale"},
+    "at"),
+    ("dependencies", {}, "at"), ("differences", {"old": 1}, "new"), ("differences", {"new": 1},
+    "old"),
 ]  # fmt: skip
 
 
@@ -181,15 +237,21 @@ def busy(process, seconds=0.5):
     return (spent() - before) / seconds
 
 
-@pytest.mark.parametrize("text", [
-    "SELECT count(*) FROM sale a, sale b, sale c, sale d WHERE a.id + b.id + c.id + d.id = -1",
-    "q(a, b, c, d) <- sale(a, _, _, _), sale(b, _, _, _), sale(c, _, _, _), sale(d, _, _, _), a + b + c > d.",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT count(*) FROM sale a, sale b, sale c, sale d WHERE a.id + b.id + c.id + d.id = -1",
+        "q(a, b, c, d) <- sale(a, _, _, _), sale(b, _, _, _), sale(c, _, _, _), sale(d, _, _, _), "
+        "a + b + c > d.",
+    ],
+)
 def test_what_a_client_asked_ends_when_it_goes(studio, text):
     """Each question would take minutes."""
     asking = http.client.HTTPConnection("127.0.0.1", studio.port, timeout=60)
     body = json.dumps({"text": text}).encode()
-    asking.request("POST", f"{studio.prefix}api/statement", body, {"Content-Type": "application/json"})
+    asking.request(
+        "POST", f"{studio.prefix}api/statement", body, {"Content-Type": "application/json"}
+    )
     time.sleep(2)
     until(lambda: busy(studio.process) > 0.1)
     asking.close()
@@ -215,12 +277,20 @@ def test_an_edit_is_previewed_then_committed_once(studio, path):
     with ivm.open(path, mode="r") as reader:
         version = reader.store.version
         found = studio.call("statement", text=EDIT)
-        assert (found["kind"], found["version"], reader.store.version) == ("preview", version, version)
-        changes = {one["name"]: (one.get("inserted"), one.get("deleted")) for one in found["changes"]}
+        assert (found["kind"], found["version"], reader.store.version) == (
+            "preview",
+            version,
+            version,
+        )
+        changes = {
+            one["name"]: (one.get("inserted"), one.get("deleted")) for one in found["changes"]
+        }
         assert changes == {"sale": (1, 1), "turnover": (2, 1), "wide": (1, 1)}
         assert ["+", ["900", "new", "1.50", None]] in found["changes"][0]["rows"]
         assert studio.call("commit", token=found["token"]) == {"version": version + 1}
-        assert reader.store.version == version + 1 and ("new", pytest.approx(1.5)) in list(reader["turnover"])
+        assert reader.store.version == version + 1 and ("new", pytest.approx(1.5)) in list(
+            reader["turnover"]
+        )
         assert "no preview has this token" in studio.call("commit", token=found["token"])["error"]
         after = studio.call("differences", old=version, new=version + 1)["changes"]
         assert after == found["changes"]
@@ -236,13 +306,21 @@ def test_an_edit_is_not_committed_over_a_newer_version(studio, path):
 
 def test_only_rows_are_edited(shown, tmp_path):
     target = tmp_path / "out.csv"
-    for text in (f"COPY sale TO '{target}'", "DROP TABLE sale", "CREATE TABLE t (a INT)", "BEGIN", "a(x) -> int(x)."):
+    for text in (
+        f"COPY sale TO '{target}'",
+        "DROP TABLE sale",
+        "CREATE TABLE t (a INT)",
+        "BEGIN",
+        "a(x) -> int(x).",
+    ):
         assert shown.call("statement", text=text)["error"], text
     for what in ("statement", "preview"):
         assert shown.call(what, text=f"DELETE FROM sale; COPY sale TO '{target}'")["error"]
     assert not target.exists() and shown.call("overview")["predicates"][0] == {
-        "name": "sale", "kind": "relation", "rows": 250,
-    }  # fmt: skip
+        "name": "sale",
+        "kind": "relation",
+        "rows": 250,
+    }
     assert "does not change" in shown.call("statement", text="+edge(8, 9).", at=4)["error"]
 
 
@@ -262,9 +340,18 @@ def test_older_versions_and_their_differences(shown):
     )
     whole = shown.call("history")["versions"]
     made = next(one["version"] for one in whole if one["message"] == "install graph")
-    changes = {one["name"]: one for one in shown.call("differences", old=made - 1, new=made)["changes"]}
-    assert changes["path"]["note"] == "made, 6 rows" and changes.keys() == {"edge", "hop", "path", "lonely"}
-    back = {one["name"]: one for one in shown.call("differences", old=made, new=made - 1)["changes"]}
+    changes = {
+        one["name"]: one for one in shown.call("differences", old=made - 1, new=made)["changes"]
+    }
+    assert changes["path"]["note"] == "made, 6 rows" and changes.keys() == {
+        "edge",
+        "hop",
+        "path",
+        "lonely",
+    }
+    back = {
+        one["name"]: one for one in shown.call("differences", old=made, new=made - 1)["changes"]
+    }
     assert back["path"]["note"] == "removed"
     assert "edge" not in [one["name"] for one in shown.call("overview", at=made - 1)["predicates"]]
     assert shown.call("statement", text="SELECT count(*) FROM sale", at=2)["rows"] == [["0"]]
@@ -275,9 +362,9 @@ def test_why_a_row_is_there(shown):
     rows = shown.call("rows", name="path")["rows"]
     found = shown.call("why_row", name="path", at=version, place=rows.index(["1", "4"]))
     assert found["rows"] == [["1", "4"]] and found["why"]["fact"] == "path(1, 4)"
-    assert {"fact": "edge(3, 4)", "since": found["why"]["proofs"][0]["from"][-1]["since"]} in found["why"]["proofs"][0][
-        "from"
-    ]
+    assert {"fact": "edge(3, 4)", "since": found["why"]["proofs"][0]["from"][-1]["since"]} in found[
+        "why"
+    ]["proofs"][0]["from"]
     assert shown.call("why", fact="path(4, 1)")["holds"] is False
     assert "since version" in shown.call("why_row", name="sale", at=version, place=3)["why"]["text"]
     assert shown.call("why_row", name="turnover", at=version, place=0)["why"]["proofs"]
@@ -292,7 +379,11 @@ def test_commits_of_other_processes_are_events(studio, path):
     stream = connection.getresponse()
     assert stream.getheader("content-type").startswith("text/event-stream")
     first = int(stream.readline().removeprefix(b"data: "))
-    subprocess.run([sys.executable, "-m", "ivm", "exec", str(path), "+edge(8, 9)."], check=True, capture_output=True)
+    subprocess.run(
+        [sys.executable, "-m", "ivm", "exec", str(path), "+edge(8, 9)."],
+        check=True,
+        capture_output=True,
+    )
     assert (stream.readline(), stream.readline()) == (b"\n", f"data: {first + 1}\n".encode())
     assert studio.end() == 143  # though a client listens
     connection.close()
@@ -343,21 +434,30 @@ def test_its_errors_are_sentences(tmp_path, path, capsys, monkeypatch):
     assert "pip install 'pagestore-ivm[studio]'" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP], ids=lambda number: number.name)
+@pytest.mark.parametrize(
+    "number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP], ids=lambda number: number.name
+)
 def test_a_signal_ends_it_while_a_query_runs_and_a_page_listens(studio, number):
-    """The query runs for minutes, in a thread that nothing stops; uvicorn would wait for it, and for the page."""
+    """The query runs for minutes, in a thread that nothing stops; uvicorn would wait for it, and
+    for the page.
+    """
     listening = http.client.HTTPConnection("127.0.0.1", studio.port, timeout=60)
     listening.request("GET", f"{studio.prefix}api/events")
     assert listening.getresponse().readline().startswith(b"data: ")
     asking = http.client.HTTPConnection("127.0.0.1", studio.port, timeout=60)
     rule = (
-        "q(a, b, c, d, e) <- sale(a, _, _, _), sale(b, _, _, _), sale(c, _, _, _), sale(d, _, _, _), sale(e, _, _, _)."
+        "q(a, b, c, d, e) <- sale(a, _, _, _), sale(b, _, _, _), sale(c, _, _, _), sale(d, _, "
+        "_, _), sale(e, _, _, _)."
     )
     asking.request(
-        "POST", f"{studio.prefix}api/statement", json.dumps({"text": rule}), {"Content-Type": "application/json"}
+        "POST",
+        f"{studio.prefix}api/statement",
+        json.dumps({"text": rule}),
+        {"Content-Type": "application/json"},
     )
     time.sleep(1)
     assert studio.process.poll() is None
     studio.process.send_signal(number)
-    assert studio.process.wait(timeout=10) == 128 + number  # a tenth of a second where nothing else runs
+    # a tenth of a second where nothing else runs
+    assert studio.process.wait(timeout=10) == 128 + number
     listening.close(), asking.close()

@@ -1,4 +1,6 @@
-"""The page of `ivm studio` in Chromium: by keyboard alone, at two widths, light and dark, with names that mean harm."""
+"""The page of `ivm studio` in Chromium: by keyboard alone, at two widths, light and dark, with
+names that mean harm.
+"""
 
 import re
 import shutil
@@ -11,9 +13,12 @@ import pytest
 import ivm
 from tests.tools.serving.served import HOSTILE, LONG, SCRIPT
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+CHROMIUM = (
+    shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+)
 OPTIONS = [
-    "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
+    "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
+    "--disable-background-networking",
     "--disable-component-update", "--disable-sync",
 ]  # fmt: skip
 EXPECTED = re.compile(
@@ -21,11 +26,16 @@ EXPECTED = re.compile(
 )  # wrong questions, a server that ended
 HIDDEN = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ufeff]")
 VIEWS = [
-    {}, {"view": "history"}, {"view": "changes", "old": "5", "new": "6"}, {"view": "rules", "name": "path"},
-    {"view": "rules", "name": "wide"}, {"view": "rows", "name": "wide"}, {"view": "rows", "name": "sale"},
-    {"view": "rows", "name": HOSTILE}, {"view": "rules", "name": HOSTILE}, {"view": "rows", "name": LONG},
-    {"view": "rules", "name": LONG}, {"view": "rows", "name": SCRIPT}, {"view": SCRIPT, "name": "__proto__"},
-    {"view": "ask", "text": f"SELECT '{SCRIPT.replace(chr(39), '')}' AS a"}, {"view": "ask", "text": "why path(1, 4)"},
+    {}, {"view": "history"}, {"view": "changes", "old": "5", "new": "6"}, {"view": "rules",
+    "name": "path"},
+    {"view": "rules", "name": "wide"}, {"view": "rows", "name": "wide"}, {"view": "rows",
+    "name": "sale"},
+    {"view": "rows", "name": HOSTILE}, {"view": "rules", "name": HOSTILE}, {"view": "rows",
+    "name": LONG},
+    {"view": "rules", "name": LONG}, {"view": "rows", "name": SCRIPT}, {"view": SCRIPT,
+    "name": "__proto__"},
+    {"view": "ask", "text": f"SELECT '{SCRIPT.replace(chr(39), '')}' AS a"}, {"view": "ask",
+    "text": "why path(1, 4)"},
     {"view": "ask", "text": "why path(4, 1)"}, {"view": "ask", "text": "DELETE FROM sale"},
     {"view": "ask", "text": f"SELECT {SCRIPT}"}, {"view": "rows", "name": "edge", "at": "5"},
 ]  # fmt: skip
@@ -56,7 +66,10 @@ def opened(browser):
         contexts.append(context)
         page = context.new_page()
         page.on("pageerror", lambda error: complaints.append(str(error)))
-        page.on("console", lambda said: complaints.append(said.text) if not EXPECTED.search(said.text) else None)
+        page.on(
+            "console",
+            lambda said: complaints.append(said.text) if not EXPECTED.search(said.text) else None,
+        )
         page.on("dialog", lambda dialog: complaints.append(dialog.message))
         page.goto(url)
         page.wait_for_selector(DRAWN)
@@ -91,22 +104,34 @@ CROWDED = """() => {
 }"""  # short words that are cut into two lines, and a dialog that is wider than its window
 
 
-@pytest.mark.parametrize(("width", "scale"), [(1280, 1), (400, 2)], ids=["wide", "narrow, as at 200 %"])
+@pytest.mark.parametrize(
+    ("width", "scale"), [(1280, 1), (400, 2)], ids=["wide", "narrow, as at 200 %"]
+)
 def test_what_means_harm_is_text_in_every_view(shown, opened, width, scale):
     page = opened(shown.url, width, scale=scale)
     seen = ""
     for route in VIEWS:
         text = go(page, shown.url, route)
         assert not HIDDEN.search(text), route
-        assert page.evaluate("document.scripts.length") == 1 and page.title() == "s.pages – ivm studio", route
-        assert page.evaluate("document.querySelectorAll('img, iframe, b, i, object, style').length") == 0, route
+        assert (
+            page.evaluate("document.scripts.length") == 1 and page.title() == "s.pages – ivm studio"
+        ), route
+        assert (
+            page.evaluate("document.querySelectorAll('img, iframe, b, i, object, style').length")
+            == 0
+        ), route
         assert page.evaluate("document.documentElement.scrollWidth") <= width, route
         assert page.evaluate(CROWDED) == [], route
         seen += text
     assert (
-        SCRIPT in seen and r"\x1b[2J\u{202e}abc" in seen and r"line\nend\ttab" in seen and "10,000 characters" in seen
+        SCRIPT in seen
+        and r"\x1b[2J\u{202e}abc" in seen
+        and r"line\nend\ttab" in seen
+        and "10,000 characters" in seen
     )
-    assert "Why" in seen and "this would bring it" in seen and "What these edits would change" in seen
+    assert (
+        "Why" in seen and "this would bring it" in seen and "What these edits would change" in seen
+    )
 
 
 def test_a_row_of_the_hostile_relation_is_shown_whole(shown, opened):
@@ -114,7 +139,9 @@ def test_a_row_of_the_hostile_relation_is_shown_whole(shown, opened):
     page.click("tbody tr:has(.cut) button")
     page.wait_for_selector("dialog[open]")
     assert page.evaluate(CROWDED) == []
-    assert "x" * 10_000 in page.inner_text("dialog") and "no rule reads" in page.inner_text("dialog")
+    assert "x" * 10_000 in page.inner_text("dialog") and "no rule reads" in page.inner_text(
+        "dialog"
+    )
 
 
 def test_an_edit_by_keyboard_alone(studio, path, opened):
@@ -156,17 +183,26 @@ def test_nothing_is_committed_after_an_error(studio, path, opened, then):
     page.fill("#statement", "SELECT 6 * 7 AS n")
     page.keyboard.press("Control+Enter")
     page.wait_for_selector("td:text-is('42')")
-    assert page.inner_text("#problem") == "" and page.evaluate("!document.querySelector('#view').inert")
+    assert page.inner_text("#problem") == "" and page.evaluate(
+        "!document.querySelector('#view').inert"
+    )
 
 
 def test_the_picture_of_what_reads_what(studio, path, opened):
-    """Its boxes are links, inside of the picture and next to each other, and their names are texts."""
+    """Its boxes are links, inside of the picture and next to each other, and their names are
+    texts.
+    """
     name = '"<img src=x onerror=alert(1)>"'
     with ivm.open(path) as ws:
-        ws.sql(f'CREATE TABLE {name} (k INT PRIMARY KEY); CREATE MATERIALIZED VIEW "<b>v</b>" AS SELECT k FROM {name}')
+        ws.sql(
+            f'CREATE TABLE {name} (k INT PRIMARY KEY); CREATE MATERIALIZED VIEW "<b>v</b>" AS '
+            f"SELECT k FROM {name}"
+        )
     page = opened(studio.url, 640)
     boxes = page.eval_on_selector_all(
-        ".picture rect", "all => all.map(one => [one.x, one.y, one.width, one.height].map(side => side.baseVal.value))"
+        ".picture rect",
+        "all => all.map(one => [one.x, one.y, one.width, one.height].map(side => "
+        "side.baseVal.value))",
     )
     width, height = page.evaluate(
         "['width', 'height'].map(n => +document.querySelector('.picture > svg').getAttribute(n))"
@@ -174,23 +210,35 @@ def test_the_picture_of_what_reads_what(studio, path, opened):
     assert len(boxes) == len(set(map(tuple, boxes))) == 9
     assert all(x >= 0 and y >= 0 and x + w <= width and y + h <= height for x, y, w, h in boxes)
     assert len(page.query_selector_all(".picture path")) == 6
-    assert "<b>v</b>" in page.inner_text("#view") and not page.query_selector_all("#view img, #view b")
+    assert "<b>v</b>" in page.inner_text("#view") and not page.query_selector_all(
+        "#view img, #view b"
+    )
     page.focus(".picture a[aria-label='view path']")
     page.keyboard.press("Enter")
     page.wait_for_selector("h2:text-is('path')")
-    assert page.eval_on_selector_all(".picture .own text", "all => all.map(one => one.textContent)") == ["path ↻"]
+    assert page.eval_on_selector_all(
+        ".picture .own text", "all => all.map(one => one.textContent)"
+    ) == ["path ↻"]
 
 
 def test_rows_by_keyboard_alone(shown, opened):
     page = opened(f"{shown.url}#{urlencode({'view': 'rows', 'name': 'path'})}")
     page.focus("tbody th button")
-    for key, wanted in [("ArrowDown", "2"), ("End", "6"), ("ArrowDown", "6"), ("Home", "1"), ("ArrowDown", "2")]:
+    for key, wanted in [
+        ("ArrowDown", "2"),
+        ("End", "6"),
+        ("ArrowDown", "6"),
+        ("Home", "1"),
+        ("ArrowDown", "2"),
+    ]:
         page.keyboard.press(key)
         assert page.evaluate("document.activeElement.textContent") == wanted
     assert page.locator("tbody th button[tabindex='0']").count() == 1  # Tab passes the others by
     page.keyboard.press("Enter")
     page.wait_for_selector("dialog[open]")
-    assert "edge(1, 3)" in page.inner_text("dialog") and "since version" in page.inner_text("dialog")
+    assert "edge(1, 3)" in page.inner_text("dialog") and "since version" in page.inner_text(
+        "dialog"
+    )
     page.keyboard.press("Escape")
     assert page.locator("dialog[open]").count() == 0
     assert page.evaluate("document.activeElement.textContent") == "2"
@@ -212,7 +260,11 @@ def test_pages_of_rows_and_the_way_back(shown, opened):
 def test_commits_of_other_processes_are_shown_at_once(studio, path, opened):
     page = opened(f"{studio.url}#{urlencode({'view': 'rows', 'name': 'path'})}")
     version = int(page.inner_text("#status").removeprefix("version "))
-    subprocess.run([sys.executable, "-m", "ivm", "exec", str(path), "+edge(4, 5)."], check=True, capture_output=True)
+    subprocess.run(
+        [sys.executable, "-m", "ivm", "exec", str(path), "+edge(4, 5)."],
+        check=True,
+        capture_output=True,
+    )
     page.wait_for_selector(f"#status:text-is('version {version + 1}')")
     page.wait_for_selector("text=10 rows")
     studio.end()

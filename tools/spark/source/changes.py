@@ -21,8 +21,25 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from pagestore.errors import SchemaError, VersionError
-from pagestore.host import ERASE, INSERT, MAIN, Edits, Relation, Snapshot, Store, pages_of_both, read_batches
-from pagestore.tooling import BAG_ROWS, VersionInfo, changes_between, repeated, values_of_both, was_made_anew
+from pagestore.host import (
+    ERASE,
+    INSERT,
+    MAIN,
+    Edits,
+    Relation,
+    Snapshot,
+    Store,
+    pages_of_both,
+    read_batches,
+)
+from pagestore.tooling import (
+    BAG_ROWS,
+    VersionInfo,
+    changes_between,
+    repeated,
+    values_of_both,
+    was_made_anew,
+)
 
 from .options import Options, OptionsError, held, store_at
 from .read import batches_of, places_of
@@ -42,7 +59,8 @@ class Commit(NamedTuple):
 
 
 def commits_requested(store: Store, options: Options, newest: int) -> list[Commit]:
-    """Return the commits between the bounds in the options, oldest first, up to version `newest` of the branch.
+    """Return the commits between the bounds in the options, oldest first, up to version `newest` of
+    the branch.
 
     Raises OptionsError, VersionError.
     """
@@ -50,27 +68,44 @@ def commits_requested(store: Store, options: Options, newest: int) -> list[Commi
     options.exclusive("endingVersion", "endingTimestamp")
     start, since = options.number("startingVersion"), options.moment("startingTimestamp")
     if start is None and since is None:
-        raise OptionsError("a change feed begins at startingVersion, or at startingTimestamp: give one of them")
+        raise OptionsError(
+            "a change feed begins at startingVersion, or at startingTimestamp: give one of them"
+        )
     branch = options.text("branch", MAIN) or MAIN
     end, until = options.number("endingVersion"), options.moment("endingTimestamp")
     for name, number in ("startingVersion", start), ("endingVersion", end):
         if number is not None and number > newest + (name == "startingVersion"):
-            raise VersionError(f"{name}={number}: the newest version of branch {branch!r} is {newest}")
-    first_in, last_in = options.flag("startingBoundInclusive", True), options.flag("endingBoundInclusive", True)
+            raise VersionError(
+                f"{name}={number}: the newest version of branch {branch!r} is {newest}"
+            )
+    first_in, last_in = (
+        options.flag("startingBoundInclusive", True),
+        options.flag("endingBoundInclusive", True),
+    )
     first = 0 if start is None else start + (not first_in)
     infos = [info for info in _versions_since(store, branch, first) if info.version <= newest]
     if since is not None:
-        infos = [info for info in infos if info.timestamp > since or (first_in and info.timestamp == since)]
+        infos = [
+            info
+            for info in infos
+            if info.timestamp > since or (first_in and info.timestamp == since)
+        ]
         first = infos[0].version if infos else newest + 1
     if end is not None:
         infos = [info for info in infos if info.version < end or (last_in and info.version == end)]
     if until is not None:
-        infos = [info for info in infos if info.timestamp < until or (last_in and info.timestamp == until)]
+        infos = [
+            info
+            for info in infos
+            if info.timestamp < until or (last_in and info.timestamp == until)
+        ]
     return chain(store, infos, first, options)
 
 
 def commits_after(store: Store, version: int, newest: int, options: Options) -> list[Commit]:
-    """Return the commits of the branch after a version, up to `newest`, oldest first. Raises VersionError."""
+    """Return the commits of the branch after a version, up to `newest`, oldest first. Raises
+    VersionError.
+    """
     infos = _versions_since(store, options.text("branch", MAIN) or MAIN, version + 1)
     return chain(store, [info for info in infos if info.version <= newest], version + 1, options)
 
@@ -82,7 +117,8 @@ def is_net(options: Options) -> bool:
 
 
 def chain(store: Store, infos: Sequence[VersionInfo], first: int, options: Options) -> list[Commit]:
-    """Return the commits of consecutive versions from `first` on; a single one for all if the feed is net.
+    """Return the commits of consecutive versions from `first` on; a single one for all if the feed
+    is net.
 
     Raises VersionError if a version between them, or the one before them, is no longer retained.
     """
@@ -97,7 +133,8 @@ def chain(store: Store, infos: Sequence[VersionInfo], first: int, options: Optio
         before = info.version
     if lost is not None:
         raise VersionError(
-            f"{store.path}: what version {lost} changed is not known, since it is no longer retained; {KEEP}, "
+            f"{store.path}: what version {lost} changed is not known, since it is no longer "
+            f"retained; {KEEP}, "
             "or read deduplicationMode=netChanges"
         )
     origin = infos[0].parent
@@ -105,14 +142,17 @@ def chain(store: Store, infos: Sequence[VersionInfo], first: int, options: Optio
         store.at(origin).close()
     except VersionError:
         raise VersionError(
-            f"{store.path}: what version {infos[0].version} changed is not known, since version {origin}, which it was "
+            f"{store.path}: what version {infos[0].version} changed is not known, since version "
+            f"{origin}, which it was "
             f"made from, is no longer retained; {KEEP}, or begin at a later version"
         ) from None
     return [Commit(info.parent, info.version, info.timestamp) for info in infos]
 
 
 def _versions_since(store: Store, branch: str, first: int) -> list[VersionInfo]:
-    """Return the retained versions of a branch from `first` on, oldest first; version 0 changed nothing."""
+    """Return the retained versions of a branch from `first` on, oldest first; version 0 changed
+    nothing.
+    """
     limit = LISTED
     while True:
         infos = store.history(limit, branch)
@@ -133,16 +173,23 @@ KINDS = pa.array(["insert", "delete", "update_preimage", "update_postimage"])
 def change_batches(
     old: Snapshot, new: Snapshot, name: str, commit: Commit, schema: T.StructType, updates: bool
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the changes of a relation between two versions as batches of a schema, in the order of the tree.
+    """Yield the changes of a relation between two versions as batches of a schema, in the order of
+    the tree.
 
-    A schema without a column for the kind of change has only insertions. Raises SchemaError if the relation was
-    recreated between the versions, or if rows were deleted and the schema cannot express it.
+    A schema without a column for the kind of change has only insertions. Raises SchemaError if the
+    relation was recreated between the versions, or if rows were deleted and the schema cannot
+    express it.
     """
-    latest = max((one for one in (old, new) if name in one), key=lambda one: one.version, default=None)
+    latest = max(
+        (one for one in (old, new) if name in one), key=lambda one: one.version, default=None
+    )
     if latest is not None:
         for kinds, words in kinds_of_changes(old, new, name, updates):
             actions = np.where((kinds == DELETED) | (kinds == BEFORE), ERASE, INSERT)
-            before, after = (old if name in old else latest)[name], (new if name in new else latest)[name]
+            before, after = (
+                (old if name in old else latest)[name],
+                (new if name in new else latest)[name],
+            )
             computed = _computed(before, after, actions, words)
             yield from _batches(latest, latest[name], kinds, words, commit, schema, computed)
 
@@ -150,21 +197,30 @@ def change_batches(
 def inserted_batches(
     snapshot: Snapshot, relation: Relation, words: np.ndarray, commit: Commit, schema: T.StructType
 ) -> Iterator[pa.RecordBatch]:
-    """Yield stored words int64[C, n] as insertions. Raises SchemaError if the relation was recreated."""
+    """Yield stored words int64[C, n] as insertions. Raises SchemaError if the relation was
+    recreated.
+    """
     kinds = np.full(words.shape[1], INSERTED)
     computed = _computed(relation, relation, np.full(len(kinds), INSERT), words)
     return _batches(snapshot, relation, kinds, words, commit, schema, computed)
 
 
-def _computed(before: Relation, after: Relation, actions: np.ndarray, words: np.ndarray) -> pa.Array | None:
+def _computed(
+    before: Relation, after: Relation, actions: np.ndarray, words: np.ndarray
+) -> pa.Array | None:
     """Return the values of the column that a host computes, if the relation has one."""
     return None if after.computed_place is None else values_of_both(before, after, actions, words)
 
 
 def _batches(
-    snapshot: Snapshot, relation: Relation, kinds: np.ndarray, words: np.ndarray, commit: Commit,
-    schema: T.StructType, computed: pa.Array | None,
-) -> Iterator[pa.RecordBatch]:  # fmt: skip
+    snapshot: Snapshot,
+    relation: Relation,
+    kinds: np.ndarray,
+    words: np.ndarray,
+    commit: Commit,
+    schema: T.StructType,
+    computed: pa.Array | None,
+) -> Iterator[pa.RecordBatch]:
     is_feed = schema.fields[-len(FEED) :] == [*FEED]
     wanted = schema.fields[: -len(FEED)] if is_feed else schema.fields
     by_name = {column.name: column for column in relation.schema.columns}
@@ -174,10 +230,15 @@ def _batches(
     n, more = len(kinds), list[pa.Array]()
     if is_feed:
         moment = pa.scalar(commit.timestamp, pa.timestamp("us", "UTC"))
-        more = [KINDS.take(pa.array(kinds)), pa.array(np.full(n, commit.version)), pa.repeat(moment, n)]
+        more = [
+            KINDS.take(pa.array(kinds)),
+            pa.array(np.full(n, commit.version)),
+            pa.repeat(moment, n),
+        ]
     elif (kinds == DELETED).any():
         raise SchemaError(
-            f"version {commit.version} took rows from {relation.name!r}, or changed them, and this stream tells only "
+            f"version {commit.version} took rows from {relation.name!r}, or changed them, and this "
+            f"stream tells only "
             "of rows that come: read it with readChangeFeed=true"
         )
     places = places_of(relation, [column.name for column in columns])
@@ -186,13 +247,17 @@ def _batches(
     elif n:
         arrays = dict(zip(relation.schema.names, relation.record_batch(words).columns, strict=True))
         arrays[relation.schema.names[relation.computed_place or 0]] = computed
-        yield from spark_batches([*(arrays[column.name] for column in columns), *more], arrow_schema(schema))
+        yield from spark_batches(
+            [*(arrays[column.name] for column in columns), *more], arrow_schema(schema)
+        )
 
 
 def kinds_of_changes(
     old: Snapshot, new: Snapshot, name: str, updates: bool = False
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Yield kinds int64[n] and stored words int64[C, n] of changes; with `updates`, also BEFORE and AFTER."""
+    """Yield kinds int64[n] and stored words int64[C, n] of changes; with `updates`, also BEFORE
+    and AFTER.
+    """
     keys = len((new if name in new else old)[name].schema.key)
     for actions, words in _edits(old, new, name):
         kinds = np.where(actions == INSERT, INSERTED, DELETED)
@@ -204,7 +269,9 @@ def kinds_of_changes(
 
 
 def _edits(old: Snapshot, new: Snapshot, name: str) -> Iterable[Edits]:
-    """Return the difference of a relation between two versions, one of which may lack it, as edits."""
+    """Return the difference of a relation between two versions, one of which may lack it, as
+    edits.
+    """
     if name not in old or name not in new:
         relation, action = (new[name], INSERT) if name in new else (old[name], ERASE)
         return _all(relation, action)
@@ -216,7 +283,8 @@ def _edits(old: Snapshot, new: Snapshot, name: str) -> Iterable[Edits]:
 
 def _made_anew(name: str, version: int) -> SchemaError:
     return SchemaError(
-        f"{name!r} was made anew in version {version} or later, so that there are no changes to it from before: read "
+        f"{name!r} was made anew in version {version} or later, so that there are no changes to it "
+        f"from before: read "
         "the feed from a later version on, and the relation itself up to then"
     )
 
@@ -243,7 +311,9 @@ class Commits(InputPartition):
 
 @sentences_first
 class ChangeFeedReader(DataSourceReader):
-    """Reads the changes of a relation commit by commit, up to the version that was newest when it was planned."""
+    """Reads the changes of a relation commit by commit, up to the version that was newest when
+    it was planned.
+    """
 
     def __init__(self, options: Options, version: int, schema: StructType) -> None:
         self._options, self._version, self._schema = options, version, schema
@@ -266,9 +336,14 @@ def runs(commits: Sequence[Commit], wanted: int) -> Iterator[Commits]:
     yield from (Commits([*commits[at : at + each]]) for at in range(0, max(1, len(commits)), each))
 
 
-def feed_batches(commits: Sequence[Commit], options: Options, schema: StructType) -> Iterator[pa.RecordBatch]:
+def feed_batches(
+    commits: Sequence[Commit], options: Options, schema: StructType
+) -> Iterator[pa.RecordBatch]:
     """Yield the changes that commits made, in batches."""
-    updates, name = options.flag("computeUpdates"), options.required("relation", "whose changes are read")
+    updates, name = (
+        options.flag("computeUpdates"),
+        options.required("relation", "whose changes are read"),
+    )
     with store_at(options.required("path", "the store's file")) as store:
         for commit in commits:
             with held(store, commit.before) as old, held(store, commit.version) as new:

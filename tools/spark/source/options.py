@@ -35,7 +35,11 @@ class Options:
         names = {name.lower(): name for name in known}
         for name in self._given.keys() - names.keys():
             near = get_close_matches(name, names, 1)
-            remedy = f"did you mean {names[near[0]]}?" if near else f"there are {', '.join(names.values())}"
+            remedy = (
+                f"did you mean {names[near[0]]}?"
+                if near
+                else f"there are {', '.join(names.values())}"
+            )
             raise OptionsError(f"there is no option {name}; {remedy}")
         if path := self._given.get("path"):
             self._given["path"] = abspath(local_path(path))
@@ -71,7 +75,9 @@ class Options:
         return self.one_of(name, str(default), ("true", "false")) == "true"
 
     def number(self, name: str, kind: type[Any] = int, least: float = 0) -> Any:
-        """Return a number of at least `least`; None if the option is missing. Raises OptionsError."""
+        """Return a number of at least `least`; None if the option is missing. Raises
+        OptionsError.
+        """
         given = self.text(name)
         if given is None:
             return None
@@ -84,7 +90,9 @@ class Options:
         return value
 
     def moment(self, name: str) -> datetime | None:
-        """Return an ISO time, in UTC unless it has a zone; None if the option is missing. Raises OptionsError."""
+        """Return an ISO time, in UTC unless it has a zone; None if the option is missing. Raises
+        OptionsError.
+        """
         given = self.text(name)
         if given is None:
             return None
@@ -107,7 +115,9 @@ SEEN_BY_ALL = "a store is one file, which must be at this path on the driver's n
 
 @contextmanager
 def store_at(path: str) -> Iterator[Store]:
-    """Open a store to read. Raises like `pagestore.open`; FileNotFoundError says what Spark needs."""
+    """Open a store to read. Raises like `pagestore.open`; FileNotFoundError says what Spark
+    needs.
+    """
     try:
         store = pagestore.open(path, mode="r")
     except FileNotFoundError:
@@ -117,12 +127,17 @@ def store_at(path: str) -> Iterator[Store]:
 
 
 def version_requested(store: Store, options: Options) -> int:
-    """Return the version selected by `versionAsOf`, `timestampAsOf` and `branch`, by default the newest.
+    """Return the version selected by `versionAsOf`, `timestampAsOf` and `branch`, by default the
+    newest.
 
     Raises VersionError, MissingError, OptionsError.
     """
     options.exclusive("versionAsOf", "timestampAsOf")
-    branch, when, given = options.text("branch", MAIN), options.moment("timestampAsOf"), options.text("versionAsOf")
+    branch, when, given = (
+        options.text("branch", MAIN),
+        options.moment("timestampAsOf"),
+        options.text("versionAsOf"),
+    )
     assert branch is not None
     if when is not None and branch != MAIN:
         for info in store.history(branch=branch):
@@ -145,17 +160,23 @@ def newest_of(store: Store, branch: str) -> int:
 
 @contextmanager
 def snapshot_at(path: str, version: int) -> Iterator[Snapshot]:
-    """Open the version that a read was planned with. Raises VersionError if it was dropped since."""
+    """Open the version that a read was planned with. Raises VersionError if it was dropped
+    since.
+    """
     with store_at(path) as store, held(store, version) as snapshot:
         yield snapshot
 
 
 def held(store: Store, version: int) -> Snapshot:
-    """Open a version that existed when a read was planned. Raises VersionError, with a remedy, if it was dropped."""
+    """Open a version that existed when a read was planned. Raises VersionError, with a remedy,
+    if it was dropped.
+    """
     try:
         return store.at(version)
     except VersionError:
         raise VersionError(
-            f"version {version} of {store.path} was there when this read was planned, and is no longer retained: "
-            "read again, and keep versions for longer with store.retain, or tag the version that you read"
+            f"version {version} of {store.path} was there when this read was planned, and is no "
+            f"longer retained: "
+            "read again, and keep versions for longer with store.retain, or tag the version that "
+            "you read"
         ) from None

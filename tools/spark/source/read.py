@@ -39,9 +39,11 @@ class KeyRange(NamedTuple):
 
 
 def key_ranges(relation: Relation, walk: Walk, parts: int) -> list[KeyRange] | None:
-    """Return at most `parts` ranges that together cover the relation, or range of one; fewer if it is small.
+    """Return at most `parts` ranges that together cover the relation, or range of one; fewer if it
+    is small.
 
-    None if the range is not contiguous in the tree, since its bounds are texts. O(index pages read).
+    None if the range is not contiguous in the tree, since its bounds are texts. O(index pages
+    read).
     """
     stored = relation._stored(*relation.view())
     if stored is None:
@@ -55,7 +57,9 @@ def key_ranges(relation: Relation, walk: Walk, parts: int) -> list[KeyRange] | N
 
 
 def _separators(walk: Walk, tree: Tree, enough: int) -> list[tuple[int, ...]]:
-    """Return the separators, except the first, of the highest level of index pages with `enough` entries."""
+    """Return the separators, except the first, of the highest level of index pages with `enough`
+    entries.
+    """
     if tree.height < 2:
         return []
     keys, pages = tree.spec.keys, [tree.root]
@@ -103,7 +107,9 @@ class RelationReader(DataSourceReader):
             if relation.computed_place is not None:
                 for words in words_of(relation, partition.range):
                     for batch in relation.record_batches(words):
-                        yield from spark_batches([batch.column(column.name) for column in columns], schema)
+                        yield from spark_batches(
+                            [batch.column(column.name) for column in columns], schema
+                        )
                 return
             places = places_of(relation, [column.name for column in columns])
             for words in words_of(relation, partition.range, tuple(places)):
@@ -124,8 +130,12 @@ def parts_of(relation: Relation, walk: Walk, wanted: int | None) -> Iterator[Par
     yield from map(Part, ranges or (None,))
 
 
-def words_of(relation: Relation, part: KeyRange | None, places: tuple[int, ...] | None = None) -> Iterator[np.ndarray]:
-    """Yield stored words of some columns of a partition, or of the whole, int64[C, n], in the order of the tree."""
+def words_of(
+    relation: Relation, part: KeyRange | None, places: tuple[int, ...] | None = None
+) -> Iterator[np.ndarray]:
+    """Yield stored words of some columns of a partition, or of the whole, int64[C, n], in the
+    order of the tree.
+    """
     if part is None:
         yield from relation.words(places, BATCH_ROWS)
         return
@@ -154,7 +164,9 @@ def columns_requested(relation: Relation, options: Options) -> list[Column]:
     for name in names:
         if name not in by_name or names.count(name) > 1:
             wrong = "occurs twice" if name in by_name else "is not there"
-            raise SchemaError(f"columns: {name!r} {wrong}; {relation.name!r} has {', '.join(by_name)}")
+            raise SchemaError(
+                f"columns: {name!r} {wrong}; {relation.name!r} has {', '.join(by_name)}"
+            )
     return [by_name[name] for name in names]
 
 
@@ -165,26 +177,41 @@ def places_of(relation: Relation, names: Sequence[str]) -> list[int]:
 
 
 def batches_of(
-    snapshot: Snapshot, columns: Sequence[Column], words: np.ndarray, schema: pa.Schema, more: Sequence[pa.Array] = ()
+    snapshot: Snapshot,
+    columns: Sequence[Column],
+    words: np.ndarray,
+    schema: pa.Schema,
+    more: Sequence[pa.Array] = (),
 ) -> Iterator[pa.RecordBatch]:
-    """Yield words int64[C, n] of columns as batches for Spark, followed by `more` columns. No batch if n is 0."""
+    """Yield words int64[C, n] of columns as batches for Spark, followed by `more` columns. No
+    batch if n is 0.
+    """
     if words.shape[1]:
-        arrays = [snapshot.decode(column.type, one) for column, one in zip(columns, words, strict=True)]
+        arrays = [
+            snapshot.decode(column.type, one) for column, one in zip(columns, words, strict=True)
+        ]
         yield from spark_batches([*arrays, *more], schema)
 
 
 def key_bound(relation: Relation, options: Options, name: str) -> tuple[object, ...] | None:
-    """Parse a bound of keys: a value of the first key column, or a JSON list of values; None if it is missing.
+    """Parse a bound of keys: a value of the first key column, or a JSON list of values; None if it
+    is missing.
 
     Raises SchemaError for a value that does not fit its column.
     """
     given = options.text(name)
     if given is None:
         return None
-    values = json.loads(given, parse_float=str, parse_int=str) if given.lstrip().startswith("[") else [given]
+    values = (
+        json.loads(given, parse_float=str, parse_int=str)
+        if given.lstrip().startswith("[")
+        else [given]
+    )
     key = relation.schema.stored[: len(relation.schema.key)]
     if len(values) > len(key):
-        raise SchemaError(f"{name}={given!r} has more values than the key ({', '.join(relation.schema.key)})")
+        raise SchemaError(
+            f"{name}={given!r} has more values than the key ({', '.join(relation.schema.key)})"
+        )
     return tuple(_value(column, value, name) for column, value in zip(key, values, strict=False))
 
 
@@ -198,4 +225,6 @@ def _value(column: Column, value: object, name: str) -> object:
             scalar = scalar.cast(pa.int64())  # microseconds
         return scalar.cast(column.type.arrow).as_py()
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ValueError):
-        raise SchemaError(f"{name}: {value!r} is not a valid {column.type}, as key column {column.name!r} is") from None
+        raise SchemaError(
+            f"{name}: {value!r} is not a valid {column.type}, as key column {column.name!r} is"
+        ) from None

@@ -10,10 +10,16 @@ Class = TypeVar("Class", bound=type)
 
 
 def sentences_first(class_: Class) -> Class:
-    """Decorate a class whose methods Spark calls in its workers, so that errors are reported by their message."""
+    """Decorate a class whose methods Spark calls in its workers, so that errors are reported by
+    their message.
+    """
     for name, method in vars(class_).items():
         if isfunction(method) and not name.startswith("_"):
-            setattr(class_, name, _generating(method) if isgeneratorfunction(method) else _reporting()(method))
+            setattr(
+                class_,
+                name,
+                _generating(method) if isgeneratorfunction(method) else _reporting()(method),
+            )
     return class_
 
 
@@ -22,7 +28,8 @@ def _reporting() -> Iterator[None]:
     try:
         yield
     except Exception:
-        from ivm.spark.executors import sentence_first  # imported only after an error, since `ivm` loads slowly
+        # imported only after an error, since `ivm` loads slowly
+        from ivm.spark.executors import sentence_first
 
         with sentence_first():
             raise

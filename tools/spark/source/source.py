@@ -26,8 +26,8 @@ STORE = "the store's file, as in load(path)"
 class PagestoreSource(DataSource):
     """A relation or view of a store.
 
-    Spark makes it with a DataFrame, calls `schema` and pickles it. So what is found then, above all the version, holds
-    for all reads of this DataFrame.
+    Spark makes it with a DataFrame, calls `schema` and pickles it. So what is found then, above all
+    the version, holds for all reads of this DataFrame.
     """
 
     _version: int | None = None
@@ -47,7 +47,9 @@ class PagestoreSource(DataSource):
                 for name in "keyFrom", "keyTo":
                     key_bound(relation, options, name)
                 columns = columns_requested(relation, options)
-        return StructType([*spark_schema(columns), *(FEED if options.flag("readChangeFeed") else ())])
+        return StructType(
+            [*spark_schema(columns), *(FEED if options.flag("readChangeFeed") else ())]
+        )
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return a batch read of rows, or of changes."""
@@ -62,12 +64,16 @@ class PagestoreSource(DataSource):
         return RelationStreamReader(options, schema)
 
     def _planned(self, schema: StructType) -> tuple[Options, int]:
-        """Return the options of a read, and its version. Raises SchemaError if the user gave another schema."""
+        """Return the options of a read, and its version. Raises SchemaError if the user gave
+        another schema.
+        """
         if self._version is None:  # the user gave a schema, so Spark did not call `schema`
             found = self.schema()
             if found != schema:
                 remedy = "leave the schema out, and cast or rename columns of the DataFrame"
-                raise SchemaError(f"the columns are {found.simpleString()}, not {schema.simpleString()}: {remedy}")
+                raise SchemaError(
+                    f"the columns are {found.simpleString()}, not {schema.simpleString()}: {remedy}"
+                )
         assert self._version is not None
         return Options(self.options, READING), self._version
 

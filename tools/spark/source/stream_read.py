@@ -56,7 +56,9 @@ class Beginning(InputPartition):
 
 @sentences_first
 class RelationStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Reads changes of a relation as they are committed; one process keeps it while the query runs."""
+    """Reads changes of a relation as they are committed; one process keeps it while the query
+    runs.
+    """
 
     def __init__(self, options: Options, schema: StructType) -> None:
         self._options, self._schema = options, schema
@@ -67,7 +69,14 @@ class RelationStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._stat: os.stat_result | None = None  # of its file
         self._held: dict[int, Snapshot] = {}  # versions not read yet, and the one before them
         self._last: int | None = None  # the last version of a query with the trigger availableNow
-        for name in "endingVersion", "endingTimestamp", "versionAsOf", "timestampAsOf", "keyFrom", "keyTo":
+        for name in (
+            "endingVersion",
+            "endingTimestamp",
+            "versionAsOf",
+            "timestampAsOf",
+            "keyFrom",
+            "keyTo",
+        ):
             if name in options:
                 raise OptionsError(f"a stream has no {name}: it goes on with what is committed")
 
@@ -83,25 +92,35 @@ class RelationStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._offset(NOTHING)
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:
-        """Return the version that the next batch reads up to; `start` if the relation has not changed since."""
+        """Return the version that the next batch reads up to; `start` if the relation has not
+        changed since.
+        """
         end = start["version"]
         if end == NOTHING:
             newest = self._newest()
             self._hold(newest)
             return self._offset(newest)
         taken = rows = 0
-        most = None if isinstance(limit, ReadAllAvailable) else self._options.number("maxVersionsPerTrigger", least=1)
+        most = (
+            None
+            if isinstance(limit, ReadAllAvailable)
+            else self._options.number("maxVersionsPerTrigger", least=1)
+        )
         for commit in self._commits(start):
             if not self._changes_in(commit):
                 continue
             rows += self._rows_in(commit) if isinstance(limit, ReadMaxRows) else 0
-            if taken and (taken == most or (isinstance(limit, ReadMaxRows) and rows > limit.max_rows)):
+            if taken and (
+                taken == most or (isinstance(limit, ReadMaxRows) and rows > limit.max_rows)
+            ):
                 break
             end, taken = commit.version, taken + 1
         return start if end == start["version"] else self._offset(end)
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """Return the limit of a batch by the options: rows, or versions, which Spark calls files."""
+        """Return the limit of a batch by the options: rows, or versions, which Spark calls
+        files.
+        """
         rows = self._options.number("maxRowsPerTrigger", least=1)
         versions = self._options.number("maxVersionsPerTrigger", least=1)
         if rows is not None:
@@ -132,7 +151,9 @@ class RelationStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # --- a batch --------------------------------------------------------------------------------
 
     def partitions(self, start: Offset, end: Offset) -> list[InputPartition]:
-        """Return the commits between two offsets in runs, or if the stream begins with the relation, its parts."""
+        """Return the commits between two offsets in runs, or if the stream begins with the
+        relation, its parts.
+        """
         self._verify(start)
         wanted = self._options.number("numPartitions", least=1)
         if start["version"] != NOTHING:
@@ -141,7 +162,10 @@ class RelationStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         with held(self._opened(), end["version"]) as snapshot:
             commit = Commit(NOTHING, snapshot.version, snapshot.timestamp)
             walk = Walk(self._opened()._handle.mapping)
-            return [Beginning(part.range, commit) for part in parts_of(snapshot[self._name], walk, wanted)]
+            return [
+                Beginning(part.range, commit)
+                for part in parts_of(snapshot[self._name], walk, wanted)
+            ]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a part, or the changes of a run of commits, in batches."""
@@ -152,7 +176,9 @@ class RelationStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         with snapshot_at(self._path, partition.commit.version) as snapshot:
             relation = snapshot[self._name]
             for words in words_of(relation, partition.range):
-                yield from inserted_batches(snapshot, relation, words, partition.commit, self._schema)
+                yield from inserted_batches(
+                    snapshot, relation, words, partition.commit, self._schema
+                )
 
     # --- the store ------------------------------------------------------------------------------
 
@@ -168,33 +194,46 @@ class RelationStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return newest_of(self._opened(), self._branch)
 
     def _offset(self, version: int) -> Offset:
-        """Return a version as an offset, with store and time, which identify it among stores and copies."""
+        """Return a version as an offset, with store and time, which identify it among stores and
+        copies.
+        """
         offset = {"version": version, "store": self._opened().uuid}
         return offset if version == NOTHING else {**offset, "time": self._time_of(version)}
 
     def _verify(self, offset: Offset) -> None:
-        """Raise VersionError if a checkpoint is of another store, or its version is a different one here."""
-        store, version, remedy = self._opened(), offset["version"], "or begin with another checkpointLocation"
+        """Raise VersionError if a checkpoint is of another store, or its version is a different
+        one here.
+        """
+        store, version, remedy = (
+            self._opened(),
+            offset["version"],
+            "or begin with another checkpointLocation",
+        )
         if offset["store"] != store.uuid:
             raise VersionError(
-                f"{self._path} is store {store.uuid}, and the stream's checkpoint is of {offset['store']}: "
+                f"{self._path} is store {store.uuid}, and the stream's checkpoint is of "
+                f"{offset['store']}: "
                 f"give it the store that it began with, {remedy}"
             )
         if version > self._newest():
             newest = self._newest()
             raise VersionError(
-                f"the stream has read version {version}, and the newest of {self._path} is {newest}: this is an older "
+                f"the stream has read version {version}, and the newest of {self._path} is "
+                f"{newest}: this is an older "
                 f"copy; give it the store that it read, {remedy}"
             )
         time = self._time_of(version) if "time" in offset else None
         if time not in (None, offset.get("time")):
             raise VersionError(
-                f"version {version} of {self._path} is of {time}, and the stream has read one of {offset['time']}: "
+                f"version {version} of {self._path} is of {time}, and the stream has read one of "
+                f"{offset['time']}: "
                 f"this is a copy that went another way; give it the store that it read, {remedy}"
             )
 
     def _time_of(self, version: int) -> str | None:
-        """Return when a version was committed; None if it is not retained, which its readers report."""
+        """Return when a version was committed; None if it is not retained, which its readers
+        report.
+        """
         try:
             with self._opened().at(version) as snapshot:
                 return snapshot.timestamp.isoformat()
@@ -202,7 +241,9 @@ class RelationStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return None
 
     def _commits(self, start: Offset, end: int | None = None) -> list[Commit]:
-        """Return the commits after an offset, and hold their versions until they are read. Raises VersionError."""
+        """Return the commits after an offset, and hold their versions until they are read.
+        Raises VersionError.
+        """
         self._verify(start)
         newest = min(one for one in (end, self._last, self._newest()) if one is not None)
         commits = commits_after(self._opened(), start["version"], newest, self._options)

@@ -55,13 +55,16 @@ STORED: dict[type[T.DataType], str] = {
     T.BinaryType: "bytes",
 }
 REMEDIES: dict[type[T.DataType], str] = {
-    T.ArrayType: "make rows of its elements with explode, in a relation of their own, or text with to_json",
-    T.MapType: "make rows of its entries with explode, in a relation of their own, or text with to_json",
+    T.ArrayType: "make rows of its elements with explode, in a relation of their own, or text with "
+    "to_json",
+    T.MapType: "make rows of its entries with explode, in a relation of their own, or text with "
+    "to_json",
     T.StructType: "select its fields as columns, or make text of it with to_json",
     T.VariantType: "take values out with variant_get, or make text of it with to_json",
     T.NullType: "cast it to the type that its values would have",
     T.YearMonthIntervalType: "cast it to a number of months",
-    T.CalendarIntervalType: "cast it to string, or make an interval of days to seconds with make_dt_interval",
+    T.CalendarIntervalType: "cast it to string, or make an interval of days to seconds with "
+    "make_dt_interval",
     T.SpatialType: "take its bytes with st_asbinary",
     T.UserDefinedType: "take the values out of which it is made as columns",
     T.DataType: "cast it to a type that a column has, such as string",
@@ -79,7 +82,9 @@ def spark_type(column_type: Type) -> T.DataType:
 
 def spark_schema(columns: Iterable[Column]) -> T.StructType:
     """Return the Spark schema of columns."""
-    return T.StructType([T.StructField(name, spark_type(kind), kind.nullable) for name, kind in columns])
+    return T.StructType(
+        [T.StructField(name, spark_type(kind), kind.nullable) for name, kind in columns]
+    )
 
 
 def arrow_schema(schema: T.StructType) -> pa.Schema:
@@ -105,14 +110,17 @@ def _exceeds(array: pa.Array) -> bool:
 
 
 def stored_schema(schema: T.StructType, key: Sequence[str]) -> Schema:
-    """Return the schema of a relation for a DataFrame's rows; value columns are nullable like the DataFrame's.
+    """Return the schema of a relation for a DataFrame's rows; value columns are nullable like the
+    DataFrame's.
 
     Raises SchemaError, which names the column for an unsupported type.
     """
     names = [field.name for field in schema]
     for name in key:
         if name not in names:
-            raise SchemaError(f"the key has a column {name!r}, and the DataFrame has not: {', '.join(names)}")
+            raise SchemaError(
+                f"the key has a column {name!r}, and the DataFrame has not: {', '.join(names)}"
+            )
     columns = [Column(field.name, stored_type(field)) for field in schema]
     keys = tuple(key) or tuple(names)
     nullable = {field.name for field in schema if field.nullable} - {*keys}
@@ -130,5 +138,7 @@ def stored_type(field: T.StructField) -> Type:
         raise SchemaError(f"column {field.name!r} is {kind.simpleString()}: {remedy}")
     if type(kind) not in STORED:
         remedy = next(REMEDIES[one] for one in type(kind).__mro__ if one in REMEDIES)
-        raise SchemaError(f"column {field.name!r} is {kind.simpleString()}, which no column is: {remedy}")
+        raise SchemaError(
+            f"column {field.name!r} is {kind.simpleString()}, which no column is: {remedy}"
+        )
     return Type.parse(STORED[type(kind)])

@@ -8,7 +8,8 @@ The target of a write, and the operation on its existing rows.
 
 The driver's commit: the rows that tasks staged become one transaction, which also maintains views.
 
-A streaming write: each micro-batch is one transaction, applied once, identified by query and batch id.
+A streaming write: each micro-batch is one transaction, applied once, identified by query and batch
+id.
 """
 
 import json
@@ -21,12 +22,25 @@ from typing import Any, NamedTuple, cast
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
+from pyspark.sql.datasource import (
+    DataSourceArrowWriter,
+    DataSourceStreamArrowWriter,
+    WriterCommitMessage,
+)
 from pyspark.sql.types import DecimalType, StructField, StructType
 
 import ivm  # noqa: F401 - maintains the views of workspaces
 import pagestore
-from ivm.spark.staging import Staged, clear, clear_jobs, files_of, new_job, query_of, stage, staged_batches
+from ivm.spark.staging import (
+    Staged,
+    clear,
+    clear_jobs,
+    files_of,
+    new_job,
+    query_of,
+    stage,
+    staged_batches,
+)
 from pagestore.errors import LockedError, MissingError, SchemaError, WordError
 from pagestore.host import (
     MAIN,
@@ -52,14 +66,18 @@ ONCE_KEPT = 64  # jobs of this kind recorded per relation: Spark commits each ri
 
 
 class Job(NamedTuple):
-    """A batch of rows to apply once, numbered by the application or streaming query that writes it."""
+    """A batch of rows to apply once, numbered by the application or streaming query that writes
+    it.
+    """
 
     application: str
     number: int
 
 
 def is_applied(txn: Transaction, relation: str, job: Job) -> bool:
-    """Return whether a relation has a job's rows, or those of a later job of the same application."""
+    """Return whether a relation has a job's rows, or those of a later job of the same
+    application.
+    """
     return bool(_recorded(txn).get(relation, {}).get(job.application, -1) >= job.number)
 
 
@@ -85,7 +103,9 @@ LOCK_TIMEOUT = 30.0  # seconds
 
 @dataclass(frozen=True)
 class Target:
-    """A relation of a store, the operation on it, and the schema to create it with if it is missing."""
+    """A relation of a store, the operation on it, and the schema to create it with if it is
+    missing.
+    """
 
     path: str
     relation: str
@@ -97,7 +117,8 @@ class Target:
 
 
 def target_of(options: Options, schema: StructType, overwrite: bool) -> Target:
-    """Return the target that the options name; compare the DataFrame's columns with an existing relation.
+    """Return the target that the options name; compare the DataFrame's columns with an existing
+    relation.
 
     Raises OptionsError, SchemaError, MissingError.
     """
@@ -115,7 +136,9 @@ def target_of(options: Options, schema: StructType, overwrite: bool) -> Target:
     elif operation == DELETE:
         raise MissingError(f"{path} has no relation {relation!r} to delete from")
     wanted = there or stored_schema(schema, options.names("key"))
-    return Target(path, relation, branch, OVERWRITE if overwrite else operation, wanted, timeout, staging)
+    return Target(
+        path, relation, branch, OVERWRITE if overwrite else operation, wanted, timeout, staging
+    )
 
 
 def _schema_there(path: str, relation: str, branch: str, operation: str) -> Schema | None:
@@ -129,30 +152,42 @@ def _schema_there(path: str, relation: str, branch: str, operation: str) -> Sche
         for one in recorded_dependants(snapshot.properties).values():
             if relation in one.keeps:
                 reads = ", ".join(name for name in one.reads if "$" not in name)
-                raise SchemaError(f"{relation!r} is a view, which {one.host} keeps: write to {reads}, and it follows")
+                raise SchemaError(
+                    f"{relation!r} is a view, which {one.host} keeps: write to {reads}, and it "
+                    f"follows"
+                )
         if relation not in snapshot:
             return None
         if operation == UPSERT and snapshot[relation].info.bag:
-            raise SchemaError(f"{relation!r} {NO_KEY}: append rows, or delete some and append others")
+            raise SchemaError(
+                f"{relation!r} {NO_KEY}: append rows, or delete some and append others"
+            )
         return snapshot[relation].schema
 
 
-def _compare(name: str, there: Schema, given: StructType, key: Sequence[str], operation: str) -> None:
+def _compare(
+    name: str, there: Schema, given: StructType, key: Sequence[str], operation: str
+) -> None:
     """Raise SchemaError if a DataFrame's columns do not fit those of the relation."""
     if key and key != there.key:
         raise SchemaError(
-            f"the key of {name!r} is {','.join(there.key)}, not {','.join(key)}: leave the option key out"
+            f"the key of {name!r} is {','.join(there.key)}, not {','.join(key)}: leave the option "
+            f"key out"
         )
     columns = {column.name: column for column in there.columns}
     names = [field.name for field in given]
     only_keys = operation == DELETE and set(names) <= set(there.key)
     for missing in [one for one in (there.key if only_keys else there.names) if one not in names]:
-        raise SchemaError(f"{name!r} has a column {missing!r} ({columns[missing].type}), and the DataFrame has not: "
-                          f"{', '.join(names)}; add it, as in withColumnRenamed(\"...\", \"{missing}\")")  # fmt: skip
+        raise SchemaError(
+            f"{name!r} has a column {missing!r} ({columns[missing].type}), and the DataFrame has "
+            f"not: "
+            f'{", ".join(names)}; add it, as in withColumnRenamed("...", "{missing}")'
+        )
     for field in given:
         if field.name not in columns:
             raise SchemaError(
-                f"the DataFrame has a column {field.name!r}, and {name!r} has not ({there}): leave it out, as in "
+                f"the DataFrame has a column {field.name!r}, and {name!r} has not ({there}): leave "
+                f"it out, as in "
                 f'drop("{field.name}"), or add it to the relation first, as in '
                 f'txn.add_column("{name}", "{field.name}: {_nullable(field)}")'
             )
@@ -184,11 +219,17 @@ def _fits(field: StructField, column: Column) -> None:
     stored_type(field)
     [arrow] = arrow_schema(StructType([field])).types
     try:
-        encode(column._replace(type=column.type._replace(nullable=True)), pa.array([], arrow), cast(Any, _NoTexts))
+        encode(
+            column._replace(type=column.type._replace(nullable=True)),
+            pa.array([], arrow),
+            cast(Any, _NoTexts),
+        )
     except WordError:
         given, wanted = field.dataType.simpleString(), spark_type(column.type).simpleString()
-        raise SchemaError(f"column {field.name!r} is {given}, and the relation's is {column.type}: "
-                          f"cast it to {wanted}") from None  # fmt: skip
+        raise SchemaError(
+            f"column {field.name!r} is {given}, and the relation's is {column.type}: "
+            f"cast it to {wanted}"
+        ) from None
 
 
 @sentences_first
@@ -218,23 +259,29 @@ class RelationWriter(DataSourceArrowWriter):
 
 
 def job_of(options: Options) -> Job | None:
-    """Return the job named by the options, like those of Delta, or None. Raises OptionsError if only one is given."""
+    """Return the job named by the options, like those of Delta, or None. Raises OptionsError if
+    only one is given.
+    """
     application, number = options.text("txnAppId"), options.number("txnVersion")
     if (application is None) != (number is None):
-        raise OptionsError("txnAppId and txnVersion go together: they say which write this is, and of which job")
+        raise OptionsError(
+            "txnAppId and txnVersion go together: they say which write this is, and of which job"
+        )
     return None if application is None else Job(application, number)
 
 
 MEMORY = 256 << 20  # bytes that a sort may hold before it writes temporary files
-ONE_EACH = "keep one of them with dropDuplicates, or make a column that tells them apart part of the key"
+ONE_EACH = (
+    "keep one of them with dropDuplicates, or make a column that tells them apart part of the key"
+)
 NEW_VALUES = "keep one of them, or put the new values in place with operation=upsert"
 
 
 def commit(target: Target, job: Job, files: Sequence[str]) -> None:
     """Apply staged rows in one transaction; do nothing if the job was applied before.
 
-    Raises LockedError if another handle holds the write lock for longer than the target's timeout, DatasetError,
-    WordError, and what hosts raise; then the store is unchanged.
+    Raises LockedError if another handle holds the write lock for longer than the target's timeout,
+    DatasetError, WordError, and what hosts raise; then the store is unchanged.
     """
     message = f"spark: {target.operation} {target.relation}"
     with _opened(target, message) as txn:
@@ -256,13 +303,16 @@ def _opened(target: Target, message: str) -> Iterator[Transaction]:
             txn = store.transaction(message, target.branch, timeout=target.lock_timeout)
         except LockedError as error:
             raise LockedError(
-                f"{error}; the rows are not written. Spark commits in a process of its own: end the transaction "
+                f"{error}; the rows are not written. Spark commits in a process of its own: end "
+                f"the transaction "
                 "there, or wait for longer with lockTimeout=SECONDS"
             ) from None
         yield opened.enter_context(txn)
 
 
-def _apply(txn: Transaction, relation: WritableRelation, operation: str, files: Sequence[str]) -> None:
+def _apply(
+    txn: Transaction, relation: WritableRelation, operation: str, files: Sequence[str]
+) -> None:
     """Apply the operation to a relation with staged rows."""
     words = partial(_words, relation, files, operation == DELETE)
     source = f"the DataFrame for {relation.name}"
@@ -280,14 +330,18 @@ def _apply(txn: Transaction, relation: WritableRelation, operation: str, files: 
         append(txn, relation, words(), source, NEW_VALUES)
 
 
-def _words(relation: WritableRelation, files: Sequence[str], deleting: bool) -> Generator[np.ndarray, None, None]:
+def _words(
+    relation: WritableRelation, files: Sequence[str], deleting: bool
+) -> Generator[np.ndarray, None, None]:
     """Yield staged rows as words int64[C, n]; when deleting, rows may have only keys."""
     unsigned = [column.name for column in relation.schema.columns if column.type.name == "uint64"]
     for batch in staged_batches(files):
         for name in (name for name in unsigned if name in batch.schema.names):
             place = batch.schema.get_field_index(name)
             if pa.types.is_decimal(batch.schema.field(place).type):
-                batch = batch.set_column(place, pa.field(name, pa.uint64()), _whole(name, batch.column(place)))
+                batch = batch.set_column(
+                    place, pa.field(name, pa.uint64()), _whole(name, batch.column(place))
+                )
         yield relation.encode(batch, keys_allowed=deleting, add=not deleting)
 
 
@@ -301,7 +355,9 @@ def _whole(name: str, decimals: pa.Array) -> pa.Array:
 
 @sentences_first
 class RelationStreamWriter(DataSourceStreamArrowWriter):
-    """Writes micro-batches; Spark makes a new one for the tasks of each batch, and for its commit."""
+    """Writes micro-batches; Spark makes a new one for the tasks of each batch, and for its
+    commit.
+    """
 
     def __init__(self, target: Target) -> None:
         self._target, self._folder = target, new_job(target.staging)
@@ -326,5 +382,8 @@ class RelationStreamWriter(DataSourceStreamArrowWriter):
 def _query(messages: Sequence[WriterCommitMessage | None]) -> str:
     """Return the id of the query that tasks belong to, which a checkpoint keeps."""
     if (query := query_of(messages)) is None:
-        raise OptionsError("no task of the batch said which streaming query it belongs to: give a checkpointLocation")
+        raise OptionsError(
+            "no task of the batch said which streaming query it belongs to: give a "
+            "checkpointLocation"
+        )
     return query

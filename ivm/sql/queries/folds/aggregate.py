@@ -1,6 +1,8 @@
-"""One aggregate of the rows of a group: its arguments as variables, and the rules that fold them (see kinds.py).
+"""One aggregate of the rows of a group: its arguments as variables, and the rules that fold them
+(see kinds.py).
 
-Rows with multiplicities weigh as much in counts, sums and averages; for all other aggregates they are numbered.
+Rows with multiplicities weigh as much in counts, sums and averages; for all other aggregates they
+are numbered.
 """
 
 from __future__ import annotations
@@ -23,7 +25,9 @@ from ivm.sql.types import BIGINT, BOOLEAN, INTEGER, NULL, SqlType
 
 
 class Made(NamedTuple):
-    """An aggregate as a function of the group; `total` if each group has a row, else `default` is the value."""
+    """An aggregate as a function of the group; `total` if each group has a row, else `default`
+    is the value.
+    """
 
     table: Table
     total: bool
@@ -31,7 +35,9 @@ class Made(NamedTuple):
 
 
 class Wanted(NamedTuple):
-    """An aggregate without FILTER and the like: the function, its argument, and what surrounds it."""
+    """An aggregate without FILTER and the like: the function, its argument, and what surrounds
+    it.
+    """
 
     node: exp.Expr
     condition: exp.Expr | None
@@ -57,12 +63,18 @@ def wanted(node: exp.Expr) -> Wanted:
 
 
 def _refuse_other_order(node: exp.Expr, inner: exp.Distinct, order: list[exp.Ordered]) -> None:
-    """Raise SqlError for distinct values in the order of others, of which each value may have several."""
+    """Raise SqlError for distinct values in the order of others, of which each value may have
+    several.
+    """
     given = [text_of(part) for one in inner.expressions for part in (one, *one.expressions)]
     for one in order:
         if text_of(one.this) not in given:
-            raise SqlError(f"{node.sql(dialect='duckdb')[:60]}: distinct values are ordered by themselves alone: ORDER "
-                           f"BY {given[0]}, or leave DISTINCT out", one)  # fmt: skip
+            raise SqlError(
+                f"{node.sql(dialect='duckdb')[:60]}: distinct values are ordered by themselves "
+                f"alone: ORDER "
+                f"BY {given[0]}, or leave DISTINCT out",
+                one,
+            )
 
 
 def argument_of(node: exp.Expr) -> exp.Expr:
@@ -74,7 +86,8 @@ def argument_of(node: exp.Expr) -> exp.Expr:
 
 
 def join_around(values: Expressions, nodes: Sequence[exp.Expr]) -> None:
-    """Let a body join the values of the query around that folds over its rows read: they tell its groups apart, too.
+    """Let a body join the values of the query around that folds over its rows read: they tell its
+    groups apart, too.
 
     Columns of a subquery in a fold that this query does not know are left to that subquery.
     """
@@ -90,9 +103,13 @@ def join_around(values: Expressions, nodes: Sequence[exp.Expr]) -> None:
 
 
 class Group:
-    """The groups of a body: `key` are the variables that identify one, the first of them those of a query around."""
+    """The groups of a body: `key` are the variables that identify one, the first of them those
+    of a query around.
+    """
 
-    def __init__(self, builder: Builder, body: Body, key: list[Typed], around: Sequence[str] = ()) -> None:
+    def __init__(
+        self, builder: Builder, body: Body, key: list[Typed], around: Sequence[str] = ()
+    ) -> None:
         self.builder, self.rows, self.key, self.around = builder, body, key, [*around]
         self.single = False
 
@@ -100,7 +117,9 @@ class Group:
         """Return the columns of the group."""
         names = [f"g{n}" for n in range(len(self.key))]
         null = [self.builder.may_be_null(self.rows, one) for one in self.key]
-        return tuple(Column(n, one.type, b) for n, one, b in zip(names, self.key, null, strict=True))
+        return tuple(
+            Column(n, one.type, b) for n, one, b in zip(names, self.key, null, strict=True)
+        )
 
     def table_of(self, type_: SqlType, nullable: bool = False) -> Table:
         """Return a new function of the group."""
@@ -127,7 +146,9 @@ class Aggregate:
         if not isinstance(inner, exp.Distinct):
             return [inner]
         return [
-            part for one in inner.expressions for part in (one.expressions if isinstance(one, exp.Tuple) else [one])
+            part
+            for one in inner.expressions
+            for part in (one.expressions if isinstance(one, exp.Tuple) else [one])
         ]
 
     def orders(self, upward: bool = True) -> list[Term]:
@@ -139,7 +160,9 @@ class Aggregate:
         return found
 
     def argument(self, type_: SqlType | None = None) -> Typed:
-        """Return the argument as a variable that is not null, of distinct values if these are wanted."""
+        """Return the argument as a variable that is not null, of distinct values if these are
+        wanted.
+        """
         return self.variables(self.arguments()[:1], type_)[0]
 
     def variables(self, nodes: list[exp.Expr], type_: SqlType | None = None) -> list[Typed]:
@@ -162,26 +185,40 @@ class Aggregate:
         return self._present(self.values.value(node))
 
     def listed(self, value: Typed) -> list[Term]:
-        """Return a value and what ORDER BY orders it by, as variables of rows that are listed one by one."""
+        """Return a value and what ORDER BY orders it by, as variables of rows that are listed
+        one by one.
+        """
         rows = [value, *self.places()]
         rows = self.distinct(rows) if self.one.distinct else self.numbered(rows)
         return [one.term for one in rows]
 
     def places(self) -> list[Typed]:
-        """Return variables that order the rows: those of ORDER BY, else those that tell the rows apart."""
+        """Return variables that order the rows: those of ORDER BY, else those that tell the rows
+        apart.
+        """
         if self.one.order:
             return [Typed(term, BIGINT, False) for term in self.orders()]
         if isinstance(self.one.node, exp.GroupConcat | exp.ArrayAgg | exp.First | exp.Last):
             name = self.one.node.sql(dialect="duckdb")
             if self.body.weights or self.one.distinct:
-                what = "distinct values have no order" if self.one.distinct else "rows without a key have no order"
+                what = (
+                    "distinct values have no order"
+                    if self.one.distinct
+                    else "rows without a key have no order"
+                )
                 raise SqlError(f"{name[:60]} without ORDER BY: {what}; add ORDER BY", self.one.node)
-            self.builder.notes.append(f"{name[:60]} without ORDER BY: rows are taken in the order of their keys")
+            self.builder.notes.append(
+                f"{name[:60]} without ORDER BY: rows are taken in the order of their keys"
+            )
         return self.identity()
 
     def identity(self) -> list[Typed]:
         """Return variables that tell the rows of a group apart, and order them as their keys."""
-        rows = [one for one in self.builder.identity(self.body) if one.term not in [k.term for k in self.key]]
+        rows = [
+            one
+            for one in self.builder.identity(self.body)
+            if one.term not in [k.term for k in self.key]
+        ]
         return [part for one in rows for part in told_apart(self.builder, self.body, one)]
 
     def of_truths(self, value: Typed, op: str) -> Made:
@@ -205,7 +242,9 @@ class Aggregate:
         return columns[len(self.key) - around :]
 
     def by_value(self, value: Typed) -> tuple[Typed, Typed]:
-        """Let the body have each value of a group once, with the number of its rows; return both as variables."""
+        """Let the body have each value of a group once, with the number of its rows; return both
+        as variables.
+        """
         table = self.grouping.table_of(BIGINT)
         *groups, last = table.columns
         columns = (*groups, Column("x", value.type, False), last)
@@ -253,7 +292,9 @@ class Aggregate:
         return self.builder.define(self.body, product).term
 
     def numbered(self, outputs: list[Typed]) -> list[Typed]:
-        """Return variables of a body without multiplicities: rows that occur several times are numbered."""
+        """Return variables of a body without multiplicities: rows that occur several times are
+        numbered.
+        """
         if not self.body.weights:
             return outputs
         around = len(self.grouping.around)
@@ -263,9 +304,14 @@ class Aggregate:
         return columns[len(self.key) - around :]
 
     def computed(
-        self, type_: SqlType, parts: list[Made], term: Callable[..., Term], *, default: Value = None,
+        self,
+        type_: SqlType,
+        parts: list[Made],
+        term: Callable[..., Term],
+        *,
+        default: Value = None,
         nullable: bool = False,
-    ) -> Made:  # fmt: skip
+    ) -> Made:
         """Return a function that is computed from other functions of the group."""
         table = self.grouping.table_of(type_, nullable)
         body, values = Body(), list[Term]()

@@ -41,24 +41,31 @@ from ivm.sql.types import (
 
 UINTEGER = SqlType("UINTEGER")
 BITS = {"TINYINT": 8, "SMALLINT": 16, "INTEGER": 32}
-MEASURED = (TIME, TIMESTAMP, TIMESTAMPTZ, INTERVAL)  # moments and intervals, which have microseconds
+# moments and intervals, which have microseconds
+MEASURED = (TIME, TIMESTAMP, TIMESTAMPTZ, INTERVAL)
 MOMENTS: dict[type[exp.Expr], str] = {
-    exp.Stddev: "stddev", exp.StddevSamp: "stddev", exp.StddevPop: "stddev_pop", exp.Variance: "variance",
+    exp.Stddev: "stddev", exp.StddevSamp: "stddev", exp.StddevPop: "stddev_pop",
+    exp.Variance: "variance",
     exp.VariancePop: "var_pop",
 }  # fmt: skip
-PAIRS = (exp.CovarPop, exp.CovarSamp, exp.RegrCount, exp.RegrAvgx, exp.RegrAvgy, exp.RegrSxx, exp.RegrSyy, exp.RegrSxy,
+PAIRS = (exp.CovarPop, exp.CovarSamp, exp.RegrCount, exp.RegrAvgx, exp.RegrAvgy, exp.RegrSxx,
+    exp.RegrSyy, exp.RegrSxy,
          exp.RegrR2, exp.RegrIntercept, exp.RegrSlope, exp.Corr)  # fmt: skip
 
 
 def made(one: Aggregate) -> Made:
-    """Add the rules of an aggregate; return the function of the group that has it.  Raises SqlError."""
+    """Add the rules of an aggregate; return the function of the group that has it.  Raises
+    SqlError.
+    """
     with reading(one.one.node):
         return _made(one)
 
 
 def _made(one: Aggregate) -> Made:
     node = one.one.node
-    if isinstance(node, exp.Min | exp.Max | exp.ArgMin | exp.ArgMax) and (node.expressions or node.args.get("count")):
+    if isinstance(node, exp.Min | exp.Max | exp.ArgMin | exp.ArgMax) and (
+        node.expressions or node.args.get("count")
+    ):
         return ordered.greatest(one)
     if isinstance(node, exp.AnonymousAggFunc):
         return _NAMED[node.name.lower()](one)
@@ -66,7 +73,9 @@ def _made(one: Aggregate) -> Made:
         if isinstance(node, kinds):
             return make(one)
     shown = node.sql(dialect="duckdb")
-    raise SqlError(f"{shown[:60]}: this aggregate is not kept; docs/sql.md lists those that are", node)
+    raise SqlError(
+        f"{shown[:60]}: this aggregate is not kept; docs/sql.md lists those that are", node
+    )
 
 
 def _count(one: Aggregate) -> Made:
@@ -96,7 +105,8 @@ def _sum(one: Aggregate) -> Made:
     type_ = SqlType("DECIMAL", 38, value.type.scale) if value.type.is_decimal else HUGEINT
     if value.type.is_float:
         return one.fold("total", DOUBLE, one.weighed(value))
-    declared = isinstance(one.arguments()[0].unnest(), exp.Column | exp.Cast)  # arithmetic is in one word itself
+    # arithmetic is in one word itself
+    declared = isinstance(one.arguments()[0].unnest(), exp.Column | exp.Cast)
     if value.type.wide or (declared and SUMMED < value.type.precision <= DIGITS):
         return _long_sum(one, value, type_._replace(wide=True))
     return one.fold("sum", type_, one.weighed(value))
@@ -122,28 +132,46 @@ def _avg(one: Aggregate) -> Made:
     if weight is None and not value.type.wide:
         return one.fold("avg", DOUBLE, value.term)
     op = "total" if value.type.is_float else "sum"
-    total = _long_sum(one, value, value.type) if value.type.wide else one.fold(op, value.type, one.weighed(value))
+    total = (
+        _long_sum(one, value, value.type)
+        if value.type.wide
+        else one.fold(op, value.type, one.weighed(value))
+    )
     count = one.fold("count", BIGINT) if weight is None else one.fold("sum", BIGINT, weight)
     float_ = value.type.is_float
     return one.computed(
-        DOUBLE, [total, count],
+        DOUBLE,
+        [total, count],
         lambda s, n: Call("/", (s if float_ else Call("float", (s,)), Call("float", (n,)))),
-    )  # fmt: skip
+    )
 
 
 def _middle(one: Aggregate, value: Typed) -> Made:
-    """avg of moments or intervals, to the nearest microsecond: whole days and the rest are added apart, to fit."""
+    """avg of moments or intervals, to the nearest microsecond: whole days and the rest are added
+    apart, to fit.
+    """
     day, micros = Lit(MICROSECONDS["DAY"], "int64"), _micros(one, value)
     weight = one.builder.weight(one.body)
-    sums = [one.fold("sum", BIGINT, one.weighed(Typed(Call(name, (micros.term, day)), BIGINT, False)))
-            for name in ("/", "mod")]  # fmt: skip
+    sums = [
+        one.fold("sum", BIGINT, one.weighed(Typed(Call(name, (micros.term, day)), BIGINT, False)))
+        for name in ("/", "mod")
+    ]
     count = one.fold("count", BIGINT) if weight is None else one.fold("sum", BIGINT, weight)
 
     def term(days: Term, rest: Term, n: Term) -> Term:
         left = Call("+", (Call("*", (Call("mod", (days, n)), day)), rest))
-        more = n if value.type == INTERVAL else Call("-", (n, Lit(1, "int64")))  # a half goes up in intervals alone
-        half = Call("if", (Call("<", (left, Lit(0, "int64"))), Call("-", (Lit(0, "int64"), more)), more))
-        nearest = Call("/", (Call("+", (Call("*", (left, Lit(2, "int64"))), half)), Call("*", (n, Lit(2, "int64")))))
+        # a half goes up in intervals alone
+        more = n if value.type == INTERVAL else Call("-", (n, Lit(1, "int64")))
+        half = Call(
+            "if", (Call("<", (left, Lit(0, "int64"))), Call("-", (Lit(0, "int64"), more)), more)
+        )
+        nearest = Call(
+            "/",
+            (
+                Call("+", (Call("*", (left, Lit(2, "int64"))), half)),
+                Call("*", (n, Lit(2, "int64"))),
+            ),
+        )
         return _of_micros(Call("+", (Call("*", (Call("/", (days, n)), day)), nearest)), value.type)
 
     return one.computed(value.type, [*sums, count], term)
@@ -152,14 +180,18 @@ def _middle(one: Aggregate, value: Typed) -> Made:
 def _micros(one: Aggregate, value: Typed) -> Typed:
     """Return a moment as the microseconds since 1970, or an interval as its own."""
     since = Call("-", (Call("datetime", (value.term,)), Lit(EPOCH, "timestamp")))
-    return one.builder.define(one.body, Typed(value.term if value.type == INTERVAL else since, BIGINT, False))
+    return one.builder.define(
+        one.body, Typed(value.term if value.type == INTERVAL else since, BIGINT, False)
+    )
 
 
 def _of_micros(micros: Term, type_: SqlType) -> Term:
     """Return the moment or the interval of a number of microseconds."""
     if type_ == INTERVAL:
         return Call("elapsed", (micros,))
-    return convert(Typed(Call("+", (Lit(EPOCH, "timestamp"), micros)), TIMESTAMP, False), type_).term
+    return convert(
+        Typed(Call("+", (Lit(EPOCH, "timestamp"), micros)), TIMESTAMP, False), type_
+    ).term
 
 
 def _extreme(one: Aggregate) -> Made:
@@ -171,10 +203,16 @@ def _extreme(one: Aggregate) -> Made:
 
 
 def _of_order(one: Aggregate, op: str, value: Typed, *more: Term) -> Made:
-    """Return a fold that depends on the order of the values, which those of an ENUM have by their places."""
+    """Return a fold that depends on the order of the values, which those of an ENUM have by
+    their places.
+    """
     key = one.builder.define(one.body, in_order(value, one.one.node))
     made = one.fold(op, key.type, key.term, *more)
-    return one.computed(value.type, [made], lambda place: in_words(place, value.type)) if value.type.words else made
+    return (
+        one.computed(value.type, [made], lambda place: in_words(place, value.type))
+        if value.type.words
+        else made
+    )
 
 
 def _every(one: Aggregate) -> Made:
@@ -213,27 +251,41 @@ def _entropy(one: Aggregate) -> Made:
     number = one.by_value(one.argument())[1]
     whole = one.builder.scan(one.fold("sum", BIGINT, number.term).table, one.body, [*one.key])[-1]
     count, total = (Call("float", (each.term,)) for each in (number, whole))
-    share = Call("*", (Call("ratio", (count, total)), Call("log2", (Call("ratio", (total, count)),))))
+    share = Call(
+        "*", (Call("ratio", (count, total)), Call("log2", (Call("ratio", (total, count)),)))
+    )
     part = one.builder.define(one.body, Typed(share, DOUBLE, False))
     one.total = False
     return one.fold("total", DOUBLE, part.term, default=0.0)
 
 
 def _continuous(one: Aggregate, value: Typed, share: float) -> Made:
-    """Return a value between two, in a straight line; that of decimals is a decimal, cut after its last digit."""
+    """Return a value between two, in a straight line; that of decimals is a decimal, cut after
+    its last digit.
+    """
     if value.type == DATE:
         value = one.builder.define(one.body, convert(value, TIMESTAMP))
     if value.type in MEASURED:
         found = one.fold("quantile_cont", DOUBLE, _micros(one, value).term, Lit(share, "float64"))
-        return one.computed(value.type, [found], lambda micros: _of_micros(_nearest(micros), value.type))
+        return one.computed(
+            value.type, [found], lambda micros: _of_micros(_nearest(micros), value.type)
+        )
     if not value.type.is_number:
-        raise SqlError(f"{one.one.node.key} takes numbers and moments, and this is {value.type}: quantile_disc takes "
-                       "any", one.one.node)  # fmt: skip
+        raise SqlError(
+            f"{one.one.node.key} takes numbers and moments, and this is {value.type}: "
+            f"quantile_disc takes "
+            "any",
+            one.one.node,
+        )
     if value.type.wide and value.type.is_decimal:
         raise SqlError(
-            f"quantile_cont of {value.type} is not kept: CAST it to DOUBLE, or take quantile_disc", one.one.node
+            f"quantile_cont of {value.type} is not kept: CAST it to DOUBLE, or take quantile_disc",
+            one.one.node,
         )
-    type_, value = value.type if value.type.is_decimal or value.type == FLOAT else DOUBLE, _as_word(one, value)
+    type_, value = (
+        value.type if value.type.is_decimal or value.type == FLOAT else DOUBLE,
+        _as_word(one, value),
+    )
     found = one.fold("quantile_cont", type_, value.term, Lit(share, "float64"))
     return one.computed(FLOAT, [found], partial(call, "float:single")) if type_ == FLOAT else found
 
@@ -246,11 +298,16 @@ def _nearest(number: Term) -> Term:
 def _quantile(one: Aggregate) -> Made:
     node = one.one.node
     if isinstance(node, exp.ApproxQuantile):
-        raise SqlError("approx_quantile depends on how rows are gathered: write quantile_cont, which is exact", node)
+        raise SqlError(
+            "approx_quantile depends on how rows are gathered: write quantile_cont, which is exact",
+            node,
+        )
     if one.one.order:
         share, argument = node.this, one.one.order[0].this
         if one.one.order[0].args.get("desc") and not isinstance(node, exp.PercentileCont):
-            raise SqlError("a quantile in descending order is that of 1 - share in ascending order", node)
+            raise SqlError(
+                "a quantile in descending order is that of 1 - share in ascending order", node
+            )
     else:
         share, argument = node.args.get("quantile") or node.expression, node.this
     shares = share.expressions if isinstance(share, exp.Array) else [share]
@@ -258,7 +315,10 @@ def _quantile(one: Aggregate) -> Made:
         raise SqlError("the share of a quantile is a constant", node)
     value = one.numbered(one.variables([argument]))[0]
     down = bool(one.one.order and one.one.order[0].args.get("desc"))
-    found = [_share(one, value, float(1 - Decimal(each.this)) if down else float(each.this)) for each in shares]
+    found = [
+        _share(one, value, float(1 - Decimal(each.this)) if down else float(each.this))
+        for each in shares
+    ]
     if not isinstance(share, exp.Array):
         return found[0]
     type_ = found[0].table.columns[-1].type
@@ -277,7 +337,8 @@ def _share(one: Aggregate, value: Typed, share: float) -> Made:
 
 
 def _bits(one: Aggregate) -> Made:
-    """bit_and, bit_or and bit_xor: the sum of the bits that no row lacks, that some row has, that oddly many have.
+    """bit_and, bit_or and bit_xor: the sum of the bits that no row lacks, that some row has, that
+    oddly many have.
 
     A place of -1, which every row has, stands for no bit, so that a group without bits has a sum.
     """
@@ -285,7 +346,9 @@ def _bits(one: Aggregate) -> Made:
     value = one.argument()
     if not value.type.is_integer or value.type.wide:
         raise SqlError(
-            f"{node.sql(dialect='duckdb')} takes integers of 64 bits, and this is {value.type}: CAST it", node
+            f"{node.sql(dialect='duckdb')} takes integers of 64 bits, and this is {value.type}: "
+            f"CAST it",
+            node,
         )
     lacking, oddly = isinstance(node, exp.BitwiseAndAgg), isinstance(node, exp.BitwiseXorAgg)
     sign = BITS.get(value.type.name, 64) - 1
@@ -307,7 +370,9 @@ def _sum_of_bits(one: Aggregate, place: Typed, sign: int, type_: SqlType, flippe
     none, zero, unit = (Lit(n, "int64") for n in (-1, 0, 1))
     below = Call("least", (Call("greatest", (place.term, zero)), Lit(sign - 1, "int64")))
     shifted = Call("shift_left", (unit, below))
-    weight = Call("if", (Call("=", (place.term, Lit(sign, "int64"))), Lit(-(2**sign), "int64"), shifted))
+    weight = Call(
+        "if", (Call("=", (place.term, Lit(sign, "int64"))), Lit(-(2**sign), "int64"), shifted)
+    )
     weight = Call("if", (Call("=", (place.term, none)), zero, weight))
     total = one.fold("sum", type_, one.builder.define(one.body, Typed(weight, BIGINT, False)).term)
     return one.computed(type_, [total], lambda n: Call("bit_not", (n,))) if flipped else total
@@ -320,7 +385,9 @@ def _of_pairs(one: Aggregate) -> Made:
     if isinstance(node, exp.RegrCount):
         weight = one.builder.weight(one.body)
         return (
-            one.fold("count", UINTEGER, default=0) if weight is None else one.fold("sum", UINTEGER, weight, default=0)
+            one.fold("count", UINTEGER, default=0)
+            if weight is None
+            else one.fold("sum", UINTEGER, weight, default=0)
         )
     if any(not v.type.is_number for v in pair):
         raise SqlError(f"{node.key} takes numbers: CAST them", node)
@@ -328,7 +395,9 @@ def _of_pairs(one: Aggregate) -> Made:
     return _MOMENTS_OF_PAIRS[type(node)](one, y, x)
 
 
-def _covariance(one: Aggregate, y: Typed, x: Typed, op: str = "var_pop", times: bool = False) -> Made:
+def _covariance(
+    one: Aggregate, y: Typed, x: Typed, op: str = "var_pop", times: bool = False
+) -> Made:
     parts = []
     for sign in "+-":
         both = one.builder.define(one.body, Typed(Call(sign, (x.term, y.term)), DOUBLE, False))
@@ -340,7 +409,9 @@ def _covariance(one: Aggregate, y: Typed, x: Typed, op: str = "var_pop", times: 
         return one.computed(DOUBLE, parts, lambda a, b: Call("/", (Call("-", (a, b)), four)))
     parts.append(one.fold("count", BIGINT))
     return one.computed(
-        DOUBLE, parts, lambda a, b, n: Call("*", (Call("/", (Call("-", (a, b)), four)), Call("float", (n,))))
+        DOUBLE,
+        parts,
+        lambda a, b, n: Call("*", (Call("/", (Call("-", (a, b)), four)), Call("float", (n,)))),
     )
 
 
@@ -366,13 +437,17 @@ def _line(one: Aggregate, y: Typed, x: Typed) -> Made:
 def _slope(one: Aggregate, y: Typed, x: Typed) -> Made:
     """regr_slope: not a number, and so an error, where x does not vary."""
     parts = [_covariance(one, y, x), one.fold("var_pop", DOUBLE, x.term)]
-    return one.computed(DOUBLE, parts, lambda covariance, variance: Call("float:ratio", (covariance, variance)))
+    return one.computed(
+        DOUBLE, parts, lambda covariance, variance: Call("float:ratio", (covariance, variance))
+    )
 
 
 def _correlation(one: Aggregate, y: Typed, x: Typed) -> Made:
     """corr: not a number, and so an error, where one side does not vary."""
     parts = [_covariance(one, y, x), *(one.fold("stddev_pop", DOUBLE, v.term) for v in (y, x))]
-    return one.computed(DOUBLE, parts, lambda covariance, a, b: Call("float:ratio", (covariance, Call("*", (a, b)))))
+    return one.computed(
+        DOUBLE, parts, lambda covariance, a, b: Call("float:ratio", (covariance, Call("*", (a, b))))
+    )
 
 
 def _fit(one: Aggregate, y: Typed, x: Typed) -> Made:

@@ -1,4 +1,5 @@
-"""Aggregates whose value depends on the order of rows: that of ORDER BY, else that of what tells the rows apart.
+"""Aggregates whose value depends on the order of rows: that of ORDER BY, else that of what tells
+the rows apart.
 
 string_agg(x, s ORDER BY y DESC)    concat(x, -y, s)
 string_agg(x, s)                    concat(x, k, s)             k is the key of the rows
@@ -27,7 +28,9 @@ def joined(one: Aggregate) -> Made:
     separator = node.args.get("separator") or exp.Literal.string(",")
     if not separator.is_string:
         shown = separator.sql(dialect="duckdb")[:60]
-        raise SqlError(f"the separator of string_agg is a text in quotes, and this is {shown}", separator)
+        raise SqlError(
+            f"the separator of string_agg is a text in quotes, and this is {shown}", separator
+        )
     value = one.present(one.arguments()[0])
     if value.type != VARCHAR:
         value = one.builder.define(one.body, convert(value, VARCHAR, node))
@@ -44,22 +47,30 @@ def listed(one: Aggregate) -> Made:
 
 
 def histogram(one: Aggregate) -> Made:
-    """Return a map of how many rows have each value, in the order of the values; null if none has one."""
+    """Return a map of how many rows have each value, in the order of the values; null if none
+    has one.
+    """
     node = one.one.node
     value, number = one.by_value(one.argument())
     pair = [as_json(value, node), Lit(",", "string"), as_json(number, node)]
     shown = one.builder.define(one.body, Typed(bracketed(concat(*pair)), VARCHAR, False))
     by = convert(value, INTEGER) if value.type == BOOLEAN else in_order(value, node)
     order = one.builder.define(one.body, by)
-    return one.fold("concat", map_of(value.type, UBIGINT), shown.term, order.term, Lit(",", "string"))
+    return one.fold(
+        "concat", map_of(value.type, UBIGINT), shown.term, order.term, Lit(",", "string")
+    )
 
 
 def greatest(one: Aggregate) -> Made:
-    """max(x, n), min(x, n), arg_max(x, y, n) and arg_min(x, y, n): a list of as many values, the best ones first."""
+    """max(x, n), min(x, n), arg_max(x, y, n) and arg_min(x, y, n): a list of as many values, the
+    best ones first.
+    """
     node = one.one.node
     count = constant(node.args.get("count") or node.expressions[0])
     if count is None or not isinstance(count.term, Lit) or not isinstance(count.term.value, int):
-        raise SqlError(f"{node.sql(dialect='duckdb')[:60]}: the number of values is a constant", node)
+        raise SqlError(
+            f"{node.sql(dialect='duckdb')[:60]}: the number of values is a constant", node
+        )
     by = node.args.get("expression") or node.this
     value = one.present(node.this)
     one.present(by)
@@ -68,7 +79,9 @@ def greatest(one: Aggregate) -> Made:
     shown = one.builder.define(one.body, Typed(as_json(value, node), VARCHAR, False))
     whole = one.fold("concat", VARCHAR, *one.listed(shown), Lit(",", "string"))
     most = Lit(count.term.value, "int64")
-    return one.computed(list_of(value.type), [whole], lambda t: Call("list:part", (t, Lit(1, "int64"), most)))
+    return one.computed(
+        list_of(value.type), [whole], lambda t: Call("list:part", (t, Lit(1, "int64"), most))
+    )
 
 
 def end(one: Aggregate) -> Made:
@@ -78,7 +91,8 @@ def end(one: Aggregate) -> Made:
     parts = told_apart(one.builder, one.body, value)
     ties = one.identity() if one.one.order and not one.body.weights else []
     rows = one.numbered([*parts, *one.places(), *ties])
-    by = [v.term for v in (*rows[len(parts) :], *rows[: len(parts)])]  # so that all parts are of the same row
+    # so that all parts are of the same row
+    by = [v.term for v in (*rows[len(parts) :], *rows[: len(parts)])]
     made = [one.fold(op, part.type, row.term, *by) for part, row in zip(parts, rows, strict=False)]
     if len(made) == 1 and value.type != BOOLEAN:
         return made[0]
@@ -94,7 +108,9 @@ def arg_extreme(one: Aggregate) -> Made:
     """arg_min and arg_max: the first of the rows whose order is the least or greatest."""
     op = "min" if isinstance(one.one.node, exp.ArgMin) else "max"
     value, by = one.variables([one.one.node.this, one.one.node.expression])
-    by = one.builder.define(one.body, convert(by, INTEGER) if by.type == BOOLEAN else in_order(by, one.one.node))
+    by = one.builder.define(
+        one.body, convert(by, INTEGER) if by.type == BOOLEAN else in_order(by, one.one.node)
+    )
     if one.one.distinct or value.type == BOOLEAN:
         return one.fold(f"arg{op}", value.type, value.term, by.term)
     best = one.fold(op, by.type, by.term)
@@ -116,7 +132,8 @@ def any_value(one: Aggregate) -> Made:
 
 
 def mode(one: Aggregate) -> Made:
-    """Return the most frequent value; of several the first one, or the least if they are integers of 64 bits or dates.
+    """Return the most frequent value; of several the first one, or the least if they are integers
+    of 64 bits or dates.
 
     The least one, too, of rows that may be equal.
     """
@@ -131,7 +148,11 @@ def mode(one: Aggregate) -> Made:
     words = value.type
     value = one.builder.define(one.body, in_order(value, one.one.node) if words.words else value)
     made = _most_frequent(one, value)
-    return made if not words.words else one.computed(words, [made], lambda place: in_words(place, words))
+    return (
+        made
+        if not words.words
+        else one.computed(words, [made], lambda place: in_words(place, words))
+    )
 
 
 def _most_frequent(one: Aggregate, value: Typed) -> Made:

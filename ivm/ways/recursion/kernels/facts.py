@@ -1,4 +1,5 @@
-"""The facts of recursive strata that a kernel looks at: a table of what has become of each, and edits that follow.
+"""The facts of recursive strata that a kernel looks at: a table of what has become of each, and
+edits that follow.
 
     facts       reach(2)  rank 1, in the tree 1, stands         reach(5)  rank 4, in no tree, derived in this round
     slots       a hash of a view and a key ──▶ the fact with it, which is read from its tree when it is first looked at
@@ -32,39 +33,70 @@ from pagestore.compiled import (
 # statuses; a negative one is ``-page_id``, or NO_ROOM
 DONE, LIMITED, WRITE = range(3)
 NO_ROOM = WORD_MIN
-# columns of `plans`: the spans of its probes, of the trees that they read, of its sources and of its own atoms; the
-# columns of a binding, the view of its head, and where `lists` has the columns of a binding that are the head's key
-PROBES, PROBES_END, TREES, TREES_END, SOURCES, SOURCES_END, ATOMS, ATOMS_END, COLUMNS, HEAD, HEAD_KEY = range(11)
-# columns of `sources`: the stratum's view that a fact may begin with, -1 for none; where `lists` has the columns of its
-# key that make a branch, and how many; the tree from whose changes the branches are, -1 for the stratum's own; whether
-# a branch is a whole key of it
+# columns of `plans`: the spans of its probes, of the trees that they read, of its sources and of
+# its own atoms; the columns of a binding, the view of its head, and where `lists` has the columns
+# of a binding that are the head's key
+(
+    PROBES,
+    PROBES_END,
+    TREES,
+    TREES_END,
+    SOURCES,
+    SOURCES_END,
+    ATOMS,
+    ATOMS_END,
+    COLUMNS,
+    HEAD,
+    HEAD_KEY,
+) = range(11)
+# columns of `sources`: the stratum's view that a fact may begin with, -1 for none; where `lists`
+# has the columns of its key that make a branch, and how many; the tree from whose changes the
+# branches are, -1 for the stratum's own; whether a branch is a whole key of it
 SOURCE_VIEW, ORDER, DEPTH, SOURCE_TREE, IS_WHOLE = range(5)
 # columns of `atoms`: its view, and where `lists` has the columns of a binding that are its key
 ATOM_VIEW, ATOM_KEY = range(2)
-# columns of `views`: key words; spans of `lists` with the plans that read the view and those that search for
-# derivations of its facts; whether new facts are written before they are joined; the span of its tree and its
-# permuted indices; the number of its queue
-KEY_WORDS, READERS, READERS_END, SEARCHES, SEARCHES_END, WRITTEN_FIRST, VIEW_TREE, VIEW_TREES_END, VIEW_QUEUE = range(9)
-# columns of `strata`: spans of the plans of its conjunctions, and then of those that search; the span of its views
+# columns of `views`: key words; spans of `lists` with the plans that read the view and those that
+# search for derivations of its facts; whether new facts are written before they are joined; the
+# span of its tree and its permuted indices; the number of its queue
+(
+    KEY_WORDS,
+    READERS,
+    READERS_END,
+    SEARCHES,
+    SEARCHES_END,
+    WRITTEN_FIRST,
+    VIEW_TREE,
+    VIEW_TREES_END,
+    VIEW_QUEUE,
+) = range(9)
+# columns of `strata`: spans of the plans of its conjunctions, and then of those that search; the
+# span of its views
 BODIES, BODIES_END, PLANS_END, VIEWS, VIEWS_END = range(5)
-# words of a fact, and then its key: its rank now and in the tree (-1 if it is not there), what has become of it, a
-# mark, its newest derivation (from 1), its view, its slot
+# words of a fact, and then its key: its rank now and in the tree (-1 if it is not there), what has
+# become of it, a mark, its newest derivation (from 1), its view, its slot
 RANK, OLD, FATE, MARK, DERIVED, VIEW, SLOT, FACT = range(8)
 ABSENT, STANDS, SUSPENDED, GONE, PENDING = range(5)  # PENDING: derived in this round
 WRITTEN = -1  # the mark of a fact that was written before it was joined
-# words of a derivation, and then the facts that it follows from: the one noted before, of how many facts, its fact
+# words of a derivation, and then the facts that it follows from: the one noted before, of how many
+# facts, its fact
 BEFORE, COUNT, DERIVES, DERIVATION = range(4)
-# rows of `listed`: facts waiting to be examined (a heap), suspended ones, those of this round and of the next
+# rows of `listed`: facts waiting to be examined (a heap), suspended ones, those of this round and
+# of the next
 QUEUE, WITHDRAWN, FRESH, NEXT, LISTS = range(5)
-# words of `state`: of each list how many it has; whether rounds have begun; facts and derivations noted, the newest
-# derivation that was gained (from 1); operations, the most of them, the most suspended facts; facts examined, rounds
-IN_ROUNDS, FACTS, DERIVATIONS, GAINED, WORK, WORK_MAX, SUSPENDED_MAX, EXAMINED, ROUNDS, STATE = range(4, 14)
+# words of `state`: of each list how many it has; whether rounds have begun; facts and derivations
+# noted, the newest derivation that was gained (from 1); operations, the most of them, the most
+# suspended facts; facts examined, rounds
+IN_ROUNDS, FACTS, DERIVATIONS, GAINED, WORK, WORK_MAX, SUSPENDED_MAX, EXAMINED, ROUNDS, STATE = (
+    range(4, 14)
+)
 
 
 class Strata(NamedTuple):
-    """Some strata: strata[S], plans[P], probes[Q], sources[R], atoms[A] and views[V] have the columns above.
+    """Some strata: strata[S], plans[P], probes[Q], sources[R], atoms[A] and views[V] have the
+    columns above.
 
-    `static` and `probes` are those of `ProbeTable`; trees[I] are the numbers of the trees that the plans read.
+    `static` and `probes` are those of `ProbeTable`; trees[I] are the numbers of the trees that the
+    plans read.
     """
 
     static: Words
@@ -79,7 +111,8 @@ class Strata(NamedTuple):
 
 
 class StrataTrees(NamedTuple):
-    """Trees by number, as they were before and as they are now, in rows that begin with ROOT, HEIGHT and KEYS.
+    """Trees by number, as they were before and as they are now, in rows that begin with ROOT,
+    HEIGHT and KEYS.
 
     placed[6 * I] is scratch: for each plan [2, I, 3] words of the trees that it reads, old and new.
     """
@@ -90,10 +123,12 @@ class StrataTrees(NamedTuple):
 
 
 class FactsRoom(NamedTuple):
-    """What is known of facts: facts[N, FACT + K], slots[M] to find them, derivations[D, DERIVATION + A] and lists.
+    """What is known of facts: facts[N, FACT + K], slots[M] to find them, derivations[D, DERIVATION
+    + A] and lists.
 
-    listed[LISTS, N] and `state` are as above; own[A], cursor, words and spans[S, 3] are scratch: facts of a binding,
-    a cursor, the branch of a fact for each source, and where it is; actions[2] as for `probe_next`.
+    listed[LISTS, N] and `state` are as above; own[A], cursor, words and spans[S, 3] are scratch:
+    facts of a binding, a cursor, the branch of a fact for each source, and where it is; actions[2]
+    as for `probe_next`.
     """
 
     facts: Table
@@ -110,11 +145,15 @@ class FactsRoom(NamedTuple):
 
 @kernel
 def read_own(pages, stratum, trees, room, bindings, p, b):
-    """Put the stratum's facts in a binding into room.own; return the greatest rank, WORD_MAX if one does not stand."""
+    """Put the stratum's facts in a binding into room.own; return the greatest rank, WORD_MAX if
+    one does not stand.
+    """
     facts, atoms, first = room.facts, stratum.atoms, stratum.plans[p, ATOMS]
     greatest = 0
     for a in range(first, stratum.plans[p, ATOMS_END]):
-        e = fact_of(pages, stratum, trees, room, atoms[a, ATOM_VIEW], bindings, b, atoms[a, ATOM_KEY])
+        e = fact_of(
+            pages, stratum, trees, room, atoms[a, ATOM_VIEW], bindings, b, atoms[a, ATOM_KEY]
+        )
         if e < 0:
             return e
         room.own[a - first] = e
@@ -124,11 +163,17 @@ def read_own(pages, stratum, trees, room, bindings, p, b):
 
 @kernel
 def fact_of(pages, stratum, trees, room, view, bindings, b, at):
-    """Return the number of a view's fact whose key a binding has; it is read from its tree when it is first looked at.
+    """Return the number of a view's fact whose key a binding has; it is read from its tree when it
+    is first looked at.
 
     `at` is where stratum.lists has the columns of the key.
     """
-    facts, slots, lists, keys = room.facts, room.slots, stratum.lists, stratum.views[view, KEY_WORDS]
+    facts, slots, lists, keys = (
+        room.facts,
+        room.slots,
+        stratum.lists,
+        stratum.views[view, KEY_WORDS],
+    )
     code = hash_of(0, view)
     for i in range(keys):
         code = hash_of(code, bindings[lists[at + i], b])
@@ -158,8 +203,15 @@ def fact_of(pages, stratum, trees, room, view, bindings, b, at):
 @kernel
 def read_fact(pages, stratum, trees, room, view, e):
     """Set the rank and the fate of a fact as its tree has it."""
-    fact, cursor, words, keys = room.facts[e], room.cursor, pages.words, stratum.views[view, KEY_WORDS]
-    status = seek(tree_at(pages, trees.now[stratum.views[view, VIEW_TREE]], 0), fact[FACT:], keys, cursor, 0)
+    fact, cursor, words, keys = (
+        room.facts[e],
+        room.cursor,
+        pages.words,
+        stratum.views[view, KEY_WORDS],
+    )
+    status = seek(
+        tree_at(pages, trees.now[stratum.views[view, VIEW_TREE]], 0), fact[FACT:], keys, cursor, 0
+    )
     if status < 0:
         return status
     fact[RANK], fact[OLD], fact[FATE] = -1, -1, ABSENT
@@ -232,12 +284,18 @@ def pop(room):
 
 @kernel
 def changed_sources(stratum, number, tallies, deltas, spans):
-    """Set the changes of each source of a stratum; return how many there are, -1 if a branch is part of a key."""
+    """Set the changes of each source of a stratum; return how many there are, -1 if a branch is
+    part of a key.
+    """
     total, tree_words, stride = 0, deltas.shape[1] * deltas.shape[2], deltas.shape[2]
     for p in range(stratum.strata[number, BODIES], stratum.strata[number, BODIES_END]):
         for s in range(stratum.plans[p, SOURCES], stratum.plans[p, SOURCES_END]):
             t, span = stratum.sources[s, SOURCE_TREE], spans[s]
-            span[0], span[1], span[2] = max(t, 0) * tree_words, tallies[t, CHANGES] if t >= 0 else 0, stride
+            span[0], span[1], span[2] = (
+                max(t, 0) * tree_words,
+                tallies[t, CHANGES] if t >= 0 else 0,
+                stride,
+            )
             if span[1] and not stratum.sources[s, IS_WHOLE]:
                 return -1
             total += span[1]
@@ -246,7 +304,9 @@ def changed_sources(stratum, number, tallies, deltas, spans):
 
 @kernel
 def queue_facts(stratum, room, queues, number):
-    """Queue the edits of a stratum's views that make their trees what is known; if too many, none, and return False."""
+    """Queue the edits of a stratum's views that make their trees what is known; if too many,
+    none, and return False.
+    """
     facts, waiting, waits = room.facts, queues.waiting, queues.waits
     for v in range(stratum.strata[number, VIEWS], stratum.strata[number, VIEWS_END]):
         n = 0
@@ -269,7 +329,9 @@ def queue_facts(stratum, room, queues, number):
 
 @kernel
 def queue_fresh(stratum, room, queues):
-    """Queue the facts of this round that are to be written first; return False if they are too many."""
+    """Queue the facts of this round that are to be written first; return False if they are too
+    many.
+    """
     facts, waiting, waits = room.facts, queues.waiting, queues.waits
     for i in range(room.state[FRESH]):
         e = room.listed[FRESH, i]
@@ -290,7 +352,9 @@ def queue_fresh(stratum, room, queues):
 
 @kernel
 def note_changes(stratum, room, queues, reordering, v):
-    """Make the changes of the trees of view v, which was flushed several times, those of all flushes together."""
+    """Make the changes of the trees of view v, which was flushed several times, those of all
+    flushes together.
+    """
     facts, view, moving, n = room.facts, stratum.views[v], reordering.moving[0], 0
     for t in range(view[VIEW_TREE], view[VIEW_TREES_END]):
         keys, width, n = queues.trees[t, KEYS], view[KEY_WORDS], 0
@@ -304,7 +368,9 @@ def note_changes(stratum, room, queues, reordering, v):
                 moving[1 + c, n] = facts[e, FACT + place]
             n += 1
         out, order = queues.deltas[t], reordering.order[: 2 * n]
-        compose_few(keys, width, moving[0, :n], moving[1:], order, reordering.fresh, out[0], out[1:])
+        compose_few(
+            keys, width, moving[0, :n], moving[1:], order, reordering.fresh, out[0], out[1:]
+        )
         queues.tallies[t, CHANGES] = n
 
 

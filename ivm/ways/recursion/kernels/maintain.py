@@ -4,13 +4,14 @@
                      │
                      ▼
     withdraw         the fact of the least rank that may have lost its support: if no search finds a derivation from
-                     facts before it, it is suspended, and the facts that it supported wait for the same
+                     facts before it, it is suspended, and the facts that it supported wait for the
+                     same
     restore          suspended facts with a derivation from facts that stand return, the others are gone
     rounds           what follows from facts that returned or are new, round by round
 
-Nothing is written meanwhile: trees hold the facts of before, and a table says of each fact that was looked at whether
-it still stands, and with which rank. Only facts that later rounds join with one another go into their trees after
-each round (WRITE), and so does all that has changed, at the end.
+Nothing is written meanwhile: trees hold the facts of before, and a table says of each fact that was
+looked at whether it still stands, and with which rank. Only facts that later rounds join with one
+another go into their trees after each round (WRITE), and so does all that has changed, at the end.
 
 Groups of arguments of this kernel (see pagestore/runtime/types.py).
 """
@@ -109,11 +110,13 @@ class Probing(NamedTuple):
 
 @kernel
 def maintain(pages, stratum, trees, changes, room, probing, number):
-    """Follow changes (Branches, with a span for each source) through one of some strata, as far as possible.
+    """Follow changes (Branches, with a span for each source) through one of some strata, as far as
+    possible.
 
-    Returns DONE; LIMITED, if that would be more work than is allowed; WRITE, if facts that are in no tree are to be
-    written there, after which another call goes on; NO_ROOM, after which another call goes on with more room, or begins
-    again if there were no rounds yet; or ``-page_id``. A first call has 0 in state[IN_ROUNDS].
+    Returns DONE; LIMITED, if that would be more work than is allowed; WRITE, if facts that are in
+    no tree are to be written there, after which another call goes on; NO_ROOM, after which another
+    call goes on with more room, or begins again if there were no rounds yet; or ``-page_id``. A
+    first call has 0 in state[IN_ROUNDS].
     """
     state = room.state
     place(stratum, trees, number)
@@ -136,7 +139,10 @@ def place(stratum, trees, number):
     for p in range(stratum.strata[number, BODIES], stratum.strata[number, PLANS_END]):
         first, n = stratum.plans[p, TREES], stratum.plans[p, TREES_END] - stratum.plans[p, TREES]
         for i in range(n):
-            before, now = trees.before[stratum.trees[first + i]], trees.now[stratum.trees[first + i]]
+            before, now = (
+                trees.before[stratum.trees[first + i]],
+                trees.now[stratum.trees[first + i]],
+            )
             for word in range(3):
                 trees.placed[6 * first + 3 * i + word] = before[word]
                 trees.placed[6 * first + 3 * (n + i) + word] = now[word]
@@ -157,7 +163,9 @@ def forget(room):
 
 @kernel
 def follow(pages, stratum, trees, changes, room, probing, number):
-    """Queue the facts that lost a derivation by changes outside the stratum, and note the derivations gained."""
+    """Queue the facts that lost a derivation by changes outside the stratum, and note the
+    derivations gained.
+    """
     for p in range(stratum.strata[number, BODIES], stratum.strata[number, BODIES_END]):
         first, end = stratum.plans[p, SOURCES], stratum.plans[p, SOURCES_END]
         total = 0
@@ -173,7 +181,9 @@ def follow(pages, stratum, trees, changes, room, probing, number):
                 return n
             found = probing.composing.found if probing.run.progress[COMPOSED] else probing.found
             for b in range(n):
-                status = note_change(pages, stratum, trees, room, found.bindings, found.signs[b], p, b)
+                status = note_change(
+                    pages, stratum, trees, room, found.bindings, found.signs[b], p, b
+                )
                 if status < 0:
                     return status
         room.state[WORK] += probing.run.progress[OPERATIONS]
@@ -202,7 +212,9 @@ def note_change(pages, stratum, trees, room, bindings, sign, p, b):
 
 @kernel
 def note(room, e, count, before):
-    """Note that fact e follows from the first `count` of room.own; return whether there was room."""
+    """Note that fact e follows from the first `count` of room.own; return whether there was
+    room.
+    """
     state, derivations = room.state, room.derivations
     d = state[DERIVATIONS]
     if d == derivations.shape[0]:
@@ -219,7 +231,9 @@ def note(room, e, count, before):
 
 @kernel
 def withdraw(pages, stratum, trees, room, probing):
-    """Suspend all facts without a derivation from facts before them, in the order of their ranks."""
+    """Suspend all facts without a derivation from facts before them, in the order of their
+    ranks.
+    """
     state, facts = room.state, room.facts
     while state[QUEUE]:
         e = pop(room)
@@ -243,7 +257,9 @@ def withdraw(pages, stratum, trees, room, probing):
 
 @kernel
 def search(pages, stratum, trees, room, probing, e):
-    """Return 1 if a fact has a derivation from facts before it; else 0, with all its derivations noted."""
+    """Return 1 if a fact has a derivation from facts before it; else 0, with all its derivations
+    noted.
+    """
     state, facts, view = room.state, room.facts, room.facts[e, VIEW]
     first = state[DERIVATIONS]
     for s in range(stratum.views[view, SEARCHES], stratum.views[view, SEARCHES_END]):
@@ -279,7 +295,9 @@ def examine(pages, stratum, trees, room, probing, p, e):
         if n < 0:
             return n
         for b in range(n):
-            head = fact_of(pages, stratum, trees, room, plan[HEAD], probing.found.bindings, b, plan[HEAD_KEY])
+            head = fact_of(
+                pages, stratum, trees, room, plan[HEAD], probing.found.bindings, b, plan[HEAD_KEY]
+            )
             if head < 0:
                 return head
             if facts[head, FATE] == STANDS and facts[head, RANK] > facts[e, RANK]:
@@ -290,7 +308,9 @@ def examine(pages, stratum, trees, room, probing, p, e):
 
 @kernel
 def restore(room):
-    """Let suspended facts return that follow from facts that stand, with new ranks; the others are gone."""
+    """Let suspended facts return that follow from facts that stand, with new ranks; the others
+    are gone.
+    """
     state, facts, derivations = room.state, room.facts, room.derivations
     for i in range(state[WITHDRAWN]):
         e = room.listed[WITHDRAWN, i]
@@ -310,7 +330,9 @@ def restore(room):
 
 @kernel
 def rank_after(room, d):
-    """Return the rank directly after those of the facts of a derivation; WORD_MAX if one of them does not stand."""
+    """Return the rank directly after those of the facts of a derivation; WORD_MAX if one of them
+    does not stand.
+    """
     greatest = 0
     for i in range(room.derivations[d, COUNT]):
         e = room.derivations[d, DERIVATION + i]
@@ -374,7 +396,9 @@ def derive(pages, stratum, trees, room, probing, p, e):
                 return rank
             if rank == WORD_MAX:
                 continue
-            head = fact_of(pages, stratum, trees, room, plan[HEAD], probing.found.bindings, b, plan[HEAD_KEY])
+            head = fact_of(
+                pages, stratum, trees, room, plan[HEAD], probing.found.bindings, b, plan[HEAD_KEY]
+            )
             if head < 0:
                 return head
             propose(room, head, rank + 1)
@@ -384,7 +408,9 @@ def derive(pages, stratum, trees, room, probing, p, e):
 
 @inlined
 def propose(room, e, rank):
-    """Let a fact with a derivation exist from the next round on, with the least rank proposed, unless it stands."""
+    """Let a fact with a derivation exist from the next round on, with the least rank proposed,
+    unless it stands.
+    """
     facts = room.facts
     if facts[e, FATE] == PENDING:
         facts[e, RANK] = min(facts[e, RANK], rank)
@@ -410,7 +436,9 @@ def begin_round(room):
 @inlined
 def has_more(stratum, probing, p):
     """Return whether the probes of a plan have not finished."""
-    return probing.run.progress[STEP] < 2 * (stratum.plans[p, PROBES_END] - stratum.plans[p, PROBES])
+    return probing.run.progress[STEP] < 2 * (
+        stratum.plans[p, PROBES_END] - stratum.plans[p, PROBES]
+    )
 
 
 @inlined
@@ -426,8 +454,12 @@ def probe(pages, stratum, trees, branches, probing, composing, p):
     plan = stratum.plans[p]
     n = plan[TREES_END] - plan[TREES]
     versions = trees.placed[6 * plan[TREES] : 6 * plan[TREES_END]].reshape((2, n, 3))
-    table = ProbeTable(stratum.static, stratum.probes[plan[PROBES] : plan[PROBES_END]], plan[COLUMNS])
-    return probe_next_at(probing.address, pages, table, versions, branches, probing.run, probing.found, composing)
+    table = ProbeTable(
+        stratum.static, stratum.probes[plan[PROBES] : plan[PROBES_END]], plan[COLUMNS]
+    )
+    return probe_next_at(
+        probing.address, pages, table, versions, branches, probing.run, probing.found, composing
+    )
 
 
 @kernel
@@ -448,4 +480,6 @@ def aimed(stratum, room, probing, p, e):
     return Branches(words, spans, room.actions)
 
 
-maintain_at = function_pointer(maintain, Pages, Strata, StrataTrees, Branches, FactsRoom, Probing, int)
+maintain_at = function_pointer(
+    maintain, Pages, Strata, StrataTrees, Branches, FactsRoom, Probing, int
+)

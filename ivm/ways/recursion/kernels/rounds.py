@@ -1,4 +1,5 @@
-"""Recursion in memory: join each queued fact with the other atoms of all bodies, and queue the new facts.
+"""Recursion in memory: join each queued fact with the other atoms of all bodies, and queue the new
+facts.
 
     path(x, z) <- path(x, y), edge(y, z).       the fact path(1, 2) is queued
 
@@ -6,11 +7,12 @@
     step 1   edge    looked up by y = 2: (2, 3), (2, 7)
     head     path    (1, 3) exists already, (1, 7) is new: its rank is 1 + that of (1, 2); it is appended and queued
 
-Rows of relations are sorted by the columns that they are looked up by, and a hash table says where those with a
-key begin. Facts with a key form a chain, the newest first. A combination of facts is found from the last of them: the
-others come before it.
+Rows of relations are sorted by the columns that they are looked up by, and a hash table says where
+those with a key begin. Facts with a key form a chain, the newest first. A combination of facts is
+found from the last of them: the others come before it.
 
-Groups of arguments of the kernel that evaluates a recursion in memory (see pagestore/runtime/types.py).
+Groups of arguments of the kernel that evaluates a recursion in memory (see
+pagestore/runtime/types.py).
 
 Build hash tables: those of relations that a recursion reads, and the chains of its facts.
 
@@ -23,30 +25,36 @@ from pagestore.compiled import Table, Words, call_operator, inlined, kernel
 
 # columns of a fact after its words
 RANK, PREDICATE, WAITS, FACT = range(4)
-# columns of a fact put aside, after its words: the first two as above, its slot or its number, its row from 1 if it
-# exists with a worse value (later CHOSEN if it is the one of its key that is added), the one before it in its chain
+# columns of a fact put aside, after its words: the first two as above, its slot or its number, its
+# row from 1 if it exists with a worse value (later CHOSEN if it is the one of its key that is
+# added), the one before it in its chain
 SLOT, THERE, CHAINED, ASIDE = range(2, 6)
 CHOSEN = -1
-# columns of `bodies`: its first step, the end of its steps, the head's predicate, where its variables are in `lists`
-# and how many are keys, the variable of its value, or -1
+# columns of `bodies`: its first step, the end of its steps, the head's predicate, where its
+# variables are in `lists` and how many are keys, the variable of its value, or -1
 FIRST, LAST, HEAD, TERMS, KEYS, VALUE, BODY = range(7)
-# columns of `steps`: its kind, which relation or index it looks up, the columns and variables to look up by, the
-# columns that give variables their values, tests; for facts, whether they come before the queued one
+# columns of `steps`: its kind, which relation or index it looks up, the columns and variables to
+# look up by, the columns that give variables their values, tests; for facts, whether they come
+# before the queued one
 KIND, OF, BY, BY_COUNT, TAKES, TAKE_COUNT, TESTS, TEST_COUNT, BEFORE, STEP = range(10)
 WAITING, RELATION, FACTS = range(3)  # kinds
 NOT_LATER, EARLIER, ANY = range(3)  # than the queued fact
 ASSIGN, EQUAL = range(2)  # whether a column sets a variable or is compared with it
-# columns of `tests`: the kind of a test that compares a variable with constant + sign * another + sign * another
+# columns of `tests`: the kind of a test that compares a variable with constant + sign * another +
+# sign * another
 TEST, LEFT, CONSTANT, ONE, ONE_SIGN, TWO, TWO_SIGN, TEST_WORDS = range(8)
-COMPUTE, EQ, GE, LE, NE, ABSENT = range(6)  # ABSENT: LEFT is a relation, looked up by TWO columns, from lists[ONE] on
+# ABSENT: LEFT is a relation, looked up by TWO columns, from lists[ONE] on
+COMPUTE, EQ, GE, LE, NE, ABSENT = range(6)
 # columns of `indices`: the predicate, its columns in `lists`, and how many
 INDEXED, COLUMNS, COLUMN_COUNT = range(3)
-# columns of `relations`: where its rows begin in `data`, how many, how wide, where its hash table begins, its mask
+# columns of `relations`: where its rows begin in `data`, how many, how wide, where its hash table
+# begins, its mask
 ROWS, COUNT, WIDTH, TABLE, MASK = range(5)
-# words of `progress`: facts, queued facts, where the ring begins, rows read; the most facts and the greatest rank
-# allowed; the aggregate: 0 for none, 1 for min, -1 for max; the span of words that facts are numbered by, 0 for
-# none, the least word in it, and the most key words; how many must be queued for threads to share a round, the rank of
-# the last queued fact taken, and which queued fact a thread takes next
+# words of `progress`: facts, queued facts, where the ring begins, rows read; the most facts and the
+# greatest rank allowed; the aggregate: 0 for none, 1 for min, -1 for max; the span of words that
+# facts are numbered by, 0 for none, the least word in it, and the most key words; how many must be
+# queued for threads to share a round, the rank of the last queued fact taken, and which queued fact
+# a thread takes next
 SIZE, WAIT, RING, OPERATIONS, SIZE_MAX, RANK_MAX, FOLD, SPAN, LOW, MOST_KEYS = range(10)
 SHARED_MIN, LEVEL, NEXT, PROGRESS = range(10, 14)
 DONE, GROW, LIMIT, OVERFLOW, UNORDERED, SHARE = range(6)  # how a run ends
@@ -54,10 +62,11 @@ DONE, GROW, LIMIT, OVERFLOW, UNORDERED, SHARE = range(6)  # how a run ends
 
 @kernel
 def run_rounds(bodies, facts, run):
-    """Derive until no fact is queued. Return DONE, or why it stopped; after GROW call it again with more capacity.
+    """Derive until no fact is queued. Return DONE, or why it stopped; after GROW call it again with
+    more capacity.
 
-    It stops with SHARE if enough facts are queued for threads to share a round. Unless values are aggregated, these
-    then all have one rank, and the facts derived from them the next.
+    It stops with SHARE if enough facts are queued for threads to share a round. Unless values are
+    aggregated, these then all have one rank, and the facts derived from them the next.
     """
     progress = run.progress
     own = facts.rows.shape[1] - FACT
@@ -140,7 +149,9 @@ def begin(bodies, facts, run, step, fact):
 
 @inlined
 def look_up(bodies, values, relation, at, n):
-    """Return the first row of a relation whose columns have the values of variables; -1 for none."""
+    """Return the first row of a relation whose columns have the values of variables; -1 for
+    none.
+    """
     relations, data, lists = bodies.relations, bodies.data, bodies.lists
     count, width = relations[relation, COUNT], relations[relation, WIDTH]
     if n == 0 or count == 0:
@@ -148,7 +159,11 @@ def look_up(bodies, values, relation, at, n):
     code = hash_of(0, n)
     for i in range(n):
         code = hash_of(code, values[lists[at + 2 * i + 1]])
-    mask, table, rows = relations[relation, MASK], relations[relation, TABLE], relations[relation, ROWS]
+    mask, table, rows = (
+        relations[relation, MASK],
+        relations[relation, TABLE],
+        relations[relation, ROWS],
+    )
     slot = code & mask
     while data[table + slot]:
         row = data[table + slot] - 1
@@ -216,7 +231,10 @@ def admit(bodies, facts, run, step, row, depth):
             return 0
     cost, rank = (0, 0) if depth == 0 else (run.costs[depth - 1], run.ranks[depth - 1])
     if steps[step, KIND] != RELATION:
-        one, its_rank = cost_of(facts.rows[row, own - 1], run.progress[FOLD]), facts.rows[row, own + RANK]
+        one, its_rank = (
+            cost_of(facts.rows[row, own - 1], run.progress[FOLD]),
+            facts.rows[row, own + RANK],
+        )
         if depth == 0 or one > cost or (one == cost and its_rank > rank):
             cost, rank = one, its_rank
     run.costs[depth], run.ranks[depth] = cost, rank
@@ -246,7 +264,9 @@ def test(bodies, values, t):
         if other >= 0:
             word = values[other]
             total = right + word if sign > 0 else right - word
-            beyond = (right ^ total) & (word ^ total) if sign > 0 else (right ^ word) & (right ^ total)
+            beyond = (
+                (right ^ total) & (word ^ total) if sign > 0 else (right ^ word) & (right ^ total)
+            )
             if beyond < 0:
                 return OVERFLOW
             right = total
@@ -265,7 +285,9 @@ def test(bodies, values, t):
 
 @inlined
 def derive(bodies, facts, run, b, depth):
-    """Add the fact that a body's head makes of the variables, unless it exists with a value that is not a worse."""
+    """Add the fact that a body's head makes of the variables, unless it exists with a value that
+    is not a worse.
+    """
     progress, values, lists = run.progress, run.values, bodies.lists
     table, fold = bodies.bodies, progress[FOLD]
     predicate, terms, keys = table[b, HEAD], table[b, TERMS], table[b, KEYS]
@@ -280,7 +302,9 @@ def derive(bodies, facts, run, b, depth):
 
 @inlined
 def add(bodies, facts, run, predicate, values, lists, terms, keys, value, rank):
-    """Add a fact of a predicate with the key values[lists[terms + i]], or put it aside in a shared round."""
+    """Add a fact of a predicate with the key values[lists[terms + i]], or put it aside in a
+    shared round.
+    """
     progress = run.progress
     rows, own, fold = facts.rows, facts.rows.shape[1] - FACT, progress[FOLD]
     if progress[SPAN]:
@@ -298,7 +322,9 @@ def add(bodies, facts, run, predicate, values, lists, terms, keys, value, rank):
     if run.aside.shape[0]:
         if row >= 0 and (not fold or cost_of(value, fold) >= cost_of(rows[row, own - 1], fold)):
             return DONE
-        return put_aside(facts, run, predicate, values, lists, terms, keys, value, rank, number, row)
+        return put_aside(
+            facts, run, predicate, values, lists, terms, keys, value, rank, number, row
+        )
     if row >= 0:
         if fold and cost_of(value, fold) < cost_of(rows[row, own - 1], fold):
             rows[row, own - 1], rows[row, own + RANK] = value, rank
@@ -331,13 +357,19 @@ def add(bodies, facts, run, predicate, values, lists, terms, keys, value, rank):
 
 @inlined
 def put_aside(facts, run, predicate, values, lists, terms, keys, value, rank, slot, row):
-    """Put a fact aside for the part that owns it, until all threads have finished, unless it already exists."""
+    """Put a fact aside for the part that owns it, until all threads have finished, unless it
+    already exists.
+    """
     aside, recent, own = run.aside, run.recent, run.aside.shape[1] - ASIDE
     progress, parts = run.progress, run.puts.shape[0]
     part, room = owner(progress, slot, parts), aside.shape[0] // parts
     n = recent[slot & (recent.shape[0] - 1)]
     bits = progress[SPAN] and not progress[FOLD]
-    if not bits and part * room <= n < part * room + run.puts[part] and aside[n, own + SLOT] == slot:
+    if (
+        not bits
+        and part * room <= n < part * room + run.puts[part]
+        and aside[n, own + SLOT] == slot
+    ):
         same = aside[n, own + PREDICATE] == predicate
         for i in range(keys):
             same &= aside[n, i] == values[lists[terms + i]]
@@ -362,13 +394,17 @@ def put_aside(facts, run, predicate, values, lists, terms, keys, value, rank, sl
 
 @inlined
 def owner(progress, slot, parts):
-    """Return the part that owns a fact; if each fact has a bit, all facts of one word have the same part."""
+    """Return the part that owns a fact; if each fact has a bit, all facts of one word have the
+    same part.
+    """
     return part_of(slot >> 6 if progress[SPAN] and not progress[FOLD] else slot, parts)
 
 
 @inlined
 def number_of(progress, predicate, values, lists, terms, keys):
-    """Return the number of a fact, by predicate and then by words; -1 if a word lies outside the span."""
+    """Return the number of a fact, by predicate and then by words; -1 if a word lies outside the
+    span.
+    """
     number, low, span = predicate, progress[LOW], progress[SPAN]
     for i in range(progress[MOST_KEYS]):
         word = values[lists[terms + i]] - low if i < keys else 0
@@ -408,7 +444,9 @@ def wait(facts, progress, row):
 
 @kernel
 def link(bodies, facts, row, part, parts):
-    """Put a fact at the head of its chains that a part owns, except in the first index, which has whole keys."""
+    """Put a fact at the head of its chains that a part owns, except in the first index, which
+    has whole keys.
+    """
     own = facts.rows.shape[1] - FACT
     for index in range(1, bodies.indices.shape[0]):
         if bodies.indices[index, INDEXED] == facts.rows[row, own + PREDICATE]:
@@ -430,14 +468,18 @@ def part_of(slot, parts):
 
 @kernel
 def seed(bodies, facts, run, predicate, words, terms):
-    """Add facts words[K, n] (the value of an aggregate last) with rank 1, from `progress[OPERATIONS]` on."""
+    """Add facts words[K, n] (the value of an aggregate last) with rank 1, from
+    `progress[OPERATIONS]` on.
+    """
     progress, values = run.progress, run.values
     keys = terms.shape[0] if progress[FOLD] == 0 else words.shape[0] - 1
     while progress[OPERATIONS] < words.shape[1]:
         n = progress[OPERATIONS]
         for i in range(words.shape[0]):
             values[i] = words[i, n]
-        status = add(bodies, facts, run, predicate, values, terms, 0, keys, values[words.shape[0] - 1], 1)
+        status = add(
+            bodies, facts, run, predicate, values, terms, 0, keys, values[words.shape[0] - 1], 1
+        )
         if status != DONE:
             return status
         progress[OPERATIONS] += 1
@@ -445,10 +487,12 @@ def seed(bodies, facts, run, predicate, words, terms):
 
 
 class Bodies(NamedTuple):
-    """The conjunctions of a stratum, once for each recursive atom that a new fact may match (see the top of this file).
+    """The conjunctions of a stratum, once for each recursive atom that a new fact may match (see
+    the top of this file).
 
-    of[P + 1] says which rows of `bodies` begin with facts of predicate p; these refer to `steps`, `tests` and `lists`;
-    `indices` are the indices of facts, `relations` those read from outside the stratum, whose rows are in `data`.
+    of[P + 1] says which rows of `bodies` begin with facts of predicate p; these refer to `steps`,
+    `tests` and `lists`; `indices` are the indices of facts, `relations` those read from outside the
+    stratum, whose rows are in `data`.
     """
 
     of: Words
@@ -464,9 +508,9 @@ class Bodies(NamedTuple):
 class Facts(NamedTuple):
     """The facts of a stratum.
 
-    rows[n, W] hold their words, then RANK, PREDICATE, WAITS; nexts[I, n] are chains of rows by index, begins[I, m]
-    where these begin, and `ring` is the queue of facts. If facts have numbers, `dense` says by number which facts
-    exist: a bit for each, or for an aggregate the row, from 1.
+    rows[n, W] hold their words, then RANK, PREDICATE, WAITS; nexts[I, n] are chains of rows by
+    index, begins[I, m] where these begin, and `ring` is the queue of facts. If facts have numbers,
+    `dense` says by number which facts exist: a bit for each, or for an aggregate the row, from 1.
     """
 
     rows: Table
@@ -479,10 +523,11 @@ class Facts(NamedTuple):
 class Run(NamedTuple):
     """The state of a run.
 
-    `progress` is described above, `values` are those of variables; at, costs and ranks hold for each step
-    its current row, and the greatest cost and rank of the facts up to it. If threads share rounds, aside[P * n, W] has
-    space for n facts that a thread derives for each part while others read existing facts, puts[P] counts them, and
-    recent[M] is the last one derived with a slot; else these are empty.
+    `progress` is described above, `values` are those of variables; at, costs and ranks hold for
+    each step its current row, and the greatest cost and rank of the facts up to it. If threads
+    share rounds, aside[P * n, W] has space for n facts that a thread derives for each part while
+    others read existing facts, puts[P] counts them, and recent[M] is the last one derived with a
+    slot; else these are empty.
     """
 
     progress: Words
@@ -497,7 +542,8 @@ class Run(NamedTuple):
 
 @kernel
 def relink(bodies, facts, keys, size, first, part, parts):
-    """Rebuild the chains that a part owns, of the first `size` facts; keys[P] are the key words of a predicate.
+    """Rebuild the chains that a part owns, of the first `size` facts; keys[P] are the key words of
+    a predicate.
 
     `first` says whether the first index has chains.
     """
@@ -517,7 +563,9 @@ def relink(bodies, facts, keys, size, first, part, parts):
 
 @kernel
 def hash_rows(data, rows, count, width, columns, table, mask):
-    """Fill a hash table of rows sorted by some columns: it holds the number of each key's first row, from 1."""
+    """Fill a hash table of rows sorted by some columns: it holds the number of each key's first
+    row, from 1.
+    """
     for row in range(count):
         fresh = row == 0
         o = rows + row * width
@@ -535,7 +583,9 @@ def hash_rows(data, rows, count, width, columns, table, mask):
 
 @kernel
 def join_runs(address, values, starts, joined):
-    """Join each run of values, run r being values[starts[r] : starts[r + 1]], into joined[r]; no run is empty."""
+    """Join each run of values, run r being values[starts[r] : starts[r + 1]], into joined[r]; no
+    run is empty.
+    """
     runs = starts.shape[0]
     for r in range(runs):
         end = starts[r + 1] if r + 1 < runs else values.shape[0]

@@ -1,4 +1,5 @@
-"""A round of a recursion in memory whose queued facts threads share. No thread writes what another one reads.
+"""A round of a recursion in memory whose queued facts threads share. No thread writes what another
+one reads.
 
     queued  (1, 2)  thread 0    puts aside   (1, 3)  (1, 7)         `propose`: facts are read only
             (1, 9)  thread 1                 (1, 7)  (1, 8)
@@ -7,7 +8,8 @@
     rows    from 50 thread 0    adds         50: (1, 7)             `place`, then `chain`
             from 51 thread 1                 51: (1, 3), 52: (1, 8)
 
-Each fact belongs to the thread that owns its slot in the table of facts, or its number; each chain likewise.
+Each fact belongs to the thread that owns its slot in the table of facts, or its number; each chain
+likewise.
 """
 
 from ivm.ways.recursion.kernels.rounds import (
@@ -39,7 +41,8 @@ BLOCK = 16  # queued facts that a thread takes at a time
 
 @kernel
 def propose(bodies, facts, run, part, parts, waiting):
-    """Join one part of the first queued facts, from progress[NEXT] on, and put aside the facts derived.
+    """Join one part of the first queued facts, from progress[NEXT] on, and put aside the facts
+    derived.
 
     Return DONE, or why it stopped. After GROW call it again once the facts put aside are added.
     """
@@ -65,8 +68,9 @@ def propose(bodies, facts, run, part, parts, waiting):
 def choose(facts, progress, aside, counts, again, part):
     """Choose one of each key among the facts that were put aside for a part, with the best value.
 
-    Of aside[P * P * n, W] part p put counts[p, q] facts for part q. Existing facts get a better value, and those to be
-    queued again are appended to again[n]. Return how many were chosen, and how many are queued again.
+    Of aside[P * P * n, W] part p put counts[p, q] facts for part q. Existing facts get a better
+    value, and those to be queued again are appended to again[n]. Return how many were chosen, and
+    how many are queued again.
     """
     own, fold, parts = facts.rows.shape[1] - FACT, progress[FOLD], counts.shape[0]
     room = aside.shape[0] // (parts * parts)
@@ -81,9 +85,15 @@ def choose(facts, progress, aside, counts, again, part):
                     aside[n, own + THERE] = CHOSEN
                     chosen += 1
                 elif fold and cost_of(aside[n, own - 1], fold) < cost_of(aside[row, own - 1], fold):
-                    aside[row, own - 1], aside[row, own + RANK] = aside[n, own - 1], aside[n, own + RANK]
+                    aside[row, own - 1], aside[row, own + RANK] = (
+                        aside[n, own - 1],
+                        aside[n, own + RANK],
+                    )
             elif cost_of(aside[n, own - 1], fold) < cost_of(facts.rows[row, own - 1], fold):
-                facts.rows[row, own - 1], facts.rows[row, own + RANK] = aside[n, own - 1], aside[n, own + RANK]
+                facts.rows[row, own - 1], facts.rows[row, own + RANK] = (
+                    aside[n, own - 1],
+                    aside[n, own + RANK],
+                )
                 if not facts.rows[row, own + WAITS]:
                     facts.rows[row, own + WAITS] = 1
                     again[waiting] = row
@@ -93,7 +103,8 @@ def choose(facts, progress, aside, counts, again, part):
 
 @kernel
 def twin(facts, progress, aside, n):
-    """Return the row put aside that was chosen for the key of row n; if none, enter row n in the table, and return -1.
+    """Return the row put aside that was chosen for the key of row n; if none, enter row n in the
+    table, and return -1.
 
     The table refers to a row put aside by a negative number, until the row is placed.
     """
@@ -153,7 +164,9 @@ def place(facts, progress, aside, counts, row, part):
 
 @kernel
 def learn(facts, progress, keys, first):
-    """Set the bits of all facts from a row on in a thread's own table; keys[p] counts the key words of predicate p."""
+    """Set the bits of all facts from a row on in a thread's own table; keys[p] counts the key
+    words of predicate p.
+    """
     own, low, span = facts.rows.shape[1] - FACT, progress[LOW], progress[SPAN]
     for row in range(first, progress[SIZE]):
         number = predicate = facts.rows[row, own + PREDICATE]
