@@ -20,14 +20,12 @@ from math import inf
 from pathlib import Path
 from threading import Lock
 from traceback import clear_frames
-from typing import NamedTuple
-
-import numpy as np
+from typing import Generic, NamedTuple, TypeVar
 
 from ivm.errors import RoomError
 from pagestore.errors import OutOfMemoryError
-from pagestore.host import Coded
 
+T = TypeVar("T")
 # which view is filled, at INFO; how many rows were found for it, at DEBUG
 FILLING = logging.getLogger("ivm.filling")
 FILLED = "filled"  # its last message
@@ -125,36 +123,13 @@ class Budget:
         return 2 * self._expected() <= self._most
 
     def lift(self) -> None:
-        """Set no limit any more, since what was found so far has been used."""
+        """Set no limit any more, since what was found so far is used.  Raises Stopped if another
+        thread is: then nothing may be used.
+        """
         with self._lock:
+            if self._stopped:
+                raise Stopped
             self._most = inf
-
-
-class Sink(NamedTuple):
-    """What takes bindings out of memory while an evaluation goes on, once `is_due`, given the bytes
-    of one thread's.
-
-    `take` is called with batches int64[L + V, n], and with how many bindings each binding
-    represents, if that is known.
-    """
-
-    is_due: Callable[[int], bool]
-    take: Callable[[list[np.ndarray], list[np.ndarray]], object]
-
-
-class TraceSink(NamedTuple):
-    """What takes trace rows out of memory while an evaluation goes on, like a Sink, given the bytes
-    of their columns.
-
-    `take` is called with the parts of each sensor.
-    """
-
-    is_due: Callable[[int], bool]
-    take: Callable[[list[list[np.ndarray | Coded]]], object]
-
-
-NO_SINK = Sink(lambda held: False, lambda batches, times: None)
-NO_TRACE_SINK = TraceSink(lambda held: False, lambda parts: None)
 
 
 class MemoryUse:
@@ -228,6 +203,63 @@ class MemoryUse:
     def found(self) -> str:
         """Return how many rows were found so far, for a message."""
         return f"{self.rows:,} rows so far take {shown_bytes(self._size)}"
+
+
+class Sink(Generic[T]):
+    """What takes batches out of memory while an evaluation goes on, once its `threads` together
+    hold too much.
+
+    `exceeds` says of bytes whether they are too many to stay in memory; `take` is called with the
+    batches of one thread.  A thread that holds little of it goes on, since others hold the most and
+    give theirs: together they hold half more than may stay, and a batch each, at most.
+    """
+
+    def __init__(
+        self,
+        exceeds: Callable[[int], bool] = lambda held: False,
+        take: Callable[[list[T]], object] = lambda batches: None,
+        threads: int = 1,
+    ) -> None:
+        self.take, self._exceeds, self._least = take, exceeds, 2 * threads
+        self._held, self._lock = 0, Lock()
+
+    def count(self, more: int) -> None:
+        """Count bytes that a thread holds from now on, or no longer if they are negative."""
+        with self._lock:
+            self._held += more
+
+    def is_due(self, own: int) -> bool:
+        """Return whether a thread that holds `own` bytes gives them."""
+        return self._exceeds(self._held) and self._exceeds(self._least * own)
+
+
+class Held(Generic[T]):
+    """The batches that one thread of an evaluation holds, each with the range of values that it
+    is from, until a sink takes them, which lifts the budget.
+
+    `none` returns none of what a batch has, in memory of its own.
+    """
+
+    def __init__(
+        self, memory: MemoryUse, budget: Budget, sink: Sink[T] | None, none: Callable[[T], T]
+    ) -> None:
+        self.batches = list[tuple[tuple[int, int], T]]()
+        self._memory, self._budget, self._sink, self._none = memory, budget, sink or Sink(), none
+        self._size = 0
+
+    def add(self, first: tuple[int, int], batch: T, rows: int, size: int) -> None:
+        """Hold a batch, of some rows and bytes.  Raises RoomError, and Stopped."""
+        self.batches.append((first, batch))
+        self._memory.add(rows, size)
+        self._size += size
+        self._sink.count(size)
+        if self._sink.is_due(self._size):
+            self._budget.lift()
+            self._sink.take([batch for _, batch in self.batches])
+            self.batches = [(first, self._none(batch))]
+            self._memory.release(self._size)
+            self._sink.count(-self._size)
+            self._size = 0
 
 
 _newest: ContextVar[MemoryUse] = ContextVar("newest")  # whose rows are found in this thread

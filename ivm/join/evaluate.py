@@ -4,32 +4,24 @@ ranges of values.
 
 from collections.abc import Sequence
 from functools import partial
-from itertools import chain
-from typing import NamedTuple
+from itertools import chain, repeat
+from math import inf
+from operator import itemgetter
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
 from ivm.join.flat import Flat, FlatJoin, Layout, flatten, is_flat_cheaper
-from ivm.join.join import STOCK_MAX, Join, Run, concatenated
+from ivm.join.join import STOCK_MAX, Bindings, Holding, Join, Part, Run, by_sensor, concatenated
 from ivm.join.kernels.tries import EQ
 from ivm.join.plan_arrays import ALL, Sensors, Shape
-from ivm.memory import NO_TRACE_SINK, Budget, MemoryUse, Sink, TraceSink, within_memory
-from pagestore.host import WORD_MAX, WORD_MIN, Coded, Pages, Tree, begins, read_batches, together
+from ivm.memory import Budget, Held, MemoryUse, Sink, within_memory
+from pagestore.host import WORD_MAX, WORD_MIN, Pages, Tree, begins, read_batches, together
 
+T = TypeVar("T")
 RANGES_PER_THREAD = 8  # so that no thread waits long for another one's last range
 # records of the smallest relation at level 0; with fewer, one thread does all
 PARALLEL_FROM = 1 << 14
-
-
-class Bindings(NamedTuple):
-    """Bindings int64[L + V, n] in order.
-
-    With `times` int64[n], binding i represents times[i] bindings that differ only in levels that
-    were not requested.
-    """
-
-    rows: np.ndarray
-    times: np.ndarray | None = None
 
 
 class Evaluation(NamedTuple):
@@ -41,7 +33,7 @@ class Evaluation(NamedTuple):
     """
 
     parts: list[Bindings]
-    recorded: list[list[np.ndarray | Coded]]
+    recorded: list[list[Part]]
     operations: int
     met: np.ndarray = np.empty(0, np.int64)
 
@@ -62,8 +54,8 @@ def evaluate(
     threads: int = 1,
     listed: frozenset[int] | None = None,
     budget: Budget | None = None,
-    sink: Sink | None = None,
-    trace_sink: TraceSink = NO_TRACE_SINK,
+    sink: Sink[Bindings] | None = None,
+    trace_sink: Sink[list[Part]] | None = None,
 ) -> Evaluation:
     """Run a plan in full; threads take ranges of its first variable, since the kernels run without
     the GIL.
@@ -73,8 +65,9 @@ def evaluate(
     RangeError, RoomError, and Stopped by a budget.
     """
     memory = MemoryUse(recording=sensors is not None).begin()
+    budget = budget or Budget(inf, float)
     if sensors is None and _is_reading(shape):
-        return _read(pages, shape, trees[0], listed, memory)
+        return _read(pages, shape, trees[0], listed, Holding(memory, budget, sink))
     flat = flatten(pages, shape, trees) if is_flat_cheaper(shape, trees) else None
     layout = Layout(flat, shape, sensors, listed, granularity) if flat else None
     ranges = (
@@ -89,33 +82,37 @@ def evaluate(
             if layout
             else Join(pages, shape, trees, sensors=sensors, granularity=granularity)
         )
-        join.memory, join.budget, join.sink = memory, budget or join.budget, sink or join.sink
-        join.trace_sink = trace_sink
+        join.memory, join.budget = memory, budget
         return join
 
-    if len(ranges) == 1:
-        return _run(new())
-    joins = [new() for _ in range(threads)]
-    for join in joins:
-        join.stock(STOCK_MAX)  # here, since pooled memory belongs to this thread
+    joins = [new() for _ in range(threads if len(ranges) > 1 else 1)]
+    if len(joins) > 1:
+        for join in joins:
+            join.stock(STOCK_MAX)  # here, since pooled memory belongs to this thread
+    held = [Holding(memory, budget, sink, trace_sink) for _ in joins]
     jobs = iter(ranges)
 
-    def work(join: Run) -> list[tuple[tuple[int, int], Evaluation]]:
-        return [(first, _run(join.over(first))) for first in jobs]
+    def work(join: Run, held: Holding) -> list[tuple[int, np.ndarray]]:
+        counts = []
+        for first in jobs:
+            ranged = join if first == ALL else join.over(first)
+            ranged.gather(held, first)
+            counts.append((ranged.operations, ranged.met))
+        return counts
 
-    found = [
-        evaluation
-        for _, evaluation in sorted(chain(*together([partial(work, join) for join in joins])))
-    ]
+    counts = [*chain(*together([*map(partial, repeat(work), joins, held)]))]
     return Evaluation(
-        [part for evaluation in found for part in evaluation.parts],
-        [
-            [rows for parts in sensor for rows in parts]
-            for sensor in zip(*(e.recorded for e in found), strict=True)
-        ],
-        sum(evaluation.operations for evaluation in found),
-        np.sum([evaluation.met for evaluation in found], axis=0),
+        _in_order([one.bindings for one in held]),
+        by_sensor(_in_order([one.trace for one in held])),
+        sum(operations for operations, _ in counts),
+        np.sum([met for _, met in counts], axis=0),
     )
+
+
+def _in_order(held: Sequence[Held[T]]) -> list[T]:
+    """Return the batches that threads hold, in the order of their ranges."""
+    batches = [batch for one in held for batch in one.batches]
+    return [batch for _, batch in sorted(batches, key=itemgetter(0))]
 
 
 def _is_reading(shape: Shape) -> bool:
@@ -132,12 +129,12 @@ def _is_reading(shape: Shape) -> bool:
 
 
 def _read(
-    pages: Pages, shape: Shape, tree: Tree, listed: frozenset[int] | None, memory: MemoryUse
+    pages: Pages, shape: Shape, tree: Tree, listed: frozenset[int] | None, held: Holding
 ) -> Evaluation:
     """Read the bindings from one index: its records, or their distinct prefixes of `levels`
     columns.
     """
-    levels, parts, width = shape.levels, list[Bindings](), shape.levels + len(shape.reads)
+    levels, width = shape.levels, shape.levels + len(shape.reads)
     chosen = [level for level in range(levels) if listed is None or level in listed]
     columns = (*chosen, *shape.reads[:, 2].tolist())
     whole, last = levels >= tree.spec.keys, np.empty((0, 0), np.int64)
@@ -154,20 +151,9 @@ def _read(
         else:
             rows = np.zeros((width, batch.shape[1]), np.int64)
             rows[[*chosen, *range(levels, width)]] = batch
-        parts.append(Bindings(rows))
-        memory.add(rows.shape[1], rows.nbytes)
+        held.add(ALL, Bindings(rows), [])
+    parts = [part for _, part in held.bindings.batches]
     return Evaluation(parts or [Bindings(np.empty((width, 0), np.int64))], [], levels * tree.count)
-
-
-def _run(join: Run) -> Evaluation:
-    batches = join.batches()
-    rows = [out for out, _ in batches]
-    return Evaluation(
-        list(map(Bindings, rows, join.times) if join.times else map(Bindings, rows)),
-        [list(rows) for rows in zip(*(rows for _, rows in batches), strict=True)],
-        join.operations,
-        join.met,
-    )
 
 
 def first_ranges(

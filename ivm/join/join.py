@@ -7,14 +7,15 @@ without it the join returns every binding of the body.
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
-from math import inf
-from typing import Self
+from math import inf, prod
+from typing import NamedTuple, Self
 
 import numpy as np
 
 from ivm.join.kernels import leapfrog as kernel
 from ivm.join.kernels import tries
 from ivm.join.plan_arrays import (
+    ALL,
     Regions,
     Sensors,
     Shape,
@@ -23,7 +24,7 @@ from ivm.join.plan_arrays import (
     state_array,
     tree_words,
 )
-from ivm.memory import NO_SINK, NO_TRACE_SINK, Budget, MemoryUse, _allowed, within_memory
+from ivm.memory import Budget, Held, MemoryUse, Sink, _allowed, within_memory
 from pagestore.compiled import Table, Tables, TypedKernel, Words, raise_for
 from pagestore.host import Coded, Coding, Pages, Tree, columns_of, pooled, refuse_stopped
 
@@ -35,6 +36,47 @@ BATCH_MIN = 1 << 8  # rows of a batch in any case
 STRIDE = 1 << 20  # operations between two checks of the budget, and for signals: some 10 ms
 
 LEAPFROG = TypedKernel(kernel.leapfrog, Pages, Words, Words, Table, Words, Table, Tables, Table)
+
+
+Range = tuple[int, int]  # the values lo to hi, inclusive, of a first variable
+Part = np.ndarray | Coded  # trace rows [C, n] of a sensor
+
+
+class Bindings(NamedTuple):
+    """Bindings int64[L + V, n] in order.
+
+    With `times` int64[n], binding i represents times[i] bindings that differ only in levels that
+    were not requested.
+    """
+
+    rows: np.ndarray
+    times: np.ndarray | None = None
+
+
+class Holding:
+    """The bindings, and the trace rows of each sensor, that one thread of an evaluation holds."""
+
+    def __init__(
+        self,
+        memory: MemoryUse,
+        budget: Budget,
+        sink: Sink[Bindings] | None = None,
+        trace_sink: Sink[list[Part]] | None = None,
+    ) -> None:
+        self.bindings = Held(memory, budget, sink, _no_bindings)
+        self.trace = Held(memory, budget, trace_sink, lambda parts: [*map(_none_of, parts)])
+
+    def add(self, first: Range, bindings: Bindings, trace: list[Part]) -> None:
+        """Hold a batch of a range.  Raises RoomError, and Stopped."""
+        rows, times = bindings
+        size = rows.nbytes + (0 if times is None else times.nbytes)
+        self.bindings.add(first, bindings, rows.shape[1], size)
+        self.trace.add(first, trace, 0, sum(part.nbytes for part in trace))
+
+
+def by_sensor(batches: Iterable[list[Part]]) -> list[list[Part]]:
+    """Return the parts of each sensor in all batches."""
+    return [[*parts] for parts in zip(*batches, strict=True)]
 
 
 class Run(ABC):
@@ -60,7 +102,7 @@ class Run(ABC):
         self._plan = plan_array(shape, sensors, granularity)
         self._fresh = state_array(shape, sensors, covered).copy()
         self._state = self._fresh.copy()
-        self._widths = sensors.widths
+        self._widths, sources = sensors.widths, sensors.sources.shape
         self._size = (
             shape.levels + len(shape.reads),
             _fitting(batch, shape.levels + len(shape.reads)),
@@ -69,16 +111,11 @@ class Run(ABC):
         self._stocked = 0
         self._out, self._rows = (
             self._buffer(),
-            np.empty((*sensors.sources.shape, min(batch, TRACED) + room), np.int64),
+            np.empty((*sources, _fitting(min(batch, TRACED), prod(sources)) + room), np.int64),
         )
         self._codings: Sequence[Coding | None] = [None] * len(self._widths)
         self.times: list[np.ndarray] = []
-        self.memory, self.budget, self.sink, self.trace_sink = (
-            MemoryUse(),
-            Budget(inf, float),
-            NO_SINK,
-            NO_TRACE_SINK,
-        )
+        self.memory, self.budget = MemoryUse(), Budget(inf, float)
 
     def stock(self, buffers: int) -> None:
         """Allocate that many batches of bindings, as one block, since the system backs large
@@ -87,7 +124,7 @@ class Run(ABC):
         self._stock = list(pooled(buffers, *self._size))
         self._stocked += buffers
 
-    def over(self, first: tuple[int, int]) -> Self:
+    def over(self, first: Range) -> Self:
         """Restart with the first variable within `first`, inclusive.  What is cached of slices
         stays cached.
         """
@@ -128,43 +165,31 @@ class Run(ABC):
             ]
             yield self._out[:, : state[tries.EMITTED]], rows
 
-    @within_memory("finding rows")
-    def batches(self) -> list[tuple[np.ndarray, list[np.ndarray | Coded]]]:
-        """Return all batches; one that fills a quarter of its buffer keeps it, others are copied.
+    def batches(self) -> list[tuple[np.ndarray, list[Part]]]:
+        """Return all batches.  Raises RoomError, and Stopped."""
+        held = Holding(self.memory, self.budget)
+        self.gather(held)
+        self.times = [b.times for _, b in held.bindings.batches if b.times is not None]
+        pairs = zip(held.bindings.batches, held.trace.batches, strict=True)
+        return [(bindings.rows, trace) for (_, bindings), (_, trace) in pairs]
 
-        Raises RoomError, and Stopped.
+    @within_memory("finding rows")
+    def gather(self, held: "Holding", first: Range = ALL) -> None:
+        """Let all batches, which are those of a range, be held; one that fills a quarter of its
+        buffer keeps it, others are copied.  Raises RoomError, and Stopped.
         """
-        kept, spent, held, traced = list[tuple[np.ndarray, list[np.ndarray | Coded]]](), 0, 0, 0
         self.memory.begin()
+        spent = 0
         for out, rows in self:
             refuse_stopped()
             if 4 * out.shape[1] > self._size[1]:
                 self._out = self._buffer()
             else:
                 out = out.copy()
-            trace = [*map(_kept, rows, self._codings)]
-            kept.append((out, trace))
-            self.memory.add(out.shape[1], out.nbytes + sum(part.nbytes for part in trace))
             self.budget.spend(self.operations - spent)
-            spent, held = self.operations, held + out.nbytes
-            if self.sink.is_due(held):
-                self.budget.lift()
-                self.sink.take([rows for rows, _ in kept], self.times)
-                kept = [(rows[:, :0].copy(), trace) for rows, trace in kept] if self._widths else []
-                self.times = [times[:0].copy() for times in self.times[: len(kept)]]
-                self.memory.release(held)
-                held = 0
-            traced += 8 * sum(
-                width * part.shape[1] for width, part in zip(self._widths, rows, strict=True)
-            )
-            if self.trace_sink.is_due(traced):
-                self.budget.lift()
-                self.trace_sink.take(
-                    [[*parts] for parts in zip(*(trace for _, trace in kept), strict=True)]
-                )
-                self.memory.release(sum(part.nbytes for _, trace in kept for part in trace))
-                kept, traced = [(rows, [*map(_none_of, trace)]) for rows, trace in kept], 0
-        return kept
+            spent = self.operations
+            times = self.times.pop() if self.times else None
+            held.add(first, Bindings(out, times), [*map(_kept, rows, self._codings)])
 
     def _buffer(self) -> np.ndarray:
         """Return memory for a batch of bindings; each new block doubles the number of batches,
@@ -197,13 +222,18 @@ def _fitting(batch: int, columns: int) -> int:
     return min(batch, max(BATCH_MIN, allowed // (STOCK_SHARE * STOCK_MAX * 8 * max(1, columns))))
 
 
-def _kept(rows: np.ndarray, coding: Coding | None) -> np.ndarray | Coded:
+def _kept(rows: np.ndarray, coding: Coding | None) -> Part:
     if coding is None:
         return rows.copy()
     return Coded(coding, rows[0].copy(), rows[1].copy() if coding.tail else rows[1, :0].copy())
 
 
-def _none_of(part: np.ndarray | Coded) -> np.ndarray | Coded:
+def _no_bindings(bindings: Bindings) -> Bindings:
+    rows, times = bindings
+    return Bindings(rows[:, :0].copy(), None if times is None else times[:0].copy())
+
+
+def _none_of(part: Part) -> Part:
     if isinstance(part, Coded):
         return Coded(part.coding, part.words[:0].copy(), part.tails[:0].copy())
     return part[:, :0].copy()

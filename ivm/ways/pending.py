@@ -104,11 +104,9 @@ class Waiting(dict[str, list[Edits]]):
         """The bytes that an evaluation may take; to know them takes a fourth of a millisecond."""
         return memory_to_take()
 
-    def exceed(self, held: int, share: int = 1) -> bool:
-        """Return whether bytes are too many to stay in memory, or to be one of several shares of
-        what stays there.
-        """
-        return held > KEPT and self.spills and share * held > self.room
+    def exceed(self, held: int) -> bool:
+        """Return whether bytes are too many to stay in memory."""
+        return held > KEPT and self.spills and held > self.room
 
     @property
     def room(self) -> int:
@@ -186,21 +184,19 @@ class Waiting(dict[str, list[Edits]]):
 class Recording:
     """Trace rows of a full evaluation that exceed the memory allowed: sorted runs of each of some
     sensors.
-
-    `threads` hold a share each of what stays in memory.
     """
 
-    def __init__(self, threads: int) -> None:
+    def __init__(self) -> None:
         self._runs: dict[int, Runs] = {}
-        self._threads, self._lock = threads, Lock()
+        self._lock = Lock()
 
     @cached_property
     def _allowed(self) -> int:
         return memory_to_take()
 
-    def is_due(self, held: int) -> bool:
-        """Return whether the bytes that one thread holds are too many to stay in memory."""
-        return held > KEPT and self._threads * held > self._allowed // WAITING_SHARE
+    def exceeds(self, held: int) -> bool:
+        """Return whether bytes are too many to stay in memory."""
+        return held > KEPT and held > self._allowed // WAITING_SHARE
 
     def take(self, parts: list[list[np.ndarray | Coded]]) -> None:
         """Write parts[C, n] of each sensor as runs, without rows that repeat.  Raises RoomError."""

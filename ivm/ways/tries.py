@@ -17,19 +17,17 @@ exist.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import partial
-from itertools import repeat
 from threading import Lock
 from typing import NamedTuple
 
 import numpy as np
 
-from ivm.join.evaluate import Bindings, Evaluation, evaluate
-from ivm.join.join import Join
+from ivm.join.evaluate import Evaluation, evaluate
+from ivm.join.join import Bindings, Join, by_sensor
 from ivm.join.kernels.tries import EQ
 from ivm.join.plan_arrays import change_oracle
 from ivm.lang.ir import Atom, Disjunct, Rule, Var
-from ivm.memory import Budget, Sink, TraceSink
+from ivm.memory import Budget, Sink
 from ivm.plan import costs
 from ivm.plan.plan import Columns, Index, Plan, indices_of, permuted
 from ivm.rules.installed import Installed
@@ -80,7 +78,7 @@ def evaluate_in_full(
     threads: int = 1,
     listed: frozenset[int] | None = None,
     budget: Budget | None = None,
-    sink: Sink | None = None,
+    sink: Sink[Bindings] | None = None,
 ) -> Evaluation:
     """Return all bindings of a plan, without recording sensitivity; join only rows that a subset
     lacks if cheaper.
@@ -234,12 +232,11 @@ def fill(
     head = context.installed.heads[plan]
     trees = {trie.index: context.tree(trie.index) for trie in plan.tries}
 
-    def take(batches: list[np.ndarray], times: list[np.ndarray]) -> None:
-        parts = [*map(Bindings, batches, times or repeat(None))]
+    def take(parts: list[Bindings]) -> None:
         with lock:
             waiting.add(fold_bindings(context.installed, head, parts, INSERT, context.encode))
 
-    sink = Sink(partial(waiting.exceed, share=context.threads), take)
+    sink = Sink(waiting.exceed, take, context.threads)
     evaluation = record(context, rule, number, trees, head.listed, budget, sink)
     context.note_operations(rule, evaluation.operations)
     context.note_steps(
@@ -255,7 +252,7 @@ def record(
     trees: Mapping[Index, Tree],
     listed: frozenset[int] | None = None,
     budget: Budget | None = None,
-    sink: Sink | None = None,
+    sink: Sink[Bindings] | None = None,
 ) -> Evaluation:
     """Evaluate a plan in full and replace its sensitivity indices; the last three are those of
     join/evaluate.py.
@@ -263,7 +260,7 @@ def record(
     plan, txn = rule.plans[number], context.txn
     if not plan.sensors or not context.recording:
         return bindings_of(context, plan, trees, listed, budget, sink)
-    recording = Recording(context.threads)
+    recording = Recording()
     evaluation = evaluate(
         txn.pages,
         plan.shape,
@@ -274,7 +271,9 @@ def record(
         listed=listed,
         budget=budget,
         sink=sink,
-        trace_sink=TraceSink(recording.is_due, recording.take),
+        trace_sink=Sink(
+            recording.exceeds, lambda batches: recording.take(by_sensor(batches)), context.threads
+        ),
     )
     names = rule.sensitivity_names(number)
     for name, spec in zip(names, map(index_spec, plan.sensors), strict=True):
@@ -301,7 +300,7 @@ def bindings_of(
     trees: Mapping[Index, Tree],
     listed: frozenset[int] | None = None,
     budget: Budget | None = None,
-    sink: Sink | None = None,
+    sink: Sink[Bindings] | None = None,
 ) -> Evaluation:
     """Return all bindings of a plan over some trees, as `evaluate_in_full` does."""
     rules, ordered = context.installed.program.rules, [trees[t.index] for t in plan.tries]

@@ -5,12 +5,16 @@ disk, as in memory.
 import re
 import subprocess
 import sys
+from threading import current_thread, main_thread
+from time import sleep
 
 import numpy as np
 import pytest
 
 import ivm
 from ivm.errors import RoomError
+from ivm.join.join import Run
+from ivm.memory import MemoryUse
 from ivm.ways import by_columns
 from ivm.ways import pending as filling
 
@@ -298,3 +302,31 @@ def test_traces_that_exceed_memory(path, threads, monkeypatch):
             ws.exec("+a(7). -b(500). +b(3). -r(7, 8, 9).")
             ws.uninstall("v")
     assert found[0] == found[1] and found[0][0] != found[0][1]
+
+
+@pytest.mark.parametrize("slow", ["the first thread", "the second thread"])
+def test_what_all_threads_hold_says_when_rows_leave_memory(path, slow, monkeypatch):
+    """A thread that takes its time holds what it has found; the other one does most ranges, and
+    keeps little of each.  Together they stay well within what is allowed.
+    """
+    batches, add, peaks = Run.__iter__, MemoryUse.add, [0]
+
+    def slowly(self):
+        for batch in batches(self):
+            if (current_thread() is main_thread()) == (slow == "the first thread"):
+                sleep(0.01)
+            yield batch
+
+    def added(self, rows, size):
+        add(self, rows, size)
+        peaks[-1] = max(peaks[-1], self._size)
+
+    monkeypatch.setattr(Run, "__iter__", slowly)
+    monkeypatch.setattr(MemoryUse, "add", added)
+    for memory in (3 * SMALL // 4, SMALL, 3 * SMALL // 2):
+        with ivm.open(path, sync="off", threads=2, memory=memory) as ws:
+            peaks.append(0)
+            ws.install(TRACED, "v", maintenance="match")
+            assert 0 < peaks[-1] < 2 * memory // 3, peaks
+            assert len(ws["p"]) == 29600 and ws.check() == []
+            ws.uninstall("v")
