@@ -284,7 +284,7 @@ def _basis(rule: InstalledRule, source: Source) -> list[str]:
     """Describe which sizes of relations the plans of a rule were made for, and why they were
     made anew.
     """
-    sizes, reason, operations, expected, *_ = rule.basis
+    sizes, reason, operations, expected = rule.basis[:4]
     lines = (
         [f"  planned   for {', '.join(f'{name} of {_rows(rows)}' for name, rows in sizes.items())}"]
         if sizes
@@ -306,7 +306,8 @@ def _basis(rule: InstalledRule, source: Source) -> list[str]:
 def _steps(plan: Plan, number: int, rule: InstalledRule) -> Iterator[str]:
     """Say of each step of a plan how many rows it was estimated to find, and how many it found."""
     estimated, found = (
-        [*steps[number]] if number < len(steps) else [] for steps in rule.basis[-2:]
+        [*steps[number]] if number < len(steps) else []
+        for steps in (rule.basis.estimated, rule.basis.found)
     )
     about = [f"about {rows:,.0f} estimated" for rows in estimated]
     exactly = [f"{rows:,} found" for rows in found]

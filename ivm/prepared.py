@@ -96,7 +96,7 @@ class _Work:
     def fits(self) -> bool:
         """Return whether the next commit may be made without an Engine."""
         maintainer = self._maintainer
-        if maintainer.subscriptions or maintainer.exceeding:
+        if maintainer.subscriptions or maintainer.exceeding or maintainer.regret.due:
             return False
         self._left -= 1
         if self._left:

@@ -15,6 +15,7 @@ import numpy as np
 import pagestore
 from ivm.answer import Answer
 from ivm.engine.engine import Engine
+from ivm.engine.regret import Regret
 from ivm.engine.schedule import Schedule, carry
 from ivm.errors import EditError, FunctionConflictError, MaintainError
 from ivm.lang.ir import ROPE, Edit
@@ -71,6 +72,7 @@ class Maintainer:
         self._built_sizes = BuiltSizes()
         # operations a row, by the number of a rule, far too many
         self.exceeding: dict[int, float] = {}
+        self.regret = Regret()
         # rewrites an error in words of SQL, if SQL made the view
         self.put_in_words: Callable[[MaintainError], None] = lambda error: None
 
@@ -104,7 +106,7 @@ class Maintainer:
         accounted = self.accounts  # first, since this may use the same schedule
         txn.declare_maintained(HOST)
         erases, done = _only_erase(edits), None
-        if not (self.subscriptions or self.exceeding):
+        if not (self.subscriptions or self.exceeding or self.regret.due):
             if erases:
                 with txn.following():
                     accounts, done = carry(txn, installed, edits, self._built_sizes.of)
@@ -112,6 +114,8 @@ class Maintainer:
                 accounts, done = carry(txn, installed, edits, self._built_sizes.of)
             if accounts is not None:
                 is_main, version = self.store.owns(txn, main=True), txn.commit()
+                if installed.turned:
+                    self.regret.account(installed, accounts, edits)
                 if is_main:
                     accounted |= accounts
                     self.evaluated = NONE
@@ -138,6 +142,7 @@ class Maintainer:
             strict=self.strict,
         )
         engine.replan.exceeding |= self.exceeding
+        engine.replan.regret = self.regret
         with txn.following(erases), allowing(self.memory):
             engine.apply_edits(edits, done)
         if engine.built != built:

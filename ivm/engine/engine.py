@@ -340,11 +340,13 @@ class Engine:
         self.accounts.update(accounts)
         for name, account in accounts.items():
             inserted, erased = account.inserted, account.erased
-            if account.operations > EXCESS_FREE:
+            if account.operations > EXCESS_FREE or name in self.installed.turned:
                 rows = sum(len(actions) for actions, _ in edits.values())
                 for rule in self.installed.rules:
                     if name in rule.writes:
-                        self.replan.compare_with_expected(rule, account.operations, rows)
+                        self.replan.compare_with_expected(
+                            rule, account.operations, rows, 2 * account.matched
+                        )
             if inserted + erased and (done < len(schedule.steps) or name in self._watched):
                 trees, deltas = schedule.changes_of(name)
                 self.context.before |= trees
@@ -446,7 +448,8 @@ class Engine:
         changed = sum(
             len(deltas[trie.index].actions) for trie in plan.tries if trie.index in deltas
         )
-        self.replan.compare_with_expected(rule, change.operations, changed)
+        renewed = sum(len(actions) for actions, _ in change.renewals)
+        self.replan.compare_with_expected(rule, change.operations, changed, renewed)
         for account in map(self.accounts.__getitem__, rule.writes):
             account.operations += change.operations
             account.matched += change.matched

@@ -15,8 +15,12 @@ from functools import cache, partial
 from math import inf
 
 from ivm.engine.kernels.run import EXCESS_FREE
-from ivm.memory import Budget
-from ivm.plan.planner import chosen_of, keep_alike
+from ivm.engine.regret import Regret
+from ivm.errors import ConstructError
+from ivm.memory import Budget, Stopped
+from ivm.plan import costs
+from ivm.plan.plan import permuted, tree_name
+from ivm.plan.planner import MATCH, PROBE, chosen_of, keep_alike
 from ivm.rules.compile import planned_anew
 from ivm.rules.installed import Installed
 from ivm.rules.relations import Relations
@@ -44,6 +48,7 @@ class Replan:
     def __init__(self, context: Context) -> None:
         self._context = context
         self.exceeding: dict[int, float] = {}
+        self.regret = Regret()
 
     def budget(self, rule: InstalledRule, number: int) -> Budget:
         """Return the operations that a plan may take before it is replaced, if there is a better
@@ -65,7 +70,7 @@ class Replan:
                     rule,
                     number,
                     better(),
-                    f"{reason} (version {self._context.txn.base.version + 1})",
+                    f"{reason} ({self._version()})",
                 )
             return new.cost
 
@@ -98,18 +103,25 @@ class Replan:
         relations have, and of those for which changes took too many operations in the transaction
         before.
         """
+        if self.regret.due:
+            installed = self._context.installed
+            self._turn(
+                [r for r in installed.rules if r.number in self.regret.due & installed.turning]
+            )
         outgrown = self._context.installed.outgrown(names, self._context.txn.counts)
-        slow = (
-            [rule for rule in self._context.installed.rules if rule.number in self.exceeding]
-            if self.exceeding
-            else []
-        )
+        exceeding = self.exceeding.keys() if self.exceeding else ()
+        slow = [self._context.installed.numbered[n] for n in exceeding if self._may_slow(n)]
         if outgrown or slow:
             self.follow_data([*dict.fromkeys((*outgrown, *slow))])
             self._context.installed = self._context.installed.slowed(
                 {rule.number: self.exceeding[rule.number] for rule in slow}
             )
-            self.exceeding.clear()
+        self.exceeding.clear()
+
+    def _may_slow(self, number: int) -> bool:
+        """Return whether a rule is still there, and has not just turned to matching."""
+        rule = self._context.installed.numbered.get(number)
+        return rule is not None and not rule.basis.turned
 
     def follow_data(self, rules: Sequence[InstalledRule]) -> None:
         """Make plans of some rules anew, for the rows that relations have now, with the indices
@@ -125,13 +137,97 @@ class Replan:
                     trees = {trie.index: self._context.tree(trie.index) for trie in plan.tries}
                     record(self._context, new, number, trees)
 
-    def compare_with_expected(self, rule: InstalledRule, operations: int, rows: int) -> None:
-        """Note a rule for which following changed rows takes far more operations than expected."""
-        if (
-            operations > max(EXCESS_FREE, EXCESS * rule.basis.expected * rows)
-            and rule.basis.expected
-        ):
+    def compare_with_expected(
+        self, rule: InstalledRule, operations: int, rows: int, renewed: int = 0
+    ) -> None:
+        """Note a rule for which following changed rows takes far more operations than expected, and
+        what one that chooses its method costs beyond the other.
+        """
+        may_turn = rule.number in self._context.installed.turning
+        if may_turn and rule.matches:
+            self.regret.matched(rule, operations, renewed, rows)
+            return
+        if operations <= EXCESS_FREE:
+            return
+        if may_turn and rows <= costs.LARGE_FROM:
+            self.regret.probed(rule, operations)
+        if rule.basis.expected and operations > EXCESS * rule.basis.expected * rows:
             self.exceeding[rule.number] = operations / rows
+
+    def _turn(self, rules: Sequence[InstalledRule]) -> None:
+        """Turn rules from probing to matching, or back."""
+        for rule in rules:
+            if rule.matches:
+                self._turn_back(rule)
+            else:
+                self._turn_to_matching(rule)
+
+    def _turn_back(self, rule: InstalledRule) -> None:
+        """Let a rule probe, without its sensitivity indices."""
+        self.regret.turn(rule)
+        before = self._context.installed
+        probing = replace(rule, basis=rule.basis._replace(turned=False))
+        reason = f"matching cost more than recording anew ({self._version()})"
+        self._context.installed = planned_anew(
+            before.replacing({rule: probing}),
+            [probing],
+            Relations(self._context.txn),
+            lambda _: reason,
+            lambda _: PROBE,
+        )
+        for number in range(len(rule.plans)):
+            self._drop_stale(rule, number)
+        self.drop_unused(before)
+        self.build_missing()
+
+    def _turn_to_matching(self, rule: InstalledRule) -> None:
+        """Let a rule match, once it has paid for recording, which may not cost more than that."""
+        context, before = self._context, self._context.installed
+        reason = f"probing cost more than recording sensitivity indices ({self._version()})"
+        try:
+            planned = planned_anew(
+                before, [rule], Relations(context.txn), lambda _: reason, lambda _: MATCH
+            )
+        except ConstructError:  # too many columns for an index
+            self.regret.turn(rule)
+            return
+        made = planned.numbered[rule.number]
+        missing = {i for i in made.indices if permuted(i) and tree_name(i) not in context.txn}
+        reading = costs.recording(sum(made.basis.sizes.values()), 0)
+        reading += costs.building(sum(context.txn.tree(i.predicate).count for i in missing))
+        estimate = costs.recording(0, sum(plan.cost for plan in made.plans))
+        if made.matches and not self.regret.pays(rule, reading + estimate):
+            return
+        left = self.regret.turn(rule) - reading
+        if not made.matches or left <= 0:
+            return
+        context.installed = planned
+        operations = self._record(made, 2 * left / costs.RECORDING)
+        if operations is None:
+            context.installed = before
+            self.drop_unused(planned)
+            return
+        basis = made.basis._replace(operations=operations, turned=True)
+        context.installed = planned.replacing({made: replace(made, basis=basis)})
+        self.drop_unused(before)
+        self.build_missing()
+
+    def _record(self, rule: InstalledRule, most: float) -> int | None:
+        """Record all sensitivity indices of a rule; return the operations, or None, with no index
+        left, if there are more than `most`.
+        """
+        context, taken = self._context, 0
+        context.build_indices(rule.indices)
+        try:
+            for number, plan in enumerate(rule.plans):
+                trees = {trie.index: context.tree(trie.index) for trie in plan.tries}
+                budget = Budget(most - taken, _no_more)
+                taken += record(context, rule, number, trees, budget=budget).operations
+        except Stopped:
+            for number in range(len(rule.plans)):
+                self._drop_stale(rule, number)
+            return None
+        return taken
 
     def build_missing(self) -> None:
         """Create the permuted indices of unchanged rules that were deferred, and no longer are."""
@@ -180,4 +276,13 @@ class Replan:
             reason = f"following a changed row took {took:,.0f} operations, where {expected:,.0f} were expected"
         else:
             reason = rule.basis.outgrown(self._sizes(rule)) or "it was requested"
-        return f"{reason} (version {self._context.txn.base.version + 1})"
+        return f"{reason} ({self._version()})"
+
+    def _version(self) -> str:
+        """Return the version that the transaction makes, for a reason."""
+        return f"version {self._context.txn.base.version + 1}"
+
+
+def _no_more(spent: int) -> float:
+    """Return that an evaluation may take no more operations than it took."""
+    return 0.0

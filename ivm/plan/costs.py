@@ -39,6 +39,11 @@ RECORDED = 1  # of an interval of a sensitivity index that is written with all o
 # of the rows of relations; a rule that took fewer operations counts what a subset lacks
 SKIPPED = 0.1
 
+# of turning from probing to matching, or back
+LONG_OPERATION = 0.2  # of an operation of a probe that passes over long lists
+# of an operation of an evaluation over pages that records a sensitivity index, with its intervals
+RECORDING = 2
+
 # of choosing probes, matches or columns when a rule is planned
 COLUMN_ROWS = 8  # rows that pass by in columns in the time of one iterator operation
 # renewing an interval in its index takes as long as about 16 iterator operations
@@ -130,6 +135,11 @@ def sampled(rows: int) -> int:
 def matching(every: int, operations: int, renewed: int, bindings: int) -> float:
     """Return the cost of matching, given what one row of so many took."""
     return float(every * (OPERATION * operations + RENEWED * renewed + EDITED * bindings))
+
+
+def recording(rows: float, operations: float) -> float:
+    """Return the cost of recording sensitivity indices by an evaluation that reads some rows."""
+    return READ * rows + RECORDING * operations
 
 
 @lru_cache(256)

@@ -320,13 +320,13 @@ def _chosen(
             f'at most {KEYS_MAX}; install it with maintenance="probe", or derive a part of it as a '
             f"view of its own",
         )
-    if maintenance == MATCH:
-        return plan.going(Tries, "matched, as requested")
     if maintenance == AUTO and not plan.sensors:
         return _in_place(conjunction, plan, way)
     probed, each = zip(*map(orders.below, range(len(plan.tries))), strict=True)
     probes = tuple(map(conjunction.plan, probed))
     plan = replace(plan, pace=orders.pace(probed))
+    if maintenance == MATCH:
+        return plan.going(Tries, "matched, as requested")
     if maintenance == PROBE:
         return plan.going(way, "probed, as requested", probes)
     matching, probing = _matching(plan, distinct), sum(each)

@@ -66,7 +66,7 @@ from ivm.lang.recursion import split_recursion
 from ivm.lang.rewrite.numbers import list_numbers
 from ivm.lang.syntax_tree import Statement
 from ivm.plan.plan import Distinct, Plan, Scan, Upkeep
-from ivm.plan.planner import AUTO, ONCE, Chosen, keep_alike, make_plans, make_recursive_plans
+from ivm.plan.planner import AUTO, MATCH, ONCE, Chosen, keep_alike, make_plans, make_recursive_plans
 from ivm.plan.rewrite.disjunctions import fold_bodies, separate_bodies
 from ivm.plan.rewrite.helpers import (
     lift_computed,
@@ -409,8 +409,11 @@ def planned_anew(
     rules: Iterable[InstalledRule],
     store: Relations,
     reason: Callable[[InstalledRule], str],
+    upkeep: Callable[[InstalledRule], str] = lambda rule: MATCH if rule.basis.turned else AUTO,
 ) -> Installed:
     """Return the rules with plans of some made for the rows that relations have now.
+
+    `upkeep` tells how a rule that was left to choose follows changes: MATCH, PROBE or AUTO.
 
     A rule whose views would be stored otherwise keeps its plans, as does one that an earlier
     release planned without scans.
@@ -429,6 +432,8 @@ def planned_anew(
             ONCE
             if any(plan.way.upkeep is Upkeep.NEVER for plan in rule.plans)
             else block.maintenance
+            if block.maintenance != AUTO
+            else upkeep(rule)
         )
         stratum = installed.recursion.get(rule)
         own = stratum.recursive if stratum else None

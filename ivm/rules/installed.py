@@ -208,6 +208,26 @@ class Installed:
         return {rule.number: rule for block in self.blocks for rule in block.rules}
 
     @cached_property
+    def turning(self) -> frozenset[int]:
+        """The numbers of rules that turn from probing to matching, and back (engine/regret.py):
+        those that were left to choose, and do not read themselves.
+        """
+        return frozenset(
+            rule.number
+            for block in self.blocks
+            if block.maintenance == AUTO
+            for rule in block.rules
+            if rule not in self.recursion
+            and any(plan.probes or plan.sensors for plan in rule.plans)
+        )
+
+    @cached_property
+    def turned(self) -> dict[str, InstalledRule]:
+        """Of these rules those that match now, by each view that they write."""
+        rules = [rule for rule in self.rules if rule.number in self.turning and rule.matches]
+        return {name: rule for rule in rules for name in rule.writes}
+
+    @cached_property
     def strata(self) -> tuple[InstalledStratum, ...]:
         """All rules by stratum, each stratum after those that it reads."""
         return _strata_of(self.program.rules, {id(rule.definition): rule for rule in self.rules})

@@ -34,7 +34,8 @@ class Basis(NamedTuple):
 
     `operations` are those of the newest full evaluation, `expected` those of a changed row, by an
     estimate or as measured; 0 if none are known.  `estimated` and `found` have, for each plan, the
-    rows of its steps: as they were estimated, and as that evaluation found them.
+    rows of its steps: as they were estimated, and as that evaluation found them.  `turned` says that
+    it follows changes by matching since probing had cost too much (engine/regret.py).
     """
 
     sizes: Mapping[str, int] = {}
@@ -43,6 +44,7 @@ class Basis(NamedTuple):
     expected: float = 0.0
     estimated: Sequence[Sequence[float]] = ()
     found: Sequence[Sequence[int]] = ()
+    turned: bool = False
 
     def outgrown(self, sizes: Mapping[str, int]) -> str:
         """Return the relation whose size has changed by a factor, with both sizes; "" if there
@@ -94,6 +96,11 @@ class InstalledRule:
         found = [index for plan in (*self.plans, *self.searches) for index in indices_of(plan)]
         found += self.span.indices if self.span else []
         return list(dict.fromkeys(found))
+
+    @property
+    def matches(self) -> bool:
+        """Whether changes are matched with sensitivity indices."""
+        return any(plan.sensors for plan in self.plans)
 
     @property
     def way(self) -> type[Way]:

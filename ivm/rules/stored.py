@@ -124,6 +124,7 @@ def _basis(
     expected: float,
     estimated: Sequence[Sequence[float]] = (),
     found: Sequence[Sequence[int]] = (),
+    turned: bool = False,
 ) -> Basis:
     """Return what plans were made for as it was stored.  Raises TypeError, ValueError,
     AttributeError if damaged.
@@ -135,6 +136,7 @@ def _basis(
         float(expected),
         [[*map(float, steps)] for steps in estimated],
         [[*map(index, steps)] for steps in found],
+        turned is True,
     )
 
 

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 import ivm
 import pagestore
-from ivm.engine import choice, schedule
+from ivm.engine import choice, replan, schedule
+from ivm.engine.regret import Regret
 from ivm.errors import RangeError
 from ivm.join import slices
 from ivm.plan import costs, planner
@@ -70,6 +71,13 @@ FORCED = {
         (match, "WHOLE", 1),
         (match, "FIRST", 1),
         (costs, "FREE", 20),
+    ],
+    "turning": [  # every rule, from probing to matching or back, after each change that reaches it
+        (schedule, "FEW", 0),
+        (replan, "EXCESS_FREE", -1),
+        (Regret, "_add", lambda self, rule, *_: self.due.add(rule.number)),
+        (Regret, "pays", lambda *_: True),
+        (Regret, "turn", lambda self, rule: self.due.discard(rule.number) or 1e12),
     ],
     "followed": [(choice.Choice, "is_better_anew", lambda *_: False), (costs, "INDEXED", 0)],
 }
