@@ -16,7 +16,7 @@ import pagestore
 from ivm.answer import Answer
 from ivm.engine.engine import Engine
 from ivm.engine.regret import Regret
-from ivm.engine.schedule import Schedule, carry
+from ivm.engine.schedule import Schedule, run_steps
 from ivm.errors import EditError, FunctionConflictError, MaintainError
 from ivm.lang.ir import ROPE, Edit
 from ivm.memory import allowing
@@ -109,9 +109,9 @@ class Maintainer:
         if not (self.subscriptions or self.exceeding or self.regret.due):
             if erases:
                 with txn.following():
-                    accounts, done = carry(txn, installed, edits, self._built_sizes.of)
+                    accounts, done = run_steps(txn, installed, edits, self._built_sizes.of)
             else:
-                accounts, done = carry(txn, installed, edits, self._built_sizes.of)
+                accounts, done = run_steps(txn, installed, edits, self._built_sizes.of)
             if accounts is not None:
                 is_main, version = self.store.owns(txn, main=True), txn.commit()
                 if installed.turned:

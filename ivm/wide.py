@@ -395,7 +395,7 @@ def _element(type_: str) -> pa.DataType:
     return named.get(type_, pa.int64())
 
 
-def _intervals(column: pa.ChunkedArray, type_: str) -> pa.Array:
+def _intervals(column: pa.ChunkedArray, _: str) -> pa.Array:
     """Return intervals of whole days and a rest, as the difference of two timestamps has them."""
     import pyarrow as pa
 

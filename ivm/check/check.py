@@ -32,7 +32,7 @@ from ivm.rules.stored import HOST, built_sizes, create_relation, dependants_of
 from ivm.terms.encoder import Encoder
 from ivm.views.delta import net_changes
 from ivm.views.layouts import SUM
-from ivm.ways.ends import exact
+from ivm.ways.kept_extremes import exact
 from ivm.ways.pending import check_sums, compose_rows, head_spec
 from ivm.ways.recursion.facts import limits_of
 from ivm.ways.recursion.semilattice import fixpoint_of

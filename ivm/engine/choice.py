@@ -44,7 +44,7 @@ class Choice:
             return False
         rule, plan = step.rule, step.plan
         large = {i: rows for i, rows in self._changed_rows(plan).items() if rows > costs.LARGE_FROM}
-        if not large or not self.may_be_anew(rule):
+        if not large or not self.may_recompute(rule):
             return False
         context = self._context
         empty = not any(context.txn.tree(name).count for name in rule.writes)
@@ -121,7 +121,7 @@ class Choice:
         scattered = [h for h in heads if names.isdisjoint(v.name for v in variables(*h.terms[:1]))]
         return costs.rewriting(found, [context.txn.tree(h.predicate).count for h in scattered])
 
-    def may_be_anew(self, rule: InstalledRule) -> bool:
+    def may_recompute(self, rule: InstalledRule) -> bool:
         """Return whether a rule's views may be evaluated anew: none has been changed yet by
         another of their rules.
         """
@@ -132,7 +132,7 @@ class Choice:
         infinite if not allowed.
         """
         following = self.strict and not self.has_large_delta
-        return inf if following or not self.may_be_anew(rule) else self.evaluating(rule)
+        return inf if following or not self.may_recompute(rule) else self.evaluating(rule)
 
     def evaluating(self, rule: InstalledRule) -> float:
         """Estimate the cost of evaluating anew the views of a rule, with the rules that are then

@@ -112,8 +112,8 @@ class Engine:
     def apply_edits(self, edits: Mapping[str, Edits], done: int | None = None) -> None:
         """Apply edits of extensional predicates, and bring every view and index up to date.
 
-        `done` is how many steps of their schedule the kernel has taken, if it was called (`carry`
-        in schedule.py).
+        `done` is how many steps of their schedule the kernel has taken, if it was called (`run_steps` in
+        schedule.py).
 
         Raises MaintainError; in particular ConstraintError, and DivergenceError if a stored tree
         contradicts the relations. O(changes of traces or probes * log n).

@@ -19,7 +19,7 @@ from ivm.names import is_helper
 from ivm.plan.plan import Columns, Constants, Ranges, Scan, Texts, Way
 from ivm.rules.rule import InstalledRule, InstalledStratum
 from ivm.ways import by_columns, constants, ranges, rope, scan, tries
-from ivm.ways.pending import Waiting
+from ivm.ways.pending import PendingRows
 from ivm.ways.recursion import stratum as recursion
 from ivm.ways.storing import build_view
 from ivm.ways.way import Context, WithoutPlans, naming_the_rule
@@ -51,7 +51,7 @@ class Fill:
         context, rules = self.context, [*rules]
         context.took.clear()
         context.found.clear()
-        waiting = Waiting(context.txn, context.installed)
+        waiting = PendingRows(context.txn, context.installed)
         filled: set[str] = set()
         for place, given in enumerate(rules):
             rule = context.installed.numbered[given.number]
@@ -83,7 +83,7 @@ class Fill:
         """Return the edits that some rules make of their views, by view, if all that they read
         is complete.
         """
-        waiting = Waiting(self.context.txn, self.context.installed, spills=False)
+        waiting = PendingRows(self.context.txn, self.context.installed, spills=False)
         for place, rule in enumerate(rules):
             self._add_rows(rule, rules[place:], waiting)
         return waiting
@@ -98,7 +98,7 @@ class Fill:
         return self.context.installed.recursion[first]
 
     def _add_rows(
-        self, rule: InstalledRule, rules: Sequence[InstalledRule], waiting: Waiting
+        self, rule: InstalledRule, rules: Sequence[InstalledRule], waiting: PendingRows
     ) -> None:
         """Add the edits of a rule to `waiting`, and those of plans of other `rules` that scan
         the same relation.
@@ -117,7 +117,7 @@ class Fill:
             with naming_the_rule(rule.definition):
                 self._add_bindings(rule.number, number, waiting)
 
-    def _add_bindings(self, rule: int, number: int, waiting: Waiting) -> None:
+    def _add_bindings(self, rule: int, number: int, waiting: PendingRows) -> None:
         """Add the edits that insert all bindings of plan `number` of a rule, given by its number,
         into its views, by another plan if this one turns out to be wrong.
         """
@@ -131,7 +131,9 @@ class Fill:
                 self.context.accounts[view].operations += budget.spent
             self._add(rule, number, waiting)
 
-    def _add(self, rule: int, number: int, waiting: Waiting, budget: Budget | None = None) -> None:
+    def _add(
+        self, rule: int, number: int, waiting: PendingRows, budget: Budget | None = None
+    ) -> None:
         context = self.context
         owner = context.installed.numbered[rule]
         plan = owner.plans[number]
@@ -139,7 +141,7 @@ class Fill:
         if not columns or not by_columns.fill(context, owner, number, waiting):
             tries.fill(context, owner, number, waiting, budget)
 
-    def _fill_view(self, name: str, waiting: Waiting) -> None:
+    def _fill_view(self, name: str, waiting: PendingRows) -> None:
         rule = next(rule.definition for rule in self.context.installed.rules if name in rule.writes)
         rows = sum(len(actions) for actions, _ in waiting[name])
         with naming_the_rule(rule), within_memory("storing rows", rows):

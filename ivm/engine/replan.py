@@ -283,6 +283,6 @@ class Replan:
         return f"version {self._context.txn.base.version + 1}"
 
 
-def _no_more(spent: int) -> float:
+def _no_more(_spent: int) -> float:
     """Return that an evaluation may take no more operations than it took."""
     return 0.0

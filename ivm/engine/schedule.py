@@ -92,7 +92,7 @@ SCHEDULES_MAX = 64  # each keeps at most some megabytes of buffers
 Sizes: TypeAlias = Mapping[str, tuple[int, int]]  # see `Context.built`
 
 CARRY = TypedKernel(
-    kernel.carry,
+    kernel.run_steps,
     int,
     Pages,
     PageAccounts,
@@ -119,7 +119,7 @@ def schedule_of(installed: Installed, names: frozenset[str]) -> "Schedule":
     return schedule
 
 
-def carry(
+def run_steps(
     txn: Transaction,
     installed: Installed,
     edits: Mapping[str, Edits],
@@ -194,7 +194,6 @@ class Schedule:
         sensors = _sensitivity_indices(step for step, *_ in self.matched)
         groups = [*self.names, *states, *sensors]
         self.numbers = {name: number for number, name in enumerate(groups)}
-        self.trees: dict[Index, int] = {}  # the number of an index's tree among those of all queues
         self._shapes = [EditQueue(one.names, one.places, one.layout.visible) for one in kept]
         self._shapes += [
             EditQueue((state.name,), ALONE, state.visible) for state in states.values()
@@ -202,9 +201,29 @@ class Schedule:
         self._shapes += [EditQueue((name,), ALONE, columns) for name, columns in sensors.items()]
         ends = accumulate((len(shape.names) for shape in self._shapes), initial=0)
         self.firsts = dict(zip(groups, ends, strict=False))  # the first of each group's trees
+        # the number of an index's tree among those of all queues
+        self.trees: dict[Index, int] = {}
         for name, one in zip(self.names, kept, strict=True):
             first = self.firsts[name]
             self.trees |= one.of_indices(range(first, first + len(one.names)))
+        self._note_limits()
+        self._catalog: object = None
+        numbering = Numbering(self.numbers, self.firsts, self.trees, installed.deferred)
+        self._strata = Strata(installed, numbering.tree_of, self.numbers.__getitem__)
+        self._note_views(plain, [step for _, step in follows])
+        tables = Tables(numbering, installed, self._strata)
+        for step in plain:
+            tables.add(step)
+        self._laid = tables.laid()
+        self._scanning: dict[Index, dict[Plan, Tested]] = {}  # the plans that scan each relation
+        for step in self.steps:
+            if isinstance(step, FollowPlan) and step.scanned is not None:
+                self._scanning.setdefault(step.scanned, {})[step.plan] = tests_of(step)
+        self._reaches: dict[Index, Reach] = {}
+
+    def _note_limits(self) -> None:
+        """Note the predicates whose rows have limits, and those whose edits may be refused."""
+        installed = self._installed
         self._limited = {name for name in self.names if is_limited(installed, name)}
         self._refusable = self._limited.union(
             name for name in self.names if is_checked(installed, name)
@@ -214,17 +233,17 @@ class Schedule:
         )
         # the predicates whose rows Python checks: functions if one has a key in conflict
         self.checked = self._limited
-        self._catalog: object = None
-        numbering = Numbering(self.numbers, self.firsts, self.trees, installed.deferred)
-        self._strata = Strata(installed, numbering.tree_of, self.numbers.__getitem__)
-        self._plans = [step.plan for _, step in follows]
+
+    def _note_views(self, plain: Sequence[Step], follows: Sequence[FollowPlan]) -> None:
+        """Note the plans of the kernel's steps, and by which of them each view is accounted."""
+        self._plans = [step.plan for step in follows]
         self._probing_plans = [
             plan for plan in self._plans if not is_alone(plan) and not is_matched(plan)
         ]
         ranges = [step for step in plain if isinstance(step, FollowRule)]
         counted = [
             *enumerate(
-                rule.writes for rule in (*(f.rule for _, f in follows), *(r.rule for r in ranges))
+                rule.writes for rule in (*(f.rule for f in follows), *(r.rule for r in ranges))
             )
         ]
         self._accounts = [
@@ -236,15 +255,6 @@ class Schedule:
             name: s for s, step in enumerate(settled) for name in step.stratum.recursive
         }
         self._carries = any(not isinstance(step, Flush) for step in plain)
-        tables = Tables(numbering, installed, self._strata)
-        for step in plain:
-            tables.add(step)
-        self._laid = tables.laid()
-        self._scanning: dict[Index, dict[Plan, Tested]] = {}  # the plans that scan each relation
-        for step in self.steps:
-            if isinstance(step, FollowPlan) and step.scanned is not None:
-                self._scanning.setdefault(step.scanned, {})[step.plan] = tests_of(step)
-        self._reaches: dict[Index, Reach] = {}
 
     def run(self, txn: Transaction, edits: Mapping[str, Edits], encode: Encode) -> int:
         """Run as many first steps as the kernel can; return how many. The results are in

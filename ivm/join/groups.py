@@ -7,7 +7,7 @@ look up.
 Keys within a short range are addressed directly; others are sorted.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from math import prod
 from typing import NamedTuple
@@ -184,6 +184,20 @@ class Matches(NamedTuple):
 
     times: np.ndarray
     start: np.ndarray
+
+    def pairs(self, many: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Yield the numbers of keys and of the rows that they match, about `many` pairs at a
+        time.
+        """
+        ends = np.cumsum(self.times)
+        total, begin = int(ends[-1]) if len(ends) else 0, 0
+        cuts = np.searchsorted(ends, np.arange(many, total, many)) + 1
+        for end in [*np.unique(cuts).tolist(), len(ends)]:
+            count = self.times[begin:end]
+            which = np.repeat(np.arange(begin, end), count)
+            before = np.repeat(np.cumsum(count) - count, count)
+            yield which, np.repeat(self.start[begin:end], count) + np.arange(len(which)) - before
+            begin = end
 
 
 class Lookup:

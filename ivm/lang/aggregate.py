@@ -57,8 +57,8 @@ def _is_ordered(type_: Type) -> bool:
 
 
 MANY = 12  # arguments of one aggregate
-MOMENTS = ("avg", "variance", "var_pop", "stddev", "stddev_pop")  # quotients of exact sums
-SQUARED = MOMENTS[1:]  # those that need the sum of squares, too
+MEANS = ("avg", "variance", "var_pop", "stddev", "stddev_pop")  # quotients of exact sums
+SQUARED = MEANS[1:]  # those that need the sum of squares, too
 # of helper views only: (place, n) = $parts(v, squares?, counts?), see views/exact_sum.py
 PARTED = "$parts"
 NUMBERS = "it takes int64, decimal and float64 columns"
@@ -109,7 +109,7 @@ REGISTERED = Operation(
 EXTREMES = ("min", "max", "argmin", "argmax", "first", "last")
 
 
-def told_apart(
+def split_arguments(
     aggregate: Aggregate, terms: tuple[Node, ...]
 ) -> tuple[tuple[Node, ...], tuple[Const, ...]]:
     """Split the terms of an aggregate into its arguments and the constants that follow them."""

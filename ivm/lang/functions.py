@@ -117,7 +117,7 @@ def _of_scale(type_: Type, digits: int) -> Type:
     return f"decimal({WIDE_MAX if scale(type_) is None else DIGITS_MAX},{digits})"
 
 
-def _decimal(types: Sequence[Type], constants: Sequence[Const | None]) -> Type:
+def _decimal(_types: Sequence[Type], constants: Sequence[Const | None]) -> Type:
     most = constants[2].value if len(constants) > 2 and constants[2] is not None else DIGITS_MAX
     most = most if isinstance(most, int) and DIGITS_MAX <= most <= WIDE_MAX else DIGITS_MAX
     return f"decimal({most},{max(0, min(_whole_number(constants), most))})"

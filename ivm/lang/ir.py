@@ -239,7 +239,7 @@ class Rule(Placed):
     implies; it is evaluated by folding ranges of the second atom's tree (see
     plan/rewrite/ranges.py).
 
-    With `levels`, aggregates of nested groups share states (see views/levels.py).
+    With `levels`, aggregates of nested groups share states (see views/shared_states.py).
 
     A rule of `texts` has a concat's row as its body, and as the value of its head the text of that
     row's group, which the body does not bind (see plan/rewrite/helpers.py).

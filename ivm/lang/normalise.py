@@ -24,7 +24,7 @@ from dataclasses import dataclass, replace
 from itertools import count
 
 from ivm.errors import AggregateError, ConstructError, RuleSyntaxError, SafetyError, Where
-from ivm.lang.aggregate import in_order_of, told_apart
+from ivm.lang.aggregate import in_order_of, split_arguments
 from ivm.lang.functions import function_named
 from ivm.lang.ir import (
     MIRRORED,
@@ -156,7 +156,7 @@ class Hoist:
         for term in terms:
             if isinstance(term, Var | Anonymous) and term.marked:
                 raise RuleSyntaxError(term.where, MARKED)
-        terms, constants = told_apart(aggregate, terms)
+        terms, constants = split_arguments(aggregate, terms)
         arguments = tuple(self.variable(term, extra) for term in terms)
         return replace(aggregate, arguments=arguments, constants=constants)
 

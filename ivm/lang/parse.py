@@ -28,7 +28,7 @@ from lark.exceptions import UnexpectedCharacters, UnexpectedEOF, UnexpectedToken
 from lark.tree import Meta
 
 from ivm.errors import RuleSyntaxError, RuleTypeError, Where
-from ivm.lang.habits import habit_at, remedy_for, stray, typed_column
+from ivm.lang.foreign_syntax import habit_at, remedy_for, stray, typed_column
 from ivm.lang.ir import Aggregate, Const, Placed, Var
 from ivm.lang.syntax_tree import (
     MARKED,

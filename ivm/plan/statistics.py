@@ -36,7 +36,7 @@ Distinct = Callable[[str, tuple[int, ...]], float]
 Heavy = Callable[[str, int], Mapping[int, float]]
 
 
-def none_heavy(predicate: str, column: int) -> Mapping[int, float]:
+def none_heavy(_predicate: str, _column: int) -> Mapping[int, float]:
     """Return no heavy hitters, where none are known."""
     return {}
 

@@ -23,7 +23,7 @@
     constants     those of a query are passed into recursion           plan/rewrite/magic.py, for queries
     texts         of concats are read from helper views                plan/rewrite/helpers.py
     ranges        aggregates over ranges are evaluated by seeks        plan/rewrite/ranges.py
-    levels        aggregates of nested groups share states             views/levels.py
+    levels        aggregates of nested groups share states             views/shared_states.py
     disjunctions  of joins, under an aggregate, exclude each other   plan/rewrite/disjunctions.py
     memberships   are joined with helpers of their constants,          plan/rewrite/memberships.py
                   and so are ranges of texts, in queries
@@ -83,7 +83,7 @@ from ivm.rules.installed import Block, Installed, Options, Rewrites
 from ivm.rules.relations import Relations, with_declarations
 from ivm.rules.rule import UNKNOWN, Basis, InstalledRule
 from ivm.views.layouts import Layout, may_be_partial, ranked_layout, view_layout
-from ivm.views.levels import share_levels
+from ivm.views.shared_states import share_levels
 
 # a text; a program whose statements are syntax trees; or one of checked rules
 Given = str | Program

@@ -139,7 +139,7 @@ class Relations:
         )
 
 
-def _no_estimates(predicate: str, columns: tuple[int, ...]) -> float:
+def _no_estimates(_predicate: str, _columns: tuple[int, ...]) -> float:
     raise AssertionError("a saved plan needs no estimates")
 
 

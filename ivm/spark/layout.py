@@ -197,67 +197,74 @@ def refuse(program: Program) -> None:
                 "supported: derive it in one store",
             )
     for predicate in program.predicates.values():
-        if predicate.bag:
-            raise ConstructError(
-                predicate.where,
-                f"{predicate.name} is a bag, and cells keep sets: leave the statement out, and "
-                f"read "
-                "the multiplicities",
-            )
-        if "@" in predicate.name or any("@" in column for column in predicate.columns):
-            raise ConstructError(
-                predicate.where, f"{predicate.name}: names with @ are those that cells make"
-            )
-        for column in sorted(OF_CHANGES.intersection(predicate.columns)):
-            raise ConstructError(
-                predicate.where,
-                f"{predicate.name}: over cells no column is named {column}, as one of every table "
-                f"of "
-                "changes: rename it",
-            )
+        _refuse_predicate(predicate)
     for rule in program.rules:
-        if any(not any(atoms(disjunct)) for disjunct in rule.body):
-            raise ConstructError(
-                rule.where,
-                "cells derive nothing from constants alone: send such rows as a batch of a relation",
+        _refuse_rule(rule)
+
+
+def _refuse_predicate(predicate: Predicate) -> None:
+    if predicate.bag:
+        raise ConstructError(
+            predicate.where,
+            f"{predicate.name} is a bag, and cells keep sets: leave the statement out, and read "
+            "the multiplicities",
+        )
+    if "@" in predicate.name or any("@" in column for column in predicate.columns):
+        raise ConstructError(
+            predicate.where, f"{predicate.name}: names with @ are those that cells make"
+        )
+    for column in sorted(OF_CHANGES.intersection(predicate.columns)):
+        raise ConstructError(
+            predicate.where,
+            f"{predicate.name}: over cells no column is named {column}, as one of every table "
+            f"of "
+            "changes: rename it",
+        )
+
+
+def _refuse_rule(rule: Rule) -> None:
+    if any(not any(atoms(disjunct)) for disjunct in rule.body):
+        raise ConstructError(
+            rule.where,
+            "cells derive nothing from constants alone: send such rows as a batch of a relation",
+        )
+    if is_whole(rule.heads[0].predicate):
+        raise ConstructError(
+            rule.where,
+            f"cells do not both declare and derive {rule.heads[0].predicate}: derive a view of "
+            f"another "
+            "name",
+        )
+    if is_constraint(rule.heads[0].predicate):
+        raise ConstructError(
+            rule.where,
+            "cells keep no constraints, nor types smaller than int, since each has a part of "
+            "the rows: "
+            "derive what violates it as a view, and look whether it is empty",
+        )
+    for one in rule.aggregates:
+        if one.op == "concat":
+            raise AggregateError(
+                one.where,
+                "concat over cells is not supported, since its texts are read piece by piece "
+                "from "
+                "one store: derive it there from the rows that cells.read gives",
             )
-        if is_whole(rule.heads[0].predicate):
-            raise ConstructError(
-                rule.where,
-                f"cells do not both declare and derive {rule.heads[0].predicate}: derive a view of "
-                f"another "
-                "name",
+        if one.absent is not None:
+            raise AggregateError(
+                one.where,
+                "`else` without keys is not evaluated over cells, each of which would have the "
+                "row: "
+                "derive the aggregate without it, and let the reader of the view supply the "
+                "value",
             )
-        if is_constraint(rule.heads[0].predicate):
-            raise ConstructError(
-                rule.where,
-                "cells keep no constraints, nor types smaller than int, since each has a part of "
-                "the rows: "
-                "derive what violates it as a view, and look whether it is empty",
+        if one.op not in COMBINED_BY and one.op not in GATHERED:
+            raise AggregateError(
+                one.where,
+                f"{one.op} is registered in this process only, and cells run in others: there "
+                f"are "
+                f"{', '.join([*COMBINED_BY, *sorted(GATHERED)])}",
             )
-        for one in rule.aggregates:
-            if one.op == "concat":
-                raise AggregateError(
-                    one.where,
-                    "concat over cells is not supported, since its texts are read piece by piece "
-                    "from "
-                    "one store: derive it there from the rows that cells.read gives",
-                )
-            if one.absent is not None:
-                raise AggregateError(
-                    one.where,
-                    "`else` without keys is not evaluated over cells, each of which would have the "
-                    "row: "
-                    "derive the aggregate without it, and let the reader of the view supply the "
-                    "value",
-                )
-            if one.op not in COMBINED_BY and one.op not in GATHERED:
-                raise AggregateError(
-                    one.where,
-                    f"{one.op} is registered in this process only, and cells run in others: there "
-                    f"are "
-                    f"{', '.join([*COMBINED_BY, *sorted(GATHERED)])}",
-                )
 
 
 class _Planner:
@@ -317,7 +324,7 @@ class _Planner:
         parts: list[tuple[Disjunct, ...]] = (
             [rule.body] if gathered else [(disjunct,) for disjunct in rule.body]
         )
-        bodies = [self._lie(rule, disjuncts, gathered) for disjuncts in parts]
+        bodies = [self._place_rows(rule, disjuncts, gathered) for disjuncts in parts]
         here = {head.predicate: self._in_place(head, rule, bodies) for head in rule.heads}
         when = max(
             self.since[atom.predicate] + (lying != self.homes[atom.predicate])
@@ -345,7 +352,7 @@ class _Planner:
             elif not self.left[name]:
                 self._combine(name, rule.aggregate.op if rule.aggregate else None)
 
-    def _lie(
+    def _place_rows(
         self, rule: Rule, disjuncts: Sequence[Disjunct], gathered: bool
     ) -> tuple[Shares, dict[Atom, Distribution]]:
         """Return the common shares of one or several conjunctions, and the distribution of each

@@ -139,24 +139,19 @@ def _written_alike(own: SqlType, wanted: SqlType) -> bool:
     return own.store == wanted.store == "string" and not wanted.words and not nested
 
 
-def _conversion(value: Typed, type_: SqlType, node: exp.Expr | None) -> Term:
-    term, own, nullable = value
+def _conversion(value: Typed, type_: SqlType, node: exp.Expr | None) -> Term:  # noqa: C901 - a line for each pair of types
+    term, own, _ = value
     if (
         own == VARCHAR
         and (name := "int" if type_.is_integer else _OF_TEXT.get(type_))
         and not type_.wide
     ):
         return call("float:single", call(name, term)) if type_ == FLOAT else call(name, term)
+    if own == BOOLEAN and type_.is_number:
+        return _of_bool(value, type_, node)
     if own == JSON and type_ not in (VARCHAR, JSON):
         text = call("try", call("string:json", term, Lit("$", "string")))
         return convert(Typed(text, VARCHAR, True), type_, node).term
-    if own == BOOLEAN and type_.is_number:
-        one = call("if", term, Lit(1, "int64"), Lit(0, "int64"))
-        own, term = (
-            INTEGER,
-            call("if", call("is_null", term), Lit(None, "int64"), one) if nullable else one,
-        )
-        return convert(Typed(term, own, nullable), type_, node).term
     if type_ == FLOAT and own.is_number:
         return (
             call("float:narrow", term)
@@ -174,17 +169,9 @@ def _conversion(value: Typed, type_: SqlType, node: exp.Expr | None) -> Term:
     if type_.wide or (own.wide and (type_.is_decimal or type_.is_integer)):
         return _long(term, own, type_, node)
     if type_.is_decimal and own.is_integer and type_.scale:
-        return call(
-            "*",
-            term,
-            Lit(Decimal(1).quantize(Decimal(1).scaleb(-type_.scale)), f"decimal(18,{type_.scale})"),
-        )
+        return call("*", term, _one(-type_.scale, f"decimal(18,{type_.scale})"))
     if type_.is_decimal and own.is_decimal and own.scale < type_.scale:
-        return call(
-            "*",
-            term,
-            Lit(Decimal(1).quantize(Decimal(1).scaleb(own.scale - type_.scale)), "decimal"),
-        )
+        return call("*", term, _one(own.scale - type_.scale, "decimal"))
     if type_ == BOOLEAN and own.is_number:
         return call("!=", term, Lit(0, "int64"))
     if type_.is_integer and own.is_number:
@@ -193,14 +180,10 @@ def _conversion(value: Typed, type_: SqlType, node: exp.Expr | None) -> Term:
         return call("decimal", term, Lit(type_.scale, "int64"))
     if type_ == VARCHAR and own not in (BLOB, INTERVAL):
         return call("string", term)
-    if type_ == DATE and own in (TIMESTAMP, TIMESTAMPTZ):
-        return call("date", term)
-    if type_ == TIMESTAMP and own in (DATE, TIMESTAMPTZ):
-        return call("datetime", term)
+    if name := _OF_TIMES.get((own, type_)):
+        return call(name, term)
     if type_ == TIMESTAMPTZ and own in (DATE, TIMESTAMP):
         return call("datetime:utc", call("datetime", term))
-    if type_ == TIME and own == TIMESTAMP:
-        return call("time", term)
     hint = ": EXTRACT takes parts of an interval" if own == INTERVAL else ""
     raise SqlError(f"{own} is not converted to {type_}{hint}", node)
 
@@ -209,6 +192,26 @@ _OF_TEXT = {
     FLOAT: "float", DOUBLE: "float", BOOLEAN: "bool", DATE: "date", TIMESTAMP: "datetime",
     TIMESTAMPTZ: "datetime:zoned", TIME: "time", UUID: "string:uuid", JSON: "string:whole_json",
 }  # fmt: skip
+
+
+# the function that makes a time of another kind of time
+_OF_TIMES = {
+    (TIMESTAMP, DATE): "date", (TIMESTAMPTZ, DATE): "date",
+    (DATE, TIMESTAMP): "datetime", (TIMESTAMPTZ, TIMESTAMP): "datetime", (TIMESTAMP, TIME): "time",
+}  # fmt: skip
+
+
+def _one(exponent: int, type_: str) -> Lit:
+    """Return the number 1 with as many digits after the point as -exponent says."""
+    return Lit(Decimal(1).quantize(Decimal(1).scaleb(exponent)), type_)
+
+
+def _of_bool(value: Typed, type_: SqlType, node: exp.Expr | None) -> Term:
+    """Return 1 for true and 0 for false, as a number of a type."""
+    bit = call("if", value.term, Lit(1, "int64"), Lit(0, "int64"))
+    if value.nullable:
+        bit = call("if", call("is_null", value.term), Lit(None, "int64"), bit)
+    return convert(Typed(bit, INTEGER, value.nullable), type_, node).term
 
 
 def _interval_text(value: Typed, type_: SqlType, node: exp.Expr | None) -> Term:

@@ -314,7 +314,8 @@ class Builder:
         names = {*variables(one)} & self._same.keys()
         return substitute(one, {name: self.resolve(Var(name)) for name in names}) if names else one
 
-    def _names(self, names: Iterable[str]) -> set[str]:
+    def names_of(self, names: Iterable[str]) -> set[str]:
+        """Return the variables that some names stand for, after what was equated."""
         same = self._same
         return {
             v
@@ -326,7 +327,7 @@ class Builder:
         """Return whether a value may be null in the rows of a body."""
         if not value.nullable:
             return False
-        return not {*variables(self.resolve(value.term))} <= self._names(
+        return not {*variables(self.resolve(value.term))} <= self.names_of(
             body.required
         ) or not isinstance(self.resolve(value.term), Var)
 
@@ -334,12 +335,12 @@ class Builder:
 
     def closure(self, body: Body, known: Iterable[str]) -> set[str]:
         """Return the variables that others determine."""
-        return _closed(self._names(known), self._dependencies(body))
+        return _closed(self.names_of(known), self._dependencies(body))
 
     def _dependencies(self, body: Body) -> list[tuple[set[str], set[str]]]:
         """Return which variables of a body determine which others."""
         found = [(set[str](), {*self.carried(body)})]
-        found += [(self._names(key), self._names(all_)) for key, all_ in body.keys]
+        found += [(self.names_of(key), self.names_of(all_)) for key, all_ in body.keys]
         defined = (self.resolved(one) for one in body.literals if isinstance(one, Define))
         found += [
             ({*variables(one.term)}, {one.var.name}) for one in defined if isinstance(one, Define)
@@ -357,12 +358,14 @@ class Builder:
         known = self.closure(
             body, {n.name for n in map(self.resolve, outputs) if isinstance(n, Var)}
         )
-        return all(self._names(key) <= known for key, _ in body.keys)
+        return all(self.names_of(key) <= known for key, _ in body.keys)
 
     def identity(self, body: Body) -> list[Typed]:
         """Return the variables that tell the rows of a body apart, as few as are found."""
         names = list(
-            dict.fromkeys(n for key, _ in body.keys for n in sorted(self._names(key), key=_number))
+            dict.fromkeys(
+                n for key, _ in body.keys for n in sorted(self.names_of(key), key=_number)
+            )
         )
         names = [name for name in names if name in body.columns]
         dependencies = self._dependencies(body)
@@ -409,7 +412,7 @@ class Builder:
 
     def projected(self, literals: tuple[Literal, ...], terms: tuple[Term, ...], body: Body) -> str:
         """Return a helper view that projects literals of a body, the same one for the same."""
-        rule = Rule((Atom("", terms),), literals, (), frozenset(self._names(body.required)))
+        rule = Rule((Atom("", terms),), literals, (), frozenset(self.names_of(body.required)))
         key = show_rule(rule)
         if key not in self._projected:
             self._projected[key] = self.helper()
@@ -455,7 +458,7 @@ class Builder:
         """Add a rule of several heads with a body's literals."""
         wanted = {v for head in heads for v in variables(head)} & {*_owned_by_outer(body)}
         literals = self.closed(body, wanted)
-        self.emit(Rule(heads, literals, folds, frozenset(self._names(body.required))))
+        self.emit(Rule(heads, literals, folds, frozenset(self.names_of(body.required))))
 
     def stored(
         self, body: Body, outputs: Sequence[tuple[str, Typed]], distinct: bool = False
@@ -521,7 +524,7 @@ class Builder:
             {term.name} if isinstance(term, Var) else set() for term in map(self.resolve, terms)
         ]
         dependencies = self._dependencies(body)
-        wanted = {name for key, _ in body.keys for name in self._names(key)}
+        wanted = {name for key, _ in body.keys for name in self.names_of(key)}
         kept = list(range(len(terms)))
         for place in reversed(range(len(terms))):
             rest = [i for i in kept if i != place]

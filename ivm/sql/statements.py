@@ -38,7 +38,7 @@ from ivm.sql.edits.target import Target
 from ivm.sql.errors import SqlError, counted
 from ivm.sql.functions.known import refuse_unknown_statement
 from ivm.sql.functions.lists import SHIFTED
-from ivm.sql.naming import spelled
+from ivm.sql.naming import source_text
 from ivm.sql.queries.query import Queries
 from ivm.sql.rules import Builder
 from ivm.sql.session import Host, Reader
@@ -106,7 +106,7 @@ def _read(node: exp.Expr, dialect: str, text: str) -> exp.Expr:
     """
     nodes = [*node.walk(bfs=False)]
     refuse_halves(nodes)
-    spelled.remember(nodes, text)
+    source_text.remember(nodes, text)
     if dialect in ("duckdb", "postgres"):
         regroup([*reversed(nodes)])
     for one in nodes:
@@ -254,7 +254,7 @@ class Statements:
         found: Answer | None = None
         for node, explained in parse(text, dialect, parameters):
             with self._errors_of_sql(node):
-                found = self._explain(node) if explained else self._run(node, text)
+                found = self._explain(node) if explained else self._run(node)
         return found
 
     @contextmanager
@@ -339,7 +339,7 @@ class Statements:
             else str(error)
         )
 
-    def _run(self, node: exp.Expr, text: str) -> Answer | None:
+    def _run(self, node: exp.Expr) -> Answer | None:
         self._name_types(node)
         if isinstance(node, QUERIES):
             return self._query(node)

@@ -231,7 +231,7 @@ def _rules(catalog: Catalog, name: str, node: exp.Expr) -> list[str]:
                 node,
             )
         body.literals += Expressions(builder, scope, NO_SUBQUERIES).condition(node.this, False)
-        return [_never(builder, body)]
+        return [_never(body)]
     if isinstance(node, exp.ForeignKey):
         return [_reference(catalog, builder, table, node)]
     if not isinstance(node, exp.UniqueColumnConstraint):
@@ -255,12 +255,12 @@ def _unique(builder: Builder, table: Table, places: list[int]) -> list[str]:
         Test(Call("or", tuple(Call("not", (Call("same", pair),)) for pair in pairs)))
     )
     body.required |= {v for place in places for v in variables(first[place].term)}
-    found = [_never(builder, body)]
+    found = [_never(body)]
     if table.weighs:
         body, row = _of_rows(builder, table)
         body.required |= {v for place in places for v in variables(row[place].term)}
         body.literals.append(Test(Call(">", (body.weights[0], Lit(1, "int64")))))
-        found.append(_never(builder, body))
+        found.append(_never(body))
     return found
 
 
@@ -298,7 +298,7 @@ def _of_rows(builder: Builder, table: Table) -> tuple[Body, list[Typed]]:
     )
 
 
-def _never(builder: Builder, body: Body) -> str:
+def _never(body: Body) -> str:
     return f"{_shown(body, set())} -> false."
 
 
@@ -352,7 +352,7 @@ def define_type(host: Host, node: exp.Command) -> None:
             f"CREATE TYPE {name}: write AS ENUM ('a', 'b'), or AS a type", node
         ) from error
 
-    def change(txn: Any, catalog: Catalog) -> None:
+    def change(_txn: Any, catalog: Catalog) -> None:
         exists = catalog.type_named(name) is not None
         if exists == (type_ is not None):
             if not lenient:

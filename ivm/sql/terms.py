@@ -134,7 +134,7 @@ class Rule:
 # -- traversal
 
 
-def variables(node: Term | Literal | None) -> Iterator[str]:
+def variables(node: Term | Literal | None) -> Iterator[str]:  # noqa: C901 - a case for each kind of literal
     """Yield the variables of a term or a literal, those inside negations included."""
     match node:
         case Var():

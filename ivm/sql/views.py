@@ -100,7 +100,7 @@ def _table_of(host: Host, name: str, node: exp.Create) -> None:
 def _expanded(host: Host, name: str, columns: list[str], node: exp.Create) -> None:
     """Keep the text of a view, which is expanded where it is named."""
 
-    def change(txn: Any, catalog: Catalog) -> None:
+    def change(_txn: Any, catalog: Catalog) -> None:
         if not _may_create(catalog, name, node):
             return
         for one in [n for n in catalog.views if n.lower() == name.lower()]:

@@ -33,7 +33,7 @@ share one.
     alone      (0; the row's values)  count and sum of f[], whose view has the result as its key
     parts      (s..., place; t, eta)  total, avg, variance and the like: exact sums of summands and of their squares
     values     (s..., v...; eta)      all others: the variables that order, then those that are the result; of a min or
-                                      max over one relation perhaps a few of a group (ends.py)
+                                      max over one relation perhaps a few of a group (kept_extremes.py)
     inverted   (s...; x, eta)         users' operators with an inverse (ways/states.py)
 
 s is the group's key, 0 for an aggregate without keys, and eta is the number of assignments.
@@ -42,14 +42,14 @@ s is the group's key, 0 for an aggregate without keys, and eta is the number of 
 
 has one tree of values (x, v; eta) for all three.  It counts records, so that a group is found by
 rank; median also needs the sum of eta.  A max that shares its state with no other stores ~v, which
-reverses the order.  levels.py says how groups of several levels of detail share a state.
+reverses the order.  shared_states.py says how groups of several levels of detail share a state.
 """
 
 from collections.abc import Sequence
 from typing import NamedTuple, TypeAlias
 
 from ivm.errors import AggregateError, ConstructError, RuleTypeError
-from ivm.lang.aggregate import MOMENTS, PARTED, SQUARED, serves_levels
+from ivm.lang.aggregate import MEANS, PARTED, SQUARED, serves_levels
 from ivm.lang.ir import Aggregate, Atom, Predicate, Rule, Type, Value, Var, atoms, reads, variables
 from ivm.lang.types import has_ids
 from ivm.names import APART, is_made
@@ -147,7 +147,7 @@ class State(NamedTuple):
     @property
     def counted(self) -> bool:
         """Whether the number of assignments is stored as a part."""
-        return any(op in MOMENTS for op in self.ops)
+        return any(op in MEANS for op in self.ops)
 
     @property
     def is_end(self) -> bool:
@@ -238,9 +238,7 @@ class Fold(NamedTuple):
 
 def states_of(rule: Rule) -> list[State | None]:
     """Return the state of each head's aggregate, the same one if shared; None if none is needed."""
-    wanted = [
-        _wanted(rule, head, one) for head, one in zip(rule.heads, rule.aggregates, strict=True)
-    ]
+    wanted = [_wanted(head, one) for head, one in zip(rule.heads, rule.aggregates, strict=True)]
     serving = [
         _serves_levels(rule, one.op, key) for key, one in zip(wanted, rule.aggregates, strict=True)
     ]
@@ -320,14 +318,14 @@ def _is_level(other: Wanted | None, own: Wanted, keyed: dict[Wanted, tuple[Var, 
     return other is not None and other[2] == own[2] and keyed.get(other) == keyed[own]
 
 
-def _wanted(rule: Rule, head: Atom, aggregate: Aggregate) -> Wanted | None:
+def _wanted(head: Atom, aggregate: Aggregate) -> Wanted | None:
     """Return what an aggregate stores: the kind, the group's key and the variables of a value;
     None for no state.
     """
     group, op = group_of(head, aggregate), aggregate.op
     if op in ("count", "sum", PARTED):
         return None if head.args else (ALONE, (aggregate.result,), ())
-    if op in (*MOMENTS, "total"):
+    if op in (*MEANS, "total"):
         return PARTS, group, aggregate.arguments
     if has_inverse(op):
         return INVERTED, group, aggregate.arguments
@@ -351,7 +349,7 @@ def value_of(aggregate: Aggregate, group: Sequence[Var]) -> tuple[Var, ...]:
     return order if order[-1:] == taken else order + taken
 
 
-MORE = 1 << 50  # the support of a mark, which no other record has (ways/ends.py)
+MORE = 1 << 50  # the support of a mark, which no other record has (ways/kept_extremes.py)
 PLAIN, SUPPORT, COUNT, SUM, FOLD, RANKED = "plain", "support", "count", "sum", "fold", "ranked"
 FALLING = "falling"  # of values whose complements are counted (views/heads.py)
 RANGED, TEXT = "ranged", "text"  # of rules without plans (engine/schedule.py)

@@ -22,13 +22,13 @@ from ivm.plan.plan import Columns, Plan, indices_of
 from ivm.rules.installed import index_columns
 from ivm.rules.rule import InstalledRule
 from ivm.ways.columns import ACTION, Changed, ColumnJoin, Sorted
-from ivm.ways.pending import Waiting
+from ivm.ways.pending import PendingRows
 from ivm.ways.scan import summed_edits
 from ivm.ways.way import Context
 from pagestore.host import Edits, Tree
 
 
-def fill(context: Context, rule: InstalledRule, number: int, waiting: Waiting) -> bool:
+def fill(context: Context, rule: InstalledRule, number: int, waiting: PendingRows) -> bool:
     """Add the edits of an acyclic plan, joined by columns; build the indices that its maintenance
     needs.
 

@@ -629,7 +629,7 @@ class Child:
             if self.lookup.unique:
                 yield self._taken(batch, times, *self.lookup.one_of(keys), after)
                 continue
-            for which, rows in _expanded(self.lookup.find(keys)):
+            for which, rows in self.lookup.find(keys).pairs(SLICE):
                 yield self._taken(batch, times, which, rows, after)
 
     def _taken(
@@ -740,7 +740,7 @@ class Within(Child):
         """
         exact = self._slices.exact
         columns = after if exact else after.union(*(c.names for c in self._conditions))
-        for which, places in _expanded(Matches(found.times, found.start)):
+        for which, places in Matches(found.times, found.start).pairs(SLICE):
             self._read[0] += len(which)
             part = self._taken(batch, times, found.which[which], found.order.rows[places], columns)
             all_, times_ = part if exact else _passing(self._conditions, *part)
@@ -748,19 +748,6 @@ class Within(Child):
                 name: all_.columns[name] for name in after.union(self._shown) & all_.columns.keys()
             }
             yield all_._replace(columns=left), times_
-
-
-def _expanded(matches: Matches) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Yield bindings and the rows that they match, a slice of about SLICE pairs at a time."""
-    ends = np.cumsum(matches.times)
-    total, begin = int(ends[-1]) if len(ends) else 0, 0
-    cuts = np.searchsorted(ends, np.arange(SLICE, total, SLICE)) + 1
-    for end in [*np.unique(cuts).tolist(), len(ends)]:
-        count = matches.times[begin:end]
-        which = np.repeat(np.arange(begin, end), count)
-        before = np.repeat(np.cumsum(count) - count, count)
-        yield which, np.repeat(matches.start[begin:end], count) + np.arange(len(which)) - before
-        begin = end
 
 
 def _refuse_overflow(times: np.ndarray, by: int) -> None:

@@ -20,7 +20,7 @@ def fill(context: Context, rule: InstalledRule) -> Edits:
     return np.full(rows.shape[1], INSERT), rows
 
 
-def follow(context: Context, rule: InstalledRule) -> Iterable[tuple[str, Edits]]:
+def follow(_context: Context, _rule: InstalledRule) -> Iterable[tuple[str, Edits]]:
     """Return no edits: the rule reads nothing."""
     return ()
 

@@ -69,7 +69,7 @@ class Source(Protocol):
         """Return words of a column as its values."""
 
 
-class Waiting(dict[str, list[Edits]]):
+class PendingRows(dict[str, list[Edits]]):
     """Inserting edits that wait for the trees of their views, by view; each view has some,
     though they may be empty.
     """

@@ -183,7 +183,7 @@ def probed(plan: Plan) -> list[tuple[Index, int]]:
 
 
 @lru_cache(256)
-def prober(plan: Plan, number: int = 0) -> "Prober":
+def prober(plan: Plan, _number: int = 0) -> "Prober":
     """Return the Prober of a plan and a thread's number; it is cached."""
     return Prober(plan)
 

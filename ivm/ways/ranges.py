@@ -29,7 +29,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ivm.errors import RangeError
-from ivm.lang.aggregate import MOMENTS, SQUARED
+from ivm.lang.aggregate import MEANS, SQUARED
 from ivm.lang.types import scale, word_range
 from ivm.plan.rewrite.ranges import ADDED, COMPARED, FOLD, SEEK_FIRST, Span
 from ivm.rules.rule import InstalledRule
@@ -212,7 +212,7 @@ class Results:
             )
             there = there & (records[:group] == groups).all(axis=0)
             place, left = np.where(there, records[group], INFINITE), left[there[of[left]]]
-            wanted = (place < SQUARES) | (op in SQUARED) | ((place == COUNTED) & (op in MOMENTS))
+            wanted = (place < SQUARES) | (op in SQUARED) | ((place == COUNTED) & (op in MEANS))
             mine = left[wanted[of[left]]]
             at = place[of[mine]]
             full, words = self._folds(

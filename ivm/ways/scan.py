@@ -8,7 +8,7 @@ Filters that cannot fail are applied here to whole columns; those on the first c
 become the range of keys that is read, or several ranges, if few texts satisfy what bounds the first
 one.  What may fail is left to views/heads.py, since another literal may exclude it.
 
-A view of the least or greatest values keeps only a few of each group (ends.py); groups that have
+A view of the least or greatest values keeps only a few of each group (kept_extremes.py); groups that have
 run out of them are filled by another pass.
 """
 
@@ -30,8 +30,8 @@ from ivm.terms.encoder import Encoder
 from ivm.terms.evaluator import Batch, Evaluator
 from ivm.views.heads import Columns
 from ivm.views.layouts import MORE
-from ivm.ways.ends import Ends, before_marks, renewed, run_out
-from ivm.ways.pending import Waiting, adds_up, head_spec
+from ivm.ways.kept_extremes import Ends, before_marks, renewed, run_out
+from ivm.ways.pending import PendingRows, adds_up, head_spec
 from ivm.ways.way import Context, naming_the_rule
 from pagestore.host import ADD, Edits, Pages, Tree, distinct, read_batches
 
@@ -155,7 +155,7 @@ def _passes(ranges: Sequence[tuple[int, Range]]) -> list[tuple[Range, list[int]]
     return found
 
 
-def fill(context: Context, rule: InstalledRule, number: int, waiting: Waiting) -> None:
+def fill(context: Context, rule: InstalledRule, number: int, waiting: PendingRows) -> None:
     """Add the edits of all plans of rules that are filled together and scan the same relation, in
     one pass.
 

@@ -296,7 +296,7 @@ def _starts(keys: np.ndarray) -> np.ndarray:
     return np.flatnonzero(begins(keys)) if len(keys) else np.arange(min(1, keys.shape[1]))
 
 
-def _unweighed(ranks: np.ndarray) -> np.ndarray:
+def _unweighed(_ranks: np.ndarray) -> np.ndarray:
     raise AssertionError("records are weighed where an operation says so")
 
 

@@ -16,7 +16,7 @@ from ivm.plan.plan import Index
 from ivm.views.delta import Delta, insertions, net_changes, visible_difference
 from ivm.views.edit_composition import SumOverflow, edits_to_sums
 from ivm.views.layouts import INVERTED, SUM, VALUES, State
-from ivm.ways.pending import Waiting, check_sums, checked_sums, out_of_range, whole_groups
+from ivm.ways.pending import PendingRows, check_sums, checked_sums, out_of_range, whole_groups
 from ivm.ways.states import FOLDED, edits_of, folded, view_rows
 from ivm.ways.way import Context
 from pagestore.errors import EditError
@@ -209,7 +209,7 @@ def divergence(fact: str) -> DivergenceError:
     )
 
 
-def build_view(context: Context, name: str, waiting: Waiting) -> None:
+def build_view(context: Context, name: str, waiting: PendingRows) -> None:
     """Build a view's tree, and its state if it has one, from all rows that its rules insert.
 
     Raises RangeError, FunctionConflictError.
@@ -223,7 +223,7 @@ def build_view(context: Context, name: str, waiting: Waiting) -> None:
     check_stored_function(context, name, tree)
 
 
-def _rows_of_state(context: Context, name: str, waiting: Waiting) -> Iterable[np.ndarray]:
+def _rows_of_state(context: Context, name: str, waiting: PendingRows) -> Iterable[np.ndarray]:
     """Return the rows of an aggregate, in key order, from its state; build that, unless that has
     been done.
 
@@ -253,7 +253,7 @@ def _build_state(context: Context, state: State, rows: Iterable[np.ndarray]) -> 
     txn.replace(state.name, bulk(txn.pager, made, rows))
 
 
-def _state_rows(context: Context, name: str, state: State, waiting: Waiting) -> np.ndarray:
+def _state_rows(context: Context, name: str, state: State, waiting: PendingRows) -> np.ndarray:
     """Return the records of an aggregate's state; build its tree, unless an aggregate that shares
     it has done so.
 

@@ -36,7 +36,7 @@ from ivm.terms.encoder import Encoder
 from ivm.views.delta import Delta, index_spec
 from ivm.views.edit_composition import add_up
 from ivm.views.heads import Head
-from ivm.ways.pending import Recording, Waiting, adds_up, head_spec
+from ivm.ways.pending import PendingRows, Recording, adds_up, head_spec
 from ivm.ways.way import Context
 from pagestore.host import (
     COUNT,
@@ -219,7 +219,7 @@ def fill(
     context: Context,
     rule: InstalledRule,
     number: int,
-    waiting: Waiting,
+    waiting: PendingRows,
     budget: Budget | None = None,
 ) -> None:
     """Add the edits of the bindings that a join finds, some of them before it has found all.

@@ -97,7 +97,7 @@ def grow_scan_tree(fresh, shape, level, entries, decoded, words, kept, work):
     depth = 0
     planted = n
     if kept.old >= 0 and room:
-        depth, planted = carry(words, kept, entries.node, level, scans, n, page_words, work)
+        depth, planted = carry_tree(words, kept, entries.node, level, scans, n, page_words, work)
     if depth == 0:
         planted = n
         while room and n >> (depth + 1) >= ENTRIES_MIN:
@@ -162,14 +162,14 @@ def join(scans, nodes, stride, k, work):
 
 
 @kernel
-def carry(words, kept, node, level, scans, n, page_words, work):
+def carry_tree(words, kept, node, level, scans, n, page_words, work):
     """Copy starts and folds from the old page's tree; return (depth, entries when built), with
     depth 0 if impossible.
 
     A leaf is CLEAN if its entries lie in one copied run and none was inserted between them.
     """
-    old, runs_at, runs, folds = kept.old, kept.row, kept.runs, scans.shape[0]
-    starts, states, weights, nodes, _, stride = layout_of(page_words, folds)
+    old, runs_at, runs = kept.old, kept.row, kept.runs
+    starts, states, weights, _, _, _ = layout_of(page_words, scans.shape[0])
     header = words[old + SCAN]
     depth, area, planted = header & 255, old + (header >> 8 & 0xFFFFFF), header >> 32
     if depth == 0 or n > 2 * planted or 2 * n < planted:
@@ -200,6 +200,17 @@ def carry(words, kept, node, level, scans, n, page_words, work):
         work[weights + leaves + j] = size
         work[states + leaves + j] = CLEAN if whole and size == end - begin else DIRTY
         begin = end
+    carry_nodes(words, old, area, level, scans, leaves, page_words, work)
+    return depth, planted
+
+
+@kernel
+def carry_nodes(words, old, area, level, scans, leaves, page_words, work):
+    """Derive states and weights of inner nodes from the leaves', and copy the folds of all
+    nodes.
+    """
+    folds = scans.shape[0]
+    _, states, weights, nodes, _, stride = layout_of(page_words, folds)
     for k in range(leaves - 1, 0, -1):
         work[weights + k] = work[weights + 2 * k] + work[weights + 2 * k + 1]
         clean = work[states + 2 * k] == CLEAN and work[states + 2 * k + 1] == CLEAN
@@ -213,7 +224,6 @@ def carry(words, kept, node, level, scans, n, page_words, work):
         else:
             for k in range(1, 2 * leaves):
                 work[at_node + k] = work[weights + k]
-    return depth, planted
 
 
 @kernel

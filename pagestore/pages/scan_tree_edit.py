@@ -56,7 +56,7 @@ def patch_scan_tree(fresh, shape, level, entries, words, kept, work):
         entries.hi,
     )
     old = kept.old
-    starts, changed, sizes, nodes, _, stride = layout_of(page_words, scans.shape[0])
+    starts, _, sizes, _, _, _ = layout_of(page_words, scans.shape[0])
     header = words[old + SCAN]
     depth, area, planted = header & 255, header >> 8 & 0xFFFFFF, header >> 32
     leaves = 1 << depth
@@ -84,6 +84,17 @@ def patch_scan_tree(fresh, shape, level, entries, words, kept, work):
     for i in range(area, page_words):
         arena[page + i] = words[old + i]
     arena[page + SCAN] = header
+    write_patched(arena, page, area, level, scans, n, depth, moved, count, page_words, work)
+    return True
+
+
+@kernel
+def write_patched(arena, page, area, level, scans, n, depth, moved, count, page_words, work):
+    """Write the starts of leaves, where they moved, and the folds of `count` changed nodes into
+    the copied tree.
+    """
+    starts, changed, _, nodes, _, stride = layout_of(page_words, scans.shape[0])
+    leaves = 1 << depth
     if moved:
         base, start, width = tree_column(arena, page, page + area, 0)
         pack(arena, start, base, width, work, starts, starts + leaves)
@@ -95,7 +106,6 @@ def patch_scan_tree(fresh, shape, level, entries, words, kept, work):
                 set_bits(arena, start, width, k - 1, work[nodes + k + f * stride] - base)
         else:
             work[nodes + 1 + f * stride] = n
-    return True
 
 
 @kernel
@@ -481,9 +491,20 @@ def change_extremes(words, kept, entries, c, fresh, folds, changing, least, work
                 fold = tree_base + bits(arena, tree_at, tree_width, k - 1) ^ flip
             i += 1
         i = node[runs_at + 1, r] if r < runs else n
+    return refold_extremes(fresh, c, folds, changing, flip, applied, work)
+
+
+@kernel
+def refold_extremes(fresh, c, folds, changing, flip, applied, work):
+    """Fold the marked leaves of column c again, and their paths as far up as folds change; return
+    False if one does not fit.
+    """
+    arena, page, leaves = fresh.arena, fresh.page, 1 << changing.depth
+    starts, again, _, _, _, _ = layout_of(fresh.page_words, folds)
     base, start, width = column(arena, page, c)
+    tree_base, tree_at, tree_width = tree_column(arena, page, changing.area, 1 + changing.f)
     for j in range(leaves):
-        if again[j]:
+        if work[again + j]:
             lo, hi = work[starts + j], work[starts + j + 1]
             fold = base + bits(arena, start, width, lo) ^ flip
             for i in range(lo + 1, hi):

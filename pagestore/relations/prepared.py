@@ -156,7 +156,7 @@ class PreparedSeries(Prepared):
         texts = Dictionary(lambda: mapping.pages, committer.state.system, mapping.read_run)
         return RowWords(schema.columns if schema else (), texts)
 
-    def _commit(self, edits: list[Edit]) -> int:
+    def _commit(self, edits: list[Edit]) -> int:  # noqa: C901 - what may raise is undone where it did
         """Commit as the next of a series, if the edits and the store are fit for it; else by a
         transaction.
         """

@@ -55,8 +55,8 @@ from pagestore.values.types import Column, Schema, Type, parse_columns
 from pagestore.versions.catalog import MAIN, Info
 from pagestore.versions.handle import Handle
 from pagestore.versions.hosts import ALL, let_hosts_follow
+from pagestore.versions.kernel_commit import Draft, KernelCommit
 from pagestore.versions.locks import Writer
-from pagestore.versions.short_commit import Draft, ShortCommit
 from pagestore.versions.store_state import StoreState, Version
 from pagestore.versions.working_trees import WorkingTrees
 
@@ -81,7 +81,7 @@ class Transaction(WorkingTrees):
     ):
         self._handle, self._committer, self._writer = handle, handle.committer, writer
         self._branch, self._message = branch, message or ""
-        self._short: ShortCommit | None = None  # a record that was laid out
+        self._short: KernelCommit | None = None  # a record that was laid out
         self._committer.begin(branch)
         state = self._committer.state
         self._begin(

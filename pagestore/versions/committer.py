@@ -52,9 +52,15 @@ from pagestore.versions.commit_record import (
     lie_within,
     time_now,
 )
+from pagestore.versions.kernel_commit import (
+    Draft,
+    KernelCommit,
+    KernelCommitBuffers,
+    UnreadCommits,
+    lay_out,
+)
 from pagestore.versions.locks import FileLock, SyncedCommits, SyncQueue, VersionLocks
 from pagestore.versions.shared_syncs import Newest, SharedSyncs
-from pagestore.versions.short_commit import Ahead, Draft, ShortCommit, ShortRoom, lay_out
 from pagestore.versions.store_state import Head, StoreState, Version, excess_versions, roots_of
 from pagestore.versions.version_table import (
     DEAD,
@@ -117,7 +123,7 @@ class Committer:
             state.last_version,
         )
         self.next_sequence = 0  # the least sequence of a commit
-        self.series: Ahead | None = None  # the commits that `state` lacks, if there are any
+        self.series: UnreadCommits | None = None  # the commits that `state` lacks, if there are any
         # what the newest transaction was of, and its version, if a series may follow
         self.prepared: object = None
         self.interrupted = Interrupted("a commit was interrupted")
@@ -141,7 +147,7 @@ class Committer:
         self.queues: dict[Spec, EditQueues] | None = (
             {} if mapping.file.page_writer[FD] >= 0 else None
         )
-        self._short_room = ShortRoom(mapping.pages.page_words)
+        self._short_room = KernelCommitBuffers(mapping.pages.page_words)
         self._look = 0.0  # when to check next that the file is in its place
         # the state in both slots, if the store was closed cleanly
         self._closed = state if meta.clean else None
@@ -381,9 +387,9 @@ class Committer:
 
     def lay_out(
         self, draft: Draft, page: int, trees: int, checked: np.ndarray
-    ) -> ShortCommit | None:
+    ) -> KernelCommit | None:
         """Lay out the record of a small transaction, unless it drops versions; see
-        short_commit.py.
+        kernel_commit.py.
         """
         state, listed = self.state, self.sync == "commit"
         if (listed and self.group) or excess_versions(state, self.mapping.pages, draft.branch):
@@ -391,7 +397,7 @@ class Committer:
         commit = state, self.pager, self._short_room, self._sequence(), listed
         return lay_out(*commit, draft, page, trees, checked)
 
-    def commit(self, draft: Draft, short: ShortCommit | None = None) -> Version:
+    def commit(self, draft: Draft, short: KernelCommit | None = None) -> Version:
         """Commit the next version; if `short` is the record of just this, adopt that.
 
         O(pages written + relations), two syncs at most.
@@ -413,7 +419,7 @@ class Committer:
             catalog,
         )
 
-    def _commit(self, draft: Draft, short: ShortCommit | None) -> tuple[Commit, Run, Catalog]:
+    def _commit(self, draft: Draft, short: KernelCommit | None) -> tuple[Commit, Run, Catalog]:
         """Write the record of a draft, whatever another one says; return it with its run and the
         catalog.
         """
@@ -450,7 +456,7 @@ class Committer:
             run = self._publish(record, system, {**state.heads}, state.settings)
         return record, run, catalog
 
-    def _publish_short(self, short: ShortCommit) -> Run:
+    def _publish_short(self, short: KernelCommit) -> Run:
         """Adopt a record that a kernel has written."""
         self.poison = self.interrupted
         try:

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from datetime import datetime
 from math import inf
-from operator import index
 from threading import current_thread
 from typing import Any, TypeVar
 
@@ -38,6 +37,7 @@ from pagestore.versions.recovery import Recovery, make_durable, newest_meta, rec
 from pagestore.versions.shared_syncs import holding, refuse
 from pagestore.versions.sharing import SharingCommitter
 from pagestore.versions.store_state import StoreState, Version, load_state, load_version
+from pagestore.versions.version_names import number_of
 from pagestore.versions.version_table import Entry, VersionTable
 
 Found = TypeVar("Found")
@@ -476,31 +476,7 @@ class Handle:
         """Return the number of a version named as in `Store.at`; it may be dropped already.
         Raises as `Store.at`.
         """
-        state = self.refresh()
-        if isinstance(version, datetime):
-            return self._number_at(version)
-        if not isinstance(version, str):
-            return _retained(version, state.last_version)
-        if version in state.settings.tags:
-            return state.settings.tags[version]
-        if version in state.settings.branches:
-            return state.heads[state.settings.branches[version]].version
-        known = ", ".join([*state.settings.tags, *state.settings.branches])
-        raise MissingError(f"there is no tag or branch {version!r}; there is {known}")
-
-    def _number_at(self, when: datetime) -> int:
-        try:
-            limit = int(when.timestamp() * 1e6)
-        except (OverflowError, ValueError, OSError):
-            raise VersionError(
-                f"{when} is out of the range of times that this system knows"
-            ) from None
-        for entry in self.newest_first():
-            if entry.timestamp <= limit and entry.branch == MAIN_ID:
-                return entry.version
-        raise VersionError(
-            f"no retained version is as old as {when}; store.history() lists those that exist"
-        )
+        return number_of(version, self.refresh(), self.newest_first)
 
     def branch_id(self, name: str) -> int:
         """Return the number of a branch. Raises MissingError."""
@@ -669,15 +645,3 @@ class Handle:
             raise ReadOnlyError(
                 f'{self.file.path} was opened with mode="r"; open it with mode="rw"'
             )
-
-
-def _retained(version: int, newest: int) -> int:
-    try:
-        number = index(version)
-    except TypeError:
-        raise VersionError(
-            f"{version!r} is not a version; give a number, a tag, a branch or a time"
-        ) from None
-    if not 0 <= number <= newest:
-        raise VersionError(f"version {number} is not retained; the newest is {newest}")
-    return number

@@ -17,7 +17,7 @@ TABLES, QUERIES = (
 )
 PARTS = 14
 DAYS = [f"2023-0{month}-{day}" for month in (1, 1, 1, 2, 5, 6) for day in (10, 11, 12, 28)]
-MOMENTS = [f"{day} 10:{minute}:00" for day in DAYS for minute in (10, 45)]
+MEANS = [f"{day} 10:{minute}:00" for day in DAYS for minute in (10, 45)]
 VALUES: dict[str, dict[str, list[object]]] = {  # what columns may have; None is null
     "customers": {
         "id": [*range(1, 13)], "name": ["Ann Lee", "Bob Ray", "Cy Lee", "ann lee"],
@@ -28,14 +28,14 @@ VALUES: dict[str, dict[str, list[object]]] = {  # what columns may have; None is
         "referred_by": [None, None, *range(1, 13)],
     },
     "orders": {
-        "id": [*range(1, 31)], "customer_id": [None, *range(1, 14)], "placed": [None, *MOMENTS],
+        "id": [*range(1, 31)], "customer_id": [None, *range(1, 14)], "placed": [None, *MEANS],
         "status": ["new", "paid", "shipped", "cancelled"], "total": [None, 1.99, 50, 120.5, 333.33,
         480],
         "discount": [None, None, 0, 5, 12.5], "items": [None, *range(6)], "note": [None, "", "gift",
         "call back"],
     },
     "events": {
-        "customer_id": [None, *range(1, 13)], "happened": [*MOMENTS], "kind": ["view", "cart",
+        "customer_id": [None, *range(1, 13)], "happened": [*MEANS], "kind": ["view", "cart",
         "buy"],
         "page": [None, "/", "/a", "/b?x=1"], "ms": [None, 5, 40, 60, 900], "weight": [None, 0, 0.25,
         1.5],

@@ -90,4 +90,4 @@ def options_of(add: Callable[[argparse.ArgumentParser], None]) -> list[str]:
     """Return the options that a command's function adds to a parser."""
     parser = argparse.ArgumentParser()
     add(parser)
-    return [text for action in parser._actions for text in action.option_strings]
+    return [text for action in parser._actions for text in action.option_strings]  # noqa: SLF001 - it shows them nowhere

@@ -102,23 +102,23 @@ def ivm(arguments: Sequence[str] | None = None) -> int:
 
 
 def _dispatch(program: str, commands: Mapping[str, str], arguments: Sequence[str] | None) -> int:
-    told: list[int] = []
+    signals: list[int] = []
     try:
-        with _told_by_signals(told):
+        with _stopped_by_signals(signals):
             code = _run(program, commands, list(sys.argv[1:] if arguments is None else arguments))
     except KeyboardInterrupt:
         code = 128 + signal.SIGINT
-    except _ToldToEnd:
+    except _Terminated:
         code = 1
     except ImportError as error:  # numpy makes one of what interrupts its import
-        if not told and not _is_interrupted(error):
+        if not signals and not _is_interrupted(error):
             raise
         code = 128 + signal.SIGINT
     finally:
         if arguments is None:
             # the process ends, and looking for cycles then takes longer than many a command
             gc.freeze()
-    return 128 + told[0] if told and code else code  # also if undoing failed with an error
+    return 128 + signals[0] if signals and code else code  # also if undoing failed with an error
 
 
 def _is_interrupted(error: BaseException | None) -> bool:
@@ -130,14 +130,14 @@ def _is_interrupted(error: BaseException | None) -> bool:
     )
 
 
-class _ToldToEnd(BaseException):
+class _Terminated(BaseException):
     """A terminating signal arrived; unwinds the command like Ctrl-C."""
 
 
 @contextmanager
-def _told_by_signals(told: list[int]) -> Iterator[None]:
-    """Raise _ToldToEnd in the main thread at the first terminating signal, and append its number to
-    `told`.
+def _stopped_by_signals(signals: list[int]) -> Iterator[None]:
+    """Raise _Terminated in the main thread at the first terminating signal, and append its number to
+    `signals`.
 
     A second one ends the process at once. Signals that the process ignores (`nohup`) or handles are
     left alone. One that arrives where Python drops exceptions, such as while a generator is closed,
@@ -146,14 +146,14 @@ def _told_by_signals(told: list[int]) -> Iterator[None]:
 
     def end(number: int, _: FrameType | None) -> None:
         signal.signal(number, signal.SIG_DFL)
-        told.append(number)
-        raise _ToldToEnd
+        signals.append(number)
+        raise _Terminated
 
     def dropped(found: "sys.UnraisableHookArgs") -> None:
-        if not isinstance(found.exc_value, _ToldToEnd | KeyboardInterrupt):
+        if not isinstance(found.exc_value, _Terminated | KeyboardInterrupt):
             before(found)
             return
-        number = told.pop() if isinstance(found.exc_value, _ToldToEnd) else signal.SIGINT
+        number = signals.pop() if isinstance(found.exc_value, _Terminated) else signal.SIGINT
         if number in ours:
             signal.signal(number, end)
         again = threading.Timer(
@@ -186,6 +186,66 @@ def _as_text(word: str) -> str:
 
 def _run(program: str, commands: Mapping[str, str], words: list[str]) -> int:
     _open_streams()
+    parser, choices = _parser(program, commands, words)
+    options = _parsed(parser, choices, words)
+    module = _module(program, options.command)
+    from ivm.errors import IvmError, OptionError, RuleWarning  # not above: --help needs no kernels
+    from pagestore.errors import PagestoreError
+
+    from .answers import complain, plain
+    from .progress import compiling_shown, filling_shown
+
+    name = f"{program} {options.command}"
+    try:
+        shown = filling_shown(name, getattr(options, "quiet", False))
+        with warnings.catch_warnings(), compiling_shown(), shown:
+            warnings.simplefilter("always", RuleWarning)
+            warnings.showwarning = lambda warning, *_: complain(f"{name}: {warning}")
+            code: int = module.run(options)
+        sys.stdout.flush()
+        return code
+    except (argparse.ArgumentError, OptionError) as error:
+        choices[options.command].error(plain(error))
+    except BrokenPipeError:
+        # the reader has closed the pipe; else Python would report it again at its exit
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
+    except (IvmError, PagestoreError, OSError) as error:
+        _complain_of(name, error, options)
+        return getattr(module, "FAILED", 1)
+    except MemoryError as error:
+        reason = error or "it was refused"
+        complain(f"{name}: there is too little memory ({reason}); free some")
+        return getattr(module, "FAILED", 1)
+
+
+def _complain_of(name: str, error: Exception, options: argparse.Namespace) -> None:
+    """Print an error of a command as sentences, and what mends a damaged store."""
+    from pagestore.errors import CorruptionError
+    from pagestore.tooling import in_words
+
+    from .answers import complain
+
+    said = in_words(error) if isinstance(error, OSError) else str(error)
+    # only errors whose lines are plain already have it
+    first, *more = getattr(error, "lines", [said])
+    complain(f"{name}: {first}")
+    for line in (*more, *getattr(error, "__notes__", ())):
+        complain(f"  {line}")
+    damaged = isinstance(error, CorruptionError) and error.page
+    if damaged and "file" in options and options.command != "fsck":
+        remedy = f"pagestore fsck {shlex.quote(options.file)}"
+        complain(f"`{remedy}` says what else is damaged; with --salvage OUT it saves what reads")
+
+
+def _parser(
+    program: str, commands: Mapping[str, str], words: list[str]
+) -> tuple[argparse.ArgumentParser, Mapping[str, argparse.ArgumentParser]]:
+    """Return the parser of a program, and those of its commands; exit where there is no such
+    command.
+
+    Only the command that the words begin with is imported, and has its arguments.
+    """
     if isinstance(sys.stdout, TextIOWrapper):
         # a terminal's encoding may lack stored characters
         sys.stdout.reconfigure(errors="backslashreplace")
@@ -206,55 +266,7 @@ def _run(program: str, commands: Mapping[str, str], words: list[str]) -> int:
         meant = get_close_matches(words[0], commands, 1)
         remedy = f"did you mean {meant[0]}?" if meant else f"`{program} --help` lists them"
         parser.error(f"there is no command {plain(words[0])!r}: {remedy}")
-    options = _parsed(parser, choices.choices, words)
-    module = _module(program, options.command)
-    from ivm.errors import IvmError, OptionError, RuleWarning  # not above: --help needs no kernels
-    from pagestore.errors import CorruptionError, PagestoreError
-    from pagestore.tooling import in_words
-
-    from .answers import complain, plain
-    from .progress import compiling_shown, filling_shown
-
-    try:
-        shown = filling_shown(f"{program} {options.command}", getattr(options, "quiet", False))
-        with warnings.catch_warnings(), compiling_shown(), shown:
-            warnings.simplefilter("always", RuleWarning)
-            warnings.showwarning = lambda warning, *_: complain(
-                f"{program} {options.command}: {warning}"
-            )
-            code: int = module.run(options)
-        sys.stdout.flush()
-        return code
-    except (argparse.ArgumentError, OptionError) as error:
-        choices.choices[options.command].error(plain(error))
-    except BrokenPipeError:
-        # the reader has closed the pipe; else Python would report it again at its exit
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 141
-    except (IvmError, PagestoreError, OSError) as error:
-        said = in_words(error) if isinstance(error, OSError) else str(error)
-        # only errors whose lines are plain already have it
-        first, *more = getattr(error, "lines", [said])
-        complain(f"{program} {options.command}: {first}")
-        for line in (*more, *getattr(error, "__notes__", ())):
-            complain(f"  {line}")
-        if (
-            isinstance(error, CorruptionError)
-            and error.page
-            and "file" in options
-            and options.command != "fsck"
-        ):
-            remedy = f"pagestore fsck {shlex.quote(options.file)}"
-            complain(
-                f"`{remedy}` says what else is damaged; with --salvage OUT it saves what reads"
-            )
-        return getattr(module, "FAILED", 1)
-    except MemoryError as error:
-        complain(
-            f"{program} {options.command}: there is too little memory "
-            f"({error or 'it was refused'}); free some"
-        )
-        return getattr(module, "FAILED", 1)
+    return parser, choices.choices
 
 
 def _parsed(

@@ -184,13 +184,13 @@ def interval(months: int, days: int, nanoseconds: int) -> str:
     return " ".join(parts)
 
 
-def _write_table(out: IO[bytes], reader: pa.RecordBatchReader, done: Done) -> int:
+def _write_table(out: IO[bytes], reader: pa.RecordBatchReader, _done: Done) -> int:
     rows = [tuple(map(cell, row.values())) for row in _rows(reader)]
     out.write(f"{table(rows, tuple(reader.schema.names), fits=False)}\n".encode())
     return len(rows)
 
 
-def _write_json(out: IO[bytes], reader: pa.RecordBatchReader, done: Done) -> int:
+def _write_json(out: IO[bytes], reader: pa.RecordBatchReader, _done: Done) -> int:
     rows = 0
     for row in _rows(reader):
         out.write(f"{as_json(row)}\n".encode())

@@ -74,9 +74,9 @@ def open_dataset(
             dataset.unopened.add(part.file)
             continue
         if opened.untyped:
-            dataset._opened[part.file] = opened
+            dataset.opened[part.file] = opened
         dataset.notes += [hint for hint in opened.hints if hint not in dataset.notes]
-        agreed.take(part, dataset._columns_of(part, opened), opened.untyped)
+        agreed.take(part, dataset.columns_of(part, opened), opened.untyped)
     agreed.settle(wanted)
     _settle_fill(dataset)
     return dataset
@@ -97,7 +97,7 @@ def _settle_fill(dataset: Dataset) -> None:
                 "mend --fill",
             )
         else:
-            dataset._fill[name] = cast_to(pa.array([text]), kind)[0]
+            dataset.fill[name] = cast_to(pa.array([text]), kind)[0]
 
 
 @dataclass

@@ -127,13 +127,13 @@ class Dataset:
     nulls_in: set[str] = field(default_factory=set)
     # empty texts of CSV by column, perhaps meant as nulls
     _empty: dict[str, int] = field(default_factory=dict)
-    _opened: dict[Path, Opened] = field(default_factory=dict)  # files whose types were inferred
-    _fill: dict[str, pa.Scalar] = field(default_factory=dict)
+    opened: dict[Path, Opened] = field(default_factory=dict)  # files whose types were inferred
+    fill: dict[str, pa.Scalar] = field(default_factory=dict)
 
     @property
     def untyped(self) -> bool:
         """Whether some file's types were inferred."""
-        return bool(self._opened)
+        return bool(self.opened)
 
     @property
     def given(self) -> int:
@@ -149,8 +149,8 @@ class Dataset:
         found: set[str] = set()
         for part in self.parts:
             opened = self._open(part)
-            columns = self._columns_of(part, opened)
-            names = [name for name in self.columns if name not in {*found, *self._fill}]
+            columns = self.columns_of(part, opened)
+            names = [name for name in self.columns if name not in {*found, *self.fill}]
             if opened.untyped and not self.reading.thorough:
                 found.update(names)
                 continue
@@ -201,7 +201,7 @@ class Dataset:
         opened = self._open(part)
         read = {*self.columns, *(self.checked if self.problems.aside else ())}
         places = {
-            name: column for name, column in self._columns_of(part, opened).items() if name in read
+            name: column for name, column in self.columns_of(part, opened).items() if name in read
         }
         first_row, self.problems.line_of, aside = 0, opened.line_of, self.problems.aside
         if aside:
@@ -330,7 +330,7 @@ class Dataset:
 
     def _open(self, part: Part) -> Opened:
         """Return an opened file, with the types inferred before if it has none of its own."""
-        return self._opened.get(part.file) or open_part(
+        return self.opened.get(part.file) or open_part(
             part, Wanted(), self.problems, self.reading.dialect
         )
 
@@ -342,8 +342,8 @@ class Dataset:
         """Fill nulls of an array; add to the problems those that are refused, NaN, and dates and
         times out of range.
         """
-        if name in self._fill:
-            array = array.fill_null(self._fill[name])
+        if name in self.fill:
+            array = array.fill_null(self.fill[name])
         reason = "nulls are refused" if self.reading.nulls == REFUSE else self.required.get(name)
         if array.null_count and reason and self.reading.nulls != DROP:
             remedy = f"{reason}; fill them with --fill {quote(f'{name}=VALUE')}, or drop such rows with --nulls drop"
@@ -377,7 +377,7 @@ class Dataset:
         ]
         return np.setdiff1d(places, known) if known else places
 
-    def _columns_of(self, part: Part, opened: Opened) -> dict[str, Column]:
+    def columns_of(self, part: Part, opened: Opened) -> dict[str, Column]:
         """Return the columns of a file by their new names, without those that --columns omits."""
         found: dict[str, Column] = {}
         fields = [*flattened(opened.schema), *(((), name, pa.string()) for name in part.values)]

@@ -221,7 +221,7 @@ def _shared_out(parts: Sequence[Part], shares: int) -> list[list[Part]]:
 def _part_of(dataset: Dataset, parts: list[Part]) -> Dataset:
     """Return the dataset of some of the files, with absolute paths, for a task in any folder."""
     parts = [part._replace(file=part.file.absolute()) for part in parts]
-    return replace(dataset, parts=parts, notes=[], problems=Problems(), _opened={})
+    return replace(dataset, parts=parts, notes=[], problems=Problems(), opened={})
 
 
 def _intern(txn: Transaction, cluster: Cluster, tasks: list[Task]) -> None:

@@ -65,7 +65,7 @@ def end_at_once() -> None:
             signal.signal(number, end)
 
 
-def end(sig: int, frame: FrameType | None) -> None:
+def end(sig: int, frame: FrameType | None) -> None:  # noqa: ARG001 - called by name
     """End the process; the parameters are those of uvicorn's handler."""
     os._exit(128 + sig)
 

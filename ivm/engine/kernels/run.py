@@ -83,7 +83,7 @@ FUNCTION, ARGUMENTS = range(2)
 
 
 @kernel
-def carry(
+def run_steps(
     begin, pages, accounts, queues, room, apply, schedule, working, run, found, composed, probe
 ):
     """Run the steps of a schedule from step `begin` on; return how many are done, including those
@@ -97,11 +97,12 @@ def carry(
     accounts = begin_commit(accounts, queues)
     if begin == 0:
         remember(queues.trees, working.before)
-        working.operations[:] = UNTOUCHED
-        working.hits[:] = 0
-        working.recursion[:] = 0
-        working.gains[:] = 0
-        working.conflicts[0] = 0
+        forget_counts(working)
+    composing = Composing(room.reordering.order, room.reordering.fresh, composed)
+    flushing, probing = (
+        Flushing(accounts, queues, room, apply),
+        Probing(run, found, composing, probe),
+    )
     for s in range(begin, schedule.steps.shape[0]):
         of = schedule.steps[s, OF]
         if schedule.steps[s, KIND] == FLUSH:
@@ -121,11 +122,7 @@ def carry(
             ):
                 return s
         elif schedule.steps[s, KIND] == RECUR:
-            composing = Composing(room.reordering.order, room.reordering.fresh, composed)
-            flushing = Flushing(accounts, queues, room, apply)
-            if not recur(
-                pages, flushing, schedule, working, Probing(run, found, composing, probe), of
-            ):
+            if not recur(pages, flushing, schedule, working, probing, of):
                 return s
         elif schedule.steps[s, KIND] == RANGED:
             ranged = Ranged(pages, working.before, queues, schedule.ranges[of], schedule.copies)
@@ -137,17 +134,23 @@ def carry(
         elif schedule.steps[s, KIND] == CHECK:
             working.conflicts[0] += count_conflicts(pages, queues, schedule, working, of)
         elif schedule.steps[s, KIND] == MATCH:
-            composing = Composing(room.reordering.order, room.reordering.fresh, composed)
-            flushing = Flushing(accounts, queues, room, apply)
-            if not match(
-                pages, flushing, schedule, working, Probing(run, found, composing, probe), of
-            ):
+            if not match(pages, flushing, schedule, working, probing, of):
                 return s
         elif not follow(pages, queues, room, schedule, working, run, found, composed, probe, of):
             return s
     if is_cheap(working) and working.conflicts[0] == 0:
         finish_commit(pages, accounts, queues)
     return schedule.steps.shape[0]
+
+
+@kernel
+def forget_counts(working):
+    """Reset what a run counts: operations, hits, gains and conflicts."""
+    working.operations[:] = UNTOUCHED
+    working.hits[:] = 0
+    working.recursion[:] = 0
+    working.gains[:] = 0
+    working.conflicts[0] = 0
 
 
 @kernel

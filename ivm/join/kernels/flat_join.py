@@ -125,11 +125,8 @@ def run_flat(tries, run, tables, rows_of_bits, output):
         output.codes,
         output.room,
     )
-    last = plan[LEVELS] - 1
-    state[EMITTED] = state[CROWD] = 0
-    for s in range(plan[SENSORS]):
-        state[state[ROW_COUNT] + s] = 0
-    level = state[LEVEL]
+    last, level = plan[LEVELS] - 1, state[LEVEL]
+    empty_buffers(plan, state)
     while level >= 0:
         if state[PHASE] == ENTER:
             if state[OPENS] + state[NEXTS] >= state[PAUSE] or crowded(plan, state, rows, room):
@@ -172,16 +169,31 @@ def run_flat(tries, run, tables, rows_of_bits, output):
             level += 1
             state[PHASE] = ENTER
             continue
-        collector = steps[level, COLLECTOR]
-        if collector >= 0 and steps[collector, COLLECTED] > steps[collector, COLLECTED_BASE]:
-            arrange(plan, steps, cursors, scratch, counts[collector], collector)
-            level = collector
-        else:
-            level = steps[level, COLLECTS] - 1
+        level = level_after(plan, steps, cursors, scratch, counts, level)
     state[LEVEL] = level
     if level < 0:
         state[PHASE] = DONE
     return 1
+
+
+@kernel
+def empty_buffers(plan, state):
+    """Forget the bindings and the rows of the trace that the caller has taken."""
+    state[EMITTED] = state[CROWD] = 0
+    for s in range(plan[SENSORS]):
+        state[state[ROW_COUNT] + s] = 0
+
+
+@kernel
+def level_after(plan, steps, cursors, scratch, counts, level):
+    """Return the level to go on with after the last candidate of one: its collector's, if that
+    has collected values, else the level above.
+    """
+    collector = steps[level, COLLECTOR]
+    if collector >= 0 and steps[collector, COLLECTED] > steps[collector, COLLECTED_BASE]:
+        arrange(plan, steps, cursors, scratch, counts[collector], collector)
+        return collector
+    return steps[level, COLLECTS] - 1
 
 
 @kernel

@@ -375,9 +375,7 @@ def intersect(words, plan, state, out, rows, runs):
         state[slices + AT_KEY] = at
         record(plan, state, rows, sensor_of(plan, start), x, runs[0, at])
         x = runs[0, at]
-    leave_runs(plan, state, start, m, runs)
-    state[TARGET] = x
-    state[PHASE] = phase
+    leave_runs(plan, state, start, m, runs, x, phase)
     return 1
 
 
@@ -400,8 +398,11 @@ def load_runs(words, plan, state, start, m, runs):
 
 
 @kernel
-def leave_runs(plan, state, start, m, runs):
-    """Move the iterators on the pages to their positions in the decoded slices."""
+def leave_runs(plan, state, start, m, runs, target, phase):
+    """Move the iterators on the pages to their positions in the decoded slices; note the target
+    and the phase to go on with.
+    """
+    state[TARGET], state[PHASE] = target, phase
     for k in range(m):
         s = state[RUNS] + SLICE * k
         state[iterator_of(plan, state, start + k) + LEAF_SLOT] = (

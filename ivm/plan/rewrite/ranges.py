@@ -37,7 +37,7 @@ from itertools import permutations
 from typing import NamedTuple
 
 from ivm.join.kernels.tries import GE
-from ivm.lang.aggregate import MOMENTS, PARTED, SQUARED, result_types
+from ivm.lang.aggregate import MEANS, PARTED, SQUARED, result_types
 from ivm.lang.columns import is_neighbour
 from ivm.lang.ir import (
     MIRRORED,
@@ -69,7 +69,7 @@ FEW_POINTS = 64  # if measured rows exceed points by this factor, a query uses a
 # how results of an operation are combined
 FOLDS = {"count": "sum", "sum": "sum", "min": "min", "max": "max"}
 REPEATED = ("count", "sum", "total", "variance", "stddev")  # and users' operators
-PARTED_BY = ("sum", "total", *MOMENTS)  # computed from parts that add up
+PARTED_BY = ("sum", "total", *MEANS)  # computed from parts that add up
 FIRST = ("min", "argmin", "first")  # found by a seek, if ordered by the key of the range
 LAST = ("max", "argmax", "last")
 
@@ -361,7 +361,7 @@ class _Rewriting:
         """
         place, value = (Var(name, where=aggregate.where) for name in ("place$", "folded$"))
         ops = [one.op for one in self._rule.aggregates if one.arguments == aggregate.arguments]
-        kept = (any(op in SQUARED for op in ops), any(op in MOMENTS for op in ops))
+        kept = (any(op in SQUARED for op in ops), any(op in MEANS for op in ops))
         constants = tuple(Const(one, "bool", where=aggregate.where) for one in kept)
         parted = replace(aggregate, op=PARTED, result=value, constants=constants, place=place)
         types = {**self._rule.types, place.name: "int64", value.name: "int64"}

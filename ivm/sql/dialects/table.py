@@ -109,9 +109,7 @@ def _name_columns(node: exp.Expr) -> None:
                 not isinstance(item, exp.Alias | exp.Aliases | exp.Column | exp.Star | exp.Dot)
                 and not item.is_star
             ):
-                item.replace(
-                    exp.alias_(item.copy(), output_name(_plain_casts(item), ""), quoted=True)
-                )
+                item.replace(exp.alias_(item.copy(), output_name(_plain_casts(item)), quoted=True))
 
 
 def _plain_casts(item: exp.Expr) -> exp.Expr:

@@ -20,7 +20,7 @@ def update(target: Target, node: exp.Update) -> int:
 def delete(target: Target, node: exp.Delete) -> int:
     """DELETE: return the number of rows that are gone."""
     whole = bool(node.args.get("returning"))
-    names = target.names if whole else target.told_apart()
+    names = target.names if whole else target.key_names()
     query = exp.select(*(exp.column(name, target.alias, quoted=True) for name in names)).from_(
         target.table()
     )

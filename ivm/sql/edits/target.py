@@ -188,13 +188,13 @@ class Target:
             f"{counted(values, 'value')} for {counted(columns, 'column')} of {self.name}", node
         )
 
-    def told_apart(self) -> list[str]:
+    def key_names(self) -> list[str]:
         """Return the names of the columns that tell rows apart."""
         return [self.names[place] for place in self.key] or self.names
 
     def own_columns(self) -> list[exp.Expr]:
         """Return the columns that tell rows apart, for a SELECT."""
-        return [exp.column(name, self.alias, quoted=True) for name in self.told_apart()]
+        return [exp.column(name, self.alias, quoted=True) for name in self.key_names()]
 
     def table(self) -> exp.Expr:
         """Return the table as the statement names it, for a FROM."""

@@ -76,7 +76,7 @@ def _by_type(node: exp.Expr, value: Value) -> Typed:
     return value(rest[0])
 
 
-def _refused(node: exp.Expr, value: Value) -> Typed:
+def _refused(node: exp.Expr, _value: Value) -> Typed:
     raise SqlError(node.expressions[0].name, node)
 
 
@@ -364,7 +364,7 @@ def _divided(node: exp.Expr, value: Value) -> Typed:
             nullable,
         )
     elif dialect == "spark" and not integers and not (left.type.is_float or right.type.is_float):
-        found = _exact_quotient(left, right, node)
+        found = _exact_quotient(left, right)
     else:
         over, under = (convert(one, DOUBLE, node) for one in (left, right))
         found = Typed(call("ratio", over.term, under.term), DOUBLE, nullable)
@@ -388,7 +388,7 @@ def _unless_zero(divisor: Typed, found: Typed, dialect: str, node: exp.Expr) -> 
 _ZEROS: dict[str, float] = {"float64": 0.0}
 
 
-def _exact_quotient(left: Typed, right: Typed, node: exp.Expr) -> Typed:
+def _exact_quotient(left: Typed, right: Typed) -> Typed:
     """Return the quotient of decimals with the digits that Spark gives it."""
     first, second = _digits(left), _digits(right)
     scale = max(6, first.scale + second.precision + 1)

@@ -195,7 +195,7 @@ def _scaled(node: exp.Expr, value: Value) -> Typed:
     )
 
 
-def _pi(node: exp.Expr, value: Value) -> Typed:
+def _pi(_node: exp.Expr, _value: Value) -> Typed:
     return Typed(Lit(pi, "float64"), DOUBLE, False)
 
 

@@ -641,7 +641,7 @@ def _shifted(number: Term, by: Term, type_: SqlType) -> Term:
     )
 
 
-def _collated(node: exp.Expr, value: Value) -> Typed:
+def _collated(node: exp.Expr, _value: Value) -> Typed:
     raise SqlError(
         f"{node.sql(dialect='duckdb')[:60]}: texts compare by code points; compare lower(x), or "
         "strip_accents(x)",

@@ -88,7 +88,7 @@ def plainer(node: exp.Select) -> exp.Select:
         if not isinstance(item, exp.Alias | exp.Column | exp.Star) and any(
             one in found for one in item.walk()
         ):
-            item.replace(exp.alias_(item.copy(), output_name(item, ""), quoted=True))
+            item.replace(exp.alias_(item.copy(), output_name(item), quoted=True))
     for one in [one for one in node.walk() if _wanted(one) and one.parent_select is node]:
         _rewrite(one)
     return node

@@ -18,7 +18,7 @@ from ivm.sql.errors import SqlError
 from ivm.sql.functions import scalar as fn
 from ivm.sql.functions.known import reading
 from ivm.sql.literals import constant
-from ivm.sql.queries import members
+from ivm.sql.queries import list_rows
 from ivm.sql.queries.scope import Scope, text_of
 from ivm.sql.rules import Body, Builder, is_null
 from ivm.sql.terms import FLIPPED, Call, Either, Lit, Literal, Term, Test, Typed
@@ -112,7 +112,7 @@ class Expressions:
             return literal
         if (listed := _listed(node)) is not None:
             return self.value(listed)
-        if (within := _within(node) or _contained(node) or members.of_members(node)) is not None:
+        if (within := _within(node) or _contained(node) or list_rows.of_members(node)) is not None:
             return self.value(within)
         if operation := COMPARE.get(type(node)):
             if isinstance(node.expression, exp.Any | exp.All):
@@ -267,7 +267,7 @@ class Expressions:
         with reading(node):
             return self._condition(node, wanted)
 
-    def _condition(self, node: exp.Expr, wanted: bool) -> list[Literal]:
+    def _condition(self, node: exp.Expr, wanted: bool) -> list[Literal]:  # noqa: C901 - a case for each kind of node
         match node:
             case exp.Paren():
                 return self.condition(node.this, wanted)
@@ -379,7 +379,7 @@ class Expressions:
 
 def _subquery_of(node: exp.Expr) -> exp.Select:
     """Return a copy of the query of ANY or ALL.  Raises SqlError for a set operation."""
-    inner = members.as_query(node.expression)
+    inner = list_rows.as_query(node.expression)
     if not isinstance(inner, exp.Select):
         raise SqlError(f"ANY and ALL take a SELECT or a list: {node.sql(dialect='duckdb')}", node)
     return inner.copy()
@@ -414,7 +414,7 @@ def _within(node: exp.Expr) -> exp.Expr | None:
     if not isinstance(node, exp.EQ | exp.NEQ) or not isinstance(node.expression, kind):
         return None
     found = exp.In(
-        this=node.this.copy(), query=exp.Subquery(this=members.as_query(node.expression).copy())
+        this=node.this.copy(), query=exp.Subquery(this=list_rows.as_query(node.expression).copy())
     )
     return found if isinstance(node, exp.EQ) else exp.not_(found)
 

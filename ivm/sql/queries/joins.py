@@ -14,7 +14,7 @@ from sqlglot import exp
 from ivm.sql.errors import SqlError
 from ivm.sql.queries import relations
 from ivm.sql.queries.clauses import Translator
-from ivm.sql.queries.numbering import Key, copied, numbered, ordering
+from ivm.sql.queries.row_numbers import Key, copied, numbered, ordering
 from ivm.sql.queries.scope import Needs, Scope, Source
 from ivm.sql.queries.sets import union
 from ivm.sql.queries.subqueries import has_one_row
@@ -99,7 +99,7 @@ class Joins:
         using = self._using(node, sources)
         self._add(body, sources)
         self._nested(node.this)
-        self._match(node, using, sources)
+        self.match(node, using, sources)
 
     def _using(self, node: exp.Join, sources: list[Source]) -> list[str]:
         """Return the names of the columns that USING or NATURAL joins by."""
@@ -117,7 +117,7 @@ class Joins:
             return [name for name in left if name.lower() in right]
         return []
 
-    def _match(self, node: exp.Join, using: list[str], right: list[Source]) -> None:
+    def match(self, node: exp.Join, using: list[str], right: list[Source]) -> None:
         """Add the condition of a join to the body."""
         for name in using:
             one, other = self._pair(name, right, node)
@@ -455,7 +455,7 @@ class _OuterJoin:
         pair = (own, theirs) if keep_left else (theirs, own)
         self._condition(inner, *pair)
         resolved = tuple(self.builder.resolved(one) for one in inner.literals)
-        body.literals.append(Not(resolved, frozenset(self.builder._names(inner.required))))
+        body.literals.append(Not(resolved, frozenset(self.builder.names_of(inner.required))))
         nulls = [Typed(Lit(None, one.type.store), one.type, True) for one in theirs]
         self.parts.append((body, [*own, *nulls] if keep_left else [*nulls, *own]))
 
@@ -469,7 +469,7 @@ class _OuterJoin:
             self.joins.scope.parent,
         )
         joins = Joins(self.joins.queries, scope, self.joins.needs)
-        joins._match(self.node, self.using, scope.sources[len(self.left.sources) :])
+        joins.match(self.node, self.using, scope.sources[len(self.left.sources) :])
 
     def _merge(self, sources: list[Source]) -> None:
         """Show a column of USING once: the left's, the right's for RIGHT, the one that is not

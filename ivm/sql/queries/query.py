@@ -21,10 +21,10 @@ from ivm.sql.functions.synonyms import plainer
 from ivm.sql.naming.names import output_name
 from ivm.sql.queries import (
     grouping_sets,
-    numbering,
     pivot,
     recursion,
     relations,
+    row_numbers,
     sets,
     subqueries,
     windows,
@@ -98,7 +98,7 @@ class Queries:
             name = cte.alias.lower()
             columns = [c.name for c in cte.args["alias"].args.get("columns") or ()]
             if clause.recursive and recursion.reads_itself(cte):
-                self.ctes[name] = recursion.cte(self, cte, columns, outer)
+                self.ctes[name] = recursion.cte(self, cte, columns)
             else:
                 self.ctes[name] = self._cte(cte, columns, dict(self.ctes))
 
@@ -117,7 +117,7 @@ class Queries:
         )
         stored: list[tuple[Table, Rows]] = []
 
-        def rows(outer: Scope | None) -> Rows:
+        def rows(_outer: Scope | None) -> Rows:
             if not stored:
                 before, self.ctes = self.ctes, known
                 try:
@@ -350,7 +350,7 @@ class Select(Clauses):
     def _name(self, item: exp.Expr) -> str:
         """Return the name of an item: that of a column as its table writes it."""
         own = self.scope.name(item) if isinstance(item, exp.Column) else None
-        return own or output_name(item, "")
+        return own or output_name(item)
 
     def _star(self, node: exp.Star, table: str) -> list[tuple[str, Typed]]:
         if self.grouped is not None:
@@ -376,7 +376,7 @@ class Select(Clauses):
         if on is not None:
             keys = [self.evaluate(one) for one in on.expressions]
             order = self.node.args.get("order")
-            return numbering.first_of_each(
+            return row_numbers.first_of_each(
                 self, keys, order.expressions if order is not None else [], columns
             )
         order = self.node.args.get("order")
@@ -421,12 +421,14 @@ class Select(Clauses):
             and isinstance(wanted[0].this, exp.Var)
             and wanted[0].name.upper() == "ALL"
         ):
-            keys = [numbering.ordering(value, wanted[0], self.node) for _, value in columns]
+            keys = [row_numbers.ordering(value, wanted[0], self.node) for _, value in columns]
         else:
-            keys = [numbering.ordering(self.order_value(one.this, columns), one) for one in wanted]
+            keys = [
+                row_numbers.ordering(self.order_value(one.this, columns), one) for one in wanted
+            ]
         body = self.scope.body
         if self._limited():
-            body, columns, keys = numbering.limited(self, body, columns, keys)
+            body, columns, keys = row_numbers.limited(self, body, columns, keys)
         return Rows(body, columns, tuple(keys) if self.top else ())
 
 

@@ -35,9 +35,7 @@ def reads_itself(cte: exp.CTE) -> bool:
     return any(t.name.lower() == cte.alias.lower() for t in cte.this.find_all(exp.Table))
 
 
-def cte(
-    queries: Translator, node: exp.CTE, names: list[str], outer: Scope | None
-) -> Callable[[Scope | None], Rows]:
+def cte(queries: Translator, node: exp.CTE, names: list[str]) -> Callable[[Scope | None], Rows]:
     """Return a function that gives the rows of a recursive CTE; its rules are added at once."""
     union = node.this
     if not isinstance(union, exp.Union):

@@ -51,7 +51,7 @@ def exists(queries: Translator, node: exp.Expr, scope: Scope, wanted: bool) -> l
 
 def _none(queries: Translator, body: Body) -> Literal:
     builder = queries.builder
-    required = builder._names(body.required)
+    required = builder.names_of(body.required)
     marks = tuple(Atom("", (Var(name),)) for name in sorted(required))
     renamed = builder.apart([*body.literals, *marks], {*_around(body)})
     literals, marks = renamed[: len(body.literals)], renamed[len(body.literals) :]  # type: ignore[assignment]
@@ -197,7 +197,7 @@ def _one_or_null(
         keys = [dummy]
     some, all_ = builder.helper(), builder.helper()
     terms = tuple(one.term for one in keys)
-    required = builder._names(inner.required)
+    required = builder.names_of(inner.required)
     builder.rule(Atom(some, terms, (value.term,)), inner)
     columns = tuple(
         Column(

@@ -1,4 +1,4 @@
-"""Window functions, which follow from the numbers of rows in their partitions (see numbering.py).
+"""Window functions, which follow from the numbers of rows in their partitions (see row_numbers.py).
 
 `rank` is the least number among equals, `lag` reads the row numbered one less, a running sum is a
 range of numbers.  An edit numbers the partitions that it changes anew, and changes the rows whose
@@ -24,13 +24,13 @@ from ivm.sql.queries.folds.aggregate import (
     Aggregate,
     Group,
     Wanted,
-    argument_of,
     join_around,
     wanted,
 )
-from ivm.sql.queries.numbering import MOST, Key, copies, numbered, ordering
+from ivm.sql.queries.row_numbers import MOST, Key, copies, numbered, ordering
 from ivm.sql.queries.scope import Scope, text_of
 from ivm.sql.queries.sets import own
+from ivm.sql.queries.window_syntax import inputs_of, refuse_own_order, with_named
 from ivm.sql.rules import Body, Column, Table, outer_value
 from ivm.sql.terms import Atom, Call, Define, Fold, Lit, Literal, Not, Term, Test, Typed, Var
 from ivm.sql.types import BIGINT, DOUBLE, INTEGER, NULL, SqlType
@@ -45,7 +45,7 @@ def apply(select: Clauses, nodes: list[exp.Window], named: dict[str, exp.Expr]) 
     _refuse_duplicates(select)
     partitions: dict[str, _Partition] = {}
     for node in nodes:
-        whole = _with_named(node, named)
+        whole = with_named(node, named)
         by, order = whole.args.get("partition_by") or [], whole.args.get("order")
         text = f"{[text_of(p) for p in by]} {text_of(order) if order else ''}"
         if text not in partitions:
@@ -98,20 +98,6 @@ def _rename(select: Clauses, body: Body, renamed: dict[Term, Typed]) -> None:
         select.grouped = {builder.resolve(t): new(v) for t, v in select.grouped.items()}
     select.replaced = {t: new(v) for t, v in select.replaced.items()}
     select.go_on(body)
-
-
-def _with_named(node: exp.Window, named: dict[str, exp.Expr]) -> exp.Window:
-    alias = node.args.get("alias")
-    if alias is None:
-        return node
-    name = alias.name.lower()
-    if name not in named:
-        raise SqlError(f"no window {alias.name} is defined: add WINDOW {alias.name} AS (...)", node)
-    whole = node.copy()
-    for key in ("partition_by", "order", "spec"):
-        if not whole.args.get(key):
-            whole.set(key, named[name].args.get(key))
-    return whole
 
 
 class _Partition:
@@ -179,14 +165,14 @@ class _Partition:
 
     def value(self, node: exp.Window) -> Typed:
         """Return the value of a window function."""
-        _refuse_own_order(node.this)
+        refuse_own_order(node.this)
         inner = node.this
         while isinstance(inner, exp.IgnoreNulls | exp.RespectNulls | exp.Filter | exp.WithinGroup):
             inner = inner.this
         with reading(inner):
             return self._of(node.this, node)
 
-    def _of(self, function: exp.Expr, node: exp.Window) -> Typed:
+    def _of(self, function: exp.Expr, node: exp.Window) -> Typed:  # noqa: C901 - a case for each function
         if isinstance(function, exp.IgnoreNulls) and isinstance(
             function.this, exp.Lag | exp.Lead | exp.NthValue
         ):
@@ -575,7 +561,7 @@ class _Partition:
         if one.condition is not None:
             source.literals += values.condition(one.condition)
         inputs = {
-            text_of(node): builder.define(source, values.value(node)) for node in _inputs(one)
+            text_of(node): builder.define(source, values.value(node)) for node in inputs_of(one)
         }
         names = [
             *(f"g{n}" for n in range(len(groups))),
@@ -643,39 +629,6 @@ class _Partition:
             name, (*columns, replace(value, nullable=nullable)), (*range(len(keys)),), True
         )
         return builder.scan(full, self.body, [*keys])[-1]
-
-
-def _inputs(one: Wanted) -> list[exp.Expr]:
-    """Return the expressions that an aggregate reads, without constants."""
-    inner = argument_of(one.node)
-    inner = inner.this if isinstance(inner, exp.Order) else inner
-    parts = inner.expressions if isinstance(inner, exp.Distinct) else [inner]
-    if isinstance(one.node, (exp.ArgMax, exp.ArgMin, *kinds.PAIRS)) or isinstance(
-        one.node.expression, exp.Column
-    ):
-        parts = [*parts, one.node.expression]
-    found = [
-        part
-        for one_ in parts
-        for part in (one_.expressions if isinstance(one_, exp.Tuple) else [one_])
-    ]
-    found += [o.this for o in one.order]
-    return [
-        node for node in found if node is not None and not isinstance(node, exp.Star | exp.Literal)
-    ]
-
-
-def _refuse_own_order(function: exp.Expr) -> None:
-    """Raise SqlError for an ORDER BY among the arguments of a function that is not an aggregate."""
-    inner = function.this if isinstance(function, exp.IgnoreNulls | exp.RespectNulls) else function
-    if isinstance(inner, WINDOW_ONLY) and any(
-        isinstance(one, exp.Order) for one in inner.iter_expressions()
-    ):
-        name = str(inner.meta.get("name") or inner.sql_name()).lower()
-        raise SqlError(
-            f"{name} takes no ORDER BY among its arguments: write it as OVER (... ORDER BY ...)",
-            inner,
-        )
 
 
 def _known(function: exp.Expr) -> exp.Expr:

@@ -6,7 +6,7 @@ that changed there.
 A group is found by seeks and by folds of the state's tree, so its size does not matter. What takes
 more than words, such as a variance of large numbers or of floats, is left to Python.
 
-A state that keeps a few values of each group (ways/ends.py) has marks; edits from their group's
+A state that keeps a few values of each group (ways/kept_extremes.py) has marks; edits from their group's
 mark on are left out before the state is edited. A group with nothing before its mark is left to
 Python, which fills it again:
 

@@ -31,7 +31,7 @@ from ivm.rules.rule import InstalledStratum
 from ivm.terms.encoder import Encoder
 from ivm.views.delta import Delta
 from ivm.ways.match import binding_difference, maintain_by_probing
-from ivm.ways.pending import Waiting
+from ivm.ways.pending import PendingRows
 from ivm.ways.recursion.cycles import ROUNDS_FIRST, TIMES, TIMES_OF_FLOATS, Trail
 from ivm.ways.recursion.facts import (
     SUSPENDED,
@@ -156,7 +156,7 @@ class Fixpoint:
             bodies = FlatBodies(
                 self._txn, self._installed, self._stratum, self._bodies, self._encode
             )
-            wait = partial(Waiting, self._txn, self._installed, step=ROUNDS, most=RUNS)
+            wait = partial(PendingRows, self._txn, self._installed, step=ROUNDS, most=RUNS)
             flat = FlatRounds(bodies, self._limits, self._threads, wait)
         except NotPlain:
             return None

@@ -20,7 +20,7 @@ from threading import Lock
 import numpy as np
 
 from ivm.memory import memory_allowed, memory_left
-from ivm.ways.pending import Waiting
+from ivm.ways.pending import PendingRows
 from ivm.ways.recursion.facts import ROUNDS_MAX, Limits
 from ivm.ways.recursion.flat_bodies import FlatBodies, NotPlain
 from ivm.ways.recursion.kernels import rounds
@@ -234,9 +234,9 @@ class FlatRounds:
     """One evaluation of a stratum."""
 
     def __init__(
-        self, bodies: FlatBodies, limits: Limits, threads: int, wait: Callable[[], Waiting]
+        self, bodies: FlatBodies, limits: Limits, threads: int, wait: Callable[[], PendingRows]
     ) -> None:
-        """Take what makes an empty `Waiting`, which keeps facts until their trees are built.
+        """Take what makes an empty `PendingRows`, which keeps facts until their trees are built.
         Raises NotPlain.
         """
         if bodies.fold and limits.rounds_max not in (None, ROUNDS_MAX):

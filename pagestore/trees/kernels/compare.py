@@ -201,13 +201,7 @@ def next_changes(tree, columns, state, actions, out):
     while n + 2 <= actions.shape[0]:
         if old[LEVEL] < 0 and new[LEVEL] < 0:
             break
-        order = 0
-        if old[LEVEL] < 0:
-            order = 1
-        elif new[LEVEL] < 0:
-            order = -1
-        else:
-            order = compare(words, old, new, keys)
+        order = order_of_heads(words, old, new, keys)
         if order == 0 and old[LEVEL] == new[LEVEL]:
             level = old[LEVEL]
             same = equal_run(words, page_words, old, new, keys, columns)
@@ -235,6 +229,14 @@ def next_changes(tree, columns, state, actions, out):
             return page
         open_page(words, page_words, page, side)
     return n
+
+
+@kernel
+def order_of_heads(words, old, new, keys):
+    """Compare the heads' keys as `compare` does; a side that has ended comes last."""
+    if old[LEVEL] < 0:
+        return 1
+    return -1 if new[LEVEL] < 0 else compare(words, old, new, keys)
 
 
 @kernel

@@ -158,6 +158,16 @@ def fold_plain(words, page, level, keys, scans, first, lo, hi, acc):
                 words, page, op, area, first, depth, i, j, low, middle, high
             )
             n += nodes
+    put_plain(op, flip, low, middle, high, first, acc)
+    acc[2 * folds] = 1
+    acc[2 * folds + 1] += n - 1
+
+
+@inlined
+def put_plain(op, flip, low, middle, high, first, acc):
+    """Put a fold that was kept in registers into `acc`: a count, a sum of two words, or an
+    extreme.
+    """
     if op <= SUM:
         middle += low >> 32
         acc[first] = middle << 32 | low & HALF
@@ -165,8 +175,6 @@ def fold_plain(words, page, level, keys, scans, first, lo, hi, acc):
             acc[first + 1] = high + (middle >> 32)
     else:
         acc[first] = low ^ flip
-    acc[2 * folds] = 1
-    acc[2 * folds + 1] += n - 1
 
 
 @inlined

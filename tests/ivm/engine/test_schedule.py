@@ -14,7 +14,7 @@ from ivm.engine import schedule
 from ivm.engine.schedule import Schedule
 from ivm.errors import FunctionConflictError, RangeError
 from ivm.rules.steps import Flush, steps_of
-from ivm.ways import ends, scan
+from ivm.ways import kept_extremes, scan
 from pagestore.sorting import tuples
 from pagestore.trees import edit
 from pagestore_tools.bench.graphs import even, skewed
@@ -216,10 +216,10 @@ def two_kept(monkeypatch):
     time.
     """
     found = []
-    monkeypatch.setattr(ends, "KEPT", 2)
-    monkeypatch.setattr(ends, "FEW", 1)
+    monkeypatch.setattr(kept_extremes, "KEPT", 2)
+    monkeypatch.setattr(kept_extremes, "FEW", 1)
     monkeypatch.setattr(
-        scan, "renewed", lambda *given: found.append(given[2]) or ends.renewed(*given)
+        scan, "renewed", lambda *given: found.append(given[2]) or kept_extremes.renewed(*given)
     )
     return found
 

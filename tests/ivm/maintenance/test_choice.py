@@ -64,7 +64,7 @@ class Counting:
             if self.way == "chosen":
                 return better(choice, step)
             changed = any(trie.index in choice._context.deltas for trie in step.plan.tries)
-            return self.way == "anew" and changed and choice.may_be_anew(step.rule)
+            return self.way == "anew" and changed and choice.may_recompute(step.rule)
 
         monkeypatch.setattr(Budget, "__init__", begun)
         monkeypatch.setattr(Context, "note_operations", noted)

@@ -29,7 +29,7 @@ TYPES = {  # of a column, as rules say them
     "string": "string",
     "bytes": "bytes", "uint64": "uint64",
 }  # fmt: skip
-MOMENTS = [0, 86_400_000_000, 1_706_778_000_123_456, -1]  # microseconds
+MEANS = [0, 86_400_000_000, 1_706_778_000_123_456, -1]  # microseconds
 SOURCES: list[pa.Array] = [
     pa.array([0, 1, -7, 2**53 + 1, -(2**63) + 1, 99_999_999, None], pa.int64()),
     pa.array([0, 1, 127], pa.int8()),
@@ -45,7 +45,7 @@ SOURCES: list[pa.Array] = [
     pa.array([0, 18_000], pa.date32()),
     pa.array([0, 43_200_000_000], pa.time64("us")),
     pa.array([1, 1000], pa.time64("ns")),
-    *(pa.array(MOMENTS, pa.timestamp("us", zone)) for zone in (None, "UTC", "America/New_York")),
+    *(pa.array(MEANS, pa.timestamp("us", zone)) for zone in (None, "UTC", "America/New_York")),
     pa.array([0, 1, 1_000], pa.timestamp("ns")),
     pa.array([1_580_428_800], pa.timestamp("s")),
     pa.array([0, 5], pa.duration("us")),

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 import ivm
 from ivm.names import APART
 from ivm.views.layouts import MORE
-from ivm.ways import ends, scan, states
+from ivm.ways import kept_extremes, scan, states
 from pagestore.trees.folds import select
 from pagestore.trees.read import read
 from tests.support.mirror import Mirror
@@ -193,8 +193,8 @@ def test_states_with_a_few_values_of_a_group_are_filled_again(program, few, data
     )
     row = st.tuples(st.sampled_from("ef"), st.tuples(st.integers(0, 2), value))
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ends, "KEPT", 2)
-        patch.setattr(ends, "FEW", 1)
+        patch.setattr(kept_extremes, "KEPT", 2)
+        patch.setattr(kept_extremes, "FEW", 1)
         patch.setattr("ivm.engine.schedule.FEW", few)
         mirror = Mirror(
             Path(folder) / "store.pages", f"{BASE} {program or data.draw(partial_programs())}"
@@ -239,16 +239,18 @@ def test_a_state_of_many_values_keeps_a_few_of_each_group(tmp_path):
             "m",
         )
         assert sorted(len(rows.T) for rows in kept_states(ws)) == [
-            ends.KEPT + 1,
-            3 * (ends.KEPT + 1),
+            kept_extremes.KEPT + 1,
+            3 * (kept_extremes.KEPT + 1),
         ]
     # which states are partial is stored with the rules
     with ivm.open(tmp_path / "m.pages", sync="off") as ws:
         again, order = [], np.argsort(rows["v"][rows["g"] == 1])
         ids, values = rows["i"][rows["g"] == 1][order], rows["v"][rows["g"] == 1][order]
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(scan, "renewed", lambda *args: again.append(args) or ends.renewed(*args))
-            for place in range(2 * ends.KEPT + 5):
+            patch.setattr(
+                scan, "renewed", lambda *args: again.append(args) or kept_extremes.renewed(*args)
+            )
+            for place in range(2 * kept_extremes.KEPT + 5):
                 assert dict(ws["m"])[1] == values[place]
                 with ws.transaction() as txn:
                     txn.delete("r", [(int(ids[place]), 1, int(values[place]))])

@@ -24,7 +24,7 @@ SUMMED = {
     "concat": ("text",),
     "registered": ("int",),
 }
-MOMENTS = "avg", "variance", "stddev", "var_pop", "stddev_pop", "median"
+MEANS = "avg", "variance", "stddev", "var_pop", "stddev_pop", "median"
 ORDERINGS = "argmin", "argmax", "first", "last"
 RANGED = (
     "count",
@@ -394,7 +394,7 @@ class Folds(Draw):
         x = self.random.choice(able)
         tag, by = held[x], f", {self.random.choice(ordered)}" if ordered else ""
         if op == "moments":
-            return op, f"{self.random.choice(MOMENTS)}({x})", "float", False
+            return op, f"{self.random.choice(MEANS)}({x})", "float", False
         if op == "quantile":
             return op, f"quantile({x}, {self.random.choice(('0', '0.25', '0.5', '1'))})", tag, False
         if op == "top":

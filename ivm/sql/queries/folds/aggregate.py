@@ -17,7 +17,7 @@ from ivm.lang.ir import Value
 from ivm.sql.conversions import convert
 from ivm.sql.errors import SqlError
 from ivm.sql.queries.expressions import Expressions
-from ivm.sql.queries.numbering import Key, copies, ordered_terms, ordering, told_apart
+from ivm.sql.queries.row_numbers import Key, copies, ordered_terms, ordering, parts_of
 from ivm.sql.queries.scope import text_of
 from ivm.sql.rules import Body, Builder, Column, Table
 from ivm.sql.terms import Atom, Call, Fold, Lit, Rule, Term, Typed, Var
@@ -219,7 +219,7 @@ class Aggregate:
             for one in self.builder.identity(self.body)
             if one.term not in [k.term for k in self.key]
         ]
-        return [part for one in rows for part in told_apart(self.builder, self.body, one)]
+        return [part for one in rows for part in parts_of(self.builder, self.body, one)]
 
     def of_truths(self, value: Typed, op: str) -> Made:
         """Return the least or greatest of truth values."""

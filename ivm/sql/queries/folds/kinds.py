@@ -43,7 +43,7 @@ UINTEGER = SqlType("UINTEGER")
 BITS = {"TINYINT": 8, "SMALLINT": 16, "INTEGER": 32}
 # moments and intervals, which have microseconds
 MEASURED = (TIME, TIMESTAMP, TIMESTAMPTZ, INTERVAL)
-MOMENTS: dict[type[exp.Expr], str] = {
+MEANS: dict[type[exp.Expr], str] = {
     exp.Stddev: "stddev", exp.StddevSamp: "stddev", exp.StddevPop: "stddev_pop",
     exp.Variance: "variance",
     exp.VariancePop: "var_pop",
@@ -221,7 +221,7 @@ def _every(one: Aggregate) -> Made:
 
 
 def _moment(one: Aggregate) -> Made:
-    op = MOMENTS[type(one.one.node)]
+    op = MEANS[type(one.one.node)]
     value = one.numbered([_as_word(one, one.number(one.one.node))])[0]
     if op in ("stddev", "variance"):
         one.total = False  # a group of one row has none
@@ -486,7 +486,7 @@ _KINDS: list[tuple[tuple[type[exp.Expr], ...], Callable[[Aggregate], Made]]] = [
     ((exp.Avg,), _avg),
     ((exp.Min, exp.Max), _extreme),
     ((exp.LogicalAnd, exp.LogicalOr), _every),
-    ((*MOMENTS,), _moment),
+    ((*MEANS,), _moment),
     ((exp.Median,), _median),
     ((exp.BitwiseAndAgg, exp.BitwiseOrAgg, exp.BitwiseXorAgg), _bits),
     ((exp.ArrayAgg,), ordered.listed),

@@ -16,7 +16,7 @@ from ivm.sql.conversions import as_json, bracketed, concat, convert, in_order, i
 from ivm.sql.errors import SqlError
 from ivm.sql.literals import constant
 from ivm.sql.queries.folds.aggregate import Aggregate, Made
-from ivm.sql.queries.numbering import put_together, told_apart
+from ivm.sql.queries.row_numbers import parts_of, put_together
 from ivm.sql.rules import Body
 from ivm.sql.terms import Call, Lit, Term, Typed
 from ivm.sql.types import BIGINT, BOOLEAN, DATE, INTEGER, UBIGINT, VARCHAR, list_of, map_of
@@ -88,7 +88,7 @@ def end(one: Aggregate) -> Made:
     """FIRST and LAST, where a null is a value."""
     op = "last" if isinstance(one.one.node, exp.Last) else "first"
     value = one.builder.define(one.body, one.values.value(one.arguments()[0]))
-    parts = told_apart(one.builder, one.body, value)
+    parts = parts_of(one.builder, one.body, value)
     ties = one.identity() if one.one.order and not one.body.weights else []
     rows = one.numbered([*parts, *one.places(), *ties])
     # so that all parts are of the same row

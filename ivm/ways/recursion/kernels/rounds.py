@@ -331,6 +331,14 @@ def add(bodies, facts, run, predicate, values, lists, terms, keys, value, rank):
             if not rows[row, own + WAITS]:
                 wait(facts, progress, row)
         return DONE
+    return append(bodies, facts, run, predicate, values, lists, terms, keys, value, rank, number)
+
+
+@inlined
+def append(bodies, facts, run, predicate, values, lists, terms, keys, value, rank, number):
+    """Append a new fact to the rows, and enter it by its number in the dense table or the chains."""
+    progress = run.progress
+    rows, own, fold = facts.rows, facts.rows.shape[1] - FACT, progress[FOLD]
     row = progress[SIZE]
     if row == rows.shape[0]:
         return GROW
@@ -344,12 +352,12 @@ def add(bodies, facts, run, predicate, values, lists, terms, keys, value, rank):
     progress[SIZE] = row + 1
     if progress[SPAN]:
         if fold:
-            facts.dense[slot] = row + 1
+            facts.dense[number] = row + 1
         else:
-            facts.dense[slot] |= 1 << (number & 63)
+            facts.dense[number >> 6] |= 1 << (number & 63)
     else:
-        facts.nexts[0, row] = facts.begins[0, slot]
-        facts.begins[0, slot] = row + 1
+        facts.nexts[0, row] = facts.begins[0, number]
+        facts.begins[0, number] = row + 1
     link(bodies, facts, row, 0, 1)
     wait(facts, progress, row)
     return DONE

@@ -56,7 +56,7 @@ class Draft(NamedTuple):
     rewrite_catalog: bool = False
 
 
-class Ahead(Protocol):
+class UnreadCommits(Protocol):
     """Commits that were made, and that the state of the committer lacks: those of a series
     (series.py).
     """
@@ -78,7 +78,7 @@ class Ahead(Protocol):
         """Leave the next commit to a transaction."""
 
 
-class ShortRoom:
+class KernelCommitBuffers:
     """The arrays for laying records out, used by one commit after the other."""
 
     def __init__(self, page_words: int) -> None:
@@ -88,14 +88,14 @@ class ShortRoom:
         )
 
 
-class ShortCommit:
+class KernelCommit:
     """A record that was laid out, and what is to follow from it."""
 
     def __init__(
         self,
         state: StoreState,
         pager: Pager,
-        room: ShortRoom,
+        room: KernelCommitBuffers,
         sequence: int,
         listed: bool,
         draft: Draft,
@@ -208,14 +208,14 @@ class ShortCommit:
 def lay_out(
     state: StoreState,
     pager: Pager,
-    room: ShortRoom,
+    room: KernelCommitBuffers,
     sequence: int,
     listed: bool,
     draft: Draft,
     page: int,
     trees: int,
     checked: np.ndarray,
-) -> ShortCommit | None:
+) -> KernelCommit | None:
     """Lay out the record of a transaction in a page, before its only edits, which are of some
     trees; else return None.
 
@@ -250,4 +250,4 @@ def lay_out(
     )
     if words > len(room.record):
         return None
-    return ShortCommit(state, pager, room, sequence, listed, draft, page, trees, checked)
+    return KernelCommit(state, pager, room, sequence, listed, draft, page, trees, checked)

@@ -13,7 +13,7 @@ from pagestore.storage.free_list import FreeList
 from pagestore.versions import committer as committers
 from pagestore.versions import locks as locking
 from pagestore.versions.commit_record import free_pages_of
-from pagestore.versions.short_commit import ShortCommit
+from pagestore.versions.kernel_commit import KernelCommit
 from pagestore_tools.bench.meter import Meter
 from tests.support.simulator import compiled
 
@@ -48,13 +48,13 @@ def edited(path, sync, steps=250, seed=1):
 def completed(monkeypatch):
     """The short commits of the test."""
     found = []
-    complete = ShortCommit.complete
+    complete = KernelCommit.complete
 
     def noted(self):
         found.append(self)
         return complete(self)
 
-    monkeypatch.setattr(ShortCommit, "complete", noted)
+    monkeypatch.setattr(KernelCommit, "complete", noted)
     return found
 
 
@@ -73,7 +73,7 @@ def test_short_commits_store_what_others_do(sync, tmp_path, completed, monkeypat
 def test_a_record_that_is_not_wanted_is_discarded(tmp_path, completed, monkeypatch):
     short = edited(tmp_path / "short.pages", "off")
     completed.clear()
-    monkeypatch.setattr(ShortCommit, "is_of", lambda *_: False)
+    monkeypatch.setattr(KernelCommit, "is_of", lambda *_: False)
     assert edited(tmp_path / "other.pages", "off")[:2] == short[:2]
     assert not completed
 

@@ -64,7 +64,7 @@ def numbered(
     upward = not (keys and all(k.desc for k in keys))
     by = [term for key in keys for term in ordered_terms(builder, inner, key, upward)]
     ids = [builder.define(inner, one) for one in identity]
-    parts = [told_apart(builder, inner, one) for one in ids]
+    parts = [parts_of(builder, inner, one) for one in ids]
     by += [part.term for own in parts for part in own]
     by = [term for term in dict.fromkeys(by) if term not in [g.term for g in groups]]
     group_columns = tuple(
@@ -104,7 +104,7 @@ def numbered(
     return Table(name, all_columns, (*range(len(all_columns) - 1),), function=True)
 
 
-def told_apart(builder: Builder, body: Body, value: Typed) -> list[Typed]:
+def parts_of(builder: Builder, body: Body, value: Typed) -> list[Typed]:
     """Return a value as variables that are never null: itself, or whether it is null, and a value
     in place of null.
 
@@ -123,7 +123,7 @@ def told_apart(builder: Builder, body: Body, value: Typed) -> list[Typed]:
 def put_together(
     builder: Builder, body: Body, values: list[Typed], type_: SqlType, define: bool = True
 ) -> Typed:
-    """Return the value of a type that `told_apart` gave in parts."""
+    """Return the value of a type that `parts_of` gave in parts."""
     *flags, filled = values
     term = Call("=", (filled.term, Lit(1, "int64"))) if type_ == BOOLEAN else filled.term
     for flag in flags:
