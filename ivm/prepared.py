@@ -52,7 +52,7 @@ class PreparedEdits(PreparedSeries):
             return short._replace(
                 words=partial(self._without_conflict, short, info.spec.keys, self._words(info))
             )
-        return short if info.schema.plain else short._replace(words=self._words(info).of)
+        return short if info.schema.held_as_given else short._replace(words=self._words(info).of)
 
     def _without_conflict(
         self, short: Short, keys: int, words: RowWords, edits: list[PreparedEdit]

@@ -17,8 +17,8 @@ from ivm.answer import Answer
 from ivm.engine.engine import Engine
 from ivm.engine.regret import Regret
 from ivm.engine.schedule import Schedule, run_steps
-from ivm.errors import EditError, FunctionConflictError, MaintainError
-from ivm.lang.ir import ROPE, Edit
+from ivm.errors import EditError, FunctionConflictError, MaintainError, RuleTypeError
+from ivm.lang.ir import ROPE, Const, Edit
 from ivm.memory import allowing
 from ivm.rope import note_erased, texts_of_changes
 from ivm.rules.account import Account
@@ -29,7 +29,7 @@ from ivm.terms.encoder import Encoder, finder
 from ivm.views.delta import Delta
 from ivm.views.edit_composition import TAKE, Clash, compose, compose_bag
 from ivm.wide import Wide, read
-from pagestore.errors import ClosedError
+from pagestore.errors import ClosedError, WordError
 from pagestore.host import (
     ERASE,
     INSERT,
@@ -41,6 +41,7 @@ from pagestore.host import (
     Tree,
     WritableRelation,
     given_rows,
+    narrowed,
     one_batch,
     read_batches,
 )
@@ -643,6 +644,7 @@ def _words_of_edits(
     for edit in edits:
         terms = edit.args if edit.value is None else (*edit.args, edit.value)
         words = [*map(find if edit.action == "-" else intern, terms)]
+        _narrow(txn, edit, terms, words)
         spec = txn.tree(edit.predicate).spec
         layout = installed.layouts.get(edit.predicate)
         taken = edit.action == "-" and (edit.value is not None or spec.keys < len(words))
@@ -657,6 +659,21 @@ def _words_of_edits(
         )
         for name, rows in found.items()
     }
+
+
+def _narrow(
+    txn: pagestore.Transaction, edit: Edit, terms: tuple[Const, ...], words: list[int]
+) -> None:
+    """Change the words of a row to those that narrow columns have.  Raises RuleTypeError for the
+    insertion of a value that one of them does not have.
+    """
+    schema = txn[edit.predicate].schema
+    for place in schema.narrow:
+        column, word = schema.stored[place], np.array(words[place : place + 1], np.int64)
+        try:
+            words[place : place + 1] = narrowed(column, word, 0, edit.action != "-").tolist()
+        except WordError as error:
+            raise RuleTypeError(terms[place].where, str(error)) from None
 
 
 def _undeclared(txn: pagestore.Transaction, edit: Edit, declared: int, taken: bool) -> list[int]:

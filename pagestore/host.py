@@ -80,10 +80,10 @@ from pagestore.trees.read import (
     read_blocks,
 )
 from pagestore.trees.tree import Spec, Tree
-from pagestore.values.codec import NULL, YEARS, encode, float_values, float_words, typed
+from pagestore.values.codec import NULL, YEARS, encode, float_values, float_words, narrowed, typed
 from pagestore.values.dictionary import TextFinder
 from pagestore.values.row_formats import given_rows
-from pagestore.values.types import Column, Schema, Type
+from pagestore.values.types import Column, Schema, Type, may_be_narrow
 from pagestore.versions.catalog import MAIN, Dependants, recorded_dependants
 from pagestore.versions.hosts import Computed, record_dependants, register_host
 from pagestore.versions.series import Edit as PreparedEdit
@@ -174,7 +174,9 @@ __all__ = [
     "is_semilattice",
     "last_before",
     "local_path",
+    "may_be_narrow",
     "message",
+    "narrowed",
     "one_batch",
     "operator",
     "operator_code",

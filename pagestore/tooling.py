@@ -23,7 +23,7 @@ from pagestore.trees.folds import Rows, overlaps_counted
 from pagestore.trees.read import LARGE_WORDS, batch_rows, read
 from pagestore.trees.scratch import applications
 from pagestore.trees.tree import naming_path
-from pagestore.values.codec import bounds_of, interned_as, numbers_of
+from pagestore.values.codec import beyond, bounds_of, holding, interned_as, numbers_of
 from pagestore.values.dictionary import is_utf8
 from pagestore.values.exact import damage_of
 from pagestore.values.row_formats import unnamed_index
@@ -35,9 +35,10 @@ __all__ = [
     "BAG_ROWS", "DIGITS_MAX", "LARGE_WORDS", "PAGE_SIZE_DEFAULT", "Rows", "Segment", "Stoppable",
     "Stopped",
     "VersionInfo", "Walk",
-    "additions", "applications", "apply", "batch_rows", "beside", "bounds_of", "build_segment",
+    "additions", "applications", "apply", "batch_rows", "beside", "beyond", "bounds_of",
+    "build_segment",
     "changes_between",
-    "damage_of", "empty_store", "end_words", "hosts", "in_words", "interned_as", "is_utf8",
+    "damage_of", "empty_store", "end_words", "holding", "hosts", "in_words", "interned_as", "is_utf8",
     "library", "naming_path",
     "neighbours", "numbers_of", "overlaps_counted", "read", "removals", "repeated", "sync_folder",
     "type_of_arrow",

@@ -22,7 +22,7 @@ from ivm.sql.session import Host, change_catalog
 from ivm.sql.terms import Atom, Call, Lit, Rule, Test, Typed, Var, show_rule, variables
 from ivm.sql.types import INTERVAL, SqlType, sql_type
 from pagestore.errors import DependantsError
-from pagestore.host import KEYS_MAX, Column, Schema, Type
+from pagestore.host import KEYS_MAX, Column, Schema, Type, may_be_narrow
 
 TYPE = re.compile(
     r'(create|drop)\s+type\s+(?:if\s+(?:not\s+)?exists\s+)?("[^"]+"|\w+)(?:\s+as\s+(.+))?',
@@ -45,6 +45,13 @@ class Definition(NamedTuple):
     type: SqlType
     nullable: bool
     default: str | None  # as SQL
+
+    @property
+    def stored(self) -> Column:
+        """The column of the store that holds the values."""
+        type_ = Type.parse(self.type.store + "?" * self.nullable)
+        narrow = may_be_narrow(type_, self.type.name)
+        return Column(self.name, type_, self.type.name if narrow else "")
 
     def saved(self) -> dict[str, Any]:
         """Return what the catalog keeps."""
@@ -140,7 +147,7 @@ def create(
                     node,
                 )
             txn.drop(own)
-        typed = tuple(Column(c.name, Type.parse(c.type.store + "?" * c.nullable)) for c in columns)
+        typed = tuple(c.stored for c in columns)
         if key:
             txn.create(name, Schema(typed, (*key,)), key=tuple(key))
         else:
@@ -475,13 +482,13 @@ def _alter(txn: Any, catalog: Catalog, name: str, action: exp.Expr) -> None:
             if checks:
                 raise SqlError("CHECK, UNIQUE and REFERENCES are named in CREATE TABLE", action)
             default = default_value(column.default, column.type, action)
-            added = Column(column.name, Type.parse(column.type.store + "?" * column.nullable))
+            added = column.stored
             if catalog.weighs(name):
                 _made_anew(
                     txn, name, [*txn[name].schema.columns, added], lambda row: (*row, default)
                 )
             else:
-                txn.add_column(name, f"{added.name}: {added.type}", default)
+                txn.add_column(name, added, default)
             saved["columns"].append(column.saved())
         case exp.Drop():
             for column in action.args["tables"]:

@@ -18,11 +18,13 @@ from logging import DEBUG
 from operator import itemgetter
 from typing import Any
 
+import numpy as np
+
 from pagestore.errors import PagestoreError
 from pagestore.runtime import reports
 from pagestore.trees.edit import FLUSH
 from pagestore.trees.kernels.node_buffer import ERASE, INSERT, SET
-from pagestore.values.codec import NULL, word_of_value
+from pagestore.values.codec import NULL, narrowed, word_of_value
 from pagestore.values.dictionary import Dictionary
 from pagestore.values.types import Column
 from pagestore.versions.catalog import MAIN_ID, Info
@@ -144,7 +146,7 @@ class PreparedSeries(Prepared):
         queues = self._handle.committer.queues
         if queues is None:
             return None
-        words = None if info.schema and info.schema.plain else self._words(info).of
+        words = None if info.schema and info.schema.held_as_given else self._words(info).of
         return Short(
             queue_of(queues, info.spec, info.name), 0, NONE_CHECKED, FLUSH.call, (0,), words=words
         )
@@ -288,6 +290,8 @@ class RowWords:
                 continue
             try:
                 word = word_of_value(column, value, self._id_of)
+                if column.narrow:
+                    word = int(narrowed(column, np.array([word]))[0])
             except PagestoreError:  # a transaction raises it, with the row
                 return None
             if not word and column.type.interned:

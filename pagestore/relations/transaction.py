@@ -47,7 +47,7 @@ from pagestore.trees.build import bulk
 from pagestore.trees.folds import rows_of
 from pagestore.trees.read import pages_of, read_batches
 from pagestore.trees.tree import Spec, Tree
-from pagestore.values.codec import NULL, decode, encode
+from pagestore.values.codec import NULL, decode, encode, narrowed
 from pagestore.values.dictionary import TEXT_TREES
 from pagestore.values.dictionary_writer import DictionaryWriter
 from pagestore.values.scan_spec import parse_scan, scan_names
@@ -227,15 +227,15 @@ class Transaction(WorkingTrees):
         self._follow()
 
     @step
-    def add_column(self, name: str, column: str, default: Any) -> WritableRelation:
-        """Add a value column, written `name: type`, that has `default` in all records. O(records).
+    def add_column(self, name: str, column: str | Column, default: Any) -> WritableRelation:
+        """Add a value column, a Column or written `name: type`, that has `default` in all records. O(records).
 
         The relation is made anew: existing objects for it become invalid, and the new one is
         returned. Earlier versions do not have the column. Raises SchemaError, WordError.
         """
         info, schema = self._columns_of(name)
-        (added,) = parse_columns(column)
-        word = int(encode(added, [default], self.dictionary)[0])
+        (added,) = (column,) if isinstance(column, Column) else parse_columns(column)
+        word = int(narrowed(added, encode(added, [default], self.dictionary))[0])
         wider = Schema.parse(
             Schema((*schema.columns, added), schema.key), schema.key, keys_null=True
         )

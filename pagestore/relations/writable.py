@@ -15,7 +15,7 @@ from pagestore.runtime.lazy import pyarrow as pa
 from pagestore.sorting.tuples import sort_order
 from pagestore.storage.invalidated import Invalidated
 from pagestore.trees.kernels.node_buffer import ADD, ERASE, INSERT, SET
-from pagestore.values.codec import encode
+from pagestore.values.codec import encode, narrowed
 from pagestore.values.dictionary import TextFinder
 from pagestore.values.row_formats import (
     Misnamed,
@@ -99,13 +99,14 @@ class WritableRelation(Relation):
                     f"column {column.name!r} is {column.type}; only int64 and short decimals add up"
                 )
         rows = given_rows(rows, columns)
-        if all(column.type.name == "int64" for column in values):
+        if all(column.type.name == "int64" and not column.narrow for column in values):
             self._edit(ADD, rows)
             return
         words = self.encode(rows)
         with self._source.savepoint():
             _, changed = self._source.apply(self.name, np.full(words.shape[1], ADD), words)
             for column, sums in zip(values, changed[len(self.schema.key) :], strict=True):
+                narrowed(column, sums)
                 if (
                     column.type.name == "decimal"
                     and (np.abs(sums) >= 10**column.type.precision).any()
@@ -298,7 +299,7 @@ class WritableRelation(Relation):
                 f"{self.name!r} has words of its host's own; change it through the host"
             )
         if schema.plain and (words := plain_rows(rows, schema)) is not None:
-            return words
+            return self._narrowed(words, first, add)
         columns, problems = schema.columns, list[PagestoreError]()
         try:
             values = rows_as_columns(rows, schema, keys_allowed)
@@ -317,7 +318,20 @@ class WritableRelation(Relation):
             except WordError as error:
                 problems.append(error)
         _refuse(problems, {name: len(words) for name, words in out.items()})
-        return np.array([out[column.name] for column in schema.stored[: len(columns)]])
+        words = np.array([out[column.name] for column in schema.stored[: len(columns)]])
+        return self._narrowed(words, first, add)
+
+    def _narrowed(self, words: np.ndarray, first: int, add: bool) -> np.ndarray:
+        """Return the words int64[C, n] of rows as narrow columns have them. Raises WordError for
+        a value that one of them does not have, if `add`.
+        """
+        schema = self.info.schema or self.schema
+        if schema.narrow:
+            words = words.copy()  # they may be a caller's
+            for place in schema.narrow:
+                if place < len(words):
+                    words[place] = narrowed(schema.stored[place], words[place], first, add)
+        return words
 
     def _edit(self, action: int, rows: Any) -> None:
         batches = None if isinstance(rows, list) else arrow_batches(rows)

@@ -37,7 +37,7 @@ from pagestore.runtime.lazy import pyarrow as pa
 from pagestore.values.exact import exact
 from pagestore.values.exact import numbers_of as numbers_of
 from pagestore.values.misfit import Misfit
-from pagestore.values.types import Column, Interner, Texts, Type, decoded
+from pagestore.values.types import NARROW, SINGLE, Column, Interner, Texts, Type, decoded
 
 NULL = WORD_MIN
 _NO_TEXTS: Any = None  # instead of a dictionary, for values that are not texts
@@ -69,6 +69,46 @@ def encode(column: Column, values: Any, interner: Interner, first: int = 0) -> n
         return _words(column.type, values, interner)
     except Misfit as misfit:
         raise _refused(column, misfit, first) from None
+
+
+def narrowed(column: Column, words: np.ndarray, first: int = 0, refuse: bool = True) -> np.ndarray:
+    """Return the words int64[n] that a column stores for those of values: of a FLOAT those of the
+    nearest numbers of single precision.
+
+    Raises WordError as `encode` for a value beyond the bounds of a narrow column, which is left as
+    it is unless `refuse`. O(n).
+
+    >>> narrowed(Column("x", Type("int64"), "TINYINT"), np.array([7, 128]))
+    Traceback (most recent call last):
+    pagestore.errors.WordError: column 'x', row 1: 128 does not fit TINYINT; it holds -128 to 127
+    """
+    if not column.narrow:
+        return words
+    values = float_values(words) if column.narrow == SINGLE else words
+    bad = beyond(column.narrow, values)
+    null = words == NULL if column.type.nullable else np.False_
+    bad &= ~null
+    if refuse and bad.any():
+        row = int(np.argmax(bad))
+        said = f"{values[row]} does not fit {column.narrow}; {holding(column.narrow)}"
+        raise _refused(column, Misfit(row, said), first)
+    if column.narrow != SINGLE:
+        return words
+    near = float_words(np.where(bad, values, np.where(bad, 0, values).astype(np.float32)))
+    return np.where(null, words, near)
+
+
+def beyond(narrow: str, values: np.ndarray) -> np.ndarray:
+    """Return which numbers, of int64[n] or float64[n], a narrow column does not hold, bool[n]."""
+    least, most = NARROW[narrow]
+    found: np.ndarray = (values < least) | (values > most)
+    return found & ~np.isinf(values) if narrow == SINGLE else found
+
+
+def holding(narrow: str) -> str:
+    """Return which numbers a narrow column holds, in words."""
+    least, most = NARROW[narrow]
+    return f"it holds {least} to {most}"
 
 
 def typed(column: Column, values: Any) -> pa.Array:

@@ -149,10 +149,35 @@ ARROW: dict[str, Callable[[], pa.DataType]] = {
 
 
 class Column(NamedTuple):
-    """A column of a relation."""
+    """A column of a relation. A `narrow` one holds only some values of its type: those of this
+    type of SQL.
+
+    INTEGER and the like are whole numbers in the bounds of `NARROW`, of int64; FLOAT has numbers of
+    single precision, of float64.
+    """
 
     name: str
     type: Type
+    narrow: str = ""
+
+
+SINGLE = "FLOAT"
+SINGLE_MOST = float((1 << 128) - (1 << 103) - (1 << 75))  # the next float64 becomes inf
+NARROW: dict[str, tuple[float, float]] = {
+    "TINYINT": (-(1 << 7), (1 << 7) - 1),
+    "SMALLINT": (-(1 << 15), (1 << 15) - 1),
+    "INTEGER": (-(1 << 31), (1 << 31) - 1),
+    "UTINYINT": (0, (1 << 8) - 1),
+    "USMALLINT": (0, (1 << 16) - 1),
+    "UINTEGER": (0, (1 << 32) - 1),
+    "UBIGINT": (0, (1 << 63) - 1),
+    SINGLE: (-SINGLE_MOST, SINGLE_MOST),
+}  # least and greatest value
+
+
+def may_be_narrow(type_: Type, narrow: str) -> bool:
+    """Return whether a column of a type can be narrow so."""
+    return narrow in NARROW and type_.name == ("float64" if narrow == SINGLE else "int64")
 
 
 @dataclass(frozen=True)
@@ -255,6 +280,16 @@ class Schema:
     def plain(self) -> bool:
         """Whether every column is int64 and none may be null, so that values are words."""
         return all(column.type == Type("int64") for column in self.columns)
+
+    @cached_property
+    def held_as_given(self) -> bool:
+        """Whether every column holds every int64, so that rows of them are words that it holds."""
+        return self.plain and not self.narrow
+
+    @cached_property
+    def narrow(self) -> tuple[int, ...]:
+        """The places of the narrow columns among a record's words."""
+        return tuple(place for place, column in enumerate(self.stored) if column.narrow)
 
     @cached_property
     def integer_values(self) -> bool:

@@ -38,10 +38,11 @@ from pagestore.storage.records import (
 )
 from pagestore.trees.tree import Spec
 from pagestore.values.scan_spec import parse_scan, scan_names
-from pagestore.values.types import Column, Schema, Type
+from pagestore.values.types import Column, Schema, Type, may_be_narrow
 from pagestore.versions.commit_record import lie_within
 
 PROPERTY = "pagestore.dependants"
+NARROW = "pagestore.narrow"  # of a catalog on disk: the narrow columns, by relation
 # how a host names what it stores beside a relation of its own
 PART = re.compile(r"(.+):part\d+", re.DOTALL)
 ONE = "sql:one"  # a relation of one row, which a host keeps for SQL
@@ -174,8 +175,12 @@ class Catalog:
                 found if found and found[0] is info else (info, _words_of(info))
             )
             out.words += found[1]
-        out.put(len(self.properties))
-        for name, value in self.properties.items():
+        narrow = {
+            name: columns for name, info in self.relations.items() if (columns := _narrow_of(info))
+        }
+        properties = self.properties | ({NARROW: json.dumps(narrow)} if narrow else {})
+        out.put(len(properties))
+        for name, value in properties.items():
             out.put_text(name, "property's name")
             out.put(int(isinstance(value, bytes)))
             out.put_bytes(
@@ -198,7 +203,40 @@ class Catalog:
             name, binary = source.take_text(), source.take()
             data = source.take_bytes()
             properties[name] = data if binary else text_of(data)
+        narrow = _recorded_narrow(properties.pop(NARROW, "{}"))
+        infos = [_narrowed(info, narrow.get(info.name, {})) for info in infos]
         return cls({info.name: info for info in infos}, properties, run)
+
+
+def _narrow_of(info: Info) -> dict[str, str]:
+    """Return the narrow columns of a relation, by name."""
+    columns = info.schema.columns if info.schema and info.schema.narrow else ()
+    return {column.name: column.narrow for column in columns if column.narrow}
+
+
+def _recorded_narrow(text: str | bytes) -> dict[str, dict[str, str]]:
+    """Return the narrow columns by relation. Raises CorruptionError if they cannot be read."""
+    try:
+        return {relation: {**columns} for relation, columns in json.loads(text).items()}
+    except (TypeError, ValueError, AttributeError, RecursionError) as error:
+        raise CorruptionError(
+            f"property {NARROW!r} says which columns are narrow, and does not read: {error}"
+        ) from None
+
+
+def _narrowed(info: Info, narrow: Mapping[str, str]) -> Info:
+    """Return a relation with its narrow columns; what an earlier release left of others is
+    ignored.
+    """
+    if not info.schema or not narrow:
+        return info
+    columns = tuple(
+        column._replace(narrow=narrow[column.name])
+        if may_be_narrow(column.type, narrow.get(column.name, ""))
+        else column
+        for column in info.schema.columns
+    )
+    return info._replace(schema=Schema(columns, info.schema.key))
 
 
 def _words_of(info: Info) -> WordList:

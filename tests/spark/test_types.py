@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+import ivm
 import pagestore
 from pagestore.values.types import Column, Schema, Type
 
@@ -243,3 +244,28 @@ def test_values_that_no_column_holds_are_refused(
         )
     with pagestore.open(tmp_path / "s.pages", mode="r") as store:
         assert store.version == 0
+
+
+def test_the_columns_of_a_table_of_sql_hold_the_values_of_their_types(
+    spark: "SparkSession", tmp_path: Path
+) -> None:
+    file = tmp_path / "s.pages"
+    with ivm.open(file) as ws:
+        ws.sql("CREATE TABLE t (n BIGINT PRIMARY KEY, v TINYINT); CREATE TABLE f (v FLOAT)")
+
+    def append(relation: str, query: str) -> None:
+        frame = spark.sql(query).repartition(2)
+        frame.write.format("pagestore").mode("append").option("relation", relation).save(str(file))
+
+    append("t", "select 1L as n, 127 as v union all select 2L, -128")
+    append("f", "select 0.1D as v")
+    for relation, query, message in (
+        ("t", "select 3L as n, 128 as v", "128 does not fit TINYINT; it holds -128 to 127"),
+        ("f", "select 1e39D as v", r"1e\+39 does not fit FLOAT"),
+    ):
+        with pytest.raises(Exception, match=f"column 'v', row 0: {message}"):
+            append(relation, query)
+    with ivm.open(file) as ws:
+        assert [*ws["t"]] == [(1, 127), (2, -128)] and ws.sql(
+            "SELECT v = 0.1::FLOAT FROM f"
+        ).to_arrow()[0][0].as_py()

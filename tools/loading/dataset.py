@@ -22,6 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pagestore.host import Type
+from pagestore.tooling import beyond, holding
 
 from ..cli.answers import counted
 from .casts import (
@@ -34,6 +35,7 @@ from .casts import (
     is_string,
     rows_beyond,
     said,
+    without,
 )
 from .csv_files import Dialect
 from .files import CSV, Part
@@ -116,6 +118,7 @@ class Dataset:
     refused: set[str] = field(default_factory=set)  # columns that a problem names
     unopened: set[Path] = field(default_factory=set)  # files that a problem names
     required: dict[str, str] = field(default_factory=dict)
+    narrow: dict[str, str] = field(default_factory=dict)  # the narrow columns, see Column
     wanted: dict[str, pa.DataType] = field(default_factory=dict)  # types of a relation or casts
     # lists whose bad elements put their rows aside
     checked: dict[str, Check] = field(default_factory=dict)
@@ -296,7 +299,26 @@ class Dataset:
         )
         if problems and problems is not self.problems:
             raise Contradicted(str(problems.found))
-        return cast
+        return cast if cast is None or name not in self.narrow else self._held(cast, name, where)
+
+    def _held(self, array: pa.Array, name: str, where: "_Where") -> pa.Array | None:
+        """Return values of a narrow column; add those that it does not hold to the problems and
+        return None, or nulls for these values if problems go aside.
+        """
+        narrow, values = self.narrow[name], array.fill_null(0).to_numpy(zero_copy_only=False)
+        rows = np.flatnonzero(beyond(narrow, values))
+        if not len(rows):
+            return array
+        remedy = f"{holding(narrow)}: mend the source, or load it into a column of another type"
+        self.problems.add_rows(
+            str(where),
+            f"does not fit {narrow}",
+            remedy,
+            where.first_row + rows,
+            str(values[rows[0]]),
+            path=where.path,
+        )
+        return without(array, rows) if self.problems.aside else None
 
     def _settle_nulls(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Drop rows with nulls, if they are to be dropped. A null list counts as empty."""

@@ -30,7 +30,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pagestore.errors import PagestoreError
-from pagestore.host import Column, Schema, Spec, Transaction, WritableRelation, encode, typed
+from pagestore.host import (
+    Column,
+    Schema,
+    Spec,
+    Transaction,
+    WritableRelation,
+    encode,
+    narrowed,
+    typed,
+)
 from pagestore.tooling import Segment, build_segment, interned_as
 
 from ..cli.answers import counted
@@ -337,7 +346,7 @@ def _words_of(task: Task) -> Batches:
         interners[name] = KnownTexts(np.load(task.ids), task.codes(name))
     for batch in task.dataset.batches():
         words = [
-            encode(column, batch.column(column.name), interners[column.name])
+            narrowed(column, encode(column, batch.column(column.name), interners[column.name]))
             for column in schema.stored
         ]
         yield np.array(words).reshape(len(words), -1)

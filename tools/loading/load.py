@@ -23,7 +23,15 @@ import pyarrow as pa
 
 import pagestore
 from pagestore.errors import WordError
-from pagestore.host import Column, Schema, TextFinder, Transaction, WritableRelation, encode
+from pagestore.host import (
+    Column,
+    Schema,
+    TextFinder,
+    Transaction,
+    WritableRelation,
+    encode,
+    narrowed,
+)
 from pagestore.tooling import type_of_arrow
 
 from ..cli.answers import KEPT, counted, owner
@@ -216,6 +224,7 @@ def _opened(
     key = tuple(key) or (schema.key if schema else ())
     _check_columns(dataset, held, key, mode)
     dataset.required = _required(relation, schema, key)
+    dataset.narrow = {c.name: c.narrow for c in schema.columns if c.narrow} if schema else {}
     lists = _lists(txn, dataset, relation, key, mode) if not dataset.problems else {}
     if mode != DELETE:
         dataset.checked.update({one.column: one.check for one in lists.values() if one})
@@ -360,7 +369,10 @@ class _Loading:
         )
         for batch in self.dataset.batches():
             yield np.array(
-                [encode(column, batch.column(column.name), finder) for column in columns]
+                [
+                    narrowed(column, encode(column, batch.column(column.name), finder), 0, False)
+                    for column in columns
+                ]
             )
 
     def _storing(self, rows: int) -> None:

@@ -18,8 +18,7 @@ from sqlglot import exp
 from ivm.sql.edits.literals import Row, constants
 from ivm.sql.edits.target import Places, Target, is_default, row_at
 from ivm.sql.errors import SqlError
-from ivm.sql.literals import constant, converted
-from ivm.sql.terms import Lit
+from ivm.sql.literals import constant
 
 EXCLUDED = "excluded"  # how SQL names the rows that were not inserted
 
@@ -85,9 +84,7 @@ def _value(target: Target, node: exp.Expr, place: int) -> Any:
         inner = inner.this
     value = constant(inner)
     if value is not None:
-        term = converted(value, column.type, node).term
-        assert isinstance(term, Lit)
-        return term.value
+        return target.constant(value, place, node)
     return target.rows(exp.select(node.copy()), [column])[0][0]
 
 

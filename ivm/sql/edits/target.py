@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -13,15 +14,16 @@ from sqlglot import exp
 
 from ivm.sql.answers import answer
 from ivm.sql.catalog import Catalog
-from ivm.sql.conversions import convert, fitted
+from ivm.sql.conversions import convert
 from ivm.sql.edits.literals import Row, literal, rows_of
 from ivm.sql.errors import SqlError, counted, nearest
+from ivm.sql.literals import NoValueError, converted
 from ivm.sql.queries.clauses import Rows
 from ivm.sql.queries.query import Queries
 from ivm.sql.rules import Builder, Column
 from ivm.sql.session import Reader
 from ivm.sql.tables import default_value, unique_names
-from ivm.sql.terms import Call, Typed
+from ivm.sql.terms import Lit, Typed
 from ivm.sql.types import BIGINT, BLOB, VARCHAR
 
 if TYPE_CHECKING:
@@ -128,13 +130,39 @@ class Target:
         )
 
     def checked(self, rows: list[Row], node: exp.Expr) -> list[Row]:
-        """Return rows.  Raises SqlError for a null where none may be."""
+        """Return rows.  Raises SqlError for a null where none may be, and for a whole number
+        beyond the range of its column.
+        """
         for place, column in enumerate(self.columns):
             if not column.nullable and any(row[place] is None for row in rows):
                 raise SqlError(
                     f"{self.name}.{column.name} is NOT NULL, and a row has no value for it", node
                 )
+            if column.type.is_integer and column.type.range:
+                least, most = map(int, column.type.range)
+                for row in rows:
+                    if row[place] is not None and not least <= row[place] <= most:
+                        raise SqlError(
+                            f"{self.name}.{column.name} is {column.type}, {least} to {most}: "
+                            f"{row[place]} does not fit",
+                            node,
+                        )
         return rows
+
+    def constant(self, value: Typed, place: int, node: exp.Expr) -> Any:
+        """Return the value of a constant in a column.  Raises SqlError if it has none there."""
+        with self._naming(self.columns[place], node):
+            found = converted(value, self.columns[place].type, node).term
+        assert isinstance(found, Lit)
+        return found.value
+
+    @contextmanager
+    def _naming(self, column: Column, node: exp.Expr) -> Iterator[None]:
+        """Let the error of a constant that has no value in a column name this."""
+        try:
+            yield
+        except NoValueError as error:
+            raise NoValueError(f"{self.name}.{column.name}: {error.reason}", node) from None
 
     # -- queries
 
@@ -150,7 +178,8 @@ class Target:
         columns = []
         for (name, value), column in zip(found.columns, types, strict=True):
             value = value._replace(nullable=builder.may_be_null(found.body, value))
-            value = value if column is None else _of_column(value, column, query)
+            if column is not None:
+                value = self._of_column(value, column, builder, query)
             # as it is stored
             columns.append((name, value._replace(type=VARCHAR) if value.type.is_nested else value))
         names = [f"c{n}" for n in range(len(columns))]
@@ -164,6 +193,17 @@ class Target:
             ):
                 table = table.set_column(place, names[place], table.column(place).cast(pa.binary()))
         return rows_of(table)
+
+    def _of_column(self, value: Typed, column: Column, builder: Builder, query: exp.Expr) -> Typed:
+        """Return a value as one of a column; `checked` looks at the range of whole numbers."""
+        ranged = column.type.is_integer and column.type.range and not isinstance(value.term, Lit)
+        type_ = BIGINT if ranged else column.type
+        with self._naming(column, query):
+            found = convert(value, type_, query)
+        given = exp.column(column.name)
+        given.meta["written"] = f"what is given for {self.name}.{column.name} ({column.type})"
+        builder.terms.append((found.term, given))
+        return found
 
     def names_of(self, query: exp.Expr) -> list[str]:
         """Return the names of a query's columns."""
@@ -374,16 +414,6 @@ def _items(node: exp.Expr) -> list[exp.Expr]:
 
 def _tuples(words: Any) -> Iterator[Row]:
     return zip(*words.tolist(), strict=True)
-
-
-def _of_column(value: Typed, column: Column, query: exp.Expr) -> Typed:
-    """Return a value as one of a column, also where arithmetic gives an INTEGER that is beyond
-    its range.
-    """
-    found = convert(value, column.type, query)
-    if found.type.is_integer and isinstance(found.term, Call):
-        found = found._replace(term=fitted(found.term, BIGINT, found.type))
-    return found
 
 
 def _found(catalog: Catalog, table: exp.Expr) -> str:

@@ -83,7 +83,7 @@ def spark_type(column_type: Type) -> T.DataType:
 def spark_schema(columns: Iterable[Column]) -> T.StructType:
     """Return the Spark schema of columns."""
     return T.StructType(
-        [T.StructField(name, spark_type(kind), kind.nullable) for name, kind in columns]
+        [T.StructField(c.name, spark_type(c.type), c.type.nullable) for c in columns]
     )
 
 
@@ -124,7 +124,7 @@ def stored_schema(schema: T.StructType, key: Sequence[str]) -> Schema:
     columns = [Column(field.name, stored_type(field)) for field in schema]
     keys = tuple(key) or tuple(names)
     nullable = {field.name for field in schema if field.nullable} - {*keys}
-    columns = [Column(name, kind._replace(nullable=name in nullable)) for name, kind in columns]
+    columns = [Column(c.name, c.type._replace(nullable=c.name in nullable)) for c in columns]
     return Schema.parse(Schema(tuple(columns), keys))
 
 
