@@ -224,6 +224,11 @@ class Plan:
             return (*(trie.text for trie in self.tries if not trie.negated), "bindings")
         return self.variables
 
+    @property
+    def is_scanned(self) -> bool:
+        """Whether the one relation of the plan is read from its first key to its last."""
+        return isinstance(self.way, Scan | Distinct)
+
     @cached_property
     def columns(self) -> tuple[str, ...]:
         """The names of the columns of a batch of bindings."""

@@ -65,7 +65,7 @@ from ivm.lang.program import NOTHING, Program, names_in_body, recursive_names, s
 from ivm.lang.recursion import split_recursion
 from ivm.lang.rewrite.numbers import list_numbers
 from ivm.lang.syntax_tree import Statement
-from ivm.plan.plan import Distinct, Plan, Scan, Upkeep
+from ivm.plan.plan import Plan, Upkeep
 from ivm.plan.planner import AUTO, MATCH, ONCE, Chosen, keep_alike, make_plans, make_recursive_plans
 from ivm.plan.rewrite.disjunctions import fold_bodies, separate_bodies
 from ivm.plan.rewrite.helpers import (
@@ -451,7 +451,7 @@ def planned_anew(
             new = replace(new, plans=rule.plans, searches=rule.searches)
         pairs = [*zip(rule.plans, new.plans, strict=True)]
         # the scan may be under way
-        plans = tuple(old if _is_scanned(old) else plan for old, plan in pairs)
+        plans = tuple(old if old.is_scanned else plan for old, plan in pairs)
         changed = new.orders != rule.orders or not all(keep_alike(*pair) for pair in pairs)
         basis = new.basis._replace(reason=reason(rule) if changed else rule.basis.reason)
         made[rule] = replace(new, plans=plans, basis=basis)
@@ -459,11 +459,7 @@ def planned_anew(
 
 
 def _lacks_a_scan(plan: Plan) -> bool:
-    return len(plan.tries) == 1 and not _is_scanned(plan)
-
-
-def _is_scanned(plan: Plan) -> bool:
-    return isinstance(plan.way, Scan | Distinct)
+    return len(plan.tries) == 1 and not plan.is_scanned
 
 
 def _alike(installed: Installed, rule: InstalledRule, new: InstalledRule) -> bool:
