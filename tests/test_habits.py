@@ -410,3 +410,62 @@ def test_no_comment_docstring_or_decision_names_a_file_that_is_gone() -> None:
 def test_lost_files_are_found(source: str, file: str, says: str | None) -> None:
     found = lost_files(source, file, endings(["pagestore/trees/edit.py"]))
     assert [line.partition(";")[0] for line in found] == ([says] if says else [])
+
+
+HELD = re.compile(r"`(\w+)`\s(?:in\s|of\s|\()`((?:\w+/)+\w+\.py)`")
+
+
+def lost_names(text: str, page: str, files: list[str]) -> list[str]:
+    """Names that a page says are in a file, and that the file does not have."""
+    said = [
+        (name, file)
+        for name, end in HELD.findall(text)
+        for file in files
+        if f"/{file}".endswith(f"/{end}")
+    ]
+    return [
+        f"{page}: there is no {name} in {file}; name the file that has it now"
+        for name, file in said
+        if not re.search(rf"\b{name}\b", (ROOT / file).read_text())
+    ]
+
+
+def test_names_that_pages_find_in_files_are_there() -> None:
+    files = [
+        str(file.relative_to(ROOT))
+        for top in (*PACKAGES, "tests")
+        for file in (ROOT / top).rglob("*.py")
+    ]
+    pages = [*(ROOT / "docs").rglob("*.md"), *ROOT.glob("*.md")]
+    refuse([line for page in pages for line in lost_names(page.read_text(), page.name, files)])
+    lost = "`Basis` (`ivm/rules/installed.py`) and `Basis` (`ivm/rules/rule.py`)"
+    assert lost_names(lost, "a.md", files) == [
+        "a.md: there is no Basis in ivm/rules/installed.py; name the file that has it now"
+    ]
+
+
+STATUS = re.compile(r"# (\d+)\. .+\n\n\d{4}-\d\d-\d\d; in force(?:[;,] (.+?))?\.\n\n## ", re.DOTALL)
+
+
+def wrong_status(text: str, numbers: set[int]) -> str | None:
+    """What is wrong with the line below a decision's title, which says its date and whether it is
+    in force; what replaced a part of it is a later decision.
+    """
+    if not (status := STATUS.match(text)):
+        return "write the date and `; in force` below the title, or what replaced it"
+    later = {int(number) for number in re.findall(r"decision \[(\d+)\]", status[2] or "")}
+    if (status[2] and not later) or not all(int(status[1]) < n and n in numbers for n in later):
+        return "name the later decision that replaced or extended it"
+    return None
+
+
+def test_decisions_have_a_date_and_a_status() -> None:
+    pages = {int(page.name[:4]): page for page in (ROOT / "docs/decisions").glob("0*.md")}
+    wrong = {page.name: wrong_status(page.read_text(), {*pages}) for page in pages.values()}
+    refuse([f"{name}: {says}" for name, says in sorted(wrong.items()) if says])
+    page = "# 2. A title\n\n2026-11-20; in force{}.\n\n## Context\n"
+    extended = page.format(", but for all, which decision [{}](a.md) replaced")
+    assert not wrong_status(page.format(""), {2, 3})
+    assert not wrong_status(extended.format(3), {2, 3})
+    for faulty in (page[2:], page.format("; but"), extended.format(1), extended.format(4)):
+        assert wrong_status(faulty, {2, 3})
