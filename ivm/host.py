@@ -87,7 +87,7 @@ class RuleHost:
         ):
             save(txn, engine.installed, engine.built)
         note_erased(engine, watched)
-        notified = [one for one in same_branch if one.store.owns(txn, main=True)]
+        notified = [one for one in same_branch if one.store.owns(txn, here=True)]
         return partial(_notify_all, notified, engine, engine.evaluated)
 
     def dependants(self, txn: Transaction) -> Dependants | None:
@@ -183,7 +183,7 @@ def _refit(
     watched = {rules.whole(name) for one in same_branch for name in one.subscriptions}
     done = refit(txn, rules, watched, before)
     note_erased(done.engine, watched, done.changes)
-    notified = [one for one in same_branch if one.store.owns(txn, main=True)]
+    notified = [one for one in same_branch if one.store.owns(txn, here=True)]
     return partial(_notify_all, notified, done.engine, done.evaluated, done.changes)
 
 

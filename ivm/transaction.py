@@ -7,7 +7,7 @@ import json
 import threading
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -33,7 +33,6 @@ from pagestore.errors import ClosedError, WordError
 from pagestore.host import (
     ERASE,
     INSERT,
-    MAIN,
     NULL,
     SET,
     Edits,
@@ -59,9 +58,15 @@ class Maintainer:
     and subscribers.
     """
 
-    def __init__(self, store: Store, threads: int, memory: int | None = None) -> None:
+    def __init__(
+        self,
+        store: Store,
+        threads: int,
+        memory: int | None = None,
+        rules: KnownRules | None = None,
+    ) -> None:
         self.store, self.threads, self.memory = store, threads, memory
-        self.rules = KnownRules(store)
+        self.rules = rules or KnownRules(store)
         self.subscriptions = Subscriptions()
         self._accounts: dict[str, Account] = {}
         # what took the newest commit of a series, until that is accounted for
@@ -87,7 +92,7 @@ class Maintainer:
         return self._accounts
 
     def begin(
-        self, message: str | None = None, branch: str = MAIN, sql: "Sql | None" = None
+        self, message: str | None = None, branch: str | None = None, sql: "Sql | None" = None
     ) -> "Transaction":
         """Begin a transaction by the rules of the version that it begins with."""
         txn = self.store.transaction(message, branch)
@@ -114,10 +119,10 @@ class Maintainer:
             else:
                 accounts, done = run_steps(txn, installed, edits, self._built_sizes.of)
             if accounts is not None:
-                is_main, version = self.store.owns(txn, main=True), txn.commit()
+                is_here, version = self.store.owns(txn, here=True), txn.commit()
                 if installed.turned:
                     self.regret.account(installed, accounts, edits)
-                if is_main:
+                if is_here:
                     accounted |= accounts
                     self.evaluated = NONE
                 return version
@@ -153,12 +158,12 @@ class Maintainer:
         )
         if self.subscriptions:
             note_erased(engine, self.subscriptions)
-        is_main = self.store.owns(txn, main=True)
+        is_here = self.store.owns(txn, here=True)
         version = txn.commit()
         self.exceeding = engine.replan.exceeding
         if saved:
             self.rules.remember(saved, engine.installed)
-        if is_main:
+        if is_here:
             self.committed(engine, engine.evaluated)
         return version
 
@@ -478,7 +483,7 @@ class Transaction:
         self._open = False
         self._txn.rollback()
 
-    def __enter__(self) -> "Transaction":
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type | None, *_: object) -> None:

@@ -45,14 +45,14 @@ from ivm.rules.constraints import violated
 from ivm.rules.installed import Installed, InstallOptions, Limits, Options
 from ivm.rules.relations import declarations_of
 from ivm.rules.steps import rules_below
-from ivm.rules.stored import HOST, built_sizes, save
+from ivm.rules.stored import HOST, KnownRules, built_sizes, save
 from ivm.subscriptions import OnChange
 from ivm.terms.encoder import Encoder
 from ivm.transaction import Maintainer, Sessions, Transaction
 from ivm.ways.match import distance, trace_of
 from ivm.ways.rope import ConcatRope, texts_of
 from ivm.wide import Parameters, Wide, changes, read
-from ivm.workspace_edits import WorkspaceEdits
+from ivm.workspace_edits import Trial, WorkspaceEdits
 from ivm.workspace_snapshot import WorkspaceSnapshot, whole, workspace_html
 from pagestore.errors import ReadOnlyError
 from pagestore.host import MAIN, EphemeralTransaction, Relation, Snapshot, Store, Type, Violation
@@ -76,6 +76,7 @@ def open(
     timeout: float = 0.0,
     exclusive: bool = False,
     gather: float = 0.0,
+    branch: str = MAIN,
 ) -> "Workspace":
     """Open the workspace in a store file, or create it; the named options are those of
     `pagestore.open`.
@@ -96,7 +97,7 @@ def open(
     if memory is not None and (not isinstance(memory, int) or memory < 1):
         raise OptionError(f"memory={memory!r}: it is a whole number of bytes, 1 or more, or None")
     store = pagestore.open(
-        path, mode, page_size, sync, retain, create, threads, timeout, exclusive, gather
+        path, mode, page_size, sync, retain, create, threads, timeout, exclusive, gather, branch
     )
     try:
         workspace = Workspace(store, store.threads, memory)
@@ -111,9 +112,16 @@ def open(
 class Workspace(WorkspaceEdits):
     """Rules and data in one store.  Close it, or use it in `with`."""
 
-    def __init__(self, store: Store, threads: int = 1, memory: int | None = None) -> None:
+    def __init__(
+        self,
+        store: Store,
+        threads: int = 1,
+        memory: int | None = None,
+        rules: KnownRules | None = None,
+    ) -> None:
+        """Take a store, or one that is on a branch; `rules` are those compiled already."""
         self.store, self.threads, self.memory = store, threads, memory
-        self._maintainer = Maintainer(store, threads, memory)
+        self._maintainer = Maintainer(store, threads, memory, rules)
         self._maintainer.put_in_words = self._put_in_words
         self._sessions = Sessions()
         self._prepared: dict[str, PreparedEdits] = {}
@@ -287,7 +295,49 @@ class Workspace(WorkspaceEdits):
 
     # -- data
 
-    def transaction(self, message: str | None = None, branch: str = MAIN) -> Transaction:
+    def on(self, branch: str) -> "Workspace":
+        """Return the workspace of another branch of the store, with the rules installed there.
+
+        All its methods read, edit and install on that branch.  It shares the open file: closing it
+        does nothing.  Raises MissingError.
+
+        >>> import ivm
+        >>> ws = ivm.open(":memory:")
+        >>> ws.install("paid[who] = x -> string(who), int(x).")
+        >>> _ = ws.insert("paid", ("ada", 7))
+        >>> ws.store.branch("trial")
+        >>> trial = ws.on("trial")
+        >>> trial.install("total[] = t <- agg<<t = sum(x)>> paid[_] = x.", "totals")
+        >>> _ = trial.insert("paid", ("bob", 3))
+        >>> list(trial["total"]), [*ws], len(ws["paid"])
+        ([(10,)], ['paid'], 1)
+        """
+        rules = self._maintainer.rules
+        return Workspace(self.store.on(branch), self.threads, self.memory, rules)
+
+    def what_if(self, branch: str | None = None) -> Trial:
+        """Begin edits that are never committed, to see what they would change; for `with`.
+
+        It takes no lock, so it does not wait for writers, and works with mode="r", too.
+
+        >>> import ivm
+        >>> ws = ivm.open(":memory:")
+        >>> ws.install("edge(x, y) -> int(x), int(y).  hop(x, z) <- edge(x, y), edge(y, z).  +edge(1, 2).")
+        >>> with ws.what_if() as trial:
+        ...     trial.insert("edge", [(2, 3)])
+        ...     trial.changes("hop").to_pylist(), list(trial["hop"])
+        ([{'x': 1, 'z': 3, '_change_type': 'insert'}], [(1, 3)])
+        >>> list(ws["hop"])
+        []
+        """
+        sketch = self.store.sketch(branch)
+        try:
+            return Trial(sketch, self.rules_of(sketch), partial(self._sql_in, None), self.memory)
+        except BaseException:
+            sketch.rollback()
+            raise
+
+    def transaction(self, message: str | None = None, branch: str | None = None) -> Transaction:
         """Begin a transaction over extensional predicates; its commit maintains every view.
 
         >>> import ivm
@@ -324,9 +374,14 @@ class Workspace(WorkspaceEdits):
         with self.store.snapshot() as snap:
             return iter(names_of(snap, self.blocks))
 
-    def at(self, version: int | str) -> WorkspaceSnapshot:
-        """Return all relations and views as of a version or tag."""
-        snap = self.store.at(version)
+    def at(self, version: int | str | None = None, branch: str | None = None) -> WorkspaceSnapshot:
+        """Return all relations and views as of a version, tag or branch, by default the newest.
+
+        Raises VersionError, MissingError; OptionError for both a version and a branch.
+        """
+        if version is not None and branch is not None:
+            raise OptionError("at takes a version or a branch: a version is on one branch already")
+        snap = self.store.snapshot(branch) if version is None else self.store.at(version)
         return WorkspaceSnapshot(
             snap,
             lambda text: self._ask(self.store.sketch(snap.version), text),
@@ -383,7 +438,11 @@ class Workspace(WorkspaceEdits):
             return Statements(self, version, txn).run(text, parameters, dialect)
 
     def query(
-        self, text: str, rows_max: int | None = None, rounds_max: int | None = None
+        self,
+        text: str,
+        rows_max: int | None = None,
+        rounds_max: int | None = None,
+        branch: str | None = None,
     ) -> Answer:
         """Evaluate rules once and store nothing: the answer is the head of the text's last rule.
 
@@ -398,7 +457,7 @@ class Workspace(WorkspaceEdits):
         """
         check_options(1, AUTO, rows_max, rounds_max)
         with within_memory("asking a question"):
-            return self._ask(self.store.sketch(), text, (rows_max, rounds_max))
+            return self._ask(self.store.sketch(branch), text, (rows_max, rounds_max))
 
     def _ask(
         self, sketch: EphemeralTransaction, text: str, limits: Limits = (None, None)
@@ -512,7 +571,7 @@ class Workspace(WorkspaceEdits):
         with self.store.snapshot() as snap:
             return declarations_of(snap, self.rules_of(snap).program.predicates)
 
-    def check(self, branch: str = MAIN, progress: Progress = no_progress) -> list[Violation]:
+    def check(self, branch: str | None = None, progress: Progress = no_progress) -> list[Violation]:
         """Compare all that is stored for rules with what follows from base relations
         (ivm/check/check.py).
 
@@ -523,7 +582,7 @@ class Workspace(WorkspaceEdits):
         with self.store.sketch(branch) as sketch, allowing(self.memory):
             return check(sketch, self.rules_of(sketch), progress)
 
-    def repair(self, branch: str = MAIN, progress: Progress = no_progress) -> int:
+    def repair(self, branch: str | None = None, progress: Progress = no_progress) -> int:
         """Rebuild all that is stored for rules from base relations, in one commit; return its
         version.
 
@@ -535,7 +594,7 @@ class Workspace(WorkspaceEdits):
             installed = self.rules_of(txn)
             built = rebuild(txn, installed, installed.rules, progress=progress)
             save(txn, installed, built)
-        return self.store.branches[branch]
+        return self.store.on(branch).version if branch else self.store.version
 
     def trace(self, name: str, version: int | str | None = None) -> list[np.ndarray]:
         """Return the trace of a view's rules at a version, int64[columns, n] per plan

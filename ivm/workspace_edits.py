@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 import pagestore
 from ivm.answer import Answer
 from ivm.engine.engine import Engine
-from ivm.errors import EditError, MaintainError
+from ivm.errors import EditError, MaintainError, UnknownViewError
 from ivm.lang.ir import Edit
 from ivm.lang.program import DerivedEdit, Program
 from ivm.memory import allowing
@@ -27,9 +27,9 @@ from ivm.rules.installed import Installed
 from ivm.rules.relations import Relations
 from ivm.rules.stored import built_sizes
 from ivm.terms.encoder import Encoder
-from ivm.transaction import Maintainer, Transaction
-from ivm.wide import changed_in
-from pagestore.host import ACTIONS, ERASE, FEW, INSERT, MAIN, SET, Store
+from ivm.transaction import Maintainer, Sql, Transaction
+from ivm.wide import changed_in, read
+from pagestore.host import ACTIONS, ERASE, FEW, INSERT, SET, EphemeralTransaction, Store
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -55,6 +55,74 @@ class Preview(NamedTuple):
     commit: Callable[[], int]
 
 
+class Trial(Transaction):
+    """A transaction that is never committed; reading it brings the views up to date with its edits.
+
+    Use it in `with`, whose end discards the edits.
+    """
+
+    def __init__(
+        self,
+        sketch: EphemeralTransaction,
+        installed: Installed,
+        sql: Sql | None = None,
+        memory: int | None = None,
+    ) -> None:
+        super().__init__(sketch, installed, None, sql)
+        self._sketch, self._memory = sketch, memory
+
+    @property
+    def version(self) -> int:
+        """The version that the edits are tried on."""
+        return self._sketch.base.version
+
+    def follow(self) -> None:
+        """Apply the edits so far, and maintain the views.  Raises MaintainError as `commit`."""
+        self._alive()
+        sketch, installed = self._sketch, self._installed
+        with allowing(self._memory):
+            engine = Engine(
+                sketch, installed, Encoder(sketch), sketch.threads, built=built_sizes(sketch)
+            )
+            self._apply_by(engine)
+        self._installed, self._edits = engine.installed, {}
+        self._trees = {name: sketch.tree(name) for name in self._trees}
+
+    def __getitem__(self, name: str) -> Any:
+        """Return a relation or view with the edits so far.  Raises UnknownViewError."""
+        self.follow()
+        found = read(self._sketch, name)
+        if found is None:
+            self._installed.predicate(name, self._sketch)  # raises an error that lists what exists
+        return self._sketch[name] if found is None else found
+
+    def changes(self, name: str) -> pa.Table:
+        """Return what the edits change in a relation or view: its columns, and `_change_type`.
+
+        Raises UnknownViewError.
+        """
+        self.follow()
+        if name in self._sketch:
+            return self._sketch.changes(name)
+        if name not in wide_names(self._sketch):
+            raise UnknownViewError(f"there is no relation or view {name!r} to change")
+        return changed_in(self._sketch, name)
+
+    def all_changes(self) -> Mapping[str, pa.Table]:
+        """Return what the edits change, for each relation and view in which they change something."""
+        self.follow()
+        sketch, blocks = self._sketch, [block.name for block in self._installed.blocks]
+        names = [name for name in sketch if not is_helper(name, blocks)]
+        changes = {name: sketch.changes(name) for name in names}
+        changes |= {
+            name: table for name in wide_names(sketch) if (table := changed_in(sketch, name))
+        }
+        return {name: table for name, table in changes.items() if table.num_rows}
+
+    def __exit__(self, *_: object) -> None:
+        self.rollback()
+
+
 class WorkspaceEdits:
     """The methods of a workspace that make a transaction each."""
 
@@ -64,6 +132,7 @@ class WorkspaceEdits:
     threads: int
     memory: int | None
     transaction: Callable[..., Transaction]
+    what_if: Callable[..., Trial]
     rules_of: Callable[..., Installed]
     _sql_in: Callable[..., Answer | None]
 
@@ -78,7 +147,7 @@ class WorkspaceEdits:
 
         Statements(cast("Host", self)).put_in_words(error)
 
-    def exec(self, text: str, branch: str = MAIN) -> int:
+    def exec(self, text: str, branch: str | None = None) -> int:
         """Run edits (`+edge(1, 2). -edge(3, 4). ^price["tea"] = 3.50.`) as one transaction; return
         its version.
 
@@ -92,7 +161,7 @@ class WorkspaceEdits:
             self._edit(txn, part, branch)
             return txn.commit()
 
-    def preview(self, edits: Edits) -> Preview:
+    def preview(self, edits: Edits, branch: str | None = None) -> Preview:
         """Return what edits would change in relations and views, and change nothing; its `commit`
         makes them.
 
@@ -110,29 +179,21 @@ class WorkspaceEdits:
         >>> list(ws["hop"]), ws.preview(lambda txn: txn.delete("edge", [(8, 9)])).changes
         ([(1, 3)], {})
         """
-        with self.store.sketch() as sketch, allowing(self.memory):
-            version, installed = sketch.base.version, self.rules_of(sketch)
-            txn = Transaction(sketch, installed, None, partial(self._sql_in, None))
-            self._make(edits, txn)
-            engine = Engine(
-                sketch, installed, Encoder(sketch), self.threads, built=built_sizes(sketch)
+        with self.what_if(branch) as trial:
+            self._make(edits, trial)
+            return Preview(
+                trial.version,
+                trial.all_changes(),
+                partial(self.commit_at, trial.version, edits, branch),
             )
-            txn._apply_by(engine)
-            blocks = [block.name for block in installed.blocks]
-            changes = {name: sketch.changes(name) for name in sketch if not is_helper(name, blocks)}
-            changes |= {
-                name: table for name in wide_names(sketch) if (table := changed_in(sketch, name))
-            }
-        found = {name: table for name, table in changes.items() if table.num_rows}
-        return Preview(version, found, partial(self.commit_at, version, edits))
 
-    def commit_at(self, version: int, edits: Edits) -> int:
+    def commit_at(self, version: int, edits: Edits, branch: str | None = None) -> int:
         """Make edits, given as for `preview`, in one transaction if `version` is the newest; return
         the one made.
 
         Raises EditError if there is a newer one.
         """
-        with self.transaction() as txn:
+        with self.transaction(branch=branch) as txn:
             if (newest := txn.inner.base.version) != version:
                 raise EditError(
                     f"the edits are for version {version}, and {newest} is newer: look at that one "
@@ -142,7 +203,7 @@ class WorkspaceEdits:
             return txn.commit()
 
     def _make(self, edits: Edits, txn: Transaction) -> None:
-        """Add edits to a transaction of the main branch."""
+        """Add edits to a transaction, or a trial."""
         if callable(edits):
             edits(txn)
         else:
@@ -157,7 +218,7 @@ class WorkspaceEdits:
             raise EditError("exec runs edits only; install declarations and rules, query questions")
         return part
 
-    def _edit(self, txn: Transaction, part: Program, before: int | str) -> None:
+    def _edit(self, txn: Transaction, part: Program, before: int | str | None) -> None:
         """Add edits of a text, of which those with bodies read the version `before`."""
         for _, alike in groupby(part.edits, type):
             edits = [*alike]
@@ -166,7 +227,9 @@ class WorkspaceEdits:
                 if isinstance(edit, DerivedEdit):
                     self._edit_from_rule(txn, edit, before)
 
-    def _edit_from_rule(self, txn: Transaction, edit: DerivedEdit, before: int | str) -> None:
+    def _edit_from_rule(
+        self, txn: Transaction, edit: DerivedEdit, before: int | str | None
+    ) -> None:
         with self.store.sketch(before) as sketch:
             found = answer(
                 sketch, understand(sketch, self.rules_of(sketch), edit.query), self.threads

@@ -65,6 +65,7 @@ def open(
     timeout: float = 0.0,
     exclusive: bool = False,
     gather: float = 0.0,
+    branch: str = MAIN,
 ) -> Store:
     """Open a store; create it if the file is missing or empty.
 
@@ -84,13 +85,14 @@ def open(
 
     Commits of several threads share syncs: each waits for the sync under way, and one more for all
     made until then. Before a sync, `gather` seconds are waited for commits of other threads: fewer
-    syncs, and later commits.
+    syncs, and later commits. Methods that are not told a branch mean `branch`.
 
     After anything but a clean close "rw" writes the newest commit again and syncs it: what a dead
     process wrote may not be on the disk yet. A RecoveryWarning and `store.recovery` report a
     damaged commit or meta slot.
 
-    Raises FormatError, LockedError, CorruptionError, FileNotFoundError, PermissionError.
+    Raises FormatError, LockedError, CorruptionError, FileNotFoundError, PermissionError,
+    MissingError.
 
     >>> import pagestore
     >>> with pagestore.open(":memory:") as store, store.transaction() as txn:  # or the path of a file
@@ -120,8 +122,14 @@ def open(
             timeout=timeout,
             exclusive=exclusive,
             gather=gather,
-        )
+        ),
+        branch,
     )
+    try:
+        store._handle.branch_id(branch)
+    except BaseException:
+        store.close()
+        raise
     if retain is not None and retain != store.retain:
         store.retain = retain
     if mode == "rw" and file.links() > 1:  # perhaps its creator was killed
@@ -197,8 +205,9 @@ def empty_store(page_size: int) -> bytes:
 class Store:
     """An open store. Threads may share it; a forked process may not."""
 
-    def __init__(self, handle: Handle) -> None:
-        self._handle = handle
+    def __init__(self, handle: Handle, branch: str = MAIN, shared: bool = False) -> None:
+        """Take an open handle, which another `Store` closes if it is `shared`, and a branch."""
+        self._handle, self._branch, self._is_shared = handle, branch, shared
         self._pin: Pin | None = None  # of the version of a pickled store
 
     # --- reading --------------------------------------------------------------------------------
@@ -235,12 +244,12 @@ class Store:
 
     @property
     def version(self) -> int:
-        """The newest version of the main branch."""
-        return self._handle.version
+        """The newest version of the branch."""
+        return self._handle.newest_of(self._branch)
 
-    def snapshot(self, branch: str = MAIN) -> Snapshot:
+    def snapshot(self, branch: str | None = None) -> Snapshot:
         """Return a snapshot of the newest version of a branch. O(1)."""
-        return snapshot.newest_snapshot(self._handle, branch)
+        return snapshot.newest_snapshot(self._handle, branch or self._branch)
 
     def at(self, version: int | str | datetime) -> Snapshot:
         """Return a snapshot of a version by number, tag or branch, or of the main branch's newest
@@ -282,7 +291,7 @@ class Store:
         from pagestore.admin import history
 
         with self._handle.administering():
-            history.add_tag(self._handle, name, version)
+            history.add_tag(self._handle, name, self._branch if version is None else version)
 
     def untag(self, name: str) -> None:
         """Remove a tag. Raises MissingError."""
@@ -363,7 +372,7 @@ class Store:
         self,
         relation: str,
         since: int | str | datetime | None = None,
-        branch: str = MAIN,
+        branch: str | None = None,
         read: Differences | None = None,
     ) -> Changes:
         """Return an iterator over what commits change in a relation, in any process, that waits for
@@ -386,9 +395,11 @@ class Store:
         >>> change.since, change.version, change.rows.to_pylist()
         (0, 1, [{'x': 1, 'y': 2, '_change_type': 'insert'}])
         """
-        return Changes(self._handle, relation, since, branch, read)
+        return Changes(self._handle, relation, since, branch or self._branch, read)
 
-    def commits(self, since: int | str | datetime | None = None, branch: str = MAIN) -> Commits:
+    def commits(
+        self, since: int | str | datetime | None = None, branch: str | None = None
+    ) -> Commits:
         """Return an iterator over the versions that commits of any process make, that waits for the
         next one.
 
@@ -402,7 +413,7 @@ class Store:
         ...     next(commits), commits.next(timeout=0)
         (1, None)
         """
-        return Commits(self._handle, since, branch)
+        return Commits(self._handle, since, branch or self._branch)
 
     # --- branches -------------------------------------------------------------------------------
 
@@ -414,15 +425,36 @@ class Store:
             name: state.heads[number].version for name, number in state.settings.branches.items()
         }
 
-    def branch(self, name: str, from_version: int | str | None = None) -> None:
-        """Begin a branch at a version (the newest by default); it shares all pages. O(1).
+    def on(self, branch: str) -> Store:
+        """Return this store on another branch, which all methods mean that are not told one. O(1).
 
-        Write to it with `transaction(branch=name)`. Raises ExistsError, VersionError.
+        It shares the open file, and closing it does nothing. Raises MissingError.
+
+        >>> import pagestore
+        >>> with pagestore.open(":memory:") as store:
+        ...     with store.transaction() as txn:
+        ...         txn.create("price", "item: string, cents: int64", key="item").insert([("tea", 350)])
+        ...     store.branch("trial")
+        ...     trial = store.on("trial")
+        ...     with trial.transaction() as txn:
+        ...         txn["price"]["tea"] = 400
+        ...     list(trial.snapshot()["price"]), list(store.snapshot()["price"])
+        ([('tea', 400)], [('tea', 350)])
+        """
+        self._handle.refresh()
+        self._handle.branch_id(branch)
+        return Store(self._handle, branch, shared=True)
+
+    def branch(self, name: str, from_version: int | str | None = None) -> None:
+        """Begin a branch at a version (the newest by default); it shares all pages. O(branches).
+
+        Write to it with `transaction(branch=name)`, or by `on`. Raises ExistsError, VersionError.
         """
         from pagestore.admin import history
 
         with self._handle.administering():
-            history.begin_branch(self._handle, name, from_version)
+            start = self._branch if from_version is None else from_version
+            history.begin_branch(self._handle, name, start)
 
     def delete_branch(self, name: str) -> None:
         """Remove a branch and its versions. Raises RetainedError while a tag, a reader or another
@@ -524,7 +556,7 @@ class Store:
     # --- writing --------------------------------------------------------------------------------
 
     def transaction(
-        self, message: str | None = None, branch: str = MAIN, timeout: float | None = None
+        self, message: str | None = None, branch: str | None = None, timeout: float | None = None
     ) -> Transaction:
         """Begin a transaction, after those of other threads and processes, waiting `timeout`
         seconds at most if given.
@@ -541,9 +573,9 @@ class Store:
         >>> [info.message for info in store.history(1)], list(store.snapshot()["edge"])
         (['first load'], [(1, 2), (2, 3)])
         """
-        return transaction.begin_transaction(self._handle, message, branch, timeout)
+        return transaction.begin_transaction(self._handle, message, branch or self._branch, timeout)
 
-    def prepare(self, relation: str, branch: str = MAIN) -> Prepared:
+    def prepare(self, relation: str, branch: str | None = None) -> Prepared:
         """Return an object that collects edits of a relation, row by row, and commits them as one
         transaction.
 
@@ -557,6 +589,7 @@ class Store:
         ...     put.commit(), list(store.snapshot()["edge"])
         (2, [(1, 2), (2, 3)])
         """
+        branch = branch or self._branch
         begin = partial(self.transaction, branch=branch)
 
         def edit(txn: Transaction, action: str, rows: list[tuple[Any, ...]]) -> None:
@@ -566,11 +599,13 @@ class Store:
             PreparedSeries(self, relation, begin, edit) if branch == MAIN else Prepared(begin, edit)
         )
 
-    def owns(self, txn: Transaction, main: bool = False) -> bool:
-        """Return whether a transaction, which has not ended, is of this store, and with `main`
-        of its main branch.
+    def owns(self, txn: Transaction, here: bool = False) -> bool:
+        """Return whether a transaction, which has not ended, is of this store, and with `here`
+        of the branch that it is on.
         """
-        return txn._handle is self._handle and not (main and txn._branch != MAIN_ID)
+        return txn._handle is self._handle and not (
+            here and txn._branch != self._handle.state.settings.branches.get(self._branch)
+        )
 
     def sketch(self, version: int | str | datetime | None = None) -> EphemeralTransaction:
         """Begin a transaction over a version (the newest by default) that is never committed; see
@@ -578,15 +613,16 @@ class Store:
 
         It neither waits for other transactions nor blocks them. Raises as `at`.
         """
-        return transaction.begin_ephemeral(self._handle, version)
+        return transaction.begin_ephemeral(self._handle, version, self._branch)
 
     def reopen(self) -> None:
         """Return to the last commit on disk, after a failed write or sync. Snapshots stay open."""
         self._handle.reopen()
 
     def close(self) -> None:
-        """Close the store; an open transaction is lost. Idempotent."""
-        self._handle.close()
+        """Close the store, unless `on` made it; an open transaction is lost. Idempotent."""
+        if not self._is_shared:
+            self._handle.close()
 
     def __enter__(self) -> Store:
         return self

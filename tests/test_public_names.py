@@ -65,7 +65,7 @@ MODULES = {  # each public module, and the names that it offers
 MEMBERS = {  # of each class that is handed to users
     pagestore.Store: """
         at backup branch branches changes check close commits compact delete_branch diff dump history mode
-        owns page_size path prepare readers recovery reopen restore retain sketch snapshot stat tag tags
+        on owns page_size path prepare readers recovery reopen restore retain sketch snapshot stat tag tags
         texts_removed threads transaction untag uuid vacuum version
     """,
     pagestore.Snapshot: """
@@ -89,9 +89,9 @@ MEMBERS = {  # of each class that is handed to users
     """,
     ivm.Workspace: """
         at blocks changes check close commit_async commit_at constraints declarations delete delete_range
-        delete_where evaluate evaluated exec explain in_sql_transaction insert install lint predicates prepare
+        delete_where evaluate evaluated exec explain in_sql_transaction insert install lint on predicates prepare
         preview query repair replace replan rope rules_of set sql stats strict subscribe trace trace_distance
-        transaction transaction_async uninstall verify violations why why_changed
+        transaction transaction_async uninstall verify violations what_if why why_changed
     """,
     ivm.transaction.Transaction: (
         "commit composed delete delete_range delete_where edit inner insert rollback savepoint set "

@@ -45,6 +45,7 @@ PLANNING_BEFORE = 1  # as PLANNING_WITHOUT_RANGES, but for rules whose arithmeti
 REMEDY = "`pagestore dump --relation` and `restore` take the facts to a new store, and `ivm install` the rules"
 # the property that holds the sizes of sensitivity indices when they were last built
 BUILT = "ivm.built"
+OTHERS_MAX = 16  # sets of rules that are kept compiled, of branches and older versions
 # Each version stores these two sentences, for processes in which this package is not imported.
 EDIT = "`import ivm` first, and its views follow, or edit in ivm.open(path).transaction()"
 RELEASE = "`ivm uninstall` removes rules and all that is stored for them"
@@ -148,14 +149,15 @@ def stored_before(text: str) -> set[str]:
 class KnownRules:
     """A cache of the rules of the versions used last, by their saved texts; threads share it.
 
-    Each cache entry is one value, so that it is replaced atomically. The words of the rules' texts
+    Each step of the caches is one operation, which is atomic. The words of the rules' texts
     are ids, which are valid until texts are removed from the store's dictionary.
     """
 
     def __init__(self, store: Store) -> None:
         self._store, self._removed = store, store.texts_removed
         self._newest: tuple[str | None, Installed] = None, Installed()
-        self._other: tuple[str | None, Installed] = self._newest
+        # of other versions and branches, with those used last at the end
+        self._others: dict[str | None, Installed] = {}
 
     def of(self, source: Snapshot | Transaction) -> Installed:
         """Return the rules of a version, compiled if they are not cached.  Raises RuleError,
@@ -169,13 +171,17 @@ class KnownRules:
         )
         if self._removed != removed:
             self._removed = removed
-            self._newest = self._other = None, Installed()
+            self._newest, self._others = (None, Installed()), {}
         saved = saved_rules(source)
-        for known, installed in (self._newest, self._other):
-            if saved == known:
-                return installed
-        installed = load(source)
-        self._other = saved, installed
+        known, installed = self._newest
+        if saved == known:
+            return installed
+        others = self._others
+        found = others.pop(saved, None)
+        installed = load(source) if found is None else found
+        others[saved] = installed
+        if len(others) > OTHERS_MAX:
+            others.pop(next(iter(others)), None)
         return installed
 
     def remember(self, saved: str, installed: Installed) -> None:

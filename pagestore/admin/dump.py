@@ -60,7 +60,7 @@ from pagestore.trees.read import read_batches
 from pagestore.trees.tree import Tree, naming_path
 from pagestore.values.codec import NULL, bounds_of
 from pagestore.values.dictionary import Dictionary, is_utf8
-from pagestore.versions.catalog import Catalog, Info, check_name
+from pagestore.versions.catalog import MAIN, Catalog, Info, check_name
 from pagestore.versions.handle import Handle
 
 MAGIC = b"pageDUMP\x01\x00\x00\x00"
@@ -292,10 +292,10 @@ class _Restore:
 
     def _made(self, names: list[str]) -> None:
         """Give the version that was just made its tags."""
-        self.made.append(self.handle.version)
+        self.made.append(self.handle.newest_of(MAIN))
         for name in names:
             with self.handle.administering():
-                add_tag(self.handle, name)
+                add_tag(self.handle, name, MAIN)
 
     def _tree(self, txn: Transaction, wanted: dict[str, Info]) -> None:
         """Read the rows of one of the `wanted` relations."""

@@ -26,14 +26,14 @@ from pagestore.versions.store_state import Head
 from pagestore.versions.version_table import Entry, VersionTable
 
 
-def begin_branch(handle: Handle, name: str, from_version: int | str | None) -> None:
+def begin_branch(handle: Handle, name: str, from_version: int | str) -> None:
     """See Store.branch."""
     state = handle.state
     settings = state.settings
     check_name(name, "branch")
     if name in settings.branches or name in settings.tags:
         raise ExistsError(f"there is a branch or tag {name!r} already; choose another name")
-    entry = handle.entry(handle.version if from_version is None else handle.number(from_version))
+    entry = handle.entry(handle.number(from_version))
     number = state.next_branch
     handle.administer(
         settings=settings._replace(branches={**settings.branches, name: number}),
@@ -103,7 +103,7 @@ def _own_pages(handle: Handle, number: int) -> list[int]:
     return own
 
 
-def add_tag(handle: Handle, name: str, version: int | str | datetime | None = None) -> None:
+def add_tag(handle: Handle, name: str, version: int | str | datetime) -> None:
     """See Store.tag."""
     check_name(name, "tag")
     settings = handle.state.settings
@@ -114,7 +114,7 @@ def add_tag(handle: Handle, name: str, version: int | str | datetime | None = No
         raise ExistsError(
             f"there is a branch {name!r}, which the tag would hide; choose another name"
         )
-    number = handle.entry(handle.version if version is None else handle.number(version)).version
+    number = handle.entry(handle.number(version)).version
     handle.administer(settings=settings._replace(tags={**settings.tags, name: number}))
 
 

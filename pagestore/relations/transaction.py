@@ -682,9 +682,11 @@ class EphemeralTransaction(Transaction):
         self.rollback()
 
 
-def begin_ephemeral(handle: Handle, version: int | str | datetime | None) -> EphemeralTransaction:
+def begin_ephemeral(
+    handle: Handle, version: int | str | datetime | None, branch: str = MAIN
+) -> EphemeralTransaction:
     """See Store.sketch."""
-    snapshot = newest_snapshot(handle) if version is None else snapshot_at(handle, version)
+    snapshot = newest_snapshot(handle, branch) if version is None else snapshot_at(handle, version)
     try:
         return EphemeralTransaction(snapshot, handle.state)
     except BaseException:

@@ -30,7 +30,7 @@ from pagestore.storage.file import OPEN_LOCK, SHARED, SLOTS_LOCK, UNLOCKED, File
 from pagestore.storage.mapping import Run
 from pagestore.storage.meta import Meta, sequence_in
 from pagestore.storage.other_files import MemoryFile
-from pagestore.versions.catalog import MAIN_ID, Catalog
+from pagestore.versions.catalog import Catalog
 from pagestore.versions.committer import Committer
 from pagestore.versions.locks import FileLock, Pin, SyncedCommits, VersionLocks, Writer, WriterQueue
 from pagestore.versions.recovery import Recovery, make_durable, newest_meta, recover, search, verify
@@ -329,10 +329,12 @@ class Handle:
             self._texts = removed, {}
         return self._texts[1]
 
-    @property
-    def version(self) -> int:
-        """The newest version of the main branch that readers of all processes see."""
-        return next(self.shown_states()).heads[MAIN_ID].version
+    def newest_of(self, branch: str) -> int:
+        """Return the newest version of a branch that readers of all processes see. Raises
+        MissingError.
+        """
+        state = next(self.shown_states())
+        return state.heads[self.branch_id(branch)].version
 
     @property
     def page_size(self) -> int:

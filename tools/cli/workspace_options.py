@@ -19,7 +19,13 @@ def opened(
     options: argparse.Namespace, mode: Literal["rw", "r"] = "rw", create: bool = False
 ) -> ivm.Workspace:
     """Open the workspace of a command's file, which must exist unless `create`."""
-    return ivm.open(options.file, mode=mode, create=create)
+    branch = getattr(options, "branch", "main")
+    return ivm.open(options.file, mode=mode, create=create, branch=branch)
+
+
+def on_branch(parser: argparse.ArgumentParser) -> None:
+    """Add the argument --branch of commands that `opened` opens a workspace for."""
+    parser.add_argument("--branch", default="main", help="the branch to work on (default: main)")
 
 
 def text_of(path: str) -> str:

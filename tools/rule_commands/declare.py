@@ -5,12 +5,13 @@ import argparse
 from ivm.sql import is_helper
 
 from ..cli.answers import answer, common
-from ..cli.workspace_options import opened
+from ..cli.workspace_options import on_branch, opened
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     common(parser)
+    on_branch(parser)
 
 
 def run(options: argparse.Namespace) -> int:

@@ -1,5 +1,5 @@
-"""`ivm exec FILE '+edge(1, 2). -edge(3, 4).'`: run one transaction, and print its changes to the
-views.
+"""`ivm exec FILE '+edge(1, 2). -edge(3, 4).' [--dry-run]`: run one transaction, and print its
+changes to the views.
 """
 
 import argparse
@@ -10,14 +10,17 @@ import ivm
 from ivm.sql import wide_names
 
 from ..cli.answers import answer, cell_text, common
-from ..cli.workspace_options import argument_or_stdin, changes, opened
+from ..cli.workspace_options import argument_or_stdin, changes, on_branch, opened
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     common(parser)
+    on_branch(parser)
     parser.add_argument("text", help="edits; - reads them from stdin")
-    parser.add_argument("--branch", default="main", help="the branch to edit (default: main)")
+    parser.add_argument(
+        "--dry-run", action="store_true", help="only say what would change; nothing is stored"
+    )
     parser.add_argument("--rows", action="store_true", help="show every row that changed in a view")
 
 
@@ -27,11 +30,15 @@ def run(options: argparse.Namespace) -> int:
         options.text.removeprefix(" ")
     )  # before the store is opened, so that no writer waits while the user types
     with opened(options) as workspace:
-        before = workspace.store.branches.get(options.branch)
-        version = workspace.exec(text, options.branch)
-        deltas = _deltas(workspace, options.branch, version) if version != before else {}
+        before, views = workspace.store.version, _views(workspace)
+        if options.dry_run:
+            version, changes_of, _ = workspace.preview(text)
+            deltas = {name: changes_of[name] for name in views if name in changes_of}
+        else:
+            version = workspace.exec(text)
+            deltas = _deltas(workspace, views, version) if version != before else {}
     changed = {name: changes(delta) for name, delta in deltas.items()}
-    lines = [f"version {version}"]
+    lines = [f"version {version}" + ", nothing is stored" * options.dry_run]
     for name, rows in changed.items():
         come = sum(sign == "+" for sign, _ in rows)
         lines.append(f"{name}: {come:,} new, {len(rows) - come:,} removed")
@@ -41,14 +48,17 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _deltas(workspace: ivm.Workspace, branch: str, version: int) -> dict[str, pa.Table]:
+def _views(workspace: ivm.Workspace) -> list[str]:
+    with workspace.store.snapshot() as snap:
+        views = [name for name, one in workspace.predicates.items() if not one.extensional]
+        return [*views, *wide_names(snap)]
+
+
+def _deltas(workspace: ivm.Workspace, views: list[str], version: int) -> dict[str, pa.Table]:
     """Return how a version's views differ from those that it was made from, by view, where they
     do.
     """
-    parent = next(
-        one.parent for one in workspace.store.history(branch=branch) if one.version == version
-    )
-    views = [name for name, one in workspace.predicates.items() if not one.extensional]
+    parent = next(one.parent for one in workspace.store.history() if one.version == version)
     with workspace.at(parent) as old, workspace.at(version) as now:
-        found = {name: now.changes(name, old) for name in (*views, *wide_names(now.snapshot))}
+        found = {name: now.changes(name, old) for name in views}
     return {name: delta for name, delta in found.items() if delta is not None and delta.num_rows}

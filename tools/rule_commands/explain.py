@@ -8,7 +8,7 @@ import argparse
 from html import escape
 
 from ..cli.answers import answer, common, tell
-from ..cli.workspace_options import opened
+from ..cli.workspace_options import on_branch, opened
 
 LEGEND = """\
 the first two lines say what is kept and what an edit costs; then the plan:
@@ -34,6 +34,7 @@ th {{ text-align: left; vertical-align: top; padding-right: 1.5rem; font-weight:
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     common(parser)
+    on_branch(parser)
     parser.add_argument("view", help="the name of a view, or rules of a query")
     parser.epilog = LEGEND
     parser.add_argument("--html", action="store_true", help="print a page of HTML")

@@ -7,12 +7,13 @@ from pathlib import Path
 
 from ..cli.answers import answer, common, counted, number, plain
 from ..cli.progress import removed_if_empty
-from ..cli.workspace_options import block_name, limits, opened, text_of
+from ..cli.workspace_options import block_name, limits, on_branch, opened, text_of
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     common(parser)
+    on_branch(parser)
     parser.add_argument("rules", help="a file of declarations, rules and edits; - is stdin")
     parser.add_argument(
         "--name",

@@ -8,12 +8,13 @@ from ivm.sql import names_of
 
 from ..cli.answers import answer, common, plain, table, version_or_name
 from ..cli.rows import answer_rows, row_options
-from ..cli.workspace_options import opened
+from ..cli.workspace_options import on_branch, opened
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     common(parser)
+    on_branch(parser)
     parser.add_argument("name", nargs="?", help="a relation or view")
     parser.add_argument(
         "--at", type=version_or_name, metavar="VERSION", help="as of a version or tag"

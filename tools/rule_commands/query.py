@@ -6,12 +6,13 @@ import argparse
 
 from ..cli.answers import common
 from ..cli.rows import answer_rows, row_options
-from ..cli.workspace_options import argument_or_stdin, limits, opened
+from ..cli.workspace_options import argument_or_stdin, limits, on_branch, opened
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     common(parser)
+    on_branch(parser)
     parser.add_argument(
         "text", help="rules; the last one's head is the answer; - reads them from stdin"
     )

@@ -27,7 +27,7 @@ from ..cli.answers import answer, common, complain, number, tell, version_or_nam
 from ..cli.entered import WORDS, is_sql, is_whole, meant
 from ..cli.progress import removed_if_empty
 from ..cli.rows import answer_rows
-from ..cli.workspace_options import block_name, opened, text_of
+from ..cli.workspace_options import block_name, on_branch, opened, text_of
 from .print import contents, listing
 from .trace import answer_trace
 from .uninstall import said
@@ -64,6 +64,7 @@ ALIASES = {
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     common(parser)
+    on_branch(parser)
     parser.add_argument(
         "--limit", type=number, default=50, help="print at most this many rows (50)"
     )

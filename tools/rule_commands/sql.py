@@ -7,12 +7,13 @@ from pathlib import Path
 from ..cli.answers import common, complain, tell
 from ..cli.progress import removed_if_empty
 from ..cli.rows import answer_rows, row_options
-from ..cli.workspace_options import argument_or_stdin, opened
+from ..cli.workspace_options import argument_or_stdin, on_branch, opened
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     common(parser)
+    on_branch(parser)
     parser.add_argument(
         "statements",
         nargs="?",

@@ -5,12 +5,13 @@ import argparse
 from ivm import Workspace
 
 from ..cli.answers import answer, common, plain, version_or_name
-from ..cli.workspace_options import opened
+from ..cli.workspace_options import on_branch, opened
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     common(parser)
+    on_branch(parser)
     parser.add_argument("view")
     parser.add_argument("old", type=version_or_name, help="a version or tag")
     parser.add_argument("new", type=version_or_name, help="another one")

@@ -11,12 +11,13 @@ from ivm.installation import Removal
 from ivm.sql import is_helper
 
 from ..cli.answers import answer, common, counted, plain, tell
-from ..cli.workspace_options import opened
+from ..cli.workspace_options import on_branch, opened
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     common(parser)
+    on_branch(parser)
     parser.add_argument("name", help="the block's name; `ivm print FILE` lists the names")
     parser.add_argument(
         "--relations", action="store_true", help="remove the relations that its text declares, too"

@@ -9,7 +9,7 @@ from typing import Any
 from pagestore import Change
 
 from ..cli.answers import as_json, common, number, plain, tell
-from ..cli.workspace_options import changes, opened
+from ..cli.workspace_options import changes, on_branch, opened
 
 TEXT, LINES = FORMATS = ("text", "jsonl")
 
@@ -17,6 +17,7 @@ TEXT, LINES = FORMATS = ("text", "jsonl")
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     common(parser)
+    on_branch(parser)
     parser.add_argument("name", help="a relation or view")
     parser.add_argument(
         "--since", type=number, metavar="VERSION", help="after this version; else after the newest"

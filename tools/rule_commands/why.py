@@ -5,12 +5,13 @@ changed the view.
 import argparse
 
 from ..cli.answers import answer, cell_text, common, counted, number, version_or_name
-from ..cli.workspace_options import opened
+from ..cli.workspace_options import on_branch, opened
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     common(parser)
+    on_branch(parser)
     parser.add_argument(
         "row",
         help="a row as rules write it, _ being any value, or SELECT * FROM a view WHERE ...; with "

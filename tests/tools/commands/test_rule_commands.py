@@ -728,3 +728,23 @@ def test_check_without_a_store_says_how_to_give_one(tmp_path, capsys):
     (tmp_path / "r.logiql").write_text("v(x) <- edge(x, _).")
     assert command(["check", str(tmp_path / "r.logiql")]) == 1
     assert "or give the store that has it with --store" in capsys.readouterr().out
+
+
+def test_a_branch_and_a_dry_run(tmp_path, capsys):
+    """`--branch` names the branch that commands work on; `exec --dry-run` stores nothing."""
+    file, rules = str(tmp_path / "s.pages"), tmp_path / "r.rules"
+    rules.write_text("edge(x, y) -> int(x), int(y). out[x] = n <- agg<<n = count()>> edge(x, _).")
+    assert command(["install", file, str(rules)]) == 0
+    with pagestore.open(file) as store:
+        store.branch("side")
+    capsys.readouterr()
+    assert command(["exec", file, "+edge(1, 2).", "--branch", "side", "--dry-run"]) == 0
+    assert capsys.readouterr().out == "version 1, nothing is stored\nout: 1 new, 0 removed\n"
+    assert command(["exec", file, "+edge(1, 2).", "--branch", "side"]) == 0
+    assert capsys.readouterr().out == "version 2\nout: 1 new, 0 removed\n"
+    for branch, rows in (("side", '"x"\n1\n'), ("main", '"x"\n')):
+        question = ["query", file, "q(x) <- out[x] = _.", "--branch", branch]
+        assert command([*question, "--format", "csv"]) == 0
+        assert capsys.readouterr().out == rows
+    assert command(["query", file, "q(x) <- out[x] = _.", "--branch", "none"]) == 1
+    assert "there is no branch 'none'; there is main, side" in capsys.readouterr().err
