@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from pagestore.runtime.kernel import TypedKernel
+from tests.support.programs.amounts import times
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -22,7 +23,7 @@ ROOT = Path(__file__).parents[1]
 GRAPHS = Path(os.environ.get("PAGESTORE_TEST_DATA", ROOT.parent / "shared" / "data"))
 
 TypedKernel.checking = True  # kernels trust their callers; the tests do not
-hypothesis.settings.register_profile("kernels", deadline=None)
+hypothesis.settings.register_profile("kernels", deadline=None, max_examples=times(50))
 hypothesis.settings.load_profile("kernels")
 
 

@@ -221,7 +221,7 @@ def programs_in_turn(draw):
     return turns
 
 
-@settings(max_examples=times(15), deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=times(8), deadline=None, suppress_health_check=list(HealthCheck))
 @given(programs_in_turn())
 def test_programs_that_follow_each_other_follow_the_truth(turns):
     with tempfile.TemporaryDirectory() as folder:

@@ -212,7 +212,7 @@ MAKERS = [an_insert, a_merge, a_change]
 @pytest.mark.parametrize("key", KEYS)
 @pytest.mark.parametrize("make", MAKERS)
 def test_edits_are_duckdbs(make: Callable[[random.Random], str], key: str) -> None:
-    compare(make, key, 0, times(12))
+    compare(make, key, 0, times(6))
 
 
 @pytest.mark.campaign

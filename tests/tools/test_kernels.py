@@ -34,6 +34,7 @@ from pagestore.runtime.types import (
 )
 from pagestore.sorting.codes import ascends, merge_order
 from pagestore_tools.kernels import build
+from tests.support.programs.amounts import times
 
 ROOT = Path(__file__).parents[2]
 pytestmark = [
@@ -244,7 +245,7 @@ values = st.recursive(
 
 
 @pytest.mark.parametrize("name", TYPES)
-@settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=times(150), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_the_guard_lets_in_what_its_twin_and_numba_do(guards, name, data):
     near = {
@@ -347,6 +348,7 @@ def late(): print(*[name for name in LATE if name in sys.modules])
 import pagestore
 late()
 import ivm
+from tests.support.programs.amounts import times
 late()
 with tempfile.TemporaryDirectory() as folder:
     with pagestore.open(folder + "/a.pages") as store:

@@ -15,9 +15,10 @@ from ivm.errors import ConstructError, DivergenceError, FunctionConflictError
 from pagestore.trees.kernels.node_buffer import ERASE, INSERT, SET
 from pagestore.trees.read import read_batches
 from tests.support.mirror import Mirror
+from tests.support.programs.amounts import times
 from tests.support.strategies import FULL, cases
 
-relaxed = settings(max_examples=15, suppress_health_check=list(HealthCheck))
+relaxed = settings(max_examples=times(8), suppress_health_check=list(HealthCheck))
 thorough = settings(max_examples=1500, suppress_health_check=list(HealthCheck))
 ways = st.fixed_dictionaries(
     {

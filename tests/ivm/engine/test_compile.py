@@ -21,6 +21,7 @@ from ivm.rules.compile import compile, with_block
 from ivm.rules.installed import Options
 from ivm.rules.relations import Relations, declaration_of, predicate_of
 from pagestore.host import Column, Schema, Type
+from tests.support.programs.amounts import times
 from tests.walks import PASSES, import_order, walks
 from tests.walks.gates import gates
 
@@ -108,7 +109,7 @@ types = st.sampled_from(
 )
 
 
-@settings(max_examples=200)
+@settings(max_examples=times(100))
 @given(
     st.lists(st.tuples(names, types), min_size=1, max_size=5, unique_by=lambda one: one[0]),
     st.data(),

@@ -19,6 +19,7 @@ from ivm.ways import tries
 from ivm.ways.tries import is_subset
 from tests.support.mirror import Mirror
 from tests.support.naive import evaluate as truth_of
+from tests.support.programs.amounts import times
 
 BASE = "t(x, y) -> int(x), int(y). bad(x, y) -> int(x), int(y). f[x] = v -> int(x), int(v). u(y) -> int(y)."
 SUBSET = "s(x, y) <- t(x, y), !bad(x, y)."
@@ -48,7 +49,7 @@ def counted(workspace, *names):
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
-@settings(max_examples=25, suppress_health_check=list(HealthCheck))
+@settings(max_examples=times(13), suppress_health_check=list(HealthCheck))
 @given(
     case=st.lists(st.lists(EDITS, max_size=25), min_size=1, max_size=4),
     maintenance=st.sampled_from(["match", "probe"]),

@@ -13,6 +13,7 @@ from numba import config
 
 import ivm
 from ivm.engine.schedule import Schedule
+from tests.support.programs.amounts import times
 
 DECLARATIONS = "whole(x, v) -> int(x), int(v). fee(x, v) -> int(x), decimal(9,2)(v). load(x, v) -> int(x), float(v).\n"
 ORDERED = [
@@ -80,7 +81,7 @@ def test_results_are_those_of_the_rules(name, call, tmp_path, monkeypatch):
     random, values = np.random.default_rng(len(call)), VALUES[name]
     for few in (values[:4], values):
         taken.clear()
-        for _ in range(40):
+        for _ in range(times(20)):
             rows = [(int(random.integers(4)), values[random.integers(len(few))]) for _ in range(3)]
             with workspace.transaction() as txn:
                 txn.insert(name, rows[:2])

@@ -238,7 +238,7 @@ def views(workspace):
     return [name for name, predicate in workspace.predicates.items() if not predicate.extensional]
 
 
-def churn(workspace, seed, rounds=25, values=range(40)):
+def churn(workspace, seed, rounds=15, values=range(40)):
     """Few edits of each relation, and of all; every view is compared with its rules."""
     random = np.random.default_rng(seed)
     for _ in range(rounds):
@@ -510,7 +510,7 @@ def test_python_goes_on_between_a_state_and_its_view(tmp_path, monkeypatch):
             "<- v[x] = n, mark(n)."
         )
         workspace = opened(tmp_path / f"{pages}.pages", rules, skewed(40))
-        churn(workspace, pages)
+        churn(workspace, pages, rounds=25)
         workspace.close()
     assert {bool(changes) for changes in left} == {True, False}
 

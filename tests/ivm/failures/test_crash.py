@@ -64,7 +64,7 @@ def agrees(store, versions, fully=True):
     "steps, variants", [(11, 2), pytest.param(20, 4, marks=pytest.mark.campaign)]
 )
 @pytest.mark.parametrize("sync", ["full", "commit"])
-@pytest.mark.parametrize("maintenance, stride", [("probe", 1), ("match", 3)])
+@pytest.mark.parametrize("maintenance, stride", [("probe", 3), ("match", 7)])
 def test_every_crash_leaves_views_that_agree(
     maintenance, stride, sync, steps, variants, monkeypatch
 ):

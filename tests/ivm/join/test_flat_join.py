@@ -43,10 +43,11 @@ from tests.support.flat_joins import (
     whole,
 )
 from tests.support.memory import MemoryPager
+from tests.support.programs.amounts import times
 
 
 @pytest.mark.parametrize("name", BODIES)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=times(13), deadline=None)
 @given(data=st.data())
 def test_the_same_bindings_and_trace(name, data):
     variables, body = BODIES[name]
@@ -65,7 +66,7 @@ def test_the_same_bindings_and_trace(name, data):
 
 
 @pytest.mark.parametrize("name", BODIES)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=times(13), deadline=None)
 @given(data=st.data())
 def test_one_join_goes_over_ranges_in_any_order(name, data):
     """Bindings, how often each is counted, and the trace are those of joins that went over one
@@ -301,7 +302,7 @@ def test_more_parts_than_bits(atoms, maintenance, tmp_path):
 
 
 @pytest.mark.parametrize("name", BODIES)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=times(13), deadline=None)
 @given(data=st.data())
 def test_what_is_not_asked_for_is_counted(name, data):
     """Grouped by the levels listed, the bindings are as many as all of them are, and come in

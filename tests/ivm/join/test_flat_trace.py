@@ -28,6 +28,7 @@ from tests.support.flat_joins import (
     tries_of,
 )
 from tests.support.memory import MemoryPager
+from tests.support.programs.amounts import times
 
 
 @pytest.mark.parametrize("granularity", [1, 4])
@@ -82,7 +83,7 @@ def test_the_trace_of_dense_slices(marks, order, monkeypatch):
 
 
 @pytest.mark.parametrize("name", BODIES)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=times(13), deadline=None)
 @given(data=st.data())
 def test_coarse_rows_certify_what_a_level_has(name, data):
     """A key of all parts is in a row of each, another in one of a part that lacks it; a row
@@ -162,7 +163,7 @@ def contexts(plan, relations, context=()):
             yield from contexts(plan, relations, (*context, x))
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=times(25), deadline=None)
 @given(keys=st.lists(st.integers(-300, 300), min_size=1, unique=True), low=st.integers(-500, -300))
 def test_ranks(keys, low):
     """Of every key between the first and the last, whatever was laid there before."""

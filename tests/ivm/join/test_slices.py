@@ -12,6 +12,7 @@ from ivm.join.groups import Lookup
 from ivm.join.kernels.tries import GE, LE, NE
 from ivm.join.slices import Side, Slices
 from pagestore.host import distinct
+from tests.support.programs.amounts import times
 
 FAR = [-(2**63), -(2**63) + 1, 2**63 - 2, 2**63 - 1]
 WORDS = st.one_of(st.integers(-4, 9), st.integers(-4, 9), st.sampled_from(FAR))
@@ -48,7 +49,7 @@ def tables(draw):
     return arrays(table, n), arrays(sought, m), keys, sides, weights
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=times(75), deadline=None)
 @given(tables(), st.sampled_from([0, 3, slices.NEAR]))
 def test_slices_beside_all_pairs(drawn, near):
     table, sought, keys, sides, weights = drawn
@@ -63,11 +64,11 @@ def test_slices_beside_all_pairs(drawn, near):
         parts = [*made.find([*sought[:keys]], [*sought[keys:]])]
     found = []
     for part in parts:
-        for number, start, times, weight in zip(
+        for number, start, repeated, weight in zip(
             part.which, part.start, part.times, part.weights, strict=True
         ):
-            rows = part.order.rows[start : start + times].tolist()
-            assert weight == (times if weights is None else sum(weights[row] for row in rows))
+            rows = part.order.rows[start : start + repeated].tolist()
+            assert weight == (repeated if weights is None else sum(weights[row] for row in rows))
             found += [(int(number), row) for row in rows]
     assert len(found) == len({*found})
 

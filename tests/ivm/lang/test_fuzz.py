@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from ivm.errors import RuleError
 from ivm.lang.program import Program
 from ivm.rules.compile import compile, query
+from tests.support.programs.amounts import times
 from tests.support.strategies import DECLARATIONS, FULL, programs
 
 WORDS = r"""a e r t f g v0 x y z _ ( ) [ ] , ; . ! = != < <= > >= + - * / ^ <- -> agg<< >> count sum total 1
@@ -30,7 +31,7 @@ def is_program_or_error(text: str) -> None:
             assert isinstance(program, Program)
 
 
-@settings(max_examples=400)
+@settings(max_examples=times(200))
 @given(st.lists(TOKENS, max_size=25).map(" ".join))
 @example("")
 @example("p(x) <- a(x), x = -9223372036854775809.")

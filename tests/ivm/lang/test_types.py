@@ -296,7 +296,7 @@ def test_the_order_of_a_key_column_is_the_order_of_its_values(kind):
     # up(a, b) <- k(a), k(b), a < b.
     _, values = TYPES[kind]
 
-    @settings(relaxed, max_examples=10)
+    @settings(relaxed, max_examples=times(5))
     @given(st.lists(values, min_size=2, max_size=5))
     def run(found):
         with mirror(f"k(a) -> {kind}(a). up(a, b) <- k(a), k(b), a < b.") as m:

@@ -13,6 +13,7 @@ import ivm
 from ivm.errors import ConstructError, RangeError, RuleTypeError
 from ivm.rules.compile import compile
 from tests.support.mirror import Mirror
+from tests.support.programs.amounts import times
 from tests.support.strategies import DECLARATIONS, FAILING, cases
 
 FACTS = (
@@ -124,7 +125,7 @@ def follow(case, loaded, maintenance):
         mirror.close()
 
 
-@settings(max_examples=15, suppress_health_check=list(HealthCheck), deadline=None)
+@settings(max_examples=times(8), suppress_health_check=list(HealthCheck), deadline=None)
 @given(cases(FAILING), st.booleans(), st.sampled_from(["match", "probe"]))
 def test_random_programs(case, loaded, maintenance):
     follow(case, loaded, maintenance)

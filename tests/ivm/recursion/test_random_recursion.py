@@ -31,7 +31,7 @@ from tests.support.programs.recursive_programs import (
     recursion,
 )
 
-PROGRAMS, QUESTIONS, PART = 80, 20, 20  # of the suite; a campaign runs CAMPAIGN of them
+PROGRAMS, QUESTIONS, PART = 48, 12, 12  # of the suite; a campaign runs CAMPAIGN of them
 CAMPAIGN = 20_000
 TRANSACTIONS = 6
 

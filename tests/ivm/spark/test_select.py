@@ -80,7 +80,7 @@ def test_views_of_a_query_follow_random_changes(tmp_path: Path, query: str, keye
         random.Random(query),
     )
     before = Counter[tuple[object, ...]]()
-    for number in range(6):
+    for number in range(4):
         changes = changed(random_, rows)
         done = refresh(path, "v", text, {"SALE": changes}, "auto" if number == 0 else "strict")
         with ivm.open(path, mode="r") as workspace:
@@ -97,7 +97,7 @@ def test_views_of_a_query_follow_random_changes(tmp_path: Path, query: str, keye
 def test_cells_of_a_query_follow_random_changes(tmp_path: Path, query: str) -> None:
     rows, random_ = dict[int, Row](), random.Random(query)
     with Cells.create(tmp_path / "c", TABLE + query, 3, options={"threads": 1}) as cells:
-        for number in range(4):
+        for number in range(3):
             cells.apply(number, {"sale": changed(random_, rows)})
             assert Counter(cells["answer"]) == truth(query, rows)
         assert cells.check() == []

@@ -26,6 +26,7 @@ from ivm.ways import states, storing, tries
 from pagestore.host import is_operator
 from pagestore.trees.read import pages_of
 from tests.support.mirror import Mirror
+from tests.support.programs.amounts import times
 from tests.support.programs.recursive_programs import semilattice
 
 BASE = """n(x, y) -> int(x), int(y).  m[x, y] = v -> int(x), int(y), int(v).  s[x, y] = t -> int(x), int(y), string(t).
@@ -133,7 +134,7 @@ def follow(program: str, transactions: list, lasting: bool = True) -> None:
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
-@settings(max_examples=15, suppress_health_check=list(HealthCheck), deadline=None)
+@settings(max_examples=times(8), suppress_health_check=list(HealthCheck), deadline=None)
 @given(data=st.data())
 def test_aggregates_are_the_truth(program, data):
     edits = edits_of(program)

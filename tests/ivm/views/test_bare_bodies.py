@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 import ivm
 from ivm.errors import RangeError
 from tests.support.mirror import Mirror
+from tests.support.programs.amounts import times
 
 BASE = "q(x) -> int(x). edge(x, y) -> int(x), int(y). name[x] = s -> int(x), string(s). "
 RULES = {
@@ -93,7 +94,7 @@ EDITS = st.one_of(
 )
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=times(13), deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.lists(BODIES, min_size=1, max_size=3), st.lists(st.lists(EDITS, max_size=6), max_size=3))
 def test_random_bodies_of_comparisons_and_negations(bodies, transactions):
     text = BASE + " ".join(f"p(x, y) <- {body}." for body in bodies)

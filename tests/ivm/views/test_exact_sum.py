@@ -49,7 +49,7 @@ def test_totals_are_the_truth(program, case):
         mirror.close()
 
 
-@settings(max_examples=300)
+@settings(max_examples=times(150))
 @given(
     st.lists(
         st.floats(allow_nan=False, allow_infinity=False, min_value=-1e307, max_value=1e307),

@@ -184,7 +184,7 @@ def partial_programs(draw):
 
 @pytest.mark.parametrize("few", [0, 10**9])  # kernels maintain little changes, or Python does
 @pytest.mark.parametrize("program", [*PARTIAL, None])
-@settings(max_examples=times(25), suppress_health_check=list(HealthCheck))
+@settings(max_examples=times(10), suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_states_with_a_few_values_of_a_group_are_filled_again(program, few, data):
     """Two values of a group are kept: deleting the least ones makes it run out again and again."""

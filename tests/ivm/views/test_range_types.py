@@ -18,6 +18,7 @@ from ivm.errors import RangeError
 from ivm.ways import ranges
 from ivm.ways.states import least_of
 from tests.ivm.views.test_aggregates import BASE, counted_folds, edits_of, follow, lastone
+from tests.support.programs.amounts import times
 
 __all__ = ["lastone"]  # a fixture, which registers operators
 WEEK = "z <= y, z > y - 2"
@@ -46,7 +47,7 @@ relaxed = settings(suppress_health_check=list(HealthCheck), deadline=None)
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
-@settings(relaxed, max_examples=12)
+@settings(relaxed, max_examples=times(6))
 @given(data=st.data())
 def test_ranges_of_every_type_are_the_truth(program, data):
     follow(

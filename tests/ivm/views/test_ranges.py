@@ -76,7 +76,7 @@ def test_ranges_at_the_ends_of_words(case, numbers):
     follow(renumbered(case, numbers), False)
 
 
-@settings(relaxed, max_examples=10)
+@settings(relaxed, max_examples=times(5))
 @given(range_cases(), st.sampled_from(["match", "probe"]))
 def test_other_maintenance_joins_rows(case, maintenance):
     follow(case, True, maintenance=maintenance)

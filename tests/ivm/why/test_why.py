@@ -203,7 +203,7 @@ MONOTONE = Features(
 )
 
 
-@settings(max_examples=times(8))
+@settings(max_examples=times(4))
 @given(cases(MONOTONE, count_max=0))
 def test_insertions_are_the_smallest_that_bring_a_row(case: tuple) -> None:
     text, (load,) = case

@@ -29,6 +29,7 @@ from pagestore.trees.kernels.node_buffer import ERASE, INSERT, SET
 from pagestore.trees.scratch import pages_shifted
 from pagestore.trees.tree import Spec
 from tests.support.memory import Recycling
+from tests.support.programs.amounts import times
 
 PAGE_WORDS, ROOM = 512, 400
 WRITE = TypedKernel(write_page, FreshPage, int, int, Entries)
@@ -80,7 +81,7 @@ def runs_of(entries):
     return runs
 
 
-@settings(max_examples=400)
+@settings(max_examples=times(200))
 @given(
     st.integers(0, 2**32),
     st.integers(1, 150),
@@ -143,7 +144,7 @@ def test_a_shifted_page_holds_what_lists_say(seed, n, widths, edits):
 STEPS = st.tuples(st.integers(0, 2**32), st.sampled_from([1, 2, 5, 40]), st.integers(0, 62))
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=times(13), deadline=None)
 @given(
     st.sampled_from([(), ("count",), ("sum:v", "max:v"), ("min:v", "checksum")]),
     st.lists(STEPS, min_size=1, max_size=20),

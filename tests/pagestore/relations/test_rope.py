@@ -13,6 +13,7 @@ import pagestore
 from pagestore.errors import SchemaError
 from pagestore.relations.rope import PIECES
 from pagestore.trees import read as reading
+from tests.support.programs.amounts import times
 
 
 def told(tmp_path, texts, **options):
@@ -41,7 +42,7 @@ def test_a_rope_is_the_join_of_its_range(tmp_path):
             assert bytes(raw) == whole.encode() and raw.length == len(whole.encode())
 
 
-@settings(max_examples=60)
+@settings(max_examples=times(30))
 @given(
     st.lists(st.text(max_size=4), max_size=12),
     st.integers(-30, 30) | st.none(),

@@ -7,6 +7,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from pagestore.storage.free_list import COUNT, FreeList
 from pagestore.storage.records import word_list
+from tests.support.programs.amounts import times
 
 
 def pages_in(extents: np.ndarray) -> set[int]:
@@ -122,5 +123,7 @@ class SpaceMachine(RuleBasedStateMachine):
         self.the_difference_is_right()
 
 
-SpaceMachine.TestCase.settings = settings(max_examples=100, stateful_step_count=30, deadline=None)
+SpaceMachine.TestCase.settings = settings(
+    max_examples=times(50), stateful_step_count=30, deadline=None
+)
 test_space = SpaceMachine.TestCase

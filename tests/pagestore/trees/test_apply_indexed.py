@@ -17,6 +17,7 @@ from pagestore.trees.read import pages_of
 from pagestore.trees.tree import Spec, Tree
 from tests.pagestore.trees.test_tree import SPEC, batches, changes, edited, rows_of
 from tests.support.memory import MemoryPager
+from tests.support.programs.amounts import times
 
 PLACES = np.array([[0, 1, 2], [1, 0, 2], [2, 1, 0]])
 SPECS = (SPEC, Spec(2, 2, 1), Spec(3, 3, 0))
@@ -31,7 +32,7 @@ def descents(monkeypatch):
 
 
 @pytest.mark.parametrize("few", [0, tuples.FEW])
-@settings(max_examples=40)
+@settings(max_examples=times(20))
 @given(steps=batches())
 def test_orders_beside_against_a_dict(few, steps):
     with pytest.MonkeyPatch.context() as patch:

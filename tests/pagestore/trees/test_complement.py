@@ -13,6 +13,7 @@ from pagestore.trees.build import bulk
 from pagestore.trees.compare import Complement, accountable, accounted, subset
 from pagestore.trees.tree import Spec, Tree
 from tests.support.memory import MemoryPager
+from tests.support.programs.amounts import times
 
 SPEC = Spec(7, 1, 0, ((COUNT, 0),))
 
@@ -30,7 +31,7 @@ def listed(complement):
     return [x for batch in complement for x in batch[0].tolist()]
 
 
-@settings(max_examples=30)
+@settings(max_examples=times(15))
 @given(st.integers(0, 2**32), st.integers(0, 8000), st.floats(0, 1), st.integers(1, 50))
 def test_what_is_missing(seed, n, share, rows):
     rng = np.random.default_rng(seed)
@@ -66,7 +67,7 @@ def test_what_is_no_subset():
         Complement(pages, t._replace(spec=SPEC._replace(scans=())), pages, s)
 
 
-@settings(max_examples=40)
+@settings(max_examples=times(20))
 @given(st.integers(0, 2**32), st.integers(0, 300), st.integers(0, 300), st.booleans())
 def test_checksums_tell_a_subset(seed, n, m, is_part):
     """Iterating ends without an error for any two sets, and the checksums tell whether its

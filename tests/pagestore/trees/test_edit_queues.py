@@ -17,6 +17,7 @@ from pagestore.trees.kernels.arguments import FlushRoom, PageAccounts, Queues
 from pagestore.trees.kernels.edit_groups import flush_queue
 from pagestore.trees.kernels.node_buffer import ADD, ERASE, INSERT, SET
 from pagestore.trees.read import read_batches
+from tests.support.programs.amounts import times
 from tests.support.simulator import compiled
 
 EDGES = EditQueue(("edge", "$back"), np.array([[0, 1], [1, 0]]), 2)
@@ -24,7 +25,7 @@ TIMES = EditQueue(("$times",), np.array([[0, 1]]), 1)
 
 small = st.integers(0, 9)
 edges = st.lists(st.tuples(st.sampled_from([INSERT, ERASE, SET]), small, small), max_size=8)
-times = st.lists(st.tuples(small, st.integers(1, 3)), max_size=8)
+many_times = st.lists(st.tuples(small, st.integers(1, 3)), max_size=8)
 
 
 def columns(rows, width):
@@ -73,8 +74,8 @@ def begun(path, **options):
 
 
 @compiled
-@settings(max_examples=60, suppress_health_check=list(HealthCheck))
-@given(steps=st.lists(st.tuples(edges, times, st.booleans()), min_size=1, max_size=8))
+@settings(max_examples=times(30), suppress_health_check=list(HealthCheck))
+@given(steps=st.lists(st.tuples(edges, many_times, st.booleans()), min_size=1, max_size=8))
 def test_groups_against_dicts(tmp_path_factory, steps):
     there, counted = set(), {}
     with begun(tmp_path_factory.mktemp("groups") / "g.pages", page_size=4096) as store:

@@ -32,6 +32,7 @@ from pagestore.trees.read import pages_of, read_batches
 from pagestore.trees.scratch import applications
 from pagestore.trees.tree import Spec, Tree
 from tests.support.memory import MemoryPager, Recycling
+from tests.support.programs.amounts import times
 
 WORDS = st.integers(-(2**63), 2**63 - 1)
 # associative, and as far from commutative as can be
@@ -99,7 +100,7 @@ def agrees(pager, tree, lo, hi):
                 )
 
 
-@settings(max_examples=15)
+@settings(max_examples=times(8))
 @given(
     st.lists(st.sampled_from(SCANS), min_size=1, max_size=3, unique=True),
     st.lists(
@@ -127,7 +128,7 @@ def test_scans_are_the_folds_of_the_records(scans, steps, spread, random):
     agrees(pager, tree, lo, hi)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=times(13), deadline=None)
 @given(
     st.lists(st.sampled_from([*SCANS[:3], ((MAX, 1),)]), min_size=1, max_size=3, unique=True),
     st.sampled_from([0, 3, 20, 46, 61]),

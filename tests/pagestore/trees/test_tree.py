@@ -35,6 +35,7 @@ from pagestore.trees.read import (
 )
 from pagestore.trees.tree import Spec, Tree
 from tests.support.memory import MemoryPager
+from tests.support.programs.amounts import times
 
 SPEC = Spec(1, 2, 1, ((MAX, 2), (COUNT, 0)))
 
@@ -77,13 +78,13 @@ def batches(draw, sizes=(1, 2, 30, 2500), domains=(3, 40, 4000)):
     return found
 
 
-@settings(max_examples=60)
+@settings(max_examples=times(30))
 @given(batches())
 def test_batches_against_a_dict(steps):
     follow_a_dict(steps, MemoryPager())
 
 
-@settings(max_examples=60)
+@settings(max_examples=times(30))
 @given(batches(), st.integers(2, 5), st.sampled_from([4, 40, 512]))
 def test_batches_in_parts_against_a_dict(steps, threads, arena):
     pager = MemoryPager(pages_max=1 << 16)
@@ -96,7 +97,7 @@ def test_batches_in_parts_against_a_dict(steps, threads, arena):
         follow_a_dict(steps, pager)
 
 
-@settings(max_examples=60)
+@settings(max_examples=times(30))
 @given(batches((30, 2500), (40, 4000)), st.lists(st.booleans(), min_size=6, max_size=6))
 def test_batches_after_the_last_record_against_a_dict(steps, after):
     """Some batches come after all records, and are loaded on; the tree is then edited like any
@@ -172,7 +173,7 @@ def follow_a_dict(steps, pager):
         assert set(pages_of(pager.pages, tree).tolist()) == pager.live, "pages leaked or lost"
 
 
-@settings(max_examples=30)
+@settings(max_examples=times(15))
 @given(batches(), st.integers(0, 6), st.integers(0, 6))
 def test_deltas_of_any_two_versions(steps, i, j):
     pager, trees, models = MemoryPager(), [Tree.empty(SPEC)], [{}]
@@ -259,7 +260,7 @@ def test_bulk_refuses_disorder_with_the_record():
 ENDS = [-(1 << 63), (1 << 63) - 1, 0]
 
 
-@settings(max_examples=60)
+@settings(max_examples=times(30))
 @given(st.integers(0, 2**32), st.integers(1, 3), st.sampled_from([1, 5, 40, 63]), st.booleans())
 def test_looking_up_many_in_any_order(seed, keys, bits, ends):
     rng = np.random.default_rng(seed)
@@ -447,7 +448,7 @@ def test_net_composes_in_order():
     assert one((ERASE, 0), (SET, 4)) == [(SET, 4)]
 
 
-@settings(max_examples=40)
+@settings(max_examples=times(20))
 @given(st.integers(0, 2**32), st.sampled_from([0, 1, 2]), st.integers(1, 4000))
 def test_stabs_against_a_filter(seed, alphas, n):
     rng = np.random.default_rng(seed)
@@ -543,7 +544,7 @@ def test_a_load_whose_source_edits_other_trees():
     assert (read(pager.pages, tree) == expected).all()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=times(30), deadline=None)
 @given(
     st.lists(st.tuples(*[st.integers(0, 12)] * 3), unique=True, max_size=300),
     st.lists(st.tuples(*[st.integers(-1, 13)] * 2), max_size=60),

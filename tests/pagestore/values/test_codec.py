@@ -16,6 +16,7 @@ from pagestore.errors import SchemaError, WordError
 from pagestore.host import KEYS_MAX
 from pagestore.values.codec import bounds_of, decode, encode, to_numpy
 from pagestore.values.types import Column, Schema, Type
+from tests.support.programs.amounts import times
 
 VALUES = {
     "int64": st.integers(-(2**63), 2**63 - 1),
@@ -56,7 +57,7 @@ def test_order_and_values_survive(text):
 LONG = st.integers(1 - 10**38, 10**38 - 1).map(lambda n: Decimal(n).scaleb(-3, Context(prec=40)))
 
 
-@settings(max_examples=30)
+@settings(max_examples=times(15))
 @given(
     st.lists(
         st.one_of(st.none(), LONG, st.sampled_from([Decimal("0.000"), Decimal("-0.001")])),

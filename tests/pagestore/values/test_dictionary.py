@@ -13,6 +13,7 @@ from pagestore.errors import CorruptionError
 from pagestore.trees.kernels.node_buffer import INSERT
 from pagestore.values import dictionary, dictionary_writer
 from pagestore.values.text_order import PackedTexts, hashes_of
+from tests.support.programs.amounts import times
 
 
 @pytest.fixture(params=[1, dictionary_writer.MANY], ids=["by a table", "by Arrow"])
@@ -32,7 +33,7 @@ TEXTS = st.one_of(
 def test_ids_and_texts_are_each_others_inverse(store):
     ids: dict[str, int] = {}
 
-    @settings(max_examples=60)
+    @settings(max_examples=times(30))
     @given(st.lists(TEXTS, max_size=30))
     def check(texts):
         with store.transaction() as txn:

@@ -14,6 +14,7 @@ from pagestore.values import dictionary_writer as text_table
 from pagestore.values.dictionary_writer import TextTable
 from pagestore.values.kernels.text_lookup import HALF, LONG, ODD
 from pagestore.values.text_order import PackedTexts
+from tests.support.programs.amounts import times
 
 
 class Ids:
@@ -44,7 +45,7 @@ TEXTS = st.one_of(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=times(100), deadline=None)
 @given(st.lists(st.lists(TEXTS, max_size=80), min_size=1, max_size=4))
 def test_texts_keep_their_ids(batches):
     table, ids = TextTable(), Ids([])

@@ -23,6 +23,7 @@ from pagestore.versions.commit_record import Commit
 from pagestore.versions.handle import Handle
 from tests.pagestore.storage.test_file import failing
 from tests.support.file_systems import largest_file
+from tests.support.programs.amounts import times
 from tests.support.simulator import SimulatedFile, compiled
 
 words = st.integers(-(1 << 63), (1 << 63) - 1)
@@ -76,7 +77,7 @@ def test_a_record_longer_than_the_room_for_it_is_refused(commit, data):
     assert (room[n:] == 7).all()
 
 
-@settings(deadline=None, max_examples=30)
+@settings(deadline=None, max_examples=times(15))
 @given(st.integers(0, 2000), st.integers(0, 600))
 def test_what_is_laid_out_in_pages_is_read_back(n, more):
     record = word_list(range(n))

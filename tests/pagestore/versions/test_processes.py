@@ -81,7 +81,7 @@ def start(action: str, *arguments: object) -> subprocess.Popen:
 
 
 @pytest.mark.parametrize("sync", ["full", "off"])
-@pytest.mark.parametrize("seconds", [4, pytest.param(60, marks=pytest.mark.campaign)])
+@pytest.mark.parametrize("seconds", [3, pytest.param(60, marks=pytest.mark.campaign)])
 def test_kills_lose_nothing(tmp_path, seconds, sync):
     """Without syncs, too: the system keeps what a dead process has written."""
     path, promises = tmp_path / "s.pages", tmp_path / "promises"

@@ -258,7 +258,7 @@ def test_other_benchmarks_measure_a_few_rows(work: str, monkeypatch, capsys) -> 
     monkeypatch.setattr(
         "pagestore_tools.bench.harness.measure", lambda row, progress: measure(short(row), progress)
     )
-    assert main([work, "--rows", "2000", "--quiet"]) == 0
+    assert main([work, "--rows", "500", "--quiet"]) == 0
     assert " x 1.00" in capsys.readouterr().out
 
 
