@@ -15,7 +15,7 @@ from typing import NamedTuple
 import pytest
 
 ROOT = Path(__file__).parents[1]
-PACKAGES = ("pagestore", "ivm", "tools")
+PACKAGES = ("pagestore", "ivm", "tools", "benchmarks")
 FILE_STATEMENTS, FUNCTION_STATEMENTS, PARAMETERS, FOLDER_FILES = 400, 40, 12, 18
 SOURCES = {".py", ".c", ".lark", ".logiql"}
 KERNELS = {"kernel", "inlined", "on_demand", "allocating", "njit", "intrinsic"}

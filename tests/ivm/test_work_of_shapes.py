@@ -9,13 +9,13 @@ import pyarrow as pa
 import pytest
 
 import ivm
+from benchmarks.shapes import DECLARED, RELATED, SHAPES, tables
 from ivm.join.groups import Groups
 from ivm.terms.evaluator import Evaluator
 from ivm.ways import scan
 from pagestore.host import read_batches
 from pagestore_tools.bench.harness import workspace_with
 from pagestore_tools.bench.meter import Meter
-from pagestore_tools.bench.shapes import DECLARED, RELATED, SHAPES, tables
 from tests.support.calls import functions_called
 
 SIZE = 20_000  # facts, and as many items

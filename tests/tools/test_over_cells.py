@@ -4,7 +4,7 @@ from datetime import datetime
 from pathlib import Path
 
 import ivm
-from pagestore_tools.bench.cells import count, on_paper
+from benchmarks.cells import count, on_paper
 from pagestore_tools.demo.narrator import Narrator
 from pagestore_tools.demo.with_spark import over_cells
 

@@ -1,3 +1,3 @@
-"""Benchmarks, on one harness (harness.py): `pagestore bench`, `ivm bench`, and those of
-__main__.py.
+"""Benchmarks that are commands, `pagestore bench` and `ivm bench`, on one harness (harness.py), which
+those in benchmarks/ use, too.
 """

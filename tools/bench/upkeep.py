@@ -5,7 +5,7 @@ A system is made of the edges and a folder, and maintains a listing. `change` de
 edges in one transaction, as does `counted`, which returns what that takes besides time; `rows`
 returns the number of rows of the listing, and `close` closes the system.
 
-Small transactions, `python -m pagestore_tools.bench small GRAPH.parquet`: one row, one edge,
+Small transactions, `python -m benchmarks small GRAPH.parquet`: one row, one edge,
 durable, of many threads and processes, and a change that reaches a watcher.
 """
 

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from benchmarks.shapes import DECLARED, SHAPES, tables
 from ivm.engine.choice import Choice
 from ivm.memory import Budget
 from ivm.plan.costs import JOINED, READ
@@ -16,7 +17,6 @@ from ivm.plan.plan import Columns
 from ivm.ways.way import Context
 from pagestore_tools.bench.harness import workspace_with
 from pagestore_tools.bench.meter import Meter
-from pagestore_tools.bench.shapes import DECLARED, SHAPES, tables
 
 SIZE = 20_000
 MOST = 1.2  # times the work of the better way

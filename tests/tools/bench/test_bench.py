@@ -13,8 +13,10 @@ import numpy as np
 import pytest
 
 import ivm
-from pagestore_tools.bench import counts, views
-from pagestore_tools.bench.__main__ import WORKS, main
+from benchmarks import counts
+from benchmarks.__main__ import WORKS, main
+from benchmarks.rules import recursion
+from pagestore_tools.bench import views
 from pagestore_tools.bench.graphs import Adjacency, adjacency, changes, even, skewed, triangles
 from pagestore_tools.bench.harness import (
     BAR,
@@ -28,7 +30,6 @@ from pagestore_tools.bench.harness import (
     write,
 )
 from pagestore_tools.bench.meter import Meter
-from pagestore_tools.bench.rules import recursion
 from pagestore_tools.cli.main import ivm as ivm_command
 from pagestore_tools.cli.main import pagestore as pagestore_command
 

@@ -10,7 +10,7 @@ import pagestore
 
 pytest.importorskip("pyspark", reason="Spark is not installed: pip install 'pagestore-ivm[spark]'")
 
-from pagestore_tools.bench import cells, files, refresh
+from benchmarks import cells, files, refresh
 
 
 def test_refreshed_views_are_those_that_spark_computes(spark, tmp_path: Path) -> None:

@@ -16,11 +16,10 @@ import pyarrow.parquet as pq
 
 import ivm
 import pagestore
-
-from ..cli.answers import common, opened
-from ..cli.rows import answer_rows, row_options
-from ..loading.load import Spread, load
-from .harness import Row, Side, Work, those_installed
+from pagestore_tools.bench.harness import Row, Side, Work, those_installed
+from pagestore_tools.cli.answers import common, opened
+from pagestore_tools.cli.rows import answer_rows, row_options
+from pagestore_tools.loading.load import Spread, load
 
 RULES = """
     paid[id] = (item, town, price) -> int(id), string(item), string?(town), decimal(9, 2)(price).
@@ -198,7 +197,7 @@ def spread_rows(folder: Path, options: argparse.Namespace) -> Iterator[Row]:
     number of tasks in one process, with DuckDB, which makes no key, and by so many tasks of Spark,
     each with a core.
     """
-    from ..spark.session import SparkCluster, local_session
+    from pagestore_tools.spark.session import SparkCluster, local_session
 
     source, key = folder / "rows", ["a", "b"]
     write_ascending(source, options.size, PARTS)

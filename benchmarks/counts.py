@@ -25,9 +25,8 @@ from pagestore.host import (
     interval_spec,
 )
 from pagestore.tooling import Rows, applications, apply, overlaps_counted
-
-from .harness import Command, workspace_with
-from .picture import Picture, Spread
+from pagestore_tools.bench.harness import Command, workspace_with
+from pagestore_tools.bench.picture import Picture, Spread
 
 SCANS = 300
 UPDATES = 300

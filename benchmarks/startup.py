@@ -16,9 +16,9 @@ from pathlib import Path
 
 import numpy as np
 
-from .graphs import read_graph, skewed
-from .harness import Command, installed, output, timed
-from .views import ANSWER, GRAPH, VIEW
+from pagestore_tools.bench.graphs import read_graph, skewed
+from pagestore_tools.bench.harness import Command, installed, output, timed
+from pagestore_tools.bench.views import ANSWER, GRAPH, VIEW
 
 ROUNDS = 7  # of a process whose start is compared with another's, alternately
 TRIANGLE = "edge(x, y) -> int(x), int(y).  q(x, y, z) <- edge(x, y), edge(y, z), edge(x, z)."

@@ -16,9 +16,15 @@ from ivm.sql.answers import finish
 from ivm.sql.session import Reader
 from ivm.sql.statements import parse
 from ivm.sql.views import translated
-
-from .graphs import skewed
-from .harness import Row, Side, Work, duckdb_with, those_installed, workspace_with
+from pagestore_tools.bench.graphs import skewed
+from pagestore_tools.bench.harness import (
+    Row,
+    Side,
+    Work,
+    duckdb_with,
+    those_installed,
+    workspace_with,
+)
 
 DECLARED = """
     fact[i] = (a, b, c, v) -> int(i), int(a), int(b), int(c), int(v).

@@ -22,8 +22,7 @@ import pyarrow.parquet as pq
 
 import pagestore
 from ivm.spark import Feed, materialize
-
-from .harness import Row, Side, Work, timed
+from pagestore_tools.bench.harness import Row, Side, Work, timed
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -52,7 +51,7 @@ CORES, ROUNDS = 2, 2
 
 def rows(folder: Path, options: argparse.Namespace) -> Iterator[Row]:
     """Yield the row of a refresh, by changes and by each query of Spark."""
-    from ..spark.session import local_session
+    from pagestore_tools.spark.session import local_session
 
     with local_session("bench", CORES) as spark:
         tables = Tables(folder, options.size)

@@ -15,9 +15,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 import ivm
-
-from .graphs import skewed
-from .harness import Row, Side, Work, duckdb_with, those_installed, workspace_with
+from pagestore_tools.bench.graphs import skewed
+from pagestore_tools.bench.harness import (
+    Row,
+    Side,
+    Work,
+    duckdb_with,
+    those_installed,
+    workspace_with,
+)
 
 DELETES = 10  # of rows of a group, in a run
 TEXTS = 1000  # different ones

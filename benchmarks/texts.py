@@ -14,8 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 import pagestore
-
-from .harness import Row, Side, Work, installed
+from pagestore_tools.bench.harness import Row, Side, Work, installed
 
 CALLS = 1_000
 BATCH = 100_000
