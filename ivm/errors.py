@@ -227,7 +227,8 @@ class ConstraintError(MaintainError, ValueError):
 class RangeError(MaintainError, ArithmeticError):
     """A computed value or a sum does not fit its type, or a division is by zero.
 
-    `of` is the predicate or the text of rules with its `line`, `term` what has no value; of a value
+    `of` is the predicate or the text of rules with its `line` and `column`, `term` what has no
+    value; of a value
     that is too large for its `type` there is the `total`.  They are empty where they are not known.
     """
 
@@ -237,12 +238,14 @@ class RangeError(MaintainError, ArithmeticError):
         *,
         of: str = "",
         line: int = 0,
+        column: int = 0,
         term: str = "",
         total: str = "",
         type: str = "",
     ):
         super().__init__(said)
-        self.of, self.line, self.term, self.total, self.type = of, line, term, total, type
+        self.of, self.line, self.column = of, line, column
+        self.term, self.total, self.type = term, total, type
 
 
 class UnregisteredError(MaintainError, LookupError):

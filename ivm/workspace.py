@@ -41,6 +41,7 @@ from ivm.prepared import PreparedEdits
 from ivm.question import answer, check_options, understand
 from ivm.rope import note_erased, rope_of
 from ivm.rules.account import Account
+from ivm.rules.compile import Given
 from ivm.rules.constraints import violated
 from ivm.rules.installed import Installed, InstallOptions, Limits, Options
 from ivm.rules.relations import declarations_of
@@ -133,7 +134,7 @@ class Workspace(WorkspaceEdits):
 
     def install(
         self,
-        text: str,
+        text: Given,
         name: str = "main",
         granularity: int = 1,
         maintenance: Literal["auto", "match", "probe"] = "auto",

@@ -32,6 +32,8 @@ from ivm.lang.foreign_syntax import habit_at, remedy_for, stray, typed_column
 from ivm.lang.ir import Aggregate, Const, Placed, Var
 from ivm.lang.syntax_tree import (
     MARKED,
+    NESTING_MAX,
+    TOO_DEEP,
     Aggregation,
     And,
     Anonymous,
@@ -57,7 +59,6 @@ from ivm.lang.syntax_tree import (
 from ivm.lang.types import LITERAL_MAX, RANGES, column_type, is_named
 from pagestore.host import user_cache
 
-NESTING_MAX = 100  # the passes recurse over the tree
 OPTIONS: dict[str, Any] = {
     "parser": "lalr",
     "propagate_positions": True,
@@ -100,10 +101,7 @@ def _check_depth(tree: Any, source: str) -> None:
     while nodes:
         node, depth = nodes.pop()
         if depth > NESTING_MAX:
-            reason = (
-                f"nested deeper than {NESTING_MAX} levels: give the inner parts views of their own"
-            )
-            raise RuleSyntaxError(Where(source, node.meta.line, node.meta.column), reason)
+            raise RuleSyntaxError(Where(source, node.meta.line, node.meta.column), TOO_DEEP)
         nodes += [(child, depth + 1) for child in node.children if isinstance(child, Tree)]
 
 

@@ -53,7 +53,8 @@ class Program:
     earlier releases, `sure` that some helper has no view of what fails, since nothing does, and
     `partial` that the state of a min or max may keep a few values of each group. For queries,
     `seeds` has the rows of predicates that a rewriting added, and `notes` says what it did.
-    `warnings` are about the text.
+    `warnings` are about the text. `text` is what a store keeps for statements that did not come
+    from one.
     """
 
     predicates: Mapping[str, Predicate] = field(default_factory=dict)
@@ -69,6 +70,7 @@ class Program:
     seeds: Mapping[str, Sequence[tuple[Const, ...]] | np.ndarray] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     warnings: tuple[RuleWarning, ...] = field(default=(), compare=False)
+    text: str = field(default="", compare=False, repr=False)
 
     def over(self, known: "Program") -> dict[str, Predicate]:
         """Return the predicates of `known`, and this program's."""

@@ -9,6 +9,8 @@ from ivm.lang.ir import Aggregate, Const, Placed, Type, Var
 BAG = "lang:bag"  # a statement that makes a view a bag, as in lang:bag(v).
 # a statement that makes one an equivalence, as in lang:equivalence(v).
 EQUIVALENCE = "lang:equivalence"
+NESTING_MAX = 100  # the passes recurse over the tree
+TOO_DEEP = f"nested deeper than {NESTING_MAX} levels: give the inner parts views of their own"
 MARKED = "`?` marks an argument or a value of an atom that may be null, as in p(x?) or f[x] = y?"
 
 

@@ -211,13 +211,12 @@ def with_block(
     saved: Saved | None = None,
     before: Installed | None = None,
     hinting: bool = False,
-    text: str = "",
 ) -> Installed:
     """Return the installed rules with one more block; its rules have plans, and its views layouts.
 
     A block of `maintenance` ONCE is a query. `saved` is given for a block of an opened store; else
     a rule that was among `before` keeps its key orders, if they still fit. A store compiles the
-    block's text whenever it is opened: the given one, or `text` for a program. Raises RuleError,
+    block's text whenever it is opened: the given one, or that of a program. Raises RuleError,
     EditError, SchemaError.
     """
     once, known, rewrites = (
@@ -229,7 +228,7 @@ def with_block(
         program = query(given, known, name, store, hinting)
     else:
         program = compile(given, known, name, store, rewrites.columns, hinting)
-    text = with_declarations(given, program) if isinstance(given, str) else text
+    text = with_declarations(given if isinstance(given, str) else given.text, program)
     if not saved:
         program.refuse_long()
     program = lift_constants(program)

@@ -33,6 +33,7 @@ from ivm.sql.queries.query import Queries
 from ivm.sql.rules import Builder, Column, Table
 from ivm.sql.statements import QUERIES, parse
 from ivm.sql.tables import definitions
+from ivm.sql.trees import Trees
 from ivm.sql.types import type_of_store
 from ivm.sql.views import refuse_name
 from pagestore.host import Schema as Stored
@@ -150,7 +151,7 @@ class _Text:
                 query,
             )
         bag = f"\nlang:bag({show_name(name)})." if finished.weighs else ""
-        self.rules.append(finished.text + bag)
+        self.rules.append(Trees().add(finished.rules).text + bag)
         self.uses_one |= builder.uses_one
         columns = tuple(Column(n, v.type, v.nullable) for n, v in finished.columns)
         self.views[name] = Table(name, columns, (*range(len(columns)),), weighs=finished.weighs)

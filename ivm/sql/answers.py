@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -14,6 +14,7 @@ from sqlglot import exp
 
 from ivm.answer import Answer
 from ivm.errors import RangeError
+from ivm.lang.program import Program
 from ivm.names import MULTIPLICITY
 from ivm.sql.errors import SqlError, written
 from ivm.sql.queries.clauses import Rows
@@ -22,16 +23,15 @@ from ivm.sql.rules import Body, Builder, kept_interval
 from ivm.sql.terms import (
     VARIABLE,
     Atom,
-    Call,
     Define,
     Rule,
     Term,
     Typed,
     Var,
-    show_term,
     substitute,
     variables,
 )
+from ivm.sql.trees import Trees
 from ivm.sql.types import BIGINT, INTERVAL
 from ivm.wide import as_shown, is_encoded, repeated, side_by_side
 from pagestore.host import KEYS_MAX
@@ -41,17 +41,15 @@ if TYPE_CHECKING:
 
 ANSWER = "sql:answer"
 PART = re.compile(r":part\d+$")
-HEAD = re.compile(r"[\[(]")  # what ends the name of a rule's head
 # functions of decimals of more than 18 digits
 LONG = re.compile(r"decimal:(add|subtract|multiply|joined)\b")
-LONG_OPERATORS = {"add": "+", "subtract": "-", "multiply": "*"}
-Ask = Callable[[str], Answer]  # evaluates rules; the answer is the head of the last one
+Ask = Callable[[Program], Answer]  # evaluates rules; the answer is the head of the last one
 
 
 class Finished(NamedTuple):
-    """The text of all rules of a query; whether its rows have multiplicities, and its columns."""
+    """All rules of a query; whether its rows have multiplicities, and its columns."""
 
-    text: str
+    rules: list[Rule]
     weighs: bool
     columns: list[tuple[str, Typed]]
     notes: list[str]
@@ -59,7 +57,8 @@ class Finished(NamedTuple):
     # the relations that have the columns, if one cannot have all of them
     wide: tuple[str, ...] = ()
     keys: int = 0  # how many columns of each of these tell the rows apart, and are not shown
-    texts: tuple[str, ...] = ()  # for each of these, the rules that it follows from, its own last
+    # for each of these, the rules that it follows from, its own last
+    groups: tuple[list[Rule], ...] = ()
 
 
 def finish(
@@ -80,13 +79,11 @@ def finish(
         own = builder.helper() if encoded else name
         found = _finish(builder, rows.body, own, list(zip(shown, values, strict=True)))
         columns = typed(found.columns[: len(rows.columns)], rows)
-        return found._replace(columns=columns, wide=(own,) * encoded, texts=(found.text,) * encoded)
-    base, parts, texts, columns = (
-        [*builder.rules],
-        list[str](),
-        list[str](),
-        list[tuple[str, Typed]](),
-    )
+        return found._replace(
+            columns=columns, wide=(own,) * encoded, groups=(found.rules,) * encoded
+        )
+    base, parts, columns = [*builder.rules], list[str](), list[tuple[str, Typed]]()
+    groups = list[list[Rule]]()
     keys = [(f"sql key {n}", v) for n, v in enumerate(identity)]
     size, added, weighs = KEYS_MAX - len(keys), list[Rule](), bool(rows.body.weights)
     for first in range(0, len(values), size):
@@ -94,7 +91,7 @@ def finish(
         some = list(zip(shown, values, strict=True))[first : first + size]
         columns += _finish(builder, rows.body, own, [*keys, *some]).columns[len(keys) :]
         parts.append(own)
-        texts.append(builder.text())
+        groups.append(builder.rules)
         added += builder.rules[len(base) :]
     builder.rules = [*base, *added]
     notes = [
@@ -104,7 +101,7 @@ def finish(
     ]
     columns = typed(columns[: len(rows.columns)], rows)
     return Finished(
-        builder.text(), weighs, columns, notes, builder.costs, tuple(parts), len(keys), tuple(texts)
+        builder.rules, weighs, columns, notes, builder.costs, tuple(parts), len(keys), (*groups,)
     )
 
 
@@ -141,7 +138,6 @@ def _finish(
             body.columns[column] = Typed(Var(column), value.type, nullable)
         heads.append(Var(column))
         columns.append((column, value._replace(nullable=nullable)))
-    builder.renamed = renamed
     terms = tuple(
         next((Var(old) for old, new in renamed.items() if new == head), head) for head in heads
     )
@@ -161,7 +157,7 @@ def _finish(
         builder.rule(Atom(name, terms), body)
     builder.rules[-1] = _with_names(builder.rules[-1], renamed)
     return Finished(
-        builder.text(), weighs, columns, [*builder.costs, *builder.notes], builder.costs
+        [*builder.rules], weighs, columns, [*builder.costs, *builder.notes], builder.costs
     )
 
 
@@ -193,12 +189,13 @@ def answer(queries: Queries, rows: Rows, ask: Ask) -> Answer:
     finished = finish(
         queries.builder, rows, ANSWER, [n for n, _ in rows.columns], [v for v, _, _ in rows.order]
     )
-    try:
-        asked = [ask(text).to_arrow() for text in finished.texts if finished.wide] or [
-            ask(finished.text).to_arrow()
-        ]
-    except RangeError as error:
-        raise in_words(error, queries.builder, finished.text) from error
+    asked = []
+    for rules in finished.groups if finished.wide else [finished.rules]:
+        trees = Trees().add(rules)
+        try:
+            asked.append(ask(trees.program).to_arrow())
+        except RangeError as error:
+            raise in_words(error, queries.builder, trees) from error
     table = side_by_side(asked, finished.keys, finished.weighs) if finished.wide else asked[0]
     width = len(rows.columns)
     if finished.weighs:
@@ -210,54 +207,20 @@ def answer(queries: Queries, rows: Rows, ask: Ask) -> Answer:
     return Answer(table, time.perf_counter() - started)
 
 
-def in_words(error: RangeError, builder: Builder, text: str, name: str = "") -> RangeError:
+def in_words(error: RangeError, builder: Builder, trees: Trees, name: str = "") -> RangeError:
     """Return the error of a value that rules cannot compute, said of the expression of SQL that
-    they are of.
+    is at its place.
 
-    The `builder` made the rules of the `text`, for the view of a name.  Errors of other rules are
+    The `builder` made the rules of the `trees`, for the view of a name.  Errors of other rules are
     returned as they are.
     """
     if PART.sub("", error.of) not in ("query", builder.name):
         return error
-    own = next(
-        (
-            one
-            for term, one in builder.terms
-            for part in _parts(builder.resolve(term))
-            if _is_shown(part, error.term, builder.renamed)
-        ),
-        None,
-    )
-    rule = text.split("\n")[error.line - 1] if error.line else error.of
-    fold = builder.folded.get(HEAD.split(rule)[0].strip("`")) if own is None else None
+    own = trees.origins.get((error.line, error.column))
+    fold = builder.folded.get(trees.head(error.line) or error.of) if own is None else None
     node = fold if own is None else own
     shown = "a value" if node is None else written(node)
     return RangeError(f"{name}: " * bool(name) + f"{shown} {_problem(error, fold)}")
-
-
-def _parts(term: Term) -> Iterator[Term]:
-    """Yield a term and all terms in it: the first expression of SQL whose term has a part is the
-    least one.
-    """
-    yield term
-    for one in term.args if isinstance(term, Call) else ():
-        yield from _parts(one)
-
-
-def _is_shown(term: Term, text: str, renamed: dict[str, Term]) -> bool:
-    """Return whether a text is that of a term, some of whose variables may have been renamed."""
-    long = LONG.match(text)
-    if long is None:
-        return text in (
-            show_term(term).replace("`", ""),
-            show_term(substitute(term, renamed)).replace("`", ""),
-        )
-    if not isinstance(term, Call) or term.name != LONG_OPERATORS.get(long[1]):
-        return False
-    names = [list(variables(one)) for one in (term, substitute(term, renamed))]
-    return any(
-        re.search(".*".join(rf"\b{re.escape(name)}\b" for name in own), text) for own in names
-    )
 
 
 def _problem(error: RangeError, fold: exp.Expr | None) -> str:

@@ -39,10 +39,10 @@ from ivm.sql.terms import (
     Var,
     atoms,
     bound,
-    show_rule,
     substitute,
     variables,
 )
+from ivm.sql.trees import Trees
 from ivm.sql.types import BIGINT, INTERVAL, SqlType
 from pagestore.host import KEYS_MAX
 
@@ -121,10 +121,8 @@ class Builder:
         self.costs: list[str] = []  # what an edit costs beyond its change
         self.notes: list[str] = []
         self.uses_one = False
-        # each with the expression of SQL that it was, for errors
-        self.terms: list[tuple[Term, Any]] = []
-        self.folded: dict[str, Any] = {}  # the aggregates that helper views are of, likewise
-        self.renamed: dict[str, Term] = {}  # what the last rule calls variables
+        # for errors: the aggregates of SQL that helper views are of
+        self.folded: dict[str, Any] = {}
         self._same: dict[str, Term] = {}
         self._projected: dict[str, str] = {}
         self._bound: dict[Term, Typed] = {}
@@ -413,7 +411,7 @@ class Builder:
     def projected(self, literals: tuple[Literal, ...], terms: tuple[Term, ...], body: Body) -> str:
         """Return a helper view that projects literals of a body, the same one for the same."""
         rule = Rule((Atom("", terms),), literals, (), frozenset(self.names_of(body.required)))
-        key = show_rule(rule)
+        key = Trees().add((rule,)).text  # in which 0.0 is not -0.0, other than among terms
         if key not in self._projected:
             self._projected[key] = self.helper()
             self.emit(replace(rule, heads=(Atom(self._projected[key], terms),)))
@@ -585,10 +583,6 @@ class Builder:
         """Store some columns of a body, and return a body that reads them, and the columns."""
         around = self.carried(body, [one.term for _, one in outputs])
         return self.again(self.stored(body, outputs, distinct), body.outer, around)
-
-    def text(self) -> str:
-        """Return all rules as text."""
-        return "\n".join(show_rule(rule) for rule in self.rules)
 
 
 def _closed(known: set[str], dependencies: list[tuple[set[str], set[str]]]) -> set[str]:

@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ivm.answer import Answer
+from ivm.lang.program import Program
 from ivm.names import CATALOG, ONE
 from ivm.question import answer, understand
 from ivm.rules.installed import Installed
@@ -94,16 +95,16 @@ class Reader:
             self.host.store.snapshot() if self.version is None else self.host.store.at(self.version)
         )
 
-    def ask(self, text: str) -> Answer:
+    def ask(self, program: Program) -> Answer:
         """Evaluate rules once."""
         with self.state() as state:
-            return self.ask_in(state, text)
+            return self.ask_in(state, program)
 
-    def ask_in(self, state: Any, text: str) -> Answer:
+    def ask_in(self, state: Any, program: Program) -> Answer:
         """Evaluate rules once in a state, which is then as it was."""
         with undone(state):
             with_one(state)
-            question = understand(state, self.host.rules_of(state), text)
+            question = understand(state, self.host.rules_of(state), program)
             if self.edited is not None:
                 self.edited._apply_for(question.reads)
             return answer(state, question, self.host.threads)

@@ -331,8 +331,8 @@ class Statements:
             if name and (kept or isinstance(node, exp.Create)):
                 rows, queries = views.translated(catalog, name, query)
                 names = [*given, *(n for n, _ in rows.columns[len(given) :])]
-                text = finish(queries.builder, rows, name, names).text
-                error = in_words(error, queries.builder, f"\n{text}", name)
+                trees = views.kept_trees(name, "", finish(queries.builder, rows, name, names))
+                error = in_words(error, queries.builder, trees, name)
         return (
             f"a row has no value ({error}): TRY(...) and TRY_CAST give null there"
             if error.of
@@ -404,7 +404,7 @@ class Statements:
                 return answer(
                     queries,
                     queries.query(own, None, top=True),
-                    lambda text: reader.ask_in(state, text),
+                    lambda program: reader.ask_in(state, program),
                 )
         with reader.catalog() as catalog:
             queries = self._queries(catalog)

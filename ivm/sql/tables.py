@@ -19,7 +19,8 @@ from ivm.sql.queries.expressions import Expressions, Subqueries
 from ivm.sql.queries.scope import Scope, Source
 from ivm.sql.rules import Body, Builder, Table
 from ivm.sql.session import Host, change_catalog
-from ivm.sql.terms import Atom, Call, Lit, Rule, Test, Typed, Var, show_rule, variables
+from ivm.sql.terms import Atom, Call, Lit, Rule, Test, Typed, Var, variables
+from ivm.sql.trees import Trees
 from ivm.sql.types import INTERVAL, SqlType, sql_type
 from pagestore.errors import DependantsError
 from pagestore.host import KEYS_MAX, Column, Schema, Type, may_be_narrow
@@ -35,6 +36,8 @@ def _none(*_: Any) -> Any:
 
 
 Row = tuple[Any, ...]
+# what satisfies the body of the first rule satisfies that of the second; none satisfies it
+Demand = tuple[Rule, Rule | None]
 NO_SUBQUERIES = Subqueries(_none, _none, _none)
 
 
@@ -205,10 +208,11 @@ def constrain(host: Host, name: str, checks: list[exp.Expr], node: exp.Expr) -> 
     try:
         with host.store.snapshot() as snap:
             catalog = Catalog(snap, host.rules_of(snap).program.predicates, snap.properties)
+            trees = Trees(constraints_of(name))
             texts = {
-                rule: one.sql(dialect="duckdb")
+                trees.add_constraint(left, right): one.sql(dialect="duckdb")
                 for one in checks
-                for rule in _rules(catalog, name, one)
+                for left, right in _rules(catalog, name, one)
             }
 
         def edit(txn: Any) -> None:
@@ -216,13 +220,13 @@ def constrain(host: Host, name: str, checks: list[exp.Expr], node: exp.Expr) -> 
             changed.tables[name]["constraints"] = texts
             txn.inner.properties[CATALOG] = changed.saved()
 
-        host.install("\n".join(texts), name=constraints_of(name), edit=edit)
+        host.install(trees.program, name=constraints_of(name), edit=edit)
     except (SqlError, RuleError):
         _drop(host, name, exp.Drop(this=node.this, kind="TABLE"))
         raise
 
 
-def _rules(catalog: Catalog, name: str, node: exp.Expr) -> list[str]:
+def _rules(catalog: Catalog, name: str, node: exp.Expr) -> list[Demand]:
     """Return a constraint as those of rules."""
     builder, table = Builder(name), catalog.table(name)
     assert table is not None
@@ -247,7 +251,7 @@ def _rules(catalog: Catalog, name: str, node: exp.Expr) -> list[str]:
     return _unique(builder, table, [_place(table, one, node) for one in names])
 
 
-def _unique(builder: Builder, table: Table, places: list[int]) -> list[str]:
+def _unique(builder: Builder, table: Table, places: list[int]) -> list[Demand]:
     """Return the constraints that no two rows have the same values, none of them null, at some
     places.
     """
@@ -271,7 +275,7 @@ def _unique(builder: Builder, table: Table, places: list[int]) -> list[str]:
     return found
 
 
-def _reference(catalog: Catalog, builder: Builder, table: Table, node: exp.ForeignKey) -> str:
+def _reference(catalog: Catalog, builder: Builder, table: Table, node: exp.ForeignKey) -> Demand:
     target = node.args["reference"].this
     there = target.this if isinstance(target, exp.Schema) else target
     other = catalog.table(there.name)
@@ -292,7 +296,7 @@ def _reference(catalog: Catalog, builder: Builder, table: Table, node: exp.Forei
         body.required |= {*variables(row[place].term)}
     builder.scan(other, found, given)
     used = {v for one in given if one is not None for v in variables(one.term)}
-    return f"{_shown(body, used)} -> {_shown(found, used)}."
+    return _using(body, used), _using(found, used)
 
 
 def _of_rows(builder: Builder, table: Table) -> tuple[Body, list[Typed]]:
@@ -305,15 +309,14 @@ def _of_rows(builder: Builder, table: Table) -> tuple[Body, list[Typed]]:
     )
 
 
-def _never(body: Body) -> str:
-    return f"{_shown(body, set())} -> false."
+def _never(body: Body) -> Demand:
+    return _using(body, set()), None
 
 
-def _shown(body: Body, used: set[str]) -> str:
-    """Return a body as text, `_` for variables that occur once and are not `used`."""
+def _using(body: Body, used: set[str]) -> Rule:
+    """Return a rule of a body, whose head has the variables that are used elsewhere."""
     head = Atom("", tuple(Var(name) for name in sorted(used)))
-    (text,) = [show_rule(Rule((head,), tuple(body.literals), (), frozenset(body.required)))]
-    return text.partition(" <- ")[2].removesuffix(".")
+    return Rule((head,), tuple(body.literals), (), frozenset(body.required))
 
 
 def _place(table: Table, name: str, node: exp.Expr) -> int:

@@ -10,10 +10,9 @@ from typing import Any
 from sqlglot import exp
 
 from ivm.answer import Answer
-from ivm.lang.ir import show_name
 from ivm.names import CATALOG, ONE
 from ivm.sql import tables
-from ivm.sql.answers import bind, finish
+from ivm.sql.answers import Finished, bind, finish
 from ivm.sql.catalog import Catalog
 from ivm.sql.edits.insert import insert
 from ivm.sql.edits.target import Target
@@ -22,6 +21,7 @@ from ivm.sql.queries.clauses import Rows
 from ivm.sql.queries.query import Queries
 from ivm.sql.rules import Builder
 from ivm.sql.session import Host, Reader, change_catalog, with_one
+from ivm.sql.trees import Trees
 from ivm.sql.types import INTEGER, NULL
 
 KINDS = "CREATE TABLE, VIEW and MATERIALIZED VIEW are evaluated"
@@ -161,8 +161,7 @@ def _kept(host: Host, name: str, columns: list[str], node: exp.Create, strict: b
         "notes": finished.notes, "wide": finished.wide, "keys": finished.keys,
         "query": node.expression.sql(dialect="duckdb"),
     }  # fmt: skip
-    bag = f"\nlang:bag({show_name(name)})." if finished.weighs and not finished.wide else ""
-    text = f"// {json.dumps(saved['sql'], ensure_ascii=False)}\n{finished.text}{bag}"
+    trees = kept_trees(name, saved["sql"], finished)
 
     def edit(txn: Any) -> None:
         catalog = Catalog(txn.inner, {}, txn.inner.catalog.properties)
@@ -171,9 +170,17 @@ def _kept(host: Host, name: str, columns: list[str], node: exp.Create, strict: b
             catalog.kept.pop(own, None)
         txn.inner.properties[CATALOG] = catalog.saved()
 
-    host.install(text, name=name, replace=own is not None, edit=edit)
+    host.install(trees.program, name=name, replace=own is not None, edit=edit)
     for note in dict.fromkeys(finished.notes):
         warnings.warn(SqlWarning(f"{name}: {note}"), stacklevel=2)
+
+
+def kept_trees(name: str, sql: str, finished: Finished) -> Trees:
+    """Return the block of a kept view: the statement as a comment, then its rules."""
+    trees = Trees(name, [f"// {json.dumps(sql, ensure_ascii=False)}"]).add(finished.rules)
+    if finished.weighs and not finished.wide:
+        trees.add_bag(name)
+    return trees
 
 
 def translated(catalog: Catalog, name: str, query: exp.Expr) -> tuple[Rows, Queries]:
@@ -235,4 +242,4 @@ def explained(queries: Queries, query: exp.Expr) -> str:
     bind(queries.builder, rows.body)
     finished = finish(queries.builder, rows, "answer", [n for n, _ in rows.columns])
     notes = "".join(f"// {note}\n" for note in dict.fromkeys(finished.notes))
-    return f"{notes}{finished.text}"
+    return f"{notes}{Trees().add(finished.rules).text}"

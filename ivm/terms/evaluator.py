@@ -347,9 +347,16 @@ def refusal(
         f"binding",
         BEYOND: f"`{term}` is {value}{', ' * bool(value)}beyond {type_}",
     }[code & 3]
-    said, (of, line, _) = f"{term.where}: {found}; exclude it with a comparison", term.where
+    said, where = f"{term.where}: {found}; exclude it with a comparison", term.where
+    of, line, column = where
     return RangeError(
-        said, of=of, line=line, term=str(term), total=value, type=type_ if value else ""
+        said,
+        of=of,
+        line=line,
+        column=column,
+        term=str(term),
+        total=value,
+        type=type_ if value else "",
     )
 
 

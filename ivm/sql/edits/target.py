@@ -23,7 +23,7 @@ from ivm.sql.queries.query import Queries
 from ivm.sql.rules import Builder, Column
 from ivm.sql.session import Reader
 from ivm.sql.tables import default_value, unique_names
-from ivm.sql.terms import Lit, Typed
+from ivm.sql.terms import Lit, Typed, originated
 from ivm.sql.types import BIGINT, BLOB, VARCHAR
 
 if TYPE_CHECKING:
@@ -202,8 +202,7 @@ class Target:
             found = convert(value, type_, query)
         given = exp.column(column.name)
         given.meta["written"] = f"what is given for {self.name}.{column.name} ({column.type})"
-        builder.terms.append((found.term, given))
-        return found
+        return found._replace(term=originated(found.term, given))
 
     def names_of(self, query: exp.Expr) -> list[str]:
         """Return the names of a query's columns."""

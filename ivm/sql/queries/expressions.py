@@ -21,7 +21,7 @@ from ivm.sql.literals import constant
 from ivm.sql.queries import list_rows
 from ivm.sql.queries.scope import Scope, text_of
 from ivm.sql.rules import Body, Builder, is_null
-from ivm.sql.terms import FLIPPED, Call, Either, Lit, Literal, Term, Test, Typed
+from ivm.sql.terms import FLIPPED, Call, Either, Lit, Literal, Term, Test, Typed, originated
 from ivm.sql.types import BOOLEAN, INTEGER, INTERVAL, NULL
 
 COMPARE: dict[type[exp.Expr], str] = {
@@ -119,8 +119,7 @@ class Expressions:
                 return self._of_rows(node, operation)
             return self._compared(node, operation)
         found = fn.translate(node, self.value)
-        self.builder.terms.append((found.term, node))
-        return found
+        return found._replace(term=originated(found.term, node))
 
     def _column(self, node: exp.Column) -> Typed:
         """Return a column, or the expression of the select list that has its name."""
