@@ -14,6 +14,7 @@ from sqlglot import exp
 from sqlglot.dialects.dialect import Dialect
 from sqlglot.errors import SqlglotError, TokenError
 from sqlglot.parser import Parser
+from sqlglot.tokens import Token, TokenType
 
 from ivm.sql.errors import SqlError, SqlSyntaxError
 
@@ -44,6 +45,15 @@ MISTAKEN = {
     "TOP": "the number of rows comes last, as in LIMIT 5",
 }  # fmt: skip
 TOO_DEEP = "this text nests too deep: give its inner parts a MATERIALIZED VIEW of their own, or write fewer parentheses"
+TAKES = {  # how many arguments DuckDB's functions take of which the parser would read others
+    **dict.fromkeys(("epoch_ms", "log10", "log2", "sha256", "to_binary", "to_timestamp"), (1, 1)),
+    **dict.fromkeys(("array_position", "list_position", "list_indexof", "ifnull"), (2, 2)),
+    **dict.fromkeys(("element_at", "map_extract", "multiply", "divide"), (2, 2)),
+    **dict.fromkeys(("arg_max", "arg_min", "argmax", "argmin", "max_by", "min_by"), (2, 3)),
+    **dict.fromkeys(("quantile_cont", "quantile_disc"), (1, 2)), "add": (2, 2), "map": (0, 2),
+    **dict.fromkeys(("if", "lpad", "rpad", "array_slice", "list_slice"), (3, 3)),
+    "list_sort": (1, 3), "array_sort": (1, 3),
+}  # fmt: skip
 SIGNS = {"!": "x! is written factorial(x), and !x is NOT x"}
 
 
@@ -202,11 +212,22 @@ def parsed(text: str, dialect: str) -> list[exp.Expr]:
 @cache
 def _parser(kind: type[Dialect]) -> type[Parser]:
     """Return the parser of a dialect, which refuses arguments that it would leave out of the
-    tree.
+    tree, and as many as the function does not take.
     """
     base: type[Parser] = kind.parser_class
 
     class Checked(base):  # type: ignore[misc, valid-type]
+        def _parse_function_call(self, *how: Any, **named: Any) -> exp.Expr | None:
+            tokens = self._tokens[self._index :]
+            found: exp.Expr | None = super()._parse_function_call(*how, **named)
+            name = tokens[0].text if found is not None and tokens else ""
+            if name.lower() in TAKES and len(tokens) > 2 and tokens[1].text == "(":
+                least, most = TAKES[name.lower()]
+                if not least <= (given := _number_of_arguments(tokens)) <= most:
+                    takes = f"{least}" if least == most else f"{least} to {most}"
+                    self.raise_error(f"{name} takes {takes} arguments, and not {given}", tokens[0])
+            return found
+
         def validate_expression(
             self, expression: exp.Expr, args: list[Any] | None = None
         ) -> exp.Expr:
@@ -216,6 +237,17 @@ def _parser(kind: type[Dialect]) -> type[Parser]:
             return found
 
     return Checked
+
+
+def _number_of_arguments(tokens: Sequence[Token]) -> int:
+    """Return how many arguments a call has, whose name and `(` are the first tokens."""
+    depth, given = 0, int(tokens[2].text != ")")
+    for token in tokens[1:]:
+        depth += (token.text in ("(", "[", "{")) - (token.text in (")", "]", "}"))
+        if not depth or (depth == 1 and token.token_type == TokenType.ORDER_BY):
+            break
+        given += depth == 1 and token.token_type == TokenType.COMMA
+    return given
 
 
 def _left_out(made: exp.Expr, args: list[Any]) -> exp.Expr | None:

@@ -7,16 +7,22 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+import duckdb
 import pytest
 from sqlglot import exp
+from sqlglot.errors import SqlglotError
 
 import ivm
+from ivm.errors import IvmError
 from ivm.sql.errors import SqlError
 from ivm.sql.functions.known import CLAUSES, SAME
 from ivm.sql.queries.query import Queries
 from ivm.sql.rules import Builder
 from ivm.sql.session import Reader
 from ivm.sql.syntax import parsed
+from tests.support.sql.calls import FORMS
+from tests.support.sql.edges import SLOT
+from tests.support.sql.side_by_side import DuckDB
 
 TABLE = (
     "CREATE TABLE t (k INTEGER PRIMARY KEY, s VARCHAR, l INTEGER[], j JSON, d DATE, x "
@@ -82,6 +88,14 @@ EVERY = """
     lead(k, 1, 0) OVER (ORDER BY k)   first_value(k) OVER (ORDER BY k)   nth_value(k, 2) OVER (ORDER BY k)
     sum(k) OVER (ORDER BY k ROWS BETWEEN 1 PRECEDING AND CURRENT ROW)
 """
+CALL = re.compile(r"(\w+)\((.*)\)$")
+WORDED = re.compile(r" (FROM|IN|AS|BY|PLACING) |DISTINCT|COUNT\(|::")
+OF = {  # a column of each kind of the tables of functions
+    **dict.fromkeys(("int", "integer", "count", "any"), "k"),
+    **dict.fromkeys(("text", "word"), "s"), **dict.fromkeys(("number", "float"), "f"),
+    **dict.fromkeys(("timestamp", "moment", "zoned"), "x"), "time": "CAST(x AS TIME)", "date": "d",
+    "truth": "b", "json": "j", "list": "l", "numbers": "l",
+}  # fmt: skip
 MADE = {  # flags that no text sets like this
     "If.false", "Trim.position", "ArraySort.asc", "UnixToTime.scale", "Max.expressions",
     "Bracket.offset",
@@ -135,6 +149,37 @@ def test_whatever_else_a_node_is_given_is_read_or_refused(ws: ivm.Workspace) -> 
                     if (name := f"{type(node).__name__}.{key}") not in MADE:
                         ignored.append((text, name))
     assert not ignored
+
+
+def test_a_function_takes_as_many_arguments_as_duckdbs(ws: ivm.Workspace) -> None:
+    """Of every function, calls with fewer arguments, and with one and two more."""
+    duck, taken = DuckDB().connection, []
+    duck.execute(TABLE)
+    with Reader(ws).catalog() as catalog:
+        for call in dict.fromkeys(_calls()):
+            query = f"SELECT {call} AS v FROM t"
+            try:
+                duck.execute(query)
+            except duckdb.Error:
+                try:
+                    (node,) = parsed(query, "duckdb")
+                    Queries(Builder("sql"), catalog.schema()).query(node, None, top=True)
+                    ws.sql(query)
+                    taken.append(call)
+                except (IvmError, SqlglotError):
+                    pass
+    assert set(taken) <= {"json_keys(j, k)"}
+
+
+def _calls() -> Iterator[str]:
+    """Yield the calls of the tables of functions, with every number of arguments."""
+    forms = [SLOT.sub(lambda slot: OF[slot[1]], form) for forms in FORMS.values() for form in forms]
+    for form in [*forms, *each(EVERY)]:
+        if (found := CALL.match(form)) and not WORDED.search(form):
+            given = re.findall(r"(?:\[.*?\]|\{.*?\}|\(.*?\)|'[^']*'|[^,([{'])+", found[2])
+            for number in range(len(given) + 3):
+                more = ["k"] * (number - len(given))
+                yield f"{found[1]}({', '.join([*map(str.strip, given[:number]), *more])})"
 
 
 def _absent(node: exp.Expr) -> list[str]:

@@ -637,6 +637,8 @@ def _about(node: exp.Expr, value: Value) -> Typed:
     if own == "json_valid":
         return Typed(call("json:valid", text.term), BOOLEAN, text.nullable)
     name, type_ = _OF_JSON[own]
+    if len(given) > 1 and isinstance(given[1], exp.Literal) and not given[1].is_string:
+        raise SqlError(f"{own} takes a path that is a text, as in '$[{given[1].name}]'", node)
     path = _path(given[1]) if len(given) > 1 else "$"
     found = call(name, text.term, _text(path))
     return Typed(found if path == "$" else call("try", found), type_, text.nullable or path != "$")
@@ -647,7 +649,9 @@ def _object(node: exp.Expr, value: Value) -> Typed:
     parts: list[Term] = []
     for one in node.expressions:
         if isinstance(one, exp.JSONKeyValue):
-            key = as_json(convert(value(one.this), VARCHAR, node), node)
+            if (named := value(one.this)).type != VARCHAR:
+                raise SqlError(f"keys of JSON are texts, and this is {named.type}: CAST it", node)
+            key = as_json(named, node)
             parts.append(concat(key, _text(":"), to_json(one.expression, value)))
         else:
             parts.append(to_json(one, value))

@@ -133,7 +133,7 @@ def _factorial(node: exp.Expr, value: Value) -> Typed:
 def _operator(node: exp.Expr, value: Value) -> Typed:
     """add(x, y) and the like: operators under their names."""
     kind = _OPERATORS[node.name.lower()]
-    if len(node.expressions) == 1:
+    if len(node.expressions) == 1 and kind is exp.Sub:
         return value(exp.Neg(this=node.expressions[0]))
     left, right = node.expressions
     return value(kind(this=left, expression=right))

@@ -15,7 +15,7 @@ from ivm.sql.functions import lists
 from ivm.sql.functions.times import Value
 from ivm.sql.literals import constant
 from ivm.sql.terms import Lit, Term, Typed
-from ivm.sql.types import BIGINT, BOOLEAN, DOUBLE, INTEGER, VARCHAR, SqlType
+from ivm.sql.types import BIGINT, BOOLEAN, DOUBLE, INTEGER, NULL, VARCHAR, SqlType
 
 _TEXT: dict[type[exp.Expr], tuple[str, SqlType]] = {
     exp.Lower: ("string:lower", VARCHAR), exp.Upper: ("string:upper", VARCHAR),
@@ -61,7 +61,9 @@ def _trim(node: exp.Expr, value: Value) -> Typed:
     )
     args = [convert(value(node.this), VARCHAR, node)]
     if node.args.get("expression") is not None:
-        args.append(convert(value(node.expression), VARCHAR, node))
+        args.append(value(node.expression))
+        if args[1].type not in (VARCHAR, NULL):
+            raise SqlError(f"the letters to trim are a text, and this is {args[1].type}", node)
     return Typed(
         call(name, *(one.term for one in args)), VARCHAR, any(one.nullable for one in args)
     )
