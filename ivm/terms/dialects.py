@@ -306,7 +306,6 @@ JAVA_LETTERS = {  # how many of each letter may follow each other
     5, 6),
     "Q": (1, 2, 3, 4), "q": (1, 2),
 }  # fmt: skip
-JAVA_READ = "yuMdHhmsSaE"  # letters by which texts are read
 
 
 def java_pieces(form: str) -> list[tuple[str, int, str]] | None:

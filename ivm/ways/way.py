@@ -25,7 +25,7 @@ from ivm.rules.installed import Installed, index_columns
 from ivm.rules.rule import InstalledRule
 from ivm.terms.encoder import Encoder
 from ivm.views.delta import Delta
-from ivm.ways.pending import KEPT, PendingRows
+from ivm.ways.pending import KEPT
 from pagestore.host import (
     Edits,
     Transaction,
@@ -37,15 +37,6 @@ from pagestore.host import (
 )
 
 SORTED = 4  # times the bytes of rows that sorting them in memory takes
-
-
-class Filling(Protocol):
-    """A way that fills the views of plans."""
-
-    def fill(
-        self, context: Context, rule: InstalledRule, number: int, waiting: PendingRows
-    ) -> None:
-        """Add the edits that insert all bindings of a rule's plan into its views to `waiting`."""
 
 
 class WithoutPlans(Protocol):

@@ -526,11 +526,6 @@ class Span(NamedTuple):
         return self.points, self.measured
 
     @property
-    def is_sought(self) -> bool:
-        """Whether the result is the first or the last record of the range."""
-        return self.kind in (SEEK_FIRST, SEEK_LAST)
-
-    @property
     def lead(self) -> list[int]:
         """The positions of group and key in a measured record."""
         return [*range(self.group), self.group + (self.kind == ADDED)]

@@ -45,11 +45,6 @@ def parsed(text: str, dialect: str = "duckdb") -> list[exp.Expr]:
     return [_plain(one) for one in found if one is not None]
 
 
-def parsed_one(text: str) -> exp.Expr:
-    """Return the one statement or expression of a text of DuckDB's.  Raises SqlglotError."""
-    return _plain(sqlglot.parse_one(text, dialect="duckdb"))
-
-
 def in_duckdb(node: exp.Expr, dialect: str) -> exp.Expr:
     """Return a statement of a dialect as DuckDB would write it; its columns keep their names.
     Raises SqlError.
