@@ -12,6 +12,7 @@ from ivm.lang.functions import USERS, users_functions
 from ivm.lang.ir import Const, Predicate, Rule, Type, show, variables
 from ivm.lang.types import scale, shown, word_range
 from ivm.names import is_helper, is_made, is_part, is_unread, shown_part, view_of_part
+from ivm.plan import costs
 from ivm.plan.plan import (
     Columns,
     Distinct,
@@ -118,7 +119,7 @@ def explain(installed: Installed, name: str, stats: dict[str, Any], snap: Snapsh
         )
     for rule in installed.rules:
         if name in rule.writes:
-            lines += [*_span(rule), *_functions(rule), *_basis(rule, snap)]
+            lines += [*_span(rule), *_functions(rule), *_basis(rule, snap), *_costs(rule, snap)]
             for number, plan in enumerate(rule.plans):
                 lines += [*_way_of(plan, rule, installed, snap), *_steps(plan, number, rule)]
                 lines += _bounds(plan, installed.program.predicates, snap)
@@ -301,6 +302,39 @@ def _basis(rule: InstalledRule, source: Source) -> list[str]:
     if sizes and expected:
         lines[-1] += f"; a changed row is expected to take {expected:,.0f}"
     return [*lines, f"  anew      since {reason}"] if reason else lines
+
+
+def _costs(rule: InstalledRule, snap: Snapshot) -> list[str]:
+    """Say what a changed row of each relation costs if it is followed, and what evaluating anew
+    does, by plan/costs.py.
+    """
+    sizes = rule.basis.sizes
+    if not rule.plans or any(isinstance(plan.way, Rounds) for plan in rule.plans):
+        return []
+
+    def following(name: str) -> float:
+        cost = 0.0
+        for number, plan in enumerate(rule.plans):
+            if all(trie.index.predicate != name for trie in plan.tries):
+                continue
+            bindings = rule.listed.get(number, 0) / max(1, sizes.get(name, 0))
+            if len(plan.tries) == 1:
+                cost += costs.alone(1)
+            elif plan.sensors:
+                found = costs.matching(1, round(rule.basis.expected), 0, round(bindings))
+                cost += max(found, costs.alone(1))
+            else:
+                found = costs.probing(bindings, rule.basis.expected, 1)
+                cost += max(found, costs.probing_at_least(1, 0))
+        return cost
+
+    counts = {name: snap.tree(name).count for name in (*rule.reads, *rule.writes)}
+    recorded = [name for n in range(len(rule.plans)) for name in rule.sensitivity_names(n)]
+    read, kept = (sum(counts[name] for name in names) for names in (rule.reads, rule.writes))
+    intervals = sum(snap.tree(name).count for name in recorded)
+    anew = costs.anew(kept, costs.evaluating(rule.plans, rule.evaluated(read, intervals)))
+    rows = [f"{following(name):,.0f} for a changed row of {name}" for name in rule.reads]
+    return [f"  costs     {', '.join(rows)}, {anew:,.0f} to evaluate anew: operations of 30 ns"]
 
 
 def _steps(plan: Plan, number: int, rule: InstalledRule) -> Iterator[str]:

@@ -148,18 +148,14 @@ class Choice:
         )
 
     def _evaluated(self, rule: InstalledRule) -> costs.Evaluated:
-        txn, basis = self._context.txn, rule.basis
+        txn = self._context.txn
         names = [
             name for number in range(len(rule.plans)) for name in rule.sensitivity_names(number)
         ]
-        return costs.Evaluated(
-            then=sum(basis.sizes.values()),
-            now=sum(txn.tree(name).count for name in rule.reads),
-            operations=basis.operations,
-            measured=bool(basis.found or basis.operations),
-            listed=sum(_listed_by(rule).values()),
-            left=self._left(rule),
-            recorded=sum(txn.counts([name for name in names if name in txn])),
+        return rule.evaluated(
+            sum(txn.tree(name).count for name in rule.reads),
+            sum(txn.counts([name for name in names if name in txn])),
+            self._left(rule),
         )
 
     def _propagating(self, rule: InstalledRule, plan: Plan, anew: float) -> float:
@@ -210,7 +206,7 @@ class Choice:
         """Estimate how many bindings of a plan that are listed have changed, if each row has as
         many as others.
         """
-        listed = _listed_by(rule).get(rule.plans.index(plan), 0)
+        listed = rule.listed.get(rule.plans.index(plan), 0)
         return self._share(rule, plan) * listed if listed else 0.0
 
     def _share(self, rule: InstalledRule, plan: Plan) -> float:
@@ -223,11 +219,3 @@ class Choice:
             own: rule.basis.sizes.get(own.predicate, context.before[own].count) for own in changed
         }
         return sum(len(context.deltas[own].actions) / max(1, rows[own]) for own in changed)
-
-
-def _listed_by(rule: InstalledRule) -> dict[int, int]:
-    """Return how many bindings each plan, by its number, listed when the rule was last
-    evaluated, if that is known.
-    """
-    found = () if rule.definition.aggregates else rule.basis.found
-    return {number: steps[-1] for number, steps in enumerate(found) if steps}

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from ivm.lang.ir import Rule, reads, writes
 from ivm.lang.program import sketch_of
+from ivm.plan.costs import Evaluated
 from ivm.plan.plan import (
     Columns,
     Constants,
@@ -130,6 +131,27 @@ class InstalledRule:
         """
         steps = tuple(found.get(number, ()) for number in range(len(self.plans)))
         return replace(self, basis=self.basis._replace(operations=operations, found=steps))
+
+    @cached_property
+    def listed(self) -> dict[int, int]:
+        """How many bindings each plan, by its number, listed when the rule was last evaluated, if
+        that is known.
+        """
+        found = () if self.definition.aggregates else self.basis.found
+        return {number: steps[-1] for number, steps in enumerate(found) if steps}
+
+    def evaluated(self, now: int, recorded: int, left: float = 1.0) -> Evaluated:
+        """Return what its newest full evaluation says of another, which reads `now` rows."""
+        basis = self.basis
+        return Evaluated(
+            then=sum(basis.sizes.values()),
+            now=now,
+            operations=basis.operations,
+            measured=bool(basis.found or basis.operations),
+            listed=sum(self.listed.values()),
+            left=left,
+            recorded=recorded,
+        )
 
     @property
     def orders(self) -> list[Chosen]:

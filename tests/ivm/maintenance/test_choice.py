@@ -2,6 +2,7 @@
 of all sizes.
 """
 
+import re
 import sys
 from math import inf
 
@@ -9,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+import ivm
 from benchmarks.shapes import DECLARED, SHAPES, tables
 from ivm.engine.choice import Choice
 from ivm.memory import Budget
@@ -117,3 +119,21 @@ def test_a_batch_takes_little_more_than_the_better_way(shape, tmp_path, monkeypa
         + SLACK
     }
     assert not slower, f"work of what was chosen, of following, and of evaluating anew: {slower}"
+
+
+def test_explain_says_what_is_compared(tmp_path, monkeypatch):
+    """Of a view, the cost of evaluating it anew is that which a large batch is weighed against."""
+    weighed, evaluating = [], Choice.evaluating
+    monkeypatch.setattr(
+        Choice, "evaluating", lambda *given: weighed.append(evaluating(*given)) or weighed[-1]
+    )
+    declared = "e(x, y) -> int(x), int(y). v(x, z) <- e(x, y), e(y, z)."
+    with ivm.open(tmp_path / "s.pages", sync="off", threads=1) as workspace:
+        workspace.install(declared)
+        with workspace.transaction() as txn:
+            txn.insert("e", np.arange(4000).reshape(-1, 2) // 3)
+        (said,) = re.findall(r"costs .* ([\d,]+) to evaluate anew", workspace.explain("v"))
+        weighed.clear()
+        with workspace.transaction() as txn:
+            txn.insert("e", np.arange(1400, 2200).reshape(-1, 2))
+    assert weighed and abs(weighed[0] / float(said.replace(",", "")) - 1) < 0.2
