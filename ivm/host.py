@@ -5,6 +5,7 @@ with workspace.store.transaction() as txn:            or pagestore.open(file).tr
     txn["edge"].delete([(1, 2)])                      its commit maintains the views, in the same version
 """
 
+import json
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack, suppress
 from functools import partial
@@ -18,7 +19,7 @@ from ivm.errors import IvmError
 from ivm.installation import is_declared, refit, refitted
 from ivm.lang.ir import constants
 from ivm.memory import allowing
-from ivm.names import named_part
+from ivm.names import CATALOG, named_part
 from ivm.rope import computed_text, note_erased
 from ivm.rules.installed import PROPERTY, Installed
 from ivm.rules.stored import HOST, KnownRules, built_sizes, dependants_of, load, save, saved_rules
@@ -135,6 +136,24 @@ class RuleHost:
             f"relations, and install "
             "the rules again afterwards"
         )
+
+    def merged(
+        self, name: str, base: str | None, theirs: str | None, ours: str | None
+    ) -> str | None:
+        """Return what SQL says of a store after a merge: of tables what either side changed; views
+        stay on the branch that they were made on.  None for another property.
+        """
+        if name != CATALOG:
+            return None
+        was, new, here = (json.loads(one or "{}") for one in (base, theirs, ours))
+        for kind in ("tables", "types"):
+            before, there, mine = (one.get(kind, {}) for one in (was, new, here))
+            for known in before.keys() | there.keys():
+                if there.get(known) != before.get(known):
+                    mine.pop(known, None)
+                    mine |= {known: there[known]} if known in there else {}
+            here[kind] = mine
+        return json.dumps({"tables": {}, "views": {}, "kept": {}, "types": {}} | here)
 
     def computed(self, source: Any, name: str) -> Computed | None:
         """Return the texts of a concat, whose rows have only checksums of them. Raises

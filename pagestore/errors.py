@@ -127,6 +127,14 @@ class WordError(PagestoreError, ValueError):
     """A value that its column's type cannot hold: a null, a NaN, an overflow."""
 
 
+class MergeError(PagestoreError, ValueError):
+    """Two branches that cannot be merged; `conflicts` are the rows that both changed, if any."""
+
+    def __init__(self, message: str, conflicts: tuple[object, ...] = ()) -> None:
+        super().__init__(message)
+        self.conflicts = conflicts
+
+
 class OrderError(PagestoreError, ValueError):
     """Bulk input that is not strictly ascending by key; `row` is the first row out of order."""
 

@@ -44,6 +44,7 @@ from pagestore.versions.store_state import FIRST_COMMIT
 
 if TYPE_CHECKING:
     from pagestore.admin.history import VersionInfo
+    from pagestore.admin.merge import Merge, OnConflict
     from pagestore.admin.stat import Reader, Stat
     from pagestore.admin.tree_check import Violation
     from pagestore.admin.vacuum import Compact, Vacuum
@@ -465,6 +466,80 @@ class Store:
         with self._handle.administering():
             history.delete_branch(self._handle, name)
 
+    def merge(
+        self,
+        branch: str,
+        into: str | None = None,
+        on_conflict: OnConflict = None,
+        dry_run: bool = False,
+        message: str | None = None,
+    ) -> Merge:
+        """Do on a branch, in one version, what another one changed since they were last the same.
+
+        Rows are merged by key, and a bag's rows by how often each was added or taken away. A key
+        that both sides gave different values is a conflict, which `on_conflict` resolves: "ours"
+        or "theirs" keeps the values of one side, "larger" the greater ones, "sum" adds the changes
+        of both, and a function of a `Conflict` returns the values, or None to remove the key; or
+        a dict has one of these for each relation. What hosts keep, such as views, follows as it
+        does any commit; rules stay on the branch on which they were installed. With `dry_run`
+        nothing is changed: the result has the conflicts, and the changes of relations and views.
+
+        O(changes of both sides * height), for relations that have the same columns; those made
+        on one side are copied. Raises MergeError for what is not resolved, MissingError, and as a
+        commit; then nothing is changed.
+
+        >>> import pagestore
+        >>> store = pagestore.open(":memory:")
+        >>> with store.transaction() as txn:
+        ...     txn.create("stock", "item: string, n: int64", key="item").insert([("tea", 10), ("pie", 5)])
+        >>> store.branch("shop")
+        >>> for branch, tea in (("main", 12), ("shop", 7)):
+        ...     with store.transaction(branch=branch) as txn:
+        ...         txn["stock"]["tea"] = tea
+        >>> [conflict[1:5] for conflict in store.merge("shop", dry_run=True).conflicts]
+        [(('tea',), (10,), (12,), (7,))]
+        >>> merge = store.merge("shop", on_conflict="sum")
+        >>> dict(store.snapshot()["stock"])
+        {'pie': 5, 'tea': 9}
+        """
+        from pagestore.admin import merge
+
+        return merge.merge(
+            self._handle, branch, into or self._branch, on_conflict, dry_run, message
+        )
+
+    def revert(
+        self,
+        version: int | str,
+        branch: str | None = None,
+        on_conflict: OnConflict = None,
+        dry_run: bool = False,
+    ) -> Merge:
+        """Take back on a branch what one version changed, in a new version; otherwise as `merge`."""
+        from pagestore.admin import merge
+
+        number, parent = merge.parent_of(self._handle, version)
+        said = f"revert version {number}"
+        return merge.apply_difference(
+            self._handle, (number, parent), branch or self._branch, said, on_conflict, dry_run
+        )
+
+    def cherry_pick(
+        self,
+        version: int | str,
+        branch: str | None = None,
+        on_conflict: OnConflict = None,
+        dry_run: bool = False,
+    ) -> Merge:
+        """Do on a branch what one version changed on another; otherwise as `merge`."""
+        from pagestore.admin import merge
+
+        number, parent = merge.parent_of(self._handle, version)
+        said = f"pick version {number}"
+        return merge.apply_difference(
+            self._handle, (parent, number), branch or self._branch, said, on_conflict, dry_run
+        )
+
     # --- copies ---------------------------------------------------------------------------------
 
     def dump(
@@ -603,7 +678,7 @@ class Store:
         """Return whether a transaction, which has not ended, is of this store, and with `here`
         of the branch that it is on.
         """
-        return txn._handle is self._handle and not (
+        return getattr(txn, "_handle", None) is self._handle and not (
             here and txn._branch != self._handle.state.settings.branches.get(self._branch)
         )
 

@@ -37,8 +37,8 @@ MODULES = {  # each public module, and the names that it offers
     """,
     "pagestore.errors": """
         ClosedError CompilerError CorruptionError DependantsError EditError ExistsError ForkError FormatError
-        LockedError MissingError MovedError NoStoreError OrderError OutOfMemoryError PagestoreError PoisonedError
-        ReadOnlyError RecoveryWarning RetainedError SchemaError TransactionError VersionError WordError
+        LockedError MergeError MissingError MovedError NoStoreError OrderError OutOfMemoryError PagestoreError
+        PoisonedError ReadOnlyError RecoveryWarning RetainedError SchemaError TransactionError VersionError WordError
     """,
     "pagestore.host": """
         ACTIONS ADD ALONE CARRY CHECKSUM COUNT Coded Coding Column Complement Computed Delta Dependants ERASE EditQueue
@@ -64,8 +64,8 @@ MODULES = {  # each public module, and the names that it offers
 }
 MEMBERS = {  # of each class that is handed to users
     pagestore.Store: """
-        at backup branch branches changes check close commits compact delete_branch diff dump history mode
-        on owns page_size path prepare readers recovery reopen restore retain sketch snapshot stat tag tags
+        at backup branch branches changes check cherry_pick close commits compact delete_branch diff dump history merge
+        mode on owns page_size path prepare readers recovery reopen restore retain revert sketch snapshot stat tag tags
         texts_removed threads transaction untag uuid vacuum version
     """,
     pagestore.Snapshot: """

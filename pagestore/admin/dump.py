@@ -40,6 +40,7 @@ import numpy as np
 
 from pagestore.admin.framing import Block, read_blocks, read_bytes, write_block
 from pagestore.admin.history import add_tag
+from pagestore.admin.merge import MERGED
 from pagestore.errors import (
     CorruptionError,
     EditError,
@@ -393,6 +394,7 @@ def _chosen(snapshot: Snapshot, names: Sequence[str] | None) -> Catalog:
     Properties, which hosts write, are about all relations, so they are dumped only with all of
     them."""
     catalog = snapshot._version.catalog.copy()
+    catalog.properties.pop(MERGED, None)  # of versions that get other numbers
     for name in names or ():
         if name not in catalog.relations:
             raise MissingError(

@@ -15,14 +15,15 @@ from typing import NamedTuple
 
 import numpy as np
 
+from pagestore.admin.merge import merged_with, tag_of
 from pagestore.errors import CorruptionError, ExistsError, MissingError, RetainedError
 from pagestore.pages.layout import BIRTH
 from pagestore.relations.snapshot import moment
 from pagestore.trees.read import pages_of
-from pagestore.versions.catalog import FIRST_TREE, MAIN, check_name
+from pagestore.versions.catalog import FIRST_TREE, MAIN, Settings, check_name
 from pagestore.versions.commit_record import Commit
 from pagestore.versions.handle import Handle
-from pagestore.versions.store_state import Head
+from pagestore.versions.store_state import Head, load_catalog
 from pagestore.versions.version_table import Entry, VersionTable
 
 
@@ -49,7 +50,8 @@ def delete_branch(handle: Handle, name: str) -> None:
     if name == MAIN:
         raise RetainedError(f"the branch {MAIN!r} cannot be deleted")
     entries = [e for e in state.versions.entries(handle.mapping.pages) if e.branch == number]
-    _refuse_needed(handle, number, name, {entry.version for entry in entries})
+    tags = _without_merges(state.settings, name)
+    _refuse_needed(handle, number, name, tags, {entry.version for entry in entries})
     try:
         doomed = handle.committer.locks.lock(entries)
         if len(doomed) < len(entries):
@@ -60,7 +62,7 @@ def delete_branch(handle: Handle, name: str) -> None:
         settings = state.settings
         handle.administer(
             settings=settings._replace(
-                branches={n: i for n, i in settings.branches.items() if i != number}
+                tags=tags, branches={n: i for n, i in settings.branches.items() if i != number}
             ),
             heads={i: head for i, head in state.heads.items() if i != number},
             doomed=doomed,
@@ -70,9 +72,18 @@ def delete_branch(handle: Handle, name: str) -> None:
         handle.committer.locks.unlock(handle.committer.locks.going)
 
 
-def _refuse_needed(handle: Handle, number: int, name: str, versions: set[int]) -> None:
+def _without_merges(settings: Settings, name: str) -> dict[str, int]:
+    """Return the tags without those by which merges of a branch keep what they need."""
+    pairs = [(name, other) for other in settings.branches]
+    gone = {tag_of(*one) for pair in pairs for one in (pair, pair[::-1])}
+    return {tag: version for tag, version in settings.tags.items() if tag not in gone}
+
+
+def _refuse_needed(
+    handle: Handle, number: int, name: str, tags: dict[str, int], versions: set[int]
+) -> None:
     state = handle.state
-    for tag, version in state.settings.tags.items():
+    for tag, version in tags.items():
         if version in versions:
             raise RetainedError(
                 f"tag {tag!r} names version {version} of branch {name!r}; untag it first"
@@ -137,6 +148,7 @@ class VersionInfo(NamedTuple):
     branch: str
     parent: int
     tags: tuple[str, ...]
+    merged: int | None = None  # the second parent of a merge
 
 
 def describe_versions(handle: Handle, limit: int | None, branch: str | None) -> list[VersionInfo]:
@@ -158,6 +170,7 @@ def _described(handle: Handle, entry: Entry) -> VersionInfo | None:
     settings = handle.state.settings
     try:
         commit = Commit.read(handle.mapping, entry.run, entry.version)
+        catalog = load_catalog(handle.mapping, commit.catalog, handle._catalogs)
     except CorruptionError as error:
         handle.refresh()
         if handle.read_versions(VersionTable.find, entry.version):
@@ -169,5 +182,11 @@ def _described(handle: Handle, entry: Entry) -> VersionInfo | None:
         (name for name, number in settings.branches.items() if number == entry.branch), ""
     )
     return VersionInfo(
-        entry.version, moment(entry.timestamp), commit.message, branch, commit.parent, tags
+        entry.version,
+        moment(entry.timestamp),
+        commit.message,
+        branch,
+        commit.parent,
+        tags,
+        merged_with(catalog, entry.version),
     )

@@ -52,7 +52,7 @@ from pagestore.values.dictionary import TEXT_TREES
 from pagestore.values.dictionary_writer import DictionaryWriter
 from pagestore.values.scan_spec import parse_scan, scan_names
 from pagestore.values.types import Column, Schema, Type, parse_columns
-from pagestore.versions.catalog import MAIN, Info
+from pagestore.versions.catalog import MAIN, Info, Settings
 from pagestore.versions.handle import Handle
 from pagestore.versions.hosts import ALL, let_hosts_follow
 from pagestore.versions.kernel_commit import Draft, KernelCommit
@@ -82,6 +82,7 @@ class Transaction(WorkingTrees):
         self._handle, self._committer, self._writer = handle, handle.committer, writer
         self._branch, self._message = branch, message or ""
         self._short: KernelCommit | None = None  # a record that was laid out
+        self._settings: Settings | None = None  # of the store, if the commit changes them, too
         self._committer.begin(branch)
         state = self._committer.state
         self._begin(
@@ -423,6 +424,7 @@ class Transaction(WorkingTrees):
             texts.next_id if texts else self._texts[0],
             self._message,
             self._rewrite_catalog,
+            self._settings,
         )
 
     def _lay_out(self, page: int, trees: int, checked: np.ndarray) -> Finish | None:

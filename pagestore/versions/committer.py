@@ -392,7 +392,11 @@ class Committer:
         kernel_commit.py.
         """
         state, listed = self.state, self.sync == "commit"
-        if (listed and self.group) or excess_versions(state, self.mapping.pages, draft.branch):
+        if (
+            draft.settings
+            or (listed and self.group)
+            or excess_versions(state, self.mapping.pages, draft.branch)
+        ):
             return None
         commit = state, self.pager, self._short_room, self._sequence(), listed
         return lay_out(*commit, draft, page, trees, checked)
@@ -449,11 +453,12 @@ class Committer:
             roots=roots_of(trees, TEXT_TREES),
             message=draft.message,
         )
+        settings = draft.settings or state.settings
         excess = excess_versions(state, self.mapping.pages, branch)
         if excess:
-            run = self._publish_dropping(excess, parent, record, system)
+            run = self._publish_dropping(excess, parent, record, system, settings)
         else:
-            run = self._publish(record, system, {**state.heads}, state.settings)
+            run = self._publish(record, system, {**state.heads}, settings)
         return record, run, catalog
 
     def _publish_short(self, short: KernelCommit) -> Run:
@@ -477,7 +482,12 @@ class Committer:
         return short.run
 
     def _publish_dropping(
-        self, excess: Sequence[Entry], parent: int, record: Commit, system: dict[int, Tree]
+        self,
+        excess: Sequence[Entry],
+        parent: int,
+        record: Commit,
+        system: dict[int, Tree],
+        settings: Settings,
     ) -> Run:
         """Publish a commit that drops those of some versions that nobody reads."""
         state, doomed = self.state, list[Entry]()
@@ -489,7 +499,7 @@ class Committer:
                 # versions that lead to a damaged page are kept; `check` names them
                 doomed = [entry for entry in doomed if self._readable(entry)]
                 reclaim = self.plan(doomed)
-            return self._publish(record, system, {**state.heads}, state.settings, doomed, reclaim)
+            return self._publish(record, system, {**state.heads}, settings, doomed, reclaim)
         except BaseException:
             self.locks.unlock({entry.version for entry in doomed})
             raise

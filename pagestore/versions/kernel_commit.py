@@ -37,7 +37,7 @@ from pagestore.storage.pager import Pager
 from pagestore.storage.records import to_word_list
 from pagestore.trees.edit import PAGES_MAX
 from pagestore.trees.tree import Tree
-from pagestore.versions.catalog import Catalog
+from pagestore.versions.catalog import Catalog, Settings
 from pagestore.versions.commit_record import Commit, time_now
 from pagestore.versions.store_state import Head, StoreState
 from pagestore.versions.version_table import RECENT_MAX, Entry
@@ -54,6 +54,7 @@ class Draft(NamedTuple):
     next_text: int
     message: str
     rewrite_catalog: bool = False
+    settings: Settings | None = None  # instead of the store's, if they change
 
 
 class UnreadCommits(Protocol):

@@ -138,7 +138,7 @@ def load_version(
     Raises CorruptionError, also for the record of another version.
     """
     commit = Commit.read(mapping, run, version)
-    catalog = _load_catalog(mapping, commit.catalog, catalogs) if commit.catalog.page else Catalog()
+    catalog = load_catalog(mapping, commit.catalog, catalogs)
     specs = {info.spec.tree_id: info.spec for info in catalog.relations.values()}
     if not all(spec.fits(mapping.pages.page_words) for spec in specs.values()):
         raise CorruptionError(
@@ -162,7 +162,10 @@ def load_version(
     )
 
 
-def _load_catalog(mapping: Mapping, run: Run, catalogs: dict[tuple[Run, int], Catalog]) -> Catalog:
+def load_catalog(mapping: Mapping, run: Run, catalogs: dict[tuple[Run, int], Catalog]) -> Catalog:
+    """Return the catalog in a run, from a cache by place and birth if it is there."""
+    if not run.page:
+        return Catalog()
     # its pages may have held another catalog of that length before
     key = run, mapping.birth_of(run.page)
     if key not in catalogs:

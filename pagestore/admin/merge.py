@@ -1,0 +1,497 @@
+"""Merges: what a branch changed since a version that two branches come from, done on the other, too.
+
+    version 4    a 1  b 2  c 3
+    main         a 5  b 2  c 3         version 6      merge     a 5  b 9  c 3
+    feature      a 1  b 9  c 3         version 7
+
+Both differences skip the pages that trees share, so a merge costs what was changed. Words mean the
+same on all branches, which share the texts. A revert and a cherry-pick are merges with other bases.
+
+A version says in a property which versions of other branches it contains, so the newest one that
+two versions have in common is known without walking back. A tag keeps it while both branches exist.
+"""
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import ExitStack
+from itertools import repeat
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from pagestore.errors import CorruptionError, MergeError, SchemaError, VersionError
+from pagestore.relations.snapshot import as_inserted, snapshot_at
+from pagestore.relations.transaction import EphemeralTransaction, Transaction, begin_transaction
+from pagestore.storage.pager import NO_ORIGIN
+from pagestore.trees.compare import delta
+from pagestore.trees.edit import Edits
+from pagestore.trees.kernels.node_buffer import ERASE, SET
+from pagestore.trees.read import get, read_batches
+from pagestore.trees.tree import Tree
+from pagestore.values.dictionary import TEXT_TREES
+from pagestore.versions.catalog import PROPERTY, Catalog, Info, Settings, listed
+from pagestore.versions.handle import Handle
+from pagestore.versions.hosts import hosts, let_hosts_follow
+from pagestore.versions.version_table import VersionTable
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+MERGED = "pagestore.merged"
+SHOWN = 3  # conflicts in a message
+Row = tuple[Any, ...]
+
+
+class Conflict(NamedTuple):
+    """A key that both sides changed: its values in the version that both come from, in the branch
+    merged into (`ours`), and in the other (`theirs`); None where it is not there.
+
+    `versions` made the values of ours and theirs, as far back as versions are retained.
+    """
+
+    relation: str
+    key: Row
+    base: Row | None
+    ours: Row | None
+    theirs: Row | None
+    versions: tuple[int, int]
+
+    def __str__(self) -> str:
+        shown = ["gone" if one is None else ", ".join(map(repr, one)) for one in self[2:5]]
+        key = ", ".join(map(repr, self.key))
+        return (
+            f"{self.relation}[{key}] was {shown[0]}, is {shown[1]} since version "
+            f"{self.versions[0]} here and {shown[2]} since version {self.versions[1]} there"
+        )
+
+
+class Merge(NamedTuple):
+    """What a merge did, or would do: the version made, the one that both sides come from, the
+    conflicts, and of a dry run the changes of each relation, and of what hosts keep of them.
+    """
+
+    version: int
+    base: int
+    conflicts: tuple[Conflict, ...]
+    changes: Mapping[str, "pa.Table"]
+
+
+Rule = str | Callable[[Conflict], Row | None]
+OnConflict = Rule | Mapping[str, Rule] | None
+RULES = "ours", "theirs", "larger", "sum"
+UNRESOLVED: Any = object()
+
+
+def merge(
+    handle: Handle,
+    source: str,
+    into: str,
+    on_conflict: OnConflict,
+    dry_run: bool,
+    message: str | None,
+) -> Merge:
+    """See Store.merge."""
+    handle.refresh()
+    theirs, ours = handle.branch_id(source), handle.branch_id(into)
+    if theirs == ours:
+        raise MergeError(f"branch {source!r} has nothing that it lacks itself: name another branch")
+    versions = [handle.state.heads[one].version for one in (theirs, ours)]
+    lines = [_lines(handle, number) for number in versions]
+    base = _common(handle, *lines)
+    said = message or f"merge {source}, version {versions[0]}"
+    done = _Three(base, versions[0], source, on_conflict)
+    if base == versions[0]:
+        return Merge(versions[1], base, (), {})
+    if dry_run:
+        return done.try_on(handle, into)
+    with begin_transaction(handle, said, into) as txn:
+        conflicts = done.apply(handle, txn)
+        known = _joined(lines)
+        record = {"version": txn.version, "with": versions[0], "lines": known}
+        txn.properties[MERGED] = json.dumps(record)
+        txn._settings = _pinned(handle, source, into, versions[0])
+        return Merge(txn.commit(), base, conflicts, {})
+
+
+def apply_difference(
+    handle: Handle,
+    versions: tuple[int, int],
+    branch: str,
+    message: str,
+    on_conflict: OnConflict,
+    dry_run: bool,
+) -> Merge:
+    """Do on a branch what differs between two versions; see Store.revert and Store.cherry_pick."""
+    done = _Three(*versions, f"version {versions[1]}", on_conflict)
+    if dry_run:
+        return done.try_on(handle, branch)
+    with begin_transaction(handle, message, branch) as txn:
+        conflicts = done.apply(handle, txn)
+        return Merge(txn.commit(), versions[0], conflicts, {})
+
+
+def parent_of(handle: Handle, version: int | str) -> tuple[int, int]:
+    """Return the number of a version, and that of the one that it was made from."""
+    number = handle.number(version)
+    with snapshot_at(handle, number) as snap:
+        parent = snap._version.parent
+    if parent < 0:
+        raise VersionError(f"version {number} is the first: it was made from no other")
+    return number, parent
+
+
+def merged_with(catalog: Catalog, version: int) -> int | None:
+    """Return the second parent of a version that a merge made; else None."""
+    record = _recorded(catalog)
+    return int(record["with"]) if record.get("version") == version else None
+
+
+def _recorded(catalog: Catalog) -> dict[str, Any]:
+    """Return what a version says of the newest merge before it. Raises CorruptionError."""
+    try:
+        record: dict[str, Any] = json.loads(catalog.properties.get(MERGED, "{}"))
+        if not record:
+            return {}
+        lines = {int(branch): int(number) for branch, number in record["lines"].items()}
+        return {"version": int(record["version"]), "with": int(record["with"]), "lines": lines}
+    except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
+        said = f"property {MERGED!r} says what was merged, and does not read: {error}"
+        raise CorruptionError(said) from None
+
+
+def _lines(handle: Handle, number: int) -> dict[int, int]:
+    """Return the newest version of each branch, by its number, that a version contains."""
+    version = handle.version_of(number)
+    assert version is not None
+    lines = dict(_recorded(version.catalog).get("lines", {}))
+    heads, branch = handle.state.heads, version.branch
+    while True:
+        lines[branch] = max(number, lines.get(branch, 0))
+        if branch not in heads or heads[branch].origin == NO_ORIGIN:
+            return lines
+        number = heads[branch].origin
+        branch = handle.entry(number).branch
+
+
+def _joined(both: Iterable[Mapping[int, int]]) -> dict[int, int]:
+    found: dict[int, int] = {}
+    for lines in both:
+        for branch, number in lines.items():
+            found[branch] = max(number, found.get(branch, 0))
+    return found
+
+
+def _common(handle: Handle, a: Mapping[int, int], b: Mapping[int, int]) -> int:
+    """Return the newest retained version that two versions both contain."""
+    for number in sorted((min(a[line], b[line]) for line in a.keys() & b.keys()), reverse=True):
+        if handle.read_versions(VersionTable.find, number):
+            return number
+    raise VersionError("no version that both branches come from is retained: keep more, by retain=")
+
+
+def tag_of(source: str, into: str) -> str:
+    """Return the tag of the version of a branch that was merged last into another."""
+    return f"merged {source} into {into}"
+
+
+def _pinned(handle: Handle, source: str, into: str, version: int) -> Settings:
+    """Return the settings with a tag that keeps the version merged last between two branches."""
+    settings = handle.committer.state.settings
+    tags = {**settings.tags, tag_of(source, into): version}
+    tags.pop(tag_of(into, source), None)
+    return settings._replace(tags=tags)
+
+
+class _Three:
+    """The difference of two versions, to be done on a third one."""
+
+    def __init__(self, base: int, theirs: int, name: str, on_conflict: OnConflict) -> None:
+        self.numbers, self.name, self.on_conflict = (base, theirs), name, on_conflict
+        rules = on_conflict.values() if isinstance(on_conflict, Mapping) else [on_conflict]
+        for rule in rules:
+            if not (rule is None or callable(rule) or rule in RULES):
+                raise MergeError(
+                    f"on_conflict={rule!r}: it is one of {', '.join(RULES)}, a function of a "
+                    f"Conflict, or one of these by the name of a relation"
+                )
+        self.conflicts: list[Conflict] = []
+        self.left: list[Conflict] = []  # those that no rule resolves
+
+    def apply(self, handle: Handle, txn: Transaction, refuse: bool = True) -> tuple[Conflict, ...]:
+        """Make the edits in a transaction; return the conflicts, all of which are resolved.
+
+        Raises MergeError for others if they are to be refused.
+        """
+        with ExitStack() as held:
+            self.handle, self.txn = handle, txn
+            self.base, self.theirs = (
+                held.enter_context(snapshot_at(handle, number)) for number in self.numbers
+            )
+            catalogs = self.base._version.catalog, self.theirs._version.catalog, txn.catalog
+            kept = {n for c in catalogs for one in c.dependants.values() for n in one.keeps}
+            self._merge_properties(catalogs)
+            for name in dict.fromkeys([*self.base, *self.theirs]):
+                if name not in kept:
+                    self._merge_relation(name, *(c.relations.get(name) for c in catalogs))
+            if self.left and refuse:
+                self._refuse()
+        return tuple(self.conflicts)
+
+    def try_on(self, handle: Handle, branch: str) -> Merge:
+        """Return what the edits would change on a branch, and change nothing."""
+        with (
+            snapshot_at(handle, self.numbers[1]) as theirs,
+            EphemeralTransaction(snapshot_at(handle, branch), handle.state) as sketch,
+        ):
+            head = sketch.base.version
+            newest = max(sketch.base, theirs._version)  # it has the texts of both
+            sketch._trees |= {number: newest.trees[number] for number in TEXT_TREES}
+            conflicts = self.apply(handle, sketch, refuse=False)
+            if not self.left:
+                let_hosts_follow(sketch)
+            changes = {name: _changes(sketch, name) for name in listed([*sketch])}
+            found = {name: table for name, table in changes.items() if table.num_rows}
+        return Merge(head, self.numbers[0], conflicts, found)
+
+    def _refuse(self) -> None:
+        """Raise MergeError for conflicts that are left."""
+        n = len(self.left)
+        shown = "; ".join(map(str, self.left[:SHOWN]))
+        more = f"; and {n - SHOWN} more" if n > SHOWN else ""
+        raise MergeError(
+            f"{self.name} conflicts in {n} {'row' if n == 1 else 'rows'}, and nothing is changed: "
+            f"{shown}{more}. Choose with on_conflict=, or edit one side first",
+            tuple(self.left),
+        )
+
+    def _merge_relation(
+        self, name: str, base: Info | None, theirs: Info | None, ours: Info | None
+    ) -> None:
+        """Merge one relation, its columns and its rows."""
+        trees = [s.tree(name) if name in s else None for s in (self.base, self.theirs, self.txn)]
+        old, new, here = trees
+        if theirs == base and new == old:
+            return
+        if ours == base and here == old:
+            self._take(name, theirs)
+        elif theirs is None or ours is None:
+            side = "there" if theirs is None else "here"
+            raise MergeError(
+                f"relation {name!r} was dropped {side}, and changed on the other side; nothing is "
+                f"changed: drop it on both, or make it again"
+            )
+        elif base is not None and _same_rows(base, theirs) and _same_rows(base, ours):
+            changed = [one.schema for one in (base, theirs, ours)]
+            if changed[0] not in changed[1:] and changed[1] != changed[2]:
+                raise _differing(name, theirs, ours)
+            assert old is not None and new is not None and here is not None
+            if changed[1] != changed[0]:
+                self._declare(name, ours._replace(schema=theirs.schema))
+            self._merge_rows(name, ours, old, new, here)
+        elif (
+            base is None
+            and ours._replace(spec=theirs.spec) == theirs
+            and _shape(ours) == _shape(theirs)
+        ):
+            assert new is not None and here is not None
+            self._merge_rows(name, ours, None, new, here)
+        else:
+            raise _differing(name, theirs, ours)
+
+    def _declare(self, name: str, info: Info) -> None:
+        """Give a relation other columns, for the same records."""
+        self.txn._changed_catalog().relations[name] = info
+        self.txn._follow()
+
+    def _take(self, name: str, theirs: Info | None) -> None:
+        """Let a relation that has not changed here be as it is there, except its scans."""
+        txn = self.txn
+        ours = txn.catalog.relations.get(name)
+        if theirs is not None and ours is not None and _same_rows(theirs, ours):
+            if ours.schema != theirs.schema:
+                self._declare(name, ours._replace(schema=theirs.schema))
+            txn.apply(name, *delta(txn.pages, txn.tree(name), self.theirs.tree(name)))
+            return
+        if ours is not None:
+            txn.drop(name)
+        if theirs is not None:
+            txn._adopt(theirs)
+            tree = self.theirs.tree(name)
+            txn.bulk(theirs, read_batches(txn.pages, tree) if tree.root else ())
+
+    def _merge_rows(self, name: str, info: Info, old: Tree | None, new: Tree, here: Tree) -> None:
+        """Merge rows by key: those that only one side changed, and what both changed alike."""
+        pages, keys = self.txn.pages, info.spec.keys
+        mine = delta(pages, old or Tree.empty(here.spec), here)
+        actions, words = delta(pages, old or Tree.empty(new.spec), new)
+        both = np.isin(_keys(words[:keys]), _keys(mine[1][:keys]))
+        edits = [(actions[~both], words[:, ~both])]
+        if both.any():
+            shared = np.unique(words[:keys, both], axis=1)
+            sides = [
+                get(pages, tree, shared) if tree is not None else _nothing(info, shared.shape[1])
+                for tree in (old, here, new)
+            ]
+            edits += self._resolved(name, info, shared, sides)
+        for some in edits:
+            if len(some[0]):
+                self.txn.apply(name, *some)
+
+    def _resolved(
+        self, name: str, info: Info, keys: np.ndarray, sides: list[tuple[np.ndarray, np.ndarray]]
+    ) -> list[Edits]:
+        """Return edits of keys that both sides changed."""
+        _, (is_, mine), (will, yours) = sides
+        same = (is_ == will) & ((mine == yours).all(axis=0) | ~is_)
+        if info.bag:  # copies that each side added or took away
+            counts = [found * values[0] for found, values in sides]
+            total = np.maximum(counts[1] + counts[2] - counts[0], 0)
+            rows = np.concatenate([keys, total[None]])
+            return [(np.where(total > 0, SET, ERASE), rows)]
+        places = np.flatnonzero(~same)
+        some = np.ascontiguousarray(keys[:, places])
+        shown = [
+            self._rows(name, some, found[places], values[:, places]) for found, values in sides
+        ]
+        heads = self.txn.base.version, self.theirs.version
+        makers = [_makers(self.handle, head, name, some, self.numbers[0]) for head in heads]
+        edits = list[Edits]()
+        for place, base, ours, theirs, *versions in zip(places, *shown, *makers, strict=True):
+            key, _ = next(row for row in (base, ours, theirs) if row)
+            was, now, new = (row and row[1] for row in (base, ours, theirs))
+            conflict = Conflict(name, key, was, now, new, (int(versions[0]), int(versions[1])))
+            found = self._ruled(conflict)
+            if found is None or found == conflict.theirs:
+                row = np.concatenate([keys[:, place], yours[:, place]])[:, None]
+                edits.append((np.array([ERASE if found is None else SET]), row))
+            elif found is not UNRESOLVED and found != conflict.ours:
+                edits.append((np.array([SET]), self._encoded(name, key, found)))
+        return edits
+
+    def _ruled(self, conflict: Conflict) -> Row | None:
+        """Return the values that a rule chooses; UNRESOLVED if it chooses none."""
+        self.conflicts.append(conflict)
+        given = self.on_conflict
+        rule = given.get(conflict.relation) if isinstance(given, Mapping) else given
+        found = rule(conflict) if callable(rule) else _chosen(conflict, rule)
+        if found is UNRESOLVED:
+            self.left.append(conflict)
+        return found
+
+    def _rows(
+        self, name: str, keys: np.ndarray, there: np.ndarray, values: np.ndarray
+    ) -> list[tuple[Row, Row] | None]:
+        """Return the keys and the values of some rows in Python; None for those not there."""
+        relation = self.txn[name]
+        words = np.concatenate([keys, values])[: len(relation.schema.stored), there]
+        batch, key = relation.record_batch(np.ascontiguousarray(words)), relation.schema.key
+        columns = dict(zip(relation.schema.names, batch.columns, strict=True))
+        parts = [
+            zip(*(columns[one].to_pylist() for one in columns if (one in key) == side), strict=True)
+            for side in (True, False)
+        ]
+        found = zip(parts[0], parts[1] if len(columns) > len(key) else repeat(()), strict=False)
+        return [next(found) if one else None for one in there.tolist()]
+
+    def _encoded(self, name: str, key: Row, values: Row) -> np.ndarray:
+        """Return the words of a row. Raises SchemaError, WordError for values that do not fit."""
+        relation = self.txn[name]
+        given = iter(key), iter(values)
+        row = [next(given[column not in relation.schema.key]) for column in relation.schema.names]
+        return relation.encode([(*row,)])
+
+    def _merge_properties(self, catalogs: tuple[Catalog, Catalog, Catalog]) -> None:
+        """Take properties that changed there and not here; hosts keep and merge their own."""
+        owned = {p for c in catalogs for one in c.dependants.values() for p in one.properties}
+        base, theirs, ours = (catalog.properties for catalog in catalogs)
+        for name in dict.fromkeys([*base, *theirs]):
+            sides = base.get(name), theirs.get(name), ours.get(name)
+            if name in owned | {PROPERTY, MERGED} or sides[0] == sides[1] or sides[1] == sides[2]:
+                continue
+            ask = [one for host in hosts().values() if (one := getattr(host, "merged", None))]
+            found = next((value for one in ask if (value := one(name, *sides)) is not None), None)
+            if found is None and sides[0] != sides[2]:
+                raise MergeError(
+                    f"property {name!r} was changed on both sides, and nothing is changed: give it "
+                    f"the same value on both"
+                )
+            value = sides[1] if found is None else found
+            if value is None:
+                self.txn.properties.pop(name, None)
+            else:
+                self.txn.properties[name] = value
+
+
+def _chosen(conflict: Conflict, rule: Rule | None) -> Any:
+    """Return the values that a rule of RULES chooses; UNRESOLVED if it chooses none."""
+    base, ours, theirs = conflict[2:5]
+    if rule in ("ours", "theirs"):
+        return ours if rule == "ours" else theirs
+    if rule == "larger":
+        sides = [row for row in (ours, theirs) if row is not None]
+        return max(sides, key=lambda row: [(value is not None, value) for value in row])
+    if rule is None or ours is None or theirs is None:
+        return UNRESOLVED
+    before = base or (0,) * len(ours)
+    try:
+        return tuple(
+            a if a == b else a + (b - was) for was, a, b in zip(before, ours, theirs, strict=True)
+        )
+    except TypeError:  # texts and nulls have no sum
+        return UNRESOLVED
+
+
+def _makers(handle: Handle, number: int, name: str, keys: np.ndarray, base: int) -> np.ndarray:
+    """Return the versions int64[n] that gave keys[K, n] the values that they have in a version.
+
+    They are sought back to `base`, or to where a version is not retained. O(versions * keys).
+    """
+    made = np.full(keys.shape[1], number)
+    open_, first, before = np.ones(keys.shape[1], bool), None, None
+    while open_.any() and number > base:
+        version = handle.version_of(number)
+        if version is None or name not in version.catalog.relations:
+            break
+        tree = version.trees[version.catalog.relations[name].spec.tree_id]
+        if tree != before:
+            there, values = get(handle.mapping.pages, tree, keys)
+            now = np.concatenate([there[None], values])
+            first, before = now if first is None else first, tree
+            open_ &= len(now) == len(first) and (now == first).all(axis=0)
+        made[open_] = number
+        number = version.parent
+    return made
+
+
+def _changes(sketch: EphemeralTransaction, name: str) -> "pa.Table":
+    """Return what a sketch changed in a relation; all its rows if it has other columns now."""
+    try:
+        return sketch.changes(name)
+    except SchemaError:
+        return as_inserted(sketch[name].to_arrow())
+
+
+def _keys(words: np.ndarray) -> np.ndarray:
+    """Return keys int64[K, n] as one value each, which may be compared."""
+    return np.ascontiguousarray(words.T).view([("", np.int64)] * len(words)).ravel()
+
+
+def _nothing(info: Info, n: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return what `get` finds in an empty tree."""
+    return np.zeros(n, bool), np.zeros((info.spec.values, n), np.int64)
+
+
+def _same_rows(a: Info, b: Info) -> bool:
+    """Return whether the records of two versions of a relation have words of the same meaning."""
+    return _shape(a) == _shape(b) and (a.spec.tree_id == b.spec.tree_id or a.schema == b.schema)
+
+
+def _shape(info: Info) -> tuple[int, int, bool]:
+    return info.spec.keys, info.spec.values, info.bag
+
+
+def _differing(name: str, theirs: Info, ours: Info) -> MergeError:
+    return MergeError(
+        f"relation {name!r} has the columns ({theirs.schema}) there and ({ours.schema}) here, and "
+        f"both sides changed it; nothing is changed: give both the same columns first"
+    )

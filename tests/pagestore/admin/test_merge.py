@@ -1,0 +1,338 @@
+"""Merges, reverts and cherry-picks beside a model of versions as dicts, and what is refused."""
+
+import random
+from typing import Any
+
+import pytest
+
+import pagestore
+from pagestore import Store
+from pagestore.admin.merge import Conflict
+from pagestore.errors import MergeError, MissingError, VersionError
+from tests.support.programs.amounts import times
+
+Rows = dict[Any, Any]
+State = dict[str, Rows]
+RULES = "ours", "theirs", "larger", "sum", None
+
+
+class Model:
+    """Versions as dicts: what each holds, and which ones it contains."""
+
+    def __init__(self, store: Store) -> None:
+        self.states: dict[int, State] = {0: {}}
+        self.contains: dict[int, set[int]] = {0: {0}}
+        self.parents: dict[int, int] = {}
+        self.heads = {"main": 0}
+        self.store = store
+
+    def commit(self, branch: str, version: int, state: State, *others: int) -> None:
+        """Note a version that a commit has made of a branch's newest one, and of others."""
+        if version == self.heads[branch]:
+            return
+        self.parents[version] = self.heads[branch]
+        parts = [self.contains[one] for one in (self.heads[branch], *others)]
+        self.states[version], self.contains[version] = state, set.union({version}, *parts)
+        self.heads[branch] = version
+
+
+def three_way(base: State, ours: State, theirs: State, rule: Any) -> State | None:
+    """Merge by keys; None where a conflict is left."""
+    made: State = {}
+    for name in {**base, **theirs, **ours}:
+        sides = [state.get(name) for state in (base, ours, theirs)]
+        if sides[0] == sides[2]:
+            found = sides[1]
+        elif sides[0] == sides[1]:
+            found = sides[2]
+        else:
+            assert sides[1] is not None and sides[2] is not None, "no relation is dropped"
+            found = {}
+            for key in {**sides[1], **sides[2], **(sides[0] or {})}:
+                was, mine, yours = ((side or {}).get(key) for side in sides)
+                if name == "bag":
+                    value: Any = max((mine or 0) + (yours or 0) - (was or 0), 0) or None
+                elif was == yours or mine == yours:
+                    value = mine
+                elif was == mine:
+                    value = yours
+                elif rule in ("ours", "theirs"):
+                    value = mine if rule == "ours" else yours
+                elif rule == "larger":
+                    value = max(one for one in (mine, yours) if one is not None)
+                elif rule == "sum" and None not in (mine, yours):
+                    value = mine + yours - (was or 0)
+                else:
+                    return None
+                if value is not None:
+                    found[key] = value
+        if found is not None:
+            made[name] = found
+    return made
+
+
+def shown(snapshot: Any) -> State:
+    """The relations of a version as the model has them."""
+    state: State = {}
+    for name in snapshot:
+        rows = [*snapshot[name]]
+        if name == "bag":
+            state[name] = {row: rows.count(row) for row in rows}
+        elif name == "pair":
+            state[name] = dict.fromkeys(rows, 1)
+        else:
+            state[name] = dict(rows)
+    return state
+
+
+CREATED = {
+    "text": "k: string, v: int64",
+    "pair": "a: int64, b: string",
+    "bag": "a: int64, b: string",
+}
+
+
+def edit(txn: Any, state: State, chance: random.Random) -> None:
+    """Change some rows, or make or drop a relation, in a transaction and in the model."""
+    for _ in range(chance.randrange(1, 4)):
+        name = chance.choice([*CREATED])
+        if name not in state:
+            if name not in txn.base.catalog.relations:
+                txn.create(
+                    name, CREATED[name], key="k" if name == "text" else None, bag=name == "bag"
+                )
+                state[name] = {}
+            continue
+        rows, key = state[name], (chance.randrange(4), f"t{chance.randrange(3)}")
+        if name == "text":
+            key = f"key {chance.randrange(6)}"  # type: ignore[assignment]
+            if chance.random() < 0.3:
+                txn[name].delete([(key,)])
+                rows.pop(key, None)
+            else:
+                rows[key] = chance.randrange(-9, 99)
+                txn[name].set([(key, rows[key])])
+        elif chance.random() < 0.4:
+            txn[name].delete([key])
+            left = rows.pop(key, 1) - 1
+            if name == "bag" and left:
+                rows[key] = left
+        else:
+            txn[name].insert([key])
+            rows[key] = rows.get(key, 0) + 1 if name == "bag" else 1
+
+
+def run(seed: int, steps: int, retain: Any = "all") -> None:
+    """Run a random history of edits, branches, merges, reverts and picks."""
+    chance = random.Random(seed)
+    with pagestore.open(":memory:", retain=retain) as store:
+        model = Model(store)
+        for step in range(steps):
+            branch, other = (chance.choice([*model.heads]) for _ in range(2))
+            head = model.states[model.heads[branch]]
+            action, rule = chance.randrange(10), chance.choice(RULES)
+            if action == 0 and len(model.heads) < 4:
+                store.branch(f"b{step}", branch)
+                model.heads[f"b{step}"] = model.heads[branch]
+            elif action <= 3 and branch != other:
+                there = model.heads[other]
+                common = max(model.contains[there] & model.contains[model.heads[branch]])
+                _compare(
+                    model,
+                    branch,
+                    (common, there),
+                    rule,
+                    lambda *a, o=other, **k: store.merge(o, *a, **k),
+                    there,
+                )
+            elif action <= 5 and model.parents:
+                version = chance.choice([*model.parents])
+                both = version, model.parents[version]
+                back = chance.random() < 0.5
+                do = store.revert if back else store.cherry_pick
+                both = both if back else both[::-1]
+                if all({*model.states[one]} == {*head} for one in both):
+                    _compare(
+                        model, branch, both, rule, lambda *a, v=version, d=do, **k: d(v, *a, **k)
+                    )
+            else:
+                state = {name: dict(rows) for name, rows in head.items()}
+                with store.transaction(branch=branch) as txn:
+                    edit(txn, state, chance)
+                    model.commit(branch, txn.commit(), state)
+            for name, number in model.heads.items():
+                assert shown(store.snapshot(name)) == model.states[number], (seed, step, name)
+        assert store.check() == []
+
+
+def _compare(
+    model: Model, branch: str, both: tuple[int, int], rule: Any, do: Any, *other: int
+) -> None:
+    """Merge in the store and in the model."""
+    base, theirs = (model.states[one] for one in both)
+    wanted = three_way(base, model.states[model.heads[branch]], theirs, rule)
+    tried = do(branch, on_conflict=rule, dry_run=True)
+    assert tried.base == both[0] and model.store.branches[branch] == model.heads[branch]
+    if wanted is None:
+        with pytest.raises(MergeError, match="and nothing is changed") as error:
+            do(branch, on_conflict=rule)
+        assert error.value.conflicts and {*error.value.conflicts} <= {*tried.conflicts}
+        return
+    done = do(branch, on_conflict=rule)
+    assert done.conflicts == tried.conflicts
+    if done.version != model.heads[branch]:
+        [info] = model.store.history(1, branch)
+        assert (info.version, info.merged) == (done.version, *(other or (None,)))
+    model.commit(branch, done.version, wanted, *other)
+
+
+def test_random_histories() -> None:
+    """The state of each branch is the model's after every step."""
+    for seed in range(times(12)):
+        run(seed, 30)
+
+
+@pytest.mark.campaign
+def test_many_random_histories() -> None:
+    """Ten thousand of them."""
+    for seed in range(10_000):
+        run(seed, 30)
+
+
+def priced(**values: int) -> Store:
+    """A store in memory with a price for each name."""
+    store = pagestore.open(":memory:")
+    with store.transaction() as txn:
+        txn.create("price", "item: string, cents: int64, note: string?", key="item")
+        txn["price"].insert([(name, cents, None) for name, cents in values.items()])
+    return store
+
+
+def put(store: Store, branch: str, **values: int | None) -> int:
+    """Set or delete prices on a branch."""
+    with store.transaction(branch=branch) as txn:
+        for name, cents in values.items():
+            if cents is None:
+                txn["price"].delete([(name,)])
+            else:
+                txn["price"].set([(name, cents, None)])
+        return txn.commit()
+
+
+def test_a_conflict_says_who_made_it() -> None:
+    """It has the key, the three values, and the versions that made the values."""
+    store = priced(tea=1, pie=2, jam=3)
+    store.branch("shop")
+    mine = put(store, "main", tea=5)
+    put(store, "main", jam=9)
+    yours = put(store, "shop", tea=None, jam=9)
+    put(store, "shop", pie=8)
+    with pytest.raises(MergeError) as error:
+        store.merge("shop")
+    wanted = Conflict("price", ("tea",), (1, None), (5, None), None, (mine, yours))
+    assert error.value.conflicts == (wanted,)
+    assert str(error.value) == (
+        "shop conflicts in 1 row, and nothing is changed: price['tea'] was 1, None, is 5, None since "
+        f"version {mine} here and gone since version {yours} there. Choose with on_conflict=, or edit "
+        "one side first"
+    )
+    seen = []
+    done = store.merge("shop", on_conflict={"price": lambda one: seen.append(one) or (7, "both")})
+    assert seen == [wanted] and done.conflicts == (wanted,)
+    assert [*store.snapshot()["price"]] == [("jam", 9, None), ("pie", 8, None), ("tea", 7, "both")]
+    assert store.merge("shop").version == done.version  # there is nothing new
+
+
+def test_what_is_refused() -> None:
+    """Names, rules and versions that mean nothing, and columns that both sides changed."""
+    store = priced(tea=1)
+    store.branch("shop")
+    for call, error, said in (
+        (lambda: store.merge("main"), MergeError, "name another branch"),
+        (lambda: store.merge("none"), MissingError, "there is no branch 'none'"),
+        (
+            lambda: store.merge("shop", on_conflict="mine"),
+            MergeError,
+            "on_conflict='mine': it is one",
+        ),
+        (lambda: store.revert(0), VersionError, "version 0 is the first"),
+    ):
+        with pytest.raises(error, match=said):
+            call()
+    with store.transaction(branch="shop") as txn:
+        txn.add_column("price", "b: int64", 0)
+    put(store, "main", tea=2)
+    with pytest.raises(MergeError, match="both sides changed it; nothing is changed"):
+        store.merge("shop")
+    with store.transaction(branch="shop") as txn:
+        txn.drop("price")
+    with pytest.raises(MergeError, match="'price' was dropped there, and changed"):
+        store.merge("shop")
+
+
+def test_schemas_follow_where_one_side_changed_them() -> None:
+    """New, dropped and remade relations, renamed columns and new scans, with edits of the other."""
+    store = priced(tea=1)
+    store.branch("shop")
+    with store.transaction(branch="shop") as txn:
+        txn.create("new", "x: string").insert([("word",)])
+        txn.rename_column("price", "cents", "pence")
+        txn.properties["mood"] = "good"
+    put(store, "main", pie=2)
+    with store.transaction() as txn:
+        txn.add_scan("price", "sum:cents")
+    store.merge("shop")
+    with store.snapshot() as now:
+        assert [*now["price"]] == [("pie", 2, None), ("tea", 1, None)] and [*now["new"]] == [
+            ("word",)
+        ]
+        assert now["price"].schema.names == ("item", "pence", "note")
+        assert now.properties["mood"] == "good" and now["price"].scan("sum:pence") == 3
+    store.merge("main", into="shop")
+    with store.transaction(branch="shop") as txn:
+        txn.drop("new")
+        txn.add_column("price", "b: int64", 4)
+        txn["price"].delete([("tea",)])
+    assert store.merge("shop", dry_run=True).conflicts == ()
+    store.merge("shop")
+    assert [*store.snapshot()["price"]] == [("pie", 2, None, 4)] and "new" not in store.snapshot()
+    assert store.check() == []
+
+
+def test_a_merge_reads_and_writes_what_changed() -> None:
+    """Pages are bounded by the changes, not by the rows; a dry run writes none."""
+    with pagestore.open(":memory:") as store:
+        with store.transaction() as txn:
+            txn.create("r", "a: int64, b: int64", key="a").bulk(
+                [{"a": range(200_000), "b": range(200_000)}]
+            )
+        store.branch("f")
+        for branch, at in (("main", 1), ("f", 100_000)):
+            with store.transaction(branch=branch) as txn:
+                txn["r"].set([(at + i * 500, -1) for i in range(100)])
+        tried = store.merge("f", dry_run=True)
+        assert tried.changes["r"].num_rows == 200
+        before = store.stat().pages
+        assert store.merge("f").conflicts == ()
+        assert store.stat().pages - before < 4 * 100
+        assert dict(store.snapshot()["r"].range((100_000,), (100_001,))) == {100_000: -1}
+        assert len(store.snapshot()["r"]) == 200_000
+
+
+def test_merged_versions_are_kept_and_branches_can_go() -> None:
+    """The newest common version outlives retention; the tag of a merge goes with its branch."""
+    store = priced(tea=1, pie=1)
+    store.retain = 2
+    store.branch("shop")
+    put(store, "shop", pie=5)
+    store.merge("shop")
+    for cents in range(12):
+        put(store, "shop", tea=cents)
+        put(store, "main", jam=cents)
+    store.vacuum()
+    assert store.merge("shop").conflicts == ()
+    assert {row[:2] for row in store.snapshot()["price"]} == {("tea", 11), ("pie", 5), ("jam", 11)}
+    assert [*store.tags] == ["merged shop into main"]
+    store.delete_branch("shop")
+    assert store.tags == {} and store.check() == []
+    assert "mood" not in store.snapshot().properties
