@@ -316,8 +316,8 @@ def members(type_: str) -> list[tuple[str, str]]:
 
 
 def as_shown(table: pa.Table, types: Sequence[str]) -> pa.Table:
-    """Return rows with the lists, structs, maps and intervals of columns, and moments with UTC
-    as zone.  O(rows).
+    """Return rows with the lists, structs, maps and intervals of columns, moments with UTC
+    as zone, and constants of bytes.  O(rows).
     """
     import pyarrow as pa
 
@@ -327,11 +327,12 @@ def as_shown(table: pa.Table, types: Sequence[str]) -> pa.Table:
             table = table.set_column(
                 place, table.field(place).name, shown(table.column(place), type_)
             )
-        elif type_ == MOMENT and table.schema.types[place] == pa.timestamp(
-            "us"
-        ):  # a constant: rules have no zone there
-            moments = table.column(place).cast(pa.timestamp("us", "UTC"))
-            table = table.set_column(place, table.field(place).name, moments)
+        elif (
+            plain := {MOMENT: pa.timestamp("us"), "BLOB": pa.string()}.get(type_)
+        ) and plain == table.schema.types[place]:  # a constant: rules have no such ones
+            wanted = pa.timestamp("us", "UTC") if type_ == MOMENT else pa.binary()
+            column = table.column(place).cast(wanted)
+            table = table.set_column(place, table.field(place).name, column)
     return table
 
 

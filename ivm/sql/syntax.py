@@ -200,10 +200,16 @@ def parsed(text: str, dialect: str) -> list[exp.Expr]:
     """
     kind = Dialect.get_or_raise(dialect)
     try:
-        found = _parser(type(kind))(dialect=kind).parse(kind.tokenize(text), text)
+        tokens = kind.tokenize(text)
+        words = " ".join(one.text.upper() for one in tokens if one.token_type != TokenType.STRING)
+        if "STRICT CORRESPONDING" in words:  # whose first word the parser leaves out
+            raise SqlError("STRICT is not evaluated: write CORRESPONDING, or name the columns")
+        found = _parser(type(kind))(dialect=kind).parse(tokens, text)
     except RecursionError:
         raise SqlError(TOO_DEEP) from None
     except (AttributeError, LookupError, TypeError, ValueError) as error:
+        if isinstance(error, SqlError | SqlglotError):
+            raise
         raise SqlError(f"this text cannot be read as a statement: {text[:60]}") from error
     # that has only a comment
     return [one for one in found if one is not None and not isinstance(one, exp.Semicolon)]

@@ -21,8 +21,9 @@ from ivm.sql.queries.clauses import Rows
 from ivm.sql.queries.query import Queries
 from ivm.sql.rules import Builder
 from ivm.sql.session import Host, Reader, change_catalog, with_one
+from ivm.sql.terms import Lit
 from ivm.sql.trees import Trees
-from ivm.sql.types import INTEGER, NULL
+from ivm.sql.types import BLOB, INTEGER, NULL
 
 KINDS = "CREATE TABLE, VIEW and MATERIALIZED VIEW are evaluated"
 
@@ -146,6 +147,9 @@ def _kept(host: Host, name: str, columns: list[str], node: exp.Create, strict: b
                     node,
                 )
             names[: len(columns)] = columns
+    for own, value in rows.columns:
+        if value.type == BLOB and isinstance(queries.builder.resolve(value.term), Lit):
+            raise SqlError(f"{own}: bytes that are written out are no column of a view", node)
     finished = finish(queries.builder, rows, name, names)
     if strict and finished.costs:
         raise SqlError(

@@ -125,6 +125,18 @@ FORMS = {
         "SELECT k, d FROM a UNION ALL BY NAME SELECT id AS k, s FROM t",
         "SELECT k, d FROM a UNION BY NAME SELECT d, k FROM b",
     ],
+    "groups by no column at all": [
+        "SELECT count(*) AS c, sum(d) AS s FROM a WHERE k = 3 GROUP BY ()",
+        "SELECT 1 AS x FROM a WHERE k = 3 GROUP BY ()",
+        "SELECT k, count(*) AS c FROM a GROUP BY k, ()",
+        "SELECT 'x' AS x, count(*) AS c FROM a WHERE k = 3 GROUP BY ALL",
+        "SELECT 1 + 1 AS x, k, count(*) AS c FROM a GROUP BY ALL",
+        "SELECT 1 AS x FROM a WHERE k > 2 GROUP BY ALL",
+    ],
+    "rows in the order of all columns": [
+        "SELECT DISTINCT k, d FROM a ORDER BY ALL LIMIT 2",
+        "SELECT DISTINCT k > 1 AS b, d FROM a ORDER BY ALL DESC NULLS LAST LIMIT 2",
+    ],
     "values that are not null, one by one": [
         "SELECT id, lag(v, 2 IGNORE NULLS) OVER (ORDER BY id) AS l FROM t",
         "SELECT id, lag(v IGNORE NULLS) OVER (ORDER BY id) AS l, lead(v, 2, 0.5 IGNORE NULLS) OVER "

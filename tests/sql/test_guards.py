@@ -100,6 +100,7 @@ def test_bytes_are_parameters(ws: ivm.Workspace) -> None:
     ws.sql("CREATE TABLE blobs (k INTEGER PRIMARY KEY, v BLOB)")
     ws.sql("INSERT INTO blobs VALUES (1, ?), (2, ?)", [b"a\x00\xff", bytearray(b"a")])
     assert list(ws.sql("SELECT v FROM blobs ORDER BY k") or ()) == [(b"a\x00\xff",), (b"a",)]
+    assert list(ws.sql("SELECT BLOB 'ab' AS v, '\\x61'::BLOB AS w") or ()) == [(b"ab", b"a")]
     with pytest.raises(SqlError, match="UTF-8"):
         ws.sql("SELECT k FROM blobs WHERE v = ?", [b"\xff"])
 

@@ -105,6 +105,7 @@ WORDS = {
     "version": "time travel",
     "when": "time travel",
     "symmetric": "SYMMETRIC",
+    "key_expressions": "USING KEY",
     "with_ties": "WITH TIES",
 }
 

@@ -76,8 +76,12 @@ def translate(node: exp.Expr, value: Value) -> Typed:
     shown = node.sql(dialect="duckdb")
     if isinstance(node, exp.Order):
         raise SqlError(
-            f"ORDER BY is for the arguments of aggregates, and this is none: {shown[:60]}", node
+            f"ORDER BY is not evaluated here: {shown[:60]}; the first value of an order is "
+            "first(x ORDER BY y)",
+            node,
         )
+    if isinstance(node, exp.Star):
+        raise SqlError("* stands alone: columns are chosen by COLUMNS('regular expression')", node)
     if isinstance(node, exp.Tuple):
         raise SqlError(
             f"{shown[:60]}: a column has one value: write a struct, {{'a': ...}}, or several "

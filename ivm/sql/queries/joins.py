@@ -114,7 +114,9 @@ class Joins:
                 for n, _ in s.columns
                 if n.lower() not in s.merged
             ]
-            return [name for name in left if name.lower() in right]
+            if not (both := [name for name in left if name.lower() in right]):
+                raise SqlError("NATURAL JOIN finds no common column: write CROSS JOIN", node)
+            return both
         return []
 
     def match(self, node: exp.Join, using: list[str], right: list[Source]) -> None:

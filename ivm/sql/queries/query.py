@@ -292,13 +292,21 @@ class Select(Clauses):
             grouping_sets.apply(self, group, found)
             return
         expressions = self._keys(group) if group is not None else []
-        self.aggregate(expressions, found, single=group is None)
+        if group is not None and group.args.get("all") and not (expressions or found):
+            return
+        self.aggregate(expressions, found, single=not expressions)
 
     def _keys(self, group: exp.Group) -> list[exp.Expr]:
         """Return the expressions of GROUP BY; a number is a column of the select list."""
         if group.args.get("all"):
-            return [unaliased(item) for item in self.items if not aggregates_in([item])]
-        return [self.named(one, "GROUP BY") for one in group.expressions]
+            if star := next((one for one in self.items if one.is_star), None):
+                raise SqlError("GROUP BY ALL takes columns, and not *: name them", star)
+            return [
+                unaliased(item)
+                for item in self.items
+                if item.find(exp.Column, exp.Query) and not aggregates_in([item])
+            ]
+        return [self.named(one, "GROUP BY") for one in group.expressions if not _is_total(one)]
 
     def aggregate(self, keys: list[exp.Expr], found: list[exp.Expr], single: bool) -> None:
         """Replace the body by one row for each group."""
@@ -376,12 +384,13 @@ class Select(Clauses):
         if on is not None:
             keys = [self.evaluate(one) for one in on.expressions]
             order = self.node.args.get("order")
-            return row_numbers.first_of_each(
-                self, keys, order.expressions if order is not None else [], columns
-            )
+            by = order.expressions if order is not None else []
+            if order is not None and _by_all(order):
+                raise SqlError("with DISTINCT ON, ORDER BY names its columns", order)
+            return row_numbers.first_of_each(self, keys, by, columns)
         order = self.node.args.get("order")
         extra = []
-        for one in order.expressions if order is not None else ():
+        for one in order.expressions if order is not None and not _by_all(order) else ():
             value = self.order_value(one.this, columns)
             if value not in [v for _, v in columns]:
                 extra.append(value)
@@ -416,11 +425,7 @@ class Select(Clauses):
     def _ordered(self, columns: list[tuple[str, Typed]]) -> Rows:
         order = self.node.args.get("order")
         wanted = order.expressions if order is not None and (self.top or self._limited()) else []
-        if (
-            len(wanted) == 1
-            and isinstance(wanted[0].this, exp.Var)
-            and wanted[0].name.upper() == "ALL"
-        ):
+        if order is not None and wanted and _by_all(order):
             keys = [row_numbers.ordering(value, wanted[0], self.node) for _, value in columns]
         else:
             keys = [
@@ -446,8 +451,19 @@ def _matching(names: list[str], pattern: exp.Literal) -> list[str]:
     return [name for name, matches in zip(names, mask.to_pylist(), strict=True) if matches]
 
 
+def _by_all(order: exp.Order) -> bool:
+    """Return whether a clause is ORDER BY ALL."""
+    by = [one.this for one in order.expressions]
+    return len(by) == 1 and isinstance(by[0], exp.Var) and by[0].name.upper() == "ALL"
+
+
 def _names_itself(item: exp.Alias) -> bool:
     return isinstance(item.this, exp.Column) and item.this.name.lower() == item.alias.lower()
+
+
+def _is_total(key: exp.Expr) -> bool:
+    """Return whether a key of GROUP BY is `()`, of which all rows are one group."""
+    return isinstance(key, exp.Tuple) and not key.expressions
 
 
 def _is_node(one: object) -> bool:

@@ -92,6 +92,8 @@ def _count(one: Aggregate) -> Made:
 
 def _count_if(one: Aggregate) -> Made:
     """count_if: null where every condition is."""
+    if one.one.distinct:
+        raise SqlError("count_if of distinct values is not kept: write bool_or", one.one.node)
     truth = one.builder.define(one.body, convert(one.argument(BOOLEAN), INTEGER))
     return one.fold("sum", HUGEINT, one.weighed(truth))
 
