@@ -109,8 +109,8 @@ FIRST = [
 ]  # fmt: skip
 COMMANDS = {
     pagestore_command: """
-        info stat fsck history diff tag vacuum compact backup dump restore page bench prepare load print delete drop
-        rename truncate completion
+        info stat fsck history diff tag branch merge revert cherry-pick vacuum compact backup dump restore page
+        bench prepare load print delete drop rename truncate completion
     """,
     ivm_command: """
         install uninstall exec query sql declare print explain why check fsck trace watch shell studio mcp bench
@@ -178,7 +178,7 @@ def test_members_of_what_a_transaction_edits(tmp_path: Path) -> None:
 def test_commands(command, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="0"):
         command(["--help"])
-    listed = re.findall(r"^    ([a-z]+)\b", capsys.readouterr().out, re.MULTILINE)
+    listed = re.findall(r"^    ([a-z-]+)\b", capsys.readouterr().out, re.MULTILINE)
     assert listed == COMMANDS[command].split()
 
 

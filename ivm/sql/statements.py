@@ -356,19 +356,27 @@ class Statements:
         if isinstance(node, exp.Transaction | exp.Commit | exp.Rollback):
             self._bracket(node)
             return None
+        if isinstance(node, exp.Command) and (parts := versions.BRANCH.fullmatch(_command(node))):
+            self._refuse_inside(node)
+            versions.run_branch(self.host.store, parts.groupdict(), node)
+            return None
         change = self._definitions().get(type(node))
         if change is None or (isinstance(node, exp.Command) and not tables.is_of_type(node)):
             raise no_statement(node)
-        if self.version is not None:
-            raise SqlError("an older version does not change: run this on the workspace", node)
-        if self.inside is not None or self.open is not None:
-            raise SqlError(f"{_word(node)} is a commit of its own: COMMIT or ROLLBACK first", node)
+        self._refuse_inside(node)
         with warnings.catch_warnings(record=True) as said:
             warnings.simplefilter("always")
             change(self.host, node)
         for one in said:
             warnings.warn(one.message, stacklevel=4)
         return None
+
+    def _refuse_inside(self, node: exp.Expr) -> None:
+        """Raise SqlError for a statement that is a commit of its own, where there can be none."""
+        if self.version is not None:
+            raise SqlError("an older version does not change: run this on the workspace", node)
+        if self.inside is not None or self.open is not None:
+            raise SqlError(f"{_word(node)} is a commit of its own: COMMIT or ROLLBACK first", node)
 
     def _name_types(self, node: exp.Expr) -> None:
         """Replace types that CREATE TYPE named by what they are."""
@@ -492,6 +500,10 @@ def _is_of_translation(error: Exception) -> bool:
     """
     *_, (frame, _) = traceback.walk_tb(error.__traceback__)
     return str(frame.f_globals.get("__name__", "")).startswith(("ivm.sql.", "sqlglot."))
+
+
+def _command(node: exp.Command) -> str:
+    return f"{node.this} {node.expression}".strip()
 
 
 def _word(node: exp.Expr) -> str:

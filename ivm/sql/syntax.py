@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
 from functools import cache
-from typing import Any
+from typing import Any, ClassVar
 
 from sqlglot import exp
 from sqlglot.dialects.dialect import Dialect
@@ -223,6 +223,15 @@ def _parser(kind: type[Dialect]) -> type[Parser]:
     base: type[Parser] = kind.parser_class
 
     class Checked(base):  # type: ignore[misc, valid-type]
+        HISTORICAL_DATA_KIND: ClassVar[set[str]] = {*base.HISTORICAL_DATA_KIND, "BRANCH"}
+
+        def _parse_merge(self) -> exp.Expr:
+            if self._curr and self._curr.text.upper() == "BRANCH":
+                command: exp.Expr = self._parse_as_command(self._prev)
+                return command
+            merge: exp.Expr = super()._parse_merge()
+            return merge
+
         def _parse_function_call(self, *how: Any, **named: Any) -> exp.Expr | None:
             tokens = self._tokens[self._index :]
             found: exp.Expr | None = super()._parse_function_call(*how, **named)

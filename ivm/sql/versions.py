@@ -1,4 +1,4 @@
-"""Older versions in a query: `t FOR VERSION AS OF 3`, `t AT (VERSION => 3)`, and `changes(v, 3,
+"""Branches, and older versions in a query: `t FOR VERSION AS OF 3`, `t AT (VERSION => 3)`, and `changes(v, 3,
 7)`.
 
 What they name is read from the older version, and put beside the other tables for as long as the
@@ -7,6 +7,7 @@ query is evaluated.
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,7 @@ from ivm.sql.rules import Column
 from ivm.sql.tables import create_bag
 from ivm.sql.types import BIGINT, INTERVAL, VARCHAR
 from ivm.wide import Wide, changes, read
+from pagestore.errors import PagestoreError
 from pagestore.host import Column as Stored
 from pagestore.host import Store, Type
 
@@ -27,6 +29,41 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 CHANGE = Column("_change_type", VARCHAR, False)  # "insert" or "delete"
+
+
+BRANCH = re.compile(
+    r"""(?P<action>create|drop|merge)\s+branch\s+(?P<name>"[^"]+"|\w+)
+    (?:\s+(?P<word>from|into)\s+(?P<other>"[^"]+"|'[^']+'|\w+))?
+    (?:\s+on\s+conflict\s+(?P<rule>\w+))?""",
+    re.IGNORECASE | re.VERBOSE,
+)
+TAKES = {"create": "from", "drop": None, "merge": "into"}  # the word before what else is named
+
+
+def run_branch(store: Store, said: dict[str, str | None], node: exp.Expr) -> None:
+    """CREATE BRANCH a [FROM b], DROP BRANCH a, and MERGE BRANCH a [INTO b] [ON CONFLICT rule].
+
+    Raises SqlError for parts that a statement does not have, or for what the store refuses.
+    """
+    action = str(said["action"]).lower()
+    name, other = ((said[part] or "").strip("\"'") for part in ("name", "other"))
+    if (said["word"] or TAKES[action] or "").lower() != (TAKES[action] or "") or (
+        said["rule"] and action != "merge"
+    ):
+        raise SqlError(
+            "write CREATE BRANCH a FROM b, DROP BRANCH a, or MERGE BRANCH a INTO b ON CONFLICT ours",
+            node,
+        )
+    try:
+        if action == "create":
+            start = int(other) if other.isdigit() else other
+            store.branch(name, None if said["other"] is None else start)
+        elif action == "drop":
+            store.delete_branch(name)
+        else:
+            store.merge(name, other or None, said["rule"] and said["rule"].lower())
+    except PagestoreError as error:
+        raise SqlError(str(error), node) from error
 
 
 def names_versions(node: exp.Expr) -> bool:

@@ -14,6 +14,10 @@ PAGESTORE = {
         "tag shop.pages friday 12",
         "tag shop.pages monday --delete",
     ],
+    "branch": ["branch shop.pages", "branch shop.pages trial", "branch shop.pages trial --delete"],
+    "merge": ["merge shop.pages trial --dry-run", "merge shop.pages trial --on-conflict theirs"],
+    "revert": ["revert shop.pages 12"],
+    "cherry-pick": ["cherry-pick shop.pages 12 --into trial"],
     "vacuum": ["vacuum shop.pages --keep 1 --dry-run", "vacuum shop.pages --keep 1"],
     "compact": ["compact shop.pages"],
     "backup": [

@@ -34,6 +34,10 @@ PAGESTORE = {
     "history": "the versions that are kept",
     "diff": "what changed in a relation from one version to another",
     "tag": "list, set and delete names of versions",
+    "branch": "list, begin and delete branches",
+    "merge": "do on a branch what was changed on another; views follow",
+    "revert": "take back what one version changed",
+    "cherry-pick": "do on a branch what one version changed on another",
     "vacuum": "drop old versions and cut the file",
     "compact": "make the file as small as its content",
     "backup": "copy a version's pages, whole or since an earlier backup, while others read and "
@@ -77,6 +81,7 @@ IVM = {
 OF_RELATIONS = "prepare", "load", "print", "delete", "drop", "rename", "truncate"
 MODULES = {
     **{("pagestore", name): f"relation_commands.{name}" for name in OF_RELATIONS},
+    **{("pagestore", name): "store_commands.merge" for name in ("revert", "cherry-pick")},
     ("pagestore", "bench"): "bench.store",
     ("ivm", "bench"): "bench.views",
     ("ivm", "demo"): "demo.demo",

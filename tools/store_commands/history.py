@@ -17,9 +17,17 @@ def run(options: argparse.Namespace) -> int:
     with opened(options) as store:
         versions = store.history(options.limit, options.branch)
         rows = [
-            (v.version, f"{v.timestamp:%Y-%m-%d %H:%M:%S}", v.branch, " ".join(v.tags), v.message)
+            (
+                v.version,
+                f"{v.timestamp:%Y-%m-%d %H:%M:%S}",
+                v.branch,
+                f"{v.parent} {v.merged or ''}".strip() if v.version else "",
+                " ".join(v.tags),
+                v.message,
+            )
             for v in versions
         ]
         data = {"versions": [v._asdict() for v in versions]}
-        answer(options, data, table(rows, ("version", "time (UTC)", "branch", "tags", "message")))
+        names = ("version", "time (UTC)", "branch", "made from", "tags", "message")
+        answer(options, data, table(rows, names))
     return 0

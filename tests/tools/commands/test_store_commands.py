@@ -8,6 +8,7 @@ import termios
 import pytest
 from crc32c import crc32c
 
+import ivm
 import pagestore
 from pagestore.errors import CorruptionError
 from pagestore.pages.layout import CRC, ID, WORD
@@ -450,3 +451,36 @@ def test_usage_is_exit_2(file, tmp_path, capsys, words, said):
     assert caught.value.code == 2
     assert said in capsys.readouterr().err
     assert not files["NEW"].exists()
+
+
+def test_branches_are_merged_reverted_and_picked(tmp_path, capsys):
+    """In git's words; a dry run stores nothing, and views follow."""
+    path = tmp_path / "s.pages"
+    with ivm.open(path) as ws:
+        ws.install(
+            "paid[who] = n -> string(who), int(n). t[] = s <- agg<<s = sum(n)>> paid[_] = n."
+        )
+        ws.insert("paid", [("ada", 1)])
+    assert answer(capsys, "branch", path, "side")[1]["branches"] == {"main": 2, "side": 2}
+    with ivm.open(path, branch="side") as ws:
+        ws.set("paid", [("ada", 5), ("bob", 2)])
+    with ivm.open(path) as ws:
+        ws.set("paid", [("ada", 3)])
+    tried = answer(capsys, "merge", path, "side", "--on-conflict", "sum", "--dry-run")[1]
+    assert [one["key"] for one in tried["conflicts"]] == [["ada"]]
+    assert tried["changes"]["t"][-1] == {"s": 9, "_change_type": "insert"}
+    assert command(["merge", str(path), "side"]) == 1
+    said = "paid['ada'] was 1, is 3 since version 4 here and 5 since version 3 there"
+    assert said in capsys.readouterr().err
+    assert answer(capsys, "merge", path, "side", "--on-conflict", "sum")[1]["version"] == 5
+    with ivm.open(path, mode="r") as ws:
+        assert list(ws["t"]) == [(9,)]
+    assert command(["merge", str(path), "side"]) == 0
+    assert capsys.readouterr().out == "there is nothing new\n"
+    assert answer(capsys, "history", path)[1]["versions"][0]["merged"] == 3
+    assert command(["revert", str(path), "5"]) == 0
+    assert capsys.readouterr().out == "version 6\n"
+    assert answer(capsys, "cherry-pick", path, 3, "--on-conflict", "theirs")[1]["version"] == 7
+    with ivm.open(path, mode="r") as ws:
+        assert list(ws["t"]) == [(7,)] and ws.check() == []
+    assert answer(capsys, "branch", path, "side", "--delete")[1]["branches"] == {"main": 7}

@@ -1,0 +1,59 @@
+"""`pagestore merge FILE BRANCH`, `revert FILE VERSION` and `cherry-pick FILE VERSION`: do on a branch
+what was changed elsewhere, or take it back; views follow.
+"""
+
+import argparse
+from collections import Counter
+
+import ivm as ivm  # registers its host, so that views follow
+
+from ..cli.answers import answer, common, opened, plain, version_or_name
+
+METHODS = {"merge": "merge", "revert": "revert", "cherry-pick": "cherry_pick"}
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments; the parser's name says which of the three commands it is."""
+    common(parser)
+    command = parser.prog.split()[-1]
+    parser.set_defaults(method=METHODS[command])
+    if command == "merge":
+        parser.add_argument("what", metavar="branch", help="the branch whose changes are merged")
+    else:
+        said = "the version that is taken back" if command == "revert" else "the version to do here"
+        parser.add_argument("what", metavar="version", type=version_or_name, help=said)
+    parser.add_argument("--into", default="main", help="the branch that changes (default: main)")
+    parser.add_argument(
+        "--on-conflict",
+        choices=("ours", "theirs", "larger", "sum"),
+        help="what to take where both sides changed a row: without it they are refused",
+    )
+    parser.add_argument(
+        "--dry-run", action="store_true", help="only say what would change; nothing is stored"
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    """Make the version, and print what changed; return the exit code."""
+    with opened(options, "r" if options.dry_run else "rw") as store:
+        before = store.branches.get(options.into)
+        call = getattr(store, options.method)
+        done = call(options.what, options.into, options.on_conflict, options.dry_run)
+        lines = [f"conflict: {plain(str(one))}" for one in done.conflicts]
+        for name, table in done.changes.items():
+            kinds = Counter(table["_change_type"].to_pylist())
+            lines.append(f"{plain(name)}: {kinds['insert']:,} new, {kinds['delete']:,} removed")
+        if options.dry_run:
+            lines.append("nothing is stored")
+        elif done.version == before:
+            lines.append("there is nothing new")
+        else:
+            lines.append(f"version {done.version}")
+        data = {
+            "version": done.version,
+            "base": done.base,
+            "conflicts": [one._asdict() for one in done.conflicts],
+            "changes": {name: table.to_pylist() for name, table in done.changes.items()},
+        }
+        answer(options, data, "\n".join(lines))
+    return 0
