@@ -1,6 +1,7 @@
 """Merges, reverts and cherry-picks beside a model of versions as dicts, and what is refused."""
 
 import random
+from itertools import islice
 from typing import Any
 
 import pytest
@@ -9,8 +10,13 @@ import pagestore
 from pagestore import Store
 from pagestore.admin.merge import Conflict
 from pagestore.errors import MergeError, MissingError, VersionError
+from pagestore.store import empty_store
+from pagestore.versions.handle import Handle
 from tests.support.programs.amounts import times
+from tests.support.simulator import FALLBACK, SimulatedFile, crashes
 
+# a crash may leave half a commit
+pytestmark = pytest.mark.filterwarnings("ignore::pagestore.errors.RecoveryWarning")
 Rows = dict[Any, Any]
 State = dict[str, Rows]
 RULES = "ours", "theirs", "larger", "sum", None
@@ -336,3 +342,34 @@ def test_merged_versions_are_kept_and_branches_can_go() -> None:
     store.delete_branch("shop")
     assert store.tags == {} and store.check() == []
     assert "mood" not in store.snapshot().properties
+
+
+@pytest.mark.parametrize("sync", ["full", "commit"])
+@pytest.mark.parametrize("stride", [7, pytest.param(1, marks=pytest.mark.campaign)])
+def test_a_crash_leaves_a_merge_whole_or_undone(sync: str, stride: int) -> None:
+    """Its rows, its parents and the tag that keeps what it merged are one commit."""
+    start = empty_store(4096)
+    file = SimulatedFile(start)
+    store = Store(Handle(file, sync=sync))
+    with store.transaction() as txn:
+        txn.create("r", "x: int64, y: int64", key="x").insert([(i, 0) for i in range(400)])
+    store.branch("b")
+    for branch, x in (("main", 1), ("b", 300)):
+        with store.transaction(branch=branch) as txn:
+            txn["r"].set([(x, 7)])
+    before = {branch: dict(store.snapshot(branch)["r"]) for branch in store.branches}
+    begun = len(file.operations)
+    version = store.merge("b").version
+    merged = before["main"] | {300: 7}
+    for done, image in islice(crashes(start, file.operations, random.Random(1)), 0, None, stride):
+        if done < begun:
+            continue
+        found = Store(Handle(SimulatedFile(image)))
+        rows = dict(found.snapshot()["r"])
+        whole = found.version == version
+        assert rows == (merged if whole else before["main"])
+        assert found.tags == ({"merged b into main": 3} if whole else {})
+        assert found.merge("b").version == version
+        assert found.history(1)[0].merged == 3
+        assert dict(found.snapshot()["r"]) == merged
+        assert [v for v in found.check() if v.invariant not in FALLBACK] == []
