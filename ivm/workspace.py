@@ -1,17 +1,21 @@
 """A workspace: rules and data in one store file; every transaction leaves all views up to date.
 
 with ivm.open("graph.pages") as ws:
-    ws.install("edge(x, y) -> int(x), int(y). tri(x, y, z) <- edge(x, y), edge(y, z), edge(x, z).",
-    name="triangles") with ws.transaction() as txn:
+    ws.install("edge(x, y) -> int(x), int(y). two(x, z) <- edge(x, y), edge(y, z).")
+    with ws.transaction() as txn:
         txn.insert("edge", [(1, 2), (2, 3), (1, 3)])
-    ws["tri"].to_arrow()
+    ws["two"].to_arrow()
 """
 
+from __future__ import annotations
+
+import asyncio
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
 from functools import partial
+from itertools import groupby
 from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 import numpy as np
@@ -23,7 +27,9 @@ from ivm.engine.engine import Engine
 from ivm.engine.fill import not_a_view
 from ivm.errors import (
     DivergenceError,
+    EditError,
     IvmError,
+    MaintainError,
     OptionError,
     RuleError,
     RuleWarning,
@@ -32,36 +38,53 @@ from ivm.errors import (
 )
 from ivm.host import maintainers, record_dependants_everywhere
 from ivm.installation import Removal, compiled, install, uninstall, warn
-from ivm.lang.ir import ROPE, Predicate
+from ivm.lang.ir import ROPE, Edit, Predicate
+from ivm.lang.program import DerivedEdit, Program
 from ivm.lang.types import has_ids
 from ivm.memory import allowing, within_memory
-from ivm.names import names_of, stored_as
+from ivm.names import CATALOG, names_of, stored_as
 from ivm.plan.planner import AUTO
 from ivm.prepared import PreparedEdits
 from ivm.question import answer, check_options, understand
 from ivm.rope import note_erased, rope_of
 from ivm.rules.account import Account
-from ivm.rules.compile import Given
+from ivm.rules.compile import Given, compile
 from ivm.rules.constraints import violated
 from ivm.rules.installed import Installed, InstallOptions, Limits, Options
-from ivm.rules.relations import declarations_of
+from ivm.rules.relations import Relations, declarations_of
 from ivm.rules.steps import rules_below
 from ivm.rules.stored import HOST, KnownRules, built_sizes, save
 from ivm.subscriptions import OnChange
 from ivm.terms.encoder import Encoder
 from ivm.transaction import Maintainer, Sessions, Transaction
+from ivm.trial import CollectedEdits, Edits, Preview, Trial
 from ivm.ways.match import distance, trace_of
 from ivm.ways.rope import ConcatRope, texts_of
 from ivm.wide import Parameters, Wide, changes, read
-from ivm.workspace_edits import Trial, WorkspaceEdits
 from ivm.workspace_snapshot import WorkspaceSnapshot, whole, workspace_html
 from pagestore.errors import ReadOnlyError
-from pagestore.host import MAIN, EphemeralTransaction, Relation, Snapshot, Store, Type, Violation
+from pagestore.host import (
+    ACTIONS,
+    ERASE,
+    FEW,
+    INSERT,
+    MAIN,
+    SET,
+    EphemeralTransaction,
+    Relation,
+    Snapshot,
+    Store,
+    Type,
+    Violation,
+)
 
 if TYPE_CHECKING:
+    import pyarrow.compute as pc
+
     from ivm.why.why import Asker, Cause, Row, Why
 
 Dialect = Literal["duckdb", "postgres", "sqlite", "spark"]
+NAMES_MAX = 1 << 10  # relations whose edits have what they need kept
 
 
 def open(
@@ -78,7 +101,7 @@ def open(
     exclusive: bool = False,
     gather: float = 0.0,
     branch: str = MAIN,
-) -> "Workspace":
+) -> Workspace:
     """Open the workspace in a store file, or create it; the named options are those of
     `pagestore.open`.
 
@@ -110,7 +133,7 @@ def open(
         raise
 
 
-class Workspace(WorkspaceEdits):
+class Workspace:
     """Rules and data in one store.  Close it, or use it in `with`."""
 
     def __init__(
@@ -296,7 +319,7 @@ class Workspace(WorkspaceEdits):
 
     # -- data
 
-    def on(self, branch: str) -> "Workspace":
+    def on(self, branch: str) -> Workspace:
         """Return the workspace of another branch of the store, with the rules installed there.
 
         All its methods read, edit and install on that branch.  It shares the open file: closing it
@@ -395,7 +418,7 @@ class Workspace(WorkspaceEdits):
         self,
         text: str,
         parameters: Parameters = None,
-        dialect: "Dialect" = "duckdb",
+        dialect: Dialect = "duckdb",
         incremental: str = "auto",
     ) -> Answer | None:
         """Run statements of SQL; return the rows of the last one, None if it has none
@@ -636,8 +659,8 @@ class Workspace(WorkspaceEdits):
             return "\n".join(explain(self.rules_of(snap), one, stats, snap) for one, stats in views)
 
     def why(
-        self, fact: str, row: "Row | None" = None, version: int | str | None = None, most: int = 1
-    ) -> "Why":
+        self, fact: str, row: Row | None = None, version: int | str | None = None, most: int = 1
+    ) -> Why:
         """Say why a row is in a view: its proofs down to rows of relations, with the version that
         brought each.
 
@@ -667,7 +690,7 @@ class Workspace(WorkspaceEdits):
             )
         return self._asker(version).why(fact, row, most)
 
-    def why_changed(self, view: str, old: int | str, new: int | str | None = None) -> "list[Cause]":
+    def why_changed(self, view: str, old: int | str, new: int | str | None = None) -> list[Cause]:
         """Return the rows of a view that came and went between two versions, each with the edits
         responsible.
 
@@ -687,7 +710,7 @@ class Workspace(WorkspaceEdits):
 
         return causes(self._asker(old), self._asker(new), view)
 
-    def _asker(self, version: int | str | None) -> "Asker":
+    def _asker(self, version: int | str | None) -> Asker:
         from ivm.why.why import Asker
 
         with self.store.snapshot() if version is None else self.store.at(version) as snap:
@@ -744,7 +767,7 @@ class Workspace(WorkspaceEdits):
         """Close the store."""
         self.store.close()
 
-    def __enter__(self) -> "Workspace":
+    def __enter__(self) -> Workspace:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -765,3 +788,217 @@ class Workspace(WorkspaceEdits):
         if name not in snap:
             self.rules_of(snap).predicate(name, snap)  # raises an error that lists what exists
         return snap[name]
+
+    def _put_in_words(self, error: MaintainError) -> None:
+        """Rewrite the message of an error in words of SQL, if SQL made the view or the table
+        that it is about.
+        """
+        with self.store.snapshot() as snap:
+            if CATALOG not in snap.properties:
+                return
+        from ivm.sql.statements import Statements  # imports sqlglot, which others do not need
+
+        Statements(self).put_in_words(error)
+
+    # -- edits that are transactions each
+
+    def exec(self, text: str, branch: str | None = None) -> int:
+        """Run edits (`+edge(1, 2). -edge(3, 4). ^price["tea"] = 3.50.`) as one transaction; return
+        its version.
+
+        An edit may have a body, as in `+seen(x) <- edge(x, _).`, which reads the state before the
+        transaction. Relations of the store that no rule reads can be edited, too.  Raises
+        RuleError, EditError, MaintainError.
+        """
+        with self.store.snapshot(branch) as snap:
+            part = self._edits_of(text, snap)
+        with self.transaction(branch=branch) as txn:
+            self._edit(txn, part, branch)
+            return txn.commit()
+
+    def preview(self, edits: Edits, branch: str | None = None) -> Preview:
+        """Return what edits would change in relations and views, and change nothing; its `commit`
+        makes them.
+
+        `edits` is a text as for `exec`, or a function that is called with a transaction, and again
+        by `commit`.  This takes no lock, so it does not wait for writers, and works with mode="r",
+        too.  Raises as the edits would.
+
+        >>> import ivm
+        >>> ws = ivm.open(":memory:")
+        >>> ws.install("edge(x, y) -> int(x), int(y).  hop(x, z) <- edge(x, y), edge(y, z).  +edge(1, 2).")
+        >>> preview = ws.preview("+edge(2, 3).")
+        >>> preview.changes["hop"].to_pylist(), list(ws["hop"])
+        ([{'x': 1, 'z': 3, '_change_type': 'insert'}], [])
+        >>> version = preview.commit()
+        >>> list(ws["hop"]), ws.preview(lambda txn: txn.delete("edge", [(8, 9)])).changes
+        ([(1, 3)], {})
+        """
+        with self.what_if(branch) as trial:
+            self._make(edits, trial)
+            return Preview(
+                trial.version,
+                trial.all_changes(),
+                partial(self.commit_at, trial.version, edits, branch),
+            )
+
+    def commit_at(self, version: int, edits: Edits, branch: str | None = None) -> int:
+        """Make edits, given as for `preview`, in one transaction if `version` is the newest; return
+        the one made.
+
+        Raises EditError if there is a newer one.
+        """
+        with self.transaction(branch=branch) as txn:
+            if (newest := txn.inner.base.version) != version:
+                raise EditError(
+                    f"the edits are for version {version}, and {newest} is newer: look at that one "
+                    f"first"
+                )
+            self._make(edits, txn)
+            return txn.commit()
+
+    def _make(self, edits: Edits, txn: Transaction) -> None:
+        """Add edits to a transaction, or a trial."""
+        if callable(edits):
+            edits(txn)
+        else:
+            self._edit(txn, self._edits_of(edits, txn.inner), txn.inner.base.version)
+
+    def _edits_of(self, text: str, source: Any) -> Program:
+        """Parse edits over a version or a transaction.  Raises RuleError, EditError for a text
+        of anything else.
+        """
+        part = compile(text, self.rules_of(source).program, "exec", Relations(source), hinting=True)
+        if part.rules or len(part.predicates) > len(part.stored):
+            raise EditError("exec runs edits only; install declarations and rules, query questions")
+        return part
+
+    def _edit(self, txn: Transaction, part: Program, before: int | str | None) -> None:
+        """Add edits of a text, of which those with bodies read the version `before`."""
+        for _, alike in groupby(part.edits, type):
+            edits = [*alike]
+            txn.edit(tuple(edit for edit in edits if isinstance(edit, Edit)))
+            for edit in edits:
+                if isinstance(edit, DerivedEdit):
+                    self._edit_from_rule(txn, edit, before)
+
+    def _edit_from_rule(
+        self, txn: Transaction, edit: DerivedEdit, before: int | str | None
+    ) -> None:
+        with self.store.sketch(before) as sketch:
+            found = answer(
+                sketch, understand(sketch, self.rules_of(sketch), edit.query), self.threads
+            )
+        if rows := found.to_arrow().rename_columns([*edit.columns]):
+            {"+": txn.insert, "-": txn.delete, "^": txn.set}[edit.action](edit.predicate, rows)
+
+    def insert(self, name: str, rows: Any) -> int:
+        """Add a row, given as a tuple, or rows, as one transaction; return its version.  Raises as
+        Transaction.
+
+        >>> import ivm
+        >>> with ivm.open(":memory:") as ws:
+        ...     ws.install("edge(x, y) -> int(x), int(y). two(x, z) <- edge(x, y), edge(y, z).")
+        ...     _ = ws.insert("edge", (1, 2))
+        ...     version = ws.insert("edge", [(2, 3), (2, 4)])
+        ...     list(ws["two"])
+        [(1, 3), (1, 4)]
+        """
+        return self._edited(name, INSERT, rows)
+
+    def delete(self, name: str, rows: Any) -> int:
+        """Remove a row or key, given as a tuple, or several, as one transaction; return its
+        version.
+        """
+        return self._edited(name, ERASE, rows)
+
+    def set(self, name: str, rows: Any) -> int:
+        """Add a row, given as a tuple, or rows, replacing values, as one transaction; return its
+        version.
+        """
+        return self._edited(name, SET, rows)
+
+    def delete_range(self, name: str, lo: tuple[Any, ...] = (), hi: tuple[Any, ...] = ()) -> int:
+        """Remove the rows with lo <= key < hi, both prefixes of a key, as one transaction;
+        return its version.
+        """
+        return self._committed(lambda txn: txn.delete_range(name, lo, hi))
+
+    def delete_where(self, name: str, condition: pc.Expression) -> int:
+        """Remove the rows for which a condition is true, as one transaction; return its version.
+
+        >>> import ivm, pyarrow.compute as pc
+        >>> with ivm.open(":memory:") as ws:
+        ...     ws.install("paid[day] = x -> int(day), int(x). total[] = t <- agg<<t = sum(x)>> paid[_] = x.")
+        ...     _ = ws.insert("paid", [(1, 10), (2, 20), (3, 30), (4, 40)])
+        ...     _ = ws.delete_range("paid", (2,), (4,))
+        ...     _ = ws.delete_where("paid", pc.field("x") < 20)
+        ...     list(ws["paid"]), list(ws["total"])
+        ([(4, 40)], [(40,)])
+        """
+        return self._committed(lambda txn: txn.delete_where(name, condition))
+
+    def _edited(self, name: str, action: int, rows: Any) -> int:
+        """Commit edits of one kind; a few tuples as those that `prepare` collects."""
+        rows = [rows] if isinstance(rows, tuple) else rows
+        if not (isinstance(rows, list) and 0 < len(rows) <= FEW and {*map(type, rows)} == {tuple}):
+            return self._committed(lambda txn: getattr(txn, ACTIONS[action])(name, rows))
+        prepared = self._prepared.get(name)
+        if prepared is None:
+            if len(self._prepared) >= NAMES_MAX:
+                self._prepared.clear()
+            prepared = self._prepared[name] = PreparedEdits(self._maintainer, name)
+        return prepared._commit([(action, row) for row in rows])
+
+    def _committed(self, edit: Callable[[Transaction], Any]) -> int:
+        with self.transaction() as txn:
+            edit(txn)
+            return txn.commit()
+
+    def prepare(self, name: str) -> pagestore.Prepared:
+        """Return an object that collects edits of a relation, row by row, and commits them as one
+        transaction.
+
+        >>> import ivm
+        >>> with ivm.open(":memory:") as ws:
+        ...     ws.install("edge(x, y) -> int(x), int(y). two(x, z) <- edge(x, y), edge(y, z).")
+        ...     put = ws.prepare("edge")
+        ...     put.insert(1, 2)
+        ...     put.insert(2, 3)
+        ...     version = put.commit()  # or `await put.commit_async()`
+        ...     list(ws["two"])
+        [(1, 3)]
+        """
+        return PreparedEdits(self._maintainer, name)
+
+    async def commit_async(
+        self, edit: Callable[[Transaction], Any], message: str | None = None
+    ) -> int:
+        """Call a function with a transaction, in a thread, and commit it; return the version.
+
+        Commits that are awaited at the same time share syncs.  Nothing else may use the
+        transaction.
+        """
+
+        def run() -> int:
+            with self.transaction(message) as txn:
+                edit(txn)
+                return txn.commit()
+
+        return await asyncio.to_thread(run)
+
+    def transaction_async(self, message: str | None = None) -> CollectedEdits:
+        """Return a transaction for `async with`: it collects edits, and commits them in a thread at
+        the end.
+
+        >>> import asyncio, ivm
+        >>> async def add(ws):
+        ...     async with ws.transaction_async() as txn:
+        ...         txn.insert("edge", [(1, 2), (2, 3)])
+        ...     return txn.version, list(ws["two"])
+        >>> with ivm.open(":memory:") as ws:
+        ...     ws.install("edge(x, y) -> int(x), int(y). two(x, z) <- edge(x, y), edge(y, z).")
+        ...     asyncio.run(add(ws))
+        (2, [(1, 3)])
+        """
+        return CollectedEdits(partial(self.commit_async, message=message))
