@@ -29,6 +29,7 @@ T = TypeVar("T")
 # which view is filled, at INFO; how many rows were found for it, at DEBUG
 FILLING = logging.getLogger("ivm.filling")
 FILLED = "filled"  # its last message
+SLICE_BYTES = 1 << 24  # of texts that are worked on at once
 CHECK_BYTES = 1 << 26  # bytes between two checks of the memory left; a check takes 0.2 ms
 SURE = 0.05  # of a limit; what took less does not say yet whether all will exceed it
 # the part of the memory that the rows of one evaluation may take, unless IVM_MEMORY_SHARE is set
@@ -133,15 +134,18 @@ class Budget:
 
 
 class MemoryUse:
-    """The rows that one evaluation holds, over all its threads, and the step that makes them.
+    """The rows, or `what` else, that one evaluation holds, over all its threads, and the step
+    that makes them.
 
     `recording` says whether it also keeps its trace.
     """
 
-    def __init__(self, recording: bool = False, step: str = "finding rows") -> None:
-        self.rows = 0
+    def __init__(
+        self, recording: bool = False, step: str = "finding rows", what: str = "rows"
+    ) -> None:
+        self.rows, self._what = 0, what
         self._recording, self._step, self._allowed = recording, step, _allowed.get()
-        self._size = self._looked = 0
+        self.size = self._looked = 0
         self._often = CHECK_BYTES if self._allowed is None else min(CHECK_BYTES, self._allowed // 8)
         self._lock = Lock()
 
@@ -160,21 +164,21 @@ class MemoryUse:
             FILLING.debug("%s", f"{found:,} row{'s' * (found != 1)}", extra={"rows": found})
         with self._lock:
             self.rows += rows
-            self._size += size
-            if self._size <= self._looked + self._often:
+            self.size += size
+            if self.size <= self._looked + self._often:
                 return
-            self._looked = self._size
+            self._looked = self.size
         self._look()
 
     def release(self, size: int) -> None:
         """Take back some bytes, of rows that are no longer in memory."""
         with self._lock:
-            self._size -= size
-            self._looked = min(self._looked, self._size)
+            self.size -= size
+            self._looked = min(self._looked, self.size)
 
     def hold(self, rows: int, size: int) -> None:
         """Count these rows and bytes in place of those so far.  Raises RoomError like `add`."""
-        more, self.rows = size - self._size, 0
+        more, self.rows = size - self.size, 0
         self.add(rows, more)
 
     def _look(self) -> None:
@@ -202,7 +206,7 @@ class MemoryUse:
 
     def found(self) -> str:
         """Return how many rows were found so far, for a message."""
-        return f"{self.rows:,} rows so far take {shown_bytes(self._size)}"
+        return f"{self.rows:,} {self._what} so far take {shown_bytes(self.size)}"
 
 
 class Sink(Generic[T]):
@@ -299,6 +303,18 @@ def memory_to_take() -> int:
     """Return the bytes that one evaluation may take, of those that are left."""
     known = [*limits()]
     return min(memory_allowed(known), *(limit.left for limit in known))
+
+
+def slices(count: int, passed: Callable[[], int]) -> Iterator[slice]:
+    """Yield slices of `count` rows of texts: of few rows at first, then of as many as take about
+    SLICE_BYTES, by the bytes that have `passed` so far.
+    """
+    at, size, before = 0, 16, passed()
+    while at < count:
+        yield slice(at, at + size)
+        at, now = at + size, passed()
+        size = max(1, min(8 * size, SLICE_BYTES * size // max(1, now - before)))
+        before = now
 
 
 def exceeds_memory(size: int, always: int) -> bool:

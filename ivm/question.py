@@ -11,7 +11,7 @@ from ivm.engine.replan import Replan
 from ivm.errors import OptionError
 from ivm.lang.ir import ROPE
 from ivm.lang.program import Program
-from ivm.memory import MemoryUse, within_memory
+from ivm.memory import MemoryUse, slices, within_memory
 from ivm.plan.planner import AUTO, MATCH, ONCE, PROBE
 from ivm.rope import rope_of
 from ivm.rules.compile import Given, with_block
@@ -20,7 +20,7 @@ from ivm.rules.relations import Relations
 from ivm.rules.stored import create_relation, drop_stray_trees, plant
 from ivm.terms.encoder import Encoder
 from ivm.ways.way import Context, naming_the_rule
-from pagestore.host import WORD_MAX, EphemeralTransaction
+from pagestore.host import WORD_MAX, EphemeralTransaction, Relation
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -70,22 +70,47 @@ def answer(sketch: EphemeralTransaction, question: Question, threads: int) -> An
     seconds = time.perf_counter() - started
     tree = sketch.tree(question.answer)
     with naming_the_rule(block.rules[-1].definition), within_memory("making a table", tree.count):
-        MemoryUse(step="making a table").begin().add(tree.count, 8 * tree.spec.columns * tree.count)
-        table = sketch[question.answer].to_arrow()
-    if installed.program.predicates[question.answer].value == ROPE:
-        table = _with_texts(sketch, installed, question.answer, table)
+        memory = MemoryUse(step="making a table").begin()
+        memory.add(tree.count, 8 * tree.spec.columns * tree.count)
+        table = _table(sketch[question.answer], memory)
+        if installed.program.predicates[question.answer].value == ROPE:
+            table = _with_texts(sketch, installed, question.answer, table, memory)
     return Answer(table, seconds)
 
 
+def _table(relation: Relation, memory: MemoryUse) -> pa.Table:
+    """Return all rows of a relation, whose texts are counted as they are made.  Raises
+    RoomError.
+    """
+    if not any(column.type.interned for column in relation.schema.columns):
+        return relation.to_arrow()
+    import pyarrow as pa
+
+    batches = list[pa.RecordBatch]()
+    for words in relation.words():
+        for some in slices(words.shape[1], lambda: memory.size):
+            batches += relation.record_batches(words[:, some])
+            memory.add(0, batches[-1].nbytes)
+    return pa.Table.from_batches(batches, relation.schema.arrow)
+
+
 def _with_texts(
-    sketch: EphemeralTransaction, installed: Installed, name: str, table: pa.Table
+    sketch: EphemeralTransaction,
+    installed: Installed,
+    name: str,
+    table: pa.Table,
+    memory: MemoryUse,
 ) -> pa.Table:
     """Replace a concat's checksums by whole texts, since its state is discarded with the query."""
     import pyarrow as pa
 
-    keys = (tuple(row.values())[:-1] for row in table.to_pylist())
-    texts = pa.array([str(rope_of(sketch, installed, name, key)) for key in keys], pa.string())
-    return table.set_column(table.num_columns - 1, table.column_names[-1], texts)
+    texts = list[str]()
+    for row in table.to_pylist():
+        texts.append(str(rope_of(sketch, installed, name, tuple(row.values())[:-1])))
+        memory.add(0, len(texts[-1]))
+    return table.set_column(
+        table.num_columns - 1, table.column_names[-1], pa.array(texts, pa.string())
+    )
 
 
 def check_options(

@@ -15,6 +15,7 @@ from sqlglot import exp
 from ivm.answer import Answer
 from ivm.errors import RangeError
 from ivm.lang.program import Program
+from ivm.memory import MemoryUse
 from ivm.names import MULTIPLICITY
 from ivm.sql.errors import SqlError, written
 from ivm.sql.queries.clauses import Rows
@@ -199,12 +200,29 @@ def answer(queries: Queries, rows: Rows, ask: Ask) -> Answer:
     table = side_by_side(asked, finished.keys, finished.weighs) if finished.wide else asked[0]
     width = len(rows.columns)
     if finished.weighs:
+        _count(table)
         table = repeated(table)
     if rows.order:
         table = _sorted(table, width, rows.order)
     table = as_shown(table.select(list(range(width))), [str(v.type) for _, v in rows.columns])
     table = table.rename_columns([n for n, _ in rows.columns])
     return Answer(table, time.perf_counter() - started)
+
+
+def _count(table: pa.Table) -> None:
+    """Raise RoomError if rows that are repeated as often as their last column says take more memory
+    than an evaluation may take.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    counts = table.column(table.num_columns - 1).to_numpy()
+    rows = int(counts.sum())
+    size = 8 * table.num_columns * rows
+    for column in table.columns:
+        if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
+            size += int(pc.binary_length(column).fill_null(0).to_numpy() @ counts)
+    MemoryUse(step="repeating rows").add(rows, size)
 
 
 def in_words(error: RangeError, builder: Builder, trees: Trees, name: str = "") -> RangeError:

@@ -8,6 +8,7 @@ import numpy as np
 
 from ivm.errors import RuleTypeError
 from ivm.lang.ir import Const, Type
+from ivm.memory import MemoryUse
 from pagestore.errors import WordError
 from pagestore.host import NULL, Column, TextFinder, Transaction, encode
 from pagestore.host import Type as ColumnType
@@ -19,11 +20,14 @@ class Encoder:
     """Converts constants to words, by a snapshot, sketch or transaction; adds new texts to the
     dictionary.
 
-    It also gives the order of texts, which is not that of their words.
+    It also gives the order of texts, which is not that of their words, and counts the texts that
+    an evaluation makes as memory that it takes.  `passed` are the bytes of texts so far, both ways.
     """
 
     def __init__(self, source: Any) -> None:
         self._source = source
+        self.passed = self._made = self._made_bytes = 0
+        self._memory = MemoryUse(step="making texts", what="texts")
 
     def __call__(self, const: Const) -> int:
         """Return the word of a constant.  Raises RuleTypeError, with its place, for a value that
@@ -32,13 +36,30 @@ class Encoder:
         return _word(const, lambda values: self._source.encode(const.type, values))
 
     def words(self, type_: Type, values: list[Any]) -> np.ndarray:
-        """Return the words int64[n] of values; add new texts to the dictionary."""
+        """Return the words int64[n] of values; add new texts to the dictionary.
+
+        Raises RoomError if the new texts so far take more memory than an evaluation may take.
+        """
+        dictionary = self._source.dictionary
+        count, size = dictionary.next_id, dictionary.added_bytes
         words: np.ndarray = self._source.encode(type_, values)
+        self.passed += getattr(values, "nbytes", 0)
+        if size < dictionary.added_bytes:
+            self._made += dictionary.next_id - count
+            self._made_bytes += dictionary.added_bytes - size
+            self.passed += dictionary.added_bytes - size
+            self.hold(0)
         return words
+
+    def hold(self, size: int) -> None:
+        """Count so many bytes of texts next to those that were made.  Raises RoomError."""
+        self._memory.hold(self._made, self._made_bytes + size)
 
     def decode(self, type_: Type, words: np.ndarray) -> Any:
         """Return the values of words int64[n] as an Arrow array."""
-        return self._source.decode(type_, np.ascontiguousarray(words))
+        found = self._source.decode(type_, np.ascontiguousarray(words))
+        self.passed += found.nbytes
+        return found
 
     def keys(self, ids: np.ndarray) -> np.ndarray:
         """Return sort keys int64[n] for the texts of ids int64[n], comparable only with each

@@ -17,7 +17,7 @@ from statistics import median
 from typing import Any
 
 from ivm.terms.letters import split
-from ivm.terms.operands import no_value
+from ivm.terms.operands import fitting, no_value
 
 VALUE = re.compile(r'"(?:[^"\\]|\\.)*"|[^,]+')  # of a list without lists and objects in it
 STEP = re.compile(r'\.("(?:[^"\\]|\\.)*"|[^.\[]+)|\[(-?\d+)\]')  # of a path
@@ -112,6 +112,7 @@ def _joined(text: str, separator: str) -> str:
 
 
 def _both(first: str, second: str) -> str:
+    fitting(len(first) + len(second))
     return f"{first},{second}" if first and second else first or second
 
 

@@ -22,13 +22,22 @@ import numpy as np
 from ivm.terms.dialects import DIALECT_FUNCTIONS
 from ivm.terms.letters import letters, split
 from ivm.terms.lists import LIST_FUNCTIONS
-from ivm.terms.operands import Operands, Result, by_text, no_value, shown, text_of
+from ivm.terms.operands import (
+    LONG,
+    LONGEST,
+    Operands,
+    Result,
+    by_text,
+    fitting,
+    no_value,
+    over_distinct,
+    shown,
+    text_of,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-# characters of a text that is repeated or filled up: an Arrow array has 2**31 - 1 bytes
-LONGEST = (1 << 29) - 1
 # characters to which format fills up a value, and digits that it shows after a point
 SIZE_MAX = 10_000
 
@@ -39,13 +48,9 @@ def _by_columns(name: str) -> Callable[[Operands], Result]:
     def computed(x: Operands) -> Result:
         import pyarrow.compute as pc
 
-        if not x.n:
-            return np.zeros(0, np.int64), x.none()
-        distinct, inverse = np.unique(x.words[0], return_inverse=True)
-        found = getattr(pc, name)(x._replace(words=[distinct]).texts(0))
-        return x.encode.words(x.gives, found)[inverse], x.none()
+        return x.encode.words(x.gives, getattr(pc, name)(x.texts(0))), x.none()
 
-    return computed
+    return partial(over_distinct, computed)
 
 
 def _by_pattern(
@@ -79,7 +84,7 @@ def _by_pattern(
                 fails[which] = True
         return words, fails & (not lenient)
 
-    return computed
+    return partial(over_distinct, computed)
 
 
 def _text(value: Any) -> str:
@@ -109,6 +114,10 @@ def _is_like(texts: "pa.Array", pattern: str, ignore_case: bool = False) -> "pa.
 def _replaced(texts: "pa.Array", pattern: str, new: str) -> "pa.Array":
     import pyarrow.compute as pc
 
+    for text in texts.filter(pc.greater(pc.binary_length(texts), LONG)):
+        found = pc.count_substring_regex(text, pattern).as_py()
+        most = len(text.as_py()) * (1 + new.count("\\"))  # which inserts parts of what is found
+        fitting(most + found * len(new))
     return pc.replace_substring_regex(texts, pattern, new)
 
 
@@ -129,7 +138,10 @@ def _right(text: str, count: int) -> str:
 
 
 def _repeat(text: str, count: int) -> str:
-    return text * max(0, count) if len(text) * count <= LONGEST else no_value()
+    if len(text) * count > LONGEST:
+        no_value()
+    fitting(len(text) * count)
+    return text * max(0, count)
 
 
 def _pad(text: str, count: int, filling: str, left: bool) -> str:
@@ -137,13 +149,22 @@ def _pad(text: str, count: int, filling: str, left: bool) -> str:
         return text[: max(0, count)]
     if not filling or count > LONGEST:
         no_value()
+    fitting(count)
     size = count - len(text)
     more = (filling * (size // len(filling) + 1))[:size]
     return more + text if left else text + more
 
 
 def _replace(text: str, old: str, new: str) -> str:
-    return text.replace(old, new) if old else text
+    if not old:
+        return text
+    fitting(len(text) + (len(new) - len(old)) * text.count(old) if len(new) > 1 else 0)
+    return text.replace(old, new)
+
+
+def _concat(*texts: str) -> str:
+    fitting(sum(map(len, texts)))
+    return "".join(texts)
 
 
 def _split_part(text: str, separator: str, number: int) -> str:
@@ -241,9 +262,7 @@ CALLED: dict[str, Callable[..., Any]] = {
     "string:trim": lambda text, letters=" ": text.strip(letters),
     "string:ltrim": lambda text, letters=" ": text.lstrip(letters),
     "string:rtrim": lambda text, letters=" ": text.rstrip(letters),
-    "string:concat": lambda *texts: (
-        "".join(texts) if sum(map(len, texts)) <= LONGEST else no_value()
-    ),
+    "string:concat": _concat,
     "string:substring": _substring,
     "string:left": lambda text, count: text[:count],
     "string:right": _right,

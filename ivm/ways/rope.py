@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ivm.lang.ir import Atom, Const
+from ivm.memory import slices
 from ivm.rules.rule import InstalledRule
 from ivm.terms.encoder import Encoder
 from ivm.views.layouts import Fold, Layout
@@ -220,31 +221,32 @@ def _texts_between(first: ConcatRope, last: tuple[int, ...]) -> dict[tuple[int, 
 
 
 def text_rows(
-    txn: Transaction, layout: Layout, name: str, fold: Fold, keys: np.ndarray
+    context: Context, layout: Layout, name: str, fold: Fold, keys: np.ndarray
 ) -> np.ndarray:
     """Return the rows int64[C, n] of a view of a concat's texts: those of the groups keys[K, n]
     that exist.
     """
-    texts = texts_of(txn, keys, name, fold)
+    texts = texts_of(context.txn, keys, name, fold)
     there = texts.is_valid().to_numpy(zero_copy_only=False)
-    words = txn.encode("string", texts.drop_null())[None]
+    words = context.encode.words("string", texts.drop_null())[None]
     return words if layout.bare else np.concatenate([keys[: layout.keys, there], words])
 
 
 def text_edits(
-    txn: Transaction, layout: Layout, view: Tree, name: str, fold: Fold, rows: np.ndarray
+    context: Context, layout: Layout, view: Tree, name: str, fold: Fold, rows: np.ndarray
 ) -> Edits:
     """Return the edits of a view of a concat's texts after rows[C, n] of the concat changed;
     O(the changed texts).
     """
     if layout.bare:
-        gone = np.concatenate([*read_batches(txn.pages, view), np.empty((1, 0), np.int64)], axis=1)
-        new = text_rows(txn, layout, name, fold, rows[:, :1])
+        before = read_batches(context.txn.pages, view)
+        gone = np.concatenate([*before, np.empty((1, 0), np.int64)], axis=1)
+        new = text_rows(context, layout, name, fold, rows[:, :1])
         return np.repeat([ERASE, INSERT], [gone.shape[1], new.shape[1]]), np.concatenate(
             [gone, new], axis=1
         )
     keys = distinct(rows[: layout.keys])
-    new = text_rows(txn, layout, name, fold, keys)
+    new = text_rows(context, layout, name, fold, keys)
     gone = np.concatenate([keys, np.zeros((1, keys.shape[1]), np.int64)])
     actions = np.repeat([ERASE, SET], [gone.shape[1], new.shape[1]])
     return actions, np.concatenate([gone, new], axis=1)
@@ -255,7 +257,11 @@ def fill(context: Context, rule: InstalledRule) -> Edits:
     (name,), (concat, fold) = rule.writes, _concat_of(context, rule)
     layout, txn = context.installed.layouts[name], context.txn
     batches = read_batches(txn.pages, txn.tree(concat))
-    parts = [text_rows(txn, layout, concat, fold, _chosen(context, rule, rows)) for rows in batches]
+    parts = [
+        text_rows(context, layout, concat, fold, chosen[:, some])
+        for chosen in (_chosen(context, rule, rows) for rows in batches)
+        for some in slices(chosen.shape[1], lambda: context.encode.passed)
+    ]
     rows = np.concatenate([*parts, np.empty((layout.visible, 0), np.int64)], axis=1)
     return np.full(rows.shape[1], INSERT), rows
 
@@ -268,7 +274,7 @@ def follow(context: Context, rule: InstalledRule) -> Iterator[tuple[str, Edits]]
     if rows.size:
         context.accounts[name].operations += rows.shape[1]
         layout, view = context.installed.layouts[name], context.txn.tree(name)
-        yield name, text_edits(context.txn, layout, view, concat, fold, rows)
+        yield name, text_edits(context, layout, view, concat, fold, rows)
 
 
 def _concat_of(context: Context, rule: InstalledRule) -> tuple[str, Fold]:

@@ -56,6 +56,8 @@ class Dictionary:
     run's words.
     """
 
+    next_id = added_bytes = 0  # of texts to come, and of those that were added: only a writer's
+
     def __init__(
         self,
         pages: Callable[[], Pages],

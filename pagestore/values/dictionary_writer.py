@@ -77,6 +77,7 @@ class DictionaryWriter(Dictionary):
         self.pager = pager
         self.next_id = next_id
         self.added: dict[bytes, int] = {}
+        self.added_bytes = 0  # of new texts, also of those that were forgotten since
         self._cache = cache
         self._table: TextTable | None = None  # None also after a call that failed halfway
         self._first, self._labelled = next_id, self._tree(LABELS).count
@@ -211,6 +212,7 @@ class DictionaryWriter(Dictionary):
         if len(new):
             ids[new] = np.arange(self.next_id, self.next_id + len(new))
             self.next_id += len(new)
+            self.added_bytes += sum(len(texts[i]) for i in new.tolist())
             self._add_places(new, ids, places)
             self._add_texts([texts[i] for i in new.tolist()], ids[new])
         resolved: list[int] = ids.tolist()

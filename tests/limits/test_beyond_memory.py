@@ -319,7 +319,7 @@ def test_what_all_threads_hold_says_when_rows_leave_memory(path, slow, monkeypat
 
     def added(self, rows, size):
         add(self, rows, size)
-        peaks[-1] = max(peaks[-1], self._size)
+        peaks[-1] = max(peaks[-1], self.size)
 
     monkeypatch.setattr(Run, "__iter__", slowly)
     monkeypatch.setattr(MemoryUse, "add", added)
