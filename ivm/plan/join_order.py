@@ -9,7 +9,7 @@ the one that fixes it.
                         hitters)
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from functools import cached_property
 from itertools import chain, permutations
@@ -50,12 +50,20 @@ class Step(NamedTuple):
 
 
 class JoinOrders:
-    """Compares the key orders of a conjunction by the estimated cost of evaluating it."""
+    """Compares the key orders of a conjunction by the estimated cost of evaluating it.
+
+    If that is done `once`, the search ends when it has cost about as much as it can still save.
+    """
 
     def __init__(
-        self, conjunction: Conjunction, distinct: Distinct, heavy: Heavy = none_heavy
+        self,
+        conjunction: Conjunction,
+        distinct: Distinct,
+        heavy: Heavy = none_heavy,
+        once: bool = False,
     ) -> None:
         self._conjunction, self._distinct, self._heavy = conjunction, distinct, heavy
+        self._once = once
         self._atoms, self._equal = conjunction.atoms, conjunction.equal
         names = dict.fromkeys(n for a in self._atoms for n in a.names if n is not None)
         self._free = [n for n in names if n not in self._equal]
@@ -63,6 +71,18 @@ class JoinOrders:
         self._steps: dict[tuple[str, frozenset[str]], Step] = {}
         self._indexed: dict[tuple[str, frozenset[str]], float] = {}
         self._known_placed: dict[str | None, tuple[str, ...]] = {}
+
+    @property
+    def basis(self) -> Hashable:
+        """What orders and their costs depend on, but for the rows of relations."""
+        rule = self._conjunction.rule
+        return (
+            tuple((a.atom.predicate, a.negated, *a.names) for a in self._atoms),
+            tuple((name, other) for name, (other, _) in self._equal.items()),
+            frozenset(map(frozenset, self._pinned)),
+            tuple(tuple(v.name for v in variables(head)) for head in rule.heads),
+            all(one.op == "count" for one in rule.aggregates),
+        )
 
     @cached_property
     def cheapest(self) -> tuple[tuple[str, ...], float, int]:
@@ -180,23 +200,30 @@ class JoinOrders:
         others.
         """
         rest = [n for n in self._free if n not in own]
+        width = max(1, BEAM_WIDTH // max(1, len(rest)) ** 2)
+        if self._once and len(rest) > 2:
+            narrow = [*self._cheaply_begun(own, rest, True, 1)]
+            saved = min(self._cost(self._with_held(order)) for order in narrow)
+            worth = int(saved / (costs.EXTENDED * len(rest) ** 2))
+            if worth <= 1:
+                return narrow
+            width = min(width, worth)
         if len(self._free) <= costs.PERMUTED_MAX:
             return ([*own, *tail] for tail in permutations(rest))
         # from rows that are given, a product is hardly ever the best way
         ways = (True,) if own else (True, False)
-        return chain.from_iterable(self._cheaply_begun(own, rest, tied) for tied in ways)
+        return chain.from_iterable(self._cheaply_begun(own, rest, tied, width) for tied in ways)
 
     def _cheaply_begun(
-        self, own: Sequence[str], rest: Sequence[str], tied: bool
+        self, own: Sequence[str], rest: Sequence[str], tied: bool, width: int
     ) -> Iterator[tuple[str, ...]]:
         """Search orders by a beam: extend the cheapest prefix of each set of variables, for the
-        cheapest sets.
+        `width` cheapest sets.
 
         A product of two relations looks cheap as a prefix, and its cost shows only after better
         prefixes have been dropped. So with `tied` the next variable shares an atom with an earlier
         one, if any does; without it, products of small relations are found, too.
         """
-        width = max(1, BEAM_WIDTH // max(1, len(rest)) ** 2)
         begun = [Begun(tuple(own), frozenset(self._with_held(own)))]
         for _ in rest:
             cheapest: dict[frozenset[str], Begun] = {}
@@ -212,10 +239,7 @@ class JoinOrders:
     def _longer(self, begun: Begun, rest: Sequence[str], tied: bool) -> Iterator[Begun]:
         """Yield a prefix extended by each variable that may come next."""
         left = [n for n in rest if n not in begun.names]
-        holding = self._conjunction.holding
-        near = (
-            {n for name in begun.names for a in holding[name] for n in a.names} if tied else set()
-        )
+        near = set[str]().union(*(self._beside[name] for name in begun.names)) if tied else ()
         for name in [
             n for n in left if n in near or (tied and self._is_pinned(n, begun.bound))
         ] or left:
@@ -302,16 +326,36 @@ class JoinOrders:
             for name in names
         }
 
+    @cached_property
+    def _beside(self) -> dict[str, set[str]]:
+        """The variables of the atoms that hold each one."""
+        return {
+            name: {n for a in holding for n in a.names if n is not None}
+            for name, holding in self._conjunction.holding.items()
+        }
+
+    @cached_property
+    def _skewed_columns(self) -> dict[int, tuple[int, ...]]:
+        """The columns of each atom, by its id, that have heavy hitters, as other atoms have that
+        hold their variables.
+        """
+        return {
+            id(a): tuple(c for c, n in enumerate(a.names) if n and self._skew(n, a)[1])
+            for a in self._atoms
+        }
+
     def _estimated(self, name: str, bound: Collection[str]) -> Step:
         distinct, fans, holding = self._distinct, list[float](), self._conjunction.holding[name]
         for a in holding:
-            before = tuple(c for c, n in enumerate(a.names) if n in bound)
-            here = (*before, a.names.index(name))
-            below = distinct(a.atom.predicate, before) if before else 1.0
-            mean = distinct(a.atom.predicate, tuple(sorted(here))) / max(below, 1.0)
-            fans.append(
-                max([mean, *(self._skewed(a, column, here, mean, bound) for column in before)])
-            )
+            names, predicate = a.names, a.atom.predicate
+            before = tuple([c for c, n in enumerate(names) if n in bound])
+            here = (*before, names.index(name))
+            below = distinct(predicate, before) if before else 1.0
+            mean = most = distinct(predicate, tuple(sorted(here))) / max(below, 1.0)
+            for column in self._skewed_columns[id(a)]:
+                if column in before:
+                    most = max(most, self._skewed(a, column, here, mean, bound))
+            fans.append(most)
         if name in self._equal or self._is_pinned(name, bound):
             fans.append(1.0)
         shared = 1.0
@@ -396,13 +440,13 @@ class JoinOrders:
             )
         return self._indexed[key]
 
-    def _permuting(self, name: str, bound: Collection[str], a: Arguments) -> float:
+    def _permuting(self, name: str, bound: AbstractSet[str], a: Arguments) -> float:
         """Return the cost of the permuted index of an atom that an order needs if this variable
         comes next.
         """
         names = [n for n in a.names if n is not None]
-        known = sum(n in bound for n in names)
-        if names[known] == name or any(n not in bound for n in names[:known]):
+        first = next(place for place, n in enumerate(names) if n not in bound)
+        if names[first] == name or not bound.isdisjoint(names[first:]):
             return 0.0
         return 2 * self.rows(a.atom.predicate)
 

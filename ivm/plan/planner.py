@@ -3,7 +3,7 @@ probed.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 from math import prod
@@ -71,8 +71,10 @@ def make_plans(
     maintenance: str = AUTO,
     scans: bool = True,
     heavy: Heavy = none_heavy,
+    searched: dict[Hashable, JoinOrders] | None = None,
 ) -> tuple[Plan, ...]:
-    """Return a plan for each disjunct of a rule; `saved` holds the key orders chosen earlier.
+    """Return a plan for each disjunct of a rule; `saved` holds the key orders chosen earlier, and
+    `searched` the orders of bodies alike, which it adds to.
 
     `stored_keys` has the number of key words of each stored predicate; `maintenance` is MATCH,
     PROBE, AUTO for the cheaper of both, or ONCE. With `scans` a body of one relation is read in the
@@ -101,7 +103,7 @@ def make_plans(
             _check_saved(probes)
             plans.append(plan.going(Columns if chosen.in_columns else Tries, "", (*probes,)))
         else:
-            plans.append(_cheapest(conjunction, distinct, heavy, maintenance))
+            plans.append(_cheapest(conjunction, distinct, heavy, maintenance, searched))
     merged.merge(plans)
     return tuple(plans)
 
@@ -279,11 +281,19 @@ def _compared_with(goal: Atom, body: Disjunct, conjunction: Conjunction) -> Disj
     return tuple(map(same, body))
 
 
-def _cheapest(conjunction: Conjunction, distinct: Distinct, heavy: Heavy, maintenance: str) -> Plan:
+def _cheapest(
+    conjunction: Conjunction,
+    distinct: Distinct,
+    heavy: Heavy,
+    maintenance: str,
+    searched: dict[Hashable, JoinOrders] | None,
+) -> Plan:
     """Return the cheapest plan, with the choice of its maintenance, and how many rows each step
     is to find.
     """
-    orders = JoinOrders(conjunction, distinct, heavy)
+    orders = JoinOrders(conjunction, distinct, heavy, maintenance == ONCE)
+    if searched is not None:
+        orders = searched.setdefault(orders.basis, orders)
     plan = _chosen(conjunction, orders, distinct, maintenance)
     estimates = orders.bindings([name for name in plan.variables if not is_unread(name)])
     if isinstance(plan.way, Columns):

@@ -42,7 +42,7 @@ which needs no places (`NOWHERE`).
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -65,6 +65,7 @@ from ivm.lang.program import NOTHING, Program, names_in_body, recursive_names, s
 from ivm.lang.recursion import split_recursion
 from ivm.lang.rewrite.numbers import list_numbers
 from ivm.lang.syntax_tree import Statement
+from ivm.plan.join_order import JoinOrders
 from ivm.plan.plan import Plan, Upkeep
 from ivm.plan.planner import AUTO, MATCH, ONCE, Chosen, keep_alike, make_plans, make_recursive_plans
 from ivm.plan.rewrite.disjunctions import fold_bodies, separate_bodies
@@ -299,6 +300,7 @@ class _Planner:
         for block in before.blocks if not saved else ():
             for rule in block.rules if options.maintenance in (AUTO, block.maintenance) else ():
                 self._known[rule.sketch].append(rule)
+        self._searched: dict[Hashable, JoinOrders] = {}
         self._scans = saved is None or saved.rewrites.scans
         self._rules: list[InstalledRule] = []
 
@@ -345,6 +347,7 @@ class _Planner:
             orders,
             maintenance,
             self._scans,
+            self._searched,
         )
 
     def _saved_orders(self, i: int) -> tuple[Sequence[Chosen], Basis]:
@@ -381,6 +384,7 @@ def with_plans(
     orders: Sequence[Chosen],
     maintenance: str,
     scans: bool,
+    searched: dict[Hashable, JoinOrders] | None = None,
 ) -> InstalledRule:
     """Return a rule with plans: of the given orders, or, if there are none, of those that fit the
     rows in the store.
@@ -390,7 +394,9 @@ def with_plans(
     keys = {name: layout.keys for name, layout in layouts.items()}
     given = rule.definition, predicates, keys, store.distinct, store.encode
     if own is None:
-        made = replace(rule, plans=make_plans(*given, orders, maintenance, scans, store.heavy))
+        made = replace(
+            rule, plans=make_plans(*given, orders, maintenance, scans, store.heavy, searched)
+        )
     else:
         plans, searches = make_recursive_plans(*given, own, orders, maintenance, store.heavy)
         made = replace(rule, plans=plans, searches=searches)
