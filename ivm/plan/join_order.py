@@ -75,12 +75,12 @@ class JoinOrders:
     @property
     def basis(self) -> Hashable:
         """What orders and their costs depend on, but for the rows of relations."""
-        rule = self._conjunction.rule
+        rule, keys = self._conjunction.rule, self._conjunction.keys
         return (
             tuple((a.atom.predicate, a.negated, *a.names) for a in self._atoms),
             tuple((name, other) for name, (other, _) in self._equal.items()),
             frozenset(map(frozenset, self._pinned)),
-            tuple(tuple(v.name for v in variables(head)) for head in rule.heads),
+            tuple(tuple(v.name for v in variables(h) if v.name in keys) for h in rule.heads),
             all(one.op == "count" for one in rule.aggregates),
         )
 

@@ -1,5 +1,5 @@
-"""What a statement costs beside many views that it does not read: functions of Python called, as
-on any machine.
+"""What a new statement costs, and one beside many views that it does not read: functions of Python
+called, as on any machine.
 """
 
 from collections.abc import Iterator
@@ -61,3 +61,57 @@ def test_opening_costs_each_view_once(tmp_path) -> None:
         found.append(len(functions_called(lambda path=path: ivm.open(path, threads=1).close())))
     few, many = found
     assert many <= 4.5 * few, found
+
+
+SCHEMA = """
+CREATE TABLE customer (ckey INT PRIMARY KEY, segment TEXT, nation INT);
+CREATE TABLE orders (okey INT PRIMARY KEY, ckey INT, day DATE, priority INT);
+CREATE TABLE item (okey INT, line INT, part INT, price DECIMAL(12, 2), off DECIMAL(12, 2),
+    shipped DATE, PRIMARY KEY (okey, line));
+CREATE TABLE part (part INT PRIMARY KEY, brand TEXT, size INT);
+INSERT INTO customer VALUES (1, 'a', 1), (2, 'b', 2);
+INSERT INTO orders VALUES (1, 1, DATE '2024-01-05', 0), (2, 2, DATE '2024-01-06', 1);
+INSERT INTO item VALUES (1, 1, 1, 5.00, 0.10, DATE '2024-02-05'), (2, 1, 1, 6.00, 0.20, NULL);
+INSERT INTO part VALUES (1, 'q', 3);
+"""
+JOINED = "item JOIN orders USING (okey) JOIN customer USING (ckey) JOIN part USING (part)"
+AT_MOST = {
+    "SELECT sum(price * off) FROM item WHERE shipped >= DATE '2024-01-01' AND off < 0.3": 35_000,
+    "SELECT okey, sum(price * (1 - off)) AS r, day FROM item JOIN orders USING (okey)"
+    " JOIN customer USING (ckey) WHERE segment = 'a' AND day < DATE '2024-03-15'"
+    " GROUP BY okey, day ORDER BY r DESC LIMIT 10": 95_000,
+    f"SELECT brand, count(*), avg(price) FROM {JOINED} WHERE nation = 1 GROUP BY brand": 35_000,
+    "SELECT ckey FROM customer WHERE NOT EXISTS (SELECT 1 FROM orders WHERE orders.ckey ="
+    " customer.ckey AND priority > 0) AND nation IN (1, 2)": 15_000,
+}  # fmt: skip
+
+
+# -- the compile of a new statement
+
+
+@pytest.fixture(scope="module")
+def ws() -> Iterator[ivm.Workspace]:
+    with ivm.open(":memory:", threads=1) as own:
+        own.sql(SCHEMA)
+        for statement in AT_MOST:
+            own.sql(statement)  # what is imported is imported
+        yield own
+
+
+def calls(ws: ivm.Workspace, statement: str) -> int:
+    return len(functions_called(lambda: ws.sql(statement)))
+
+
+@pytest.mark.parametrize("statement", AT_MOST)
+def test_a_new_statement_calls_few_functions(ws: ivm.Workspace, statement: str) -> None:
+    assert calls(ws, f"/* new */ {statement}") <= AT_MOST[statement]
+
+
+def test_aggregates_of_one_body_share_the_search_for_its_order(ws: ivm.Workspace) -> None:
+    def searches(count: int) -> int:
+        sums = (f"sum(price * {n})" for n in range(2, 2 + count))
+        text = f"SELECT nation, {', '.join(sums)} FROM {JOINED} GROUP BY nation"
+        called = functions_called(lambda: ws.sql(text))
+        return sum(code.co_name == "_candidates" for code in called)
+
+    assert searches(6) - searches(2) <= 4 * 4  # of 6 more rules each, 4 read helpers of their own
