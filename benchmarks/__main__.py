@@ -34,6 +34,7 @@ WORKS = {  # the module, what in it has the arguments and runs, and what is meas
     ),
     "loads": ("benchmarks.files", "LOADS", "files loaded in one process and by tasks of Spark"),
     "pictures": ("benchmarks.counts", "ALL", "every picture of the documents, drawn into a folder"),
+    "proof": ("benchmarks.proof", "PROOF", "the pictures and tables of docs/proof.md"),
     "ranges": ("benchmarks.rules", "RANGES", "next keys, windows and running totals"),
     "recursion": (
         "benchmarks.rules",

@@ -4,7 +4,7 @@ views of triangles.
 
 import argparse
 import tempfile
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from math import log2
 from pathlib import Path
@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 
 import pagestore
+from benchmarks.picture import Picture, Spread, spread
 from pagestore.host import (
     COUNT,
     MAX,
@@ -26,7 +27,6 @@ from pagestore.host import (
 )
 from pagestore.tooling import Rows, applications, apply, overlaps_counted
 from pagestore_tools.bench.harness import Command, workspace_with
-from pagestore_tools.bench.picture import Picture, Spread
 
 SCANS = 300
 UPDATES = 300
@@ -64,11 +64,6 @@ def _draw_all(options: argparse.Namespace) -> int:
         print(picture.title)
         _draw(counts, picture, argparse.Namespace(out=options.out / name, largest=options.largest))
     return 0
-
-
-def spread(values: Sequence[float]) -> Spread:
-    """Return the median and the quartiles."""
-    return Spread(*np.percentile(values, (25, 50, 75)).tolist())
 
 
 def of_trees(n: int, folder: Path) -> dict[str, Spread]:

@@ -68,7 +68,7 @@ def test_examples_of_the_tutorial(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert (failed, tried > 0) == (0, True)
 
 
-@pytest.mark.parametrize("page", ["in-and-out", "answers", "how-to"])
+@pytest.mark.parametrize("page", ["in-and-out", "answers", "how-to", "proof"])
 def test_examples_of_a_page(page: str) -> None:
     failed, tried = doctest.testfile(str(ROOT / "docs" / f"{page}.md"), module_relative=False)
     assert (failed, tried > 0) == (0, True)
@@ -91,6 +91,7 @@ RUN_BY = {  # the pages with examples, each with the test that runs them
     "docs/mcp.md": "",  # an agent's configuration
     "docs/performance.md": "",  # benchmarks of an hour
     "docs/prepare.md": "tests/spark/test_docs.py",
+    "docs/proof.md": "tests/test_readme.py",
     "docs/reliability.md": "",  # campaigns of hours
     "docs/rules.md": "tests/ivm/lang/test_docs.py",
     "docs/spark.md": "tests/spark/test_docs.py",

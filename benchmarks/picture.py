@@ -1,5 +1,5 @@
-"""A picture of lines over sizes, as SVG: a title, axes with names and units, the spread; for light
-and dark pages.
+"""A picture of lines over sizes, or of single measurements, as SVG: a title, axes with names and
+units, the spread; for light and dark pages.
 
 10^4 |          ___---   evaluated anew
      |    __---
@@ -8,10 +8,12 @@ and dark pages.
       10^3        10^6   edges
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from html import escape
-from math import ceil, floor, log10
+from math import ceil, cos, floor, log10, pi, sin
 from typing import NamedTuple
+
+import numpy as np
 
 WIDTH, HEIGHT, LEFT, RIGHT, TOP = 720, 380, 88, 24, 56
 LEGEND = 22  # pixels of a line of the legend
@@ -19,8 +21,10 @@ LIGHT = {"ink": "#1f2328", "faint": "#59636e", "grid": "#d8dee4", "paper": "#fff
 DARK = {"ink": "#e6edf3", "faint": "#9198a1", "grid": "#3d444d", "paper": "#0d1117"}
 COLOURS = (("#1f5fae", "#79b8ff"), ("#b34700", "#ffab70"), ("#22733a", "#7ee787"), ("#7a3e9d",
     "#d2a8ff"),
-           ("#59636e", "#9198a1"))  # fmt: skip
-DASHES = "none", "7 4", "2 3", "9 3 2 3", "1 5"  # also without colours the lines differ
+           ("#59636e", "#9198a1"), ("#a40e4c", "#ff9bce"), ("#1f2328", "#e6edf3"))  # fmt: skip
+# also without colours the lines differ, and so do the marks by how many corners they have
+DASHES = "none", "7 4", "2 3", "9 3 2 3", "1 5", "12 4", "4 2"
+CORNERS = 24, 3, 4, 5, 6, 3, 4
 
 
 class Spread(NamedTuple):
@@ -29,6 +33,11 @@ class Spread(NamedTuple):
     low: float
     middle: float
     high: float
+
+
+def spread(values: Sequence[float]) -> Spread:
+    """Return the median and the quartiles."""
+    return Spread(*np.percentile(values, (25, 50, 75)).tolist())
 
 
 class Picture(NamedTuple):
@@ -43,11 +52,43 @@ class Picture(NamedTuple):
 
     def drawn(self, sizes: Sequence[int], lines: Mapping[str, Sequence[Spread]]) -> str:
         """Return the lines as SVG, each with its name in the legend and a band for its spread."""
-        plot = _Plot(sizes, lines, self.logarithmic)
-        bottom = TOP + HEIGHT
+        values = [one for line in lines.values() for spread in line for one in spread]
+        plot = _Plot((sizes[0], sizes[-1]), values, self.logarithmic)
+        inside = [plot.line(i, sizes, spreads) for i, spreads in enumerate(lines.values())]
+        return self._framed(plot, sizes, lines, inside)
+
+    def scattered(
+        self,
+        points: Mapping[str, Sequence[tuple[float, float]]],
+        lines: Mapping[str, Callable[[float], float]],
+    ) -> str:
+        """Return measurements (x, y), each x and y at least 1, and functions of x, as SVG; both
+        axes are logarithmic.
+        """
+        across, up = zip(*(one for some in points.values() for one in some), strict=True)
+        power = ceil(log10(max(across)))
+        at = [10.0**i for i in range(power + 1)]
+        ends = [[line(at[0]), line(at[-1])] for line in lines.values()]
+        plot = _Plot((1, at[-1]), [*up, *(y for pair in ends for y in pair)], True)
+        inside = [
+            [plot.mark(i, x, y) for x, y in some] for i, some in enumerate(points.values())
+        ] + [
+            [plot.path(len(points) + i, at, map(line, at))] for i, line in enumerate(lines.values())
+        ]
+        return self._framed(plot, at, [*points, *lines], inside)
+
+    def _framed(
+        self,
+        plot: "_Plot",
+        ticks: Sequence[float],
+        names: Iterable[str],
+        inside: Iterable[list[str]],
+    ) -> str:
+        """Return what is drawn, with the title, the axes, and a line of the legend for each name."""
+        bottom, names = TOP + HEIGHT, [*names]
         parts = [
             f"<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 {WIDTH} "
-            f"{bottom + 66 + LEGEND * len(lines)}' "
+            f"{bottom + 66 + LEGEND * len(names)}' "
             f"width='{WIDTH}' font-family='system-ui, sans-serif' font-size='13' role='img'>",
             f"<title>{escape(self.title)}</title><style>{_style()}</style>",
             "<rect class='paper' width='100%' height='100%'/>",
@@ -63,26 +104,27 @@ class Picture(NamedTuple):
             parts.append(_text(LEFT - 8, y + 4, _number(value), "faint", "text-anchor='end'"))
         parts += [
             _text(plot.x(n), bottom + 20, _number(n), "faint", "text-anchor='middle'")
-            for n in sizes
+            for n in ticks
         ]
-        for i, (name, spreads) in enumerate(lines.items()):
-            parts += plot.line(i, sizes, spreads)
+        for i, (name, drawn) in enumerate(zip(names, inside, strict=True)):
             at = bottom + 62 + LEGEND * i
+            parts += drawn
             parts.append(
-                f"<line class='line{i}' x1='{LEFT}' x2='{LEFT + 34}' y1='{at - 4}' y2='{at - 4}'/>"
+                _mark(i, LEFT + 17, at - 4)
+                if drawn[0].startswith("<polygon class='dot")
+                else f"<line class='line{i}' x1='{LEFT}' x2='{LEFT + 34}' y1='{at - 4}' y2='{at - 4}'/>"
             )
             parts.append(_text(LEFT + 44, at, name, "ink"))
         return "\n".join([*parts, "</svg>\n"])
 
 
 class _Plot:
-    """Where sizes and values are in the picture."""
+    """Where sizes, between two ends, and values are in the picture."""
 
     def __init__(
-        self, sizes: Sequence[int], lines: Mapping[str, Sequence[Spread]], logarithmic: bool
+        self, ends: tuple[float, float], values: Sequence[float], logarithmic: bool
     ) -> None:
-        values = [one for line in lines.values() for spread in line for one in spread]
-        self._first, self._last = log10(sizes[0]), max(log10(sizes[-1]), log10(sizes[0]) + 1)
+        self._first, self._last = log10(ends[0]), max(log10(ends[1]), log10(ends[0]) + 1)
         self._log, most = logarithmic, max(values)
         if logarithmic:
             self._low, self._high = floor(log10(max(1e-9, min(values)))), ceil(log10(most) + 1e-9)
@@ -108,12 +150,28 @@ class _Plot:
         """Return a band and a line."""
         there = [(self.x(n), self.y(s.high)) for n, s in zip(sizes, spreads, strict=True)]
         back = [(self.x(n), self.y(s.low)) for n, s in zip(sizes, spreads, strict=True)][::-1]
-        middle = [(self.x(n), self.y(s.middle)) for n, s in zip(sizes, spreads, strict=True)]
         return [
             f"<polygon class='band{number}' points='{_points([*there, *back])}'/>",
-            f"<polyline class='line{number}' points='{_points(middle)}'/>",
-            *(f"<circle class='dot{number}' cx='{x:.1f}' cy='{y:.1f}' r='3'/>" for x, y in middle),
+            self.path(number, sizes, (s.middle for s in spreads)),
+            *(self.mark(number, n, s.middle) for n, s in zip(sizes, spreads, strict=True)),
         ]
+
+    def path(self, number: int, across: Sequence[float], up: Iterable[float]) -> str:
+        """Return a line from point to point."""
+        points = [(self.x(x), self.y(y)) for x, y in zip(across, up, strict=True)]
+        return f"<polyline class='line{number}' points='{_points(points)}'/>"
+
+    def mark(self, number: int, x: float, y: float) -> str:
+        """Return one measurement."""
+        return _mark(number, self.x(x), self.y(y))
+
+
+def _mark(number: int, x: float, y: float) -> str:
+    """Return a mark, whose corners tell its number."""
+    corners = CORNERS[number]
+    turns = [2 * pi * (i + 0.5) / corners + pi / 2 for i in range(corners)]
+    around = [(x + 3.5 * cos(turn), y + 3.5 * sin(turn)) for turn in turns]
+    return f"<polygon class='dot{number}' points='{_points(around)}'/>"
 
 
 def _step(most: float) -> float:

@@ -1,0 +1,284 @@
+"""What docs/proof.md shows: operations against the distance of traces, milliseconds of an edit
+against the data, and probing beside matching.
+
+    operations <= C * granularity * (1 + distance) * log2(rows)
+
+`python -m benchmarks proof docs` draws the pictures and prints the tables.
+"""
+
+import argparse
+import re
+import tempfile
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from math import log2
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from benchmarks.families import MADE, REAL, Family
+from benchmarks.picture import Picture, Spread, spread
+from pagestore_tools.bench.graphs import read_graph
+from pagestore_tools.bench.harness import Command, duckdb_with, workspace_with
+
+C = 4  # of the bound
+CHANGES = 200  # of a family
+Way = Literal["auto", "match", "probe"]
+WAYS: dict[Way, str] = {
+    "probe": "probed",
+    "match": "matched",
+    "auto": "auto: turned from probing to matching",
+}
+TIMES = 15  # that an edge goes and comes back
+DECLARED = """
+    a(x) -> int(x).  e(x, y) -> int(x), int(y).  h(x, y) -> int(x), int(y).
+    i(x, y, z) -> int(x), int(y), int(z).
+"""
+TRACED = {
+    "triangle": "c(x, y, z) <- e(x, y), e(y, z), e(x, z).",
+    "projection": "c(x, z) <- e(x, y), e(y, z).",
+    "permuted": "c(x, y) <- e(x, z), e(y, z), a(z), x < y.",
+    "negation": "c(x, y) <- e(x, y), !e(y, x), a(x).",
+    "the paper's": "c(x, y) <- e(x, z), h(y, z), i(x, y, z), a(z).",
+}
+
+
+class Measured(NamedTuple):
+    """One change of a matched rule: rows of the relations, distance of the traces, operations."""
+
+    rows: int
+    distance: int
+    operations: int
+
+    @property
+    def bound(self) -> float:
+        """The most operations that the claim allows."""
+        return C * (1 + self.distance) * log2(self.rows)
+
+
+def random_facts(n: int) -> dict[str, list[np.ndarray]]:
+    """Return n edges of a graph with eight a vertex, and half of the vertices."""
+    random, vertices = np.random.default_rng(n), max(2, n // 8)
+    e, h = (np.unique(random.integers(0, vertices, (2, n)), axis=1) for _ in range(2))
+    i = np.unique([e[0], random.integers(0, vertices, e.shape[1]), e[1]], axis=1)
+    chosen = random.choice(vertices, vertices // 2, replace=False)
+    return {"e": [*e], "h": [*h], "i": [*i], "a": [chosen]}
+
+
+def distances(n: int, rule: str, folder: Path) -> Iterator[Measured]:
+    """Yield changes of 1, 2, 5, 10 ... edges, up to a hundredth of n, of a rule over n."""
+    facts = random_facts(n)
+    rows, random = sum(len(columns[0]) for columns in facts.values()), np.random.default_rng(n)
+    with workspace_with(folder / f"{rule}-{n}.pages", DECLARED, facts) as workspace:
+        workspace.install(TRACED[rule], "rule", maintenance="match")
+        for size in (k * 10**power for power in range(5) for k in (1, 2, 5)):
+            if size > n // 100:
+                return
+            before = workspace.store.version
+            gone = random.choice(len(facts["e"][0]), size, replace=False)
+            with workspace.transaction() as txn:
+                txn.delete("e", [column[gone] for column in facts["e"]])
+            found = workspace.trace_distance("c", before, workspace.store.version)
+            yield Measured(rows, found, workspace.stats("c")["operations"])
+            with workspace.transaction() as txn:
+                txn.insert("e", [column[gone] for column in facts["e"]])
+
+
+def slope(measured: Iterable[Measured]) -> float:
+    """Return the power of (1 + distance) with which operations grow, fitted by least squares."""
+    _, distances, operations = np.log(np.array([*measured]) + np.array([0, 1, 0])).T
+    return float(np.polyfit(distances, operations, 1)[0])
+
+
+def draw_distances(sizes: Sequence[int], folder: Path) -> str:
+    """Return the picture of operations against distances; print the largest constants."""
+    found = {rule: [m for n in sizes for m in distances(n, rule, folder)] for rule in TRACED}
+    every = [one for some in found.values() for one in some]
+    fitted, least = slope(every), min(one.rows for one in every)
+    scale = np.exp(np.mean([np.log(m.operations / (1 + m.distance) ** fitted) for m in every]))
+    print("\n| rule | changes | operations / (1 + distance) | of the bound, at most | slope |")
+    print("|---|---|---|---|---|")
+    for rule, some in found.items():
+        ratios = [one.operations / (1 + one.distance) for one in some]
+        most = max(one.operations / one.bound for one in some)
+        print(
+            f"| {rule} | {len(some)} | {min(ratios):.1f} to {max(ratios):.1f} | {most:.0%} | "
+            f"{slope(some):.2f} |"
+        )
+    picture = Picture(
+        "Maintenance costs what the trace changes",
+        f"1 + distance of the traces; {sizes[0]:,} to {sizes[-1]:,} edges",
+        "operations",
+    )
+    return picture.scattered(
+        {rule: [(1 + m.distance, m.operations) for m in some] for rule, some in found.items()},
+        {
+            f"bound: {C} · (1 + distance) · log₂ n, for the smallest n": lambda x: (
+                C * x * log2(least)
+            ),
+            f"fitted: {scale:.1f} · (1 + distance) ^ {fitted:.2f}": lambda x: scale * x**fitted,
+        },
+    )
+
+
+KINDS = {  # of rules, with the same in SQL
+    "join": (TRACED["triangle"], "select count(*) from e, e f, e g where e.y = f.x and e.x = g.x and f.y = g.y"),
+    "projection": (TRACED["projection"], "select count(*) from (select distinct e.x, f.y from e, e f where e.y = f.x)"),
+    "negation": (TRACED["negation"], "select count(*) from e semi join a on e.x = a.x "
+        "where not exists (from e f where f.x = e.y and f.y = e.x)"),
+    "aggregate": ("c[x] = n <- agg<<n = count()>> e(x, y), e(y, _z).",
+        "select count(*) from (select e.x, count(*) from e, e f where e.y = f.x group by e.x)"),
+    "recursion": ("c(x) <- s(x). c(y) <- c(x), e(x, y).",
+        "with recursive c(x) as (select x from s union select e.y from c, e where c.x = e.x) select count(*) from c"),
+}  # fmt: skip
+
+
+def edits(n: int, kind: str, folder: Path, ways: Sequence[Way] = ("auto",)) -> dict[str, Spread]:
+    """Measure a rule over n edges: milliseconds of one edge that goes or comes back, by ways of
+    maintenance, and of evaluating anew, also by DuckDB where it is installed.
+    """
+    (rule, query), found = KINDS[kind], dict[str, Spread]()
+    facts = random_facts(n)
+    edges = np.array(facts["e"])
+    facts |= {"s": [edges[0][:1]]}
+    chosen = edges[:, np.random.default_rng(n).choice(edges.shape[1], TIMES, replace=False)]
+    for way in ways:
+        file = folder / f"{kind}-{way}-{n}.pages"
+        with workspace_with(file, DECLARED + "s(x) -> int(x).", facts) as workspace:
+            workspace.install(rule, "rule", maintenance=way)
+            seconds = []
+            for edge in chosen.T:
+                for edit in ("delete", "insert"):
+                    started = time.perf_counter()
+                    with workspace.transaction() as txn:
+                        getattr(txn, edit)("e", [*edge[:, None]])
+                    seconds.append(1000 * (time.perf_counter() - started))
+            found[f"one edit, {way}"] = spread(seconds[2:])  # the first also loads kernels
+            anew = [1000 * workspace.evaluate("c").seconds for _ in range(3)]
+    found["evaluated anew"] = spread(anew)
+    tables = {name: dict(zip("xyz", facts[name], strict=False)) for name in ("e", "a", "s")}
+    if peer := duckdb_with(tables):
+        found["evaluated anew by DuckDB"] = spread([_milliseconds(peer, query) for _ in range(3)])
+    return found
+
+
+def _milliseconds(peer: Any, query: str) -> float:
+    started = time.perf_counter()
+    peer.execute(query).fetchall()
+    return 1000 * (time.perf_counter() - started)
+
+
+def draw_edits(sizes: Sequence[int], folder: Path) -> str:
+    """Return the picture of milliseconds against data, of a join; print those of all kinds."""
+    found = [edits(n, "join", folder, ("probe", "match")) for n in sizes]
+    lines = {name: [one[name] for one in found] for name in found[0]}
+    print(
+        "\n| kind | edges | one edit, ms | anew, ms | anew by DuckDB, ms |\n|---|---|---|---|---|"
+    )
+    for kind in KINDS:
+        for n in sizes[:: len(sizes) - 1 or 1]:
+            cells = [f"{one.middle:.3g}" for one in edits(n, kind, folder).values()]
+            print(f"| {kind} | {n:,} | {' | '.join(cells)} |")
+    return EDITS.drawn(sizes, lines)
+
+
+class Spent(NamedTuple):
+    """What a way of maintenance took: milliseconds of installing and of all changes, operations
+    of recording and of each change.
+    """
+
+    milliseconds: float
+    recording: int
+    changes: list[int]
+
+    @property
+    def operations(self) -> int:
+        """All operations."""
+        return self.recording + sum(self.changes)
+
+
+def spent(family: Family, way: Way, count: int, file: Path) -> Spent:
+    """Follow changes of a family in one way of maintenance: probe, match or auto."""
+    changes = list[int]()
+    with workspace_with(file, family.declared, family.facts, threads=1) as workspace:
+        seconds = -time.perf_counter()
+        workspace.install(family.rule, "rule", maintenance=way)
+        seconds += time.perf_counter()
+        for edit, relation, rows in islice(family.edits(), count):
+            seconds -= time.perf_counter()
+            with workspace.transaction() as txn:
+                getattr(txn, edit)(relation, rows)
+            seconds += time.perf_counter()
+            changes.append(workspace.stats("q")["operations"])
+        took = re.search(r"took +([\d,]+) operation", workspace.explain("q"))
+        recorded = took and (way == "match" or workspace.stats("q")["sensitivity_rows"])
+    operations = int(took[1].replace(",", "")) if took and recorded else 0
+    return Spent(1000 * seconds, operations, changes)
+
+
+def compared(
+    families: Mapping[str, Family], folder: Path
+) -> Iterator[tuple[str, dict[Way, Spent]]]:
+    """Yield what each way took of each family, and print it as a row of a table."""
+    for name, family in families.items():
+        found = {way: spent(family, way, CHANGES, folder / f"{name}-{way}") for way in WAYS}
+        cells = [name]
+        for what in ("operations", "milliseconds"):
+            probed, matched, auto = (getattr(one, what) for one in found.values())
+            cells += [f"{probed:,.0f}", f"{matched:,.0f}", f"{auto:,.0f}"]
+            cells.append(f"{auto / min(probed, matched):.2f}")
+        print(f"| {' | '.join(cells)} |")
+        yield name, found
+
+
+def draw_celebrity(sizes: Sequence[int], folder: Path, data: Path | None) -> str:
+    """Return the picture of a change of a celebrity over sizes; print what families took."""
+    print(
+        f"\n| {CHANGES} changes | probed: operations | matched | auto | auto / better "
+        "| probed: ms | matched | auto | auto / better |\n|---|---|---|---|---|---|---|---|---|"
+    )
+    lines = dict[str, list[Spread]]()
+    for n in sizes:
+        made = {f"{name}, {n:,}": make(n) for name, make in MADE.items()}
+        for name, found in compared(made, folder):
+            if name.startswith("celebrity"):
+                for way, one in found.items():
+                    lines.setdefault(WAYS[way], []).append(spread(one.changes[-10:]))
+    graphs = {file.stem: read_graph(file) for file in sorted((data or folder).glob("*.parquet"))}
+    real = {
+        f"{name} of {g}": make(edges) for g, edges in graphs.items() for name, make in REAL.items()
+    }
+    [*_] = compared(real, folder)
+    return CELEBRITY.drawn(sizes, lines)
+
+
+def draw(options: argparse.Namespace) -> int:
+    """Measure, print the tables, and draw the pictures into a folder."""
+    sizes = [10**power for power in range(3, options.largest + 1)]
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        pictures = {
+            "proof-distance.svg": draw_distances(sizes[:3], folder),
+            "proof-edit.svg": draw_edits(sizes, folder),
+            "proof-celebrity.svg": draw_celebrity(sizes, folder, options.data),
+        }
+    for file, text in pictures.items():
+        (options.out / file).write_text(text, encoding="utf-8")
+    return 0
+
+
+EDITS = Picture(
+    "One edit of a view of triangles", "edges of the graph, eight a vertex",
+    "milliseconds; median and quartiles", logarithmic=True,
+)  # fmt: skip
+CELEBRITY = Picture(
+    "A celebrity becomes sponsored, whom no premium user follows", "followers",
+    "operations of a change, once there were many; median and quartiles", logarithmic=True,
+)  # fmt: skip
+PROOF = Command(draw, {
+    "out": {"type": Path, "help": "the folder of the pictures"},
+    "--largest": {"type": int, "default": 6, "help": "the largest size, as a power of ten"},
+    "--data": {"type": Path, "help": "a folder of graphs, as Parquet files with columns x and y"},
+})  # fmt: skip

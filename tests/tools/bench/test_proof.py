@@ -1,0 +1,85 @@
+"""What docs/proof.md shows, on small sizes, with its bounds as assertions."""
+
+import re
+from pathlib import Path
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+
+import ivm
+from benchmarks import proof
+from benchmarks.__main__ import main
+from benchmarks.families import MADE, REAL
+from benchmarks.picture import Picture
+
+TESTS = Path(__file__).parents[2]
+PAGE = (TESTS.parent / "docs" / "proof.md").read_text()
+
+
+@pytest.mark.parametrize("rule", proof.TRACED)
+def test_the_bound_holds(rule, tmp_path):
+    """Operations grow as the distance does, and not with the data."""
+    found = [[*proof.distances(n, rule, tmp_path)] for n in (1000, 4000)]
+    every = [one for some in found for one in some]
+    assert max(one.operations / one.bound for one in every) <= 1
+    assert 0.8 < proof.slope(every) < 1.3
+    small, large = (
+        sum(m.operations for m in some[:4]) / sum(1 + m.distance for m in some[:4])
+        for some in found
+    )
+    assert large < 1.5 * small
+
+
+def test_an_edit_of_a_celebrity_costs_her_followers_or_nothing(tmp_path):
+    probed, matched = (
+        [proof.spent(MADE["celebrity"](n), way, 12, tmp_path / f"{way}{n}").changes[-1] for n in (300, 3000)]
+        for way in ("probe", "match")
+    )  # fmt: skip
+    assert probed[1] > 9 * probed[0] and matched[1] < 2 * matched[0]
+
+
+def test_each_edit_of_a_family_changes_a_row(tmp_path):
+    """Each edit of a family inserts or deletes one row, and views follow."""
+    edges = np.unique(np.random.default_rng(1).integers(0, 40, (2, 200)), axis=1)
+    edges = edges[:, edges[0] < edges[1]]
+    families = {name: make(60) for name, make in MADE.items()}
+    families |= {name: make(edges) for name, make in REAL.items()}
+    for name, family in families.items():
+        with ivm.open(tmp_path / name, sync="off") as workspace:
+            workspace.install(family.declared + family.rule)
+            with workspace.transaction() as txn:
+                for relation, rows in family.facts.items():
+                    txn.insert(relation, rows)
+            for _, (edit, relation, rows) in zip(range(8), family.edits(), strict=False):
+                before = len(workspace[relation])
+                with workspace.transaction() as txn:
+                    getattr(txn, edit)(relation, rows)
+                assert len(workspace[relation]) - before == (1 if edit == "insert" else -1)
+            workspace.verify("q")
+
+
+def test_pictures_have_a_mark_for_each_measurement():
+    text = Picture("a title", "across", "up").scattered(
+        {"some": [(1, 2), (30, 40)], "others": [(5, 6)]}, {"twice": lambda x: 2 * x}
+    )
+    kinds = [part.get("class") for part in ElementTree.fromstring(text)]
+    assert [kinds.count(f"dot{i}") for i in (0, 1)] == [3, 2]  # one each in the legend
+    assert kinds.count("line2") == 2 and "nan" not in text
+
+
+def test_one_command_draws_all_that_the_page_shows(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(proof, "CHANGES", 10)
+    monkeypatch.setattr(proof, "TIMES", 3)
+    assert main(["proof", str(tmp_path), "--largest", "3"]) == 0
+    shown = set(re.findall(r"\((proof-\w+\.svg)\)", PAGE))
+    assert {file.name for file in tmp_path.iterdir()} == shown
+    said = capsys.readouterr().out
+    assert all(f"| {name}" in said for name in [*proof.TRACED, *proof.KINDS, *MADE])
+
+
+def test_the_tests_that_the_page_names_are_there():
+    named = re.findall(r"`([\w/]+\.py)::(\w+)`", PAGE)
+    assert len(named) > 15
+    for file, test in named:
+        assert f"def {test}(" in (TESTS / file).read_text(), test
