@@ -12,6 +12,11 @@ WORKS = {  # the module, what in it has the arguments and runs, and what is meas
         "AGGREGATES",
         "aggregates of one large group from which rows are deleted",
     ),
+    "branches": (
+        "benchmarks.branches",
+        "BRANCHES",
+        "branches begun, read and merged, with the views that follow",
+    ),
     "cell_costs": (
         "benchmarks.cells",
         "COSTS",

@@ -81,6 +81,13 @@ class Host(Protocol):
         method.
         """
 
+    def merged(
+        self, name: str, base: str | None, theirs: str | None, ours: str | None
+    ) -> str | None:
+        """Return what a property is after a merge, given its values in three versions; None if it
+        is not the host's. A host may lack this method, and then keeps no properties to be merged.
+        """
+
 
 _hosts: dict[str, Host] = {}
 

@@ -1,0 +1,91 @@
+"""Branches of a store with three views, one of which reads itself: begun, read, edited in a what-if,
+and merged after a hundred changes on either side.
+
+    row[k] = v               total[] is their sum, by[v] counts them
+    parent[x] = y            above(x, y) follows it up
+"""
+
+import argparse
+import random
+from collections.abc import Iterator
+from functools import partial
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+
+import ivm
+from pagestore_tools.bench.harness import Row, Side, Work, timed
+
+RULES = """
+    row[k] = v -> int(k), int(v).  parent[x] = y -> int(x), int(y).
+    total[] = s <- agg<<s = sum(v)>> row[_] = v.
+    by[v] = n <- agg<<n = count()>> row[_] = v.
+    above(x, y) <- parent[x] = y.  above(x, z) <- above(x, y), parent[y] = z.
+"""
+NODES, CHANGES, NESTED = 20_000, 100, 1000
+
+
+def fill(ws: ivm.Workspace, size: int) -> np.ndarray:
+    """Install rows and views, and return the values of the rows."""
+    relations, views = RULES.strip().split("\n", 1)
+    ws.install(relations, "relations")
+    values = np.random.default_rng(1).integers(0, 1000, size)
+    ws.insert("row", {"k": np.arange(size), "v": values})
+    ws.insert("parent", {"x": np.arange(1, NODES), "y": np.arange(1, NODES) // 2})
+    ws.install(views, "views")
+    return values
+
+
+def rows(folder: Path, options: argparse.Namespace) -> Iterator[Row]:
+    """Yield the rows of branches."""
+    chance, size = random.Random(1), options.size
+    with ivm.open(folder / "branches.pages") as ws:
+        values = fill(ws, size)
+        store = ws.store
+
+        def change(branch: str) -> None:
+            with ws.transaction(branch=branch) as txn:
+                some = chance.sample(range(size), CHANGES - 1)
+                txn.set("row", [(k, chance.randrange(1000)) for k in some])
+                txn.set("parent", [(chance.randrange(NODES // 2, NODES), chance.randrange(1000))])
+
+        def diverge() -> None:
+            if "side" in store.branches:
+                store.delete_branch("side")
+            store.branch("side")
+            change("main")
+            change("side")
+
+        def merge() -> None:
+            store.merge("side", on_conflict="theirs")
+
+        def what_if() -> None:
+            with ws.what_if() as trial:
+                trial.set("row", [(chance.randrange(size), 7)])
+                for view in ("total", "by", "above"):
+                    trial.changes(view)
+
+        def read(name: str) -> bool:
+            with store.snapshot(name) as snap:
+                return (5, int(values[5])) in snap["row"]
+
+        told = {"told": True, "unit": "ms", "scale": 1}
+        merged = Side("ivm", merge, diverge)
+        yield Row(f"{CHANGES} changes a side of {size:,} rows merged, views follow", [merged], 10)
+        yield Row("a row in a what-if, and what its views would change", [Side("ivm", what_if)], 20)
+        names = ["main", *(f"n{i}" for i in range(NESTED))]
+        took = [1e3 * timed(partial(store.branch, new, old)) for old, new in pairwise(names)]
+        yield Row("the first branch begun", [Side("ivm", lambda: took[0])], 1, **told)
+        yield Row(
+            f"the last of {NESTED:,} nested branches", [Side("ivm", lambda: took[-1])], 1, **told
+        )
+        for what, name in (("main", "main"), ("the deepest branch", names[-1])):
+            yield Row(
+                f"a row read on {what}", [Side("ivm", partial(read, name))], 5, "µs", 1e6, 100
+            )
+        jump = Side("ivm", lambda: read(chance.choice(names)))
+        yield Row(f"a row read on one of {NESTED:,} branches", [jump], 5, "µs", 1e6, 100)
+
+
+BRANCHES = Work("branches bench", rows, 10_000_000, 100_000)
