@@ -52,7 +52,14 @@ from ivm.spark.executors import (
 from ivm.spark.folder import UNDO, Folder, Pending, State
 from ivm.spark.follow import OpenOptions
 from ivm.spark.layout import Layout, plan
-from ivm.spark.select import ONE_ROW, columns_of, is_sql, refuse_equal, rules_of
+from ivm.spark.select import (
+    ONE_ROW,
+    columns_of,
+    in_zone_of,
+    is_sql,
+    refuse_equal,
+    rules_of,
+)
 from ivm.spark.shares import Hot, measure
 from pagestore.host import Violation
 
@@ -126,7 +133,8 @@ class Cells:
         OptionError, CellsError for a folder that has cells, and what `apply` raises.
         """
         _check_number(cells)
-        rules = _translated(rules, tables or {}) if is_sql(rules) else rules
+        with in_zone_of(spark):
+            rules = _translated(rules, tables or {}) if is_sql(rules) else rules
         said, predicates = hints(rules, "rules"), compile(rules).predicates
         for warning in said:
             warnings.warn(warning, stacklevel=2)

@@ -22,6 +22,7 @@ from ivm.rules.compile import compile
 from ivm.spark.changes import as_spark_has, difference, schema_of
 from ivm.spark.executors import sentence_first, use_this_python
 from ivm.spark.follow import AUTO, Incremental, OpenOptions, Refreshed, refresh
+from ivm.spark.select import in_zone_of
 from pagestore.errors import SchemaError
 from pagestore.host import as_inserted, local_path
 
@@ -108,6 +109,7 @@ def materialize(
     incremental="strict", RecomputeError is raised rather than any view recomputed. `batch` is a
     rising number, as `foreachBatch` gives it; one that is done, of that `query` or of the same
     relations, is skipped. Sources pass through the driver; O(changes), for snapshots O(rows).
+    What of a TIMESTAMP depends on the session's time zone is refused in a query unless that is UTC.
     Raises what `ivm.spark.follow.refresh` does, and OptionError for a warehouse that is not a local
     folder.
     """
@@ -122,7 +124,8 @@ def materialize(
         relation: source.toArrow() if hasattr(source, "toArrow") else source
         for relation, source in sources.items()
     }
-    did = refresh(place, name, rules, tables, incremental, batch, query, **options)
+    with in_zone_of(spark):
+        did = refresh(place, name, rules, tables, incremental, batch, query, **options)
     return Views(spark, place, compile(did.rules).predicates, did)
 
 

@@ -14,9 +14,10 @@ source, and no two equal rows: no key tells them apart.
 import json
 import re
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -27,6 +28,7 @@ from ivm.names import ONE
 from ivm.spark.changes import OF_CHANGES
 from ivm.sql.answers import bind, finish
 from ivm.sql.catalog import Catalog
+from ivm.sql.conversions import SESSION_ZONE
 from ivm.sql.errors import SqlError, SqlWarning, nearest
 from ivm.sql.queries.clauses import Schema
 from ivm.sql.queries.query import Queries
@@ -39,10 +41,14 @@ from ivm.sql.views import refuse_name
 from pagestore.host import Schema as Stored
 from pagestore.host import Type
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
 SQL = re.compile(
     r"(\s|--[^\n]*(\n|$)|/\*.*?\*/)*(select|with|from|values|create|explain)\s(?!\s*(\(|\[|<-|->))",
     re.I | re.DOTALL,
 )
+UTC = ("UTC", "Etc/UTC", "Z", "GMT", "Etc/GMT", "+00:00")  # names of one zone in Spark
 ONE_ROW = pa.table({"x": pa.array([0], pa.int64())})  # the rows of ONE
 REMEDY = ": give its rows as a source, or write CREATE TABLE before the query"
 
@@ -54,6 +60,17 @@ def is_sql(text: str) -> bool:
     (True, False, False)
     """
     return SQL.match(text) is not None
+
+
+@contextmanager
+def in_zone_of(spark: "SparkSession | None") -> Iterator[None]:
+    """Refuse in queries what depends on the time zone of a session, unless that is UTC."""
+    zone = "UTC" if spark is None else str(spark.conf.get("spark.sql.session.timeZone"))
+    token = SESSION_ZONE.set(None if zone in UTC else zone)
+    try:
+        yield
+    finally:
+        SESSION_ZONE.reset(token)
 
 
 def rules_of(

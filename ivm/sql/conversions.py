@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from contextvars import ContextVar
 from decimal import Decimal
 
 from sqlglot import exp
@@ -34,6 +35,8 @@ from ivm.sql.types import (
 )
 
 CONCAT = "string:concat"
+# that of Spark's session, where it is not UTC, while a view of it is translated
+SESSION_ZONE: ContextVar[str | None] = ContextVar("session_zone", default=None)
 
 
 def call(name: str, *args: Term) -> Call:
@@ -60,6 +63,8 @@ def convert(value: Typed, type_: SqlType, node: exp.Expr | None = None) -> Typed
     """Return a value in another type, as CAST does.  Raises SqlError if there is no such
     conversion.
     """
+    if TIMESTAMPTZ in (value.type, type_) and value.type not in (type_, NULL):
+        refuse_other_zones(node)
     if (
         isinstance(value.term, Lit)
         and not value.type.is_nested
@@ -82,6 +87,16 @@ def convert(value: Typed, type_: SqlType, node: exp.Expr | None = None) -> Typed
         )
     term = value.term if _is_alike(own, type_) else _conversion(value, type_, node)
     return Typed(fitted(term, own, type_), type_, value.nullable)
+
+
+def refuse_other_zones(node: exp.Expr | None) -> None:
+    """Raise SqlError if the session's zone is not UTC, for a value that depends on it."""
+    if zone := SESSION_ZONE.get():
+        raise SqlError(
+            f"this depends on the session's time zone, {zone}, and views are in UTC: set "
+            "spark.sql.session.timeZone to UTC, or take TIMESTAMP_NTZ",
+            node,
+        )
 
 
 def fitted(term: Term, own: SqlType, type_: SqlType) -> Term:

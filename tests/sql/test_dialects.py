@@ -223,3 +223,9 @@ def test_a_parser_whose_trees_are_others_is_refused(monkeypatch):
 def test_the_releases_of_the_parser_are_those_that_are_declared():
     declared = (Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8")
     assert f'"{release.RELEASES}"' in declared
+
+
+def test_a_constant_quotient_by_zero_that_is_tried_is_null() -> None:
+    query = "SELECT try_divide(1, 0) AS a, try_divide(1.5, 0) AS b, try_mod(1, 0) AS c"
+    with ivm.open(":memory:", threads=1) as ws:
+        assert [*(ws.sql(query, dialect="spark") or ())] == [(None, None, None)]

@@ -96,7 +96,7 @@ CALLS: dict[str, Meaning] = {
     "try_add(x, y)": "TRY(:x + :y)",
     "try_subtract(x, y)": "TRY(:x - :y)",
     "try_multiply(x, y)": "TRY(:x * :y)",
-    "try_divide(x, y)": "CASE WHEN :y <> 0 THEN spark_divide(:x, :y) END",
+    "try_divide(x, y)": "CASE WHEN :y <> 0 THEN TRY(spark_divide(:x, :y)) END",
     "try_mod(x, y)": "CASE WHEN :y <> 0 THEN :x % :y END",
     # texts
     "concat(*a)": lambda node: trees.joined(node),

@@ -13,7 +13,9 @@ from ivm.sql.dialects.table import duckdb
 from ivm.sql.errors import SqlError
 from ivm.terms.dialects import java_pieces
 
-DATE, MOMENT = "spark_cast(:d, 'DATE')", "CAST(spark_cast(:t, 'TIMESTAMPTZ') AS TIMESTAMP)"
+DATE = "spark_cast(:d, 'DATE')"
+# a TIMESTAMP_NTZ has no zone, so it is not read in that of the session
+MOMENT = "by_type(:t, 'timestamp', :t, CAST(spark_cast(:t, 'TIMESTAMPTZ') AS TIMESTAMP))"
 NOT_NULL = "FILTER (WHERE :x IS NOT NULL)"
 OVERLAY = (
     "spark_concat(spark_substring(:s, 1, :n - 1), :r, spark_substring(:s, :n + :m, 2147483647))"
@@ -173,7 +175,7 @@ def difference(unit: exp.Expr, start: exp.Expr, end: exp.Expr) -> exp.Expr:
     start.
     """
     name, values = unit_name(unit), {"a": start, "b": end}
-    start_, end_ = (f"CAST(spark_cast(:{one}, 'TIMESTAMPTZ') AS TIMESTAMP)" for one in "ab")
+    start_, end_ = (MOMENT.replace(":t", f":{one}") for one in "ab")
     if name in _SIZES:
         return duckdb(f"(epoch_us({end_}) - epoch_us({start_})) // {_SIZES[name]}", values)
     months = {"MONTH": 1, "QUARTER": 3, "YEAR": 12}.get(name)
@@ -188,7 +190,7 @@ def difference(unit: exp.Expr, start: exp.Expr, end: exp.Expr) -> exp.Expr:
 
 def months_between(later: exp.Expr, earlier: exp.Expr, rounded: exp.Expr) -> exp.Expr:
     """months_between, rounded to eight digits unless it says false."""
-    shown = (f"CAST(spark_cast(:{one}, 'TIMESTAMPTZ') AS TIMESTAMP)" for one in "ab")
+    shown = (MOMENT.replace(":t", f":{one}") for one in "ab")
     return duckdb(
         f"spark_months_between({', '.join(shown)}, :r)", {"a": later, "b": earlier, "r": rounded}
     )

@@ -17,7 +17,7 @@ from sqlglot import exp
 from ivm.sql.conversions import call, concat, convert, is_null_constant
 from ivm.sql.errors import SqlError
 from ivm.sql.functions.times import Value
-from ivm.sql.literals import number
+from ivm.sql.literals import NoValueError, number
 from ivm.sql.terms import Lit, Term, Typed
 from ivm.sql.types import (
     BIGINT,
@@ -354,7 +354,7 @@ def _divided(node: exp.Expr, value: Value) -> Typed:
     if isinstance(right.term, Lit) and right.term.value == 0:
         if dialect == "sqlite":
             return Typed(Lit(None, "int64"), NULL, True)
-        raise SqlError("`/` divides by zero", node)
+        raise NoValueError("`/` divides by zero", node)
     nullable = left.nullable or right.nullable
     integers = left.type.is_integer and right.type.is_integer
     if dialect != "spark" and integers:

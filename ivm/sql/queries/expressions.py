@@ -13,7 +13,14 @@ from typing import NamedTuple
 
 from sqlglot import exp
 
-from ivm.sql.conversions import alike, amount, convert, in_order
+from ivm.sql.conversions import (
+    SESSION_ZONE,
+    alike,
+    amount,
+    convert,
+    in_order,
+    refuse_other_zones,
+)
 from ivm.sql.errors import SqlError
 from ivm.sql.functions import scalar as fn
 from ivm.sql.functions.known import reading
@@ -22,11 +29,16 @@ from ivm.sql.queries import list_rows
 from ivm.sql.queries.scope import Scope, text_of
 from ivm.sql.rules import Body, Builder, is_null
 from ivm.sql.terms import FLIPPED, Call, Either, Lit, Literal, Term, Test, Typed, originated
-from ivm.sql.types import BOOLEAN, INTEGER, INTERVAL, NULL
+from ivm.sql.types import BOOLEAN, INTEGER, INTERVAL, NULL, TIMESTAMPTZ, SqlType
 
 COMPARE: dict[type[exp.Expr], str] = {
     exp.EQ: "=", exp.NEQ: "!=", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">=",
 }  # fmt: skip
+# that give one of their values, or compare them
+CHOICES = (
+    exp.Case, exp.If, exp.Coalesce, exp.Nullif, exp.Greatest, exp.Least, exp.Is, exp.NullSafeEQ,
+    exp.NullSafeNEQ, exp.Cast, exp.Between, exp.In, exp.And, exp.Or, exp.Not,
+)  # fmt: skip
 NEVER: list[Literal] = [Test(Call("=", (Lit(1, "int64"), Lit(0, "int64"))))]
 
 
@@ -108,7 +120,7 @@ class Expressions:
             )
         if isinstance(node, exp.AggFunc):
             raise SqlError(f"an aggregate has no place here: {node.sql(dialect='duckdb')}", node)
-        if (literal := constant(node)) is not None:
+        if (literal := _constant(node)) is not None:
             return literal
         if (listed := _listed(node)) is not None:
             return self.value(listed)
@@ -118,8 +130,26 @@ class Expressions:
             if isinstance(node.expression, exp.Any | exp.All):
                 return self._of_rows(node, operation)
             return self._compared(node, operation)
-        found = fn.translate(node, self.value)
+        found = self._translated(node)
         return found._replace(term=originated(found.term, node))
+
+    def _translated(self, node: exp.Expr) -> Typed:
+        """Return the term of a function or an operator; a moment of a zone that is not UTC is only
+        chosen.
+        """
+        if SESSION_ZONE.get() is None or isinstance(node, CHOICES):
+            return fn.translate(node, self.value)
+        types = list[SqlType]()
+
+        def value(one: exp.Expr) -> Typed:
+            found = self.value(one)
+            types.append(found.type)
+            return found
+
+        found = fn.translate(node, value)
+        if TIMESTAMPTZ in (found.type, *types):
+            refuse_other_zones(node)
+        return found
 
     def _column(self, node: exp.Column) -> Typed:
         """Return a column, or the expression of the select list that has its name."""
@@ -403,6 +433,14 @@ def _listed(node: exp.Expr) -> exp.In | None:
         if isinstance(inner, exp.Array)
         else None
     )
+
+
+def _constant(node: exp.Expr) -> Typed | None:
+    """Return the value of a constant; None for what is none."""
+    found = constant(node)
+    if found is not None and found.type == TIMESTAMPTZ:
+        refuse_other_zones(node)
+    return found
 
 
 def _within(node: exp.Expr) -> exp.Expr | None:

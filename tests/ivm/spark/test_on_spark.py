@@ -159,6 +159,49 @@ def test_what_rules_refuse_on_spark_is_taken_back(spark: "SparkSession", tmp_pat
         assert len(cells["sale"]) == 2 and len(cells["only"]) == 1
 
 
+ZONED = [  # what a query may do with a TIMESTAMP in any zone, and what it may not
+    ("SELECT k, max(ts) AS m, count(DISTINCT ts) AS c FROM t GROUP BY k", True),
+    ("SELECT id, CASE WHEN id > 1 THEN ts END AS h FROM t WHERE ts IS NOT NULL", True),
+    ("SELECT a.id, b.id AS o FROM t a JOIN t b ON a.ts < b.ts", True),
+    ("SELECT id, hour(n) AS h, n < '2024-07-01' AS b FROM t", True),
+    *(
+        (f"SELECT id, {one} AS h FROM t", False)
+        for one in (
+            "CAST(ts AS DATE)", "hour(ts)", "date_trunc('day', ts)", "CAST(ts AS STRING)", "ts = n",
+            "date_format(ts, 'HH')", "ts > '2024-07-01'", "CAST(n AS TIMESTAMP)", "datediff(ts, n)",
+            "TIMESTAMP '2024-01-01 00:00:00'", "ts + INTERVAL 1 DAY", "to_date(ts)",
+            "ts BETWEEN '2024-01-01' AND '2024-05-01'", "concat('a', ts)", "greatest(ts, n)",
+            "coalesce(ts, DATE '2024-01-01')", "from_unixtime(id)", "to_timestamp('2024-01-01')",
+        )
+    ),
+]  # fmt: skip
+
+
+def test_what_depends_on_the_sessions_zone_is_refused(
+    spark: "SparkSession", tmp_path: Path
+) -> None:
+    zone = spark.conf.get("spark.sql.session.timeZone")
+    spark.conf.set("spark.sql.session.timeZone", "America/New_York")
+    try:
+        moment = "'2024-0{}-01 23:30:00'"
+        rows = ", ".join(
+            f"({n}L, 'a', TIMESTAMP {moment.format(n)}, TIMESTAMP_NTZ {moment.format(n)})"
+            for n in (1, 7)
+        )
+        table = spark.sql(f"SELECT * FROM VALUES {rows} AS t(id, k, ts, n)")
+        table.createOrReplaceTempView("t")
+        for number, (query, answered) in enumerate(ZONED):
+            path = tmp_path / f"{number}.pages"
+            if answered:
+                views = materialize(spark, "v", query, {"t": table}, path)
+                assert sorted(views.read("v").collect()) == sorted(spark.sql(query).collect())
+            else:
+                with pytest.raises(SqlError, match="the session's time zone, America/New_York"):
+                    materialize(spark, "v", query, {"t": table}, path)
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", zone)
+
+
 def test_views_of_tables_of_spark(spark: "SparkSession", tmp_path: Path) -> None:
     path, rows = tmp_path / "v.pages", {(n % 7, n * 3 % 11) for n in range(60)}
     views = materialize(spark, "graph", RULES, {"edge": spark.createDataFrame(edges(*rows))}, path)
