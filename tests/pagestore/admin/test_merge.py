@@ -8,8 +8,9 @@ import pytest
 
 import pagestore
 from pagestore import Store
-from pagestore.admin.merge import Conflict
+from pagestore.admin.merge import MERGED, Conflict
 from pagestore.errors import MergeError, MissingError, VersionError
+from pagestore.salvage import salvage
 from pagestore.store import empty_store
 from pagestore.versions.handle import Handle
 from tests.support.programs.amounts import times
@@ -373,3 +374,25 @@ def test_a_crash_leaves_a_merge_whole_or_undone(sync: str, stride: int) -> None:
         assert found.history(1)[0].merged == 3
         assert dict(found.snapshot()["r"]) == merged
         assert [v for v in found.check() if v.invariant not in FALLBACK] == []
+
+
+def test_copies_with_other_numbers_forget_merges(tmp_path: Any) -> None:
+    """A restored dump and a salvaged store number versions anew: what was merged is not said."""
+    with pagestore.open(tmp_path / "s.pages") as store:
+        with store.transaction() as txn:
+            txn.create("r", "x: int64").insert([(1,)])
+        store.branch("b")
+        with store.transaction(branch="b") as txn:
+            txn["r"].insert([(2,)])
+        store.merge("b")
+        assert MERGED in store.snapshot().properties
+        store.dump(tmp_path / "dump")
+    with pagestore.open(":memory:") as restored:
+        restored.restore(tmp_path / "dump")
+        assert MERGED not in restored.snapshot().properties
+    with (
+        pagestore.open(tmp_path / "s.pages", mode="r") as store,
+        pagestore.open(tmp_path / "saved.pages") as saved,
+    ):
+        salvage(store, saved)
+        assert MERGED not in saved.snapshot().properties
