@@ -229,3 +229,8 @@ def test_a_constant_quotient_by_zero_that_is_tried_is_null() -> None:
     query = "SELECT try_divide(1, 0) AS a, try_divide(1.5, 0) AS b, try_mod(1, 0) AS c"
     with ivm.open(":memory:", threads=1) as ws:
         assert [*(ws.sql(query, dialect="spark") or ())] == [(None, None, None)]
+
+
+def test_json_of_a_struct_is_refused_since_spark_leaves_its_nulls_out() -> None:
+    with ivm.open(":memory:", threads=1) as ws, pytest.raises(ivm.IvmError, match="keep its field"):
+        ws.sql("SELECT to_json(named_struct('a', 1, 'b', NULL)) AS v", dialect="spark")

@@ -276,7 +276,8 @@ CALLS: dict[str, Meaning] = {
     "map_contains_key(m, k)": "map_contains(:m, :k)",
     "get_json_object(j, p)": "TRY(json_extract_string(:j, :p))",
     "json_array_length(j)": "CASE WHEN json_type(:j) = 'ARRAY' THEN json_array_length(:j) END",
-    "to_json(x)": "to_json(:x)",
+    "to_json(x)": "by_type(:x, 'struct', refused('to_json of a struct leaves out its nulls: "
+                  "keep its fields'), to_json(:x))",
     "typeof(x)": lambda node: duckdb(trees.type_names("x"), {"x": node.expressions[0]}),
     # aggregates
     "avg|mean|try_avg(x)": "spark_average(sum(:x), count(:x))",
