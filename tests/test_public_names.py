@@ -54,6 +54,11 @@ MODULES = {  # each public module, and the names that it offers
         refuse_stopped repeats row_changes rows_of select select_weighted sort_order stab_many together typed user_cache
     """,
     "ivm": "Answer IvmError Workspace open register_function",
+    "ivm.dbapi": """
+        BINARY Binary Connection Cursor DATETIME DataError DatabaseError Date DateFromTicks Error IntegrityError
+        InterfaceError InternalError Kind NUMBER NotSupportedError OTHER OperationalError ProgrammingError ROWID
+        STRING Time TimeFromTicks Timestamp TimestampFromTicks Warning apilevel connect paramstyle threadsafety
+    """,
     "ivm.errors": """
         AggregateError ArityError ConstraintError ConstructError DivergenceError EditError FunctionConflictError
         IvmError MaintainError LimitError OptionError RangeError RecomputeError RecursionRefusedError RedefinitionError

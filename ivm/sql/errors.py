@@ -36,6 +36,10 @@ class SqlSyntaxError(SqlError):
         self.args = ("\n  ".join(self.lines),)
 
 
+class DuplicateError(SqlError):
+    """A row with the key of another would be stored."""
+
+
 class SqlWarning(UserWarning):
     """What a statement asks for and is not done, or what keeping it costs."""
 

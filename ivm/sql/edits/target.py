@@ -16,7 +16,7 @@ from ivm.sql.answers import answer
 from ivm.sql.catalog import Catalog
 from ivm.sql.conversions import convert
 from ivm.sql.edits.literals import Row, literal, rows_of
-from ivm.sql.errors import SqlError, counted, nearest
+from ivm.sql.errors import DuplicateError, SqlError, counted, nearest
 from ivm.sql.literals import NoValueError, converted
 from ivm.sql.queries.clauses import Rows
 from ivm.sql.queries.query import Queries
@@ -325,7 +325,7 @@ class Target:
                     )
                     has = "has a row with" if key in there else "would have two rows with"
                     already = " already" * (key in there)
-                    raise SqlError(
+                    raise DuplicateError(
                         f"{self.name} {has} {shown}{already}: INSERT ... ON CONFLICT DO NOTHING, "
                         f"or UPDATE it",
                         node,
@@ -383,11 +383,12 @@ class Target:
     def _replace_by_key(self, olds: dict[Row, Row], node: exp.Expr) -> None:
         news = {self.key_of(new): new for new in olds.values()}
         if len(news) < len(olds):
-            raise SqlError(f"two rows of {self.name} would have one key", node)
+            raise DuplicateError(f"two rows of {self.name} would have one key", node)
         moved = [key for key in olds if key not in news]
         entered = [key for key in news if key not in olds]
         if entered and (there := self.existing(entered)):
-            raise SqlError(f"{self.name} has a row with the key {next(iter(there))} already", node)
+            key = next(iter(there))
+            raise DuplicateError(f"{self.name} has a row with the key {key} already", node)
         if moved:
             self.txn.delete(self.name, moved)
         self.txn.set(self.name, [*news.values()])
