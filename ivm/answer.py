@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -38,3 +39,27 @@ class Answer(Frames):
 
     def __repr__(self) -> str:
         return printable(f"<answer ({', '.join(self._table.column_names)}), {len(self)} rows>")
+
+
+class ListedAnswer(Answer):
+    """An answer whose rows are a list, of which a table is made if somebody asks for it."""
+
+    def __init__(self, rows: list[tuple[Any, ...]], schema: pa.Schema) -> None:
+        self._rows, self._schema, self.seconds = rows, schema, 0.0
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __iter__(self) -> Iterator[tuple[Any, ...]]:
+        return iter(self._rows)
+
+    @cached_property
+    def _table(self) -> pa.Table:
+        import pyarrow as pa
+
+        columns = zip(*self._rows, strict=True) if self._rows else [[]] * len(self._schema)
+        arrays = [
+            pa.array(values, field.type)
+            for values, field in zip(columns, self._schema, strict=True)
+        ]
+        return pa.Table.from_arrays(arrays, schema=self._schema)

@@ -81,6 +81,7 @@ from pagestore.host import (
 if TYPE_CHECKING:
     import pyarrow.compute as pc
 
+    from ivm.sql.prepared.cache import Asked
     from ivm.why.why import Asker, Cause, Row, Why
 
 Dialect = Literal["duckdb", "postgres", "sqlite", "spark"]
@@ -148,6 +149,7 @@ class Workspace:
         self._maintainer = Maintainer(store, threads, memory, rules)
         self._maintainer.put_in_words = self._put_in_words
         self._sessions = Sessions()
+        self._asked: Asked | None = None
         self._prepared: dict[str, PreparedEdits] = {}
         if store.mode == "rw":  # reading views needs no rules
             self._rules_now()
@@ -433,10 +435,14 @@ class Workspace:
         >>> list(ws.sql("CREATE TABLE paid (cents INT); INSERT INTO paid VALUES (?); SELECT * FROM paid", [250]))
         [(250,)]
         """
-        from ivm.sql.statements import Statements  # imports sqlglot, which others do not need
+        # sqlglot is imported, which others do not need
+        from ivm.sql.prepared.cache import Asked
+        from ivm.sql.statements import Statements
 
+        if self._asked is None:
+            self._asked = Asked()
         with allowing(self.memory):
-            return Statements(self, sessions=self._sessions).run(
+            return Statements(self, sessions=self._sessions, asked=self._asked).run(
                 text, parameters, dialect, incremental
             )
 

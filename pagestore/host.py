@@ -32,6 +32,7 @@ from pagestore.relations.rope import Rope
 from pagestore.relations.snapshot import (
     Snapshot,
     as_inserted,
+    catalog_of,
     changes_table,
     differing,
     pages_of_both,
@@ -80,7 +81,16 @@ from pagestore.trees.read import (
     read_blocks,
 )
 from pagestore.trees.tree import Spec, Tree
-from pagestore.values.codec import NULL, YEARS, encode, float_values, float_words, narrowed, typed
+from pagestore.values.codec import (
+    NULL,
+    YEARS,
+    encode,
+    float_values,
+    float_words,
+    narrowed,
+    typed,
+    value_of_word,
+)
 from pagestore.values.dictionary import TextFinder
 from pagestore.values.row_formats import given_rows
 from pagestore.values.types import Column, Schema, Type, may_be_narrow
@@ -150,6 +160,7 @@ __all__ = [
     "begins",
     "bulk",
     "bulk_all",
+    "catalog_of",
     "changes_table",
     "coding_within",
     "columns_of",
@@ -201,4 +212,5 @@ __all__ = [
     "together",
     "typed",
     "user_cache",
+    "value_of_word",
 ]

@@ -34,7 +34,7 @@ from pagestore.trees.tree import Tree
 from pagestore.values.codec import decode, encode
 from pagestore.values.dictionary import Dictionary
 from pagestore.values.types import Column, Schema, Type
-from pagestore.versions.catalog import MAIN, listed
+from pagestore.versions.catalog import MAIN, Catalog, listed
 from pagestore.versions.handle import Handle
 from pagestore.versions.locks import Pin
 from pagestore.versions.store_state import Version
@@ -201,6 +201,11 @@ def _readable(handle: Handle, version: int, pages: Pages, pin: Pin) -> Callable[
         return pages
 
     return read
+
+
+def catalog_of(snapshot: Snapshot) -> Catalog:
+    """Return the catalog of a snapshot: the same object as long as no commit changes it."""
+    return snapshot._version.catalog
 
 
 def newest_snapshot(handle: Handle, branch: str = MAIN) -> Snapshot:

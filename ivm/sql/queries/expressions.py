@@ -39,6 +39,7 @@ CHOICES = (
     exp.Case, exp.If, exp.Coalesce, exp.Nullif, exp.Greatest, exp.Least, exp.Is, exp.NullSafeEQ,
     exp.NullSafeNEQ, exp.Cast, exp.Between, exp.In, exp.And, exp.Or, exp.Not,
 )  # fmt: skip
+GIVEN = "given"  # in the meta of a place of a value: the variable that stands for it
 NEVER: list[Literal] = [Test(Call("=", (Lit(1, "int64"), Lit(0, "int64"))))]
 
 
@@ -91,7 +92,7 @@ class Expressions:
             return self._known[id(node)][1]
         self._depth += 1
         try:
-            found = self._first_value(node)
+            found = node.meta.get(GIVEN) or self._first_value(node)
             self._known[id(node)] = node, found
             return found
         finally:
@@ -282,7 +283,8 @@ class Expressions:
                 self.body.literals.append(literal)
 
     def _unified(self, node: exp.EQ) -> bool:
-        if not (isinstance(node.this, exp.Column) and isinstance(node.expression, exp.Column)):
+        sides = (node.this, node.expression)
+        if not all(isinstance(one, exp.Column) or GIVEN in one.meta for one in sides):
             return False
         left, right = self.value(node.this), self.value(node.expression)
         if left.type.store != right.type.store or left.type.name == "NULL":

@@ -1,0 +1,94 @@
+"""The statements that a workspace was asked before, and what they were translated to.
+
+A text is translated for this when it comes again, with other values or the same, and is done anew
+when the catalog changes.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from ivm.names import CATALOG
+from ivm.sql.prepared.shape import Shape, shape_of
+from ivm.wide import Parameters
+
+TEXTS_MOST = 1024
+Kinds = tuple[type, ...]
+
+
+class Statement:
+    """A statement without its values: how often it was asked, and by the types of values what it
+    was translated to, with the catalog that this holds for.
+    """
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self._asked = 0
+        self._plans: dict[Kinds, tuple[Any, Any]] = {}
+
+    def plan(self, kinds: Kinds, catalog: Any) -> Any:
+        """Return what the statement was translated to; None if it was not, or for another
+        catalog.
+        """
+        known = self._plans.get(kinds)
+        if known is None:
+            return None
+        before, plan = known
+        if before is not catalog:
+            if before.relations != catalog.relations or (
+                before.properties.get(CATALOG) != catalog.properties.get(CATALOG)
+            ):
+                self._plans.pop(kinds, None)
+                return None
+            self._plans[kinds] = catalog, plan
+        return plan
+
+    def follow(self, kinds: Kinds, catalog: Any, translate: Callable[[], Any]) -> None:
+        """Translate a statement that was asked without a plan, if it comes again."""
+        self._asked += 1
+        if self._asked > 1 and kinds not in self._plans:
+            self._plans[kinds] = catalog, translate()
+
+
+class Asked:
+    """Statements by their texts; the oldest are forgotten."""
+
+    def __init__(self) -> None:
+        self._texts: dict[tuple[str, str], tuple[Shape, Statement] | None] = {}
+        self._statements: dict[tuple[str, str], Statement] = {}
+        self._lock = threading.Lock()  # of both while one is added
+
+    def find(
+        self, text: str, parameters: Parameters, dialect: str
+    ) -> tuple[Statement, list[Any]] | None:
+        """Return the statement of a text with its values; None for one that is not kept."""
+        try:
+            found = self._texts[text, dialect]
+        except (KeyError, TypeError):
+            found = self._read(text, dialect)
+        if found is None:
+            return None
+        shape, statement = found
+        values = shape.values(parameters)
+        return None if values is None else (statement, values)
+
+    def _read(self, text: str, dialect: str) -> tuple[Shape, Statement] | None:
+        if not isinstance(text, str) or not isinstance(dialect, str):
+            return None
+        shape = shape_of(text)
+        found = None
+        with self._lock:
+            if shape is not None:
+                statement = self._statements.get((shape.text, dialect)) or Statement(shape.text)
+                _remember(self._statements, (shape.text, dialect), statement)
+                found = shape, statement
+            _remember(self._texts, (text, dialect), found)
+        return found
+
+
+def _remember(known: dict[Any, Any], key: Any, value: Any) -> None:
+    known[key] = value
+    while len(known) > TEXTS_MOST:
+        known.pop(next(iter(known)), None)

@@ -1,0 +1,320 @@
+"""Questions that keys answer: each of their tables is read at the words of a prefix of its key.
+
+    SELECT t.n, m.top FROM total t JOIN most m USING (who) WHERE who = ?
+
+    slot 0             the word of the parameter
+    step total(0, 1, 2)    the records that begin with slot 0; their other words go to slots 1 and 2
+    step most(0, 3)        the same, once for each of these
+
+No program is made and no plan: O(rows * height) in all.  More rows than `ROWS_MOST` are left to
+rules, which take all of them at a time.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from itertools import count
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from sqlglot import exp
+
+from ivm.answer import ListedAnswer
+from ivm.sql.prepared.shape import NAME
+from ivm.sql.queries.clauses import Rows
+from ivm.sql.queries.expressions import COMPARE, GIVEN
+from ivm.sql.queries.query import Queries
+from ivm.sql.rules import Builder
+from ivm.sql.terms import Atom, Call, Lit, Literal, Term, Test, Typed, Var
+from ivm.sql.types import BIGINT, VARCHAR, SqlType
+from ivm.wide import is_encoded
+from pagestore.host import NULL, WORD_MAX, Type, read_batches, value_of_word
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+ROWS_MOST = 1000
+TYPES: dict[type, SqlType] = {int: BIGINT, str: VARCHAR}  # of values that are words of columns
+TESTS: dict[str, Callable[[int, int], bool]] = {
+    "=": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le,
+    ">": operator.gt, ">=": operator.ge,
+}  # fmt: skip
+COMPARED = tuple(COMPARE)
+Words = tuple[int, ...]
+
+
+class TooMany(Exception):
+    """More rows are read than one after the other should be."""
+
+
+class Step(NamedTuple):
+    """Records of a relation, whose words go to `slots` by their places, those of the first
+    `prefix` columns from slots.
+    """
+
+    name: str
+    prefix: Words
+    keys: int
+    slots: tuple[tuple[int, int], ...]  # of the records' other words
+    required: Words  # the places that are not null
+    weight: int | None  # the place of how often a row of a bag is there
+
+
+class Seeks(NamedTuple):
+    """A question's steps, `tests` of words of slots, and its columns: slots with their types."""
+
+    steps: tuple[Step, ...]
+    tests: tuple[tuple[Callable[[int, int], bool], int, int], ...]
+    constants: tuple[tuple[int, int | str], ...]  # slots with the values that the text has there
+    columns: tuple[tuple[int, Type], ...]
+    schema: pa.Schema
+
+    def answer(self, source: Any, values: Sequence[int | str]) -> ListedAnswer | None:
+        """Return the rows in a version or a transaction; None if there are too many."""
+        id_of = source.dictionary.id_of
+        given = {
+            slot: id_of(one.encode()) if isinstance(one, str) else one
+            for slot, one in (*enumerate(values), *self.constants)
+        }
+        if not all(-WORD_MAX <= word < WORD_MAX for word in given.values()):
+            return None
+        try:
+            found = self._found(source, given)
+        except TooMany:
+            return None
+        columns, texts = self.columns, source.dictionary
+        rows = [
+            tuple([value_of_word(type_, row[slot], texts) for slot, type_ in columns])
+            for row in found
+        ]
+        if len(rows) > 1:
+            rows.sort(key=_in_order)
+        return ListedAnswer(rows, self.schema)
+
+    def _found(self, source: Any, given: dict[int, int]) -> list[dict[int, int]]:
+        """Return the words of all slots, for each row of the answer."""
+        rows = [given]
+        for step in self.steps:
+            rows = [one for row in rows for one in _followed(step, source, row)]
+            if len(rows) > ROWS_MOST:
+                raise TooMany
+        return [
+            row
+            for row in rows
+            if all(
+                row[left] != NULL != row[right] and holds(row[left], row[right])
+                for holds, left, right in self.tests
+            )
+        ]
+
+
+def _in_order(row: tuple[Any, ...]) -> list[tuple[bool, Any]]:
+    """Return by what rows are sorted, nulls first."""
+    return [(value is not None, value) for value in row]
+
+
+def _followed(step: Step, source: Any, row: dict[int, int]) -> list[dict[int, int]]:
+    """Return the words of slots with those of each record that a step finds."""
+    found = list[dict[int, int]]()
+    prefix = tuple([row[slot] for slot in step.prefix])
+    for record in _records(source, step, prefix):
+        new = {**row}
+        if all(
+            new.setdefault(slot, record[place]) == record[place] for place, slot in step.slots
+        ) and not any(record[place] == NULL for place in step.required):
+            found += [new] * (1 if step.weight is None else record[step.weight])
+    return found
+
+
+def _records(source: Any, step: Step, prefix: Words) -> list[Words]:
+    """Return the records of a relation that begin with words.  Raises TooMany."""
+    if len(prefix) == step.keys:
+        values = source.finder(step.name).find(prefix)
+        return [] if values is None else [(*prefix, *values)]
+    tree, behind = source.tree(step.name), (*prefix[:-1], prefix[-1] + 1)
+    batch = next(read_batches(source.pages, tree, prefix, behind, None, ROWS_MOST + 1), None)
+    if batch is None:
+        return []
+    if batch.shape[1] > ROWS_MOST:
+        raise TooMany
+    return list(zip(*batch.tolist(), strict=True))
+
+
+# -- from a query
+
+
+def seeks_of(
+    node: exp.Expr, kinds: Sequence[type], queries: Queries, source: Any, schema: pa.Schema
+) -> Seeks | None:
+    """Return how keys answer a query whose values are places of a text; None if they do not.
+
+    `kinds` are the types of the values, and `schema` is that of the answers.  Raises SqlError.
+    """
+    if not _with_given(node, kinds):
+        return None
+    builder, rows = queries.builder, queries.query(node, None, top=True)
+    literals = [builder.resolved(one) for one in rows.body.literals]
+    found = Planned(builder, rows, len(kinds), source)
+    if (
+        builder.rules
+        or rows.order
+        or any(is_encoded(str(value.type)) for _, value in rows.columns)
+        or not found.plan(literals)
+    ):
+        return None
+    columns = [found.column(builder.resolve(value.term)) for _, value in rows.columns]
+    known = tuple([one for one in columns if one is not None])
+    if len(known) < len(columns):
+        return None
+    return Seeks((*found.steps,), (*found.tests,), (*found.constants,), known, schema)
+
+
+def _with_given(node: exp.Expr, kinds: Sequence[type]) -> bool:
+    """Let the places of values stand for variables; return whether each is compared with a column
+    in a condition that must hold.
+    """
+    for place in node.find_all(exp.Placeholder):
+        number = int(place.name.removeprefix(NAME))
+        type_, test = TYPES.get(kinds[number]), place.parent
+        if type_ is None or not isinstance(test, COMPARED):
+            return False
+        other = test.expression if test.this is place else test.this
+        around = test.parent
+        while isinstance(around, exp.And | exp.Paren):
+            around = around.parent
+        if not isinstance(other, exp.Column) or not isinstance(around, exp.Where | exp.Join):
+            return False
+        place.meta[GIVEN] = Typed(Var(_given_name(number)), type_, False)
+    return True
+
+
+class Planned:
+    """Steps while they are found: the slots of variables, and the types of what is in them."""
+
+    def __init__(self, builder: Builder, rows: Rows, given: int, source: Any) -> None:
+        self.steps: list[Step] = []
+        self.tests: list[tuple[Callable[[int, int], bool], int, int]] = []
+        self.constants: list[tuple[int, int | str]] = []
+        self._types: dict[int, Type] = {}
+        self._slots = {_given_name(n): n for n in range(given)}
+        self._fresh, self._source = count(given), source
+        # each variable is one value, or its values were equated with each other
+        self._fits = all(builder.resolve(Var(name)) == Var(name) for name in self._slots)
+        self._required = builder.names_of(rows.body.required)
+        self._columns = rows.body.columns
+
+    def plan(self, literals: Sequence[Literal]) -> bool:
+        """Find steps for all literals; return whether there are."""
+        left = [one for one in literals if isinstance(one, Atom)]
+        others = [one for one in literals if not isinstance(one, Atom)]
+        for one in others:
+            if not isinstance(one, Test) or not self._is_compared(one.term):
+                return False
+        while self._fits and left:
+            best = max(left, key=lambda one: len(self._prefix(one)))
+            if not self._step(best):
+                return False
+            left.remove(best)
+        return self._fits and bool(self.steps) and all(map(self._test, others))
+
+    def column(self, term: Term) -> tuple[int, Type] | None:
+        """Return the slot of a variable, and the type of what is in it."""
+        slot = self._slots.get(term.name) if isinstance(term, Var) else None
+        type_ = None if slot is None else self._types.get(slot)
+        return None if slot is None or type_ is None else (slot, type_)
+
+    def _is_compared(self, term: Term) -> bool:
+        """Return whether a condition compares words; a variable that is a constant gets its
+        slot.
+        """
+        if not (isinstance(term, Call) and term.name in TESTS and len(term.args) == 2):
+            return False
+        types = [*map(self._type_of, term.args)]
+        if None in types or types[0] != types[1]:
+            return False
+        if types[0] != BIGINT and term.name not in ("=", "!="):
+            return False
+        for one, other in (term.args, term.args[::-1]):
+            if isinstance(other, Lit):
+                slot = self._constant(other)
+                if term.name == "=" and isinstance(one, Var):
+                    self._slots.setdefault(one.name, slot)
+        return True
+
+    def _type_of(self, term: Term) -> SqlType | None:
+        """Return BIGINT for all whole numbers of a word, VARCHAR for texts, None for others."""
+        if isinstance(term, Lit):
+            return TYPES.get(type(term.value)) if term.store in ("int64", "string") else None
+        own = self._columns.get(term.name) if isinstance(term, Var) else None
+        return None if own is None else word_type(own)
+
+    def _constant(self, lit: Lit) -> int:
+        assert isinstance(lit.value, int | str)
+        slot = next(self._fresh)
+        self.constants.append((slot, lit.value))
+        return slot
+
+    def _prefix(self, atom: Atom) -> list[int]:
+        """Return the slots that the first arguments of an atom are in."""
+        found = list[int]()
+        for term in atom.keys:
+            if not isinstance(term, Var) or term.name not in self._slots:
+                break
+            found.append(self._slots[term.name])
+        return found
+
+    def _step(self, atom: Atom) -> bool:
+        """Add the step of an atom; return whether its key leads to its records."""
+        prefix, relation = self._prefix(atom), self._source[atom.name]
+        stored = relation.info.schema.stored
+        visible = len(stored) + atom.weighs
+        if not prefix or relation.computed_place is not None or len(atom.terms) != visible:
+            return False
+        slots, required = list[tuple[int, int]](), list[int]()
+        for place, term in enumerate(atom.terms[: len(stored)]):
+            if term is None:
+                continue
+            if not isinstance(term, Var):
+                return False
+            if term.name not in self._slots:
+                self._slots[term.name] = next(self._fresh)
+            slot = self._slots[term.name]
+            self._types.setdefault(slot, stored[place].type)
+            if self._types[slot].name != stored[place].type.name:
+                return False
+            if place >= len(prefix):
+                slots.append((place, slot))
+            if term.name in self._required:
+                required.append(place)
+        weight = len(stored) if atom.weighs else None
+        keys = relation.info.spec.keys
+        self.steps.append(Step(atom.name, (*prefix,), keys, (*slots,), (*required,), weight))
+        return True
+
+    def _test(self, one: Literal) -> bool:
+        """Add a test of words, after those of all steps; return whether both are known."""
+        assert isinstance(one, Test) and isinstance(one.term, Call)
+        slots = [
+            self._slots.get(term.name)
+            if isinstance(term, Var)
+            else self._constant(term)
+            if isinstance(term, Lit)
+            else None
+            for term in one.term.args
+        ]
+        if slots[0] is None or slots[1] is None:
+            return False
+        self.tests.append((TESTS[one.term.name], slots[0], slots[1]))
+        return True
+
+
+def word_type(value: Typed) -> SqlType | None:
+    """Return BIGINT for all whole numbers of a word, VARCHAR for texts, None for others."""
+    if value.type.is_integer and value.type.store == BIGINT.store:
+        return BIGINT
+    return VARCHAR if value.type == VARCHAR else None
+
+
+def _given_name(number: int) -> str:
+    """Return the name of the variable that stands for a value."""
+    return f"_p{number}"

@@ -1,0 +1,92 @@
+"""Texts of statements without the values in them, so that those that differ in these alone are one.
+
+SELECT cents FROM total WHERE who = 'ada' AND n = ?
+SELECT cents FROM total WHERE who = :given0 AND n = :given1      "ada", the first parameter
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from ivm.wide import Parameters
+
+QUESTION = re.compile(r"\s*select\b", re.IGNORECASE)
+TOKEN = re.compile(
+    r"""(?P<space>\s+|--[^\n]*|/\*.*?\*/)
+    |(?P<text>'(?:[^']|'')*')
+    |(?P<number>\d+(?![\w.]))
+    |(?P<place>\?|\$\d+|(?<!:):[^\W\d]\w*)
+    |(?P<other>[^\W\d]\w*|"(?:[^"]|"")*"|`[^`]*`|::|[\d.]+\w*|.)""",
+    re.DOTALL | re.VERBOSE,
+)
+LENGTH_MOST = 4000  # of a text that is looked at
+NAME = "given"  # of a value's place, before its number
+UNREAD = ("\\", "$$")  # texts of which some dialects end elsewhere
+
+
+class Given(NamedTuple):
+    """Where a value comes from: a literal of the text, or the parameter of a name or number."""
+
+    literal: Any = None
+    parameter: int | str | None = None
+
+
+class Shape(NamedTuple):
+    """A text with a name in place of each value, and where these values come from."""
+
+    text: str
+    given: tuple[Given, ...]
+
+    def values(self, parameters: Parameters) -> list[Any] | None:
+        """Return the values of a statement; None if the parameters are not those of its text."""
+        known = _by_name(parameters)
+        wanted = {one.parameter for one in self.given} - {None}
+        if known is None or not wanted <= known.keys():
+            return None
+        if type(parameters) is not dict and len(wanted) < len(known):
+            return None
+        return [
+            one.literal if one.parameter is None else known[one.parameter] for one in self.given
+        ]
+
+
+def _by_name(parameters: Parameters) -> dict[int | str, Any] | None:
+    """Return parameters by number or name; None if they are not of the usual types."""
+    if type(parameters) in (list, tuple):
+        return dict(enumerate(parameters))  # type: ignore[arg-type]
+    if parameters is None:
+        return {}
+    return parameters if type(parameters) is dict else None
+
+
+def shape_of(text: str) -> Shape | None:
+    """Return the shape of a text; None for one that is not looked at."""
+    if len(text) > LENGTH_MOST or not QUESTION.match(text) or any(o in text for o in UNREAD):
+        return None
+    positions = 0
+    parts, given, last = list[str](), list[Given](), ""
+    for token in TOKEN.finditer(text):
+        kind, own = token.lastgroup, token[0]
+        found = None
+        if kind == "place":
+            name: int | str = own[1:]
+            if own == "?":
+                name, positions = positions, positions + 1
+            elif own[0] == "$":
+                name = int(own[1:]) - 1
+            found = Given(parameter=name)
+        elif kind in ("text", "number") and last == "=":
+            found = Given(int(own) if kind == "number" else own[1:-1].replace("''", "'"))
+        if found is not None:
+            own = f":{NAME}{len(given)}"
+            given.append(found)
+        parts.append(own)
+        last = last if kind == "space" else own
+    return Shape("".join(parts), (*given,))
+
+
+def kinds(values: Sequence[Any]) -> tuple[type, ...]:
+    """Return the types of values, by which a statement is translated."""
+    return tuple(map(type, values))

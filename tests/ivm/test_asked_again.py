@@ -1,0 +1,170 @@
+"""A question that is asked again is answered by keys, and as if it were asked for the first time."""
+
+from random import Random
+from typing import Any
+
+import pytest
+
+import ivm
+from ivm.answer import ListedAnswer
+from ivm.errors import IvmError
+from tests.support.calls import functions_called
+from tests.support.programs.amounts import times
+
+TABLES = """
+    CREATE TABLE paid (id INT PRIMARY KEY, who TEXT, cents BIGINT, day DATE, part DECIMAL(8, 2));
+    CREATE TABLE line (id INT, no SMALLINT, what TEXT NOT NULL, f DOUBLE, PRIMARY KEY (id, no));
+    CREATE TABLE note (who TEXT, what TEXT, n INT, at TIMESTAMP);
+    CREATE MATERIALIZED VIEW total AS SELECT who, sum(cents) AS cents, avg(part) AS part FROM paid GROUP BY who;
+    CREATE MATERIALIZED VIEW most AS SELECT who, max(cents) AS top, count(*) AS n FROM paid GROUP BY who;
+    CREATE MATERIALIZED VIEW named AS SELECT id, no, what, upper(what) AS loud, f FROM line;
+    CREATE MATERIALIZED VIEW noted AS SELECT who, n, [n, 1] AS both FROM note WHERE n > 0;
+    CREATE MATERIALIZED VIEW first AS SELECT who, id, cents FROM paid ORDER BY cents LIMIT 3;
+    CREATE VIEW plain AS SELECT who, cents + 1 AS more FROM total;
+"""
+NAMES = ["ada", "bob", "it''s", "", "Ada"]
+QUESTIONS = [
+    "SELECT * FROM paid WHERE id = {int}",
+    "SELECT who, day, part FROM paid WHERE {int} = id AND cents > {int}",
+    "SELECT cents, id AS key, id FROM paid AS p WHERE p.id = {int} AND who = {text}",
+    "SELECT who FROM paid WHERE id = {int} AND cents != id",
+    "SELECT * FROM line WHERE id = {int} AND no = {int}",
+    "SELECT no, what, f FROM line WHERE id = {int}",
+    "SELECT no FROM line WHERE id = {int} AND no <> {int} AND what = {text}",
+    "SELECT what, n FROM note WHERE who = {text}",
+    "SELECT * FROM note WHERE who = {text} AND what = {text}",
+    "SELECT DISTINCT n FROM note WHERE who = {text}",
+    "SELECT cents FROM total WHERE who = {text}",
+    "SELECT * FROM total WHERE who = {text} AND cents = {int}",
+    "SELECT t.cents, m.top FROM total t JOIN most m ON t.who = m.who WHERE t.who = {text}",
+    "SELECT p.id, l.what FROM paid p JOIN line l USING (id) WHERE p.id = {int}",
+    "SELECT p.who, m.n FROM paid p JOIN most m ON p.who = m.who WHERE p.id = {int}",
+    "SELECT p.id FROM paid p LEFT JOIN line l ON p.id = l.id WHERE p.id = {int}",
+    "SELECT loud, f FROM named WHERE id = {int} AND no = {int}",
+    "SELECT * FROM noted WHERE who = {text}",
+    "SELECT id FROM first WHERE who = {text}",
+    "SELECT more FROM plain WHERE who = {text}",
+    "SELECT what FROM line WHERE id = {int} ORDER BY no DESC LIMIT 1",
+    "SELECT what FROM line WHERE id = {int} LIMIT 1",
+    "SELECT count(*), min(no) FROM line WHERE id = {int}",
+    "SELECT who FROM paid WHERE id = {int} OR id = {int}",
+    "SELECT who FROM paid WHERE id = {int} + 1",
+    "SELECT id FROM paid WHERE NOT id = {int}",
+    "SELECT id, {int} AS x FROM paid WHERE id = {int}",
+    "SELECT who FROM paid WHERE id = {text}",
+    "SELECT who FROM paid WHERE day = {text} AND id = {int}",
+    "SELECT no FROM line WHERE id = {int} AND no < {int} AND no >= {int}",
+    "SELECT id FROM paid WHERE id = {int} /* = 3 */ AND who = 'a=1' -- = 'x'",
+    "SELECT id FROM paid WHERE id = {int} AND who IN (SELECT who FROM most WHERE n = {int})",
+    "SELECT who FROM paid WHERE id = {int} AND EXISTS (SELECT 1 FROM line WHERE id = {int})",
+    "SELECT a.id FROM paid a, paid b WHERE a.id = {int} AND b.id = a.cents",
+    "SELECT id FROM paid WHERE id = {int} AND id = {int}",
+    "SELECT id FROM paid WHERE id = {int} AND cents IS NULL",
+]
+CHANGES = [
+    "INSERT OR REPLACE INTO paid VALUES ({int}, {text}, {int}, DATE '2024-01-0{digit}', {int})",
+    "INSERT OR REPLACE INTO paid VALUES ({int}, NULL, NULL, NULL, NULL)",
+    "INSERT OR REPLACE INTO line VALUES ({int}, {int}, {text}, {int} / 3)",
+    "INSERT INTO note VALUES ({text}, {text}, {int}, TIMESTAMP '2024-01-01 00:00:0{digit}')",
+    "INSERT INTO note VALUES (NULL, {text}, NULL, NULL)",
+    "DELETE FROM paid WHERE id = {int}",
+    "DELETE FROM note WHERE n = {int}",
+    "UPDATE line SET what = {text} WHERE id = {int}",
+]
+DEFINITIONS = [
+    "ALTER TABLE line ADD COLUMN g{n} INT DEFAULT 7",
+    "ALTER TABLE paid RENAME COLUMN day TO day{n}; ALTER TABLE paid RENAME COLUMN day{n} TO day",
+    "DROP VIEW plain; CREATE VIEW plain AS SELECT who, cents + {n} AS more FROM total",
+    "DROP MATERIALIZED VIEW named; "
+    "CREATE MATERIALIZED VIEW named AS SELECT id, no, what, 'x' AS loud, f FROM line",
+    "DROP TABLE note CASCADE; CREATE TABLE note (n INT, what TEXT, who TEXT PRIMARY KEY)",
+    "CREATE TABLE other{n} (id INT)",
+]
+
+
+@pytest.mark.parametrize("seed", range(times(4)))
+def test_asked_again_is_as_asked_first(seed: int) -> None:
+    """Random questions with literals and parameters in each other's place, between random edits
+    and changes of tables and views, give rows and columns as one that is not remembered does.
+    """
+    random, ws = Random(seed), ivm.open(":memory:")
+    ws.sql(TABLES)
+    asked, by_keys = random.sample(QUESTIONS, 12), 0
+    for n in range(250):
+        if random.random() < 0.25:
+            attempt(ws.sql, filled(random, random.choice(CHANGES), 0)[0])
+        if random.random() < 0.03:
+            attempt(ws.sql, random.choice(DEFINITIONS).format(n=n))
+        text, values = filled(random, random.choice(asked), random.choice([0, 0.5, 1]))
+        found = attempt(ws.sql, text, values or None)
+        assert shown(found) == shown(attempt(ws.at().sql, text, values or None)), (text, values)
+        by_keys += isinstance(found, ListedAnswer)
+    assert by_keys > 10
+
+
+def filled(random: Random, text: str, share: float) -> tuple[str, list[Any]]:
+    """Return a statement with values, a share of them as parameters."""
+    values: list[Any] = []
+    parts = text.replace("{digit}", str(random.randrange(1, 10))).split("{")
+    for place, part in enumerate(parts[1:], 1):
+        kind, rest = part.split("}", 1)
+        value: Any = (
+            random.choice(NAMES) if kind == "text" else random.choice([0, 1, 2, 3, 1 << 40])
+        )
+        if random.random() < share:
+            odd = random.random() < 0.1
+            values.append(random.choice([None, True, 2.0, 1 << 70, "2", -1]) if odd else value)
+            parts[place] = "?" + rest
+        else:
+            parts[place] = (f"'{value}'" if kind == "text" else str(value)) + rest
+    return "".join(parts), [
+        one.replace("''", "'") if isinstance(one, str) else one for one in values
+    ]
+
+
+def attempt(run: Any, *given: Any) -> Any:
+    """Return what a statement gives, or its error."""
+    try:
+        return run(*given)
+    except IvmError as error:
+        return type(error)
+
+
+def shown(found: Any) -> Any:
+    """Return the rows of an answer and its columns, as Python's values and as Arrow's."""
+    if found is None or isinstance(found, type):
+        return found
+    table = found.to_arrow()
+    return repr(list(found)), len(found), repr(table.to_pylist()), str(table.schema)
+
+
+def test_a_question_by_key_calls_few_functions() -> None:
+    """Asked again, it makes no program, no plan and no table."""
+    ws = ivm.open(":memory:")
+    ws.sql(TABLES + "INSERT INTO paid VALUES (1, 'ada', 5, NULL, NULL), (2, 'bob', 7, NULL, NULL)")
+    for text, value in (
+        ("SELECT cents FROM total WHERE who = ?", "ada"),
+        ("SELECT cents FROM paid WHERE id = ?", 1),
+    ):
+        for _ in range(3):
+            ws.sql(text, [value])
+        called = functions_called(lambda text=text, value=value: ws.sql(text, [value]))
+        assert len(called) <= 130, (text, len(called))
+
+
+def test_others_change_tables_between(tmp_path: Any) -> None:
+    """Another opener's tables, rows and views are those of the next answer."""
+    path = tmp_path / "s.pages"
+    with ivm.open(path) as ws, ivm.open(path) as other:
+        ws.sql("CREATE TABLE t (id INT PRIMARY KEY, a INT, b INT); INSERT INTO t VALUES (1, 2, 3)")
+        for change, expected in [
+            ("SELECT 1", (2,)),
+            ("UPDATE t SET a = 5", (5,)),
+            ("ALTER TABLE t RENAME COLUMN a TO c; ALTER TABLE t RENAME COLUMN b TO a", (3,)),
+            ("DROP TABLE t; CREATE TABLE t (a TEXT, id INT PRIMARY KEY)", None),
+            ("INSERT INTO t VALUES ('x', 1)", ("x",)),
+            ("DROP TABLE t; CREATE MATERIALIZED VIEW t AS SELECT 1 AS id, 9 AS a", (9,)),
+        ]:
+            other.sql(change)
+            for _ in range(3):
+                assert next(iter(ws.sql("SELECT a FROM t WHERE id = 1")), None) == expected
