@@ -152,6 +152,35 @@ def test_a_question_by_key_calls_few_functions() -> None:
         assert len(called) <= 130, (text, len(called))
 
 
+@pytest.mark.parametrize(
+    ("type_", "stored", "asked"),
+    [
+        ("UUID", "6f9619ff-8b86-d011-b42d-00cf4fc964ff", "6F9619FF-8B86-D011-B42D-00CF4FC964FF"),
+        ("JSON", '{"a": 1}', '{"a":1}'),
+        ("ENUM('x', 'y')", "x", "x"),
+        ("VARCHAR", "x", "x"),
+        ("BLOB", "x", "x"),
+        ("DATE", "2024-01-02", "2024-1-2"),
+        ("DECIMAL(8, 2)", "7", 7),
+        ("HUGEINT", "7", 7),
+        ("DOUBLE", "7", 7),
+        ("BOOLEAN", "true", 1),
+    ],
+)
+def test_a_text_is_a_value_of_its_columns_type(type_: str, stored: str, asked: Any) -> None:
+    """A value that a column stores in another form is found again in that form."""
+    ws = ivm.open(":memory:")
+    ws.sql(f"CREATE TABLE t (id {type_} PRIMARY KEY, n INT)")
+    ws.sql("INSERT INTO t VALUES (?, 1)", [stored])
+    for text in (
+        "SELECT n FROM t WHERE id = ?",
+        "SELECT * FROM t a JOIN t b USING (id) WHERE id = ?",
+    ):
+        first = shown(attempt(ws.at(ws.store.version).sql, text, [asked]))
+        for _ in range(3):
+            assert shown(attempt(ws.sql, text, [asked])) == first
+
+
 def test_others_change_tables_between(tmp_path: Any) -> None:
     """Another opener's tables, rows and views are those of the next answer."""
     path = tmp_path / "s.pages"

@@ -154,7 +154,7 @@ def seeks_of(
         return None
     builder, rows = queries.builder, queries.query(node, None, top=True)
     literals = [builder.resolved(one) for one in rows.body.literals]
-    found = Planned(builder, rows, len(kinds), source)
+    found = Planned(builder, rows, kinds, source)
     if (
         builder.rules
         or rows.order
@@ -191,17 +191,23 @@ def _with_given(node: exp.Expr, kinds: Sequence[type]) -> bool:
 class Planned:
     """Steps while they are found: the slots of variables, and the types of what is in them."""
 
-    def __init__(self, builder: Builder, rows: Rows, given: int, source: Any) -> None:
+    def __init__(self, builder: Builder, rows: Rows, kinds: Sequence[type], source: Any) -> None:
+        given = {_given_name(n): TYPES[kind] for n, kind in enumerate(kinds)}
         self.steps: list[Step] = []
         self.tests: list[tuple[Callable[[int, int], bool], int, int]] = []
         self.constants: list[tuple[int, int | str]] = []
         self._types: dict[int, Type] = {}
-        self._slots = {_given_name(n): n for n in range(given)}
-        self._fresh, self._source = count(given), source
-        # each variable is one value, or its values were equated with each other
-        self._fits = all(builder.resolve(Var(name)) == Var(name) for name in self._slots)
+        self._slots = {name: n for n, name in enumerate(given)}
+        self._fresh, self._source = count(len(given)), source
         self._required = builder.names_of(rows.body.required)
-        self._columns = rows.body.columns
+        own = {name: Typed(Var(name), type_, False) for name, type_ in given.items()}
+        self._columns = own | rows.body.columns
+        # no two values were equated, and each is compared with columns of its own type alone:
+        # a text is another word as a UUID, whose letters are small, or as JSON
+        self._fits = all(
+            builder.resolve(Var(name)) == Var(name) and word_type(self._columns[name]) == type_
+            for name, type_ in given.items()
+        )
 
     def plan(self, literals: Sequence[Literal]) -> bool:
         """Find steps for all literals; return whether there are."""
