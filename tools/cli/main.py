@@ -81,7 +81,7 @@ IVM = {
 OF_RELATIONS = "prepare", "load", "print", "delete", "drop", "rename", "truncate"
 MODULES = {
     **{("pagestore", name): f"relation_commands.{name}" for name in OF_RELATIONS},
-    **{("pagestore", name): "store_commands.merge" for name in ("revert", "cherry-pick")},
+    ("pagestore", "cherry-pick"): "store_commands.cherry_pick",
     ("pagestore", "bench"): "bench.store",
     ("ivm", "bench"): "bench.views",
     ("ivm", "demo"): "demo.demo",

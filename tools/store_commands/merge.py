@@ -1,27 +1,23 @@
-"""`pagestore merge FILE BRANCH`, `revert FILE VERSION` and `cherry-pick FILE VERSION`: do on a branch
-what was changed elsewhere, or take it back; views follow.
-"""
+"""`pagestore merge FILE BRANCH`: do on a branch what was changed on another; views follow."""
 
 import argparse
 from collections import Counter
 
 import ivm as ivm  # registers its host, so that views follow
 
-from ..cli.answers import answer, common, opened, plain, version_or_name
-
-METHODS = {"merge": "merge", "revert": "revert", "cherry-pick": "cherry_pick"}
+from ..cli.answers import answer, common, opened, plain
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the command's arguments; the parser's name says which of the three commands it is."""
+    """Add the command's arguments."""
     common(parser)
-    command = parser.prog.split()[-1]
-    parser.set_defaults(method=METHODS[command])
-    if command == "merge":
-        parser.add_argument("what", metavar="branch", help="the branch whose changes are merged")
-    else:
-        said = "the version that is taken back" if command == "revert" else "the version to do here"
-        parser.add_argument("what", metavar="version", type=version_or_name, help=said)
+    parser.add_argument("what", metavar="branch", help="the branch whose changes are merged")
+    options_of_merges(parser, "merge")
+
+
+def options_of_merges(parser: argparse.ArgumentParser, method: str) -> None:
+    """Add what merge, revert and cherry-pick have in common; `method` is the store's."""
+    parser.set_defaults(method=method)
     parser.add_argument("--into", default="main", help="the branch that changes (default: main)")
     parser.add_argument(
         "--on-conflict",
