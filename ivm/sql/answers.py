@@ -62,6 +62,11 @@ class Finished(NamedTuple):
     groups: tuple[list[Rule], ...] = ()
 
 
+def are_as_stored(rows: Rows) -> bool:
+    """Return whether the columns of rows are shown as they are stored."""
+    return not any(is_encoded(str(value.type)) for _, value in rows.columns)
+
+
 def finish(
     builder: Builder, rows: Rows, name: str, names: Sequence[str], more: Sequence[Typed] = ()
 ) -> Finished:
@@ -76,7 +81,7 @@ def finish(
     if not 0 < len(identity) < KEYS_MAX or not builder.determines(
         rows.body, [v.term for v in identity]
     ):
-        encoded = any(is_encoded(str(v.type)) for _, v in rows.columns)
+        encoded = not are_as_stored(rows)
         own = builder.helper() if encoded else name
         found = _finish(builder, rows.body, own, list(zip(shown, values, strict=True)))
         columns = typed(found.columns[: len(rows.columns)], rows)

@@ -12,7 +12,6 @@ from typing import Any
 
 from ivm.names import CATALOG
 from ivm.sql.prepared.shape import Shape, shape_of
-from ivm.wide import Parameters
 
 TEXTS_MOST = 1024
 Kinds = tuple[type, ...]
@@ -60,9 +59,7 @@ class Asked:
         self._statements: dict[tuple[str, str], Statement] = {}
         self._lock = threading.Lock()  # of both while one is added
 
-    def find(
-        self, text: str, parameters: Parameters, dialect: str
-    ) -> tuple[Statement, list[Any]] | None:
+    def find(self, text: str, parameters: Any, dialect: str) -> tuple[Statement, list[Any]] | None:
         """Return the statement of a text with its values; None for one that is not kept."""
         try:
             found = self._texts[text, dialect]

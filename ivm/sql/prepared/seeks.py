@@ -20,14 +20,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from sqlglot import exp
 
 from ivm.answer import ListedAnswer
-from ivm.sql.prepared.shape import NAME
+from ivm.sql.answers import are_as_stored
+from ivm.sql.prepared.shape import number_of
 from ivm.sql.queries.clauses import Rows
 from ivm.sql.queries.expressions import COMPARE, GIVEN
 from ivm.sql.queries.query import Queries
 from ivm.sql.rules import Builder
 from ivm.sql.terms import Atom, Call, Lit, Literal, Term, Test, Typed, Var
 from ivm.sql.types import BIGINT, VARCHAR, SqlType
-from ivm.wide import is_encoded
 from pagestore.host import NULL, WORD_MAX, Type, read_batches, value_of_word
 
 if TYPE_CHECKING:
@@ -155,12 +155,7 @@ def seeks_of(
     builder, rows = queries.builder, queries.query(node, None, top=True)
     literals = [builder.resolved(one) for one in rows.body.literals]
     found = Planned(builder, rows, kinds, source)
-    if (
-        builder.rules
-        or rows.order
-        or any(is_encoded(str(value.type)) for _, value in rows.columns)
-        or not found.plan(literals)
-    ):
+    if builder.rules or rows.order or not are_as_stored(rows) or not found.plan(literals):
         return None
     columns = [found.column(builder.resolve(value.term)) for _, value in rows.columns]
     known = tuple([one for one in columns if one is not None])
@@ -174,7 +169,7 @@ def _with_given(node: exp.Expr, kinds: Sequence[type]) -> bool:
     in a condition that must hold.
     """
     for place in node.find_all(exp.Placeholder):
-        number = int(place.name.removeprefix(NAME))
+        number = number_of(place.name)
         type_, test = TYPES.get(kinds[number]), place.parent
         if type_ is None or not isinstance(test, COMPARED):
             return False

@@ -10,14 +10,13 @@ import re
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from ivm.wide import Parameters
-
 QUESTION = re.compile(r"\s*select\b", re.IGNORECASE)
 TOKEN = re.compile(
     r"""(?P<space>\s+|--[^\n]*|/\*.*?\*/)
     |(?P<text>'(?:[^']|'')*')
     |(?P<number>\d+(?![\w.]))
-    |(?P<place>\?|\$\d+|(?<!:):[^\W\d]\w*)
+    |\$(?P<numbered>\d+)
+    |(?P<place>\?|(?<!:):[^\W\d]\w*)
     |(?P<other>[^\W\d]\w*|"(?:[^"]|"")*"|`[^`]*`|::|[\d.]+\w*|.)""",
     re.DOTALL | re.VERBOSE,
 )
@@ -39,7 +38,7 @@ class Shape(NamedTuple):
     text: str
     given: tuple[Given, ...]
 
-    def values(self, parameters: Parameters) -> list[Any] | None:
+    def values(self, parameters: Any) -> list[Any] | None:
         """Return the values of a statement; None if the parameters are not those of its text."""
         known = _by_name(parameters)
         wanted = {one.parameter for one in self.given} - {None}
@@ -52,10 +51,10 @@ class Shape(NamedTuple):
         ]
 
 
-def _by_name(parameters: Parameters) -> dict[int | str, Any] | None:
+def _by_name(parameters: Any) -> dict[int | str, Any] | None:
     """Return parameters by number or name; None if they are not of the usual types."""
     if type(parameters) in (list, tuple):
-        return dict(enumerate(parameters))  # type: ignore[arg-type]
+        return dict(enumerate(parameters))
     if parameters is None:
         return {}
     return parameters if type(parameters) is dict else None
@@ -74,9 +73,9 @@ def shape_of(text: str) -> Shape | None:
             name: int | str = own[1:]
             if own == "?":
                 name, positions = positions, positions + 1
-            elif own[0] == "$":
-                name = int(own[1:]) - 1
             found = Given(parameter=name)
+        elif kind == "numbered":
+            found = Given(parameter=int(token[kind]) - 1)
         elif kind in ("text", "number") and last == "=":
             found = Given(int(own) if kind == "number" else own[1:-1].replace("''", "'"))
         if found is not None:
@@ -85,6 +84,11 @@ def shape_of(text: str) -> Shape | None:
         parts.append(own)
         last = last if kind == "space" else own
     return Shape("".join(parts), (*given,))
+
+
+def number_of(name: str) -> int:
+    """Return the number of a value by the name of its place."""
+    return int(name[len(NAME) :])
 
 
 def kinds(values: Sequence[Any]) -> tuple[type, ...]:
