@@ -71,8 +71,11 @@ FORMS = {
     ],
     "rows that are the nearest of none": [
         "SELECT t.id, b.k, b.d FROM t ASOF RIGHT JOIN b ON t.v >= b.d",
-        "SELECT t.id, a.k, a.d FROM t ASOF FULL JOIN a ON t.p = a.k AND t.v < a.d",
-        "SELECT k, d, a.d AS x, b.d AS y FROM a ASOF FULL JOIN b USING (k, d)",
+        # DuckDB 2.0 leaves out rows of the right side whose key is null, now and then
+        "SELECT t.id, a.k, a.d FROM t ASOF FULL JOIN (SELECT * FROM a WHERE k > 0) a "
+        "ON t.p = a.k AND t.v < a.d",
+        "SELECT k, d, a.d AS x, b.d AS y FROM a ASOF FULL JOIN (SELECT * FROM b WHERE k > 0) b "
+        "USING (k, d)",
         "SELECT k, d, a.d AS x, b.d AS y FROM a ASOF LEFT JOIN b USING (k, d)",
         "SELECT count(*) AS n FROM (SELECT sum(d) AS d FROM a WHERE k = 9) x ASOF FULL JOIN a y ON "
         "x.d > y.d",
@@ -251,6 +254,26 @@ def test_a_form_is_kept_as_duckdb_answers_it(form: str, tmp_path: Path) -> None:
         for edit in EDITS:
             both.run(edit)
             both.compare()
+
+
+def test_a_row_whose_key_is_null_is_the_nearest_of_none(tmp_path: Path) -> None:
+    """DuckDB 2.0.1 leaves out the last of these in one thread, and now and then in several."""
+    with ivm.open(tmp_path / "f.pages", threads=1) as workspace:
+        workspace.sql("; ".join(TABLES))
+        query = "SELECT k, a.d AS x, b.d AS y FROM a ASOF FULL JOIN b USING (k, d)"
+        workspace.sql(f"CREATE MATERIALIZED VIEW v AS {query}")
+        expected = Counter(
+            [
+                (1, 2.5, 0.5),
+                (2, None, None),
+                (2, None, None),
+                (4, 1, None),
+                (3, None, 1.5),
+                (None, None, 9),
+            ]
+        )
+        assert rows_of(workspace.sql(query).to_arrow()) == expected
+        assert rows_of(workspace["v"].to_arrow()) == expected
 
 
 def test_rows_of_computed_nulls_follow_from_rows_before(tmp_path: Path) -> None:
