@@ -4,7 +4,7 @@ words.
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from itertools import combinations, permutations, product
 from pathlib import Path
 from random import Random
@@ -77,30 +77,28 @@ def program_of(mirror: Mirror) -> Program:
     return program
 
 
-def distinct(bindings: Iterable[dict]) -> list[dict]:
-    return [*{frozenset(binding.items()): binding for binding in bindings}.values()]
-
-
 def folded(mirror: Mirror, rule: Rule, place: int) -> Iterator[tuple[Fact, frozenset[Fact]]]:
     """Every row of an aggregate with all facts of its group, or with those of one binding that
     decides it.
     """
     head, one = rule.heads[place], rule.aggregates[place]
     results = {v for each in rule.aggregates for v in each.results}
+    under = defaultdict(frozenset)  # the facts of a binding, of all alternatives that have it
+    for disjunct in rule.body:
+        for binding in naive.bindings(disjunct, {}, mirror.state):
+            under[frozenset(binding.items())] |= facts_under(disjunct, binding)
     groups = defaultdict(list)
-    for binding in distinct(
-        b for disjunct in rule.body for b in naive.bindings(disjunct, {}, mirror.state)
-    ):
-        groups[tuple(binding[v.name] for v in head.terms if v not in results)].append(binding)
+    for items, facts in under.items():
+        binding = dict(items)
+        group = tuple(binding[v.name] for v in head.terms if v not in results)
+        groups[group].append((binding, facts))
     for row in naive.rows_of(mirror.state[head.predicate]):
         group = groups[
             tuple(v for v, term in zip(row, head.terms, strict=True) if term not in results)
         ]
-        parts = [facts_under(rule.body[0], binding) for binding in group]
+        parts = [facts for _, facts in group]
         if one.op in DECIDING:
-            parts = [
-                p for p, b in zip(parts, group, strict=True) if b[one.argument.name] == row[-1]
-            ]
+            parts = [facts for b, facts in group if b[one.argument.name] == row[-1]]
             yield from ((Fact(head.predicate, row), part) for part in parts)
         elif group or one.absent is not None:
             yield Fact(head.predicate, row), frozenset().union(*parts)
@@ -162,6 +160,26 @@ def test_rows_have_the_derivations_of_the_truth(case: tuple) -> None:
     mirror = Mirror(":memory:", text)
     for edits in transactions:
         mirror.change(edits)
+    compare(mirror)
+    mirror.close()
+
+
+@pytest.mark.parametrize("given", [[], [("f", (0, 0), True)], [("f", (0, 1), True)]])
+@pytest.mark.parametrize(
+    "rule",
+    [
+        "v[x] = m <- agg<<m = count()>> e(0, _), a(x), x = 0, (f[x] = x ; x = 0).",
+        "v[x] = m <- agg<<m = count()>> e(0, _), a(x), x = 0, (x = 0 ; f[x] = x).",
+        "v[x] = m <- agg<<m = max(y)>> e(x, y), (f[x] = y ; a(x)).",
+        "v[x] = m <- agg<<m = sum(y)>> e(x, y), (a(x) ; f[x] = y).",
+    ],
+)
+def test_an_aggregate_has_the_facts_of_all_alternatives_that_hold(rule: str, given: list) -> None:
+    mirror = Mirror(
+        ":memory:",
+        "a(x) -> int(x). e(x, y) -> int(x), int(y). f[x] = y -> int(x), int(y). " + rule,
+    )
+    mirror.change([("a", (0,), True), ("e", (0, 1), True), *given])
     compare(mirror)
     mirror.close()
 
