@@ -133,9 +133,7 @@ def _read(node: exp.Expr, dialect: str, text: str) -> exp.Expr:
             and not one.args.get("catalog")
         ):
             one.set("db", None)
-    if isinstance(node, exp.Command) and (
-        parts := CREATE_PIVOT.fullmatch(f"{node.this} {node.expression}")
-    ):
+    if isinstance(node, exp.Command) and (parts := CREATE_PIVOT.fullmatch(_command(node))):
         (node,) = parsed(f"{parts[1]} SELECT * FROM ({parts[2]})", dialect)
     elif isinstance(node, exp.Command):
         parsed(query_in_place(f"{node.this}{node.expression}", text), dialect)
@@ -274,28 +272,31 @@ class Statements:
 
     def _sought(self, statement: Statement, values: list[Any]) -> Answer | None:
         """Return the answer of a question that was asked before and that keys answer."""
+        own = kinds(values)
+        if not statement.is_known(own):
+            return None
         with self.host.store.snapshot() as source:
-            plan: Seeks | None = statement.plan(kinds(values), catalog_of(source))
+            plan: Seeks | None = statement.plan(own, catalog_of(source))
             return None if plan is None else plan.answer(source, values)
 
     def _expect_again(
         self, statement: Statement, values: list[Any], dialect: str, found: Answer
     ) -> None:
         """Find out how keys answer a question that was asked twice."""
-
-        def plan() -> Seeks | None:
-            with suppress(SqlError, SqlglotError, PagestoreError, IvmError):
-                (node,) = (
-                    _read(n, dialect, statement.text) for n in parsed(statement.text, dialect)
-                )
-                if isinstance(node, exp.Select) and not versions.names_versions(node):
-                    schema = found.to_arrow().schema
-                    return seeks_of(node, kinds(values), self._queries(catalog), source, schema)
-            return None
-
+        own = kinds(values)
+        if not statement.is_due(own):
+            return
+        plan = None
         with self._reader().catalog() as catalog:
             source = catalog.source
-            statement.follow(kinds(values), catalog_of(source), plan)
+            with suppress(SqlglotError, PagestoreError, IvmError):
+                match [
+                    _read(one, dialect, statement.text) for one in parsed(statement.text, dialect)
+                ]:
+                    case [exp.Select() as node] if not versions.names_versions(node):
+                        schema = found.to_arrow().schema
+                        plan = seeks_of(node, own, self._queries(catalog), source, schema)
+            statement.remember(own, catalog_of(source), plan)
 
     @contextmanager
     def _errors_of_sql(self, node: exp.Expr) -> Iterator[None]:

@@ -8,6 +8,7 @@ import pytest
 import ivm
 from ivm.answer import ListedAnswer
 from ivm.errors import IvmError
+from ivm.sql import statements
 from tests.support.calls import functions_called
 from tests.support.programs.amounts import times
 
@@ -60,6 +61,7 @@ QUESTIONS = [
     "SELECT a.id FROM paid a, paid b WHERE a.id = {int} AND b.id = a.cents",
     "SELECT id FROM paid WHERE id = {int} AND id = {int}",
     "SELECT id FROM paid WHERE id = {int} AND cents IS NULL",
+    "SELECT who FROM paid WHERE id = {int}; SELECT no FROM line WHERE id = {int}",
 ]
 CHANGES = [
     "INSERT OR REPLACE INTO paid VALUES ({int}, {text}, {int}, DATE '2024-01-0{digit}', {int})",
@@ -179,6 +181,31 @@ def test_a_text_is_a_value_of_its_columns_type(type_: str, stored: str, asked: A
         first = shown(attempt(ws.at(ws.store.version).sql, text, [asked]))
         for _ in range(3):
             assert shown(attempt(ws.sql, text, [asked])) == first
+
+
+def test_a_text_of_several_questions_is_asked_again() -> None:
+    ws = ivm.open(":memory:")
+    ws.sql("CREATE TABLE t (id INT PRIMARY KEY, a INT); INSERT INTO t VALUES (1, 2)")
+    for _ in range(4):
+        assert [*ws.sql("SELECT id FROM t; SELECT a FROM t WHERE id = 1")] == [(2,)]
+
+
+def test_what_keys_do_not_answer_is_translated_once_more_only(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """After that a question takes the way of rules alone, until the catalog changes."""
+    sought: list[Any] = []
+    own = statements.seeks_of
+    monkeypatch.setattr(statements, "seeks_of", lambda *given: sought.append(given) or own(*given))
+    ws = ivm.open(":memory:")
+    ws.sql("CREATE TABLE t (id INT PRIMARY KEY, a INT); INSERT INTO t VALUES (1, 2)")
+    for _ in range(5):
+        assert [*ws.sql("SELECT id FROM t WHERE a = 2")] == [(1,)]
+    assert len(sought) == 1
+    ws.sql("ALTER TABLE t ADD COLUMN b INT")
+    for _ in range(5):
+        assert [*ws.sql("SELECT id FROM t WHERE a = 2")] == [(1,)]
+    assert len(sought) == 2
 
 
 def test_others_change_tables_between(tmp_path: Any) -> None:

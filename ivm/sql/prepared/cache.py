@@ -7,7 +7,6 @@ when the catalog changes.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 from typing import Any
 
 from ivm.names import CATALOG
@@ -44,11 +43,20 @@ class Statement:
             self._plans[kinds] = catalog, plan
         return plan
 
-    def follow(self, kinds: Kinds, catalog: Any, translate: Callable[[], Any]) -> None:
-        """Translate a statement that was asked without a plan, if it comes again."""
+    def is_known(self, kinds: Kinds) -> bool:
+        """Return whether there is something to be had from `plan`, if the catalog is the same."""
+        return kinds in self._plans
+
+    def is_due(self, kinds: Kinds) -> bool:
+        """Note that the statement was asked; return whether it comes again, and is to be
+        translated.
+        """
         self._asked += 1
-        if self._asked > 1 and kinds not in self._plans:
-            self._plans[kinds] = catalog, translate()
+        return self._asked > 1 and kinds not in self._plans
+
+    def remember(self, kinds: Kinds, catalog: Any, plan: Any) -> None:
+        """Keep what the statement was translated to, None if keys do not answer it."""
+        self._plans[kinds] = catalog, plan
 
 
 class Asked:
