@@ -474,7 +474,7 @@ class Store:
         dry_run: bool = False,
         message: str | None = None,
     ) -> Merge:
-        """Do on a branch, in one version, what another one changed since they were last the same.
+        """Bring to a branch, in one version, the changes of another since both were last the same.
 
         Rows are merged by key, and a bag's rows by how often each was added or taken away. A key
         that both sides gave different values is a conflict, which `on_conflict` resolves: "ours"
@@ -518,10 +518,8 @@ class Store:
         """Take back on a branch what one version changed, in a new version; otherwise as `merge`."""
         from pagestore.admin import merge
 
-        number, parent = merge.parent_of(self._handle, version)
-        said = f"revert version {number}"
-        return merge.apply_difference(
-            self._handle, (number, parent), branch or self._branch, said, on_conflict, dry_run
+        return merge.change_as(
+            self._handle, version, branch or self._branch, on_conflict, dry_run, back=True
         )
 
     def cherry_pick(
@@ -531,14 +529,10 @@ class Store:
         on_conflict: OnConflict = None,
         dry_run: bool = False,
     ) -> Merge:
-        """Do on a branch what one version changed on another; otherwise as `merge`."""
+        """Change a branch as one version changed another branch; otherwise as `merge`."""
         from pagestore.admin import merge
 
-        number, parent = merge.parent_of(self._handle, version)
-        said = f"pick version {number}"
-        return merge.apply_difference(
-            self._handle, (parent, number), branch or self._branch, said, on_conflict, dry_run
-        )
+        return merge.change_as(self._handle, version, branch or self._branch, on_conflict, dry_run)
 
     # --- copies ---------------------------------------------------------------------------------
 

@@ -113,24 +113,29 @@ def merge(
         return Merge(txn.commit(), base, conflicts, {})
 
 
-def apply_difference(
+def change_as(
     handle: Handle,
-    versions: tuple[int, int],
+    version: int | str,
     branch: str,
-    message: str,
     on_conflict: OnConflict,
     dry_run: bool,
+    back: bool = False,
 ) -> Merge:
-    """Do on a branch what differs between two versions; see Store.revert and Store.cherry_pick."""
-    done = _Three(*versions, f"version {versions[1]}", on_conflict)
+    """Change a branch as one version changed what it was made from, or take `back` what that
+    changed; see Store.cherry_pick and Store.revert.
+    """
+    number, parent = _parent_of(handle, version)
+    base, theirs = (number, parent) if back else (parent, number)
+    done = _Three(base, theirs, f"version {theirs}", on_conflict)
     if dry_run:
         return done.try_on(handle, branch)
+    message = f"{'revert' if back else 'pick'} version {number}"
     with begin_transaction(handle, message, branch) as txn:
         conflicts = done.apply(handle, txn)
-        return Merge(txn.commit(), versions[0], conflicts, {})
+        return Merge(txn.commit(), base, conflicts, {})
 
 
-def parent_of(handle: Handle, version: int | str) -> tuple[int, int]:
+def _parent_of(handle: Handle, version: int | str) -> tuple[int, int]:
     """Return the number of a version, and that of the one that it was made from."""
     number = handle.number(version)
     with snapshot_at(handle, number) as snap:
