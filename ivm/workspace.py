@@ -54,6 +54,7 @@ from ivm.rules.installed import Installed, InstallOptions, Limits, Options
 from ivm.rules.relations import Relations, declarations_of
 from ivm.rules.steps import rules_below
 from ivm.rules.stored import HOST, KnownRules, built_sizes, save
+from ivm.sql.prepared.cache import Asked
 from ivm.subscriptions import OnChange
 from ivm.terms.encoder import Encoder
 from ivm.transaction import Maintainer, Sessions, Transaction
@@ -81,7 +82,6 @@ from pagestore.host import (
 if TYPE_CHECKING:
     import pyarrow.compute as pc
 
-    from ivm.sql.prepared.cache import Asked
     from ivm.why.why import Asker, Cause, Row, Why
 
 Dialect = Literal["duckdb", "postgres", "sqlite", "spark"]
@@ -149,7 +149,7 @@ class Workspace:
         self._maintainer = Maintainer(store, threads, memory, rules)
         self._maintainer.put_in_words = self._put_in_words
         self._sessions = Sessions()
-        self._asked: Asked | None = None
+        self._asked = Asked()
         self._prepared: dict[str, PreparedEdits] = {}
         if store.mode == "rw":  # reading views needs no rules
             self._rules_now()
@@ -435,12 +435,8 @@ class Workspace:
         >>> list(ws.sql("CREATE TABLE paid (cents INT); INSERT INTO paid VALUES (?); SELECT * FROM paid", [250]))
         [(250,)]
         """
-        # sqlglot is imported, which others do not need
-        from ivm.sql.prepared.cache import Asked
-        from ivm.sql.statements import Statements
+        from ivm.sql.statements import Statements  # imports sqlglot, which others do not need
 
-        if self._asked is None:
-            self._asked = Asked()
         with allowing(self.memory):
             return Statements(self, sessions=self._sessions, asked=self._asked).run(
                 text, parameters, dialect, incremental

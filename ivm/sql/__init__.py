@@ -1,4 +1,4 @@
-"""SQL on rules: statements are translated to the text of rules, which is what a file keeps."""
+"""SQL on rules: statements are translated to trees of rules; a file keeps these as text."""
 
 from ivm.names import is_helper as is_helper
 from ivm.names import names_of as names_of

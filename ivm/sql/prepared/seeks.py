@@ -65,7 +65,7 @@ class Seeks(NamedTuple):
 
     steps: tuple[Step, ...]
     tests: tuple[tuple[Callable[[int, int], bool], int, int], ...]
-    constants: tuple[tuple[int, int | str], ...]  # slots with the values that the text has there
+    constants: tuple[tuple[int, Any], ...]  # slots with the values that the text has there
     columns: tuple[tuple[int, Type], ...]
     schema: pa.Schema
 
@@ -161,7 +161,8 @@ def seeks_of(
     known = tuple([one for one in columns if one is not None])
     if len(known) < len(columns):
         return None
-    return Seeks((*found.steps,), (*found.tests,), (*found.constants,), known, schema)
+    constants = tuple([(slot, lit.value) for lit, slot in found.constants.items()])
+    return Seeks((*found.steps,), (*found.tests,), constants, known, schema)
 
 
 def _with_given(node: exp.Expr, kinds: Sequence[type]) -> bool:
@@ -190,7 +191,7 @@ class Planned:
         given = {_given_name(n): TYPES[kind] for n, kind in enumerate(kinds)}
         self.steps: list[Step] = []
         self.tests: list[tuple[Callable[[int, int], bool], int, int]] = []
-        self.constants: list[tuple[int, int | str]] = []
+        self.constants: dict[Lit, int] = {}  # the slot of each
         self._types: dict[int, Type] = {}
         self._slots = {name: n for n, name in enumerate(given)}
         self._fresh, self._source = count(len(given)), source
@@ -250,10 +251,14 @@ class Planned:
         return None if own is None else word_type(own)
 
     def _constant(self, lit: Lit) -> int:
-        assert isinstance(lit.value, int | str)
-        slot = next(self._fresh)
-        self.constants.append((slot, lit.value))
-        return slot
+        if lit not in self.constants:
+            self.constants[lit] = next(self._fresh)
+        return self.constants[lit]
+
+    def _slot_of(self, term: Term) -> int | None:
+        if isinstance(term, Lit):
+            return self._constant(term)
+        return self._slots.get(term.name) if isinstance(term, Var) else None
 
     def _prefix(self, atom: Atom) -> list[int]:
         """Return the slots that the first arguments of an atom are in."""
@@ -295,14 +300,7 @@ class Planned:
     def _test(self, one: Literal) -> bool:
         """Add a test of words, after those of all steps; return whether both are known."""
         assert isinstance(one, Test) and isinstance(one.term, Call)
-        slots = [
-            self._slots.get(term.name)
-            if isinstance(term, Var)
-            else self._constant(term)
-            if isinstance(term, Lit)
-            else None
-            for term in one.term.args
-        ]
+        slots = [*map(self._slot_of, one.term.args)]
         if slots[0] is None or slots[1] is None:
             return False
         self.tests.append((TESTS[one.term.name], slots[0], slots[1]))

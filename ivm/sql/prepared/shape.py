@@ -16,7 +16,8 @@ TOKEN = re.compile(
     |(?P<text>'(?:[^']|'')*')
     |(?P<number>\d+(?![\w.]))
     |\$(?P<numbered>\d+)
-    |(?P<place>\?|(?<!:):[^\W\d]\w*)
+    |(?P<next>\?)
+    |(?<!:):(?P<named>[^\W\d]\w*)
     |(?P<other>[^\W\d]\w*|"(?:[^"]|"")*"|`[^`]*`|::|[\d.]+\w*|.)""",
     re.DOTALL | re.VERBOSE,
 )
@@ -69,11 +70,10 @@ def shape_of(text: str) -> Shape | None:
     for token in TOKEN.finditer(text):
         kind, own = token.lastgroup, token[0]
         found = None
-        if kind == "place":
-            name: int | str = own[1:]
-            if own == "?":
-                name, positions = positions, positions + 1
-            found = Given(parameter=name)
+        if kind == "next":
+            found, positions = Given(parameter=positions), positions + 1
+        elif kind == "named":
+            found = Given(parameter=token[kind])
         elif kind == "numbered":
             found = Given(parameter=int(token[kind]) - 1)
         elif kind in ("text", "number") and last == "=":
