@@ -1,5 +1,5 @@
-"""Branches of a store with three views, one of which reads itself: begun, read, edited in a what-if,
-and merged after a hundred changes on either side.
+"""Branches of a store with three views, one of which reads itself: begun, read, edited in a
+what-if, and merged after a hundred changes on either side.
 
     row[k] = v               total[] is their sum, by[v] counts them
     parent[x] = y            above(x, y) follows it up

@@ -84,7 +84,7 @@ class Picture(NamedTuple):
         names: Iterable[str],
         inside: Iterable[list[str]],
     ) -> str:
-        """Return what is drawn, with the title, the axes, and a line of the legend for each name."""
+        """Return a drawing with its title, its axes, and a line of the legend for each name."""
         bottom, names = TOP + HEIGHT, [*names]
         parts = [
             f"<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 {WIDTH} "

@@ -9,8 +9,8 @@ against the data, and probing beside matching.
 import argparse
 import re
 import tempfile
-import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import islice
 from math import log2
 from pathlib import Path
@@ -18,10 +18,11 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
+import ivm
 from benchmarks.families import MADE, REAL, Family
 from benchmarks.picture import Picture, Spread, spread
 from pagestore_tools.bench.graphs import read_graph
-from pagestore_tools.bench.harness import Command, duckdb_with, workspace_with
+from pagestore_tools.bench.harness import Command, duckdb_with, timed, workspace_with
 
 C = 4  # of the bound
 CHANGES = 200  # of a family
@@ -148,26 +149,24 @@ def edits(n: int, kind: str, folder: Path, ways: Sequence[Way] = ("auto",)) -> d
         file = folder / f"{kind}-{way}-{n}.pages"
         with workspace_with(file, DECLARED + "s(x) -> int(x).", facts) as workspace:
             workspace.install(rule, "rule", maintenance=way)
-            seconds = []
+            took = list[float]()
             for edge in chosen.T:
                 for edit in ("delete", "insert"):
-                    started = time.perf_counter()
-                    with workspace.transaction() as txn:
-                        getattr(txn, edit)("e", [*edge[:, None]])
-                    seconds.append(1000 * (time.perf_counter() - started))
-            found[f"one edit, {way}"] = spread(seconds[2:])  # the first also loads kernels
+                    took.append(1000 * timed(partial(_edit, workspace, edit, "e", edge[:, None])))
+            found[f"one edit, {way}"] = spread(took[2:])  # the first also loads kernels
             anew = [1000 * workspace.evaluate("c").seconds for _ in range(3)]
     found["evaluated anew"] = spread(anew)
     tables = {name: dict(zip("xyz", facts[name], strict=False)) for name in ("e", "a", "s")}
     if peer := duckdb_with(tables):
-        found["evaluated anew by DuckDB"] = spread([_milliseconds(peer, query) for _ in range(3)])
+        took = [1000 * timed(lambda: peer.execute(query).fetchall()) for _ in range(3)]
+        found["evaluated anew by DuckDB"] = spread(took)
     return found
 
 
-def _milliseconds(peer: Any, query: str) -> float:
-    started = time.perf_counter()
-    peer.execute(query).fetchall()
-    return 1000 * (time.perf_counter() - started)
+def _edit(workspace: ivm.Workspace, edit: str, relation: str, columns: Iterable[Any]) -> None:
+    """Insert or delete rows in one transaction."""
+    with workspace.transaction() as txn:
+        getattr(txn, edit)(relation, [*columns])
 
 
 def draw_edits(sizes: Sequence[int], folder: Path) -> str:
@@ -203,14 +202,9 @@ def spent(family: Family, way: Way, count: int, file: Path) -> Spent:
     """Follow changes of a family in one way of maintenance: probe, match or auto."""
     changes = list[int]()
     with workspace_with(file, family.declared, family.facts, threads=1) as workspace:
-        seconds = -time.perf_counter()
-        workspace.install(family.rule, "rule", maintenance=way)
-        seconds += time.perf_counter()
-        for edit, relation, rows in islice(family.edits(), count):
-            seconds -= time.perf_counter()
-            with workspace.transaction() as txn:
-                getattr(txn, edit)(relation, rows)
-            seconds += time.perf_counter()
+        seconds = timed(partial(workspace.install, family.rule, "rule", maintenance=way))
+        for change in islice(family.edits(), count):
+            seconds += timed(partial(_edit, workspace, *change))
             changes.append(workspace.stats("q")["operations"])
         took = re.search(r"took +([\d,]+) operation", workspace.explain("q"))
         recorded = took and (way == "match" or workspace.stats("q")["sensitivity_rows"])

@@ -94,7 +94,7 @@ class Trial(Transaction):
         return changed_in(self._sketch, name)
 
     def all_changes(self) -> Mapping[str, pa.Table]:
-        """Return what the edits change, for each relation and view in which they change something."""
+        """Return what the edits change, of each relation and view that they change."""
         self.follow()
         sketch, blocks = self._sketch, [block.name for block in self._installed.blocks]
         names = [name for name in sketch if not is_helper(name, blocks)]

@@ -188,10 +188,10 @@ class Cursor:
         self._closed, self._rows = True, None
 
     def setinputsizes(self, sizes: Sequence[Any]) -> None:
-        """Do nothing: parameters need no room ahead."""
+        """Take no notice of sizes: parameters need no room ahead."""
 
     def setoutputsize(self, size: int, column: int | None = None) -> None:
-        """Do nothing: columns have the room that they need."""
+        """Take no notice of the size: columns have the room that they need."""
 
     def __iter__(self) -> Iterator[tuple[Any, ...]]:
         return self._answer()

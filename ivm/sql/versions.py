@@ -1,5 +1,5 @@
-"""Branches, and older versions in a query: `t FOR VERSION AS OF 3`, `t AT (VERSION => 3)`, and `changes(v, 3,
-7)`.
+"""Statements on branches, and older versions in a query: `t FOR VERSION AS OF 3`,
+`t AT (VERSION => 3)`, and `changes(v, 3, 7)`.
 
 What they name is read from the older version, and put beside the other tables for as long as the
 query is evaluated.

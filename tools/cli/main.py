@@ -35,9 +35,9 @@ PAGESTORE = {
     "diff": "what changed in a relation from one version to another",
     "tag": "list, set and delete names of versions",
     "branch": "list, begin and delete branches",
-    "merge": "do on a branch what was changed on another; views follow",
+    "merge": "bring to a branch the changes of another; views follow",
     "revert": "take back what one version changed",
-    "cherry-pick": "do on a branch what one version changed on another",
+    "cherry-pick": "bring to a branch what one version of another changed",
     "vacuum": "drop old versions and cut the file",
     "compact": "make the file as small as its content",
     "backup": "copy a version's pages, whole or since an earlier backup, while others read and "

@@ -1,4 +1,4 @@
-"""`pagestore cherry-pick FILE VERSION`: do on a branch what one version changed on another."""
+"""`pagestore cherry-pick FILE VERSION`: bring to a branch what one version of another changed."""
 
 import argparse
 

@@ -1,4 +1,4 @@
-"""`pagestore merge FILE BRANCH`: do on a branch what was changed on another; views follow."""
+"""`pagestore merge FILE BRANCH`: bring to a branch the changes of another; views follow."""
 
 import argparse
 from collections import Counter
