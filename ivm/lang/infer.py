@@ -14,7 +14,7 @@ from itertools import chain, count
 from ivm.errors import ArityError, RecursionRefusedError, RuleTypeError
 from ivm.lang.aggregate import result_types
 from ivm.lang.columns import check_ordered
-from ivm.lang.functions import FUNCTIONS, WHOLE, Signature, is_kind
+from ivm.lang.functions import FUNCTIONS, WHOLE, Function, is_kind
 from ivm.lang.ir import (
     Atom,
     Binary,
@@ -496,7 +496,7 @@ def _typed_call(term: Call, types: Types) -> tuple[Term, Type]:
     return _long_constant(made, given) or made, given
 
 
-def _alike(signature: Signature, args: Sequence[tuple[Term, Type]]) -> list[int]:
+def _alike(signature: Function, args: Sequence[tuple[Term, Type]]) -> list[int]:
     """Return the places of arguments that share one type: a step is of the type of what it
     counts, or an int64.
     """
@@ -526,7 +526,7 @@ def _joint(args: Sequence[tuple[Term, Type]]) -> Type:
     )[0]
 
 
-def _how_many(signature: Signature) -> str:
+def _how_many(signature: Function) -> str:
     most = (
         "or more"
         if signature.open

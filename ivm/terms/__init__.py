@@ -1,1 +1,8 @@
-"""Values of terms: constants as words, and what rules compute of them, batch by batch."""
+"""Values of terms: constants as words, and what rules compute of them, batch by batch.
+
+The functions of terms are known once the files that define them are imported here.
+"""
+
+from ivm.terms import datetimes, decimals, dialects, lists, numbers, texts
+
+__all__ = ["datetimes", "decimals", "dialects", "lists", "numbers", "texts"]

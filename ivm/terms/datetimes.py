@@ -1,11 +1,13 @@
 """Functions of dates and timestamps over batches; a timestamp with a zone is taken in UTC."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import date, datetime
 
 import numpy as np
 
+from ivm.lang.functions import define
+from ivm.lang.ir import Const, Term
 from ivm.terms.operands import DAY, Operands, Result, by_text
 
 
@@ -16,6 +18,8 @@ def _moments(x: Operands) -> np.ndarray:
 
 
 MONTHS = {"month": 1, "quarter": 3, "year": 12, "decade": 120, "century": 1200, "millennium": 12000}
+LONG_UNITS = ("millennium", "century", "isoyear")
+SHORT_UNITS = ("decade", "year", "quarter", "month", "week", "day", "hour", "minute", "second")
 # the first moment that columns hold, as a word
 FIRST = int(np.datetime64("0001-01-01", "us").view(np.int64))
 UNITS = {"week": 7 * DAY, "day": DAY, "hour": DAY // 24, "minute": DAY // 1440, "second": 1_000_000}
@@ -172,17 +176,32 @@ def _formatted(moment: date, form: str) -> str:
 
 
 _CODE = re.compile("%-?.", re.DOTALL)
-PARTS = (
-    "year", "month", "day", "hour", "minute", "second", "quarter", "week", "weekday", "isoweekday",
-    "yearday", "epoch",
-)  # fmt: skip
-TIME_FUNCTIONS: dict[str, Callable[[Operands], Result]] = {
-    "datetime:truncate": _truncate,
-    "datetime:difference": _difference,
-    "datetime:add_months": _add_months,
-    "datetime:format": lambda x: by_text(_formatted, x),
-    "datetime:whole_months": _whole_months,
-    "date:of_parts": _date,
-    "datetime:parse": lambda x: by_text(datetime.strptime, x),
-    **{f"datetime:{name}": _part(name) for name in PARTS},
-}
+
+
+def _of_known_unit(args: Sequence[Term]) -> bool:
+    return isinstance(args[-1], Const) and str(args[-1].value).lower() in (
+        *LONG_UNITS,
+        *SHORT_UNITS,
+    )
+
+
+def _begins_in_time(args: Sequence[Term]) -> bool:
+    """Return whether a unit of every moment begins in the year 1 or later, as those of more than
+    a year may not.
+    """
+    return isinstance(args[-1], Const) and str(args[-1].value).lower() in SHORT_UNITS
+
+
+# fmt: off
+define("datetime:truncate", "moment, string -> timestamp?", _truncate, sure=_begins_in_time)
+define("datetime:difference", "moment, moment, string -> int64?", _difference, sure=_of_known_unit)
+define("datetime:add_months", "moment, int64 -> moment?", _add_months)
+define("datetime:format", "moment, string -> string", lambda x: by_text(_formatted, x))
+define("datetime:whole_months", "moment, moment -> int64", _whole_months)
+define("date:of_parts", "int64, int64, int64 -> date?", _date)
+define("datetime:parse", "string, string -> timestamp?", lambda x: by_text(datetime.strptime, x))
+for _name in ("year", "month", "day", "quarter", "week", "weekday", "isoweekday", "yearday", "epoch"):
+    define(f"datetime:{_name}", "moment -> int64", _part(_name))
+for _name in ("hour", "minute", "second"):
+    define(f"datetime:{_name}", "clock -> int64", _part(_name))
+# fmt: on

@@ -9,13 +9,23 @@ Each is computed once for each distinct combination of arguments, exactly; what 
 digits fails.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_UP, Decimal
 from typing import Any
 
 import numpy as np
 
-from ivm.lang.types import WIDE_MAX, decimal_scale, precision, wide_scale
+from ivm.lang.functions import define
+from ivm.lang.ir import Const, Type
+from ivm.lang.types import (
+    DIGITS_MAX,
+    WIDE_MAX,
+    decimal_scale,
+    precision,
+    scale,
+    wide_scale,
+    widest,
+)
 from ivm.terms.operands import Operands, Result, by_text
 from ivm.terms.readings import EXACT, exact
 
@@ -131,15 +141,78 @@ def _joined(x: Operands) -> Result:
     return by_text(joined, x)
 
 
-DECIMAL_FUNCTIONS: dict[str, Callable[[Operands], Result]] = {
-    "decimal:add": _by_value(lambda a, b: EXACT.add(a, b)),
-    "decimal:subtract": _by_value(lambda a, b: EXACT.subtract(a, b)),
-    "decimal:multiply": _by_value(lambda a, b: EXACT.multiply(a, b)),
-    "decimal:quotient": _by_value(_quotient),
-    "decimal:mod": _by_value(_remainder),
-    "decimal:part": _part,
-    "decimal:joined": _joined,
-}
+# -- types of results, by the types of the arguments and those that are constants
+
+
+def rounded_type(types: Sequence[Type], constants: Sequence[Const | None]) -> Type:
+    """Return the type of a number that is rounded to so many digits."""
+    digits = decimal_scale(types[0])
+    if digits is None:
+        return types[0]
+    return widest(_of_scale(types[0], max(0, min(_digits(constants), digits))))
+
+
+def whole_type(types: Sequence[Type], _: Sequence[Const | None]) -> Type:
+    """Return the type of a number without digits after the point."""
+    return widest(_of_scale(types[0], 0))
+
+
+def _of_scale(type_: Type, digits: int) -> Type:
+    """Return the decimal type of as many words as another with so many digits after the point;
+    others as they are.
+    """
+    if decimal_scale(type_) is None:
+        return type_
+    return f"decimal({WIDE_MAX if scale(type_) is None else DIGITS_MAX},{digits})"
+
+
+def decimal_type(_types: Sequence[Type], constants: Sequence[Const | None]) -> Type:
+    """Return the decimal type with so many digits after the point, of 18 or 38 digits."""
+    most = constants[2].value if len(constants) > 2 and constants[2] is not None else DIGITS_MAX
+    most = most if isinstance(most, int) and DIGITS_MAX <= most <= WIDE_MAX else DIGITS_MAX
+    return f"decimal({most},{max(0, min(_digits(constants), most))})"
+
+
+def _sum_type(types: Sequence[Type], _: Sequence[Const | None]) -> Type:
+    return f"decimal({WIDE_MAX},{max(decimal_scale(type_) or 0 for type_ in types)})"
+
+
+def _product_type(types: Sequence[Type], _: Sequence[Const | None]) -> Type:
+    return f"decimal({WIDE_MAX},{min(sum(decimal_scale(type_) or 0 for type_ in types), WIDE_MAX)})"
+
+
+def _joined_type(_: Sequence[Type], constants: Sequence[Const | None]) -> Type:
+    value = constants[0].value if constants[0] is not None else 0
+    return f"decimal({WIDE_MAX},{max(0, min(value, WIDE_MAX)) if isinstance(value, int) else 0})"
+
+
+def quotient_type(types: Sequence[Type], constants: Sequence[Const | None]) -> Type:
+    """Return the decimal type of a quotient with so many digits after the point."""
+    most = WIDE_MAX if any(wide_scale(type_) is not None for type_ in types) else DIGITS_MAX
+    return f"decimal({most},{max(0, min(_digits(constants[1:]), most))})"
+
+
+def _digits(constants: Sequence[Const | None]) -> int:
+    """Return the second argument, a number of digits, which must be a constant; 0 if there is
+    none.
+    """
+    value = constants[1].value if len(constants) > 1 and constants[1] is not None else 0
+    return value if isinstance(value, int) else 0
+
+
+# fmt: off
+define("decimal:add", "exact number, exact number -> decimal?",
+    _by_value(lambda a, b: EXACT.add(a, b)), gives=_sum_type)
+define("decimal:subtract", "exact number, exact number -> decimal?",
+    _by_value(lambda a, b: EXACT.subtract(a, b)), gives=_sum_type)
+define("decimal:multiply", "exact number, exact number -> decimal?",
+    _by_value(lambda a, b: EXACT.multiply(a, b)), gives=_product_type)
+define("decimal:quotient", "exact number, exact number -> decimal(38,0)?", _by_value(_quotient))
+define("decimal:mod", "exact number, exact number -> decimal?", _by_value(_remainder),
+    gives=_sum_type)
+define("decimal:part", "exact number, int64 -> int64", _part)
+define("decimal:joined", "int64, int64... -> decimal?", _joined, gives=_joined_type)
+# fmt: on
 _BY_VALUE: dict[str, Callable[..., Any]] = {
     "decimal": as_decimal,
     "int": _whole,

@@ -8,13 +8,12 @@ import hashlib
 import math
 import re
 import zlib
-from collections.abc import Callable
 from datetime import date, datetime, timedelta
 from decimal import ROUND_HALF_EVEN, ROUND_HALF_UP, Decimal
 from typing import Any
 from urllib.parse import quote_plus, unquote_plus
 
-from ivm.terms.operands import no_value
+from ivm.terms.operands import by_value, no_value
 
 EPOCH = datetime(1970, 1, 1)
 DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
@@ -621,50 +620,57 @@ def _sqlite_date(text: str, form: str, *modifiers: str) -> str:
     return re.sub("%(.)", lambda found: codes.get(found[1]) or no_value(), form, flags=re.DOTALL)
 
 
-DIALECT_FUNCTIONS: dict[str, Callable[..., Any]] = {
-    "spark:number": java_number,
-    "postgres:number": c_number,
-    "sqlite:number": sqlite_number,
-    "spark:upper": str.upper,
-    "postgres:upper": lambda text: "".join(
-        one.upper() if len(one.upper()) == 1 else one for one in text
-    ),
-    "sqlite:upper": lambda text: re.sub("[a-z]+", lambda found: found[0].upper(), text),
-    "sqlite:lower": lambda text: re.sub("[A-Z]+", lambda found: found[0].lower(), text),
-    "spark:format_number": _grouped,
-    "spark:bround": _half_even,
-    "spark:round": _half_up,
-    "spark:substring": _substring,
-    "postgres:substring": _postgres_substring,
-    "sqlite:substring": _sqlite_substring,
-    "spark:substring_index": _parts_before,
-    "spark:initcap": _capital,
-    "postgres:initcap": _capital_words,
-    "text:translate": _translated,
-    "spark:lpad": lambda text, size, filling: _padded(text, size, filling, True),
-    "spark:rpad": lambda text, size, filling: _padded(text, size, filling, False),
-    "spark:conv": _digits,
-    "spark:soundex": _soundex,
-    "spark:locate": _placed,
-    "spark:format": _marked,
-    "spark:mask": _hidden,
-    "spark:crc32": lambda text: zlib.crc32(text.encode()),
-    "spark:sha512": lambda text: hashlib.sha512(text.encode()).hexdigest(),
-    "spark:sha384": lambda text: hashlib.sha384(text.encode()).hexdigest(),
-    "spark:sha224": lambda text: hashlib.sha224(text.encode()).hexdigest(),
-    "spark:url_encode": lambda text: quote_plus(text, safe="*-._").replace("~", "%7E"),
-    "spark:url_decode": unquote_plus,
-    "spark:whole": _spark_whole,
-    "spark:float": _spark_float,
-    "spark:date": _spark_date,
-    "spark:moment": _spark_moment,
-    "sqlite:whole": _sqlite_whole,
-    "sqlite:real": lambda text: float(_sqlite_prefix(text)),
-    "postgres:truth": _truth,
-    "spark:months_between": _months_between,
-    "spark:date_format": _java_shown,
-    "spark:read_moment": _java_read,
-    "postgres:to_char": _named_shown,
-    "postgres:read_moment": _named_read,
-    "sqlite:date": _sqlite_date,
-}
+# fmt: off
+by_value("spark:number", "float64 -> string?", java_number)
+by_value("postgres:number", "float64 -> string?", c_number)
+by_value("sqlite:number", "float64 -> string?", sqlite_number)
+by_value("spark:upper", "string -> string?", str.upper)
+by_value("postgres:upper", "string -> string?",
+    lambda text: "".join(one.upper() if len(one.upper()) == 1 else one for one in text))
+by_value("sqlite:upper", "string -> string?",
+    lambda text: re.sub("[a-z]+", lambda found: found[0].upper(), text))
+by_value("sqlite:lower", "string -> string?",
+    lambda text: re.sub("[A-Z]+", lambda found: found[0].lower(), text))
+by_value("spark:format_number", "number, int64 -> string?", _grouped)
+by_value("spark:bround", "float64, int64 -> float64?", _half_even)
+by_value("spark:round", "float64, int64 -> float64?", _half_up)
+by_value("spark:substring", "string, int64, int64 -> string?", _substring)
+by_value("postgres:substring", "string, int64, int64 -> string?", _postgres_substring)
+by_value("sqlite:substring", "string, int64, int64 -> string?", _sqlite_substring)
+by_value("spark:substring_index", "string, string, int64 -> string?", _parts_before)
+by_value("spark:initcap", "string -> string?", _capital)
+by_value("postgres:initcap", "string -> string?", _capital_words)
+by_value("text:translate", "string, string, string -> string?", _translated)
+by_value("spark:lpad", "string, int64, string -> string?",
+    lambda text, size, filling: _padded(text, size, filling, True))
+by_value("spark:rpad", "string, int64, string -> string?",
+    lambda text, size, filling: _padded(text, size, filling, False))
+by_value("spark:conv", "string, int64, int64 -> string?", _digits)
+by_value("spark:soundex", "string -> string?", _soundex)
+by_value("spark:locate", "string, string, int64 -> int64?", _placed)
+by_value("spark:format", "string, any?... -> string?", _marked)
+by_value("spark:mask", "string -> string?", _hidden)
+by_value("spark:crc32", "string -> int64?", lambda text: zlib.crc32(text.encode()))
+by_value("spark:sha512", "string -> string?",
+    lambda text: hashlib.sha512(text.encode()).hexdigest())
+by_value("spark:sha384", "string -> string?",
+    lambda text: hashlib.sha384(text.encode()).hexdigest())
+by_value("spark:sha224", "string -> string?",
+    lambda text: hashlib.sha224(text.encode()).hexdigest())
+by_value("spark:url_encode", "string -> string?",
+    lambda text: quote_plus(text, safe="*-._").replace("~", "%7E"))
+by_value("spark:url_decode", "string -> string?", unquote_plus)
+by_value("spark:whole", "string -> int64?", _spark_whole)
+by_value("spark:float", "string -> float64?", _spark_float)
+by_value("spark:date", "string -> date?", _spark_date)
+by_value("spark:moment", "string -> timestamp?", _spark_moment)
+by_value("sqlite:whole", "string -> int64?", _sqlite_whole)
+by_value("sqlite:real", "string -> float64?", lambda text: float(_sqlite_prefix(text)))
+by_value("postgres:truth", "string -> bool?", _truth)
+by_value("spark:months_between", "timestamp, timestamp, bool -> float64?", _months_between)
+by_value("spark:date_format", "timestamp, string -> string?", _java_shown)
+by_value("spark:read_moment", "string, string -> timestamp?", _java_read)
+by_value("postgres:to_char", "timestamp, string -> string?", _named_shown)
+by_value("postgres:read_moment", "string, string -> timestamp?", _named_read)
+by_value("sqlite:date", "string, string?... -> string?", _sqlite_date)
+# fmt: on

@@ -39,7 +39,7 @@ from ivm.lang.rewrite.numbers import LISTED_MAX
 from ivm.lang.types import arithmetic, has_ids, scale, shown, word_range
 from ivm.terms.conditions import SAME, Choice, Filter, compared
 from ivm.terms.encoder import Encoder
-from ivm.terms.numbers import CHOICES, evaluate
+from ivm.terms.numbers import evaluate
 from ivm.terms.operands import Operands
 from pagestore.host import NULL, WORD_MIN, float_values, float_words
 
@@ -209,8 +209,9 @@ class Evaluator:
         operands = Operands(
             batch.n, [words for words, _, _ in args], nulls, types, self._type(term), self._encode
         )
-        if term.name in CHOICES:
-            words, codes = CHOICES[term.name](operands, [codes for _, codes, _ in args])
+        function = FUNCTIONS[term.name]
+        if not function.strict and function.compute is not None:
+            words, codes = function.compute(operands, [codes for _, codes, _ in args])
             return words, codes, None if term.name in ("is_null", "same") else words == NULL
         codes = None
         for _, more, _ in args:

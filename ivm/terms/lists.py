@@ -17,7 +17,7 @@ from statistics import median
 from typing import Any
 
 from ivm.terms.letters import split
-from ivm.terms.operands import fitting, no_value
+from ivm.terms.operands import by_value, fitting, no_value
 
 VALUE = re.compile(r'"(?:[^"\\]|\\.)*"|[^,]+')  # of a list without lists and objects in it
 STEP = re.compile(r'\.("(?:[^"\\]|\\.)*"|[^.\[]+)|\[(-?\d+)\]')  # of a path
@@ -248,34 +248,44 @@ def _failing(function: Callable[..., Any]) -> Callable[..., Any]:
     return called
 
 
-_FUNCTIONS: dict[str, Callable[..., Any]] = {
-    "list:part": _part,
-    "list:length": lambda text: len(_values(text)),
-    "list:count": lambda text: sum(one is not None for one in _values(text)),
-    "list:unique": lambda text: len({_shown(one) for one in _values(text) if one is not None}),
-    "list:position": _position,
-    "list:contains": lambda text, value: json.loads(value, strict=False) in _values(text),
-    "list:any_in": lambda values, others: _all_in(values, others, False),
-    "list:all_in": lambda values, others: _all_in(values, others, True),
-    "list:sort": _sorted,
-    "list:reverse": lambda text: _list(_values(text)[::-1]),
-    "list:fold": _folded,
-    "list:joined": _joined,
-    "list:concat": _both,
-    "list:range": _range,
-    "list:split": _split,
-    "list:split_by": _split_by,
-    "list:matches": _matches,
-    "list:of_key": _of_key,
-    "list:column": _column,
-    "list:flat": lambda text: _list([value for one in _values(text) for value in one or ()]),
-    "string:word": _word,
-    "string:place": lambda words, word: _values(words).index(word),
-    "string:json": _text_at,
-    "json:at": lambda text, path: _shown(_at(text, path)),
-    "json:kind": _kind_at,
-    "json:length": _length_at,
-    "json:keys": _keys_at,
-    "json:valid": _is_valid,
-}
-LIST_FUNCTIONS = {name: _failing(function) for name, function in _FUNCTIONS.items()}
+def by_form(name: str, signature: str, function: Callable[..., Any]) -> None:
+    """Define a function of values that fails, too, where an argument has another form."""
+    by_value(name, signature, _failing(function))
+
+
+# fmt: off
+by_form("list:part", "string, int64, int64 -> string", _part)
+by_form("list:length", "string -> int64?", lambda text: len(_values(text)))
+by_form("list:count", "string -> int64?",
+    lambda text: sum(one is not None for one in _values(text)))
+by_form("list:unique", "string -> int64?",
+    lambda text: len({_shown(one) for one in _values(text) if one is not None}))
+by_form("list:position", "string, string -> int64?", _position)
+by_form("list:contains", "string, string -> bool?",
+    lambda text, value: json.loads(value, strict=False) in _values(text))
+by_form("list:any_in", "string, string -> bool?",
+    lambda values, others: _all_in(values, others, False))
+by_form("list:all_in", "string, string -> bool?",
+    lambda values, others: _all_in(values, others, True))
+by_form("list:sort", "string, string -> string?", _sorted)
+by_form("list:reverse", "string -> string?", lambda text: _list(_values(text)[::-1]))
+by_form("list:fold", "string, string, string -> string?", _folded)
+by_form("list:joined", "string, string -> string?", _joined)
+by_form("list:concat", "string, string -> string", _both)
+by_form("list:range", "int64, int64, int64 -> string?", _range)
+by_form("list:split", "string, string -> string", _split)
+by_form("list:split_by", "string, string -> string?", _split_by)
+by_form("list:matches", "string, string, int64 -> string?", _matches)
+by_form("list:of_key", "string, string -> string?", _of_key)
+by_form("list:column", "string, int64 -> string?", _column)
+by_form("list:flat", "string -> string?",
+    lambda text: _list([value for one in _values(text) for value in one or ()]))
+by_form("string:word", "string, int64 -> string?", _word)
+by_form("string:place", "string, string -> int64?", lambda words, word: _values(words).index(word))
+by_form("string:json", "string, string -> string?", _text_at)
+by_form("json:at", "string, string -> string?", lambda text, path: _shown(_at(text, path)))
+by_form("json:kind", "string, string -> string?", _kind_at)
+by_form("json:length", "string, string -> int64?", _length_at)
+by_form("json:keys", "string, string -> string?", _keys_at)
+by_form("json:valid", "string -> bool", _is_valid)
+# fmt: on

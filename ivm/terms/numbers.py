@@ -3,10 +3,10 @@
 Numbers, dates and truth values are computed on columns of words. Texts are computed once for each
 distinct combination of arguments, and the results are interned together.  What fails has a mask;
 its word is arbitrary.  Where an argument is null the result is null, which the caller sees to,
-except for the functions in CHOICES.
+except for the functions that are not strict.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from decimal import Context, Decimal
 from functools import partial
 from typing import Any
@@ -14,14 +14,32 @@ from typing import Any
 import numpy as np
 
 from ivm.errors import UnregisteredError
-from ivm.lang.functions import USERS, declare_function
+from ivm.lang.functions import FUNCTIONS, USERS, declare_function, define
+from ivm.lang.ir import Const, Type
 from ivm.lang.rewrite import numbers
 from ivm.lang.types import DIGITS_MAX, TEXTS, has_ids, scale, word_range
-from ivm.terms.datetimes import TIME_FUNCTIONS
-from ivm.terms.decimals import DECIMAL_FUNCTIONS, LONG, checked, is_long
+from ivm.terms.decimals import (
+    LONG,
+    checked,
+    decimal_type,
+    is_long,
+    quotient_type,
+    rounded_type,
+    whole_type,
+)
 from ivm.terms.operands import DAY, Mask, Operands, Result, by_text, shown
-from ivm.terms.readings import READERS, exact
-from ivm.terms.texts import TEXT_FUNCTIONS
+from ivm.terms.readings import (
+    clock,
+    day,
+    exact,
+    identifier,
+    json_text,
+    moment,
+    number,
+    truth,
+    whole,
+    zoned,
+)
 from pagestore.host import NULL, WORD_MAX, WORD_MIN, float_words
 
 # of any float, and after its point as many as a float's own least digit has
@@ -41,9 +59,11 @@ def evaluate(name: str, operands: Operands, null: Mask = None) -> Result:
         return words, fails
     if name in USERS:
         return _by_user(name, operands)
-    functions = LONG if name in LONG and is_long(operands) else STRICT
+    compute = LONG[name] if name in LONG and is_long(operands) else FUNCTIONS[name].compute
+    assert compute is not None
     with np.errstate(all="ignore"):
-        return functions[name](operands)
+        found: Result = compute(operands)
+    return found
 
 
 def register_function(name: str, function: Callable[..., Any], signature: str) -> None:
@@ -172,13 +192,6 @@ def _junction(deciding: int) -> Callable[[Operands, list[Codes]], tuple[np.ndarr
     return junction
 
 
-CHOICES: dict[str, Callable[[Operands, list[Codes]], tuple[np.ndarray, Codes]]] = {
-    "if": _if, "coalesce": _coalesce, "is_null": _is_null, "same": _same, "try": _try,
-    "and": _junction(0),
-    "or": _junction(1),
-}  # fmt: skip
-
-
 # -- numbers
 
 
@@ -288,6 +301,10 @@ def _distances(x: Operands) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     words, by = x.words
     fails = (by < 0) | (by > 63)
     return np.ascontiguousarray(words), np.where(fails, 0, by), fails
+
+
+def _powered(types: Sequence[Type], _: Sequence[Const | None]) -> Type:
+    return "int64" if set(types) == {"int64"} else "float64"
 
 
 def _power(x: Operands) -> Result:
@@ -424,9 +441,11 @@ def _is_nth(x: Operands) -> Result:
 # -- conversions
 
 
-def _read(name: str, other: Callable[[Operands], Result]) -> Callable[[Operands], Result]:
-    """Return a conversion of texts, by the reader of a name, and of other values."""
-    return lambda x: by_text(READERS[name], x) if x.types[0] in TEXTS else other(x)
+def _read(
+    read: Callable[[str], Any], other: Callable[[Operands], Result]
+) -> Callable[[Operands], Result]:
+    """Return a conversion of texts, which are read, and of other values."""
+    return lambda x: by_text(read, x) if x.types[0] in TEXTS else other(x)
 
 
 def _rounded_number(x: Operands) -> Result:
@@ -436,7 +455,7 @@ def _rounded_number(x: Operands) -> Result:
     return (_rounded_words(x.words[0], digits) if digits else x.words[0]), x.none()
 
 
-_int = _read("int", _rounded_number)
+_int = _read(whole, _rounded_number)
 
 
 def _to_number(x: Operands) -> Result:
@@ -486,82 +505,87 @@ def _to_string(x: Operands) -> Result:
     return by_text(shown, x)
 
 
-STRICT: dict[str, Callable[[Operands], Result]] = {
-    "not": lambda x: (1 - x.words[0], x.none()),
-    "abs": _abs,
-    "sign": _sign,
-    "mod": _mod,
-    "round": _round,
-    "floor": _stepped(False),
-    "ceil": _stepped(True),
-    "trunc": _trunc,
-    "sqrt": _float(np.sqrt),
-    "exp": _float(np.exp),
-    "ln": _float(np.log),
-    "pow": _float(np.power),
-    "ratio": _float(np.divide),
-    "float:ratio": lambda x: (float_words(np.divide(x.floats(0), x.floats(1))), x.none()),
-    "fmod": lambda x: (float_words(np.fmod(x.floats(0), x.floats(1))), x.none()),
-    "power": _power,
-    "divide": _divide,
-    "in": lambda x: (
-        np.any([x.words[0] == other for other in x.words[1:]], axis=0).astype(np.int64),
-        x.none(),
-    ),
-    "least": _extreme(False),
-    "greatest": _extreme(True),
-    **{
-        name: _float(getattr(np, name))
-        for name in ("log10", "log2", "sin", "cos", "tan", "sinh", "cosh", "tanh")
-    },
-    **{
-        f"a{name}": _float(getattr(np, f"arc{name}"))
-        for name in ("sin", "cos", "tan", "sinh", "cosh", "tanh")
-    },
-    "atan2": _float(np.arctan2),
-    "bit_and": lambda x: (x.words[0] & x.words[1], x.none()),
-    "bit_or": lambda x: (x.words[0] | x.words[1], x.none()),
-    "bit_xor": lambda x: (x.words[0] ^ x.words[1], x.none()),
-    "bit_not": lambda x: (~x.words[0], x.none()),
-    "shift_left": _shifted(True),
-    "shift_right": _shifted(False),
-    "shift_right_unsigned": _shifted_unsigned,
-    "bshl": _shifted_around(np.left_shift, np.int64),
-    "bshr": _shifted_around(np.right_shift, np.int64),
-    "bshru": _shifted_around(np.right_shift, np.uint64),
-    "land": _logical(np.logical_and.reduce),
-    "lor": _logical(np.logical_or.reduce),
-    "lxor": _logical(np.logical_xor.reduce),
-    "lnot": lambda x: ((x.words[0] == 0).astype(np.int64), x.none()),
-    "int": _int,
-    "to_number": _to_number,
-    "float": _read("float", lambda x: (float_words(x.floats(0)), x.none())),
-    "float:nearest": lambda x: (float_words(np.rint(x.floats(0))), x.none()),
-    "float:single": _single(False),
-    "float:narrow": _single(True),
-    "within": _within,
-    "decimal": _to_decimal,
-    "string": _to_string,
-    "bool": _read("bool", lambda x: (np.where(x.floats(0) != 0, 1, 0), x.none())),
-    "date": _read("date", lambda x: (x.words[0] // (1 if x.types[0] == "date" else DAY), x.none())),
-    "datetime": _read(
-        "datetime", lambda x: (x.words[0] * (DAY if x.types[0] == "date" else 1), x.none())
-    ),
-    "datetime:utc": lambda x: (x.words[0], x.none()),
-    "time": _read("time", lambda x: (x.words[0] % DAY, x.none())),
-    **{
-        name: partial(by_text, READERS[name])
-        for name in ("datetime:zoned", "string:uuid", "string:whole_json")
-    },
-    "gcd": lambda x: (np.gcd(*x.words), np.gcd(*x.words) < 0),
-    "bit_count": lambda x: (
-        np.array([int(n).bit_count() for n in x.words[0].view(np.uint64)], np.int64),
-        x.none(),
-    ),
-    "$count": _count,
-    "$nth": _nth,
-    "$within": _is_nth,
-    **DECIMAL_FUNCTIONS,
-    **TEXT_FUNCTIONS,
-    **TIME_FUNCTIONS,
-}
+# fmt: off
+define("if", "bool, alike, alike -> alike", _if, strict=False)
+define("coalesce", "alike... -> alike", _coalesce, strict=False)
+define("is_null", "any -> bool", _is_null, strict=False)
+define("same", "alike, alike -> bool", _same, strict=False)
+define("try", "any -> any", _try, strict=False)
+define("and", "bool... -> bool", _junction(0), strict=False)
+define("or", "bool... -> bool", _junction(1), strict=False)
+define("not", "bool -> bool", lambda x: (1 - x.words[0], x.none()))
+define("abs", "number -> number?", _abs, also="int:abs float:abs decimal:abs")
+define("sign", "number -> int64", _sign)
+define("mod", "int64, int64 -> int64?", _mod, also="int:mod")
+define("round", "number, int64? -> number?", _round, gives=rounded_type)
+define("floor", "number -> number", _stepped(False), gives=whole_type)
+define("ceil", "number -> number?", _stepped(True), gives=whole_type, also="ceiling")
+define("trunc", "number -> int64?", _trunc, also="ftoi ftou")
+define("sqrt", "float64 -> float64?", _float(np.sqrt), also="float:sqrt")
+define("exp", "float64 -> float64", _float(np.exp))
+define("ln", "float64 -> float64?", _float(np.log), also="log")
+define("pow", "float64, float64 -> float64?", _float(np.power), also="float:pow")
+define("ratio", "float64, float64 -> float64?", _float(np.divide))
+define("float:ratio", "float64, float64 -> float64",
+    lambda x: (float_words(np.divide(x.floats(0), x.floats(1))), x.none()))
+define("fmod", "float64, float64 -> float64",
+    lambda x: (float_words(np.fmod(x.floats(0), x.floats(1))), x.none()))
+define("power", "number, number -> number?", _power, gives=_powered)
+define("divide", "number, number, int64 -> decimal?", _divide, gives=quotient_type)
+define("in", "alike, alike... -> bool",
+    lambda x: (np.any([x.words[0] == other for other in x.words[1:]], axis=0).astype(np.int64), x.none()))
+define("least", "alike... -> alike", _extreme(False), also="min")
+define("greatest", "alike... -> alike", _extreme(True), also="max")
+for _name in ("sin", "cos", "tan", "sinh", "cosh", "tanh"):
+    define(_name, "float64 -> float64?", _float(getattr(np, _name)))
+    define(f"a{_name}", "float64 -> float64?", _float(getattr(np, f"arc{_name}")))
+define("log10", "float64 -> float64?", _float(np.log10))
+define("log2", "float64 -> float64?", _float(np.log2))
+define("atan2", "float64, float64 -> float64", _float(np.arctan2))
+define("bit_and", "int64, int64 -> int64", lambda x: (x.words[0] & x.words[1], x.none()),
+    also="band")
+define("bit_or", "int64, int64 -> int64", lambda x: (x.words[0] | x.words[1], x.none()), also="bor")
+define("bit_xor", "int64, int64 -> int64", lambda x: (x.words[0] ^ x.words[1], x.none()),
+    also="bxor")
+define("bit_not", "int64 -> int64", lambda x: (~x.words[0], x.none()), also="bnot")
+define("shift_left", "int64, int64 -> int64?", _shifted(True))
+define("shift_right", "int64, int64 -> int64?", _shifted(False))
+define("shift_right_unsigned", "int64, int64 -> int64?", _shifted_unsigned)
+define("bshl", "int64, int64 -> int64", _shifted_around(np.left_shift, np.int64))
+define("bshr", "int64, int64 -> int64", _shifted_around(np.right_shift, np.int64))
+define("bshru", "int64, int64 -> int64", _shifted_around(np.right_shift, np.uint64))
+define("land", "int64, int64... -> int64", _logical(np.logical_and.reduce))
+define("lor", "int64, int64... -> int64", _logical(np.logical_or.reduce))
+define("lxor", "int64, int64... -> int64", _logical(np.logical_xor.reduce))
+define("lnot", "int64 -> int64", lambda x: ((x.words[0] == 0).astype(np.int64), x.none()))
+define("int", "any -> int64?", _int, also="itou utoi float:int:convert string:int64:convert")
+define("to_number", "any -> int64?", _to_number, also="to_unsigned")
+define("float", "any -> float64?", _read(number, lambda x: (float_words(x.floats(0)), x.none())),
+    also="to_float itof utof int:float:convert")
+define("float:nearest", "float64 -> float64",
+    lambda x: (float_words(np.rint(x.floats(0))), x.none()))
+define("float:single", "float64 -> float64", _single(False))
+define("float:narrow", "float64 -> float64?", _single(True))
+define("within", "alike, alike, alike -> alike?", _within)
+define("decimal", "any, int64, int64? -> decimal?", _to_decimal, gives=decimal_type)
+define("string", "any -> string", _to_string, also="to_string int64:string:convert")
+define("bool", "any -> bool?",
+    _read(truth, lambda x: (np.where(x.floats(0) != 0, 1, 0), x.none())))
+define("date", "any -> date?",
+    _read(day, lambda x: (x.words[0] // (1 if x.types[0] == "date" else DAY), x.none())),
+    also="datetime:date")
+define("datetime", "any -> timestamp?",
+    _read(moment, lambda x: (x.words[0] * (DAY if x.types[0] == "date" else 1), x.none())))
+define("datetime:utc", "timestamp -> timestamp(UTC)", lambda x: (x.words[0], x.none()))
+define("datetime:zoned", "string -> timestamp(UTC)?", partial(by_text, zoned))
+define("string:uuid", "string -> string?", partial(by_text, identifier))
+define("string:whole_json", "string -> string?", partial(by_text, json_text))
+define("time", "any -> time?", _read(clock, lambda x: (x.words[0] % DAY, x.none())))
+define("gcd", "int64, int64 -> int64?", lambda x: (np.gcd(*x.words), np.gcd(*x.words) < 0))
+define("bit_count", "int64 -> int64",
+    lambda x: (np.array([int(n).bit_count() for n in x.words[0].view(np.uint64)], np.int64), x.none()))
+define("$count", "alike countable, alike countable, step -> int64", _count)
+define("$nth", "alike countable, alike countable, step, int64, int64, int64 -> alike countable?",
+    _nth)
+define("$within", "alike countable, alike countable, alike countable, step -> bool?", _is_nth)
+# fmt: on

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ivm.errors import RoomError
+from ivm.lang.functions import define
 from ivm.lang.ir import Type
 from ivm.lang.types import scale
 from ivm.memory import memory_allowed, slices
@@ -80,6 +81,11 @@ def by_text(function: Callable[..., Any], x: Operands) -> Result:
     word, it has no value.  Raises RoomError if texts take more memory than an evaluation may take.
     """
     return over_distinct(partial(_called, function), x)
+
+
+def by_value(name: str, signature: str, function: Callable[..., Any], **more: Any) -> None:
+    """Define a function of terms, as `define` does, that is a function of Python."""
+    define(name, signature, partial(by_text, function), **more)
 
 
 def over_distinct(compute: Callable[[Operands], Result], x: Operands) -> Result:

@@ -8,11 +8,9 @@ those of ASCII.
 
 import json
 import re
-from collections.abc import Callable
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import ROUND_HALF_UP, Context, Decimal
 from functools import lru_cache
-from typing import Any
 from zoneinfo import ZoneInfo, available_timezones
 
 EXACT = Context(prec=400)  # digits: more than a product has, or a float
@@ -163,10 +161,3 @@ def _clock(parts: tuple[str | None, ...]) -> tuple[bool, time]:
     if after and (minute or second or micros):
         raise ValueError
     return after, time(0 if after else hour, minute, second, micros)
-
-
-READERS: dict[str, Callable[[str], Any]] = {  # by the function of terms that reads so
-    "int": whole, "float": number, "bool": truth, "date": day, "datetime": moment,
-    "datetime:zoned": zoned,
-    "time": clock, "string:uuid": identifier, "string:whole_json": json_text,
-}  # fmt: skip

@@ -10,7 +10,7 @@ import base64
 import hashlib
 import re
 import unicodedata
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from decimal import Decimal
 from functools import partial
 from operator import ne
@@ -19,15 +19,15 @@ from urllib.parse import quote, unquote
 
 import numpy as np
 
-from ivm.terms.dialects import DIALECT_FUNCTIONS
+from ivm.lang.functions import define
+from ivm.lang.ir import Const, Term
 from ivm.terms.letters import letters, split
-from ivm.terms.lists import LIST_FUNCTIONS
 from ivm.terms.operands import (
     LONG,
     LONGEST,
     Operands,
     Result,
-    by_text,
+    by_value,
     fitting,
     no_value,
     over_distinct,
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
 # characters to which format fills up a value, and digits that it shows after a point
 SIZE_MAX = 10_000
+FILLED = 1 << 20  # characters, up to which a text is filled up without failing
 
 
 def _by_columns(name: str) -> Callable[[Operands], Result]:
@@ -258,63 +259,88 @@ def _hash(value: Any) -> int:
     )
 
 
-CALLED: dict[str, Callable[..., Any]] = {
-    "string:trim": lambda text, letters=" ": text.strip(letters),
-    "string:ltrim": lambda text, letters=" ": text.lstrip(letters),
-    "string:rtrim": lambda text, letters=" ": text.rstrip(letters),
-    "string:concat": _concat,
-    "string:substring": _substring,
-    "string:left": lambda text, count: text[:count],
-    "string:right": _right,
-    "string:lpad": lambda text, count, filling: _pad(text, count, filling, True),
-    "string:rpad": lambda text, count, filling: _pad(text, count, filling, False),
-    "string:replace": _replace,
-    "string:reverse": _reversed,
-    "string:repeat": _repeat,
-    "string:position": lambda text, part: text.find(part) + 1,
-    "string:starts_with": str.startswith,
-    "string:ends_with": str.endswith,
-    "string:contains": lambda text, part: part in text,
-    "string:parts": lambda text, separator: len(split(text, separator)),
-    "string:split_part": _split_part,
-    "string:ord": lambda text: ord(text[:1] or no_value()),
-    "string:chr": lambda code: chr(code).encode().decode(),
-    "string:sha256": lambda text: hashlib.sha256(text.encode()).hexdigest(),
-    "string:md5": lambda text: hashlib.md5(text.encode(), usedforsecurity=False).hexdigest(),
-    "substr": _part_from,
-    "string:format": _formatted,
-    "hash": _hash,
-    "string:single": lambda value: str(
-        float(str(np.float32(value)))
-    ),  # as short as tells it from other floats of 32 bits
-    "string:elapsed": _elapsed,
-    "string:bytes": lambda text: len(text.encode()),
-    "string:strip_accents": _without_accents,
-    "string:hex": lambda text: text.encode().hex().upper(),
-    "string:bits": lambda text: "".join(f"{byte:08b}" for byte in text.encode()),
-    "string:digits": lambda number, base: format(
-        number % 2**64, {2: "b", 16: "X"}.get(base) or no_value()
-    ),
-    "string:sha1": lambda text: hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest(),
-    "string:base64": lambda text: base64.b64encode(text.encode()).decode(),
-    "string:url_encode": lambda text: quote(text, safe="-_.~"),
-    "string:url_decode": unquote,
-    "string:levenshtein": _distance,
-    "string:damerau_levenshtein": lambda a, b: _distance(a, b, swaps=True),
-    "string:hamming": lambda a, b: sum(map(ne, a, b)) if 0 < len(a) == len(b) else no_value(),
-    "string:jaccard": lambda a, b: len({*a} & {*b}) / len({*a} | {*b}) if a and b else no_value(),
-    **LIST_FUNCTIONS,
-    **DIALECT_FUNCTIONS,
-}
-TEXT_FUNCTIONS: dict[str, Callable[[Operands], Result]] = {
-    **{name: partial(by_text, function) for name, function in CALLED.items()},
-    "string:length": _by_columns("utf8_length"),
-    "string:lower": _by_columns("utf8_lower"),
-    "string:upper": _by_columns("utf8_upper"),
-    "string:like": _by_pattern(_is_like, 1),
-    "string:ilike": _by_pattern(partial(_is_like, ignore_case=True), 1),
-    "string:regexp_matches": _by_pattern(_finds, 1),
-    "string:regexp_full_match": _by_pattern(_matches, 1),
-    "string:regexp_replace": _by_pattern(_replaced, 1),
-    "match": _by_pattern(_matches, 0, lenient=True),
-}
+def _of_known_base(args: Sequence[Term]) -> bool:
+    return isinstance(args[1], Const) and args[1].value in (2, 16)
+
+
+def _is_filled(args: Sequence[Term]) -> bool:
+    """Return whether a text is filled up by a text that is not empty, and not to too many
+    characters.
+    """
+    size, filling = args[1:]
+    small = isinstance(size, Const) and isinstance(size.value, int) and size.value <= FILLED
+    return small and isinstance(filling, Const) and bool(filling.value)
+
+
+# fmt: off
+by_value("string:trim", "string, string? -> string", lambda text, letters=" ": text.strip(letters),
+    also="trim")
+by_value("string:ltrim", "string, string? -> string",
+    lambda text, letters=" ": text.lstrip(letters), also="ltrim")
+by_value("string:rtrim", "string, string? -> string",
+    lambda text, letters=" ": text.rstrip(letters), also="rtrim")
+by_value("string:concat", "string... -> string", _concat, also="concat cat")
+by_value("string:substring", "string, int64, int64? -> string", _substring, also="substring")
+by_value("string:left", "string, int64 -> string", lambda text, count: text[:count])
+by_value("string:right", "string, int64 -> string", _right)
+by_value("string:lpad", "string, int64, string -> string?",
+    lambda text, count, filling: _pad(text, count, filling, True), sure=_is_filled)
+by_value("string:rpad", "string, int64, string -> string?",
+    lambda text, count, filling: _pad(text, count, filling, False), sure=_is_filled)
+by_value("string:replace", "string, string, string -> string", _replace, also="replace")
+by_value("string:reverse", "string -> string", _reversed, also="reverse")
+by_value("string:repeat", "string, int64 -> string?", _repeat)
+by_value("string:position", "string, string -> int64", lambda text, part: text.find(part) + 1,
+    also="position")
+by_value("string:starts_with", "string, string -> bool", str.startswith, also="starts_with")
+by_value("string:ends_with", "string, string -> bool", str.endswith, also="ends_with")
+by_value("string:contains", "string, string -> bool", lambda text, part: part in text,
+    also="contains")
+by_value("string:parts", "string, string -> int64",
+    lambda text, separator: len(split(text, separator)))
+by_value("string:split_part", "string, string, int64 -> string", _split_part, also="split_part")
+by_value("string:ord", "string -> int64?", lambda text: ord(text[:1] or no_value()), also="ord")
+by_value("string:chr", "int64 -> string?", lambda code: chr(code).encode().decode(), also="chr")
+by_value("string:sha256", "string -> string",
+    lambda text: hashlib.sha256(text.encode()).hexdigest(), also="sha256")
+by_value("string:md5", "string -> string",
+    lambda text: hashlib.md5(text.encode(), usedforsecurity=False).hexdigest(), also="md5")
+by_value("substr", "string, int64, int64 -> string", _part_from)
+by_value("string:format", "string, any?... -> string?", _formatted, also="format")
+by_value("hash", "any -> int64", _hash, also="string:hash")
+by_value("string:single", "float64 -> string", lambda value: str(float(str(np.float32(value)))))
+by_value("string:elapsed", "int64 -> string", _elapsed)
+by_value("string:bytes", "string -> int64", lambda text: len(text.encode()))
+by_value("string:strip_accents", "string -> string", _without_accents)
+by_value("string:hex", "string -> string", lambda text: text.encode().hex().upper())
+by_value("string:bits", "string -> string",
+    lambda text: "".join(f"{byte:08b}" for byte in text.encode()))
+by_value("string:digits", "int64, int64 -> string?",
+    lambda number, base: format(number % 2**64, {2: "b", 16: "X"}.get(base) or no_value() ),
+    sure=_of_known_base)
+by_value("string:sha1", "string -> string",
+    lambda text: hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest())
+by_value("string:base64", "string -> string", lambda text: base64.b64encode(text.encode()).decode())
+by_value("string:url_encode", "string -> string", lambda text: quote(text, safe="-_.~"))
+by_value("string:url_decode", "string -> string", unquote)
+by_value("string:levenshtein", "string, string -> int64", _distance)
+by_value("string:damerau_levenshtein", "string, string -> int64",
+    lambda a, b: _distance(a, b, swaps=True))
+by_value("string:hamming", "string, string -> int64?",
+    lambda a, b: sum(map(ne, a, b)) if 0 < len(a) == len(b) else no_value())
+by_value("string:jaccard", "string, string -> float64?",
+    lambda a, b: len({*a} & {*b}) / len({*a} | {*b}) if a and b else no_value())
+define("string:length", "string -> int64", _by_columns("utf8_length"), also="length strlen")
+define("string:lower", "string -> string", _by_columns("utf8_lower"), also="lower")
+define("string:upper", "string -> string", _by_columns("utf8_upper"), also="upper")
+define("string:like", "string, string -> bool", _by_pattern(_is_like, 1), also="like")
+define("string:ilike", "string, string -> bool",
+    _by_pattern(partial(_is_like, ignore_case=True), 1), also="ilike")
+define("string:regexp_matches", "string, string -> bool?", _by_pattern(_finds, 1),
+    also="regexp_matches")
+define("string:regexp_full_match", "string, string -> bool?", _by_pattern(_matches, 1),
+    also="regexp_full_match")
+define("string:regexp_replace", "string, string, string -> string?", _by_pattern(_replaced, 1),
+    also="regexp_replace")
+define("match", "string, string -> bool", _by_pattern(_matches, 0, lenient=True))
+# fmt: on

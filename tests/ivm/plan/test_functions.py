@@ -1,7 +1,7 @@
 """Functions of terms: each over edge values, in queries and in views that are maintained."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from hashlib import blake2b, sha256
@@ -12,9 +12,7 @@ import pytest
 
 import ivm
 from ivm.errors import RangeError, RuleTypeError
-from ivm.lang.functions import ALIASES, FUNCTIONS
-from ivm.terms.dialects import DIALECT_FUNCTIONS
-from ivm.terms.numbers import CHOICES, STRICT
+from ivm.lang.functions import ALIASES, FUNCTIONS, USERS
 from tests.ivm.plan.function_table import table
 
 ROWS = """t(k, a, s, d, f, dt, ts) -> int(k), int(a), string(s), decimal(8,2)(d), float(f), date(dt), datetime(ts).
@@ -404,19 +402,27 @@ def test_a_function_has_no_value_for_arguments_of_another_form(
     assert [*ws.query(rule)] == [(1, None), (2, None)]
 
 
+def _without_dialects(names: Iterable[str]) -> set[str]:
+    """Names without those of dialects, which are tested beside the engines (tests/sql)."""
+    dialects = ("spark", "postgres", "sqlite", "text")
+    return {name for name in names if name.partition(":")[0] not in dialects} - USERS.keys()
+
+
 def test_each_function_is_evaluated_and_tested() -> None:
     named = {name for name in FUNCTIONS if name[0].isalpha()}
-    assert named == {name for name in CHOICES.keys() | STRICT.keys() if name[0].isalpha()}
-    # those are tested beside the engines (tests/sql/test_dialects.py)
-    others = named - DIALECT_FUNCTIONS.keys()
-    untested = {name for name in others if not any(f"{name}[" in term for term, _, _ in CASES)}
+    assert all(FUNCTIONS[name].compute for name in named - USERS.keys())
+    untested = {
+        name
+        for name in _without_dialects(named)
+        if not any(f"{name}[" in term for term, _, _ in CASES)
+    }
     assert not untested
 
 
 def test_each_function_is_in_the_table_of_the_docs() -> None:
     text = (Path(__file__).parents[3] / "docs" / "rules.md").read_text()
     table = text[text.index("## Functions of terms") : text.index("## Negation")]
-    for name in FUNCTIONS.keys() - DIALECT_FUNCTIONS.keys():
+    for name in _without_dialects(FUNCTIONS):
         assert not name[0].isalpha() or re.search(rf"[`:]{name.rpartition(':')[2]}[`[]", table), (
             name
         )
@@ -560,7 +566,7 @@ def test_every_function_of_texts_takes_bytes_that_are_no_text() -> None:
         with workspace.transaction() as txn:
             txn.insert("t", [(1, b"\xff", "a"), (2, b"a", "b")])
         for name, signature in FUNCTIONS.items():
-            if "string" in signature.takes and name not in ("datetime:parse", *CHOICES):
+            if "string" in signature.takes and name != "datetime:parse":
                 args = ", ".join(
                     {"string": "b", "int64": "k", "timestamp": "#2020-01-02 03:04:05#"}.get(
                         kind, "#2020-01-02#"
