@@ -50,6 +50,7 @@ class Function(NamedTuple):
     strict: bool = True
     sure: "Callable[[Sequence[Term]], bool] | None" = None
     compute: "Callable[..., Any] | None" = None
+    sql: str = ""  # its names there, and perhaps the type of its result, as in "sign -> TINYINT"
 
     def kind(self, place: int) -> str:
         """Return the kind of a parameter."""
@@ -58,6 +59,13 @@ class Function(NamedTuple):
     def admits(self, count: int) -> bool:
         """Return whether the function takes so many arguments."""
         return self.least <= count and (self.open or count <= len(self.takes))
+
+    @property
+    def arity(self) -> str:
+        """How many arguments it takes, in words."""
+        to = f" to {len(self.takes)}" if self.least < len(self.takes) else ""
+        more = " or more" if self.open else to
+        return f"{self.least}{more} argument{'s' * (bool(more) or self.least != 1)}"
 
 
 RESULT_KINDS = "alike", "any", "moment", "number"  # first words: as the argument of that kind
@@ -74,11 +82,12 @@ def define(
     signature: str,
     compute: Callable[..., Any] | None = None,
     also: str = "",
+    sql: str = "",
     gives: Callable[[Sequence[Type], Sequence[Const | None]], Type] | None = None,
     strict: bool = True,
     sure: Callable[[Sequence[Term]], bool] | None = None,
 ) -> None:
-    """Add a function under its name and, with blanks between, what it is called `also`.
+    """Add a function under its name and, with blanks between, what it is called `also`, and in SQL.
 
     string, string? -> string       the second argument may be left out
     int64, int64... -> int64        any number of the last one
@@ -101,6 +110,7 @@ def define(
         strict,
         sure,
         compute,
+        sql,
     )
     ALIASES.update(dict.fromkeys(also.split(), name))
 

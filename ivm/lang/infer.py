@@ -438,9 +438,8 @@ def _typed_call(term: Call, types: Types) -> tuple[Term, Type]:
     """Return a function's application with typed constants, and the type of its result."""
     signature = FUNCTIONS[term.name]
     if not signature.admits(len(term.args)):
-        raise RuleTypeError(
-            term.where, f"{term.name} takes {_how_many(signature)}, not {len(term.args)}"
-        )
+        reason = f"{term.name} takes {signature.arity}, not {len(term.args)}"
+        raise RuleTypeError(term.where, reason)
     args = [typed(arg, types) for arg in term.args]
     alike = _alike(signature, args)
     joint = _joint([args[n] for n in alike])
@@ -524,19 +523,6 @@ def _joint(args: Sequence[tuple[Term, Type]]) -> Type:
         or [type_ for _, type_ in args]
         or [""]
     )[0]
-
-
-def _how_many(signature: Function) -> str:
-    most = (
-        "or more"
-        if signature.open
-        else f"to {len(signature.takes)}"
-        if signature.least < len(signature.takes)
-        else ""
-    )
-    return f"{signature.least} {most}".strip() + (
-        " arguments" if most or signature.least != 1 else " argument"
-    )
 
 
 def _typed_pair(

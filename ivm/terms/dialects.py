@@ -647,7 +647,7 @@ by_value("spark:rpad", "string, int64, string -> string?",
     lambda text, size, filling: _padded(text, size, filling, False))
 by_value("spark:conv", "string, int64, int64 -> string?", _digits)
 by_value("spark:soundex", "string -> string?", _soundex)
-by_value("spark:locate", "string, string, int64 -> int64?", _placed)
+by_value("spark:locate", "string, string, int64 -> int64?", _placed, sql="spark_locate -> INTEGER")
 by_value("spark:format", "string, any?... -> string?", _marked)
 by_value("spark:mask", "string -> string?", _hidden)
 by_value("spark:crc32", "string -> int64?", lambda text: zlib.crc32(text.encode()))

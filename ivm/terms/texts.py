@@ -280,59 +280,70 @@ by_value("string:ltrim", "string, string? -> string",
 by_value("string:rtrim", "string, string? -> string",
     lambda text, letters=" ": text.rstrip(letters), also="rtrim")
 by_value("string:concat", "string... -> string", _concat, also="concat cat")
-by_value("string:substring", "string, int64, int64? -> string", _substring, also="substring")
-by_value("string:left", "string, int64 -> string", lambda text, count: text[:count])
-by_value("string:right", "string, int64 -> string", _right)
+by_value("string:substring", "string, int64, int64? -> string", _substring, also="substring",
+    sql="substring substr")
+by_value("string:left", "string, int64 -> string", lambda text, count: text[:count], sql="left")
+by_value("string:right", "string, int64 -> string", _right, sql="right")
 by_value("string:lpad", "string, int64, string -> string?",
     lambda text, count, filling: _pad(text, count, filling, True), sure=_is_filled)
 by_value("string:rpad", "string, int64, string -> string?",
     lambda text, count, filling: _pad(text, count, filling, False), sure=_is_filled)
-by_value("string:replace", "string, string, string -> string", _replace, also="replace")
-by_value("string:reverse", "string -> string", _reversed, also="reverse")
-by_value("string:repeat", "string, int64 -> string?", _repeat)
+by_value("string:replace", "string, string, string -> string", _replace, also="replace",
+    sql="replace")
+by_value("string:reverse", "string -> string", _reversed, also="reverse", sql="reverse")
+by_value("string:repeat", "string, int64 -> string?", _repeat, sql="repeat")
 by_value("string:position", "string, string -> int64", lambda text, part: text.find(part) + 1,
     also="position")
-by_value("string:starts_with", "string, string -> bool", str.startswith, also="starts_with")
-by_value("string:ends_with", "string, string -> bool", str.endswith, also="ends_with")
+by_value("string:starts_with", "string, string -> bool", str.startswith, also="starts_with",
+    sql="starts_with prefix")
+by_value("string:ends_with", "string, string -> bool", str.endswith, also="ends_with",
+    sql="ends_with suffix")
 by_value("string:contains", "string, string -> bool", lambda text, part: part in text,
-    also="contains")
+    also="contains", sql="contains")
 by_value("string:parts", "string, string -> int64",
     lambda text, separator: len(split(text, separator)))
-by_value("string:split_part", "string, string, int64 -> string", _split_part, also="split_part")
+by_value("string:split_part", "string, string, int64 -> string", _split_part, also="split_part",
+    sql="split_part")
 by_value("string:ord", "string -> int64?", lambda text: ord(text[:1] or no_value()), also="ord")
-by_value("string:chr", "int64 -> string?", lambda code: chr(code).encode().decode(), also="chr")
+by_value("string:chr", "int64 -> string?", lambda code: chr(code).encode().decode(), also="chr",
+    sql="chr")
 by_value("string:sha256", "string -> string",
     lambda text: hashlib.sha256(text.encode()).hexdigest(), also="sha256")
 by_value("string:md5", "string -> string",
-    lambda text: hashlib.md5(text.encode(), usedforsecurity=False).hexdigest(), also="md5")
+    lambda text: hashlib.md5(text.encode(), usedforsecurity=False).hexdigest(), also="md5",
+    sql="md5")
 by_value("substr", "string, int64, int64 -> string", _part_from)
 by_value("string:format", "string, any?... -> string?", _formatted, also="format")
 by_value("hash", "any -> int64", _hash, also="string:hash")
 by_value("string:single", "float64 -> string", lambda value: str(float(str(np.float32(value)))))
 by_value("string:elapsed", "int64 -> string", _elapsed)
-by_value("string:bytes", "string -> int64", lambda text: len(text.encode()))
-by_value("string:strip_accents", "string -> string", _without_accents)
+by_value("string:bytes", "string -> int64", lambda text: len(text.encode()), sql="strlen")
+by_value("string:strip_accents", "string -> string", _without_accents, sql="strip_accents")
 by_value("string:hex", "string -> string", lambda text: text.encode().hex().upper())
 by_value("string:bits", "string -> string",
     lambda text: "".join(f"{byte:08b}" for byte in text.encode()))
 by_value("string:digits", "int64, int64 -> string?",
     lambda number, base: format(number % 2**64, {2: "b", 16: "X"}.get(base) or no_value() ),
-    sure=_of_known_base)
+    sure=_of_known_base, sql="text_digits")
 by_value("string:sha1", "string -> string",
-    lambda text: hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest())
+    lambda text: hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest(), sql="sha1")
 by_value("string:base64", "string -> string", lambda text: base64.b64encode(text.encode()).decode())
-by_value("string:url_encode", "string -> string", lambda text: quote(text, safe="-_.~"))
-by_value("string:url_decode", "string -> string", unquote)
-by_value("string:levenshtein", "string, string -> int64", _distance)
+by_value("string:url_encode", "string -> string", lambda text: quote(text, safe="-_.~"),
+    sql="url_encode")
+by_value("string:url_decode", "string -> string", unquote, sql="url_decode")
+by_value("string:levenshtein", "string, string -> int64", _distance, sql="levenshtein editdist3")
 by_value("string:damerau_levenshtein", "string, string -> int64",
-    lambda a, b: _distance(a, b, swaps=True))
+    lambda a, b: _distance(a, b, swaps=True), sql="damerau_levenshtein")
 by_value("string:hamming", "string, string -> int64?",
-    lambda a, b: sum(map(ne, a, b)) if 0 < len(a) == len(b) else no_value())
+    lambda a, b: sum(map(ne, a, b)) if 0 < len(a) == len(b) else no_value(),
+    sql="hamming mismatches")
 by_value("string:jaccard", "string, string -> float64?",
-    lambda a, b: len({*a} & {*b}) / len({*a} | {*b}) if a and b else no_value())
+    lambda a, b: len({*a} & {*b}) / len({*a} | {*b}) if a and b else no_value(), sql="jaccard")
 define("string:length", "string -> int64", _by_columns("utf8_length"), also="length strlen")
-define("string:lower", "string -> string", _by_columns("utf8_lower"), also="lower")
-define("string:upper", "string -> string", _by_columns("utf8_upper"), also="upper")
+define("string:lower", "string -> string", _by_columns("utf8_lower"), also="lower",
+    sql="lower lcase")
+define("string:upper", "string -> string", _by_columns("utf8_upper"), also="upper",
+    sql="upper ucase")
 define("string:like", "string, string -> bool", _by_pattern(_is_like, 1), also="like")
 define("string:ilike", "string, string -> bool",
     _by_pattern(partial(_is_like, ignore_case=True), 1), also="ilike")

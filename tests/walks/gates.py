@@ -173,7 +173,6 @@ def gates(walked: Mapping[str, tuple[int, int, int]]) -> list[Gate]:
             "files of the product that name a SQL function (levenshtein)",
             naming("levenshtein"),
             1,
-            4,
         ),
         Gate("files of the product that name a column type (date)", naming("date"), 5, 26),
         Gate(

@@ -234,7 +234,7 @@ def _shown(moment: exp.Expr, form: exp.Expr) -> exp.Expr:
     words = "to_char of numbers is not evaluated: write CAST(x AS text), or round(x, n)"
     if not known and not re.fullmatch(r"[FM0-9,.$SGDLBPRTHVE ]*", form.name):
         _known_form(form)
-    shown = "postgres_shown(:t, :f)" if known else "refused('the pattern of to_char is not read')"
+    shown = "postgres_to_char(:t, :f)" if known else "refused('the pattern of to_char is not read')"
     return duckdb(
         f"by_type(:t, 'date timestamp timestamptz null', {shown}, refused('{words}'))",
         {"t": moment, "f": form},

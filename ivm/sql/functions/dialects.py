@@ -10,7 +10,6 @@ spark_cast(x, 'INTEGER'), spark_text(x) ...        as in the dialect
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
 
 from sqlglot import exp
 
@@ -35,16 +34,6 @@ from ivm.sql.types import (
     decimal,
     sql_type,
 )
-
-
-class Made(NamedTuple):
-    """A function of terms under a name of SQL: what it takes, `None` for any type, and what it
-    gives.
-    """
-
-    term: str
-    takes: tuple[SqlType | None, ...]
-    gives: SqlType
 
 
 def kind(type_: SqlType) -> str:
@@ -99,61 +88,6 @@ def _same_type(node: exp.Expr, value: Value) -> Typed:
     given, like = (value(one) for one in node.expressions)
     return convert(given, like.type, node)
 
-
-def _made(node: exp.Expr, value: Value) -> Typed:
-    """Return a function of `FUNCTIONS`, whose arguments are converted to the types that it
-    takes.
-    """
-    own = FUNCTIONS[node.name.lower()]
-    args = []
-    for place, one in enumerate(node.expressions):
-        wanted = own.takes[min(place, len(own.takes) - 1)]
-        given = value(one)
-        if wanted == TIMESTAMP and given.type not in (DATE, TIMESTAMP, TIMESTAMPTZ):
-            raise SqlError(
-                f"a date or a timestamp is wanted, and this is {given.type}: CAST it", node
-            )
-        if wanted == BIGINT and not given.type.is_integer and not is_null_constant(given):
-            raise SqlError(f"a whole number is wanted, and this is {given.type}: CAST it", node)
-        args.append(given if wanted is None else convert(given, wanted, node))
-    return Typed(
-        call(own.term, *(one.term for one in args)), own.gives, any(one.nullable for one in args)
-    )
-
-
-_TEXT = (VARCHAR,)
-FUNCTIONS = {
-    **{f"spark_{name}": Made(f"spark:{name}", _TEXT, VARCHAR)
-       for name in ("initcap", "soundex", "mask", "sha512", "sha384", "sha224", "url_encode",
-       "url_decode")},
-    **{f"{dialect}_upper": Made(f"{dialect}:upper", _TEXT, VARCHAR) for dialect in ("spark",
-    "postgres", "sqlite")},
-    "sqlite_lower": Made("sqlite:lower", _TEXT, VARCHAR),
-    "postgres_initcap": Made("postgres:initcap", _TEXT, VARCHAR),
-    "spark_crc32": Made("spark:crc32", _TEXT, BIGINT),
-    "spark_format_number": Made("spark:format_number", (None, BIGINT), VARCHAR),
-    "spark_bround": Made("spark:bround", (DOUBLE, BIGINT), DOUBLE),
-    "spark_round": Made("spark:round", (DOUBLE, BIGINT), DOUBLE),
-    "spark_substring": Made("spark:substring", (VARCHAR, BIGINT, BIGINT), VARCHAR),
-    "postgres_substring": Made("postgres:substring", (VARCHAR, BIGINT, BIGINT), VARCHAR),
-    "sqlite_substring": Made("sqlite:substring", (VARCHAR, BIGINT, BIGINT), VARCHAR),
-    "spark_substring_index": Made("spark:substring_index", (VARCHAR, VARCHAR, BIGINT), VARCHAR),
-    "text_translate": Made("text:translate", (VARCHAR,), VARCHAR),
-    "spark_lpad": Made("spark:lpad", (VARCHAR, BIGINT, VARCHAR), VARCHAR),
-    "spark_rpad": Made("spark:rpad", (VARCHAR, BIGINT, VARCHAR), VARCHAR),
-    "spark_conv": Made("spark:conv", (VARCHAR, BIGINT, BIGINT), VARCHAR),
-    "spark_locate": Made("spark:locate", (VARCHAR, VARCHAR, BIGINT), INTEGER),
-    "spark_format": Made("spark:format", (VARCHAR, None), VARCHAR),
-    "spark_months_between": Made("spark:months_between", (TIMESTAMP, TIMESTAMP, BOOLEAN), DOUBLE),
-    "spark_date_format": Made("spark:date_format", (TIMESTAMP, VARCHAR), VARCHAR),
-    "spark_read_moment": Made("spark:read_moment", (VARCHAR, VARCHAR), TIMESTAMP),
-    "postgres_shown": Made("postgres:to_char", (TIMESTAMP, VARCHAR), VARCHAR),
-    "postgres_read_moment": Made("postgres:read_moment", (VARCHAR, VARCHAR), TIMESTAMP),
-    "sqlite_date": Made("sqlite:date", (VARCHAR, VARCHAR), VARCHAR),
-    "sqlite_real": Made("sqlite:real", _TEXT, DOUBLE),
-    "text_shift_right_unsigned": Made("shift_right_unsigned", (BIGINT, BIGINT), BIGINT),
-    "text_digits": Made("string:digits", (BIGINT, BIGINT), VARCHAR),
-}  # fmt: skip
 
 # -- casts
 
@@ -490,7 +424,6 @@ def _between(node: exp.Expr, value: Value) -> Typed:
 
 NAMED: dict[str, Callable[[exp.Expr, Value], Typed]] = {
     "by_type": _by_type, "refused": _refused, "failing": _failing, "as_type": _same_type,
-    **dict.fromkeys(FUNCTIONS, _made),
     **{f"{dialect}_cast": _cast for dialect in _CASTS},
     **{f"{dialect}_text": _text_of for dialect in _CASTS},
     **{f"{dialect}_divide": _divided for dialect in _CASTS},

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from functools import partial
 from math import factorial, pi
 
 from sqlglot import exp
@@ -15,11 +14,6 @@ from ivm.sql.functions.times import Value
 from ivm.sql.terms import Lit, Term, Typed
 from ivm.sql.types import BIGINT, BOOLEAN, DOUBLE, HUGEINT, INTEGERS, SqlType
 
-_FLOAT: dict[type[exp.Expr], str] = {
-    exp.Sqrt: "sqrt", exp.Exp: "exp", exp.Ln: "ln", exp.Sin: "sin", exp.Cos: "cos", exp.Tan: "tan",
-    exp.Asin: "asin",
-    exp.Acos: "acos", exp.Atan: "atan",
-}  # fmt: skip
 _SCALED: dict[type[exp.Expr], float] = {exp.Degrees: 180 / pi, exp.Radians: pi / 180}
 _INFINITE = call("ratio", Lit(1.0, "float64"), Lit(0.0, "float64"))
 
@@ -93,7 +87,7 @@ def _count_of_bits(node: exp.Expr, value: Value) -> Typed:
 
 
 def _of_floats(node: exp.Expr, value: Value) -> Typed:
-    """`sinh(x)` and the like, `fdiv(x, y)`, `even(x)`: functions of DOUBLE."""
+    """`cot(x)`, `fdiv(x, y)`, `even(x)`: functions of DOUBLE."""
     name = node.name.lower() if isinstance(node, exp.Anonymous) else node.key
     given = node.expressions if isinstance(node, exp.Anonymous) else [node.this]
     args = [convert(value(one), DOUBLE, node) for one in given]
@@ -112,7 +106,6 @@ def _even(number: Term) -> Term:
 
 
 _OF_FLOATS: dict[str, Callable[..., Term]] = {
-    **{name: partial(call, name) for name in ("sinh", "cosh", "tanh", "asinh", "acosh", "atanh")},
     "cot": lambda x: call("ratio", Lit(1.0, "float64"), call("tan", x)),
     "fdiv": lambda x, y: call("floor", call("float:ratio", x, y)),
     "fmod": lambda x, y: call("-", x, call("*", y, call("floor", call("float:ratio", x, y)))),
@@ -150,12 +143,9 @@ def _negative(node: exp.Expr, value: Value) -> Typed:
     return Typed(call("<", number.term, Lit(0.0, "float64")), BOOLEAN, number.nullable)
 
 
-def _float(node: exp.Expr, value: Value) -> Typed:
+def _natural(node: exp.Expr, value: Value) -> Typed:
     number = convert(value(node.this), DOUBLE, node)
-    term = call(_FLOAT[type(node)], number.term)
-    return Typed(
-        _of_zero(number.term, term) if isinstance(node, exp.Ln) else term, DOUBLE, number.nullable
-    )
+    return Typed(_of_zero(number.term, call("ln", number.term)), DOUBLE, number.nullable)
 
 
 def _of_zero(number: Term, logarithm: Term) -> Term:
@@ -180,14 +170,6 @@ def _logarithm(node: exp.Expr, value: Value) -> Typed:
     return Typed(_of_zero(number.term, call(name, number.term)), DOUBLE, number.nullable)
 
 
-def _power(node: exp.Expr, value: Value) -> Typed:
-    left, right = (
-        convert(value(node.this), DOUBLE, node),
-        convert(value(node.expression), DOUBLE, node),
-    )
-    return Typed(call("pow", left.term, right.term), DOUBLE, left.nullable or right.nullable)
-
-
 def _scaled(node: exp.Expr, value: Value) -> Typed:
     number = convert(value(node.this), DOUBLE, node)
     return Typed(
@@ -199,11 +181,6 @@ def _pi(_node: exp.Expr, _value: Value) -> Typed:
     return Typed(Lit(pi, "float64"), DOUBLE, False)
 
 
-def _angle(node: exp.Expr, value: Value) -> Typed:
-    y, x = (convert(value(one), DOUBLE, node) for one in (node.this, node.expression))
-    return Typed(call("atan2", y.term, x.term), DOUBLE, y.nullable or x.nullable)
-
-
 def _cube_root(node: exp.Expr, value: Value) -> Typed:
     number = convert(value(node.this), DOUBLE, node)
     root = call("pow", call("abs", number.term), Lit(1 / 3, "float64"))
@@ -212,14 +189,12 @@ def _cube_root(node: exp.Expr, value: Value) -> Typed:
 
 
 FAMILIES: list[tuple[tuple[type[exp.Expr], ...], Callable[[exp.Expr, Value], Typed]]] = [
-    ((exp.Sinh, exp.Cosh, exp.Tanh, exp.Asinh, exp.Acosh, exp.Atanh, exp.Cot), _of_floats),
+    ((exp.Cot,), _of_floats),
     ((exp.Factorial,), _factorial),
     ((*_SCALED,), _scaled),
     ((exp.Pi,), _pi),
-    ((exp.Atan2,), _angle),
     ((exp.Cbrt,), _cube_root),
-    ((*_FLOAT,), _float),
-    ((exp.Pow,), _power),
+    ((exp.Ln,), _natural),
     ((exp.Log,), _logarithm),
     ((exp.IsNan, exp.IsInf), _infinite),
     ((exp.BitwiseCount,), _count_of_bits),

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from decimal import Decimal
 from difflib import get_close_matches
+from itertools import chain
 
 from sqlglot import exp
 
@@ -21,7 +22,7 @@ from ivm.sql.conversions import (
     is_null_constant,
 )
 from ivm.sql.errors import SqlError
-from ivm.sql.functions import dialects, numbers, texts, times
+from ivm.sql.functions import dialects, numbers, rows, texts, times
 from ivm.sql.literals import NoValueError
 from ivm.sql.terms import Call, Lit, Term, Typed
 from ivm.sql.types import (
@@ -111,12 +112,11 @@ def _as_named(node: exp.Expr) -> exp.Anonymous | None:
     if isinstance(node, exp.Anonymous) or not isinstance(node, exp.Func):
         return node if isinstance(node, exp.Anonymous) else None
     name = next((one for one in node.sql_names() if one.lower() in _NAMED), None)
-    given = [node.args.get(key) for key in node.arg_types]
-    return (
-        None
-        if name is None
-        else exp.Anonymous(this=name, expressions=[one for one in given if one is not None])
-    )
+    given = [node.args.get(key) for key in node.arg_types if node.args.get(key)] if name else []
+    members = (one if isinstance(one, list) else [one] for one in given)
+    made = exp.Anonymous(this=name, expressions=[*chain(*members)])
+    made.meta.update(node.meta)  # its place in the text
+    return made if name else None
 
 
 def unknown(node: exp.Expr, more: Sequence[str] = ()) -> SqlError:
@@ -141,7 +141,7 @@ def names() -> list[str]:
     kinds = {kind for own, _ in _FAMILIES for kind in own if issubclass(kind, exp.Func)}
     return sorted(
         {name.lower() for kind in kinds for name in kind.sql_names()}
-        | {*_NAMED} - {*dialects.NAMED}
+        | {*_NAMED} - {*dialects.NAMED} - rows.PRIVATE
     )
 
 
@@ -593,11 +593,6 @@ def _absolute(node: exp.Expr, value: Value) -> Typed:
     return number._replace(term=_checked(call("abs", number.term), number.type))
 
 
-def _sign(node: exp.Expr, value: Value) -> Typed:
-    number = value(node.this)
-    return Typed(call("sign", number.term), SqlType("TINYINT"), number.nullable)
-
-
 def _cut(node: exp.Expr, value: Value) -> Typed:
     number = value(node.this)
     if node.args.get("decimals") is not None:
@@ -680,9 +675,9 @@ _FAMILIES: list[tuple[tuple[type[exp.Expr], ...], Callable[[exp.Expr, Value], Ty
     ((exp.Round,), _rounded),
     ((exp.Floor, exp.Ceil), _stepped),
     ((exp.Abs,), _absolute),
-    ((exp.Sign,), _sign),
     ((exp.Trunc,), _cut),
 ]
 _NAMED: dict[str, Callable[[exp.Expr, Value], Typed]] = {
-    **times.NAMED, **texts.NAMED, **numbers.NAMED, **dialects.NAMED, QUOTIENT: _quotient,
+    **times.NAMED, **texts.NAMED, **numbers.NAMED, **dialects.NAMED,
+    **rows.NAMED, QUOTIENT: _quotient,
 }  # fmt: skip

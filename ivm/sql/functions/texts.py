@@ -15,44 +15,11 @@ from ivm.sql.functions import lists
 from ivm.sql.functions.times import Value
 from ivm.sql.literals import constant
 from ivm.sql.terms import Lit, Term, Typed
-from ivm.sql.types import BIGINT, BOOLEAN, DOUBLE, INTEGER, NULL, VARCHAR, SqlType
+from ivm.sql.types import BIGINT, BOOLEAN, DOUBLE, INTEGER, NULL, VARCHAR
 
-_TEXT: dict[type[exp.Expr], tuple[str, SqlType]] = {
-    exp.Lower: ("string:lower", VARCHAR), exp.Upper: ("string:upper", VARCHAR),
-    exp.Length: ("string:length", BIGINT),
-    exp.Reverse: ("string:reverse", VARCHAR), exp.MD5: ("string:md5", VARCHAR),
-    exp.StartsWith: ("string:starts_with", BOOLEAN), exp.EndsWith: ("string:ends_with", BOOLEAN),
-    exp.Contains: ("string:contains", BOOLEAN), exp.SHA: ("string:sha1", VARCHAR),
-    exp.Levenshtein: ("string:levenshtein", BIGINT),
-}  # fmt: skip
 _GROUP = re.compile(r"\\.", re.DOTALL)  # of what regexp_replace puts in
 # a letter and a text in regular expressions, line breaks included
 ANY, ALL = "[\\s\\S]", "[\\s\\S]*"
-
-
-def _text(node: exp.Expr, value: Value) -> Typed:
-    name, type_ = _TEXT[type(node)]
-    args = [value(node.this)] + (
-        [value(node.expression)] if node.args.get("expression") is not None else []
-    )
-    args = [convert(one, VARCHAR, node) for one in args]
-    return Typed(call(name, *(one.term for one in args)), type_, any(one.nullable for one in args))
-
-
-def _substring(node: exp.Expr, value: Value) -> Typed:
-    text = convert(value(node.this), VARCHAR, node)
-    if isinstance(node, exp.Left | exp.Right):
-        count, name = value(node.expression), "left" if isinstance(node, exp.Left) else "right"
-        return Typed(
-            call(f"string:{name}", text.term, count.term), VARCHAR, text.nullable or count.nullable
-        )
-    args = [value(node.args["start"])] + (
-        [value(node.args["length"])] if node.args.get("length") else []
-    )
-    nullable = text.nullable or any(one.nullable for one in args)
-    return Typed(
-        call("string:substring", text.term, *(one.term for one in args)), VARCHAR, nullable
-    )
 
 
 def _trim(node: exp.Expr, value: Value) -> Typed:
@@ -102,40 +69,12 @@ def _joined(node: exp.Expr, value: Value) -> Typed:
     return Typed(term, VARCHAR, separator.nullable)
 
 
-def _split(node: exp.Expr, value: Value) -> Typed:
-    """split_part: parts are numbered from 1, or from the last one by negative numbers; others
-    are empty.
-    """
-    args = [value(node.this), value(node.args["delimiter"]), value(node.args["part_index"])]
-    if not args[2].type.is_integer:
-        raise SqlError(f"split_part takes the number of a part, and this is {args[2].type}", node)
-    term = call("string:split_part", *(one.term for one in args))
-    return Typed(term, VARCHAR, any(one.nullable for one in args))
-
-
-def _repeated(node: exp.Expr, value: Value) -> Typed:
-    text, count = value(node.this), value(node.args["times"])
-    if not count.type.is_integer:
-        raise SqlError(f"repeat takes a whole number, and this is {count.type}", node)
-    term = call("string:repeat", convert(text, VARCHAR, node).term, count.term)
-    return Typed(term, VARCHAR, text.nullable or count.nullable)
-
-
 def _padded(node: exp.Expr, value: Value) -> Typed:
     name = "string:lpad" if node.args.get("is_left") else "string:rpad"
     fill = node.args.get("fill_pattern") or exp.Literal.string(" ")
     args = [value(node.this), value(node.expression), value(fill)]
     return Typed(
         call(name, *(one.term for one in args)), VARCHAR, any(one.nullable for one in args)
-    )
-
-
-def _replaced(node: exp.Expr, value: Value) -> Typed:
-    args = [value(node.this), value(node.expression), value(node.args["replacement"])]
-    return Typed(
-        call("string:replace", *(one.term for one in args)),
-        VARCHAR,
-        any(one.nullable for one in args),
     )
 
 
@@ -354,11 +293,6 @@ def _code(node: exp.Expr, value: Value) -> Typed:
     return Typed(call("if", empty, none, call("string:ord", text.term)), INTEGER, text.nullable)
 
 
-def _letter(node: exp.Expr, value: Value) -> Typed:
-    code = value(node.expressions[0])
-    return Typed(call("string:chr", code.term), VARCHAR, code.nullable)
-
-
 def _hashed(node: exp.Expr, value: Value) -> Typed:
     if node.args["length"].name != "256":
         raise SqlError("sha256 is the one hash of its family that is evaluated", node)
@@ -449,7 +383,8 @@ def _length(node: exp.Expr, value: Value) -> Typed:
     found = value(node.this)
     if found.type.element is not None:
         return Typed(call("list:length", found.term), BIGINT, found.nullable)
-    return _text(node, value)
+    text = convert(found, VARCHAR, node)
+    return Typed(call("string:length", text.term), BIGINT, text.nullable)
 
 
 _SIDES = {"-": "<", "0": "0>"}
@@ -534,24 +469,6 @@ def _mark(found: re.Match[str]) -> str:
     return f"{{:{shown}}}" if shown not in ("", "d") else "{}"
 
 
-_OF_TEXTS: dict[str, tuple[str, SqlType]] = {
-    "strlen": ("string:bytes", BIGINT), "strip_accents": ("string:strip_accents", VARCHAR),
-    "damerau_levenshtein": ("string:damerau_levenshtein", BIGINT),
-    "editdist3": ("string:levenshtein", BIGINT),
-    "hamming": ("string:hamming", BIGINT), "mismatches": ("string:hamming", BIGINT),
-    "jaccard": ("string:jaccard", DOUBLE), "url_encode": ("string:url_encode", VARCHAR),
-    "url_decode": ("string:url_decode", VARCHAR), "sha1": ("string:sha1", VARCHAR),
-}  # fmt: skip
-
-
-def _of_text(node: exp.Expr, value: Value) -> Typed:
-    name, type_ = _OF_TEXTS[node.name.lower()]
-    texts = [_text_of(one, value) for one in node.expressions]
-    return Typed(
-        call(name, *(one.term for one in texts)), type_, any(one.nullable for one in texts)
-    )
-
-
 def _size(node: exp.Expr, value: Value) -> Typed:
     """bit_length(text), and octet_length(encode(text))."""
     given = node.this if isinstance(node, exp.BitLength) else node.expressions[0]
@@ -612,19 +529,13 @@ FAMILIES: list[tuple[tuple[type[exp.Expr], ...], Callable[[exp.Expr, Value], Typ
     ((exp.Escape,), _escaped),
     ((exp.Translate,), _translated),
     ((exp.Ascii, exp.Unicode), _code),
-    ((exp.Chr,), _letter),
     ((exp.SHA2,), _hashed),
     ((exp.Bracket,), _cut),
     ((exp.Format,), _formatted),
-    ((*_TEXT,), _text),
-    ((exp.Substring, exp.Left, exp.Right), _substring),
     ((exp.Trim,), _trim),
     ((exp.ConcatWs,), _joined),
     ((exp.DPipe, exp.Concat), _concatenated),
-    ((exp.SplitPart,), _split),
-    ((exp.Repeat,), _repeated),
     ((exp.Pad,), _padded),
-    ((exp.Replace,), _replaced),
     ((exp.StrPosition,), _position),
     ((exp.Like, exp.ILike), _like),
     ((exp.Hex,), _digits),
@@ -634,16 +545,9 @@ FAMILIES: list[tuple[tuple[type[exp.Expr], ...], Callable[[exp.Expr, Value], Typ
     *lists.FAMILIES,
 ]
 NAMED: dict[str, Callable[[exp.Expr, Value], Typed]] = {
-    **dict.fromkeys(_OF_TEXTS, _of_text),
     **dict.fromkeys(("to_hex", "bin", "to_binary"), _digits),
     **lists.NAMED,
     "ord": _code,
     "octet_length": _size,
-    "prefix": lambda node, value: value(
-        exp.StartsWith(this=node.expressions[0], expression=node.expressions[1])
-    ),
-    "suffix": lambda node, value: value(
-        exp.EndsWith(this=node.expressions[0], expression=node.expressions[1])
-    ),
     "printf": _formatted,
 }

@@ -4,6 +4,7 @@ python -m tests.ivm.plan.function_table > docs/functions.md
 """
 
 from ivm.lang.functions import ALIASES, FUNCTIONS, USERS
+from ivm.sql.functions.rows import PRIVATE
 
 HEAD = """# Functions of terms
 
@@ -12,10 +13,10 @@ All functions that a term of a rule may call, with the types of their arguments 
 int64 or any decimal; `moment` a date or a timestamp; `clock` these or a time; `alike` arguments share one type; `any`
 is any type. A result of one of these has the type of that argument; the rules say how many digits a `decimal` has.
 An argument with `?` may be left out, and one with `...` repeated. A function with a mark in the last column may have no
-value, and then fails.
+value, and then fails. SQL has more functions than it names here: [SQL](sql.md) lists all.
 
-| function | result | other names | may fail |
-|---|---|---|---|
+| function | result | other names | in SQL | may fail |
+|---|---|---|---|---|
 """
 
 
@@ -29,7 +30,9 @@ def _line(name: str) -> str:
     takes, _, gives = FUNCTIONS[name].signature.partition(" -> ")
     others = ", ".join(f"`{one}`" for one, of in sorted(ALIASES.items()) if of == name)
     may_fail = "yes" * FUNCTIONS[name].may_fail
-    return f"| `{name}[{takes}]` | {gives.removesuffix('?')} | {others} | {may_fail} |\n"
+    words = FUNCTIONS[name].sql.partition(" -> ")[0].split()
+    in_sql = ", ".join(f"`{word}`" for word in words if word not in PRIVATE)
+    return f"| `{name}[{takes}]` | {gives.removesuffix('?')} | {others} | {in_sql} | {may_fail} |\n"
 
 
 if __name__ == "__main__":
