@@ -20,7 +20,7 @@ from ivm.rules.relations import Relations
 from ivm.rules.stored import create_relation, drop_stray_trees, plant
 from ivm.terms.encoder import Encoder
 from ivm.ways.way import Context, naming_the_rule
-from pagestore.host import WORD_MAX, EphemeralTransaction, Relation
+from pagestore.host import WORD_MAX, EphemeralTransaction, Relation, of_texts
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -102,15 +102,12 @@ def _with_texts(
     memory: MemoryUse,
 ) -> pa.Table:
     """Replace a concat's checksums by whole texts, since its state is discarded with the query."""
-    import pyarrow as pa
 
     texts = list[str]()
     for row in table.to_pylist():
         texts.append(str(rope_of(sketch, installed, name, tuple(row.values())[:-1])))
         memory.add(0, len(texts[-1]))
-    return table.set_column(
-        table.num_columns - 1, table.column_names[-1], pa.array(texts, pa.string())
-    )
+    return table.set_column(table.num_columns - 1, table.column_names[-1], of_texts(texts))
 
 
 def check_options(

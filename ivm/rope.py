@@ -34,6 +34,7 @@ from pagestore.host import (
     Tree,
     Type,
     encode,
+    of_numbers,
 )
 
 if TYPE_CHECKING:
@@ -163,4 +164,5 @@ def texts_of_changes(snap: Snapshot, engine: Engine, name: str, change: Delta) -
     fold = engine.installed.layouts[name].fold
     assert fold
     parts = [gone, texts_of(snap, change.rows[:, inserted], name, fold)]
-    return pa.concat_arrays(parts).take(pa.array(np.argsort(np.argsort(inserted, kind="stable"))))
+    order = np.argsort(np.argsort(inserted, kind="stable"))
+    return pa.concat_arrays(parts).take(of_numbers(pa.int64(), order))

@@ -21,6 +21,7 @@ from ivm.errors import IvmError
 from ivm.names import CATALOG, MULTIPLICITY, kept_views
 from pagestore.errors import MissingError, SchemaError
 from pagestore.host import (
+    Column,
     Delta,
     Frames,
     Pages,
@@ -28,13 +29,20 @@ from pagestore.host import (
     Snapshot,
     Transaction,
     Tree,
+    Type,
     as_inserted,
     changes_table,
     distinct,
     first_from,
+    flags_of,
+    numbers_of,
+    of_numbers,
+    of_texts,
     pages_of_both,
     printable,
     read_batches,
+    typed,
+    with_nulls,
 )
 
 if TYPE_CHECKING:
@@ -42,6 +50,7 @@ if TYPE_CHECKING:
 
 # values for the parameters of a statement of SQL
 Parameters = Sequence[Any] | Mapping[str, Any] | None
+JSON = {bool: "bool", int: "int64", float: "float64", str: "string"}  # the types of its values
 MOMENT = "TIMESTAMP WITH TIME ZONE"  # the type of SQL
 
 
@@ -66,7 +75,7 @@ class Wide(Frames):
     def __len__(self) -> int:
         first = self.relations[0]
         return (
-            int(first.to_arrow().column(MULTIPLICITY).to_numpy().sum())
+            int(numbers_of(first.to_arrow().column(MULTIPLICITY), np.int64).sum())
             if self.weighs
             else len(first)
         )
@@ -107,9 +116,10 @@ class Wide(Frames):
             np.repeat(np.arange(len(kept)), one.counts - kept) for one in (old, new)
         )
         rows = pa.concat_tables([self._shown(old.words, erased), self._shown(new.words, inserted)])
-        kinds = pa.array(np.repeat(["delete", "insert"], [len(erased), len(inserted)]), pa.string())
+        kinds = of_texts(["delete"] * len(erased) + ["insert"] * len(inserted))
         rows = rows.append_column(pa.field("_change_type", pa.string(), nullable=False), kinds)
-        return rows.take(np.argsort(np.concatenate([erased, inserted]), kind="stable"))
+        order = np.argsort(np.concatenate([erased, inserted]), kind="stable")
+        return rows.take(of_numbers(pa.int64(), order))
 
     @property
     def _ends(self) -> list[int]:
@@ -230,7 +240,6 @@ def changes(old: Snapshot, new: Snapshot, name: str, as_stored: bool = False) ->
 
 def _turned(table: pa.Table | None) -> pa.Table | None:
     """Return changes as those from the newer version to the older one."""
-    import pyarrow as pa
 
     if table is None:
         return None
@@ -238,9 +247,7 @@ def _turned(table: pa.Table | None) -> pa.Table | None:
         "insert" if kind == "delete" else "delete"
         for kind in table.column("_change_type").to_pylist()
     ]
-    return table.set_column(
-        table.num_columns - 1, table.field("_change_type"), pa.array(kinds, pa.string())
-    )
+    return table.set_column(table.num_columns - 1, table.field("_change_type"), of_texts(kinds))
 
 
 def _form(wide: Wide) -> list[Any]:
@@ -345,16 +352,33 @@ def _nested(column: pa.ChunkedArray, type_: str) -> pa.Array:
     )
 
 
+def _ends(values: list[Any]) -> np.ndarray:
+    """Return where each of several lists ends, all one after the other, int32[n + 1] from 0."""
+    return np.cumsum([0, *(len(one or ()) for one in values)], dtype=np.int32)
+
+
+def _plain(values: list[Any], wanted: pa.DataType) -> pa.Array:
+    """Return values of JSON that are neither lists nor objects as an array of a type."""
+    import pyarrow as pa
+
+    kinds = {*map(type, values)} - {type(None)}
+    if not kinds:
+        return pa.nulls(len(values), wanted)
+    name = "float64" if float in kinds or pa.types.is_floating(wanted) else JSON[kinds.pop()]
+    if pa.types.is_uint64(wanted):
+        name = "uint64"
+    return typed(Column("value", Type(name, nullable=True)), values).cast(wanted)
+
+
 def _array(values: list[Any], type_: str) -> pa.Array:
     """Return values, as JSON has them, as an array of a type of SQL.  O(values)."""
     import pyarrow as pa
 
     if not _is_nested(type_):
-        wanted = _element(type_)
-        return pa.array(values, pa.float64() if pa.types.is_floating(wanted) else None).cast(wanted)
-    missing = pa.array([one is None for one in values], pa.bool_())
+        return _plain(values, _element(type_))
+    missing = of_numbers(pa.bool_(), np.array([one is None for one in values], bool))
     if type_.endswith("[]"):
-        offsets = pa.array(np.cumsum([0, *(len(one or ()) for one in values)], dtype=np.int32))
+        offsets = of_numbers(pa.int32(), _ends(values))
         flat = [inner for one in values for inner in one or ()]
         return pa.ListArray.from_arrays(
             offsets, _array(flat, type_.removesuffix("[]")), mask=missing
@@ -367,8 +391,8 @@ def _array(values: list[Any], type_: str) -> pa.Array:
                 "a key of a map is null, which no map has: leave its row out, or write "
                 "coalesce(key, ...)"
             )
-        sizes = np.cumsum([0, *(len(one or ()) for one in values)], dtype=np.int32)
-        offsets = pa.array(sizes, mask=np.array([*(one is None for one in values), False]))
+        there = np.array([*(one is not None for one in values), True])
+        offsets = with_nulls(of_numbers(pa.int32(), _ends(values)[there]), there)
         return pa.MapArray.from_arrays(
             offsets, *(_array([pair[n] for pair in pairs], own[n][1]) for n in (0, 1))
         )
@@ -401,18 +425,20 @@ def _intervals(column: pa.ChunkedArray, _: str) -> pa.Array:
     import pyarrow as pa
 
     found, day = column.combine_chunks(), 86_400_000_000
-    micros = found.fill_null(0).to_numpy()
+    there = flags_of(found.is_valid())
+    micros = numbers_of(found, np.int64) * there
     rows = np.zeros(len(micros), [("months", "i4"), ("days", "i4"), ("nanoseconds", "i8")])
     rows["days"] = np.fix(micros / day)
     rows["nanoseconds"] = (micros - rows["days"] * np.int64(day)) * 1000
-    bits = np.packbits(found.is_valid().to_numpy(zero_copy_only=False), bitorder="little")
+    bits = np.packbits(there, bitorder="little")
     buffers = [pa.py_buffer(bits), pa.py_buffer(rows)]
     return pa.Array.from_buffers(pa.month_day_nano_interval(), len(micros), buffers)
 
 
 def repeated(table: pa.Table) -> pa.Table:
     """Return rows as often as their last column says, without it."""
-    counts = table.column(table.num_columns - 1).to_numpy()
-    return table.select(list(range(table.num_columns - 1))).take(
-        np.repeat(np.arange(table.num_rows), counts)
-    )
+    import pyarrow as pa
+
+    counts = numbers_of(table.column(table.num_columns - 1), np.int64)
+    places = np.repeat(np.arange(table.num_rows), counts)
+    return table.select(list(range(table.num_columns - 1))).take(of_numbers(pa.int64(), places))

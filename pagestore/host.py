@@ -85,13 +85,16 @@ from pagestore.values.codec import (
     NULL,
     YEARS,
     encode,
+    flags_of,
     float_values,
     float_words,
     narrowed,
+    numbers_of,
     typed,
     value_of_word,
 )
 from pagestore.values.dictionary import TextFinder
+from pagestore.values.objects import of_numbers, of_texts, with_nulls
 from pagestore.values.row_formats import given_rows
 from pagestore.values.types import Column, Schema, Type, may_be_narrow
 from pagestore.versions.catalog import MAIN, Dependants, recorded_dependants
@@ -172,6 +175,7 @@ __all__ = [
     "encode",
     "external_sort",
     "first_from",
+    "flags_of",
     "float_values",
     "float_words",
     "fold_many",
@@ -188,6 +192,9 @@ __all__ = [
     "may_be_narrow",
     "message",
     "narrowed",
+    "numbers_of",
+    "of_numbers",
+    "of_texts",
     "one_batch",
     "operator",
     "operator_code",
@@ -213,4 +220,5 @@ __all__ = [
     "typed",
     "user_cache",
     "value_of_word",
+    "with_nulls",
 ]

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
 from sqlglot import exp
 
 from ivm.answer import Answer
@@ -35,7 +36,7 @@ from ivm.sql.terms import (
 from ivm.sql.trees import Trees
 from ivm.sql.types import BIGINT, INTERVAL
 from ivm.wide import as_shown, is_encoded, repeated, side_by_side
-from pagestore.host import KEYS_MAX
+from pagestore.host import KEYS_MAX, flags_of, numbers_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -221,12 +222,13 @@ def _count(table: pa.Table) -> None:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    counts = table.column(table.num_columns - 1).to_numpy()
+    counts = numbers_of(table.column(table.num_columns - 1), np.int64)
     rows = int(counts.sum())
     size = 8 * table.num_columns * rows
     for column in table.columns:
         if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
-            size += int(pc.binary_length(column).fill_null(0).to_numpy() @ counts)
+            lengths = numbers_of(pc.binary_length(column).cast(pa.int64()), np.int64)
+            size += int(lengths @ (counts * flags_of(column.is_valid())))
     MemoryUse(step="repeating rows").add(rows, size)
 
 

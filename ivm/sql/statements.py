@@ -11,6 +11,7 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from sqlglot import exp
 from sqlglot.dialects.dialect import Dialect
 from sqlglot.errors import SqlglotError
@@ -56,7 +57,7 @@ from ivm.sql.syntax import (
 )
 from ivm.wide import Parameters
 from pagestore.errors import DependantsError, PagestoreError
-from pagestore.host import catalog_of
+from pagestore.host import catalog_of, of_numbers, of_texts
 
 if TYPE_CHECKING:
     from ivm.transaction import Sessions, Transaction
@@ -471,7 +472,7 @@ class Statements:
             else:
                 query = node.expression if isinstance(node, exp.Create) else node
                 text = views.explained(self._queries(catalog), query)
-        return Answer(pa.table({"explain": text.split("\n")}))
+        return Answer(pa.table({"explain": of_texts(text.split("\n"))}))
 
     def _edit(self, node: exp.Expr, rows: list[Row] | None = None) -> Answer:
         if self.version is not None:
@@ -485,8 +486,6 @@ class Statements:
 
     def _copy(self, node: exp.Copy) -> Answer:
         """COPY: rows of a file into a table, or of a query into a file."""
-        import pyarrow as pa
-
         if len(node.args["files"]) != 1 or not isinstance(node.args["files"][0], exp.Literal):
             raise SqlError("COPY takes one file, as a text", node)
         path, options = node.args["files"][0].name, files.options(node)
@@ -513,7 +512,7 @@ class Statements:
         )
         found = self._query(query).to_arrow()
         files.write(found, path, options, node)
-        return Answer(pa.table({"Count": pa.array([found.num_rows], pa.int64())}))
+        return _counted(found.num_rows)
 
     def _bracket(self, node: exp.Expr) -> None:
         if self.sessions is None:
@@ -557,8 +556,6 @@ def _edited(host: Host, txn: Transaction, node: exp.Expr, rows: list[Row] | None
 
     The `rows` are those of an INSERT, if they are from a file.
     """
-    import pyarrow as pa
-
     reader = Reader(host, None, txn)
     with reader.catalog() as catalog:
         if isinstance(node, exp.TruncateTable):
@@ -569,7 +566,14 @@ def _edited(host: Host, txn: Transaction, node: exp.Expr, rows: list[Row] | None
             count = _run_edit(target, node, rows)
             if node.args.get("returning"):
                 return Answer(returned(target, node))
-    return Answer(pa.table({"Count": pa.array([count], pa.int64())}))
+    return _counted(count)
+
+
+def _counted(rows: int) -> Answer:
+    """Return how many rows a statement has changed or written, as its answer."""
+    import pyarrow as pa
+
+    return Answer(pa.table({"Count": of_numbers(pa.int64(), np.array([rows]))}))
 
 
 def _run_edit(target: Target, node: exp.Expr, rows: list[Row] | None) -> int:

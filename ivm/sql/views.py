@@ -24,6 +24,7 @@ from ivm.sql.session import Host, Reader, change_catalog, with_one
 from ivm.sql.terms import Lit
 from ivm.sql.trees import Trees
 from ivm.sql.types import BLOB, INTEGER, NULL
+from pagestore.host import Column, Type, of_texts, typed
 
 KINDS = "CREATE TABLE, VIEW and MATERIALIZED VIEW are evaluated"
 
@@ -206,7 +207,7 @@ def described(catalog: Catalog, node: exp.Expr, queries: Callable[[Catalog], Que
     if isinstance(node, exp.Show):
         if node.name.upper() not in ("TABLES", "ALL TABLES"):
             raise SqlError(f"SHOW {node.name} is not evaluated: SHOW TABLES, DESCRIBE table", node)
-        return Answer(pa.table({"name": pa.array(sorted(catalog.names()), pa.string())}))
+        return Answer(pa.table({"name": of_texts(sorted(catalog.names()))}))
     target = node.this
     if isinstance(target, exp.Table) and (
         catalog.find(target.name) or catalog.view(target.name) is None
@@ -231,10 +232,13 @@ def described(catalog: Catalog, node: exp.Expr, queries: Callable[[Catalog], Que
     return Answer(
         pa.table(
             {
-                "column_name": [name for name, _, _ in shown],
-                "column_type": [type_ for _, type_, _ in shown],
-                "null": ["YES" if null else "NO" for _, _, null in shown],
-                "key": ["PRI" if name in key else None for name, _, _ in shown],
+                "column_name": of_texts([name for name, _, _ in shown]),
+                "column_type": of_texts([type_ for _, type_, _ in shown]),
+                "null": of_texts(["YES" if null else "NO" for _, _, null in shown]),
+                "key": typed(
+                    Column("key", Type("string", nullable=True)),
+                    ["PRI" if name in key else None for name, _, _ in shown],
+                ),
             }
         )
     )

@@ -9,6 +9,7 @@ import numpy as np
 from ivm.lang.functions import define
 from ivm.lang.ir import Const, Term
 from ivm.terms.operands import DAY, Operands, Result, by_text
+from pagestore.host import numbers_of, of_numbers
 
 
 def _moments(x: Operands) -> np.ndarray:
@@ -30,7 +31,7 @@ def _part(name: str) -> Callable[[Operands], Result]:
         import pyarrow as pa
         import pyarrow.compute as pc
 
-        moments = pa.array(_moments(x))
+        moments = of_numbers(pa.timestamp("us"), _moments(x))
         if name == "weekday":  # 0 is Sunday
             found = pc.day_of_week(moments, count_from_zero=True, week_start=7)  # type: ignore[attr-defined,unused-ignore]
         elif name == "isoweekday":
@@ -40,7 +41,7 @@ def _part(name: str) -> Callable[[Operands], Result]:
         else:
             own = {"week": "iso_week", "yearday": "day_of_year"}.get(name, name)
             found = getattr(pc, own)(moments)
-        return found.to_numpy(zero_copy_only=False).astype(np.int64), x.none()
+        return numbers_of(found.cast(pa.int64()), np.int64), x.none()
 
     return part
 

@@ -18,6 +18,7 @@ from typing import Any
 
 from ivm.terms.letters import split
 from ivm.terms.operands import by_value, fitting, no_value
+from pagestore.host import of_texts
 
 VALUE = re.compile(r'"(?:[^"\\]|\\.)*"|[^,]+')  # of a list without lists and objects in it
 STEP = re.compile(r'\.("(?:[^"\\]|\\.)*"|[^.\[]+)|\[(-?\d+)\]')  # of a path
@@ -126,20 +127,18 @@ def _split(text: str, separator: str) -> str:
 
 
 def _split_by(text: str, pattern: str) -> str:
-    import pyarrow as pa
     import pyarrow.compute as pc
 
-    return _list(pc.split_pattern_regex(pa.array([text]), pattern)[0].as_py())
+    return _list(pc.split_pattern_regex(of_texts([text]), pattern)[0].as_py())
 
 
 def _matches(text: str, pattern: str, group: int) -> str:
     """Return a group of each match, 0 to 8, where 0 is all of it.  RE2 puts it between marks."""
     if not 0 <= group <= 8:  # all of the pattern is a group as well, and RE2 inserts groups up to 9
         no_value()
-    import pyarrow as pa
     import pyarrow.compute as pc
 
-    marked = pc.replace_substring_regex(pa.array([text]), f"({pattern})", f"\x01\\{group + 1}\x02")
+    marked = pc.replace_substring_regex(of_texts([text]), f"({pattern})", f"\x01\\{group + 1}\x02")
     return _list(re.findall("\x01([^\x01\x02]*)\x02", marked[0].as_py()))
 
 

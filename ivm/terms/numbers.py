@@ -40,7 +40,7 @@ from ivm.terms.readings import (
     whole,
     zoned,
 )
-from pagestore.host import NULL, WORD_MAX, WORD_MIN, float_words
+from pagestore.host import NULL, WORD_MAX, WORD_MIN, flags_of, float_words, of_numbers
 
 # of any float, and after its point as many as a float's own least digit has
 ALL_DIGITS = Context(prec=700)
@@ -111,12 +111,10 @@ def _by_user(name: str, x: Operands) -> Result:
         raise UnregisteredError(
             f"the function {name} returned {len(found):,} results for {x.n:,} arguments"
         )
-    fails = found.is_null(nan_is_null=pa.types.is_floating(found.type)).to_numpy(
-        zero_copy_only=False
-    )
+    fails = flags_of(found.is_null(nan_is_null=pa.types.is_floating(found.type)))
     words = np.zeros(x.n, np.int64)
     if not fails.all():
-        words[~fails] = x.encode.words(x.gives, found.filter(pa.array(~fails)))
+        words[~fails] = x.encode.words(x.gives, found.filter(of_numbers(pa.bool_(), ~fails)))
     return words, fails
 
 

@@ -16,7 +16,7 @@ from ivm.lang.functions import define
 from ivm.lang.ir import Type
 from ivm.lang.types import scale
 from ivm.memory import memory_allowed, slices
-from pagestore.host import WORD_MAX, WORD_MIN, float_values, float_words
+from pagestore.host import WORD_MAX, WORD_MIN, float_values, float_words, of_texts
 
 DAY = 86_400_000_000  # microseconds
 LONG = 1 << 16  # letters of a text that is counted as soon as it is made
@@ -57,9 +57,7 @@ class Operands(NamedTuple):
         """Return an argument's values, which are texts, as an Arrow array of strings."""
         if self.types[place] == "string":
             return self.encode.decode("string", self.words[place])
-        import pyarrow as pa
-
-        return pa.array([text_of(value) for value in self.values(place)], "string")
+        return of_texts([text_of(value) for value in self.values(place)])
 
     def none(self) -> np.ndarray:
         """Return that nothing fails, bool[n]."""

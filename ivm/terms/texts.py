@@ -34,6 +34,7 @@ from ivm.terms.operands import (
     shown,
     text_of,
 )
+from pagestore.host import numbers_of, of_numbers, of_texts
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -108,14 +109,16 @@ def _is_like(texts: "pa.Array", pattern: str, ignore_case: bool = False) -> "pa.
     import pyarrow.compute as pc
 
     if not ignore_case and not {*"%_"} & {*pattern}:
-        return pc.equal(texts, pattern)  # however long it is
+        return pc.equal(texts, of_texts([pattern])[0])  # however long it is
     return pc.match_like(texts, pattern.replace("\\", "\\\\"), ignore_case=ignore_case)
 
 
 def _replaced(texts: "pa.Array", pattern: str, new: str) -> "pa.Array":
+    import pyarrow as pa
     import pyarrow.compute as pc
 
-    for text in texts.filter(pc.greater(pc.binary_length(texts), LONG)):
+    long = numbers_of(pc.binary_length(texts).cast(pa.int64()), np.int64) > LONG
+    for text in texts.filter(of_numbers(pa.bool_(), long)):
         found = pc.count_substring_regex(text, pattern).as_py()
         most = len(text.as_py()) * (1 + new.count("\\"))  # which inserts parts of what is found
         fitting(most + found * len(new))

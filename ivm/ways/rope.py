@@ -36,9 +36,12 @@ from pagestore.host import (
     Transaction,
     Tree,
     distinct,
+    flags_of,
+    of_texts,
     printable,
     ranks,
     read_batches,
+    with_nulls,
 )
 
 if TYPE_CHECKING:
@@ -82,8 +85,9 @@ class ConcatRope(Rope):
             texts = self._source.decode("string", words)
             if self._separator:
                 plain = texts.slice(0, 0 if begun else 1)
+                separator, none = of_texts([self._separator, ""])
                 others = pc.binary_join_element_wise(
-                    self._separator, texts.slice(len(plain)).cast(pa.string()), ""
+                    separator, texts.slice(len(plain)).cast(pa.string()), none
                 )
                 texts = pa.concat_arrays([plain.cast(pa.string()), others])
             begun = begun or len(texts) > 0
@@ -171,7 +175,6 @@ def texts_of(source: Any, words: np.ndarray, name: str, fold: Fold) -> pa.Array:
     """Return the texts of a concat's rows int64[C, n], in any order, as an Arrow array; null for
     a missing group.
     """
-    import pyarrow as pa
 
     keys = words[: fold.state.group] if fold.grouped else np.zeros((1, words.shape[1]), np.int64)
     wanted = list(map(tuple, keys.T.tolist()))
@@ -184,8 +187,8 @@ def texts_of(source: Any, words: np.ndarray, name: str, fold: Fold) -> pa.Array:
     else:
         found = _texts_between(ConcatRope(source, name, fold, min(wanted)), max(wanted))
     texts = [found.get(key) for key in wanted]
-    size = sum(len(text.encode()) for text in texts if text)
-    return pa.array(texts, pa.string() if size < 1 << 31 else pa.large_string())
+    there = np.array([text is not None for text in texts], bool)
+    return with_nulls(of_texts([text for text in texts if text is not None]), there)
 
 
 def _records_between(source: Any, fold: Fold, keys: list[tuple[int, ...]]) -> int:
@@ -227,7 +230,7 @@ def text_rows(
     that exist.
     """
     texts = texts_of(context.txn, keys, name, fold)
-    there = texts.is_valid().to_numpy(zero_copy_only=False)
+    there = flags_of(texts.is_valid())
     words = context.encode.words("string", texts.drop_null())[None]
     return words if layout.bare else np.concatenate([keys[: layout.keys, there], words])
 

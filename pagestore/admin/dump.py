@@ -61,6 +61,7 @@ from pagestore.trees.read import read_batches
 from pagestore.trees.tree import Tree, naming_path
 from pagestore.values.codec import NULL, bounds_of
 from pagestore.values.dictionary import Dictionary, is_utf8
+from pagestore.values.objects import with_nulls
 from pagestore.versions.catalog import MAIN, Catalog, Info, check_name
 from pagestore.versions.handle import Handle
 
@@ -385,7 +386,7 @@ def _texts_or_nulls(dictionary: Dictionary, ids: np.ndarray, there: np.ndarray) 
     if not there.any():
         return pa.nulls(len(ids), pa.large_binary())
     texts = dictionary.texts(ids[there], binary=True).cast(pa.large_binary())
-    return texts if there.all() else texts.take(pa.array(np.cumsum(there) - 1, mask=~there))
+    return texts if there.all() else with_nulls(texts, there)
 
 
 def _chosen(snapshot: Snapshot, names: Sequence[str] | None) -> Catalog:

@@ -33,6 +33,7 @@ from pagestore.trees.read import RecordFinder, batch_rows, read_batches
 from pagestore.trees.tree import Tree
 from pagestore.values.codec import decode, encode
 from pagestore.values.dictionary import Dictionary
+from pagestore.values.objects import of_numbers
 from pagestore.values.types import Column, Schema, Type
 from pagestore.versions.catalog import MAIN, Catalog, listed
 from pagestore.versions.handle import Handle
@@ -488,7 +489,8 @@ def values_of_both(before: Range, after: Range, actions: np.ndarray, words: np.n
         side.record_batch(words[:, of]).columns[side.computed_place]
         for side, of in ((before, erased), (after, ~erased))
     ]
-    return pa.concat_arrays(parts).take(pa.array(np.argsort(np.argsort(~erased, kind="stable"))))
+    order = np.argsort(np.argsort(~erased, kind="stable"))
+    return pa.concat_arrays(parts).take(of_numbers(pa.int64(), order))
 
 
 def _in_order(relation: Range, parts: list[Edits]) -> Iterator[Edits]:

@@ -35,8 +35,10 @@ from pagestore.errors import CorruptionError, WordError
 from pagestore.pages.layout import WORD_MAX, WORD_MIN
 from pagestore.runtime.lazy import pyarrow as pa
 from pagestore.values.exact import exact
+from pagestore.values.exact import flags_of as flags_of
 from pagestore.values.exact import numbers_of as numbers_of
 from pagestore.values.misfit import Misfit
+from pagestore.values.objects import with_nulls
 from pagestore.values.types import NARROW, SINGLE, Column, Interner, Texts, Type, decoded
 
 NULL = WORD_MIN
@@ -123,7 +125,7 @@ def typed(column: Column, values: Any) -> pa.Array:
     array = array.cast(column.type.arrow)
     if there is None:
         return array
-    return array.take(pa.array(np.cumsum(there) - 1, mask=~there))
+    return with_nulls(array, there)
 
 
 def _refused(column: Column, misfit: Misfit, first: int = 0) -> WordError:
@@ -326,8 +328,7 @@ def decode(column_type: Type, words: np.ndarray, interner: Interner) -> pa.Array
     if column_type.nullable:
         null = words == NULL
         if null.any():
-            places = pa.array(np.cumsum(~null) - 1, mask=null)
-            return decode(column_type, words[~null], interner).take(places)
+            return with_nulls(decode(column_type, words[~null], interner), ~null)
     name = column_type.name
     if column_type.wide:
         return _decimals_of_texts(column_type, interner.texts(words, True))

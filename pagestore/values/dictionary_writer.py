@@ -51,6 +51,7 @@ from pagestore.values.dictionary import (
 )
 from pagestore.values.kernels import text_lookup
 from pagestore.values.kernels.text_lookup import ID, TEXT_COUNT
+from pagestore.values.objects import of_numbers
 from pagestore.values.text_order import (
     LABEL_END,
     LABELS,
@@ -244,7 +245,8 @@ class DictionaryWriter(Dictionary):
                 # quick where they ascend
                 ranked = np.array(sorted(range(len(held)), key=held.__getitem__), np.int64)
                 del held
-                self._place(ids[start:end][ranked], texts.take(pa.array(ranked)).to_pylist())
+                ordered = texts.take(of_numbers(pa.int64(), ranked))
+                self._place(ids[start:end][ranked], ordered.to_pylist())
                 start, parts, size = end, [], 0
 
     def _place(self, ids: np.ndarray, texts: list[bytes]) -> None:

@@ -46,22 +46,31 @@ def exact(wanted: Type, values: Any) -> tuple[pa.Array, np.ndarray | None]:
     array = _array(wanted, values)
     if not array.null_count:
         return _converted(wanted, array), None
-    there = array.is_valid().to_numpy(zero_copy_only=False)
+    there = flags_of(array.is_valid())
     try:
         return _converted(wanted, array.drop_null()), there
     except Misfit as misfit:
         raise misfit.among(there) from None
 
 
-def numbers_of(array: pa.Array, dtype: Any, each: int = 1) -> np.ndarray:
+def numbers_of(array: pa.Array | pa.ChunkedArray, dtype: Any, each: int = 1) -> np.ndarray:
     """Return the numbers of an Arrow array without nulls from its buffer, `each` of them per value.
 
     Arrow's to_numpy would import pandas."""
+    if not len(array):
+        return np.zeros(0, dtype)
+    if isinstance(array, pa.ChunkedArray):
+        array = array.combine_chunks()
     buffer = array.buffers()[1]
-    if not len(array) or buffer is None:
+    if buffer is None:
         return np.zeros(0, dtype)
     size = np.dtype(dtype).itemsize  # the buffer may end within an element
     return np.frombuffer(buffer, dtype, each * len(array), size * each * array.offset)
+
+
+def flags_of(array: pa.Array | pa.ChunkedArray) -> np.ndarray:
+    """Return the flags of an Arrow array without nulls, bool[n]; as `numbers_of`."""
+    return numbers_of(array.cast(pa.uint8()), np.bool_)
 
 
 # --- any values as an Arrow array ---------------------------------------------------------------

@@ -8,8 +8,8 @@ converted value by value.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from datetime import date, datetime, time, timedelta
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import UTC, date, datetime, time, timedelta
 from decimal import Context, Decimal
 from numbers import Integral
 from typing import Any
@@ -38,8 +38,16 @@ _PLAIN: dict[str, set[type]] = {  # types that Arrow converts exactly, if `_tame
 }  # fmt: skip
 # no `plain` needed
 _KNOWN = {bool, int, float, Decimal, str, bytes, date, datetime, time, timedelta, _NONE}
+_EPOCH, _MIDNIGHT = datetime(1970, 1, 1, tzinfo=UTC), datetime(1970, 1, 1)
+FEW = 1 << 13  # values, of which Arrow's own way does not make up for importing pandas
+MICROSECOND = timedelta(microseconds=1)
 DAY = 24 * 60 * 60 * 10**6  # microseconds
 _EXACT = Context(prec=1200)  # enough digits for any float
+_NUMPY: dict[str, Any] = {  # by which numpy holds a column's own values
+    "int64": np.int64, "uint64": np.uint64, "float64": np.float64, "bool": np.bool_,
+    "date": "datetime64[D]", "time": np.int64, "timestamp": "datetime64[us]",
+    "duration": np.int64,
+}  # fmt: skip
 _REFUSALS: tuple[type[Exception], ...] = ValueError, TypeError, NotImplementedError, OverflowError
 
 
@@ -56,12 +64,79 @@ def from_objects(wanted: Type, values: Any) -> pa.Array:
     if not plain_ or not _tame(wanted, values):
         values = [*_each(wanted, values, lacking)]
     try:
-        array = pa.array(values, wanted.arrow, from_pandas=False)
+        array = _arrow(wanted, values)
         if wanted.name == "decimal":
             array.validate(full=True)
         return array
     except _REFUSALS:
         raise _first_refused(wanted, values) from None
+
+
+def _arrow(wanted: Type, values: list[Any]) -> pa.Array:
+    """Convert values that the type holds, and nulls.
+
+    Arrow's own way from lists imports pandas where it is installed, a quarter of a second. So numpy
+    converts a few values, or Arrow from their letters.
+    """
+    if len(values) > FEW:
+        return pa.array(values, wanted.arrow, from_pandas=False)
+    missing = np.fromiter((value is None for value in values), bool, len(values))
+    there = [value for value in values if value is not None] if missing.any() else values
+    if wanted.name == "decimal":
+        array = _text_array(pa.string(), [str(value) for value in there]).cast(wanted.arrow)
+    elif wanted.name in _NUMPY:
+        array = of_numbers(wanted.arrow, _numbers(wanted, there))
+    else:
+        array = _text_array(wanted.arrow, there).cast(wanted.arrow)
+    return with_nulls(array, ~missing) if missing.any() else array
+
+
+def _numbers(wanted: Type, values: list[Any]) -> np.ndarray:
+    """Return the numbers by which Arrow stores values, none of them null."""
+    if wanted.zone:
+        values = [(moment - _EPOCH) // MICROSECOND for moment in values]
+    elif wanted.name == "time":
+        values = [(datetime.combine(_MIDNIGHT, at) - _MIDNIGHT) // MICROSECOND for at in values]
+    numbers = np.array(values, np.int64 if wanted.zone else _NUMPY[wanted.name])
+    return numbers.astype(np.int32) if wanted.name == "date" else numbers
+
+
+def of_numbers(kind: pa.DataType, numbers: np.ndarray) -> pa.Array:
+    """Return an Arrow array without nulls, of a type that stores each value as one of the numbers.
+
+    They are not copied unless they are flags, or not contiguous. Arrow's `array` would import
+    pandas.
+    """
+    stored = np.packbits(numbers, bitorder="little") if numbers.dtype == bool else numbers
+    return pa.Array.from_buffers(
+        kind, len(numbers), [None, pa.py_buffer(np.ascontiguousarray(stored))]
+    )
+
+
+def with_nulls(array: pa.Array, there: np.ndarray) -> pa.Array:
+    """Return the values of an array, in their order, in the rows that are there, bool[n], and null
+    in others.
+    """
+    valid, places = np.packbits(there, bitorder="little"), np.cumsum(there) - 1
+    buffers = [pa.py_buffer(valid), pa.py_buffer(places)]
+    return array.take(pa.Array.from_buffers(pa.int64(), len(there), buffers))
+
+
+def of_texts(texts: Sequence[str]) -> pa.Array:
+    """Return texts, none of them null, as an Arrow array; as `of_numbers`."""
+    return _text_array(pa.string(), texts)
+
+
+def _text_array(kind: pa.DataType, texts: Sequence[str | bytes]) -> pa.Array:
+    """Return texts as an Arrow array. Raises ValueError for half of a surrogate pair."""
+    encoded = [text.encode() if isinstance(text, str) else text for text in texts]
+    ends = np.cumsum([0, *map(len, encoded)])
+    if ends[-1] > np.iinfo(np.int32).max:
+        ends, kind = ends.astype(np.int64), getattr(pa, f"large_{kind}")()
+    else:
+        ends = ends.astype(np.int32)
+    buffers = [None, pa.py_buffer(ends), pa.py_buffer(b"".join(encoded))]
+    return pa.Array.from_buffers(kind, len(encoded), buffers)
 
 
 def _tame(wanted: Type, values: Iterable[Any]) -> bool:
@@ -270,7 +345,7 @@ def _duration(wanted: Type, value: Any) -> int:
     """Convert to microseconds, since Arrow takes all timedeltas but the least."""
     if not isinstance(value, timedelta):
         raise misfit_of(wanted, 0, value)
-    found = value // timedelta(microseconds=1)
+    found = value // MICROSECOND
     if not WORD_MIN <= found <= WORD_MAX:
         raise Misfit(0, f"{value!r} does not fit {wanted}; it is out of range")
     return found

@@ -33,6 +33,7 @@ from pagestore.pages.operators import (
 )
 from pagestore.runtime.lazy import pyarrow as pa
 from pagestore.values.codec import decode
+from pagestore.values.objects import of_numbers, with_nulls
 from pagestore.values.types import WORD_DIGITS, Column, Interner, Schema
 
 USE = 'use "count", "checksum", "sum:x", "max:x", "max:x,y", "argmax:x,y", "concat:x" or a registered operator'
@@ -152,7 +153,7 @@ def values_of(scan: ScanSpec, words: np.ndarray, full: np.ndarray, interner: Int
     """
     words = np.where(full, words, 0)
     if scan.operator in ("count", "checksum"):
-        return pa.array(words[0])
+        return of_numbers(pa.int64(), words[0])
     if scan.operator == "sum":
         return _sums(scan.columns[0], words)
     if scan.operator not in ORDERED:
@@ -164,7 +165,7 @@ def values_of(scan: ScanSpec, words: np.ndarray, full: np.ndarray, interner: Int
         else _texts(column, words[scan.skipped + i], full, interner)
         for i, column in enumerate(scan.columns)
     ]
-    mask = pa.array(~full)
+    mask = of_numbers(pa.bool_(), ~full)
     if len(arrays) > 1:
         return pa.StructArray.from_arrays(
             arrays, [column.name for column in scan.columns], mask=mask
@@ -178,9 +179,7 @@ def values_of(scan: ScanSpec, words: np.ndarray, full: np.ndarray, interner: Int
 
 def _texts(column: Column, ids: np.ndarray, full: np.ndarray, interner: Interner) -> pa.Array:
     """Return the texts of ids[n], null where there was no record."""
-    texts = decode(column.type, ids[full], interner)
-    places = pa.array(np.cumsum(full) - 1, mask=~full)
-    return texts.take(places)
+    return with_nulls(decode(column.type, ids[full], interner), full)
 
 
 def _sums(column: Column, words: np.ndarray) -> pa.Array:
@@ -195,7 +194,7 @@ def _sums(column: Column, words: np.ndarray) -> pa.Array:
             f"interval {over[0]}: the sum of {column.name!r} is {total}, beyond 64 bits; use scan "
             f"for it"
         )
-    return pa.array(words[0])
+    return of_numbers(pa.int64(), words[0])
 
 
 def value_of(scan: ScanSpec, words: list[int], full: bool, interner: Interner) -> Any:

@@ -36,7 +36,7 @@ from ivm.sql.queries.joins import Joins
 from ivm.sql.queries.scope import Scope, Source, needs_of, text_of, unique
 from ivm.sql.rules import Body, Builder, Table
 from ivm.sql.terms import Term, Typed
-from pagestore.host import KEYS_MAX
+from pagestore.host import KEYS_MAX, of_texts
 
 SETS = (exp.Rollup, exp.Cube, exp.GroupingSets)
 
@@ -445,7 +445,7 @@ def _matching(names: list[str], pattern: exp.Literal) -> list[str]:
     import pyarrow.compute as pc
 
     try:
-        mask = pc.match_substring_regex(pa.array(names, pa.string()), pattern.name)
+        mask = pc.match_substring_regex(of_texts(names), pattern.name)
     except pa.ArrowInvalid as error:
         raise SqlError(f"{pattern.name} is not a regular expression: {error}", pattern) from error
     return [name for name, matches in zip(names, mask.to_pylist(), strict=True) if matches]

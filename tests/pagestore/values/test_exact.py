@@ -15,6 +15,7 @@ from hypothesis import given
 
 from pagestore.errors import WordError
 from pagestore.values.codec import decode, encode
+from pagestore.values.objects import from_objects
 from pagestore.values.types import Column, Type
 
 NUMBERS = st.one_of(
@@ -218,3 +219,34 @@ def test_a_column_of_objects_of_pandas_is_read_as_its_values():
     )
     with pytest.raises(WordError, match="row 1: .* has a zone"):
         encode(Column("x", Type.parse("timestamp")), zones, None)
+
+
+ENDS = {  # values of each type, with the least and the greatest
+    "int64": [0, -(2**63), 2**63 - 1],
+    "uint64": [0, 2**64 - 1],
+    "float64": [1.5, float("nan"), -0.0, float("inf"), 5e-324],
+    "bool": [True, False],
+    "date": [dt.date.min, dt.date.max, dt.date(2024, 2, 29)],
+    "time": [dt.time.min, dt.time.max, dt.time(1, 2, 3, 4)],
+    "timestamp": [dt.datetime.min, dt.datetime.max, dt.datetime(2024, 1, 1, 1, 2, 3, 4)],
+    "timestamp(Europe/Berlin)": [
+        dt.datetime.min.replace(tzinfo=dt.UTC),
+        dt.datetime.max.replace(tzinfo=dt.UTC),
+        dt.datetime(1, 1, 1, tzinfo=dt.timezone(dt.timedelta(hours=5))),  # in UTC it is in year 0
+    ],
+    "decimal(18,2)": [Decimal("1.5"), Decimal("-0.01"), 3, Decimal("9" * 16 + ".99"),
+                      Decimal("1E+3"), Decimal("1.50000"), Decimal("0E-20"), Decimal("-0")],
+    "decimal(38,4)": [Decimal(1), Decimal("9" * 34)],
+    "string": ["", "a", "é\U0001d11e", "x" * 50],
+    "bytes": [b"", b"\xff"],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("text", ENDS)
+@given(st.data())
+def test_a_few_values_become_what_arrow_makes_of_them(text, data):
+    """A few values are converted without Arrow's own way from lists, which imports pandas."""
+    type_ = Type.parse(text)
+    values = data.draw(st.lists(st.sampled_from([None, *ENDS[text]]), max_size=5))
+    expected = pa.array(values, type_.arrow, from_pandas=False)
+    assert str(from_objects(type_, values)) == str(expected)  # NaN is not equal to itself
