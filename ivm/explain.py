@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ivm.join.kernels.tries import EQ, GE, LE, NE
+from ivm.lang.aggregate import BY_RANK
 from ivm.lang.functions import USERS, users_functions
 from ivm.lang.ir import Const, Predicate, Rule, Type, show, variables
 from ivm.lang.types import scale, shown, word_range
@@ -44,7 +45,6 @@ from ivm.views.layouts import (
     SUM,
     TEXT,
     VALUES,
-    WEIGHED,
     Fold,
 )
 from ivm.ways.columns import ColumnJoin
@@ -74,7 +74,7 @@ STATES = {
     INVERTED: "one value for each group, from which what goes is taken back by the operator's "
     "inverse",
 }
-NEEDS = [({*WEIGHED}, "a sum of supports"), ({"concat"}, "a checksum")]
+NEEDS = [({*BY_RANK}, "a sum of supports"), ({"concat"}, "a checksum")]
 HOW = {
     ADDED: "the {op} of its range, by a scan for each place of the parts of numbers",
     COMPARED: "the {op} of its range, whose texts are compared",

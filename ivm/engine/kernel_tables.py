@@ -15,7 +15,7 @@ from ivm.engine.kernels import plans
 from ivm.engine.kernels import run as kernel
 from ivm.engine.kernels.plans import ScheduleTable
 from ivm.engine.kernels.terms import LEAST
-from ivm.lang.aggregate import SQUARED
+from ivm.lang.aggregate import BY_RANK, LOWER, SQUARED, UPPER
 from ivm.lang.ir import Const
 from ivm.lang.types import DIGITS_MAX, scale, word_range
 from ivm.plan.plan import Index, permuted
@@ -29,13 +29,11 @@ from ivm.views.layouts import (
     ALONE,
     FALLING,
     INVERTED,
-    LOWER,
     MORE,
     PARTS,
     PLAIN,
     SUM,
     SUPPORT,
-    UPPER,
     Fold,
 )
 from ivm.ways.kernels import exact_sums, ranges, states
@@ -71,9 +69,9 @@ HOW = {
     FALLING: plans.FALLING,
     PARTS: plans.PARTED,
 }
-BY_RANK = {
-    "quantile": states.PLACED, "median": states.MIDDLE, "quantile_cont": states.BETWEEN,
-    "top": states.NUMBERED, "bottom": states.NUMBERED,
+RANK_CODES = {
+    "share": states.PLACED, "middle": states.MIDDLE, "between": states.BETWEEN,
+    "first": states.NUMBERED,
 }  # fmt: skip
 OF_PARTS = {
     "total": exact_sums.TOTAL, "sum": exact_sums.SUM, "avg": exact_sums.MEAN,
@@ -134,7 +132,8 @@ def computed_from(fold: Fold) -> tuple[int, int, tuple[tuple[int, int], ...]] | 
         scan = state.scan_of(MIN if op in LOWER else MAX)
         return states.FOLDED, len(scan) - 1, scan
     if op in BY_RANK:
-        return (BY_RANK[op], 0, ((SUM_FOLD, keys), (CARRY, keys))) if _is_small(fold) else None
+        scans = (SUM_FOLD, keys), (CARRY, keys)
+        return (RANK_CODES[BY_RANK[op]], 0, scans) if _is_small(fold) else None
     if op == "count_distinct":
         return states.FOLDED, 0, ((COUNT, 0),)
     if op == "concat" or is_operator(op):

@@ -35,8 +35,12 @@ class Operation(NamedTuple):
     misuse.
 
     `admits` accepts the type of the first variable. `gives` is the type of the result; None means
-    that of the first variable. `numbered` says that a group has several rows, which the result's
-    place numbers.
+    that of the first variable, and `scaled` that of decimals. `numbered` says that a group has
+    several rows, which the result's place numbers.
+
+    The state of an operation that has an `end` gives it the least or the greatest assignments of a
+    group, that of one with a `rank` those at a place in their order: at a "share" of all, in the
+    "middle", "between" two, or the "first" of some.
     """
 
     least: int
@@ -46,6 +50,9 @@ class Operation(NamedTuple):
     gives: Type | None = None
     constants: tuple[str, ...] = ()
     numbered: bool = False
+    scaled: bool = False
+    end: str = ""
+    rank: str = ""
 
 
 def _is_number(type_: Type) -> bool:
@@ -57,48 +64,57 @@ def _is_ordered(type_: Type) -> bool:
 
 
 MANY = 12  # arguments of one aggregate
-MEANS = ("avg", "variance", "var_pop", "stddev", "stddev_pop")  # quotients of exact sums
-SQUARED = MEANS[1:]  # those that need the sum of squares, too
 # of helper views only: (place, n) = $parts(v, squares?, counts?), see views/exact_sum.py
 PARTED = "$parts"
 NUMBERS = "it takes int64, decimal and float64 columns"
 ORDERED = "it takes numbers, dates, times and texts, and no bools"
 TAKEN = "it takes what to show, then what to order by, as in argmax(item, price)"
 MOMENT = Operation(1, 1, NUMBERS, _is_number, "float64")
-EXTREME = Operation(1, 1, ORDERED, _is_ordered)
-CHOICE = Operation(2, MANY, TAKEN)
-END = Operation(1, MANY, "it takes what to show, then what to order by, as in first(price, day)")
+EXTREME = Operation(1, 1, ORDERED, _is_ordered, end="least")
+CHOICE = Operation(2, MANY, TAKEN, end="least")
+END = Operation(
+    1, MANY, "it takes what to show, then what to order by, as in first(price, day)", end="least"
+)
 SOME = Operation(
     1,
     MANY,
     "it takes what to show, what to order by, and a number of rows, as in top(item, price, 3)",
     constants=("k",),
     numbered=True,
+    end="greatest",
+    rank="first",
 )
 OPERATIONS = {
     "count": Operation(0, MANY, "it counts bindings, or those in which its arguments are not null",
     gives="int64"),
     "sum": Operation(1, 1, "it adds int64 and decimal columns; floats are added exactly by total",
-                     lambda type_: type_ == "int64" or scale(type_) is not None),
+                     lambda type_: type_ == "int64" or scale(type_) is not None, scaled=True),
     "total": Operation(1, 1, "it adds float64 columns; int64 and decimal columns are added by sum",
                        lambda type_: type_ == "float64"),
     "avg": MOMENT, "variance": MOMENT, "stddev": MOMENT, "var_pop": MOMENT, "stddev_pop": MOMENT,
-    "min": EXTREME, "max": EXTREME, "argmin": CHOICE, "argmax": CHOICE, "first": END, "last": END,
+    "min": EXTREME, "max": EXTREME._replace(end="greatest"),
+    "argmin": CHOICE, "argmax": CHOICE._replace(end="greatest"),
+    "first": END, "last": END._replace(end="greatest"),
     "count_distinct": Operation(1, MANY, "it counts the different values of its arguments",
     gives="int64"),
     "median": Operation(1, 1, f"{NUMBERS}; quantile(x, 0.5) is of any ordered column", _is_number,
-    "float64"),
+    "float64", rank="middle"),
     "quantile": Operation(1, 1, f"{ORDERED}, and a share, as in quantile(x, 0.9)", _is_ordered,
-    None, ("share",)),
+    None, ("share",), rank="share"),
     "quantile_cont": Operation(1, 1, f"{NUMBERS}, and a share, as in quantile_cont(x, 0.9)",
-    _is_number, "float64",
-                               ("share",)),
-    "top": SOME, "bottom": SOME,
+    _is_number, "float64", ("share",), scaled=True, rank="between"),
+    "top": SOME, "bottom": SOME._replace(end="least"),
     "concat": Operation(1, MANY,
     "it joins string columns, in an order and with a separator if these are given, as in "
                         'concat(item, day, ", ")', lambda type_: type_ == "string", ROPE,
                         ("separator",)),
 }  # fmt: skip
+MEANS = tuple(op for op, of in OPERATIONS.items() if of is MOMENT)  # quotients of exact sums
+SQUARED = MEANS[1:]  # those that need the sum of squares, too
+LOWER = tuple(op for op, of in OPERATIONS.items() if of.end == "least")
+UPPER = tuple(op for op, of in OPERATIONS.items() if of.end == "greatest")
+EXTREMES = tuple(op for op in (*LOWER, *UPPER) if not OPERATIONS[op].rank)
+BY_RANK = {op: of.rank for op, of in OPERATIONS.items() if of.rank}  # by the operation
 REFUSED = {
     "rank": "a row's rank is a count of rows: place[x] = n <- agg<<n = count()>> f[x] = v, f[_] = "
     "w, w <= v",
@@ -106,7 +122,6 @@ REFUSED = {
 REGISTERED = Operation(
     1, 1, "a registered operator folds an int64 column", lambda type_: type_ == "int64"
 )
-EXTREMES = ("min", "max", "argmin", "argmax", "first", "last")
 
 
 def split_arguments(
@@ -347,7 +362,7 @@ def result_types(aggregate: Aggregate, types: Mapping[str, Type]) -> dict[str, T
             f"{op} does not order {unordered[0]}: {ORDERED.replace('takes', 'orders')}",
         )
     result = operation.gives or found[0]
-    if op in ("sum", "quantile_cont") and (digits := scale(found[0])) is not None:
+    if operation.scaled and (digits := scale(found[0])) is not None:
         result = f"decimal(18,{digits})"
     return {
         aggregate.result.name: result,

@@ -49,7 +49,7 @@ from collections.abc import Sequence
 from typing import NamedTuple, TypeAlias
 
 from ivm.errors import AggregateError, ConstructError, RuleTypeError
-from ivm.lang.aggregate import MEANS, PARTED, SQUARED, serves_levels
+from ivm.lang.aggregate import BY_RANK, LOWER, MEANS, PARTED, SQUARED, UPPER, serves_levels
 from ivm.lang.ir import Aggregate, Atom, Predicate, Rule, Type, Value, Var, atoms, reads, variables
 from ivm.lang.types import has_ids
 from ivm.names import APART, is_made
@@ -112,10 +112,6 @@ def _key(chain: list[Wanted]) -> tuple[Var, ...]:
 
 
 ALONE, PARTS, VALUES, INVERTED = "alone", "parts", "values", "inverted"
-# these count the assignments before one
-WEIGHED = ("median", "quantile", "quantile_cont", "top", "bottom")
-LOWER = ("min", "argmin", "first", "bottom")  # these use the first assignments of a group
-UPPER = ("max", "argmax", "last", "top")
 ENDS = {MIN: LOWER, MAX: UPPER}
 
 
@@ -166,7 +162,7 @@ class State(NamedTuple):
         """
         spec = self.spec
         shows_support = self.kind == ALONE or (
-            self.kind == VALUES and not {*WEIGHED, "concat"}.isdisjoint(self.ops)
+            self.kind == VALUES and not {*BY_RANK, "concat"}.isdisjoint(self.ops)
         )
         return spec.keys + spec.values - (not shows_support)
 
@@ -181,7 +177,7 @@ class State(NamedTuple):
             return Spec(0, self.group, 2)
         keys = self.group + self.values
         scans = [(COUNT_FOLD, 0)]
-        if any(op in WEIGHED for op in self.ops):
+        if any(op in BY_RANK for op in self.ops):
             scans += [(SUM_FOLD, keys), (CARRY, keys)]
         if "concat" in self.ops:
             scans.append((CHECKSUM, keys + 1))

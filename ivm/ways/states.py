@@ -29,10 +29,10 @@ from typing import NamedTuple
 import numpy as np
 
 from ivm.errors import RangeError
-from ivm.lang.aggregate import EXTREMES
+from ivm.lang.aggregate import BY_RANK, EXTREMES, LOWER, UPPER
 from ivm.lang.types import scale
 from ivm.views.exact_sum import round_parts
-from ivm.views.layouts import ALONE, INVERTED, LOWER, PARTS, UPPER, WEIGHED, Fold, Layout
+from ivm.views.layouts import ALONE, INVERTED, PARTS, Fold, Layout
 from ivm.ways.quantiles import interpolated, midpoints, place_of
 from pagestore.errors import EditError
 from pagestore.host import (
@@ -83,7 +83,7 @@ class Records(NamedTuple):
 
 class Groups(NamedTuple):
     """Some groups of a state: keys[K, n], the ranks of their records from start[n] to stop[n],
-    and, for operations in `WEIGHED`, the numbers of assignments before each group and in it.
+    and, for operations in `BY_RANK`, the numbers of assignments before each group and in it.
     """
 
     keys: np.ndarray
@@ -109,7 +109,7 @@ def view_rows(
         return rows[1:2]
     if fold.state.kind == INVERTED:
         return rows[-2:-1] if layout.bare else rows[:-1]
-    groups, records = in_memory(_of_level(fold, rows), fold.group, fold.op in WEIGHED)
+    groups, records = in_memory(_of_level(fold, rows), fold.group, fold.op in BY_RANK)
     found = in_key_order(fold, _Rows(name, layout, pages, state, order).of(groups, records)[0])
     return found.take(sort_order(found), axis=1) if fold.order else found
 
@@ -312,7 +312,7 @@ def _groups_in(pages: Pages, state: Tree, fold: Fold, keys: np.ndarray) -> Group
     start = ranks(pages, state, keys) if len(keys) else np.zeros(keys.shape[1], np.int64)
     stop = start + fold_groups(pages, state, ((COUNT, 0),), keys)[0]
     none = np.zeros(keys.shape[1], np.int64)
-    if fold.op not in WEIGHED:
+    if fold.op not in BY_RANK:
         return Groups(keys, start, stop, none, none)
     sums = (SUM, state.spec.keys), (CARRY, state.spec.keys)
     rows = rows_of(state.spec, sums)
@@ -482,7 +482,7 @@ def _by_texts(
     if fold.state.falling:
         rows[fold.group : -1] = ~rows[fold.group : -1]
     rows = rows.take(np.lexsort((*ordering_words(fold, rows, order)[::-1], which)), axis=1)
-    return in_memory(rows, fold.group, fold.op in WEIGHED)
+    return in_memory(rows, fold.group, fold.op in BY_RANK)
 
 
 def ordering_words(fold: Fold, rows: np.ndarray, order: TextKeys) -> list[np.ndarray]:
@@ -509,21 +509,21 @@ def all_of(groups: Groups, records: Records) -> tuple[np.ndarray, np.ndarray]:
 
 def chosen(fold: Fold, groups: Groups, records: Records) -> np.ndarray:
     """Select the result of an aggregate for each group by its rank: words int64[n]."""
-    op = fold.op
+    op, rank = fold.op, BY_RANK.get(fold.op)
     if op == "count_distinct" or not len(groups.start):
         sizes: np.ndarray = groups.stop - groups.start
         return sizes
-    if op == "median":
+    if rank == "middle":
         low = records.weigh(groups.before + (groups.weight - 1) // 2)[-2]
         return midpoints(low, records.weigh(groups.before + groups.weight // 2)[-2], fold.type)
-    if op == "quantile_cont":
+    if rank == "between":
         places = float(str(fold.constants[0])) * (groups.weight - 1)
         low, high = (
             records.weigh(groups.before + r(places).astype(np.int64))[-2]
             for r in (np.floor, np.ceil)
         )
         return interpolated(low, high, places - np.floor(places), fold.type)
-    if op == "quantile":
+    if rank == "share":
         found = records.weigh(groups.before + place_of(fold.constants[0], groups.weight))
     elif fold.state.falling and not fold.state.texts:
         found = ~records.take(groups.start)
