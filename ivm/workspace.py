@@ -127,7 +127,7 @@ def open(
     try:
         workspace = Workspace(store, store.threads, memory)
         if store.mode == "rw":
-            record_dependants_everywhere(store, workspace._maintainer.rules)
+            record_dependants_everywhere(store, workspace.rules)
         return workspace
     except BaseException:
         store.close()
@@ -147,6 +147,7 @@ class Workspace:
         """Take a store, or one that is on a branch; `rules` are those compiled already."""
         self.store, self.threads, self.memory = store, threads, memory
         self._maintainer = Maintainer(store, threads, memory, rules)
+        self.rules = self._maintainer.rules  # of the versions used last
         self._maintainer.put_in_words = self._put_in_words
         self._sessions = Sessions()
         self._asked = Asked()
@@ -274,7 +275,7 @@ class Workspace:
         """Use other rules from now on; drop the statistics and subscriptions of removed
         predicates.
         """
-        self._maintainer.rules.remember(saved, installed)
+        self.rules.remember(saved, installed)
         self._maintainer.forget(installed, gone)
 
     @property
@@ -338,7 +339,7 @@ class Workspace:
         >>> list(trial["total"]), [*ws], len(ws["paid"])
         ([(10,)], ['paid'], 1)
         """
-        rules = self._maintainer.rules
+        rules = self.rules
         return Workspace(self.store.on(branch), self.threads, self.memory, rules)
 
     def what_if(self, branch: str | None = None) -> Trial:
@@ -779,7 +780,7 @@ class Workspace:
 
     def rules_of(self, source: Snapshot | pagestore.Transaction) -> Installed:
         """Return the rules of a version."""
-        return self._maintainer.rules.of(source)
+        return self.rules.of(source)
 
     def _rules_now(self) -> Installed:
         """Return the rules of the newest version; another process may have installed them."""

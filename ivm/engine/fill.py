@@ -107,7 +107,7 @@ class Fill:
         if not rule.plans:
             (name,) = rule.writes
             with naming_the_rule(rule.definition):
-                waiting.add([(name, WITHOUT_PLANS[rule.way].fill(self.context, rule))])
+                waiting.add(name, WITHOUT_PLANS[rule.way].fill(self.context, rule))
         for plan in rule.plans:
             if isinstance(plan.way, Scan):
                 scan.fill(self.context, rule, rule.plans.index(plan), waiting)

@@ -22,7 +22,6 @@ from ivm.lang.ir import (
     Var,
     atoms,
     variables,
-    writes,
 )
 from ivm.lang.program import recursive_names
 from ivm.lang.syntax_tree import Node
@@ -327,7 +326,7 @@ def check_sole(rules: Sequence[Rule]) -> None:
     first: dict[str, Rule] = {}
     recursive = recursive_names(rules)
     for rule in rules:
-        for name in writes(rule):
+        for name in rule.writes:
             before = first.setdefault(name, rule)
             ops = [one.aggregate and one.aggregate.op for one in (before, rule)]
             if (

@@ -17,7 +17,7 @@ from ivm.errors import SafetyError
 from ivm.lang.aggregate import check_aggregate, check_sole
 from ivm.lang.columns import check_neighbours
 from ivm.lang.declarations import check_names
-from ivm.lang.ir import Atom, Compare, Disjunct, Negation, Rule, Var, variables, writes
+from ivm.lang.ir import Atom, Compare, Disjunct, Negation, Rule, Var, variables
 from ivm.lang.program import Program
 from ivm.lang.recursion import check_recursion
 
@@ -33,7 +33,7 @@ def check(program: Program, known: Program) -> Program:
         check_safety(rule)
     all_tied = (*known.tied_to(rules), *rules)
     check_sole(all_tied)
-    check_names(rules, {*predicates, *(name for rule in rules for name in writes(rule))})
+    check_names(rules, {*predicates, *(name for rule in rules for name in rule.writes)})
     check_neighbours(all_tied)
     check_recursion(all_tied)
     return program

@@ -39,7 +39,6 @@ from ivm.lang.ir import (
     Rule,
     Var,
     atoms,
-    reads,
     unnamed_in,
     variables,
 )
@@ -68,7 +67,7 @@ def with_columns(rule: Rule, known: Mapping[str, Predicate]) -> Rule:
     """Replace reads of single columns by reads of the whole functions.  Raises ArityError,
     ConstructError.
     """
-    if not any(":" in name and name not in known for name in reads(rule)):
+    if not any(":" in name and name not in known for name in rule.reads):
         return rule
     taken = {v.name for disjunct in rule.body for v in variables(*disjunct)} | {
         v.name for v in variables(*rule.heads)
@@ -228,7 +227,7 @@ FOUND = "near"  # prefix of the helpers' variables, before a number
 def read_neighbours(program: Program, known: Program) -> Program:
     """Replace `a:next[x] = y` and `a:previous[x] = y` by helper views.  Raises RuleError."""
     if not any(
-        split_column(name)[1] in OPERATIONS for rule in program.rules for name in reads(rule)
+        split_column(name)[1] in OPERATIONS for rule in program.rules for name in rule.reads
     ):
         return program
     forms = {name: _form_of(predicate) for name, predicate in program.over(known).items()}

@@ -38,7 +38,7 @@ from ivm.lang.syntax_tree import (
     Statement,
     Subsumption,
     is_head,
-    parts_of,
+    names_in,
     split,
 )
 from ivm.lang.types import ALIASES, KNOWN, column_type, stands_for_null, widest
@@ -486,29 +486,21 @@ def mentioned(statements: Iterable[Statement]) -> tuple[set[str], set[str]]:
                 )
                 terms = [arg for head in statement.heads for arg in split(head)[0].args]
                 folded = [term for _, given in statement.aggregates for term in given]
-                needed |= {name for part in (*parts, *terms, *folded) for name in _names(part)}
+                needed |= {name for part in (*parts, *terms, *folded) for name in names_in(part)}
             case Constraint():
                 needed |= {
-                    name for part in (statement.left, *statement.items) for name in _names(part)
+                    name for part in (statement.left, *statement.items) for name in names_in(part)
                 }
             case Subsumption():
-                needed |= set(_names(statement.body))
+                needed |= set(names_in(statement.body))
             case Change():
                 folded = [term for _, given in statement.aggregates for term in given]
                 needed |= {
                     name
                     for part in (statement.head, statement.body, *folded)
-                    for name in _names(part)
+                    for name in names_in(part)
                 }
     return needed, own
-
-
-def _names(part: Formula | Node | None) -> Iterator[str]:
-    """Yield the names of the predicates in a formula or a term."""
-    if isinstance(part, Application):
-        yield part.name
-    for inner in () if part is None else parts_of(part):
-        yield from _names(inner)
 
 
 COMPARED_MAX = 200  # characters of a name compared for suggestions; comparison takes quadratic time

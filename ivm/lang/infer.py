@@ -32,11 +32,9 @@ from ivm.lang.ir import (
     as_read,
     atoms,
     literals_of,
-    reads,
     show_name,
     unnamed_in,
     variables,
-    writes,
 )
 from ivm.lang.nulls import nullable_places, skipping_nulls, without_nulls
 from ivm.lang.program import Program, Stratum, strata_of
@@ -92,12 +90,12 @@ def _typed_stratum(
 
     The columns of predicates that are `given` are as they are.
     """
-    waiting = [rule for rule in rules if not predicates.keys() >= {*reads(rule)}]
-    while missing := {name for rule in waiting for name in reads(rule) if name not in predicates}:
+    waiting = [rule for rule in rules if not predicates.keys() >= {*rule.reads}]
+    while missing := {name for rule in waiting for name in rule.reads if name not in predicates}:
         begun = [
             rule
             for rule in map(_known_part(predicates), rules)
-            if rule.body and missing.intersection(writes(rule))
+            if rule.body and missing.intersection(rule.writes)
         ]
         if not begun:
             rule, name = waiting[0], min(missing)

@@ -27,6 +27,7 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
+from functools import cached_property
 from itertools import chain
 from re import fullmatch
 from typing import Any
@@ -225,7 +226,7 @@ class Range:
     whole: bool
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Rule(Placed):
     """heads <- body; all arguments of heads are variables.  An aggregating rule has one of
     `aggregates` for each head, whose value is the result, and one disjunct, or several that exclude
@@ -263,6 +264,19 @@ class Rule(Placed):
     def aggregate(self) -> Aggregate | None:
         """The first aggregate, if there is one."""
         return self.aggregates[0] if self.aggregates else None
+
+    @cached_property
+    def reads(self) -> tuple[str, ...]:
+        """The names of the predicates in the body, each once, in order of appearance."""
+        return tuple(dict.fromkeys(atom.predicate for atom in atoms(literals_of(self.body))))
+
+    @cached_property
+    def writes(self) -> tuple[str, ...]:
+        """The names of the predicates in the heads, each once, then the rule's view of failing
+        bindings, if any.
+        """
+        heads = self.heads if self.failed is None else (*self.heads, self.failed)
+        return tuple(dict.fromkeys(head.predicate for head in heads))
 
 
 @dataclass(frozen=True, slots=True)
@@ -413,13 +427,15 @@ def show_constant(constant: Const) -> str:
     return str(value)
 
 
-def atoms(literals: Iterable[Literal]) -> Iterator[Atom]:
-    """Yield every atom of some literals, including those in negations."""
+def atoms(literals: Iterable[Literal]) -> list[Atom]:
+    """Return every atom of some literals, including those in negations."""
+    found: list[Atom] = []
     for literal in literals:
         if isinstance(literal, Atom):
-            yield literal
+            found.append(literal)
         elif isinstance(literal, Negation):
-            yield from atoms(literal.body)
+            found += atoms(literal.body)
+    return found
 
 
 def literals_of(body: Iterable[Disjunct]) -> Iterable[Literal]:
@@ -599,22 +615,3 @@ def is_table(rule: Rule) -> bool:
         return len(given) == len(disjunct) and not nulls and [*dict.fromkeys(columns)] == given
 
     return len(rule.heads) == 1 and not rule.aggregates and all(map(is_row, rule.body))
-
-
-def reads(rule: Rule) -> tuple[str, ...]:
-    """Return the names of the predicates in the body, each once, in order of appearance."""
-    found: dict[str, None] = {}
-    for literal in literals_of(rule.body):
-        if isinstance(literal, Atom):
-            found[literal.predicate] = None
-        elif isinstance(literal, Negation):
-            found.update(dict.fromkeys(atom.predicate for atom in atoms(literal.body)))
-    return tuple(found)
-
-
-def writes(rule: Rule) -> tuple[str, ...]:
-    """Return the names of the predicates in the heads, each once, then the rule's view of
-    failing bindings, if any.
-    """
-    heads = rule.heads if rule.failed is None else (*rule.heads, rule.failed)
-    return tuple(dict.fromkeys(head.predicate for head in heads))

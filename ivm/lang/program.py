@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ivm.errors import ConstructError, RuleWarning, UninstallError
-from ivm.lang.ir import Atom, Const, Edit, Negation, Placed, Predicate, Rule, atoms, reads, writes
+from ivm.lang.ir import Atom, Const, Edit, Negation, Placed, Predicate, Rule, atoms
 from ivm.lang.syntax_tree import Statement
 from ivm.names import declared_name, is_made, named_part
 
@@ -101,7 +101,7 @@ class Program:
         reads another: so the cost of a question, or of a view, does not depend on how many views
         there are.
         """
-        derived = (name for rule in rules for name in writes(rule))
+        derived = (name for rule in rules for name in rule.writes)
         return self.rules if any(name in self.predicates for name in derived) else ()
 
     def excluding(self, part: "Program") -> "Program":
@@ -110,7 +110,7 @@ class Program:
         """
         gone = {id(rule) for rule in part.rules}
         rules = tuple(rule for rule in self.rules if id(rule) not in gone)
-        views = {name for rule in rules for name in writes(rule)}
+        views = {name for rule in rules for name in rule.writes}
         predicates = {
             name: predicate
             for name, predicate in self.predicates.items()
@@ -159,16 +159,16 @@ def strata_of(rules: Sequence[Rule]) -> list[Stratum]:
     """
     defining: dict[str, list[int]] = {}
     for number, rule in enumerate(rules):
-        for name in writes(rule):
+        for name in rule.writes:
             defining.setdefault(name, []).append(number)
-    below = [[n for name in reads(rule) for n in defining.get(name, ())] for rule in rules]
+    below = [[n for name in rule.reads for n in defining.get(name, ())] for rule in rules]
     if not any(below):
         return [Stratum((rule,)) for rule in rules]
     stratum_of = _tied_rules(below)
     recursive: dict[int, set[str]] = {}
     for number, rule in enumerate(rules):
         within = {n for n in below[number] if stratum_of[n] == stratum_of[number]}
-        names = {name for n in within for name in writes(rules[n]) if name in reads(rule)}
+        names = {name for n in within for name in rules[n].writes if name in rule.reads}
         recursive.setdefault(stratum_of[number], set()).update(names)
     # rules of a recursive view that read none of them are in the stratum, too
     for s, names in recursive.items():
@@ -226,9 +226,9 @@ def readers(names: Iterable[str], rules: Iterable[Rule]) -> dict[str, tuple[str,
     found: dict[str, dict[str, None]] = {}
     wanted = set(names)
     for rule in rules:
-        for name in wanted.intersection(reads(rule)):
+        for name in wanted.intersection(rule.reads):
             found.setdefault(name, {}).update(
-                dict.fromkeys(named_part(view) for view in writes(rule))
+                dict.fromkeys(named_part(view) for view in rule.writes)
             )
     return {
         declared_name(name): tuple(views)
@@ -254,7 +254,7 @@ def sketch_of(rule: Rule) -> tuple[tuple[str, ...], ...]:
     """Return what equivalent rules have in common, which is found sooner than their shape: names
     in heads and body.
     """
-    return tuple(map(_plain_name, writes(rule))), tuple(map(_plain_name, reads(rule)))
+    return tuple(map(_plain_name, rule.writes)), tuple(map(_plain_name, rule.reads))
 
 
 def _plain_name(name: str) -> str:

@@ -30,9 +30,7 @@ from ivm.lang.ir import (
     Var,
     atoms,
     marked,
-    reads,
     variables,
-    writes,
 )
 from ivm.lang.nulls import tests_null
 from ivm.lang.program import Program, Stratum, recursive_names, strata_of
@@ -73,11 +71,11 @@ def split_recursion(program: Program, known: Program) -> Program:
                 else _without_auxiliary(rule, auxiliaries)
             )
         made.append(rule)
-    read = {name for rule in made for name in reads(rule)}
+    read = {name for rule in made for name in rule.reads}
     left = (
         one
         for one in made
-        if auxiliaries.keys().isdisjoint(writes(one)) or not read.isdisjoint(writes(one))
+        if auxiliaries.keys().isdisjoint(one.writes) or not read.isdisjoint(one.writes)
     )
     return replace(program, rules=tuple(left))
 
@@ -106,7 +104,7 @@ def _is_semilattice(op: str | None) -> bool:
 
 def _split(rule: Rule, names: Container[str]) -> Iterator[Rule]:
     """Yield one rule per head if one of the heads is recursive."""
-    if any(name in names for name in writes(rule)):
+    if any(name in names for name in rule.writes):
         aggregates = rule.aggregates or [None] * len(rule.heads)
         for head, one in zip(rule.heads, aggregates, strict=True):
             yield replace(rule, heads=(head,), aggregates=(one,) if one else ())
@@ -173,7 +171,7 @@ def _check_negations(rule: Rule, stratum: Stratum) -> None:
 def _check_aggregate(rule: Rule, stratum: Stratum) -> None:
     ops = {one.aggregate.op if one.aggregate else "" for one in stratum.rules}
     op, name = rule.aggregate.op if rule.aggregate else "", rule.heads[0].predicate
-    read = next((name for name in reads(rule) if name in stratum.recursive), name)
+    read = next((name for name in rule.reads if name in stratum.recursive), name)
     if op and not _is_semilattice(op):
         remedy = (
             "register it as a semilattice if it is one" if is_operator(op) else "use min or max"
@@ -199,7 +197,7 @@ def _cycle(rule: Rule, name: str, stratum: Stratum, verb: str) -> str:
     """Describe a cycle in words, from a rule's view through `name` and back."""
     reader, queue = {name: name}, [name]
     for at in queue:  # grows
-        for read in {read for one in stratum.rules if at in writes(one) for read in reads(one)}:
+        for read in {read for one in stratum.rules if at in one.writes for read in one.reads}:
             if read in stratum.recursive and read not in reader:
                 reader[read] = at
                 queue.append(read)

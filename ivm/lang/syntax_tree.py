@@ -1,8 +1,7 @@
 """The parser's tree: the text as the user wrote it, one node for each construct, with its place."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import TypeGuard
+from typing import Any, TypeGuard
 
 from ivm.lang.ir import Aggregate, Const, Placed, Type, Var
 
@@ -176,12 +175,28 @@ def parts_of(part: "Formula | Node | Subsumption") -> tuple[Formula | Node, ...]
     return ()
 
 
-def variables_in(part: "Formula | Node | Subsumption") -> Iterator[Var]:
-    """Yield every occurrence of a variable in a formula or a term."""
-    if isinstance(part, Var):
-        yield part
-    for inner in parts_of(part):
-        yield from variables_in(inner)
+def walk(part: "Formula | Node | Subsumption", within: bool = True) -> list[Formula | Node]:
+    """Return a formula or a term and all that it consists of, each before its parts; unless
+    `within`, nothing that is inside aggregates.
+    """
+    found: list[Any] = []
+    left: list[Any] = [part]
+    while left:
+        found.append(left.pop())
+        if within or not isinstance(found[-1], Aggregation):
+            left += reversed(parts_of(found[-1]))
+    return found
+
+
+def variables_in(part: "Formula | Node | Subsumption") -> list[Var]:
+    """Return every occurrence of a variable in a formula or a term."""
+    return [one for one in walk(part) if isinstance(one, Var)]
+
+
+def names_in(part: "Formula | Node | Subsumption | None") -> list[str]:
+    """Return the names of the predicates in a formula or a term, if there is one."""
+    inner = walk(part) if part is not None else ()
+    return [one.name for one in inner if isinstance(one, Application)]
 
 
 Statement = Declaration | Constraint | Clause | Subsumption | Change
@@ -205,13 +220,11 @@ def is_alone(item: Formula) -> bool:
     )
 
 
-def items_of(formula: Formula | None) -> Iterator[Formula]:
-    """Yield the formulas of a conjunction, nested conjunctions flattened."""
+def items_of(formula: Formula | None) -> list[Formula]:
+    """Return the formulas of a conjunction, nested conjunctions flattened."""
     if isinstance(formula, And):
-        for item in formula.items:
-            yield from items_of(item)
-    elif formula is not None:
-        yield formula
+        return [inner for item in formula.items for inner in items_of(item)]
+    return [] if formula is None else [formula]
 
 
 def split(head: Application | Operation) -> tuple[Application, Node | None]:

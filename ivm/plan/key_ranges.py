@@ -37,7 +37,7 @@ def key_range(plan: Plan, encode: Encoder) -> Range:
     >>> key_range(Plan(("x", "y"), (trie,), (), (), (), filters), lambda const: const.value)
     ((5,), (5, 9))
     """
-    return prefixes(_interval(plan, name, encode) for name in plan.variables)
+    return prefixes([_interval(plan, name, encode) for name in plan.variables])
 
 
 def key_ranges(plan: Plan, types: Mapping[str, Type], count: int, encode: Encoder) -> list[Range]:
@@ -67,7 +67,7 @@ def text_keys(whole: Range, texts: TextRange | None, count: int, encode: Encoder
     return [((int(run[0]),), (int(run[-1]) + 1,)) for run in runs] or [NO_KEY]
 
 
-def prefixes(intervals: Iterable[tuple[int, int]]) -> Range:
+def prefixes(intervals: Sequence[tuple[int, int]]) -> Range:
     """Return a range that has all keys whose columns are in intervals, from a least to a most word
     each.
 

@@ -58,7 +58,7 @@ from ivm.lang.declarations import (
     mentioned,
 )
 from ivm.lang.infer import infer
-from ivm.lang.ir import Predicate, Rule, reads, writes
+from ivm.lang.ir import Predicate, Rule
 from ivm.lang.normalise import normalise
 from ivm.lang.nulls import with_nullable_helpers
 from ivm.lang.program import NOTHING, Program, names_in_body, recursive_names, shape_of, sketch_of
@@ -270,7 +270,7 @@ def _refuse_unlike(program: Program, known: Program, layouts: Mapping[str, Layou
     """Raise EditError for a rule over a relation that no longer fits its declaration."""
     predicates = program.over(known)
     for rule in program.rules:
-        for name in reads(rule):
+        for name in rule.reads:
             if predicates[name].extensional and name not in layouts:
                 raise EditError(
                     f"{rule.where}: the store's {name} has other columns than are declared: "
@@ -308,12 +308,12 @@ class _Planner:
         """Return the rules, numbered from `first`.  Raises ConstructError, AggregateError."""
         recursive = recursive_names(self._program.rules)
         for view in recursive:
-            writers = [rule for rule in self._program.rules if view in writes(rule)]
+            writers = [rule for rule in self._program.rules if view in rule.writes]
             self._layouts[view] = ranked_layout(self._predicates[view], writers)
         for i, rule in enumerate(self._program.rules):
-            own = next((recursive[view] for view in writes(rule) if view in recursive), None)
+            own = next((recursive[view] for view in rule.writes if view in recursive), None)
             self._rules.append(self._planned(rule, i, first + i, own))
-            for view in writes(rule) if own is None else ():
+            for view in rule.writes if own is None else ():
                 made = [(one.definition, one.plans) for one in self._rules if view in one.writes]
                 self._layouts[view] = view_layout(self._predicates[view], made)
         return tuple(self._rules)
@@ -325,10 +325,9 @@ class _Planner:
         recursive.
         """
         granularity, maintenance, limits = self._options
-        if rule.range or rule.texts or not reads(rule):
+        if rule.range or rule.texts or not rule.reads:
             stored = {
-                name: (self._layouts[name].keys, self._layouts[name].visible)
-                for name in reads(rule)
+                name: (self._layouts[name].keys, self._layouts[name].visible) for name in rule.reads
             }
             return InstalledRule(
                 number, rule, (), granularity, span=span_of(rule, stored) if rule.range else None

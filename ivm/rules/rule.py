@@ -6,7 +6,7 @@ from functools import cached_property
 from itertools import chain
 from typing import NamedTuple
 
-from ivm.lang.ir import Rule, reads, writes
+from ivm.lang.ir import Rule
 from ivm.lang.program import sketch_of
 from ivm.plan.costs import Evaluated
 from ivm.plan.plan import (
@@ -166,12 +166,12 @@ class InstalledRule:
     @cached_property
     def reads(self) -> tuple[str, ...]:
         """The predicates in the rule's body."""
-        return reads(self.definition)
+        return self.definition.reads
 
     @cached_property
     def writes(self) -> tuple[str, ...]:
         """The predicates in the rule's heads."""
-        return writes(self.definition)
+        return self.definition.writes
 
 
 class InstalledStratum(NamedTuple):

@@ -42,7 +42,6 @@ from ivm.lang.ir import (
     atoms,
     leaves,
     marked,
-    reads,
     renamed,
     show,
     unmarked,
@@ -317,7 +316,7 @@ class _Planner:
         self.channels.append(Channel(BASE, "", name, 0, self.homes[name], keys))
 
     def _place_rule(self, rule: Rule) -> None:
-        largest = max(self.sizes[name] for name in reads(rule))
+        largest = max(self.sizes[name] for name in rule.reads)
         for head in rule.heads:
             self.sizes.setdefault(head.predicate, largest)
         gathered = rule.aggregate is not None and rule.aggregate.op in GATHERED

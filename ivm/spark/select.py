@@ -30,9 +30,8 @@ from ivm.sql.answers import bind, finish
 from ivm.sql.catalog import Catalog
 from ivm.sql.conversions import SESSION_ZONE
 from ivm.sql.errors import SqlError, SqlWarning, nearest
-from ivm.sql.queries.clauses import Schema
 from ivm.sql.queries.query import Queries
-from ivm.sql.rules import Builder, Column, Table
+from ivm.sql.rules import Builder, Column, Schema, Table
 from ivm.sql.statements import QUERIES, parse
 from ivm.sql.tables import definitions
 from ivm.sql.trees import Trees

@@ -19,8 +19,7 @@ from sqlglot import exp
 
 from ivm.lang.ir import Predicate
 from ivm.names import CATALOG, ONE, is_helper, is_tree_of_rules
-from ivm.sql.queries.clauses import Schema
-from ivm.sql.rules import Column, Table
+from ivm.sql.rules import Column, Schema, Table
 from ivm.sql.types import as_stored, parsed, type_of_store
 
 

@@ -16,10 +16,12 @@ projected (`v:h2(a) <- outer body.`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
+
+from sqlglot import exp
 
 from ivm.names import ONE
 from ivm.sql.errors import SqlError
@@ -72,6 +74,14 @@ class Table:
     function: bool = False
     weighs: bool = False
     parts: tuple[tuple[Table, tuple[int, ...]], ...] = ()
+
+
+class Schema(NamedTuple):
+    """What names of tables mean: stored tables and kept views, and views that are expanded."""
+
+    table: Callable[[str], Table | None]
+    view: Callable[[str], exp.Expr | None]
+    names: Callable[[], list[str]]
 
 
 @dataclass

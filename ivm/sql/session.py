@@ -19,7 +19,7 @@ from ivm.answer import Answer
 from ivm.lang.program import Program
 from ivm.names import CATALOG, ONE
 from ivm.question import answer, understand
-from ivm.rules.installed import Installed
+from ivm.rules.stored import KnownRules
 from ivm.sql.catalog import Catalog
 from ivm.transaction import undone
 from pagestore.host import Store
@@ -33,6 +33,7 @@ class Host(Protocol):
 
     store: Store
     threads: int
+    rules: KnownRules
 
     @property
     def install(self) -> Callable[..., None]:
@@ -49,9 +50,6 @@ class Host(Protocol):
     @property
     def explain(self) -> Callable[[str], str]:
         """Explain how a view is evaluated."""
-
-    def rules_of(self, source: Any) -> Installed:
-        """Return the rules of a version."""
 
 
 class Reader:
@@ -86,7 +84,7 @@ class Reader:
     def catalog(self) -> Iterator[Catalog]:
         """Give the tables and views that statements can name."""
         source: Any = self.edited.inner if self.edited is not None else self._snapshot()
-        rules = self.host.rules_of(source).program.predicates
+        rules = self.host.rules.of(source).program.predicates
         properties = source.catalog.properties if self.edited is not None else source.properties
         yield Catalog(source, rules, properties)
 
@@ -104,7 +102,7 @@ class Reader:
         """Evaluate rules once in a state, which is then as it was."""
         with undone(state):
             with_one(state)
-            question = understand(state, self.host.rules_of(state), program)
+            question = understand(state, self.host.rules.of(state), program)
             if self.edited is not None:
                 self.edited._apply_for(question.reads)
             return answer(state, question, self.host.threads)
@@ -120,6 +118,6 @@ def change_catalog(host: Host, message: str, change: Callable[[Any, Catalog], No
     """Change tables and what SQL says of them in one commit."""
     with host.store.transaction(message) as txn:
         with_one(txn)
-        catalog = Catalog(txn, host.rules_of(txn).program.predicates, txn.catalog.properties)
+        catalog = Catalog(txn, host.rules.of(txn).program.predicates, txn.catalog.properties)
         change(txn, catalog)
         txn.properties[CATALOG] = catalog.saved()

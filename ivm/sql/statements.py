@@ -449,8 +449,8 @@ class Statements:
         reader = self._reader()
         if versions.names_versions(node):
             with reader.state() as state:
-                own = versions.materialized(self.host.store, state, self.host.rules_of(state), node)
-                queries = self._queries(versions.catalog_of(state, self.host.rules_of(state)))
+                own = versions.materialized(self.host.store, state, self.host.rules.of(state), node)
+                queries = self._queries(versions.catalog_of(state, self.host.rules.of(state)))
                 return answer(
                     queries,
                     queries.query(own, None, top=True),

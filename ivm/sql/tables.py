@@ -207,7 +207,7 @@ def constrain(host: Host, name: str, checks: list[exp.Expr], node: exp.Expr) -> 
     """Keep the constraints of a new table; without them it is dropped again.  Raises SqlError."""
     try:
         with host.store.snapshot() as snap:
-            catalog = Catalog(snap, host.rules_of(snap).program.predicates, snap.properties)
+            catalog = Catalog(snap, host.rules.of(snap).program.predicates, snap.properties)
             trees = Trees(constraints_of(name))
             texts = {
                 trees.add_constraint(left, right): one.sql(dialect="duckdb")
@@ -390,7 +390,7 @@ def drop(host: Host, node: exp.Drop) -> None:
 
 def _drop(host: Host, name: str, node: exp.Drop) -> None:
     with host.store.snapshot() as snap:
-        catalog = Catalog(snap, host.rules_of(snap).program.predicates, snap.properties)
+        catalog = Catalog(snap, host.rules.of(snap).program.predicates, snap.properties)
         own = catalog.find(name)
         is_view = own in catalog.kept if own else catalog.view(name) is not None
         block = catalog.kept[own]["block"] if own in catalog.kept else None
@@ -457,7 +457,7 @@ def readers(host: Host, node: exp.Expr) -> str:
 def _readers(host: Host, name: str) -> str:
     """Return which kept views read a table, as an error says it."""
     with host.store.snapshot() as snap:
-        rules = host.rules_of(snap)
+        rules = host.rules.of(snap)
         table = Catalog(snap, rules.program.predicates, snap.properties).find(name)
         blocks = [
             one.name

@@ -9,8 +9,9 @@ Rule       v(a, b) <- ...      f[a] = n <- agg<<n = count()>> ...
 """
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any, NamedTuple, TypeAlias
 
 from ivm.lang.ir import Value
@@ -139,40 +140,40 @@ def originated(term: Term, origin: Any) -> Term:
     return Call(term.name, tuple(originated(arg, origin) for arg in term.args), origin)
 
 
-def variables(node: Term | Literal | None) -> Iterator[str]:  # noqa: C901 - a case for each kind of literal
-    """Yield the variables of a term or a literal, those inside negations included."""
+def variables(node: Term | Literal | None) -> list[str]:
+    """Return the variables of a term or a literal, those inside negations included, as often as
+    they occur.
+    """
+    if isinstance(node, Var):
+        return [node.name]
+    return [name for inner in _parts_of(node) for name in variables(inner)]
+
+
+def _parts_of(node: Term | Literal | None) -> Iterable[Term | Literal | None]:
     match node:
-        case Var():
-            yield node.name
         case Call():
-            for arg in node.args:
-                yield from variables(arg)
+            return node.args
         case Atom():
-            for term in node.terms:
-                yield from variables(term)
+            return node.terms
         case Test():
-            yield from variables(node.term)
+            return (node.term,)
         case Define():
-            yield node.var.name
-            yield from variables(node.term)
+            return node.var, node.term
         case Not():
-            for one in node.body:
-                yield from variables(one)
+            return node.body
         case Either():
-            for part in node.parts:
-                for one in part:
-                    yield from variables(one)
+            return chain(*node.parts)
+    return ()
 
 
-def atoms(one: Literal) -> Iterator[str]:
-    """Yield the names of the relations that a literal reads."""
-    match one:
-        case Atom():
-            yield one.name
-        case Not():
-            yield from (name for inner in one.body for name in atoms(inner))
-        case Either():
-            yield from (name for part in one.parts for inner in part for name in atoms(inner))
+def atoms(one: Literal) -> list[str]:
+    """Return the names of the relations that a literal reads."""
+    if isinstance(one, Atom):
+        return [one.name]
+    inner = (
+        one.body if isinstance(one, Not) else chain(*one.parts) if isinstance(one, Either) else ()
+    )
+    return [name for part in inner for name in atoms(part)]
 
 
 def bound(body: Iterable[Literal]) -> set[str]:

@@ -135,7 +135,7 @@ def _kept(host: Host, name: str, columns: list[str], node: exp.Create, strict: b
         if ONE not in first:
             with_one(first)
     with host.store.snapshot() as snap:
-        catalog = Catalog(snap, host.rules_of(snap).program.predicates, snap.properties)
+        catalog = Catalog(snap, host.rules.of(snap).program.predicates, snap.properties)
         if not _may_create(catalog, name, node):
             return
         own = catalog.find(name)

@@ -50,7 +50,7 @@ from typing import NamedTuple, TypeAlias
 
 from ivm.errors import AggregateError, ConstructError, RuleTypeError
 from ivm.lang.aggregate import BY_RANK, LOWER, MEANS, PARTED, SQUARED, UPPER, serves_levels
-from ivm.lang.ir import Aggregate, Atom, Predicate, Rule, Type, Value, Var, atoms, reads, variables
+from ivm.lang.ir import Aggregate, Atom, Predicate, Rule, Type, Value, Var, atoms, variables
 from ivm.lang.types import has_ids
 from ivm.names import APART, is_made
 from ivm.plan.plan import Plan
@@ -469,7 +469,7 @@ def _layout(predicate: Predicate, writers: list[tuple[Rule, tuple[Plan, ...]]]) 
     if writers[0][0].texts:
         keys = len(predicate.keys)
         return Layout(TEXT, max(1, keys), int(keys > 0), 0, bare=not keys)
-    if not reads(writers[0][0]):
+    if not writers[0][0].reads:
         return Layout(PLAIN, len(predicate.types), 0, 0)
     if writers[0][0].aggregates:
         if len(writers) > 1:

@@ -15,7 +15,7 @@ from dataclasses import replace
 from itertools import chain
 
 from ivm.lang.aggregate import serves_levels
-from ivm.lang.ir import Rule, Var, leaves, renamed, writes
+from ivm.lang.ir import Rule, Var, leaves, renamed
 from ivm.lang.program import Program, recursive_names
 from ivm.views.layouts import may_be_partial, state_names
 
@@ -45,7 +45,7 @@ def share_levels(program: Program, partial: bool) -> Program:
 
 
 def _is_one_of(rule: Rule, recursive: Container[str]) -> bool:
-    return any(name in recursive for name in writes(rule))
+    return any(name in recursive for name in rule.writes)
 
 
 def _levelled(rule: Rule) -> Rule:

@@ -51,7 +51,8 @@ def fill(context: Context, rule: InstalledRule, number: int, waiting: PendingRow
         deferred = context.installed.deferred.difference(trie.index for trie in plan.tries)
         context.installed = replace(context.installed, deferred=deferred)
         return False
-    waiting.add(chain(first, edits))
+    for view, made in chain(first, edits):
+        waiting.add(view, made)
     context.build_indices(() if context.once else indices_of(plan))
     return True
 

@@ -409,9 +409,8 @@ class ColumnJoin:
     def _ranges(self, source: Source, tree: Tree) -> list[Range]:
         """Return the ranges of keys of a relation that constants leave."""
         names = {column: name for name, column in source.places.items()}
-        whole = prefixes(
-            self._intervals.get(names.get(column, ""), EVERY) for column in range(tree.spec.keys)
-        )
+        keys = (names.get(column, "") for column in range(tree.spec.keys))
+        whole = prefixes([self._intervals.get(key, EVERY) for key in keys])
         texts = self._texts.get(Var(names.get(0, "")))
         return text_keys(whole, texts, tree.count, self._encode)
 

@@ -113,18 +113,18 @@ class PendingRows(dict[str, list[Edits]]):
         """The bytes that may stay in memory."""
         return self._allowed // WAITING_SHARE
 
-    def add(self, edits: Iterable[tuple[str, Edits]]) -> None:
-        """Add edits by view; if all take too much memory, write those of the view with most.
+    def add(self, view: str, edits: Edits) -> None:
+        """Add edits of a view; if all take too much memory, write those of the view with most.
         Raises RoomError.
         """
-        for view, (actions, rows) in edits:
-            if rows.shape[1] or view not in self:
-                self.setdefault(view, []).append((actions, rows))
-                self._held[view] = self._held.get(view, 0) + rows.nbytes
-                self._found += rows.shape[1]
-                if self.exceed(sum(self._held.values())):
-                    self._spill(max(self._held, key=self._held.__getitem__))
-                self._memory.hold(self._found, sum(self._held.values()))
+        _, rows = edits
+        if rows.shape[1] or view not in self:
+            self.setdefault(view, []).append(edits)
+            self._held[view] = self._held.get(view, 0) + rows.nbytes
+            self._found += rows.shape[1]
+            if self.exceed(sum(self._held.values())):
+                self._spill(max(self._held, key=self._held.__getitem__))
+            self._memory.hold(self._found, sum(self._held.values()))
 
     def is_spilled(self, view: str) -> bool:
         """Return whether edits of a view are on the disk."""

@@ -180,9 +180,11 @@ def fill(context: Context, rule: InstalledRule, number: int, waiting: PendingRow
             for place, (rows, edits) in made.items():
                 read[place] += count
                 passed[place] += rows
-                waiting.add(summed_edits(installed, edits, known, ends))
+                for view, summed_up in summed_edits(installed, edits, known, ends):
+                    waiting.add(view, summed_up)
         kept = {view: one.taken() for view, one in ends.items()}
-        waiting.add((view, _adding(rows)) for view, rows in kept.items())
+        for view, kept_rows in kept.items():
+            waiting.add(view, _adding(kept_rows))
     cut = frozenset(view for view, rows in kept.items() if (rows[-1] >= MORE).any())
     if installed.cut & views != cut:
         context.installed = replace(installed, partial=installed.partial - views | cut)

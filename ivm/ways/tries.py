@@ -234,7 +234,10 @@ def fill(
 
     def take(parts: list[Bindings]) -> None:
         with lock:
-            waiting.add(fold_bindings(context.installed, head, parts, INSERT, context.encode))
+            for view, edits in fold_bindings(
+                context.installed, head, parts, INSERT, context.encode
+            ):
+                waiting.add(view, edits)
 
     sink = Sink(waiting.exceed, take, context.threads)
     evaluation = record(context, rule, number, trees, head.listed, budget, sink)
@@ -242,7 +245,7 @@ def fill(
     context.note_steps(
         rule, number, [] if isinstance(plan.way, Columns) else evaluation.met.tolist()
     )
-    waiting.add(fold_bindings(context.installed, head, evaluation.parts, INSERT, context.encode))
+    take(evaluation.parts)
 
 
 def record(

@@ -35,7 +35,6 @@ from ivm.lang.ir import (
     show_name,
     unmarked,
     variables,
-    writes,
 )
 from ivm.lang.program import NOTHING, Program
 from ivm.names import MULTIPLICITY
@@ -137,7 +136,7 @@ class Derivations:
                 self._known[fact] = []
         for name, some in missing.items():
             for rule in self.program.rules:
-                if name in writes(rule):
+                if name in rule.writes:
                     self._derive(rule, name, some)
         return {fact: self._known[fact] for fact in wanted}
 

@@ -34,7 +34,7 @@ import shutil
 import stat
 import struct
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from functools import cached_property
 from io import FileIO, TextIOBase
@@ -280,7 +280,7 @@ class File:
         array is.
         """
         if count > self._map.nbytes:
-            self._map = mapped_ahead(count, lambda ahead: mapped((self._fd, ahead)))
+            self._map = mapped_ahead(self._fd, count)
         return self._map[: count // 8]
 
     def lock(self, kind: int, at: int, count: int = 1) -> bool:
@@ -580,9 +580,9 @@ def mapped(*files: tuple[int, int], writable: bool = False) -> np.ndarray:
     return words
 
 
-def mapped_ahead(count: int, map_: Callable[[int], np.ndarray]) -> np.ndarray:
-    """Return a map of `count` bytes and as many to grow into, or of `count` if the process may map
-    no more.
+def mapped_ahead(fd: int, count: int, *before: tuple[int, int]) -> np.ndarray:
+    """Map `count` bytes of an open file and as many to grow into, or only `count` if the process
+    may map no more; what is `before` them is as in `mapped`.
 
     Where the address space is limited, a quarter is left to grow into: arrays and older maps need
     room, too. Raises OutOfMemoryError.
@@ -593,7 +593,7 @@ def mapped_ahead(count: int, map_: Callable[[int], np.ndarray]) -> np.ndarray:
         max(count, mmap.PAGESIZE),
     ):
         try:
-            return map_(wanted)
+            return mapped(*before, (fd, wanted))
         except OSError as error:
             if error.errno != errno.ENOMEM:
                 raise

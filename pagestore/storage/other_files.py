@@ -21,7 +21,6 @@ from pagestore.storage.file import (
     Buffer,
     File,
     PageWriter,
-    mapped,
     mapped_ahead,
     open_files,
     opened,
@@ -80,10 +79,8 @@ class OverlayFile(File):
     def map(self, count: int) -> np.ndarray:
         """Map the first `count` bytes of both files as one array."""
         if count > self._map.nbytes:
-            self._map = mapped_ahead(
-                count - self.end,
-                lambda ahead: mapped((self._below._fd, self.end), (self._fd, ahead)),
-            )
+            before = self._below._fd, self.end
+            self._map = mapped_ahead(self._fd, count - self.end, before)
         return self._map[: count // 8]
 
 

@@ -409,7 +409,8 @@ class WorkingTrees:
 
     def _fitting(self, name: str, spec: Spec) -> Spec:
         """Return the shape, if its records and folds fit pages. Raises SchemaError."""
-        if not spec.fits(self.pages.page_words):
+        page_words = self.pager.pages.page_words
+        if not spec.fits(page_words):
             size = spec.page_size_min
             remedy = "take fewer scans or columns" + ", or a store with a larger page_size" * (
                 size is not None
@@ -419,7 +420,7 @@ class WorkingTrees:
             raise SchemaError(
                 f"{name!r}: {spec.columns} words a record and {len(spec.scans)} words of folds are "
                 f"too many for pages "
-                f"of {8 * self.pages.page_words} bytes; {remedy}",
+                f"of {8 * page_words} bytes; {remedy}",
                 size,
             )
         return spec

@@ -30,9 +30,9 @@ from ivm.lang.syntax_tree import (
     Operation,
     Or,
     items_of,
-    parts_of,
     split,
     variables_in,
+    walk,
 )
 
 ALL = And(())  # no groups that have a row in any case
@@ -97,7 +97,7 @@ class _OneClause:
         """
         match formula:
             case And():
-                items = [*items_of(formula)]
+                items = items_of(formula)
                 near = [
                     (*around, *(other for other in items if other is not item)) for item in items
                 ]
@@ -187,7 +187,7 @@ class _OneClause:
         """Return the names of the variables that a formula binds."""
         match formula:
             case And():
-                return self._bound_by_all([*items_of(formula)])
+                return self._bound_by_all(items_of(formula))
             case Or():
                 return set.intersection(*map(self._bound, formula.items))
             case Application():
@@ -219,16 +219,16 @@ class _OneClause:
         return not call.function or call.name in self._known or function_named(call.name) is None
 
 
-def _outer_variables(part: Formula | Node) -> Iterator[Var]:
-    """Yield the variables of a formula outside aggregates, and the results of these."""
-    if isinstance(part, Var):
-        yield part
-    if isinstance(part, Aggregation):
-        yield from (v for fold, _ in part.aggregates for v in fold.results)
-        yield from variables_in(part.groups) if part.groups else ()
-        return
-    for inner in parts_of(part):
-        yield from _outer_variables(inner)
+def _outer_variables(part: Formula | Node) -> list[Var]:
+    """Return the variables of a formula outside aggregates, and the results of these."""
+    found: list[Var] = []
+    for inner in walk(part, within=False):
+        if isinstance(inner, Var):
+            found.append(inner)
+        elif isinstance(inner, Aggregation):
+            found += (v for fold, _ in inner.aggregates for v in fold.results)
+            found += variables_in(inner.groups) if inner.groups else ()
+    return found
 
 
 def _terms(folds: Folds) -> Iterator[Var]:

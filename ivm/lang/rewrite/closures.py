@@ -44,7 +44,7 @@ from ivm.lang.syntax_tree import (
     Operation,
     Or,
     Subsumption,
-    parts_of,
+    names_in,
     split,
     variables_in,
 )
@@ -88,15 +88,8 @@ def _reads(clause: Clause) -> set[str]:
         name
         for part in (clause.body, clause.groups, *heads, *terms)
         if part
-        for name in _names(part)
+        for name in names_in(part)
     }
-
-
-def _names(part: Formula | Node) -> Iterator[str]:
-    if isinstance(part, Application):
-        yield part.name
-    for inner in parts_of(part):
-        yield from _names(inner)
 
 
 def _stratum(clauses: Iterable[Clause], name: str) -> set[str]:

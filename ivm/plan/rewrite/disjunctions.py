@@ -38,7 +38,6 @@ from ivm.lang.ir import (
     Rule,
     Type,
     Var,
-    reads,
     renamed,
     tied,
     variables,
@@ -80,7 +79,7 @@ def _without_views(program: Program, conjunctions: Callable[[Rule], Rule | None]
     them get these.
     """
     recursive = recursive_names(program.rules)
-    readers = Counter(name for rule in program.rules for name in reads(rule))
+    readers = Counter(name for rule in program.rules for name in rule.reads)
     bodies = {
         rule.heads[0].predicate: found
         for rule in program.rules

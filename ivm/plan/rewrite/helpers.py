@@ -83,7 +83,6 @@ from ivm.lang.ir import (
     as_read,
     atoms,
     is_table,
-    reads,
     tied,
     variables,
 )
@@ -102,7 +101,7 @@ def lift_texts(program: Program, known: Program) -> Program:
     """Put helper views of the concats whose texts are read before the rules, which then read
     these.
     """
-    all_, read = program.over(known), {name for rule in program.rules for name in reads(rule)}
+    all_, read = program.over(known), {name for rule in program.rules for name in rule.reads}
     if not any(all_[name].value == ROPE for name in read):
         return program
     predicates, rules, helpers = dict(program.predicates), list[Rule](), Groups()

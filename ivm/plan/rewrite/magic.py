@@ -28,9 +28,7 @@ from ivm.lang.ir import (
     Rule,
     Var,
     atoms,
-    reads,
     variables,
-    writes,
 )
 from ivm.lang.program import Program, Stratum, in_order, strata_of
 from ivm.terms.evaluator import may_fail
@@ -107,7 +105,7 @@ class _Magic:
             self._predicates[name] = replace(kept, name=name, extensional=True)
         notes = dict.fromkeys(self._note(name, given) for name, given, _ in found)
         new = in_order((*made, *rules))
-        used = {name for rule in new for name in (*reads(rule), *writes(rule))}
+        used = {name for rule in new for name in (*rule.reads, *rule.writes)}
         predicates = {
             name: predicate for name, predicate in self._predicates.items() if name in used
         }

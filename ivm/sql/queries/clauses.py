@@ -1,18 +1,19 @@
-"""What the parts of a query share: its rows, what names of tables mean, and a SELECT between two
+"""What the parts of a query share: its rows, what translates all of them, and a SELECT between two
 of its clauses.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from sqlglot import exp
 
-from ivm.sql.errors import SqlError, counted
+from ivm.sql.errors import SqlError, counted, nearest
 from ivm.sql.queries.expressions import Expressions, Subqueries
 from ivm.sql.queries.scope import Needs, Scope, text_of
-from ivm.sql.rules import Body, Builder, Table
+from ivm.sql.rules import Body, Builder, Schema
 from ivm.sql.terms import Term, Typed
 
 Order = tuple[Typed, bool, bool]  # a value, whether it descends, and whether nulls come first
@@ -44,29 +45,45 @@ class Rows(NamedTuple):
         return Rows(body, [(n, v) for (n, _), v in zip(self.columns, values, strict=True)])
 
 
-class Schema(NamedTuple):
-    """What names of tables mean: stored tables and kept views, and views that are expanded."""
-
-    table: Callable[[str], Table | None]
-    view: Callable[[str], exp.Expr | None]
-    names: Callable[[], list[str]]
-
-
-class Translator(Protocol):
+class Translator(ABC):
     """What translates queries; `ctes` are those of WITH that can be named."""
 
-    builder: Builder
     subqueries: Subqueries
-    ctes: dict[str, Callable[[Scope | None], Rows]]
 
+    def __init__(self, builder: Builder, schema: Schema) -> None:
+        self.builder, self.schema = builder, schema
+        self.ctes: dict[str, Callable[[Scope | None], Rows]] = {}
+
+    @abstractmethod
     def query(self, node: exp.Expr, outer: Scope | None = None, top: bool = False) -> Rows:
-        """Return the rows of a query."""
+        """Return the rows of a query.  If it is `top`, its order is kept for the caller."""
 
     def table(self, node: exp.Table, outer: Scope | None) -> Rows:
-        """Return the rows of a table, a view or a CTE."""
+        """Return the rows of a table, a view or a CTE.  Raises SqlError if there is none of that
+        name.
+        """
+        name = node.name
+        if not node.db and (cte := self.ctes.get(name.lower())):
+            return cte(outer)
+        if (view := self.schema.view(name)) is not None:
+            before, self.ctes = self.ctes, {}
+            try:
+                return self.query(view, None)
+            finally:
+                self.ctes = before
+        table = self.schema.table(name)
+        if table is None:
+            raise SqlError(
+                f"no table or view {name} exists{nearest(name, [*self.ctes, *self.schema.names()])}",
+                node,
+            )
+        body = Body(outer.body if outer else None)
+        values = self.builder.scan(table, body)
+        return Rows(body, [(c.name, v) for c, v in zip(table.columns, values, strict=True)])
 
     def expressions(self, scope: Scope, replaced: dict[str, Typed] | None = None) -> Expressions:
         """Return a translator of expressions in a scope."""
+        return Expressions(self.builder, scope, self.subqueries, replaced)
 
 
 class Clauses:

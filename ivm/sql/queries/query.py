@@ -15,7 +15,7 @@ from collections.abc import Callable
 
 from sqlglot import exp
 
-from ivm.sql.errors import SqlError, nearest
+from ivm.sql.errors import SqlError
 from ivm.sql.functions.known import refuse_unknown
 from ivm.sql.functions.synonyms import plainer
 from ivm.sql.naming.names import output_name
@@ -30,33 +30,30 @@ from ivm.sql.queries import (
     windows,
 )
 from ivm.sql.queries.aggregates import Grouping, aggregates_in
-from ivm.sql.queries.clauses import Clauses, Rows, Schema, unaliased
-from ivm.sql.queries.expressions import Expressions, Subqueries
+from ivm.sql.queries.clauses import Clauses, Rows, Translator, unaliased
+from ivm.sql.queries.expressions import Subqueries
 from ivm.sql.queries.joins import Joins
 from ivm.sql.queries.scope import Scope, Source, needs_of, text_of, unique
-from ivm.sql.rules import Body, Builder, Table
+from ivm.sql.rules import Body, Builder, Schema, Table
 from ivm.sql.terms import Term, Typed
 from pagestore.host import KEYS_MAX, of_texts
 
 SETS = (exp.Rollup, exp.Cube, exp.GroupingSets)
 
 
-class Queries:
-    """Translates queries; `ctes` are those of WITH that can be named."""
+class Queries(Translator):
+    """Translates queries."""
 
     def __init__(self, builder: Builder, schema: Schema) -> None:
-        self.builder, self.schema = builder, schema
-        self.ctes: dict[str, Callable[[Scope | None], Rows]] = {}
+        super().__init__(builder, schema)
         self.subqueries = Subqueries(
             lambda q, s, wanted: subqueries.exists(self, q, s, wanted),
             lambda v, q, s, wanted: subqueries.within(self, v, q, s, wanted),
             lambda q, s: subqueries.scalar(self, q, s),
         )
 
-    # -- queries
-
     def query(self, node: exp.Expr, outer: Scope | None = None, top: bool = False) -> Rows:
-        """Return the rows of a query.  If it is `top`, its order is kept for the caller."""
+        """Return the rows of a query, as Translator says."""
         if isinstance(node, exp.Subquery):
             if node.args.get("alias") is None and not isinstance(node.this, exp.Table):
                 inner = node.this
@@ -144,35 +141,6 @@ class Queries:
         if len({len(part.columns) for part in parts}) != 1:
             raise SqlError("the rows of VALUES have different numbers of columns", node)
         return sets.union_all(self, parts, node) if len(parts) > 1 else parts[0]
-
-    # -- tables
-
-    def table(self, node: exp.Table, outer: Scope | None) -> Rows:
-        """Return the rows of a table, a view or a CTE.  Raises SqlError if there is none of that
-        name.
-        """
-        name = node.name
-        if not node.db and (cte := self.ctes.get(name.lower())):
-            return cte(outer)
-        if (view := self.schema.view(name)) is not None:
-            before, self.ctes = self.ctes, {}
-            try:
-                return self.query(view, None)
-            finally:
-                self.ctes = before
-        table = self.schema.table(name)
-        if table is None:
-            raise SqlError(
-                f"no table or view {name} exists{nearest(name, [*self.ctes, *self.schema.names()])}",
-                node,
-            )
-        body = Body(outer.body if outer else None)
-        values = self.builder.scan(table, body)
-        return Rows(body, [(c.name, v) for c, v in zip(table.columns, values, strict=True)])
-
-    def expressions(self, scope: Scope, replaced: dict[str, Typed] | None = None) -> Expressions:
-        """Return a translator of expressions in a scope."""
-        return Expressions(self.builder, scope, self.subqueries, replaced)
 
 
 class Select(Clauses):

@@ -251,7 +251,7 @@ class FlatRounds:
         # words int64[C, n] by view: keys, a value if aggregated, the rank
         self.found = self._wait()
         for p, name in enumerate(self._bodies.names):
-            self.found.add([(name, _inserted(np.empty((self._bodies.columns(p), 0), np.int64)))])
+            self.found.add(name, _inserted(np.empty((self._bodies.columns(p), 0), np.int64)))
         self.operations, self.by_rank = 0, np.zeros(1, np.int64)  # how many facts have each rank
         # if memory was short: keys to be joined with others
         self.unfinished: dict[str, np.ndarray] | None = None
@@ -299,7 +299,8 @@ class FlatRounds:
             tasks = [
                 partial(facts.table, p, low, high) for low, high in pairwise([None, *cuts, None])
             ]
-            self.found.add((name, _inserted(table)) for table in together(tasks))
+            for table in together(tasks):
+                self.found.add(name, _inserted(table))
         if not finished:
             known, self.unfinished = self.unfinished or {}, {}
             for p, name in enumerate(self._bodies.names):

@@ -16,7 +16,6 @@ import ivm
 import pagestore
 from ivm import errors
 from ivm.join import evaluate
-from ivm.lang.ir import reads
 from ivm.lang.program import NOTHING
 from ivm.rules.compile import compile
 from ivm.rules.installed import PLANNING, PROPERTY
@@ -74,9 +73,9 @@ class Blocks:
         try:
             self.workspace.uninstall(name)
         except errors.UninstallError:
-            assert any(made & set(reads(rule)) for rule in others)
+            assert any(made & set(rule.reads) for rule in others)
         else:
-            assert not any(made & set(reads(rule)) for rule in others)
+            assert not any(made & set(rule.reads) for rule in others)
             del self.parts[name]
             self.state = {n: rows for n, rows in self.state.items() if n not in made}
 

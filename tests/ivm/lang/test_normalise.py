@@ -4,7 +4,7 @@ import pytest
 
 import ivm
 from ivm.errors import ConstructError
-from ivm.lang.ir import Atom, Compare, Negation, Var, reads, show_rule, variables
+from ivm.lang.ir import Atom, Compare, Negation, Var, show_rule, variables
 from ivm.lang.program import ATOMS_MAX
 from ivm.rules.compile import compile
 
@@ -111,7 +111,7 @@ class TestAggregates:
 def test_reads_are_the_predicates_of_the_body_in_order():
     # c(x) <- f[x] = u, !a(u), !edge(x, w), f[u] = _.
     [rule] = compile(DECLARATIONS + "c(x) <- f[x] = u, !a(u), !edge(x, w), f[u] = _.").rules
-    assert reads(rule) == ("f", "a", "edge")
+    assert rule.reads == ("f", "a", "edge")
 
 
 def test_places_are_kept_and_do_not_count():

@@ -5,7 +5,7 @@ rules run.
 import pytest
 
 from ivm.errors import RecursionRefusedError, RuleTypeError, UninstallError
-from ivm.lang.ir import reads, show_rule, writes
+from ivm.lang.ir import show_rule
 from ivm.lang.program import NOTHING, Program, in_order, readers
 from ivm.rules.compile import compile
 
@@ -32,8 +32,8 @@ def test_rules_stand_behind_what_they_read_whatever_the_order_of_the_text():
     program = after("d(x) <- c(x), b(x). c(x) <- a(x). b(x) <- a(x). a(x) <- edge(x, _).")
     done = {"edge", "cost"}
     for rule in program.rules:
-        assert done.issuperset(reads(rule))
-        done.update(writes(rule))
+        assert done.issuperset(rule.reads)
+        done.update(rule.writes)
     assert in_order(program.rules) == program.rules
 
 
@@ -42,7 +42,7 @@ def test_all_rules_of_a_view_stand_before_its_readers():
     program = after(
         "r(x) <- u(x). u(x) <- edge(x, _). u(x) <- edge(_, x), e2(x). e2(x) <- edge(x, x)."
     )
-    assert [writes(rule) for rule in program.rules][-1] == ("r",)
+    assert [rule.writes for rule in program.rules][-1] == ("r",)
 
 
 def test_columns_take_names_and_types_from_the_rules():
