@@ -6,7 +6,7 @@ import asyncio
 import json
 import threading
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Self
 from weakref import WeakKeyDictionary
 
@@ -261,6 +261,7 @@ class Transaction:
         )
         # whether `inner` was handed out, through which relations may change as well
         self._reached = False
+        self.marks = Marks(self)
 
     def insert(self, name: str, rows: Any = None, *, columns: Any = None) -> None:
         """Add rows.  If a function has another value for a key, the commit raises
@@ -387,7 +388,8 @@ class Transaction:
             with self._txn.savepoint():
                 yield
         except BaseException:
-            self._edits = {name: self._edits[name][:count] for name, count in before.items()}
+            if self._open:  # else it ended inside
+                self._edits = {name: self._edits[name][:count] for name, count in before.items()}
             raise
 
     @property
@@ -563,6 +565,44 @@ class Transaction:
         given, stored = tuple(shown[keys:]), tuple(before)
         pair = (stored[0], given[0]) if len(given) == 1 else (stored, given)
         return FunctionConflictError(name, tuple(shown[:keys]), pair)
+
+
+class Marks:
+    """The savepoints of SQL in a transaction, by name; those within one end with it."""
+
+    def __init__(self, txn: Transaction) -> None:
+        self._txn = txn
+        self._open: list[tuple[str, AbstractContextManager[None]]] = []
+
+    def knows(self, name: str) -> bool:
+        """Return whether a savepoint has a name."""
+        return any(own == name for own, _ in self._open)
+
+    def set(self, name: str) -> None:
+        """Begin a savepoint; of several of one name the newest counts."""
+        savepoint = self._txn.savepoint()
+        savepoint.__enter__()
+        self._open.append((name, savepoint))
+
+    def release(self, name: str) -> None:
+        """Keep what was edited since a savepoint, and forget it."""
+        for savepoint in self._ended(name):
+            savepoint.__exit__(None, None, None)
+
+    def go_back(self, name: str) -> None:
+        """Undo what was edited since a savepoint, which stays."""
+        for savepoint in self._ended(name):
+            error = _Undone()
+            with suppress(_Undone):
+                savepoint.__exit__(_Undone, error, None)
+        self.set(name)
+
+    def _ended(self, name: str) -> Iterator[AbstractContextManager[None]]:
+        """Yield the newest savepoint of a name after those within it, none of which stays."""
+        own = ""
+        while own != name:
+            own, savepoint = self._open.pop()
+            yield savepoint
 
 
 class Sessions:

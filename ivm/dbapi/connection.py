@@ -16,12 +16,14 @@ if TYPE_CHECKING:
     from ivm.answer import Answer
     from ivm.transaction import Transaction
 
-EDITING = r"(?:insert|update|delete|merge|replace|truncate)\b"
+EDITING = r"(?:insert|update|delete|merge|replace|truncate|savepoint)\b"
 # a question after WITH that has such a word in it begins a transaction too, which does no harm
 EDIT = re.compile(
     rf"(?:\s|--[^\n]*\n|/\*.*?\*/)*(?:{EDITING}|with\b.*\b{EDITING})", re.IGNORECASE | re.DOTALL
 )
-ENDS = re.compile(r"\s*(?:begin|start|commit|end|rollback|abort)\b", re.IGNORECASE)
+ENDS = re.compile(
+    r"\s*(?:begin|start|commit|end|abort|rollback(?!\s+to\b))\b", re.IGNORECASE
+)  # a transaction, and no savepoint
 
 
 def connect(

@@ -11,7 +11,7 @@ this follows from, is up to date there: tables, their indices and views.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -76,8 +76,7 @@ class Reader:
     def relation(self, name: str) -> Iterator[Any]:
         """Give a relation with the edits so far."""
         with self.state() as state:
-            if self.edited is not None:
-                self.edited._apply_for([name])
+            self.bring_up_to_date([name])
             yield state[name]
 
     @contextmanager
@@ -87,6 +86,11 @@ class Reader:
         rules = self.host.rules.of(source).program.predicates
         properties = source.catalog.properties if self.edited is not None else source.properties
         yield Catalog(source, rules, properties)
+
+    def bring_up_to_date(self, names: Iterable[str]) -> None:
+        """Apply the edits so far within `state`, and let relations follow them."""
+        if self.edited is not None:
+            self.edited._apply_for(names)
 
     def _snapshot(self) -> Any:
         return (
@@ -103,8 +107,7 @@ class Reader:
         with undone(state):
             with_one(state)
             question = understand(state, self.host.rules.of(state), program)
-            if self.edited is not None:
-                self.edited._apply_for(question.reads)
+            self.bring_up_to_date(question.reads)
             return answer(state, question, self.host.threads)
 
 

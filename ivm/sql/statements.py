@@ -27,8 +27,11 @@ from ivm.errors import (
     RuleError,
     UninstallError,
 )
-from ivm.sql import files, tables, versions, views
+from ivm.sql import files, tables, views
 from ivm.sql.answers import PART, answer, finish, in_words
+from ivm.sql.beside import versions
+from ivm.sql.beside.rows import catalog_of as catalog_of_state
+from ivm.sql.beside.rows import put_beside
 from ivm.sql.dialects.read import DIALECTS, in_duckdb, parsed
 from ivm.sql.edits.change import delete, update
 from ivm.sql.edits.insert import insert
@@ -55,6 +58,8 @@ from ivm.sql.syntax import (
     regroup,
     syntax_error,
 )
+from ivm.sql.system import session
+from ivm.sql.system.settings import BEGINS, SHOWN, command, mark, pieces
 from ivm.wide import Parameters
 from pagestore.errors import DependantsError, PagestoreError
 from pagestore.host import catalog_of, of_numbers, of_texts
@@ -85,12 +90,25 @@ def parse(text: str, dialect: str, parameters: Parameters = None) -> list[tuple[
     explained = EXPLAIN.fullmatch(text)
     text = explained.group(1) if explained else text
     try:
-        found = [_read(one, dialect, text) for one in parsed(text, dialect)]
+        found = [one for part in _parts(text, dialect) for one in _statements(part, dialect, text)]
     except SqlglotError as error:
         raise syntax_error(error, text) from None
     if not found:
         raise SqlError("there is no statement in this text")
     return [(one, explained is not None) for one in _with_parameters(found, parameters)]
+
+
+def _parts(text: str, dialect: str) -> Iterable[str]:
+    """Return a text, or its statements if clients' own are among them."""
+    return pieces(text, dialect) if BEGINS.search(text) else [text]
+
+
+def _statements(part: str, dialect: str, text: str) -> list[exp.Expr]:
+    """Return the statements of a part of a text."""
+    said = command(part) if BEGINS.search(part) else None
+    if said is not None and said.name.upper() not in SHOWN:
+        return [said]
+    return [_read(one, dialect, text) for one in parsed(part, dialect)]
 
 
 def _is_shifted(node: exp.Bracket) -> bool:
@@ -138,7 +156,18 @@ def _read(node: exp.Expr, dialect: str, text: str) -> exp.Expr:
         (node,) = parsed(f"{parts[1]} SELECT * FROM ({parts[2]})", dialect)
     elif isinstance(node, exp.Command):
         parsed(query_in_place(f"{node.this}{node.expression}", text), dialect)
+    if isinstance(node, (*QUERIES, *EDITS, exp.From, exp.Copy)) or _is_filled(node):
+        session.answer(node, nodes, dialect)
     return in_duckdb(node, dialect)
+
+
+def _is_filled(node: exp.Expr) -> bool:
+    """Return whether a statement is a CREATE TABLE AS."""
+    return (
+        isinstance(node, exp.Create)
+        and str(node.args.get("kind")).upper() == "TABLE"
+        and node.expression is not None
+    )
 
 
 def read_nothing_else(statements: Sequence[tuple[exp.Expr, bool]]) -> bool:
@@ -294,7 +323,9 @@ class Statements:
                 match [
                     _read(one, dialect, statement.text) for one in parsed(statement.text, dialect)
                 ]:
-                    case [exp.Select() as node] if not versions.names_versions(node):
+                    case [exp.Select() as node] if not (
+                        session.BESIDE in node.meta or session.MOMENTARY in node.meta
+                    ):
                         schema = found.to_arrow().schema
                         plan = seeks_of(node, own, self._queries(catalog), source, schema)
             statement.remember(own, catalog_of(source), plan)
@@ -387,7 +418,7 @@ class Statements:
             return self._query(node)
         refuse_unknown_statement(node)
         if isinstance(node, exp.From):
-            return self._query(exp.select("*").from_(node))
+            return self._query(exp.select("*").from_(node), node)
         if isinstance(node, EDITS):
             return self._edit(node)
         if isinstance(node, exp.Copy):
@@ -395,6 +426,11 @@ class Statements:
         if isinstance(node, exp.Describe | exp.Show):
             with self._reader().catalog() as catalog:
                 return views.described(catalog, node, self._queries)
+        if isinstance(node, exp.Command) and node.name in ("SET", "RESET", "DISCARD", "DEALLOCATE"):
+            return None  # what changes nothing
+        if savepoint := _savepoint(node):
+            mark(self.inside or self.open, node, savepoint)
+            return None
         if isinstance(node, exp.Transaction | exp.Commit | exp.Rollback):
             self._bracket(node)
             return None
@@ -445,12 +481,14 @@ class Statements:
     def _queries(catalog: Any, name: str = "sql") -> Queries:
         return Queries(Builder(name), catalog.schema())
 
-    def _query(self, node: exp.Expr) -> Answer:
+    def _query(self, node: exp.Expr, statement: exp.Expr | None = None) -> Answer:
+        """Answer a query, which may be part of a statement."""
         reader = self._reader()
-        if versions.names_versions(node):
+        if session.BESIDE in (statement or node).meta:
             with reader.state() as state:
-                own = versions.materialized(self.host.store, state, self.host.rules.of(state), node)
-                queries = self._queries(versions.catalog_of(state, self.host.rules.of(state)))
+                rules = self.host.rules.of(state)
+                own = put_beside(reader, state, rules, node)
+                queries = self._queries(catalog_of_state(state, rules))
                 return answer(
                     queries,
                     queries.query(own, None, top=True),
@@ -471,6 +509,10 @@ class Statements:
                 text = self.host.explain(catalog.find(node.name) or node.name)
             else:
                 query = node.expression if isinstance(node, exp.Create) else node
+                if session.BESIDE in node.meta:
+                    raise SqlError(
+                        "EXPLAIN shows the rules of questions over tables and views", node
+                    )
                 text = views.explained(self._queries(catalog), query)
         return Answer(pa.table({"explain": of_texts(text.split("\n"))}))
 
@@ -510,7 +552,7 @@ class Statements:
             if isinstance(node.this, exp.Subquery)
             else exp.select("*").from_(node.this)
         )
-        found = self._query(query).to_arrow()
+        found = self._query(query, node).to_arrow()
         files.write(found, path, options, node)
         return _counted(found.num_rows)
 
@@ -540,6 +582,14 @@ def _is_of_translation(error: Exception) -> bool:
     """
     *_, (frame, _) = traceback.walk_tb(error.__traceback__)
     return str(frame.f_globals.get("__name__", "")).startswith(("ivm.sql.", "sqlglot."))
+
+
+def _savepoint(node: exp.Expr) -> str:
+    """Return the name of the savepoint that a statement is about; empty for any other."""
+    if isinstance(node, exp.Rollback):
+        return node.text("savepoint")
+    is_mark = isinstance(node, exp.Command) and node.name in ("SAVEPOINT", "RELEASE")
+    return str(node.args["expression"]) if is_mark else ""
 
 
 def _command(node: exp.Command) -> str:

@@ -180,13 +180,13 @@ def unique_names(catalog: Catalog, name: str) -> list[list[str]]:
     """Return the columns of each UNIQUE of a table, as they are named now."""
     found = []
     for text in dict.fromkeys(catalog.tables.get(name, {}).get("constraints", {}).values()):
-        if isinstance(one := _parsed(text), exp.UniqueColumnConstraint):
+        if isinstance(one := parsed_constraint(text), exp.UniqueColumnConstraint):
             names = {c.name.lower(): c.name for c in catalog.columns(name)}
             found.append([names[column.name.lower()] for column in one.this.expressions])
     return found
 
 
-def _parsed(constraint: str) -> exp.Expr:
+def parsed_constraint(constraint: str) -> exp.Expr:
     """Return a constraint of a table, given its text."""
     found: exp.Expr = sqlglot.parse_one(
         f"CREATE TABLE t (x INT, {constraint})", dialect="duckdb"
@@ -196,7 +196,7 @@ def _parsed(constraint: str) -> exp.Expr:
 
 def _renamed(constraint: str, old: str, new: str) -> str:
     """Return the text of a constraint with another name for a column of its table."""
-    node = _parsed(constraint)
+    node = parsed_constraint(constraint)
     for one in [*node.find_all(exp.Identifier)]:
         if one.name.lower() == old.lower() and one.find_ancestor(exp.Reference) is None:
             one.replace(exp.to_identifier(new))

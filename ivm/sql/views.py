@@ -21,6 +21,8 @@ from ivm.sql.queries.clauses import Rows
 from ivm.sql.queries.query import Queries
 from ivm.sql.rules import Builder
 from ivm.sql.session import Host, Reader, change_catalog, with_one
+from ivm.sql.system.settings import SHOWN
+from ivm.sql.system.settings import shown as settings_shown
 from ivm.sql.terms import Lit
 from ivm.sql.trees import Trees
 from ivm.sql.types import BLOB, INTEGER, NULL
@@ -205,8 +207,12 @@ def described(catalog: Catalog, node: exp.Expr, queries: Callable[[Catalog], Que
     import pyarrow as pa
 
     if isinstance(node, exp.Show):
-        if node.name.upper() not in ("TABLES", "ALL TABLES"):
-            raise SqlError(f"SHOW {node.name} is not evaluated: SHOW TABLES, DESCRIBE table", node)
+        if node.name.upper() not in SHOWN:
+            settings = settings_shown(node)
+            if len(settings) == 1:
+                return Answer(pa.table({name: of_texts([value]) for name, value in settings}))
+            names, values = ([*column] for column in zip(*settings, strict=True))
+            return Answer(pa.table({"name": of_texts(names), "setting": of_texts(values)}))
         return Answer(pa.table({"name": of_texts(sorted(catalog.names()))}))
     target = node.this
     if isinstance(target, exp.Table) and (

@@ -41,7 +41,7 @@ IGNORED = """
     list_position(l, 1, 2)   list_append(l, 1, 2)   json_valid(j, 1)   row_number(k) OVER ()
 """
 CLAUSED = [
-    "SELECT * FROM t TABLESAMPLE 10%",
+    "SELECT * FROM t, t AS u USING SAMPLE 10%",
     "SELECT * FROM t FOR UPDATE",
     "SELECT k FROM t ORDER BY k WITH FILL",
     "SELECT * ILIKE 's%' FROM t",

@@ -87,7 +87,7 @@ STATEMENTS: dict[type[exp.Expr], set[str]] = {
     exp.PrimaryKeyColumnConstraint: set(),
     exp.Copy: {"this", "kind", "files", "params", "credentials"}, exp.Credentials: set(),
     exp.CopyParameter: {"this", "expression"},
-    exp.Transaction: set(), exp.Commit: set(), exp.Rollback: set(),
+    exp.Transaction: set(), exp.Commit: set(), exp.Rollback: {"savepoint"},
 }  # fmt: skip
 # what the parser notes of a function that is as DuckDB has it
 SAME: dict[type[exp.Expr], set[str]] = {

@@ -1,0 +1,177 @@
+"""`information_schema`, as the standard has it: tables, columns, views, and what holds of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from ivm.sql.rules import Column
+from ivm.sql.system.objects import (
+    CHECK,
+    DATABASE,
+    FOREIGN,
+    PRIMARY,
+    TABLE,
+    UNIQUE,
+    USER,
+    WORDS,
+    Constraint,
+    Object,
+    Relations,
+    Told,
+)
+from ivm.sql.system.postgres_types import postgres_type
+
+Row = tuple[Any, ...]
+KEYS = (PRIMARY, UNIQUE, FOREIGN)
+BITS = {"TINYINT": 8, "SMALLINT": 16, "INTEGER": 32, "BIGINT": 64, "FLOAT": 24, "DOUBLE": 53}
+
+
+def _schemata(told: Told) -> list[Row]:
+    return [(DATABASE, name, USER) for name in ("information_schema", told.schema)]
+
+
+def _tables(told: Told) -> list[Row]:
+    return [
+        (
+            DATABASE,
+            told.schema,
+            one.name,
+            "BASE TABLE" if one.kind == TABLE else "VIEW",
+            "YES" if one.kind == TABLE else "NO",
+        )
+        for one in told.objects
+    ]
+
+
+def _columns(told: Told) -> list[Row]:
+    return [
+        (DATABASE, told.schema, one.name, c.name, place, one.defaults.get(c.name), *_typed(c, told))
+        for one in told.objects
+        for place, c in enumerate(one.columns, 1)
+    ]
+
+
+def _typed(column: Column, told: Told) -> Row:
+    """Return what a column's type says: whether nulls are in it, its name, digits and bits."""
+    type_, own = column.type, postgres_type(column.type)
+    name = own.shown if told.dialect == "postgres" else str(type_)
+    if told.dialect == "postgres" and type_.element is not None:
+        name = "ARRAY"
+    bits = BITS.get(type_.name)
+    digits = type_.precision if type_.is_decimal else bits
+    scale = type_.scale if type_.is_decimal else 0 if type_.is_integer else None
+    fraction = 6 if type_.name in ("TIME", "TIMESTAMP", "TIMESTAMP WITH TIME ZONE") else None
+    base = 10 if type_.is_decimal else 2 if bits else None
+    null = "YES" if column.nullable else "NO"
+    return null, name, None, None, digits, base, scale, fraction, own.name, "NO", "NEVER", "YES"
+
+
+def _views(told: Told) -> list[Row]:
+    return [
+        (DATABASE, told.schema, one.name, one.query, "NONE", "NO", "NO")
+        for one in told.objects
+        if one.kind != TABLE
+    ]
+
+
+def _constraints(told: Told) -> Iterator[tuple[Object, Constraint, Row]]:
+    """Yield constraints with their tables, and how rows name both."""
+    for table in told.objects:
+        for one in table.constraints:
+            own = (DATABASE, told.schema, one.name, DATABASE, told.schema, table.name)
+            yield table, one, own
+
+
+def _table_constraints(told: Told) -> list[Row]:
+    return [(*own, WORDS[one.kind], "NO", "NO", "YES") for _, one, own in _constraints(told)]
+
+
+def _key_column_usage(told: Told) -> list[Row]:
+    return [
+        (*own, name, place, place if one.kind == FOREIGN else None)
+        for _, one, own in _constraints(told)
+        if one.kind in KEYS
+        for place, name in enumerate(one.columns, 1)
+    ]
+
+
+def _unique_of(told: Told, one: Constraint) -> str | None:
+    """Return the name of the key that a foreign key refers to."""
+    return next(
+        (
+            there.name
+            for table in told.objects
+            if table.name == one.target
+            for there in table.constraints
+            if there.kind in (PRIMARY, UNIQUE)
+            and sorted(there.columns) == sorted(one.target_columns)
+        ),
+        None,
+    )
+
+
+def _referential_constraints(told: Told) -> list[Row]:
+    return [
+        (*own[:3], *own[:2], _unique_of(told, one), "NONE", "NO ACTION", "NO ACTION")
+        for _, one, own in _constraints(told)
+        if one.kind == FOREIGN
+    ]
+
+
+def _constraint_column_usage(told: Told) -> list[Row]:
+    return [
+        (DATABASE, told.schema, one.target or own[5], name, *own[:3])
+        for _, one, own in _constraints(told)
+        for name in one.target_columns or one.columns
+    ]
+
+
+def _check_constraints(told: Told) -> list[Row]:
+    return [
+        (*own[:3], one.text.removeprefix("CHECK "))
+        for _, one, own in _constraints(told)
+        if one.kind == CHECK
+    ]
+
+
+_OWN = "constraint_catalog constraint_schema constraint_name table_catalog table_schema table_name"
+RELATIONS: Relations = {
+    "schemata": ("catalog_name schema_name schema_owner", _schemata),
+    "tables": ("table_catalog table_schema table_name table_type is_insertable_into", _tables),
+    "columns": (
+        "table_catalog table_schema table_name column_name ordinal_position:INTEGER column_default "
+        "is_nullable data_type character_maximum_length:INTEGER character_octet_length:INTEGER "
+        "numeric_precision:INTEGER numeric_precision_radix:INTEGER numeric_scale:INTEGER "
+        "datetime_precision:INTEGER udt_name is_identity is_generated is_updatable",
+        _columns,
+    ),
+    "views": (
+        "table_catalog table_schema table_name view_definition check_option is_updatable "
+        "is_insertable_into",
+        _views,
+    ),
+    "table_constraints": (
+        f"{_OWN} constraint_type is_deferrable initially_deferred enforced", _table_constraints,
+    ),
+    "key_column_usage": (
+        f"{_OWN} column_name ordinal_position:INTEGER position_in_unique_constraint:INTEGER",
+        _key_column_usage,
+    ),
+    "referential_constraints": (
+        "constraint_catalog constraint_schema constraint_name unique_constraint_catalog "
+        "unique_constraint_schema unique_constraint_name match_option update_rule delete_rule",
+        _referential_constraints,
+    ),
+    "constraint_column_usage": (
+        "table_catalog table_schema table_name column_name constraint_catalog constraint_schema "
+        "constraint_name",
+        _constraint_column_usage,
+    ),
+    "check_constraints": (
+        "constraint_catalog constraint_schema constraint_name check_clause", _check_constraints,
+    ),
+    "routines": ("routine_catalog routine_schema routine_name routine_type data_type", None),
+    "sequences": ("sequence_catalog sequence_schema sequence_name data_type", None),
+    "triggers": ("trigger_catalog trigger_schema trigger_name event_object_table", None),
+}  # fmt: skip

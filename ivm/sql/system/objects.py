@@ -1,0 +1,131 @@
+"""Tables and views with their columns and constraints, as every system's relations tell of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from typing import Any, NamedTuple, TypeAlias
+
+from sqlglot import exp
+
+from ivm.sql.catalog import Catalog
+from ivm.sql.errors import SqlError
+from ivm.sql.queries.query import Queries
+from ivm.sql.rules import Builder, Column
+from ivm.sql.tables import parsed_constraint
+
+DATABASE, USER = "ivm", "ivm"
+DIALECT = "dialect"  # in the meta of a table of a question
+TABLE, VIEW, KEPT = "r", "v", "m"  # as PostgreSQL has them
+PRIMARY, UNIQUE, FOREIGN, CHECK = "p", "u", "f", "c"
+WORDS = {PRIMARY: "PRIMARY KEY", UNIQUE: "UNIQUE", FOREIGN: "FOREIGN KEY", CHECK: "CHECK"}
+
+
+class Constraint(NamedTuple):
+    """A constraint of a table; a foreign key has its target."""
+
+    name: str
+    kind: str
+    columns: list[str]
+    text: str
+    target: str = ""
+    target_columns: tuple[str, ...] = ()
+
+
+class Object(NamedTuple):
+    """A table or a view; `query` is a view's."""
+
+    name: str
+    kind: str
+    columns: list[Column]
+    defaults: dict[str, str]
+    constraints: list[Constraint]
+    query: str = ""
+
+
+class Told(NamedTuple):
+    """What a system's relations tell of, to a client of a dialect."""
+
+    objects: list[Object]
+    dialect: str
+
+    @property
+    def schema(self) -> str:
+        """The schema of all tables and views."""
+        return schema_of(self.dialect)
+
+
+Rows: TypeAlias = Callable[[Told], list[tuple[Any, ...]]]
+Relations: TypeAlias = dict[str, tuple[str, Rows | None]]  # None has no rows
+
+
+def schema_of(dialect: str) -> str:
+    """Return the name of the schema of all tables in a dialect."""
+    return "public" if dialect == "postgres" else "main"
+
+
+def objects(catalog: Catalog) -> list[Object]:
+    """Return all tables and views, by name."""
+    return sorted(_objects(catalog))
+
+
+def _objects(catalog: Catalog) -> Iterator[Object]:
+    for name in catalog.names():
+        if name in catalog.views:
+            columns: list[Column] = []
+            with suppress(SqlError):  # of a view whose tables are gone
+                rows = Queries(Builder("sql"), catalog.schema()).query(
+                    exp.select("*").from_(exp.to_table(name, quoted=True))
+                )
+                columns = [Column(n, value.type, True) for n, value in rows.columns]
+            yield Object(name, VIEW, columns, {}, [], catalog.views[name]["query"])
+            continue
+        kept = catalog.kept.get(name)
+        predicate = catalog.predicates.get(name)
+        is_view = kept is not None or (predicate is not None and not predicate.extensional)
+        saved = catalog.tables.get(name, {}).get("columns", ())
+        defaults = {c["name"]: c["default"] for c in saved if c.get("default") is not None}
+        yield Object(
+            name,
+            KEPT if is_view else TABLE,
+            catalog.columns(name),
+            defaults,
+            [] if is_view else [*_constraints(catalog, name)],
+            kept["query"] if kept else "",
+        )
+
+
+def _constraints(catalog: Catalog, name: str) -> Iterator[Constraint]:
+    if not catalog.weighs(name):
+        key = [*catalog.source[name].info.schema.key]
+        if key:
+            yield Constraint(f"{name}_pkey", PRIMARY, key, f"PRIMARY KEY ({_listed(key)})")
+    texts = catalog.tables.get(name, {}).get("constraints", {})
+    for text in dict.fromkeys(texts.values()):
+        node = parsed_constraint(text)
+        if isinstance(node, exp.UniqueColumnConstraint):
+            columns = [one.name for one in node.this.expressions]
+            yield Constraint(
+                f"{name}_{'_'.join(columns)}_key", UNIQUE, columns, f"UNIQUE ({_listed(columns)})"
+            )
+        elif isinstance(node, exp.ForeignKey):
+            yield _reference(catalog, name, node)
+        else:
+            columns = [*dict.fromkeys(one.name for one in node.find_all(exp.Column))]
+            yield Constraint(f"{name}_{'_'.join(columns)}_check", CHECK, columns, text)
+
+
+def _reference(catalog: Catalog, name: str, node: exp.ForeignKey) -> Constraint:
+    columns = [one.name for one in node.expressions]
+    target = node.args["reference"].this
+    there = target.this if isinstance(target, exp.Schema) else target
+    other = catalog.find(there.name) or there.name
+    names = [one.name for one in target.expressions] if isinstance(target, exp.Schema) else []
+    if not names and other in catalog.source:
+        names = [*catalog.source[other].info.schema.key]
+    text = f"FOREIGN KEY ({_listed(columns)}) REFERENCES {other}({_listed(names)})"
+    return Constraint(f"{name}_{'_'.join(columns)}_fkey", FOREIGN, columns, text, other, (*names,))
+
+
+def _listed(names: list[str]) -> str:
+    return ", ".join(names)

@@ -1,0 +1,281 @@
+"""`pg_catalog`, as far as psql, SQLAlchemy, Metabase, Grafana and DBeaver ask PostgreSQL."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator
+from typing import Any
+
+from ivm.sql.system.objects import (
+    DATABASE,
+    FOREIGN,
+    KEPT,
+    PRIMARY,
+    TABLE,
+    UNIQUE,
+    USER,
+    VIEW,
+    Constraint,
+    Object,
+    Relations,
+    Told,
+)
+from ivm.sql.system.postgres_types import TYPES, modifier, postgres_type
+from ivm.sql.system.settings import VALUES
+
+Row = tuple[Any, ...]
+OWNER, HEAP, BTREE = 10, 2, 403  # oids that PostgreSQL itself has for these
+SYSTEM, INFORMATION, PUBLIC, DATABASE_ID = 11, 13000, 2200, 5
+FIRST_OWN, LAST_OWN = 1 << 14, 1 << 30
+
+
+def numbers(told: Told) -> dict[str, int]:
+    """Return the oid of each table, view and constraint; a constraint of an index has that of the
+    index, and its own name is not that of a table.
+
+    They follow from the names, so that they stay while others come and go.
+    """
+    found: dict[str, int] = {}
+    taken: set[int] = set()
+    for name in [
+        *(one.name for one in told.objects),
+        *(f"{one.name}:{own.name}" for one in told.objects for own in one.constraints),
+    ]:
+        oid = FIRST_OWN + zlib.crc32(name.encode()) % LAST_OWN
+        while oid in taken:
+            oid += 1
+        taken.add(oid)
+        found[name] = oid
+    return found
+
+
+def _constraints(told: Told) -> Iterator[tuple[Object, Constraint, int]]:
+    oids = numbers(told)
+    for table in told.objects:
+        for one in table.constraints:
+            yield table, one, oids[f"{table.name}:{one.name}"]
+
+
+def _has_index(one: Constraint) -> bool:
+    return one.kind in (PRIMARY, UNIQUE)
+
+
+def _classes(told: Told) -> list[Row]:
+    oids, found = numbers(told), list[Row]()
+    for one in told.objects:
+        indexed = any(map(_has_index, one.constraints))
+        shared = one.kind == VIEW
+        checks = sum(own.kind == "c" for own in one.constraints)
+        found.append(
+            (oids[one.name], one.name, PUBLIC, OWNER, HEAP * (one.kind != VIEW), one.kind,
+             len(one.columns), checks, indexed, shared, True)
+        )  # fmt: skip
+    found += [
+        (oid, one.name, PUBLIC, OWNER, BTREE, "i", len(one.columns), 0, False, False, True)
+        for _, one, oid in _constraints(told)
+        if _has_index(one)
+    ]
+    rest = (0, 0, 0, False, False, False, False, "p", "d", 0, 0, -1.0, None, None, None, 0, 0)
+    return [(*row, *rest) for row in found]
+
+
+def _attributes(told: Told) -> list[Row]:
+    oids, found = numbers(told), list[Row]()
+    for one in told.objects:
+        for place, c in enumerate(one.columns, 1):
+            type_ = postgres_type(c.type)
+            found.append(
+                (oids[one.name], c.name, type_.oid, modifier(c.type), place, not c.nullable,
+                 c.name in one.defaults, type_.size, False, "", "", 0, 0, -1, True, 0, None)
+            )  # fmt: skip
+    return found
+
+
+def _defaults(told: Told) -> list[Row]:
+    oids = numbers(told)
+    return [
+        (oids[one.name], place, one.defaults[c.name])
+        for one in told.objects
+        for place, c in enumerate(one.columns, 1)
+        if c.name in one.defaults
+    ]
+
+
+def _places(table: Object, names: list[str] | tuple[str, ...]) -> str:
+    """Return the numbers of columns as PostgreSQL writes a list of them."""
+    known = [c.name.lower() for c in table.columns]
+    return " ".join(str(known.index(n.lower()) + 1) for n in names if n.lower() in known)
+
+
+def _constraint_rows(told: Told) -> list[Row]:
+    oids, by_name = numbers(told), {one.name: one for one in told.objects}
+    found = []
+    for table, one, oid in _constraints(told):
+        there = by_name.get(one.target)
+        index = oid if _has_index(one) else 0
+        if one.kind == FOREIGN and there is not None:
+            wanted = sorted(one.target_columns)
+            for key in there.constraints:
+                if _has_index(key) and sorted(key.columns) == wanted:
+                    index = oids[f"{there.name}:{key.name}"]
+        found.append(
+            (oid, one.name, PUBLIC, one.kind, False, False, True, oids[table.name], 0, index, 0,
+             oids.get(one.target, 0), "a", "a", "s", True, 0, True,
+             f"{{{_places(table, one.columns).replace(' ', ',')}}}",
+             f"{{{_places(there, one.target_columns).replace(' ', ',')}}}" if there else None,
+             one.text)
+        )  # fmt: skip
+    return found
+
+
+def _indices(told: Told) -> list[Row]:
+    oids = numbers(told)
+    return [
+        (oid, oids[table.name], len(one.columns), len(one.columns), True, one.kind == PRIMARY,
+         False, True, False, True, False, True, True, False, _places(table, one.columns), "0", None,
+         None, f"CREATE UNIQUE INDEX {one.name} ON {told.schema}.{table.name} USING btree "
+         f"({', '.join(one.columns)})")
+        for table, one, oid in _constraints(told)
+        if _has_index(one)
+    ]  # fmt: skip
+
+
+def _types(_: Told) -> list[Row]:
+    plain = [
+        (t.oid, t.name, SYSTEM, OWNER, t.size, t.size in (1, 2, 4, 8), "b", t.category, ",", 0, 0,
+         t.array, False, 0, -1, 0, None, 0, True)
+        for t in TYPES
+    ]  # fmt: skip
+    lists = [
+        (t.array, f"_{t.name}", SYSTEM, OWNER, -1, False, "b", "A", ",", 0, t.oid, 0, False, 0, -1,
+         0, None, 0, True)
+        for t in TYPES
+    ]  # fmt: skip
+    return [*plain, *lists]
+
+
+def _of_kind(told: Told, kind: str) -> list[Object]:
+    return [one for one in told.objects if one.kind == kind]
+
+
+_OID = "oid:BIGINT"
+RELATIONS: Relations = {
+    "pg_namespace": (
+        f"{_OID} nspname nspowner:BIGINT nspacl",
+        lambda told: [
+            (SYSTEM, "pg_catalog", OWNER, None),
+            (INFORMATION, "information_schema", OWNER, None),
+            (PUBLIC, told.schema, OWNER, None),
+        ],
+    ),
+    "pg_class": (
+        f"{_OID} relname relnamespace:BIGINT relowner:BIGINT relam:BIGINT relkind "
+        "relnatts:INTEGER relchecks:INTEGER relhasindex:BOOLEAN relhasrules:BOOLEAN "
+        "relispopulated:BOOLEAN reltype:BIGINT reloftype:BIGINT reltablespace:BIGINT "
+        "relhastriggers:BOOLEAN relrowsecurity:BOOLEAN relforcerowsecurity:BOOLEAN "
+        "relispartition:BOOLEAN relpersistence relreplident reltoastrelid:BIGINT "
+        "relfilenode:BIGINT reltuples:DOUBLE reloptions relacl relpartbound relpages:INTEGER "
+        "relrewrite:BIGINT",
+        _classes,
+    ),
+    "pg_attribute": (
+        "attrelid:BIGINT attname atttypid:BIGINT atttypmod:INTEGER attnum:INTEGER "
+        "attnotnull:BOOLEAN atthasdef:BOOLEAN attlen:INTEGER attisdropped:BOOLEAN attidentity "
+        "attgenerated attcollation:BIGINT attndims:INTEGER attstattarget:INTEGER "
+        "attislocal:BOOLEAN attinhcount:INTEGER attacl",
+        _attributes,
+    ),
+    "pg_attrdef": ("adrelid:BIGINT adnum:INTEGER adbin", _defaults),
+    "pg_constraint": (
+        f"{_OID} conname connamespace:BIGINT contype condeferrable:BOOLEAN condeferred:BOOLEAN "
+        "convalidated:BOOLEAN conrelid:BIGINT contypid:BIGINT conindid:BIGINT conparentid:BIGINT "
+        "confrelid:BIGINT confupdtype confdeltype confmatchtype conislocal:BOOLEAN "
+        "coninhcount:INTEGER connoinherit:BOOLEAN conkey confkey definition",
+        _constraint_rows,
+    ),
+    "pg_index": (
+        "indexrelid:BIGINT indrelid:BIGINT indnatts:INTEGER indnkeyatts:INTEGER "
+        "indisunique:BOOLEAN indisprimary:BOOLEAN indisexclusion:BOOLEAN indimmediate:BOOLEAN "
+        "indisclustered:BOOLEAN indisvalid:BOOLEAN indcheckxmin:BOOLEAN indisready:BOOLEAN "
+        "indislive:BOOLEAN indisreplident:BOOLEAN indkey indoption indexprs indpred definition",
+        _indices,
+    ),
+    "pg_type": (
+        f"{_OID} typname typnamespace:BIGINT typowner:BIGINT typlen:INTEGER typbyval:BOOLEAN "
+        "typtype typcategory typdelim typrelid:BIGINT typelem:BIGINT typarray:BIGINT "
+        "typnotnull:BOOLEAN typbasetype:BIGINT typtypmod:INTEGER typcollation:BIGINT typdefault "
+        "typndims:INTEGER typisdefined:BOOLEAN",
+        _types,
+    ),
+    "pg_am": (f"{_OID} amname amtype", lambda told: [(HEAP, "heap", "t"), (BTREE, "btree", "i")]),
+    "pg_database": (
+        f"{_OID} datname datdba:BIGINT encoding:INTEGER datcollate datctype datistemplate:BOOLEAN "
+        "datallowconn:BOOLEAN daticulocale datlocprovider datacl dattablespace:BIGINT",
+        lambda told: [
+            (DATABASE_ID, DATABASE, OWNER, 6, "C", "C", False, True, None, "c", None, 0)
+        ],
+    ),
+    "pg_roles": (
+        f"{_OID} rolname rolsuper:BOOLEAN rolinherit:BOOLEAN rolcreaterole:BOOLEAN "
+        "rolcreatedb:BOOLEAN rolcanlogin:BOOLEAN rolconnlimit:INTEGER rolvaliduntil:TIMESTAMP "
+        "rolreplication:BOOLEAN rolbypassrls:BOOLEAN",
+        lambda told: [
+            (OWNER, USER, True, True, True, True, True, -1, None, False, True)
+        ],
+    ),
+    "pg_user": (
+        "usename usesysid:BIGINT usecreatedb:BOOLEAN usesuper:BOOLEAN",
+        lambda told: [(USER, OWNER, True, True)],
+    ),
+    "pg_tables": (
+        "schemaname tablename tableowner tablespace hasindexes:BOOLEAN hasrules:BOOLEAN "
+        "hastriggers:BOOLEAN rowsecurity:BOOLEAN",
+        lambda told: [
+            (told.schema, one.name, USER, None, bool(one.constraints), False, False, False)
+            for one in _of_kind(told, TABLE)
+        ],
+    ),
+    "pg_views": (
+        "schemaname viewname viewowner definition",
+        lambda told: [(told.schema, one.name, USER, one.query) for one in _of_kind(told, VIEW)],
+    ),
+    "pg_matviews": (
+        "schemaname matviewname matviewowner tablespace hasindexes:BOOLEAN ispopulated:BOOLEAN "
+        "definition",
+        lambda told: [
+            (told.schema, one.name, USER, None, False, True, one.query)
+            for one in _of_kind(told, KEPT)
+        ],
+    ),
+    "pg_settings": ("name setting", lambda told: sorted(VALUES.items())),
+    "pg_tablespace": (f"{_OID} spcname", lambda told: [(1663, "pg_default")]),
+    "pg_collation": (f"{_OID} collname collnamespace:BIGINT collisdeterministic:BOOLEAN", None),
+    "pg_description": ("objoid:BIGINT classoid:BIGINT objsubid:INTEGER description", None),
+    "pg_enum": (f"{_OID} enumtypid:BIGINT enumsortorder:DOUBLE enumlabel", None),
+    "pg_extension": (f"{_OID} extname extnamespace:BIGINT extversion", None),
+    "pg_inherits": (
+        "inhrelid:BIGINT inhparent:BIGINT inhseqno:INTEGER inhdetachpending:BOOLEAN", None
+    ),
+    "pg_policy": (
+        f"{_OID} polname polrelid:BIGINT polpermissive:BOOLEAN polroles polcmd polqual "
+        "polwithcheck",
+        None,
+    ),
+    "pg_proc": (
+        f"{_OID} proname pronamespace:BIGINT prokind prorettype:BIGINT proargtypes", None
+    ),
+    "pg_publication": (f"{_OID} pubname puballtables:BOOLEAN", None),
+    "pg_publication_namespace": ("pnpubid:BIGINT pnnspid:BIGINT", None),
+    "pg_publication_rel": ("prpubid:BIGINT prrelid:BIGINT prqual prattrs", None),
+    "pg_range": ("rngtypid:BIGINT rngsubtype:BIGINT", None),
+    "pg_rewrite": (f"{_OID} ev_class:BIGINT rulename ev_type", None),
+    "pg_depend": ("objid:BIGINT refobjid:BIGINT refobjsubid:INTEGER deptype classid:BIGINT", None),
+    "pg_sequence": ("seqrelid:BIGINT seqtypid:BIGINT", None),
+    "pg_shdescription": ("objoid:BIGINT classoid:BIGINT description", None),
+    "pg_statistic_ext": (
+        f"{_OID} stxrelid:BIGINT stxnamespace:BIGINT stxname stxkind stxstattarget:INTEGER", None
+    ),
+    "pg_trigger": (
+        f"{_OID} tgrelid:BIGINT tgname tgenabled tgisinternal:BOOLEAN tgparentid:BIGINT", None
+    ),
+}  # fmt: skip

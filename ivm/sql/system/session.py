@@ -1,0 +1,192 @@
+"""What a session says of itself and of the moment, as constants: `version()`, `current_schema()`,
+`now()`.
+
+A question and an edit have them, since both are done once.  A view that is kept follows from what
+is stored, so it has none.
+"""
+
+from __future__ import annotations
+
+import random
+import uuid
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+
+from sqlglot import exp
+
+from ivm.sql.edits.literals import literal
+from ivm.sql.naming.names import output_name
+from ivm.sql.system.objects import DATABASE, DIALECT, USER, schema_of
+from ivm.sql.system.settings import VALUES
+from pagestore import __version__
+
+BESIDE = "beside"  # in the meta of a statement that reads more than tables and views of now
+MOMENTARY = "momentary"  # in the meta of a statement that means another thing the next time
+# without parentheses they would be columns
+WORDS = ("current_schema", "current_catalog", "current_user", "session_user", "current_role")
+
+
+class Said(NamedTuple):
+    """Where and when something is asked."""
+
+    dialect: str
+    moment: datetime
+
+    @property
+    def schema(self) -> str:
+        """The schema of all tables."""
+        return schema_of(self.dialect)
+
+    @property
+    def version(self) -> str:
+        """The library, after the engine whose clients look for their own name."""
+        own = f"ivm {__version__}"
+        return f"PostgreSQL 15.0 ({own})" if self.dialect == "postgres" else own
+
+
+def _unaware(moment: datetime) -> datetime:
+    return moment.replace(tzinfo=None)
+
+
+ANSWERS: dict[str, Callable[[Said], Any]] = {
+    "version currentversion": lambda said: said.version,
+    "current_schema currentschema": lambda said: said.schema,
+    "current_database currentdatabase current_catalog currentcatalog": lambda said: DATABASE,
+    "current_user currentuser session_user sessionuser current_role currentrole user":
+        lambda said: USER,
+    "current_schemas currentschemas": lambda said: ["pg_catalog", said.schema],
+    "pg_backend_pid": lambda said: 1,
+    "pg_is_in_recovery": lambda said: False,
+    "now current_timestamp currenttimestamp currenttimestampltz clock_timestamp "
+    "statement_timestamp transaction_timestamp get_current_timestamp": lambda said: said.moment,
+    "localtimestamp current_localtimestamp": lambda said: _unaware(said.moment),
+    "current_date currentdate today": lambda said: said.moment.date(),
+    "current_time currenttime localtime": lambda said: said.moment.time(),
+    "random rand": lambda said: random.random(),
+    "uuid gen_random_uuid uuid_generate_v4": lambda said: uuid.uuid4(),
+}  # fmt: skip
+_BY_NAME = {name: answer for names, answer in ANSWERS.items() for name in names.split()}
+UNIFORM = ("random", "rand")
+CHANCE = (*UNIFORM, "uuid", "gen_random_uuid", "uuid_generate_v4")
+PER_ROW = "chance"  # in the meta of a table: the names and kinds of columns that chance fills
+
+
+def answer(node: exp.Expr, nodes: Sequence[exp.Expr], dialect: str) -> None:
+    """Let what its session says be constants in a question, or an edit, of which `nodes` are all
+    parts.
+
+    What chance gives each row of a question is a column of the only table.
+    """
+    said = Said(dialect, datetime.now(UTC))
+    asks = isinstance(node, exp.Query)
+    for one in nodes:
+        value: exp.Expr | None = None
+        if isinstance(one, exp.Table):
+            one.meta[DIALECT] = dialect
+            if _is_beside(one):
+                node.meta[BESIDE] = True
+        elif isinstance(one, exp.Select):
+            if asks and one.args.get("sample"):
+                _sample_the_table(one)
+        elif isinstance(one, exp.Dot):
+            if one.this.name.lower() == "pg_catalog" and isinstance(one.expression, exp.Func):
+                one.replace(one.expression)
+        elif isinstance(one, exp.Func | exp.Column):
+            value = _value(one, said, asks)
+        if value is not None:
+            _name(one)
+            one.replace(value)
+            node.meta[MOMENTARY] = True
+
+
+def _is_beside(table: exp.Table) -> bool:
+    """Return whether a name of a FROM may mean anything beside tables of the newest version."""
+    parts = ("db", "sample", "version", "when")
+    return (
+        any(table.args.get(part) for part in parts)
+        or isinstance(table.this, exp.Func)
+        or table.name.lower().startswith("pg_")
+    )
+
+
+def called(node: exp.Expr) -> str | None:
+    """Return the name of a function without arguments; None for anything else."""
+    if isinstance(node, exp.Column):
+        plain = not node.table and not node.this.args.get("quoted")
+        return node.name.lower() if plain and node.name.lower() in WORDS else None
+    if isinstance(node, exp.Anonymous):
+        return node.name.lower()
+    return node.key if isinstance(node, exp.Func) else None
+
+
+def _value(node: exp.Expr, said: Said, asks: bool) -> exp.Expr | None:
+    """Return what a part of a statement is a constant for; None for any other."""
+    name = called(node)
+    if name == "current_setting" and (setting := VALUES.get(node.expressions[0].name.lower())):
+        return exp.Literal.string(setting)
+    if name == "set_config":
+        given: exp.Expr = node.expressions[1].copy()
+        return given
+    if name in CHANCE and _is_of_rows(node):
+        return _drawn(node, UNIFORM[0] if name in UNIFORM else name) if asks else None
+    if name not in _BY_NAME or (isinstance(node, exp.Anonymous) and node.expressions):
+        return None
+    found = literal(_BY_NAME[name](said))
+    return exp.Cast(this=found, to=exp.DataType.build("DOUBLE")) if name in UNIFORM else found
+
+
+def _only_table(select: exp.Expr | None) -> exp.Table | None:
+    """Return the table of a SELECT from one table."""
+    if select is None or select.args.get("joins") or not (source := select.args.get("from_")):
+        return None
+    return source.this if isinstance(source.this, exp.Table) else None
+
+
+def _sample_the_table(select: exp.Select) -> None:
+    """Let USING SAMPLE after a SELECT from one table be a sample of this."""
+    table = _only_table(select)
+    if table is not None and (sample := select.args.get("sample")):
+        select.set("sample", None)
+        table.set("sample", sample)
+
+
+def _drawn(node: exp.Expr, kind: str) -> exp.Expr | None:
+    """Return a column of the table of a SELECT that has, for each row, what chance gives; None if
+    there are several tables.
+    """
+    select = node.parent_select
+    table = _only_table(select)
+    if select is None or table is None:
+        return None
+    if any(isinstance(one, exp.Column) and one.is_star for one in select.expressions):
+        return None
+    stars = [one for one in select.expressions if isinstance(one, exp.Star)]
+    columns = table.meta.setdefault(PER_ROW, [])
+    name = f"{kind} {len(columns)}"
+    columns.append((name, kind))
+    select.root().meta[BESIDE] = True
+    for star in stars:
+        star.set(
+            "except_", [*(star.args.get("except_") or ()), exp.to_identifier(name, quoted=True)]
+        )
+    return exp.column(name, table.alias_or_name, quoted=True)
+
+
+def _is_of_rows(node: exp.Expr) -> bool:
+    """Return whether an expression is evaluated for each row of a FROM, or of an edit."""
+    select = node.parent_select
+    if isinstance(select, exp.Select):
+        return bool(select.args.get("from_"))
+    return node.find_ancestor(exp.Update, exp.Delete, exp.Merge) is not None
+
+
+def _name(node: exp.Expr) -> None:
+    """Keep the name of a column that is about to become a constant."""
+    item: exp.Expr | None = node
+    while item is not None and not isinstance(item.parent, exp.Select):
+        item = item.parent
+    if item is not None and item.arg_key == "expressions" and not isinstance(item, exp.Alias):
+        alias = exp.Alias(alias=exp.to_identifier(called(item) or output_name(item), quoted=True))
+        item.replace(alias)
+        alias.set("this", item)
