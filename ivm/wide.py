@@ -197,7 +197,9 @@ def read(source: Any, name: str) -> Any:
     that name.
     """
     if name in source:
-        return source[name]
+        relation = source[name]
+        relation.enough = lambda: kept_views(source).get(name, {}).get("leading") or None
+        return relation
     kept = kept_views(source).get(name, {})
     if not kept.get("wide"):
         return None

@@ -82,10 +82,10 @@ MEMBERS = {  # of each class that is handed to users
     pagestore.Commits: "close next version",
     pagestore.Prepared: "clear commit commit_async delete insert set",
     pagestore.Relation: """
-        batches bounded complement computed_place cursor first get get_many items key_order keys last mapping name
-        overlaps prefix range range_head rank record_batch record_batches scan scan_many scans schema select sorts_texts
-        source stab stab_many starts_with to_arrow to_duckdb to_numpy to_pandas to_polars tree values view words
-        words_where
+        batches bounded complement computed_place cursor enough first get get_many items key_order keys last mapping
+        name overlaps prefix range range_head rank record_batch record_batches scan scan_many scans schema select
+        sorts_texts source stab stab_many starts_with to_arrow to_duckdb to_numpy to_pandas to_polars tree values
+        view words words_where
     """,
     pagestore.Transaction: """
         add_column add_scan apply apply_indexed bulk catalog commit counts create create_intervals create_words

@@ -59,6 +59,8 @@ class Finished(NamedTuple):
     # the relations that have the columns, if one cannot have all of them
     wide: tuple[str, ...] = ()
     keys: int = 0  # how many columns of each of these tell the rows apart, and are not shown
+    # how many of the first columns tell the rows apart: as few as are known to
+    leading: int = 0
     # for each of these, the rules that it follows from, its own last
     groups: tuple[list[Rule], ...] = ()
 
@@ -108,7 +110,14 @@ def finish(
     ]
     columns = typed(columns[: len(rows.columns)], rows)
     return Finished(
-        builder.rules, weighs, columns, notes, builder.costs, tuple(parts), len(keys), (*groups,)
+        builder.rules,
+        weighs,
+        columns,
+        notes,
+        builder.costs,
+        tuple(parts),
+        len(keys),
+        groups=(*groups,),
     )
 
 
@@ -155,6 +164,9 @@ def _finish(
             "fewer columns"
         )
     weighs = not builder.is_set(body, terms)
+    leading = len(terms)
+    while not weighs and leading > 1 and builder.determines(body, terms[: leading - 1]):
+        leading -= 1
     if weighs:
         head, body, folds = builder.counted(name, terms, body)
         (fold,) = folds
@@ -164,7 +176,12 @@ def _finish(
         builder.rule(Atom(name, terms), body)
     builder.rules[-1] = _with_names(builder.rules[-1], renamed)
     return Finished(
-        [*builder.rules], weighs, columns, [*builder.costs, *builder.notes], builder.costs
+        [*builder.rules],
+        weighs,
+        columns,
+        [*builder.costs, *builder.notes],
+        builder.costs,
+        leading=leading,
     )
 
 

@@ -123,7 +123,9 @@ class Catalog:
         columns = tuple(self.columns(own))
         weighs = self.weighs(own)
         if weighs or own in self.kept:
-            return Table(own, columns, (*range(len(columns)),), weighs=weighs)
+            leading = self.kept.get(own, {}).get("leading") or len(columns)
+            key = (*range(len(columns) if weighs else leading),)
+            return Table(own, columns, key, weighs=weighs)
         schema = self.source[own].info.schema
         names = [c.name for c in columns]
         key = tuple(names.index(k) for k in schema.key)

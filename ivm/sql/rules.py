@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Any, NamedTuple
 
 from sqlglot import exp
@@ -368,6 +369,13 @@ class Builder:
         )
         return all(self.names_of(key) <= known for key, _ in body.keys)
 
+    def tells_apart(self, body: Body, key: Iterable[Typed], identity: Iterable[Typed]) -> None:
+        """Note that at most one row of a body, which has the identity, has the values of a key."""
+        names = (
+            frozenset(v for one in some for v in variables(one.term)) for some in (key, identity)
+        )
+        body.keys.append((*names,))  # type: ignore[arg-type]
+
     def identity(self, body: Body) -> list[Typed]:
         """Return the variables that tell the rows of a body apart, as few as are found."""
         names = list(
@@ -375,14 +383,19 @@ class Builder:
                 n for key, _ in body.keys for n in sorted(self.names_of(key), key=_number)
             )
         )
-        names = [name for name in names if name in body.columns]
+        return self.fewest(body, [body.columns[name] for name in names if name in body.columns])
+
+    def fewest(self, body: Body, values: list[Typed]) -> list[Typed]:
+        """Return as few of the values as are found that determine all of them, rather the first."""
         dependencies = self._dependencies(body)
-        wanted = _closed({*names}, dependencies)
-        for name in reversed(names.copy()):
-            rest = [one for one in names if one != name]
-            if wanted <= _closed({*rest}, dependencies):
-                names = rest
-        return [body.columns[name] for name in names]
+        names = [self.names_of(variables(one.term)) for one in values]
+        wanted = _closed({*chain(*names)}, dependencies)
+        kept = [*range(len(values))]
+        for place in reversed(range(len(values))):
+            rest = [one for one in kept if one != place]
+            if wanted <= _closed({*chain(*(names[one] for one in rest))}, dependencies):
+                kept = rest
+        return [values[place] for place in kept]
 
     # -- subqueries: variables of the query around
 

@@ -166,6 +166,7 @@ def _kept(host: Host, name: str, columns: list[str], node: exp.Create, strict: b
         "sql": node.sql(dialect="duckdb"), "block": name, "columns": shown,
         "weighs": finished.weighs,
         "notes": finished.notes, "wide": finished.wide, "keys": finished.keys,
+        "leading": finished.leading,
         "query": node.expression.sql(dialect="duckdb"),
     }  # fmt: skip
     trees = kept_trees(name, saved["sql"], finished)

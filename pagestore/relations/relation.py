@@ -10,7 +10,7 @@ alpha...  a    b   gamma...         a, b are two adjacent key columns; a point h
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from decimal import Decimal
 from functools import cached_property
 from operator import index
@@ -92,6 +92,9 @@ class Relation(Keyed):
         super().__init__(source, info, lo, hi)
         # by text
         self._ready: dict[str, tuple[ScanSpec, RangeFold]] = {} if whole is None else whole._ready
+
+    # says how many of the key's columns tell the rows apart, where a host knows that fewer do
+    enough: Callable[[], int | None] | None = None
 
     if not TYPE_CHECKING:  # for which a name that does not exist is an error
 
@@ -239,7 +242,8 @@ class Relation(Keyed):
         """Return the values of one key (a tuple, or a plain value): one value, or a tuple of
         several. O(log n).
 
-        For a row of a bag, return how often it is there."""
+        For a row of a bag, return how often it is there. Raises SchemaError if the values are not those of a key.
+        """
         row = keys if isinstance(keys, tuple) else (keys,)
         if len(row) == self._plain and are_ints(row):
             try:
@@ -249,11 +253,14 @@ class Relation(Keyed):
             else:
                 if found is None:
                     return default
-                return found[0] if len(found) == 1 else found
+                return _alone(found)
         schema = self.schema
         if len(row) != len(schema.key):
+            key = schema.key[: self.enough() if self.enough else None]
+            if len(row) == len(key):
+                return next((_alone(found[len(row) :]) for found in self.prefix(*row)), default)
             raise SchemaError(
-                f"{row!r} is not a key of {self.name!r}; its key is ({', '.join(schema.key)})"
+                f"{row!r} is not a key of {self.name!r}; its key is ({', '.join(key)})"
             )
         words = self._find(self._words_of(row))
         if words is None:
@@ -267,14 +274,14 @@ class Relation(Keyed):
             out = tuple(
                 record[schema.names.index(column.name)] for column in schema.stored[len(row) :]
             )
-            return out[0] if len(out) == 1 else out
+            return _alone(out)
         if not schema.integer_values or NULL in out:
             columns = schema.stored[len(row) :]
             out = tuple(
                 value_of_word(c.type, w, self._source.dictionary)
                 for c, w in zip(columns, out, strict=True)
             )
-        return out[0] if len(out) == 1 else out
+        return _alone(out)
 
     def _find(self, key: tuple[int, ...]) -> tuple[int, ...] | None:
         """Return the value words for the words of a key; None if it does not exist, or is out of
@@ -624,3 +631,8 @@ def overlapping_words(relation: Range, points: Any, ends: int) -> np.ndarray:
     words = looked_up("points", wanted, columns, relation.source.dictionary)
     pages, tree = relation.view()
     return overlaps_many(pages, tree, words if ends == 2 else np.concatenate([words, words[-1:]]))
+
+
+def _alone(values: tuple[Any, ...]) -> Any:
+    """Return the value of a row that has one, and all values of another one."""
+    return values[0] if len(values) == 1 else values

@@ -15,7 +15,7 @@ import pytest
 import ivm
 from ivm.errors import IvmError, OptionError
 from ivm.sql.errors import SqlError
-from pagestore.errors import VersionError
+from pagestore.errors import SchemaError, VersionError
 from tests.support.calls import functions_called
 
 
@@ -778,3 +778,33 @@ def test_a_table_gets_a_column_and_loses_it_under_every_kind_of_view(
         assert ws.check() == []
         with pytest.raises(SqlError, match="t would change under"):
             ws.sql("ALTER TABLE t DROP COLUMN h")
+
+
+KEYS = {  # what follows from a query: the values of a key, and the rest of its row
+    "SELECT who, sum(p) AS total FROM t GROUP BY who": ("ada", 7),
+    "SELECT who, sum(p), count(*) FROM t GROUP BY who HAVING sum(p) > 1": ("ada", (7, 2)),
+    "SELECT who, city, sum(p) FROM t JOIN u USING (who) GROUP BY who, city": ("ada", ("Ulm", 7)),
+    "SELECT id, p + 1, city FROM t LEFT JOIN u USING (who)": (3, (10, None)),
+    "SELECT DISTINCT ON (who) who, p FROM t ORDER BY who, p DESC": ("ada", 5),
+    "SELECT t.who, id, p FROM t JOIN u USING (who)": (("ada", 1), 2),
+    "SELECT who FROM u": ("ada", ()),
+    "SELECT who, total + 1 FROM v0": ("ada", 8),
+    "SELECT u.who, total, city FROM u JOIN v0 USING (who)": ("ada", (7, "Ulm")),
+}
+
+
+def test_the_key_of_a_view_is_the_smallest_that_follows(tmp_path):
+    with warnings.catch_warnings(), ivm.open(tmp_path / "s.pages") as ws:
+        warnings.simplefilter("ignore")  # what DISTINCT ON costs
+        ws.sql("CREATE TABLE t (id INT PRIMARY KEY, who TEXT NOT NULL, p INT)")
+        ws.sql("CREATE TABLE u (who TEXT PRIMARY KEY, city TEXT)")
+        ws.sql("INSERT INTO t VALUES (1, 'ada', 2), (2, 'ada', 5), (3, 'bob', 9)")
+        ws.sql("INSERT INTO u VALUES ('ada', 'Ulm')")
+        for number, (query, (key, rest)) in enumerate(KEYS.items()):
+            ws.sql(f"CREATE MATERIALIZED VIEW v{number} AS {query}")
+            assert ws[f"v{number}"].get(key) == ws.at()[f"v{number}"].get(key) == rest, query
+            assert ws[f"v{number}"].get(("zoe", 9) if isinstance(key, tuple) else key * 2) is None
+        with pytest.raises(SchemaError, match=r"its key is \(who\)"):
+            ws["v0"].get(("ada", 1, 2))
+        ws.sql("UPDATE t SET p = 3 WHERE id = 1")
+        assert ws["v0"].get("ada") == 8

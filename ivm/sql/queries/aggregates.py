@@ -133,6 +133,10 @@ class Grouping(Group):
             else:
                 values[text] = self.builder.scan(table, body, key)[-1]
         own = key[len(self.around) :]
+        fewest = self.builder.fewest(self.scope.body, self.groups)
+        if len(fewest) < len(own):
+            places = [self.groups.index(one) for one in fewest]
+            self.builder.tells_apart(body, [own[place] for place in places], own)
         return body, values, [] if self._dummy else own
 
     def _base(self, made: list[Made]) -> Table:

@@ -255,6 +255,8 @@ def limited(
     number = builder.scan(table, body, [*around, *identity])[-1]
     if last is not None:
         body.literals.append(Test(Call("<=", (number.term, Lit(last, "int64")))))
+    if last is not None and last - first == 1:
+        builder.tells_apart(body, [], identity)
     if first:
         body.literals.append(Test(Call(">", (number.term, Lit(first, "int64")))))
     return body, columns, keys
@@ -307,6 +309,7 @@ def first_of_each(
     around = [outer_value(body, n) for n in builder.carried(body)]
     number = builder.scan(table, body, [*around, *identity])[-1]
     body.literals.append(Test(Call("=", (number.term, Lit(1, "int64")))))
+    builder.tells_apart(body, keys, identity)
     return columns
 
 

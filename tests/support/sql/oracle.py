@@ -11,6 +11,7 @@ from typing import Any
 import duckdb
 
 import ivm
+from ivm.names import kept_views
 
 
 class Differs(AssertionError):
@@ -68,8 +69,20 @@ class Both:
 
     def compare(self) -> None:
         """Raise Differs unless each view has the rows of its query."""
+        with self.workspace.store.snapshot() as snap:
+            keys = {name: kept["leading"] for name, kept in kept_views(snap).items()}
         for name, query in self.views.items():
-            self._same(f"{name}: {query}", query, self.workspace[name])
+            found = self.workspace[name]
+            self._same(f"{name}: {query}", query, found)
+            if key := keys[name]:  # 0 in a view of several relations
+                self._apart(f"{name}: {query}", rows_of(found.to_arrow()), key)
+
+    def _apart(self, shown: str, rows: Counter[tuple[Any, ...]], key: int) -> None:
+        """Raise Differs if the first columns do not tell rows apart, equal ones aside."""
+        often = Counter(row[:key] for row in rows)
+        twice = {row for row, n in often.items() if n > 1}
+        if twice:
+            raise Differs(f"{shown}\n  more than one row has the key {twice}")
 
     def _same(self, shown: str, query: str, found: Any) -> None:
         expected, rows = (
