@@ -25,9 +25,7 @@ class Host(Protocol):
         """Buffer a removal; a missing key is not an error."""
 
     def commit(self) -> int:
-        """Make the buffered edits durable together; return the version, the previous one if
-        nothing changed.
-        """
+        """Make the buffered edits durable together; return the version, or the previous one."""
 
     def abandon(self) -> None:
         """Drop the buffered edits."""
@@ -61,9 +59,7 @@ class Conformance:
         self.items: dict[int, int] = {}
 
     def run(self, steps: int, where: str) -> None:
-        """Take random steps, then compare and check the store; `where` names the run in an
-        AssertionError.
-        """
+        """Take random steps, then compare and check the store; `where` names the run in errors."""
         for step in range(steps):
             action = self.rng.choice(
                 [self.commit, self.commit, self.commit, self.abandon, self.reopen, self.compare]

@@ -168,9 +168,7 @@ def _reporting(rules: Sequence[InstalledRule], progress: Progress) -> Iterator[I
 
 
 class Difference(NamedTuple):
-    """How a tree differs from the rebuilt one: a message, and whether only hidden words
-    (supports) differ.
-    """
+    """How a tree differs from the rebuilt one, and whether only hidden words (supports) do."""
 
     hidden: bool
     fact: str

@@ -68,9 +68,7 @@ class Soundness:
         return None
 
     def _uncovered(self, level: int, context: Context, ranges: Ranges) -> Ranges:
-        """Return the part of some ranges of a level's values that no atom both refuses and
-        covers.
-        """
+        """The part of some ranges of a level's values that no atom refuses and covers."""
         left = meet(ranges, self._allowed(level, context))
         for t, trie in enumerate(self._plan.tries):
             if not left:

@@ -300,9 +300,7 @@ def _pages(block: Block, head: BackupHead, last: int) -> tuple[np.ndarray, np.nd
 
 
 def _finish(file: File, done: Sequence[Applied]) -> None:
-    """Verify all that is in the pages, then write a commit for the one version, and the meta
-    slots.
-    """
+    """Verify all that is in the pages, write a commit for the one version, and the meta slots."""
     head, held = done[-1].head, sum(applied.pages for applied in done)
     if head.top > _span(held):
         raise CorruptionError(
@@ -349,9 +347,7 @@ def _finish(file: File, done: Sequence[Applied]) -> None:
 
 
 def _make_room(file: File, size: int, dense: bool) -> None:
-    """Extend a file to a size, with holes unless `dense`: a few bytes of a backup may demand
-    terabytes.
-    """
+    """Extend a file to a size, with holes unless `dense`: few bytes may demand terabytes."""
     if dense:
         file.fallocate(0, size)
     elif file.size() < size:

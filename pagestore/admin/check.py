@@ -101,9 +101,7 @@ class Check(Walk):
                 self._add("record", None, problem)
 
     def _version(self, entry: Entry) -> None:
-        """Walk over all that one retained version reaches, and check that its record is of that
-        version.
-        """
+        """Walk over all that one retained version reaches, and check that its record is its own."""
         name = f"version {entry.version}"
         try:
             self._dead_list(entry)
@@ -134,9 +132,7 @@ class Check(Walk):
         self.strings()
 
     def _free(self) -> set[int] | None:
-        """Return the free pages; None if their list cannot be read, which is a violation
-        already.
-        """
+        """Return the free pages; None if their list cannot be read, a violation already."""
         try:
             return free_pages(self.handle)
         except CorruptionError:

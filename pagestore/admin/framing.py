@@ -117,9 +117,7 @@ def _header_fault(kind: bytes, length: int, plain: int, kinds: Container[bytes])
 
 
 def _unpacked(packed: bytes, plain: int) -> bytes:
-    """Return the content of a frame, which must have `plain` bytes. Raises ZstdError,
-    ValueError.
-    """
+    """Return the content of a frame: `plain` bytes. Raises ZstdError, ValueError."""
     if zstandard.frame_content_size(packed) != plain:
         raise ValueError(f"its frame does not say that it unpacks to {plain} bytes")
     data = zstandard.ZstdDecompressor().decompress(packed, allow_extra_data=False)

@@ -94,9 +94,7 @@ def _refuse_needed(
 
 
 def _own_pages(handle: Handle, number: int) -> list[int]:
-    """Return the pages of a branch's newest version that were born on it. O(pages of the changed
-    relations).
-    """
+    """Return the pages of a branch's newest version born on it. O(pages of what changed)."""
     head = handle.state.heads[number]
     if head.version == head.origin:
         return []

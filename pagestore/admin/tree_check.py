@@ -63,9 +63,7 @@ class Violation(NamedTuple):
 
 
 class Subtree(NamedTuple):
-    """The content below a page: least and greatest key, number of records, folds, and the page's
-    birth.
-    """
+    """What is below a page: least and greatest key, records, folds, and the page's birth."""
 
     low: tuple[int, ...]
     high: tuple[int, ...]
@@ -414,9 +412,7 @@ class Walk:
         return out
 
     def _slice(self, page: int) -> np.ndarray:
-        """Return a copy of a page: another process may rewrite it, or cut the file, while it is
-        checked.
-        """
+        """Return a copy of a page: another process may rewrite it while it is checked."""
         if page != self._copied:
             size = self.mapping.page_size
             data = self.mapping.file.pread(size, page * size).ljust(size, b"\0")
@@ -472,9 +468,7 @@ def _key(keys: np.ndarray, slot: int) -> tuple[int, ...]:
 
 
 def births_of(columns: np.ndarray, spec: Spec) -> list[int]:
-    """Return the births of an index page's children, given its columns; 0 if the page does not
-    have them.
-    """
+    """Return the births of an index page's children, given its columns; 0 if it has none."""
     births = columns[spec.keys + 1 + len(spec.scans) :]
     return births[0].tolist() if len(births) else [0] * columns.shape[1]
 
@@ -493,9 +487,7 @@ class ScanTree(NamedTuple):
 
 
 def read_scan_tree(page: np.ndarray, scans: Scans, level: int) -> ScanTree | None:
-    """Return the ScanTree of a page int64[W], or None. Raise ValueError for one that no kernel
-    writes.
-    """
+    """Return a page's ScanTree int64[W], or None. ValueError for one that no kernel writes."""
     header = int(page[SCAN])
     depth, area = header & 255, header >> 8 & 0xFFFFFF
     if not depth:

@@ -204,9 +204,7 @@ class Watch(Generic[Found]):
             time.sleep(PAUSE)
 
     def _step(self) -> Found | None:
-        """Read the next versions that are retained, and return what the first with anything
-        yields, or None.
-        """
+        """Read the next retained versions; return what the first with anything yields, or None."""
         with self._using():  # also in a thread whose task was cancelled
             if self._closed:
                 return None
@@ -246,9 +244,7 @@ class Commits(Watch[int]):
 
 
 class Changes(Watch[Change]):
-    """The changes of a relation from a version on, an iterator that waits for commits; also
-    asynchronous.
-    """
+    """The changes of a relation from a version on, an iterator that waits; also asynchronous."""
 
     def __init__(
         self,

@@ -58,9 +58,7 @@ class Frames:
         )
 
     def to_polars(self) -> Any:
-        """Return all rows as a polars DataFrame. O(rows). Raises ImportError if polars is not
-        installed.
-        """
+        """Return all rows as a polars DataFrame. O(rows). Raises ImportError without polars."""
         return _library("polars").from_arrow(self.to_arrow())
 
     def to_duckdb(self, connection: Any = None) -> Any:
@@ -104,7 +102,5 @@ def html_table(
 
 
 def _safe(value: object) -> str:
-    """Return a value as text of a page, without markup, control characters, or those that turn
-    its direction.
-    """
+    """Return a value as text of a page, without markup, control or direction characters."""
     return escape(printable(str(value)))

@@ -89,9 +89,7 @@ class Prepared:
         return version
 
     def _commit(self, edits: list[Edit]) -> int:
-        """Commit edits by a transaction: actions of pagestore.host, each with a row or a key to
-        erase.
-        """
+        """Commit edits by a transaction: actions of the host, each with a row or a key to erase."""
         with self._begun() as txn:
             for action, run in groupby(edits, itemgetter(0)):
                 self._edit(txn, ACTIONS[action], [row for _, row in run])
@@ -266,9 +264,7 @@ class RowWords:
         self._columns, self._id_of = columns, lru_cache(TEXTS_CACHED)(texts.id_of)
 
     def of(self, edits: list[Edit]) -> list[Edit] | None:
-        """Return edits with words for values; None if there is a new text, or what a transaction
-        may refuse.
-        """
+        """Return edits with words for values; None for a new text, or what may be refused."""
         found = list[Edit]()
         for action, row in edits:
             words = self._words_of(row, len(edits) == 1)

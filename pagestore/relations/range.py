@@ -89,18 +89,14 @@ class Range(Frames):
     def _text_range(
         self, pages: Pages, tree: Tree, lo: Bound | None = None, hi: Bound | None = None
     ) -> TextRange:
-        """Return the TextRange of this range, or of one with other bounds; the key must have
-        texts.
-        """
+        """Return the TextRange of this range, or with other bounds; the key must have texts."""
         lo, hi = self._lo if lo is None else lo, self._hi if hi is None else hi
         return TextRange(
             pages, tree, self._source.dictionary, self._texts, lo, hi, self._source.threads
         )
 
     def _stored(self, pages: Pages, tree: Tree) -> tuple[Words, Words] | None:
-        """Return the bounds in words; None if the records between them are not contiguous in the
-        tree.
-        """
+        """Return the bounds in words; None if what is between is not contiguous in the tree."""
         return (
             self._text_range(pages, tree).stored()
             if self._texts
@@ -131,9 +127,7 @@ class Range(Frames):
         return schema.places.index(computed.place) if computed and schema else None
 
     def _read_as(self, computed: Computed) -> Schema:
-        """Return the schema of the records as they are read, which has the type of the computed
-        column.
-        """
+        """Return the schema of records as they are read, with the computed column's type."""
         schema, place = self.info.schema, self.computed_place
         assert schema is not None and place is not None
         column = schema.columns[place]._replace(type=computed.type_)
@@ -193,9 +187,7 @@ class Range(Frames):
                 start += len(batch)
 
     def _places_where(self, batch: pa.RecordBatch, condition: pc.Expression) -> np.ndarray:
-        """Return the rows of a batch for which a condition is true, int64[n]. Raises
-        SchemaError.
-        """
+        """Return the rows of a batch where a condition is true, int64[n]. Raises SchemaError."""
         place = "_".join([*batch.schema.names, "place"])  # no column has this name
         try:
             table = pa.Table.from_batches([batch]).append_column(
@@ -249,9 +241,7 @@ class Range(Frames):
         )
 
     def to_numpy(self) -> dict[str, np.ndarray]:
-        """Return columns by name: the native dtype where one exists, objects for decimals, texts
-        and bytes.
-        """
+        """Return columns by name: of native dtypes, or objects: decimals, texts, bytes."""
         words = self._all_words()
         if self._computed:
             return dict(
@@ -389,9 +379,7 @@ class Range(Frames):
         return bool(self._texts)
 
     def key_order(self, words: np.ndarray) -> np.ndarray:
-        """Return the places int64[n] that sort stored words int64[C, n], which are in tree
-        order, by key.
-        """
+        """Return the places int64[n] that sort stored words int64[C, n], in tree order, by key."""
         return self._text_range(*self.view()).order_of(words)
 
     def _in_order(self, words: np.ndarray) -> np.ndarray:
@@ -434,9 +422,7 @@ class Range(Frames):
         return tuple(keys)
 
     def _words_of(self, row: tuple[Any, ...]) -> tuple[int, ...]:
-        """Return the words of a record or a prefix of one, in stored order: the key, then the
-        values.
-        """
+        """Return the words of a record or a prefix, in stored order: key, then values."""
         schema = self.schema
         if schema.plain and are_words(row):
             return row
@@ -500,9 +486,7 @@ class Cursor:
 
     @property
     def record(self) -> tuple[Any, ...] | None:
-        """The record that the cursor is at, as a tuple; None before the first one and after the
-        last one.
-        """
+        """The record at the cursor, as a tuple; None before the first and after the last."""
         if isinstance(self._words, str):
             return None
         columns = self._range.record_batch(np.array(self._words)[:, None]).columns
@@ -619,9 +603,7 @@ class Keyed(Range):
         )
 
     def cursor(self) -> Cursor:
-        """Return a cursor over the range, which moves forward and back. Raises SchemaError for a
-        bag.
-        """
+        """Return a cursor, which moves forward and back. Raises SchemaError for a bag."""
         if self.info.bag:
             raise SchemaError(
                 f"{self.name!r} is a bag, whose rows have no places of their own: iterate over it"

@@ -344,9 +344,7 @@ class Relation(Keyed):
             return get(pages, tree, keys, self._source.threads)
 
     def __getitem__(self, key: Any) -> Any:
-        """Return the values of a key; KeyError if it does not exist. A slice `relation[lo:hi]`
-        is a range.
-        """
+        """The values of a key; KeyError if there is none. A slice `relation[lo:hi]` is a range."""
         if isinstance(key, slice):
             lo, hi = (
                 b if isinstance(b, tuple) else () if b is None else (b,)
@@ -422,9 +420,7 @@ class Relation(Keyed):
         return values_of(scan, folds.words, folds.full, self._source.dictionary)
 
     def _scan_each(self, text: str, lo: Any, hi: Any, n: int) -> pa.Array:
-        """As `scan_many`, interval by interval, for intervals that are not contiguous in the
-        tree.
-        """
+        """As `scan_many`, one by one, for intervals that are not contiguous in the tree."""
         bounds = [
             [()] * n if not len(side) else [*zip(*as_columns("bounds", side), strict=True)]
             for side in (lo, hi)
@@ -586,9 +582,7 @@ class Relation(Keyed):
 
 
 def _places(pages: Pages, tree: Tree, lo: Words, hi: Words) -> tuple[int, int]:
-    """Return the ranks, in a whole tree, of the first record from `lo` on and of the end below
-    `hi`.
-    """
+    """Return the ranks in a whole tree of the first record from `lo` on and the end below `hi`."""
     start = int(ranks(pages, tree, np.array(lo)[:, None])[0]) if lo else 0
     stop = int(ranks(pages, tree, np.array(hi)[:, None])[0]) if hi else tree.count
     return start, max(start, stop)

@@ -49,9 +49,7 @@ class Rope:
             yield from texts.to_pylist()
 
     def __getitem__(self, part: slice) -> Any:
-        """Return the characters from one place to another, as for a str; O(log n + pieces up to
-        the end).
-        """
+        """Return the characters from one place to another, as for a str; O(log n + pieces)."""
         if not isinstance(part, slice):
             raise TypeError(f"rope[{part!r}]: a rope gives slices, as rope[a:b]")
         start, stop = part.start or 0, part.stop

@@ -96,9 +96,7 @@ class Snapshot(Mapping[str, Relation]):
         return tree
 
     def remembered(self, tree: Tree) -> dict[Any, Any]:
-        """Return a new dict: what a host remembers of a tree is kept for transactions and
-        sketches.
-        """
+        """A new dict: what a host remembers of a tree is kept for transactions and sketches."""
         return {}
 
     def finder(self, name: str) -> RecordFinder:
@@ -349,9 +347,7 @@ def columns_of_both(before: Range, after: Range) -> Schema | None:
 
 
 def _of_words(column_type: Type) -> Type:
-    """Return a type that is equal for types whose words mean the same values, if they are not
-    null.
-    """
+    """Return a type equal for types whose words mean the same values, if they are not null."""
     return column_type if column_type.name == "uint64" else column_type._replace(nullable=False)
 
 
@@ -363,9 +359,7 @@ def was_made_anew(before: Range, after: Range) -> bool:
 
 
 def pages_of_both(old: Snapshot, new: Newer) -> Pages:
-    """Return the page map that has the pages of both snapshots, or of a transaction and the
-    version below it.
-    """
+    """The page map with pages of both snapshots, or of a transaction and its base."""
     if not isinstance(new, Snapshot):
         return new.pages
     return max(old.pages, new.pages, key=lambda pages: len(pages.seen))
@@ -413,9 +407,7 @@ def changes_between(pages: Pages, before: Range, after: Range) -> Iterator[Edits
 
 
 def _of_all_rows(pages: Pages, old: Tree, new: Tree, visible: int, keys: int) -> Iterator[Edits]:
-    """Yield the difference of two trees in the first words of their records, of which the first
-    are the key.
-    """
+    """Yield the difference of two trees in the first words of records, key first."""
     sides = [(ERASE, old), (INSERT, new)]
     parts = [
         (np.full(words.shape[1], action), words)
@@ -507,9 +499,7 @@ def _in_order(relation: Range, parts: list[Edits]) -> Iterator[Edits]:
 
 
 def _kinds(actions: np.ndarray) -> pa.Array:
-    """Return "insert" or "delete" for each action, as an Arrow array; both words have six
-    letters.
-    """
+    """Return "insert" or "delete" for each action, as an Arrow array; both have six letters."""
     letters = np.where(actions == INSERT, b"insert", b"delete")
     ends = letters.itemsize * np.arange(len(letters) + 1, dtype=np.int32)
     return pa.Array.from_buffers(

@@ -255,9 +255,7 @@ class TextRange:
         return rows[place] == (self._dictionary.id_of(value) or -1), below
 
     def _few(self, part: Part) -> np.ndarray | None:
-        """Return the ids, in order, of the texts after a part's words; None if looking up each
-        does not pay.
-        """
+        """Return the ids, in order, of the texts after a part's words; None if it does not pay."""
         n = len(part.group)
         if n not in self._texts:
             return None
@@ -273,9 +271,7 @@ class TextRange:
 
     @staticmethod
     def _null(part: Part) -> np.ndarray:
-        """Return the word of a null, which is before all texts, unless a part begins with a
-        text.
-        """
+        """The word of a null, which is before all texts, unless a part begins with one."""
         return np.array([] if part.low and isinstance(part.low[0], bytes) else [NULL], np.int64)
 
     def _around(self, part: Part) -> np.ndarray:
@@ -299,9 +295,7 @@ class TextRange:
         return rows if inside.all() else rows[:, inside]
 
     def _ranks(self, part: Part) -> tuple[int, int]:
-        """Return the ranks of the first text after a part's words, and of the end after the
-        last.
-        """
+        """Return the ranks of the first text after a part's words, and of the end."""
         order = self._dictionary.order
         start = order.rank(part.low[0]) if part.low and isinstance(part.low[0], bytes) else 0
         if not part.high or not isinstance(part.high[0], bytes):
@@ -309,9 +303,7 @@ class TextRange:
         return start, order.rank(part.high[0] + b"\0" if len(part.high) > 1 else part.high[0])
 
     def _asked(self, group: Words, ids: np.ndarray) -> np.ndarray:
-        """Return the records whose keys begin with some words and one of the ids, in the order
-        of the ids.
-        """
+        """Return the records whose keys begin with some words and an id, in the ids' order."""
         tree = self._tree
         if len(group) + 1 == tree.spec.keys:
             keys = np.concatenate(

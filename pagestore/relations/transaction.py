@@ -205,9 +205,7 @@ class Transaction(WorkingTrees):
 
     @step
     def drop_scan(self, name: str, scan: str) -> None:
-        """Stop maintaining a scan of a relation: O(records). Raises MissingError if there is
-        none.
-        """
+        """Stop maintaining a scan: O(records). Raises MissingError if there is none."""
         info = self._info(name)
         scans = info.spec.scans
         rows = rows_of(info.spec, parse_scan(scan, self[name].schema).rows)
@@ -339,9 +337,7 @@ class Transaction(WorkingTrees):
         return relation
 
     def declare_maintained(self, *hosts: str) -> None:
-        """Declare that the caller maintains the data of these hosts, or all unless named
-        (versions/hosts.py).
-        """
+        """Declare that the caller maintains these hosts' data, or all (versions/hosts.py)."""
         self.maintained.update(hosts or (ALL,))
 
     def encode(self, type_: str | Type, values: Any) -> np.ndarray:
@@ -438,9 +434,7 @@ class Transaction(WorkingTrees):
         return self._short.finish if self._short else None
 
     def _changed_nothing(self) -> bool:
-        """Return whether no rows were edited, and the version would be the same as the one
-        before.
-        """
+        """Return whether no rows were edited: the version would be that before."""
         base = self.base
         if (
             self._edited
@@ -482,9 +476,7 @@ class Transaction(WorkingTrees):
     # --- inside ---------------------------------------------------------------------------------
 
     def _adopt(self, info: Info) -> None:
-        """Create a relation with its info from another store, unless it exists with exactly this
-        info.
-        """
+        """Create a relation with its info from another store, unless it exists with this info."""
         here = self._catalog.relations.get(info.name)
         if here is not None and here == info:
             return
@@ -518,9 +510,7 @@ class Transaction(WorkingTrees):
         self._follow()
 
     def _columns_of(self, name: str) -> tuple[Info, Schema]:
-        """Return a relation and its columns. Raises SchemaError if a host stores words after
-        them.
-        """
+        """Return a relation and its columns. Raises SchemaError if a host has words after them."""
         info, schema = self._info(name), self[name].schema
         if info.spec.columns != len(schema.columns):
             raise SchemaError(
@@ -556,9 +546,7 @@ class Transaction(WorkingTrees):
             handle.release_writer(self._writer)
 
     def _let_go(self) -> None:
-        """Release everything, so that remaining references to the transaction cannot change what
-        it made.
-        """
+        """Release everything: no reference left can change what was made."""
         self._open = False
         self.pager = self.dictionary = self._trees = self._buffers = self._relations = (
             self._catalog
@@ -583,9 +571,7 @@ def begin_transaction(
 
 
 def _trees_of(version: Version, state: StoreState) -> dict[int, Tree]:
-    """Return the trees that a transaction begins with: those of a version, and those of all
-    texts.
-    """
+    """Return the trees that a transaction begins with: a version's, and those of all texts."""
     trees, system = version.trees.copy(), state.system
     for number in TEXT_TREES:
         trees[number] = system[number]
@@ -649,9 +635,7 @@ class EphemeralTransaction(Transaction):
 
     @property
     def pages(self) -> Pages:
-        """The page map, for kernels. Raises ClosedError once the snapshot or its store is
-        closed.
-        """
+        """The page map, for kernels. Raises ClosedError once snapshot or store is closed."""
         _ = self._snapshot.pages
         return super().pages
 

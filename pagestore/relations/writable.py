@@ -37,9 +37,7 @@ class WritableRelation(Relation):
     _source: WorkingTrees
 
     def follow(self, info: Info | None) -> bool:
-        """Adopt the relation's current info; return False if it was dropped or made anew (and is
-        invalid).
-        """
+        """Adopt the relation's current info; False if it was dropped or made anew."""
         if info is not None and info.spec.tree_id == self.info.spec.tree_id:
             self.info = info
             return True
@@ -69,9 +67,7 @@ class WritableRelation(Relation):
         self._edit(INSERT, given_rows(rows, columns))
 
     def set(self, rows: Any = None, *, columns: Any = None) -> None:
-        """Add records, replacing the values of existing keys. Raises SchemaError for a bag,
-        which has none.
-        """
+        """Add records, replacing the values of existing keys. Raises SchemaError for a bag."""
         if self.info.bag:
             raise SchemaError(
                 f"{self.name!r} is a bag, which has no keys to set: insert and delete rows"
@@ -198,9 +194,7 @@ class WritableRelation(Relation):
         return self._remove(overlapping_words(self, points, 1))
 
     def remove_overlaps(self, points: Any) -> pa.RecordBatch:
-        """Remove the records that any of many points (alpha..., lo, hi) overlaps, and return
-        them.
-        """
+        """Remove the records that any of many points (alpha..., lo, hi) overlaps; return them."""
         return self._remove(overlapping_words(self, points, 2))
 
     def _remove(self, words: np.ndarray) -> pa.RecordBatch:
@@ -227,9 +221,7 @@ class WritableRelation(Relation):
         self.delete({name: [value] for name, value in zip(self.schema.key, row, strict=True)})
 
     def update(self, other: Any = (), /, **named: Any) -> None:
-        """Set the values of many keys: a mapping, pairs of key and value, or names where the key
-        is a text.
-        """
+        """Set values of many keys: a mapping, pairs, or names where the key is a text."""
         pairs = [*(other.items() if hasattr(other, "items") else other), *named.items()]
         rows = [self._record(key, values) for key, values in pairs]
         if rows:
@@ -242,9 +234,7 @@ class WritableRelation(Relation):
         return self[key]
 
     def pop(self, key: Any, *default: Any) -> Any:
-        """Remove a key and return its values; if it does not exist, return the default, else
-        raise KeyError.
-        """
+        """Remove a key and return its values; if there is none, the default, or KeyError."""
         try:
             values = self[key]
         except KeyError:

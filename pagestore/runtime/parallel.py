@@ -42,9 +42,7 @@ def together(tasks: Sequence[Callable[[], T]]) -> list[T]:
 
 
 class Stopped(Exception):
-    """The result of a task is not wanted: another one of the same group has failed, or somebody
-    has gone.
-    """
+    """The result of a task is not wanted: another of its group failed, or somebody left."""
 
 
 def refuse_stopped() -> None:

@@ -119,9 +119,7 @@ def coding_within(
     ordered: int = 0,
     marked: int = -1,
 ) -> Coding | None:
-    """Like `coding_of`, for tuples whose columns are in low[K]..high[K], or WORD_MIN or
-    WORD_MAX.
-    """
+    """Like `coding_of`, for tuples whose columns are in low[K]..high[K], WORD_MIN or WORD_MAX."""
     coding = np.array([low, high, low], np.int64)
     WIDTHS.call(coding)
     if marked >= 0:
@@ -235,9 +233,7 @@ def ascending(parts: Sequence[np.ndarray | Coded], batch: int = BATCH) -> Iterat
 
 
 def _distinct(words: np.ndarray, tails: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return sorted words and tails, each pair once, and nothing else of each, [0, n]; both are
-    written over.
-    """
+    """Return sorted words and tails, each pair once; both are written over."""
     n = DROP.call(words, tails)
     return words[:n], tails[:n], np.empty((0, n), np.int64)
 
@@ -318,9 +314,7 @@ def _alike(
 def _sorted(
     coding: Coding, parts: Sequence[np.ndarray | Coded]
 ) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
-    """Yield sorted tuples by buckets: (bits that column 0 has in common, words[n], tails[n] or
-    [0]).
-    """
+    """Yield sorted tuples by buckets: (common bits of column 0, words[n], tails[n] or [0])."""
     crowd = (sum(map(count_of, parts)) >> BUCKET).bit_length()
     # a short tail replaces as many leading bits of words: the bucket's number has them
     folds = coding.tail <= LEAD_MAX

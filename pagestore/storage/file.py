@@ -259,9 +259,7 @@ class File:
         sync_data(self._fd)
 
     def fallocate(self, offset: int, count: int) -> None:
-        """Allocate `count` bytes at `offset`, growing the file. OSError(ENOSPC) leaves the file
-        as it was.
-        """
+        """Allocate `count` bytes at `offset`, growing the file. ENOSPC leaves it as it was."""
         self._check()
         allocate(self._fd, offset, count)
 
@@ -276,9 +274,7 @@ class File:
         self._page_writer.cut(size)
 
     def map(self, count: int) -> np.ndarray:
-        """Map the first `count` bytes as int64 words: shared, read-only, alive as long as the
-        array is.
-        """
+        """Map the first `count` bytes as int64 words: shared, read-only, alive as the array is."""
         if count > self._map.nbytes:
             self._map = mapped_ahead(self._fd, count)
         return self._map[: count // 8]
@@ -318,9 +314,7 @@ class File:
         return None if kind == UNLOCKED else max(start, at)
 
     def disown(self) -> None:
-        """Give the file up in a forked child: the parent may be writing to it, and holds its
-        locks.
-        """
+        """Give the file up in a forked child: the parent may write to it, and holds its locks."""
         self._forked = True
         self._page_writer.close()
         if self._locks:
@@ -612,9 +606,7 @@ def _mmap(at: int | None, count: int, protection: int, flags: int, fd: int) -> i
 
 
 def opened(path: str | os.PathLike[str], flags: int) -> FileIO:
-    """Open a file with a descriptor above the standard streams', closed when the object is
-    dropped.
-    """
+    """Open a file with a descriptor above the standard streams', closed when it is dropped."""
     return FileIO(not_standard(os.open(path, flags, 0o666)), "r+" if flags & os.O_RDWR else "r")
 
 

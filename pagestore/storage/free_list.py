@@ -33,9 +33,7 @@ class FreeList:
         added: Iterable[int] = (),
         removed: Iterable[int] = (),
     ):
-        """Take the free pages int64[n] of a checkpoint, and the pages added to and removed from
-        them since.
-        """
+        """Take the free pages int64[n] of a checkpoint, and those added and removed since."""
         self.top = top
         added, removed = word_list(added), word_list(removed)
         self.appending = False  # whether to allocate from `top` on only, so that the front empties
@@ -129,9 +127,7 @@ class FreeList:
         COUNT.call(*freed.buffer_info(), used, lists, place)
 
     def free(self, pages: WordList) -> None:
-        """Count pages as free from the commit under way on; they are reused once it is durable.
-        O(1) each.
-        """
+        """Free pages from the commit under way on; they are reused once it is durable. O(1)."""
         self.pending += pages
         self._freed += pages
 

@@ -90,9 +90,7 @@ def pages_of_run(
 
 
 class Mapping:
-    """The file as one int64 array, and which of its pages were verified. Grows; old arrays stay
-    readable.
-    """
+    """The file as one int64 array, and which pages were verified. Grows; old arrays stay."""
 
     def __init__(self, file: File, page_size: int, whole: bool = True):
         self.file = file
@@ -166,9 +164,7 @@ class Mapping:
         self.pages = Pages(words, self._seen[:count], self.page_size // WORD)
 
     def follow(self) -> None:
-        """Map the file as long as it is now, and verify every page again: another process has
-        written to it.
-        """
+        """Map the file as long as it is now, and verify pages again: another process wrote."""
         size = self.file.size()
         if size // self.page_size < len(self.pages.seen):
             self.file.was_cut(size)
@@ -183,9 +179,7 @@ class Mapping:
         self.pages = self.pages._replace(seen=self._seen[: len(self.pages.seen)])
 
     def birth_of(self, page: int) -> int:
-        """Return the version that wrote a page, as its header says, unverified. Raise
-        CorruptionError.
-        """
+        """Return which version wrote a page, by its header, unverified. Raise CorruptionError."""
         if not 0 <= page < len(self.pages.seen):
             raise CorruptionError("there is no such page", page=page)
         at = page * self.page_size + BIRTH * WORD

@@ -69,9 +69,7 @@ SEQUENCE = 4  # the word of a slot with the sequence
 
 
 def sequence_in(words: np.ndarray) -> int:
-    """Return the higher sequence of the slots in a map of the file int64[n], which a writer may
-    be changing.
-    """
+    """The higher sequence of the slots in a map int64[n] that a writer may be changing."""
     return max(int(words[SEQUENCE]), int(words[SLOT_SIZE // WORD + SEQUENCE]))
 
 

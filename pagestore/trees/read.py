@@ -310,9 +310,7 @@ class RecordFinder:
 
 
 def count_prefixes(pages: Pages, tree: Tree, prefixes: np.ndarray, most: int = 1) -> np.ndarray:
-    """Count the records, up to `most`, that start with each of prefixes[m, n]: int64[n].  O(n
-    log count).
-    """
+    """Count up to `most` records that start with each of prefixes[m, n]. O(n log count)."""
     prefixes = np.ascontiguousarray(prefixes, np.int64)
     counts = np.zeros(prefixes.shape[1], np.int64)
     checked(COUNT.call(tree.on(pages), prefixes, most, counts), tree.spec)

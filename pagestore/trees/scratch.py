@@ -28,9 +28,7 @@ def node_buffers(rows: int, entries: int) -> np.ndarray:
 
 
 class Scratch:
-    """The arrays, as large as the largest request so far; see trees/kernels/arguments.py for
-    their layout.
-    """
+    """The arrays, as large as the largest request so far; kernels/arguments.py has their layout."""
 
     def __init__(self) -> None:
         self.tallies = np.empty((TREES_MAX, WORDS), np.int64)
@@ -109,7 +107,5 @@ def applications() -> int:
 
 
 def pages_shifted() -> int:
-    """Return how many pages this thread has made from old ones by shifting bits (see
-    pages/build.py).
-    """
+    """Return how many pages this thread has made from old ones by shifting bits."""
     return sum(int(one.work[SHIFTED]) for one in _scratches())

@@ -57,9 +57,7 @@ class Spec(NamedTuple):
         return self.keys + self.values
 
     def fits(self, page_words: int) -> bool:
-        """Whether pages of `page_words` words hold enough records and index entries, however
-        wide their words.
-        """
+        """Whether pages hold enough records and index entries, however wide their words."""
         folds = len(self.scans)
         entry = self.keys + 1 + folds  # births fit in, or are left out
         if self.columns > COLUMNS_MAX or entry > INDEX_COLUMNS_MAX:
@@ -176,9 +174,7 @@ def fold_array(spec: Spec) -> np.ndarray:
 
 
 def checked(status: int, spec: Spec) -> int:
-    """Pass a count or status through. Raises CorruptionError for a negative one, which names a
-    bad page.
-    """
+    """Pass a count or status through. Raises CorruptionError for a negative one: a bad page."""
     if status < 0:
         raise CorruptionError(page=-int(status), tree=spec.tree_id)
     return int(status)
@@ -190,9 +186,7 @@ FIELD = TypedKernel(field, MappedWords, int, int, int)
 
 
 def path_to(pages: Pages, tree: Tree, page: int) -> tuple[int, ...]:
-    """Return the pages from the root to `page`, both included; () if it is not in the tree.
-    O(index pages).
-    """
+    """Return the pages from the root to `page`, or () if it is not in the tree. O(index pages)."""
     level, keys = tree.height - 1, tree.spec.keys
     start = (
         ENTER.call(pages, tree.pointer, level, keys + 1) if tree.root != page and level > 0 else 0

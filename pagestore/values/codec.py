@@ -248,9 +248,7 @@ def _plain_integers(values: Any) -> np.ndarray | None:
 
 
 def _in_years(wanted: Type, words: np.ndarray) -> np.ndarray:
-    """Return the words of dates or timestamps. Raises Misfit for those that Python cannot
-    represent.
-    """
+    """Return the words of dates or timestamps. Raises Misfit for those Python cannot represent."""
     least, most = bounds_of(wanted)
     bad = (words < least) | (words > most)
     if bad.any():

@@ -52,9 +52,7 @@ BYTES_MAX = (1 << 31) - 1  # of an Arrow array of texts that is not of a large t
 
 
 class Dictionary:
-    """The texts of a version, for reading. `trees` maps tree ids to trees, `read_run` returns a
-    run's words.
-    """
+    """The texts of a version, for reading. `trees` are by id, `read_run` returns a run's words."""
 
     next_id = added_bytes = 0  # of texts to come, and of those that were added: only a writer's
 
@@ -92,9 +90,7 @@ class Dictionary:
         return self.loaded(np.array([id_]))[0]
 
     def loaded(self, ids: np.ndarray) -> list[bytes]:
-        """Return the texts of ids int64[n], as bytes even for strings. O(n log dictionary +
-        bytes).
-        """
+        """Return the texts of ids int64[n], as bytes. O(n log dictionary + bytes)."""
         texts: list[bytes] = []
         for at in range(0, len(ids), LOADED_AT_ONCE):
             offsets, data = self._load(ids[at : at + LOADED_AT_ONCE])
@@ -107,9 +103,7 @@ class Dictionary:
         return self.known(texts)
 
     def known(self, texts: pa.Array) -> np.ndarray:
-        """Return ids int64[n] of texts, 0 for unknown ones; adds nothing. O(distinct log
-        dictionary).
-        """
+        """Return ids int64[n] of texts, 0 for unknown ones. O(distinct log dictionary)."""
         distinct = texts.dictionary_encode()
         known = self._find(PackedTexts.of(distinct.dictionary))
         ids: np.ndarray = known[numbers_of(distinct.indices, np.int32)]

@@ -118,9 +118,7 @@ class DictionaryWriter(Dictionary):
         return super().order
 
     def settle(self) -> None:
-        """Label the texts that have no label yet. O(those log texts), plus the moves explained
-        above.
-        """
+        """Label the texts that have no label yet. O(those log texts), plus the moves above."""
         if self._tree(LABELS).count < self._tree(PLACES).count:
             self._label(self._unlabelled())
 
@@ -180,9 +178,7 @@ class DictionaryWriter(Dictionary):
                 self.pager.retire_run(run)
 
     def _runs_without(self, ids: np.ndarray) -> dict[Run, np.ndarray]:
-        """Return the runs that hold some of these texts, each with the ids of the other texts in
-        it.
-        """
+        """Return the runs that hold some of these texts, each with ids of its other texts."""
         runs: dict[Run, list[int]] = {}
         for id_, page, words in self.long_texts():
             runs.setdefault(Run(page, words), []).append(id_)
@@ -275,9 +271,7 @@ class DictionaryWriter(Dictionary):
         self._apply(LABELS, after[::-1], SET)
 
     def _add_places(self, new: np.ndarray, ids: np.ndarray, places: np.ndarray) -> None:
-        """Add new ids at their places; if two texts want the same free place, the later one
-        probes on.
-        """
+        """Add new ids at their places; of two that want one free place, the later probes on."""
         wanted = places[new]
         while True:
             order = np.argsort(wanted, kind="stable")
@@ -413,9 +407,7 @@ SPREAD = TypedKernel(text_lookup.spread_slots, Words, Words)
 
 
 class TextTable:
-    """A hash table from texts to their ids. After a call that raises it must not be used any
-    more.
-    """
+    """A hash table from texts to their ids. After a call that raises it is of no use."""
 
     def __init__(self) -> None:
         self._slots, self._pool = np.zeros(FEWEST, np.int64), np.empty(4 * FEWEST, np.int64)
@@ -452,9 +444,7 @@ class TextTable:
         return int(self._used[TEXT_COUNT])
 
     def _grow(self) -> bool:
-        """Make room for more texts, or for longer ones; return False if the memory limit is
-        reached.
-        """
+        """Make room for more texts, or for longer ones; False at the memory limit."""
         if 2 * self._count < len(self._slots):
             if len(self._pool) >= WORDS_MAX:
                 return False

@@ -212,9 +212,7 @@ def _damage(array: pa.Array, error: Exception) -> Misfit:
 
 
 def _first_failing(n: int, attempt: Callable[[int, int], Any]) -> int | None:
-    """Return the first of n rows for which attempt(a, b) fails; None if it fails for no single
-    row. O(n).
-    """
+    """Return the first of n rows for which attempt(a, b) fails; None if none does. O(n)."""
     start, end = 0, n
     while end - start > 1:
         middle = (start + end) // 2
@@ -369,9 +367,7 @@ def _whole_to_decimal(wanted: Type, array: pa.Array) -> tuple[Words, Words]:
 
 
 def _float_to_decimal(wanted: Type, array: pa.Array) -> tuple[Words, Words]:
-    """Convert floats: m / 2**k has at most s decimals if and only if it is a whole number times
-    2**-s.
-    """
+    """Convert floats: m / 2**k has at most s decimals just if it is a whole number times 2**-s."""
     values = _floats(array)
     good = np.abs(values) < 10.0 ** (wanted.precision - wanted.scale)
     halves = np.ldexp(np.where(good, values, 0.0), wanted.scale)
@@ -424,9 +420,7 @@ _SPECIAL: dict[tuple[str | None, str], Callable[[Type, pa.Array], tuple[Words, W
 
 
 def _array_of(wanted: Type, words: np.ndarray) -> pa.Array:
-    """Build an Arrow array whose buffer is made of numbers int64[n]: a decimal's words, dates as
-    days.
-    """
+    """An Arrow array whose buffer is made of numbers int64[n]: a decimal's words, dates as days."""
     values = words
     if wanted.name == "decimal":
         values = np.stack([words, words >> 63], axis=1)

@@ -18,9 +18,7 @@ FINER = "is finer than microseconds; cut or round it"
 
 
 class Misfit(Exception):
-    """A value that a column does not accept: its row (None for the column as a whole), and the
-    message.
-    """
+    """A value that a column does not accept: its row (None: the whole column), and the message."""
 
     def __init__(self, row: int | None, said: str) -> None:
         super().__init__(said)

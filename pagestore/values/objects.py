@@ -114,9 +114,7 @@ def of_numbers(kind: pa.DataType, numbers: np.ndarray) -> pa.Array:
 
 
 def with_nulls(array: pa.Array, there: np.ndarray) -> pa.Array:
-    """Return the values of an array, in their order, in the rows that are there, bool[n], and null
-    in others.
-    """
+    """Return the values of an array in the rows that are there, bool[n], and null in others."""
     valid, places = np.packbits(there, bitorder="little"), np.cumsum(there) - 1
     buffers = [pa.py_buffer(valid), pa.py_buffer(places)]
     return array.take(pa.Array.from_buffers(pa.int64(), len(there), buffers))
@@ -201,9 +199,7 @@ def plain(value: Any) -> Any:
 
 
 def _of_scalar(value: pa.Scalar) -> Any:
-    """Convert as Arrow does, but refuse nanoseconds, which it truncates or returns as pandas
-    objects.
-    """
+    """Convert as Arrow does, but refuse nanoseconds, which it cuts or returns as pandas objects."""
     of, kind = pa.types, value.type
     micro = (
         pa.time64("us") if of.is_time(kind) else pa.duration("us") if of.is_duration(kind) else None

@@ -40,9 +40,7 @@ class Columns(list[Any]):
 
 
 def given_rows(rows: Any, columns: Any) -> Any:
-    """Return what a caller passed as rows or by `columns=`. Raises SchemaError for both, or
-    neither.
-    """
+    """Return what was passed as rows or by `columns=`. Raises SchemaError for both, or neither."""
     if (rows is None) == (columns is None):
         raise SchemaError(
             "give rows or columns=, and not both"
@@ -184,9 +182,7 @@ def _chosen(named: Sequence[tuple[str, Any]], schema: Schema, keys_allowed: bool
 
 
 class Misnamed(SchemaError):
-    """Columns are missing or unknown; `columns` are the known ones, which may have errors of
-    their own.
-    """
+    """Columns are missing or unknown; `columns` are the known ones, which may have errors."""
 
     def __init__(self, said: str, columns: Mapping[str, Any]) -> None:
         super().__init__(said)
@@ -246,9 +242,7 @@ def arrow_batches(rows: Any) -> pa.RecordBatchReader | None:
 
 
 def _of_arrow(rows: Any, schema: Schema, keys_allowed: bool) -> list[tuple[str, Any]]:
-    """Return the columns of a table; an unnamed column will do for a relation or key of one
-    column.
-    """
+    """Return the columns of a table; an unnamed one will do for a relation or key of one."""
     try:
         table = _table_of(rows)
         names = table.column_names
@@ -268,9 +262,7 @@ def _of_arrow(rows: Any, schema: Schema, keys_allowed: bool) -> list[tuple[str, 
 
 
 def unnamed_index(schema: pa.Schema) -> set[str]:
-    """Return the columns that are an unnamed pandas index, according to the pandas metadata in a
-    schema.
-    """
+    """Return the columns that are an unnamed pandas index by the metadata in a schema."""
     try:
         said = json.loads((schema.metadata or {}).get(b"pandas", b"{}"))
         index = {one for one in said["index_columns"] if isinstance(one, str)}
@@ -300,9 +292,7 @@ def _table_of(rows: Any) -> pa.Table:
 def check_names(
     given: Sequence[Any], schema: Schema, wanted: Sequence[str], what: str = "the rows"
 ) -> None:
-    """Raise SchemaError unless the given names are the wanted columns, each once; `what` names
-    their source.
-    """
+    """Raise SchemaError unless names are the wanted columns, each once; `what` has them."""
     missing, extra = [n for n in wanted if n not in given], [n for n in given if n not in wanted]
     twice = [name for name, count in Counter(given).items() if count > 1]
     if missing or extra or twice:

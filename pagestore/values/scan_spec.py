@@ -106,9 +106,7 @@ def parse_scan(text: str, schema: Schema) -> ScanSpec:
 
 
 def concatenated(text: str, schema: Schema) -> Column:
-    """Return the column of a scan "concat:column". Raises SchemaError if it is not a column of
-    texts.
-    """
+    """Return the column of a scan "concat:column". Raises SchemaError unless it has texts."""
     column = _column(text, text.removeprefix("concat:").strip(), schema)
     if column.type.name not in ("string", "bytes"):
         raise SchemaError(

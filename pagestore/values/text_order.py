@@ -89,9 +89,7 @@ def hashes_of(texts: PackedTexts) -> np.ndarray:
 
 
 class TextSearch:
-    """Search for texts in the trees of places and of texts; the kernels' arguments are packed
-    once.
-    """
+    """Search for texts in the trees of places and texts; arguments are packed once."""
 
     def __init__(self, pages: Pages, places: Tree, texts: Tree) -> None:
         # keeps alive what the packed trees point to
@@ -315,9 +313,7 @@ class StoredOrder(TextOrder):
         self._finder, self._fold = RecordFinder(pages(), labels), RangeFold(pages(), order, COUNTS)
 
     def _keys(self, ids: np.ndarray) -> np.ndarray:
-        """Return the labels int64[n] of ids int64[n]. O(n log texts), and less where ids lie
-        close together.
-        """
+        """Return the labels int64[n] of ids int64[n]. O(n log texts), less for close ids."""
         if len(ids) > FEW:
             first, end = int(ids.min()), int(ids.max()) + 1
             if first > 0 and end - first <= DENSE * len(ids):
@@ -339,9 +335,7 @@ class StoredOrder(TextOrder):
         return found
 
     def slice(self, start: int, stop: int) -> np.ndarray:
-        """Return the ids of the texts from one rank up to another, in order. O(log texts +
-        those).
-        """
+        """The ids of the texts from one rank up to another, in order. O(log texts + those)."""
         found: np.ndarray = self.between(start, stop)[1]
         return found
 
@@ -350,9 +344,7 @@ class StoredOrder(TextOrder):
         return select(self._pages(), self._order, ranks)
 
     def between(self, start: int, stop: int) -> np.ndarray:
-        """Return labels and ids int64[2, n] of the ranks from `start` up to `stop`. O(log texts
-        + those).
-        """
+        """Labels and ids int64[2, n] of ranks from `start` up to `stop`. O(log texts + those)."""
         if start >= stop:
             return np.zeros((2, 0), np.int64)
         low = int(self.entries(np.array([start]))[0, 0])
@@ -377,9 +369,7 @@ class StoredOrder(TextOrder):
 
 
 class SortedOrder(TextOrder):
-    """The order of a version that stores none, found by sorting its texts once. O(texts log
-    texts).
-    """
+    """The order of a version that stores none, by sorting its texts once. O(texts log texts)."""
 
     def __init__(self, ids: np.ndarray, texts: Texts):
         super().__init__(len(ids), texts)

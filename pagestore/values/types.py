@@ -113,9 +113,7 @@ class Type(NamedTuple):
 
     @property
     def wide(self) -> bool:
-        """Whether values are decimals of more digits than a word has, which the dictionary has
-        as 16 bytes.
-        """
+        """Whether values are decimals of more digits than a word: 16 bytes in the dictionary."""
         return self.precision > WORD_DIGITS
 
     @property
@@ -267,9 +265,7 @@ class Schema:
 
     @cached_property
     def text_keys(self) -> tuple[int, ...]:
-        """The places of the texts in the key; the order of their words differs from the order of
-        the texts.
-        """
+        """The places of texts in the key, whose words are in another order than the texts."""
         return tuple(
             place
             for place, column in enumerate(self.stored[: len(self.key)])

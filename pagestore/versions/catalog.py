@@ -147,9 +147,7 @@ class Catalog:
 
     @cached_property
     def dependants(self) -> dict[str, Dependants]:
-        """What hosts derive from the relations, by host; only for a committed catalog, which
-        does not change.
-        """
+        """What hosts derive from relations, by host, of a committed catalog, which stays."""
         return recorded_dependants(self.properties)
 
     def copy(self) -> "Catalog":
@@ -163,9 +161,7 @@ class Catalog:
         return self.relations == other.relations and self.properties == other.properties
 
     def encode(self) -> WordList:
-        """Encode the catalog as a record. Raises SchemaError for a name or property that is not
-        a text.
-        """
+        """Encode the catalog as a record. Raises SchemaError for one that is not a text."""
         out = RecordWriter(CATALOG)
         out.put(len(self.relations))
         known, self._encoded = self._encoded, {}
@@ -225,9 +221,7 @@ def _recorded_narrow(text: str | bytes) -> dict[str, dict[str, str]]:
 
 
 def _narrowed(info: Info, narrow: Mapping[str, str]) -> Info:
-    """Return a relation with its narrow columns; what an earlier release left of others is
-    ignored.
-    """
+    """Return a relation with its narrow columns; what an earlier release left is ignored."""
     if not info.schema or not narrow:
         return info
     columns = tuple(
@@ -281,9 +275,7 @@ def _take_info(source: RecordReader) -> Info:
 
 
 def _fault(info: Info) -> str | None:
-    """Return why no transaction would have made this relation, or None; kernels rely on its
-    numbers.
-    """
+    """Why no transaction would have made this relation, or None; kernels rely on its numbers."""
     _, tree_id, keys, values, scans = info.name, *info.spec
     stored = info.schema.stored if info.schema else ()
     if not info.name or info.hidden != info.name.startswith("$"):

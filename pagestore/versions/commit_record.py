@@ -260,9 +260,7 @@ class RecordRoom:
             file.write_pages(arena, ids, page_words)
 
     def _of(self, *sizes: int) -> list[np.ndarray]:
-        """Return arrays int64 of some sizes, which are those of the commit before if it was as
-        large.
-        """
+        """Return arrays int64 of some sizes: those of the commit before if as large."""
         if [*map(len, self._arrays)] != [*sizes]:
             self._arrays = [np.empty(size, np.int64) for size in sizes]
         return self._arrays
@@ -281,17 +279,13 @@ def is_time(timestamp: int) -> bool:
 
 
 def time_now(after: int = -1) -> int:
-    """Return microseconds since 1970 by the machine's clock, but later than `after` and before
-    TIME_END.
-    """
+    """Microseconds since 1970 by the clock, but later than `after` and before TIME_END."""
     now = time.time_ns() // 1000
     return now if after < now < TIME_END else min(max(now, after + 1), TIME_END - 1)
 
 
 def checkpoint_of(mapping: Mapping, commit: Commit) -> np.ndarray:
-    """Return the pages that are free by a commit's checkpoint, int64[n], ascending. Raises
-    CorruptionError.
-    """
+    """The free pages by a commit's checkpoint, int64[n], ascending. Raises CorruptionError."""
     if not commit.checkpoint.page:
         return np.zeros(0, np.int64)
     extents = RecordReader(mapping.read_run(commit.checkpoint), FREE).take_list(2)

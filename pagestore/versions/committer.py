@@ -204,9 +204,7 @@ class Committer:
             )
 
     def go_on(self, _state: StoreState, _newest: Newest | None) -> bool:
-        """Prepare to make the commit followed durable; return whether no slot leads to it
-        (sharing.py).
-        """
+        """Prepare to make the commit followed durable; return whether no slot leads to it."""
         return False
 
     def begin(self, branch: int) -> None:
@@ -249,9 +247,7 @@ class Committer:
 
     @property
     def cause(self) -> BaseException | None:
-        """What a write failed with, so that the handle is of no further use; None if none has
-        failed.
-        """
+        """What a write failed with: the handle is of no further use; None if none has failed."""
         return self.failure or self.poison or self.pager.poison
 
     @property
@@ -261,9 +257,7 @@ class Committer:
 
     @property
     def is_following(self) -> bool:
-        """Whether the newest commit is one of another process to which no slot leads
-        (sharing.py).
-        """
+        """Whether the newest commit is another process's, to which no slot leads."""
         return False
 
     def flush(self) -> None:
@@ -280,9 +274,7 @@ class Committer:
             self.syncs.await_sync(number, self)
 
     def sync_made(self) -> None:
-        """Make all commits durable that were made; the caller holds the lock of `syncs`. See
-        `complete`.
-        """
+        """Make all commits durable; the caller holds the lock of `syncs`. See `complete`."""
         if self.failure:
             self.check()
         try:
@@ -303,9 +295,7 @@ class Committer:
             self.file_lock.busy = False
 
     def _complete(self) -> None:
-        """Make all commits durable that were made, by steps 3 to 6; the caller holds the lock of
-        `syncs`.
-        """
+        """Make all commits durable, by steps 3 to 6; the caller holds the lock of `syncs`."""
         if self._gather:
             time.sleep(self._gather)
         with self.lock:
@@ -372,9 +362,7 @@ class Committer:
             return self.state
 
     def end_series(self, whole: bool) -> None:
-        """Leave the next commit to a transaction; unless the series is `whole`, free pages are
-        read anew.
-        """
+        """Leave the next commit to a transaction; unless `whole`, free pages are read anew."""
         with self.lock:
             self.catch_up()
             if self.series:
@@ -388,9 +376,7 @@ class Committer:
     def lay_out(
         self, draft: Draft, page: int, trees: int, checked: np.ndarray
     ) -> KernelCommit | None:
-        """Lay out the record of a small transaction, unless it drops versions; see
-        kernel_commit.py.
-        """
+        """Lay out the record of a small transaction, unless it drops versions."""
         state, listed = self.state, self.sync == "commit"
         if (
             draft.settings
@@ -424,9 +410,7 @@ class Committer:
         )
 
     def _commit(self, draft: Draft, short: KernelCommit | None) -> tuple[Commit, Run, Catalog]:
-        """Write the record of a draft, whatever another one says; return it with its run and the
-        catalog.
-        """
+        """Write the record of a draft whatever another says; return it, its run and the catalog."""
         if short:
             short.discard()
         state, branch, trees = self.state, draft.branch, draft.trees

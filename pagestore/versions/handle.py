@@ -110,9 +110,7 @@ class Handle:
         return self.file.locked(OPEN_LOCK, 1) is None
 
     def _load(self, page_size: int | None = None, searched: bool = False) -> None:
-        """Read the newest commit from the file; a writer that holds the lock also makes it
-        durable.
-        """
+        """Read the newest commit from the file; a writer with the lock makes it durable."""
         self.recovery: Recovery | None
         while True:
             found = search(self.file) if searched else recover(self.file, page_size)
@@ -174,9 +172,7 @@ class Handle:
                 self.locks.unpin(pin)
 
     def refresh(self) -> StoreState:
-        """Return the newest commit's state, from memory if this handle made it, else from the
-        file.
-        """
+        """Return the newest commit's state, from memory if it was made here, else from the file."""
         self.check()
         if self._searched:
             return self.state
@@ -246,9 +242,7 @@ class Handle:
 
     @property
     def _goes_back(self) -> bool:
-        """Whether the newest commit known was made here and lost, since no slot was written that
-        leads to it.
-        """
+        """Whether the newest commit known was made here and lost: no slot leads to it."""
         return self.mode == "rw" and self.committer.failure is not None
 
     def _knows(self, state: StoreState) -> bool:
@@ -330,9 +324,7 @@ class Handle:
         return self._texts[1]
 
     def newest_of(self, branch: str) -> int:
-        """Return the newest version of a branch that readers of all processes see. Raises
-        MissingError.
-        """
+        """Return the newest version of a branch that all readers see. Raises MissingError."""
         state = next(self.shown_states())
         return state.heads[self.branch_id(branch)].version
 
@@ -374,9 +366,7 @@ class Handle:
             self.committer.close()
 
     def _is_last(self) -> bool:
-        """Take the writer's lock and return True, unless another handle has the file open for
-        writing.
-        """
+        """Take the writer's lock and return True, unless another handle has the file to write."""
         self.file.lock(UNLOCKED, OPEN_LOCK)
         end = time.monotonic() + CLOSING
         while not self._file_lock.try_once():
@@ -555,9 +545,7 @@ class Handle:
             raise
 
     def _check_turn(self) -> None:
-        """Continue from the newest commit; the previous writer may have failed, or closed the
-        store.
-        """
+        """Continue from the newest commit; the writer before may have failed, or closed."""
         if not self.open:
             self.check()
         committer = self.committer
@@ -580,9 +568,7 @@ class Handle:
                 self.committer.flush()
 
     def complete(self, number: int) -> None:
-        """Return once the first `number` commits of this handle are durable; see
-        Committer.complete.
-        """
+        """Return once the first `number` commits of this handle are durable."""
         try:
             self.committer.complete(number)
         finally:

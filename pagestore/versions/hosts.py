@@ -77,9 +77,7 @@ class Host(Protocol):
         """
 
     def computed(self, source: Any, name: str) -> Computed | None:
-        """Return the column of a relation whose values the host computes; a host may lack this
-        method.
-        """
+        """Return the column of a relation whose values the host computes; it may lack this."""
 
     def merged(
         self, name: str, base: str | None, theirs: str | None, ours: str | None
@@ -93,9 +91,7 @@ _hosts: dict[str, Host] = {}
 
 
 def register_host(host: Host) -> None:
-    """Register a host to follow changes by this process. Raises ExistsError for a name that is
-    taken.
-    """
+    """Register a host in this process. Raises ExistsError for a name that is taken."""
     if _hosts.setdefault(host.name, host) is not host:
         raise ExistsError(f"there is a host {host.name!r} already in this process")
 
@@ -201,9 +197,7 @@ def _standing(txn: WorkingTrees) -> list[Dependants]:
 
 
 def _refuse_changed(txn: WorkingTrees, one: Dependants) -> None:
-    """Raise DependantsError for a change of a host's data, of its record of dependants, or of
-    its properties.
-    """
+    """Raise DependantsError for a change of a host's data, record of dependants or properties."""
     if txn.catalog is not txn.base.catalog:
         old, new = txn.base.catalog.properties, txn.catalog.properties
         for name in one.properties:

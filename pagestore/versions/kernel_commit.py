@@ -58,9 +58,7 @@ class Draft(NamedTuple):
 
 
 class UnreadCommits(Protocol):
-    """Commits that were made, and that the state of the committer lacks: those of a series
-    (series.py).
-    """
+    """Commits made that the state of the committer lacks: those of a series."""
 
     slot: np.ndarray  # the slot that leads to the newest of them, as int64 words
     # the words of the dead lists of their versions, as far as these are retained

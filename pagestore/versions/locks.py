@@ -80,9 +80,7 @@ class PinReference(ref["Pin"]):
 
 
 class Pin:
-    """A claim that keeps a version from being dropped until it is unpinned, or until nothing
-    refers to it.
-    """
+    """A claim that keeps a version from being dropped until it is unpinned, or unreachable."""
 
     __slots__ = ("__weakref__", "lost", "mark", "over", "version")
 
@@ -388,9 +386,7 @@ class SyncedCommits:
 
 
 class Syncing(Protocol):
-    """Commits that are made durable together: how many are, and what makes all durable that were
-    made.
-    """
+    """Commits that are made durable together: how many, and what makes all durable."""
 
     durable: int
 
@@ -584,9 +580,7 @@ class WriterQueue:
         writer.taken = time.monotonic()
 
     def release_file(self) -> None:
-        """Release the file's lock, if commits are no longer in the way and no member of the
-        queue holds it.
-        """
+        """Release the file's lock if no commit is in the way and none in the queue holds it."""
         if not self._file_lock.held:  # mostly the last member that held it has released it
             return
         with self._guard:

@@ -168,9 +168,7 @@ def _without_slot(file: File, older: Meta) -> tuple[Meta, StoreState, Mapping] |
 
 
 def _read_all(mapping: Mapping, state: StoreState) -> None:
-    """Read all of the newest version of each branch, and the store's own trees. Raises
-    CorruptionError.
-    """
+    """Read each branch's newest version, and the store's own trees. Raises CorruptionError."""
     if state.commit.checkpoint.page:
         mapping.read_run(state.commit.checkpoint)
     trees = {*state.system.values()}
@@ -230,9 +228,7 @@ def search(file: File) -> tuple[Meta, StoreState, Mapping, Recovery]:
 
 
 def _commits(mapping: Mapping, uuid: bytes) -> Iterator[tuple[int, Meta]]:
-    """Yield the time of each commit record found in a file, and the meta slot that would lead to
-    it.
-    """
+    """Yield the time of each commit record in a file, and the meta slot that leads to it."""
     words, seen, page_words = mapping.pages
     for page in range(FIRST_PAGE, len(seen)):
         head = words[page * page_words : page * page_words + HEADER]

@@ -327,9 +327,7 @@ class Series:
         return next_.version
 
     def _make(self, made: Made) -> bool:
-        """Make the edits and write the record, in one call of a kernel; return whether all of
-        that was done.
-        """
+        """Make the edits and write the record by one kernel call; return whether all was done."""
         (sequence, version, _, now), (state, taken, retired) = made, self._views
         alone = not self._committer.group
         if alone:
@@ -406,9 +404,7 @@ class Series:
         )
 
     def _join_group(self, used: np.ndarray) -> None:
-        """Add a commit to those that no slot leads to: with sync="commit", later ones list its
-        pages.
-        """
+        """Add a commit to those that no slot leads to: with sync="commit", later ones list it."""
         committer, n = self._committer, int(self._state[EXTENT_WORDS])
         committer.note_unsynced(np.concatenate([self._written, used]))
         if self._state[LISTED]:
@@ -552,9 +548,7 @@ class Series:
 
 
 def may_begin(committer: Committer) -> bool:
-    """Return whether the next commits may be a series: there is one branch, and nothing is left
-    over.
-    """
+    """Return whether the next commits may be a series: one branch, and nothing is left over."""
     state, space, mapping = committer.state, committer.pager.free_list, committer.mapping
     return bool(
         not state.commit.administrative

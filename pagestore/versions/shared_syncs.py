@@ -210,9 +210,7 @@ class SharedSyncs:
             )
 
     def _lead(self, last: Meta | None, commit: Meta) -> int:
-        """Write the slot of a commit and sync it, if `last` is the newest slot; return the
-        commit's sequence.
-        """
+        """Write a commit's slot and sync it, if `last` is the newest; return its sequence."""
         file, slot = self._file, slot_of(commit.sequence)
         if last is not None and _in_one_slot(last, commit):
             file.pwrite(last.pack(), SLOT_SIZE * (1 - slot))
@@ -243,9 +241,7 @@ class SharedSyncs:
             self.synced.add(slot.sequence)
 
     def _claim_after(self, version: int) -> Meta | None:
-        """Claim and return the newest commit after a version that another handle shows, until
-        `_leave`.
-        """
+        """Claim and return the newest commit after a version that another shows, until `_leave`."""
         while shown := self._shown_after(version):
             with holding(self._file, CLAIM_LOCK):
                 self._claimed = at = _byte_of(shown)  # before locking, as in `show`
@@ -257,9 +253,7 @@ class SharedSyncs:
         return None
 
     def _leave(self) -> None:
-        """Give up the claim, if there is one: a slot leads to that commit, or it is left to its
-        own process.
-        """
+        """Give up the claim, if there is one: a slot leads to the commit, or its process has it."""
         if self._claimed:
             self._file.lock(UNLOCKED, self._claimed)
             self._claimed = 0

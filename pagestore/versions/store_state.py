@@ -46,9 +46,7 @@ class Version(NamedTuple):
 
 
 class Head(NamedTuple):
-    """A branch's newest version, the run of its record, and the version at which the branch
-    began.
-    """
+    """A branch's newest version, the run of its record, and where the branch began."""
 
     version: int
     run: Run
@@ -221,9 +219,7 @@ BATCH = 8
 
 
 def needed_versions(state: StoreState) -> set[int]:
-    """Return the versions that must not be dropped: tagged, a branch's newest, or a branch's
-    origin.
-    """
+    """Return the versions that must not be dropped: tagged, a branch's newest or origin."""
     versions = set(state.settings.tags.values())
     for head in state.heads.values():
         versions |= {head.version, head.origin}

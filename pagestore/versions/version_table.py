@@ -48,9 +48,7 @@ RECENT_MAX = 64
 
 
 class Entry(NamedTuple):
-    """A retained version: its record's run, its time (microseconds since 1970, UTC) and its
-    branch.
-    """
+    """A retained version: its record's run, time (microseconds since 1970, UTC) and branch."""
 
     version: int
     page: int
@@ -60,9 +58,7 @@ class Entry(NamedTuple):
 
     @classmethod
     def of(cls, row: Iterable[int]) -> "Entry":
-        """Return the entry of a row of a record or tree. Raises CorruptionError for one that no
-        commit makes.
-        """
+        """A row of a record or tree. Raises CorruptionError for one that no commit makes."""
         entry = cls(*row)
         numbers = lie_within((entry.version, entry.words - 1, entry.branch), 0, NUMBER_END)
         if not numbers or not FIRST_PAGE <= entry.page < PAGE_MASK or not is_time(entry.timestamp):
@@ -248,9 +244,7 @@ class Reclaim:
         self.freed.extend(pages)
 
     def _drop(self, lineages: tuple[int, ...], k: int, at: int, to: int, origin: int) -> None:
-        """Drop k from lineages, where the retained versions before `at` and from `to` on are its
-        neighbours.
-        """
+        """Drop k from lineages between its neighbours, retained before `at` and from `to` on."""
         p = self._retained[at - 1].version if at else origin
         if to < len(self._retained):
             self._free_between(lineages, p, k, self._retained[to].version)

@@ -88,9 +88,7 @@ class WorkingTrees:
     def create_words(
         self, name: str, keys: int, values: int = 0, scans: tuple[tuple[int, int], ...] = ()
     ) -> Tree:
-        """Create a hidden tree of raw words; its name starts with "$". Raises ExistsError,
-        SchemaError.
-        """
+        """Create a tree of raw words; its name starts with "$". Raises ExistsError, SchemaError."""
         if not name.startswith("$"):
             raise SchemaError(f"{name!r}: the name of a hidden tree starts with $")
         if not 1 <= keys <= KEYS_MAX:
@@ -180,9 +178,7 @@ class WorkingTrees:
     def apply(
         self, name: str, actions: np.ndarray, rows: np.ndarray, visible: int | None = None
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Apply edits of words at once, sorted or not; return the effective delta (see
-        trees/edit.py).
-        """
+        """Apply edits of words at once, sorted or not; return the effective delta."""
         wanted = self._info(name).spec.columns, len(actions)
         if rows.shape != wanted or rows.dtype != np.int64:
             raise SchemaError(
@@ -297,9 +293,7 @@ class WorkingTrees:
 
     @step
     def bulk(self, info: Info, batches: Iterable[np.ndarray]) -> int:
-        """Fill an empty relation with ascending batches of words int64[C, n]; return the number
-        of records.
-        """
+        """Fill an empty relation with ascending batches int64[C, n]; return how many records."""
         self._grows()
         with self._atomic():
             self._trees[info.spec.tree_id] = bulk(self.pager, info.spec, self._given(batches))
@@ -426,9 +420,7 @@ class WorkingTrees:
         return spec
 
     def _follow(self) -> None:
-        """Update the relations handed out to callers from the catalog; dropped ones become
-        invalid.
-        """
+        """Update relations handed out from the catalog; dropped ones become invalid."""
         now = self._catalog.relations
         self._relations = {
             name: held for name, held in self._relations.items() if held.follow(now.get(name))
@@ -449,9 +441,7 @@ class WorkingTrees:
 
     @step
     def _flush(self, name: str) -> None:
-        """Apply the buffered edits of a relation. After an error its buffer is empty, the
-        relation as before.
-        """
+        """Apply the buffered edits of a relation. After an error nothing is left of them."""
         parts = self._buffers.pop(name)
         info = self._catalog.relations[name]
         try:
@@ -466,9 +456,7 @@ class WorkingTrees:
     def _take_turns(
         self, info: Info, turns: Sequence[Sequence[tuple[np.ndarray, np.ndarray]]]
     ) -> None:
-        """Apply buffered edits that add alternately with other edits: no batch can do both to
-        one record.
-        """
+        """Apply buffered edits that add among others: no batch does both to one record."""
         number = info.spec.tree_id
         before = self._trees[number]
         try:
@@ -540,9 +528,7 @@ class WorkingTrees:
 
 
 def queue_of(queues: dict[Spec, EditQueues], spec: Spec, name: str) -> EditQueues:
-    """Return the queue of a relation among those that are kept, of which there are QUEUES_MAX at
-    most.
-    """
+    """Return the queue of a relation among those that are kept, QUEUES_MAX at most."""
     queue = queues.get(spec)
     if queue is None:
         if len(queues) >= QUEUES_MAX:
