@@ -155,6 +155,12 @@ class RuleHost:
             here[kind] = mine
         return json.dumps({"tables": {}, "views": {}, "kept": {}, "types": {}} | here)
 
+    def declared(self, snapshot: Snapshot) -> object:
+        """Return the blocks of a version, and what SQL says of its views."""
+        said = json.loads(snapshot.properties.get(CATALOG, "{}"))
+        blocks = [(block.name, block.text) for block in load(snapshot).blocks]
+        return blocks, [said.get(kind, {}) for kind in ("views", "kept")]
+
     def computed(self, source: Any, name: str) -> Computed | None:
         """Return the texts of a concat, whose rows have only checksums of them. Raises
         RuleError, IvmError.

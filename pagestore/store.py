@@ -534,6 +534,36 @@ class Store:
 
         return merge.change_as(self._handle, version, branch or self._branch, on_conflict, dry_run)
 
+    def rebase(
+        self,
+        branch: str,
+        onto: str | None = None,
+        on_conflict: OnConflict = None,
+        dry_run: bool = False,
+    ) -> Merge:
+        """Begin a branch anew on the newest version of another, and do there what each version of
+        the branch did that the other lacks; otherwise as `merge`.
+
+        Versions that are no longer retained are done together with the next one, and merges of the
+        other branch are left out. Raises RetainedError while a tag, a reader or another branch needs
+        a version of the branch, and MergeError if it has rules of its own.
+
+        >>> import pagestore
+        >>> store = pagestore.open(":memory:")
+        >>> with store.transaction() as txn:
+        ...     txn.create("price", "item: string, cents: int64", key="item").insert([("tea", 350)])
+        >>> store.branch("trial")
+        >>> for branch, item in (("trial", "pie"), ("main", "jam")):
+        ...     with store.transaction("add " + item, branch) as txn:
+        ...         txn["price"][item] = 400
+        >>> _ = store.rebase("trial")
+        >>> dict(store.snapshot("trial")["price"]), [one.message for one in store.history(2)]
+        ({'jam': 400, 'pie': 400, 'tea': 350}, ['add pie', 'add jam'])
+        """
+        from pagestore.admin import rebase
+
+        return rebase.rebase(self._handle, branch, onto or self._branch, on_conflict, dry_run)
+
     # --- copies ---------------------------------------------------------------------------------
 
     def dump(

@@ -43,15 +43,12 @@ def begin_branch(handle: Handle, name: str, from_version: int | str) -> None:
     )
 
 
-def delete_branch(handle: Handle, name: str) -> None:
-    """See Store.delete_branch."""
+def delete_branch(handle: Handle, name: str, instead: str | None = None) -> None:
+    """See Store.delete_branch; with `instead`, another branch takes the name in the same commit."""
     state = handle.state
+    entries = refuse_needed(handle, name)
     number = handle.branch_id(name)
-    if name == MAIN:
-        raise RetainedError(f"the branch {MAIN!r} cannot be deleted")
-    entries = [e for e in state.versions.entries(handle.mapping.pages) if e.branch == number]
     tags = _without_merges(state.settings, name)
-    _refuse_needed(handle, number, name, tags, {entry.version for entry in entries})
     try:
         doomed = handle.committer.locks.lock(entries)
         if len(doomed) < len(entries):
@@ -59,11 +56,12 @@ def delete_branch(handle: Handle, name: str) -> None:
             raise RetainedError(
                 f"version {busy} of branch {name!r} is being read; close its readers first"
             )
-        settings = state.settings
+        branches = dict(state.settings.branches)
+        del branches[name]
+        if instead is not None:
+            branches[name] = branches.pop(instead)
         handle.administer(
-            settings=settings._replace(
-                tags=tags, branches={n: i for n, i in settings.branches.items() if i != number}
-            ),
+            settings=state.settings._replace(tags=tags, branches=branches),
             heads={i: head for i, head in state.heads.items() if i != number},
             doomed=doomed,
             freed=_own_pages(handle, number),
@@ -79,11 +77,15 @@ def _without_merges(settings: Settings, name: str) -> dict[str, int]:
     return {tag: version for tag, version in settings.tags.items() if tag not in gone}
 
 
-def _refuse_needed(
-    handle: Handle, number: int, name: str, tags: dict[str, int], versions: set[int]
-) -> None:
+def refuse_needed(handle: Handle, name: str) -> list[Entry]:
+    """Return the versions of a branch. Raises RetainedError if a tag or another branch needs one."""
     state = handle.state
-    for tag, version in tags.items():
+    number = handle.branch_id(name)
+    if name == MAIN:
+        raise RetainedError(f"the branch {MAIN!r} cannot be deleted, nor begin anew")
+    entries = [e for e in state.versions.entries(handle.mapping.pages) if e.branch == number]
+    versions = {entry.version for entry in entries}
+    for tag, version in _without_merges(state.settings, name).items():
         if version in versions:
             raise RetainedError(
                 f"tag {tag!r} names version {version} of branch {name!r}; untag it first"
@@ -91,6 +93,7 @@ def _refuse_needed(
     for other, other_number in state.settings.branches.items():
         if other_number != number and state.heads[other_number].origin in versions:
             raise RetainedError(f"branch {other!r} begins on branch {name!r}; delete it first")
+    return entries
 
 
 def _own_pages(handle: Handle, number: int) -> list[int]:

@@ -12,7 +12,7 @@ two versions have in common is known without walking back. A tag keeps it while 
 """
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from itertools import repeat
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -96,14 +96,14 @@ def merge(
     if theirs == ours:
         raise MergeError(f"branch {source!r} has nothing that it lacks itself: name another branch")
     versions = [handle.state.heads[one].version for one in (theirs, ours)]
-    lines = [_lines(handle, number) for number in versions]
+    lines = [contained(handle, number) for number in versions]
     base = _common(handle, *lines)
     said = message or f"merge {source}, version {versions[0]}"
-    done = _Three(base, versions[0], source, on_conflict)
+    done = ThreeWay(base, versions[0], source, on_conflict)
     if base == versions[0]:
         return Merge(versions[1], base, (), {})
     if dry_run:
-        return done.try_on(handle, into)
+        return try_on(handle, into, [done])
     with begin_transaction(handle, said, into) as txn:
         conflicts = done.apply(handle, txn)
         known = _joined(lines)
@@ -126,9 +126,9 @@ def change_as(
     """
     number, parent = _parent_of(handle, version)
     base, theirs = (number, parent) if back else (parent, number)
-    done = _Three(base, theirs, f"version {theirs}", on_conflict)
+    done = ThreeWay(base, theirs, f"version {theirs}", on_conflict)
     if dry_run:
-        return done.try_on(handle, branch)
+        return try_on(handle, branch, [done])
     message = f"{'revert' if back else 'pick'} version {number}"
     with begin_transaction(handle, message, branch) as txn:
         conflicts = done.apply(handle, txn)
@@ -164,7 +164,7 @@ def _recorded(catalog: Catalog) -> dict[str, Any]:
         raise CorruptionError(said) from None
 
 
-def _lines(handle: Handle, number: int) -> dict[int, int]:
+def contained(handle: Handle, number: int) -> dict[int, int]:
     """Return the newest version of each branch, by its number, that a version contains."""
     version = handle.version_of(number)
     assert version is not None
@@ -207,7 +207,7 @@ def _pinned(handle: Handle, source: str, into: str, version: int) -> Settings:
     return settings._replace(tags=tags)
 
 
-class _Three:
+class ThreeWay:
     """The difference of two versions, to be done on a third one."""
 
     def __init__(self, base: int, theirs: int, name: str, on_conflict: OnConflict) -> None:
@@ -241,22 +241,6 @@ class _Three:
             if self.left and refuse:
                 self._refuse()
         return tuple(self.conflicts)
-
-    def try_on(self, handle: Handle, branch: str) -> Merge:
-        """Return what the edits would change on a branch, and change nothing."""
-        with (
-            snapshot_at(handle, self.numbers[1]) as theirs,
-            EphemeralTransaction(snapshot_at(handle, branch), handle.state) as sketch,
-        ):
-            head = sketch.base.version
-            newest = max(sketch.base, theirs._version)  # it has the texts of both
-            sketch._trees |= {number: newest.trees[number] for number in TEXT_TREES}
-            conflicts = self.apply(handle, sketch, refuse=False)
-            if not self.left:
-                let_hosts_follow(sketch)
-            changes = {name: _changes(sketch, name) for name in listed([*sketch])}
-            found = {name: table for name, table in changes.items() if table.num_rows}
-        return Merge(head, self.numbers[0], conflicts, found)
 
     def _refuse(self) -> None:
         """Raise MergeError for conflicts that are left."""
@@ -425,6 +409,23 @@ class _Three:
                 self.txn.properties.pop(name, None)
             else:
                 self.txn.properties[name] = value
+
+
+def try_on(handle: Handle, branch: str, steps: Sequence[ThreeWay]) -> Merge:
+    """Return what differences, one after the other, would change on a branch; change nothing."""
+    with (
+        snapshot_at(handle, max(step.numbers[1] for step in steps)) as theirs,
+        EphemeralTransaction(snapshot_at(handle, branch), handle.state) as sketch,
+    ):
+        head = sketch.base.version
+        newest = max(sketch.base, theirs._version)  # it has the texts of all
+        sketch._trees |= {number: newest.trees[number] for number in TEXT_TREES}
+        conflicts = [one for step in steps for one in step.apply(handle, sketch, refuse=False)]
+        if not any(step.left for step in steps):
+            let_hosts_follow(sketch)
+        changes = {name: _changes(sketch, name) for name in listed([*sketch])}
+        found = {name: table for name, table in changes.items() if table.num_rows}
+    return Merge(head, steps[0].numbers[0], tuple(conflicts), found)
 
 
 def _chosen(conflict: Conflict, rule: Rule | None) -> Any:

@@ -86,6 +86,11 @@ class Host(Protocol):
         is not the host's. A host may lack this method, and then keeps no properties to be merged.
         """
 
+    def declared(self, snapshot: Any) -> Any:
+        """Return what the host was told to keep in a version, such as rules, to be compared with
+        that in others. A host may lack this method, if it is told nothing.
+        """
+
 
 _hosts: dict[str, Host] = {}
 

@@ -16,6 +16,7 @@ PAGESTORE = {
     ],
     "branch": ["branch shop.pages", "branch shop.pages trial", "branch shop.pages trial --delete"],
     "merge": ["merge shop.pages trial --dry-run", "merge shop.pages trial --on-conflict theirs"],
+    "rebase": ["rebase shop.pages trial --dry-run", "rebase shop.pages trial --onto main"],
     "revert": ["revert shop.pages 12"],
     "cherry-pick": ["cherry-pick shop.pages 12 --into trial"],
     "vacuum": ["vacuum shop.pages --keep 1 --dry-run", "vacuum shop.pages --keep 1"],

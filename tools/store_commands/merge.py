@@ -15,10 +15,15 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     options_of_merges(parser, "merge")
 
 
-def options_of_merges(parser: argparse.ArgumentParser, method: str) -> None:
-    """Add what merge, revert and cherry-pick have in common; `method` is the store's."""
+def options_of_merges(
+    parser: argparse.ArgumentParser,
+    method: str,
+    where: str = "--into",
+    help_: str = "the branch that changes",
+) -> None:
+    """Add what merge, rebase, revert and cherry-pick have in common; `method` is the store's."""
     parser.set_defaults(method=method)
-    parser.add_argument("--into", default="main", help="the branch that changes (default: main)")
+    parser.add_argument(where, dest="into", default="main", help=f"{help_} (default: main)")
     parser.add_argument(
         "--on-conflict",
         choices=("ours", "theirs", "larger", "sum"),
@@ -32,7 +37,8 @@ def options_of_merges(parser: argparse.ArgumentParser, method: str) -> None:
 def run(options: argparse.Namespace) -> int:
     """Make the version, and print what changed; return the exit code."""
     with opened(options, "r" if options.dry_run else "rw") as store:
-        before = store.branches.get(options.into)
+        moved = options.what if options.method == "rebase" else options.into
+        before = store.branches.get(moved)
         call = getattr(store, options.method)
         done = call(options.what, options.into, options.on_conflict, options.dry_run)
         lines = [f"conflict: {plain(str(one))}" for one in done.conflicts]

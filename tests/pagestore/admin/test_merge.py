@@ -1,6 +1,7 @@
 """Merges, reverts and cherry-picks beside a model of versions as dicts, and what is refused."""
 
 import random
+from contextlib import suppress
 from itertools import islice
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 import pagestore
 from pagestore import Store
 from pagestore.admin.merge import MERGED, Conflict
-from pagestore.errors import MergeError, MissingError, VersionError
+from pagestore.errors import MergeError, MissingError, RetainedError, VersionError
 from pagestore.salvage import salvage
 from pagestore.store import empty_store
 from pagestore.versions.handle import Handle
@@ -30,6 +31,7 @@ class Model:
         self.states: dict[int, State] = {0: {}}
         self.contains: dict[int, set[int]] = {0: {0}}
         self.parents: dict[int, int] = {}
+        self.merged: dict[int, int | None] = {}  # the second parents of merges
         self.heads = {"main": 0}
         self.store = store
 
@@ -39,6 +41,7 @@ class Model:
             return
         self.parents[version] = self.heads[branch]
         parts = [self.contains[one] for one in (self.heads[branch], *others)]
+        self.merged[version] = others[0] if others else None
         self.states[version], self.contains[version] = state, set.union({version}, *parts)
         self.heads[branch] = version
 
@@ -137,7 +140,7 @@ def run(seed: int, steps: int, retain: Any = "all") -> None:
         for step in range(steps):
             branch, other = (chance.choice([*model.heads]) for _ in range(2))
             head = model.states[model.heads[branch]]
-            action, rule = chance.randrange(10), chance.choice(RULES)
+            action, rule = chance.randrange(11), chance.choice(RULES)
             if action == 0 and len(model.heads) < 4:
                 store.branch(f"b{step}", branch)
                 model.heads[f"b{step}"] = model.heads[branch]
@@ -162,6 +165,9 @@ def run(seed: int, steps: int, retain: Any = "all") -> None:
                     _compare(
                         model, branch, both, rule, lambda *a, v=version, d=do, **k: d(v, *a, **k)
                     )
+            elif action == 6 and "main" != branch != other:
+                with suppress(RetainedError):
+                    _rebase(model, branch, other, rule)
             else:
                 state = {name: dict(rows) for name, rows in head.items()}
                 with store.transaction(branch=branch) as txn:
@@ -191,6 +197,41 @@ def _compare(
         [info] = model.store.history(1, branch)
         assert (info.version, info.merged) == (done.version, *(other or (None,)))
     model.commit(branch, done.version, wanted, *other)
+
+
+def _rebase(model: Model, branch: str, onto: str, rule: Any) -> None:
+    """Rebase in the store and in the model."""
+    store, start, head = model.store, model.heads[onto], model.heads[branch]
+    line, known = list[int](), model.contains[start]
+    while head not in known:
+        line, head = [head, *line], model.parents[head]
+    if head == start:
+        assert store.rebase(branch, onto).version == model.heads[branch]
+        return
+    wanted: list[State | None] = [model.states[start]]
+    line = [one for one in line if model.merged.get(one) not in known]
+    for one in line:
+        base, theirs = model.states[model.parents[one]], model.states[one]
+        wanted.append(wanted[-1] and three_way(base, wanted[-1], theirs, rule))
+    if None in wanted:
+        with pytest.raises(MergeError, match="and nothing is changed"):
+            store.rebase(branch, onto, rule)
+        assert [*store.branches] == [*model.heads]
+        return
+    tried = store.rebase(branch, onto, rule, dry_run=True)
+    done = store.rebase(branch, onto, rule)
+    assert done.base == tried.base == head
+    assert [one[:5] for one in done.conflicts] == [one[:5] for one in tried.conflicts]
+    model.heads[branch] = start
+    made = [one for one in reversed(store.history(branch=branch)) if one.version > start]
+    assert len(made) <= len(line)
+    for info in made:  # steps that changed nothing made no version
+        state = shown(store.at(info.version))
+        wanted = wanted[wanted.index(state) :]
+        model.commit(branch, info.version, state)
+    assert wanted[-1] == model.states[model.heads[branch]]
+    kept = {info.version for info in store.history()}
+    model.parents = {one: parent for one, parent in model.parents.items() if one in kept}
 
 
 def test_random_histories() -> None:
@@ -373,6 +414,32 @@ def test_a_crash_leaves_a_merge_whole_or_undone(sync: str, stride: int) -> None:
         assert found.merge("b").version == version
         assert found.history(1)[0].merged == 3
         assert dict(found.snapshot()["r"]) == merged
+        assert [v for v in found.check() if v.invariant not in FALLBACK] == []
+
+
+@pytest.mark.parametrize("stride", [11, pytest.param(1, marks=pytest.mark.campaign)])
+def test_a_crash_leaves_a_branch_as_it_was_or_rebased(stride: int) -> None:
+    """What it was is there until all is done, and the rebase can then be done."""
+    start = empty_store(4096)
+    file = SimulatedFile(start)
+    store = Store(Handle(file))
+    with store.transaction() as txn:
+        txn.create("r", "x: int64, y: int64", key="x").insert([(i, 0) for i in range(400)])
+    store.branch("b")
+    for branch, x in (("main", 1), ("b", 300), ("b", 301)):
+        with store.transaction(branch=branch) as txn:
+            txn["r"].set([(x, 7)])
+    before = dict(store.snapshot("b")["r"])
+    begun = len(file.operations)
+    store.rebase("b")
+    both = before | {1: 7}
+    for done, image in islice(crashes(start, file.operations, random.Random(1)), 0, None, stride):
+        if done < begun:
+            continue
+        found = Store(Handle(SimulatedFile(image)))
+        assert dict(found.snapshot("b")["r"]) in (before, both)
+        assert found.rebase("b").conflicts == ()
+        assert dict(found.snapshot("b")["r"]) == both and [*found.branches] == ["main", "b"]
         assert [v for v in found.check() if v.invariant not in FALLBACK] == []
 
 

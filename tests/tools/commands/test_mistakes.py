@@ -32,7 +32,7 @@ FILES = {
 READING = [
     "pagestore info {}", "pagestore stat {}", "pagestore fsck {}", "pagestore history {}",
     "pagestore diff {} 1 2 r",
-    "pagestore tag {}", "pagestore branch {}", "pagestore merge {} b", "pagestore revert {} 1",
+    "pagestore tag {}", "pagestore branch {}", "pagestore merge {} b", "pagestore rebase {} b", "pagestore revert {} 1",
     "pagestore cherry-pick {} 1", "pagestore vacuum {}", "pagestore compact {}", "pagestore backup {} out",
     "pagestore print {}", "pagestore dump {} -o out", "pagestore page {} 3", "pagestore drop {} r",
     "pagestore rename {} r q", "pagestore truncate {} r", "pagestore delete {} r --from 1",
@@ -68,6 +68,7 @@ MISTAKES = {  # a command, and what its line must say
     "pagestore branch s.pages first": "there is a branch or tag 'first' already",
     "pagestore merge s.pages none": "there is no branch 'none'; there is main",
     "pagestore merge s.pages main": "name another branch",
+    "pagestore rebase s.pages main": "is on itself already: name another branch",
     "pagestore revert s.pages 0": "version 0 is the first",
     "pagestore cherry-pick s.pages 99": "version 99 is not retained",
     "pagestore vacuum s.pages --keep 0": "at least the newest version stays",

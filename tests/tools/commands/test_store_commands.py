@@ -484,3 +484,25 @@ def test_branches_are_merged_reverted_and_picked(tmp_path, capsys):
     with ivm.open(path, mode="r") as ws:
         assert list(ws["t"]) == [(7,)] and ws.check() == []
     assert answer(capsys, "branch", path, "side", "--delete")[1]["branches"] == {"main": 7}
+
+
+def test_a_branch_is_rebased(tmp_path, capsys):
+    """It begins on main's newest version; with rules of its own it is refused, and unchanged."""
+    path = tmp_path / "s.pages"
+    with ivm.open(path) as ws:
+        ws.install("paid[who] = n -> string(who), int(n).")
+        ws.store.branch("side")
+        ws.on("side").insert("paid", ("ada", 1))
+        ws.insert("paid", ("bob", 2))
+    tried = answer(capsys, "rebase", path, "side", "--dry-run")[1]
+    assert (tried["version"], len(tried["changes"]["paid"])) == (3, 1)
+    assert answer(capsys, "rebase", path, "side")[1]["version"] == 4
+    assert command(["rebase", str(path), "side", "--onto", "main"]) == 0
+    assert capsys.readouterr().out == "there is nothing new\n"
+    with ivm.open(path) as ws:
+        assert list(ws.on("side")["paid"]) == [("ada", 1), ("bob", 2)]
+        ws.on("side").install("t[] = s <- agg<<s = sum(n)>> paid[_] = n.", "total")
+        ws.insert("paid", ("eve", 3))
+    assert command(["rebase", str(path), "side"]) == 1
+    assert "has rules or kept views of its own" in capsys.readouterr().err
+    assert answer(capsys, "branch", path)[1]["branches"] == {"main": 6, "side": 5}
