@@ -135,9 +135,30 @@ class Catalog:
         """Return whether the rows of a table or a kept view have multiplicities."""
         return name in self.source and bool(self.source[name].info.bag)
 
+    def constraints(self, name: str) -> list[exp.Expr]:
+        """Return the constraints of a table beside its key."""
+        texts = self.tables.get(name, {}).get("constraints", {})
+        return [*map(constraint_of, dict.fromkeys(texts.values()))]
+
+    def unique_names(self, name: str) -> list[list[str]]:
+        """Return the columns of each UNIQUE of a table, as they are named now."""
+        names = {c.name.lower(): c.name for c in self.columns(name)}
+        return [
+            [names[column.name.lower()] for column in one.this.expressions]
+            for one in self.constraints(name)
+            if isinstance(one, exp.UniqueColumnConstraint)
+        ]
+
     def schema(self) -> Schema:
         """Return what names mean to a query."""
         return Schema(self.table, self.view, self.names)
+
+
+def constraint_of(text: str) -> exp.Expr:
+    """Return a constraint of a table, given its text."""
+    table = sqlglot.parse_one(f"CREATE TABLE t (x INT, {text})", dialect="duckdb")
+    found: exp.Expr = table.this.expressions[1]
+    return found
 
 
 def _find(name: str, names: Any) -> str | None:

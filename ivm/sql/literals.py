@@ -1,13 +1,15 @@
-"""Constants of SQL as constants of rules."""
+"""Constants of SQL as constants of rules, and values of Python as constants of SQL."""
 
 from __future__ import annotations
 
 import json
 import re
+import uuid
 from collections.abc import Callable
 from datetime import UTC, date, datetime, time
 from decimal import Decimal, InvalidOperation
-from math import isinf
+from math import isfinite, isinf
+from typing import Any
 
 import numpy as np
 from sqlglot import exp
@@ -54,6 +56,9 @@ class LongNumber(float):
         return made
 
     text: str
+
+
+BITS_MOST = 127  # of an integer of 38 digits
 
 
 def constant(node: exp.Expr) -> Typed | None:
@@ -220,3 +225,70 @@ def _moment(value: object, type_: SqlType) -> Value:
     if type_ == TIMESTAMPTZ:
         return value.replace(tzinfo=UTC)  # a time without a zone is one in UTC
     return value.date() if type_ == DATE else value.time() if type_ == TIME else value
+
+
+def literal(value: Any) -> exp.Expr:
+    """Return a value of Python as a literal of SQL.  Raises SqlError for one that SQL has no
+    type for.
+    """
+    if value is None or type(value).__name__ in ("NaTType", "NAType"):  # those of pandas
+        return exp.null()
+    if hasattr(value, "item") and type(value).__module__ == "numpy":
+        return literal(value.item() if value.ndim == 0 else value.tolist())
+    if isinstance(value, bool):
+        return exp.true() if value else exp.false()
+    if isinstance(value, list | tuple):
+        return exp.Array(expressions=[literal(one) for one in value])
+    if isinstance(value, dict):
+        return _fields(value)
+    if isinstance(value, int | float | Decimal):
+        return _number(value)
+    text, name = _text_and_type(value)
+    found = exp.Literal.string(text)
+    return (
+        found
+        if name == "VARCHAR"
+        else exp.Cast(this=found, to=exp.DataType.build(name, dialect="duckdb"))
+    )
+
+
+def _fields(value: dict[Any, Any]) -> exp.Expr:
+    """Return a dict as a struct, or as a map if a key is not a text."""
+    if all(isinstance(key, str) for key in value):
+        pairs = [
+            exp.PropertyEQ(this=exp.to_identifier(key), expression=literal(one))
+            for key, one in value.items()
+        ]
+        return exp.Struct(expressions=pairs)
+    return exp.Map(keys=literal([*value]), values=literal([*value.values()]))
+
+
+def _number(value: int | float | Decimal) -> exp.Expr:
+    if isinstance(value, int) and value.bit_length() > BITS_MOST:
+        raise SqlError("a parameter is too large: integers have at most 38 digits")
+    if not isinstance(value, int) and not isfinite(value):
+        return exp.cast(exp.Literal.string(str(value)), "DOUBLE")
+    # abs rounds to 28 digits
+    shown = f"{value.copy_abs():f}" if isinstance(value, Decimal) else repr(abs(value))
+    return exp.Literal.number(shown) if value >= 0 else exp.Neg(this=exp.Literal.number(shown))
+
+
+def _text_and_type(value: Any) -> tuple[str, str]:
+    """Return a value as the text and the type of a literal.  Raises SqlError."""
+    if isinstance(value, str):
+        return str(value), "VARCHAR"
+    if isinstance(value, bytes | bytearray | memoryview):
+        return "".join(f"\\x{one:02X}" for one in bytes(value)), "BLOB"
+    if isinstance(value, datetime):
+        if getattr(value, "nanosecond", 0):
+            raise SqlError(f"{value}: a TIMESTAMP has microseconds: round it with .floor('us')")
+        return value.isoformat(" "), "TIMESTAMP" if value.tzinfo is None else "TIMESTAMPTZ"
+    for kind, name in ((date, "DATE"), (time, "TIME"), (uuid.UUID, "UUID")):
+        if isinstance(value, kind):
+            return str(value), name
+    shown = type(value).__name__
+    raise SqlError(
+        f"a parameter of type {shown} has no type of SQL: give a number, a text, bytes, a date, a "
+        f"list or a "
+        "dict"
+    )

@@ -27,7 +27,7 @@ from ivm.errors import (
     RuleError,
     UninstallError,
 )
-from ivm.sql import files, tables, views
+from ivm.sql import constraints, files, tables, views
 from ivm.sql.answers import PART, answer, finish, in_words
 from ivm.sql.beside import versions
 from ivm.sql.beside.rows import catalog_of as catalog_of_state
@@ -35,13 +35,14 @@ from ivm.sql.beside.rows import put_beside
 from ivm.sql.dialects.read import DIALECTS, in_duckdb, parsed
 from ivm.sql.edits.change import delete, update
 from ivm.sql.edits.insert import insert
-from ivm.sql.edits.literals import Row, literal
+from ivm.sql.edits.literals import Row
 from ivm.sql.edits.merge import merge
 from ivm.sql.edits.returning import returned
 from ivm.sql.edits.target import Target
 from ivm.sql.errors import SqlError, counted
 from ivm.sql.functions.known import refuse_unknown_statement
 from ivm.sql.functions.lists import SHIFTED
+from ivm.sql.literals import literal
 from ivm.sql.naming import source_text
 from ivm.sql.prepared.cache import Asked, Statement
 from ivm.sql.prepared.seeks import Seeks, seeks_of
@@ -158,6 +159,8 @@ def _read(node: exp.Expr, dialect: str, text: str) -> exp.Expr:
         parsed(query_in_place(f"{node.this}{node.expression}", text), dialect)
     if isinstance(node, (*QUERIES, *EDITS, exp.From, exp.Copy)) or _is_filled(node):
         session.answer(node, nodes, dialect)
+    elif isinstance(node, exp.Create | exp.Alter):
+        session.simplify_definition(node)
     return in_duckdb(node, dialect)
 
 
@@ -379,12 +382,8 @@ class Statements:
         with Reader(self.host).catalog() as catalog:
             for name, table in catalog.tables.items():
                 if shown := (table.get("constraints") or {}).get(error.constraint):
-                    row = ", ".join(
-                        f"{c} = {v!r}"
-                        for c, v in zip(error.columns, error.rows[0], strict=True)
-                        if c in catalog.source[name].schema.names
-                    )
-                    return f"{name}: {shown} does not hold for {row}: nothing was changed"
+                    columns = catalog.source[name].schema.names
+                    return constraints.violated(name, shown, error, columns)
         return ""
 
     def _in_words(self, error: RangeError, node: exp.Expr | None = None) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from datetime import datetime
 from typing import Any, NamedTuple
 
 import sqlglot
@@ -11,16 +12,20 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
 from ivm.errors import RuleError
-from ivm.names import CATALOG
 from ivm.sql.catalog import Catalog
+from ivm.sql.constraints import (
+    add_constraints,
+    columns_saved,
+    constrain,
+    constraints_of,
+    drop_index,
+    renamed,
+)
 from ivm.sql.errors import SqlError, nearest
 from ivm.sql.literals import constant, converted
-from ivm.sql.queries.expressions import Expressions, Subqueries
-from ivm.sql.queries.scope import Scope, Source
-from ivm.sql.rules import Body, Builder, Table
 from ivm.sql.session import Host, change_catalog
-from ivm.sql.terms import Atom, Call, Lit, Rule, Test, Typed, Var, variables
-from ivm.sql.trees import Trees
+from ivm.sql.system.session import constant_of
+from ivm.sql.terms import Lit
 from ivm.sql.types import INTERVAL, SqlType, sql_type
 from pagestore.errors import DependantsError
 from pagestore.host import KEYS_MAX, Column, Schema, Type, may_be_narrow
@@ -31,14 +36,9 @@ TYPE = re.compile(
 )
 
 
-def _none(*_: Any) -> Any:
-    raise SqlError("a subquery has no place here")
-
-
+SERIAL = {"SMALLSERIAL": "SMALLINT", "SERIAL": "INTEGER", "BIGSERIAL": "BIGINT"}
+ALWAYS, BY_DEFAULT = "always", "by default"
 Row = tuple[Any, ...]
-# what satisfies the body of the first rule satisfies that of the second; none satisfies it
-Demand = tuple[Rule, Rule | None]
-NO_SUBQUERIES = Subqueries(_none, _none, _none)
 
 
 class Definition(NamedTuple):
@@ -48,6 +48,7 @@ class Definition(NamedTuple):
     type: SqlType
     nullable: bool
     default: str | None  # as SQL
+    identity: str = ""  # whether numbers are given ALWAYS, or BY DEFAULT
 
     @property
     def stored(self) -> Column:
@@ -58,7 +59,8 @@ class Definition(NamedTuple):
 
     def saved(self) -> dict[str, Any]:
         """Return what the catalog keeps."""
-        return {"name": self.name, "type": str(self.type), "default": self.default}
+        found = {"name": self.name, "type": str(self.type), "default": self.default}
+        return found | ({"identity": self.identity} if self.identity else {})
 
 
 def definitions(nodes: list[exp.Expr]) -> tuple[list[Definition], list[str], list[exp.Expr]]:
@@ -95,9 +97,10 @@ def definitions(nodes: list[exp.Expr]) -> tuple[list[Definition], list[str], lis
 
 
 def _column(node: exp.ColumnDef, checks: list[exp.Expr]) -> tuple[Definition, bool]:
-    nullable, is_key, default = True, False, None
-    if node.args.get("kind") is None:
+    nullable, is_key, default, kind = True, False, None, node.args.get("kind")
+    if kind is None:
         raise SqlError(f"column {node.name} has no type", node)
+    kind, identity = _numbered(node)
     for one in node.args.get("constraints") or ():
         match one.kind:
             case exp.NotNullColumnConstraint():
@@ -118,11 +121,41 @@ def _column(node: exp.ColumnDef, checks: list[exp.Expr]) -> tuple[Definition, bo
                 checks.append(
                     exp.ForeignKey(expressions=[exp.to_identifier(node.name)], reference=one.kind)
                 )
-            case exp.CommentColumnConstraint():
+            case exp.CommentColumnConstraint() | exp.AutoIncrementColumnConstraint():
+                pass
+            case exp.GeneratedAsIdentityColumnConstraint() if not one.kind.expression:
                 pass
             case _:
                 raise SqlError(f"{node.name} {one.sql(dialect='duckdb')} is not kept", node)
-    return Definition(node.name, sql_type(node.args["kind"]), nullable, default), is_key
+    type_ = sql_type(kind)
+    default_value(default, type_, node)  # which is refused now if it has none
+    if identity and (default is not None or not type_.is_integer):
+        raise SqlError(
+            f"{node.name}: numbers are given to a column of integers, and no DEFAULT", node
+        )
+    return Definition(node.name, type_, nullable and not identity, default, identity), is_key
+
+
+def _numbered(node: exp.ColumnDef) -> tuple[Any, str]:
+    """Return the type of a column, and whether it gets numbers: as SERIAL, or as IDENTITY."""
+    kind = node.args["kind"]
+    word = str(kind.args.get("kind") or kind.this.value).upper()
+    if integer := SERIAL.get(word):
+        return exp.DataType.build(integer), BY_DEFAULT
+    for one in node.args.get("constraints") or ():
+        if isinstance(one.kind, exp.AutoIncrementColumnConstraint):
+            return kind, BY_DEFAULT
+        if isinstance(one.kind, exp.GeneratedAsIdentityColumnConstraint):
+            return kind, _identity(one.kind)
+    return kind, ""
+
+
+def _identity(node: exp.GeneratedAsIdentityColumnConstraint) -> str:
+    given = {key: node.text(key) for key in ("start", "increment") if node.args.get(key)}
+    others = [key for key in ("minvalue", "maxvalue", "cycle") if node.args.get(key)]
+    if others or {*given.values()} - {"1"}:
+        raise SqlError("IDENTITY counts up from 1 by 1: leave out its options", node)
+    return ALWAYS if node.this else BY_DEFAULT
 
 
 def create(
@@ -171,161 +204,13 @@ def _refuse_interval(column: Definition, node: exp.Expr) -> None:
         )
 
 
-def constraints_of(name: str) -> str:
-    """Return the name of the block of rules that has a table's constraints."""
-    return f"{name}:constraints"
-
-
-def unique_names(catalog: Catalog, name: str) -> list[list[str]]:
-    """Return the columns of each UNIQUE of a table, as they are named now."""
-    found = []
-    for text in dict.fromkeys(catalog.tables.get(name, {}).get("constraints", {}).values()):
-        if isinstance(one := parsed_constraint(text), exp.UniqueColumnConstraint):
-            names = {c.name.lower(): c.name for c in catalog.columns(name)}
-            found.append([names[column.name.lower()] for column in one.this.expressions])
-    return found
-
-
-def parsed_constraint(constraint: str) -> exp.Expr:
-    """Return a constraint of a table, given its text."""
-    found: exp.Expr = sqlglot.parse_one(
-        f"CREATE TABLE t (x INT, {constraint})", dialect="duckdb"
-    ).this.expressions[1]
-    return found
-
-
-def _renamed(constraint: str, old: str, new: str) -> str:
-    """Return the text of a constraint with another name for a column of its table."""
-    node = parsed_constraint(constraint)
-    for one in [*node.find_all(exp.Identifier)]:
-        if one.name.lower() == old.lower() and one.find_ancestor(exp.Reference) is None:
-            one.replace(exp.to_identifier(new))
-    return node.sql(dialect="duckdb")
-
-
-def constrain(host: Host, name: str, checks: list[exp.Expr], node: exp.Expr) -> None:
+def constrain_new(host: Host, name: str, checks: list[exp.Expr], node: exp.Expr) -> None:
     """Keep the constraints of a new table; without them it is dropped again.  Raises SqlError."""
     try:
-        with host.store.snapshot() as snap:
-            catalog = Catalog(snap, host.rules.of(snap).program.predicates, snap.properties)
-            trees = Trees(constraints_of(name))
-            texts = {
-                trees.add_constraint(left, right): one.sql(dialect="duckdb")
-                for one in checks
-                for left, right in _rules(catalog, name, one)
-            }
-
-        def edit(txn: Any) -> None:
-            changed = Catalog(txn.inner, {}, txn.inner.catalog.properties)
-            changed.tables[name]["constraints"] = texts
-            txn.inner.properties[CATALOG] = changed.saved()
-
-        host.install(trees.program, name=constraints_of(name), edit=edit)
+        constrain(host, name, checks)
     except (SqlError, RuleError):
         _drop(host, name, exp.Drop(this=node.this, kind="TABLE"))
         raise
-
-
-def _rules(catalog: Catalog, name: str, node: exp.Expr) -> list[Demand]:
-    """Return a constraint as those of rules."""
-    builder, table = Builder(name), catalog.table(name)
-    assert table is not None
-    if isinstance(node, exp.CheckColumnConstraint):
-        body, row = _of_rows(builder, table)
-        scope = Scope(
-            body, [Source(name, [(c.name, v) for c, v in zip(table.columns, row, strict=True)])]
-        )
-        if node.find(exp.Select, exp.AggFunc):
-            raise SqlError(
-                "CHECK is about one row: keep a view of what it forbids, and look whether it is "
-                "empty",
-                node,
-            )
-        body.literals += Expressions(builder, scope, NO_SUBQUERIES).condition(node.this, False)
-        return [_never(body)]
-    if isinstance(node, exp.ForeignKey):
-        return [_reference(catalog, builder, table, node)]
-    if not isinstance(node, exp.UniqueColumnConstraint):
-        raise SqlError(f"{node.sql(dialect='duckdb')} is not kept", node)
-    names = [one.name for one in node.this.expressions]
-    return _unique(builder, table, [_place(table, one, node) for one in names])
-
-
-def _unique(builder: Builder, table: Table, places: list[int]) -> list[Demand]:
-    """Return the constraints that no two rows have the same values, none of them null, at some
-    places.
-    """
-    body, first = _of_rows(builder, table)
-    second = [
-        one if place in places else builder.variable(one.type, one.nullable)
-        for place, one in enumerate(first)
-    ]
-    builder.scan(table, body, second)
-    pairs = [(first[p].term, second[p].term) for p in table.key if p not in places]
-    body.literals.append(
-        Test(Call("or", tuple(Call("not", (Call("same", pair),)) for pair in pairs)))
-    )
-    body.required |= {v for place in places for v in variables(first[place].term)}
-    found = [_never(body)]
-    if table.weighs:
-        body, row = _of_rows(builder, table)
-        body.required |= {v for place in places for v in variables(row[place].term)}
-        body.literals.append(Test(Call(">", (body.weights[0], Lit(1, "int64")))))
-        found.append(_never(body))
-    return found
-
-
-def _reference(catalog: Catalog, builder: Builder, table: Table, node: exp.ForeignKey) -> Demand:
-    target = node.args["reference"].this
-    there = target.this if isinstance(target, exp.Schema) else target
-    other = catalog.table(there.name)
-    if other is None:
-        raise SqlError(f"no table {there.name} exists{nearest(there.name, catalog.names())}", node)
-    names = (
-        [one.name for one in target.expressions]
-        if isinstance(target, exp.Schema)
-        else [other.columns[place].name for place in other.key]
-    )
-    places = [_place(table, one.name, node) for one in node.expressions]
-    if len(names) != len(places):
-        raise SqlError(f"REFERENCES {there.name} has {len(names)} columns for {len(places)}", node)
-    (body, row), found = _of_rows(builder, table), Body()
-    given: list[Typed | None] = [None] * len(other.columns)
-    for place, name in zip(places, names, strict=True):
-        given[_place(other, name, node)] = row[place]
-        body.required |= {*variables(row[place].term)}
-    builder.scan(other, found, given)
-    used = {v for one in given if one is not None for v in variables(one.term)}
-    return _using(body, used), _using(found, used)
-
-
-def _of_rows(builder: Builder, table: Table) -> tuple[Body, list[Typed]]:
-    """Return a body of a table's rows, with variables of the columns' names, which messages
-    show.
-    """
-    body = Body()
-    return body, builder.scan(
-        table, body, [Typed(Var(c.name), c.type, c.nullable) for c in table.columns]
-    )
-
-
-def _never(body: Body) -> Demand:
-    return _using(body, set()), None
-
-
-def _using(body: Body, used: set[str]) -> Rule:
-    """Return a rule of a body, whose head has the variables that are used elsewhere."""
-    head = Atom("", tuple(Var(name) for name in sorted(used)))
-    return Rule((head,), tuple(body.literals), (), frozenset(body.required))
-
-
-def _place(table: Table, name: str, node: exp.Expr) -> int:
-    for place, column in enumerate(table.columns):
-        if column.name.lower() == name.lower():
-            return place
-    raise SqlError(
-        f"{table.name} has no column {name}{nearest(name, [c.name for c in table.columns])}", node
-    )
 
 
 def create_bag(txn: Any, name: str, columns: tuple[Column, ...]) -> None:
@@ -383,8 +268,11 @@ def define_type(host: Host, node: exp.Command) -> None:
 
 
 def drop(host: Host, node: exp.Drop) -> None:
-    """DROP TABLE, DROP VIEW."""
+    """DROP TABLE, DROP VIEW and DROP INDEX."""
     for table in node.args["tables"]:
+        if (node.args.get("kind") or "").upper() == "INDEX":
+            drop_index(host, table.name, node)
+            continue
         _drop(host, table.name, node)
 
 
@@ -421,7 +309,12 @@ def _drop(host: Host, name: str, node: exp.Drop) -> None:
 
 
 def alter(host: Host, node: exp.Alter) -> None:
-    """ALTER TABLE: ADD, DROP and RENAME COLUMN, RENAME TO."""
+    """ALTER TABLE: ADD, DROP and RENAME COLUMN, RENAME TO, ADD CONSTRAINT."""
+    if added := [one for one in node.args["actions"] if isinstance(one, exp.AddConstraint)]:
+        if len(added) < len(node.args["actions"]):
+            raise SqlError("ADD CONSTRAINT is a statement of its own", added[0])
+        add_constraints(host, node, [one for action in added for one in action.expressions])
+        return
 
     def change(txn: Any, catalog: Catalog) -> None:
         own = catalog.find(node.this.name)
@@ -470,12 +363,7 @@ def _readers(host: Host, name: str) -> str:
 def _alter(txn: Any, catalog: Catalog, name: str, action: exp.Expr) -> None:
     saved = catalog.tables.setdefault(
         name,
-        {
-            "columns": [
-                {"name": c.name, "type": str(c.type), "default": None}
-                for c in catalog.columns(name)
-            ]
-        },
+        {"columns": columns_saved(catalog, name)},
     )
     match action:
         case exp.ColumnDef():
@@ -513,7 +401,7 @@ def _alter(txn: Any, catalog: Catalog, name: str, action: exp.Expr) -> None:
             ]
             if checks := saved.get("constraints"):
                 saved["constraints"] = {
-                    rule: _renamed(text, own, new) for rule, text in checks.items()
+                    rule: renamed(text, own, new) for rule, text in checks.items()
                 }
         case exp.AlterRename():
             txn.rename(name, action.this.name)
@@ -540,14 +428,20 @@ def _own(catalog: Catalog, table: str, column: str, node: exp.Expr) -> str:
     raise SqlError(f"{table} has no column {column}{nearest(column, names)}", node)
 
 
-def default_value(text: str | None, type_: SqlType, node: exp.Expr | None = None) -> Any:
-    """Return the value of a DEFAULT.  Raises SqlError if it is not a constant."""
+def default_value(
+    text: str | None,
+    type_: SqlType,
+    node: exp.Expr | None = None,
+    moment: datetime | None = None,
+) -> Any:
+    """Return the value of a DEFAULT, at a moment, by default now.  Raises SqlError if it is not a constant."""
     if text is None:
         return None
     parsed = sqlglot.parse_one(text, dialect="duckdb")
     while isinstance(parsed, exp.Paren | exp.Cast):
         parsed = parsed.this
-    value = constant(parsed)
+    said = constant_of(parsed, moment)  # of the moment, or of chance
+    value = constant(parsed if said is None else said.this if isinstance(said, exp.Cast) else said)
     if value is None:
         raise SqlError(f"DEFAULT {text} is not a constant", node)
     found = converted(value, type_, node).term

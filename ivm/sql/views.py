@@ -14,6 +14,7 @@ from ivm.names import CATALOG, ONE
 from ivm.sql import tables
 from ivm.sql.answers import Finished, bind, finish
 from ivm.sql.catalog import Catalog
+from ivm.sql.constraints import create_index
 from ivm.sql.edits.insert import insert
 from ivm.sql.edits.target import Target
 from ivm.sql.errors import SqlError, SqlWarning, counted, nearest
@@ -37,11 +38,8 @@ def create(host: Host, node: exp.Create, strict: bool = False) -> None:
     """
     kind, target = (node.args.get("kind") or "").upper(), node.this
     if kind == "INDEX":
-        if node.args.get("unique"):
-            warnings.warn(
-                SqlWarning("UNIQUE INDEX: that values are unique is not checked"), stacklevel=2
-            )
-        return  # rules make the indices that they need
+        create_index(host, node)
+        return
     properties = node.args["properties"].expressions if node.args.get("properties") else []
     kept = any(isinstance(one, exp.MaterializedProperty) for one in properties)
     if any(isinstance(one, exp.TemporaryProperty) for one in properties) or kind not in (
@@ -76,7 +74,7 @@ def _table(host: Host, name: str, node: exp.Create) -> None:
     if isinstance(node.this, exp.Schema) and node.expression is None:
         columns, key, checks = tables.definitions(node.this.expressions)
         if tables.create(host, name, columns, key, node) and checks:
-            tables.constrain(host, name, checks, node)
+            tables.constrain_new(host, name, checks, node)
         return
     _table_of(host, name, node)
 

@@ -48,6 +48,8 @@ def insert(target: Target, node: exp.Insert, given_rows: list[Row] | None = None
     if node.args.get("by_name"):
         named = [exp.to_identifier(name) for name in target.names_of(source)]
     places = target.places(named, node)
+    if not isinstance(source, exp.Values) and source is not None:
+        target.refuse_numbers(places, node)
     if given_rows is not None:
         listed = given_rows
     elif source is None:
@@ -79,6 +81,7 @@ def _values(target: Target, node: exp.Values, places: list[int]) -> list[Row]:
 def _value(target: Target, node: exp.Expr, place: int) -> Any:
     if is_default(node):
         return target.default(place, node)
+    target.refuse_numbers([place], node)
     column, inner = target.columns[place], node
     while isinstance(inner, exp.Paren):
         inner = inner.this

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -15,14 +16,14 @@ from sqlglot import exp
 from ivm.sql.answers import answer
 from ivm.sql.catalog import Catalog
 from ivm.sql.conversions import convert
-from ivm.sql.edits.literals import Row, literal, rows_of
+from ivm.sql.edits.literals import Row, rows_of
 from ivm.sql.errors import DuplicateError, SqlError, counted, nearest
-from ivm.sql.literals import NoValueError, converted
+from ivm.sql.literals import NoValueError, converted, literal
 from ivm.sql.queries.clauses import Rows
 from ivm.sql.queries.query import Queries
 from ivm.sql.rules import Builder, Column
 from ivm.sql.session import Reader
-from ivm.sql.tables import default_value, unique_names
+from ivm.sql.tables import ALWAYS, default_value
 from ivm.sql.terms import Lit, Typed, originated
 from ivm.sql.types import BIGINT, BLOB, VARCHAR
 
@@ -53,12 +54,14 @@ class Target:
         schema = catalog.source[own].info.schema
         self.key: Places = () if self.bag else tuple(self.names.index(k) for k in schema.key)
         unique = [
-            tuple(sorted(map(self.names.index, names))) for names in unique_names(catalog, own)
+            tuple(sorted(map(self.names.index, names))) for names in catalog.unique_names(own)
         ]
         self.keys: list[Places] = [
             *dict.fromkeys([*[tuple(sorted(self.key))] * bool(self.key), *unique])
         ]
         self.changed: dict[str, list[Row]] = {INSERTED: [], UPDATED: [], DELETED: []}
+        self._moment = datetime.now(UTC)
+        self._numbers: dict[int, int] = {}  # the last that were given, by positions of columns
         self.alias, self._table = table.alias or table.name, table
         self._with = node.args.get("with_") or node.args.get("with")
 
@@ -118,9 +121,41 @@ class Target:
 
     def default(self, place: int, node: exp.Expr) -> Any:
         """Return the value of a column that is not named."""
+        own = self._saved(place)
+        if own and own.get("identity"):
+            return self._next_number(place)
+        text = own["default"] if own else None
+        return default_value(text, self.columns[place].type, node, self._moment)
+
+    def _saved(self, place: int) -> dict[str, Any] | None:
+        """Return what CREATE TABLE said of a column."""
         saved = self.catalog.tables.get(self.name, {}).get("columns", ())
-        own = next((c for c in saved if c["name"] == self.names[place]), None)
-        return default_value(own and own.get("default"), self.columns[place].type, node)
+        return next((c for c in saved if c["name"] == self.names[place]), None)
+
+    def _next_number(self, place: int) -> int:
+        """Return one more than the greatest number of a column; O(rows) unless it begins the key."""
+        if place not in self._numbers:
+            if self.key[:1] == (place,):
+                with self.reader.relation(self.name) as relation:
+                    last = relation.last()
+                    most = last and last[place]
+            else:
+                column = exp.column(self.names[place], quoted=True)
+                query = exp.select(exp.Max(this=column)).from_(exp.to_table(self.name, quoted=True))
+                ((most,),) = self.rows(query, [self.columns[place]])
+            self._numbers[place] = max(most or 0, 0)
+        self._numbers[place] += 1
+        return self._numbers[place]
+
+    def refuse_numbers(self, places: Sequence[int], node: exp.Expr) -> None:
+        """Raise SqlError if a statement gives values to a column that always gets numbers."""
+        for place in places:
+            if (own := self._saved(place)) and own.get("identity") == ALWAYS:
+                raise SqlError(
+                    f"{self.name}.{self.names[place]} is GENERATED ALWAYS: leave it out, or write "
+                    "DEFAULT",
+                    node,
+                )
 
     def whole(self, row: Row, places: Sequence[int], node: exp.Expr) -> Row:
         """Return a row with the defaults of the columns that it does not give."""

@@ -12,7 +12,6 @@ from ivm.sql.catalog import Catalog
 from ivm.sql.errors import SqlError
 from ivm.sql.queries.query import Queries
 from ivm.sql.rules import Builder, Column
-from ivm.sql.tables import parsed_constraint
 
 DATABASE, USER = "ivm", "ivm"
 DIALECT = "dialect"  # in the meta of a table of a question
@@ -100,9 +99,7 @@ def _constraints(catalog: Catalog, name: str) -> Iterator[Constraint]:
         key = [*catalog.source[name].info.schema.key]
         if key:
             yield Constraint(f"{name}_pkey", PRIMARY, key, f"PRIMARY KEY ({_listed(key)})")
-    texts = catalog.tables.get(name, {}).get("constraints", {})
-    for text in dict.fromkeys(texts.values()):
-        node = parsed_constraint(text)
+    for node in catalog.constraints(name):
         if isinstance(node, exp.UniqueColumnConstraint):
             columns = [one.name for one in node.this.expressions]
             yield Constraint(
@@ -112,7 +109,9 @@ def _constraints(catalog: Catalog, name: str) -> Iterator[Constraint]:
             yield _reference(catalog, name, node)
         else:
             columns = [*dict.fromkeys(one.name for one in node.find_all(exp.Column))]
-            yield Constraint(f"{name}_{'_'.join(columns)}_check", CHECK, columns, text)
+            yield Constraint(
+                f"{name}_{'_'.join(columns)}_check", CHECK, columns, node.sql(dialect="duckdb")
+            )
 
 
 def _reference(catalog: Catalog, name: str, node: exp.ForeignKey) -> Constraint:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from sqlglot import exp
 
-from ivm.sql.edits.literals import literal
+from ivm.sql.literals import literal
 from ivm.sql.naming.names import output_name
 from ivm.sql.system.objects import DATABASE, DIALECT, USER, schema_of
 from ivm.sql.system.settings import VALUES
@@ -98,6 +98,25 @@ def answer(node: exp.Expr, nodes: Sequence[exp.Expr], dialect: str) -> None:
             _name(one)
             one.replace(value)
             node.meta[MOMENTARY] = True
+
+
+def constant_of(node: exp.Expr, moment: datetime | None = None) -> exp.Expr | None:
+    """Return what an expression of a DEFAULT is a constant for; None if a session says none."""
+    said = Said("duckdb", moment or datetime.now(UTC))
+    return _value(node, said, False) if isinstance(node, exp.Func | exp.Column) else None
+
+
+def simplify_definition(node: exp.Expr) -> None:
+    """Let a DEFAULT of a moment or of chance be written as in every dialect, and leave out of a
+    foreign key what it does anyway.
+    """
+    for key in node.find_all(exp.Reference):
+        options = key.args.get("options") or []
+        key.set("options", [o for o in options if not str(o).endswith((" NO ACTION", " RESTRICT"))])
+    words = {"now": exp.CurrentTimestamp, "gen_random_uuid": exp.Uuid, "random": exp.Rand}
+    for one in node.find_all(exp.DefaultColumnConstraint):
+        if isinstance(one.this, exp.Anonymous) and (kind := words.get(one.this.name.lower())):
+            one.set("this", kind())
 
 
 def _is_beside(table: exp.Table) -> bool:

@@ -1,0 +1,278 @@
+"""Constraints of tables, which are rules that have no rows, and the indices that clients create."""
+
+from __future__ import annotations
+
+from collections.abc import Container
+from typing import Any, TypeAlias
+
+from sqlglot import exp
+
+from ivm.errors import ConstraintError
+from ivm.names import CATALOG
+from ivm.sql.catalog import Catalog, constraint_of
+from ivm.sql.errors import SqlError, nearest
+from ivm.sql.queries.expressions import Expressions, Subqueries
+from ivm.sql.queries.scope import Scope, Source
+from ivm.sql.rules import Body, Builder, Table
+from ivm.sql.session import Host
+from ivm.sql.terms import Atom, Call, Lit, Rule, Test, Typed, Var, variables
+from ivm.sql.trees import Trees
+
+# what satisfies the body of the first rule satisfies that of the second; none satisfies it
+Demand = tuple[Rule, Rule | None]
+Checks: TypeAlias = list[exp.Expr]
+Indices: TypeAlias = dict[str, str | None]  # the UNIQUE of an index, by its name
+
+
+def _none(*_: Any) -> Any:
+    raise SqlError("a subquery has no place here")
+
+
+NO_SUBQUERIES = Subqueries(_none, _none, _none)
+
+
+def constraints_of(name: str) -> str:
+    """Return the name of the block of rules that has a table's constraints."""
+    return f"{name}:constraints"
+
+
+def renamed(constraint: str, old: str, new: str) -> str:
+    """Return the text of a constraint with another name for a column of its table."""
+    node = constraint_of(constraint)
+    for one in [*node.find_all(exp.Identifier)]:
+        if one.name.lower() == old.lower() and one.find_ancestor(exp.Reference) is None:
+            one.replace(exp.to_identifier(new))
+    return node.sql(dialect="duckdb")
+
+
+def constrain(host: Host, name: str, checks: Checks, indices: Indices | None = None) -> None:
+    """Let a table have these constraints, and no others, and the indices by name.
+
+    Raises SqlError, or what its rows violate; then nothing is changed.
+    """
+    with host.store.snapshot() as snap:
+        catalog = Catalog(snap, host.rules.of(snap).program.predicates, snap.properties)
+    saved = catalog.tables.get(name, {})
+    indices = saved.get("indices", {}) if indices is None else indices
+    trees = Trees(constraints_of(name))
+    with host.store.snapshot() as snap:
+        catalog.source = snap
+        texts = {
+            trees.add_constraint(left, right): one.sql(dialect="duckdb")
+            for one in checks
+            for left, right in _rules(catalog, name, one)
+        }
+
+    def save(txn: Any) -> None:
+        changed = Catalog(txn, {}, txn.catalog.properties)
+        own = changed.tables.setdefault(name, {"columns": columns_saved(changed, name)})
+        own |= {"constraints": texts, "indices": indices}
+        txn.properties[CATALOG] = changed.saved()
+
+    if texts:
+        block = constraints_of(name)
+        try:
+            host.install(trees.program, name=block, replace=True, edit=lambda txn: save(txn.inner))
+        except ConstraintError as error:
+            if error.constraint not in texts:
+                raise
+            columns = [c.name for c in catalog.columns(name)]
+            raise SqlError(violated(name, texts[error.constraint], error, columns)) from error
+        return
+    if saved.get("constraints"):
+        host.uninstall(constraints_of(name))
+    with host.store.transaction(f"change constraints of {name}") as txn:
+        save(txn)
+
+
+def add_constraints(host: Host, node: exp.Alter, nodes: list[exp.Expr]) -> None:
+    """ALTER TABLE ... ADD CONSTRAINT.  Raises SqlError, or what the table's rows violate."""
+    with host.store.snapshot() as snap:
+        catalog = Catalog(snap, host.rules.of(snap).program.predicates, snap.properties)
+        own = catalog.find(node.this.name)
+        if own is None or own in catalog.kept:
+            raise SqlError(
+                f"no table {node.this.name} exists{nearest(node.this.name, catalog.names())}", node
+            )
+    new = [one.expressions[0] if isinstance(one, exp.Constraint) else one for one in nodes]
+    constrain(host, own, [*catalog.constraints(own), *new])
+
+
+def violated(name: str, shown: str, error: ConstraintError, columns: Container[str]) -> str:
+    """Return the error of a constraint of a table, of which `columns` are all, in SQL's words."""
+    values = zip(error.columns, error.rows[0], strict=True)
+    row = ", ".join(f"{c} = {v!r}" for c, v in values if c in columns)
+    return f"{name}: {shown} does not hold for {row}: nothing was changed"
+
+
+def columns_saved(catalog: Catalog, name: str) -> list[dict[str, Any]]:
+    """Return what the catalog keeps of the columns of a table that SQL did not create."""
+    return [{"name": c.name, "type": str(c.type), "default": None} for c in catalog.columns(name)]
+
+
+def create_index(host: Host, node: exp.Create) -> None:
+    """CREATE INDEX, which is noted by name, since rules make the indices that they need, and CREATE
+    UNIQUE INDEX, which is a constraint besides.  Raises SqlError.
+    """
+    index, unique = node.this.name, bool(node.args.get("unique"))
+    params = node.this.args.get("params")
+    parts = (params.args.get("columns") if params else None) or []
+    columns = [one.this if isinstance(one, exp.Ordered) else one for one in parts]
+    if unique and (
+        params.args.get("where") or not all(isinstance(one, exp.Column) for one in columns)
+    ):
+        raise SqlError(
+            "CREATE UNIQUE INDEX takes columns, and all rows: keep a view of what may not be", node
+        )
+    with host.store.snapshot() as snap:
+        catalog = Catalog(snap, host.rules.of(snap).program.predicates, snap.properties)
+        wanted = node.this.args["table"].name
+        own = catalog.find(wanted)
+        if own is None or own in catalog.kept:
+            raise SqlError(
+                f"no table {wanted} exists{nearest(wanted, catalog.names())}: indices are of "
+                "tables, and views have those that they need",
+                node,
+            )
+        owner = _owner(catalog, index)
+        names = {c.name.lower(): c.name for c in catalog.columns(own)}
+    for one in parts:
+        for column in one.find_all(exp.Column):
+            if column.name.lower() not in names:
+                raise SqlError(f"{own} has no column {column.name}", column)
+    index = index or f"{own}_{'_'.join(one.name for one in columns)}_idx"
+    if owner is not None:
+        if node.args.get("exists"):
+            return
+        raise SqlError(f"index {index} exists already: DROP INDEX {index} first", node)
+    checks = catalog.constraints(own)
+    if unique:
+        identifiers = [exp.to_identifier(names[one.name.lower()]) for one in columns]
+        checks.append(exp.UniqueColumnConstraint(this=exp.Schema(expressions=identifiers)))
+    known = catalog.tables.get(own, {}).get("indices", {})
+    text = checks[-1].sql(dialect="duckdb") if unique else None
+    constrain(host, own, checks, {**known, index: text})
+
+
+def drop_index(host: Host, name: str, node: exp.Drop) -> None:
+    """DROP INDEX.  Raises SqlError."""
+    with host.store.snapshot() as snap:
+        catalog = Catalog(snap, {}, snap.properties)
+    if (owner := _owner(catalog, name)) is None:
+        if node.args.get("exists"):
+            return
+        known = [one for table in catalog.tables.values() for one in table.get("indices", ())]
+        raise SqlError(f"no index {name} exists{nearest(name, known)}", node)
+    indices = {**catalog.tables[owner]["indices"]}
+    text = indices.pop(name)
+    left = [one for one in catalog.constraints(owner) if one.sql(dialect="duckdb") != text]
+    constrain(host, owner, left, indices)
+
+
+def _owner(catalog: Catalog, index: str) -> str | None:
+    """Return the table that has an index; None if there is none of that name."""
+    return next(
+        (name for name, table in catalog.tables.items() if index in table.get("indices", ())), None
+    )
+
+
+def _rules(catalog: Catalog, name: str, node: exp.Expr) -> list[Demand]:
+    """Return a constraint as those of rules."""
+    builder, table = Builder(name), catalog.table(name)
+    assert table is not None
+    if isinstance(node, exp.CheckColumnConstraint):
+        body, row = _of_rows(builder, table)
+        scope = Scope(
+            body, [Source(name, [(c.name, v) for c, v in zip(table.columns, row, strict=True)])]
+        )
+        if node.find(exp.Select, exp.AggFunc):
+            raise SqlError(
+                "CHECK is about one row: keep a view of what it forbids, and look whether it is "
+                "empty",
+                node,
+            )
+        body.literals += Expressions(builder, scope, NO_SUBQUERIES).condition(node.this, False)
+        return [_never(body)]
+    if isinstance(node, exp.ForeignKey):
+        return [_reference(catalog, builder, table, node)]
+    if not isinstance(node, exp.UniqueColumnConstraint):
+        raise SqlError(f"{node.sql(dialect='duckdb')} is not kept", node)
+    names = [one.name for one in node.this.expressions]
+    return _unique(builder, table, [_place(table, one, node) for one in names])
+
+
+def _unique(builder: Builder, table: Table, places: list[int]) -> list[Demand]:
+    """Return the constraints that no two rows have the same values, none of them null, at some
+    places.
+    """
+    body, first = _of_rows(builder, table)
+    second = [
+        one if place in places else builder.variable(one.type, one.nullable)
+        for place, one in enumerate(first)
+    ]
+    builder.scan(table, body, second)
+    pairs = [(first[p].term, second[p].term) for p in table.key if p not in places]
+    body.literals.append(
+        Test(Call("or", tuple(Call("not", (Call("same", pair),)) for pair in pairs)))
+    )
+    body.required |= {v for place in places for v in variables(first[place].term)}
+    found = [_never(body)]
+    if table.weighs:
+        body, row = _of_rows(builder, table)
+        body.required |= {v for place in places for v in variables(row[place].term)}
+        body.literals.append(Test(Call(">", (body.weights[0], Lit(1, "int64")))))
+        found.append(_never(body))
+    return found
+
+
+def _reference(catalog: Catalog, builder: Builder, table: Table, node: exp.ForeignKey) -> Demand:
+    target = node.args["reference"].this
+    there = target.this if isinstance(target, exp.Schema) else target
+    other = catalog.table(there.name)
+    if other is None:
+        raise SqlError(f"no table {there.name} exists{nearest(there.name, catalog.names())}", node)
+    names = (
+        [one.name for one in target.expressions]
+        if isinstance(target, exp.Schema)
+        else [other.columns[place].name for place in other.key]
+    )
+    places = [_place(table, one.name, node) for one in node.expressions]
+    if len(names) != len(places):
+        raise SqlError(f"REFERENCES {there.name} has {len(names)} columns for {len(places)}", node)
+    (body, row), found = _of_rows(builder, table), Body()
+    given: list[Typed | None] = [None] * len(other.columns)
+    for place, name in zip(places, names, strict=True):
+        given[_place(other, name, node)] = row[place]
+        body.required |= {*variables(row[place].term)}
+    builder.scan(other, found, given)
+    used = {v for one in given if one is not None for v in variables(one.term)}
+    return _using(body, used), _using(found, used)
+
+
+def _of_rows(builder: Builder, table: Table) -> tuple[Body, list[Typed]]:
+    """Return a body of a table's rows, with variables of the columns' names, which messages
+    show.
+    """
+    body = Body()
+    return body, builder.scan(
+        table, body, [Typed(Var(c.name), c.type, c.nullable) for c in table.columns]
+    )
+
+
+def _never(body: Body) -> Demand:
+    return _using(body, set()), None
+
+
+def _using(body: Body, used: set[str]) -> Rule:
+    """Return a rule of a body, whose head has the variables that are used elsewhere."""
+    head = Atom("", tuple(Var(name) for name in sorted(used)))
+    return Rule((head,), tuple(body.literals), (), frozenset(body.required))
+
+
+def _place(table: Table, name: str, node: exp.Expr) -> int:
+    for place, column in enumerate(table.columns):
+        if column.name.lower() == name.lower():
+            return place
+    raise SqlError(
+        f"{table.name} has no column {name}{nearest(name, [c.name for c in table.columns])}", node
+    )
