@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
@@ -52,11 +52,9 @@ def columns_of(catalog: Catalog, table: exp.Expr, names: Sequence[str] | None) -
     return [known[n.lower()] for n in names] if names is not None else [*known.values()]
 
 
-def read(
-    path: str, given: Mapping[str, str], columns: list[Column], node: exp.Expr
-) -> list[tuple[Any, ...]]:
-    """Return the rows of a file, as values of the columns.  Raises SqlError for one that does
-    not fit.
+def read(path: str, given: Mapping[str, str], columns: list[Column], node: exp.Expr) -> pa.Table:
+    """Return the rows of a file, as values of the columns, in their order.  Raises SqlError for
+    one that does not fit.
     """
     import pyarrow as pa
 
@@ -83,13 +81,12 @@ def read(
                     f"rows",
                     node,
                 )
-        lists = [
-            column.cast(type_).to_pylist()
-            for column, type_ in zip(found.columns, types, strict=True)
-        ]
+        return pa.Table.from_arrays(
+            [column.cast(type_) for column, type_ in zip(found.columns, types, strict=True)],
+            [c.name for c in columns],
+        )
     except (pa.ArrowException, OSError) as error:
         raise SqlError(f"{path}: {error}", node) from error
-    return list(zip(*lists, strict=True))
 
 
 def _read_csv(

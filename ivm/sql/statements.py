@@ -35,7 +35,6 @@ from ivm.sql.beside.rows import put_beside
 from ivm.sql.dialects.read import DIALECTS, in_duckdb, parsed
 from ivm.sql.edits.change import delete, update
 from ivm.sql.edits.insert import insert
-from ivm.sql.edits.literals import Row
 from ivm.sql.edits.merge import merge
 from ivm.sql.edits.returning import returned
 from ivm.sql.edits.target import Target
@@ -66,6 +65,8 @@ from pagestore.errors import DependantsError, PagestoreError
 from pagestore.host import catalog_of, of_numbers, of_texts
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from ivm.transaction import Sessions, Transaction
 
 logging.getLogger("sqlglot").setLevel(logging.ERROR)  # what it warns of is refused here, by name
@@ -515,7 +516,7 @@ class Statements:
                 text = views.explained(self._queries(catalog), query)
         return Answer(pa.table({"explain": of_texts(text.split("\n"))}))
 
-    def _edit(self, node: exp.Expr, rows: list[Row] | None = None) -> Answer:
+    def _edit(self, node: exp.Expr, rows: pa.Table | None = None) -> Answer:
         if self.version is not None:
             raise SqlError("an older version does not change: run this on the workspace", node)
         txn = self.inside or self.open
@@ -600,7 +601,7 @@ def _word(node: exp.Expr) -> str:
     return (node.name if isinstance(node, exp.Command) else node.key).upper()
 
 
-def _edited(host: Host, txn: Transaction, node: exp.Expr, rows: list[Row] | None) -> Answer:
+def _edited(host: Host, txn: Transaction, node: exp.Expr, rows: pa.Table | None) -> Answer:
     """Run one edit in a transaction; return the number of rows, or what RETURNING says of them.
 
     The `rows` are those of an INSERT, if they are from a file.
@@ -625,7 +626,7 @@ def _counted(rows: int) -> Answer:
     return Answer(pa.table({"Count": of_numbers(pa.int64(), np.array([rows]))}))
 
 
-def _run_edit(target: Target, node: exp.Expr, rows: list[Row] | None) -> int:
+def _run_edit(target: Target, node: exp.Expr, rows: pa.Table | None) -> int:
     if isinstance(node, exp.Insert):
         return insert(target, node, rows)
     if isinstance(node, exp.Update):

@@ -13,10 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import pyarrow as pa
+import pyarrow.parquet
 import pytest
 
 import ivm
 from ivm.errors import IvmError
+from tests.support.calls import functions_called, is_ours
 from tests.support.programs.amounts import times
 
 KEYS = {
@@ -343,3 +346,59 @@ def test_files_hold_values_of_any_type(kind: str, tmp_path: Path) -> None:
         match="column l has lists, structs or maps, which CSV has not|COPY takes no INTEGER",
     ):
         ws.sql(f"COPY t TO '{file}'; COPY t FROM '{file}'")
+
+
+COPIED = {  # rows of a file into t (k SMALLINT PRIMARY KEY, s TEXT NOT NULL, f DOUBLE), which has 1
+    "new ones": [(2, "b", 1.5), (3, "ä", None)],
+    "none": [],
+    "one that exists": [(2, "b", 1.5), (1, "c", 2.5)],
+    "two with one key": [(2, "b", 1.5), (2, "c", 1.5)],
+    "a null where none may be": [(2, None, 1.5)],
+    "a key that is null": [(None, "b", 1.5)],
+    "a number beyond its column": [(70_000, "b", 1.5)],
+}
+
+
+@pytest.mark.parametrize("case", COPIED)
+@pytest.mark.parametrize("key", ["k SMALLINT PRIMARY KEY", "k SMALLINT NOT NULL", "f DOUBLE"])
+def test_copy_takes_and_refuses_the_rows_that_insert_does(case, key, tmp_path):
+    """COPY hands a file's columns over whole, and does as INSERT does row by row."""
+    columns = {"f": "f DOUBLE PRIMARY KEY, k SMALLINT, s TEXT NOT NULL"}.get(
+        key[0], f"{key}, s TEXT NOT NULL, f DOUBLE"
+    )
+    listed = [(f, k, s) for k, s, f in COPIED[case]] if key[0] == "f" else COPIED[case]
+    names = ("f", "k", "s") if key[0] == "f" else ("k", "s", "f")
+    types = {"k": pa.int64(), "s": pa.string(), "f": pa.float64()}
+    table = pa.table(
+        {n: pa.array([row[i] for row in listed], types[n]) for i, n in enumerate(names)}
+    )
+    pa.parquet.write_table(table, tmp_path / "rows.parquet")
+    found = []
+    for n, text in enumerate([f"COPY t FROM '{tmp_path}/rows.parquet'", ""]):
+        with ivm.open(tmp_path / f"{n}.pages") as ws:
+            ws.sql(f"CREATE TABLE t ({columns}); INSERT INTO t (k, s, f) VALUES (1, 'a', 0.5)")
+            try:
+                if text:
+                    ws.sql(text)
+                elif listed:
+                    marks = ", ".join(["(?, ?, ?)"] * len(listed))
+                    ws.sql(f"INSERT INTO t VALUES {marks}", [v for row in listed for v in row])
+                said = ""
+            except IvmError as error:
+                said = str(error)
+            found.append((sorted(ws.sql("SELECT * FROM t"), key=repr), bool(said)))
+    assert found[0] == found[1]
+
+
+def test_copy_makes_no_object_for_each_value(tmp_path):
+    def calls(rows: int) -> int:
+        numbers = range(rows)
+        table = pa.table({"k": numbers, "s": [f"t{n % 5}" for n in numbers]})
+        pa.parquet.write_table(table, tmp_path / "rows.parquet")
+        with ivm.open(tmp_path / f"{rows}.pages") as ws:
+            ws.sql("CREATE TABLE t (k INT PRIMARY KEY, s TEXT)")
+            text = f"COPY t FROM '{tmp_path}/rows.parquet'"
+            return len([*filter(is_ours, functions_called(lambda: ws.sql(text)))])
+
+    calls(10)  # the first statement of a process compiles and imports
+    assert calls(20_000) < 2 * calls(2_000)

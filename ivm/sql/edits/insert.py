@@ -13,9 +13,10 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+import pyarrow as pa
 from sqlglot import exp
 
-from ivm.sql.edits.literals import Row, constants
+from ivm.sql.edits.literals import Row, constants, rows_of
 from ivm.sql.edits.target import Places, Target, is_default, row_at
 from ivm.sql.errors import SqlError
 from ivm.sql.literals import constant
@@ -37,9 +38,9 @@ class Conflict(NamedTuple):
         return [(key, values) for key in self.keys if None not in (values := row_at(row, key))]
 
 
-def insert(target: Target, node: exp.Insert, given_rows: list[Row] | None = None) -> int:
-    """INSERT: return the number of rows that are new or have new values; the rows are from a
-    file if they are given.
+def insert(target: Target, node: exp.Insert, given: pa.Table | None = None) -> int:
+    """INSERT: return the number of rows that are new or have new values; `given` are those of a
+    file.
     """
     source, named = (
         node.expression,
@@ -50,8 +51,11 @@ def insert(target: Target, node: exp.Insert, given_rows: list[Row] | None = None
     places = target.places(named, node)
     if not isinstance(source, exp.Values) and source is not None:
         target.refuse_numbers(places, node)
-    if given_rows is not None:
-        listed = given_rows
+    if given is not None:
+        if len(places) == len(target.columns):
+            names = [target.names[n] for n in places]
+            return target.add_table(given.rename_columns(names).select(target.names), node)
+        listed = rows_of(given)
     elif source is None:
         listed = [tuple(target.default(n, node) for n in places)]
     elif isinstance(source, exp.Values):

@@ -369,6 +369,38 @@ class Target:
         self.changed[INSERTED] += rows
         return len(rows)
 
+    def add_table(self, table: pa.Table, node: exp.Expr) -> int:
+        """Add the rows of an Arrow table, which has all columns, as `add` does; return how many.
+
+        Only if one of them is refused, an error needs them as objects of Python.
+        """
+        if not self._may_add(table):
+            return self.add(rows_of(table), node)
+        (self.txn.insert if self.bag else self.txn.set)(self.name, table)
+        return int(table.num_rows)
+
+    def _may_add(self, table: pa.Table) -> bool:
+        """Return whether `add` surely refuses no row of an Arrow table."""
+        import pyarrow.compute as pc
+
+        for column, values in zip(self.columns, table.columns, strict=True):
+            if not column.nullable and values.null_count:
+                return False
+            if column.type.is_integer and column.type.range:
+                (least, most), found = map(int, column.type.range), pc.min_max(values).as_py()
+                if found["min"] is not None and not least <= found["min"] <= found["max"] <= most:
+                    return False
+        if self.bag:
+            return True
+        keys = table.select(self.key)
+        if any(pa.types.is_floating(one.type) for one in keys.columns):  # -0.0 is 0.0
+            return False
+        if keys.group_by(keys.column_names).aggregate([]).num_rows < table.num_rows:
+            return False
+        with self.reader.relation(self.name) as relation:
+            given = [keys.column(name) for name in relation.schema.key]
+            return not len(relation) or not relation.get_many(given)[0].any()
+
     def remove(self, rows: list[Row], whole: bool = False) -> int:
         """Remove the rows that columns which tell them apart, or all columns, name; return how
         many.
