@@ -97,9 +97,7 @@ class RuleError(IvmError, ValueError):
 
 
 class RuleSyntaxError(RuleError):
-    """The text does not parse. `text` is the line of the place, if known, which is shown with a
-    caret.
-    """
+    """The text does not parse. `text` is the line of the place, if known, shown with a caret."""
 
     text = ""
 
@@ -127,9 +125,7 @@ class SafetyError(RuleError):
 
 
 class RecursionRefusedError(RuleError):
-    """A view would depend on itself through a negation, or through an aggregate that is not
-    monotone.
-    """
+    """A view would depend on itself through a negation, or an aggregate that is not monotone."""
 
 
 class RedefinitionError(RuleError):
@@ -249,9 +245,7 @@ class RangeError(MaintainError, ArithmeticError):
 
 
 class UnregisteredError(MaintainError, LookupError):
-    """Rules call a function that this process has not registered, or that gives no array of
-    results.
-    """
+    """Rules call a function that this process has not registered, or that gives no array."""
 
 
 class LimitError(MaintainError, RuntimeError):

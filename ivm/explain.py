@@ -282,9 +282,7 @@ def _span(rule: InstalledRule) -> list[str]:
 
 
 def _basis(rule: InstalledRule, source: Source) -> list[str]:
-    """Describe which sizes of relations the plans of a rule were made for, and why they were
-    made anew.
-    """
+    """Describe the sizes of relations that a rule's plans were made for, and why anew."""
     sizes, reason, operations, expected = rule.basis[:4]
     lines = (
         [f"  planned   for {', '.join(f'{name} of {_rows(rows)}' for name, rows in sizes.items())}"]
@@ -417,9 +415,7 @@ def _way_of(plan: Plan, rule: InstalledRule, installed: Installed, source: Sourc
 
 
 def _columns(plan: Plan, rule: InstalledRule, installed: Installed, source: Source) -> list[str]:
-    """Describe how a plan is evaluated by columns, and which indices wait for a change that
-    needs them.
-    """
+    """Describe how a plan is evaluated by columns, and which indices wait for a change."""
     if not isinstance(plan.way, Columns):
         return []
     names = {trie.index.predicate for trie in plan.tries}

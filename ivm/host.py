@@ -45,9 +45,7 @@ maintainers: WeakSet[Maintainer] = WeakSet()  # of all open workspaces in this p
 
 
 class RuleHost:
-    """pagestore's interface to the rules installed in any store (see
-    pagestore/versions/catalog.py).
-    """
+    """pagestore's interface to the rules installed in any store (versions/catalog.py)."""
 
     name, mark = HOST, PROPERTY
 
@@ -182,9 +180,7 @@ def _schema(catalog: Any, name: str) -> Schema | None:
 
 
 def _rules_before(txn: Transaction) -> Installed:
-    """Return the rules of a transaction's base version, which read the relations of that
-    version.
-    """
+    """Return the rules of a transaction's base version, which read that version's relations."""
     saved = str(txn.base.catalog.properties[PROPERTY])
     before = {
         known: SimpleNamespace(info=info) for known, info in txn.base.catalog.relations.items()

@@ -163,9 +163,7 @@ def _patched(
 
 
 def _taken_out(actions: np.ndarray, rows: np.ndarray) -> Edits:
-    """Return the edits that undo those of a rule: of rows of constants, or of counts of
-    derivations.
-    """
+    """Return the edits that undo those of a rule: of constants' rows, or counts of derivations."""
     if (actions == INSERT).all():
         return np.full_like(actions, ERASE), rows
     return actions, np.concatenate([rows[:-1], -rows[-1:]])
@@ -296,9 +294,7 @@ def _restore_scans(txn: StoreTransaction, scans: Mapping[str, Iterable[str]]) ->
 
 
 def _has_form(before: Installed, after: Installed, name: str) -> bool:
-    """Return whether a predicate still exists, with columns of the same types, also of rows that
-    follow.
-    """
+    """Return whether a predicate still exists, with columns of the same types."""
     then, now = (one.program.predicates.get(one.whole(name)) for one in (before, after))
     if then is now:
         return then is not None
@@ -372,9 +368,7 @@ def refitted(txn: StoreTransaction, before: Installed) -> Installed:
 
 
 def _refitted_text(txn: StoreTransaction, before: Installed, block: Block) -> str:
-    """Return a block's text, in which relations that have other columns now are declared with
-    these.
-    """
+    """Return a block's text, in which relations with other columns now are declared with these."""
     text = block.text
     declared = [
         one for one in block.part.predicates.values() if one.extensional and one.name in txn
@@ -428,9 +422,7 @@ def end_of_statement(text: str, start: int) -> int:
 
 
 def _has_all_that_is_read(schema: Schema, predicate: Predicate, before: Installed) -> bool:
-    """Return whether a relation has the same key as declared, and all value columns that a rule
-    reads.
-    """
+    """Return whether a relation has the same key as declared, and all values that a rule reads."""
     keys = (
         before.layouts[predicate.name].keys
         if predicate.name in before.layouts

@@ -46,9 +46,7 @@ RECORDING = '. To be matched, a view records less with a coarser granularity, an
 
 
 class Limit(NamedTuple):
-    """A bound on the memory of this process: whose it is, the total in bytes, and the bytes
-    left.
-    """
+    """A bound on this process's memory: whose it is, the total in bytes, and the bytes left."""
 
     whose: str
     whole: int
@@ -56,9 +54,7 @@ class Limit(NamedTuple):
 
 
 class Stopped(Exception):
-    """Raised in an evaluation that has taken more operations than its Budget, to make a better
-    plan.
-    """
+    """Raised when an evaluation took more operations than its Budget, to plan better."""
 
 
 class Budget:
@@ -350,9 +346,7 @@ class within_memory(ContextDecorator):
 
 
 def _is_refusal(error: BaseException) -> bool:
-    """Return whether memory was refused to an array, to the map of a file, or to the stack of a
-    thread.
-    """
+    """Return whether memory was refused to an array, a file's map or a thread's stack."""
     return (
         (isinstance(error, MemoryError) and not isinstance(error, RoomError))
         or (isinstance(error, OSError) and error.errno == errno.ENOMEM)
@@ -366,9 +360,7 @@ def memory_left() -> int:
 
 
 def limits() -> Iterator[Limit]:
-    """Yield all limits on the memory of this process; those that the system does not report are
-    left out.
-    """
+    """Yield all limits on the memory of this process, but for those it does not report."""
     yield Limit("memory", UNLIMITED, UNLIMITED)
     try:
         machine = _fields(PROC / "meminfo")
@@ -411,9 +403,7 @@ def _folders(groups: str, root: Path) -> list[tuple[Path, tuple[str, str, str]]]
 
 
 def _group(folder: Path, most: str, taken: str, files: str) -> Iterator[Limit]:
-    """Yield the limit of one control group, if it has one. File cache that can be dropped counts
-    as free.
-    """
+    """Yield the limit of one control group, if it has one. Its file cache counts as free."""
     if (
         (folder / most).exists()
         and (limit := (folder / most).read_text().strip()) != "max"

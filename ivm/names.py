@@ -48,9 +48,7 @@ def is_helper(name: str, blocks: Container[str] | None = None) -> bool:
 
 
 def tables_of_sql(properties: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what SQL says of the tables that it created or altered, by name, of a version's
-    properties.
-    """
+    """Return what SQL says of its tables, by name, in a version's properties."""
     found: dict[str, Any] = json.loads(properties.get(CATALOG) or "{}").get("tables", {})
     return found
 
@@ -70,9 +68,7 @@ def names_of(source: Any, blocks: Container[str]) -> list[str]:
 
 
 def stored_as(source: Any, name: str) -> list[str]:
-    """Return the names of the relations that have the rows of a relation or view: several for a
-    wide view.
-    """
+    """Return the names of the relations that have a relation's or view's rows."""
     return [name] if name in source else kept_views(source).get(name, {}).get("wide") or [name]
 
 
@@ -83,16 +79,12 @@ def kept_views(source: Any) -> dict[str, Any]:
 
 
 def is_membership(predicate: str) -> bool:
-    """Return whether a predicate is a helper with the constants of `x in (1, 5)`
-    (rewrite/memberships.py).
-    """
+    """Return whether a predicate is a helper with the constants of `x in (1, 5)`."""
     return AMONG in predicate
 
 
 def is_unread(variable: str) -> bool:
-    """Return whether a variable is that of a column which nothing reads
-    (Conjunction.in_own_order).
-    """
+    """Return whether a variable is a column's that nothing reads (Conjunction.in_own_order)."""
     return variable[0] == "$" and "." in variable
 
 

@@ -75,9 +75,7 @@ def _edit(name: str, txn: Transaction, action: str, rows: list[tuple[Any, ...]])
 
 
 class _Work:
-    """The commits of a series as its workspace sees them: whether plans still fit, and what was
-    done.
-    """
+    """A series' commits as its workspace sees them: whether plans fit, and what was done."""
 
     def __init__(
         self, maintainer: Maintainer, installed: Installed, schedule: Schedule, name: str, head: Any

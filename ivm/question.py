@@ -79,9 +79,7 @@ def answer(sketch: EphemeralTransaction, question: Question, threads: int) -> An
 
 
 def _table(relation: Relation, memory: MemoryUse) -> pa.Table:
-    """Return all rows of a relation, whose texts are counted as they are made.  Raises
-    RoomError.
-    """
+    """Return all rows of a relation; texts are counted as they are made. Raises RoomError."""
     if not any(column.type.interned for column in relation.schema.columns):
         return relation.to_arrow()
     import pyarrow as pa

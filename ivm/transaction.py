@@ -106,9 +106,7 @@ class Maintainer:
     def commit(
         self, txn: pagestore.Transaction, installed: Installed, edits: Mapping[str, Edits]
     ) -> int:
-        """Maintain every view, commit all as one version, tell subscribers, and return the
-        version.
-        """
+        """Maintain every view, commit all as one version, tell subscribers; return the version."""
         accounted = self.accounts  # first, since this may use the same schedule
         txn.declare_maintained(HOST)
         erases, done = _only_erase(edits), None
@@ -334,9 +332,7 @@ class Transaction:
         return self._delete(relation, lambda: relation.words_where(condition))
 
     def _delete(self, relation: WritableRelation, find: Callable[[], Iterable[np.ndarray]]) -> int:
-        """Remove the rows that `find` yields of a relation with the edits so far; return how
-        many.
-        """
+        """Remove a relation's rows, with the edits so far, that `find` yields; return how many."""
         name, keys = relation.name, len(relation.schema.key)
         with undone(self._txn):
             self._apply_for([name])
@@ -351,9 +347,7 @@ class Transaction:
         return sum(words.shape[1] for words in found)
 
     def set(self, name: str, rows: Any = None, *, columns: Any = None) -> None:
-        """Add rows, replacing the values of a function's keys.  Raises EditError for a view,
-        ClosedError.
-        """
+        """Add rows, replacing the values of a function's keys. Raises EditError, ClosedError."""
         (relation, read), rows = self._relation(name), given_rows(rows, columns)
         if read and not relation.info.bag:
             self._add(name, SET, relation.encode(rows))
@@ -427,9 +421,7 @@ class Transaction:
             self._txn.apply(name, actions, words)
 
     def _before(self) -> dict[str, Tree]:
-        """Return the trees at the beginning of the relations that rules know and that may have
-        changed.
-        """
+        """Return the former trees of the relations that rules know and that may have changed."""
         names = self._installed.extensional if self._reached else self._edits
         if self._maintainer is None:
             return {name: self._trees[name] for name in names if name in self._trees}
@@ -437,18 +429,14 @@ class Transaction:
         return {name: trees[relations[name].spec.tree_id] for name in names if name in relations}
 
     def _is_changed(self) -> bool:
-        """Return whether relations that rules know, or their columns, were changed through
-        `inner`.
-        """
+        """Return whether relations that rules know, or columns, were changed through `inner`."""
         if not self._reached:
             return False
         others = self._maintainer is not None and self._txn.catalog is not self._txn.base.catalog
         return others or any(self._txn.tree(name) != tree for name, tree in self._before().items())
 
     def _apply_by(self, engine: Engine) -> None:
-        """Apply the edits, and bring all that an engine maintains up to date.  Raises
-        MaintainError.
-        """
+        """Apply the edits, and let all that an engine maintains follow. Raises MaintainError."""
         if self._is_changed():
             self._apply()
             engine.follow_changes(self._before())

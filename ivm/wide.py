@@ -193,9 +193,7 @@ def side_by_side(tables: list[pa.Table], keys: int, weighs: bool) -> pa.Table:
 
 
 def read(source: Any, name: str) -> Any:
-    """Return a relation of a snapshot, or a view that is in several; None if there is none of
-    that name.
-    """
+    """Return a snapshot's relation, or a view that is in several; None if there is none."""
     if name in source:
         relation = source[name]
         relation.enough = lambda: kept_views(source).get(name, {}).get("leading") or None

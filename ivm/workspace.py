@@ -272,9 +272,7 @@ class Workspace:
     def _remember(
         self, saved: str, installed: Installed, gone: frozenset[str] = frozenset()
     ) -> None:
-        """Use other rules from now on; drop the statistics and subscriptions of removed
-        predicates.
-        """
+        """Use other rules from now on; drop statistics and subscriptions of removed predicates."""
         self.rules.remember(saved, installed)
         self._maintainer.forget(installed, gone)
 
@@ -445,9 +443,7 @@ class Workspace:
 
     @property
     def in_sql_transaction(self) -> bool:
-        """Whether a statement BEGIN of `sql`, in this thread or task, waits for its COMMIT or
-        ROLLBACK.
-        """
+        """Whether a BEGIN of `sql`, in this thread or task, waits for its COMMIT or ROLLBACK."""
         return self._sessions.open is not None
 
     def _sql_in(
@@ -910,15 +906,11 @@ class Workspace:
         return self._edited(name, INSERT, rows)
 
     def delete(self, name: str, rows: Any) -> int:
-        """Remove a row or key, given as a tuple, or several, as one transaction; return its
-        version.
-        """
+        """Remove a row or key, a tuple, or several, as one transaction; return its version."""
         return self._edited(name, ERASE, rows)
 
     def set(self, name: str, rows: Any) -> int:
-        """Add a row, given as a tuple, or rows, replacing values, as one transaction; return its
-        version.
-        """
+        """Add a row, a tuple, or rows, replacing values, as one transaction; return its version."""
         return self._edited(name, SET, rows)
 
     def delete_range(self, name: str, lo: tuple[Any, ...] = (), hi: tuple[Any, ...] = ()) -> int:

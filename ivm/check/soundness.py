@@ -100,9 +100,7 @@ class Soundness:
         return ranges
 
     def _values(self, tree: Tree, prefix: tuple[int, ...], lo: int, hi: int) -> Iterator[int]:
-        """Yield the values from lo to hi that follow a prefix in a tree's keys, each once, in
-        order.
-        """
+        """Yield values from lo to hi that follow a prefix in a tree's keys, each once, in order."""
         columns = (*range(len(prefix) + 1),)
         last = None
         for batch in read_batches(self._pages, tree, (*prefix, lo), columns=columns, rows=1024):

@@ -24,9 +24,7 @@ TABLE_BYTES = 8 * (2 + LOOKED_UP)  # of a row of a relation that is read whole a
 
 
 class Choice:
-    """Compares what the ways cost for the deltas so far; if `strict`, no view may be evaluated
-    anew.
-    """
+    """Compares what ways cost for the deltas so far; if `strict`, no view may be evaluated anew."""
 
     def __init__(self, context: Context, strict: bool = False) -> None:
         self._context, self.strict = context, strict

@@ -235,15 +235,11 @@ class Engine:
                 self.context.build_index(index)
 
     def change_of(self, name: str) -> Delta | None:
-        """Return the delta of a watched predicate in this transaction; None if it has not
-        changed.
-        """
+        """Return the delta of a watched predicate in this transaction; None if unchanged."""
         return self.context.deltas.get(self.context.own(name))
 
     def _check_trees(self) -> None:
-        """Raise DivergenceError if a tree is missing or has the wrong shape; check each catalog
-        once.
-        """
+        """Raise DivergenceError if a tree is missing or has the wrong shape; each catalog once."""
         catalog = self.txn.catalog
         if self.installed.checked_catalog.get("catalog") is catalog:
             return
@@ -486,9 +482,7 @@ class Engine:
         self.txn.replace(name, Tree.empty(self.txn.tree(name).spec))
 
     def _note_evaluation(self, names: Iterable[str]) -> None:
-        """Record that views are evaluated from scratch.  Raises RecomputeError where that is not
-        allowed.
-        """
+        """Record that views are evaluated anew. Raises RecomputeError where that is not allowed."""
         if self._choice.strict:
             raise RecomputeError(
                 f"{min(names)}: so much changes that following it would cost more than evaluating "

@@ -248,9 +248,7 @@ def _twins(
 
 
 def _agree(names: Mapping[str, str], pairs: Mapping[str, str]) -> bool:
-    """Return whether adding `pairs` (new name, old name) to `names` keeps the mapping
-    one-to-one.
-    """
+    """Return whether adding `pairs` (new name, old name) to `names` keeps it one-to-one."""
     taken = {was for name, was in names.items() if name not in pairs}
     return all(
         names.get(name, was) == was and was not in taken and (name == was or is_made(name))

@@ -203,9 +203,7 @@ class Numbering(NamedTuple):
     deferred: Container[Index]
 
     def tree_of(self, index: Index) -> int:
-        """Return the number of an index's tree; of its relation's, if the index is deferred and
-        not read.
-        """
+        """Return the number of an index's tree; its relation's, if it is deferred and unread."""
         return self.firsts[index.predicate] if index in self.deferred else self.trees[index]
 
 
@@ -418,9 +416,7 @@ class Laid(NamedTuple):
     width: int
 
     def find_scans(self, specs: Mapping[str, Spec]) -> None:
-        """Fill in which of the folds of their trees ranges need, given the specs of these, by
-        name.
-        """
+        """Fill in which of the folds of their trees ranges need, given their specs by name."""
         for row, name, scan in self.scans:
             rows = rows_of(specs[name], scan)
             assert rows, "the tree that a range is folded in has lost its scan"

@@ -87,9 +87,7 @@ class Terms:
         return self._column(term)
 
     def _type(self, term: Term) -> Type:
-        """Return the type of a term.  Raises UnfitError for a variable that the rule does not
-        name.
-        """
+        """Return the type of a term. Raises UnfitError for a variable that is not the rule's."""
         try:
             return type_of(term, self._types)
         except KeyError:

@@ -51,9 +51,7 @@ class Replan:
         self.regret = Regret()
 
     def budget(self, rule: InstalledRule, number: int) -> Budget:
-        """Return the operations that a plan may take before it is replaced, if there is a better
-        one.
-        """
+        """Return the operations that a plan may take before it is replaced, if there is another."""
         expected = max(rule.plans[number].cost, rule.basis.operations)
         better = cache(partial(self._planned_by_all_rows, rule))
 

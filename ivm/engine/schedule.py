@@ -257,9 +257,7 @@ class Schedule:
         self._carries = any(not isinstance(step, Flush) for step in plain)
 
     def run(self, txn: Transaction, edits: Mapping[str, Edits], encode: Encode) -> int:
-        """Run as many first steps as the kernel can; return how many. The results are in
-        `queues`.
-        """
+        """Run as many first steps as the kernel can; return how many. Results are in `queues`."""
         if not (self._carries or self.is_plain) or isinstance(txn, EphemeralTransaction):
             return 0  # no kernel writes to a sketch, whose thread need not be the writer's
         for actions, _ in edits.values():
@@ -325,9 +323,7 @@ class Schedule:
         return costs.OPERATION * int(run.progress[OPERATIONS]) if run.progress[COMPOSED] else 0
 
     def _may_lack_pages(self, kind: int) -> bool:
-        """Return whether the kernel may have stopped at a step of a kind since it ran out of
-        pages.
-        """
+        """Return whether the kernel may have stopped at a step of a kind for lack of pages."""
         if kind == kernel.RECUR:
             return bool(self._working.facts.state[WORK] <= RECURSIVE_MOST)
         if kind == kernel.MATCH:
@@ -495,9 +491,7 @@ class Schedule:
 
 
 def _sensitivity_indices(matched: Iterable[FollowPlan]) -> dict[str, int]:
-    """Return the names of the sensitivity indices of matched steps, and how many columns each
-    has.
-    """
+    """Return the names of the sensitivity indices of matched steps, and each one's columns."""
     return {
         name: len(sensor.columns)
         for step in matched

@@ -116,9 +116,7 @@ def _in_order(held: Sequence[Held[T]]) -> list[T]:
 
 
 def _is_reading(shape: Shape) -> bool:
-    """Return whether the plan only reads one atom, in the order of its index and without
-    conditions.
-    """
+    """Return whether the plan only reads one atom, in its index's order and without conditions."""
     (first, *others), levels = shape.argument_level, shape.levels
     return (
         not others

@@ -347,9 +347,7 @@ class Layout:
     def _ground(
         self, flat: Flat, shape: Shape, level: int, moves: np.ndarray, ground: np.ndarray
     ) -> None:
-        """Let a level intersect bitmaps over the outermost universe under which some slice
-        recurs.
-        """
+        """Let a level intersect bitmaps over the outermost universe where some slice recurs."""
         parts = shape.parts[shape.part_start[level] : shape.part_start[level + 1]]
         for changer in np.unique(moves[moves >= 0]).tolist():
             moving = parts[moves > changer]
@@ -413,9 +411,7 @@ class Layout:
         self.counts = max(self.counts, span)
 
     def _take(self, words: int) -> int:
-        """Reserve words in scratch, and one more, which is written before it is known to be
-        needed.
-        """
+        """Reserve words in scratch, and one more, written before it is known to be needed."""
         self.size += int(words) + 1
         return self.size - int(words) - 1
 

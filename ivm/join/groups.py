@@ -186,9 +186,7 @@ class Matches(NamedTuple):
     start: np.ndarray
 
     def pairs(self, many: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Yield the numbers of keys and of the rows that they match, about `many` pairs at a
-        time.
-        """
+        """Yield the numbers of keys and of rows that they match, about `many` pairs at a time."""
         ends = np.cumsum(self.times)
         total, begin = int(ends[-1]) if len(ends) else 0, 0
         cuts = np.searchsorted(ends, np.arange(many, total, many)) + 1

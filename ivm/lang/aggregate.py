@@ -291,9 +291,7 @@ def operation_of(aggregate: Aggregate) -> Operation:
 
 
 def serves_levels(op: str) -> bool:
-    """Return whether an operation depends only on the set of values, not on their multiplicity
-    or order.
-    """
+    """Return whether an operation depends only on which values there are, not how often."""
     return op in EXTREMES or is_semilattice(op)
 
 

@@ -336,9 +336,7 @@ class _Neighbours:
         return isinstance(literal, Negation) and any(self._asks(atom) for atom in atoms((literal,)))
 
     def _asks(self, atom: Atom) -> bool:
-        """Return whether an atom reads a neighbour.  Raises ArityError for one of the wrong
-        form.
-        """
+        """Return whether an atom reads a neighbour. Raises ArityError for another form."""
         name, op = split_column(atom.predicate)
         if op not in OPERATIONS or atom.predicate in self._forms or name not in self._forms:
             return False

@@ -276,9 +276,7 @@ def _whole(literal: Any, whole: Container[str]) -> Any:
 
 
 def make_edits(program: Program, known: Program) -> Program:
-    """Make edits of a program's changes, their constants typed by the columns.  Raises
-    RuleError.
-    """
+    """Make edits of a program's changes, constants typed by the columns. Raises RuleError."""
     predicates = program.over(known)
     edits = tuple(_edit(one, predicates) for one in program.statements if isinstance(one, Change))
     left = tuple(one for one in program.statements if not isinstance(one, Change))
@@ -320,9 +318,7 @@ def _as_bag(variable: Var, predicates: Mapping[str, Predicate], rules: Sequence[
 
 
 def _edit(change: Change, predicates: Mapping[str, Predicate]) -> Edit | DerivedEdit:
-    """Return the edit of an extensional predicate, its constants typed by the columns.  Raises
-    RuleError.
-    """
+    """Return the edit of an extensional predicate, typed by the columns. Raises RuleError."""
     call, value = split(change.head)
     predicate = predicates.get(call.name)
     if predicate is None:
@@ -507,9 +503,7 @@ COMPARED_MAX = 200  # characters of a name compared for suggestions; comparison 
 
 
 def check_names(rules: Iterable[Rule], names: set[str]) -> None:
-    """Raise UnknownPredicateError at the first atom of a body whose predicate is not among
-    `names`.
-    """
+    """Raise UnknownPredicateError at the first atom of a body whose predicate is not in `names`."""
     for rule in rules:
         for disjunct in rule.body:
             for atom in atoms(disjunct):

@@ -81,9 +81,7 @@ def typed_column(name: str) -> str:
 
 
 def _call_at(text: str, position: int) -> tuple[int, str] | None:
-    """Return the place and the remedy of a function or an aggregate that is written with
-    parentheses.
-    """
+    """Return the place and the remedy of a function or an aggregate written with parentheses."""
     call = re.search(r"([^\W\d][\w:]*)\s*(\([^()]*\)\s*)?$", text[:position])
     if call is None or not (
         text.startswith("(", position) if not call[2] else text[position : position + 1] in "=<>!"

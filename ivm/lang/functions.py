@@ -142,9 +142,7 @@ for _name in COMPARISONS:  # which become comparisons
 
 
 def call_may_fail(call: Call) -> bool:
-    """Return whether a function may have no value for some arguments, given those that are
-    constants.
-    """
+    """Return whether a function may have no value for some arguments, given its constants."""
     signature = FUNCTIONS[call.name]
     return signature.may_fail and not (signature.sure and signature.sure(call.args))
 
@@ -202,7 +200,5 @@ def users_functions(nodes: Iterable[Term | Literal]) -> Iterator[str]:
 
 
 def function_named(name: str) -> str | None:
-    """Return the name in FUNCTIONS of a function, given that or another of its names; None for
-    other names.
-    """
+    """Return a function's name in FUNCTIONS, by that or another name; None for others."""
     return name if name in FUNCTIONS else ALIASES.get(name)

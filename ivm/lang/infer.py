@@ -200,9 +200,7 @@ def _define(
 
 
 def variables_of(head: Atom) -> tuple[Var, ...]:
-    """Return the terms of a normalised rule's head, which are all variables; one may occur
-    twice.
-    """
+    """Return the terms of a normalised rule's head: variables, of which one may occur twice."""
     return tuple(term for term in head.terms if isinstance(term, Var))
 
 
@@ -416,9 +414,7 @@ def _long_arithmetic(term: Binary, types: Types) -> Call | None:
 
 
 def _long_constant(term: Call, gives: Type) -> Const | None:
-    """Return `decimal["12.50", 2, 38]` as a constant; None for a call whose arguments are not
-    constants.
-    """
+    """Return `decimal["12.50", 2, 38]` as a constant; None unless its arguments are."""
     value = term.args[0].value if isinstance(term.args[0], Const) else None
     if (
         term.name != "decimal"

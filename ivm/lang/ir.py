@@ -281,9 +281,7 @@ class Rule(Placed):
 
 @dataclass(frozen=True, slots=True)
 class Edit(Placed):
-    """One of `+` insert, `-` delete, `^` set.  A delete from a function may leave its value
-    None.
-    """
+    """One of `+` insert, `-` delete, `^` set. A delete from a function may leave its value None."""
 
     action: str
     predicate: str
@@ -561,9 +559,7 @@ def renamed(node: Any, names: Mapping[Var, Var]) -> Any:
 
 
 def marked(atom: Atom) -> Atom:
-    """Return an atom of a body whose variables may be null: it reads what another rule made for
-    it.
-    """
+    """Return an atom of a body whose variables may be null: it reads what a rule made for it."""
 
     return _with_marks(atom, lambda variable: True)
 

@@ -223,9 +223,7 @@ class Hoist:
         return name
 
     def term(self, node: Node, extra: list[Part]) -> Term:
-        """Convert a node to a term without function applications; fold literals.  Raises
-        RuleTypeError.
-        """
+        """Convert a node to a term without applications; fold literals. Raises RuleTypeError."""
         match node:
             case Anonymous():
                 raise SafetyError(
@@ -334,9 +332,7 @@ def normalise(program: Program, known: Program) -> Program:
 
 
 def _declared(clause: Clause) -> Application:
-    """Return the name of the view that a statement declares to be an equivalence, with its
-    place.
-    """
+    """Return the name of the view that a statement declares an equivalence, with its place."""
     head, _ = split(clause.heads[0])
     if len(head.args) != 1 or not isinstance(head.args[0], Var) or clause.body.items:
         raise RuleSyntaxError(
@@ -346,9 +342,7 @@ def _declared(clause: Clause) -> Application:
 
 
 def _gathered(rules: Iterable[Rule]) -> tuple[Rule, ...]:
-    """Return rules of which those that give a predicate rows of constants are one for each
-    predicate.
-    """
+    """Return rules of which one for each predicate gives it rows of constants."""
     made, tables = list[Rule](), dict[Atom, list[Disjunct]]()
     for rule in rules:
         head = rule.heads[0]
@@ -473,9 +467,7 @@ def _whole(literal: Literal, unnamed: set[str]) -> Literal:
 
 
 def _own(body: Conj, outer: set[Var]) -> set[Var]:
-    """Return the variables scoped to this conjunction: those in a literal of it, or in two of
-    its parts.
-    """
+    """Return the variables scoped to this conjunction: in a literal of it, or in two parts."""
     uses: Counter[Var] = Counter()
     for part in body.parts:
         match part:

@@ -228,9 +228,7 @@ def with_nullable_helpers(program: Program, known: Program) -> Program:
 
 
 def is_nullable(term: Term, nulls: Nulls) -> bool:
-    """Return whether a term may be null, given that of its variables: arithmetic with null is
-    null.
-    """
+    """Return whether a term may be null, given its variables: arithmetic with null is null."""
     match term:
         case Var():
             return nulls.get(term.name, False)

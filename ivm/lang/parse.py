@@ -138,9 +138,7 @@ def _seal(grammar: str, tables: bytes) -> bytes:
 
 @v_args(meta=True)
 class Builder(Transformer[Token, list[Statement]]):
-    """Turns lark's tree into nodes of syntax_tree.py, bottom up: one method for each rule of
-    syntax.lark.
-    """
+    """Turns lark's tree into syntax_tree.py's, bottom up: a method for each rule of syntax.lark."""
 
     def __init__(self, text: str, source: str):
         super().__init__()
@@ -325,9 +323,7 @@ class Builder(Transformer[Token, list[Statement]]):
         return self.edit(meta, parts)
 
     def aggregate(self, meta: Meta, parts: list[Any]) -> tuple[tuple[Any, ...], Formula | None]:
-        """`agg<<result = op(terms), ... for body>>`: each aggregate with its terms, and the
-        body.
-        """
+        """`agg<<result = op(terms), ... for body>>`: aggregates with their terms, and the body."""
         *folds, groups = parts[1:]
         return tuple(folds), groups
 
@@ -363,9 +359,7 @@ class Builder(Transformer[Token, list[Statement]]):
         return And((parts[0],)) if isinstance(parts[0], Aggregation) else parts[0]
 
     def aggregation(self, meta: Meta, parts: list[Any]) -> Aggregation:
-        """`agg<<result = op(terms)>> formula`, which is about the whole body if it is at its
-        beginning.
-        """
+        """`agg<<result = op(terms)>> formula`, which is about the whole body at its beginning."""
         (aggregates, groups), item = parts
         return Aggregation(aggregates, item, groups, where=self.at(meta))
 
@@ -394,9 +388,7 @@ class Builder(Transformer[Token, list[Statement]]):
         return Application(str(name), args, False, where=self.at(meta))
 
     def function(self, meta: Meta, parts: list[Any]) -> Operation | Application:
-        """`name[args] = value`, or `name[args] = (value, value, ...)`, which is a relation of
-        all these.
-        """
+        """`name[args] = value`, or `name[args] = (value, value, ...)`, a relation of all these."""
         call, value = parts[0], parts[-1]
         if not isinstance(value, list):
             return Operation("=", call, value, where=self.at(meta))
@@ -593,9 +585,7 @@ def _as_type(item: Formula) -> Formula:
 def _entity(
     left: Formula, types: tuple[Typed, ...], others: tuple[Formula, ...]
 ) -> list[Statement]:
-    """Return what `person(p), name(p : n) -> string(n).` declares: each person is its name; else
-    nothing.
-    """
+    """Return what `person(p), name(p : n) -> string(n).` declares: a person is its name."""
     match left, types:
         case (
             And(

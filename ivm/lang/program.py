@@ -84,9 +84,7 @@ class Program:
         return replace(self, predicates=added)
 
     def including(self, part: "Program") -> "Program":
-        """Return this program with `part`, which was compiled against it, but without the edits
-        of `part`.
-        """
+        """Return this program with `part`, compiled against it, but without its edits."""
         tied = self.tied_to(part.rules)
         rules = in_order((*tied, *part.rules))
         return Program(
@@ -197,9 +195,7 @@ def recursive_names(rules: Sequence[Rule]) -> dict[str, frozenset[str]]:
 
 
 def _tied_rules(below: Sequence[Sequence[int]]) -> list[int]:
-    """Number the rules, equally if they depend on one another; below[i] are the rules that rule
-    i reads.
-    """
+    """Number the rules, equally if they depend on one another; rule i reads below[i]."""
     stratum_of = list(range(len(below)))
     while True:
         try:
@@ -211,9 +207,7 @@ def _tied_rules(below: Sequence[Sequence[int]]) -> list[int]:
 
 
 def _sorted(below: Sequence[Sequence[int]], stratum_of: Sequence[int]) -> list[int]:
-    """Return the strata in order of evaluation.  Raises CycleError if some depend on one
-    another.
-    """
+    """Return strata in order of evaluation. Raises CycleError if some depend on one another."""
     graph: dict[int, list[int]] = {}
     for number, rules in enumerate(below):
         s = stratum_of[number]

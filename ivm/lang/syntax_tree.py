@@ -210,9 +210,7 @@ def is_head(item: Formula) -> TypeGuard[Application | Operation]:
 
 
 def is_alone(item: Formula) -> bool:
-    """Return whether a formula is a term alone, as f[x] or true, which the parser compares with
-    true.
-    """
+    """Return whether a formula is a term alone, as f[x] or true, compared with true."""
     return (
         isinstance(item, Operation)
         and isinstance(item.right, Const)

@@ -92,9 +92,7 @@ def _decimal(type_: Type) -> tuple[int, int] | None:
 
 @cache
 def scale(type_: Type) -> int | None:
-    """Return the digits after the point of a decimal type whose words are numbers, None for
-    others.
-    """
+    """Return the digits after the point of a decimal type whose words are numbers, or None."""
     found = _decimal(type_)
     return found[1] if found and found[0] <= DIGITS_MAX else None
 
@@ -208,9 +206,7 @@ def is_flexible(const: Const) -> bool:
 
 
 def adapt(const: Const, wanted: Type) -> Const:
-    """Convert the literal to the wanted type.  Raises RuleTypeError if the type does not have
-    its value.
-    """
+    """Convert the literal to the wanted type. Raises RuleTypeError if it lacks the value."""
     value, digits = const.value, decimal_scale(wanted)
     if value is None:
         return Const(None, wanted, where=const.where)
@@ -325,9 +321,7 @@ def how_written(type_: Type) -> str:
 
 
 def folded(op: str, left: Const, right: Const, where: Where) -> Const | None:
-    """Return `left op right` as a literal, exact; None if no literal holds it, as a quotient of
-    decimals.
-    """
+    """Return `left op right` as a literal, exact; None if none holds it, as a quotient."""
     a, b = left.value, right.value
     if (
         not (is_flexible(left) and is_flexible(right))

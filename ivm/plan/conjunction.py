@@ -46,9 +46,7 @@ SCANNED = "a change of the relation is all that is read"
 
 @dataclass
 class Arguments:
-    """An atom during planning: the key variable of each of its columns, None where its trie is
-    cut.
-    """
+    """An atom during planning: each column's key variable, None where its trie is cut."""
 
     atom: Atom
     names: list[str | None]
@@ -120,9 +118,7 @@ class Conjunction:
 
     @cached_property
     def holding(self) -> dict[str, list[Arguments]]:
-        """Map each key variable to the positive atoms that hold it; complete once all atoms are
-        added.
-        """
+        """Map each key variable to the positive atoms that hold it; complete with all atoms."""
         return {
             name: [a for a in self.atoms if not a.negated and name in a.names] for name in self.keys
         }
@@ -284,9 +280,7 @@ class Conjunction:
 
     @staticmethod
     def _defines(literal: Compare, known: set[str]) -> Var | None:
-        """Return the unknown variable that an equation computes from known ones, if there is
-        one.
-        """
+        """Return the variable that an equation computes from known ones, if there is one."""
         if literal.op != "=":
             return None
         for side, other in ((literal.left, literal.right), (literal.right, literal.left)):

@@ -150,9 +150,7 @@ def tables(plan: Plan) -> float:
 
 
 def by_columns(fixed: float, rows: float, listed: float) -> float:
-    """Return the cost of joins by columns of rows that pass by, with bindings that become rows
-    of a view.
-    """
+    """Return the cost of joins by columns: rows that pass by, bindings that become a view's."""
     return fixed + READ * rows + BOUND * listed
 
 
@@ -171,16 +169,12 @@ def rewriting(bindings: float, counts: Iterable[int]) -> float:
 
 
 def anew(stored: float, joining: float) -> float:
-    """Return the cost of evaluating views anew that get so many rows, given that of finding all
-    bindings.
-    """
+    """Return the cost of evaluating views of so many rows anew, given that of all bindings."""
     return ANEW + STORED * stored + joining
 
 
 def evaluating(plans: Sequence[Plan], rule: Evaluated) -> float:
-    """Return the cost of finding all bindings of a rule: as many operations for each row as the
-    last time.
-    """
+    """Return the cost of finding all bindings of a rule: as many operations a row as last time."""
     grown = rule.now / max(1, rule.then)
     operations = grown * rule.operations if rule.measured else rule.now
     storing = LISTED * rule.listed * max(1.0, grown) * rule.left + RECORDED * rule.recorded

@@ -29,9 +29,7 @@ BEAM_WIDTH = 1 << 10
 
 
 class Begun(NamedTuple):
-    """A prefix of an order: its variables, `bound` with those that they fix, and estimates so
-    far.
-    """
+    """A prefix of an order: its variables, `bound` with what they fix, and estimates."""
 
     names: tuple[str, ...]
     bound: frozenset[str]
@@ -168,9 +166,7 @@ class JoinOrders:
         return best, max(1.0, below)
 
     def pace(self, orders: Sequence[Sequence[str]]) -> float:
-        """Return the most operations that a row of any atom t takes on average, joined in
-        orders[t].
-        """
+        """Return the most operations a row of any atom t takes on average, joined in orders[t]."""
         return max(self._pace(*one) for one in enumerate(orders))
 
     def _pace(self, t: int, order: Sequence[str]) -> float:
@@ -196,9 +192,7 @@ class JoinOrders:
     # -- candidate orders
 
     def _candidates(self, own: Sequence[str]) -> Iterable[Sequence[str]]:
-        """Return the orders to compare: they begin with the variables `own`, and permute the
-        others.
-        """
+        """Return the orders to compare: they begin with `own`, and permute the others."""
         rest = [n for n in self._free if n not in own]
         width = max(1, BEAM_WIDTH // max(1, len(rest)) ** 2)
         if self._once and len(rest) > 2:
@@ -430,9 +424,7 @@ class JoinOrders:
         return self._distinct(predicate, tuple(range(self._conjunction.stored_keys[predicate])))
 
     def _indexing(self, name: str, bound: Collection[str]) -> float:
-        """Return the cost of the permuted indices that an order needs if this variable comes
-        next.
-        """
+        """Return the cost of the permuted indices that an order needs with this variable next."""
         key = name, self._near[name].intersection(bound)
         if key not in self._indexed:
             self._indexed[key] = sum(

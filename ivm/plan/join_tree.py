@@ -205,9 +205,7 @@ def is_exchangeable(plan: Plan, name: str, keys: Mapping[str, int]) -> bool:
 
 
 def lists_pairs(plan: Plan, keys: Mapping[str, int], needed: frozenset[str]) -> bool:
-    """Return whether keys lead to several rows that bindings need, whichever relation's blocks
-    pass by.
-    """
+    """Return whether keys lead to several rows that bindings need, whatever passes by."""
     tree = JoinTree(plan, keys)
     return all(tree.expanding(needed, root) for root in range(len(tree.sources)))
 
@@ -273,9 +271,7 @@ class JoinTree:
         return sorted((self.below(node, parent) & needed) - self.sources[parent].places.keys())
 
     def expanding(self, needed: frozenset[str], node: int, parent: int = -1) -> int:
-        """Count the relations below one with several rows for a key, of which columns are
-        needed.
-        """
+        """Count relations below one with several rows for a key, of which columns are needed."""
         found = 0
         for child in self.near[node]:
             if child != parent:
@@ -305,9 +301,7 @@ class JoinTree:
         return sorted(left) if all(self.shared(a, b) for a, b in edges) else []
 
     def having(self, predicate: str, name: str, column: int) -> "JoinTree":
-        """Return the tree with another column for the relation of a predicate, by the name of a
-        variable.
-        """
+        """Return the tree with another column for a predicate's relation, by a variable's name."""
         other = copy(self)
         other.sources = [
             s._replace(places={**s.places, name: column}) if s.predicate == predicate else s

@@ -42,9 +42,7 @@ class Linear(NamedTuple):
         return Bound(level[last], kind, others, shift - sign * self.constant)
 
     def link(self) -> Link | None:
-        """Return a comparison of two variables, other than an equation, as one of words; None
-        for others.
-        """
+        """Return a comparison of two variables, but for `=`, as one of words; None for others."""
         if sorted(self.times.values()) != [-1, 1] or KINDS.get(self.op, (EQ, 0))[0] == EQ:
             return None
         (name, sign), (other, _) = self.times.items()

@@ -84,9 +84,7 @@ class Constants(Way):
 
 
 class Index(NamedTuple):
-    """A relation and an order of its columns; in the original order, the index is the relation
-    itself.
-    """
+    """A relation and an order of its columns; in its own order, the index is the relation."""
 
     predicate: str
     order: tuple[int, ...]
@@ -252,9 +250,7 @@ class Plan:
 
     @cached_property
     def sensors(self) -> tuple[Sensor, ...]:
-        """A sensor for each trie and depth that does not follow the key order (*Sensitivity
-        indices*).
-        """
+        """A sensor for each trie and depth out of the key order (*Sensitivity indices*)."""
         if self.probes or self.way.upkeep is Upkeep.NEVER:
             return ()
         found = []

@@ -56,9 +56,7 @@ class Sample:
         return bool(self.rows.shape[1] == self.count)
 
     def distinct(self, columns: tuple[int, ...]) -> float:
-        """Estimate the distinct tuples of some columns; exact if these are all rows.  O(n log
-        n).
-        """
+        """Estimate the distinct tuples of some columns; exact if these are all. O(n log n)."""
         chosen = self.rows[list(columns)]
         if self.is_whole:
             return float(_different(chosen))

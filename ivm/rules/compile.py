@@ -321,9 +321,7 @@ class _Planner:
     def _planned(
         self, rule: Rule, i: int, number: int, own: frozenset[str] | None
     ) -> InstalledRule:
-        """Return rule i with its plans; `own` are the views of its stratum, if that is
-        recursive.
-        """
+        """Return rule i with its plans; `own` are its stratum's views, if that is recursive."""
         granularity, maintenance, limits = self._options
         if rule.range or rule.texts or not rule.reads:
             stored = {

@@ -32,9 +32,7 @@ def violated(source: Snapshot, installed: Installed) -> dict[str, Rule]:
 
 
 def columns_of(installed: Installed, view: str) -> tuple[str, ...]:
-    """Return the variables of a constraint whose values its view has; none if it holds or not as
-    a whole.
-    """
+    """Return the variables of a constraint that its view has; none if it holds as a whole."""
     columns = installed.program.predicates[view].columns
     return () if columns == (NONE,) else columns
 

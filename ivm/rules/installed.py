@@ -260,9 +260,7 @@ class Installed:
         return self._uses.permuted
 
     def needed_for(self, names: Iterable[str]) -> frozenset[Index]:
-        """Return the deferred indices with which changes of some predicates are followed.
-        O(rules).
-        """
+        """Return the deferred indices by which changes of predicates are followed. O(rules)."""
         if not self.deferred:
             return frozenset()
         found, reached = set[Index](), {*names}
@@ -276,9 +274,7 @@ class Installed:
         return frozenset(found)
 
     def probed_in(self, plan: Plan, changed: Container[Index]) -> frozenset[Index]:
-        """Return the deferred indices that the probes of a plan read when some indices have
-        changed.
-        """
+        """Return the deferred indices that a plan's probes read when some indices have changed."""
         if not self.deferred:
             return self.deferred
         probes = [
@@ -289,9 +285,7 @@ class Installed:
         return self.deferred.intersection(one.index for probe in probes for one in probe.tries)
 
     def deferring(self, deferred: Iterable[Index]) -> "Installed":
-        """Return this with those of some indices deferred that only the probes of plans in
-        columns read.
-        """
+        """Return this with those indices deferred that only probes of plans in columns read."""
         return replace(self, deferred=self._uses.deferrable.intersection(deferred))
 
     @cached_property
@@ -423,9 +417,7 @@ class Installed:
         return {}
 
     def stores(self, name: str) -> bool:
-        """Return whether evaluating a view by itself needs trees, which only a transaction can
-        create.
-        """
+        """Return whether evaluating a view by itself needs trees, which a transaction creates."""
         keeps = name in self.layouts and (
             self.layouts[name].fold or self.layouts[name].kind in (RANGED, TEXT)
         )
@@ -570,9 +562,7 @@ class Installed:
 
     @cached_property
     def scanned_ends(self) -> frozenset[str]:
-        """The views whose state may keep a few values of each group, since a scan finds the
-        others again.
-        """
+        """The views whose state may keep few values of a group: a scan finds the others."""
         return frozenset(chain(*(_scanned_ends(block, self.layouts) for block in self.blocks)))
 
     @cached_property

@@ -48,9 +48,7 @@ class Basis(NamedTuple):
     turned: bool = False
 
     def outgrown(self, sizes: Mapping[str, int]) -> str:
-        """Return the relation whose size has changed by a factor, with both sizes; "" if there
-        is none.
-        """
+        """Return the relation whose size changed by a factor, with both; "" if there is none."""
         for name, then in self.sizes.items():
             least, most = size_range(then)
             if not least < (now := sizes[name]) < most:
@@ -62,9 +60,7 @@ UNKNOWN = Basis()
 
 
 def size_range(then: int) -> tuple[float, float]:
-    """Return between which numbers of rows a relation has not outgrown a plan that was made for
-    `then`.
-    """
+    """Return between which numbers of rows a relation still fits a plan made for `then`."""
     return (then + SIZES_FREE) / SIZES_FACTOR - SIZES_FREE, (
         then + SIZES_FREE
     ) * SIZES_FACTOR - SIZES_FREE
@@ -111,9 +107,7 @@ class InstalledRule:
         return Texts if self.reads else Constants
 
     def sensitivity_names(self, number: int) -> list[str]:
-        """Return the names in the store of a plan's sensitivity indices, one for each of its
-        sensors.
-        """
+        """Return the stored names of a plan's sensitivity indices, one for each sensor."""
         return [
             f"$sense:{self.number}.{number}.{sensor}"
             for sensor in range(len(self.plans[number].sensors))
@@ -126,9 +120,7 @@ class InstalledRule:
         )
 
     def measured(self, operations: int, found: Mapping[int, Sequence[int]]) -> "InstalledRule":
-        """Return this, evaluated by some operations, with the rows that the steps of its plans
-        found.
-        """
+        """Return this, evaluated by some operations, with the rows that its plans' steps found."""
         steps = tuple(found.get(number, ()) for number in range(len(self.plans)))
         return replace(self, basis=self.basis._replace(operations=operations, found=steps))
 
@@ -175,9 +167,7 @@ class InstalledRule:
 
 
 class InstalledStratum(NamedTuple):
-    """Rules that are evaluated together, and their recursive views; none for a single
-    non-recursive rule.
-    """
+    """Rules that are evaluated together, and their recursive views, if there are some."""
 
     rules: tuple[InstalledRule, ...]
     recursive: frozenset[str]

@@ -57,9 +57,7 @@ class FollowStratum(NamedTuple):
 
 
 class FollowRule(NamedTuple):
-    """Maintain the view of a rule without plans: one evaluated by ranges, or one of the texts of
-    a concat.
-    """
+    """Maintain the view of a rule without plans: of ranges, or of the texts of a concat."""
 
     rule: InstalledRule
 
@@ -73,9 +71,7 @@ Step = Flush | FollowPlan | FollowStratum | FollowRule
 
 
 def rules_below(installed: Installed, names: Iterable[str]) -> list[InstalledRule]:
-    """Return the rules that predicates follow from, directly or through other views, in
-    dependency order.
-    """
+    """Return the rules that predicates follow from, directly or not, in dependency order."""
     wanted, found = {*names}, list[InstalledRule]()
     for stratum in reversed(installed.strata):
         if any(wanted.intersection(rule.writes) for rule in stratum.rules):
@@ -85,9 +81,7 @@ def rules_below(installed: Installed, names: Iterable[str]) -> list[InstalledRul
 
 
 def steps_of(installed: Installed, names: frozenset[str]) -> list[Step]:
-    """Return the steps for edits of some predicates, in dependency order: each is final before
-    it is read.
-    """
+    """Return the steps for edits of some predicates: each is final before it is read."""
     steps: list[Step] = []
     waiting, finished = dict.fromkeys(sorted(names)), set[str]()
     for stratum in installed.strata:

@@ -299,9 +299,7 @@ def plant(txn: Transaction, seeds: Mapping[str, Sequence[tuple[Const, ...]] | np
 
 
 def drop_stray_trees(txn: Transaction, before: Installed, installed: Installed) -> None:
-    """Drop hidden trees with names that new rules will use, since no rule has kept them up to
-    date.
-    """
+    """Drop hidden trees with names that new rules will use: no rule kept them up to date."""
     rules = [rule for rule in installed.rules if rule.number not in before.numbered]
     for name in installed.derived_by(rules) - before.derived_trees:
         if is_tree_of_rules(name) and name in txn:

@@ -63,15 +63,11 @@ REFUSALS = MaintainError, WordError, SchemaError
 
 
 class CellsError(IvmError):
-    """Cells cannot do this: another batch is under way, a store is missing, or two programs
-    write.
-    """
+    """Cells cannot do this: a batch is under way, a store is missing, or two programs write."""
 
 
 class Message(NamedTuple):
-    """Rows sent to a cell, as an Arrow stream; on the channel TICK, what the cell did so far, as
-    JSON.
-    """
+    """Rows sent to a cell, as an Arrow stream; on channel TICK, what the cell did, as JSON."""
 
     cell: int
     channel: int
@@ -367,9 +363,7 @@ def messages_of(table: pa.Table, number: int, channel: Channel) -> Iterator[Mess
 
 
 def write_table(table: pa.Table) -> bytes:
-    """Serialize a table as a compressed Arrow stream, without schema metadata of pandas or
-    Spark.
-    """
+    """Serialize a table as a compressed Arrow stream, without pandas' or Spark's metadata."""
     sink = pa.BufferOutputStream()
     table = table.replace_schema_metadata().combine_chunks()
     with pa.ipc.new_stream(
@@ -437,9 +431,7 @@ def rows_in(store: Store, batch: Batch, cell: int, name: str, changed: bool) -> 
 
 
 def audit(batch: Batch, cell: int) -> list[Message]:
-    """Return all that a cell would send if every row were new, for `compare`, and a tick to
-    itself.
-    """
+    """Return what a cell would send if every row were new, for `compare`, and a tick to itself."""
     found: list[Message] = []
     with opened(batch, cell, mode="r") as workspace:
         for number, channel in enumerate(batch.layout.channels):
@@ -558,9 +550,7 @@ def _all_inserted(snap: Snapshot, tree: Tree) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _as_floats(words: np.ndarray, places: np.ndarray, name: str) -> np.ndarray:
-    """Return words * 2^(32 place - UNIT) as floats; results in the places of infinities are not
-    used.
-    """
+    """Return words * 2^(32 place - UNIT) as floats; those of infinities are not used."""
     with np.errstate(over="ignore"):
         values = np.ldexp(
             words.astype(np.float64), np.minimum(32 * places - UNIT, 2048).astype(np.int32)

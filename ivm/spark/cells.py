@@ -275,9 +275,7 @@ class Cells:
         return self._state.manifest
 
     def _now(self) -> State:
-        """Return the newest state; in mode "r", reload it, since another program may have
-        written.
-        """
+        """Return the newest state; in mode "r", reload it: another program may have written."""
         if self._folder.mode == "r":
             manifest = self._folder.load()
             same = manifest["generation"] == self._manifest["generation"]
@@ -550,9 +548,7 @@ def _sent_home(table: Any, channel: int, layout: Layout, predicate: Predicate) -
 
 
 def _known_tables(tables: Mapping[str, Any], predicates: Mapping[str, Predicate]) -> dict[str, Any]:
-    """Return the tables by relation. Raises UnknownViewError for a name that is not a declared
-    relation.
-    """
+    """Return the tables by relation. Raises UnknownViewError for one that is not declared."""
     for name in tables:
         if name not in predicates or not predicates[name].extensional:
             known = ", ".join(sorted(n for n, p in predicates.items() if p.extensional))

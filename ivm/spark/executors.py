@@ -145,9 +145,7 @@ def mapped(
 
 
 def streaming_query() -> str | None:
-    """Return the id of the streaming query whose batch this thread handles in `foreachBatch`,
-    else None.
-    """
+    """Return the id of the streaming query whose batch this thread handles, else None."""
     if "pyspark" not in sys.modules:
         return None
     from pyspark import SparkContext
@@ -202,9 +200,7 @@ def read_messages(table: Any) -> list[Message]:
 
 
 def use_this_python(spark: "SparkSession") -> None:
-    """Make a local session that began before PYSPARK_PYTHON was set run its tasks in this
-    interpreter.
-    """
+    """Let a session begun before PYSPARK_PYTHON was set run its tasks in this interpreter."""
     with suppress(AttributeError):  # Spark Connect has no context
         context: Any = spark.sparkContext
         if context.pythonExec == UNNAMED and context.master.startswith("local"):

@@ -103,9 +103,7 @@ class Folder:
         self._store.close()
 
     def load(self) -> dict[str, Any]:
-        """Return the manifest, empty if there is none. Raises CellsError for another release's
-        format.
-        """
+        """Return the manifest, perhaps empty. Raises CellsError for another release's format."""
         with self._store.snapshot() as snap:
             found: dict[str, Any] = json.loads(str(snap.properties.get(MANIFEST, "{}")))
         if found and found["format"] != FORMAT:
@@ -129,9 +127,7 @@ class Folder:
         return 1 + max((int(number) for number in found if number.isdigit()), default=0)
 
     def remove_others(self, generation: int, batch: int | None) -> None:
-        """Delete what a crash left of other generations, and of batches other than the pending
-        one.
-        """
+        """Delete what a crash left of other generations, and of batches but the pending one."""
         for path in self.path.glob("generation-*"):
             if path.name != f"generation-{generation}":
                 shutil.rmtree(path)

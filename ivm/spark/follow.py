@@ -207,9 +207,7 @@ def _refreshed(
     batch: int | None,
     query: str | None,
 ) -> Refreshed:
-    """Install rules, or keep those that are installed, and apply the sources' changes in the
-    same commit.
-    """
+    """Install rules, unless they are installed, and apply the sources' changes in one commit."""
     found, installed, before = (
         _progress(workspace),
         workspace.blocks.get(name),

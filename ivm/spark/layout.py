@@ -88,9 +88,7 @@ class Channel(NamedTuple):
 
 
 class Writer(NamedTuple):
-    """A conjunction over cells, for `explain`: its text, shares, round, and the heads that are
-    sent.
-    """
+    """A conjunction over cells, for `explain`: its text, shares, round, and heads that are sent."""
 
     rule: str
     shares: dict[str, int]
@@ -130,9 +128,7 @@ class Layout(NamedTuple):
         )
 
     def base(self, name: str) -> int:
-        """Return the number of the channel that sends a base relation's changes to their home
-        cells.
-        """
+        """Return the number of the channel that sends a relation's changes to their home cells."""
         return next(
             n
             for n, channel in enumerate(self.channels)
@@ -173,9 +169,7 @@ def plan(
 
 
 def _one_aggregate_each(rule: Rule) -> list[Rule]:
-    """Split a rule of several aggregates into one rule each, since each is combined by its own
-    operator.
-    """
+    """Split a rule of several aggregates: each is combined by an operator of its own."""
     if len(rule.aggregates) < 2:
         return [rule]
     both = zip(rule.heads, rule.aggregates, strict=True)
@@ -183,9 +177,7 @@ def _one_aggregate_each(rule: Rule) -> list[Rule]:
 
 
 def refuse(program: Program) -> None:
-    """Raise ConstructError or AggregateError for what cells do not support, such as recursion
-    and bags.
-    """
+    """Raise ConstructError or AggregateError for what cells do not support, as recursion."""
     for edit in program.edits:
         raise ConstructError(edit.where, "cells take no edits in a text: send them as a batch")
     for stratum in strata_of(program.rules):
@@ -425,9 +417,7 @@ class _Planner:
         return self.fragments[key]
 
     def _combine(self, name: str, op: str | None) -> None:
-        """Declare the parts of a view that several cells or rules write, and derive the view
-        from them.
-        """
+        """Declare the parts of a view that several cells or rules write, and derive it."""
         predicate = self.program.predicates[name]
         keys = len(predicate.keys)
         when = 1 + max(when for _, when in self.parts[name])
@@ -517,7 +507,5 @@ def _renamed(literals: Iterable[Literal], sources: Mapping[Atom, str]) -> Disjun
 
 
 def _spaced(name: str) -> str:
-    """Replace the $ in a name that the compiler made, like `degree$body`, so that a text may
-    have it.
-    """
+    """Replace the $ in a name of the compiler's, as `degree$body`, so that a text may have it."""
     return name.replace("$", " @")

@@ -31,9 +31,7 @@ if TYPE_CHECKING:
 
 
 class Views:
-    """Views after a refresh. For `version`, `new` and `recomputed` see
-    `ivm.spark.follow.Refreshed`.
-    """
+    """Views after a refresh. `version`, `new` and `recomputed` are Refreshed's."""
 
     def __init__(
         self, spark: "SparkSession", path: Path, predicates: Mapping[str, Predicate], did: Refreshed

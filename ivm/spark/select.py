@@ -190,9 +190,7 @@ class _Text:
         return [*self.tables, *self.views, *self.sources]
 
     def _table(self, name: str) -> Table | None:
-        """Return a view of the text, or a table: one that it creates, of the workspace, or of a
-        source.
-        """
+        """Return a view or table: one that the text creates, of the workspace, or a source."""
         own = _same(name, self.views)
         if own is not None:
             return self.views[own]

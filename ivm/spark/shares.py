@@ -61,9 +61,7 @@ Distribution = tuple[Dimension, ...]  # no dimensions: all rows go to cell 0
 
 
 class Shares(NamedTuple):
-    """Shares by variable, each at least 2, in the order of the cube's dimensions; and their
-    cost.
-    """
+    """Shares by variable, each at least 2, in the order of the cube's dimensions, and cost."""
 
     of: dict[str, int]
     held: float  # rows of all atoms in a cell

@@ -37,9 +37,7 @@ class ViewsSink(DataSource):
 
     @sentence_first()
     def streamWriter(self, schema: StructType, overwrite: bool) -> "ViewsWriter":
-        """Return a writer. Raises OptionError for a missing option, or an output mode other than
-        append.
-        """
+        """Return a writer. Raises OptionError for a missing option, or a mode but append."""
         for option in NEEDED:
             if option not in self.options:
                 raise OptionError(

@@ -167,9 +167,7 @@ def _date(x: Operands) -> Result:
 
 
 def _formatted(moment: date, form: str) -> str:
-    """Return a moment in a format; years have four digits, which Python leaves out before the
-    year 1000.
-    """
+    """Return a moment in a format, whose years have four digits even before the year 1000."""
     years = {"%Y": moment.year, "%G": moment.isocalendar()[0]}
     return moment.strftime(
         _CODE.sub(lambda code: f"{years[code[0]]:04}" if code[0] in years else code[0], form)

@@ -33,9 +33,7 @@ MASK = (1 << 32) - 1
 
 
 def is_long(x: Operands) -> bool:
-    """Return whether an argument or the result of a function is a decimal of more than 18
-    digits.
-    """
+    """Return whether an argument or the result of a function is a decimal of over 18 digits."""
     return any(wide_scale(type_) is not None for type_ in (*x.types, x.gives))
 
 
@@ -193,9 +191,7 @@ def quotient_type(types: Sequence[Type], constants: Sequence[Const | None]) -> T
 
 
 def _digits(constants: Sequence[Const | None]) -> int:
-    """Return the second argument, a number of digits, which must be a constant; 0 if there is
-    none.
-    """
+    """Return the second argument, a constant number of digits; 0 if there is none."""
     value = constants[1].value if len(constants) > 1 and constants[1] is not None else 0
     return value if isinstance(value, int) else 0
 

@@ -87,9 +87,7 @@ def _half_up(value: float, digits: int) -> float:
 
 
 def _substring(text: str, start: int, length: int) -> str:
-    """Count from 1, or from the end; what begins before the text counts as part of it, and 0 is
-    1.
-    """
+    """Count from 1, or from the end; what begins before the text counts as part of it; 0 is 1."""
     begin = start - 1 if start > 0 else len(text) + start if start < 0 else 0
     return text[max(begin, 0) : max(begin + length, 0)]
 
@@ -141,9 +139,7 @@ def _padded(text: str, size: int, filling: str, left: bool) -> str:
 
 
 def _digits(text: str, old: int, new: int) -> str:
-    """conv: a number of one base in another, as 64 bits without a sign unless the base is
-    negative.
-    """
+    """conv: a number of one base in another, as 64 bits, unsigned unless the base is negative."""
     found = re.match(r"\s*(-?)([0-9A-Za-z]*)", text)
     letters = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ"[: abs(old)]
     if found is None or not (2 <= old <= 36 and 2 <= abs(new) <= 36):
@@ -226,9 +222,7 @@ def _spark_float(text: str) -> float:
 
 
 def _spark_date(text: str) -> date:
-    """Read a date: a year, with a month and a day or not, and what follows a T or a blank is
-    left out.
-    """
+    """Read a date: a year, perhaps a month and a day; what follows a T or a blank is left out."""
     found = re.fullmatch(
         r"([0-9]{4,7})(?:-([0-9]{1,2})(?:-([0-9]{1,2})(?:[T ].*)?)?)?", text.strip()
     )
@@ -567,9 +561,7 @@ SQLITE_MODIFIER = re.compile(
 
 
 def _sqlite_moment(text: str) -> datetime:
-    """Read a moment as SQLite does: a date, with a time or not, or a time of the first day of
-    2000.
-    """
+    """Read a moment as SQLite does: a date, perhaps with a time, or a time on 1 January 2000."""
     found = re.fullmatch(
         r"([0-9]{4})-([0-9]{2})-([0-9]{2})(?:[T "
         r"]+([0-9]{2}):([0-9]{2})(?::([0-9]{2})(?:\.([0-9]+))?)?(?:Z)?)?",

@@ -62,9 +62,7 @@ class Encoder:
         return found
 
     def keys(self, ids: np.ndarray) -> np.ndarray:
-        """Return sort keys int64[n] for the texts of ids int64[n], comparable only with each
-        other.
-        """
+        """Return sort keys int64[n] for the texts of ids int64[n], comparable with each other."""
         keys: np.ndarray = self._source.dictionary.order.keys(ids)
         return keys
 

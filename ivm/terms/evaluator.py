@@ -80,9 +80,7 @@ class Evaluator:
         self._types, self._encode, self._nulls = types, encode, nulls
 
     def words(self, term: Term, batch: Batch) -> tuple[np.ndarray, Codes]:
-        """Return the words int64[n] of a term, and its codes; where it fails, the word is
-        arbitrary.
-        """
+        """Return the words int64[n] of a term, and its codes; one that fails is arbitrary."""
         if isinstance(term, Var):
             return batch.columns[term.name], batch.failures.get(term.name)
         if isinstance(term, Const):
@@ -171,9 +169,7 @@ class Evaluator:
         return found, None
 
     def _texts_hold(self, left: Term, op: str, right: Term, batch: Batch) -> np.ndarray:
-        """Return where a comparison of texts holds, bool[n]; a constant need not be in the
-        dictionary.
-        """
+        """Return where a comparison of texts holds, bool[n]; a constant may be unknown."""
         if isinstance(left, Const):
             if isinstance(right, Const):
                 return np.full(batch.n, COMPARE[op](_ordered(left), _ordered(right)))
@@ -246,9 +242,7 @@ class Evaluator:
         return holds
 
     def complaint(self, term: Binary | Call, code: int, batch: Batch) -> RangeError:
-        """Return the error for a term that fails while its operands do not, in a batch of one
-        binding.
-        """
+        """Return the error of a term that fails though its operands do not, in a batch of one."""
         if code & 3 != BEYOND:
             return refusal(term, code)
         if isinstance(term, Call):
@@ -270,9 +264,7 @@ class Evaluator:
         return isinstance(term, Binary) and term.op in "+-" and self._type(term) != "float64"
 
     def _sum(self, term: Term, batch: Batch) -> tuple[np.ndarray, np.ndarray, Codes]:
-        """Return the halves of a sum's words, and codes; the lower half may have more than 32
-        bits.
-        """
+        """Return the halves of a sum's words, and codes; the lower may have more than 32 bits."""
         if isinstance(term, Binary) and self._adds(term):
             (high, low, before), (more, rest, behind) = (
                 self._sum(term.left, batch),
@@ -287,9 +279,7 @@ class Evaluator:
     def _fitting(
         self, term: Binary, words: np.ndarray, beyond: np.ndarray, codes: Codes
     ) -> tuple[np.ndarray, Codes]:
-        """Add failure codes for words that are beyond 64 bits (`beyond`) or out of range for
-        their type.
-        """
+        """Add failure codes for words beyond 64 bits (`beyond`) or out of their type's range."""
         least, greatest = word_range(self._type(term))
         if least > WORD_MIN:
             beyond = beyond | (words < least) | (words > greatest)
@@ -398,9 +388,7 @@ def _ratio(left: np.ndarray, right: np.ndarray, power: int) -> np.ndarray:
 
 
 def _product(left: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return products, and which exceed 64 bits; those near the limit are checked with Python
-    integers.
-    """
+    """Return products, and which exceed 64 bits; those near the limit are checked exactly."""
     if greatest(left) * greatest(right) < 1 << 62:
         return left * right, np.broadcast_to(False, len(left))
     with np.errstate(all="ignore"):
@@ -436,9 +424,7 @@ def type_of(term: Term, types: Mapping[str, Type]) -> Type:
 
 
 def binaries(*nodes: Term | Literal) -> Iterator[Binary | Call]:
-    """Yield every arithmetic operation and every function that may fail in some terms or
-    literals.
-    """
+    """Yield every operation and function that may fail in some terms or literals."""
     for node in nodes:
         match node:
             case Binary():

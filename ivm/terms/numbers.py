@@ -170,9 +170,7 @@ def _try(operands: Operands, codes: list[Codes]) -> tuple[np.ndarray, Codes]:
 
 
 def _junction(deciding: int) -> Callable[[Operands, list[Codes]], tuple[np.ndarray, Codes]]:
-    """Return `and` (0 decides) or `or` (1 decides) in three values.  A term that fails decides
-    nothing.
-    """
+    """Return `and` (0 decides) or `or` (1 decides) in three values. What fails decides nothing."""
 
     def junction(operands: Operands, codes: list[Codes]) -> tuple[np.ndarray, Codes]:
         n = operands.n
@@ -343,9 +341,7 @@ def _logical(of: Callable[..., Any]) -> Callable[[Operands], Result]:
 
 
 def _extreme(greatest: bool) -> Callable[[Operands], Result]:
-    """Return the least or the greatest of arguments of one type; texts by their order, not by
-    their words.
-    """
+    """Return the least or greatest of arguments of one type; texts by their order, not words."""
 
     def extreme(x: Operands) -> Result:
         texts = has_ids(x.types[0])

@@ -136,9 +136,7 @@ def fitting(letters: int) -> None:
 
 
 def no_value() -> Any:
-    """Let a function that `by_text` evaluates fail: it has no value for its arguments.  Raises
-    ValueError.
-    """
+    """Let a function of `by_text` have no value for its arguments. Raises ValueError."""
     raise ValueError
 
 

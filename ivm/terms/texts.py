@@ -184,9 +184,7 @@ def _split_part(text: str, separator: str, number: int) -> str:
 
 
 def _part_from(text: str, start: int, count: int) -> str:
-    """Return a part of a text as Souffle does, counted from 0; empty where it does not begin
-    inside.
-    """
+    """Return a part of a text as Souffle does, from 0 on; empty unless it begins inside."""
     return text[start : start + count] if start >= 0 and count > 0 else ""
 
 
@@ -267,9 +265,7 @@ def _of_known_base(args: Sequence[Term]) -> bool:
 
 
 def _is_filled(args: Sequence[Term]) -> bool:
-    """Return whether a text is filled up by a text that is not empty, and not to too many
-    characters.
-    """
+    """Return whether a text is filled up by one that is not empty, not to too many characters."""
     size, filling = args[1:]
     small = isinstance(size, Const) and isinstance(size.value, int) and size.value <= FILLED
     return small and isinstance(filling, Const) and bool(filling.value)

@@ -142,9 +142,7 @@ def matches(pages: Pages, index: Tree, surgeries: np.ndarray) -> np.ndarray:
 
 
 def regions(sensor: Sensor, rows: np.ndarray) -> np.ndarray:
-    """Return matched rows as regions of the oracle, int64[level + 2, m]: the prefix by level,
-    then [a, b].
-    """
+    """Matched rows as regions of the oracle, int64[level + 2, m]: prefix by level, then [a, b]."""
     return rows[region_columns(sensor)]
 
 

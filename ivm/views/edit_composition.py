@@ -128,9 +128,7 @@ def _check_single(
     single: np.ndarray,
     keys: int,
 ) -> None:
-    """Raise Clash if the only edit (`single`) of a key inserts a value, but another one is
-    stored.
-    """
+    """Raise Clash if the only edit (`single`) of a key inserts a value, but another is stored."""
     differs = (stored != rows[keys:]).any(axis=0)
     clashes = np.flatnonzero(single & found & (actions == INSERT) & differs)
     if len(clashes):

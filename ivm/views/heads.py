@@ -375,9 +375,7 @@ class Head:
     def _failed(
         self, weights: np.ndarray, batch: Batch, codes: np.ndarray, evaluator: Evaluator
     ) -> Columns:
-        """Return the edits of the rule's view of failing bindings.  Raises RangeError if it has
-        none.
-        """
+        """Return edits of the rule's view of failing bindings. Raises RangeError if it has none."""
         which = np.flatnonzero(codes)
         if self._rule.failed is None:
             terms = {
@@ -480,9 +478,7 @@ def _names(terms: Sequence[Term]) -> tuple[str, ...]:
 
 
 def _erased_first(actions: np.ndarray, words: list[np.ndarray]) -> Columns:
-    """Put erasures first: a row may go and come if only a value has changed that it does not
-    show.
-    """
+    """Put erasures first: a row may go and come if a value changed that it does not show."""
     if _all_insert(actions):
         return actions, words
     order = np.argsort(actions == INSERT, kind="stable")
@@ -526,9 +522,7 @@ def _signed(words: list[np.ndarray], values: np.ndarray, weights: np.ndarray) ->
 def _in_parts(
     words: list[np.ndarray], values: np.ndarray, weights: np.ndarray
 ) -> tuple[list[np.ndarray], np.ndarray, np.ndarray]:
-    """Repeat what is added so often that its product exceeds 64 bits, until each product is
-    below 2^62.
-    """
+    """Repeat what is added so often that its product exceeds 64 bits, till each is below 2^62."""
     times = np.ceil(np.abs(values.astype(np.float64) * weights) / 2.0**61).astype(np.int64).clip(1)
     if not len(times) or times.max() == 1:
         return words, values, weights

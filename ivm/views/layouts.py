@@ -97,17 +97,13 @@ def chains(wanted: list[Wanted | None], serving: list[bool]) -> dict[Wanted, tup
 
 
 def _fits(one: Wanted, chain: list[Wanted], free: bool) -> bool:
-    """Return whether a group may be the next in a chain.  The order of a key that is not `free`
-    is fixed.
-    """
+    """Return whether a group may be next in a chain. A key that is not `free` has its order."""
     finer = chain[-1][1] if free else chain[0][1][: len(one[1])]
     return {*one[1]} <= {*finer}
 
 
 def _key(chain: list[Wanted]) -> tuple[Var, ...]:
-    """Return the variables of the finest group, ordered so that those of each coarser one come
-    first.
-    """
+    """Return the variables of the finest group, those of each coarser one first."""
     return tuple(dict.fromkeys(v for _, group, _ in reversed(chain) for v in group))
 
 
@@ -243,9 +239,7 @@ def states_of(rule: Rule) -> list[State | None]:
 
 
 def may_be_partial(rule: Rule) -> bool:
-    """Return whether a state of a rule may keep a few values of each group, since its body is
-    one atom.
-    """
+    """Return whether a rule's state may keep few values of a group: its body is one atom."""
     alone = len(rule.body) == 1 and len([*atoms(rule.body[0])]) == 1
     return (
         alone and bool(rule.aggregates) and any(state and state.is_end for state in states_of(rule))
@@ -301,9 +295,7 @@ def _state(
 
 
 def _serves_levels(rule: Rule, op: str, wanted: Wanted | None) -> bool:
-    """Return whether an aggregate can use the state of finer groups; texts within an order
-    prevent it.
-    """
+    """Return whether an aggregate can use finer groups' state; texts within an order prevent it."""
     if wanted is None or wanted[0] != VALUES or not serves_levels(op):
         return False
     return op in ("min", "max") or not any(has_ids(rule.types[v.name]) for v in wanted[2])
@@ -335,9 +327,7 @@ def group_of(head: Atom, aggregate: Aggregate) -> tuple[Var, ...]:
 
 
 def value_of(aggregate: Aggregate, group: Sequence[Var]) -> tuple[Var, ...]:
-    """Return the variables of a value in the order of its words: those that order, then the
-    results.
-    """
+    """Return a value's variables in the order of its words: those that order, then results."""
     taken = aggregate.arguments[: len(aggregate.arguments) - aggregate.by]
     order = aggregate.arguments[len(taken) :]
     if aggregate.op not in ("argmin", "argmax", "top", "bottom"):
@@ -426,9 +416,7 @@ def view_layout(predicate: Predicate, writers: list[tuple[Rule, tuple[Plan, ...]
 
 
 def ranked_layout(predicate: Predicate, rules: list[Rule]) -> Layout:
-    """Return the layout of a recursive view, given all rules that write it.  Raises
-    ConstructError.
-    """
+    """Return a recursive view's layout, given all rules that write it. Raises ConstructError."""
     if not predicate.types:
         return _layout(predicate, [])
     aggregated = any(rule.aggregate for rule in rules)

@@ -264,9 +264,7 @@ class ColumnJoin:
     # -- one relation and what is below it
 
     def _stream(self, node: int, parent: int, above: frozenset[str]) -> Iterator[Part]:
-        """Yield the bindings of a subtree, with columns for the variables `above` that are in
-        it.
-        """
+        """Yield a subtree's bindings, with columns for the variables `above` that are in it."""
         source, late = self.tree.sources[node], self._conditions_at(node, parent)
         below = [child for child in self.tree.near[node] if child != parent]
         linked = {child: self._linked(child, node, above, late) for child in below}
@@ -315,9 +313,7 @@ class ColumnJoin:
         return few
 
     def _within(self, node: int) -> list[Condition]:
-        """Return the condition that rows of a relation have keys which are sought, if that is
-        known.
-        """
+        """Return the condition that a relation's rows have keys which are sought, if known."""
         if node not in self._sought:
             return []
         names, keys = self._sought[node]
@@ -705,9 +701,7 @@ class Within(Child):
         )
 
     def joined(self, parts: Iterable[Part], after: frozenset[str]) -> Iterator[Part]:
-        """Yield bindings of the relation above with those of this subtree that are linked to
-        them.
-        """
+        """Yield bindings of the relation above with those of this subtree linked to them."""
         for batch, times in parts:
             if self.counted and times is None:
                 times = np.ones(batch.n, np.int64)
@@ -734,9 +728,7 @@ class Within(Child):
     def _listed(
         self, batch: Batch, times: np.ndarray | None, found: Found, after: frozenset[str]
     ) -> Iterator[Part]:
-        """Yield the pairs of slices; those that miss a condition which the slices leave are left
-        out.
-        """
+        """Yield the pairs of slices, but for those that miss a condition left to them."""
         exact = self._slices.exact
         columns = after if exact else after.union(*(c.names for c in self._conditions))
         for which, places in Matches(found.times, found.start).pairs(SLICE):

@@ -74,9 +74,7 @@ class Ends:
         return self._rows
 
     def taken(self) -> np.ndarray:
-        """Return what `least` does; of fewer than FEW edits return all, in any order and without
-        marks.
-        """
+        """Return what `least` does; fewer than FEW edits as they are, without marks."""
         if self._rows is not None or self._waiting >= FEW:
             return self.least()
         kept: list[np.ndarray] = [] if self._rows is None else [self._rows]
@@ -127,9 +125,7 @@ def least_of(rows: np.ndarray) -> np.ndarray:
 
 
 def before_marks(pages: Pages, state: Tree, actions: np.ndarray, rows: np.ndarray) -> Edits:
-    """Return those edits of a state whose values are below the mark of their group.  O(n log
-    records).
-    """
+    """Return a state's edits whose values are below their group's mark. O(n log records)."""
     keys = distinct(rows[:-2])
     start, count = ranks(pages, state, keys), fold_groups(pages, state, ((COUNT, 0),), keys)[0]
     last = select(pages, state, (start + count - 1).compress(count > 0))
@@ -148,9 +144,7 @@ def run_out(pages: Pages, state: Tree, keys: np.ndarray) -> np.ndarray:
 
 
 def renewed(pages: Pages, state: Tree, keys: np.ndarray, rows: np.ndarray) -> Edits:
-    """Return the edits that replace all records of the groups keys[K, n] by the records rows[C,
-    m].
-    """
+    """Return the edits that replace all records of groups keys[K, n] by records rows[C, m]."""
     old = [
         batch
         for key in keys.T.tolist()

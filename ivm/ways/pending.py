@@ -182,9 +182,7 @@ class PendingRows(dict[str, list[Edits]]):
 
 
 class Recording:
-    """Trace rows of a full evaluation that exceed the memory allowed: sorted runs of each of some
-    sensors.
-    """
+    """Trace rows of a full evaluation beyond the memory allowed: sorted runs by sensor."""
 
     def __init__(self) -> None:
         self._runs: dict[int, Runs] = {}
@@ -270,9 +268,7 @@ def adds_up(layout: Layout) -> bool:
 
 
 def head_spec(layout: Layout, columns: int) -> Spec:
-    """Return the shape of the tree that edits of a view go to, given how many columns the edits
-    have.
-    """
+    """Return the shape of the tree that a view's edits go to, given how many columns they have."""
     return layout.fold.state.spec if layout.fold else Spec(0, layout.keys, columns - layout.keys)
 
 

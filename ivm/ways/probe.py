@@ -84,9 +84,7 @@ def probe_by_shares(
     threads: int,
     budget: Budget,
 ) -> tuple[Delta, int]:
-    """Return the same for branches that come one share after another, none more than once in
-    each.
-    """
+    """Return the same for branches that come share by share, none more than once in each."""
     probing = Probing(plan, pages, old, new, threads, budget)
     found = [probing.run(changed) for changed in shares]
     parts = [part for one in found for part in one.parts]
@@ -135,9 +133,7 @@ class Probing:
 
 
 class ProbeInput(NamedTuple):
-    """The trees that are probed and the branches to probe with, as ways/kernels/probe.py takes
-    them.
-    """
+    """The trees probed and the branches to probe with, as ways/kernels/probe.py takes them."""
 
     trees: np.ndarray
     branches: np.ndarray
@@ -148,9 +144,7 @@ class ProbeInput(NamedTuple):
 def _probe_input(
     laid: "Probes", old: Mapping[Index, Tree], new: Mapping[Index, Tree], changed: Sequence[Delta]
 ) -> ProbeInput:
-    """Put branches into one array: for n branches their n actions, then the n words of each
-    level.
-    """
+    """Put branches into one array: n branches' n actions, then the n words of each level."""
     pieces, spans, at = [], [], 0
     for actions, rows in changed:
         spans.append((at, len(actions), len(actions)))
@@ -264,9 +258,7 @@ def _shape(probing: Plan, t: int) -> Shape:
 
 
 class Prober:
-    """The probes of a plan, with buffers that are reused, so that a small delta allocates
-    nothing.
-    """
+    """The probes of a plan, with buffers that are reused: a small delta allocates nothing."""
 
     def __init__(self, plan: Plan) -> None:
         self._laid = laid = probes_of(plan)
@@ -337,9 +329,7 @@ class Prober:
 
 
 def _pins(plan: Plan, t: int) -> np.ndarray:
-    """Return how a branch of trie t fills the levels down to its last: by its words, or by an
-    equality.
-    """
+    """Return how a branch of trie t fills levels down to its last: by words, or an equality."""
     trie = plan.tries[t]
     held = {b.level: b for b in plan.bounds if b.kind == tries.EQ}
     pins = []

@@ -75,9 +75,7 @@ Found = tuple[np.ndarray, np.ndarray]
 
 
 class Ends(NamedTuple):
-    """Ranges, inclusive: the prefixes (group and key) first[m, n] and last[m, n] of their
-    records.
-    """
+    """Ranges, inclusive: prefixes (group and key) first[m, n] and last[m, n] of their records."""
 
     first: np.ndarray
     last: np.ndarray
@@ -88,9 +86,7 @@ class Ends(NamedTuple):
 
 
 class Results:
-    """Computes results of a view's aggregate from the measured tree; `order` maps texts to sort
-    keys.
-    """
+    """Computes a view's results from the measured tree; `order` maps texts to sort keys."""
 
     def __init__(
         self, name: str, pages: Pages, span: Span, measured: Tree, order: TextKeys
@@ -139,9 +135,7 @@ class Results:
         return found & (ends.first[-1] <= key) & (key <= ends.last[-1]), records[span.result]
 
     def _in_memory(self, low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return what seeks would find, by reading all keys: of each record only the key and the
-        result.
-        """
+        """Return what seeks would find, by reading all records' keys and results."""
         columns = (0, self._span.result)
         batches = read_batches(self._pages, self._tree, columns=columns)
         keys, taken = np.concatenate([*batches, np.empty((2, 0), np.int64)], axis=1)
@@ -398,9 +392,7 @@ class Intervals(NamedTuple):
 
 
 def fill(context: Context, rule: InstalledRule) -> Edits:
-    """Return the edits that insert all rows of a rule that is evaluated by ranges.  Raises
-    RangeError.
-    """
+    """Return the edits that insert all rows of a rule of ranges. Raises RangeError."""
     (name,), span = rule.writes, rule.span
     assert span
     context.build_indices(rule.indices)
@@ -427,9 +419,7 @@ def follow(context: Context, rule: InstalledRule) -> Iterator[tuple[str, Edits]]
 
 
 def _results_of(context: Context, name: str, span: Span, measured: Tree) -> Find:
-    """Return a function that finds the results of a view evaluated by ranges; it raises
-    RangeError.
-    """
+    """Return a function that finds the results of a view of ranges; it raises RangeError."""
     results = Results(name, context.txn.pages, span, measured, context.encode.keys)
 
     def find(points: np.ndarray) -> Found:

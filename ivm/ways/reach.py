@@ -27,9 +27,7 @@ OPTIONS_MAX = 1 << 10  # of a plan; with more it counts as reached
 
 
 class Test(NamedTuple):
-    """A comparison of a column with a constant, or with null if that is None; or with another
-    column.
-    """
+    """A comparison of a column with a constant, null if that is None, or another column."""
 
     column: int
     op: str

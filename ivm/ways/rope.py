@@ -100,9 +100,7 @@ class ConcatRope(Rope):
                 yield np.repeat(rows[-2], rows[-1])
 
     def _records(self) -> Iterator[np.ndarray]:
-        """Yield records of the state in its order: a few first, for low latency, then many at a
-        time.
-        """
+        """Yield records of the state in its order: few first, for low latency, then many."""
         pages, tree = self._source.pages, self._source.tree(self._fold.state.name)
         end = _behind(self._key)
         first = next(read_batches(pages, tree, self._key, end or (), rows=FIRST), None)
@@ -132,9 +130,7 @@ class ConcatRope(Rope):
             yield self._sorted(np.concatenate(held, axis=1), first)
 
     def _sorted(self, rows: np.ndarray, first: int) -> np.ndarray:
-        """Sort records by their texts, if some agree in their `first` words, which precede all
-        texts.
-        """
+        """Sort records by their texts, if some agree in the `first` words, before all texts."""
         before = rows[:first]
         if rows.shape[1] < 2 or not (before[:, 1:] == before[:, :-1]).all(axis=0).any():
             return rows

@@ -244,9 +244,7 @@ def summed_edits(
 
 
 def kept_edits(context: Context, name: str, edits: Edits) -> Edits:
-    """Return the edits of a view without those of values that its state leaves out, if that is
-    partial.
-    """
+    """Return a view's edits without those of values that its partial state leaves out."""
     if name not in context.installed.cut:
         return edits
     fold = context.installed.layouts[name].fold

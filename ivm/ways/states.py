@@ -339,9 +339,7 @@ def fold_groups(
 def _folded_groups(
     pages: Pages, state: Tree, scan: tuple[tuple[int, int], ...], keys: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return whether any record begins with each of keys[K, n], bool[n], and the words of
-    `fold_groups`.
-    """
+    """Return where records begin with keys[K, n], bool[n], and the words of `fold_groups`."""
     rows = rows_of(state.spec, scan)
     assert rows
     behind, last = behind_prefixes(keys)
@@ -417,9 +415,7 @@ def behind_prefixes(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 def _near_end(
     fold: Fold, pages: Pages, state: Tree, groups: Groups, records: Records
 ) -> tuple[Groups, Records]:
-    """Narrow each group to the records that its row may come from, by the words before the first
-    text.
-    """
+    """Narrow groups to the records that their rows may come from, by words before a text."""
     upper = fold.op in UPPER
     before_text = fold.state.group + fold.state.texts[0]
     if before_text == fold.state.group or fold.op not in (*UPPER, *LOWER):
@@ -486,9 +482,7 @@ def _by_texts(
 
 
 def ordering_words(fold: Fold, rows: np.ndarray, order: TextKeys) -> list[np.ndarray]:
-    """Return the words that order the values of a state's records rows[C, n], with sort keys for
-    texts.
-    """
+    """Return the words that order a state's records rows[C, n], with sort keys for texts."""
     words = [*rows[fold.group : -1]]
     for text in fold.state.texts:
         words[text] = order(words[text])
@@ -597,9 +591,7 @@ def edits_of(pages: Pages, state: Tree, op: str, rows: np.ndarray) -> Edits:
 
 
 def view_edits_of(actions: np.ndarray, rows: np.ndarray, bare: bool) -> Edits:
-    """Compute the edits of a view (s...; x), or (x) if it is bare, from a delta of (s..., x) in
-    key order.
-    """
+    """Compute edits of a view (s...; x), or (x) if bare, from a delta of (s..., x) in key order."""
     if bare:
         return actions, rows[-1:]
     again = np.append((rows[:-1, 1:] == rows[:-1, :-1]).all(axis=0), False)[: len(actions)]

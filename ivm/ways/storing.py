@@ -144,9 +144,7 @@ def note_difference(context: Context, name: str, old: Mapping[Index, Tree]) -> N
 
 
 def note_change(context: Context, name: str, deltas: Mapping[Index, Delta]) -> None:
-    """Store the deltas of a predicate's indices for the rules that read it, and count its
-    changed rows.
-    """
+    """Store the deltas of a predicate's indices for its readers, and count its changed rows."""
     context.deltas |= deltas
     actions = next(iter(deltas.values())).actions
     context.most_rows = max(context.most_rows, len(actions))
@@ -168,9 +166,7 @@ def check_rows(context: Context, name: str, change: Delta) -> None:
 
 
 def check_function(context: Context, name: str, change: Delta) -> None:
-    """Raise FunctionConflictError if a key that a delta inserts has two values in the tree of a
-    function.
-    """
+    """Raise FunctionConflictError if a key that a delta inserts has two values in the tree."""
     keys = len(context.predicate(name).keys)
     inserted = change.rows[:keys, change.actions == INSERT]
     tree = context.txn.tree(name)

@@ -313,9 +313,7 @@ def bindings_of(
 
 
 def counts_what_lacks(context: Context, plan: Plan) -> bool:
-    """Return whether counting finds the rows that a subset lacks, so that the rest is not looked
-    at.
-    """
+    """Return whether counting finds the rows that a subset lacks: the rest is not read."""
     found = pairs(plan)
     if not found or any(permuted(trie.index) for trie in plan.tries):
         return False

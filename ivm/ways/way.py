@@ -78,9 +78,7 @@ class Context:
     found: dict[int, dict[int, Sequence[int]]] = field(default_factory=dict)
 
     def tree(self, index: Index) -> Tree:
-        """Return the current tree of an index; if it is deferred, and so not read, its
-        relation's.
-        """
+        """Return the current tree of an index; if it is deferred, and unread, its relation's."""
         deferred = index in self.installed.deferred
         return self.txn.tree(index.predicate if deferred else tree_name(index))
 
@@ -91,9 +89,7 @@ class Context:
     def old_and_new(
         self, indices: Iterable[Index]
     ) -> tuple[Mapping[Index, Tree], Mapping[Index, Tree]]:
-        """Return the trees of indices, and of all that have changed, before the transaction and
-        now.
-        """
+        """Return the trees of indices, and of all that changed, before the transaction and now."""
         new = {index: self.tree(index) for index in indices}
         return {**new, **self.before}, new
 
@@ -157,9 +153,7 @@ class Context:
 
 @contextmanager
 def naming_the_rule(rule: Rule) -> Iterator[None]:
-    """Prefix a RoomError, also one for refused memory, with the place of the rule that is being
-    evaluated.
-    """
+    """Prefix a RoomError, also for refused memory, with the place of the rule evaluated."""
     try:
         with within_memory("evaluating the rule"):
             yield

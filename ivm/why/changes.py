@@ -112,9 +112,7 @@ class Causes:
         return found
 
     def _of_body(self, body: Body, types: Mapping[str, Type], side: bool) -> set[Edit]:
-        """Return the edits because of which a conjunction without variables holds on one side
-        only.
-        """
+        """Return the edits that make a conjunction without variables hold on one side only."""
         facts = facts_of(body)
         missing = {*facts} - self._sides[not side].derivations.present(facts)
         return self._of_negations([body], types, side).union(

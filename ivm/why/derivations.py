@@ -125,9 +125,7 @@ class Derivations:
         return self.program.predicates[name].extensional
 
     def steps(self, facts: Iterable[Fact]) -> dict[Fact, list[Step]]:
-        """Return the steps by which facts of views follow; those of one view are looked up
-        together.
-        """
+        """Return the steps by which facts of views follow; those of a view are found together."""
         wanted = list(dict.fromkeys(facts))
         missing: dict[str, list[Fact]] = {}
         for fact in wanted:
@@ -283,9 +281,7 @@ def facts_of(body: Body) -> tuple[Fact, ...]:
 
 
 def with_values(node: Any, values: Values, types: Mapping[str, Type]) -> Any:
-    """Return a literal, a term or a conjunction with the variables of `values` replaced by
-    constants.
-    """
+    """Return a literal, a term or a conjunction with the variables of `values` replaced."""
     match node:
         case tuple():
             return tuple(with_values(one, values, types) for one in node)

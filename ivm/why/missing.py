@@ -204,9 +204,7 @@ def _apart(sets: Sequence[Insertions], shared: set[Var]) -> Iterator[Insertions]
 
 
 def together(sets: Sequence[Insertions]) -> list[Insertions]:
-    """Return the smallest of sets of insertions, each with as many as possible of its atoms made
-    one.
-    """
+    """Return the smallest of sets of insertions, each with most of its atoms made one."""
     found: dict[Insertions, None] = {}
     for one in sets:
         ways = (
@@ -231,9 +229,7 @@ def _subsets(literals: Sequence[Literal], most: int) -> Iterator[tuple[Literal, 
 
 
 def _checkable(literals: Sequence[Literal], given: Iterable[Var]) -> list[Literal]:
-    """Return the literals whose variables are all bound by atoms of them, by equations, or
-    given.
-    """
+    """Return the literals whose variables are all bound by their atoms, by equations, or given."""
     known = {*given, *variables(*(one for one in literals if isinstance(one, Atom)))}
     rest = [one for one in literals if not isinstance(one, Atom)]
     while True:
@@ -291,9 +287,7 @@ def _identified(atoms: Sequence[Atom]) -> Iterator[Mapping[Var, Var | Const]]:
 
 
 def _unified(one: Atom, other: Atom) -> dict[Var, Var | Const] | None:
-    """Return what variables must be replaced by so that two atoms are equal; None if they cannot
-    be.
-    """
+    """Return what must replace variables to make two atoms equal; None if they cannot be."""
     names: dict[Var, Var | Const] = {}
     if one.predicate != other.predicate:
         return None

@@ -62,9 +62,7 @@ def prove(
 
 
 def _explored(derivations: Derivations, root: Fact) -> dict[Fact, list[Step]] | None:
-    """Return the steps of all facts of views that a fact could follow from; None if they are too
-    many.
-    """
+    """Return the steps of all facts of views that a fact could follow from; None for too many."""
     graph: dict[Fact, list[Step]] = {}
     level = [root]
     while level:
@@ -199,9 +197,7 @@ def _views(derivations: Derivations, step: Step) -> list[Fact]:
 
 
 def _chosen(derivations: Derivations, steps: Iterable[Step], choose: Any) -> dict[Fact, Step]:
-    """Return a step for every fact of a view below some steps; `choose` returns those of several
-    facts.
-    """
+    """Return a step for every fact of a view below some; `choose` gives those of several facts."""
     found: dict[Fact, Step] = {}
     level = [fact for step in steps for fact in _views(derivations, step)]
     while level := [fact for fact in dict.fromkeys(level) if fact not in found]:

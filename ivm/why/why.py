@@ -56,9 +56,7 @@ class Why:
 
 
 class Cause(NamedTuple):
-    """A row that came or went between two versions, and the edits responsible, as rules write
-    them.
-    """
+    """A row that came or went between two versions, and the edits responsible, as in rules."""
 
     inserted: bool
     row: tuple[Any, ...]
@@ -111,9 +109,7 @@ class Asker:
     # -- what is given
 
     def _goal(self, name: str, row: Row | None) -> Atom:
-        """Return the row that a call names: constants, and variables for values that are not
-        given.
-        """
+        """Return the row that a call names: constants, and variables for what is not given."""
         if row is None:
             return self._written(name)
         predicate = self._predicate(name)
@@ -491,9 +487,7 @@ def _missing_lines(why: Why) -> list[str]:
 
 
 def causes(old: Asker, new: Asker, view: str) -> list[Cause]:
-    """Return the rows of a view that differ between two versions, each with the edits
-    responsible.
-    """
+    """Return a view's rows that differ between two versions, each with the edits responsible."""
     if (
         view not in new.derivations.program.predicates
         and view not in old.derivations.program.predicates

@@ -66,9 +66,7 @@ def changes(edges: np.ndarray, batch: int) -> Iterator[Change]:
 
 
 def adjacency(edges: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return row starts int64[n+1] and neighbours int32[m] of the sorted edges x < y, int64[2,
-    m].
-    """
+    """Return row starts int64[n+1] and neighbours int32[m] of sorted edges x < y, int64[2, m]."""
     vertices = int(edges.max()) + 1
     starts = np.zeros(vertices + 1, np.int64)
     np.cumsum(np.bincount(edges[0], minlength=vertices), out=starts[1:])
@@ -152,9 +150,7 @@ def _change(
     comes: bool,
     out: np.ndarray,
 ) -> int:
-    """List and count the triangles of each edge; it is deleted before that, or inserted after
-    it.
-    """
+    """List and count the triangles of each edge; it is deleted before, or inserted after it."""
     found = 0
     for edge in range(edges.shape[1]):
         x, y = edges[0, edge], edges[1, edge]

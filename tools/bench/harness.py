@@ -321,9 +321,7 @@ def write(
 
 
 def report(results: Sequence[Result], about: str) -> dict[str, Any]:
-    """Return the results as data, with the machine and the packages that they were measured
-    with.
-    """
+    """Return the results as data, with the machine and the packages that were measured."""
     packages = {found.name: found.version for found in distributions() if found.name in PACKAGES}
     machine = {
         "python": platform.python_version(),
@@ -364,9 +362,7 @@ def workspace_with(
 
 
 def duckdb_with(tables: Mapping[str, Any], file: Path | None = None) -> Any:
-    """Return a connection to DuckDB, of one thread, with these tables; None where it is not
-    installed.
-    """
+    """Return a connection to DuckDB, of one thread, with these tables; None without it."""
     if not installed("duckdb"):
         return None
     import duckdb
@@ -411,9 +407,7 @@ def apart(function: Callable[..., Any], *arguments: object) -> Any:
 
 
 def output(command: Sequence[object], environment: Mapping[str, str] | None = None) -> str:
-    """Return what a process prints. Raises ChildProcessError, with the end of its errors, if it
-    fails.
-    """
+    """Return what a process prints. Raises ChildProcessError, with its errors' end, if it fails."""
     words = [*map(str, command)]
     done = subprocess.run(words, env=environment, capture_output=True, text=True)
     if done.returncode:

@@ -184,9 +184,7 @@ def _duckdb(edges: np.ndarray) -> Callable[[Task], int]:
 
 
 def _polars(edges: np.ndarray) -> Callable[[Task], int]:
-    """Return what answers with Polars: lazy frames, the streaming engine, POLARS_MAX_THREADS
-    threads.
-    """
+    """Return what answers with Polars: lazy frames, streaming, POLARS_MAX_THREADS threads."""
     import polars
 
     edge = polars.DataFrame(as_columns(edges)).lazy()

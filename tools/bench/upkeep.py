@@ -208,9 +208,7 @@ class _ByHand:
 
 
 class _SqliteTriggers:
-    """SQLite on disk, unsynced, with triggers, and the indices on edges and triangles that these
-    need.
-    """
+    """SQLite on disk, unsynced, with triggers, and the indices that these need."""
 
     def __init__(self, edges: np.ndarray, folder: Path, sync: str = "off") -> None:
         for file in folder.glob("sqlite*"):

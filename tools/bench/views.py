@@ -89,9 +89,7 @@ def _side(name: str, ask: Callable[[], Figures]) -> Side:
 
 
 def _median_change(folder: Path, size: int, rounds: int) -> float:
-    """Return the median time of one-edge changes in a graph whose degree does not depend on its
-    size.
-    """
+    """Return the median time of one-edge changes in a graph whose degree is fixed."""
     edges = even(size)
     keeper = upkeep.Ours(edges, folder)
     times = [
@@ -151,9 +149,7 @@ def _write(folder: Path, starting: Connection) -> None:
 
 
 def _reopen(folder: Path) -> Figures:
-    """Return the seconds to open a view whose process was killed, and to maintain one more
-    change.
-    """
+    """Return the seconds to open a view whose process was killed, and to maintain a change."""
     edge = np.load(folder / GRAPH)[:, :1]
     began = time.perf_counter()
     with ivm.open(folder / VIEW, sync="off", threads=1) as workspace:
@@ -168,9 +164,7 @@ def _reopen(folder: Path) -> Figures:
 
 
 def first_use(folder: Path) -> Figures:
-    """Return when the first triangle has been read, and when all work of the benchmark has been
-    done.
-    """
+    """Return when the first triangle has been read, and when all work is done."""
     edges, folder = skewed(200), Path(tempfile.mkdtemp(dir=folder))
     keeper = upkeep.Ours(edges, folder)
     next(iter(keeper.workspace["q"]))

@@ -26,9 +26,7 @@ LEAST_COLUMN = 8  # places for a column, below which a table becomes lists
 
 
 def common(parser: argparse.ArgumentParser, file: bool = True) -> None:
-    """Add the arguments that every command has; `file` says whether the store's file is among
-    them.
-    """
+    """Add the arguments that every command has; `file` says whether the store's is one."""
     if file:
         parser.add_argument("file", help="the store's file")
     parser.add_argument("--json", action="store_true", help="answer in JSON on stdout")

@@ -184,9 +184,7 @@ def _stopped_by_signals(signals: list[int]) -> Iterator[None]:
 
 
 def _as_text(word: str) -> str:
-    """Prefix an edit like -edge(1,2). with a space, so that argparse does not take it for an
-    option.
-    """
+    """Prefix an edit like -edge(1,2). with a space: argparse would take it for an option."""
     return f" {word}" if re.match(r"-[^\W\d][^(\[=]*[(\[]|-`", word) else word
 
 

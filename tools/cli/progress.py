@@ -92,9 +92,7 @@ def _left(share: float, seconds: float) -> str:
 
 @contextmanager
 def compiling_shown() -> Iterator[None]:
-    """Show which kernels are compiled while the block runs: those that the package does not
-    include.
-    """
+    """Show which kernels are compiled while the block runs: those not in the package."""
     with Progress("compiling, once") as progress:
 
         def show(record: logging.LogRecord) -> None:

@@ -216,9 +216,7 @@ def _is_spelt(kind: pa.DataType) -> bool:
 
 
 def _spelt(column: pa.Array) -> pa.Array:
-    """Convert a column to texts if Arrow cannot write it to CSV; bytes become hexadecimal
-    digits.
-    """
+    """Convert a column to texts if Arrow cannot write it to CSV; bytes become hex digits."""
     if not _is_spelt(column.type):
         return column
     if pa.types.is_decimal(column.type):

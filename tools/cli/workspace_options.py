@@ -38,9 +38,7 @@ def text_of(path: str) -> str:
 
 
 def block_name(path: str) -> str:
-    """Return the default name for a file's rules: its name without the suffix, or `main` for
-    `-`.
-    """
+    """Return the default name for a file's rules: its name without suffix, or `main` for `-`."""
     return "main" if path == "-" else Path(path).stem
 
 

@@ -105,9 +105,7 @@ def _new_name() -> Path:
 
 @contextmanager
 def _kernels_compiled(folder: Path, tell: Narrator) -> Iterator[None]:
-    """Compile the kernels while the block runs in another process (Spark), unless they were
-    installed.
-    """
+    """Compile the kernels while the block runs in another process (Spark), unless installed."""
     if library():
         yield
         return
@@ -122,9 +120,7 @@ def _kernels_compiled(folder: Path, tell: Narrator) -> Iterator[None]:
 
 
 def compile_kernels(folder: Path) -> float:
-    """Run every step on a few rows, so that the story's times include no compilation; return the
-    seconds.
-    """
+    """Run every step on a few rows, so that nothing is compiled later; return the seconds."""
     began = time.perf_counter()
     hour, rows = datetime(2013, 1, 1), [(plane, to) for plane in PLANES for to in "abcd"]
     trips = [(hour, "c", n, plane, "o", to, 100) for n, (plane, to) in enumerate(rows)]
@@ -349,9 +345,7 @@ class Story:
         return self.workspace.query(rule).to_arrow()
 
     def _change(self, message: str, edit: Callable[[Transaction], object]) -> None:
-        """Make one transaction, and show its effect on each view, next to an evaluation from
-        scratch.
-        """
+        """Make one transaction, and show its effect on each view, beside an evaluation anew."""
         self.tell("maintaining every view")
         before, accounts = self.store.version, {view: self.workspace.stats(view) for view in VIEWS}
         self.changes.clear()

@@ -28,9 +28,7 @@ MISSING = "NA"
 
 
 class Choice(NamedTuple):
-    """A condition on raw rows: as SQL, as a pyarrow expression, and the integer columns that it
-    reads.
-    """
+    """A condition on raw rows: as SQL, as pyarrow's, and the integer columns that it reads."""
 
     sql: str
     expression: pc.Expression

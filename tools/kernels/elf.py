@@ -8,9 +8,7 @@ PYTHON = 3, 11
 
 
 def check_library(path: Path) -> None:
-    """Raise ValueError for a symbol that some supported system lacks, or for code with text
-    relocations.
-    """
+    """Raise ValueError for a symbol that a supported system lacks, or text relocations."""
     from elftools.elf.elffile import ELFFile
 
     with path.open("rb") as file:

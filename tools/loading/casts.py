@@ -145,9 +145,7 @@ class Aside:
         self.skipped = False
 
     def _record(self, row: int | None) -> tuple[int | None, Mapping[str, Any]] | None:
-        """Return a row's line and values, or those of the next; write on the way what is not a
-        row.
-        """
+        """Return a row's line and values, or those of the next; write what is not a row."""
         for record in self._records or ():
             if isinstance(record.values, str):
                 self._write({"line": record.line, "reason": record.fault, "values": record.values})
@@ -174,9 +172,7 @@ def _values(row: pa.RecordBatch) -> dict[str, Any]:
 
 
 def _value_at(values: Any, path: tuple[str, ...]) -> Any:
-    """Return the value at a path through structs, or the list in which it ends; None if it ends
-    before.
-    """
+    """Return the value at a path through structs, or the list where it ends; None before."""
     for name in path:
         values = (
             values.get(name)
@@ -296,9 +292,7 @@ def said(kind: pa.DataType) -> str:
 
 
 def fits(have: pa.DataType, want: pa.DataType) -> bool:
-    """Return whether every value of one column type is a value of another, as integers are
-    floats.
-    """
+    """Return whether every value of a column type is one of another, as integers are floats."""
     kind = pa.types
     return bool(
         have == want

@@ -98,9 +98,7 @@ class _Guesses:
         self._aside, self._seen = aside, 0
 
     def first(self) -> pa.DataType:
-        """Return the first type without misfits, else the first one that is left, else that of
-        texts.
-        """
+        """Return the first type without misfits, else the first that is left, else texts."""
         return min(self.misfits, key=lambda kind: bool(self.misfits[kind]), default=pa.string())
 
     def narrow(self, texts: pa.Array, takes: Callable[[pa.Array, pa.DataType], bool]) -> None:
@@ -297,9 +295,7 @@ class _Csv:
                 row += len(batch)
 
     def _decoded(self, name: str, values: pa.Array, row: int) -> pa.Array:
-        """Return bytes as texts, with nulls for those that are not UTF-8, whose rows are put
-        aside.
-        """
+        """Return bytes as texts, nulls for those that are not UTF-8, whose rows are put aside."""
         try:
             return values.cast(pa.string())
         except pa.ArrowInvalid:
@@ -421,9 +417,7 @@ class _Csv:
         )
 
     def _find_foreign(self, problems: Problems) -> None:
-        """Add the texts that are not UTF-8 to the problems. Raises DatasetError if there is
-        none.
-        """
+        """Add the texts that are not UTF-8 to the problems. DatasetError if there is none."""
         before = len(problems.found)
         rows = (
             values
@@ -441,9 +435,7 @@ class _Csv:
             raise DatasetError(f"{self.file} is not UTF-8: {FOREIGN}")
 
     def _refuse_quotes(self, suspect: bool) -> None:
-        """If `suspect`, read the file slowly to raise DatasetError for a quote that is not
-        closed.
-        """
+        """If `suspect`, read the file slowly to raise DatasetError for an open quote."""
         for _ in self._rows() if suspect else ():
             pass
 
@@ -536,9 +528,7 @@ class _Lines:
         return self._before + 1
 
     def only_first(self) -> str:
-        """Take back all lines of the current row but the first, and return this, without its
-        end.
-        """
+        """Take back all lines of the current row but the first; return this, without its end."""
         first, *rest = self._taken
         self._again += reversed(rest)
         self._taken = [first]

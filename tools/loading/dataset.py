@@ -247,9 +247,7 @@ class Dataset:
         places: Mapping[str, Column],
         first: int,
     ) -> None:
-        """Put rows aside for elements of their lists, then for keys that came before with other
-        values.
-        """
+        """Put rows aside for elements of their lists, then for keys that came with other values."""
         for name, check in self.checked.items():
             check(
                 value_at(raw, places[name].path),

@@ -76,9 +76,7 @@ class Cluster(Protocol):
 
 
 class Place(NamedTuple):
-    """Where segments are built: the folder, the tree's spec and version, and their probable
-    first page.
-    """
+    """Where segments are built: the folder, the tree's spec and version, and likely first page."""
 
     folder: str
     spec: Spec
@@ -121,9 +119,7 @@ class Task:
 
 @dataclass
 class Made:
-    """The result of a task: a segment, or why there is none; `rows` were read, `dropped` of them
-    dropped.
-    """
+    """A task's result: a segment, or why there is none; `rows` were read, `dropped` dropped."""
 
     segment: Segment | None = None
     rows: int = 0
@@ -234,9 +230,7 @@ def _part_of(dataset: Dataset, parts: list[Part]) -> Dataset:
 
 
 def _intern(txn: Transaction, cluster: Cluster, tasks: list[Task]) -> None:
-    """Assign ids to the texts of all tasks, batch by batch, in the order in which a load would
-    meet them.
-    """
+    """Assign ids to all tasks' texts, batch by batch, in the order a load would meet them."""
     cluster.each(_write_texts, tasks)
     for task in tasks:
         with pa.memory_map(str(task.texts)) as source:
@@ -323,9 +317,7 @@ def _whole(file: Path) -> Iterator[Path]:
 
 
 class KnownTexts:
-    """An interner that replays a column's ids in the order of the task's first pass, without
-    look-ups.
-    """
+    """An interner that replays a column's ids in the order of the task's first pass."""
 
     def __init__(self, ids: np.ndarray, codes: Path) -> None:
         self._ids, self._codes, self._read = ids, codes, 0
@@ -360,9 +352,7 @@ def _build_in_order(place: Place, task: Task) -> Made:
 
 
 def _words_noted(task: Task) -> Batches:
-    """Yield a task's rows as words, to be sorted; write their number and problems to its
-    `account`.
-    """
+    """Yield a task's rows as words, to be sorted; write their number and faults to `account`."""
     problems: tuple[str, ...] = ()
     try:
         yield from _words_of(task)

@@ -111,9 +111,7 @@ def delete(
 def delete_prefixes(
     txn: Transaction, relation: WritableRelation, words: Iterable[np.ndarray]
 ) -> Edited:
-    """Delete the rows whose keys begin with one of the prefixes int64[K, n], like
-    `delete_below`.
-    """
+    """Delete rows whose keys begin with one of the prefixes int64[K, n], like `delete_below`."""
     edited = Edited()
     for prefixes in _large(words):
         edited.deleted += sum(
@@ -199,9 +197,7 @@ def _below(relation: WritableRelation, keys: np.ndarray) -> list[np.ndarray]:
 def _matching(
     relation: WritableRelation, places: Sequence[int], values: np.ndarray
 ) -> list[np.ndarray]:
-    """Return the keys of the records that have one of int64[K, n] in the columns at `places`, in
-    parts.
-    """
+    """Return in parts the keys of records that have one of int64[K, n] in columns at `places`."""
     pages, tree = relation.view()
     columns = tuple(sorted({*range(tree.spec.keys), *places}))
     at, wanted = [columns.index(place) for place in places], _as_items(values)

@@ -28,9 +28,7 @@ FILL_IN = "fill them in, or drop them with --nulls drop"
 
 @dataclass
 class Elements:
-    """The elements of one column of a dataset, as a dataset. `key` are the key columns of the
-    rows.
-    """
+    """The elements of one column of a dataset, as a dataset. `key` are the rows' keys."""
 
     rows_of: Dataset
     column: str
@@ -129,9 +127,7 @@ class Elements:
         return self.rows_of.share
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """Yield all elements, in the order of their rows. Raises DatasetError with all their
-        problems.
-        """
+        """Yield all elements, in their rows' order. Raises DatasetError with all problems."""
         problems, nulls, columns = self.rows_of.problems, self.rows_of.reading.nulls, self.columns
         self.given = self.left_out = 0
         for batch in self.rows_of.batches():
@@ -230,9 +226,7 @@ def _column_for(held: pa.DataType | None, there: pa.DataType | None) -> pa.DataT
 
 
 def list_types(txn: Transaction, relation: str) -> dict[str, pa.DataType]:
-    """Return the types of a relation's lists, by column, for files whose elements do not show
-    them.
-    """
+    """Return the types of a relation's lists, by column, for files that do not show them."""
     found = {}
     for name in lists_of(txn, relation):
         schema = txn[name].schema

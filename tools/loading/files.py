@@ -110,9 +110,7 @@ def _partition(file: Path, root: Path) -> dict[str, str | None]:
 
 
 def _files(folder: Path, above: frozenset[Path] = frozenset()) -> Iterator[Path]:
-    """Yield the files in a folder and below, by name; follow links, and skip files that Spark
-    hides.
-    """
+    """Yield the files in a folder and below, by name; follow links, skip what Spark hides."""
     real = folder.resolve()
     if real in above:
         raise DatasetError(f"{folder} is a link back to a folder that it is in: remove it")

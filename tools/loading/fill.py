@@ -27,9 +27,7 @@ class Disorder(Exception):
 
 
 class RepeatedKeys(DatasetError):
-    """Keys of a relation are repeated with different values; `keys` has as many of them as were
-    asked for.
-    """
+    """Keys are repeated with different values; `keys` has as many as were asked for."""
 
     def __init__(
         self, problem: str, relation: str = "", keys: Sequence[tuple[Any, ...]] = ()

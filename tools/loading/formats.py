@@ -151,9 +151,7 @@ def _refused(source: pq.ParquetFile) -> dict[str, tuple[str, str]]:
 
 
 def _spark_types(source: pq.ParquetFile) -> dict[str, str]:
-    """Return the names of the columns' plain types by Spark's note in the footer; nothing
-    without one.
-    """
+    """Return the names of columns' plain types by Spark's note in the footer, if there is one."""
     note = (source.metadata.metadata or {}).get(b"org.apache.spark.sql.parquet.row.metadata")
     try:
         fields = json.loads(note)["fields"] if note else []

@@ -73,9 +73,7 @@ class Spread(NamedTuple):
 
 @dataclass(kw_only=True)
 class Counts:
-    """How many rows were read for a relation, and how many were inserted, changed and deleted in
-    it.
-    """
+    """How many rows were read for a relation, and how many inserted, changed and deleted in it."""
 
     rows: int = 0
     inserted: int = 0
@@ -172,9 +170,7 @@ def load(
 
 
 def _doubles(txn: Transaction, one: "_Opened", error: RepeatedKeys) -> Doubles:
-    """Return the keys that have several values; those that an appended relation has already keep
-    these.
-    """
+    """Return the keys of several values; those that an appended relation has keep these."""
     if one.mode != APPEND or one.relation not in txn:
         return Doubles(one.key, error.keys, ())
     held = txn[one.relation]
@@ -340,9 +336,7 @@ class _Loading:
 
     @property
     def _most(self) -> int:
-        """How many keys with several values an error must have: all, if their rows are to go
-        aside.
-        """
+        """How many keys with several values an error must have: all, if rows go aside."""
         return (
             sys.maxsize
             if isinstance(self.dataset, Dataset) and self.dataset.reading.aside
@@ -350,9 +344,7 @@ class _Loading:
         )
 
     def _delete(self, keep_keys: bool) -> Edited:
-        """Delete the rows with the given columns' values; by key, if the columns are a prefix of
-        it.
-        """
+        """Delete the rows with the columns' values; by key, if the columns are a prefix of it."""
         schema, given = self.relation.schema, {*self.dataset.columns}
         if given in ({*schema.key}, {*schema.names}):
             return delete(self.txn, self.relation, self.words(), keep_keys)
@@ -530,9 +522,7 @@ def _following(txn: Transaction, relation: str) -> tuple[str, ...]:
 def _check_columns(
     dataset: Dataset, relation: WritableRelation | None, key: Sequence[str], mode: str
 ) -> None:
-    """Add a problem for each column that differs from the relation's; the key must be among the
-    columns.
-    """
+    """Add a problem for each column that differs from the relation's; the key must be there."""
     problems, names = dataset.problems, ", ".join(dataset.columns)
     if not dataset.columns and problems:  # no file could be read
         return

@@ -40,9 +40,7 @@ Tell = Callable[[str], None]
 
 @dataclass(frozen=True)
 class File:
-    """One file: its numbers of rows and bytes, its checksum, and the keys of its first and last
-    row.
-    """
+    """One file: its numbers of rows and bytes, checksum, and keys of its first and last row."""
 
     name: str
     rows: int
@@ -54,9 +52,7 @@ class File:
 
 @dataclass(frozen=True)
 class Manifest:
-    """The contents of a folder; `columns` are names and types, with a question mark after
-    nullable ones.
-    """
+    """The contents of a folder; `columns` are names and types, nullable ones with `?`."""
 
     relation: str
     key: tuple[str, ...]
@@ -69,9 +65,7 @@ class Manifest:
         return sum(file.rows for file in self.files)
 
     def applied(self, reading: Reading) -> Reading:
-        """Return the reading with the manifest's column types, except for casts that it has
-        itself.
-        """
+        """Return the reading with the manifest's column types, except for its own casts."""
         named = {reading.renames.get(name, name): kind for name, kind in self.columns.items()}
         wanted = {
             name: kind
@@ -93,9 +87,7 @@ class Manifest:
 def write_manifest(
     folder: Path, relation: str, key: Sequence[str], columns: Mapping[str, Type]
 ) -> Manifest:
-    """Write the manifest of a folder of Parquet files, which ascend by key. O(bytes), on several
-    threads.
-    """
+    """Write the manifest of a folder of Parquet files that ascend by key. O(bytes), in threads."""
     files = sorted(folder.glob("*.parquet"))
     with ThreadPoolExecutor(THREADS) as pool:
         manifest = Manifest(
@@ -111,9 +103,7 @@ def write_manifest(
 
 
 def read_manifest(folder: Path) -> Manifest | None:
-    """Return the manifest of a folder; None if there is none. Raises DatasetError for an invalid
-    one.
-    """
+    """Return a folder's manifest; None if there is none. Raises DatasetError for an invalid one."""
     file = folder / NAME
     if not file.is_file():
         return None
@@ -137,9 +127,7 @@ def read_manifest(folder: Path) -> Manifest | None:
 
 
 def verified(sources: Sequence[str | Path], progress: Tell) -> Manifest | None:
-    """Verify every source that is a folder with a manifest; return the manifest if it is the
-    only source.
-    """
+    """Verify every source with a manifest; return the manifest if it is the only one."""
     found = [(Path(source), read_manifest(Path(source))) for source in sources]
     for folder, manifest in found:
         if manifest is not None:

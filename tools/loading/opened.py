@@ -57,9 +57,7 @@ class Opened(NamedTuple):
 
     @property
     def line_of(self) -> Callable[[int], int] | None:
-        """A function that returns the line in which a row begins, from 1; None if the file has
-        no lines.
-        """
+        """Gives the line in which a row begins, from 1; None if the file has no lines."""
         records = self.records
         if records is None:
             return None

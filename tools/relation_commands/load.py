@@ -374,9 +374,7 @@ def run(options: argparse.Namespace) -> int:
 
 @contextmanager
 def _aside(options: argparse.Namespace) -> Iterator[Aside | None]:
-    """Yield what writes bad rows to the file that the options name, if any; it appears after the
-    block.
-    """
+    """Yield what writes bad rows to the options' file, if any; it appears after the block."""
     if options.bad is None:
         yield None
         return

@@ -187,9 +187,7 @@ def _columns(options: argparse.Namespace) -> dict[str, dict[str, str]]:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Prepare every table, and print the reports; return 1 if rows are bad and --strict is
-    given.
-    """
+    """Prepare every table, and print reports; return 1 if rows are bad and --strict is given."""
     wanted_tables, reports, place = recipes(options), [], Path(local_path(options.out))
     for recipe in wanted_tables:
         check_places(recipe, place, options.overwrite)

@@ -15,9 +15,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print a declaration a line, or a comment if rules cannot read a relation; return the exit
-    code.
-    """
+    """Print a declaration a line, a comment if rules cannot read one; return the exit code."""
     with opened(options, "r") as workspace:
         blocks, declarations = workspace.blocks, workspace.declarations()
         found = {

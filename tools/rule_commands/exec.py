@@ -55,9 +55,7 @@ def _views(workspace: ivm.Workspace) -> list[str]:
 
 
 def _deltas(workspace: ivm.Workspace, views: list[str], version: int) -> dict[str, pa.Table]:
-    """Return how a version's views differ from those that it was made from, by view, where they
-    do.
-    """
+    """Return how a version's views differ from those it was made from, by view, where they do."""
     parent = next(one.parent for one in workspace.store.history() if one.version == version)
     with workspace.at(parent) as old, workspace.at(version) as now:
         found = {name: now.changes(name, old) for name in views}

@@ -71,9 +71,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the statements of a terminal, or of stdin; return 1 if one failed and stdin is not a
-    terminal.
-    """
+    """Run a terminal's or stdin's statements; return 1 if one failed without a terminal."""
     if sys.stdin.isatty() and sys.stdout.isatty():
         from ..cli.prompt import statements as prompted
 
@@ -108,9 +106,7 @@ def _run_all(shell: "Shell", given: Iterator[str]) -> bool:
 
 
 def statements(lines: Iterator[str], ends: Callable[[str], bool]) -> Iterator[str]:
-    """Yield commands, a line each, and texts of the lines up to one with which the statement
-    `ends`.
-    """
+    """Yield commands, a line each, and texts of lines up to one where the statement `ends`."""
     text = ""
     for line in lines:
         text += line if text else line.lstrip()
@@ -293,9 +289,7 @@ class Shell:
         }
 
     def command(self, name: str, rest: str) -> None:
-        """Run a command.  Raises IvmError if there is none of that name, or for a wrong number
-        of words.
-        """
+        """Run a command. Raises IvmError for another name, or number of words."""
         commands = self.commands()
         if name not in commands:
             raise IvmError(f"there is no .{name}; .help lists the commands")

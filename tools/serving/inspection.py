@@ -55,14 +55,10 @@ class Pending(NamedTuple):
 
 
 class Inspector:
-    """Answers questions about a store.  Threads may share it; it holds no lock, except to
-    commit.
-    """
+    """Answers questions about a store. Threads may share it; it locks only to commit."""
 
     def __init__(self, file: str, writes: bool) -> None:
-        """Open the store of a file, which must exist; `writes` says whether edits may be
-        committed.
-        """
+        """Open a file's store, which must exist; `writes` says whether edits may be committed."""
         self.file, self.writes = file, writes
         self.workspace = ivm.open(file, mode="r", create=False)
         self._answers: OrderedDict[tuple[int, str], Answer] = OrderedDict()
@@ -171,9 +167,7 @@ class Inspector:
     # -- questions
 
     def query(self, text: str, at: int | None = None, offset: int = 0, limit: int = ROWS) -> Data:
-        """Return the rows of a query, in SQL or as rules.  Raises IvmError for one that changes
-        anything.
-        """
+        """Return the rows of a query, in SQL or as rules. Raises IvmError for one that edits."""
         if is_sql(text) and not reads_only(text):
             raise IvmError(
                 "this changes rows or declarations, and here are questions only: preview an edit"
@@ -453,9 +447,7 @@ def _within(number: int, most: int) -> int:
 
 
 def _place(offset: int) -> int:
-    """Return a place of a row, the first for a negative one.  Raises IvmError for one that no
-    row has.
-    """
+    """Return a place of a row, the first below 0. Raises IvmError for one without a row."""
     if offset > PLACES_MAX:
         raise IvmError(f"offset={offset}: there are at most 2**48 rows, so take a smaller one")
     return max(0, offset)
@@ -493,9 +485,7 @@ def _page(source: Any, offset: int, limit: int) -> Data:
 
 
 def _slice(relation: Relation, offset: int, limit: int) -> Any:
-    """Return rows of a relation by their places; those before are read as words, without their
-    texts.
-    """
+    """Return rows of a relation by their places; those before are read as words."""
     found: list[np.ndarray] = []
     for words in relation.words(rows=None if offset else limit):
         if limit <= 0:

@@ -71,9 +71,7 @@ def end(sig: int, frame: FrameType | None) -> None:  # noqa: ARG001 - called by 
 
 
 def server(inspector: Inspector) -> "MCPServer[Any]":
-    """Return a server whose tools ask the inspector.  Raises IvmError if the package is not
-    installed.
-    """
+    """Return a server whose tools ask the inspector. Raises IvmError without the package."""
     try:
         from mcp.server.mcpserver import MCPServer
         from mcp.types import ToolAnnotations
@@ -136,9 +134,7 @@ class Tools:
     def rows(
         self, name: str, at: int | None = None, offset: int = 0, limit: int = ROWS
     ) -> dict[str, Any]:
-        """Return rows of a relation or view in the order of its key, at most 1000, from a place
-        on.
-        """
+        """Return rows of a relation or view in key order, at most 1000, from a place on."""
         return self._inspector.rows(name, at, offset, limit)
 
     def query(

@@ -128,9 +128,7 @@ def check_sources(recipe: Recipe) -> None:
 
 
 def _local_files(recipe: Recipe, source: str) -> list[Path]:
-    """Return the files of a local source; none for a remote one. Raises DatasetError for a
-    missing one.
-    """
+    """Return a local source's files; none for a remote one. DatasetError if it is missing."""
     scheme, sign, rest = source.partition(":/")
     path = source if not sign else "/" + rest.lstrip("/") if scheme == "file" else ""
     if not path or "{" in path:  # alternatives, as Spark writes them
@@ -149,9 +147,7 @@ def _local_files(recipe: Recipe, source: str) -> list[Path]:
 
 
 def _names_in(recipe: Recipe, file: Path) -> list[str]:
-    """Return the columns of a file with those of its folders' names; none if only Spark can
-    tell.
-    """
+    """Return a file's columns with those of its folders' names; none if only Spark can tell."""
     names: list[str] = []
     try:
         if recipe.format == PARQUET:

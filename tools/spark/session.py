@@ -115,9 +115,7 @@ def local_session(name: str, cores: int = 2, executors: int = 0) -> Iterator[Spa
 
 @contextmanager
 def _environment(folder: Path) -> Iterator[None]:
-    """Set Java and this interpreter in the environment that the JVM and its Python workers
-    inherit.
-    """
+    """Set Java and this interpreter in the environment of the JVM and its workers."""
     ours = {"PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable}
     if "JAVA_HOME" not in os.environ and shutil.which("java") is None:
         ours["JAVA_HOME"] = str(_java_home(folder / "java"))

@@ -211,9 +211,7 @@ def _attempt(spark: SparkSession, text: str) -> Column:
 
 
 def _bounds(one: Wanted) -> list[tuple[str, str, str]]:
-    """Return the bounds of a column's values: SQL of its type, the text of the recipe, and the
-    side.
-    """
+    """Return the bounds of a column's values: SQL of its type, the recipe's text, and the side."""
     given = ((one.least, "below"), (one.most, "above"))
     return [
         (f"cast(({text}) as {sql_type(one.type)})", text, side)
@@ -340,9 +338,7 @@ def _misread(raw: Column, value: Column, kind: Type) -> Column | None:
 
 
 def _is_of_another_sort(source: T.DataType, kind: Type) -> bool:
-    """Return whether two types are of different sorts: numbers, booleans, times; texts may be
-    any.
-    """
+    """Return whether two types differ in sort: numbers, booleans, times; texts may be any."""
     return not isinstance(source, T.StringType) and _sort_of(source) != SORTS.get(
         kind.name, _sort_of(source)
     )

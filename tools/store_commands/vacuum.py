@@ -19,9 +19,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Drop versions, or say which would be dropped, and print what was freed; return the exit
-    code.
-    """
+    """Drop versions, or say which, and print what was freed; return the exit code."""
     with opened(options, "rw") as store:
         done = store.vacuum(keep_versions=options.keep, dry_run=options.dry_run)
         versions, pages = counted(len(done.dropped), "version"), counted(done.pages_freed, "page")

@@ -93,9 +93,7 @@ def _reads(clause: Clause) -> set[str]:
 
 
 def _stratum(clauses: Iterable[Clause], name: str) -> set[str]:
-    """Return the views that read a view and are read by it, directly or not, and the view
-    itself.
-    """
+    """Return a view, and those that read it and are read by it, directly or not."""
     reads: dict[str, set[str]] = {}
     for clause in clauses:
         for head in _heads(clause):
@@ -114,9 +112,7 @@ def _reached(reads: dict[str, set[str]], name: str) -> set[str]:
 def _rules_of(
     clauses: Sequence[Clause], view: Application, declared: Predicate | None
 ) -> tuple[list[Clause], list[Clause]]:
-    """Return the rules of a view and the others.  Raises RuleSyntaxError if it has none of its
-    own.
-    """
+    """Return the rules of a view and the others. Raises RuleSyntaxError if it has none."""
     own = [clause for clause in clauses if view.name in _heads(clause)]
     others = [clause for clause in clauses if clause not in own]
     own += [_asserted(declared, view)] if declared else []
@@ -234,9 +230,7 @@ def _read(part: Formula, name: str, place: int | None) -> Formula:
 
 
 def _aggregated(clause: Clause, place: int, op: str) -> Clause:
-    """Return a rule of a view as one of the function that keeps the extremes of one of its
-    columns.
-    """
+    """Return a view's rule as one of the function that keeps the extremes of a column."""
     head = clause.heads[0]
     assert isinstance(head, Application)
     taken = {v.name for part in (head, clause.body) for v in variables_in(part)}

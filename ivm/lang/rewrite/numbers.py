@@ -52,9 +52,7 @@ LISTED_MAX = UNITS**2  # numbers of one range
 
 
 def list_numbers(program: Program, known: Program) -> Program:
-    """Replace atoms of `range` and `string:split` unless predicates have these names.  Raises
-    RuleError.
-    """
+    """Replace atoms of `range` and `string:split` unless these are predicates. Raises RuleError."""
     taken = {
         *program.over(known),
         *(head.predicate for rule in program.rules for head in rule.heads),
@@ -213,9 +211,7 @@ class _OneRule:
     def _listed(
         self, atom: Atom, bound: set[Var], known: Disjunct
     ) -> tuple[Disjunct, list[Literal]]:
-        """Return literals that hold for the numbers of a range, and before them those that they
-        replace.
-        """
+        """Return literals that hold for a range's numbers, and before them those they replace."""
         low, high, *steps, number = atom.terms
         where = atom.where
         one = Const(1, "int64", where=where)
@@ -277,9 +273,7 @@ def _below(term: Term, size: Var) -> tuple[Compare, Compare]:
 
 
 def rows_of(predicate: str) -> int | None:
-    """Return how many rows the helper of units or of blocks has in every store; None for other
-    predicates.
-    """
+    """Return how many rows the helper of units or blocks has; None for other predicates."""
     return UNITS if predicate.endswith(("$units", "$blocks")) else None
 
 

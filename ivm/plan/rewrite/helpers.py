@@ -98,9 +98,7 @@ NO_COLUMN, ONLY, ZERO = Var("nothing$"), Var("only$"), Const(0, "int64")
 
 
 def lift_texts(program: Program, known: Program) -> Program:
-    """Put helper views of the concats whose texts are read before the rules, which then read
-    these.
-    """
+    """Put helper views of the concats whose texts are read before the rules, which read these."""
     all_, read = program.over(known), {name for rule in program.rules for name in rule.reads}
     if not any(all_[name].value == ROPE for name in read):
         return program
@@ -137,9 +135,7 @@ def _reads_text(atom: Atom, rule: Rule, known: Mapping[str, Predicate]) -> bool:
 
 
 def _group(atom: Atom) -> tuple[str, tuple[Const | None, ...]]:
-    """Return which of a concat's groups an atom reads: its name, and the keys that are
-    constants.
-    """
+    """Return which of a concat's groups an atom reads: its name, and keys that are constants."""
     return atom.predicate, tuple(arg if isinstance(arg, Const) else None for arg in atom.args)
 
 
@@ -430,9 +426,7 @@ def _computing_helper(
 
 
 def _divides_surely(literal: Literal, types: Mapping[str, str]) -> bool:
-    """Return whether a literal computes the quotient of a whole number by a constant, which
-    cannot fail.
-    """
+    """Return whether a literal divides a whole number by a constant, which cannot fail."""
     match literal:
         case Compare("=", Var(), Binary("/", Var() as number, Const(int() as by))):
             return types[number.name] == "int64" and by not in (0, -1)
@@ -504,9 +498,7 @@ def lift_existentials(program: Program) -> Program:
 
 
 def _split(rule: Rule) -> tuple[Rule, ...]:
-    """Split a rule by heads if some head alone leaves more parts existential than all heads
-    together.
-    """
+    """Split a rule by heads if one head alone leaves more parts existential than all together."""
     if len(rule.heads) == 1:
         return (rule,)
     rules = tuple(replace(rule, heads=(head,)) for head in rule.heads)

@@ -80,9 +80,7 @@ class _Magic:
         self._seeds: dict[str, list[tuple[Const, ...]]] = {}
 
     def rewritten(self) -> Program | None:
-        """Return the program with the stratum rewritten; None if some rule needs all rows of the
-        stratum.
-        """
+        """Return the program with the stratum rewritten; None if a rule needs all its rows."""
         program, own = self._before, self._stratum.recursive
         within = {id(rule) for rule in self._stratum.rules}
         outside = [rule for rule in program.rules if id(rule) not in within]
@@ -321,9 +319,7 @@ class _Magic:
         )
 
     def _is_left_out(self, rule: Rule, factored: set[tuple[str, Given]]) -> bool:
-        """Return whether a rule derives the form of the answer (factored or not) that is not
-        used.
-        """
+        """Return whether a rule derives the answer in the form (factored or not) not used."""
         name = rule.heads[0].predicate
         for call in self._calls:
             if name == _named(*_parts(call, "")):

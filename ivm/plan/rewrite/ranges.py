@@ -414,9 +414,7 @@ class _Rewriting:
 
 
 def _pays_once(distinct: Distinct, parts: Parts) -> bool:
-    """Return whether a query has enough points to be worth helpers of the measured part; else it
-    joins.
-    """
+    """Return whether a query has enough points for helpers of the measured part."""
     return FEW_POINTS * _rows(distinct, parts.points) >= _rows(distinct, parts.measured)
 
 
@@ -594,9 +592,7 @@ def _index(
 
 
 def _holds_named(keys: int, visible: int) -> bool:
-    """Return whether an index holds only the columns it names, because the relation has several
-    values.
-    """
+    """Return whether an index has only the columns it names, of a relation of several values."""
     return visible - keys > 1
 
 

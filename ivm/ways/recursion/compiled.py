@@ -50,9 +50,7 @@ PLACE_AGAIN = TypedKernel(kernel.place_again, kernel.Strata, Table, Words, int)
 
 
 class Source(NamedTuple):
-    """The branches that a probe begins with: the index that they are of, how deep, and its
-    number.
-    """
+    """The branches that a probe begins with: their index, how deep, and its number."""
 
     of: Index
     depth: int
@@ -193,9 +191,7 @@ class Strata:
         self.plans.append(body.plan)
 
     def _source(self, index: Index, depth: int, own: frozenset[str]) -> tuple[int, ...]:
-        """Return what branches of an index are: facts of a view of the stratum, or changes of a
-        tree.
-        """
+        """Return what an index's branches are: facts of a view of the stratum, or changes."""
         name, columns, whole = (
             index.predicate,
             index.order[:depth],

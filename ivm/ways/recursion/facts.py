@@ -64,9 +64,7 @@ BATCH = 1 << 12
 
 
 class Order(NamedTuple):
-    """The orders of n facts, and whether each exists: found bool[n], cost int64[n], rank
-    int64[n].
-    """
+    """The orders of n facts, and whether they exist: found bool[n], cost and rank int64[n]."""
 
     found: np.ndarray
     cost: np.ndarray
@@ -222,9 +220,7 @@ class Facts:
         self._apply(name, SET, new)
 
     def replace(self, name: str, words: Iterable[np.ndarray]) -> None:
-        """Replace all facts by others, given as batches int64[C, n] of words with ranks, in key
-        order.
-        """
+        """Replace all facts by others: batches int64[C, n] of words with ranks, in key order."""
         kept = self.stored[name]
         for t in self._there[name]:
             spec = self._txn.tree(kept.names[t]).spec
@@ -316,9 +312,7 @@ class Derivations(NamedTuple):
 
 
 class Body:
-    """A conjunction of a recursive stratum, or a plan that searches for derivations of given
-    facts.
-    """
+    """A conjunction of a recursive stratum, or a plan that seeks derivations of given facts."""
 
     def __init__(
         self,
@@ -406,9 +400,7 @@ class Body:
         return [(name, rows[columns][:, which]) for name, columns in self.own]
 
     def standing(self, facts: Facts, rows: np.ndarray) -> np.ndarray:
-        """Return those bindings rows[C, n] whose facts of the stratum still exist with the same
-        values.
-        """
+        """Return the bindings rows[C, n] whose facts of the stratum still have the same values."""
         stands = np.ones(rows.shape[1], bool)
         for (name, columns), value in zip(self.own, self._values, strict=True):
             order = facts.orders(name, rows[columns])
@@ -440,9 +432,7 @@ class Body:
 
 
 def _columns(index: Index, levels: tuple[int, ...], keys: int) -> list[int]:
-    """Return the levels of the first `keys` columns of an index's predicate, in the order of the
-    columns.
-    """
+    """Return the levels of the first `keys` columns of an index's predicate, in their order."""
     return [levels[index.order.index(column)] for column in range(keys)]
 
 

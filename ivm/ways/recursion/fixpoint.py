@@ -68,9 +68,7 @@ SEARCHED = 1 << 12  # facts per search for derivations, since each may have many
 
 @dataclass
 class Work:
-    """The work of a stratum: new rows of each round; facts examined, and suspended; iterator
-    operations.
-    """
+    """A stratum's work: new rows of each round; facts examined and suspended; operations."""
 
     rows: list[int] = field(default_factory=list)
     examined: int = 0
@@ -149,9 +147,7 @@ class Fixpoint:
         self._refuse_failures()
 
     def _flat(self) -> FlatRounds | None:
-        """Return the stratum prepared for evaluation in memory; None if it cannot be evaluated
-        so.
-        """
+        """Return the stratum prepared for evaluation in memory; None if it cannot."""
         try:
             bodies = FlatBodies(
                 self._txn, self._installed, self._stratum, self._bodies, self._encode
@@ -163,9 +159,7 @@ class Fixpoint:
         return flat if flat.below <= BELOW_MAX else None
 
     def _fill_flat(self, flat: FlatRounds, first: Mapping[str, Proposal]) -> bool:
-        """Evaluate the stratum in memory, given its base facts; return whether that was
-        possible.
-        """
+        """Evaluate the stratum in memory, given its base facts; return whether it could be."""
         if not flat.run([(name, self.facts.words(name, one)) for name, one in first.items()]):
             return False
         for name in self.facts.stored:
@@ -324,9 +318,7 @@ class Fixpoint:
         deltas: Mapping[Index, Delta],
         action: int,
     ) -> np.ndarray:
-        """Return the bindings that a body loses (ERASE) or gains by changes outside the stratum
-        alone.
-        """
+        """Return the bindings that a body loses (ERASE) or gains by changes outside the stratum."""
         indices = {trie.index for trie in body.plan.tries if trie.index in deltas}
         if not indices:
             return np.empty((len(body.plan.columns), 0), np.int64)
@@ -553,9 +545,7 @@ class Fixpoint:
     def _unsupported(
         self, name: str, keys: np.ndarray, order: tuple[int, int], below: Mapping[Index, Tree]
     ) -> np.ndarray:
-        """Return those of some facts, all of one order, that have no derivation from facts
-        before them.
-        """
+        """Return those of some facts, of one order, that have no derivation from facts before."""
         found = [np.empty((len(keys), 0), np.int64)]
         for derivations in self._search(name, keys, below):
             supports = (

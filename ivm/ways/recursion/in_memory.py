@@ -136,9 +136,7 @@ class FlatFacts:
         return table.take(sort_order(table[: bodies.keys[p]]), axis=1)
 
     def waiting(self, p: int) -> np.ndarray:
-        """Return the keys int64[K, n] of a predicate's facts that were not joined with others
-        yet.
-        """
+        """Return the keys int64[K, n] of a predicate's facts not joined with others yet."""
         bodies, facts, (wait, begin) = (
             self._bodies,
             self._facts,

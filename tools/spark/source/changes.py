@@ -150,9 +150,7 @@ def chain(store: Store, infos: Sequence[VersionInfo], first: int, options: Optio
 
 
 def _versions_since(store: Store, branch: str, first: int) -> list[VersionInfo]:
-    """Return the retained versions of a branch from `first` on, oldest first; version 0 changed
-    nothing.
-    """
+    """Return a branch's retained versions from `first` on, oldest first; 0 changed nothing."""
     limit = LISTED
     while True:
         infos = store.history(limit, branch)
@@ -197,9 +195,7 @@ def change_batches(
 def inserted_batches(
     snapshot: Snapshot, relation: Relation, words: np.ndarray, commit: Commit, schema: T.StructType
 ) -> Iterator[pa.RecordBatch]:
-    """Yield stored words int64[C, n] as insertions. Raises SchemaError if the relation was
-    recreated.
-    """
+    """Yield stored words int64[C, n] as insertions. Raises SchemaError if it was recreated."""
     kinds = np.full(words.shape[1], INSERTED)
     computed = _computed(relation, relation, np.full(len(kinds), INSERT), words)
     return _batches(snapshot, relation, kinds, words, commit, schema, computed)
@@ -255,9 +251,7 @@ def _batches(
 def kinds_of_changes(
     old: Snapshot, new: Snapshot, name: str, updates: bool = False
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Yield kinds int64[n] and stored words int64[C, n] of changes; with `updates`, also BEFORE
-    and AFTER.
-    """
+    """Yield kinds int64[n] and words int64[C, n] of changes; `updates`: also BEFORE and AFTER."""
     keys = len((new if name in new else old)[name].schema.key)
     for actions, words in _edits(old, new, name):
         kinds = np.where(actions == INSERT, INSERTED, DELETED)
@@ -269,9 +263,7 @@ def kinds_of_changes(
 
 
 def _edits(old: Snapshot, new: Snapshot, name: str) -> Iterable[Edits]:
-    """Return the difference of a relation between two versions, one of which may lack it, as
-    edits.
-    """
+    """Return a relation's difference between two versions, one of which may lack it, as edits."""
     if name not in old or name not in new:
         relation, action = (new[name], INSERT) if name in new else (old[name], ERASE)
         return _all(relation, action)

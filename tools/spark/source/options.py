@@ -75,9 +75,7 @@ class Options:
         return self.one_of(name, str(default), ("true", "false")) == "true"
 
     def number(self, name: str, kind: type[Any] = int, least: float = 0) -> Any:
-        """Return a number of at least `least`; None if the option is missing. Raises
-        OptionsError.
-        """
+        """Return a number from `least` on; None if the option is missing. Raises OptionsError."""
         given = self.text(name)
         if given is None:
             return None
@@ -115,9 +113,7 @@ SEEN_BY_ALL = "a store is one file, which must be at this path on the driver's n
 
 @contextmanager
 def store_at(path: str) -> Iterator[Store]:
-    """Open a store to read. Raises like `pagestore.open`; FileNotFoundError says what Spark
-    needs.
-    """
+    """Open a store to read. Raises as `pagestore.open`; FileNotFoundError says what Spark needs."""
     try:
         store = pagestore.open(path, mode="r")
     except FileNotFoundError:
@@ -160,9 +156,7 @@ def newest_of(store: Store, branch: str) -> int:
 
 @contextmanager
 def snapshot_at(path: str, version: int) -> Iterator[Snapshot]:
-    """Open the version that a read was planned with. Raises VersionError if it was dropped
-    since.
-    """
+    """Open the version that a read was planned with. Raises VersionError if it is gone."""
     with store_at(path) as store, held(store, version) as snapshot:
         yield snapshot
 

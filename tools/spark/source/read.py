@@ -57,9 +57,7 @@ def key_ranges(relation: Relation, walk: Walk, parts: int) -> list[KeyRange] | N
 
 
 def _separators(walk: Walk, tree: Tree, enough: int) -> list[tuple[int, ...]]:
-    """Return the separators, except the first, of the highest level of index pages with `enough`
-    entries.
-    """
+    """Return all separators but the first of the highest index level with `enough` entries."""
     if tree.height < 2:
         return []
     keys, pages = tree.spec.keys, [tree.root]

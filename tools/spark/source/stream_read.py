@@ -56,9 +56,7 @@ class Beginning(InputPartition):
 
 @sentences_first
 class RelationStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Reads changes of a relation as they are committed; one process keeps it while the query
-    runs.
-    """
+    """Reads a relation's changes as they are committed; one process keeps it for the query."""
 
     def __init__(self, options: Options, schema: StructType) -> None:
         self._options, self._schema = options, schema
@@ -118,9 +116,7 @@ class RelationStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return start if end == start["version"] else self._offset(end)
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """Return the limit of a batch by the options: rows, or versions, which Spark calls
-        files.
-        """
+        """Return a batch's limit by the options: rows, or versions, which Spark calls files."""
         rows = self._options.number("maxRowsPerTrigger", least=1)
         versions = self._options.number("maxVersionsPerTrigger", least=1)
         if rows is not None:
@@ -194,16 +190,12 @@ class RelationStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return newest_of(self._opened(), self._branch)
 
     def _offset(self, version: int) -> Offset:
-        """Return a version as an offset, with store and time, which identify it among stores and
-        copies.
-        """
+        """Return a version as an offset, with store and time, which identify it among copies."""
         offset = {"version": version, "store": self._opened().uuid}
         return offset if version == NOTHING else {**offset, "time": self._time_of(version)}
 
     def _verify(self, offset: Offset) -> None:
-        """Raise VersionError if a checkpoint is of another store, or its version is a different
-        one here.
-        """
+        """Raise VersionError if a checkpoint is another store's, or its version differs here."""
         store, version, remedy = (
             self._opened(),
             offset["version"],
@@ -231,9 +223,7 @@ class RelationStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             )
 
     def _time_of(self, version: int) -> str | None:
-        """Return when a version was committed; None if it is not retained, which its readers
-        report.
-        """
+        """Return when a version was committed; None if it is gone, which readers report."""
         try:
             with self._opened().at(version) as snapshot:
                 return snapshot.timestamp.isoformat()

@@ -66,18 +66,14 @@ ONCE_KEPT = 64  # jobs of this kind recorded per relation: Spark commits each ri
 
 
 class Job(NamedTuple):
-    """A batch of rows to apply once, numbered by the application or streaming query that writes
-    it.
-    """
+    """A batch of rows to apply once, numbered by the application or query that writes it."""
 
     application: str
     number: int
 
 
 def is_applied(txn: Transaction, relation: str, job: Job) -> bool:
-    """Return whether a relation has a job's rows, or those of a later job of the same
-    application.
-    """
+    """Return whether a relation has a job's rows, or those of a later job of its application."""
     return bool(_recorded(txn).get(relation, {}).get(job.application, -1) >= job.number)
 
 
@@ -103,9 +99,7 @@ LOCK_TIMEOUT = 30.0  # seconds
 
 @dataclass(frozen=True)
 class Target:
-    """A relation of a store, the operation on it, and the schema to create it with if it is
-    missing.
-    """
+    """A store's relation, the operation on it, and the schema to create it with."""
 
     path: str
     relation: str
@@ -355,9 +349,7 @@ def _whole(name: str, decimals: pa.Array) -> pa.Array:
 
 @sentences_first
 class RelationStreamWriter(DataSourceStreamArrowWriter):
-    """Writes micro-batches; Spark makes a new one for the tasks of each batch, and for its
-    commit.
-    """
+    """Writes micro-batches; Spark makes a new one for each batch's tasks, and its commit."""
 
     def __init__(self, target: Target) -> None:
         self._target, self._folder = target, new_job(target.staging)
