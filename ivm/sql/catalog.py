@@ -14,11 +14,11 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-import sqlglot
 from sqlglot import exp
 
 from ivm.lang.ir import Predicate
 from ivm.names import CATALOG, ONE, is_helper, is_tree_of_rules
+from ivm.sql.dialects.read import saved_query
 from ivm.sql.rules import Column, Schema, Table
 from ivm.sql.types import as_stored, parsed, type_of_store
 
@@ -71,7 +71,7 @@ class Catalog:
         if own is None and wide is None:
             return None
         saved = self.views[own] if own is not None else self._expanded(self.kept[wide or ""])
-        query = sqlglot.parse_one(saved["query"], dialect="duckdb")
+        query = saved_query(saved)
         if saved.get("columns"):
             alias = exp.TableAlias(
                 this=exp.to_identifier("view_rows"),
@@ -85,7 +85,7 @@ class Catalog:
         """Return a kept view of several relations as one that is expanded, since rules read no
         such view.
         """
-        return {"query": kept["query"], "columns": [name for name, _, _ in kept["columns"]]}
+        return {**kept, "columns": [name for name, _, _ in kept["columns"]]}
 
     # -- tables
 

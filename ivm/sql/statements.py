@@ -13,9 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from sqlglot import exp
-from sqlglot.dialects.dialect import Dialect
 from sqlglot.errors import SqlglotError
-from sqlglot.optimizer.annotate_types import annotate_types
 
 from ivm.answer import Answer
 from ivm.errors import (
@@ -32,7 +30,7 @@ from ivm.sql.answers import PART, answer, finish, in_words
 from ivm.sql.beside import versions
 from ivm.sql.beside.rows import catalog_of as catalog_of_state
 from ivm.sql.beside.rows import put_beside
-from ivm.sql.dialects.read import DIALECTS, in_duckdb, parsed
+from ivm.sql.dialects.read import DIALECTS, NAMED_TYPES, SOURCE, command_text, read, saved_query
 from ivm.sql.edits.change import delete, update
 from ivm.sql.edits.insert import insert
 from ivm.sql.edits.merge import merge
@@ -40,9 +38,7 @@ from ivm.sql.edits.returning import returned
 from ivm.sql.edits.target import Target
 from ivm.sql.errors import SqlError, counted
 from ivm.sql.functions.known import refuse_unknown_statement
-from ivm.sql.functions.lists import SHIFTED
 from ivm.sql.literals import literal
-from ivm.sql.naming import source_text
 from ivm.sql.prepared.cache import Asked, Statement
 from ivm.sql.prepared.seeks import Seeks, seeks_of
 from ivm.sql.prepared.shape import kinds
@@ -52,10 +48,6 @@ from ivm.sql.session import Host, Reader
 from ivm.sql.syntax import (
     TOO_DEEP,
     no_statement,
-    path_of,
-    query_in_place,
-    refuse_halves,
-    regroup,
     syntax_error,
 )
 from ivm.sql.system import session
@@ -72,12 +64,7 @@ if TYPE_CHECKING:
 logging.getLogger("sqlglot").setLevel(logging.ERROR)  # what it warns of is refused here, by name
 QUERIES = (exp.Select, exp.SetOperation, exp.Values, exp.Subquery, exp.Pivot)
 EDITS = (exp.Insert, exp.Update, exp.Delete, exp.Merge, exp.TruncateTable)
-CREATE_PIVOT = re.compile(r"(create\b.*?\bas)\s+((?:un)?pivot\b.*)", re.IGNORECASE | re.DOTALL)
-# of what the parser counts from 0
-SHIFTED_TYPES = (exp.DataType.Type.UNKNOWN, exp.DataType.Type.ARRAY)
 MISTAKE = "a mistake in ivm, please report it"
-SCHEMAS = ("main", "public")  # names of the one schema
-NAMED_TYPES = "named types"  # in the meta of a statement that names types of CREATE TYPE
 EXPLAIN = re.compile(r"\s*explain\s+(.*)", re.IGNORECASE | re.DOTALL)
 
 
@@ -92,7 +79,7 @@ def parse(text: str, dialect: str, parameters: Parameters = None) -> list[tuple[
     explained = EXPLAIN.fullmatch(text)
     text = explained.group(1) if explained else text
     try:
-        found = [one for part in _parts(text, dialect) for one in _statements(part, dialect, text)]
+        found = [one for part in _parts(text, dialect) for one in _statements(part, dialect)]
     except SqlglotError as error:
         raise syntax_error(error, text) from None
     if not found:
@@ -105,73 +92,21 @@ def _parts(text: str, dialect: str) -> Iterable[str]:
     return pieces(text, dialect) if BEGINS.search(text) else [text]
 
 
-def _statements(part: str, dialect: str, text: str) -> list[exp.Expr]:
-    """Return the statements of a part of a text."""
+def _statements(part: str, dialect: str) -> list[exp.Expr]:
+    """Return the statements of a part of a text, which has blanks for what is before it."""
     said = command(part) if BEGINS.search(part) else None
     if said is not None and said.name.upper() not in SHOWN:
         return [said]
-    return [_read(one, dialect, text) for one in parsed(part, dialect)]
+    return read(part, dialect, _answer)
 
 
-def _is_shifted(node: exp.Bracket) -> bool:
-    """Return whether the parser has made a place that counts from 1 one from 0: where it knows
-    that it is a number.
-    """
-    if len(node.expressions) != 1 or (
-        node.this.type is not None and node.this.type.this not in SHIFTED_TYPES
-    ):
-        return False
-    type_ = annotate_types(node.expressions[0].copy()).type
-    return type_ is not None and type_.this in exp.DataType.INTEGER_TYPES
-
-
-def _read(node: exp.Expr, dialect: str, text: str) -> exp.Expr:
-    """Return a statement in DuckDB's terms, CREATE ... AS PIVOT as one of a subquery, as which
-    it parses.
-    """
-    nodes = [*node.walk(bfs=False)]
-    refuse_halves(nodes)
-    source_text.remember(nodes, text)
-    if dialect in ("duckdb", "postgres"):
-        regroup([*reversed(nodes)])
-    for one in nodes:
-        if isinstance(one, exp.Bracket) and Dialect.get_or_raise(dialect).INDEX_OFFSET:
-            one.meta[SHIFTED] = _is_shifted(one)
-        # of a list
-        if (
-            isinstance(one, exp.Anonymous)
-            and one.name.upper() == "ALL"
-            and len(one.expressions) == 1
-        ):
-            one.replace(exp.All(this=exp.paren(one.expressions[0])))
-        elif isinstance(one, exp.Lambda) and (path := path_of(one)) is not None:
-            one.replace(path)
-        elif isinstance(one, exp.DataType) and one.this == exp.DataType.Type.USERDEFINED:
-            node.meta[NAMED_TYPES] = True
-        elif (
-            isinstance(one, exp.Table | exp.Column)
-            and one.text("db").lower() in SCHEMAS
-            and not one.args.get("catalog")
-        ):
-            one.set("db", None)
-    if isinstance(node, exp.Command) and (parts := CREATE_PIVOT.fullmatch(_command(node))):
-        (node,) = parsed(f"{parts[1]} SELECT * FROM ({parts[2]})", dialect)
-    elif isinstance(node, exp.Command):
-        parsed(query_in_place(f"{node.this}{node.expression}", text), dialect)
-    if isinstance(node, (*QUERIES, *EDITS, exp.From, exp.Copy)) or _is_filled(node):
+def _answer(node: exp.Expr, nodes: Sequence[exp.Expr], dialect: str) -> None:
+    """Let what its session says be constants in a statement that is done once."""
+    filled = isinstance(node, exp.Create) and str(node.args.get("kind")).upper() == "TABLE"
+    if isinstance(node, (*QUERIES, *EDITS, exp.From, exp.Copy)) or (filled and node.expression):
         session.answer(node, nodes, dialect)
     elif isinstance(node, exp.Create | exp.Alter):
         session.simplify_definition(node)
-    return in_duckdb(node, dialect)
-
-
-def _is_filled(node: exp.Expr) -> bool:
-    """Return whether a statement is a CREATE TABLE AS."""
-    return (
-        isinstance(node, exp.Create)
-        and str(node.args.get("kind")).upper() == "TABLE"
-        and node.expression is not None
-    )
 
 
 def read_nothing_else(statements: Sequence[tuple[exp.Expr, bool]]) -> bool:
@@ -239,6 +174,8 @@ def _with_parameters(statements: list[exp.Expr], parameters: Parameters) -> list
             positional[0],
         )
     values = iter(parameters if isinstance(parameters, Sequence) else ())
+    for one in statements:
+        one.meta.pop(SOURCE, None)  # whose text has no values
     for place in places:
         place.replace(literal(next(values) if _is_positional(place) else _named(place, parameters)))
     return statements
@@ -324,9 +261,7 @@ class Statements:
         with self._reader().catalog() as catalog:
             source = catalog.source
             with suppress(SqlglotError, PagestoreError, IvmError):
-                match [
-                    _read(one, dialect, statement.text) for one in parsed(statement.text, dialect)
-                ]:
+                match read(statement.text, dialect, _answer):
                     case [exp.Select() as node] if not (
                         session.BESIDE in node.meta or session.MOMENTARY in node.meta
                     ):
@@ -382,9 +317,11 @@ class Statements:
         """
         with Reader(self.host).catalog() as catalog:
             for name, table in catalog.tables.items():
-                if shown := (table.get("constraints") or {}).get(error.constraint):
+                texts = [*(table.get("constraints") or {}).values()]
+                if texts and error.where.source == constraints.constraints_of(name):
+                    # each is a line; its rule has other columns once the table has
                     columns = catalog.source[name].schema.names
-                    return constraints.violated(name, shown, error, columns)
+                    return constraints.violated(name, texts[error.where.line - 1], error, columns)
         return ""
 
     def _in_words(self, error: RangeError, node: exp.Expr | None = None) -> str:
@@ -397,10 +334,7 @@ class Statements:
             if isinstance(node, exp.Create):
                 query, given = node.expression, [n.name for n in node.this.expressions]
             elif kept:
-                ((query, _),), given = (
-                    parse(kept["query"], DIALECTS[0]),
-                    [n for n, _, _ in kept["columns"]],
-                )
+                query, given = saved_query(kept), [n for n, _, _ in kept["columns"]]
             if name and (kept or isinstance(node, exp.Create)):
                 rows, queries = views.translated(catalog, name, query)
                 names = [*given, *(n for n, _ in rows.columns[len(given) :])]
@@ -434,7 +368,9 @@ class Statements:
         if isinstance(node, exp.Transaction | exp.Commit | exp.Rollback):
             self._bracket(node)
             return None
-        if isinstance(node, exp.Command) and (parts := versions.BRANCH.fullmatch(_command(node))):
+        if isinstance(node, exp.Command) and (
+            parts := versions.BRANCH.fullmatch(command_text(node))
+        ):
             self._refuse_inside(node)
             versions.run_branch(self.host.store, parts.groupdict(), node)
             return None
@@ -459,6 +395,7 @@ class Statements:
     def _name_types(self, node: exp.Expr) -> None:
         """Replace types that CREATE TYPE named by what they are."""
         if node.meta.pop(NAMED_TYPES, False):
+            node.meta.pop(SOURCE, None)  # whose text names a type, which may be dropped
             with self._reader().catalog() as catalog:
                 for one in [*node.find_all(exp.DataType)]:
                     if one.this == exp.DataType.Type.USERDEFINED and (
@@ -590,10 +527,6 @@ def _savepoint(node: exp.Expr) -> str:
         return node.text("savepoint")
     is_mark = isinstance(node, exp.Command) and node.name in ("SAVEPOINT", "RELEASE")
     return str(node.args["expression"]) if is_mark else ""
-
-
-def _command(node: exp.Command) -> str:
-    return f"{node.this} {node.expression}".strip()
 
 
 def _word(node: exp.Expr) -> str:

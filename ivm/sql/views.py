@@ -15,6 +15,7 @@ from ivm.sql import tables
 from ivm.sql.answers import Finished, bind, finish
 from ivm.sql.catalog import Catalog
 from ivm.sql.constraints import create_index
+from ivm.sql.dialects.read import to_save
 from ivm.sql.edits.insert import insert
 from ivm.sql.edits.target import Target
 from ivm.sql.errors import SqlError, SqlWarning, counted, nearest
@@ -109,7 +110,7 @@ def _expanded(host: Host, name: str, columns: list[str], node: exp.Create) -> No
             del catalog.views[one]
         queries = Queries(Builder(name), catalog.schema())
         queries.query(node.expression)  # its errors are shown now
-        catalog.views[name] = {"query": node.expression.sql(dialect="duckdb"), "columns": columns}
+        catalog.views[name] = {**to_save(node), "columns": columns}
 
     change_catalog(host, f"create view {name}", change)
 
@@ -165,7 +166,7 @@ def _kept(host: Host, name: str, columns: list[str], node: exp.Create, strict: b
         "weighs": finished.weighs,
         "notes": finished.notes, "wide": finished.wide, "keys": finished.keys,
         "leading": finished.leading,
-        "query": node.expression.sql(dialect="duckdb"),
+        **to_save(node),
     }  # fmt: skip
     trees = kept_trees(name, saved["sql"], finished)
 

@@ -7,18 +7,25 @@ that it has there, and never taken for another that the parser makes of it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Sequence
 from functools import cache, partial
-from typing import Any
+from typing import Any, TypeAlias
 
 import sqlglot
 from sqlglot import exp
 from sqlglot.dialects.dialect import Dialect
+from sqlglot.optimizer.annotate_types import annotate_types
+from sqlglot.tokens import TokenType
 
 from ivm.sql import syntax
 from ivm.sql.dialects import postgres, spark, sqlite
 from ivm.sql.dialects.release import refuse_other_parsers
 from ivm.sql.dialects.table import Table, translated
+from ivm.sql.errors import SqlError
+from ivm.sql.functions.lists import SHIFTED
+from ivm.sql.naming import source_text
+from ivm.sql.syntax import path_of, query_in_place, refuse_halves, regroup
 
 TABLES: dict[str, Table] = {
     "postgres": postgres.TABLE,
@@ -26,6 +33,12 @@ TABLES: dict[str, Table] = {
     "spark": spark.TABLE,
 }
 DIALECTS = ("duckdb", *TABLES)
+CREATE_PIVOT = re.compile(r"(create\b.*?\bas)\s+((?:un)?pivot\b.*)", re.IGNORECASE | re.DOTALL)
+# of what the parser counts from 0
+SHIFTED_TYPES = (exp.DataType.Type.UNKNOWN, exp.DataType.Type.ARRAY)
+SCHEMAS = ("main", "public")  # names of the one schema
+NAMED_TYPES = "named types"  # in the meta of a statement that names types of CREATE TYPE
+SOURCE = "source"  # in the meta of a CREATE: its text and its dialect
 SYNTAX = (  # functions whose arguments have words between them
     "CAST", "TRY_CAST", "CEIL", "EXTRACT", "FLOOR", "GROUP_CONCAT", "LISTAGG", "OVERLAY",
     "POSITION", "STRING_AGG",
@@ -33,29 +46,139 @@ SYNTAX = (  # functions whose arguments have words between them
 )  # fmt: skip
 
 refuse_other_parsers()
+Answer: TypeAlias = Callable[[exp.Expr, Sequence[exp.Expr], str], None]
 
 
-def parsed(text: str, dialect: str = "duckdb") -> list[exp.Expr]:
-    """Return the statements of a text as its dialect writes them.  Raises SqlglotError."""
+def _unanswered(_node: exp.Expr, _nodes: Sequence[exp.Expr], _dialect: str) -> None:
+    """Replace nothing: a view follows from what is stored."""
+
+
+def read(text: str, dialect: str = "duckdb", answer: Answer = _unanswered) -> list[exp.Expr]:
+    """Return the statements of a text in a dialect as trees in which DuckDB's functions are known;
+    a CREATE has its own text, and the dialect, under `SOURCE` in its meta.  Raises SqlError.
+
+    `answer` may replace parts of a statement, given all of them, before its functions are known.
+    """
+    found = [_read(one, dialect, text, answer) for one in _parsed(text, dialect)]
+    if any(isinstance(one, exp.Create) for one in found):
+        for one, own in zip(found, _pieces(text, dialect), strict=True):
+            one.meta[SOURCE] = own.strip(), dialect
+    return found
+
+
+def saved_query(saved: dict[str, Any]) -> exp.Expr:
+    """Return the query of a view, which is saved as the text of its CREATE with the dialect, or as
+    a query of DuckDB's.
+    """
+    if "text" not in saved:
+        return read(saved["query"])[0]
+    found: exp.Expr = read(saved["text"], saved["dialect"])[0].expression
+    return found
+
+
+def to_save(node: exp.Create) -> dict[str, str]:
+    """Return what a view saves of its CREATE.  Raises SqlError for a query of parameters that
+    would be read as another.
+    """
+    if source := node.meta.get(SOURCE):
+        return {"text": source[0], "dialect": source[1]}
+    saved = {"query": node.expression.sql(dialect="duckdb")}
+    (again,) = read(saved["query"])
+    own, found = (
+        [one.meta.get(SHIFTED) for one in of.find_all(exp.Bracket)] for of in (node, again)
+    )
+    if again.sql(dialect="duckdb") != saved["query"] or own != found:
+        raise SqlError("a view is kept as a text: write values in place of parameters", node)
+    return saved
+
+
+def _pieces(text: str, dialect: str) -> list[str]:
+    """Return the texts of the statements of a text, those between semicolons."""
+    found, begin, empty = list[str](), 0, True
+    end = len(text)
+    for token in [*Dialect.get_or_raise(dialect).tokenize(text), None]:
+        if token is not None and token.token_type != TokenType.SEMICOLON:
+            empty = False
+            continue
+        found += [] if empty else [text[begin : end if token is None else token.start]]
+        begin, empty = (end if token is None else token.end + 1), True
+    return found
+
+
+def _parsed(text: str, dialect: str) -> list[exp.Expr]:
+    """Return the statements of a text in a dialect's own terms.  Raises SqlglotError."""
     found = (
         syntax.parsed(text, dialect)
         if dialect == "duckdb"
         else sqlglot.parse(text, dialect=_grammar(dialect))
     )
-    return [_plain(one) for one in found if one is not None]
+    # a remark alone is no statement
+    return [_plain(one) for one in found if one and not isinstance(one, exp.Semicolon)]
 
 
-def in_duckdb(node: exp.Expr, dialect: str) -> exp.Expr:
-    """Return a statement of a dialect as DuckDB would write it; its columns keep their names.
-    Raises SqlError.
+def _is_shifted(node: exp.Bracket) -> bool:
+    """Return whether the parser has made a place that counts from 1 one from 0: where it knows
+    that it is a number.
     """
+    if len(node.expressions) != 1 or (
+        node.this.type is not None and node.this.type.this not in SHIFTED_TYPES
+    ):
+        return False
+    type_ = annotate_types(node.expressions[0].copy()).type
+    return type_ is not None and type_.this in exp.DataType.INTEGER_TYPES
+
+
+def _read(node: exp.Expr, dialect: str, text: str, answer: Answer) -> exp.Expr:
+    """Return a statement in DuckDB's terms, CREATE ... AS PIVOT as one of a subquery, as which
+    it parses.
+    """
+    nodes = [*node.walk(bfs=False)]
+    refuse_halves(nodes)
+    source_text.remember(nodes, text)
+    if dialect in ("duckdb", "postgres"):
+        regroup([*reversed(nodes)])
+    for one in nodes:
+        if isinstance(one, exp.Bracket) and Dialect.get_or_raise(dialect).INDEX_OFFSET:
+            one.meta[SHIFTED] = _is_shifted(one)
+        # of a list
+        if (
+            isinstance(one, exp.Anonymous)
+            and one.name.upper() == "ALL"
+            and len(one.expressions) == 1
+        ):
+            one.replace(exp.All(this=exp.paren(one.expressions[0])))
+        elif isinstance(one, exp.Lambda) and (path := path_of(one)) is not None:
+            one.replace(path)
+        elif isinstance(one, exp.DataType) and one.this == exp.DataType.Type.USERDEFINED:
+            node.meta[NAMED_TYPES] = True
+        elif (
+            isinstance(one, exp.Table | exp.Column)
+            and one.text("db").lower() in SCHEMAS
+            and not one.args.get("catalog")
+        ):
+            one.set("db", None)
+    if isinstance(node, exp.Command) and (parts := CREATE_PIVOT.fullmatch(command_text(node))):
+        (node,) = _parsed(f"{parts[1]} SELECT * FROM ({parts[2]})", dialect)
+    elif isinstance(node, exp.Command):
+        _parsed(query_in_place(f"{node.this}{node.expression}", text), dialect)
+    answer(node, nodes, dialect)
     return node if dialect == "duckdb" else translated(node, TABLES[dialect])
 
 
+def command_text(node: exp.Command) -> str:
+    """Return the text of a statement that the parser does not read."""
+    return f"{node.this} {node.expression}".strip()
+
+
 def _plain(node: exp.Expr) -> exp.Expr:
-    """Return a tree in which `NOT` is a node of its own, wherever a release of the parser keeps
-    it as a part.
+    """Return a tree in which `NOT` and `* ILIKE` are nodes of their own, wherever a release of
+    the parser keeps them as parts.
     """
+    for star in [*node.find_all(exp.Star)]:
+        if (pattern := star.args.get("ilike")) is not None:
+            star.set("ilike", None)
+            whole = star.parent if isinstance(star.parent, exp.Column) else star
+            whole.replace(exp.ILike(this=whole.copy(), expression=pattern))
     for one in [*node.find_all(exp.Is, exp.Like, exp.ILike)]:
         if one.args.get("negate"):
             one.set("negate", None)
