@@ -18,7 +18,7 @@ from sqlglot import exp
 
 from ivm.lang.ir import Predicate
 from ivm.names import CATALOG, ONE, is_helper, is_tree_of_rules
-from ivm.sql.dialects.read import saved_query
+from ivm.sql.dialects.read import read, saved_query
 from ivm.sql.rules import Column, Schema, Table
 from ivm.sql.types import as_stored, parsed, type_of_store
 
@@ -156,7 +156,7 @@ class Catalog:
 
 def constraint_of(text: str) -> exp.Expr:
     """Return a constraint of a table, given its text."""
-    table = sqlglot.parse_one(f"CREATE TABLE t (x INT, {text})", dialect="duckdb")
+    (table,) = read(f"CREATE TABLE t (x INT, {text})")
     found: exp.Expr = table.this.expressions[1]
     return found
 

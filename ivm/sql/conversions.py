@@ -119,14 +119,34 @@ def _is_alike(own: SqlType, type_: SqlType) -> bool:
 
 
 def _nested(value: Typed, type_: SqlType, node: exp.Expr | None) -> Typed:
-    """Return a list, a struct or a map as one of another type, if both types have the same JSON.
-    Raises SqlError.
+    """Return a list, a struct or a map as one of another type, if both types have the same JSON;
+    a struct also if its fields are converted.  Raises SqlError.
     """
+    if value.type.name == type_.name == "STRUCT" and not _written_alike(value.type, type_):
+        return _by_fields(value, type_, node)
     if not _written_alike(value.type, type_):
         raise SqlError(
             f"{value.type} is not converted to {type_}: CAST its values one by one", node
         )
     return value._replace(type=type_)
+
+
+def _by_fields(value: Typed, type_: SqlType, node: exp.Expr | None) -> Typed:
+    """Return a struct whose fields are those of another with their names."""
+    own = {name.lower(): (n, t) for n, (name, t) in enumerate(value.type.fields, 1)}
+    lacking = [name for name, _ in type_.fields if name.lower() not in own]
+    if lacking or len(own) > len(type_.fields):
+        raise SqlError(f"{value.type} and {type_} do not have the same fields", node)
+    parts: list[Term] = []
+    for name, wanted in type_.fields:
+        place, of = own[name.lower()]
+        at = Lit(place, "int64")
+        found = of_json(call("list:part", value.term, at, at), of, node)
+        parts += [Lit(",", "string"), as_json(convert(found, wanted, node), node)]
+    term = concat(*parts[1:])
+    if value.nullable:
+        term = call("if", call("is_null", value.term), Lit(None, "string"), term)
+    return Typed(term, type_, value.nullable)
 
 
 def _written_alike(own: SqlType, wanted: SqlType) -> bool:
@@ -329,7 +349,7 @@ def common_type(values: Sequence[Typed], node: exp.Expr) -> SqlType:
     return found
 
 
-def as_json(value: Typed, node: exp.Expr) -> Term:
+def as_json(value: Typed, node: exp.Expr | None) -> Term:
     """Return the text of a value in a list that is kept as JSON; decimals are texts there."""
     if value.type in (BLOB, LONG):
         raise SqlError(f"a list of {value.type} is not kept: CAST its values", node)
@@ -338,7 +358,7 @@ def as_json(value: Typed, node: exp.Expr) -> Term:
     return nested_text(value, node)
 
 
-def nested_text(value: Typed, node: exp.Expr) -> Term:
+def nested_text(value: Typed, node: exp.Expr | None) -> Term:
     """Return the JSON of a value, "null" where it is null."""
     value = convert(value, TIMESTAMP, node) if value.type == TIMESTAMPTZ else value
     quoted = not (value.type.is_number or value.type == BOOLEAN or value.type.is_nested)
@@ -362,8 +382,10 @@ def bracketed(values: Term) -> Term:
     return concat(Lit("[", "string"), values, Lit("]", "string"))
 
 
-def of_json(values: Term, element: SqlType, node: exp.Expr) -> Typed:
+def of_json(values: Term, element: SqlType, node: exp.Expr | None) -> Typed:
     """Return the first value of a list that is kept as JSON; null if it has none."""
+    if element == NULL:
+        return Typed(Lit(None, NULL.store), NULL, True)
     text = Typed(call("string:json", bracketed(values), Lit("$[0]", "string")), VARCHAR, True)
     if element == BOOLEAN:
         return Typed(call("try", call("=", text.term, Lit("true", "string"))), BOOLEAN, True)

@@ -51,7 +51,8 @@ TAKES = {  # how many arguments DuckDB's functions take of which the parser woul
     **dict.fromkeys(("element_at", "map_extract", "multiply", "divide"), (2, 2)),
     **dict.fromkeys(("arg_max", "arg_min", "argmax", "argmin", "max_by", "min_by"), (2, 3)),
     **dict.fromkeys(("quantile_cont", "quantile_disc"), (1, 2)), "add": (2, 2), "map": (0, 2),
-    **dict.fromkeys(("if", "lpad", "rpad", "array_slice", "list_slice"), (3, 3)),
+    **dict.fromkeys(("if", "lpad", "rpad"), (3, 3)),
+    **dict.fromkeys(("array_slice", "list_slice"), (3, 4)),
     "list_sort": (1, 3), "array_sort": (1, 3),
 }  # fmt: skip
 SIGNS = {"!": "x! is written factorial(x), and !x is NOT x"}

@@ -7,13 +7,13 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Any, NamedTuple
 
-import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
 from ivm.errors import RuleError
 from ivm.sql.catalog import Catalog
 from ivm.sql.constraints import (
+    NO_SUBQUERIES,
     add_constraints,
     columns_saved,
     constrain,
@@ -21,8 +21,13 @@ from ivm.sql.constraints import (
     drop_index,
     renamed,
 )
+from ivm.sql.conversions import convert
+from ivm.sql.dialects.read import read
 from ivm.sql.errors import SqlError, nearest
 from ivm.sql.literals import constant, converted
+from ivm.sql.queries.expressions import Expressions
+from ivm.sql.queries.scope import Scope
+from ivm.sql.rules import Body, Builder
 from ivm.sql.session import Host, change_catalog
 from ivm.sql.system.session import constant_of
 from ivm.sql.terms import Lit
@@ -128,12 +133,19 @@ def _column(node: exp.ColumnDef, checks: list[exp.Expr]) -> tuple[Definition, bo
             case _:
                 raise SqlError(f"{node.name} {one.sql(dialect='duckdb')} is not kept", node)
     type_ = sql_type(kind)
-    default_value(default, type_, node)  # which is refused now if it has none
+    _refuse_default(default, type_, node)
     if identity and (default is not None or not type_.is_integer):
         raise SqlError(
             f"{node.name}: numbers are given to a column of integers, and no DEFAULT", node
         )
     return Definition(node.name, type_, nullable and not identity, default, identity), is_key
+
+
+def _refuse_default(text: str | None, type_: SqlType, node: exp.Expr) -> None:
+    """Raise SqlError for a DEFAULT that has no value in a column of a type."""
+    if text is not None:
+        values = Expressions(Builder("sql"), Scope(Body(), []), NO_SUBQUERIES)
+        convert(values.value(default_node(text)), type_, node)
 
 
 def _numbered(node: exp.ColumnDef) -> tuple[Any, str]:
@@ -437,13 +449,16 @@ def default_value(
     """Return the value of a DEFAULT, at a moment, by default now.  Raises SqlError if it is not a constant."""
     if text is None:
         return None
-    parsed = sqlglot.parse_one(text, dialect="duckdb")
-    while isinstance(parsed, exp.Paren | exp.Cast):
-        parsed = parsed.this
-    said = constant_of(parsed, moment)  # of the moment, or of chance
-    value = constant(parsed if said is None else said.this if isinstance(said, exp.Cast) else said)
+    value = constant(default_node(text, moment))
     if value is None:
-        raise SqlError(f"DEFAULT {text} is not a constant", node)
+        raise SqlError(f"DEFAULT {text} is computed: add the column without it, then UPDATE", node)
     found = converted(value, type_, node).term
     assert isinstance(found, Lit)
     return found.value
+
+
+def default_node(text: str, moment: datetime | None = None) -> exp.Expr:
+    """Return the expression of a DEFAULT, at a moment, by default now."""
+    found: exp.Expr = read(f"SELECT {text}")[0].expressions[0].unnest()
+    said = constant_of(found, moment)  # of the moment, or of chance
+    return found if said is None else said.this if isinstance(said, exp.Cast) else said

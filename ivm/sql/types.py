@@ -318,7 +318,19 @@ def common(left: SqlType, right: SqlType) -> SqlType | None:
     if left.element is not None and right.element is not None:
         element = common(left.element, right.element)
         return None if element is None else list_of(element)
+    if left.name == right.name and left.name in ("STRUCT", "MAP"):
+        return _by_name(left, right)
     return None
+
+
+def _by_name(left: SqlType, right: SqlType) -> SqlType | None:
+    """Return the struct or map whose fields hold those of two, which are the same by their names."""
+    others = {name.lower(): type_ for name, type_ in right.fields}
+    if {name.lower() for name, _ in left.fields} != {*others}:
+        return None
+    types = [(name, common(type_, others[name.lower()])) for name, type_ in left.fields]
+    fields = tuple((name, type_) for name, type_ in types if type_ is not None)
+    return left._replace(fields=fields) if len(fields) == len(types) else None
 
 
 def _number(left: SqlType, right: SqlType) -> SqlType:

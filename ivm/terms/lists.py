@@ -68,6 +68,13 @@ def _part(text: str, first: int, last: int) -> str:
     return ",".join(part) if plain else _list(part)
 
 
+def _stepped(text: str, first: int, last: int, step: int) -> str:
+    """Return each step-th of some values of a list, backwards if the step is negative."""
+    begin, end = (last, first) if step < 0 else (first, last)
+    values = _values(_part(text, begin, end))
+    return _list(values[::step]) if values else ""
+
+
 def _position(text: str, value: str) -> int:
     return _values(text).index(json.loads(value, strict=False)) + 1
 
@@ -254,6 +261,7 @@ def by_form(name: str, signature: str, function: Callable[..., Any]) -> None:
 
 # fmt: off
 by_form("list:part", "string, int64, int64 -> string", _part)
+by_form("list:steps", "string, int64, int64, int64 -> string?", _stepped)
 by_form("list:length", "string -> int64?", lambda text: len(_values(text)))
 by_form("list:count", "string -> int64?",
     lambda text: sum(one is not None for one in _values(text)))

@@ -19,8 +19,10 @@ import pytest
 
 import ivm
 from ivm.errors import IvmError
+from ivm.sql.errors import SqlError
 from tests.support.calls import functions_called, is_ours
 from tests.support.programs.amounts import times
+from tests.support.sql.oracle import Both, rows_of
 
 KEYS = {
     "none": "",
@@ -402,3 +404,26 @@ def test_copy_makes_no_object_for_each_value(tmp_path):
 
     calls(10)  # the first statement of a process compiles and imports
     assert calls(20_000) < 2 * calls(2_000)
+
+
+DEFAULTS = """
+VARCHAR: CAST(2.7 AS INTEGER); VARCHAR: CAST(1 AS BOOLEAN); VARCHAR: CAST(DATE '2024-01-01' AS TIMESTAMP);
+INTEGER: 2 ** 3 - 1; INTEGER: [5, 6][1]; VARCHAR: 'a' || 1.50; INTEGER[]: []; INTEGER[]: [1, NULL];
+STRUCT(a INTEGER): {'a': 1}; VARCHAR: lower('AB'); DATE: '2024-01-05'; INTEGER: ((-1)); DECIMAL(5,2): 1.005;
+BOOLEAN: 'yes'; JSON: '[1]'; HUGEINT: 99999999999999999999; INTEGER: NULL; TIME: TIME '10:00'
+"""
+
+
+def test_a_default_is_the_value_that_duckdb_has() -> None:
+    for given in DEFAULTS.split(";"):
+        type_, value = given.strip().split(": ", 1)
+        with ivm.open(":memory:", threads=1) as own:
+            both = Both(own)
+            both.run(f"CREATE TABLE t (k INTEGER PRIMARY KEY, x {type_} DEFAULT {value})")
+            both.run("INSERT INTO t (k) VALUES (1)")
+            both.run("INSERT INTO t VALUES (2, NULL), (3, DEFAULT)")
+            both.run("UPDATE t SET x = DEFAULT WHERE k = 2")
+            found, wanted = own.sql("FROM t"), both.duck.sql("FROM t").to_arrow_table()
+            assert found is not None and rows_of(found.to_arrow()) == rows_of(wanted), given
+            with pytest.raises(SqlError):
+                own.sql(f"CREATE TABLE u (k INTEGER PRIMARY KEY, x {type_} DEFAULT y)")

@@ -238,6 +238,19 @@ FORMS = {
         + " AS d, age(DATE '2024-06-01', DATE '2020-01-01' + p) IS "
         "NULL AS e FROM main.t",
     ],
+    "columns by their names, and fields": [
+        "SELECT id, * LIKE '_' FROM t",
+        "SELECT * NOT ILIKE 'S%' FROM t",
+        "SELECT t.* EXCLUDE (s) SIMILAR TO 's|v|id' FROM t",
+        "SELECT id, q.* FROM (SELECT id, {'a': x, 'b': s} AS q FROM t)",
+        "SELECT id, unnest({'a': x, 'b': s}) FROM t",
+        "SELECT id, {'a': x, 'b': s} = {'B': 'w', 'a': 7} AS z FROM t",
+        "SELECT id, CASE WHEN p = 1 THEN {'b': s, 'a': 1} ELSE {'a': x, 'b': 'z'} END AS z FROM t",
+        "SELECT id, CAST(CASE WHEN p = 1 THEN {'a': p, 'b': s} END AS STRUCT(b VARCHAR, a DOUBLE)) "
+        "AS z FROM t",
+        "SELECT id, CASE WHEN p = 1 THEN MAP {s: 1} ELSE MAP {} END AS z FROM t WHERE s > ''",
+        "SELECT p, arg_min(s, p % 2 ORDER BY v DESC NULLS LAST, id) AS z FROM t GROUP BY p",
+    ],
     "the first rows": ["SELECT id FROM t ORDER BY v DESC, id FETCH FIRST 2 ROWS ONLY"],
 }
 

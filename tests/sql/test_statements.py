@@ -315,6 +315,14 @@ def test_constraints_of_tables_are_kept(ws: ivm.Workspace) -> None:
     with ws.transaction() as txn:  # only the state after it counts
         txn.sql("INSERT INTO item VALUES (4, 1, 9, 6, 6)")
         txn.sql("INSERT INTO kind VALUES (9, 'z')")
+    ws.sql("ALTER TABLE item ADD COLUMN z VARCHAR; ALTER TABLE item RENAME COLUMN price TO cost")
+    for row, message in [
+        ("(5, -1, 1, 7, 7, 'z')", "item: CHECK (cost >= 0) does not hold"),
+        ("(5, 1, 7, 7, 7, 'z')", "item: FOREIGN KEY (kind) REFERENCES kind does not hold"),
+        ("(5, 1, 1, 1, 1, 'z')", "item: UNIQUE (a, b) does not hold"),
+    ]:
+        with pytest.raises(SqlError, match=re.escape(message)):
+            ws.sql(f"INSERT INTO item VALUES {row}")
     ws.sql("DROP TABLE item; DROP TABLE loose; DROP TABLE kind")
     assert ws.constraints == ()
 

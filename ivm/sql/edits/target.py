@@ -18,12 +18,12 @@ from ivm.sql.catalog import Catalog
 from ivm.sql.conversions import convert
 from ivm.sql.edits.literals import Row, rows_of
 from ivm.sql.errors import DuplicateError, SqlError, counted, nearest
-from ivm.sql.literals import NoValueError, converted, literal
+from ivm.sql.literals import NoValueError, constant, converted, literal
 from ivm.sql.queries.clauses import Rows
 from ivm.sql.queries.query import Queries
 from ivm.sql.rules import Builder, Column
 from ivm.sql.session import Reader
-from ivm.sql.tables import ALWAYS, default_value
+from ivm.sql.tables import ALWAYS, default_node, default_value
 from ivm.sql.terms import Lit, Typed, originated
 from ivm.sql.types import BIGINT, BLOB, VARCHAR
 
@@ -116,16 +116,29 @@ class Target:
             raise SqlError(f"column {self.names[twice[0]]} is named twice", node)
 
     def assigned(self, node: exp.Expr, place: int) -> exp.Expr:
-        """Return the value that a column gets; that of DEFAULT is a literal."""
-        return literal(self.default(place, node)) if is_default(node) else node.copy()
+        """Return the value that a column gets; a constant of DEFAULT is a literal."""
+        if not is_default(node):
+            return node.copy()
+        computed = self._computed(place)
+        return literal(self.default(place, node)) if computed is None else computed
 
     def default(self, place: int, node: exp.Expr) -> Any:
         """Return the value of a column that is not named."""
         own = self._saved(place)
         if own and own.get("identity"):
             return self._next_number(place)
+        if (computed := self._computed(place)) is not None:
+            return self.rows(exp.select(computed), [self.columns[place]])[0][0]
         text = own["default"] if own else None
         return default_value(text, self.columns[place].type, node, self._moment)
+
+    def _computed(self, place: int) -> exp.Expr | None:
+        """Return the expression of a DEFAULT that is no constant; None for any other."""
+        own = self._saved(place)
+        if not own or not own["default"]:
+            return None
+        found = default_node(own["default"], self._moment)
+        return found if constant(found) is None else None
 
     def _saved(self, place: int) -> dict[str, Any] | None:
         """Return what CREATE TABLE said of a column."""

@@ -54,7 +54,7 @@ CLAUSES: dict[type[exp.Expr], set[str]] = {
     exp.Interval: {"this", "unit"}, exp.IntervalSpan: {"this", "expression"},
     exp.Lambda: {"this", "expressions"}, exp.Comprehension: {"this", "expression", "iterator",
     "condition"},
-    exp.Slice: {"this", "expression"}, exp.PropertyEQ: {"this", "expression"},
+    exp.Slice: {"this", "expression", "step"}, exp.PropertyEQ: {"this", "expression"},
     exp.JSONPath: {"expressions"}, exp.JSONPathRoot: set(), exp.JSONPathKey: {"this", "quoted"},
     exp.JSONPathSubscript: {"this"}, exp.JSONKeyValue: {"this", "expression"},
     exp.Pivot: {"this", "expressions", "fields", "using", "columns", "group", "unpivot", "alias",

@@ -329,8 +329,8 @@ def _texts(node: exp.Expr, value: Value) -> Typed:
 
 
 def _sliced(node: exp.Expr, value: Value) -> Typed:
-    """list_slice(l, first, last), and list_extract(l, place)."""
-    given = _arguments(node, 3 if node.name.lower().endswith("_slice") else 2)
+    """list_slice(l, first, last, step), and list_extract(l, place)."""
+    given = _arguments(node, 4 if node.name.lower().endswith("_slice") else 2)
     values = value(given[0])
     if values.type.name == "MAP":
         return of_key(values, value(given[1]), node)
@@ -340,13 +340,18 @@ def _sliced(node: exp.Expr, value: Value) -> Typed:
     if values.type == VARCHAR and len(places) == 1 and places[0].type.is_integer:
         return letter_at(values, places[0])
     values = _as_list(values, node)
-    if not all(one.type.is_integer for one in places):
+    if not all(one.type.is_integer or one.type == NULL for one in places):
         raise SqlError("the place of a value in a list is a whole number", node)
-    first, last = places[0], places[-1]
-    part = call("list:part", values.term, first.term, last.term)
-    nullable = values.nullable or first.nullable or last.nullable
-    whole = Typed(part, values.type, nullable)
-    return whole if len(given) > 2 else of_json(part, _element(values), node)
+    places = [convert(one, BIGINT, node) for one in places]
+    part = _part(values, places if len(places) > 1 else places * 2)
+    return part if len(given) > 2 else of_json(part.term, _element(values), node)
+
+
+def _part(values: Typed, places: list[Typed]) -> Typed:
+    """Return the values of a list from one place to another, or each so-many-th of them."""
+    name = "list:part" if len(places) == 2 else "list:steps"
+    nullable = values.nullable or any(one.nullable for one in places)
+    return Typed(call(name, values.term, *(one.term for one in places)), values.type, nullable)
 
 
 def letter_at(text: Typed, place: Typed) -> Typed:
@@ -371,17 +376,22 @@ def later_place(place: Typed, shifted: bool) -> Typed:
 
 
 def at_place(values: Typed, place: exp.Expr, value: Value, node: exp.Expr) -> Typed:
-    """`values[2]` and `values[2:4]` of a list that is kept."""
+    """`values[2]`, `values[2:4]` and `values[4:2:-1]` of a list that is kept."""
     if isinstance(place, exp.Slice):
-        bounds = [value(p) if p is not None else None for p in (place.this, place.expression)]
+        ends, step = (place.this, place.expression), place.args.get("step")
+        steps = [] if step is None else [value(step)]
+        back = any(isinstance(one.term, Lit) and str(one.term.value) < "0" for one in steps)
+        bounds = [
+            value(one) if one is not None else Typed(_whole(end), BIGINT, False)
+            for one, end in zip(ends, (-1, 1) if back else (1, -1), strict=True)
+        ] + steps
+        if steps and None in ends and not isinstance(steps[0].term, Lit):
+            raise SqlError("with a step that is not a constant, both ends are written", node)
     else:
         bounds = [later_place(value(place), node.meta.get(SHIFTED, True))] * 2
-    if not all(one is None or one.type.is_integer for one in bounds):
+    if not all(one.type.is_integer or one.type == NULL for one in bounds):
         raise SqlError("the place of a value in a list is a whole number", node)
-    first, last = (
-        one.term if one is not None else _whole(n) for one, n in zip(bounds, (1, -1), strict=True)
-    )
-    part = values._replace(term=call("list:part", values.term, first, last))
+    part = _part(values, [convert(one, BIGINT, node) for one in bounds])
     return part if isinstance(place, exp.Slice) else of_json(part.term, _element(values), node)
 
 
@@ -468,7 +478,7 @@ def _map(node: exp.Expr, value: Value) -> Typed:
             raise SqlError("map takes two lists that are written out: MAP {'key': value}", node)
         pairs = list(zip(keys.expressions, values.expressions, strict=True))
     if not pairs:
-        raise SqlError("an empty map has no type that is known", node)
+        return Typed(_text(""), map_of(NULL, NULL), False)
     made = [[_known(value(key), node), value(one)] for key, one in pairs]
     types = [common_type([pair[n] for pair in made], node) for n in (0, 1)]
     pairs_of = [

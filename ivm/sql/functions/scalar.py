@@ -349,7 +349,7 @@ def _case(node: exp.Expr, value: Value) -> Typed:
         default = node.args.get("default")
     values = [value(one) for _, one in whens]
     last = value(default) if default is not None else Typed(Lit(None, "int64"), NULL, True)
-    type_ = common_type([*values, last], node)
+    type_ = common_type([last, *values], node)
     last = convert(last, type_, node) if type_ != NULL else last
     branches, nullable = list[tuple[Term, Term]](), last.nullable
     for (condition, _), one in zip(whens, values, strict=True):

@@ -325,6 +325,8 @@ def _cut(node: exp.Expr, value: Value) -> Typed:
     ):
         return lists.letter_at(text, lists.later_place(at, node.meta.get(lists.SHIFTED, True)))
     if isinstance(place, exp.Slice):
+        if place.args.get("step") is not None:
+            raise SqlError("a text has no steps: string_split(s, '')[1:4:2] is a list", node)
         low, high = (
             _place(p, node) if p is not None else None for p in (place.this, place.expression)
         )

@@ -18,7 +18,18 @@ from ivm.sql.conversions import amount, call, convert, is_of_months
 from ivm.sql.errors import SqlError
 from ivm.sql.literals import constant, converted
 from ivm.sql.terms import Call, Lit, Term, Typed
-from ivm.sql.types import BIGINT, DATE, DOUBLE, INTERVAL, TIME, TIMESTAMP, TIMESTAMPTZ, VARCHAR
+from ivm.sql.types import (
+    BIGINT,
+    DATE,
+    DOUBLE,
+    INTERVAL,
+    NULL,
+    TIME,
+    TIMESTAMP,
+    TIMESTAMPTZ,
+    VARCHAR,
+    common,
+)
 
 Value: TypeAlias = Callable[[exp.Expr], Typed]
 EPOCH = datetime(1970, 1, 1)
@@ -599,32 +610,47 @@ def _units(node: exp.Expr, value: Value) -> Typed:
 
 
 def _bucket(node: exp.Expr, value: Value) -> Typed:
-    """time_bucket: the beginning of the interval that a moment is in, counted from Monday, 3
-    January 2000.
+    """time_bucket: the beginning of the interval that a moment is in.  Intervals are counted from
+    a Monday, 3 January 2000, or from the date or timestamp that stands third; an interval there
+    moves their beginnings.
     """
-    width, moment = value(node.this), _moment(value(node.expression), node)
+    width, own = value(node.this), value(node.expression)
+    moment = _in_utc(own, node)
     if not isinstance(width.term, Call) or width.term.name == MIXED:
         raise SqlError("time_bucket takes an interval of months, or one of days or less", node)
-    if is_of_months(width):  # counted from January 2000
-        months, size = (
-            call("-", _months(moment.term, "MONTH"), Lit(2000 * 12, "int64")),
-            width.term.args[0],
-        )
-        rest = call("mod", call("+", call("mod", months, size), size), size)
-        first = Lit(
-            datetime(2000, 1, 1) if moment.type == TIMESTAMP else date(2000, 1, 1),
-            moment.type.store,
-        )
-        return Typed(
-            call("datetime:add_months", first, call("-", months, rest)),
-            moment.type,
-            moment.nullable,
-        )
-    size, origin = width.term.args[0], Lit(datetime(2000, 1, 3), "timestamp")
-    own = convert(moment, TIMESTAMP, node).term
-    rest = call("mod", call("+", call("mod", call("-", own, origin), size), size), size)
-    found = Typed(call("-", own, rest), TIMESTAMP, moment.nullable)
-    return convert(found, moment.type, node)
+    first = datetime(2000, 1, 1 if is_of_months(width) else 3)
+    origin = Typed(Lit(first, "timestamp"), TIMESTAMP, False)
+    if (third := node.args.get("unit")) is None:
+        return convert(_begun(moment, width, origin), own.type, node)
+    # the parser takes a name for a unit
+    given = value(exp.column(third.name) if isinstance(third, exp.Var) else third)
+    if given.type == NULL:
+        return Typed(Lit(None, own.type.store), own.type, True)
+    if given.type == INTERVAL:
+        before = convert(moved("-", moment, given, node), moment.type, node)
+        found = moved("+", _begun(before, width, origin), given, node)
+        return convert(found, own.type, node)
+    origin = convert(_in_utc(given, node), TIMESTAMP, node)
+    return convert(_begun(moment, width, origin), common(own.type, given.type) or own.type, node)
+
+
+def _in_utc(moment: Typed, node: exp.Expr) -> Typed:
+    """Return a date or a timestamp, that of a moment in UTC."""
+    return _moment(convert(moment, TIMESTAMP, node) if moment.type == TIMESTAMPTZ else moment, node)
+
+
+def _begun(moment: Typed, width: Typed, origin: Typed) -> Typed:
+    """Return the timestamp at which an interval begins that has a moment."""
+    size, nullable = amount(width), moment.nullable or origin.nullable
+    if is_of_months(width):
+        since = call("-", _months(moment.term, "MONTH"), _months(origin.term, "MONTH"))
+        first = call("datetime:truncate", origin.term, Lit("month", "string"))
+        whole = call("-", since, call("mod", call("+", call("mod", since, size), size), size))
+        return Typed(call("datetime:add_months", first, whole), TIMESTAMP, nullable)
+    own = convert(moment, TIMESTAMP, None).term
+    since = call("-", own, origin.term)
+    rest = call("mod", call("+", call("mod", since, size), size), size)
+    return Typed(call("-", own, rest), TIMESTAMP, nullable)
 
 
 FAMILIES: list[tuple[tuple[type[exp.Expr], ...], Callable[[exp.Expr, Value], Typed]]] = [

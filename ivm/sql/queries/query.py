@@ -11,6 +11,7 @@ UNION, INTERSECT, EXCEPT                             see sets.py
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 from sqlglot import exp
@@ -194,11 +195,14 @@ class Select(Clauses):
         """Write an item with `COLUMNS(...)` once for each column that it names, under that
         column's name.
         """
-        if not any(item.find(exp.Columns) for item in self.items):
+        if not any(item.find(exp.Columns) or _chosen(item) for item in self.items):
             return
         self.node = self.node.copy()
         items: list[exp.Expr] = []
         for item in self.node.expressions:
+            if (chosen := _chosen(item)) is not None:
+                items += self._chosen_columns(item, *chosen)
+                continue
             found = [*item.find_all(exp.Columns)]
             for name in self._named_by(found[0]) if found else ():
                 copy = exp.alias_(unaliased(item).copy(), item.alias or name, quoted=True)
@@ -210,16 +214,27 @@ class Select(Clauses):
         self.node.set("expressions", items)
         self.items = items
 
+    def _chosen_columns(self, item: exp.Expr, star: exp.Expr, pattern: str) -> list[exp.Expr]:
+        """Return the columns that `* LIKE 'a%'` chooses, or `* NOT LIKE 'a%'`."""
+        names = self._named_by(exp.Columns(this=star))
+        found = _matching(names, exp.Literal.string(pattern))
+        if isinstance(item, exp.Not):
+            found = [name for name in names if name not in found]
+        if not found:
+            raise SqlError(f"no column is chosen: there are {', '.join(names)}", item)
+        table = star.table if isinstance(star, exp.Column) else ""
+        return [exp.column(name, table or None, quoted=True) for name in found]
+
     def _named_by(self, node: exp.Columns) -> list[str]:
         """Return the names of the columns that `COLUMNS(*)`, a list of names or a regular
         expression means.
         """
         of = node.this
-        if isinstance(of, exp.Star) or (
-            isinstance(of, exp.Column) and isinstance(of.this, exp.Star)
-        ):
+        if _is_star(of):
+            star = of.this if isinstance(of, exp.Column) else of
             leave = {
-                one.name.lower() for one in of.args.get("except_") or of.args.get("except") or ()
+                one.name.lower()
+                for one in star.args.get("except_") or star.args.get("except") or ()
             }
             return [
                 name
@@ -314,7 +329,7 @@ class Select(Clauses):
         for item in self.items:
             if isinstance(item, exp.Star):
                 found += self._star(item, "")
-            elif isinstance(item, exp.Column) and isinstance(item.this, exp.Star):
+            elif _is_star(item):
                 found += self._star(item.this, item.table)
             else:
                 found.append((self._name(item), self.evaluate(unaliased(item))))
@@ -403,6 +418,26 @@ class Select(Clauses):
         if self._limited():
             body, columns, keys = row_numbers.limited(self, body, columns, keys)
         return Rows(body, columns, tuple(keys) if self.top else ())
+
+
+def _chosen(item: exp.Expr) -> tuple[exp.Expr, str] | None:
+    """Return the star of `* LIKE 'a%'` and the regular expression of the names that it chooses;
+    None for any other item.
+    """
+    test = item.this if isinstance(item, exp.Not) else item
+    if not isinstance(test, exp.Like | exp.ILike | exp.SimilarTo) or not _is_star(test.this):
+        return None
+    if not test.expression.is_string:
+        raise SqlError("the names that a * has are chosen by a text in quotes", item)
+    pattern = test.expression.name
+    if not isinstance(test, exp.SimilarTo):
+        letters = {"%": ".*", "_": "."}
+        pattern = "".join(letters.get(one) or re.escape(one) for one in pattern)
+    return test.this, f"^(?{'i' * isinstance(test, exp.ILike)}s:{pattern})$"
+
+
+def _is_star(node: exp.Expr) -> bool:
+    return isinstance(node.this if isinstance(node, exp.Column) else node, exp.Star)
 
 
 def _matching(names: list[str], pattern: exp.Literal) -> list[str]:

@@ -54,8 +54,10 @@ def spread(node: exp.Select) -> exp.Select:
         for one in item.find_all(exp.Explode)
         if one.parent_select is node
     ]
-    if not found:
-        return node
+    if all(
+        isinstance(one.parent, exp.Select) and isinstance(one.this, exp.Struct) for one in found
+    ):
+        return _fields(node) if found else node
     if (
         len(found) > 1
         or node.args.get("group")
@@ -97,6 +99,16 @@ def spread(node: exp.Select) -> exp.Select:
         if new.args.get("from_")
         else new.from_(table, copy=False)
     )
+
+
+def _fields(node: exp.Select) -> exp.Select:
+    """Return a query with `unnest({'a': x})` in its select list as the columns of the struct."""
+    new, items = node.copy(), list[exp.Expr]()
+    for item in new.expressions:
+        pairs = item.this.expressions if isinstance(item, exp.Explode) else ()
+        items += [exp.alias_(one.expression, one.this.name, quoted=True) for one in pairs] or [item]
+    new.set("expressions", items)
+    return new
 
 
 def _function(queries: Translator, node: exp.Expr, outer: Scope | None) -> Rows:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from sqlglot import exp
 
 from ivm.sql.errors import SqlError, nearest
+from ivm.sql.functions.lists import field as field_of
 from ivm.sql.rules import Body
 from ivm.sql.terms import Term, Typed
 
@@ -114,6 +115,8 @@ class Scope:
         """Return the columns of `*` or `table.*`.  Raises SqlError."""
         sources = [s for s in self.sources if not table or s.alias.lower() == table.lower()]
         if not sources:
+            if table and (struct := self.own(exp.column(table))) and struct.type.name == "STRUCT":
+                return [(name, field_of(struct, name, node)) for name, _ in struct.type.fields]
             if table:
                 raise SqlError(
                     f"no table {table} is in this "
@@ -155,6 +158,7 @@ def needs_of(nodes: Iterable[exp.Expr | None]) -> Needs:
                 inside = part.parent
                 if isinstance(inside, exp.Column):
                     needs.stars.add(inside.table.lower())
+                    needs.names.add(("", inside.table.lower()))  # perhaps a struct
                 elif not isinstance(inside, exp.Count):
                     needs.everything = True
             elif isinstance(part, exp.Column) and not isinstance(part.this, exp.Star):

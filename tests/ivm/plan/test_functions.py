@@ -250,6 +250,7 @@ CASES = [
     ('list:length["1,[2,3],null"]', 3, 3),
     ('list:part["{\\"a\\":1,\\"b\\":2},\\"{\\"", k, k]', '{"a":1,"b":2}', '"{"'),
     ('list:part["\\"\\\\ud800\\",[1]", k, k]', '"\\ud800"', "[1]"),
+    ('list:steps["1,2,3,4", 3 * k - 2, 7 - 3 * k, 5 - 3 * k]', "1,3", "4,3,2,1"),
     ('list:matches["abcdefghij", "(a)(b)(c)(d)(e)(f)(g)(h)(i)(j)", k + 6]', '"g"', '"h"'),
     ('list:unique["1,1,null"]', 1, 1),
     ('list:position["1,2", string[k]]', 1, 2),

@@ -107,15 +107,26 @@ def end(one: Aggregate) -> Made:
 def arg_extreme(one: Aggregate) -> Made:
     """arg_min and arg_max: the first of the rows whose order is the least or greatest."""
     op = "min" if isinstance(one.one.node, exp.ArgMin) else "max"
-    value, by = one.variables([one.one.node.this, one.one.node.expression])
+    by_node = one.one.node.expression
+    if isinstance(by_node, exp.Order):  # which says which of several rows is taken
+        one.one = one.one._replace(order=by_node.expressions)
+        by_node = by_node.this
+    value, by = one.variables([one.one.node.this, by_node])
     by = one.builder.define(
         one.body, convert(by, INTEGER) if by.type == BOOLEAN else in_order(by, one.one.node)
     )
+    if one.one.order and (one.one.distinct or value.type == BOOLEAN):
+        raise SqlError(
+            f"{one.one.node.sql(dialect='duckdb')[:60]}: ORDER BY is not evaluated with DISTINCT or "
+            "of a BOOLEAN: leave it out",
+            one.one.node,
+        )
     if one.one.distinct or value.type == BOOLEAN:
         return one.fold(f"arg{op}", value.type, value.term, by.term)
     best = one.fold(op, by.type, by.term)
     one.builder.scan(best.table, one.body, [*one.key, by])
-    value, *places = one.numbered([value, *one.places()])
+    ties = one.identity() if one.one.order and not one.body.weights else []
+    value, *places = one.numbered([value, *one.places(), *ties])
     return one.fold("first", value.type, value.term, *(p.term for p in places))
 
 
