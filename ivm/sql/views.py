@@ -161,7 +161,7 @@ def _kept(host: Host, name: str, columns: list[str], node: exp.Create, strict: b
     shown = [
         [n, str(INTEGER if v.type == NULL else v.type), v.nullable] for n, v in finished.columns
     ]
-    saved = {
+    saved: dict[str, Any] = {
         "sql": node.sql(dialect="duckdb"), "block": name, "columns": shown,
         "weighs": finished.weighs,
         "notes": finished.notes, "wide": finished.wide, "keys": finished.keys,
