@@ -113,7 +113,7 @@ def _parsed(text: str, dialect: str) -> list[exp.Expr]:
         else sqlglot.parse(text, dialect=_grammar(dialect))
     )
     # a remark alone is no statement
-    return [_plain(one) for one in found if one and not isinstance(one, exp.Semicolon)]
+    return [_plain(one) for one in found if not isinstance(one, exp.Semicolon | None)]
 
 
 def _is_shifted(node: exp.Bracket) -> bool:

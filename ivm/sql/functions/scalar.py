@@ -349,7 +349,8 @@ def _case(node: exp.Expr, value: Value) -> Typed:
         default = node.args.get("default")
     values = [value(one) for _, one in whens]
     last = value(default) if default is not None else Typed(Lit(None, "int64"), NULL, True)
-    type_ = common_type([last, *values], node)
+    # fields are in the order of ELSE
+    type_ = common_type([last, *values] if last.type.fields else [*values, last], node)
     last = convert(last, type_, node) if type_ != NULL else last
     branches, nullable = list[tuple[Term, Term]](), last.nullable
     for (condition, _), one in zip(whens, values, strict=True):
