@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, TypeAlias
 from sqlglot import exp
 
 from ivm.sql.catalog import Catalog
+from ivm.sql.dialects.read import saved_query
 from ivm.sql.errors import SqlError
 from ivm.sql.queries.query import Queries
 from ivm.sql.rules import Builder, Column
@@ -77,7 +78,7 @@ def _objects(catalog: Catalog) -> Iterator[Object]:
                     exp.select("*").from_(exp.to_table(name, quoted=True))
                 )
                 columns = [Column(n, value.type, True) for n, value in rows.columns]
-            yield Object(name, VIEW, columns, {}, [], catalog.views[name]["query"])
+            yield Object(name, VIEW, columns, {}, [], _shown(catalog.views[name]))
             continue
         kept = catalog.kept.get(name)
         predicate = catalog.predicates.get(name)
@@ -90,8 +91,13 @@ def _objects(catalog: Catalog) -> Iterator[Object]:
             catalog.columns(name),
             defaults,
             [] if is_view else [*_constraints(catalog, name)],
-            kept["query"] if kept else "",
+            _shown(kept) if kept else "",
         )
+
+
+def _shown(saved: dict[str, Any]) -> str:
+    """Return the query of a view as a text."""
+    return saved_query(saved).sql(dialect="duckdb")
 
 
 def _constraints(catalog: Catalog, name: str) -> Iterator[Constraint]:
