@@ -112,7 +112,7 @@ def _parsed(text: str, dialect: str) -> list[exp.Expr]:
         if dialect == "duckdb"
         else sqlglot.parse(text, dialect=_grammar(dialect))
     )
-    # a remark alone is no statement
+    # a remark alone does nothing
     return [_plain(one) for one in found if not isinstance(one, exp.Semicolon | None)]
 
 

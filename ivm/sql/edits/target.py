@@ -133,7 +133,7 @@ class Target:
         return default_value(text, self.columns[place].type, node, self._moment)
 
     def _computed(self, place: int) -> exp.Expr | None:
-        """Return the expression of a DEFAULT that is no constant; None for any other."""
+        """Return the expression of a DEFAULT that has to be computed; None for a constant."""
         own = self._saved(place)
         if not own or not own["default"]:
             return None
