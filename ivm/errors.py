@@ -175,9 +175,8 @@ class FunctionConflictError(MaintainError, ValueError):
     def __init__(self, predicate: str, key: tuple[Any, ...], values: tuple[Any, ...]):
         super().__init__(
             f"{predicate}[{', '.join(map(repr, key))}] got two values, {values[0]!r} and "
-            f"{values[1]!r}: "
-            "a function has one value per key, so change a rule or the rows that one of them "
-            "follows from"
+            f"{values[1]!r}: a function has one value per key, so change a rule or the rows that "
+            "one of them follows from"
         )
         self.predicate, self.key, self.values = predicate, key, values
 

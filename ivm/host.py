@@ -131,8 +131,7 @@ class RuleHost:
         return (
             f"{name!r} was dropped, renamed or given other columns than the rules of {views} read "
             f"({readers[0].definition.where}): uninstall block {blocks} first, which keeps all "
-            f"relations, and install "
-            "the rules again afterwards"
+            "relations, and install the rules again afterwards"
         )
 
     def merged(

@@ -103,8 +103,7 @@ def install(
         raise RedefinitionError(
             Where(name, 1, 1),
             f"a block `{name}` is installed; replace it (replace=True, `ivm install --replace`), "
-            f"uninstall it first, "
-            "or choose another name",
+            "uninstall it first, or choose another name",
         )
     after, edits = _with_block(txn, before, name, given, options)
     kept = kept_of(before, after)
@@ -254,8 +253,7 @@ def _refuse_circle(error: UnknownPredicateError, name: str, above: Iterable[Bloc
             raise RecursionRefusedError(
                 error.where,
                 f"{read} is of block `{one.name}`, which reads block `{name}`: put the rules of "
-                f"both "
-                "into one block",
+                "both into one block",
             )
 
 

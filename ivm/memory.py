@@ -38,8 +38,7 @@ PROC, GROUPS = Path("/proc"), Path("/sys/fs/cgroup")
 UNLIMITED = 1 << 60
 REMEDY = (
     "ask for fewer rows at once (one more condition, or a variable that the relations share), or "
-    "for an aggregate, "
-    "which is counted and not listed"
+    "for an aggregate, which is counted and not listed"
 )
 MAPPING = " to map the store's file: allow the process an address space (ulimit -v) of several times the file's size"
 RECORDING = '. To be matched, a view records less with a coarser granularity, and nothing with maintenance="probe"'
@@ -191,8 +190,7 @@ class MemoryUse:
             elif self._looked > (share := _share()) * limit.whole:
                 why = (
                     f"one evaluation may take {100 * share:.0f} % of {limit.whose}, "
-                    f"{shown_bytes(limit.whole)} "
-                    "(IVM_MEMORY_SHARE=0.5 allows half)"
+                    f"{shown_bytes(limit.whole)} (IVM_MEMORY_SHARE=0.5 allows half)"
                 )
             else:
                 continue

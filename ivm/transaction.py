@@ -59,11 +59,7 @@ class Maintainer:
     """
 
     def __init__(
-        self,
-        store: Store,
-        threads: int,
-        memory: int | None = None,
-        rules: KnownRules | None = None,
+        self, store: Store, threads: int, memory: int | None = None, rules: KnownRules | None = None
     ) -> None:
         self.store, self.threads, self.memory = store, threads, memory
         self.rules = rules or KnownRules(store)
@@ -718,7 +714,6 @@ def _undeclared(txn: pagestore.Transaction, edit: Edit, declared: int, taken: bo
         names = ", ".join(column.name for column in more)
         raise EditError(
             f"{edit.where}: {edit.predicate} has the column {names}, too, which its declaration "
-            f"lacks: edit whole rows "
-            "in a transaction, or delete a key"
+            "lacks: edit whole rows in a transaction, or delete a key"
         )
     return [NULL] * len(more)

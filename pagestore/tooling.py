@@ -33,14 +33,9 @@ from pagestore.versions.hosts import hosts
 
 __all__ = [
     "BAG_ROWS", "DIGITS_MAX", "LARGE_WORDS", "PAGE_SIZE_DEFAULT", "Rows", "Segment", "Stoppable",
-    "Stopped",
-    "VersionInfo", "Walk",
-    "additions", "applications", "apply", "batch_rows", "beside", "beyond", "bounds_of",
-    "build_segment",
-    "changes_between",
-    "damage_of", "empty_store", "end_words", "holding", "hosts", "in_words", "interned_as", "is_utf8",
-    "library", "naming_path",
+    "Stopped", "VersionInfo", "Walk", "additions", "applications", "apply", "batch_rows", "beside",
+    "beyond", "bounds_of", "build_segment", "changes_between", "damage_of", "empty_store",
+    "end_words", "holding", "hosts", "in_words", "interned_as", "is_utf8", "library", "naming_path",
     "neighbours", "numbers_of", "overlaps_counted", "read", "removals", "repeated", "sync_folder",
-    "type_of_arrow",
-    "unnamed_index", "values_of_both", "was_made_anew", "whole_of", "written",
+    "type_of_arrow", "unnamed_index", "values_of_both", "was_made_anew", "whole_of", "written",
 ]  # fmt: skip

@@ -25,17 +25,7 @@ from ivm.rules.rule import InstalledRule
 from ivm.rules.steps import Flush, FollowPlan, FollowRule, FollowStratum, Step
 from ivm.terms.encoder import Encode
 from ivm.views.heads import PLACE, Queued
-from ivm.views.layouts import (
-    ALONE,
-    FALLING,
-    INVERTED,
-    MORE,
-    PARTS,
-    PLAIN,
-    SUM,
-    SUPPORT,
-    Fold,
-)
+from ivm.views.layouts import ALONE, FALLING, INVERTED, MORE, PARTS, PLAIN, SUM, SUPPORT, Fold
 from ivm.ways.kernels import exact_sums, ranges, states
 from ivm.ways.kernels.probe import PINNED
 from ivm.ways.match import is_alone, is_matched, matching_of
@@ -75,8 +65,7 @@ RANK_CODES = {
 }  # fmt: skip
 OF_PARTS = {
     "total": exact_sums.TOTAL, "sum": exact_sums.SUM, "avg": exact_sums.MEAN,
-    "variance": exact_sums.SAMPLED,
-    "var_pop": exact_sums.VARIANCE,
+    "variance": exact_sums.SAMPLED, "var_pop": exact_sums.VARIANCE,
 }  # fmt: skip
 BY = {SEEK_FIRST: ranges.SOUGHT, SEEK_LAST: ranges.SOUGHT, FOLD: ranges.FOLDED, ADDED: ranges.ADDED}
 NUMBERED_MAX = 64  # rows of a group that a kernel computes anew

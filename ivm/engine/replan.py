@@ -64,12 +64,7 @@ class Replan:
                 return inf
             if new.cost <= spent:
                 reason = f"evaluating it took more than {spent:,} operations, where {expected:,.0f} were expected"
-                self._replace(
-                    rule,
-                    number,
-                    better(),
-                    f"{reason} ({self._version()})",
-                )
+                self._replace(rule, number, better(), f"{reason} ({self._version()})")
             return new.cost
 
         return Budget(max(WRONG_FREE, WRONG * expected) if expected else inf, limit)

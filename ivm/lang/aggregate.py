@@ -11,18 +11,7 @@ from decimal import Decimal
 from typing import NamedTuple
 
 from ivm.errors import AggregateError
-from ivm.lang.ir import (
-    ROPE,
-    Aggregate,
-    Atom,
-    Const,
-    Predicate,
-    Rule,
-    Type,
-    Var,
-    atoms,
-    variables,
-)
+from ivm.lang.ir import ROPE, Aggregate, Atom, Const, Predicate, Rule, Type, Var, atoms, variables
 from ivm.lang.program import recursive_names
 from ivm.lang.syntax_tree import Node
 from ivm.lang.types import UNORDERED, scale, wide_scale
@@ -116,7 +105,7 @@ EXTREMES = tuple(op for op in (*LOWER, *UPPER) if not OPERATIONS[op].rank)
 BY_RANK = {op: of.rank for op, of in OPERATIONS.items() if of.rank}  # by the operation
 REFUSED = {
     "rank": "a row's rank is a count of rows: place[x] = n <- agg<<n = count()>> f[x] = v, f[_] = "
-    "w, w <= v",
+    "w, w <= v"
 }
 REGISTERED = Operation(
     1, 1, "a registered operator folds an int64 column", lambda type_: type_ == "int64"
@@ -264,8 +253,7 @@ def _check_absent(head: Atom, aggregate: Aggregate) -> None:
         raise AggregateError(
             aggregate.where,
             f"{head.predicate} has a row for each group in its body; say of which groups there is "
-            f"one "
-            f"in any case, as in {shown}",
+            f"one in any case, as in {shown}",
         )
     if aggregate.op == "concat" or isinstance(aggregate.absent.value, str):
         raise AggregateError(

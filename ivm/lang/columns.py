@@ -257,8 +257,7 @@ def check_neighbours(rules: Iterable[Rule]) -> None:
                 raise RecursionRefusedError(
                     rule.where,
                     f"{view} cannot seek from its own rows: derive the neighbours of all values as "
-                    f"a view "
-                    "of its own, as in after[x] = y <- a(x), a:next[x] = y",
+                    "a view of its own, as in after[x] = y <- a(x), a:next[x] = y",
                 )
 
 
@@ -269,8 +268,7 @@ def check_ordered(rule: Rule) -> None:
             raise RuleTypeError(
                 rule.where,
                 "neighbours are found among numbers, dates and timestamps, and this key is a "
-                "string: "
-                "write it as min or max of those that compare",
+                "string: write it as min or max of those that compare",
             )
 
 

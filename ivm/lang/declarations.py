@@ -234,8 +234,7 @@ def _check_derivable(head: Atom, predicate: Predicate, known: Program) -> None:
         raise RedefinitionError(
             head.where,
             f"{predicate.name} is declared at {predicate.where}, in another text: put its rules "
-            f"there, or "
-            "derive a view of another name",
+            "there, or derive a view of another name",
         )
     if predicate.key_count is not None:
         raise ConstructError(
@@ -422,8 +421,7 @@ def _made(change: Change, atom: Atom, predicate: Predicate) -> Edit:
             raise RuleTypeError(
                 term.where,
                 f"{term} stands for a null in a column of {predicate.stored_types[place]}: take "
-                f"another "
-                f"number, or declare the column without the question mark",
+                "another number, or declare the column without the question mark",
             )
     args = tuple(arg for arg in atom.args if isinstance(arg, Const))
     value = atom.value if isinstance(atom.value, Const) else None

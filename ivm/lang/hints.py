@@ -70,10 +70,8 @@ ANY_CASE = (
 )
 UPPER = (
     "ALL", "ANY", "AS", "ASC", "BY", "CASE", "DEFAULT", "DESC", "ELSE", "END", "EXCEPT", "FROM",
-    "GROUP", "IN",
-    "INTERSECT", "INTO", "JOIN", "LIMIT", "OFFSET", "ON", "ORDER", "OVER", "PARTITION", "SET",
-    "SOME", "THEN", "UNION",
-    "UNKNOWN", "USING", "VALUES", "WHEN", "WITH",
+    "GROUP", "IN", "INTERSECT", "INTO", "JOIN", "LIMIT", "OFFSET", "ON", "ORDER", "OVER",
+    "PARTITION", "SET", "SOME", "THEN", "UNION", "UNKNOWN", "USING", "VALUES", "WHEN", "WITH",
 )  # fmt: skip
 NULL_REMEDY = (
     "a row whose value is null is not there, so write `!f[x] = _` where f has no value, and "

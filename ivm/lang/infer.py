@@ -102,8 +102,7 @@ def _typed_stratum(
             raise RecursionRefusedError(
                 rule.where,
                 f"{name} has no row to begin with, since each of its rules reads {name} or what "
-                f"follows "
-                f"from it; add a rule that does not, as in {name}(x) <- edge(x, _).",
+                f"follows from it; add a rule that does not, as in {name}(x) <- edge(x, _).",
             )
         for rule in begun:
             _typed(rule, predicates, True, given)

@@ -258,8 +258,7 @@ class Builder(Transformer[Token, list[Statement]]):
         if not items:
             reason = (
                 "types or what has to hold is missing after `->`, as in p(x) -> int(x). or p(x) -> "
-                "q(x). or, for an "
-                "entity, p(x), p:id(x : n) -> int(n)."
+                "q(x). or, for an entity, p(x), p:id(x : n) -> int(n)."
             )
             raise RuleSyntaxError(self.at(meta), reason)
         if types and (entity := _entity(left, types, others)):
@@ -626,11 +625,10 @@ def _results(aggregates: tuple[Any, ...]) -> set[str]:
 
 _WORDS = {
     "$END": "the end", "AGG": "`agg<<`", "BANG": "`!`", "CARET": "`^`", "COMMA": "`,`",
-    "DOT": "`.`",
-    "COMPARE": "a comparison", "EQUAL": "`=`", "INT": "a number", "LPAR": "`(`", "LSQB": "`[`",
-    "NAME": "a name", "RPAR": "`)`", "RSQB": "`]`", "SEMICOLON": "`;`", "_END": "`>>`",
-    "_HAS": "`->`",
-    "_IF": "`<-`", "PLUS": "`+`", "MINUS": "`-`", "NULLABLE": "`?`", "IN": "`in`",
+    "DOT": "`.`", "COMPARE": "a comparison", "EQUAL": "`=`", "INT": "a number", "LPAR": "`(`",
+    "LSQB": "`[`", "NAME": "a name", "RPAR": "`)`", "RSQB": "`]`", "SEMICOLON": "`;`",
+    "_END": "`>>`", "_HAS": "`->`", "_IF": "`<-`", "PLUS": "`+`", "MINUS": "`-`", "NULLABLE": "`?`",
+    "IN": "`in`",
 }  # fmt: skip
 _TERM = {"INT", "DECIMAL", "FLOAT", "STRING", "MOMENT", "TRUE", "FALSE", "UNDERSCORE"}
 _ARITHMETIC = {"PLUS", "MINUS", "STAR", "SLASH", "PERCENT", "CARET"}

@@ -46,8 +46,7 @@ RANGES = {  # the least and the greatest value of the types that are smaller tha
 }
 KNOWN = (
     "int, uint64, float, bool, date, time, datetime, `timestamp(zone)`, duration, decimal, "
-    "decimal(p, s), string and "
-    "bytes"
+    "decimal(p, s), string and bytes"
 )
 DIGITS_MAX = 18  # of a decimal whose word is a number
 WIDE_MAX = 38  # of a decimal whose word is an id, since a word does not have its digits

@@ -243,8 +243,7 @@ class Conjunction:
             raise ConstructError(
                 negation.where,
                 "a negation is evaluated of one atom whose variables are bound outside; derive the "
-                "rest as a view "
-                "of its own and negate that",
+                "rest as a view of its own and negate that",
             )
         self._add_atom(negation.body[0], negated=True)
 
@@ -382,8 +381,7 @@ class Conjunction:
                     arguments.atom.where,
                     f"the value of {arguments.atom.predicate} is joined, and an index by it needs "
                     f"{len(trie.index.order)} columns, where there can be {KEYS_MAX}; derive a "
-                    f"view of fewer keys and "
-                    "join that",
+                    "view of fewer keys and join that",
                 )
 
     def in_own_order(self, order: Sequence[str], t: int) -> tuple[str, ...]:

@@ -486,6 +486,5 @@ def _refuse_failing(rule: Rule) -> None:
         raise ConstructError(
             rule.where,
             "a key that is computed from a view which reads itself, by arithmetic that may fail, "
-            "is not "
-            "evaluated; derive the computed keys as a view of their own",
+            "is not evaluated; derive the computed keys as a view of their own",
         )

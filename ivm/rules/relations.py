@@ -130,9 +130,8 @@ class Relations:
         ):
             raise EditError(
                 f"the store has a relation {predicate.name} ({schema}; key "
-                f"{', '.join(schema.key)}), which does not "
-                f"fit its declaration with {', '.join(declared)}; change the declaration, or load "
-                f"it otherwise"
+                f"{', '.join(schema.key)}), which does not fit its declaration with "
+                f"{', '.join(declared)}; change the declaration, or load it otherwise"
             )
         return Layout(
             PLAIN, len(schema.key), len(declared) - len(schema.key), 0, bare=not predicate.keys
@@ -217,8 +216,7 @@ def _refuse_unread(name: str, schema: Schema | None) -> None:
         if str(column.type) == UNREAD:
             raise SchemaError(
                 f"rules cannot read {name!r}: its column {column.name} is {UNREAD}, which rules "
-                f"lack: load it with "
-                f"--cast {column.name}=int64, or with a value for its nulls"
+                f"lack: load it with --cast {column.name}=int64, or with a value for its nulls"
             )
 
 

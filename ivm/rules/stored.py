@@ -99,9 +99,8 @@ def load(
             if saved_plans == [len(rule.plans) for rule in installed.rules]:
                 return installed
     raise IvmError(
-        f"another release installed rules in this store, and what it stores for them is not what "
-        f"this one would; "
-        f"{REMEDY}"
+        "another release installed rules in this store, and what it stores for them is not what "
+        f"this one would; {REMEDY}"
     )
 
 
@@ -206,8 +205,7 @@ def sizes_in(properties: Mapping[str, str | bytes]) -> dict[str, tuple[int, int]
     except (ValueError, TypeError, AttributeError, RecursionError) as error:
         raise IvmError(
             f"property {BUILT!r} says how large sensitivity indices were, and does not read "
-            f"({error!r}): "
-            "`ivm fsck --repair` writes it anew"
+            f"({error!r}): `ivm fsck --repair` writes it anew"
         ) from None
 
 

@@ -196,8 +196,7 @@ def refuse_other(batch: Batch, cell: int, progress: Progress) -> None:
     if made > expected:
         raise CellsError(
             f"{path_of(batch.folder, cell)} has version {made}, and by cells.pages it is "
-            f"{expected}: bring back all of "
-            "the folder from one backup"
+            f"{expected}: bring back all of the folder from one backup"
         )
 
 

@@ -52,14 +52,7 @@ from ivm.spark.executors import (
 from ivm.spark.folder import UNDO, Folder, Pending, State
 from ivm.spark.follow import OpenOptions
 from ivm.spark.layout import Layout, plan
-from ivm.spark.select import (
-    ONE_ROW,
-    columns_of,
-    in_zone_of,
-    is_sql,
-    refuse_equal,
-    rules_of,
-)
+from ivm.spark.select import ONE_ROW, columns_of, in_zone_of, is_sql, refuse_equal, rules_of
 from ivm.spark.shares import Hot, measure
 from pagestore.host import Violation
 
@@ -200,9 +193,8 @@ class Cells:
             if faults := opened._faults():
                 raise CellsError(
                     f"{len(faults)} of {opened.layout.cells} cells are not as the newest batch "
-                    f"left them, and their "
-                    f"rows would lack: {'; '.join([*faults.values()][:3])}. Cells.rebuild makes "
-                    f"them from the others"
+                    f"left them, and their rows would lack: {'; '.join([*faults.values()][:3])}. "
+                    "Cells.rebuild makes them from the others"
                 )
             if mode != "r":
                 opened._recover()

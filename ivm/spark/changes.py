@@ -75,8 +75,7 @@ def as_changes(table: Any, predicate: Predicate) -> pa.Table:
         elif field.name not in found.column_names:
             raise EditError(
                 f"{predicate.name} has the columns {', '.join(predicate.columns)}; the changes "
-                f"have "
-                f"{', '.join(found.column_names)}: select or rename them"
+                f"have {', '.join(found.column_names)}: select or rename them"
             )
         else:
             of_rows = None if place < keys or CHANGE not in found.column_names else gone

@@ -316,8 +316,7 @@ def _without_equal_rows(feed: Feed, relation: Relation) -> Relation:
     if relation.info.bag:
         raise EditError(
             f"{feed.relation} of {feed.path} may have equal rows, and a feed is followed by its "
-            f"key: give "
-            "it one, or follow a view that counts its rows"
+            "key: give it one, or follow a view that counts its rows"
         )
     return relation
 
@@ -431,8 +430,7 @@ def _since(
         if old.timestamp.isoformat() != was.time:
             raise VersionError(
                 f"version {was.version} of {feed.path} is of {old.timestamp}, and the one that was "
-                f"read "
-                f"of {was.time}: this file is a copy that went another way"
+                f"read of {was.time}: this file is a copy that went another way"
             )
         then, now = old[feed.relation].schema, new[feed.relation].schema
     if then.key == now.key and {*then.columns} < {*now.columns}:
@@ -476,11 +474,9 @@ def take_new(
     if known and (strange := [version for version in old if version >= reaches]):
         raise EditError(
             f"{name}: version {min(strange)} of the changes is not newer than {cursor.newest}, "
-            f"which was taken, and "
-            "its rows are others than were taken then: the source was made anew, or a version came "
-            "in parts. Give the "
-            "table once without _change_type, as a snapshot that is compared, and go on with the "
-            "changes since"
+            "which was taken, and its rows are others than were taken then: the source was made "
+            "anew, or a version came in parts. Give the table once without _change_type, as a "
+            "snapshot that is compared, and go on with the changes since"
         )
     new = table.filter(pc.invert(pc.is_in(table[ORDER], pa.array([*again, *old], pa.int64()))))
     taken = {**cursor.taken, **{str(version): digest for version, digest in found.items()}}

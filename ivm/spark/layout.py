@@ -207,8 +207,7 @@ def _refuse_predicate(predicate: Predicate) -> None:
     for column in sorted(OF_CHANGES.intersection(predicate.columns)):
         raise ConstructError(
             predicate.where,
-            f"{predicate.name}: over cells no column is named {column}, as one of every table "
-            f"of "
+            f"{predicate.name}: over cells no column is named {column}, as one of every table of "
             "changes: rename it",
         )
 
@@ -223,37 +222,32 @@ def _refuse_rule(rule: Rule) -> None:
         raise ConstructError(
             rule.where,
             f"cells do not both declare and derive {rule.heads[0].predicate}: derive a view of "
-            f"another "
-            "name",
+            "another name",
         )
     if is_constraint(rule.heads[0].predicate):
         raise ConstructError(
             rule.where,
-            "cells keep no constraints, nor types smaller than int, since each has a part of "
-            "the rows: "
-            "derive what violates it as a view, and look whether it is empty",
+            "cells keep no constraints, nor types smaller than int, since each has a part of the "
+            "rows: derive what violates it as a view, and look whether it is empty",
         )
     for one in rule.aggregates:
         if one.op == "concat":
             raise AggregateError(
                 one.where,
-                "concat over cells is not supported, since its texts are read piece by piece "
-                "from "
+                "concat over cells is not supported, since its texts are read piece by piece from "
                 "one store: derive it there from the rows that cells.read gives",
             )
         if one.absent is not None:
             raise AggregateError(
                 one.where,
                 "`else` without keys is not evaluated over cells, each of which would have the "
-                "row: "
-                "derive the aggregate without it, and let the reader of the view supply the "
+                "row: derive the aggregate without it, and let the reader of the view supply the "
                 "value",
             )
         if one.op not in COMBINED_BY and one.op not in GATHERED:
             raise AggregateError(
                 one.where,
-                f"{one.op} is registered in this process only, and cells run in others: there "
-                f"are "
+                f"{one.op} is registered in this process only, and cells run in others: there are "
                 f"{', '.join([*COMBINED_BY, *sorted(GATHERED)])}",
             )
 

@@ -162,8 +162,7 @@ class _Text:
         if finished.weighs and self.sets:
             raise SqlError(
                 f"{name} may have equal rows, and cells keep sets: select a key too, or DISTINCT, "
-                f"or count(*) with "
-                "GROUP BY",
+                "or count(*) with GROUP BY",
                 query,
             )
         bag = f"\nlang:bag({show_name(name)})." if finished.weighs else ""
@@ -267,8 +266,7 @@ def refuse_equal(name: str, table: Any, columns: tuple[str, ...]) -> None:
         shown = ", ".join(f"{key} = {value!r}" for key, value in row.items())
         raise SqlError(
             f"{name} has the row {shown} twice, and no key: add a column that tells its rows "
-            f"apart, or write CREATE "
-            f"TABLE {name} (... PRIMARY KEY ...) before the query"
+            f"apart, or write CREATE TABLE {name} (... PRIMARY KEY ...) before the query"
         )
 
 

@@ -178,9 +178,8 @@ def copies_of_bases(
     if missing := [name for name in missing if name not in tables]:
         raise CellsError(
             f"lost are cells {', '.join(map(str, sorted(lost)))}, and rows of {', '.join(missing)} "
-            f"that were at home "
-            "there may be in no other: give tables= with all rows of each, as they were after the "
-            "newest batch"
+            "that were at home there may be in no other: give tables= with all rows of each, as "
+            "they were after the newest batch"
         )
     return found
 

@@ -22,17 +22,7 @@ from ivm.sql.errors import SqlError, written
 from ivm.sql.queries.clauses import Rows
 from ivm.sql.queries.query import Queries
 from ivm.sql.rules import Body, Builder, kept_interval
-from ivm.sql.terms import (
-    VARIABLE,
-    Atom,
-    Define,
-    Rule,
-    Term,
-    Typed,
-    Var,
-    substitute,
-    variables,
-)
+from ivm.sql.terms import VARIABLE, Atom, Define, Rule, Term, Typed, Var, substitute, variables
 from ivm.sql.trees import Trees
 from ivm.sql.types import BIGINT, INTERVAL
 from ivm.wide import as_shown, is_encoded, repeated, side_by_side
@@ -160,8 +150,7 @@ def _finish(
     if len(terms) > KEYS_MAX:
         raise SqlError(
             f"{name} has {len(terms)} columns, and {KEYS_MAX} is the most that tell the rows of a "
-            f"view apart: select "
-            "fewer columns"
+            "view apart: select fewer columns"
         )
     weighs = not builder.is_set(body, terms)
     leading = len(terms)

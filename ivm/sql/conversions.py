@@ -413,8 +413,7 @@ def in_order(value: Typed, node: exp.Expr | None) -> Typed:
     if value.type.is_nested:
         raise SqlError(
             f"{value.type} is compared by = and <> only, and has no order that is kept: take one "
-            f"of its values, as "
-            "l[1], s.a or m['k']",
+            "of its values, as l[1], s.a or m['k']",
             node,
         )
     if not value.type.words:

@@ -289,6 +289,5 @@ def _text_and_type(value: Any) -> tuple[str, str]:
     shown = type(value).__name__
     raise SqlError(
         f"a parameter of type {shown} has no type of SQL: give a number, a text, bytes, a date, a "
-        f"list or a "
-        "dict"
+        "list or a dict"
     )

@@ -638,8 +638,7 @@ def kept_interval(value: Typed) -> Typed:
     if value.term.name != "elapsed":
         raise SqlError(
             "a column of intervals has the time between two timestamps: take EXTRACT(EPOCH FROM "
-            "...) of any "
-            "other, or date_diff"
+            "...) of any other, or date_diff"
         )
     return value._replace(term=value.term.args[0])
 

@@ -373,10 +373,7 @@ def _readers(host: Host, name: str) -> str:
 
 
 def _alter(txn: Any, catalog: Catalog, name: str, action: exp.Expr) -> None:
-    saved = catalog.tables.setdefault(
-        name,
-        {"columns": columns_saved(catalog, name)},
-    )
+    saved = catalog.tables.setdefault(name, {"columns": columns_saved(catalog, name)})
     match action:
         case exp.ColumnDef():
             checks: list[exp.Expr] = []
@@ -441,10 +438,7 @@ def _own(catalog: Catalog, table: str, column: str, node: exp.Expr) -> str:
 
 
 def default_value(
-    text: str | None,
-    type_: SqlType,
-    node: exp.Expr | None = None,
-    moment: datetime | None = None,
+    text: str | None, type_: SqlType, node: exp.Expr | None = None, moment: datetime | None = None
 ) -> Any:
     """Return the value of a DEFAULT, at a moment, by default now.  Raises SqlError if it is not a constant."""
     if text is None:

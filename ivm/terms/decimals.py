@@ -17,15 +17,7 @@ import numpy as np
 
 from ivm.lang.functions import define
 from ivm.lang.ir import Const, Type
-from ivm.lang.types import (
-    DIGITS_MAX,
-    WIDE_MAX,
-    decimal_scale,
-    precision,
-    scale,
-    wide_scale,
-    widest,
-)
+from ivm.lang.types import DIGITS_MAX, WIDE_MAX, decimal_scale, precision, scale, wide_scale, widest
 from ivm.terms.operands import Operands, Result, by_text
 from ivm.terms.readings import EXACT, exact
 

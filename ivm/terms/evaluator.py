@@ -477,6 +477,5 @@ def may_fail(literals: tuple[Literal, ...], held: set[Var], types: Mapping[str, 
 
 COMPARE = {
     "=": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt,
-    ">=": operator.ge,
-    SAME: operator.eq,
+    ">=": operator.ge, SAME: operator.eq,
 }  # fmt: skip

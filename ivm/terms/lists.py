@@ -103,8 +103,7 @@ def _folded(text: str, fold: str, kind: str) -> str:
 
 FOLDS: dict[str, Callable[[list[Any]], Any]] = {
     "min": min, "max": max, "sum": sum, "first": lambda values: values[0],
-    "last": lambda values: values[-1],
-    "avg": lambda values: float(sum(values)) / len(values),
+    "last": lambda values: values[-1], "avg": lambda values: float(sum(values)) / len(values),
     "median": lambda values: float(median(values)),
     "product": lambda values: prod(map(float, values)),
 }  # fmt: skip

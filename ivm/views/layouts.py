@@ -396,15 +396,13 @@ def _why_not_null(predicate: Predicate) -> str:
     if not predicate.keys:
         return (
             f"the value of {predicate.name}[] is the key of its one row, and a key is never null: "
-            f"leave the ? out, and "
-            f"delete the row, `-{predicate.name}[].`, where there is no value"
+            f"leave the ? out, and delete the row, `-{predicate.name}[].`, where there is no value"
         )
     if predicate.value is None and predicate.key_count is None:
         column += ", as every column of a declared relation,"
     return (
         f"{column} is a key, and a key is never null: only a function's value may be, and keys of "
-        f"relations that "
-        "txn.create makes with keys_null=True"
+        "relations that txn.create makes with keys_null=True"
     )
 
 

@@ -240,8 +240,7 @@ def refuse_beyond(
     if held > most:
         raise RoomError(
             f"{step}: {found} take {shown_bytes(held)} in {where}; one evaluation may take "
-            f"{shown_bytes(most)} there; "
-            f"{remedy}"
+            f"{shown_bytes(most)} there; {remedy}"
         )
 
 

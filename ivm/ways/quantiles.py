@@ -8,10 +8,7 @@ import numpy as np
 from ivm.errors import RangeError
 from ivm.lang.ir import Type, Value
 from ivm.lang.types import scale
-from pagestore.host import (
-    float_values,
-    float_words,
-)
+from pagestore.host import float_values, float_words
 
 EXACT = 1 << 52  # words below it add up to a float without rounding
 

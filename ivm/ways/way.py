@@ -26,15 +26,7 @@ from ivm.rules.rule import InstalledRule
 from ivm.terms.encoder import Encoder
 from ivm.views.delta import Delta
 from ivm.ways.pending import KEPT
-from pagestore.host import (
-    Edits,
-    Transaction,
-    Tree,
-    ascending,
-    bulk,
-    external_sort,
-    read_batches,
-)
+from pagestore.host import Edits, Transaction, Tree, ascending, bulk, external_sort, read_batches
 
 SORTED = 4  # times the bytes of rows that sorting them in memory takes
 

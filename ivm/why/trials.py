@@ -30,10 +30,9 @@ OF_ALL = 300  # for all sets of one question
 # values that rows hardly have, by type: small ones first, which fit more columns
 FRESH: dict[str, tuple[Any, ...]] = {
     "int64": (101, 1_000_000_007), "uint64": (101, 1_000_000_007), "float64": (101.5,),
-    "decimal": (Decimal(7),),
-    "string": ("new",), "bytes": (b"new",), "bool": (True, False), "date": (date(2999, 1, 1),),
-    "time": (time(23, 59),),
-    "duration": (timedelta(days=3),), "timestamp": (datetime(2999, 1, 1),),
+    "decimal": (Decimal(7),), "string": ("new",), "bytes": (b"new",), "bool": (True, False),
+    "date": (date(2999, 1, 1),), "time": (time(23, 59),), "duration": (timedelta(days=3),),
+    "timestamp": (datetime(2999, 1, 1),),
 }  # fmt: skip
 
 

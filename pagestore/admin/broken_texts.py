@@ -128,6 +128,5 @@ def _refuse_one_key(relation: Relation, before: np.ndarray, after: np.ndarray) -
     if found.any() or distinct.shape[1] < after.shape[1]:
         raise EditError(
             f"{relation.name!r}: with other texts, two records have one key; name another "
-            f"encoding, or none, which "
-            "writes the bytes with a backslash"
+            "encoding, or none, which writes the bytes with a backslash"
         )

@@ -301,8 +301,7 @@ def changed_batches(
     if columns is None:
         raise SchemaError(
             f"{relation!r} was made anew between version {old.version} ({before.schema}) and "
-            f"version "
-            f"{new.version} ({after.schema}); read both versions instead"
+            f"version {new.version} ({after.schema}); read both versions instead"
         )
     return with_change_type(columns.arrow), _batches(old, new, relation, columns)
 

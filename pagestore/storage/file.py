@@ -187,9 +187,8 @@ class File:
         if not same:
             raise MovedError(
                 f"the file {self.path} was deleted, moved or replaced while the store was open; "
-                f"what is written now "
-                f"would be lost; store.backup saves what was committed, then close the store and "
-                f"open the new file"
+                "what is written now would be lost; store.backup saves what was committed, then "
+                "close the store and open the new file"
             )
 
     def pread(self, count: int, offset: int) -> bytes:
@@ -593,8 +592,7 @@ def mapped_ahead(fd: int, count: int, *before: tuple[int, int]) -> np.ndarray:
                 raise
     raise OutOfMemoryError(
         f"the system refused to map {count:,} bytes of the store's file: allow the process an "
-        f"address space "
-        "(ulimit -v) of several times the file's size"
+        "address space (ulimit -v) of several times the file's size"
     )
 
 

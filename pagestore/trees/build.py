@@ -127,8 +127,7 @@ def build(
         if len(batch) != spec.columns and batch.shape[1]:
             raise SchemaError(
                 f"a tree of {spec.columns} columns is built of "
-                f"int64{[spec.columns, batch.shape[1]]}, "
-                f"not of {[*batch.shape]}"
+                f"int64{[spec.columns, batch.shape[1]]}, not of {[*batch.shape]}"
             )
         progress.fill(0)
         while progress[k_bulk.TAKEN] < batch.shape[1]:
@@ -143,8 +142,7 @@ def build(
                 row = int(progress[k_bulk.TAKEN])
                 raise OrderError(
                     f"record {count + row}: key {tuple(batch[: spec.keys, row].tolist())} is not "
-                    f"above its "
-                    "predecessor; sort the input by its key and drop duplicates"
+                    "above its predecessor; sort the input by its key and drop duplicates"
                 )
         count += batch.shape[1]
     with turn:

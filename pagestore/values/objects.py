@@ -361,7 +361,6 @@ def _bytes(wanted: Type, value: Any) -> bytes:
 
 _CONVERT: dict[str, Callable[[Type, Any], Any]] = {
     "int64": _whole, "uint64": _whole, "float64": _float, "decimal": _decimal, "bool": _bool,
-    "date": _date,
-    "time": _time, "timestamp": _timestamp, "duration": _duration, "string": _string,
+    "date": _date, "time": _time, "timestamp": _timestamp, "duration": _duration, "string": _string,
     "bytes": _bytes,
 }  # fmt: skip

@@ -93,8 +93,7 @@ def parse_scan(text: str, schema: Schema) -> ScanSpec:
         if columns[0].type.name not in ("int64", "decimal") or columns[0].type.wide:
             raise SchemaError(
                 f"scan {text!r}: {columns[0].name} is a {columns[0].type}; a sum is of int64 or of "
-                f"decimals of at most "
-                f"{WORD_DIGITS} digits, whose words add up"
+                f"decimals of at most {WORD_DIGITS} digits, whose words add up"
             )
         whole = columns[0].type.name == "int64"
         return ScanSpec(

@@ -323,8 +323,7 @@ def free_pages_of(mapping: Mapping, commit: Commit) -> np.ndarray:
     except CorruptionError as error:
         raise CorruptionError(
             f"the list of free pages does not read ({error}), so nothing can be written; mode='r' "
-            f"reads the store, "
-            f"pagestore fsck --salvage copies it",
+            "reads the store, pagestore fsck --salvage copies it",
             page=error.page,
         ) from error
 

@@ -134,8 +134,7 @@ def record_dependants(txn: WorkingTrees, dependants: Dependants) -> None:
         if both:
             raise DependantsError(
                 f"{min(both)!r} belongs to host {other.host!r}: {dependants.host!r} cannot store "
-                f"its views in it, "
-                "nor depend on it"
+                "its views in it, nor depend on it"
             )
     if dependants.reads or dependants.keeps:
         said[dependants.host] = dependants
@@ -220,8 +219,7 @@ def _refuse_changed(txn: WorkingTrees, one: Dependants) -> None:
         if _has_changed(txn, one, name):
             raise DependantsError(
                 f"{name!r} belongs to {one.host}, which keeps it as it follows from "
-                f"{_listed(one.reads)}; "
-                f"nothing is changed: edit that, and it will follow"
+                f"{_listed(one.reads)}; nothing is changed: edit that, and it will follow"
             )
 
 

@@ -413,8 +413,7 @@ class WorkingTrees:
                 remedy += f": {size} is enough, and pagestore restore --page-size {size} makes one of a dump"
             raise SchemaError(
                 f"{name!r}: {spec.columns} words a record and {len(spec.scans)} words of folds are "
-                f"too many for pages "
-                f"of {8 * page_words} bytes; {remedy}",
+                f"too many for pages of {8 * page_words} bytes; {remedy}",
                 size,
             )
         return spec

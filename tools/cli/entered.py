@@ -5,8 +5,7 @@ from difflib import get_close_matches
 
 WORDS = (
     "SELECT", "WITH", "FROM", "VALUES", "INSERT", "UPDATE", "DELETE", "MERGE", "TRUNCATE", "CREATE",
-    "DROP", "ALTER",
-    "DESCRIBE", "SHOW", "EXPLAIN", "COPY", "BEGIN", "COMMIT", "ROLLBACK",
+    "DROP", "ALTER", "DESCRIBE", "SHOW", "EXPLAIN", "COPY", "BEGIN", "COMMIT", "ROLLBACK",
 )  # fmt: skip
 LEAD = r"(?:\s|--[^\n]*|//[^\n]*|/\*.*?\*/)*"  # blanks and comments of SQL and of rules
 FIRST = re.compile(rf"{LEAD}[\s(]*(\w*)", re.DOTALL)

@@ -7,8 +7,7 @@ from pygments.token import Comment, Keyword, Name, Number, Operator, Punctuation
 
 TYPES = (
     "int", "float", "decimal", "string", "bool", "boolean", "date", "datetime", "time", "duration",
-    "uint64", "bytes",
-    "int64", "float64", "timestamp",
+    "uint64", "bytes", "int64", "float64", "timestamp",
 )  # fmt: skip
 
 
@@ -39,5 +38,5 @@ class LogiqlLexer(RegexLexer):
             (r"[-+*/%^=<>!?]+", Operator),
             (r"[()\[\],.;:]", Punctuation),
             (r".", Text),
-        ],
+        ]
     }

@@ -29,8 +29,7 @@ from .progress import Progress, made_ahead, pace
 TABLE, CSV, JSON, PARQUET, ARROW = FORMATS = ("table", "csv", "json", "parquet", "arrow")
 SUFFIXES = {
     ".csv": CSV, ".json": JSON, ".jsonl": JSON, ".ndjson": JSON, ".parquet": PARQUET,
-    ".pq": PARQUET,
-    ".arrow": ARROW, ".feather": ARROW, ".ipc": ARROW, ".txt": TABLE,
+    ".pq": PARQUET, ".arrow": ARROW, ".feather": ARROW, ".ipc": ARROW, ".txt": TABLE,
 }  # fmt: skip
 TERMINAL_ROWS = 50
 Done = Callable[[int], None]  # called with the number of rows written

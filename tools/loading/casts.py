@@ -392,8 +392,7 @@ def _remedy(one: pa.Array, kind: pa.DataType) -> str:
     if types.is_temporal(kind) and value is not None:
         return (
             "write it as ISO does, such as 2020-01-31T10:00:00.000001, with at most six digits of "
-            "a second, or say "
-            "how it is written, as in --date-format %d.%m.%Y"
+            "a second, or say how it is written, as in --date-format %d.%m.%Y"
         )
     return "mend the source, or load it into a column of another type"
 

@@ -40,16 +40,14 @@ TABBED = {".tsv", ".tab"}
 MISSING = ["", "NA", "N/A", "NULL", "null", "NaN", "nan", "None"]
 GUESSES = [
     pa.int64(), pa.uint64(), pa.float64(), pa.bool_(), pa.date32(), pa.time64("us"),
-    pa.timestamp("us"),
-    pa.timestamp("us", "UTC"),
+    pa.timestamp("us"), pa.timestamp("us", "UTC"),
 ]  # fmt: skip
 RARE = 100  # where rows may go aside, a column has a type that all but one value in so many have
 FOREIGN = "say what the file is written in with --encoding, such as latin-1 or cp1252"
 WIDTH = "quote what holds the delimiter, or mend the line"
 UNCLOSED = (
     "a quote is not closed, or a text follows it in its column: double those within a text, or say "
-    "with --quote '' "
-    "that there are none"
+    "with --quote '' that there are none"
 )
 
 
@@ -262,8 +260,7 @@ class _Csv:
                 if option := read_by(texts, dates, thousands, decimal):
                     yield (
                         f"column {name} stays text, as the relation has it, though {option} is "
-                        f"given: to give it "
-                        "another type, drop the relation and load it anew"
+                        "given: to give it another type, drop the relation and load it anew"
                     )
 
     def _takes(self, texts: pa.Array, kind: pa.DataType) -> bool:

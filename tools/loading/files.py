@@ -21,10 +21,9 @@ from .casts import DatasetError
 NULL_FOLDER = "__HIVE_DEFAULT_PARTITION__"
 PARQUET, CSV, JSON, ARROW = FORMATS = ("parquet", "csv", "json", "arrow")
 SUFFIXES = {
-    ".parquet": PARQUET, ".pq": PARQUET,
-    ".csv": CSV, ".tsv": CSV, ".tab": CSV, ".txt": CSV,
-    ".json": JSON, ".jsonl": JSON, ".ndjson": JSON,
-    ".arrow": ARROW, ".arrows": ARROW, ".ipc": ARROW, ".feather": ARROW,
+    ".parquet": PARQUET, ".pq": PARQUET, ".csv": CSV, ".tsv": CSV, ".tab": CSV, ".txt": CSV,
+    ".json": JSON, ".jsonl": JSON, ".ndjson": JSON, ".arrow": ARROW, ".arrows": ARROW,
+    ".ipc": ARROW, ".feather": ARROW,
 }  # fmt: skip
 PACKED = {".gz", ".bz2", ".zst", ".lz4"}  # of CSV and JSON
 MAGIC = {b"PAR1": PARQUET, b"ARROW1": ARROW, b"\xff\xff\xff\xff": ARROW}

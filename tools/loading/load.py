@@ -492,8 +492,7 @@ def _refuse_mode(txn: Transaction, relation: str, mode: str) -> None:
     if relation in txn and mode == CREATE:
         raise pagestore.errors.ExistsError(
             f"there is a relation {relation!r} already: add to it with --append or --upsert, put "
-            f"these rows in place "
-            "of its own with --replace, or drop it first"
+            "these rows in place of its own with --replace, or drop it first"
         )
     if relation in txn and mode == UPSERT and txn[relation].info.bag:
         raise DatasetError(
@@ -530,8 +529,7 @@ def _check_columns(
         if not dataset.columns:
             raise DatasetError(
                 f"{dataset.name} has no rows, which would say what columns there are: load it into "
-                f"a "
-                "relation that exists, or a file that has some"
+                "a relation that exists, or a file that has some"
             )
         if not key:
             raise DatasetError(

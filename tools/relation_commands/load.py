@@ -121,8 +121,7 @@ def _mode_options(parser: argparse.ArgumentParser) -> None:
         (
             DELETE,
             "remove the rows that have these values in the columns of the files: the key, the "
-            "first columns of "
-            "it, any other columns, or all",
+            "first columns of it, any other columns, or all",
         ),
     ):
         modes.add_argument(f"--{mode}", dest="mode", action="store_const", const=mode, help=said)

@@ -35,10 +35,7 @@ def run(options: argparse.Namespace) -> int:
     """Install the rules, and print the rows of each new view; return the exit code."""
     text = text_of(options.rules)
     name = options.name or block_name(options.rules)
-    with (
-        removed_if_empty(Path(options.file)),
-        opened(options, create=True) as workspace,
-    ):
+    with removed_if_empty(Path(options.file)), opened(options, create=True) as workspace:
         before = set(workspace)
         workspace.install(
             text,

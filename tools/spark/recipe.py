@@ -307,8 +307,7 @@ def _options(value: Any, where: str) -> dict[str, str]:
 Take = Callable[[Any, str], Any]
 SECTION: dict[str, Take] = {
     "source": _texts, "format": _text, "options": _options, "key": _texts, "columns": _table,
-    "where": _text,
-    "prefer": _text, "partitions": _number, "row_group": _number,
+    "where": _text, "prefer": _text, "partitions": _number, "row_group": _number,
 }  # fmt: skip
 COLUMN: dict[str, Take] = {
     "type": _type, "from": _text, "nulls": _text, "fill": _text, "least": _text, "most": _text,

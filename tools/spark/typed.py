@@ -31,8 +31,7 @@ WANTED, LACKING = "$wanted", "$lacking"
 UNWANTED, BAD, DROPPED, GOOD = "unwanted", "bad", "dropped", "good"
 SQL = {
     "int64": "bigint", "float64": "double", "bool": "boolean", "date": "date",
-    "timestamp": "timestamp_ntz",
-    "string": "string", "bytes": "binary",
+    "timestamp": "timestamp_ntz", "string": "string", "bytes": "binary",
 }  # fmt: skip
 HELD: list[tuple[tuple[type[T.DataType], ...], str]] = [
     ((T.ByteType, T.ShortType, T.IntegerType, T.LongType), "int64"),
@@ -121,8 +120,7 @@ def _as_it_is(name: str, kind: T.DataType, recipe: Recipe) -> Wanted:
     if held is None:
         raise DatasetError(
             f"{recipe.name}: column {name} is of type {kind.simpleString()}, which no relation "
-            f"holds: "
-            "say with columns which ones are taken, and by which expressions"
+            "holds: say with columns which ones are taken, and by which expressions"
         )
     in_key = name in recipe.key
     nulls = QUARANTINE if in_key else KEEP

@@ -10,10 +10,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     common(parser)
     parser.add_argument("name", nargs="?", help="without a name, the branches are listed")
     parser.add_argument(
-        "version",
-        nargs="?",
-        type=version_or_name,
-        help="where it begins: main's newest by default",
+        "version", nargs="?", type=version_or_name, help="where it begins: main's newest by default"
     )
     parser.add_argument("--delete", action="store_true", help="delete the branch and its versions")
 

@@ -250,8 +250,7 @@ class _Lift:
             raise ConstructError(
                 literal.where,
                 f"the negation needs {needed} from a view that reads itself; derive what is "
-                f"negated as "
-                "a view of its own, with those variables bound",
+                "negated as a view of its own, with those variables bound",
             )
         head, probe = Atom(name, free, where=literal.where), Atom(name, free, where=literal.where)
         types = {**rule.types, NO_COLUMN.name: "int64"}

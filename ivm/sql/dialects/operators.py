@@ -36,8 +36,7 @@ def like_with_backslash(node: exp.Expr) -> exp.Expr | None:
     sign = "ILIKE" if isinstance(node, exp.ILike) else "LIKE"
     return duckdb(
         f"CASE WHEN contains(:p, '\\') THEN failing(:s {sign} :p, 'a pattern with a backslash in a "
-        f"column') "
-        f"ELSE :s {sign} :p END",
+        f"column') ELSE :s {sign} :p END",
         {"s": node.this, "p": pattern},
     )
 

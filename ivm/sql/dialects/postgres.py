@@ -36,10 +36,8 @@ _TEXT = (
 )
 _JSON_TYPES = (
     "CASE json_type(:j) WHEN 'OBJECT' THEN 'object' WHEN 'ARRAY' THEN 'array' WHEN 'NULL' THEN "
-    "'null' "
-    "WHEN 'VARCHAR' THEN 'string' WHEN 'BOOLEAN' THEN 'boolean' ELSE CASE WHEN json_type(:j) IS "
-    "NOT NULL "
-    "THEN 'number' END END"
+    "'null' WHEN 'VARCHAR' THEN 'string' WHEN 'BOOLEAN' THEN 'boolean' ELSE CASE WHEN "
+    "json_type(:j) IS NOT NULL THEN 'number' END END"
 )
 _SECOND = "CAST((epoch_us({0}) - 60000000 * CAST(floor(epoch_us({0}) / 60000000) AS BIGINT)) / {1} AS DECIMAL(12,6))"
 
@@ -223,8 +221,7 @@ def _known_form(form: exp.Expr, words: tuple[str, ...] | None = None) -> None:
     ):
         raise SqlError(
             "a pattern of dates is written out, of YYYY, MM, DD, Mon, Month, HH24, HH12, AM, MI, "
-            "SS, MS and "
-            "US; other letters are in double quotes",
+            "SS, MS and US; other letters are in double quotes",
             form,
         )
 
@@ -365,16 +362,12 @@ def _at_path(node: exp.Expr) -> exp.Expr:
 
 
 OPERATORS: dict[type[exp.Expr], Callable[..., exp.Expr | None]] = {
-    exp.Cast: _cast, exp.Div: lambda node: divided("postgres", node),
-    exp.DPipe: _strict, exp.Like: like_with_backslash, exp.ILike: like_with_backslash,
-    exp.Substring: _substring,
+    exp.Cast: _cast, exp.Div: lambda node: divided("postgres", node), exp.DPipe: _strict,
+    exp.Like: like_with_backslash, exp.ILike: like_with_backslash, exp.Substring: _substring,
     exp.RegexpILike: _ignoring_case, exp.SimilarTo: _similar, exp.Extract: _part,
-    exp.ArrayContainsAll: _containing,
-    exp.ArrayContainedBy: _containing, exp.ArrayOverlaps: _containing,
-    exp.JSONBExtractScalar: _at_path,
-    exp.JSONBExtract: _at_path, exp.JSONExtract: _of_json, exp.JSONExtractScalar: _of_json,
-    exp.Between: either_way,
-    **dict.fromkeys(ROWS, by_places),
-    exp.BitwiseLeftShift: shifted,
+    exp.ArrayContainsAll: _containing, exp.ArrayContainedBy: _containing,
+    exp.ArrayOverlaps: _containing, exp.JSONBExtractScalar: _at_path, exp.JSONBExtract: _at_path,
+    exp.JSONExtract: _of_json, exp.JSONExtractScalar: _of_json, exp.Between: either_way,
+    **dict.fromkeys(ROWS, by_places), exp.BitwiseLeftShift: shifted,
 }  # fmt: skip
 TABLE = table("PostgreSQL", "postgres", SAME, CALLS, OPERATORS, INSTEAD)

@@ -31,8 +31,7 @@ SAME = """
 _M2 = "(avg(CAST(:x AS DOUBLE) * :x) - avg(CAST(:x AS DOUBLE)) * avg(CAST(:x AS DOUBLE)))"
 _M3 = (
     "(avg(CAST(:x AS DOUBLE) * :x * :x) - 3 * avg(CAST(:x AS DOUBLE) * :x) * avg(CAST(:x AS "
-    "DOUBLE)) "
-    "+ 2 * avg(CAST(:x AS DOUBLE)) * avg(CAST(:x AS DOUBLE)) * avg(CAST(:x AS DOUBLE)))"
+    "DOUBLE)) + 2 * avg(CAST(:x AS DOUBLE)) * avg(CAST(:x AS DOUBLE)) * avg(CAST(:x AS DOUBLE)))"
 )
 _POSITIVE = "CASE WHEN {0} > 0 THEN {1} END"
 _INSIDE = "CASE WHEN abs(:n) BETWEEN 1 AND len(:l) THEN list_extract(:l, :n) {} END"
@@ -340,12 +339,10 @@ INSTEAD = {
 
 OPERATORS: dict[type[exp.Expr], Callable[..., exp.Expr | None]] = {
     exp.Select: lateral_views, exp.Group: with_rollup, exp.Cast: trees.cast,
-    exp.TryCast: trees.cast,
-    exp.Div: lambda node: divided("spark", node), exp.Add: trees.moved_or_not,
-    exp.Sub: trees.moved_or_not,
-    exp.Interval: trees.interval, exp.Extract: trees.extract, exp.Substring: trees.substring,
-    exp.Bracket: trees.at_place, exp.DPipe: trees.strict, exp.Distinct: trees.distinct,
-    exp.Like: like_with_backslash,
+    exp.TryCast: trees.cast, exp.Div: lambda node: divided("spark", node),
+    exp.Add: trees.moved_or_not, exp.Sub: trees.moved_or_not, exp.Interval: trees.interval,
+    exp.Extract: trees.extract, exp.Substring: trees.substring, exp.Bracket: trees.at_place,
+    exp.DPipe: trees.strict, exp.Distinct: trees.distinct, exp.Like: like_with_backslash,
     exp.ILike: like_with_backslash, exp.Overlay: trees.overlay, exp.StrPosition: trees.position,
     exp.GroupConcat: trees.listed, exp.Any: trees.any_of, exp.JSONExtract: trees.no_json,
     exp.JSONExtractScalar: trees.no_json, exp.Ceil: trees.stepped, exp.BitwiseLeftShift: shifted,

@@ -150,8 +150,7 @@ def part_of(unit: str, moment: exp.Expr) -> exp.Expr:
     if unit.upper() not in _PARTS:
         raise SqlError(
             f"{unit} is not a part of a date that is evaluated: YEAR, QUARTER, MONTH, WEEK, DAY, "
-            f"DOW, DOY, "
-            "HOUR, MINUTE and SECOND are",
+            "DOW, DOY, HOUR, MINUTE and SECOND are",
             moment,
         )
     return duckdb(_PARTS[unit.upper()], {"d": moment, "t": moment})
@@ -227,8 +226,7 @@ def known_form(form: exp.Expr, letters: str | None = None) -> None:
     ):
         raise SqlError(
             "a pattern of dates is written out, of yyyy, MM, MMM, dd, E, HH, hh, a, mm, ss and "
-            "SSS; "
-            "other letters are in quotes",
+            "SSS; other letters are in quotes",
             form,
         )
 
@@ -505,8 +503,7 @@ def stepped(node: exp.Expr) -> exp.Expr:
     unit = 10 ** int(digits.name)
     return duckdb(
         f"by_type(:x, 'decimal', CAST({name}(:x * {unit}) / {unit}.0 AS "
-        f"DECIMAL(18,{digits.name})), "
-        f"{name}(:x * {unit}) / {unit})",
+        f"DECIMAL(18,{digits.name})), {name}(:x * {unit}) / {unit})",
         {"x": node.this},
     )
 

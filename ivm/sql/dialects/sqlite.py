@@ -286,10 +286,8 @@ def _chr(node: exp.Chr) -> exp.Expr:
 
 OPERATORS: dict[type[exp.Expr], Callable[..., exp.Expr | None]] = {
     exp.Cast: _cast, exp.BitwiseXor: _no_operator, exp.Div: lambda node: divided("sqlite", node),
-    exp.Mod: _remainder,
-    exp.DPipe: _joined, exp.Like: _like, exp.Glob: _glob, exp.GroupConcat: _listed,
-    exp.Trim: _trimmed,
-    exp.DataType: _whole,
-    exp.Chr: _chr, **dict.fromkeys(ROWS, by_places),
+    exp.Mod: _remainder, exp.DPipe: _joined, exp.Like: _like, exp.Glob: _glob,
+    exp.GroupConcat: _listed, exp.Trim: _trimmed, exp.DataType: _whole, exp.Chr: _chr,
+    **dict.fromkeys(ROWS, by_places),
 }  # fmt: skip
 TABLE = table("SQLite", "sqlite", SAME, CALLS, OPERATORS, INSTEAD)

@@ -133,8 +133,7 @@ def _refuse_unordered(target: Target, node: exp.Insert, first: Row, row: Row) ->
         rows = f"{first} and {row}"
         raise SqlError(
             f"the query has two rows with one key of {target.name}, {rows}: say by ORDER BY which "
-            f"is first, "
-            "or select one of them",
+            "is first, or select one of them",
             node,
         )
 
@@ -201,8 +200,7 @@ def _named_key(target: Target, nodes: list[exp.Expr], node: exp.Expr) -> Places:
     if key not in target.keys:
         raise SqlError(
             f"ON CONFLICT {_shown(target, key)}: neither the PRIMARY KEY nor a UNIQUE has these "
-            f"columns; "
-            f"{_known(target)}",
+            f"columns; {_known(target)}",
             node,
         )
     return key
@@ -212,8 +210,7 @@ def _only_key(target: Target, words: str, node: exp.Expr) -> Places:
     if len(target.keys) > 1:
         raise SqlError(
             f"{words}: {_known(target)}: say which, as in ON CONFLICT "
-            f"{_shown(target, target.keys[0])} DO "
-            "UPDATE SET ...",
+            f"{_shown(target, target.keys[0])} DO UPDATE SET ...",
             node,
         )
     return target.keys[0]

@@ -132,8 +132,7 @@ def _refuse_twice(target: Target, effects: Effects, node: exp.Merge) -> None:
     if any(times > most[row] for row, times in rows.items()):
         raise SqlError(
             f"several rows of the source match one row of {target.name}: select one of them, as "
-            f"with "
-            "DISTINCT or GROUP BY",
+            "with DISTINCT or GROUP BY",
             node,
         )
 

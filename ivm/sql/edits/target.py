@@ -96,8 +96,7 @@ class Target:
                 if len(columns) != len(values):
                     raise SqlError(
                         f"{counted(len(values), 'value')} for {counted(len(columns), 'column')}: a "
-                        f"subquery gives one "
-                        "value, so write one for each column",
+                        "subquery gives one value, so write one for each column",
                         node,
                     )
             for column, value in zip(columns, values, strict=True):

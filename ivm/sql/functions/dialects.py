@@ -427,8 +427,7 @@ NAMED: dict[str, Callable[[exp.Expr, Value], Typed]] = {
     **{f"{dialect}_cast": _cast for dialect in _CASTS},
     **{f"{dialect}_text": _text_of for dialect in _CASTS},
     **{f"{dialect}_divide": _divided for dialect in _CASTS},
-    **{f"{dialect}_concat": _joined for dialect in _CASTS},
-    "try_spark_cast": _try_cast, "spark_average": _average, "spark_moved": _moved,
-    "spark_minus": _between,
+    **{f"{dialect}_concat": _joined for dialect in _CASTS}, "try_spark_cast": _try_cast,
+    "spark_average": _average, "spark_moved": _moved, "spark_minus": _between,
     "shift_left": _shifted,
 }  # fmt: skip

@@ -93,11 +93,10 @@ STATEMENTS: dict[type[exp.Expr], set[str]] = {
 # what the parser notes of a function that is as DuckDB has it
 SAME: dict[type[exp.Expr], set[str]] = {
     exp.DPipe: {"safe"}, exp.Concat: {"safe", "coalesce"}, exp.ConcatWs: {"safe", "coalesce"},
-    exp.Div: {"safe"},
-    exp.TryCast: {"safe"}, exp.RegexpReplace: {"single_replace"},
-    exp.RegexpExtract: {"null_if_pos_overflow"},
-    exp.DateDiff: {"date_part_boundary"}, exp.Encode: {"charset"}, exp.Greatest: {"ignore_nulls"},
-    exp.Least: {"ignore_nulls"}, exp.Count: {"big_int"},
+    exp.Div: {"safe"}, exp.TryCast: {"safe"}, exp.RegexpReplace: {"single_replace"},
+    exp.RegexpExtract: {"null_if_pos_overflow"}, exp.DateDiff: {"date_part_boundary"},
+    exp.Encode: {"charset"}, exp.Greatest: {"ignore_nulls"}, exp.Least: {"ignore_nulls"},
+    exp.Count: {"big_int"},
 }  # fmt: skip
 # whose translation reads what they say
 WATCHED = (exp.Condition, exp.Func, exp.AtTimeZone, exp.JSONPathPart)

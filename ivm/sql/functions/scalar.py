@@ -98,8 +98,7 @@ def translate(node: exp.Expr, value: Value) -> Typed:
     ):
         raise SqlError(
             f"{shown}: rows follow from what is stored, and not from a clock or chance; give the "
-            f"value as a "
-            "parameter",
+            "value as a parameter",
             node,
         )
     raise unknown(node)
@@ -226,8 +225,7 @@ def _decimal(operation: str, left: Typed, right: Typed, node: exp.Expr) -> Typed
         if scale > MOST:
             raise SqlError(
                 f"a product of {left.type} and {right.type} has more than {MOST} digits after the "
-                f"point: "
-                "CAST one of them to fewer",
+                "point: CAST one of them to fewer",
                 node,
             )
         most = (

@@ -36,17 +36,14 @@ EPOCH = datetime(1970, 1, 1)
 
 MICROSECONDS = {
     "MICROSECOND": 1, "MILLISECOND": 1000, "SECOND": 10**6, "MINUTE": 60 * 10**6,
-    "HOUR": 3600 * 10**6,
-    "DAY": 86400 * 10**6, "WEEK": 7 * 86400 * 10**6,
+    "HOUR": 3600 * 10**6, "DAY": 86400 * 10**6, "WEEK": 7 * 86400 * 10**6,
 }  # fmt: skip
 MONTHS = {"MONTH": 1, "QUARTER": 3, "YEAR": 12, "DECADE": 120, "CENTURY": 1200, "MILLENNIUM": 12000}
 PARTS = {
     "YEAR": "year", "MONTH": "month", "DAY": "day", "HOUR": "hour", "MINUTE": "minute",
-    "SECOND": "second",
-    "QUARTER": "quarter", "DOW": "weekday", "DAYOFWEEK": "weekday", "WEEKDAY": "weekday",
-    "ISODOW": "isoweekday",
-    "DOY": "yearday",
-    "DAYOFYEAR": "yearday", "WEEK": "week",
+    "SECOND": "second", "QUARTER": "quarter", "DOW": "weekday", "DAYOFWEEK": "weekday",
+    "WEEKDAY": "weekday", "ISODOW": "isoweekday", "DOY": "yearday", "DAYOFYEAR": "yearday",
+    "WEEK": "week",
 }  # fmt: skip
 CLOCK = ("HOUR", "MINUTE", "SECOND")  # parts of a time, too
 # at the end of an interval
@@ -60,8 +57,7 @@ MIXED = "months_micros"  # an interval of months and of microseconds
 _PART_NODES: dict[type[exp.Expr], str] = {
     exp.Year: "YEAR", exp.Month: "MONTH", exp.Day: "DAY", exp.Hour: "HOUR", exp.Minute: "MINUTE",
     exp.Second: "SECOND", exp.Quarter: "QUARTER", exp.DayOfWeek: "DOW", exp.DayOfYear: "DOY",
-    exp.Week: "WEEK",
-    exp.DayOfMonth: "DAY", exp.WeekOfYear: "WEEK", exp.TimeToUnix: "EPOCH",
+    exp.Week: "WEEK", exp.DayOfMonth: "DAY", exp.WeekOfYear: "WEEK", exp.TimeToUnix: "EPOCH",
     exp.DayOfWeekIso: "ISODOW",
 }  # fmt: skip
 

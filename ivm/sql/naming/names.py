@@ -12,12 +12,10 @@ from ivm.sql.types import sql_type
 
 _INFIX: dict[type[exp.Expr], str] = {
     exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Div: "/", exp.IntDiv: "//", exp.Mod: "%",
-    exp.DPipe: "||",
-    exp.EQ: "=", exp.NEQ: "!=", exp.LT: "<", exp.LTE: "<=", exp.GT: ">", exp.GTE: ">=",
-    exp.Like: "~~", exp.ILike: "~~*", exp.NullSafeEQ: "IS NOT DISTINCT FROM",
-    exp.NullSafeNEQ: "IS DISTINCT FROM",
-    exp.BitwiseAnd: "&", exp.BitwiseOr: "|", exp.BitwiseLeftShift: "<<",
-    exp.BitwiseRightShift: ">>",
+    exp.DPipe: "||", exp.EQ: "=", exp.NEQ: "!=", exp.LT: "<", exp.LTE: "<=", exp.GT: ">",
+    exp.GTE: ">=", exp.Like: "~~", exp.ILike: "~~*", exp.NullSafeEQ: "IS NOT DISTINCT FROM",
+    exp.NullSafeNEQ: "IS DISTINCT FROM", exp.BitwiseAnd: "&", exp.BitwiseOr: "|",
+    exp.BitwiseLeftShift: "<<", exp.BitwiseRightShift: ">>",
 }  # fmt: skip
 _PARTS = {  # of dates, which are words of the grammar and shown as they are written
     "YEAR", "MONTH", "DAY", "HOUR", "MINUTE", "SECOND", "MILLISECOND", "MICROSECOND", "WEEK",
@@ -26,18 +24,14 @@ _PARTS = {  # of dates, which are words of the grammar and shown as they are wri
 }  # fmt: skip
 _FUNCTIONS: dict[type[exp.Expr], str] = {
     exp.Variance: "variance", exp.Stddev: "stddev", exp.StddevPop: "stddev_pop",
-    exp.StddevSamp: "stddev_samp",
-    exp.VariancePop: "var_pop", exp.GroupConcat: "string_agg", exp.LogicalAnd: "bool_and",
-    exp.LogicalOr: "bool_or",
-    exp.Substring: "substring", exp.Pow: "power", exp.Ceil: "ceil", exp.Length: "length",
-    exp.AnyValue: "any_value",
+    exp.StddevSamp: "stddev_samp", exp.VariancePop: "var_pop", exp.GroupConcat: "string_agg",
+    exp.LogicalAnd: "bool_and", exp.LogicalOr: "bool_or", exp.Substring: "substring",
+    exp.Pow: "power", exp.Ceil: "ceil", exp.Length: "length", exp.AnyValue: "any_value",
     exp.DateDiff: "date_diff", exp.CountIf: "count_if", exp.Quantile: "quantile",
-    exp.BitwiseAndAgg: "bit_and",
-    exp.BitwiseOrAgg: "bit_or", exp.BitwiseXorAgg: "bit_xor", exp.ArrayAgg: "list",
-    exp.ApproxDistinct:
-    "approx_count_distinct", exp.Split: "string_split", exp.PercentileDisc: "quantile_disc",
-    exp.PercentileCont: "quantile_cont", exp.StrPosition: "position", exp.Mod: "mod",
-    exp.BitwiseXor: "xor",
+    exp.BitwiseAndAgg: "bit_and", exp.BitwiseOrAgg: "bit_or", exp.BitwiseXorAgg: "bit_xor",
+    exp.ArrayAgg: "list", exp.ApproxDistinct: "approx_count_distinct", exp.Split: "string_split",
+    exp.PercentileDisc: "quantile_disc", exp.PercentileCont: "quantile_cont",
+    exp.StrPosition: "position", exp.Mod: "mod", exp.BitwiseXor: "xor",
     exp.Transform: "list_transform", exp.ArrayFilter: "list_filter",
 }  # fmt: skip
 _ADDED: dict[type[exp.Expr], str] = {  # arguments that the parser adds

@@ -31,8 +31,7 @@ from ivm.sql.types import INTEGER
 AGGREGATES = (exp.AggFunc, exp.GroupConcat, exp.Filter, exp.WithinGroup, exp.AnyValue)
 WINDOW_ONLY = (
     exp.RowNumber, exp.Rank, exp.DenseRank, exp.Ntile, exp.Lag, exp.Lead, exp.FirstValue,
-    exp.LastValue, exp.NthValue,
-    exp.PercentRank, exp.CumeDist,
+    exp.LastValue, exp.NthValue, exp.PercentRank, exp.CumeDist,
 )  # fmt: skip
 
 

@@ -13,14 +13,7 @@ from typing import NamedTuple
 
 from sqlglot import exp
 
-from ivm.sql.conversions import (
-    SESSION_ZONE,
-    alike,
-    amount,
-    convert,
-    in_order,
-    refuse_other_zones,
-)
+from ivm.sql.conversions import SESSION_ZONE, alike, amount, convert, in_order, refuse_other_zones
 from ivm.sql.errors import SqlError
 from ivm.sql.functions import scalar as fn
 from ivm.sql.functions.known import reading
@@ -170,8 +163,7 @@ class Expressions:
                     return self._named(node, expression)
                 raise SqlError(
                     f"{node.name} is neither grouped nor in an aggregate: add it to GROUP BY, or "
-                    f"write "
-                    f"any_value({node.name})",
+                    f"write any_value({node.name})",
                     node,
                 )
             found = scope.grouped[term]

@@ -133,8 +133,7 @@ def _of_list(queries: Translator, node: exp.Expr, inner: exp.Expr, outer: Scope 
             if place:
                 raise SqlError(
                     "generate_series of columns is kept without WITH ORDINALITY: compute it as the "
-                    "number "
-                    "less the first one, plus 1",
+                    "number less the first one, plus 1",
                     node,
                 )
             return _counted_up(queries, inner, outer, name)

@@ -217,8 +217,7 @@ def _reversed(value: Typed) -> Typed:
         return Typed(Call("-", (_least(value.type), value.term)), BIGINT, False)
     raise SqlError(
         f"ORDER BY mixes ascending keys with a descending {value.type}, which is not kept: order "
-        f"all keys "
-        "in one direction"
+        "all keys in one direction"
     )
 
 

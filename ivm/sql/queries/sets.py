@@ -206,8 +206,7 @@ def _in_parts(
     if len(first) + len(key) >= KEYS_MAX:
         raise SqlError(
             f"{builder.name} needs {len(columns)} columns in one step, and {KEYS_MAX - 1} is the "
-            f"most that "
-            "tell rows apart: select fewer columns"
+            "most that tell rows apart: select fewer columns"
         )
     weighs = any(
         body.weights or not builder.determines(body, [v.term for v in values])

@@ -20,13 +20,7 @@ from ivm.sql.queries.aggregates import WINDOW_ONLY
 from ivm.sql.queries.clauses import Clauses
 from ivm.sql.queries.expressions import Expressions
 from ivm.sql.queries.folds import kinds
-from ivm.sql.queries.folds.aggregate import (
-    Aggregate,
-    Group,
-    Wanted,
-    join_around,
-    wanted,
-)
+from ivm.sql.queries.folds.aggregate import Aggregate, Group, Wanted, join_around, wanted
 from ivm.sql.queries.row_numbers import MOST, Key, copies, numbered, ordering
 from ivm.sql.queries.scope import Scope, text_of
 from ivm.sql.queries.sets import own

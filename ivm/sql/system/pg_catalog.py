@@ -169,13 +169,12 @@ RELATIONS: Relations = {
         ],
     ),
     "pg_class": (
-        f"{_OID} relname relnamespace:BIGINT relowner:BIGINT relam:BIGINT relkind "
-        "relnatts:INTEGER relchecks:INTEGER relhasindex:BOOLEAN relhasrules:BOOLEAN "
-        "relispopulated:BOOLEAN reltype:BIGINT reloftype:BIGINT reltablespace:BIGINT "
-        "relhastriggers:BOOLEAN relrowsecurity:BOOLEAN relforcerowsecurity:BOOLEAN "
-        "relispartition:BOOLEAN relpersistence relreplident reltoastrelid:BIGINT "
-        "relfilenode:BIGINT reltuples:DOUBLE reloptions relacl relpartbound relpages:INTEGER "
-        "relrewrite:BIGINT",
+        f"{_OID} relname relnamespace:BIGINT relowner:BIGINT relam:BIGINT relkind relnatts:INTEGER "
+        "relchecks:INTEGER relhasindex:BOOLEAN relhasrules:BOOLEAN relispopulated:BOOLEAN "
+        "reltype:BIGINT reloftype:BIGINT reltablespace:BIGINT relhastriggers:BOOLEAN "
+        "relrowsecurity:BOOLEAN relforcerowsecurity:BOOLEAN relispartition:BOOLEAN relpersistence "
+        "relreplident reltoastrelid:BIGINT relfilenode:BIGINT reltuples:DOUBLE reloptions relacl "
+        "relpartbound relpages:INTEGER relrewrite:BIGINT",
         _classes,
     ),
     "pg_attribute": (

@@ -485,20 +485,16 @@ class Limits:
         first = cycle[0].partition(" = ")[0]
         return LimitError(
             f"{self.where}: {self.text} never ends, since values become better along their own "
-            f"derivation: "
-            f"{', '.join(cycle[:CYCLE_SHOWN])}{rest}, and then {first} again; take out a row that "
-            f"closes this cycle, "
-            "or change what is added along it"
+            f"derivation: {', '.join(cycle[:CYCLE_SHOWN])}{rest}, and then {first} again; take out "
+            "a row that closes this cycle, or change what is added along it"
         )
 
     def _error(self, rows: Sequence[int], count: int, limit: str) -> LimitError:
         growth = ", ".join(f"{n:,}" for n in rows[-SHOWN:])
         return LimitError(
             f"{self.where}: {self.text} goes beyond {limit}: it has {count:,} rows after "
-            f"{len(rows):,} rounds, "
-            f"of which the last brought {growth}; bound what it computes, as by `n < 100`, or "
-            f"install it with a "
-            "greater limit"
+            f"{len(rows):,} rounds, of which the last brought {growth}; bound what it computes, as "
+            "by `n < 100`, or install it with a greater limit"
         )
 
 

@@ -134,8 +134,7 @@ def chain(store: Store, infos: Sequence[VersionInfo], first: int, options: Optio
     if lost is not None:
         raise VersionError(
             f"{store.path}: what version {lost} changed is not known, since it is no longer "
-            f"retained; {KEEP}, "
-            "or read deduplicationMode=netChanges"
+            f"retained; {KEEP}, or read deduplicationMode=netChanges"
         )
     origin = infos[0].parent
     try:
@@ -234,8 +233,7 @@ def _batches(
     elif (kinds == DELETED).any():
         raise SchemaError(
             f"version {commit.version} took rows from {relation.name!r}, or changed them, and this "
-            f"stream tells only "
-            "of rows that come: read it with readChangeFeed=true"
+            "stream tells only of rows that come: read it with readChangeFeed=true"
         )
     places = places_of(relation, [column.name for column in columns])
     if computed is None:
@@ -276,8 +274,7 @@ def _edits(old: Snapshot, new: Snapshot, name: str) -> Iterable[Edits]:
 def _made_anew(name: str, version: int) -> SchemaError:
     return SchemaError(
         f"{name!r} was made anew in version {version} or later, so that there are no changes to it "
-        f"from before: read "
-        "the feed from a later version on, and the relation itself up to then"
+        "from before: read the feed from a later version on, and the relation itself up to then"
     )
 
 

@@ -170,7 +170,6 @@ def held(store: Store, version: int) -> Snapshot:
     except VersionError:
         raise VersionError(
             f"version {version} of {store.path} was there when this read was planned, and is no "
-            f"longer retained: "
-            "read again, and keep versions for longer with store.retain, or tag the version that "
-            "you read"
+            "longer retained: read again, and keep versions for longer with store.retain, or tag "
+            "the version that you read"
         ) from None

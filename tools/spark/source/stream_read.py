@@ -204,15 +204,13 @@ class RelationStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if offset["store"] != store.uuid:
             raise VersionError(
                 f"{self._path} is store {store.uuid}, and the stream's checkpoint is of "
-                f"{offset['store']}: "
-                f"give it the store that it began with, {remedy}"
+                f"{offset['store']}: give it the store that it began with, {remedy}"
             )
         if version > self._newest():
             newest = self._newest()
             raise VersionError(
                 f"the stream has read version {version}, and the newest of {self._path} is "
-                f"{newest}: this is an older "
-                f"copy; give it the store that it read, {remedy}"
+                f"{newest}: this is an older copy; give it the store that it read, {remedy}"
             )
         time = self._time_of(version) if "time" in offset else None
         if time not in (None, offset.get("time")):

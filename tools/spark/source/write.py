@@ -298,8 +298,7 @@ def _opened(target: Target, message: str) -> Iterator[Transaction]:
         except LockedError as error:
             raise LockedError(
                 f"{error}; the rows are not written. Spark commits in a process of its own: end "
-                f"the transaction "
-                "there, or wait for longer with lockTimeout=SECONDS"
+                "the transaction there, or wait for longer with lockTimeout=SECONDS"
             ) from None
         yield opened.enter_context(txn)
 

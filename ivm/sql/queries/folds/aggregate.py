@@ -71,8 +71,7 @@ def _refuse_other_order(node: exp.Expr, inner: exp.Distinct, order: list[exp.Ord
         if text_of(one.this) not in given:
             raise SqlError(
                 f"{node.sql(dialect='duckdb')[:60]}: distinct values are ordered by themselves "
-                f"alone: ORDER "
-                f"BY {given[0]}, or leave DISTINCT out",
+                f"alone: ORDER BY {given[0]}, or leave DISTINCT out",
                 one,
             )
 

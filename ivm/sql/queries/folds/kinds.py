@@ -45,8 +45,7 @@ BITS = {"TINYINT": 8, "SMALLINT": 16, "INTEGER": 32}
 MEASURED = (TIME, TIMESTAMP, TIMESTAMPTZ, INTERVAL)
 MEANS: dict[type[exp.Expr], str] = {
     exp.Stddev: "stddev", exp.StddevSamp: "stddev", exp.StddevPop: "stddev_pop",
-    exp.Variance: "variance",
-    exp.VariancePop: "var_pop",
+    exp.Variance: "variance", exp.VariancePop: "var_pop",
 }  # fmt: skip
 PAIRS = (exp.CovarPop, exp.CovarSamp, exp.RegrCount, exp.RegrAvgx, exp.RegrAvgy, exp.RegrSxx,
     exp.RegrSyy, exp.RegrSxy,
@@ -275,8 +274,7 @@ def _continuous(one: Aggregate, value: Typed, share: float) -> Made:
     if not value.type.is_number:
         raise SqlError(
             f"{one.one.node.key} takes numbers and moments, and this is {value.type}: "
-            f"quantile_disc takes "
-            "any",
+            "quantile_disc takes any",
             one.one.node,
         )
     if value.type.wide and value.type.is_decimal:
