@@ -23,6 +23,7 @@ from benchmarks.families import MADE, REAL, Family
 from benchmarks.picture import Picture, Spread, spread
 from pagestore_tools.bench.graphs import read_graph
 from pagestore_tools.bench.harness import Command, duckdb_with, timed, workspace_with
+from pagestore_tools.rule_commands.trace_picture import picture
 
 C = 4  # of the bound
 CHANGES = 200  # of a family
@@ -248,12 +249,27 @@ def draw_celebrity(sizes: Sequence[int], folder: Path, data: Path | None) -> str
     return CELEBRITY.drawn(sizes, lines)
 
 
+def draw_trace() -> str:
+    """Return the picture of the paper's example: the operations of an intersection before and
+    after 5 leaves A, 8 joins it, and 3 replaces 2 in B.
+    """
+    with ivm.open(":memory:") as workspace:
+        workspace.install("A(x) -> int(x). B(x) -> int(x). C(x) <- A(x), B(x).")
+        with workspace.transaction() as txn:
+            txn.insert("A", [(x,) for x in (0, 2, 4, 5, 6)])
+            txn.insert("B", [(x,) for x in (1, 2, 6, 7)])
+        before = workspace.store.version
+        workspace.exec("-A(5). +A(8). -B(2). +B(3).")
+        return picture(workspace, "C", before)
+
+
 def draw(options: argparse.Namespace) -> int:
     """Measure, print the tables, and draw the pictures into a folder."""
     sizes = [10**power for power in range(3, options.largest + 1)]
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         pictures = {
+            "proof-trace.svg": draw_trace(),
             "proof-distance.svg": draw_distances(sizes[:3], folder),
             "proof-edit.svg": draw_edits(sizes, folder),
             "proof-celebrity.svg": draw_celebrity(sizes, folder, options.data),

@@ -10,8 +10,8 @@ import numpy as np
 from ivm.join.kernels.tries import EQ, GE, LE, NE
 from ivm.lang.aggregate import BY_RANK
 from ivm.lang.functions import USERS, users_functions
-from ivm.lang.ir import Const, Predicate, Rule, Type, show, variables
-from ivm.lang.types import scale, shown, word_range
+from ivm.lang.ir import Predicate, Rule, variables
+from ivm.lang.types import scale, shown
 from ivm.names import is_helper, is_made, is_part, is_unread, shown_part, view_of_part
 from ivm.plan import costs
 from ivm.plan.plan import (
@@ -25,13 +25,14 @@ from ivm.plan.plan import (
     indices_of,
     permuted,
     tree_name,
+    type_of,
 )
 from ivm.plan.rewrite.ranges import ADDED, COMPARED, SEEK_FIRST, SEEK_LAST
 from ivm.question import understand
 from ivm.rules.installed import Installed
 from ivm.rules.rule import InstalledRule
 from ivm.terms.conditions import compared
-from ivm.terms.encoder import Encoder
+from ivm.terms.encoder import Encoder, written
 from ivm.terms.numbers import is_registered
 from ivm.views.layouts import (
     ALONE,
@@ -473,13 +474,13 @@ def _plan(plan: Plan, granularity: int) -> list[str]:
 def _bounds(plan: Plan, predicates: Mapping[str, Predicate], snap: Snapshot) -> Iterator[str]:
     """Describe the bounds of a plan's variables, a line each; constants are written as in rules."""
     for bound in plan.bounds:
-        type_ = _type_of(plan, bound.level, predicates)
+        type_ = type_of(plan, bound.level, predicates)
         if not bound.others and (bound.kind, bound.constant) in NULLS:
             yield f"  bound     {plan.variables[bound.level]} {NULLS[bound.kind, bound.constant]}"
             continue
         parts = [(sign, plan.variables[other]) for other, sign in bound.others]
         if not parts:
-            parts.append((1, _value(bound.constant, type_, snap)))
+            parts.append((1, written(bound.constant, type_, snap)))
         elif bound.constant:
             constant = abs(bound.constant)
             parts.append(
@@ -494,22 +495,6 @@ def _bounds(plan: Plan, predicates: Mapping[str, Predicate], snap: Snapshot) -> 
             .lstrip()
         )
         yield f"  bound     {plan.variables[bound.level]} {SIGNS[bound.kind]} {text}"
-
-
-def _value(word: int, type_: Type, snap: Snapshot) -> str:
-    """Return a constant as rules write it; a word out of range, such as a day before year 1, as
-    a number.
-    """
-    least, greatest = word_range(type_)
-    if not least <= word <= greatest:
-        return shown(word, type_)
-    (value,) = snap.decode(type_, np.array([word])).to_pylist()
-    return show(Const(value, type_))
-
-
-def _type_of(plan: Plan, level: int, predicates: Mapping[str, Predicate]) -> Type:
-    trie = next(trie for trie in plan.tries if level in trie.levels)
-    return predicates[trie.index.predicate].types[trie.index.order[trie.levels.index(level)]]
 
 
 def _complements(plan: Plan, rules: tuple[Rule, ...], tree: TreeOf) -> list[str]:

@@ -13,6 +13,7 @@ import asyncio
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import nullcontext
 from dataclasses import asdict
 from functools import partial
 from itertools import groupby
@@ -43,6 +44,7 @@ from ivm.lang.program import DerivedEdit, Program
 from ivm.lang.types import has_ids
 from ivm.memory import allowing, within_memory
 from ivm.names import CATALOG, names_of, stored_as
+from ivm.plan.plan import Plan
 from ivm.plan.planner import AUTO
 from ivm.prepared import PreparedEdits
 from ivm.question import answer, check_options, understand
@@ -61,6 +63,7 @@ from ivm.transaction import Maintainer, Sessions, Transaction
 from ivm.trial import CollectedEdits, Edits, Preview, Trial
 from ivm.ways.match import distance, trace_of
 from ivm.ways.rope import ConcatRope, texts_of
+from ivm.why.operations import Operation, operations
 from ivm.wide import Parameters, Wide, changes, read
 from ivm.workspace_snapshot import WorkspaceSnapshot, whole, workspace_html
 from pagestore.errors import ReadOnlyError
@@ -619,28 +622,57 @@ class Workspace:
             save(txn, installed, built)
         return self.store.on(branch).version if branch else self.store.version
 
-    def trace(self, name: str, version: int | str | None = None) -> list[np.ndarray]:
-        """Return the trace of a view's rules at a version, int64[columns, n] per plan
-        (ivm/ways/match.py).
+    def trace(
+        self, name: str, version: int | str | None = None, until: int | str | None = None
+    ) -> list[Operation]:
+        """Return what iterators do, one operation after the other, when a view's rules are
+        evaluated at a version: its trace (ivm/why/operations.py).
+
+        With `until`, another version, those are touched that the changes from the one to the other
+        hit. Raises UnknownViewError.  O(n log n) for n operations.
+
+        >>> import ivm
+        >>> with ivm.open(":memory:") as ws:
+        ...     ws.install("a(x) -> int(x). b(x) -> int(x). c(x) <- a(x), b(x). +a(1). +a(4). +b(4).")
+        ...     for step in ws.trace("c"):
+        ...         print(step)
+        a(x)  x  open    [-inf, 1]
+        b(x)  x  open    [-inf, 4]
+        a(x)  x  seek    [4, 4]
+        a(x)  x  next    [4, +inf]
         """
-        with self.store.snapshot() if version is None else self.store.at(version) as snap:
-            installed = self.rules_of(snap)
-            if name not in installed.program.predicates:
-                raise UnknownViewError(f"version {snap.version} has no view {name!r}")
-            plans = [plan for rule in installed.rules if name in rule.writes for plan in rule.plans]
-            return [trace_of(snap, plan) for plan in plans]
+        with (
+            self._at(version) as snap,
+            nullcontext() if until is None else self._at(until) as after,
+        ):
+            return [*operations(snap, self.rules_of(snap), self._plans_of(snap, name), after)]
 
     def trace_distance(self, name: str, old: int | str, new: int | str) -> int:
         """Count the trace rows that differ between two versions, erased and inserted ones.
         Raises IvmError.
         """
-        before, after = self.trace(name, old), self.trace(name, new)
-        if [*map(len, before)] != [*map(len, after)]:
-            raise IvmError(
-                f"{name} has other rules at {old} than at {new}: only traces of the same have a "
-                f"distance"
+        with self._at(old) as before, self._at(new) as after:
+            plans = self._plans_of(before, name), self._plans_of(after, name)
+            if [plan.tries for plan in plans[0]] != [plan.tries for plan in plans[1]]:
+                raise IvmError(
+                    f"{name} has other rules at {old} than at {new}, or another join order: "
+                    f"only traces of the same have a distance"
+                )
+            return sum(
+                distance(trace_of(before, one), trace_of(after, other))
+                for one, other in zip(*plans, strict=True)
             )
-        return distance(before, after)
+
+    def _at(self, version: int | str | None) -> Snapshot:
+        """Return a version of the store, the newest if None."""
+        return self.store.snapshot() if version is None else self.store.at(version)
+
+    def _plans_of(self, snap: Snapshot, name: str) -> list[Plan]:
+        """Return the plans of a view's rules at a version.  Raises UnknownViewError."""
+        installed = self.rules_of(snap)
+        if name not in installed.program.predicates:
+            raise UnknownViewError(f"version {snap.version} has no view {name!r}")
+        return [plan for rule in installed.rules if name in rule.writes for plan in rule.plans]
 
     def explain(self, name: str) -> str:
         """Explain in a text how a view, or a query (a text of rules), is evaluated and maintained,
@@ -712,7 +744,7 @@ class Workspace:
     def _asker(self, version: int | str | None) -> Asker:
         from ivm.why.why import Asker
 
-        with self.store.snapshot() if version is None else self.store.at(version) as snap:
+        with self._at(version) as snap:
             return Asker(self.store, self.rules_of, snap.version, self.threads)
 
     def subscribe(self, name: str, on_change: OnChange) -> Callable[[], None]:

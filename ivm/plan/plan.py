@@ -16,7 +16,7 @@ function's key.
 customer[c] = (n, e, a) by e       Index("customer", (2, 0))    the tree "$index:customer:2.0"
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import cached_property, lru_cache
@@ -26,7 +26,7 @@ import numpy as np
 
 from ivm.join.kernels.tries import GE, LE, NE
 from ivm.join.plan_arrays import Sensors, Shape, bound_table
-from ivm.lang.ir import Term, variables
+from ivm.lang.ir import Predicate, Term, Type, variables
 from ivm.lang.nulls import tests_null
 from ivm.terms.conditions import Choice, Filter, compared, is_sure
 
@@ -321,6 +321,12 @@ def sensors_of(plan: Plan, sensors: Sequence[Sensor]) -> Sensors:
         sensor[s.trie, s.depth] = i
         sources[i, : len(s.columns)] = s.columns
     return Sensors(sensor, sources)
+
+
+def type_of(plan: Plan, level: int, predicates: Mapping[str, Predicate]) -> Type:
+    """Return the type of a level's variable."""
+    trie = next(trie for trie in plan.tries if level in trie.levels)
+    return predicates[trie.index.predicate].types[trie.index.order[trie.levels.index(level)]]
 
 
 def _starts(groups: Sequence[Sequence[object]]) -> np.ndarray:

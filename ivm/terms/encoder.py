@@ -7,10 +7,11 @@ from typing import Any, cast
 import numpy as np
 
 from ivm.errors import RuleTypeError
-from ivm.lang.ir import Const, Type
+from ivm.lang.ir import Const, Type, show
+from ivm.lang.types import shown, word_range
 from ivm.memory import MemoryUse
 from pagestore.errors import WordError
-from pagestore.host import NULL, Column, TextFinder, Transaction, encode
+from pagestore.host import NULL, Column, Snapshot, TextFinder, Transaction, encode
 from pagestore.host import Type as ColumnType
 
 Encode = Callable[[Const], int]
@@ -117,3 +118,14 @@ def _word(const: Const, words_of: Callable[[list[Any]], np.ndarray]) -> int:
         return int(words_of([const.value])[0])
     except WordError as error:
         raise RuleTypeError(const.where, f"{const}: {error}") from None
+
+
+def written(word: int, type_: Type, snap: Snapshot) -> str:
+    """Return a constant as rules write it; a word out of range, such as a day before year 1, as
+    a number.
+    """
+    least, greatest = word_range(type_)
+    if not least <= word <= greatest:
+        return shown(word, type_)
+    (value,) = snap.decode(type_, np.array([word])).to_pylist()
+    return show(Const(value, type_))

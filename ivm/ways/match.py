@@ -342,8 +342,6 @@ def trace_of(snap: Snapshot, plan: Plan) -> np.ndarray:
     return np.concatenate(blocks, axis=1)
 
 
-def distance(before: Sequence[np.ndarray], after: Sequence[np.ndarray]) -> int:
-    """Return how many rows are in only one of two traces; `before[i]` and `after[i]` are the
-    trace rows of plan i.
-    """
-    return sum(len(binding_difference(a, b).actions) for a, b in zip(before, after, strict=True))
+def distance(before: np.ndarray, after: np.ndarray) -> int:
+    """Return how many rows are in only one of two traces of a plan."""
+    return len(binding_difference(before, after).actions)

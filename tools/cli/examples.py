@@ -73,7 +73,7 @@ IVM = {
     ],
     "check": ["check shop.logiql", "check shop.logiql --store shop.pages --format github"],
     "fsck": ["fsck shop.pages", "fsck shop.pages --repair"],
-    "trace": ["trace graph.pages tri 3 4"],
+    "trace": ["trace graph.pages tri", "trace graph.pages tri 3 4 --svg tri.svg"],
     "watch": ["watch shop.pages total"],
     "shell": ["shell shop.pages", "shell shop.pages < statements.txt"],
     "studio": ["studio shop.pages", "studio shop.pages --read-only --port 8321"],

@@ -70,7 +70,7 @@ IVM = {
     "why": "why a row is in a view, or why not; which edits changed a view",
     "check": "compile rules and print what is wrong with them; nothing is installed",
     "fsck": "compare views and indices with what follows from relations, and repair them",
-    "trace": "how far a view's evaluation at one version is from that at another",
+    "trace": "what iterators do when a view is evaluated, and how that differs between versions",
     "watch": "the changes of a relation or view, as commits of any process make them",
     "shell": "edits and questions line by line",
     "studio": "a page in the browser: rows, rules, questions, edits with a preview, why, history",

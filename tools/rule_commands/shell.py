@@ -44,7 +44,7 @@ edge                               the rows of a relation or view
 .print NAME                        the rows of one
 .explain NAME                      how a view is maintained, and why
 .why tri(1, 2, 3)                  why a row is in a view, or why it is not
-.trace tri 3 4                     how much of its evaluation differs between versions
+.trace tri 3 4                     how its evaluation differs between versions; with none, its operations
 .at VERSION                        read an older version or a tag from now on; .at alone returns to the newest
 .timing                            say after each statement how long it took, or no longer
 .help                              this help; help and ? do, too
@@ -336,12 +336,11 @@ class Shell:
             found = workspace.why(row, version=self._version)
         answer(self.options, found.data, str(found))
 
-    def trace(self, view: str, old: str, new: str | None = None) -> None:
-        """.trace NAME OLD [NEW]"""
+    def trace(self, view: str, old: str | None = None, new: str | None = None) -> None:
+        """.trace NAME [OLD [NEW]]"""
+        versions = [None if one is None else version_or_name(one) for one in (old, new)]
         with self.opened() as workspace:
-            newest = workspace.store.version if self._version is None else self._version
-            to = newest if new is None else version_or_name(new)
-            answer_trace(self.options, workspace, view, version_or_name(old), to)
+            answer_trace(self.options, workspace, view, versions[0], versions[1] or self._version)
 
     def at(self, version: str | None = None) -> None:
         """.at [VERSION]"""

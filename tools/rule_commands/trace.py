@@ -1,11 +1,19 @@
-"""`ivm trace FILE VIEW OLD NEW`: the distance of a view's evaluation traces at two versions."""
+"""`ivm trace FILE VIEW [OLD [NEW]]`: what iterators do when a view is evaluated, or how that differs
+between two versions; also as a picture.
+"""
 
 import argparse
+from collections import Counter
+from pathlib import Path
+from typing import Any
 
 from ivm import Workspace
 
-from ..cli.answers import answer, common, plain, version_or_name
+from ..cli.answers import answer, common, counted, number, plain, version_or_name
 from ..cli.workspace_options import on_branch, opened
+from .trace_picture import page, picture
+
+Version = int | str
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -13,22 +21,59 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     common(parser)
     on_branch(parser)
     parser.add_argument("view")
-    parser.add_argument("old", type=version_or_name, help="a version or tag")
-    parser.add_argument("new", type=version_or_name, help="another one")
+    parser.add_argument(
+        "old", type=version_or_name, nargs="?", help="a version or tag, to compare with a later one"
+    )
+    parser.add_argument(
+        "new", type=version_or_name, nargs="?", help="the later one; by default the newest"
+    )
+    parser.add_argument(
+        "--limit", type=number, default=50, help="print at most this many operations (50)"
+    )
+    parser.add_argument(
+        "--svg", type=Path, metavar="FILE", help="draw where most happens, as a picture"
+    )
+    parser.add_argument(
+        "--html", type=Path, metavar="FILE", help="write a page: the picture, and all operations"
+    )
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print how many trace rows differ; return the exit code."""
+    """Print operations, and draw them; return the exit code."""
     with opened(options, "r") as workspace:
         answer_trace(options, workspace, options.view, options.old, options.new)
+        for file, draw in ((options.svg, picture), (options.html, page)):
+            if file:
+                text = draw(workspace, options.view, options.old, options.new)
+                file.write_text(text, encoding="utf-8")
     return 0
 
 
 def answer_trace(
-    options: argparse.Namespace, workspace: Workspace, view: str, old: int | str, new: int | str
+    options: argparse.Namespace,
+    workspace: Workspace,
+    view: str,
+    old: Version | None = None,
+    new: Version | None = None,
 ) -> None:
-    """Print how many trace rows of a view differ between two versions."""
-    distance = workspace.trace_distance(view, old, new)
-    steps = sum(len(rows.T) for rows in workspace.trace(view, new))
-    data = {"view": view, "distance": distance, "steps": steps}
-    answer(options, data, f"{plain(view)}: {distance:,} of {steps:,} trace rows differ")
+    """Print a view's operations at the newest version, or those that differ between two."""
+    before = [] if old is None else workspace.trace(view, old)
+    after = workspace.trace(view, new)
+    data: dict[str, Any] = {"view": view, "steps": len(after)}
+    if old is None:
+        rows = [(" ", one) for one in after]
+        end = f"{plain(view)}: {counted(len(after), 'operation')}"
+    else:
+        to = workspace.store.version if new is None else new
+        data["distance"] = distance = workspace.trace_distance(view, old, to)
+        lost = Counter(one.place for one in before) - Counter(one.place for one in after)
+        won = Counter(one.place for one in after) - Counter(one.place for one in before)
+        rows = [("-", one) for one in before if one.place in lost]
+        rows += [("+", one) for one in after if one.place in won]
+        end = f"{plain(view)}: {distance:,} of {len(after):,} trace rows differ"
+    data["operations"] = [
+        {"sign": sign.strip(), **one._asdict()} for sign, one in rows[: options.limit]
+    ]
+    lines = [f"{sign} {one}".rstrip() for sign, one in rows[: options.limit]]
+    left = len(rows) - len(lines)
+    answer(options, data, "\n".join([*lines, *["..."] * bool(left), end]))

@@ -3,9 +3,11 @@
 import io
 import json
 import os
+import re
 import shlex
 import subprocess
 import sys
+from xml.etree import ElementTree
 
 import pytest
 
@@ -190,6 +192,37 @@ def test_explain_and_trace(file, capsys):
     version = json.loads(capsys.readouterr().out)["version"]
     assert command(["trace", file, "tri", str(version - 1), str(version), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["distance"] > 0
+
+
+def test_a_trace_is_printed_compared_and_drawn(file, capsys, tmp_path):
+    assert command(["trace", file, "tri", "--limit", "2"]) == 0
+    first, _, dots, end = capsys.readouterr().out.splitlines()
+    assert first.split()[-3:] == ["open", "[-inf,", "1]"] and dots == "..."
+    steps = int(re.fullmatch(r"tri: (\d+) operations", end)[1])
+    command(["exec", file, "-edge(1, 2). +edge(7, 8).", "--json"])
+    version = json.loads(capsys.readouterr().out)["version"]
+    pictures = tmp_path / "t.svg", tmp_path / "t.html"
+    words = ["--svg", str(pictures[0]), "--html", str(pictures[1])]
+    assert command(["trace", file, "tri", str(version - 1), *words]) == 0
+    *lines, end = capsys.readouterr().out.splitlines()
+    assert end.startswith(f"tri: {len(lines)} of ") and {line[0] for line in lines} == {"-", "+"}
+    drawn, written = (picture.read_text() for picture in pictures)
+    classes = [part.get("class") or "" for part in ElementTree.fromstring(drawn).iter()]
+    assert "changed" in classes and "bar touched" in classes
+    assert "+7<" in drawn and "nan" not in drawn and drawn in written
+    assert written.count("\n") > 2 * steps
+    assert command(["trace", file, "tri", "--svg", str(pictures[0])]) == 0
+    ElementTree.fromstring(pictures[0].read_text())
+
+
+def test_a_trace_without_operations_is_drawn(tmp_path, capsys):
+    path = str(tmp_path / "empty.pages")
+    with ivm.open(path, sync="off") as workspace:
+        workspace.install('r(s) -> string(s). q(s) <- r(s), s != "a". v(s) <- r(s), !q(s).')
+    for view in ("q", "v"):
+        assert command(["trace", path, view, "1", "--svg", str(tmp_path / "e.svg"), "--quiet"]) == 0
+        ElementTree.fromstring((tmp_path / "e.svg").read_text())
+    assert capsys.readouterr().out == ""
 
 
 def test_uninstall(file, capsys, stdin):
