@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pagestore.admin.check import Check
-from pagestore.admin.merge import MERGED
+from pagestore.admin.merge import NUMBERED
 from pagestore.admin.tree_check import births_of
 from pagestore.errors import CorruptionError, PagestoreError
 from pagestore.pages.layout import BIRTH, BIRTH_MASK, pointer_birth
@@ -78,7 +78,8 @@ def salvage(store: Store, target: Store) -> tuple[int, list[Lost]]:
                 if batch is not None:
                     copy.insert(batch)
         txn.properties.update(snapshot.properties)
-        txn.properties.pop(MERGED, None)  # of versions that have other numbers here
+        for name in NUMBERED:  # of versions that have other numbers here
+            txn.properties.pop(name, None)
     return snapshot.version, lost
 
 

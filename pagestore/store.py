@@ -564,6 +564,49 @@ class Store:
 
         return rebase.rebase(self._handle, branch, onto or self._branch, on_conflict, dry_run)
 
+    def pull(
+        self,
+        other: Store,
+        branch: str | None = None,
+        into: str | None = None,
+        on_conflict: OnConflict = None,
+    ) -> Merge:
+        """Bring to a branch what a branch of another copy of this store changed; as `merge`.
+
+        A copy is the file copied, or a backup restored. The changes are first made on a branch
+        named "BRANCH of FILE", which is then merged into the branch of the same name, or `into`; a
+        branch that is not here begins with them. Rules are not pulled. O(changes * height +
+        retained versions). Raises MergeError for a store that is not a copy, or has no version in
+        common that both retain.
+
+        >>> import pagestore, shutil
+        >>> store = pagestore.open("shop.pages")
+        >>> with store.transaction() as txn:
+        ...     txn.create("price", "item: string, cents: int64", key="item").insert([("tea", 350)])
+        >>> _ = shutil.copy(store.path, "laptop.pages")
+        >>> laptop = pagestore.open("laptop.pages")
+        >>> with laptop.transaction() as txn:
+        ...     txn["price"]["pie"] = 500
+        >>> _ = store.pull(laptop)
+        >>> dict(store.snapshot()["price"]), store.branches
+        ({'pie': 500, 'tea': 350}, {'main': 3, 'main of laptop.pages': 2})
+        """
+        from pagestore.admin import pull
+
+        branch = branch or self._branch
+        return pull.pull(self._handle, other._handle, branch, into or branch, on_conflict)
+
+    def push(self, other: Store, branch: str | None = None, into: str | None = None) -> Merge:
+        """Bring to a branch of another copy of this store what a branch here changed; otherwise as
+        `pull`.
+
+        Raises MergeError if the branch there has changes that this store lacks: pull them first.
+        """
+        from pagestore.admin import pull
+
+        branch = branch or self._branch
+        return pull.pull(other._handle, self._handle, branch, into or branch, push=True)
+
     # --- copies ---------------------------------------------------------------------------------
 
     def dump(

@@ -6,6 +6,7 @@ is public.
 """
 
 from pagestore.admin.history import VersionInfo
+from pagestore.admin.merge import Merge as Merge
 from pagestore.admin.tree_check import Walk
 from pagestore.pages.layout import PAGE_SIZE_DEFAULT
 from pagestore.relations.bags import additions, removals, repeated

@@ -71,8 +71,8 @@ MODULES = {  # each public module, and the names that it offers
 MEMBERS = {  # of each class that is handed to users
     pagestore.Store: """
         at backup branch branches changes check cherry_pick close commits compact delete_branch diff dump history merge
-        mode on owns page_size path prepare readers rebase recovery reopen restore retain revert sketch snapshot stat
-        tag tags texts_removed threads transaction untag uuid vacuum version
+        mode on owns page_size path prepare pull push readers rebase recovery reopen restore retain revert sketch
+        snapshot stat tag tags texts_removed threads transaction untag uuid vacuum version
     """,
     pagestore.Snapshot: """
         close decode encode finder get items keys message pages properties remembered threads timestamp tree values
@@ -115,8 +115,8 @@ FIRST = [
 ]  # fmt: skip
 COMMANDS = {
     pagestore_command: """
-        info stat fsck history diff tag branch merge rebase revert cherry-pick vacuum compact backup dump restore page
-        bench prepare load print delete drop rename truncate completion
+        info stat fsck history diff tag branch merge rebase revert cherry-pick pull push vacuum compact backup dump
+        restore page bench prepare load print delete drop rename truncate completion
     """,
     ivm_command: """
         install uninstall exec query sql declare print explain why check fsck trace watch shell studio mcp bench

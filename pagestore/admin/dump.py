@@ -40,7 +40,7 @@ import numpy as np
 
 from pagestore.admin.framing import Block, read_blocks, read_bytes, write_block
 from pagestore.admin.history import add_tag
-from pagestore.admin.merge import MERGED
+from pagestore.admin.merge import NUMBERED
 from pagestore.errors import (
     CorruptionError,
     EditError,
@@ -395,7 +395,8 @@ def _chosen(snapshot: Snapshot, names: Sequence[str] | None) -> Catalog:
     Properties, which hosts write, are about all relations, so they are dumped only with all of
     them."""
     catalog = snapshot._version.catalog.copy()
-    catalog.properties.pop(MERGED, None)  # of versions that get other numbers
+    for name in NUMBERED:  # of versions that get other numbers
+        catalog.properties.pop(name, None)
     for name in names or ():
         if name not in catalog.relations:
             raise MissingError(

@@ -37,7 +37,7 @@ from pagestore.versions.version_table import VersionTable
 if TYPE_CHECKING:
     import pyarrow as pa
 
-MERGED = "pagestore.merged"
+MERGED, PULLED = NUMBERED = "pagestore.merged", "pagestore.pulled"  # they name versions
 SHOWN = 3  # conflicts in a message
 Row = tuple[Any, ...]
 
@@ -234,7 +234,7 @@ class ThreeWay:
             )
             catalogs = self.base._version.catalog, self.theirs._version.catalog, txn.catalog
             kept = {n for c in catalogs for one in c.dependants.values() for n in one.keeps}
-            self._merge_properties(catalogs)
+            merge_properties(txn, *catalogs)
             for name in dict.fromkeys([*self.base, *self.theirs]):
                 if name not in kept:
                     self._merge_relation(name, *(c.relations.get(name) for c in catalogs))
@@ -389,26 +389,29 @@ class ThreeWay:
         row = [next(given[column not in relation.schema.key]) for column in relation.schema.names]
         return relation.encode([(*row,)])
 
-    def _merge_properties(self, catalogs: tuple[Catalog, Catalog, Catalog]) -> None:
-        """Take properties that changed there and not here; hosts keep and merge their own."""
-        owned = {p for c in catalogs for one in c.dependants.values() for p in one.properties}
-        base, theirs, ours = (catalog.properties for catalog in catalogs)
-        for name in dict.fromkeys([*base, *theirs]):
-            sides = base.get(name), theirs.get(name), ours.get(name)
-            if name in owned | {PROPERTY, MERGED} or sides[0] == sides[1] or sides[1] == sides[2]:
-                continue
-            ask = [one for host in hosts().values() if (one := getattr(host, "merged", None))]
-            found = next((value for one in ask if (value := one(name, *sides)) is not None), None)
-            if found is None and sides[0] != sides[2]:
-                raise MergeError(
-                    f"property {name!r} was changed on both sides, and nothing is changed: give it "
-                    f"the same value on both"
-                )
-            value = sides[1] if found is None else found
-            if value is None:
-                self.txn.properties.pop(name, None)
-            else:
-                self.txn.properties[name] = value
+
+def merge_properties(txn: Transaction, *catalogs: Catalog) -> None:
+    """Take properties that changed between the first two of three versions, which are a base,
+    theirs and ours, and not in ours; hosts keep and merge their own.
+    """
+    owned = {p for c in catalogs for one in c.dependants.values() for p in one.properties}
+    base, theirs, ours = (catalog.properties for catalog in catalogs)
+    for name in dict.fromkeys([*base, *theirs]):
+        sides = base.get(name), theirs.get(name), ours.get(name)
+        if name in owned | {PROPERTY, *NUMBERED} or sides[0] == sides[1] or sides[1] == sides[2]:
+            continue
+        ask = [one for host in hosts().values() if (one := getattr(host, "merged", None))]
+        found = next((value for one in ask if (value := one(name, *sides)) is not None), None)
+        if found is None and sides[0] != sides[2]:
+            raise MergeError(
+                f"property {name!r} was changed on both sides, and nothing is changed: give it "
+                f"the same value on both"
+            )
+        value = sides[1] if found is None else found
+        if value is None:
+            txn.properties.pop(name, None)
+        else:
+            txn.properties[name] = value
 
 
 def try_on(handle: Handle, branch: str, steps: Sequence[ThreeWay]) -> Merge:

@@ -19,6 +19,8 @@ PAGESTORE = {
     "rebase": ["rebase shop.pages trial --dry-run", "rebase shop.pages trial --onto main"],
     "revert": ["revert shop.pages 12"],
     "cherry-pick": ["cherry-pick shop.pages 12 --into trial"],
+    "pull": ["pull shop.pages laptop.pages", "pull shop.pages laptop.pages trial --into main"],
+    "push": ["push laptop.pages shop.pages"],
     "vacuum": ["vacuum shop.pages --keep 1 --dry-run", "vacuum shop.pages --keep 1"],
     "compact": ["compact shop.pages"],
     "backup": [

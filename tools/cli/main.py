@@ -39,6 +39,8 @@ PAGESTORE = {
     "rebase": "begin a branch anew on the newest version of another",
     "revert": "take back what one version changed",
     "cherry-pick": "bring to a branch what one version of another changed",
+    "pull": "bring here what a branch of another copy of the store changed",
+    "push": "bring to another copy of the store what a branch changed here",
     "vacuum": "drop old versions and cut the file",
     "compact": "make the file as small as its content",
     "backup": "copy a version's pages, whole or since an earlier backup, while others read and "
@@ -79,10 +81,11 @@ IVM = {
     "completion": "a script that completes this program's commands in bash, zsh or fish",
     "demo": "rules over a year of flights: load, change, and watch the views follow",
 }
+OF_BRANCHES = "branch", "merge", "rebase", "revert", "cherry-pick", "pull", "push"
 OF_RELATIONS = "prepare", "load", "print", "delete", "drop", "rename", "truncate"
 MODULES = {
     **{("pagestore", name): f"relation_commands.{name}" for name in OF_RELATIONS},
-    ("pagestore", "cherry-pick"): "store_commands.cherry_pick",
+    **{("pagestore", name): f"branch_commands.{name.replace('-', '_')}" for name in OF_BRANCHES},
     ("pagestore", "bench"): "bench.store",
     ("ivm", "bench"): "bench.views",
     ("ivm", "demo"): "demo.demo",

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import termios
 
 import pytest
@@ -506,3 +507,36 @@ def test_a_branch_is_rebased(tmp_path, capsys):
     assert command(["rebase", str(path), "side"]) == 1
     assert "has rules or kept views of its own" in capsys.readouterr().err
     assert answer(capsys, "branch", path)[1]["branches"] == {"main": 6, "side": 5}
+
+
+def test_copies_are_pulled_and_pushed(tmp_path, capsys):
+    """Views follow on each side; what one lacks is pulled before a push."""
+    path, laptop = tmp_path / "s.pages", tmp_path / "laptop.pages"
+    with ivm.open(path) as ws:
+        ws.install(
+            "paid[who] = n -> string(who), int(n). t[] = s <- agg<<s = sum(n)>> paid[_] = n."
+        )
+        ws.insert("paid", [("ada", 1)])
+    shutil.copy(path, laptop)
+    for file, row in ((path, ("bob", 2)), (laptop, ("eve", 4))):
+        with ivm.open(file) as ws:
+            ws.insert("paid", row)
+    assert command(["push", str(laptop), str(path)]) == 1
+    assert "has changes of 'paid' that" in capsys.readouterr().err
+    assert answer(capsys, "pull", laptop, path)[1]["version"] == 5
+    assert answer(capsys, "push", laptop, path)[1]["version"] == 5
+    assert command(["push", str(laptop), str(path)]) == 0
+    assert capsys.readouterr().out == "there is nothing new\n"
+    for file in (path, laptop):
+        with ivm.open(file) as ws:
+            assert list(ws["t"]) == [(7,)] and ws.check() == []
+            ws.set("paid", [("ada", 10 + len(file.name))])
+    assert command(["pull", str(path), str(laptop)]) == 1
+    assert "conflicts in 1 row" in capsys.readouterr().err
+    assert answer(capsys, "pull", path, laptop, "--on-conflict", "larger")[1]["version"] == 8
+    assert answer(capsys, "pull", path, laptop, "--into", "theirs")[1]["version"] == 7
+    assert [*answer(capsys, "branch", path)[1]["branches"].items()] == [
+        ("main", 8), ("main of laptop.pages", 7), ("theirs", 7),
+    ]  # fmt: skip
+    with ivm.open(path) as ws:
+        assert list(ws["t"]) == [(28,)]

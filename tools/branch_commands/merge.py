@@ -4,6 +4,7 @@ import argparse
 from collections import Counter
 
 import ivm as ivm  # registers its host, so that views follow
+from pagestore.tooling import Merge
 
 from ..cli.answers import answer, common, opened, plain
 
@@ -24,13 +25,18 @@ def options_of_merges(
     """Add what merge, rebase, revert and cherry-pick have in common; `method` is the store's."""
     parser.set_defaults(method=method)
     parser.add_argument(where, dest="into", default="main", help=f"{help_} (default: main)")
+    on_conflict(parser)
+    parser.add_argument(
+        "--dry-run", action="store_true", help="only say what would change; nothing is stored"
+    )
+
+
+def on_conflict(parser: argparse.ArgumentParser) -> None:
+    """Add the option that says what is done about conflicts."""
     parser.add_argument(
         "--on-conflict",
         choices=("ours", "theirs", "larger", "sum"),
         help="what to take where both sides changed a row: without it they are refused",
-    )
-    parser.add_argument(
-        "--dry-run", action="store_true", help="only say what would change; nothing is stored"
     )
 
 
@@ -41,21 +47,24 @@ def run(options: argparse.Namespace) -> int:
         before = store.branches.get(moved)
         call = getattr(store, options.method)
         done = call(options.what, options.into, options.on_conflict, options.dry_run)
-        lines = [f"conflict: {plain(str(one))}" for one in done.conflicts]
-        for name, table in done.changes.items():
-            kinds = Counter(table["_change_type"].to_pylist())
-            lines.append(f"{plain(name)}: {kinds['insert']:,} new, {kinds['delete']:,} removed")
-        if options.dry_run:
-            lines.append("nothing is stored")
-        elif done.version == before:
-            lines.append("there is nothing new")
-        else:
-            lines.append(f"version {done.version}")
-        data = {
-            "version": done.version,
-            "base": done.base,
-            "conflicts": [one._asdict() for one in done.conflicts],
-            "changes": {name: table.to_pylist() for name, table in done.changes.items()},
-        }
-        answer(options, data, "\n".join(lines))
+        answer_merge(options, done, before, options.dry_run)
     return 0
+
+
+def answer_merge(
+    options: argparse.Namespace, done: Merge, before: int | None, dry: bool = False
+) -> None:
+    """Print what a merge did, or of a `dry` one would do, to a branch that was at `before`."""
+    lines = [f"conflict: {plain(str(one))}" for one in done.conflicts]
+    for name, table in done.changes.items():
+        kinds = Counter(table["_change_type"].to_pylist())
+        lines.append(f"{plain(name)}: {kinds['insert']:,} new, {kinds['delete']:,} removed")
+    made = "there is nothing new" if done.version == before else f"version {done.version}"
+    lines.append("nothing is stored" if dry else made)
+    data = {
+        "version": done.version,
+        "base": done.base,
+        "conflicts": [one._asdict() for one in done.conflicts],
+        "changes": {name: table.to_pylist() for name, table in done.changes.items()},
+    }
+    answer(options, data, "\n".join(lines))
