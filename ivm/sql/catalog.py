@@ -90,9 +90,7 @@ class Catalog:
     # -- tables
 
     def columns(self, name: str) -> list[Column]:
-        """Return the columns of a stored table or kept view in the order in which SQL shows
-        them.
-        """
+        """Return the columns of a stored table or kept view in the order of SQL."""
         if name in self.kept:
             return self._kept_columns(name)
         schema = self.source[name].info.schema

@@ -202,9 +202,7 @@ def _rules(catalog: Catalog, name: str, node: exp.Expr) -> list[Demand]:
 
 
 def _unique(builder: Builder, table: Table, places: list[int]) -> list[Demand]:
-    """Return the constraints that no two rows have the same values, none of them null, at some
-    places.
-    """
+    """Return the constraints that no two rows have the same values, but null, at some places."""
     body, first = _of_rows(builder, table)
     second = [
         one if place in places else builder.variable(one.type, one.nullable)

@@ -60,9 +60,7 @@ def is_null_constant(value: Typed) -> bool:
 
 
 def convert(value: Typed, type_: SqlType, node: exp.Expr | None = None) -> Typed:
-    """Return a value in another type, as CAST does.  Raises SqlError if there is no such
-    conversion.
-    """
+    """Return a value in another type, as CAST does. Raises SqlError if there is none."""
     if TIMESTAMPTZ in (value.type, type_) and value.type not in (type_, NULL):
         refuse_other_zones(node)
     if (
@@ -278,9 +276,7 @@ def _long(term: Term, own: SqlType, type_: SqlType, node: exp.Expr | None) -> Te
 
 
 def alike(node: exp.Expr, left: Typed, right: Typed) -> tuple[Typed, Typed]:
-    """Return two values in one type, in which they are compared.  Raises SqlError if there is
-    none.
-    """
+    """Return two values in a type in which they compare. Raises SqlError if there is none."""
     wanted = common(left.type, right.type)
     if wanted is None and isinstance(left.term, Lit) and left.type == VARCHAR:
         wanted = right.type
@@ -314,16 +310,12 @@ def is_of_months(interval: Typed) -> bool:
 
 
 def amount(interval: Typed) -> Term:
-    """Return how many months or microseconds an interval has; a column of intervals has the
-    latter.
-    """
+    """Return how many months or microseconds an interval has; a column has the latter."""
     return interval.term.args[0] if isinstance(interval.term, Call) else interval.term
 
 
 def common_type(values: Sequence[Typed], node: exp.Expr) -> SqlType:
-    """Return the type of several values that are alternatives.  Raises SqlError if there is
-    none.
-    """
+    """Return the type of several values that are alternatives. Raises SqlError if there is none."""
     found = NULL
     for one in values:
         if (

@@ -13,9 +13,7 @@ class SqlError(IvmError, ValueError):
     """A statement that is wrong, or that is not evaluated."""
 
     def __init__(self, reason: str, node: Any = None) -> None:
-        """`node` is the part of the statement that is wrong; its place becomes part of the
-        message.
-        """
+        """`node` is the wrong part of the statement; its place becomes part of the message."""
         self.reason, self.place = reason, place_of(node)
         super().__init__(
             f"sql:{self.place[0]}:{self.place[1]}: {reason}" if self.place else f"sql: {reason}"
@@ -64,9 +62,7 @@ def written(node: Any) -> str:
 
 
 def nearest(name: str, known: Any) -> str:
-    """Return `: did you mean x?`, or a list of what exists; names that are not words are in
-    quotes.
-    """
+    """Return `: did you mean x?`, or a list of what exists; names that are no words are quoted."""
     lower = {
         one.lower(): one if fullmatch(WORD, one) else f'"{one}"' for one in dict.fromkeys(known)
     }

@@ -228,9 +228,7 @@ def _moment(value: object, type_: SqlType) -> Value:
 
 
 def literal(value: Any) -> exp.Expr:
-    """Return a value of Python as a literal of SQL.  Raises SqlError for one that SQL has no
-    type for.
-    """
+    """Return a value of Python as a literal of SQL. Raises SqlError for one without a type."""
     if value is None or type(value).__name__ in ("NaTType", "NAType"):  # those of pandas
         return exp.null()
     if hasattr(value, "item") and type(value).__module__ == "numpy":

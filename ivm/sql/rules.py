@@ -204,9 +204,7 @@ class Builder:
         body.literals.append(Atom(ONE, (None,)))
 
     def numbers(self, first: int, last: int) -> Table:
-        """Return a helper view of the whole numbers from one to another, by a view that reads
-        itself.
-        """
+        """Return a helper view of the numbers from one to another, by a view that reads itself."""
         name, one, number, after = (
             self.helper(),
             *(self.variable(BIGINT, False).term for _ in range(3)),
@@ -299,9 +297,7 @@ class Builder:
         return Typed(term, value.type, False)
 
     def _in_atom(self, body: Body, variable: Var) -> bool:
-        """Return whether an atom of a body has a variable as an argument, where it can ask for a
-        value.
-        """
+        """Return whether an atom of a body has a variable as argument, where it can ask for it."""
         return any(
             isinstance(one, Atom) and variable in map(self._resolved, one.terms)
             for one in body.literals
@@ -423,9 +419,7 @@ class Builder:
         return (Atom(ONE, (None,)),)
 
     def domain(self, outer: Body, names: list[str]) -> Atom:
-        """Return an atom of a helper view that has the values of variables in the rows of a
-        body.
-        """
+        """Return an atom of a helper view with the values of variables in the rows of a body."""
         columns = [column_of(outer, name) for name in names]
         name = self.projected(self.closed(outer, names), tuple(Var(n) for n in names), outer)
         nullable = tuple(self.may_be_null(outer, one) for one in columns)
@@ -511,9 +505,7 @@ class Builder:
     def _in_parts(
         self, body: Body, columns: tuple[Column, ...], terms: tuple[Term, ...], distinct: bool
     ) -> Table:
-        """Make helper views that have some of the columns each, after those that determine the
-        others.
-        """
+        """Make helper views of some of the columns each, after those that determine the others."""
         key = self.determining(body, terms)
         weighs = bool(body.weights)
         if len(key) >= KEYS_MAX or (distinct and weighs):

@@ -69,9 +69,7 @@ EXPLAIN = re.compile(r"\s*explain\s+(.*)", re.IGNORECASE | re.DOTALL)
 
 
 def parse(text: str, dialect: str, parameters: Parameters = None) -> list[tuple[exp.Expr, bool]]:
-    """Return the statements of a text, each with whether it is to be explained.  Raises
-    SqlError.
-    """
+    """Return the statements of a text, each with whether to explain it. Raises SqlError."""
     if dialect not in DIALECTS:
         raise SqlError(f"dialect={dialect!r}: there is {', '.join(DIALECTS)}")
     if not isinstance(text, str):
@@ -312,9 +310,7 @@ class Statements:
             error.args = (said,)
 
     def _violated(self, error: ConstraintError) -> str:
-        """Return the error of a constraint of a table in the words of SQL; empty for another
-        constraint.
-        """
+        """Return the error of a constraint of a table in the words of SQL; empty for another."""
         with Reader(self.host).catalog() as catalog:
             for name, table in catalog.tables.items():
                 texts = [*(table.get("constraints") or {}).values()]

@@ -132,9 +132,7 @@ class Rule:
 
 
 def originated(term: Term, origin: Any) -> Term:
-    """Return a term whose calls are of an expression of SQL, but for those that are of a part of
-    it.
-    """
+    """Return a term whose calls are of an expression of SQL, but for those of a part of it."""
     if not isinstance(term, Call) or term.origin is not None:
         return term
     return Call(term.name, tuple(originated(arg, origin) for arg in term.args), origin)

@@ -109,9 +109,7 @@ class SqlType(NamedTuple):
         return None
 
     def holds(self, other: "SqlType") -> bool:
-        """Return whether every number of another type is one of this type, perhaps with fewer
-        digits.
-        """
+        """Return whether every number of another type is one of this, perhaps with fewer digits."""
         own = self.range
         if own is None or other == BOOLEAN:
             return True

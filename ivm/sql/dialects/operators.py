@@ -72,9 +72,7 @@ def either_way(node: exp.Between) -> exp.Expr | None:
 
 
 def by_places(node: exp.Expr) -> exp.Expr | None:
-    """Return a comparison of rows as comparisons of their values, of which a null leaves it
-    open.
-    """
+    """Return a comparison of rows as comparisons of their values; a null leaves it open."""
     others = node.expressions if isinstance(node, exp.In) else [node.expression]
     if (
         not isinstance(node.this, exp.Tuple)
@@ -108,9 +106,7 @@ def shifted(node: exp.Expr) -> exp.Expr:
 
 
 def printed(node: exp.Anonymous, meanings: dict[str, str]) -> exp.Expr:
-    """Return printf, by what stands for an argument of %s, %d and %f.  Raises SqlError for other
-    marks.
-    """
+    """Return printf, by what stands for an argument of %s, %d and %f. SqlError for others."""
     form, *values = node.expressions
     known = isinstance(form, exp.Literal) and FORM.fullmatch(form.name) is not None
     letters = [one[-1] for one in MARKS.findall(form.name) if one != "%%"]

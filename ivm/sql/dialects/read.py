@@ -189,9 +189,7 @@ def _plain(node: exp.Expr) -> exp.Expr:
 
 
 def _constructor(name: str, arguments: list[exp.Expr]) -> exp.Expr:
-    """Return a call in parentheses, since the parser takes `array(1, 2)[0]` for the list
-    `array[0]`.
-    """
+    """Return a call in parentheses: the parser takes `array(1, 2)[0]` for the list `array[0]`."""
     return exp.Paren(this=exp.Anonymous(this=name.lower(), expressions=arguments))
 
 

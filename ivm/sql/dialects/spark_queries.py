@@ -14,9 +14,7 @@ BY_PLACE = "(SELECT {n} - 1 AS {place}, {value} FROM UNNEST(:l) WITH ORDINALITY 
 
 
 def lateral_views(node: exp.Select) -> None:
-    """Make LATERAL VIEW a join with UNNEST, of which OUTER keeps rows whose list is empty or
-    null.
-    """
+    """Make LATERAL VIEW a join with UNNEST; OUTER keeps rows whose list is empty or null."""
     views = node.args.get("laterals") or []
     node.set("laterals", None)
     for number, view in enumerate(views):

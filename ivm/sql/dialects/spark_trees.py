@@ -170,9 +170,7 @@ def moved(unit: exp.Expr, count: exp.Expr, moment: exp.Expr) -> exp.Expr:
 
 
 def difference(unit: exp.Expr, start: exp.Expr, end: exp.Expr) -> exp.Expr:
-    """Return how many whole units lie between two moments, negative if the end is before the
-    start.
-    """
+    """Return how many whole units lie between two moments, below 0 if the end comes first."""
     name, values = unit_name(unit), {"a": start, "b": end}
     start_, end_ = (MOMENT.replace(":t", f":{one}") for one in "ab")
     if name in _SIZES:
@@ -204,9 +202,7 @@ def next_day(day: exp.Expr, name: exp.Expr) -> exp.Expr:
 
 
 def truncated(node: exp.Anonymous, units: dict[str, str], type_: str) -> exp.Expr:
-    """trunc, whose unit comes last, and date_trunc, whose unit comes first; null for another
-    unit.
-    """
+    """trunc, whose unit comes last, and date_trunc, whose unit comes first; null for others."""
     unit, moment = node.expressions[:: -1 if type_ == "DATE" else 1]
     if not isinstance(unit, exp.Literal):
         raise SqlError("the unit is a text that is written out, as 'MONTH'", unit)

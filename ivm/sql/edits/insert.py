@@ -39,9 +39,7 @@ class Conflict(NamedTuple):
 
 
 def insert(target: Target, node: exp.Insert, given: pa.Table | None = None) -> int:
-    """INSERT: return the number of rows that are new or have new values; `given` are those of a
-    file.
-    """
+    """INSERT: return the number of rows that are new or have new values; `given` are a file's."""
     source, named = (
         node.expression,
         node.this.expressions if isinstance(node.this, exp.Schema) else [],

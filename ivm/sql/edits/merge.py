@@ -138,9 +138,7 @@ def _refuse_twice(target: Target, effects: Effects, node: exp.Merge) -> None:
 
 
 def _assigned(target: Target, node: exp.Merge, case: Case) -> dict[int, exp.Expr]:
-    """Return what UPDATE assigns; with `*`, or without SET, the columns of the source in their
-    order.
-    """
+    """Return what UPDATE assigns; with `*`, or without SET, the source's columns in their order."""
     nodes = case.then.expressions
     if nodes and not isinstance(nodes[0], exp.Star):
         return target.assignments(nodes)

@@ -83,9 +83,7 @@ class Target:
         return places
 
     def assignments(self, nodes: Sequence[exp.Expr]) -> dict[int, exp.Expr]:
-        """Return what SET assigns, by positions of columns; a list of columns has as many
-        values.
-        """
+        """Return what SET assigns, by positions of columns; a list has as many values."""
         found: list[tuple[int, exp.Expr]] = []
         for node in nodes:
             if not isinstance(node, exp.EQ):
@@ -496,9 +494,7 @@ def _tuples(words: Any) -> Iterator[Row]:
 
 
 def _found(catalog: Catalog, table: exp.Expr) -> str:
-    """Return the name of the table as it is stored.  Raises SqlError if there is none, or a
-    view.
-    """
+    """Return the table's name as it is stored. Raises SqlError if there is none, or a view."""
     own = catalog.find(table.name)
     if own is None and catalog.view(table.name) is None:
         raise SqlError(f"no table {table.name} exists{nearest(table.name, catalog.names())}", table)

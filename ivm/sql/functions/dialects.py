@@ -232,9 +232,7 @@ _CASTS: dict[str, Callable[[Typed, SqlType, exp.Expr], Typed]] = {
 
 
 def _cast(node: exp.Expr, value: Value) -> Typed:
-    """spark_cast(x, 'INTEGER') and the like; 'DECIMAL' of PostgreSQL has as many digits as the
-    value.
-    """
+    """spark_cast(x, 'INTEGER') and the like; PostgreSQL's 'DECIMAL' has the value's digits."""
     inner, type_ = node.expressions
     if type_.name == "DECIMAL" and node.name.lower() == "postgres_cast":
         return _of_any_digits(value(inner), node)
@@ -343,9 +341,7 @@ def _digits(value: Typed) -> SqlType:
 
 
 def _quotient(left: Typed, right: Typed, scale: int) -> Typed:
-    """Return the quotient of two decimals with so many digits after the point, halves away from
-    zero.
-    """
+    """Return a quotient of decimals with so many digits after the point, halves away from zero."""
     wide = scale > 9 or left.type.wide or right.type.wide
     if wide and not left.type.wide:
         left = convert(left, SqlType("DECIMAL", MOST, as_decimal(left.type).scale, wide=True))

@@ -134,9 +134,7 @@ def _refuse_others(part: exp.Expr, kinds: dict[type[exp.Expr], set[str]]) -> Non
 
 @contextmanager
 def reading(node: exp.Expr) -> Iterator[None]:
-    """Watch what is read of a function or an operator.  Raises SqlError at the end if something
-    was not.
-    """
+    """Watch what is read of a function. Raises SqlError at the end if something was not."""
     if type(node) in CLAUSES or isinstance(node.args, _Arguments):
         yield
         return
@@ -175,9 +173,7 @@ def _shown(node: exp.Expr) -> str:
 
 
 class _Arguments(dict[str, Any]):
-    """The arguments of a node, and which of them were read; whoever copies all of them has read
-    them.
-    """
+    """The arguments of a node, and which of them were read; whoever copies all has read them."""
 
     def __init__(self, args: dict[str, Any]) -> None:
         super().__init__(args)
@@ -201,9 +197,7 @@ class _Arguments(dict[str, Any]):
         return super().items()
 
     def unread(self) -> Iterator[tuple[str, Any]]:
-        """Yield the names and the values of what was not read, of a list the first member that
-        was not.
-        """
+        """Yield names and values of what was not read, of a list the first member that was not."""
         for key in sorted(self.left):
             value = super().__getitem__(key)
             yield key, value

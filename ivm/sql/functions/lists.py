@@ -291,9 +291,7 @@ def together(node: exp.Expr, lists: list[Typed]) -> Typed:
 
 
 def _longer(node: exp.Expr, value: Value) -> Typed:
-    """list_concat(l, m), list_append(l, x) and list_prepend(x, l), where NULL is a list without
-    values.
-    """
+    """list_concat(l, m), list_append(l, x) and list_prepend(x, l), where NULL is an empty list."""
     given = _arguments(node, None if isinstance(node, exp.ArrayConcat) else 2)
     if isinstance(node, exp.ArrayConcat):
         return together(node, [_or_empty(one, value, node) for one in given])
@@ -560,9 +558,7 @@ _FROM_END = re.compile(r"\[#-(\d+)\]")
 
 
 def _path(node: exp.Expr) -> str:
-    """Return a path in JSON that is a constant, from the root `$` on.  Raises SqlError for any
-    other.
-    """
+    """Return a path in JSON that is a constant, from the root `$` on. SqlError for others."""
     if isinstance(node, exp.Literal):
         text = node.name
     elif isinstance(node, exp.JSONPath):

@@ -628,9 +628,7 @@ def _bits(node: exp.Expr, value: Value) -> Typed:
 
 
 def _shifted(number: Term, by: Term, type_: SqlType) -> Term:
-    """Return a number shifted to the right: 0 if by less than 0, or by all of the bits of its
-    type.
-    """
+    """Return a number shifted to the right: 0 if by less than 0, or by all its type's bits."""
     least, most = Lit(0, "int64"), Lit(BITS[type_.name] + (type_.name not in UNSIGNED), "int64")
     within = call("and", call(">=", by, least), call("<", by, most))
     found = call("if", within, call("shift_right", number, by), least)

@@ -70,9 +70,7 @@ _PARSED: dict[str, exp.Expr] = {}
 
 
 def plainer(node: exp.Select) -> exp.Select:
-    """Return a query in which such functions are written as others; its columns keep their
-    names.
-    """
+    """Return a query with such functions written as others; its columns keep their names."""
     nodes = [*node.walk()]
     for call in nodes:
         if (

@@ -114,9 +114,7 @@ def _text_of(node: exp.Expr, value: Value) -> Typed:
 
 
 def _regexp(node: exp.Expr, value: Value) -> Typed:
-    """`~` and regexp_matches for a part of a text; SIMILAR TO and regexp_full_match for all of
-    it.
-    """
+    """`~` and regexp_matches for a part of a text, SIMILAR TO and regexp_full_match for all."""
     whole = isinstance(node, exp.SimilarTo | exp.RegexpFullMatch)
     if node.args.get("flag"):
         raise SqlError("options of regular expressions are written into them, as in (?i)", node)

@@ -87,9 +87,7 @@ def _interval(node: exp.Expr, value: Value) -> Typed:
 
 
 def _of_parts(text: str) -> Typed | None:
-    """Return an interval of several parts, as `1 day 3 hours` or `1 month 04:05:06`; None for
-    any other.
-    """
+    """Return an interval of several parts, as `1 day 3 hours` or `1 month 04:05:06`; else None."""
     clock = CLOCK_TIME.search(text)
     parts = re.findall(r"(-?\d+)\s*([A-Za-z]+)", CLOCK_TIME.sub("", text))
     if (
@@ -387,9 +385,7 @@ def _months(moment: Term, unit: str) -> Term:
 
 
 def _formatted(node: exp.Expr, value: Value) -> Typed:
-    """strftime, by the codes that Python and DuckDB share; the format may also come first, as in
-    SQLite.
-    """
+    """strftime, by codes that Python and DuckDB share; the format may come first, as in SQLite."""
     form, inner = node.args["format"], node.this
     if inner.is_string and not form.is_string:
         form, inner = inner, form

@@ -121,9 +121,7 @@ def text(node: exp.Expr) -> str:  # noqa: C901 - a case for each kind of node
 
 
 def _renamed(node: exp.Expr) -> str | None:  # noqa: C901 - a case for each kind of node
-    """Return the text of a function that DuckDB shows by another name; None for any other
-    expression.
-    """
+    """Return the text of a function that DuckDB shows by another name; None for others."""
     match node:
         case exp.Any() | exp.All():
             inner, word = node.this.unnest(), type(node).__name__.upper()

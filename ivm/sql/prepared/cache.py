@@ -48,9 +48,7 @@ class Statement:
         return kinds in self._plans
 
     def is_due(self, kinds: Kinds) -> bool:
-        """Note that the statement was asked; return whether it comes again, and is to be
-        translated.
-        """
+        """Note that the statement was asked; return whether it comes again, to be translated."""
         self._asked += 1
         return self._asked > 1 and kinds not in self._plans
 

@@ -226,9 +226,7 @@ class Planned:
         return None if slot is None or type_ is None else (slot, type_)
 
     def _is_compared(self, term: Term) -> bool:
-        """Return whether a condition compares words; a variable that is a constant gets its
-        slot.
-        """
+        """Return whether a condition compares words; a constant variable gets its slot."""
         if not (isinstance(term, Call) and term.name in TESTS and len(term.args) == 2):
             return False
         types = [*map(self._type_of, term.args)]

@@ -114,9 +114,7 @@ class Grouping(Group):
         return value._replace(nullable=value.nullable and name not in self.scope.body.required)
 
     def evaluate(self) -> tuple[Body, dict[str, Typed], list[Typed]]:
-        """Return a body of one row for each group, its aggregates by their text, and the groups'
-        columns.
-        """
+        """Return a body of one row for each group, aggregates by text, and the groups' columns."""
         each = {text_of(node): self._made(node) for node in self.nodes}
         base = self._base([*each.values()])
         body = Body(self.scope.body.outer)

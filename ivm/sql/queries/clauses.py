@@ -20,9 +20,7 @@ Order = tuple[Typed, bool, bool]  # a value, whether it descends, and whether nu
 
 
 class Rows(NamedTuple):
-    """The rows of a query: a body and its columns by name; `order` are the values that ORDER BY
-    names.
-    """
+    """A query's rows: a body and its columns by name; `order` are the values of ORDER BY."""
 
     body: Body
     columns: list[tuple[str, Typed]]
@@ -59,9 +57,7 @@ class Translator(ABC):
         """Return the rows of a query.  If it is `top`, its order is kept for the caller."""
 
     def table(self, node: exp.Table, outer: Scope | None) -> Rows:
-        """Return the rows of a table, a view or a CTE.  Raises SqlError if there is none of that
-        name.
-        """
+        """Return the rows of a table, a view or a CTE. Raises SqlError if there is none."""
         name = node.name
         if not node.db and (cte := self.ctes.get(name.lower())):
             return cte(outer)

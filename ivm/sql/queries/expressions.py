@@ -284,9 +284,7 @@ class Expressions:
         return self.builder.unify(self.body, left.term, right.term)
 
     def condition(self, node: exp.Expr, wanted: bool = True) -> list[Literal]:
-        """Return literals that hold where a condition is true, or if not `wanted`, where it is
-        false.
-        """
+        """Return literals that hold where a condition is true, or, if not `wanted`, false."""
         with reading(node):
             return self._condition(node, wanted)
 

@@ -243,9 +243,7 @@ class Joins:
     # -- outer joins
 
     def _lateral(self, node: exp.Join, side: str) -> None:
-        """LEFT JOIN LATERAL: the rows joined, and those for which the subquery has none, with
-        nulls.
-        """
+        """LEFT JOIN LATERAL: the rows joined, and those without, with nulls."""
         if side != "LEFT":
             raise SqlError(f"{side} JOIN LATERAL is not SQL: the left side comes first", node)
         outer, builder = self.scope.body.outer, self.builder
@@ -300,9 +298,7 @@ class _Side:
     def __init__(
         self, joins: Joins, body: Body, sources: list[Source], apart: bool = False
     ) -> None:
-        """Rows that may be equal have multiplicities; they are numbered if they are to be told
-        `apart`.
-        """
+        """Rows that may be equal have multiplicities; they are numbered to be told `apart`."""
         self.joins, self.builder, self.sources = joins, joins.builder, sources
         self.places: list[tuple[int, str]] = []  # of each column: its source and its name
         values: list[Typed] = []
@@ -462,9 +458,7 @@ class _OuterJoin:
         self.parts.append((body, [*own, *nulls] if keep_left else [*nulls, *own]))
 
     def _condition(self, body: Body, left: list[Typed], right: list[Typed]) -> None:
-        """Add the condition of the join to a body that reads both sides, or one inside the
-        other.
-        """
+        """Add the join's condition to a body that reads both sides, or one inside the other."""
         scope = Scope(
             body,
             [*self.left.sources_of(left), *self.right.sources_of(right)],

@@ -103,9 +103,7 @@ def _with(node: exp.Expr, columns: dict[str, exp.Column]) -> exp.Expr:
 
 
 def _is_name(node: exp.Identifier) -> bool:
-    """Return whether an identifier is part of a column, or the name of a field, and not a
-    parameter.
-    """
+    """Return whether an identifier is of a column, or a field's name, and not a parameter."""
     return isinstance(node.parent, exp.Column | exp.Alias) or (
         isinstance(node.parent, exp.Dot) and node.arg_key == "expression"
     )
@@ -122,9 +120,7 @@ def _is_bound(node: exp.Expr) -> bool:
 
 
 def as_query(node: exp.Expr) -> exp.Expr:
-    """Return the query of ANY or ALL, which is one of the members of a list if a list is written
-    there.
-    """
+    """Return the query of ANY or ALL, a member of a list if a list is written there."""
     inner: exp.Expr = node.this
     while isinstance(inner, exp.Subquery | exp.Paren):
         inner = inner.this

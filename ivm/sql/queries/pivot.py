@@ -53,9 +53,7 @@ def rewritten(pivot: exp.Pivot, source: exp.Expr, columns: list[str]) -> exp.Que
 
 
 def _unpivoted(pivot: exp.Pivot, source: exp.Expr, columns: list[str]) -> exp.Query:
-    """Return a query with a row for each row and column of a table, with the column's name and
-    its value.
-    """
+    """Return a query with a row for each row and column of a table: the name and the value."""
     into, fields = pivot.args.get("into"), pivot.args.get("fields")
     if fields:
         listed, name, value = fields[0].expressions, fields[0].this.name, pivot.expressions[0].name

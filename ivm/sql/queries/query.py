@@ -103,9 +103,7 @@ class Queries(Translator):
     def _cte(
         self, cte: exp.CTE, columns: list[str], known: dict[str, Callable[[Scope | None], Rows]]
     ) -> Callable[[Scope | None], Rows]:
-        """Return a function that gives the rows of a CTE; it is one helper view if it is read
-        twice.
-        """
+        """Return a function that gives a CTE's rows; it is one helper view if it is read twice."""
         uses = len(
             [
                 t
@@ -192,9 +190,7 @@ class Select(Clauses):
         self.scope.sources = joins.sources
 
     def _spread_columns(self) -> None:
-        """Write an item with `COLUMNS(...)` once for each column that it names, under that
-        column's name.
-        """
+        """Write an item with `COLUMNS(...)` once for each column it names, under its name."""
         if not any(item.find(exp.Columns) or _chosen(item) for item in self.items):
             return
         self.node = self.node.copy()

@@ -86,9 +86,7 @@ class _Recursive:
         return Rows(body, [(c.name, v) for c, v in zip(self.columns, values, strict=False)])
 
     def admit_nulls(self, of: Rows) -> bool:
-        """Let columns be null that are null in some rows; return whether all of them could be
-        already.
-        """
+        """Let columns be null that are null in some rows; return whether all could be already."""
         null = [
             c.nullable or self.builder.may_be_null(of.body, v)
             for c, (_, v) in zip(self.columns, of.columns, strict=True)
@@ -160,7 +158,5 @@ def _with_path(
 
 
 def _follows_from_one(node: exp.CTE, step: exp.Expr) -> bool:
-    """Return whether each step follows from one row alone, so that UNION ALL derives what UNION
-    does.
-    """
+    """Return whether each step follows from one row, so that UNION ALL derives as UNION does."""
     return [t.name.lower() for t in step.find_all(exp.Table)] == [node.alias.lower()]

@@ -18,9 +18,7 @@ OWN = "its own "
 
 @dataclass
 class Source:
-    """A table of a FROM clause: its alias, its columns by name, and all names that it has, for
-    messages.
-    """
+    """A table of a FROM clause: its alias, its columns by name, and all its names, for messages."""
 
     alias: str
     columns: list[tuple[str, Typed]]

@@ -278,9 +278,7 @@ def _part(
 
 
 def own(builder: Builder, body: Body, value: Typed) -> Typed:
-    """Return a variable of its own for a value, so that no two columns of a head are the same
-    variable.
-    """
+    """Return a variable of its own for a value: no two columns of a head are one variable."""
     new = builder.variable(value.type, value.nullable)
     assert isinstance(new.term, Var)
     body.literals.append(Define(new.term, builder.resolve(value.term)))
@@ -340,9 +338,7 @@ def _compared(queries: Translator, parts: Sequence[Rows], keep: bool) -> Rows:
 
 
 def _with_multiplicities(queries: Translator, parts: Sequence[Rows], keep: bool) -> Rows:
-    """INTERSECT ALL takes the smaller multiplicity, EXCEPT ALL the difference where it is
-    positive.
-    """
+    """INTERSECT ALL takes the smaller multiplicity, EXCEPT ALL a positive difference."""
     builder = queries.builder
     outer = parts[0].body.outer
     if outer is not None and any(

@@ -67,9 +67,7 @@ def _around(body: Body) -> list[str]:
 
 
 def _some(queries: Translator, body: Body, scope: Scope, values: list[Typed]) -> Literal:
-    """Return an atom that holds where a body has a row, with some values of it as last
-    arguments.
-    """
+    """Return an atom that holds where a body has a row, with some of its values as last ones."""
     builder = queries.builder
     around = builder.carried(body, [v.term for v in values])
     if not around and not values:
@@ -90,9 +88,7 @@ def _some(queries: Translator, body: Body, scope: Scope, values: list[Typed]) ->
 def within(
     queries: Translator, left: Typed, node: exp.Expr, scope: Scope, wanted: bool
 ) -> list[Literal]:
-    """Return literals that hold where a value is among the rows of a subquery, or is known not
-    to be.
-    """
+    """Return literals that hold where a value is among a subquery's rows, or known not to be."""
     builder = queries.builder
     rows = queries.query(_inner(node), scope)
     if len(rows.columns) != 1:
@@ -127,9 +123,7 @@ def within(
 
 
 def _empty_if_null(queries: Translator, value: Typed, body: Body, scope: Scope) -> list[Literal]:
-    """Return literals that hold where a value is not null or a subquery, given by its body, has
-    no row.
-    """
+    """Return literals that hold where a value is not null or a subquery's body has no row."""
     builder, some = queries.builder, body.copy()
     mark = builder.define(some, Typed(Lit(1, "int64"), INTEGER, False))
     around = builder.carried(some, [mark.term])
@@ -142,9 +136,7 @@ def _empty_if_null(queries: Translator, value: Typed, body: Body, scope: Scope) 
 
 
 def scalar(queries: Translator, node: exp.Expr, scope: Scope) -> Typed:
-    """Return the value of a subquery of one row, which the scope's body reads; null where it has
-    no row.
-    """
+    """Return the value of a subquery of one row, read by the scope's body; null without a row."""
     query = _inner(node)
     rows = queries.query(query, scope)
     if len(rows.columns) != 1:
@@ -164,9 +156,7 @@ def scalar(queries: Translator, node: exp.Expr, scope: Scope) -> Typed:
 
 
 def has_one_row(query: exp.Expr) -> bool:
-    """Return whether a query has exactly one row whatever is stored: an aggregate without
-    groups.
-    """
+    """Return whether a query has exactly one row in any case: an aggregate without groups."""
     if not isinstance(query, exp.Select):
         return False
     if any(
@@ -179,9 +169,7 @@ def has_one_row(query: exp.Expr) -> bool:
 def _one_or_null(
     queries: Translator, rows: Rows, value: Typed, around: list[str], scope: Scope
 ) -> Typed:
-    """Return the value of a function of the outer variables that is null where the subquery has
-    no row.
-    """
+    """Return the value of a function of the outer variables, null where there is no row."""
     builder, body = queries.builder, scope.body
     inner = rows.body.copy()
     value = builder.define(inner, value)

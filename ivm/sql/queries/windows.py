@@ -359,9 +359,7 @@ class _Partition:
     def _read(
         self, value: Typed, place: Typed, default: Typed, inside: Sequence[Literal] = ()
     ) -> Typed:
-        """Return the value of the row at a place of the partition, or a default if there is
-        none.
-        """
+        """Return the value of the row at a place of the partition, or a default without one."""
         builder, number = self.builder, self.number()
         place = builder.define(self.body, place)
         groups = self.groups
@@ -464,9 +462,7 @@ class _Partition:
         return self.builder.bound(self.body, Typed(nulls, BIGINT, False))
 
     def _reached(self, value: Typed, limit: Typed, comparison: str, op: str) -> Typed:
-        """Return the first (min) or last (max) number in the partition of a row on one side of a
-        limit.
-        """
+        """Return the first (min) or last (max) number in a row's partition on a side of a limit."""
         one = Wanted((exp.Min if op == "min" else exp.Max)(this=NUMBER), None, False, [])
 
         def test(point: list[Typed], row: dict[str, Typed]) -> list[Term]:
@@ -508,9 +504,7 @@ class _Partition:
     def _framed(
         self, one: Wanted, low: Typed | None, high: Typed | None, exclude: str = ""
     ) -> Typed:
-        """Return an aggregate of the rows whose numbers are in a range, but for those that
-        EXCLUDE names.
-        """
+        """Return an aggregate of the rows with numbers in a range, but for what EXCLUDE names."""
         bounds = [b for b in (low, high) if b is not None]
         own = [self.number()] if exclude in ("CURRENT ROW", "TIES") else []
         equals = (

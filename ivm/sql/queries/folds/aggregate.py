@@ -35,9 +35,7 @@ class Made(NamedTuple):
 
 
 class Wanted(NamedTuple):
-    """An aggregate without FILTER and the like: the function, its argument, and what surrounds
-    it.
-    """
+    """An aggregate without FILTER and the like: the function, its argument, and what is around."""
 
     node: exp.Expr
     condition: exp.Expr | None
@@ -159,9 +157,7 @@ class Aggregate:
         return found
 
     def argument(self, type_: SqlType | None = None) -> Typed:
-        """Return the argument as a variable that is not null, of distinct values if these are
-        wanted.
-        """
+        """Return the argument as a variable that is not null, of distinct values if wanted."""
         return self.variables(self.arguments()[:1], type_)[0]
 
     def variables(self, nodes: list[exp.Expr], type_: SqlType | None = None) -> list[Typed]:
@@ -192,9 +188,7 @@ class Aggregate:
         return [one.term for one in rows]
 
     def places(self) -> list[Typed]:
-        """Return variables that order the rows: those of ORDER BY, else those that tell the rows
-        apart.
-        """
+        """Return variables that order the rows: those of ORDER BY, or that tell rows apart."""
         if self.one.order:
             return [Typed(term, BIGINT, False) for term in self.orders()]
         if isinstance(self.one.node, exp.GroupConcat | exp.ArrayAgg | exp.First | exp.Last):
@@ -291,9 +285,7 @@ class Aggregate:
         return self.builder.define(self.body, product).term
 
     def numbered(self, outputs: list[Typed]) -> list[Typed]:
-        """Return variables of a body without multiplicities: rows that occur several times are
-        numbered.
-        """
+        """Return variables of a body without multiplicities: rows that repeat are numbered."""
         if not self.body.weights:
             return outputs
         around = len(self.grouping.around)

@@ -53,9 +53,7 @@ PAIRS = (exp.CovarPop, exp.CovarSamp, exp.RegrCount, exp.RegrAvgx, exp.RegrAvgy,
 
 
 def made(one: Aggregate) -> Made:
-    """Add the rules of an aggregate; return the function of the group that has it.  Raises
-    SqlError.
-    """
+    """Add an aggregate's rules; return the function of the group that has it. Raises SqlError."""
     with reading(one.one.node):
         return _made(one)
 

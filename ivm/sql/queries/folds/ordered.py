@@ -47,9 +47,7 @@ def listed(one: Aggregate) -> Made:
 
 
 def histogram(one: Aggregate) -> Made:
-    """Return a map of how many rows have each value, in the order of the values; null if none
-    has one.
-    """
+    """Return a map of how many rows have each value, in their order; null if none has one."""
     node = one.one.node
     value, number = one.by_value(one.argument())
     pair = [as_json(value, node), Lit(",", "string"), as_json(number, node)]
