@@ -66,6 +66,11 @@ class Connection:
         return self._workspace
 
     @property
+    def transaction(self) -> Transaction | None:
+        """The transaction that edits began, with what they have edited; None without any."""
+        return self._transaction
+
+    @property
     def in_transaction(self) -> bool:
         """Whether edits wait for `commit` or `rollback`."""
         return self._transaction is not None

@@ -22,6 +22,8 @@ from ivm.sql.dialects.read import read, saved_query
 from ivm.sql.rules import Column, Schema, Table
 from ivm.sql.types import as_stored, parsed, type_of_store
 
+NAMED = "constraint"  # in the meta of a constraint: its name
+
 
 class Catalog:
     """The tables and views of a version: `source` is a snapshot or a transaction, `predicates`
@@ -155,7 +157,15 @@ class Catalog:
 def constraint_of(text: str) -> exp.Expr:
     """Return a constraint of a table, given its text."""
     (table,) = read(f"CREATE TABLE t (x INT, {text})")
-    found: exp.Expr = table.this.expressions[1]
+    return unnamed(table.this.expressions[1])
+
+
+def unnamed(node: exp.Expr) -> exp.Expr:
+    """Return a constraint without the CONSTRAINT before it, whose name it has as `NAMED`."""
+    if not isinstance(node, exp.Constraint) or len(node.expressions) != 1:
+        return node
+    found: exp.Expr = node.expressions[0]
+    found.meta[NAMED] = node.name
     return found
 
 

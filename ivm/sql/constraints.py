@@ -9,7 +9,7 @@ from sqlglot import exp
 
 from ivm.errors import ConstraintError
 from ivm.names import CATALOG
-from ivm.sql.catalog import Catalog, constraint_of
+from ivm.sql.catalog import NAMED, Catalog, constraint_of, unnamed
 from ivm.sql.errors import SqlError, nearest
 from ivm.sql.queries.expressions import Expressions, Subqueries
 from ivm.sql.queries.scope import Scope, Source
@@ -21,7 +21,7 @@ from ivm.sql.trees import Trees
 # what satisfies the body of the first rule satisfies that of the second; none satisfies it
 Demand = tuple[Rule, Rule | None]
 Checks: TypeAlias = list[exp.Expr]
-Indices: TypeAlias = dict[str, str | None]  # the UNIQUE of an index, by its name
+Indices: TypeAlias = dict[str, tuple[list[str], bool]]  # columns, and whether UNIQUE, by name
 
 
 def _none(*_: Any) -> Any:
@@ -42,7 +42,7 @@ def renamed(constraint: str, old: str, new: str) -> str:
     for one in [*node.find_all(exp.Identifier)]:
         if one.name.lower() == old.lower() and one.find_ancestor(exp.Reference) is None:
             one.replace(exp.to_identifier(new))
-    return node.sql(dialect="duckdb")
+    return _text(node)
 
 
 def constrain(host: Host, name: str, checks: Checks, indices: Indices | None = None) -> None:
@@ -58,7 +58,7 @@ def constrain(host: Host, name: str, checks: Checks, indices: Indices | None = N
     with host.store.snapshot() as snap:
         catalog.source = snap
         texts = {
-            trees.add_constraint(left, right): one.sql(dialect="duckdb")
+            trees.add_constraint(left, right): _text(one)
             for one in checks
             for left, right in _rules(catalog, name, one)
         }
@@ -94,8 +94,14 @@ def add_constraints(host: Host, node: exp.Alter, nodes: list[exp.Expr]) -> None:
             raise SqlError(
                 f"no table {node.this.name} exists{nearest(node.this.name, catalog.names())}", node
             )
-    new = [one.expressions[0] if isinstance(one, exp.Constraint) else one for one in nodes]
+    new = [*map(unnamed, nodes)]
     constrain(host, own, [*catalog.constraints(own), *new])
+
+
+def _text(constraint: exp.Expr) -> str:
+    """Return a constraint as the catalog keeps it, after its name if it has one."""
+    name, shown = constraint.meta.get(NAMED), constraint.sql(dialect="duckdb")
+    return f"CONSTRAINT {exp.to_identifier(name).sql(dialect='duckdb')} {shown}" if name else shown
 
 
 def violated(name: str, shown: str, error: ConstraintError, columns: Container[str]) -> str:
@@ -150,8 +156,10 @@ def create_index(host: Host, node: exp.Create) -> None:
         identifiers = [exp.to_identifier(names[one.name.lower()]) for one in columns]
         checks.append(exp.UniqueColumnConstraint(this=exp.Schema(expressions=identifiers)))
     known = catalog.tables.get(own, {}).get("indices", {})
-    text = checks[-1].sql(dialect="duckdb") if unique else None
-    constrain(host, own, checks, {**known, index: text})
+    shown = [one.sql(dialect="duckdb") for one in columns]
+    constrain(
+        host, own, checks, {**known, index: ([names.get(n.lower(), n) for n in shown], unique)}
+    )
 
 
 def drop_index(host: Host, name: str, node: exp.Drop) -> None:
@@ -164,8 +172,16 @@ def drop_index(host: Host, name: str, node: exp.Drop) -> None:
         known = [one for table in catalog.tables.values() for one in table.get("indices", ())]
         raise SqlError(f"no index {name} exists{nearest(name, known)}", node)
     indices = {**catalog.tables[owner]["indices"]}
-    text = indices.pop(name)
-    left = [one for one in catalog.constraints(owner) if one.sql(dialect="duckdb") != text]
+    columns, unique = indices.pop(name)
+    left = [
+        one
+        for one in catalog.constraints(owner)
+        if not (
+            unique
+            and isinstance(one, exp.UniqueColumnConstraint)
+            and [column.name for column in one.this.expressions] == columns
+        )
+    ]
     constrain(host, owner, left, indices)
 
 
@@ -214,7 +230,7 @@ def _unique(builder: Builder, table: Table, places: list[int]) -> list[Demand]:
         Test(Call("or", tuple(Call("not", (Call("same", pair),)) for pair in pairs)))
     )
     body.required |= {v for place in places for v in variables(first[place].term)}
-    found = [_never(body)]
+    found = [_never(body)] if pairs else []  # else two rows differ, as the key does
     if table.weighs:
         body, row = _of_rows(builder, table)
         body.required |= {v for place in places for v in variables(row[place].term)}

@@ -11,7 +11,7 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
 from ivm.errors import RuleError
-from ivm.sql.catalog import Catalog
+from ivm.sql.catalog import Catalog, unnamed
 from ivm.sql.constraints import (
     NO_SUBQUERIES,
     add_constraints,
@@ -81,9 +81,7 @@ def definitions(nodes: list[exp.Expr]) -> tuple[list[Definition], list[str], lis
             continue
         if isinstance(node, exp.Identifier | exp.Column):
             raise SqlError(f"column {node.name} has no type", node)
-        inner = (
-            node.expressions[0] if isinstance(node, exp.Constraint) and node.expressions else node
-        )
+        inner = unnamed(node)
         if isinstance(inner, exp.PrimaryKey):
             key += [one.name for one in inner.expressions]
         else:
@@ -408,6 +406,10 @@ def _alter(txn: Any, catalog: Catalog, name: str, action: exp.Expr) -> None:
             saved["columns"] = [
                 {**c, "name": new} if c["name"] == own else c for c in saved["columns"]
             ]
+            saved["indices"] = {
+                index: ([new if c == own else c for c in columns], unique)
+                for index, (columns, unique) in saved.get("indices", {}).items()
+            }
             if checks := saved.get("constraints"):
                 saved["constraints"] = {
                     rule: renamed(text, own, new) for rule, text in checks.items()

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from sqlglot import exp
 
-from ivm.sql.catalog import Catalog
+from ivm.sql.catalog import NAMED, Catalog
 from ivm.sql.dialects.read import saved_query
 from ivm.sql.errors import SqlError
 from ivm.sql.queries.query import Queries
@@ -41,6 +41,9 @@ class Object(NamedTuple):
     defaults: dict[str, str]
     constraints: list[Constraint]
     query: str = ""
+    numbered: tuple[str, ...] = ()  # columns that number themselves
+    # by name, with the columns and whether they are unique
+    indices: tuple[tuple[str, tuple[str, ...], bool], ...] = ()
 
 
 class Told(NamedTuple):
@@ -92,6 +95,13 @@ def _objects(catalog: Catalog) -> Iterator[Object]:
             defaults,
             [] if is_view else [*_constraints(catalog, name)],
             _shown(kept) if kept else "",
+            tuple(c["name"] for c in saved if c.get("identity")),
+            tuple(
+                (index, (*columns,), unique)
+                for index, (columns, unique) in catalog.tables.get(name, {})
+                .get("indices", {})
+                .items()
+            ),
         )
 
 
@@ -108,9 +118,8 @@ def _constraints(catalog: Catalog, name: str) -> Iterator[Constraint]:
     for node in catalog.constraints(name):
         if isinstance(node, exp.UniqueColumnConstraint):
             columns = [one.name for one in node.this.expressions]
-            yield Constraint(
-                f"{name}_{'_'.join(columns)}_key", UNIQUE, columns, f"UNIQUE ({_listed(columns)})"
-            )
+            named = node.meta.get(NAMED) or f"{name}_{'_'.join(columns)}_key"
+            yield Constraint(named, UNIQUE, columns, f"UNIQUE ({_listed(columns)})")
         elif isinstance(node, exp.ForeignKey):
             yield _reference(catalog, name, node)
         else:
@@ -129,7 +138,8 @@ def _reference(catalog: Catalog, name: str, node: exp.ForeignKey) -> Constraint:
     if not names and other in catalog.source:
         names = [*catalog.source[other].info.schema.key]
     text = f"FOREIGN KEY ({_listed(columns)}) REFERENCES {other}({_listed(names)})"
-    return Constraint(f"{name}_{'_'.join(columns)}_fkey", FOREIGN, columns, text, other, (*names,))
+    named = node.meta.get(NAMED) or f"{name}_{'_'.join(columns)}_fkey"
+    return Constraint(named, FOREIGN, columns, text, other, (*names,))
 
 
 def _listed(names: list[str]) -> str:
