@@ -230,7 +230,7 @@ class Range:
 class Rule(Placed):
     """heads <- body; all arguments of heads are variables.  An aggregating rule has one of
     `aggregates` for each head, whose value is the result, and one disjunct, or several that exclude
-    each other (see plan/rewrite/disjunctions.py).
+    each other (see plan/rewrite/aggregates.py).
 
     A binding whose arithmetic fails is an error, or a row of the atom `failed` if there is one.  A
     rule with `refuses` derives nothing: each of its bindings is an error (see

@@ -50,8 +50,9 @@ class Program:
     predicates that the store declares and the text does not, `answer` is the head of the last rule,
     which a query returns, `merged` says that in some rule atoms of single columns of one row were
     merged into one atom, `lean` that what aggregates read has fewer rows or columns than it had in
-    earlier releases, `sure` that some helper has no view of what fails, since nothing does, and
-    `partial` that the state of a min or max may keep a few values of each group. For queries,
+    earlier releases, `sure` that some helper has no view of what fails, since nothing does,
+    `partial` that the state of a min or max may keep a few values of each group, and `factored`
+    that an aggregate reads helpers of parts that no variable connects. For queries,
     `seeds` has the rows of predicates that a rewriting added, and `notes` says what it did.
     `warnings` are about the text. `text` is what a store keeps for statements that did not come
     from one.
@@ -65,6 +66,7 @@ class Program:
     lean: bool = False
     partial: bool = False
     sure: bool = False
+    factored: bool = False
     statements: tuple[Statement, ...] = ()
     stored: tuple[str, ...] = ()
     seeds: Mapping[str, Sequence[tuple[Const, ...]] | np.ndarray] = field(default_factory=dict)

@@ -81,7 +81,7 @@ def make_plans(
     order that it is stored in.  Raises ConstructError, with the place, for a literal that cannot be
     evaluated.
     """
-    if rule.aggregates and ChoiceConjunction.joins(rule):  # see rewrite/disjunctions.py
+    if rule.aggregates and ChoiceConjunction.joins(rule):  # see rewrite/aggregates.py
         return (
             ChoiceConjunction(rule, predicates, stored_keys, encode).scan(once=maintenance == ONCE),
         )

@@ -21,10 +21,11 @@
 
     constants     of facts, and one row for bodies without an atom     plan/rewrite/helpers.py
     constants     those of a query are passed into recursion           plan/rewrite/magic.py, for queries
+    parts         that nothing connects are counted on their own       plan/rewrite/aggregates.py
     texts         of concats are read from helper views                plan/rewrite/helpers.py
     ranges        aggregates over ranges are evaluated by seeks        plan/rewrite/ranges.py
     levels        aggregates of nested groups share states             views/shared_states.py
-    disjunctions  of joins, under an aggregate, exclude each other   plan/rewrite/disjunctions.py
+    disjunctions  of joins, under an aggregate, exclude each other   plan/rewrite/aggregates.py
     memberships   are joined with helpers of their constants,          plan/rewrite/memberships.py
                   and so are ranges of texts, in queries
     existentials  get helper views                                     plan/rewrite/helpers.py
@@ -32,7 +33,7 @@
     negations     likewise
     failures      of helpers are refused
     nullable      columns of helpers are found                         lang/nulls.py
-    disjunctions  over one relation are read by their aggregate        plan/rewrite/disjunctions.py
+    disjunctions  over one relation are read by their aggregate        plan/rewrite/aggregates.py
     order         each rule after those that it reads                  lang/program.py
     plan          key orders, indices, bounds; then the view's layout  plan/planner.py, views/layouts.py
 
@@ -68,7 +69,7 @@ from ivm.lang.syntax_tree import Statement
 from ivm.plan.join_order import JoinOrders
 from ivm.plan.plan import Plan, Upkeep
 from ivm.plan.planner import AUTO, MATCH, ONCE, Chosen, keep_alike, make_plans, make_recursive_plans
-from ivm.plan.rewrite.disjunctions import fold_bodies, separate_bodies
+from ivm.plan.rewrite.aggregates import fold_bodies, separate_bodies, sum_parts
 from ivm.plan.rewrite.helpers import (
     lift_computed,
     lift_constants,
@@ -237,7 +238,7 @@ def with_block(
         program = pass_constants(program)
     layouts = {**installed.layouts, **store.layouts(program.predicates)}
     _refuse_unlike(program, known, layouts)
-    program = lift_texts(program, known)
+    program = lift_texts(sum_parts(program) if rewrites.factored else program, known)
     if rewrites.ranges and options.maintenance in (AUTO, ONCE):
         views = {n: len(p.keys) for n, p in program.over(known).items() if not p.extensional}
         keys = {n: layout.keys for n, layout in layouts.items()} | views
@@ -250,7 +251,7 @@ def with_block(
     if once:
         program = seek_texts(program, known, store)
         layouts |= store.layouts({name: program.predicates[name] for name in program.seeds})
-    program = lift_existentials(program)
+    program = lift_existentials(program, rewrites.factored)
     program = lift_computed(program, program.over(known) if rewrites.lean else {}, rewrites.sure)
     program = lift_negations(program)
     program = refuse_failures(program)

@@ -30,8 +30,9 @@ from ivm.views.layouts import RANGED, TEXT, Layout
 from pagestore.host import Spec
 
 PROPERTY = "ivm"
-PLANNING = 10  # the version of how a rule becomes trees and key orders
-PLANNING_WITHOUT_SURE = 9  # the same, but each helper of computed keys has a view of what fails
+PLANNING = 11  # the version of how a rule becomes trees and key orders
+PLANNING_WITHOUT_FACTORS = 10  # the same, but aggregates list how unconnected parts combine
+PLANNING_WITHOUT_SURE = 9  # as 10, but each helper of computed keys has a view of what fails
 PLANNING_WITHOUT_PARTIAL = 8  # as 9, but the state of a min or max has all values of each group
 # as 8, but aggregates read a view of a disjunction, helpers of computed keys all variables
 PLANNING_WITHOUT_LEAN = 7
@@ -114,7 +115,15 @@ class Block:
         scans = any(isinstance(way, Scan | Distinct | Columns) for way in ways)
         ranges, part = any(rule.span for rule in self.rules), self.part
         return Rewrites(
-            ranges, levels, part.merged, texts, scans, part.lean, part.partial, part.sure
+            ranges,
+            levels,
+            part.merged,
+            texts,
+            scans,
+            part.lean,
+            part.partial,
+            part.sure,
+            part.factored,
         )
 
 
@@ -129,7 +138,8 @@ class Rewrites(NamedTuple):
     evaluates joins by columns; `lean` gives an aggregate over a disjunction of joins a plan for
     each instead of a view of all, and helpers of computed keys no column that their keys determine;
     `partial` keeps a few values of each group for a min or max over one relation; `sure` gives
-    helpers of keys that cannot fail no view of what fails.
+    helpers of keys that cannot fail no view of what fails; `factored` counts and sums the parts of
+    a body that no variable connects on their own.
     """
 
     ranges: bool = True
@@ -140,6 +150,7 @@ class Rewrites(NamedTuple):
     lean: bool = True
     partial: bool = True
     sure: bool = True
+    factored: bool = True
 
 
 ALL = Rewrites()

@@ -22,6 +22,7 @@ from ivm.join.join import concatenated
 from ivm.lang.ir import Predicate
 from ivm.lang.types import shown, word_range
 from ivm.memory import RECORDING, REMEDY, MemoryUse, memory_to_take, shown_bytes
+from ivm.names import named_part
 from ivm.plan.plan import Plan
 from ivm.rules.installed import Installed
 from ivm.rules.rule import InstalledRule
@@ -251,14 +252,18 @@ def whole_groups(batches: Iterable[np.ndarray], columns: int) -> Iterator[np.nda
     >>> [batch.tolist() for batch in whole_groups([np.array([[1, 2]]), np.array([[2, 3]])], 1)]
     [[[1]], [[2, 2]], [[3]]]
     """
-    left: list[np.ndarray] = []
+    left: list[np.ndarray] = []  # of one group
     for batch in batches:
-        rows = np.concatenate([*left, batch], axis=1)
-        last = int(np.flatnonzero(begins(rows[:columns]))[-1]) if columns else 0
-        if last:
-            yield rows[:, :last]
-        left = [rows[:, last:]]
-    yield from left
+        first = begins(batch[:columns]) if columns else np.zeros(batch.shape[1], bool)
+        if left:
+            first[:1] = (batch[:columns, :1] != left[-1][:columns, -1:]).any(axis=0)
+        last = int(np.flatnonzero(first)[-1]) if first.any() else 0
+        if last or (left and first[:1].any()):
+            yield np.concatenate([*left, batch[:, :last]], axis=1)
+            left = []
+        left.append(batch[:, last:])
+    if left:
+        yield np.concatenate(left, axis=1)
 
 
 def adds_up(layout: Layout) -> bool:
@@ -326,7 +331,7 @@ def out_of_range(source: Source, predicate: Predicate, overflow: SumOverflow) ->
     assert predicate.value is not None
     words = overflow.key[: len(predicate.keys), None]
     key = [source.decode(t, word)[0].as_py() for t, word in zip(predicate.keys, words, strict=True)]
-    group = f"{predicate.name}[{', '.join(map(repr, key))}]"
+    group = f"{named_part(predicate.name)}[{', '.join(map(repr, key))}]"
     total = shown(overflow.total, predicate.value)
     remedy = "make its groups smaller, or use total, which adds floats"
     said = f"{group}: the sum is {total}, beyond {predicate.value}; {remedy}"

@@ -38,7 +38,7 @@ from ivm.lang.ir import (
 )
 from ivm.lang.program import NOTHING, Program
 from ivm.names import MULTIPLICITY
-from ivm.plan.rewrite.disjunctions import fold_bodies, separate_bodies
+from ivm.plan.rewrite.aggregates import fold_bodies, separate_bodies
 from ivm.question import answer, understand
 from ivm.rules.compile import compile
 from ivm.rules.installed import Installed

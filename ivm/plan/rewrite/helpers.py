@@ -38,7 +38,8 @@ row.
     p$some0(0) <- b(y, z), y < z.          p(x) <- a(x), p$some0(0).
 
 Without the helper, each x would be derived once per row of b with y < z, and a change of b would
-scan all of a.  An aggregating rule counts every binding, so it is not rewritten.
+scan all of a.  A rule whose aggregates depend on how often a binding is there is not rewritten:
+all do but the least and the greatest value.
 
 Read the text of a concat from a helper view, since the concat's own row has only a checksum of it.
 
@@ -94,6 +95,7 @@ from pagestore.host import KEYS_MAX
 
 # helpers with a concat's texts, by its name and constant keys
 Groups = dict[tuple[str, tuple[Const | None, ...]], str]
+EXTREMES = ("min", "max")  # a value counts as much once as often
 NO_COLUMN, ONLY, ZERO = Var("nothing$"), Var("only$"), Const(0, "int64")
 
 
@@ -487,18 +489,25 @@ def _tied(literals: list[Literal], held: set[Var]) -> list[set[Var]]:
     return groups
 
 
-def lift_existentials(program: Program) -> Program:
-    """Put helper views of existential parts before the rules, which then read them."""
-    predicates, rules = dict(program.predicates), list[Rule]()
+def lift_existentials(program: Program, extremes: bool = True) -> Program:
+    """Put helper views of existential parts before the rules, which then read them; also before
+    those of `extremes`, least and greatest values.
+    """
+    predicates, rules, factored = dict(program.predicates), list[Rule](), program.factored
     for rule in program.rules:
+        if rule.range or not all(extremes and one.op in EXTREMES for one in rule.aggregates):
+            rules.append(rule)
+            continue
         for one in _split(rule):
-            rules += _lifted(one, predicates)
-    return replace(program, predicates=predicates, rules=tuple(rules))
+            made = [*_lifted(one, predicates)]
+            factored |= bool(rule.aggregates and len(made) > 1)
+            rules += made
+    return replace(program, predicates=predicates, rules=tuple(rules), factored=factored)
 
 
 def _split(rule: Rule) -> tuple[Rule, ...]:
     """Split a rule by heads if one head alone leaves more parts existential than all together."""
-    if len(rule.heads) == 1:
+    if len(rule.heads) == 1 or rule.aggregates:
         return (rule,)
     rules = tuple(replace(rule, heads=(head,)) for head in rule.heads)
     less = any(
@@ -537,14 +546,14 @@ def _untied_parts(rule: Rule, disjunct: Disjunct) -> list[Disjunct]:
     """Return the parts that share no variable with the heads or other parts; none if there is
     only one part.
     """
-    if rule.aggregate or sum(isinstance(x, Atom) for x in disjunct) < 2:
+    if sum(isinstance(x, Atom) for x in disjunct) < 2:
         return []
     groups = [
         (names, tuple(x for x in disjunct if not names.isdisjoint(variables(x))))
         for names in tied(disjunct)
     ]
     heads, several = (
-        set(variables(*rule.heads)),
+        set(variables(*rule.heads, *rule.aggregates)),
         sum(any(isinstance(x, Atom) for x in g) for _, g in groups) > 1,
     )
     return [

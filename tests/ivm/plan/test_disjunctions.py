@@ -8,11 +8,16 @@ import pytest
 
 import ivm
 from ivm.lang.ir import variables
-from ivm.plan.rewrite.disjunctions import fold_bodies, separate_bodies
+from ivm.plan.rewrite.aggregates import fold_bodies, separate_bodies
 from ivm.plan.rewrite.helpers import lift_computed
 from ivm.rules import compile as engine_compile
 from ivm.rules.compile import compile
-from ivm.rules.installed import PLANNING, PLANNING_WITHOUT_LEAN, PLANNING_WITHOUT_PARTIAL, PROPERTY
+from ivm.rules.installed import (
+    PLANNING_WITHOUT_FACTORS,
+    PLANNING_WITHOUT_LEAN,
+    PLANNING_WITHOUT_PARTIAL,
+    PROPERTY,
+)
 from tests.support.calls import functions_called
 
 DECLARED = """
@@ -126,7 +131,7 @@ def test_keys_that_cannot_fail_have_no_view_of_what_fails(tmp_path, monkeypatch)
             [],
         )
         workspace.install(text, "rules", replace=True)
-        assert (planning_of(workspace), kept(workspace)) == (PLANNING, ["n$key0"])
+        assert (planning_of(workspace), kept(workspace)) == (PLANNING_WITHOUT_FACTORS, ["n$key0"])
     with ivm.open(path, sync="off") as workspace:
         workspace.exec("-f[1].  -r[3].  +r[4] = (1, 1, -39).")
         assert ([*workspace["n"]], workspace.check()) == ([(-3, 1)], [])

@@ -32,6 +32,11 @@ def filled(file, n: int) -> ivm.Workspace:
         ("v(x), w(x, z) <- a(x), f[x] = z, b(y).", 1),
         ("v(1) <- a(x), b(y), f[y] = 4.", 2),
         ("v(x) <- a(x), (b(_) ; f[_] = 7).", 2),
+        ("v[] = n <- agg<<n = max(x)>> a(x), b(_), f[_] = _.", 2),
+        ("v[x] = n <- agg<<n = min(y)>> f[x] = y, b(z), z > 3.", 1),
+        ("v[] = n <- agg<<n = count()>> a(_), b(_), f[_] = _.", 0),
+        ("v[x] = n <- agg<<n = count()>> a(x), b(y), f[y] = _, y > 2.", 0),
+        ("v[x] = n <- agg<<n = sum(p)>> a(x), b(y), f[_] = z, p = y * z.", 0),
     ],
 )
 def test_what_has_to_be_there_multiplies_nothing(rule, some, maintenance, tmp_path):
@@ -57,7 +62,7 @@ def test_what_has_to_be_there_multiplies_nothing(rule, some, maintenance, tmp_pa
         "v(x) <- a(x), m[] = _.",  # one at most
         "v(x, y) <- a(x), b(y).",  # both are asked for
         "v(1) <- b(_).",  # nothing beside it
-        "v[x] = n <- agg<<n = count()>> a(x), b(_).",  # every binding counts
+        "v[x] = n <- agg<<n = avg(y)>> f[x] = y, b(_).",  # every binding counts
         "v(x) <- a(x), b(y), x < y.",  # a comparison ties them
     ],
 )
@@ -84,6 +89,14 @@ ROWS_OF_CONSTANTS = [
     "v(x) <- a(x), b(1), x = 2.",
     "v[] = n <- agg<<n = count()>> a(x), e(1, 2), b(y).",
     "v(x) <- a(x), b(y), e(z, _), y > 1, z != 3.",
+    "v[x] = n <- agg<<n = count()>> a(x), e(y, _), b(z), z < 3.",
+    "v[x] = n <- agg<<n = sum(p)>> e(x, y), b(z), p = z * y * z.",
+    "v[y] = n <- agg<<n = sum(x)>> e(x, _), b(y), !a(y).",
+    "v[x, y] = n <- agg<<n = sum(p)>> e(x, p), e(_, y), a(_).",
+    "v[x] = n, w[] = m <- agg<<n = count(), m = max(y)>> a(x), b(y).",
+    "v[x] = n <- agg<<n = min(y)>> e(x, y), b(_), a(z), z > 1.",
+    "v[] = n <- agg<<n = count() else 0>> a(_), e(_, _).",
+    "v[x] = n <- agg<<n = count()>> a(x), e(x, z), b(y), !e(y, y).",
 ]
 
 
