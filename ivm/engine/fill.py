@@ -19,11 +19,11 @@ from ivm.names import is_helper
 from ivm.plan.plan import Columns, Constants, Ranges, Scan, Texts, Way
 from ivm.rules.rule import InstalledRule, InstalledStratum
 from ivm.ways import by_columns, constants, ranges, rope, scan, tries
-from ivm.ways.pending import PendingRows
+from ivm.ways.pending import KEPT, PendingRows
 from ivm.ways.recursion import stratum as recursion
 from ivm.ways.storing import build_view
 from ivm.ways.way import Context, WithoutPlans, naming_the_rule
-from pagestore.host import Edits
+from pagestore.host import Edits, Tree
 
 WITHOUT_PLANS: Mapping[type[Way], WithoutPlans] = {
     Ranges: ranges,
@@ -51,7 +51,8 @@ class Fill:
         context, rules = self.context, [*rules]
         context.took.clear()
         context.found.clear()
-        waiting = PendingRows(context.txn, context.installed)
+        answer = context.installed.blocks[-1].part.answer if context.once else None
+        waiting = PendingRows(context.txn, context.installed, answer=answer)
         filled: set[str] = set()
         for place, given in enumerate(rules):
             rule = context.installed.numbered[given.number]
@@ -72,12 +73,24 @@ class Fill:
             if self._replan:
                 (rule,) = self._replan.fit((rule,))
             self._add_rows(rule, rules[place:], waiting)
+            if context.once:
+                self._let_go(rule, rules[place + 1 :])
         for name in [*waiting]:
             FILLING.info("storing %s", shown_names([name]))
             self._fill_view(name, waiting)
         FILLING.info(FILLED)
         if self._replan and not context.once:  # what a question took is not kept
             context.installed = context.installed.measuring(context.took, context.found)
+
+    def _let_go(self, rule: InstalledRule, later: Sequence[InstalledRule]) -> None:
+        """Empty the large helpers that no rule of a question reads after this one: what comes
+        needs the room.
+        """
+        txn, read = self.context.txn, {name for one in later for name in one.reads}
+        for name in {*filter(is_helper, rule.reads)} - read:
+            tree = txn.tree(name)
+            if 8 * tree.spec.columns * tree.count > KEPT:
+                txn.replace(name, Tree.empty(tree.spec))
 
     def contributions(self, rules: Sequence[InstalledRule]) -> dict[str, list[Edits]]:
         """Return the edits that some rules make of their views, by view, if all that they read

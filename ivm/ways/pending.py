@@ -54,6 +54,7 @@ BATCH_ROWS = 1 << 18
 WAITING_SHARE = 4
 KEPT = 1 << 18  # bytes that stay in memory in any case
 RUNS_MAX = 16  # times the bytes allowed: with more on the disk, an evaluation is senseless
+ANSWER_MAX = 4  # the same for the answer to a question, which is a table in memory at last
 
 
 class Source(Protocol):
@@ -82,9 +83,10 @@ class PendingRows(dict[str, list[Edits]]):
         spills: bool = True,
         step: str = "sorting rows",
         most: int = 0,
+        answer: str | None = None,
     ) -> None:
         """With `spills` edits that take too much memory go to the disk, up to `most` times the
-        bytes allowed.
+        bytes allowed; those of the view that is a question's `answer`, less.
 
         Errors name the `step` that makes them.
         """
@@ -93,7 +95,7 @@ class PendingRows(dict[str, list[Edits]]):
         self.scanned = set[Plan]()  # their plans that a scan has filled
         # the state filled last, and its records
         self.newest: tuple[str, np.ndarray] = ("", np.empty((0, 0), np.int64))
-        self._most = most or RUNS_MAX
+        self._most, self._answer = most or RUNS_MAX, answer
         self._source, self._installed, self.spills = source, installed, spills
         self._runs: dict[str, Runs] = {}
         self._held: dict[str, int] = {}  # bytes
@@ -168,7 +170,8 @@ class PendingRows(dict[str, list[Edits]]):
             runs.add(rows[:, :-1])
             rows = rows[:, -1:].copy()
             found = f"{runs.rows:,} rows so far of {view}"
-            refuse_beyond(self._most * self._allowed, self._step, found, runs.nbytes)
+            most = ANSWER_MAX if view == self._answer else self._most
+            refuse_beyond(most * self._allowed, self._step, found, runs.nbytes)
         self[view] = [(np.broadcast_to(action, rows.shape[1]), rows)]
         self._held[view] = rows.nbytes
 

@@ -74,7 +74,7 @@ TextKeys = Callable[[np.ndarray], np.ndarray]  # from ids of texts to sort keys
 class Records(NamedTuple):
     """The records of a state, in its tree or in memory: `take` returns those with given ranks,
     as int64[C, n], and `weigh` those of the assignments with given ranks (a record counts as
-    often as its support).
+    often as its support); in memory it returns the last two words alone, the value and the support.
     """
 
     take: Callable[[np.ndarray], np.ndarray]
@@ -284,7 +284,7 @@ def in_memory(rows: np.ndarray, group: int, weighed: bool) -> tuple[Groups, Reco
     sums = np.append(0, np.cumsum(rows[-1]))
     records = Records(
         lambda ranks: rows.take(ranks, axis=1),
-        lambda ranks: rows.take(np.searchsorted(sums, ranks, "right") - 1, axis=1),
+        lambda ranks: rows[-2:].take(np.searchsorted(sums, ranks, "right") - 1, axis=1),
     )
     return Groups(rows[:group, start], start, stop, sums[start], sums[stop] - sums[start]), records
 

@@ -216,7 +216,16 @@ def build_view(context: Context, name: str, waiting: PendingRows) -> None:
         rows = checked_sums(txn, context.predicate(name), rows)
     tree = bulk(txn.pager, txn.tree(name).spec, rows)
     txn.replace(name, tree)
+    if context.once and layout.fold and _is_sole(context, layout.fold.state):
+        txn.replace(layout.fold.state.name, Tree.empty(layout.fold.state.spec))
     check_stored_function(context, name, tree)
+
+
+def _is_sole(context: Context, state: State) -> bool:
+    """Return whether a state is stored, and no more view is made of it."""
+    folds = [layout.fold for layout in context.installed.layouts.values() if layout.fold]
+    shared = sum(fold.state.name == state.name for fold in folds) > 1
+    return state.name in context.txn and not shared and not state.spec.scans
 
 
 def _rows_of_state(context: Context, name: str, waiting: PendingRows) -> Iterable[np.ndarray]:

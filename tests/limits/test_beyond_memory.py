@@ -12,6 +12,8 @@ import numpy as np
 import pytest
 
 import ivm
+from ivm.engine import fill
+from ivm.engine.fill import Fill
 from ivm.errors import RoomError
 from ivm.join.join import Run
 from ivm.memory import MemoryUse
@@ -330,3 +332,33 @@ def test_what_all_threads_hold_says_when_rows_leave_memory(path, slow, monkeypat
             assert 0 < peaks[-1] < 2 * memory // 3, peaks
             assert len(ws["p"]) == 29600 and ws.check() == []
             ws.uninstall("v")
+
+
+def test_an_answer_that_no_table_could_hold_is_refused_early(path, monkeypatch):
+    """What a question only counts may take more than its answer, which is a table in the end."""
+    monkeypatch.setattr(filling, "ANSWER_MAX", 1)
+    with ivm.open(path, sync="off", threads=1, memory=SMALL) as ws:
+        with pytest.raises(RoomError, match=r"sorting rows: [\d,]+ rows so far of q take"):
+            ws.query(RULES["pairs"].replace("p(", "q("))
+        counted = "n[] = t <- agg<<t = count()>> p(x, y)."
+        assert next(iter(ws.query(f"{RULES['pairs']} {counted}")))[0] > 100_000
+
+
+def test_a_question_keeps_no_helper_that_nothing_reads_any_more(monkeypatch):
+    """Else a question of many steps, as one with windows, takes the room of all together."""
+    left, rules = [], Fill.rules
+
+    def watched(filled, given):
+        rules(filled, given)
+        txn = filled.context.txn
+        left.extend(name for name in txn if txn.tree(name).count)
+
+    monkeypatch.setattr(Fill, "rules", watched)
+    monkeypatch.setattr(fill, "KEPT", 0)
+    with ivm.open(":memory:") as ws:
+        ws.sql("CREATE TABLE t (x INT, y INT)")
+        ws.sql("INSERT INTO t VALUES (1, 5), (2, 5), (3, 4), (3, 4)")
+        asked = "SELECT x, sum(x) OVER (ORDER BY y, x) FROM t"
+        assert sorted(ws.sql(asked)) == [(1, 7), (2, 9), (3, 6), (3, 6)]
+    helpers = [name for name in left if ":part" in name]
+    assert len(helpers) < 4 and not any(name.startswith("$") for name in left)

@@ -119,8 +119,15 @@ class _Partition:
         """Return the number of a row in its partition."""
         if self._number is None:
             table = numbered(self.builder, self.body, self.by, self.keys, self.identity)
+            if self._is_numbered_whole():
+                self.body.literals.clear()  # the numbers have the same rows
             self._number = self.builder.scan(table, self.body, [*self.around, *self.identity])[-1]
         return self._number
+
+    def _is_numbered_whole(self) -> bool:
+        """Return whether the body is one atom, whose columns all tell its rows apart."""
+        (first, *others), own = self.body.literals, {v.term for v in self.identity}
+        return not others and isinstance(first, Atom) and not first.values and {*first.keys} == own
 
     def peers(self, op: str) -> Typed:
         """Return the least or greatest number of the rows that the order does not tell apart."""
