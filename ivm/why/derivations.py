@@ -8,12 +8,14 @@ Many facts are looked up at once: they are rows of a relation that exists for on
 the rule's body is joined with it.  So a step costs one evaluation of the body, bound to the facts.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from copy import copy
 from dataclasses import replace
+from itertools import product
 from typing import Any, NamedTuple
 
+from ivm.errors import LimitError
 from ivm.lang.ir import (
     Aggregate,
     Atom,
@@ -36,17 +38,18 @@ from ivm.lang.ir import (
     unmarked,
     variables,
 )
-from ivm.lang.program import NOTHING, Program
+from ivm.lang.program import NOTHING, Program, recursive_names
 from ivm.names import MULTIPLICITY
 from ivm.plan.rewrite.aggregates import fold_bodies, separate_bodies
 from ivm.question import answer, understand
 from ivm.rules.compile import compile
-from ivm.rules.installed import Installed
+from ivm.rules.installed import Installed, Limits
 from ivm.rules.relations import Relations
 from pagestore.host import EphemeralTransaction, Snapshot
 
 WANTED, ANSWER, NUMBER = "why@wanted", "why$answer", Var("why$n")  # "@" lets any column be null
 BINDINGS_MAX = 10_000  # of one rule for one batch of facts
+FACTS_AT_ONCE = 200  # with some steps each, their bindings are fewer
 DECIDING = ("min", "max")  # one value of these decides the result alone
 Sketch = Callable[[], AbstractContextManager[EphemeralTransaction]]
 Values = Mapping[str, Any]  # the values of variables by name
@@ -135,7 +138,8 @@ class Derivations:
         for name, some in missing.items():
             for rule in self.program.rules:
                 if name in rule.writes:
-                    self._derive(rule, name, some)
+                    for start in range(0, len(some), FACTS_AT_ONCE):
+                        self._derive(rule, name, some[start : start + FACTS_AT_ONCE])
         return {fact: self._known[fact] for fact in wanted}
 
     def _derive(self, rule: Rule, name: str, facts: Sequence[Fact]) -> None:
@@ -163,6 +167,46 @@ class Derivations:
                 self._known[fact] += [Step(rule, (body,)) for body in bodies]
             elif bodies or folded.absent is not None:
                 self._known[fact].append(Step(rule, (*bodies,)))
+
+    def below(self, facts: Sequence[Fact], most: int) -> list[Fact] | None:
+        """Return some facts, and all that these could follow from of views that read themselves;
+        None if those of one view are more than `most`.
+
+        One question finds those of a view, also where they are a long chain; a view that reads
+        itself through others, or aggregates, is left to `steps`.  O(the join of the rules).
+        """
+        strata, found = recursive_names(self.program.rules), [*facts]
+        for name in dict.fromkeys(fact.predicate for fact in facts):
+            rules = [rule for rule in self.program.rules if name in rule.writes]
+            if strata.get(name, ()) == frozenset([name]) and not any(r.aggregates for r in rules):
+                rows = [fact.row for fact in facts if fact.predicate == name]
+                if (more := self._below(name, rules, rows, most)) is None:
+                    return None
+                found += more
+        return [*dict.fromkeys(found)]
+
+    def _below(
+        self, name: str, rules: Sequence[Rule], rows: Sequence[tuple[Any, ...]], most: int
+    ) -> list[Fact] | None:
+        types = self.program.predicates[name].types
+        columns = tuple(Var(f"why$c{place}") for place in range(len(types)))
+        shown, nullable = tuple(v.name for v in columns), (*range(len(types)),)
+        own = dict(zip(shown, types, strict=True))
+        first = Rule((Atom(ANSWER, columns),), ((marked(Atom(WANTED, columns)),),), types=own)
+        program = Program(
+            {
+                WANTED: Predicate(WANTED, types, None, True, shown, nullable),
+                ANSWER: Predicate(ANSWER, types, None, False, shown),
+            },
+            (first, *(one for rule in rules for one in _wanting(rule, name))),
+            answer=ANSWER,
+            stored=(WANTED,),
+            seeds={WANTED: [tuple(map(Const, row, types)) for row in rows]},
+        )
+        try:
+            return [Fact(name, row) for row in self._ask(program, (most, None))]
+        except LimitError:
+            return None
 
     def groups(
         self, rule: Rule, head: Atom, facts: Sequence[Fact], decided: Aggregate | None = None
@@ -254,15 +298,35 @@ class Derivations:
             stored=(WANTED,),
             seeds={WANTED: seeds},
         )
-        with self._sketch() as sketch:
-            found = answer(
-                sketch, understand(sketch, self._installed, program), self._threads
-            ).to_arrow()
-        columns_ = [column.to_pylist() for column in found.slice(0, BINDINGS_MAX).columns]
         return [
             (row[0], dict(zip([v.name for v in names], row[1:], strict=True)))
-            for row in zip(*columns_, strict=True)
+            for row in self._ask(program)
         ]
+
+    def _ask(self, program: Program, limits: Limits = (None, None)) -> list[tuple[Any, ...]]:
+        """Return the first rows of the answer to a question.  Raises LimitError."""
+        with self._sketch() as sketch:
+            question = understand(sketch, self._installed, program, limits)
+            found = answer(sketch, question, self._threads).to_arrow()
+        columns = [column.to_pylist() for column in found.slice(0, BINDINGS_MAX).columns]
+        return [*zip(*columns, strict=True)]
+
+
+def _wanting(rule: Rule, name: str) -> Iterator[Rule]:
+    """Yield the rules by which a wanted fact of a view that reads itself wants others."""
+    for head, disjunct in product(rule.heads, rule.body):
+        wanted = marked(Atom(ANSWER, head.terms))
+        for atom in disjunct:
+            if head.predicate == name and isinstance(atom, Atom) and atom.predicate == name:
+                constant = {n: t for n, t in enumerate(atom.terms) if isinstance(t, Const)}
+                own = {f"why$c{n}": t.type for n, t in constant.items()}
+                terms = [Var(f"why$c{n}") if n in constant else t for n, t in enumerate(atom.terms)]
+                given = [Compare("=", terms[n], t) for n, t in constant.items()]
+                yield Rule(
+                    (unmarked(Atom(ANSWER, (*terms,)), variables(*terms)),),
+                    ((wanted, *disjunct, *given),),
+                    types={**rule.types, **own},
+                )
 
 
 def results_of(rule: Rule) -> set[Var]:

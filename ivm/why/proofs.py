@@ -66,6 +66,10 @@ def _explored(derivations: Derivations, root: Fact) -> dict[Fact, list[Step]] | 
     graph: dict[Fact, list[Step]] = {}
     level = [root]
     while level:
+        all_ = derivations.below(level, FACTS_MAX)
+        if all_ is None:
+            return None
+        level = [fact for fact in all_ if fact not in graph]
         graph |= derivations.steps(level)
         below = (f for fact in level for step in graph[fact] for f in step.facts)
         level = [

@@ -16,7 +16,7 @@ import ivm
 from ivm.errors import EditError, UnknownViewError
 from ivm.lang.ir import Atom, Const, Rule, Var, variables
 from ivm.lang.program import Program
-from ivm.why import proofs
+from ivm.why import derivations, proofs
 from ivm.why.derivations import DECIDING, Fact, Step
 from ivm.why.missing import Missing
 from tests.support import naive
@@ -576,3 +576,30 @@ def test_a_proof_is_shown_as_deep_as_it_can_be_read(monkeypatch: pytest.MonkeyPa
             and "path(0, 15)   (ask for it, as its proof goes deeper)" in shown
         )
         assert "deeper" not in str(ws.why("path", (0, 5)))
+
+
+CHAINS = {
+    "steps": "p(x, y) <- edge(x, y). p(x, z) <- p(x, y), edge(y, z).",
+    "halves": "p(x, y) <- edge(x, y). p(x, z) <- p(x, y), p(y, z), y = z - 1.",
+    "sums": "p(x, y) <- edge(x, y). p(x, z) <- p(x, y), z = y + 1, edge(y, z), !edge(z, x).",
+    "through a constant": "p(x, y) <- edge(x, y), x = 0. p(0, z) <- p(0, y), edge(y, z).",
+}
+
+
+@pytest.mark.parametrize("rules", CHAINS.values(), ids=CHAINS)
+def test_a_long_chain_is_asked_for_by_few_questions(rules, monkeypatch):
+    """Their number is that of the rules, and of batches of facts, and not of the chain's links."""
+    asked, understand = [], derivations.understand
+    monkeypatch.setattr(derivations, "understand", lambda *a: asked.append(1) or understand(*a))
+    counts = []
+    for n in (10, 60):
+        with ivm.open(":memory:") as ws:
+            ws.install(f"edge(x, y) -> int(x), int(y). {rules} q(x, y) <- p(x, y), edge(_, y).")
+            with ws.transaction() as txn:
+                txn.insert("edge", [(i, i + 1) for i in range(n)])
+            asked.clear()
+            for fact in (f"p(0, {n})", f"q(0, {n})"):
+                proved = ws.why(fact)
+                assert proved.smallest and proved.derivations == 1, fact
+            counts.append(len(asked))
+    assert counts[0] == counts[1] < 20
