@@ -121,8 +121,8 @@ def computed_from(fold: Fold) -> tuple[int, int, tuple[tuple[int, int], ...]] | 
         scan = state.scan_of(MIN if op in LOWER else MAX)
         return states.FOLDED, len(scan) - 1, scan
     if op in BY_RANK:
-        scans = (SUM_FOLD, keys), (CARRY, keys)
-        return (RANK_CODES[BY_RANK[op]], 0, scans) if _is_small(fold) else None
+        code, scans = RANK_CODES.get(BY_RANK[op]), ((SUM_FOLD, keys), (CARRY, keys))
+        return (code, 0, scans) if code is not None and _is_small(fold) else None
     if op == "count_distinct":
         return states.FOLDED, 0, ((COUNT, 0),)
     if op == "concat" or is_operator(op):
