@@ -132,7 +132,7 @@ def in_order_of(
     """Return the aggregates in the order of the heads that have their results as values.  Raises
     AggregateError.
     """
-    found = {one.result: one for one in aggregates}
+    found = {aggregate.result: aggregate for aggregate in aggregates}
     for one in aggregates:
         if (
             len(aggregates) != len(heads)

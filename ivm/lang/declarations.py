@@ -51,7 +51,7 @@ def declare(program: Program, known: Program, stored: Mapping[str, Predicate]) -
     Raises RedefinitionError, RuleTypeError, UnknownPredicateError.
     """
     predicates = {**program.over(known), **stored}
-    waiting = [one for one in program.statements if isinstance(one, Declaration)]
+    waiting = [statement for statement in program.statements if isinstance(statement, Declaration)]
     waiting += _implied(program, {*predicates, *(split(one.head)[0].name for one in waiting)})
     known_types = predicates if waiting else {}  # a question declares nothing
     firsts = _enumerated(program) | {
@@ -92,9 +92,9 @@ def _implied(program: Program, names: set[str]) -> Iterator[Declaration]:
     """
     derived = {
         split(head)[0].name
-        for one in program.statements
-        if isinstance(one, Clause)
-        for head in one.heads
+        for statement in program.statements
+        if isinstance(statement, Clause)
+        for head in statement.heads
     }
     for one in program.statements:
         if not isinstance(one, Constraint) or not is_head(one.left):
@@ -116,7 +116,7 @@ def _of_one_column(items: Iterable[Formula]) -> Iterator[Application]:
 
 def _untyped(declaration: Declaration) -> list[Application]:
     """Return the atoms that give types to columns which have none in a declaration."""
-    typed = {one.variable for one in declaration.types}
+    typed = {typing.variable for typing in declaration.types}
     return [one for one in _of_one_column(declaration.others) if str(one.args[0]) not in typed]
 
 
@@ -125,7 +125,7 @@ def _declared(declaration: Declaration, firsts: Mapping[str, Type]) -> Predicate
     terms = call.args if value is None else (*call.args, value)
     columns = tuple(_column(term, call) for term in terms)
     types = _types(declaration, columns, call, firsts)
-    marked = {one.variable for one in declaration.types if one.type.endswith("?")}
+    marked = {typing.variable for typing in declaration.types if typing.type.endswith("?")}
     nullable = tuple(place for place, column in enumerate(columns) if column in marked)
     if value is None:
         return Predicate(
@@ -278,7 +278,7 @@ def make_edits(program: Program, known: Program) -> Program:
     """Make edits of a program's changes, constants typed by the columns. Raises RuleError."""
     predicates = program.over(known)
     edits = tuple(_edit(one, predicates) for one in program.statements if isinstance(one, Change))
-    left = tuple(one for one in program.statements if not isinstance(one, Change))
+    left = tuple(statement for statement in program.statements if not isinstance(statement, Change))
     return replace(program, edits=edits, statements=left)
 
 

@@ -235,7 +235,7 @@ def with_others(
             lost.update(NAME.findall(text[start:end])[:1])
     while parts and len(found) < MOST:
         try:
-            check(tuple(one for part in parts for one in part.statements))
+            check(tuple(statement for part in parts for statement in part.statements))
             break
         except RuleError as mistake:
             if not (isinstance(mistake, UnknownPredicateError) and mistake.name in lost):

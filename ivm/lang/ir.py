@@ -550,7 +550,7 @@ def renamed(node: Any, names: Mapping[Var, Var]) -> Any:
             body = tuple(renamed(one, names) for one in node.body)
             return replace(node, body=body, exists=tuple(names.get(v, v) for v in node.exists))
         case Aggregate():
-            arguments = tuple(renamed(one, names) for one in node.arguments)
+            arguments = tuple(renamed(argument, names) for argument in node.arguments)
             place = node.place and renamed(node.place, names)
             return replace(
                 node, result=renamed(node.result, names), arguments=arguments, place=place

@@ -323,7 +323,7 @@ def normalise(program: Program, known: Program) -> Program:
             left.append(one)
     heads = [split(head)[0].name for clause in clauses for head in clause.heads]
     names = {*program.over(known), *heads}
-    constraints = (clause for one in demands for clause in clauses_of(one, names))
+    constraints = (clause for demand in demands for clause in clauses_of(demand, names))
     plain: Iterable[Clause] = without_aggregations((*clauses, *constraints), names)
     declared = {name: one for name, one in program.predicates.items() if name not in program.stored}
     plain = with_closures([*plain], orders, equivalences, declared)

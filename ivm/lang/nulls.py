@@ -211,7 +211,7 @@ def nullable_places(
     """Return the places of the terms that may be null in some of the conjunctions."""
     nulls = [may_be_null(body, known) for body in bodies]
     return tuple(
-        place for place, term in enumerate(terms) if any(is_nullable(term, one) for one in nulls)
+        place for place, term in enumerate(terms) if any(is_nullable(term, null) for null in nulls)
     )
 
 

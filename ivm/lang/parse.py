@@ -270,7 +270,7 @@ class Builder(Transformer[Token, list[Statement]]):
             raise RuleSyntaxError(types[0].where, reason)
         text = " ".join(self.text[meta.start_pos : meta.end_pos].split())
         declared: list[Statement] = [Declaration(left, types, others)] if types else []
-        held = (*others, *(bound for one in types for bound in _range_of(one)))
+        held = (*others, *(bound for type_ in types for bound in _range_of(type_)))
         return [*declared, *([Constraint(left, held, text, where=self.at(meta))] if held else [])]
 
     def named_type(self, meta: Meta, parts: list[Token]) -> Typed:
@@ -309,8 +309,8 @@ class Builder(Transformer[Token, list[Statement]]):
             )
         text = self.text[meta.start_pos : meta.end_pos]
         return [
-            replace(one, body=_conjunction(body), aggregates=aggregates, text=text)
-            for one in changes
+            replace(change, body=_conjunction(body), aggregates=aggregates, text=text)
+            for change in changes
         ]
 
     def edit(self, meta: Meta, parts: list[Any]) -> Change:

@@ -79,7 +79,7 @@ class JoinOrders:
             tuple((name, other) for name, (other, _) in self._equal.items()),
             frozenset(map(frozenset, self._pinned)),
             tuple(tuple(v.name for v in variables(h) if v.name in keys) for h in rule.heads),
-            all(one.op == "count" for one in rule.aggregates),
+            all(aggregate.op == "count" for aggregate in rule.aggregates),
         )
 
     @cached_property
@@ -448,7 +448,7 @@ class JoinOrders:
 
         It cannot for aggregates of values, which need each binding, in any order.
         """
-        if any(one.op != "count" for one in self._conjunction.rule.aggregates):
+        if any(aggregate.op != "count" for aggregate in self._conjunction.rule.aggregates):
             return False
         shown = {v.name for head in self._conjunction.rule.heads for v in variables(head)}
         level = {name: i for i, name in enumerate(order)}

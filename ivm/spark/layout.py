@@ -472,7 +472,7 @@ def _sayable(rule: Rule) -> Rule:
         body=tuple(
             tuple(renamed(literal, names) for literal in disjunct) for disjunct in rule.body
         ),
-        aggregates=tuple(renamed(one, names) for one in rule.aggregates),
+        aggregates=tuple(renamed(aggregate, names) for aggregate in rule.aggregates),
     )
 
 

@@ -125,7 +125,7 @@ class _Text:
             else getattr(node.this, "name", "")
         )
         if kind == "VIEW" and node.expression is not None:
-            self.view(name, node.expression, [one.name for one in columns])
+            self.view(name, node.expression, [column.name for column in columns])
         elif kind == "TABLE" and node.expression is None and columns:
             self._refuse_taken(name, [*self.tables, *self.views, *self.read], node)
             given, key, checks = definitions(columns)
@@ -255,7 +255,7 @@ def refuse_equal(name: str, table: Any, columns: tuple[str, ...]) -> None:
     keep one. O(rows).
     """
     if hasattr(table, "toArrow"):
-        wanted = [one for one in table.columns if one in columns or one in OF_CHANGES]
+        wanted = [column for column in table.columns if column in columns or column in OF_CHANGES]
         counted = table.groupBy(*wanted).count()
         twice = counted.where(counted["count"] > 1).limit(1).toArrow()
     else:

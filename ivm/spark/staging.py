@@ -76,7 +76,7 @@ def _make(folder: Path) -> None:
 
 def files_of(messages: Sequence[WriterCommitMessage | None]) -> list[str]:
     """Return the staged files, by partition."""
-    return [one.file for one in messages if isinstance(one, Staged) and one.file]
+    return [message.file for message in messages if isinstance(message, Staged) and message.file]
 
 
 def query_of(messages: Sequence[WriterCommitMessage | None]) -> str | None:

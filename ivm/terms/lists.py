@@ -87,7 +87,7 @@ def _number(value: Any) -> Any:
 def _sorted(text: str, how: str) -> str:
     """Return a list in the order that `how` says: of "numbers" or others, "down", nulls "first"."""
     values = _values(text)
-    kept = [one for one in values if one is not None]
+    kept = [value for value in values if value is not None]
     kept.sort(key=_number if "numbers" in how else None, reverse="down" in how)
     nulls = [None] * (len(values) - len(kept))
     return _list(nulls + kept if "first" in how else kept + nulls)
@@ -114,7 +114,7 @@ def _joined(text: str, separator: str) -> str:
     if text and not values:
         no_value()
     return separator.join(
-        "true" if one is True else "false" if one is False else str(one) for one in values
+        "true" if value is True else "false" if value is False else str(value) for value in values
     )
 
 

@@ -122,7 +122,7 @@ def _by_user(name: str, x: Operands) -> Result:
 
 
 def _no_codes(codes: list[Codes], n: int) -> list[np.ndarray]:
-    return [np.zeros(n, np.int64) if one is None else one for one in codes]
+    return [np.zeros(n, np.int64) if code is None else code for code in codes]
 
 
 def _joined(codes: np.ndarray) -> Codes:

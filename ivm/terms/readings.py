@@ -155,7 +155,7 @@ def _clock(parts: tuple[str | None, ...]) -> tuple[bool, time]:
     """Return whether a time is 24:00:00, and the time of day; digits after those of microseconds
     are left out.
     """
-    hour, minute, second = (int(one or 0) for one in parts[:3])
+    hour, minute, second = (int(part or 0) for part in parts[:3])
     micros = int((parts[3] or "").ljust(6, "0")[:6])
     after = hour == 24
     if after and (minute or second or micros):

@@ -180,7 +180,7 @@ def _shares(deltas: Sequence[Delta], at_once: int, budget: Budget) -> Iterator[l
     next one a few of the others, and each share after it as many as all before, or all that are
     left where these are likely to cost little.  Raises Stopped.
     """
-    lengths = [0 if len(one.actions) <= at_once else len(one.actions) for one in deltas]
+    lengths = [0 if len(delta.actions) <= at_once else len(delta.actions) for delta in deltas]
     if not all(lengths):
         yield [NO_CHANGE if n else one for one, n in zip(deltas, lengths, strict=True)]
     done, before, step = 0, 0, 1 << max(0, max(lengths).bit_length() - FIRST)

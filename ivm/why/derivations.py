@@ -331,15 +331,15 @@ def _wanting(rule: Rule, name: str) -> Iterator[Rule]:
 
 def results_of(rule: Rule) -> set[Var]:
     """Return the variables that the aggregates of a rule define."""
-    return {v for one in rule.aggregates for v in one.results}
+    return {v for aggregate in rule.aggregates for v in aggregate.results}
 
 
 def facts_of(body: Body) -> tuple[Fact, ...]:
     """Return the facts that the atoms of a body read, each once."""
     atoms = (one for one in body if isinstance(one, Atom))
     facts = (
-        Fact(one.predicate, tuple(t.value for t in one.terms if isinstance(t, Const)))
-        for one in atoms
+        Fact(atom.predicate, tuple(t.value for t in atom.terms if isinstance(t, Const)))
+        for atom in atoms
     )
     return (*dict.fromkeys(facts),)
 

@@ -113,7 +113,7 @@ def in_order(plan: Plan, rows: np.ndarray, kind: np.ndarray) -> np.ndarray:
     At each level operations are ordered by value, and at a value by kind; what is done at deeper
     levels comes before the next from the value that is bound.
     """
-    level = np.array([one.level for one in plan.trace_sensors])[rows[0]]
+    level = np.array([sensor.level for sensor in plan.trace_sensors])[rows[0]]
     keys = [rows[0]]
     for depth in reversed(range(len(plan.variables))):
         here, below = level == depth, level > depth

@@ -230,7 +230,7 @@ class Asker:
             "any": sorted({v.name for one in insertions for atom in one for v in variables(atom)}),
             "instead": [self.text(fact) for fact in others],
             "failures": _distinct(map(self._failure, failures)),
-            "insertions": [sorted(map(self._edit, one)) for one in insertions],
+            "insertions": [sorted(map(self._edit, insertion)) for insertion in insertions],
             "complete": missing.complete,
         }
         return Why(data["fact"], self.version, False, 0, False, data)

@@ -47,7 +47,7 @@ class CommitReport:
             )
             if changed:
                 self._rows[name] = changed
-        kept = (name for one in catalog.dependants.values() for name in one.keeps)
+        kept = (name for dependent in catalog.dependants.values() for name in dependent.keeps)
         self._views = self._rows.keys() & {*kept}
         self._began += time.perf_counter() - began  # counting does not belong to the commit
 

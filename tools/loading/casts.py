@@ -312,7 +312,7 @@ def may_hold(have: pa.DataType, want: pa.DataType) -> bool:
         return (have.tz is None) == (want.tz is None)
     dates = have, want
     if any(map(kind.is_date, dates)) and all(
-        kind.is_date(one) or one == pa.timestamp("us") for one in dates
+        kind.is_date(date) or date == pa.timestamp("us") for date in dates
     ):
         return True
     return bool(have == want or kind.is_null(have))

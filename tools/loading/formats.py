@@ -155,7 +155,7 @@ def _spark_types(source: pq.ParquetFile) -> dict[str, str]:
     note = (source.metadata.metadata or {}).get(b"org.apache.spark.sql.parquet.row.metadata")
     try:
         fields = json.loads(note)["fields"] if note else []
-        return {one["name"]: one["type"] for one in fields if isinstance(one["type"], str)}
+        return {field["name"]: field["type"] for field in fields if isinstance(field["type"], str)}
     except (ValueError, KeyError, TypeError):  # some other note
         return {}
 

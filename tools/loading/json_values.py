@@ -315,8 +315,8 @@ class Rows:
         """Return the columns of some fields."""
         rows = range(self.first_row, self.first_row + len(values))
         arrays = [
-            self._array([row.get(one.name) for row in values], one.type, (one.name,), rows)
-            for one in fields
+            self._array([row.get(field.name) for row in values], field.type, (field.name,), rows)
+            for field in fields
         ]
         return pa.table(arrays, names=fields.names)
 

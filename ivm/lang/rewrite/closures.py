@@ -65,7 +65,7 @@ def with_closures(
     Raises RuleSyntaxError for a view that has no rules, and is not declared.
     """
     found = list(clauses)
-    for name in dict.fromkeys(one.lesser.name for one in orders):
+    for name in dict.fromkeys(order.lesser.name for order in orders):
         found = [
             *_kept(found, [one for one in orders if one.lesser.name == name], declared.get(name))
         ]
