@@ -70,9 +70,9 @@ MODULES = {  # each public module, and the names that it offers
 }
 MEMBERS = {  # of each class that is handed to users
     pagestore.Store: """
-        at backup branch branches changes check cherry_pick close commits compact delete_branch diff dump history merge
-        mode on owns page_size path prepare pull push readers rebase recovery reopen restore retain revert sketch
-        snapshot stat tag tags texts_removed threads transaction untag uuid vacuum version
+        at backup branch branches changes check cherry_pick close column_sizes commits compact delete_branch diff dump
+        history merge mode on owns page_size path prepare pull push readers rebase recovery reopen restore retain revert
+        sketch snapshot stat tag tags texts_removed threads transaction untag uuid vacuum version
     """,
     pagestore.Snapshot: """
         close decode encode finder get items keys message pages properties remembered threads timestamp tree values

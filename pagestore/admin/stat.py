@@ -7,7 +7,9 @@ import numpy as np
 
 from pagestore.admin.check import free_pages
 from pagestore.errors import CorruptionError
-from pagestore.relations.snapshot import newest_snapshot, take_snapshot
+from pagestore.pages.layout import ENTRY_COUNT, HEADER, TYPE
+from pagestore.relations.relation import Relation
+from pagestore.relations.snapshot import Snapshot, newest_snapshot, take_snapshot
 from pagestore.storage.file import VERSION_LOCK
 from pagestore.storage.system import lock_holders, process_start
 from pagestore.trees.read import pages_of
@@ -16,6 +18,8 @@ from pagestore.values.dictionary import PLACES
 from pagestore.versions.handle import Handle
 from pagestore.versions.store_state import Version
 from pagestore.versions.version_table import VersionTable
+
+NO_IDS = np.zeros(0, np.int64)
 
 
 class Reader(NamedTuple):
@@ -73,6 +77,55 @@ def measure_store(handle: Handle, readers: list[Reader]) -> Stat:
         texts,
         handle.state.texts_removed,
     )
+
+
+class ColumnSize(NamedTuple):
+    """What a column of a relation takes in the leaves of its tree: bytes, and bits of a value.
+
+    `letters` are the bytes of its distinct texts, which are in the dictionary once for all columns.
+    """
+
+    relation: str
+    column: str
+    type: str
+    bytes: int
+    bits: float
+    letters: int
+
+
+def measure_columns(handle: Handle) -> list[ColumnSize]:
+    """See Store.column_sizes."""
+    found = list[ColumnSize]()
+    with newest_snapshot(handle) as snapshot:
+        for name, info in snapshot._version.catalog.relations.items():
+            if info.schema is None:
+                continue
+            tree, relation = snapshot.tree(name), snapshot[name]
+            bits = _leaf_bits(handle, tree)
+            for place, column in enumerate(info.schema.stored):
+                letters = _letters(snapshot, relation, place) if column.type.interned else 0
+                size, each = int(bits[place]) // 8, float(bits[place] / max(tree.count, 1))
+                found.append(ColumnSize(name, column.name, str(column.type), size, each, letters))
+    return found
+
+
+def _letters(snapshot: Snapshot, relation: Relation, place: int) -> int:
+    """Return the bytes of the distinct texts of a column."""
+    ids = np.unique(np.concatenate([NO_IDS, *(one[0] for one in relation.words((place,)))]))
+    texts = snapshot.dictionary.texts(ids[ids > 0], binary=True)
+    return sum(map(len, texts.to_pylist()))
+
+
+def _leaf_bits(handle: Handle, tree: Tree) -> np.ndarray:
+    """Return the bits that each column of a tree takes in all leaves, int64[C]."""
+    columns, pages = tree.spec.columns, handle.mapping.pages
+    ids = _pages_of(handle, tree)
+    ends = ids * pages.page_words
+    heads = pages.words[ends[:, None] + np.arange(HEADER + 2 * columns)]
+    leaves = heads[heads[:, TYPE] >> 8 & 0xFF == 0]
+    widths = leaves[:, HEADER + 1 :: 2] & 0xFF
+    found: np.ndarray = (widths * leaves[:, ENTRY_COUNT, None]).sum(axis=0)
+    return found
 
 
 def _sizes(handle: Handle) -> tuple[int, int]:

@@ -1,19 +1,36 @@
-"""`pagestore stat FILE`: pages by relation, by version and by reader."""
+"""`pagestore stat FILE`: pages by relation, by version and by reader; with `--columns` what each
+column takes.
+"""
 
 import argparse
 from collections import Counter
 
-from ..cli.answers import answer, common, counted, everything, opened, owner, size, table
+from ..cli.answers import (
+    answer,
+    common,
+    counted,
+    everything,
+    opened,
+    owner,
+    shown,
+    size,
+    table,
+)
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     common(parser)
     everything(parser)
+    parser.add_argument(
+        "--columns", action="store_true", help="what each column takes; reads all records"
+    )
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print the numbers of pages; return the exit code."""
+    """Print the numbers of pages, or of bytes by column; return the exit code."""
+    if options.columns:
+        return _columns(options)
     with opened(options) as store:
         stat = store.stat()
         pages = Counter[str]()
@@ -31,4 +48,19 @@ def run(options: argparse.Namespace) -> int:
             rows = [(r.version, r.pid, stat.only.get(r.version, 0)) for r in stat.readers]
             lines.append(table(rows, ("read version", "process", "pages of its own")))
         answer(options, data, "\n".join(lines))
+    return 0
+
+
+def _columns(options: argparse.Namespace) -> int:
+    with opened(options) as store:
+        sizes = store.column_sizes()
+    named = {*shown(options, {one.relation for one in sizes})}
+    rows = [
+        (one.relation, one.column, one.type, size(one.bytes), f"{one.bits:.1f}", letters)
+        for one in sorted(sizes, key=lambda one: (one.relation, -one.bytes - one.letters))
+        if one.relation in named
+        for letters in [size(one.letters) if one.letters else ""]
+    ]
+    heads = ("relation", "column", "type", "in its pages", "bits a value", "letters of its texts")
+    answer(options, {"columns": [one._asdict() for one in sizes]}, table(rows, heads))
     return 0

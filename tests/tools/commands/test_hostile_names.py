@@ -23,7 +23,7 @@ NAMES = [
 BAD = NAMES[1]  # as an argument
 HOSTILE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 STORE_COMMANDS = [
-    "info", "info --json", "stat", "stat --json", "fsck", "history", "history --json", "tag",
+    "info", "info --json", "stat", "stat --json", "stat --columns", "fsck", "history", "history --json", "tag",
     "tag --json", "print",
     "print --json", "vacuum --keep 1 --dry-run", "page 5", "page 2",
 ]  # fmt: skip
