@@ -101,6 +101,36 @@ def test_wiki_vote_maintained(maintenance, singles, batches, graph, tmp_path):
     ws.close()
 
 
+@pytest.mark.parametrize("count", [1000, pytest.param(100_000, marks=pytest.mark.campaign)])
+def test_matching_single_edges_stays_flat(count, graph, tmp_path):
+    """Edges go and come back one by one; the last tenth of the transactions takes as long as the
+    first. Intervals that no context needs are swept once the index is twice as large.
+    """
+    edges = graph("wiki-Vote")
+    random, path, gone = np.random.default_rng(12), tmp_path / "g.pages", []
+    ws = loaded(path, edges, maintenance="match")
+    took, rows, sizes = [], [], []
+    for number in range(count):
+        chosen = random.integers(edges.shape[1])
+        if len(gone) < 100 and chosen not in gone:
+            gone.append(chosen)
+            kind, column = "delete", chosen
+        else:
+            kind, column = "insert", gone.pop(random.integers(len(gone)))
+        before = time.process_time()
+        with ws.transaction() as txn:
+            getattr(txn, kind)("edge", list(edges[:, [column]]))
+        took.append(time.process_time() - before)
+        if number % (count // 10) == count // 10 - 1:
+            rows.append(ws.stats("tri")["sensitivity_rows"])
+            sizes.append(path.stat().st_size)
+    first, *_, last = np.median(np.array(took).reshape(10, -1), axis=1)
+    print(f"ms: {first * 1000:.3f}, {last * 1000:.3f}; intervals: {rows}; bytes: {sizes}")
+    assert last < 1.3 * first and max(rows) < 2.1 * rows[0] and max(sizes) < 2.1 * sizes[0]
+    ws.verify("tri")
+    ws.close()
+
+
 def test_full_evaluation_beside_a_csr_merge(graph, tmp_path):
     """The triangle listing within 1.5 times a hand-written merge over adjacency arrays, in one
     process.

@@ -1,0 +1,119 @@
+"""Matched rules under edits that are chosen to collide: after each transaction the views equal the
+slow truth, and the intervals that are kept are sound.
+
+What is sound `ivm/check/soundness.py` says: a value that a level refuses is in an interval of an
+atom that refuses it, and one that it accepts in an interval of each atom.
+"""
+
+import random
+import tempfile
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, reject, settings
+from hypothesis import strategies as st
+
+from ivm.engine import schedule
+from ivm.errors import ConstructError
+from pagestore.sorting.tuples import FEW
+from tests.support.mirror import Mirror
+from tests.support.programs.amounts import times
+from tests.support.strategies import DECLARATIONS, FULL, STORED, programs
+
+TRANSACTIONS = 8  # of a program
+
+
+class Edits:
+    """Draws transactions over the rows that there are; `rows` are those of each relation."""
+
+    def __init__(self, seed, names):
+        self.random, self.rows = random.Random(seed), {name: set() for name in names}
+
+    def transaction(self, least=1, most=3):
+        """Some kinds of edits in one transaction."""
+        kinds = [self.anything, self.witness, self.ends, self.both_sides, self.value, self.group]
+        found = [
+            edit
+            for kind in self.random.choices(kinds, k=self.random.randint(least, most))
+            for edit in kind()
+        ]
+        for name, row, inserted in found:
+            rows, (keys, is_function) = self.rows[name], STORED[name]
+            if is_function or not inserted:
+                rows -= {one for one in rows if one[:keys] == row[:keys]}
+            if inserted:
+                rows.add(row)
+        return found
+
+    def anything(self):
+        name = self.random.choice([*self.rows])
+        width = sum(STORED[name])
+        return [
+            (name, tuple(self.random.choices(range(4), k=width)), self.random.random() < 0.7)
+            for _ in range(3)
+        ]
+
+    def some(self, functions=(False, True)):
+        """A relation and one of its rows, if there are any."""
+        there = [
+            (name, row)
+            for name, rows in self.rows.items()
+            for row in sorted(rows)
+            if STORED[name][1] in functions
+        ]
+        return [self.random.choice(there)] if there else []
+
+    def witness(self):
+        """A row that is there goes."""
+        return [(name, row, False) for name, row in self.some()]
+
+    def ends(self):
+        """A row comes beside one that is there."""
+        found = []
+        for name, row in self.some():
+            column = self.random.randrange(len(row))
+            beside = row[column] + self.random.choice([-1, 1])
+            found.append((name, (*row[:column], beside, *row[column + 1 :]), True))
+        return found
+
+    def both_sides(self):
+        """A row goes and comes back turned around, as both sides of a self-join may read it."""
+        return [
+            edit
+            for name, row in self.some(functions=(False,))
+            for edit in ((name, row, False), (name, row[::-1], True))
+        ]
+
+    def value(self):
+        """A function's value changes and its key does not."""
+        return [
+            (name, (*row[:-1], row[-1] + 1), True) for name, row in self.some(functions=(True,))
+        ]
+
+    def group(self):
+        """All rows with a first value go; half of the time they come back at once."""
+        found = []
+        for name, chosen in self.some():
+            rows = [row for row in sorted(self.rows[name]) if row[0] == chosen[0]]
+            found += [(name, row, False) for row in rows]
+            found += [(name, row, True) for row in rows] if self.random.random() < 0.5 else []
+        return found
+
+
+@settings(max_examples=times(12), suppress_health_check=list(HealthCheck))
+@given(programs(FULL), st.integers(0, 1 << 30), st.sampled_from([FEW, FEW, 0]))
+def test_intervals_are_sound_after_each_transaction(text, seed, few):
+    """Small changes are matched by a kernel, with no `few` by Python."""
+    rules = text.removeprefix(DECLARATIONS)
+    edits = Edits(seed, [name for name in STORED if name + "(" in rules or name + "[" in rules])
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(schedule, "FEW", few)
+        try:
+            mirror = Mirror(Path(folder) / "store.pages", text, maintenance="match")
+        except ConstructError:
+            reject()
+        for number in range(TRANSACTIONS):
+            mirror.change(edits.transaction() if number else edits.transaction(30, 30))
+            edits.rows = {name: {*mirror.workspace[name]} for name in edits.rows}
+            assert mirror.workspace.check() == []
+        mirror.close()
