@@ -251,6 +251,13 @@ FORMS = {
         "SELECT id, CASE WHEN p = 1 THEN MAP {s: 1} ELSE MAP {} END AS z FROM t WHERE s > ''",
         "SELECT p, arg_min(s, p % 2 ORDER BY v DESC NULLS LAST, id) AS z FROM t GROUP BY p",
     ],
+    "values as names of columns": [
+        "PIVOT (SELECT id, p, s FROM t) ON p IN (-1, 1, NULL) USING count(*), max(s) AS m",
+        "FROM (SELECT id, p > 1 AS z FROM t) PIVOT (count(*) FOR z IN (true, false))",
+        "FROM (SELECT id, s, x FROM t) PIVOT (sum(x) AS z FOR s IN ('', 'w' AS a, 'a,b'))",
+        "PIVOT (SELECT id, v, x FROM t) ON v IN (1.50, -2.5, 4.00) USING sum(x)",
+        "PIVOT (SELECT id, x FROM t) ON x IN (1e0, -0.5) USING min(id)",
+    ],
     "the first rows": ["SELECT id FROM t ORDER BY v DESC, id FETCH FIRST 2 ROWS ONLY"],
 }
 

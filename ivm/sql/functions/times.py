@@ -393,6 +393,8 @@ def _formatted(node: exp.Expr, value: Value) -> Typed:
         "%-?[aAbBdHIjmMpSUwWyYf%]|%[GVu]", "", form.name
     ).count("%"):
         raise SqlError("strftime takes a constant format of %Y %m %d %H %M %S and the like", node)
+    if not form.name:
+        raise SqlError("strftime takes a format, and this is empty", node)
     while isinstance(inner, exp.TsOrDsToDate | exp.TsOrDsToTimestamp):
         inner = inner.this
     return _named(value(inner), form.name, node)

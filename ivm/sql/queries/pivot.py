@@ -7,6 +7,10 @@ from __future__ import annotations
 from sqlglot import exp
 
 from ivm.sql.errors import SqlError
+from ivm.sql.literals import constant, converted
+from ivm.sql.naming.names import output_name
+from ivm.sql.terms import Lit
+from ivm.sql.types import NULL, VARCHAR
 
 
 def rewritten(pivot: exp.Pivot, source: exp.Expr, columns: list[str]) -> exp.Query:
@@ -39,17 +43,28 @@ def rewritten(pivot: exp.Pivot, source: exp.Expr, columns: list[str]) -> exp.Que
         raise SqlError("PIVOT over several columns: write one PIVOT for each", pivot)
     (field,) = fields
     for value in field.expressions:
-        shown = value.alias if isinstance(value, exp.PivotAlias | exp.Alias) else value.name
-        plain = value.this if isinstance(value, exp.PivotAlias | exp.Alias) else value
+        named = isinstance(value, exp.PivotAlias | exp.Alias)
+        shown, plain = (value.alias, value.this) if named else (_name_of(value), value)
         for one in aggregates:
             inner = one.this if isinstance(one, exp.Alias) else one
             name = f"{shown}_{one.alias}" if isinstance(one, exp.Alias) else shown
             if not isinstance(one, exp.Alias) and len(aggregates) > 1:
-                name = f"{shown}_{inner.sql(dialect='duckdb').lower()}"
-            condition = exp.Where(this=exp.EQ(this=field.this.copy(), expression=plain.copy()))
+                name = f"{shown}_{output_name(inner)}"
+            # null is a value here
+            same = exp.NullSafeEQ(this=field.this.copy(), expression=plain.copy())
+            condition = exp.Where(this=same)
             filtered = exp.Filter(this=inner.copy(), expression=condition)
             select = select.select(exp.alias_(filtered, name, quoted=True))
     return select.group_by(*(exp.column(k, quoted=True) for k in keys)) if keys else select
+
+
+def _name_of(value: exp.Expr) -> str:
+    """Return the name of the column of a value: its text, in quotes if it is empty."""
+    known = constant(value)
+    if known is None or known.type == NULL:
+        return value.name or value.sql(dialect="duckdb")
+    term = converted(known, VARCHAR, value).term
+    return str(term.value) or "''" if isinstance(term, Lit) else value.name
 
 
 def _unpivoted(pivot: exp.Pivot, source: exp.Expr, columns: list[str]) -> exp.Query:
