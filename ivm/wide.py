@@ -367,7 +367,13 @@ def _plain(values: list[Any], wanted: pa.DataType) -> pa.Array:
     name = "float64" if float in kinds or pa.types.is_floating(wanted) else JSON[kinds.pop()]
     if pa.types.is_uint64(wanted):
         name = "uint64"
-    return typed(Column("value", Type(name, nullable=True)), values).cast(wanted)
+    found = typed(Column("value", Type(name, nullable=True)), values)
+    try:
+        return found.cast(wanted)
+    except pa.ArrowInvalid:
+        raise IvmError(
+            f"a list, struct or map has a number beyond its type, {wanted}: CAST it AS BIGINT"
+        ) from None
 
 
 def _array(values: list[Any], type_: str) -> pa.Array:

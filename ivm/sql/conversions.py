@@ -347,7 +347,17 @@ def as_json(value: Typed, node: exp.Expr | None) -> Term:
         raise SqlError(f"a list of {value.type} is not kept: CAST its values", node)
     if value.type.is_decimal:
         value = convert(value, VARCHAR, node)
-    return nested_text(value, node)
+    return nested_text(ranged(value), node)
+
+
+def ranged(value: Typed) -> Typed:
+    """Return a computed number as one that is within its type, since readers of lists, structs and
+    maps have no more bits.
+    """
+    computed = isinstance(value.term, Call) and value.term.name != "within"
+    if not computed or not value.type.is_integer:
+        return value
+    return value._replace(term=fitted(value.term, BIGINT, value.type))
 
 
 def nested_text(value: Typed, node: exp.Expr | None) -> Term:

@@ -110,7 +110,10 @@ def _is_like(texts: "pa.Array", pattern: str, ignore_case: bool = False) -> "pa.
 
     if not ignore_case and not {*"%_"} & {*pattern}:
         return pc.equal(texts, of_texts([pattern])[0])  # however long it is
-    return pc.match_like(texts, pattern.replace("\\", "\\\\"), ignore_case=ignore_case)
+    if "\\" in pattern:  # of which Arrow takes two where the rest is a prefix, an end or a part
+        parts = ({"%": ".*", "_": "."}.get(one) or re.escape(one) for one in pattern)
+        return _finds(texts, rf"\A(?{'i' * ignore_case}s:{''.join(parts)})\z")
+    return pc.match_like(texts, pattern, ignore_case=ignore_case)
 
 
 def _replaced(texts: "pa.Array", pattern: str, new: str) -> "pa.Array":

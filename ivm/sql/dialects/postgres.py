@@ -41,6 +41,8 @@ _JSON_TYPES = (
 )
 _SECOND = "CAST((epoch_us({0}) - 60000000 * CAST(floor(epoch_us({0}) / 60000000) AS BIGINT)) / {1} AS DECIMAL(12,6))"
 
+# of nulls alone, an empty text
+_LISTED = "CASE WHEN :l IS NOT NULL AND :s IS NOT NULL THEN coalesce({}, '') END"
 CALLS: dict[str, Meaning] = {
     # numbers
     "round(x)": "by_type(:x, 'float', spark_bround(:x, 0), round(:x))",
@@ -81,14 +83,15 @@ CALLS: dict[str, Meaning] = {
     "to_hex(x)": "lower(text_digits(by_type(:x, 'bigint', :x, CASE WHEN :x < 0 THEN CAST(:x AS "
                  "BIGINT) + 4294967296 "
                  "ELSE :x END), 16))",
-    "quote_literal(x)": "concat('''', replace(postgres_text(:x), '''', ''''''), '''')",
+    "quote_literal(x)": "CASE WHEN contains(postgres_text(:x), '\\') THEN 'E' ELSE '' END || '''' || "
+                        "replace(replace(postgres_text(:x), '''', ''''''), '\\', '\\\\') || ''''",
     "format(f, *a)": lambda node: _formatted(node),
     "format(f)": lambda node: _formatted(node),
-    "string_to_array(s, d)": "CASE WHEN :s = '' THEN CAST([] AS VARCHAR[]) ELSE string_split(:s, "
-                             ":d) END",
-    "array_to_string(l, s)": "array_to_string(:l, :s)",
-    "array_to_string(l, s, r)": "array_to_string(list_transform(:l, e -> "
-                                "coalesce(postgres_text(e), :r)), :s)",
+    "string_to_array(s, d)": "CASE WHEN :s = '' THEN CAST([] AS VARCHAR[]) "
+                             "WHEN :d = '' AND :s > '' THEN [:s] ELSE string_split(:s, coalesce(:d, '')) END",
+    "array_to_string(l, s)": _LISTED.format("array_to_string(:l, :s)"),
+    "array_to_string(l, s, r)": _LISTED.format("array_to_string(list_transform(:l, e -> "
+                                "coalesce(postgres_text(e), :r)), :s)"),
     # patterns
     "regexp_like(s, p)": "regexp_matches(:s, :p)",
     "regexp_count(s, p)": "len(regexp_extract_all(:s, :p))",
@@ -341,9 +344,10 @@ def _containing(node: exp.Expr) -> exp.Expr:
     left, right = node.this, node.expression
     if isinstance(node, exp.ArrayContainedBy):
         left, right = right, left
-    name = "list_has_any" if isinstance(node, exp.ArrayOverlaps) else "list_has_all"
+    whole = "list_count(:b) = len(:b) AND list_has_all(:a, :b)"  # null is in no array
+    found = "list_has_any(:a, :b)" if isinstance(node, exp.ArrayOverlaps) else whole
     words = "refused('@> and <@ take arrays: compare j ->> key with a value')"
-    return duckdb(f"by_type(:a, 'list', {name}(:a, :b), {words})", {"a": left, "b": right})
+    return duckdb(f"by_type(:a, 'list', {found}, {words})", {"a": left, "b": right})
 
 
 def _of_json(node: exp.Expr) -> None:

@@ -248,7 +248,8 @@ CALLS: dict[str, Meaning] = {
     "array_size(l)": "len(:l)",
     "array_contains(l, x)": "CASE WHEN :x IS NULL THEN NULL WHEN list_contains(:l, :x) THEN true "
                             "WHEN len(:l) = len(list_filter(:l, e -> e IS NOT NULL)) THEN false END",
-    "array_position(l, x)": "coalesce(list_position(:l, :x), 0)",
+    "array_position(l, x)": "CASE WHEN :l IS NOT NULL AND :x IS NOT NULL "
+                            "THEN coalesce(list_position(:l, :x), 0) END",
     "array_max(l)": "list_max(:l)",
     "array_min(l)": "list_min(:l)",
     "array_join(l, s)": "array_to_string(:l, :s)",
@@ -259,15 +260,19 @@ CALLS: dict[str, Meaning] = {
     "sort_array(l, up)": lambda node: trees.in_order(*node.expressions),
     "array_append(l, x)": "list_append(:l, :x)",
     "array_prepend(l, x)": "list_prepend(:x, :l)",
-    "array_remove(l, x)": "list_filter(:l, e -> e <> :x)",
+    "array_remove(l, x)": "CASE WHEN :x IS NOT NULL "
+                          "THEN list_filter(:l, e -> e IS DISTINCT FROM :x) END",
     "array_compact(l)": "list_filter(:l, e -> e IS NOT NULL)",
-    "arrays_overlap(l, m)": "list_has_any(:l, :m)",
+    "arrays_overlap(l, m)": "CASE WHEN NOT list_has_any(:l, :m) AND len(:l) > 0 AND len(:m) > 0 "
+                            "AND list_count(:l) + list_count(:m) < len(:l) + len(:m) THEN NULL "
+                            "ELSE list_has_any(:l, :m) END",
     "slice(l, a, n)": "CASE WHEN :a < 0 THEN list_slice(:l, len(:l) + :a + 1, len(:l) + :a + :n) "
                       "ELSE list_slice(:l, :a, :a + :n - 1) END",
     "sequence(a, b)": "CASE WHEN :a <= :b THEN range(:a, :b + 1) ELSE range(:a, :b - 1, -1) END",
     "transform(l, f)": "list_transform(:l, :f)",
     "filter(l, f)": "list_filter(:l, :f)",
-    "exists(l, f)": "len(list_filter(:l, :f)) > 0",
+    "exists(l, f)": "CASE WHEN list_contains(list_transform(:l, :f), true) THEN true "
+                    "WHEN list_count(list_transform(:l, :f)) = len(:l) THEN false END",
     "struct(*a)": lambda node: trees.struct(node),
     "named_struct(*a)": lambda node: trees.named_struct(node),
     "map(*a)": lambda node: trees.map_of(node),

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from ivm.sql.conversions import as_json, bracketed, concat, convert, in_order, in_words
+from ivm.sql.conversions import as_json, bracketed, concat, convert, in_order, in_words, ranged
 from ivm.sql.errors import SqlError
 from ivm.sql.literals import constant
 from ivm.sql.queries.folds.aggregate import Aggregate, Made
@@ -40,7 +40,7 @@ def joined(one: Aggregate) -> Made:
 def listed(one: Aggregate) -> Made:
     """List of all values, nulls among them, as JSON without the brackets around it."""
     node = one.one.node
-    value = one.builder.define(one.body, one.values.value(one.arguments()[0]))
+    value = one.builder.define(one.body, ranged(one.values.value(one.arguments()[0])))
     shown = one.builder.define(one.body, Typed(as_json(value, node), VARCHAR, False))
     type_ = list_of(value.type)
     return one.fold("concat", type_, *one.listed(shown), Lit(",", "string"))
