@@ -48,9 +48,10 @@ from ivm.sql.session import Host, Reader
 from ivm.sql.syntax import (
     TOO_DEEP,
     no_statement,
+    spaced,
     syntax_error,
 )
-from ivm.sql.system import session
+from ivm.sql.system import pg_functions, session
 from ivm.sql.system.settings import BEGINS, SHOWN, command, mark, pieces
 from ivm.wide import Parameters
 from pagestore.errors import DependantsError, PagestoreError
@@ -75,7 +76,7 @@ def parse(text: str, dialect: str, parameters: Parameters = None) -> list[tuple[
     if not isinstance(text, str):
         raise SqlError(f"{text!r} is not a text; statements are texts")
     explained = EXPLAIN.fullmatch(text)
-    text = explained.group(1) if explained else text
+    text = spaced(explained.group(1) if explained else text)
     try:
         found = [one for part in _parts(text, dialect) for one in _statements(part, dialect)]
     except SqlglotError as error:
@@ -103,6 +104,8 @@ def _answer(node: exp.Expr, nodes: Sequence[exp.Expr], dialect: str) -> None:
     filled = isinstance(node, exp.Create) and str(node.args.get("kind")).upper() == "TABLE"
     if isinstance(node, (*QUERIES, *EDITS, exp.From, exp.Copy)) or (filled and node.expression):
         session.answer(node, nodes, dialect)
+        if dialect == "postgres":
+            pg_functions.simplify(node, [*node.walk(bfs=False)])
     elif isinstance(node, exp.Create | exp.Alter):
         session.simplify_definition(node)
 

@@ -25,6 +25,7 @@ CREATED = re.compile(
     r"create\b.*?\bas\s+(?=[(\s]*(?:select|from|with|values)\b)", re.IGNORECASE | re.DOTALL
 )
 QUOTED = re.compile(r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|--[^\n]*|/\*.*?\*/", re.DOTALL)
+PLACES = re.compile(rf"({QUOTED.pattern})|(\$\d+)", re.DOTALL)
 STARTS = (
     "SELECT", "FROM", "WITH", "VALUES", "PIVOT", "UNPIVOT", "INSERT", "UPDATE", "DELETE", "MERGE",
     "TRUNCATE", "CREATE",
@@ -54,6 +55,15 @@ TAKES = {  # how many arguments DuckDB's functions take of which the parser woul
     "list_sort": (1, 3), "array_sort": (1, 3),
 }  # fmt: skip
 SIGNS = {"!": "x! is written factorial(x), and !x is NOT x"}
+
+
+def spaced(text: str) -> str:
+    """Return a text with blanks around each `$1`, since the parser takes `$1,$2` for the beginning
+    of a quoted text.
+    """
+    if re.search(r"\$\d+[^\s$]+\$", text) is None:
+        return text
+    return PLACES.sub(lambda found: found[1] or f" {found[2]} ", text)
 
 
 def syntax_error(error: SqlglotError, text: str) -> SqlError:

@@ -62,6 +62,9 @@ def _has_index(one: Constraint) -> bool:
 
 def _classes(told: Told) -> list[Row]:
     oids, found = numbers(told), list[Row]()
+    foreign = [one for table in told.objects for one in table.constraints if one.target]
+    bound = {oids[one.target] for one in foreign if one.target in oids}
+    bound |= {oids[one.name] for one in told.objects if any(c.target for c in one.constraints)}
     for one in told.objects:
         indexed = any(map(_has_index, one.constraints))
         shared = one.kind == VIEW
@@ -75,8 +78,9 @@ def _classes(told: Told) -> list[Row]:
         for _, one, oid in _constraints(told)
         if _has_index(one)
     ]
-    rest = (0, 0, 0, False, False, False, False, "p", "d", 0, 0, -1.0, None, None, None, 0, 0)
-    return [(*row, *rest) for row in found]
+    none = (False, False, False, "p", "d", 0, 0, -1.0, None, None, None, 0, 0)
+    queries = {oids[one.name]: one.query or None for one in told.objects}
+    return [(*row, 0, 0, 0, row[0] in bound, *none, queries.get(row[0])) for row in found]
 
 
 def _attributes(told: Told) -> list[Row]:
@@ -174,7 +178,7 @@ RELATIONS: Relations = {
         "reltype:BIGINT reloftype:BIGINT reltablespace:BIGINT relhastriggers:BOOLEAN "
         "relrowsecurity:BOOLEAN relforcerowsecurity:BOOLEAN relispartition:BOOLEAN relpersistence "
         "relreplident reltoastrelid:BIGINT relfilenode:BIGINT reltuples:DOUBLE reloptions relacl "
-        "relpartbound relpages:INTEGER relrewrite:BIGINT",
+        "relpartbound relpages:INTEGER relrewrite:BIGINT definition",
         _classes,
     ),
     "pg_attribute": (

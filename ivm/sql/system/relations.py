@@ -28,7 +28,7 @@ SCHEMAS: dict[str, Relations] = {
 
 def is_system(table: exp.Table) -> bool:
     """Return whether a name of a FROM is that of a system's relation."""
-    return _schema(table) in SCHEMAS
+    return bool(table.name) and _schema(table) in SCHEMAS
 
 
 def _schema(table: exp.Table) -> str:
