@@ -106,9 +106,7 @@ def merge(
         return try_on(handle, into, [done])
     with begin_transaction(handle, said, into) as txn:
         conflicts = done.apply(handle, txn)
-        known = _joined(lines)
-        record = {"version": txn.version, "with": versions[0], "lines": known}
-        txn.properties[MERGED] = json.dumps(record)
+        note_contained(txn, joined(lines), versions[0])
         txn._settings = _pinned(handle, source, into, versions[0])
         return Merge(txn.commit(), base, conflicts, {})
 
@@ -178,7 +176,16 @@ def contained(handle: Handle, number: int) -> dict[int, int]:
         branch = handle.entry(number).branch
 
 
-def _joined(both: Iterable[Mapping[int, int]]) -> dict[int, int]:
+def note_contained(txn: Transaction, lines: Mapping[int, int], parent: int | None = None) -> None:
+    """Let a version say which versions it contains: the newest of each branch, and of a merge its
+    second parent.
+    """
+    record = {"version": txn.version if parent is not None else -1, "with": parent or 0}
+    txn.properties[MERGED] = json.dumps(record | {"lines": lines})
+
+
+def joined(both: Iterable[Mapping[int, int]]) -> dict[int, int]:
+    """Return the newest version of each branch in several maps."""
     found: dict[int, int] = {}
     for lines in both:
         for branch, number in lines.items():

@@ -22,7 +22,16 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from pagestore.admin.history import begin_branch, delete_branch
-from pagestore.admin.merge import PULLED, Merge, OnConflict, contained, merge, merge_properties
+from pagestore.admin.merge import (
+    PULLED,
+    Merge,
+    OnConflict,
+    contained,
+    joined,
+    merge,
+    merge_properties,
+    note_contained,
+)
 from pagestore.errors import CorruptionError, MergeError
 from pagestore.relations.snapshot import (
     CHANGE,
@@ -40,10 +49,13 @@ if TYPE_CHECKING:
 
 
 class Same(NamedTuple):
-    """A version of either copy, which hold the same rows."""
+    """A version of either copy, which hold the same rows, and the newest version of each branch
+    here, by its number, whose changes a version there contains.
+    """
 
     here: int
     there: int
+    lines: dict[int, int]
 
 
 def pull(
@@ -74,6 +86,7 @@ def pull(
                 if changed or not txn.catalog.same_as(txn.base.catalog):
                     said = {"version": txn.version, "is": _identity(there, theirs.version)}
                     txn.properties[PULLED] = json.dumps(said)
+                    note_contained(txn, same.lines)
                 txn.commit()
     if into not in here.state.settings.branches:
         with here.administering():
@@ -120,7 +133,7 @@ def _newest_common(here: Handle, there: Handle, head: int) -> Same:
     It is known if it was made before one file became two, if it follows a version made here, or is
     followed by one. Raises MergeError if there is none.
     """
-    lines = contained(there, head)
+    lines, found = contained(there, head), list[tuple[int, int]]()
     mine = {_identity(here, entry.version): entry.version for entry in here.newest_first()}
     follow = {pulled: version for version in mine.values() if (pulled := _pulled(here, version))}
     for entry in sorted(there.newest_first(), reverse=True):
@@ -130,7 +143,10 @@ def _newest_common(here: Handle, there: Handle, head: int) -> Same:
         names = identity, _pulled(there, entry.version)
         known = follow.get(identity) or next((mine[one] for one in names if one in mine), None)
         if known is not None:
-            return Same(known, entry.version)
+            found.append((known, entry.version))
+    if found:
+        each = [{here.entry(known).branch: known} for known, _ in found]
+        return Same(*found[0], joined([contained(here, found[0][0]), *each]))
     raise MergeError(
         f"{here.file.path} and {there.file.path} have no version in common that both retain, and "
         f"nothing is changed: tag one in each copy when you make it, or keep more, by retain="

@@ -9,7 +9,7 @@ import weakref
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -48,6 +48,7 @@ class SimulatedFile:
         page_size=4096,
     ):
         self.path = Path("simulated.pages")
+        self.remembered: dict[Any, dict[Any, Any]] = {}
         self._page_size = page_size
         self._fd = os.memfd_create("simulated")
         weakref.finalize(self, os.close, self._fd)

@@ -1,6 +1,7 @@
 """Merges, reverts and cherry-picks beside a model of versions as dicts, and what is refused."""
 
 import random
+from collections.abc import Callable
 from contextlib import suppress
 from itertools import islice
 from typing import Any
@@ -32,6 +33,7 @@ class Model:
         self.contains: dict[int, set[int]] = {0: {0}}
         self.parents: dict[int, int] = {}
         self.merged: dict[int, int | None] = {}  # the second parents of merges
+        self.rules = {0: ""}  # what was installed
         self.heads = {"main": 0}
         self.store = store
 
@@ -41,6 +43,7 @@ class Model:
             return
         self.parents[version] = self.heads[branch]
         parts = [self.contains[one] for one in (self.heads[branch], *others)]
+        self.rules[version] = self.rules[self.heads[branch]]
         self.merged[version] = others[0] if others else None
         self.states[version], self.contains[version] = state, set.union({version}, *parts)
         self.heads[branch] = version
@@ -84,7 +87,7 @@ def three_way(base: State, ours: State, theirs: State, rule: Any) -> State | Non
 def shown(snapshot: Any) -> State:
     """The relations of a version as the model has them."""
     state: State = {}
-    for name in snapshot:
+    for name in (one for one in CREATED if one in snapshot):
         rows = [*snapshot[name]]
         if name == "bag":
             state[name] = {row: rows.count(row) for row in rows}
@@ -132,10 +135,14 @@ def edit(txn: Any, state: State, chance: random.Random) -> None:
             rows[key] = rows.get(key, 0) + 1 if name == "bag" else 1
 
 
-def run(seed: int, steps: int, retain: Any = "all") -> None:
-    """Run a random history of edits, branches, merges, reverts and picks."""
+def run(
+    seed: int, steps: int, store: Store | None = None, more: Callable[..., None] | None = None
+) -> Model:
+    """Run a random history of edits, branches, merges, rebases, reverts and picks in a store; call
+    `more` after each step with the model, and what is random.
+    """
     chance = random.Random(seed)
-    with pagestore.open(":memory:", retain=retain) as store:
+    with store or pagestore.open(":memory:", retain="all") as store:
         model = Model(store)
         for step in range(steps):
             branch, other = (chance.choice([*model.heads]) for _ in range(2))
@@ -173,9 +180,12 @@ def run(seed: int, steps: int, retain: Any = "all") -> None:
                 with store.transaction(branch=branch) as txn:
                     edit(txn, state, chance)
                     model.commit(branch, txn.commit(), state)
+            if more:
+                more(model, chance)
             for name, number in model.heads.items():
                 assert shown(store.snapshot(name)) == model.states[number], (seed, step, name)
         assert store.check() == []
+    return model
 
 
 def _compare(
@@ -207,6 +217,10 @@ def _rebase(model: Model, branch: str, onto: str, rule: Any) -> None:
         line, head = [head, *line], model.parents[head]
     if head == start:
         assert store.rebase(branch, onto).version == model.heads[branch]
+        return
+    if model.rules[model.heads[branch]] not in (model.rules[head], model.rules[start]):
+        with pytest.raises(MergeError, match="has rules or kept views of its own"):
+            store.rebase(branch, onto, rule)
         return
     wanted: list[State | None] = [model.states[start]]
     line = [one for one in line if model.merged.get(one) not in known]
