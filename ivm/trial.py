@@ -54,17 +54,17 @@ class Trial(Transaction):
         memory: int | None = None,
     ) -> None:
         super().__init__(sketch, installed, None, sql)
-        self._sketch, self._memory = sketch, memory
+        self.sketch, self._memory = sketch, memory
 
     @property
     def version(self) -> int:
         """The version that the edits are tried on."""
-        return self._sketch.base.version
+        return self.sketch.base.version
 
     def follow(self) -> None:
         """Apply the edits so far, and maintain the views.  Raises MaintainError as `commit`."""
         self._alive()
-        sketch, installed = self._sketch, self._installed
+        sketch, installed = self.sketch, self._installed
         with allowing(self._memory):
             engine = Engine(
                 sketch, installed, Encoder(sketch), sketch.threads, built=built_sizes(sketch)
@@ -76,10 +76,10 @@ class Trial(Transaction):
     def __getitem__(self, name: str) -> Any:
         """Return a relation or view with the edits so far.  Raises UnknownViewError."""
         self.follow()
-        found = read(self._sketch, name)
+        found = read(self.sketch, name)
         if found is None:
-            self._installed.predicate(name, self._sketch)  # raises an error that lists what exists
-        return self._sketch[name] if found is None else found
+            self._installed.predicate(name, self.sketch)  # raises an error that lists what exists
+        return self.sketch[name] if found is None else found
 
     def changes(self, name: str) -> pa.Table:
         """Return what the edits change in a relation or view: its columns, and `_change_type`.
@@ -87,16 +87,16 @@ class Trial(Transaction):
         Raises UnknownViewError.
         """
         self.follow()
-        if name in self._sketch:
-            return self._sketch.changes(name)
-        if name not in wide_names(self._sketch):
+        if name in self.sketch:
+            return self.sketch.changes(name)
+        if name not in wide_names(self.sketch):
             raise UnknownViewError(f"there is no relation or view {name!r} to change")
-        return changed_in(self._sketch, name)
+        return changed_in(self.sketch, name)
 
     def all_changes(self) -> Mapping[str, pa.Table]:
         """Return what the edits change, of each relation and view that they change."""
         self.follow()
-        sketch, blocks = self._sketch, [block.name for block in self._installed.blocks]
+        sketch, blocks = self.sketch, [block.name for block in self._installed.blocks]
         names = [name for name in sketch if not is_helper(name, blocks)]
         changes = {name: sketch.changes(name) for name in names}
         changes |= {

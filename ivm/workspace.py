@@ -86,6 +86,7 @@ if TYPE_CHECKING:
     import pyarrow.compute as pc
 
     from ivm.why.why import Asker, Cause, Row, Why
+    from ivm.why.wishes import Suggestion
 
 Dialect = Literal["duckdb", "postgres", "sqlite", "spark"]
 NAMES_MAX = 1 << 10  # relations whose edits have what they need kept
@@ -720,6 +721,32 @@ class Workspace:
                 fact, self.predicates, self.sql if version is None else self.at(version).sql
             )
         return self._asker(version).why(fact, row, most)
+
+    def make(self, wish: str) -> list[Suggestion]:
+        """Return the smallest edits that bring about what is wished of a view: a row is to be there,
+        or with a minus not to be. Nothing is changed.
+
+        Each was tried as by `what_if`, and says what it changes; those that change least come
+        first, and `commit` makes one. There are at most three edits in each; none are found if it
+        takes more, or the wish is so already. Rows are written as in `why`. Raises UnknownViewError,
+        EditError, RuleError.
+
+        >>> import ivm
+        >>> ws = ivm.open(":memory:")
+        >>> ws.install("paid[who] = n -> string(who), int(n). total[] = t <- agg<<t = sum(n)>> paid[_] = n.")
+        >>> version = ws.exec('+paid["ada"] = 15. +paid["bob"] = 1.')
+        >>> [str(one) for one in ws.make("total[] = 1")]
+        ['-paid["ada"] = 15.']
+        """
+        from ivm.why.wishes import Wishes
+
+        def edit(trial: Trial, edits: str) -> None:
+            if edits:
+                self._make(edits, trial)
+
+        commit = partial(partial, self.commit_at)
+        asker = self._asker(None)
+        return Wishes(asker, self.threads, self.what_if, edit, commit).find(wish)
 
     def why_changed(self, view: str, old: int | str, new: int | str | None = None) -> list[Cause]:
         """Return the rows of a view that came and went between two versions, each with the edits

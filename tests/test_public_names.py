@@ -95,7 +95,7 @@ MEMBERS = {  # of each class that is handed to users
     """,
     ivm.Workspace: """
         at blocks changes check close commit_async commit_at constraints declarations delete delete_range
-        delete_where evaluate evaluated exec explain in_sql_transaction insert install lint on predicates prepare
+        delete_where evaluate evaluated exec explain in_sql_transaction insert install lint make on predicates prepare
         preview query repair replace replan rope rules_of set sql stats strict subscribe trace trace_distance
         transaction transaction_async uninstall verify violations what_if why why_changed
     """,
@@ -119,7 +119,7 @@ COMMANDS = {
         restore page bench prepare load print delete drop rename truncate completion
     """,
     ivm_command: """
-        install uninstall exec query sql declare print explain why check fsck trace watch shell studio mcp bench
+        install uninstall exec query sql declare print explain why make check fsck trace watch shell studio mcp bench
         completion demo
     """,
 }

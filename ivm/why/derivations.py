@@ -306,8 +306,11 @@ class Derivations:
     def _ask(self, program: Program, limits: Limits = (None, None)) -> list[tuple[Any, ...]]:
         """Return the first rows of the answer to a question.  Raises LimitError."""
         with self._sketch() as sketch:
+            there = {*sketch}
             question = understand(sketch, self._installed, program, limits)
             found = answer(sketch, question, self._threads).to_arrow()
+            for name in {*sketch} - there:  # another question may follow
+                sketch.drop(name)
         columns = [column.to_pylist() for column in found.slice(0, BINDINGS_MAX).columns]
         return [*zip(*columns, strict=True)]
 

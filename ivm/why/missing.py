@@ -56,7 +56,7 @@ class Missing:
         `true` is asked which ones of some sets do: a sum or a negation of what is inserted is not
         foreseen.
         """
-        for rule, head, disjunct in self._ways(goal.predicate):
+        for rule, head, disjunct in self.ways(goal.predicate):
             self.failures += self._fails(rule, head, disjunct, goal)
         for size in range(1, INSERTIONS_MAX + 1):
             self._goals = 0
@@ -67,7 +67,8 @@ class Missing:
                 return found
         return []
 
-    def _ways(self, name: str) -> Iterator[tuple[Rule, Atom, Disjunct]]:
+    def ways(self, name: str) -> Iterator[tuple[Rule, Atom, Disjunct]]:
+        """Yield each rule of a view with its head and each of its bodies."""
         for rule in self.derivations.program.rules:
             for head in rule.heads:
                 if head.predicate == name:
@@ -110,7 +111,7 @@ class Missing:
         found = [
             failure
             for atom in helpers
-            for way in self._ways(atom.predicate)
+            for way in self.ways(atom.predicate)
             for failure in self._fails(*way, with_values(atom, values, rule.types))
         ]
         own = tuple(one for one in fails if one not in helpers)
@@ -129,21 +130,21 @@ class Missing:
             self.complete = False
             return []
         found: dict[Insertions, None] = {}
-        for rule, head, disjunct in self._ways(goal.predicate):
+        for rule, head, disjunct in self.ways(goal.predicate):
             if any(
                 isinstance(goal.terms[i], Const)
                 for i, v in enumerate(head.terms)
                 if v in results_of(rule)
             ):
                 continue  # which rows bring a given sum is not looked for
-            for goals in self._goals_of(rule, head, disjunct, goal):
+            for goals in self.goals_of(rule, head, disjunct, goal):
                 if any(one in above or one == goal for one in goals):
                     continue
-                for some in self._together(goals, size, above | {goal}):
+                for some in self.sets_of_all(goals, size, above | {goal}):
                     found[some] = None
         return [*found]
 
-    def _together(
+    def sets_of_all(
         self, goals: Sequence[Atom], size: int, above: frozenset[Atom]
     ) -> Iterator[Insertions]:
         """Yield the unions of one set for each goal."""
@@ -162,7 +163,7 @@ class Missing:
             if len(union) <= size:
                 yield union
 
-    def _goals_of(
+    def goals_of(
         self, rule: Rule, head: Atom, disjunct: Disjunct, goal: Atom
     ) -> Iterator[tuple[Atom, ...]]:
         """Yield sets of facts that a body lacks, each for a binding of the rest of it."""

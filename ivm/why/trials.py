@@ -51,11 +51,11 @@ class Trials:
         """Return whether insertions bring a row, with some values for their variables."""
         if insertions not in self._known:
             self._known[insertions] = any(
-                self._brings(rows, goal) for rows in self._with_values(insertions)
+                self._brings(rows, goal) for rows in self.filled(insertions)
             )
         return self._known[insertions]
 
-    def _with_values(self, insertions: Insertions) -> Iterator[list[Atom]]:
+    def filled(self, insertions: Insertions) -> Iterator[list[Atom]]:
         """Yield insertions with values for their variables."""
         atoms = sorted(insertions, key=str)
         types: dict[Var, str] = {}

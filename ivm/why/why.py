@@ -74,7 +74,7 @@ class Asker:
 
     def why(self, name: str, row: Row | None, most: int) -> Why:
         """See Workspace.why."""
-        goal = self._goal(name, row)
+        goal = self.goal(name, row)
         places = {
             place: term.value for place, term in enumerate(goal.terms) if isinstance(term, Const)
         }
@@ -108,7 +108,7 @@ class Asker:
 
     # -- what is given
 
-    def _goal(self, name: str, row: Row | None) -> Atom:
+    def goal(self, name: str, row: Row | None) -> Atom:
         """Return the row that a call names: constants, and variables for what is not given."""
         if row is None:
             return self._written(name)

@@ -73,6 +73,7 @@ IVM = {
         "why shop.pages \"SELECT * FROM total WHERE who = 'ada'\"",
         "why shop.pages total --since 12",
     ],
+    "make": ["make shop.pages 'total[\"ada\"] = 20'", "make shop.pages '-overdue(42)' --do"],
     "check": ["check shop.logiql", "check shop.logiql --store shop.pages --format github"],
     "fsck": ["fsck shop.pages", "fsck shop.pages --repair"],
     "trace": ["trace graph.pages tri", "trace graph.pages tri 3 4 --svg tri.svg"],

@@ -70,6 +70,7 @@ IVM = {
     "print": "the rows of a relation or view; or what there is",
     "explain": "how a view is evaluated and maintained, and why",
     "why": "why a row is in a view, or why not; which edits changed a view",
+    "make": "the smallest edits by which a view has a row, or has it no more",
     "check": "compile rules and print what is wrong with them; nothing is installed",
     "fsck": "compare views and indices with what follows from relations, and repair them",
     "trace": "what iterators do when a view is evaluated, and how that differs between versions",

@@ -33,7 +33,7 @@ class Model:
         self.contains: dict[int, set[int]] = {0: {0}}
         self.parents: dict[int, int] = {}
         self.merged: dict[int, int | None] = {}  # the second parents of merges
-        self.rules = {0: ""}  # what was installed
+        self.rules = {0: "[]"}  # what was installed
         self.heads = {"main": 0}
         self.store = store
 

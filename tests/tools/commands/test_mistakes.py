@@ -41,7 +41,7 @@ READING = [
     "ivm mcp {}", "ivm uninstall {} graph", "ivm exec {} +e(1,2).", "ivm query {} q(x)<-e(x,_).",
     "ivm declare {}",
     "ivm print {}", "ivm explain {} two", "ivm fsck {}", "ivm trace {} two 1 2", "ivm watch {} two",
-    "ivm why {} two(1,2)",
+    "ivm why {} two(1,2)", "ivm make {} two(1,2)",
 ]  # fmt: skip
 MAKING = ["pagestore load {} r in.csv --key k", "ivm install {} rules.ivm", "ivm shell {}"]
 

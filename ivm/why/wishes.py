@@ -1,0 +1,239 @@
+"""The smallest edits that bring about what is wished of a view: each was tried before it is said.
+
+    total["ada"] is 15, from paid("ada", 1) = 5 and paid("ada", 2) = 10
+
+    total["ada"] = 20      ^paid["ada", 1] = 10     ^paid["ada", 2] = 15     +paid["ada", 101] = 5
+
+Edits are tried in versions that are never committed, the fewest first. Where some do not bring the
+wish, each way out is tried in addition: a row that is there has a proof, of which some row must go
+or some negation fail; a row that is not there lacks rows, or has some too many.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from heapq import heappop, heappush
+from itertools import islice
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ivm.errors import EditError, IvmError
+from ivm.lang.ir import Atom, Const, Disjunct, Negation, Rule, Var, as_read, atoms, show
+from ivm.names import MULTIPLICITY
+from ivm.why.derivations import Derivations, Fact, results_of, with_values, written_atom
+from ivm.why.missing import Insertions, Missing
+from ivm.why.proofs import prove
+from ivm.why.trials import Trials
+from ivm.why.why import Asker
+from pagestore.errors import PagestoreError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+EDITS_MAX = 3  # in one suggestion
+TRIED_MAX = 400  # sets of edits for one wish
+VALUES_MAX = 4  # that are tried for what nothing determines
+Edits = frozenset[str]
+
+
+class Suggestion(NamedTuple):
+    """Edits that bring about a wish, and what they change: of each relation and view a table with
+    its columns and `_change_type`. `commit` makes them, as that of a `Preview`.
+    """
+
+    edits: tuple[str, ...]
+    changes: Mapping[str, pa.Table]
+    commit: Callable[[], int]
+
+    def __str__(self) -> str:
+        return " ".join(self.edits)
+
+
+@dataclass
+class Wishes:
+    """Looks for the edits that bring about a wish; `begin` begins a trial, `edit` makes edits in it,
+    and `commit` returns what commits them at a version.
+    """
+
+    asker: Asker
+    threads: int
+    begin: Callable[[], Any]
+    edit: Callable[[Any, str], None]
+    commit: Callable[[int, str], Callable[[], int]]
+
+    def find(self, wish: str) -> list[Suggestion]:
+        """See Workspace.make."""
+        text = wish.strip()
+        self.gone = text.startswith("-")
+        self.goal = self.asker.goal(text.lstrip("+-"), None)
+        if self.asker.derivations.is_base(self.goal.predicate):
+            raise EditError(f"{self.goal.predicate} is a relation: edit it itself, by exec")
+        open_: list[tuple[int, list[str]]] = [(0, [])]
+        seen, found = {frozenset[str]()}, list[Suggestion]()
+        while open_ and len(seen) < TRIED_MAX:
+            size, edits = heappop(open_)
+            if found and size > len(found[0].edits):
+                break
+            more = self._try(edits, found)
+            for one in more if not found else ():
+                both = frozenset([*edits, *one])
+                if both not in seen and size < len(both) <= EDITS_MAX:
+                    seen.add(both)
+                    heappush(open_, (len(both), sorted(both)))
+        return sorted(
+            found, key=lambda one: (sum(t.num_rows for t in one.changes.values()), one.edits)
+        )
+
+    def _try(self, edits: list[str], found: list[Suggestion]) -> list[Edits]:
+        """Note edits if they bring the wish; else return what may be done in addition."""
+        text = " ".join(edits)
+        with self.begin() as trial:
+            try:
+                self.edit(trial, text)
+                trial.follow()
+            except (IvmError, PagestoreError):
+                return []  # they violate what is declared, or what rules compute fails
+            derivations = self.asker.derivations.over(trial.sketch)
+            ways = _Ways(derivations, trial, self.asker, self.threads)
+            row = ways.row(self.goal)
+            if (row is None) != self.gone:
+                return [*(ways.drop(row) if row and self.gone else ways.bring(self.goal))]
+            if edits:
+                commit = self.commit(trial.version, text)
+                found.append(Suggestion((*edits,), trial.all_changes(), commit))
+        return []
+
+
+@dataclass
+class _Ways:
+    """Edits that may bring a fact, or take one away, in one trial."""
+
+    derivations: Derivations
+    trial: Any
+    asker: Asker
+    threads: int
+
+    def row(self, goal: Atom) -> Fact | None:
+        """Return a fact that a goal names, if there is one."""
+        given = {i: term.value for i, term in enumerate(goal.terms) if isinstance(term, Const)}
+        found = self.derivations.rows(goal.predicate, [given])
+        return Fact(goal.predicate, found[0][1]) if found else None
+
+    def drop(self, fact: Fact) -> Iterator[Edits]:
+        """Yield edits each of which breaks one proof of a fact."""
+        if self.derivations.is_base(fact.predicate):
+            yield frozenset([f"-{self._text(fact)}."])
+            return
+        sketch = self.trial.sketch
+        proofs = prove(self.derivations, self.asker.installed, sketch, fact, 1)
+        for step in (*proofs.steps[:1], *proofs.chosen.values()):
+            for below in step.facts:
+                if self.derivations.is_base(below.predicate):
+                    yield from self.drop(below)
+            for negation in step.absent:
+                missing = Missing(self.derivations)
+                goals = [one for one in negation.body if isinstance(one, Atom)]
+                for some in missing.sets_of_all(goals, 2, frozenset()):
+                    yield from self._inserted(some)
+
+    def bring(self, goal: Atom) -> Iterator[Edits]:
+        """Yield edits that may bring a goal: insertions, deletions of what must not be there, and
+        changes of what an aggregate takes.
+        """
+        missing = Missing(self.derivations)
+        for some in missing.explain(goal):
+            yield from self._inserted(some)
+        for failure in missing.failures:
+            for literal in failure.fails:
+                bound = with_values(literal, failure.values, failure.rule.types)
+                for atom in atoms(bound.body) if isinstance(bound, Negation) else ():
+                    if (there := self.row(atom)) is not None:
+                        yield from self.drop(there)
+        for rule, head, disjunct in missing.ways(goal.predicate):
+            if rule.aggregates:
+                yield from self._fold(rule, head, disjunct, goal)
+
+    def _fold(self, rule: Rule, head: Atom, disjunct: Disjunct, goal: Atom) -> Iterator[Edits]:
+        """Yield edits of what an aggregate takes, so that it may have the goal's result."""
+        folded, results = rule.aggregates[0], results_of(rule)
+        place = next(i for i, term in enumerate(head.terms) if term in results)
+        wanted = goal.terms[place]
+        terms = [Var(f"_{i}") if i == place else t for i, t in enumerate(goal.terms)]
+        now = self.row(_like(goal, terms))
+        if not isinstance(wanted, Const):
+            return
+        by = wanted.value
+        if folded.op == "sum" and now is not None:
+            by = wanted.value - now.row[place]
+        row = tuple(None if isinstance(t, Var) else t.value for t in terms)
+        for body in self.derivations.groups(rule, head, [Fact(goal.predicate, row)])[0]:
+            for written, bound in zip(atoms(disjunct), atoms(body), strict=False):
+                if not self.derivations.is_base(bound.predicate):
+                    continue
+                fact = Fact(bound.predicate, _row(bound))
+                yield from self.drop(fact)
+                for at, term in enumerate(written.terms):
+                    if folded.arguments and term == folded.arguments[0]:
+                        value = fact.row[at] + by if folded.op == "sum" else by
+                        changed = Fact(fact.predicate, (*fact.row[:at], value, *fact.row[at + 1 :]))
+                        yield self._changed(fact, changed)
+        plain = replace(rule, aggregates=())
+        made = [
+            folded.arguments[0] if i == place and folded.arguments else t
+            for i, t in enumerate(head.terms)
+        ]
+        value = [
+            Const(by, wanted.type) if i == place and folded.arguments else t
+            for i, t in enumerate(terms)
+        ]
+        missing = Missing(self.derivations)
+        for goals in missing.goals_of(plain, _like(head, made), disjunct, _like(goal, value)):
+            for some in missing.sets_of_all(goals, 2, frozenset([goal])):
+                yield from self._inserted(some)
+        bound = with_values(disjunct, _values(made, value), rule.types)
+        if all(self.derivations.is_base(one.predicate) for one in atoms(bound)):
+            yield from self._inserted(frozenset(atoms(bound)))
+
+    def _inserted(self, some: Insertions) -> Iterator[Edits]:
+        """Yield insertions with values for what nothing determines."""
+        trials = Trials(
+            lambda: self.trial.sketch, self.asker.installed, self.derivations, self.threads
+        )
+        for rows in islice(trials.filled(some), VALUES_MAX):
+            facts = [Fact(one.predicate, _row(one)) for one in rows]
+            yield frozenset(f"{self._sign(fact)}{self._text(fact)}." for fact in facts)
+
+    def _changed(self, old: Fact, new: Fact) -> Edits:
+        sign = self._sign(new)
+        edits = [f"{sign}{self._text(new)}."]
+        return frozenset(edits if sign == "^" else [*edits, f"-{self._text(old)}."])
+
+    def _sign(self, fact: Fact) -> str:
+        predicate = self.derivations.program.predicates[fact.predicate]
+        return "+" if predicate.value is None and predicate.key_count is None else "^"
+
+    def _text(self, fact: Fact) -> str:
+        predicate = self.derivations.program.predicates[fact.predicate]
+        terms = tuple(map(Const, fact.row, map(as_read, predicate.types)))
+        if predicate.bag or predicate.columns[-1:] == (MULTIPLICITY,):
+            return show(Atom(fact.predicate, terms[:-1]))
+        return written_atom(Atom(fact.predicate, terms), predicate)
+
+
+def _like(atom: Atom, terms: Iterable[Any]) -> Atom:
+    """Return an atom with other terms."""
+    given = [*terms]
+    if atom.value is None:
+        return replace(atom, args=(*given,))
+    return replace(atom, args=(*given[:-1],), value=given[-1])
+
+
+def _values(terms: Iterable[Any], given: Iterable[Any]) -> dict[str, Any]:
+    """Return the values that variables have where terms are matched with constants."""
+    pairs = zip(terms, given, strict=True)
+    return {t.name: c.value for t, c in pairs if isinstance(t, Var) and isinstance(c, Const)}
+
+
+def _row(atom: Atom) -> tuple[Any, ...]:
+    """Return the constants of an atom."""
+    return tuple(term.value for term in atom.terms if isinstance(term, Const))
