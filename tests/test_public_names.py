@@ -119,8 +119,8 @@ COMMANDS = {
         restore page bench prepare load print delete drop rename truncate completion
     """,
     ivm_command: """
-        install uninstall exec query sql declare print explain why make check fsck trace watch shell studio mcp bench
-        completion demo
+        install uninstall exec query sql declare print explain why make check fsck trace watch shell serve studio mcp
+        bench completion demo
     """,
 }
 

@@ -1,9 +1,45 @@
 """SQL on rules: statements are translated to trees of rules; a file keeps these as text."""
 
+from typing import Any
+
 from ivm.names import is_helper as is_helper
 from ivm.names import names_of as names_of
 from ivm.names import wide_names as wide_names
 from ivm.wide import statement_of as statement_of
+
+
+def described(
+    ws: Any, text: str, dialect: str = "duckdb"
+) -> tuple[list[str], list[tuple[str, str]] | None]:
+    """Return the types of the parameters `$1`, `$2` ... of a statement, and its columns by name and
+    type, which it would have without values; nothing is run.  `ws` is a workspace.
+
+    A type is empty where the statement does not say it, and the columns are None where only the
+    answer has them.  Raises SqlError.
+    """
+    # imports sqlglot, which others do not need
+    from ivm.sql.session import Reader
+    from ivm.sql.statements import parse
+    from ivm.sql.system.described import columns_of, parameter_types
+    from ivm.sql.system.session import BESIDE
+
+    with Reader(ws).catalog() as catalog:
+        types = parameter_types(catalog, text, dialect)
+        found: list[tuple[str, str]] | None = []
+        given = [1 if "INT" in one else None for one in types]  # LIMIT takes no null
+        for node, explained in parse(text, dialect, given or None):
+            is_plain = (
+                not explained and BESIDE not in node.meta and node.key not in ("show", "describe")
+            )
+            found = columns_of(catalog, node) if is_plain else None
+    return types, found
+
+
+def split(text: str, dialect: str = "duckdb") -> list[str]:
+    """Return the statements of a text, each at its place with blanks before it."""
+    from ivm.sql.system.settings import pieces  # imports sqlglot, which others do not need
+
+    return [*pieces(text, dialect)]
 
 
 def reads_only(text: str, dialect: str = "duckdb") -> bool:

@@ -76,6 +76,7 @@ IVM = {
     "trace": "what iterators do when a view is evaluated, and how that differs between versions",
     "watch": "the changes of a relation or view, as commits of any process make them",
     "shell": "edits and questions line by line",
+    "serve": "a server for clients of PostgreSQL: psql, drivers, tools that draw",
     "studio": "a page in the browser: rows, rules, questions, edits with a preview, why, history",
     "mcp": "a server for agents, on stdin and stdout: questions, why, edits with a preview",
     "bench": "these joins and views compared with others, if installed",
@@ -92,6 +93,7 @@ MODULES = {
     ("ivm", "demo"): "demo.demo",
     ("ivm", "studio"): "serving.studio",
     ("ivm", "mcp"): "serving.mcp",
+    ("ivm", "serve"): "serving.serve",
     ("pagestore", "completion"): "cli.completion",
     ("ivm", "completion"): "cli.completion",
 }  # all others are in the program's folder of commands, named like the command

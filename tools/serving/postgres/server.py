@@ -1,0 +1,143 @@
+"""Listens, and gives each client a thread and a session, after TLS and a password where these are
+wanted.
+"""
+
+import secrets
+import socketserver
+import ssl
+import struct
+import threading
+from contextlib import suppress
+from typing import Any, NamedTuple
+
+import ivm
+
+from .messages import Fields, ProtocolError, error, first, following, message, text
+from .scram import Scram
+from .session import Session
+
+TLS, GSS, CANCEL, VERSION = 80877103, 80877104, 80877102, 196608
+SECONDS = 30.0  # until a client has said who it is
+CLIENTS_MOST = 200
+SAID = {
+    "server_version": "15.0", "server_encoding": "UTF8", "client_encoding": "UTF8", "DateStyle": "ISO, MDY",
+    "TimeZone": "UTC", "integer_datetimes": "on", "standard_conforming_strings": "on", "is_superuser": "on",
+    "IntervalStyle": "postgres",
+}  # fmt: skip
+
+
+class Settings(NamedTuple):
+    """Who may come in: the password that is asked for, and the certificate of TLS."""
+
+    password: str | None = None
+    tls: ssl.SSLContext | None = None
+
+
+class Server(socketserver.ThreadingTCPServer):
+    """Clients of one workspace.  `server_address` is where it listens."""
+
+    daemon_threads = allow_reuse_address = True
+    request_queue_size = 64
+
+    def __init__(self, ws: ivm.Workspace, host: str, port: int, settings: Settings) -> None:
+        self.ws, self.settings = ws, settings
+        self.sessions: dict[tuple[int, int], Session] = {}
+        self.places = threading.BoundedSemaphore(CLIENTS_MOST)
+        super().__init__((host, port), Client)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Say nothing of a client that breaks off."""
+
+
+class Client(socketserver.BaseRequestHandler):
+    """A connection, from its first message to its end."""
+
+    server: Server
+
+    def handle(self) -> None:
+        """Serve a client."""
+        if not self.server.places.acquire(blocking=False):
+            self.request.sendall(error("53300", "too many clients", severity="FATAL"))
+            return
+        try:
+            with suppress(EOFError, OSError, ValueError, struct.error):
+                self._serve()
+        finally:
+            self.server.places.release()
+
+    def _serve(self) -> None:
+        self.request.settimeout(SECONDS)
+        stream = self._begun()
+        if stream is None:
+            return
+        try:
+            if not self._knows_password(stream):
+                self.request.sendall(error("28P01", "the password is wrong", severity="FATAL"))
+                return
+            self._serve_known(stream)
+        except ProtocolError as wrong:
+            self.request.sendall(error("08P01", str(wrong), severity="FATAL"))
+
+    def _begun(self) -> Any:
+        """Return the stream of a client that begins a session; None for one that asked for another
+        thing.
+        """
+        secure = False
+        while True:
+            stream = self.request.makefile("rb")
+            code, body = first(stream)
+            if code == TLS and self.server.settings.tls is not None and not secure:
+                self.request.sendall(b"S")
+                self.request = self.server.settings.tls.wrap_socket(self.request, server_side=True)
+                secure = True
+            elif code in (TLS, GSS):
+                self.request.sendall(b"N")
+            elif code == CANCEL:
+                if session := self.server.sessions.get(struct.unpack(">ii", body)):
+                    session.cancelled = True
+                return None
+            elif code != VERSION:
+                raise ProtocolError(f"protocol {code >> 16}.{code & 0xFFFF}: this is 3.0")
+            elif self.server.settings.tls is not None and not secure:
+                self.request.sendall(
+                    error("28000", "TLS is wanted: sslmode=require", severity="FATAL")
+                )
+                return None
+            else:
+                return stream
+
+    def _knows_password(self, stream: Any) -> bool:
+        """Return whether the client knows the password, if there is one."""
+        if self.server.settings.password is None:
+            return True
+        scram = Scram(self.server.settings.password)
+        self.request.sendall(message(b"R", struct.pack(">i", 10), text("SCRAM-SHA-256"), b"\0"))
+        fields = self._password(stream)
+        if fields.text() != "SCRAM-SHA-256":
+            return False
+        said = scram.first(fields.take(fields.int32()).decode())
+        self.request.sendall(message(b"R", struct.pack(">i", 11), said.encode()))
+        proof = scram.last(self._password(stream).rest.decode())
+        if proof is None:
+            return False
+        self.request.sendall(message(b"R", struct.pack(">i", 12), proof.encode()))
+        return True
+
+    @staticmethod
+    def _password(stream: Any) -> Fields:
+        letter, fields = following(stream)
+        if letter != b"p":
+            raise ProtocolError("a password is wanted")
+        return fields
+
+    def _serve_known(self, stream: Any) -> None:
+        key = (secrets.randbits(31), secrets.randbits(31))
+        parts = [message(b"R", struct.pack(">i", 0))]
+        parts += [message(b"S", text(name), text(value)) for name, value in SAID.items()]
+        self.request.sendall(b"".join([*parts, message(b"K", struct.pack(">ii", *key))]))
+        self.request.settimeout(None)
+        self.server.sessions[key] = session = Session(self.server.ws, stream, self.request.sendall)
+        try:
+            session.run()
+        finally:
+            del self.server.sessions[key]

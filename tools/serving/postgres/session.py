@@ -1,0 +1,385 @@
+"""One client: its statements by the simple and by the extended protocol, until it ends."""
+
+import csv
+import io
+import re
+import struct
+import threading
+from collections.abc import Callable
+from typing import Any, BinaryIO, Literal, NamedTuple
+
+import ivm
+from ivm.dbapi import DataError, Error, IntegrityError, OperationalError, ProgrammingError
+from ivm.dbapi.connection import EDIT
+from ivm.dbapi.errors import errors_of_pep249
+from ivm.sql import described, split
+
+from . import values
+from .messages import Fields, ProtocolError, error, following, message, row, text
+from .values import Column
+
+ROWS_MOST = 10_000_000  # of an answer
+DIALECT: Literal["postgres"] = "postgres"
+COPY_OUT = re.compile(
+    r"\s*copy\s+(?:\((?P<query>.+)\)|(?P<table>\"[^\"]+\"|[\w.]+))\s+to\s+stdout\s*(?P<how>.*?)\s*;?\s*",
+    re.IGNORECASE | re.DOTALL,
+)
+BRACKET = re.compile(r"\s*(begin|start\s+transaction|commit|end|rollback|abort)\b(?!\s+to\b)", re.I)
+WATCH = re.compile(r'\s*(listen|unlisten)\s+("[^"]+"|\w+|\*)\s*;?\s*', re.IGNORECASE)
+PLACE = re.compile(r"sql:(\d+):(\d+): ")
+STATES = (
+    (IntegrityError, "23000"),
+    (DataError, "22000"),
+    (OperationalError, "55000"),
+    (ProgrammingError, "42000"),
+)
+KNOWN = (("UNIQUE", "23505"), ("has a row with", "23505"), ("CHECK", "23514"), ("REFERENCES", "23503"),
+         ("NOT NULL", "23502"),
+         ("no table", "42P01"), ("has no column", "42703"), ("no column", "42703"), ("exists already", "42P07"),
+         ("not known", "42883"), ("in use by another", "55P03"))  # fmt: skip
+
+
+class Statement:
+    """A statement that was prepared: its text, the oids of its parameters, and its columns as they
+    were described, if they were.
+    """
+
+    def __init__(self, said: str, oids: list[int]) -> None:
+        self.text, self.oids = said, oids
+        self.columns: list[Column] | None = None
+
+
+class Answered(NamedTuple):
+    """What a statement gave: its columns and rows, if it has any, and its tag."""
+
+    columns: list[Column] | None
+    rows: list[tuple[Any, ...]]
+    tag: str
+
+
+class Portal:
+    """A statement with the values of its parameters, which is run once."""
+
+    def __init__(self, statement: Statement, given: list[Any], formats: list[int]) -> None:
+        self.statement, self.given, self.formats = statement, given, formats
+        self.answer: Answered | None = None
+        self.sent = 0
+
+
+class Session:
+    """Statements of one client on a workspace, whose transactions are those of this thread."""
+
+    def __init__(self, ws: ivm.Workspace, stream: BinaryIO, send: Callable[[bytes], Any]) -> None:
+        self._ws, self._stream, self._send = ws, stream, send
+        self._statements: dict[str, Statement] = {}
+        self._portals: dict[str, Portal] = {}
+        self._begun = False  # BEGIN was said, and the transaction begins with the first edit
+        self._failed = False  # until Sync
+        self._out: list[bytes] = []
+        self._watched: dict[str, Callable[[], None]] = {}
+        self._lock = threading.Lock()  # of what is sent, for changes come from other threads
+        self.cancelled = False
+
+    def run(self) -> None:
+        """Serve until the client ends.  Raises EOFError, ProtocolError."""
+        known: dict[bytes, Callable[[Fields], None]] = {
+            b"Q": self._simple, b"P": self._parse, b"B": self._bind, b"D": self._describe,
+            b"E": self._execute, b"C": self._close, b"H": lambda _: self._flush(), b"S": self._sync,
+        }  # fmt: skip
+        try:
+            self._ready()
+            while True:
+                letter, fields = following(self._stream)
+                if letter == b"X":
+                    return
+                if letter not in known:
+                    raise ProtocolError(f"a message {letter!r}")
+                if self._failed and letter not in b"SH":
+                    continue
+                self._answering(known[letter], fields, letter)
+        finally:
+            for end in self._watched.values():
+                end()
+            if self._ws.in_sql_transaction:
+                self._ws.sql("ROLLBACK")
+
+    def _answering(self, answer: Callable[[Fields], None], fields: Fields, letter: bytes) -> None:
+        """Answer a message; what goes wrong is an error of the client's statement."""
+        try:
+            with errors_of_pep249():
+                answer(fields)
+        except (Error, values.ValueOfClientError) as wrong:
+            self._out.append(_error_of(wrong))
+            self._failed = letter != b"Q"
+        except ProtocolError:
+            raise
+        except Exception as wrong:  # a mistake of ours ends a statement, and not the client
+            words = f"a mistake in ivm, please report it ({type(wrong).__name__}: {wrong})"
+            self._out.append(error("XX000", words[:500]))
+            self._failed = letter != b"Q"
+        if letter == b"Q":
+            self._ready()
+
+    def _flush(self) -> None:
+        with self._lock:
+            out, self._out = b"".join(self._out), []
+            self._send(out)
+
+    def _ready(self) -> None:
+        begun = self._begun or self._ws.in_sql_transaction
+        self._out.append(message(b"Z", b"T" if begun else b"I"))
+        self._flush()
+
+    # -- statements
+
+    def _simple(self, fields: Fields) -> None:
+        said = fields.text()
+        self.cancelled = False
+        parts = [one for one in split(said, DIALECT) if one.strip()]
+        if not parts:
+            self._out.append(message(b"I"))
+        for part in parts:
+            found = self._run(part, None)
+            if found.columns is not None:
+                self._out.append(_described(found.columns, []))
+                for one in found.rows:
+                    self._out.append(row(_written(one, found.columns, [])))
+            self._out.append(message(b"C", text(found.tag)))
+
+    def _run(self, said: str, given: list[Any] | None) -> Answered:
+        """Run one statement."""
+        if found := BRACKET.match(said):
+            return self._bracket(said, " ".join(found[1].upper().split()))
+        if found := WATCH.fullmatch(said):
+            return self._watch(found[1].upper(), found[2].strip('"'))
+        if found := COPY_OUT.fullmatch(said):
+            return self._copy(found)
+        if self._begun and not self._ws.in_sql_transaction and EDIT.match(said):
+            self._ws.sql("BEGIN")
+        answer = self._ws.sql(said, given, DIALECT)
+        if self.cancelled:
+            self.cancelled = False
+            raise OperationalError("the statement was cancelled")
+        word = " ".join(re.findall(r"[a-z]+", said.strip(), re.IGNORECASE)[:1]).upper()
+        if answer is None:
+            two = " ".join(re.findall(r"[a-z]+", said.strip(), re.IGNORECASE)[:2]).upper()
+            return Answered(None, [], two if word in ("CREATE", "DROP", "ALTER") else word)
+        if len(answer) > ROWS_MOST:
+            raise OperationalError(f"the answer has more than {ROWS_MOST} rows: add a LIMIT")
+        columns, rows = values.columns_of(answer.to_arrow().schema), [*answer]
+        edits = EDIT.match(said) is not None
+        if edits and [one.name for one in columns] == ["Count"]:
+            return Answered(
+                None, [], f"INSERT 0 {rows[0][0]}" if word == "INSERT" else f"{word} {rows[0][0]}"
+            )
+        tag = (
+            f"INSERT 0 {len(rows)}"
+            if word == "INSERT"
+            else f"{word if edits else 'SELECT'} {len(rows)}"
+        )
+        return Answered(columns, rows, tag)
+
+    def _bracket(self, said: str, word: str) -> Answered:
+        """BEGIN, COMMIT and ROLLBACK: a transaction of the store begins with the first edit."""
+        if word in ("BEGIN", "START TRANSACTION"):
+            if not self._begun:
+                self._ws.sql(said, dialect=DIALECT)  # whose modes may be refused
+                self._ws.sql("ROLLBACK")
+            self._begun = True
+            return Answered(None, [], "BEGIN")
+        self._begun = False
+        ends = "COMMIT" if word in ("COMMIT", "END") else "ROLLBACK"
+        if self._ws.in_sql_transaction:
+            self._ws.sql(ends)
+        return Answered(None, [], ends)
+
+    def _watch(self, word: str, name: str) -> Answered:
+        """LISTEN and UNLISTEN: each change of a kept view, or of a table of rules, is told."""
+        if word == "LISTEN" and name not in self._watched:
+            self._watched[name] = self._ws.subscribe(
+                name, lambda changes: self._notify(name, changes)
+            )
+        elif word == "UNLISTEN":
+            for one in [*self._watched] if name == "*" else [name]:
+                self._watched.pop(one, lambda: None)()
+        return Answered(None, [], word)
+
+    def _notify(self, name: str, changes: Any) -> None:
+        """Tell of a change, with how many rows differ."""
+        with self._lock:
+            self._send(message(b"A", struct.pack(">i", 1), text(name), text(str(len(changes)))))
+
+    def _copy(self, found: re.Match[str]) -> Answered:
+        """COPY ... TO STDOUT, as text or CSV."""
+        how = found["how"].lower()
+        is_csv, head = "csv" in how, "header" in how
+        if "binary" in how:
+            raise ProgrammingError("COPY TO STDOUT is text or CSV: leave out BINARY")
+        answer = self._ws.sql(found["query"] or f"SELECT * FROM {found['table']}", dialect=DIALECT)
+        if answer is None:
+            raise ProgrammingError("COPY takes a query or a table")
+        columns = values.columns_of(answer.to_arrow().schema)
+        self._out.append(message(b"H", struct.pack(">bh", 0, len(columns)), b"\0\0" * len(columns)))
+        lines: list[list[str | None]] = [[one.name for one in columns]] if head else []
+        for one in answer:
+            lines.append(
+                [
+                    None if v is None else values.as_text(v, c.oid)
+                    for v, c in zip(one, columns, strict=True)
+                ]
+            )
+        for line in lines:
+            self._out.append(message(b"d", (_csv(line) if is_csv else _tabs(line)).encode()))
+        self._out.append(message(b"c"))
+        return Answered(None, [], f"COPY {len(answer)}")
+
+    # -- the extended protocol
+
+    def _parse(self, fields: Fields) -> None:
+        name, said = fields.text(), fields.text()
+        oids = [fields.int32() for _ in range(fields.int16())]
+        if not _is_own(said):
+            types, _ = (
+                described(self._ws, said, DIALECT) if re.search(r"\$\d", said) else ([], None)
+            )
+            own = [values.named(one) if one else 0 for one in types]
+            oids = [
+                given or inferred
+                for given, inferred in zip(oids + [0] * len(own), own, strict=False)
+            ]
+        self._statements[name] = Statement(said, oids)
+        self._out.append(message(b"1"))
+
+    def _bind(self, fields: Fields) -> None:
+        portal, name = fields.text(), fields.text()
+        statement = self._named(self._statements, name)
+        formats, found, wanted = fields.int16s(), fields.values(), fields.int16s()
+        if len(found) != len(statement.oids):
+            raise ProgrammingError(
+                f"{len(statement.oids)} parameters wanted, and {len(found)} given"
+            )
+        given = [
+            values.read(value, oid, bool(_format(formats, n)))
+            for n, (value, oid) in enumerate(zip(found, statement.oids, strict=True))
+        ]
+        self._portals[portal] = Portal(statement, given, wanted)
+        self._out.append(message(b"2"))
+
+    def _describe(self, fields: Fields) -> None:
+        kind, name = fields.take(1), fields.text()
+        if kind == b"S":
+            statement = self._named(self._statements, name)
+            oids = [oid or values.TEXT for oid in statement.oids]
+            self._out.append(message(b"t", struct.pack(f">h{len(oids)}I", len(oids), *oids)))
+            columns = statement.columns = self._columns(statement)
+            formats: list[int] = []
+        else:
+            portal = self._named(self._portals, name)
+            columns, formats = self._answer(portal).columns, portal.formats
+        self._out.append(message(b"n") if columns is None else _described(columns, formats))
+
+    def _columns(self, statement: Statement) -> list[Column] | None:
+        """Return the columns that a statement would give; nothing is run unless it only asks."""
+        if _is_own(statement.text) or not statement.text.strip():
+            return None
+        _, found = described(self._ws, statement.text, DIALECT)
+        if found is None:
+            return self._run(statement.text, [None] * len(statement.oids) or None).columns
+        return [Column(name, values.named(type_)) for name, type_ in found] or None
+
+    def _answer(self, portal: Portal) -> Answered:
+        """Run a portal's statement, if it has not run."""
+        if portal.answer is None:
+            self.cancelled = False
+            said = portal.statement.text
+            found = Answered(None, [], "")
+            if said.strip():
+                found = self._run(said, portal.given or None)
+            promised = portal.statement.columns
+            portal.answer = found if promised is None else found._replace(columns=promised)
+        return portal.answer
+
+    def _execute(self, fields: Fields) -> None:
+        portal, most = self._named(self._portals, fields.text()), fields.int32()
+        found = self._answer(portal)
+        end = len(found.rows) if most <= 0 else min(len(found.rows), portal.sent + most)
+        for one in found.rows[portal.sent : end]:
+            self._out.append(row(_written(one, found.columns or [], portal.formats)))
+        portal.sent = end
+        if end < len(found.rows):
+            self._out.append(message(b"s"))
+        elif found.tag:
+            self._out.append(message(b"C", text(found.tag)))
+        else:
+            self._out.append(message(b"I"))
+
+    def _close(self, fields: Fields) -> None:
+        kind, name = fields.take(1), fields.text()
+        (self._statements if kind == b"S" else self._portals).pop(name, None)
+        self._out.append(message(b"3"))
+
+    def _sync(self, _: Fields) -> None:
+        self._failed = False
+        if not self._begun:
+            self._portals.clear()
+        self._ready()
+
+    @staticmethod
+    def _named(known: dict[str, Any], name: str) -> Any:
+        if name not in known:
+            raise ProgrammingError(f"nothing is prepared under the name {name!r}")
+        return known[name]
+
+
+def _is_own(said: str) -> bool:
+    """Return whether a statement is the session's own, and no SQL of the store."""
+    return any(one.match(said) for one in (BRACKET, WATCH, COPY_OUT))
+
+
+def _format(formats: list[int], place: int) -> int:
+    """Return the format of a value: one says that of all, and none that all are text."""
+    return formats[place] if len(formats) > 1 else formats[0] if formats else 0
+
+
+def _described(columns: list[Column], formats: list[int]) -> bytes:
+    parts = [struct.pack(">h", len(columns))]
+    for n, one in enumerate(columns):
+        size = values.SIZES.get(one.oid, -1)
+        parts.append(
+            text(one.name) + struct.pack(">IhIhih", 0, 0, one.oid, size, -1, _format(formats, n))
+        )
+    return message(b"T", *parts)
+
+
+def _written(one: tuple[Any, ...], columns: list[Column], formats: list[int]) -> list[bytes | None]:
+    return [
+        values.written(value, column.oid, bool(_format(formats, n)))
+        for n, (value, column) in enumerate(zip(one, columns, strict=True))
+    ]
+
+
+def _csv(line: list[Any]) -> str:
+    out = io.StringIO()
+    csv.writer(out, lineterminator="\n").writerow(line)
+    return out.getvalue()
+
+
+def _tabs(line: list[Any]) -> str:
+    signs = str.maketrans({"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"})
+    return "\t".join("\\N" if one is None else one.translate(signs) for one in line) + "\n"
+
+
+def _error_of(wrong: Exception) -> bytes:
+    """Return an error with its SQLSTATE and, if the words say it, the place in the text."""
+    words = str(wrong)
+    state = next((code for part, code in KNOWN if part in words), None)
+    if "cancelled" in words:
+        state = "57014"
+    if isinstance(wrong, values.ValueOfClientError):
+        state = "22P02"
+    state = state or next((code for kind, code in STATES if isinstance(wrong, kind)), "XX000")
+    place = PLACE.match(words)
+    position = None
+    if place and place[1] == "1":
+        position = int(place[2])
+    return error(state, PLACE.sub("", words), position)

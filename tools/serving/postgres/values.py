@@ -1,0 +1,254 @@
+"""Values on the wire, as text and in binary, by the oid of their type."""
+
+import json
+import struct
+import uuid
+from collections.abc import Callable
+from datetime import UTC, date, datetime, time, timedelta
+from decimal import Decimal
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+from ivm import IvmError
+
+BOOL, BYTEA, INT8, INT2, INT4, TEXT, OID, JSON, FLOAT4, FLOAT8 = (
+    16,
+    17,
+    20,
+    21,
+    23,
+    25,
+    26,
+    114,
+    700,
+    701,
+)
+VARCHAR, DATE, TIME, TIMESTAMP, TIMESTAMPTZ, INTERVAL, NUMERIC, UUID = (
+    1043,
+    1082,
+    1083,
+    1114,
+    1184,
+    1186,
+    1700,
+    2950,
+)
+LISTS = {BOOL: 1000, BYTEA: 1001, INT2: 1005, INT4: 1007, TEXT: 1009, INT8: 1016, FLOAT4: 1021, FLOAT8: 1022,
+         TIMESTAMP: 1115, DATE: 1182, TIME: 1183, TIMESTAMPTZ: 1185, NUMERIC: 1231}  # fmt: skip
+ITEMS = {oid: item for item, oid in LISTS.items()}
+SIZES = {
+    BOOL: 1,
+    INT2: 2,
+    INT4: 4,
+    INT8: 8,
+    FLOAT4: 4,
+    FLOAT8: 8,
+    DATE: 4,
+    TIME: 8,
+    TIMESTAMP: 8,
+    TIMESTAMPTZ: 8,
+}
+BY_NAME = {
+    "BOOLEAN": BOOL, "BLOB": BYTEA, "TINYINT": INT2, "SMALLINT": INT2, "UTINYINT": INT2, "USMALLINT": INT4,
+    "INTEGER": INT4, "UINTEGER": INT8, "BIGINT": INT8, "FLOAT": FLOAT4, "DOUBLE": FLOAT8, "DATE": DATE, "TIME": TIME,
+    "TIMESTAMP": TIMESTAMP, "TIMESTAMP WITH TIME ZONE": TIMESTAMPTZ, "JSON": JSON,
+    "HUGEINT": NUMERIC, "UBIGINT": NUMERIC,
+}  # fmt: skip
+EPOCH = datetime(2000, 1, 1)
+MICROSECOND = timedelta(microseconds=1)
+
+
+class ValueOfClientError(IvmError, ValueError):
+    """A client gives a parameter what its type does not have."""
+
+
+class Column(NamedTuple):
+    """A column of an answer: its name and the oid of its type."""
+
+    name: str
+    oid: int
+
+
+def columns_of(schema: pa.Schema) -> list[Column]:
+    """Return the columns of an answer."""
+    return [Column(field.name, oid_of(field.type)) for field in schema]
+
+
+def oid_of(type_: pa.DataType) -> int:
+    """Return the type of a column of Arrow; TEXT for one that has no other."""
+    if pa.types.is_list(type_) or pa.types.is_large_list(type_):
+        return LISTS.get(oid_of(type_.value_type), JSON)
+    if pa.types.is_decimal(type_):
+        return NUMERIC
+    if pa.types.is_timestamp(type_):
+        return TIMESTAMPTZ if type_.tz else TIMESTAMP
+    if pa.types.is_struct(type_) or pa.types.is_map(type_):
+        return JSON
+    for oid, kinds in {
+        BOOL: ("bool",), INT2: ("int8", "uint8", "int16"), INT4: ("uint16", "int32"),
+        INT8: ("uint32", "int64"), NUMERIC: ("uint64",), FLOAT4: ("float",), FLOAT8: ("double",),
+        DATE: ("date32[day]",), TIME: ("time64[us]",), BYTEA: ("binary", "large_binary"),
+        INTERVAL: ("duration[us]", "month_day_nano_interval"),
+    }.items():  # fmt: skip
+        if str(type_) in kinds:
+            return oid
+    return TEXT
+
+
+def named(type_: str) -> int:
+    """Return the type of a column that SQL names, as DESCRIBE does."""
+    if type_.endswith("[]"):
+        return LISTS.get(named(type_[:-2]), JSON)
+    if type_.startswith(("STRUCT", "MAP")):
+        return JSON
+    return NUMERIC if type_.startswith("DECIMAL") else BY_NAME.get(type_, TEXT)
+
+
+def written(value: Any, oid: int, binary: bool) -> bytes | None:
+    """Return a value of an answer."""
+    if value is None:
+        return None
+    if not binary:
+        return as_text(value, oid).encode()
+    if oid in ITEMS:
+        return _binary_list(value, ITEMS[oid])
+    if oid == JSON:
+        return as_text(value, oid).encode()
+    return _BINARY.get(oid, lambda own: as_text(own, oid).encode())(value)
+
+
+def as_text(value: Any, oid: int) -> str:
+    """Return a value as PostgreSQL shows it."""
+    if oid == JSON:
+        return value if isinstance(value, str) else json.dumps(value, default=str)
+    if isinstance(value, bool):
+        return "t" if value else "f"
+    if isinstance(value, bytes):
+        return f"\\x{value.hex()}"
+    if isinstance(value, datetime):
+        shown = value.isoformat(" ").removesuffix("+00:00")
+        return f"{shown}+00" if value.tzinfo else shown
+    if isinstance(value, list):
+        return f"{{{','.join('NULL' if one is None else _item(one, oid) for one in value)}}}"
+    if isinstance(value, timedelta):
+        days, rest = value.days, timedelta(seconds=value.seconds, microseconds=value.microseconds)
+        return f"{f'{days} days ' if days else ''}{rest}"
+    return f"{value:f}" if isinstance(value, Decimal) else str(value)
+
+
+def _item(value: Any, oid: int) -> str:
+    shown = as_text(value, ITEMS.get(oid, TEXT))
+    if shown and shown.upper() != "NULL" and not set('{}",\\ ') & {*shown}:
+        return shown
+    escaped = shown.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
+
+
+def _moment(value: datetime) -> bytes:
+    plain = value.astimezone(UTC).replace(tzinfo=None) if value.tzinfo else value
+    return struct.pack(">q", (plain - EPOCH) // MICROSECOND)
+
+
+def _interval(value: timedelta) -> bytes:
+    rest = timedelta(seconds=value.seconds, microseconds=value.microseconds)
+    return struct.pack(">qii", rest // MICROSECOND, value.days, 0)
+
+
+def _numeric(value: Any) -> bytes:
+    """Return digits to the base of 10,000, with how many are before the point."""
+    sign, digits, exponent = Decimal(value).as_tuple()
+    if not isinstance(exponent, int):
+        return struct.pack(">hhHh", 0, 0, 0xC000, 0)  # not a number
+    scale = max(-exponent, 0)
+    whole = int("".join(map(str, digits)) or 0) * 10 ** max(exponent, 0)
+    whole *= 10 ** (-scale % 4)  # so that the fraction has whole groups
+    groups = list[int]()
+    while whole:
+        whole, group = divmod(whole, 10_000)
+        groups.insert(0, group)
+    weight = len(groups) - 1 - -(-scale // 4)
+    while groups and not groups[-1]:
+        groups.pop()
+    head = struct.pack(">hhHh", len(groups), weight, 0x4000 if sign else 0, scale)
+    return head + struct.pack(f">{len(groups)}h", *groups)
+
+
+def _of_numeric(found: bytes) -> Decimal:
+    count, weight, sign, scale = struct.unpack(">hhHh", found[:8])
+    groups = struct.unpack(f">{count}h", found[8 : 8 + 2 * count])
+    total = sum(Decimal(group).scaleb(4 * (weight - n)) for n, group in enumerate(groups))
+    return Decimal(round(Decimal(-total if sign == 0x4000 else total), scale))
+
+
+def _binary_list(value: list[Any], item: int) -> bytes:
+    parts = [struct.pack(">iiIii", 1 if value else 0, None in value, item, len(value), 1)]
+    if not value:
+        return struct.pack(">iiI", 0, 0, item)
+    for one in value:
+        shown = written(one, item, True)
+        parts.append(
+            b"\xff\xff\xff\xff" if shown is None else struct.pack(">i", len(shown)) + shown
+        )
+    return b"".join(parts)
+
+
+_BINARY: dict[int, Callable[[Any], bytes]] = {
+    BOOL: lambda value: bytes([value]),
+    BYTEA: bytes,
+    INT2: lambda value: struct.pack(">h", value),
+    INT4: lambda value: struct.pack(">i", value),
+    INT8: lambda value: struct.pack(">q", value),
+    FLOAT4: lambda value: struct.pack(">f", value),
+    FLOAT8: lambda value: struct.pack(">d", value),
+    DATE: lambda value: struct.pack(">i", (value - EPOCH.date()).days),
+    TIME: lambda value: struct.pack(">q", (datetime.combine(EPOCH, value) - EPOCH) // MICROSECOND),
+    TIMESTAMP: _moment,
+    TIMESTAMPTZ: _moment,
+    INTERVAL: _interval,
+    NUMERIC: _numeric,
+}
+
+
+def _of_moment(found: bytes) -> datetime:
+    return EPOCH + MICROSECOND * int.from_bytes(found, signed=True)
+
+
+_FROM_BINARY: dict[int, Callable[[bytes], Any]] = {
+    BOOL: lambda found: found != b"\0",
+    BYTEA: bytes,
+    **dict.fromkeys((INT2, INT4, INT8, OID), lambda found: int.from_bytes(found, signed=True)),
+    FLOAT4: lambda found: struct.unpack(">f", found)[0],
+    FLOAT8: lambda found: struct.unpack(">d", found)[0],
+    DATE: lambda found: EPOCH.date() + timedelta(struct.unpack(">i", found)[0]),
+    TIME: lambda found: _of_moment(found).time(),
+    TIMESTAMP: _of_moment,
+    TIMESTAMPTZ: lambda found: _of_moment(found).replace(tzinfo=UTC),
+    NUMERIC: _of_numeric,
+    UUID: lambda found: uuid.UUID(bytes=found),
+}
+_FROM_TEXT: dict[int, Callable[[str], Any]] = {
+    BOOL: lambda found: found.lower() in ("t", "true", "1", "on", "yes"),
+    BYTEA: lambda found: bytes.fromhex(found.removeprefix("\\x")),
+    **dict.fromkeys((INT2, INT4, INT8, OID), int),
+    FLOAT4: float,
+    FLOAT8: float,
+    NUMERIC: Decimal,
+    DATE: date.fromisoformat,
+    TIME: time.fromisoformat,
+    TIMESTAMP: datetime.fromisoformat,
+    TIMESTAMPTZ: datetime.fromisoformat,
+}
+
+
+def read(found: bytes | None, oid: int, binary: bool) -> Any:
+    """Return the value of a parameter.  Raises ValueOfClientError."""
+    if found is None:
+        return None
+    try:
+        if binary and oid in _FROM_BINARY:
+            return _FROM_BINARY[oid](found)
+        shown = found.decode()
+        return shown if binary else _FROM_TEXT.get(oid, str)(shown)
+    except (ValueError, struct.error, ArithmeticError, OverflowError):
+        raise ValueOfClientError(f"{found[:40]!r} does not fit the type {oid}") from None
