@@ -5,6 +5,7 @@ import datetime
 import random
 import shutil
 import socket
+import ssl
 import struct
 import subprocess
 import threading
@@ -162,6 +163,29 @@ def test_a_password_is_proved() -> None:
         for wrong in ("", ":other"):
             with pytest.raises(psycopg.OperationalError):
                 psycopg.connect(url(server, wrong))
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="makes the certificate")
+def test_tls_is_wanted_where_a_certificate_is_given(tmp_path: Path) -> None:
+    psycopg = pytest.importorskip("psycopg")
+    key, certificate = tmp_path / "key.pem", tmp_path / "certificate.pem"
+    made = "openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=localhost"
+    subprocess.run(
+        [*made.split(), "-keyout", key, "-out", certificate], check=True, capture_output=True
+    )
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_cert_chain(certificate, key)
+    for server in serving(Settings("secret", tls)):
+        with psycopg.connect(
+            url(server, ":secret"), sslmode="verify-ca", sslrootcert=certificate
+        ) as client:
+            assert client.pgconn.ssl_in_use
+            assert client.execute("SELECT name FROM orders ORDER BY id").fetchall() == [
+                ("a",),
+                ("b",),
+            ]
+        with pytest.raises(psycopg.OperationalError, match="TLS is wanted: sslmode=require"):
+            psycopg.connect(url(server, ":secret"), sslmode="disable")
 
 
 def test_a_client_that_breaks_off_leaves_nothing(server: Server) -> None:
