@@ -36,7 +36,7 @@ from ivm.lang.ir import (
     unnamed_in,
     variables,
 )
-from ivm.lang.nulls import nullable_places, skipping_nulls, without_nulls
+from ivm.lang.nulls import guarded_in, nullable_places, skipping_nulls, without_nulls
 from ivm.lang.program import Program, Stratum, strata_of
 from ivm.lang.types import (
     DIGITS_MAX,
@@ -59,14 +59,16 @@ WANTED = {
     "step": "a number",
     "exact number": "an int64 or a decimal",
 }
+Predicates = dict[str, Predicate]
+Names = frozenset[str]
 
 
-def infer(program: Program, known: Program) -> Program:
+def infer(program: Program, known: Program, guarding: bool = True) -> Program:
     """Give each rule of a program its types, in order of evaluation, and define the predicates of
     the heads.
 
     The rules get the conditions that exclude null, too, since these decide which columns of a head
-    may be null.
+    may be null. Without `guarding`, aggregates skip nulls also where a rule excludes them itself.
 
     Raises RuleTypeError, ArityError, AggregateError, RecursionRefusedError.
     """
@@ -76,14 +78,19 @@ def infer(program: Program, known: Program) -> Program:
         rule
         for stratum in strata_of((*known.tied_to(program.rules), *program.rules))
         for rule in _typed_stratum(
-            stratum, [rule for rule in stratum.rules if id(rule) in own], predicates, given
+            stratum,
+            [rule for rule in stratum.rules if id(rule) in own],
+            predicates,
+            given,
+            guarding,
         )
     )
-    return replace(program.defining(predicates, known), rules=rules)
+    guarded = guarding and any(rule.aggregates and guarded_in(rule) for rule in rules)
+    return replace(program.defining(predicates, known), rules=rules, guarded=guarded)
 
 
 def _typed_stratum(
-    stratum: Stratum, rules: Sequence[Rule], predicates: dict[str, Predicate], given: frozenset[str]
+    stratum: Stratum, rules: list[Rule], predicates: Predicates, given: Names, guarding: bool
 ) -> list[Rule]:
     """Return some rules of a stratum with types; a recursive view is typed by its non-recursive
     conjunctions.
@@ -105,7 +112,7 @@ def _typed_stratum(
                 f"follows from it; add a rule that does not, as in {name}(x) <- edge(x, _).",
             )
         for rule in begun:
-            _typed(rule, predicates, True, given)
+            _typed(rule, predicates, True, given, guarding)
     # until it is known which columns of recursive views may be null, and the digits of their
     # decimals
     while True:
@@ -115,7 +122,7 @@ def _typed_stratum(
         typed = [
             made
             for rule in rules
-            for made in _typed(rule, predicates, bool(stratum.recursive), given)
+            for made in _typed(rule, predicates, bool(stratum.recursive), given, guarding)
         ]
         if all(predicates[name].stored_types == types for name, types in before.items()):
             return typed
@@ -136,7 +143,7 @@ def _known_part(predicates: Mapping[str, Predicate]) -> Callable[[Rule], Rule]:
 
 
 def _typed(
-    rule: Rule, predicates: dict[str, Predicate], recursive: bool, given: frozenset[str]
+    rule: Rule, predicates: Predicates, recursive: bool, given: Names, guarding: bool
 ) -> list[Rule]:
     """Return the rule with types, after its helpers; add heads to `predicates`, which must hold
     all that it reads.
@@ -148,7 +155,7 @@ def _typed(
         check_arity(atom, predicates[atom.predicate])
     rule = without_nulls(with_types(rule, predicates), predicates)
     check_ordered(rule)
-    made = skipping_nulls(rule, predicates, recursive)
+    made = skipping_nulls(rule, predicates, recursive, guarding)
     for one in made:
         absent = [a.result for a in one.aggregates if a.absent and a.absent.value is None]
         for head in one.heads:

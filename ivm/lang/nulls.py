@@ -274,12 +274,27 @@ def _defined(equation: Compare, known: set[str]) -> tuple[Compare, Var, Term] | 
 # -- aggregates
 
 
-def skipping_nulls(rule: Rule, known: Known, recursive: bool) -> list[Rule]:
+def guarded_in(rule: Rule) -> frozenset[Term]:
+    """Return the terms for which each conjunction of a rule says `is_null[x] = false`."""
+    said = [
+        {
+            one.left.args[0]
+            for one in disjunct
+            if isinstance(one, Compare) and one.op == "=" and isinstance(one.left, Call)
+            if one.left.name == "is_null" and one.right == Const(False, "bool")
+        }
+        for disjunct in rule.body
+    ]
+    return frozenset(said[0]).intersection(*said[1:]) if said else frozenset()
+
+
+def skipping_nulls(rule: Rule, known: Known, recursive: bool, guarding: bool) -> list[Rule]:
     """Return the rules of an aggregating rule whose aggregates skip nulls, each after those that it
     reads.
 
     Arguments that name only the order of a group's rows, since none is written, may be null. In a
-    recursion a group of nulls only has no row.
+    recursion a group of nulls only has no row, nor, if `guarding`, where the rule itself excludes
+    the nulls, so that there is no such group.
     """
     nulls: dict[str, bool] = {}
     for disjunct in rule.body:
@@ -295,6 +310,7 @@ def skipping_nulls(rule: Rule, known: Known, recursive: bool) -> list[Rule]:
     whole = [n for n, some in enumerate(skipped) if not some]
     made = [_only(rule, whole)] if whole else []
     groups: dict[tuple[Var, ...], Atom] = {}
+    guarded = guarded_in(rule) if guarding else frozenset()
     for n, some in enumerate(skipped):
         if some:
             body = tuple(
@@ -304,6 +320,7 @@ def skipping_nulls(rule: Rule, known: Known, recursive: bool) -> list[Rule]:
             own = replace(_only(rule, [n]), body=body)
             op = rule.aggregates[n].op
             alone = recursive or op in SKIPPED_ONLY or rule.aggregates[n].absent is not None
+            alone = alone or guarded.issuperset(some)
             made += [own] if alone else _with_null_groups(own, rule, groups)
     return made
 

@@ -112,13 +112,14 @@ def compile(
     store: Relations | None = None,
     merging: bool = True,
     hinting: bool = False,
+    guarding: bool = True,
 ) -> Program:
     """Return the checked program that a text adds to the installed program `known`.
 
     Relations that neither declares are those of `store`, if it is given. Without `merging`, each
     column of a row is read by an atom of its own; with `hinting`, the program has the warnings of
-    the text. Raises a RuleError with file (here `source`), line and column at the first fault; see
-    ivm.errors.
+    the text; `guarding` is as in `infer`. Raises a RuleError with file (here `source`), line and
+    column at the first fault; see ivm.errors.
 
     >>> program = compile("edge(x, y) -> int(x), int(y).  path(x, z) <- edge(x, y), edge(y, z).")
     >>> program.predicates["path"].keys
@@ -127,7 +128,7 @@ def compile(
     ['path']
     """
     if isinstance(given, Program):
-        return _checked(given, known, store, merging) if given.statements else given
+        return _checked(given, known, store, merging, guarding) if given.statements else given
     # the parser takes long to import, and a store without rules needs none
     from ivm.lang.parse import parse, shown
 
@@ -138,7 +139,7 @@ def compile(
 
             program = with_hints(program, given)
         try:
-            return _checked(program, known, store, merging)
+            return _checked(program, known, store, merging, guarding)
         except RuleSyntaxError as error:
             raise shown(error, given) from None
 
@@ -152,7 +153,9 @@ def compile(
         raise with_others(error, given, source, checked) from None
 
 
-def _checked(program: Program, known: Program, store: Relations | None, merging: bool) -> Program:
+def _checked(
+    program: Program, known: Program, store: Relations | None, merging: bool, guarding: bool
+) -> Program:
     """Return a program of statements with checked rules instead.  Raises RuleError."""
     program = declare_functions(program)
     program = declare(
@@ -165,7 +168,7 @@ def _checked(program: Program, known: Program, store: Relations | None, merging:
     program = derive_declared(program, known)
     program = split_recursion(program, known)
     program = check(program, known)
-    program = infer(program, known)
+    program = infer(program, known, guarding)
     program = mark_bags(program, known)
     return make_edits(program, known)
 
@@ -229,7 +232,7 @@ def with_block(
     if once:
         program = query(given, known, name, store, hinting)
     else:
-        program = compile(given, known, name, store, rewrites.columns, hinting)
+        program = compile(given, known, name, store, rewrites.columns, hinting, rewrites.guarded)
     text = with_declarations(given if isinstance(given, str) else given.text, program)
     if not saved:
         program.refuse_long()

@@ -30,8 +30,8 @@ from ivm.views.layouts import RANGED, TEXT, Layout
 from pagestore.host import Spec
 
 PROPERTY = "ivm"
-PLANNING = 11  # the version of how a rule becomes trees and key orders
-PLANNING_WITHOUT_FACTORS = 10  # the same, but aggregates list how unconnected parts combine
+PLANNING = 12  # of how a rule becomes trees and key orders; 11 counts groups of guarded nulls
+PLANNING_WITHOUT_FACTORS = 10  # as 11, but aggregates list how unconnected parts combine
 PLANNING_WITHOUT_SURE = 9  # as 10, but each helper of computed keys has a view of what fails
 PLANNING_WITHOUT_PARTIAL = 8  # as 9, but the state of a min or max has all values of each group
 # as 8, but aggregates read a view of a disjunction, helpers of computed keys all variables
@@ -124,6 +124,7 @@ class Block:
             part.partial,
             part.sure,
             part.factored,
+            part.guarded,
         )
 
 
@@ -139,7 +140,8 @@ class Rewrites(NamedTuple):
     each instead of a view of all, and helpers of computed keys no column that their keys determine;
     `partial` keeps a few values of each group for a min or max over one relation; `sure` gives
     helpers of keys that cannot fail no view of what fails; `factored` counts and sums the parts of
-    a body that no variable connects on their own.
+    a body that no variable connects on their own; `guarded` counts no groups of nulls only
+    for an aggregate whose rule excludes nulls itself.
     """
 
     ranges: bool = True
@@ -151,6 +153,7 @@ class Rewrites(NamedTuple):
     partial: bool = True
     sure: bool = True
     factored: bool = True
+    guarded: bool = True
 
 
 ALL = Rewrites()
