@@ -256,6 +256,8 @@ class Transaction:
         # whether `inner` was handed out, through which relations may change as well
         self._reached = False
         self.marks = Marks(self)
+        # of relations, what reading them by keys found out of their edits
+        self.read_by_key: dict[str, Any] = {}
 
     def insert(self, name: str, rows: Any = None, *, columns: Any = None) -> None:
         """Add rows.  If a function has another value for a key, the commit raises

@@ -462,7 +462,8 @@ class Workspace:
         from ivm.sql.statements import Statements
 
         with allowing(self.memory):
-            return Statements(self, version, txn).run(text, parameters, dialect)
+            asked = None if txn is None else self._asked
+            return Statements(self, version, txn, asked=asked).run(text, parameters, dialect)
 
     def query(
         self,

@@ -40,6 +40,8 @@ from ivm.sql.errors import SqlError, counted
 from ivm.sql.functions.known import refuse_unknown_statement
 from ivm.sql.literals import literal
 from ivm.sql.prepared.cache import Asked, Statement
+from ivm.sql.prepared.edits import KeyedEdit, edit_of
+from ivm.sql.prepared.rows import unchanged_catalog
 from ivm.sql.prepared.seeks import Seeks, seeks_of
 from ivm.sql.prepared.shape import kinds
 from ivm.sql.queries.query import Queries
@@ -229,46 +231,87 @@ class Statements:
         if incremental not in ("auto", "strict"):
             raise OptionError(f"incremental={incremental!r}: it is 'auto' or 'strict'")
         self.strict = incremental == "strict"
-        asked = None
-        if self.asked is not None and self.open is None:
-            asked = self.asked.find(text, parameters, dialect)
-        if asked is not None and (sought := self._sought(*asked)) is not None:
-            return sought
+        asked = None if self.asked is None else self.asked.find(text, parameters, dialect)
+        if asked is None or (self._txn is not None and not asked[0].edits):
+            return self._run_all(text, parameters, dialect)
+        statement, values = asked
+        own = kinds(values)
+        if (again := self._again(statement, own, values)) is not None:
+            return again
+        before = None
+        if statement.is_due(own):
+            with self._reader().catalog() as catalog:
+                before = self._catalog_of(catalog.source)
+        found = self._run_all(text, parameters, dialect)
+        if before is not None and found is not None:
+            self._expect_again(statement, own, dialect, found, before)
+        return found
+
+    def _run_all(self, text: str, parameters: Parameters, dialect: str) -> Answer | None:
+        """Run the statements of a text that is read anew."""
         found: Answer | None = None
         for node, explained in parse(text, dialect, parameters):
             with self._errors_of_sql(node):
                 found = self._explain(node) if explained else self._run(node)
-        if asked is not None and found is not None:
-            self._expect_again(*asked, dialect, found)
         return found
 
-    def _sought(self, statement: Statement, values: list[Any]) -> Answer | None:
-        """Return the answer of a question that was asked before and that keys answer."""
-        own = kinds(values)
+    @property
+    def _txn(self) -> Transaction | None:
+        """The transaction that statements are part of."""
+        return self.inside or self.open
+
+    def _catalog_of(self, source: Any) -> Any:
+        """Return the catalog that statements read; None for one that a transaction has changed."""
+        return catalog_of(source) if self._txn is None else unchanged_catalog(self._txn)
+
+    def _again(
+        self, statement: Statement, own: tuple[type, ...], values: list[Any]
+    ) -> Answer | None:
+        """Return what a statement does that came before and that keys are enough for; None if
+        they are not, and nothing is done.
+        """
         if not statement.is_known(own):
             return None
+        if self._txn is not None:
+            return self._edit_again(self._txn, statement, own, values)
+        if isinstance(known := statement.known(own), KeyedEdit):
+            with self._errors_of_sql(known.node), self.host.transaction() as txn:
+                found = self._edit_again(txn, statement, own, values)
+                if found is None:
+                    txn.rollback()
+            return found
         with self.host.store.snapshot() as source:
             plan: Seeks | None = statement.plan(own, catalog_of(source))
             return None if plan is None else plan.answer(source, values)
 
+    @staticmethod
+    def _edit_again(
+        txn: Transaction, statement: Statement, own: tuple[type, ...], values: list[Any]
+    ) -> Answer | None:
+        catalog = unchanged_catalog(txn)
+        plan: KeyedEdit | None = catalog and statement.plan(own, catalog)
+        return None if plan is None else plan.run(txn, values)
+
     def _expect_again(
-        self, statement: Statement, values: list[Any], dialect: str, found: Answer
+        self, statement: Statement, own: tuple[type, ...], dialect: str, found: Answer, before: Any
     ) -> None:
-        """Find out how keys answer a question that was asked twice."""
-        own = kinds(values)
-        if not statement.is_due(own):
-            return
-        plan = None
+        """Find out how keys do what a statement says that came twice, unless `before` it there was
+        another catalog.
+        """
+        plan: Seeks | KeyedEdit | None = None
         with self._reader().catalog() as catalog:
-            source = catalog.source
+            if self._catalog_of(catalog.source) is not before:
+                return
             with suppress(SqlglotError, PagestoreError, IvmError):
                 match read(statement.text, dialect, _answer):
                     case [exp.Select() as node] if not (
                         session.BESIDE in node.meta or session.MOMENTARY in node.meta
                     ):
-                        schema = found.to_arrow().schema
-                        plan = seeks_of(node, own, self._queries(catalog), source, schema)
-            statement.remember(own, catalog_of(source), plan)
+                        schema, queries = found.to_arrow().schema, self._queries(catalog)
+                        plan = seeks_of(node, own, queries, catalog.source, schema)
+                    case [exp.Insert() | exp.Update() | exp.Delete() as node]:
+                        plan = edit_of(node, own, self._reader(), catalog)
+        statement.remember(own, before, plan)
 
     @contextmanager
     def _errors_of_sql(self, node: exp.Expr) -> Iterator[None]:

@@ -453,8 +453,18 @@ def default_value(
     return found.value
 
 
+def is_lasting(text: str) -> bool:
+    """Return whether a DEFAULT is a constant, and the same at any moment."""
+    return constant(_default(text)) is not None
+
+
+def _default(text: str) -> exp.Expr:
+    found: exp.Expr = read(f"SELECT {text}")[0].expressions[0].unnest()
+    return found
+
+
 def default_node(text: str, moment: datetime | None = None) -> exp.Expr:
     """Return the expression of a DEFAULT, at a moment, by default now."""
-    found: exp.Expr = read(f"SELECT {text}")[0].expressions[0].unnest()
+    found = _default(text)
     said = constant_of(found, moment)  # of the moment, or of chance
     return found if said is None else said.this if isinstance(said, exp.Cast) else said

@@ -427,3 +427,15 @@ def test_a_default_is_the_value_that_duckdb_has() -> None:
             assert found is not None and rows_of(found.to_arrow()) == rows_of(wanted), given
             with pytest.raises(SqlError):
                 own.sql(f"CREATE TABLE u (k INTEGER PRIMARY KEY, x {type_} DEFAULT y)")
+
+
+def test_a_key_of_all_columns_in_another_order() -> None:
+    """Rows are found by such a key as well, to be refused twice and to be deleted."""
+    ws = ivm.open(":memory:")
+    ws.sql("CREATE TABLE t (a INT, b INT, PRIMARY KEY (b, a)); INSERT INTO t VALUES (1, 2), (5, 6)")
+    with pytest.raises(IvmError, match="has a row with a = 1, b = 2"):
+        ws.sql("INSERT INTO t VALUES (1, 2)")
+    ws.sql("INSERT OR REPLACE INTO t VALUES (1, 2), (2, 1); UPDATE t SET a = 7 WHERE a = 5")
+    assert [*ws.sql("SELECT * FROM t")] == [(1, 2), (2, 1), (7, 6)]
+    assert [*ws.sql("DELETE FROM t WHERE a = 1")] == [(1,)]
+    assert [*ws.sql("SELECT * FROM t")] == [(2, 1), (7, 6)]

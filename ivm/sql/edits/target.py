@@ -23,7 +23,7 @@ from ivm.sql.queries.clauses import Rows
 from ivm.sql.queries.query import Queries
 from ivm.sql.rules import Builder, Column
 from ivm.sql.session import Reader
-from ivm.sql.tables import ALWAYS, default_node, default_value
+from ivm.sql.tables import ALWAYS, default_node, default_value, is_lasting
 from ivm.sql.terms import Lit, Typed, originated
 from ivm.sql.types import BIGINT, BLOB, VARCHAR
 
@@ -52,7 +52,11 @@ class Target:
         self.name, self.columns, self.bag = own, catalog.columns(own), catalog.weighs(own)
         self.names = [c.name for c in self.columns]
         schema = catalog.source[own].info.schema
-        self.key: Places = () if self.bag else tuple(self.names.index(k) for k in schema.key)
+        # in its own order; of all columns in theirs, as the relation takes whole rows
+        key = tuple(self.names.index(name) for name in schema.key)
+        self.key: Places = (
+            () if self.bag else (*sorted(key),) if len(key) == len(self.names) else key
+        )
         unique = [
             tuple(sorted(map(self.names.index, names))) for names in catalog.unique_names(own)
         ]
@@ -128,6 +132,11 @@ class Target:
             return self.rows(exp.select(computed), [self.columns[place]])[0][0]
         text = own["default"] if own else None
         return default_value(text, self.columns[place].type, node, self._moment)
+
+    def has_lasting_default(self, place: int) -> bool:
+        """Return whether a column that is not named gets the same value in each row."""
+        own = self._saved(place) or {}
+        return not own.get("identity") and (not own.get("default") or is_lasting(own["default"]))
 
     def _computed(self, place: int) -> exp.Expr | None:
         """Return the expression of a DEFAULT that has to be computed; None for a constant."""

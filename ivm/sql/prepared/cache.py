@@ -21,8 +21,8 @@ class Statement:
     was translated to, with the catalog that this holds for.
     """
 
-    def __init__(self, text: str) -> None:
-        self.text = text
+    def __init__(self, shape: Shape) -> None:
+        self.text, self.edits = shape.text, shape.edits
         self._asked = 0
         self._plans: dict[Kinds, tuple[Any, Any]] = {}
 
@@ -44,8 +44,13 @@ class Statement:
         return plan
 
     def is_known(self, kinds: Kinds) -> bool:
-        """Return whether there is something to be had from `plan`, if the catalog is the same."""
+        """Return whether it was found out what the statement is translated to."""
         return kinds in self._plans
+
+    def known(self, kinds: Kinds) -> Any:
+        """Return what `plan` returns if the catalog is the same."""
+        known = self._plans.get(kinds)
+        return None if known is None else known[1]
 
     def is_due(self, kinds: Kinds) -> bool:
         """Note that the statement was asked; return whether it comes again, to be translated."""
@@ -84,7 +89,7 @@ class Asked:
         found = None
         with self._lock:
             if shape is not None:
-                statement = self._statements.get((shape.text, dialect)) or Statement(shape.text)
+                statement = self._statements.get((shape.text, dialect)) or Statement(shape)
                 _remember(self._statements, (shape.text, dialect), statement)
                 found = shape, statement
             _remember(self._texts, (text, dialect), found)

@@ -72,10 +72,13 @@ class Seeks(NamedTuple):
     def answer(self, source: Any, values: Sequence[int | str]) -> ListedAnswer | None:
         """Return the rows in a version or a transaction; None if there are too many."""
         id_of = source.dictionary.id_of
-        given = {
-            slot: id_of(one.encode()) if isinstance(one, str) else one
-            for slot, one in (*enumerate(values), *self.constants)
-        }
+        try:
+            given = {
+                slot: id_of(one.encode()) if isinstance(one, str) else one
+                for slot, one in (*enumerate(values), *self.constants)
+            }
+        except UnicodeEncodeError:
+            return None
         if not all(-WORD_MAX <= word < WORD_MAX for word in given.values()):
             return None
         try:
@@ -201,7 +204,7 @@ class Planned:
         # no two values were equated, and each is compared with columns of its own type alone:
         # a text is another word as a UUID, whose letters are small, or as JSON
         self._fits = all(
-            builder.resolve(Var(name)) == Var(name) and word_type(self._columns[name]) == type_
+            builder.resolve(Var(name)) == Var(name) and word_type(self._columns[name].type) == type_
             for name, type_ in given.items()
         )
 
@@ -246,7 +249,7 @@ class Planned:
         if isinstance(term, Lit):
             return TYPES.get(type(term.value)) if term.store in ("int64", "string") else None
         own = self._columns.get(term.name) if isinstance(term, Var) else None
-        return None if own is None else word_type(own)
+        return None if own is None else word_type(own.type)
 
     def _constant(self, lit: Lit) -> int:
         if lit not in self.constants:
@@ -305,11 +308,11 @@ class Planned:
         return True
 
 
-def word_type(value: Typed) -> SqlType | None:
+def word_type(type_: SqlType) -> SqlType | None:
     """Return BIGINT for all whole numbers of a word, VARCHAR for texts, None for others."""
-    if value.type.is_integer and value.type.store == BIGINT.store:
+    if type_.is_integer and type_.store == BIGINT.store:
         return BIGINT
-    return VARCHAR if value.type == VARCHAR else None
+    return VARCHAR if type_ == VARCHAR else None
 
 
 def _given_name(number: int) -> str:

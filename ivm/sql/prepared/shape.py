@@ -2,6 +2,8 @@
 
 SELECT cents FROM total WHERE who = 'ada' AND n = ?
 SELECT cents FROM total WHERE who = :given0 AND n = :given1      "ada", the first parameter
+
+Of edits the values after a comma or a parenthesis are taken out, too: INSERT INTO t VALUES (1, 'a').
 """
 
 from __future__ import annotations
@@ -10,7 +12,8 @@ import re
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-QUESTION = re.compile(r"\s*select\b", re.IGNORECASE)
+STATEMENT = re.compile(r"\s*(?:(?P<edit>insert|update|delete)|select)\b", re.IGNORECASE)
+BEFORE_VALUES = {False: ("=",), True: ("=", "(", ",")}  # of questions, of edits
 TOKEN = re.compile(
     r"""(?P<space>\s+|--[^\n]*|/\*.*?\*/)
     |(?P<text>'(?:[^']|'')*')
@@ -38,6 +41,7 @@ class Shape(NamedTuple):
 
     text: str
     given: tuple[Given, ...]
+    edits: bool
 
     def values(self, parameters: Any) -> list[Any] | None:
         """Return the values of a statement; None if the parameters are not those of its text."""
@@ -63,9 +67,10 @@ def _by_name(parameters: Any) -> dict[int | str, Any] | None:
 
 def shape_of(text: str) -> Shape | None:
     """Return the shape of a text; None for one that is not looked at."""
-    if len(text) > LENGTH_MOST or not QUESTION.match(text) or any(o in text for o in UNREAD):
+    statement = STATEMENT.match(text)
+    if len(text) > LENGTH_MOST or not statement or any(o in text for o in UNREAD):
         return None
-    positions = 0
+    positions, edits = 0, statement["edit"] is not None
     parts, given, last = list[str](), list[Given](), ""
     for token in TOKEN.finditer(text):
         kind, own = token.lastgroup, token[0]
@@ -76,14 +81,14 @@ def shape_of(text: str) -> Shape | None:
             found = Given(parameter=token[kind])
         elif kind == "numbered":
             found = Given(parameter=int(token[kind]) - 1)
-        elif kind in ("text", "number") and last == "=":
+        elif kind in ("text", "number") and last in BEFORE_VALUES[edits]:
             found = Given(int(own) if kind == "number" else own[1:-1].replace("''", "'"))
         if found is not None:
             own = f":{NAME}{len(given)}"
             given.append(found)
         parts.append(own)
         last = last if kind == "space" else own
-    return Shape("".join(parts), (*given,))
+    return Shape("".join(parts), (*given,), edits)
 
 
 def number_of(name: str) -> int:

@@ -1,0 +1,77 @@
+"""Rows of a table by their keys, in a transaction with its edits so far."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ivm.views.edit_composition import TAKE
+from pagestore.host import ERASE, INSERT, SET, Edits, value_of_word
+
+if TYPE_CHECKING:
+    from ivm.transaction import Transaction
+
+Words = tuple[int, ...]
+Row = tuple[Any, ...]
+
+
+class Edited(NamedTuple):
+    """The keys of the first `done` edits of a list, with their values, or None if they are gone."""
+
+    edits: list[Edits]
+    done: int
+    values: dict[Words, Words | None]
+
+
+def unchanged_catalog(txn: Transaction) -> Any:
+    """Return the catalog of the version that a transaction began with; None if it may become
+    another one, or if the edits are not committed by the transaction.
+    """
+    catalog = txn._txn.catalog
+    return catalog if txn._maintainer and catalog is txn._txn.base.catalog else None
+
+
+def rows_at(txn: Transaction, name: str, keys: list[Row]) -> list[Row | None]:
+    """Return the rows of keys, None for a key that no row has.
+
+    O(keys * height), and O(edits) once for each edit.
+    """
+    source, _ = _parts(txn, name)
+    relation, texts, find = source[name], source.dictionary, source.finder(name).find
+    schema, edited = relation.schema, _edited(txn, name)
+    types = [column.type for column in schema.stored]
+    given = relation.encode(keys, keys_allowed=True, add=False)[: len(schema.key)]
+    found = list[Row | None]()
+    for key in zip(*given.tolist(), strict=True):
+        values = edited[key] if key in edited else find(key)
+        row = None
+        if values is not None:
+            words = (*key, *values)
+            row = tuple([value_of_word(types[p], words[p], texts) for p in schema.places])
+        found.append(row)
+    return found
+
+
+def _parts(txn: Transaction, name: str) -> tuple[Any, list[Edits]]:
+    """Return the transaction of the store, and the edits of a relation that it does not have yet."""
+    return txn._txn, txn._edits.get(name, [])
+
+
+def _edited(txn: Transaction, name: str) -> dict[Words, Words | None]:
+    """Return the values of the keys that were edited so far."""
+    source, edits = _parts(txn, name)
+    if not edits:
+        return {}
+    seen = txn.read_by_key.get(name)
+    if seen is None or seen.edits is not edits:  # a savepoint that is undone leaves another list
+        seen = Edited(edits, 0, {})
+    known, find, keys = seen.values, source.finder(name).find, source.tree(name).spec.keys
+    for actions, words in edits[seen.done :]:
+        for action, *row in zip(actions.tolist(), *words.tolist(), strict=True):
+            key, values = tuple(row[:keys]), tuple(row[keys:])
+            there = known[key] if key in known else find(key)
+            if action == SET or (action == INSERT and there is None):
+                known[key] = values
+            elif action == ERASE or (action == TAKE and there == values):
+                known[key] = None
+    txn.read_by_key[name] = seen._replace(done=len(edits))
+    return known

@@ -1,0 +1,215 @@
+"""An edit by key that is made again does what it would do if it were made for the first time."""
+
+from random import Random
+from typing import Any
+
+import pytest
+
+import ivm
+from ivm.answer import ListedAnswer
+from ivm.errors import IvmError
+from ivm.sql.statements import Statements
+from pagestore.errors import PagestoreError
+from tests.support.calls import functions_called
+from tests.support.programs.amounts import times
+
+TABLES = """
+    CREATE TABLE paid (id INT PRIMARY KEY, who TEXT NOT NULL, cents BIGINT DEFAULT 7, part DECIMAL(8, 2));
+    CREATE TABLE line (no SMALLINT, id INT, what TEXT DEFAULT 'new', f DOUBLE, PRIMARY KEY (id, no));
+    CREATE TABLE pair (a INT, b TEXT, PRIMARY KEY (b, a));
+    CREATE TABLE note (who TEXT, n INT, at DATE);
+    CREATE TABLE kept (k TEXT PRIMARY KEY, n TINYINT CHECK (n < 100), u INT UNIQUE, j INT[], d DATE);
+    CREATE TABLE child (id INT PRIMARY KEY, of INT REFERENCES paid (id));
+    CREATE TABLE log (n INT GENERATED ALWAYS AS IDENTITY PRIMARY KEY, what TEXT, r DOUBLE DEFAULT random());
+    CREATE MATERIALIZED VIEW total AS SELECT who, sum(cents) AS cents, count(*) AS n FROM paid GROUP BY who;
+    CREATE MATERIALIZED VIEW named AS SELECT no, what, cents FROM line JOIN paid USING (id);
+    CREATE MATERIALIZED VIEW noted AS SELECT who, count(*) AS n FROM note GROUP BY who;
+"""
+STATEMENTS = [
+    "INSERT INTO paid VALUES ({int}, {text}, {int}, {number})",
+    "INSERT INTO paid (who, id) VALUES ({text}, {int})",
+    "INSERT INTO paid VALUES ({int}, {text}, DEFAULT, NULL), ({int}, {text}, {int}, 2.5)",
+    "INSERT INTO line VALUES ({int}, {int}, {text}, {number})",
+    "INSERT INTO line (id, no) VALUES ({int}, -{int})",
+    "INSERT INTO pair VALUES ({int}, {text})",
+    "INSERT INTO note VALUES ({text}, {int}, {date})",
+    "INSERT INTO kept VALUES ({text}, {int}, {int}, NULL, {date})",
+    "INSERT INTO kept (k, u, j) VALUES ({text}, {int}, [1, 2])",
+    "INSERT INTO log (what, r) VALUES ({text}, {int})",
+    "INSERT INTO log VALUES (DEFAULT, {text}, {number})",
+    "INSERT INTO child VALUES ({int}, {int})",
+    "UPDATE paid SET cents = {int}, who = {text} WHERE id = {int}",
+    "UPDATE paid SET cents = cents + {int} WHERE paid.id = {int}",
+    "UPDATE paid AS p SET part = {number}, cents = p.cents - 1 WHERE ({int} = p.ID)",
+    "UPDATE paid SET who = NULL WHERE id = {int}",
+    "UPDATE line SET what = {text}, f = {number} WHERE no = {int} AND id = {int}",
+    "UPDATE line SET f = {int} WHERE id = {int}",
+    "UPDATE line SET what = DEFAULT WHERE id = {int} AND no = {int} AND what = {text}",
+    "UPDATE kept SET n = n + {int}, d = {date} WHERE k = {text}",
+    "UPDATE kept SET u = {int} WHERE k = {text}",
+    "UPDATE paid SET id = {int} WHERE id = {int}",
+    "UPDATE pair SET a = {int} WHERE b = {text} AND a = {int}",
+    "UPDATE paid SET cents = id + {int} WHERE id = {int}",
+    "UPDATE paid SET part = part + {int} WHERE id = {int}",
+    "DELETE FROM paid WHERE id = {int}",
+    "DELETE FROM line WHERE id = {int} AND no = {int}",
+    "DELETE FROM line WHERE id = {int}",
+    "DELETE FROM pair WHERE a = {int} AND b = {text}",
+    "DELETE FROM kept WHERE k = {text}",
+    "DELETE FROM child WHERE id = {int} AND id = {int}",
+    "DELETE FROM note WHERE who = {text}",
+]
+DEFINITIONS = [
+    "ALTER TABLE line ADD COLUMN g{n} INT DEFAULT 7",
+    "ALTER TABLE paid RENAME COLUMN cents TO c; ALTER TABLE paid RENAME COLUMN part TO cents; "
+    "ALTER TABLE paid RENAME COLUMN c TO part",
+    "DROP TABLE note CASCADE; CREATE TABLE note (n TEXT, who INT, at DATE)",
+    "DROP TABLE pair; CREATE TABLE pair (b INT, a TEXT PRIMARY KEY)",
+    "CREATE TABLE other{n} (id INT)",
+]
+VALUES = {
+    "int": [0, 1, 2, 3, 90, 1 << 40],
+    "text": ["ada", "bob", "it's", "", "2"],
+    "number": [1, 2.5, -3],
+    "date": ["2024-01-02"],
+}
+ODD = [None, True, 2.0, 2.5, 1 << 63, 1 << 70, "2", "x", -1, b"x", [1], float("nan"), "\ud800"]
+
+
+class Twin:
+    """Two stores alike, one of which runs each statement as if it were the first."""
+
+    def __init__(self) -> None:
+        self.ws, self.plain = ivm.open(":memory:"), ivm.open(":memory:")
+        self.again = 0
+        self.txn: list[Any] = []
+
+    def run(self, text: str, values: Any = None) -> None:
+        """Run a statement on both, and compare what it says."""
+        found = attempt(self.txn[0].sql if self.txn else self.ws.sql, text, values)
+        slow = Statements(self.plain, sessions=self.plain._sessions)
+        if self.txn:
+            slow = Statements(self.plain, None, self.txn[1])
+        expected = attempt(slow.run, text, values)
+        assert shown(found) == shown(expected), (text, values)
+        self.again += isinstance(found, ListedAnswer)
+
+    def begin(self) -> None:
+        """Begin a transaction of Python on both."""
+        self.txn = [self.ws.transaction(), self.plain.transaction()]
+
+    def end(self) -> None:
+        """Commit it; a constraint may refuse it."""
+        results = [attempt(txn.commit) for txn in self.txn]
+        assert type(results[0]) is type(results[1])
+        self.txn = []
+
+    def compare(self) -> None:
+        """Compare all tables and views."""
+        for name in self.ws:
+            assert [*self.ws[name]] == [*self.plain[name]], name
+
+
+def attempt(run: Any, *given: Any) -> Any:
+    try:
+        return run(*given)
+    except (IvmError, PagestoreError) as error:
+        return error
+
+
+def shown(found: Any) -> Any:
+    """Return the rows of an answer with their columns, or an error with its sentence."""
+    if found is None or isinstance(found, Exception):
+        return type(found), str(found)
+    return [*found], str(found.to_arrow().schema)
+
+
+def filled(random: Random, text: str, share: float) -> tuple[str, list[Any] | None]:
+    """Return a statement with values, a share of them as parameters."""
+    values: list[Any] = []
+    head, *parts = text.split("{")
+    for part in parts:
+        kind, rest = part.split("}", 1)
+        value = random.choice(VALUES.get(kind, [9]))
+        if random.random() < share:
+            values.append(random.choice(ODD) if random.random() < 0.07 else value)
+            head += "?" + rest
+        else:
+            head += (
+                "'" + value.replace("'", "''") + "'" if isinstance(value, str) else str(value)
+            ) + rest
+    return head, values or None
+
+
+@pytest.mark.parametrize("seed", range(times(2)))
+def test_edited_again_is_as_edited_first(seed: int) -> None:
+    """Random edits, alone and in transactions of both kinds, between changes of tables, say and do
+    what they say and do if none is remembered.
+    """
+    random, twin = Random(seed), Twin()
+    twin.run(TABLES)
+    asked = random.sample(STATEMENTS, 14)
+    for n in range(150):
+        if random.random() < 0.03 and not twin.txn:
+            twin.run(random.choice(DEFINITIONS).format(n=n))
+        if random.random() < 0.06:
+            if twin.txn:
+                twin.end()
+            elif twin.ws.in_sql_transaction:
+                twin.run(random.choice(["COMMIT", "ROLLBACK"]))
+            else:
+                random.choice([twin.begin, lambda: twin.run("BEGIN")])()
+        twin.run(*filled(random, random.choice(asked), random.choice([0, 1])))
+        if random.random() < 0.1 and not twin.txn and not twin.ws.in_sql_transaction:
+            twin.compare()
+    assert twin.again > 10
+
+
+def test_an_edit_by_key_calls_few_functions() -> None:
+    """Made again within a transaction, it makes no program, no plan and no table."""
+    ws = ivm.open(":memory:")
+    ws.sql(TABLES)
+    with ws.transaction() as txn:
+        for text, values in [
+            ("INSERT INTO paid (id, who) VALUES (?, ?)", lambda n: [n, "ada"]),
+            ("UPDATE paid SET cents = cents + 1 WHERE id = ?", lambda n: [n]),
+            ("DELETE FROM paid WHERE id = ?", lambda n: [n]),
+        ]:
+            for n in range(3):
+                txn.sql(text, values(n))
+            called = functions_called(lambda text=text, own=values: txn.sql(text, own(3)))
+            assert len(called) <= 260, (text, len(called))
+
+
+def test_others_change_tables_between_edits(tmp_path: Any) -> None:
+    """Another opener's tables and rows are those that the next edit finds."""
+    path = tmp_path / "s.pages"
+    with ivm.open(path) as ws, ivm.open(path) as other:
+        ws.sql("CREATE TABLE t (id INT PRIMARY KEY, a INT, b INT)")
+        for change, columns in [
+            ("SELECT 1", "id, a, b"),
+            ("ALTER TABLE t RENAME COLUMN a TO c; ALTER TABLE t RENAME COLUMN b TO a", "id, c, a"),
+            ("DROP TABLE t; CREATE TABLE t (a INT, id INT PRIMARY KEY)", "a, id"),
+        ]:
+            other.sql(change)
+            for n in range(3):
+                ws.sql("INSERT INTO t (id, a) VALUES (?, ?)", [n, n])
+                ws.sql("UPDATE t SET a = a + 5 WHERE id = ?", [n])
+            assert [*other.sql("SELECT id, a FROM t")] == [(0, 5), (1, 6), (2, 7)]
+            for n in range(3):
+                ws.sql("DELETE FROM t WHERE id = ?", [n])
+            assert not [*other.sql(f"SELECT {columns} FROM t")]
+
+
+def test_what_each_row_gets_anew_stays_new() -> None:
+    """Numbers, chance and the moment are not remembered with a statement."""
+    ws = ivm.open(":memory:")
+    ws.sql(TABLES)
+    for what in ("a", "b", "c", "d"):
+        ws.sql("INSERT INTO log (what) VALUES (?)", [what])
+    for name in ("n", "r"):
+        ((n,),) = ws.sql(f"SELECT count(DISTINCT {name}) FROM log")
+        assert n == 4
+    before = [*ws.sql("SELECT r FROM log WHERE n = 1")]
+    ws.sql("UPDATE log SET r = DEFAULT WHERE n = ?", [1])
+    assert [*ws.sql("SELECT r FROM log WHERE n = 1")] != before
