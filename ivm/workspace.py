@@ -85,6 +85,7 @@ from pagestore.host import (
 if TYPE_CHECKING:
     import pyarrow.compute as pc
 
+    from ivm.sql.prepared.statement import PreparedStatement
     from ivm.why.why import Asker, Cause, Row, Why
     from ivm.why.wishes import Suggestion
 
@@ -444,6 +445,29 @@ class Workspace:
             return Statements(self, sessions=self._sessions, asked=self._asked).run(
                 text, parameters, dialect, incremental
             )
+
+    def prepare_sql(
+        self, text: str, dialect: Dialect = "duckdb", inside: Transaction | None = None
+    ) -> PreparedStatement:
+        """Return a statement of SQL to run with other values each time, alone or `inside` a
+        transaction.
+
+        Raises SqlError if it does not parse.
+
+        >>> ws = open(":memory:")
+        >>> ws.sql("CREATE TABLE paid (id INT PRIMARY KEY, cents INT)")
+        >>> ws.prepare_sql("INSERT INTO paid VALUES (?, ?)").executemany([(1, 250), (2, 300)])
+        2
+        >>> list(ws.prepare_sql("SELECT cents FROM paid WHERE id = ?").execute([2]))
+        [(300,)]
+        """
+        from ivm.sql.prepared.statement import PreparedStatement
+        from ivm.sql.statements import Statements
+
+        sessions = None if inside else self._sessions
+        statements = Statements(self, None, inside, sessions, self._asked)
+        run, run_many = statements.run, statements.run_many
+        return PreparedStatement(run, run_many, text, dialect, self.memory)
 
     @property
     def in_sql_transaction(self) -> bool:

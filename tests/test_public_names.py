@@ -96,7 +96,8 @@ MEMBERS = {  # of each class that is handed to users
     ivm.Workspace: """
         at blocks changes check close commit_async commit_at constraints declarations delete delete_range
         delete_where evaluate evaluated exec explain in_sql_transaction insert install lint make on predicates prepare
-        preview query repair replace replan rope rules_of set sql stats strict subscribe trace trace_distance
+        prepare_sql preview query repair replace replan rope rules_of set sql stats strict subscribe trace
+        trace_distance
         transaction transaction_async uninstall verify violations what_if why why_changed
     """,
     ivm.transaction.Transaction: (

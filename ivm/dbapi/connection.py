@@ -126,6 +126,19 @@ class Connection:
 
     def _sql(self, operation: str, parameters: Any) -> tuple[Answer | None, bool]:
         """Run statements; return the answer of the last, and whether they edit."""
+        edits = self._begin_for(operation)
+        # a transaction collects edits; the workspace commits what a statement does
+        run = self.workspace.sql if self._transaction is None else self._transaction.sql
+        return run(operation, parameters or None, self.dialect), edits  # type: ignore[arg-type]
+
+    def _sql_many(self, operation: str, rows: list[Any]) -> int:
+        """Run a statement that edits for each list of parameters; return how many rows it edits."""
+        self._begin_for(operation)
+        dialect: Any = self.dialect
+        return self.workspace.prepare_sql(operation, dialect, self._transaction).executemany(rows)
+
+    def _begin_for(self, operation: str) -> bool:
+        """Begin a transaction for statements that need one; return whether they edit."""
         if not self.autocommit and ENDS.match(operation):
             raise errors.ProgrammingError(
                 "transactions begin by themselves: end them by commit() or rollback(), or connect "
@@ -134,9 +147,7 @@ class Connection:
         edits = EDIT.match(operation) is not None
         if edits and not self.autocommit and self._transaction is None:
             self._transaction = self.workspace.transaction()
-        # a transaction collects edits; the workspace commits what a statement does
-        run = self.workspace.sql if self._transaction is None else self._transaction.sql
-        return run(operation, parameters or None, self.dialect), edits  # type: ignore[arg-type]
+        return edits
 
 
 class Cursor:
@@ -163,17 +174,17 @@ class Cursor:
         return self
 
     def executemany(self, operation: str, rows: Iterable[Any]) -> Self:
-        """Run a statement that edits for each row of parameters; `rowcount` counts all."""
+        """Run a statement that edits for each row of parameters; `rowcount` counts all.
+
+        If one of them fails, none is done.
+        """
         self._begin()
         if not EDIT.match(operation):
             raise errors.ProgrammingError(
                 "executemany takes statements that edit: INSERT, UPDATE, DELETE"
             )
-        count = 0
-        for row in rows:
-            self.execute(operation, row)
-            count += self.rowcount
-        self.description, self._rows, self.rowcount = None, None, count
+        with errors.errors_of_pep249():
+            self.rowcount = self.connection._sql_many(operation, [*map(_values, rows)])
         return self
 
     def fetchone(self) -> tuple[Any, ...] | None:

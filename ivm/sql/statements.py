@@ -40,7 +40,7 @@ from ivm.sql.errors import SqlError, counted
 from ivm.sql.functions.known import refuse_unknown_statement
 from ivm.sql.literals import literal
 from ivm.sql.prepared.cache import Asked, Statement
-from ivm.sql.prepared.edits import KeyedEdit, edit_of
+from ivm.sql.prepared.edits import KeyedEdit, edit_of, made_again
 from ivm.sql.prepared.rows import unchanged_catalog
 from ivm.sql.prepared.seeks import Seeks, seeks_of
 from ivm.sql.prepared.shape import kinds
@@ -67,6 +67,7 @@ if TYPE_CHECKING:
 logging.getLogger("sqlglot").setLevel(logging.ERROR)  # what it warns of is refused here, by name
 QUERIES = (exp.Select, exp.SetOperation, exp.Values, exp.Subquery, exp.Pivot)
 EDITS = (exp.Insert, exp.Update, exp.Delete, exp.Merge, exp.TruncateTable)
+ONE_BY_ONE = 3  # runs of a statement until it is known
 MISTAKE = "a mistake in ivm, please report it"
 EXPLAIN = re.compile(r"\s*explain\s+(.*)", re.IGNORECASE | re.DOTALL)
 
@@ -255,6 +256,38 @@ class Statements:
                 found = self._explain(node) if explained else self._run(node)
         return found
 
+    def run_many(self, text: str, rows: list[Any], dialect: str) -> int:
+        """Run a statement that edits for each list of parameters, all in one transaction or none;
+        return the number of rows.
+        """
+        if self._txn is None:
+            with self.host.transaction() as own:
+                return Statements(self.host, None, own, asked=self.asked).run_many(
+                    text, rows, dialect
+                )
+        nodes, count = read(text, dialect), 0
+        if len(nodes) != 1 or not isinstance(nodes[0], EDITS):
+            raise SqlError("one INSERT, UPDATE, DELETE or MERGE is run for many values")
+        with self._txn.savepoint():
+            for place, row in enumerate(rows):
+                if place == ONE_BY_ONE and (
+                    done := self._batch(self._txn, text, rows[place:], dialect)
+                ):
+                    return count + done
+                found = self.run(text, row, dialect) or ()
+                count += len(found) if nodes[0].args.get("returning") else next(iter(found))[0]
+        return count
+
+    def _batch(self, txn: Transaction, text: str, rows: list[Any], dialect: str) -> int | None:
+        """Insert the rows for many lists of values at once; None if nothing is done."""
+        asked = None if self.asked is None else self.asked.find_all(text, rows, dialect)
+        catalog = unchanged_catalog(txn)
+        if asked is None or catalog is None:
+            return None
+        statement, values = asked
+        plan = statement.plan(kinds(values[0]), catalog)
+        return plan.run(txn, values) if isinstance(plan, KeyedEdit) and plan.rows else None
+
     @property
     def _txn(self) -> Transaction | None:
         """The transaction that statements are part of."""
@@ -273,24 +306,16 @@ class Statements:
         if not statement.is_known(own):
             return None
         if self._txn is not None:
-            return self._edit_again(self._txn, statement, own, values)
+            return made_again(self._txn, statement, own, values)
         if isinstance(known := statement.known(own), KeyedEdit):
             with self._errors_of_sql(known.node), self.host.transaction() as txn:
-                found = self._edit_again(txn, statement, own, values)
+                found = made_again(txn, statement, own, values)
                 if found is None:
                     txn.rollback()
             return found
         with self.host.store.snapshot() as source:
             plan: Seeks | None = statement.plan(own, catalog_of(source))
             return None if plan is None else plan.answer(source, values)
-
-    @staticmethod
-    def _edit_again(
-        txn: Transaction, statement: Statement, own: tuple[type, ...], values: list[Any]
-    ) -> Answer | None:
-        catalog = unchanged_catalog(txn)
-        plan: KeyedEdit | None = catalog and statement.plan(own, catalog)
-        return None if plan is None else plan.run(txn, values)
 
     def _expect_again(
         self, statement: Statement, own: tuple[type, ...], dialect: str, found: Answer, before: Any

@@ -213,3 +213,67 @@ def test_what_each_row_gets_anew_stays_new() -> None:
     before = [*ws.sql("SELECT r FROM log WHERE n = 1")]
     ws.sql("UPDATE log SET r = DEFAULT WHERE n = ?", [1])
     assert [*ws.sql("SELECT r FROM log WHERE n = 1")] != before
+
+
+@pytest.mark.parametrize(
+    ("text", "rows"),
+    [
+        ("INSERT INTO paid VALUES (?, ?, ?, 2.5)", [(n, "ada", n) for n in range(9)]),
+        ("INSERT INTO paid (who, id) VALUES ($2, $1)", [[n, "ada"] for n in range(9)]),
+        ("INSERT INTO paid (id, who) VALUES (:i, :w)", [{"i": n, "w": "é"} for n in range(9)]),
+        ("INSERT INTO paid (id, who) VALUES (?, ?), (?, 'x')", [(n, "a", -n - 1) for n in range(9)]),
+        ("INSERT INTO paid (id, who) VALUES (?, ?)", [(n % 8, "ada") for n in range(9)]),
+        ("INSERT INTO paid (id, who) VALUES (?, ?)", [(n, "ada" if n < 8 else None) for n in range(9)]),
+        ("INSERT INTO paid (id, who) VALUES (?, ?)", [(n, n) for n in range(9)]),
+        ("INSERT INTO paid (id, who) VALUES (?, ?)", [(1 << n * 5, "ada") for n in range(9)]),
+        ("INSERT INTO paid (id, who) VALUES (?, ?)", [(n, "ada") for n in range(8)] + [(9,)]),
+        ("INSERT INTO child VALUES (?, ?)", [(n, 77) for n in range(9)]),
+        ("INSERT INTO note VALUES ('a', ?, NULL)", [(n // 3,) for n in range(9)]),
+        ("INSERT INTO pair VALUES (?, ?) RETURNING a", [(n, "a") for n in range(9)]),
+        ("UPDATE paid SET cents = cents + ? WHERE id = ?", [(n, 101) for n in range(9)]),
+        ("DELETE FROM paid WHERE id = ?", [(n,) for n in range(97, 106)]),
+        ("SELECT ?", [(1,)]),
+        ("INSERT INTO paid (id, who) VALUES (?, ?)", []),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("inside", [False, True])
+def test_many_are_as_one_after_the_other(text: str, rows: list[Any], inside: bool) -> None:
+    """One batch does what each statement in one transaction does, or nothing if one fails."""
+    found = []
+    for many in (True, False):
+        ws = ivm.open(":memory:")
+        ws.sql(TABLES + "; INSERT INTO paid (id, who) VALUES (101, 'bob'), (102, 'bob')")
+        before = [[*ws[name]] for name in ("paid", "pair", "note", "child", "total")]
+        try:
+            with ws.transaction() as txn:
+                txn.sql("INSERT INTO paid (id, who) VALUES (103, 'bob')")
+                if many and inside:
+                    count = ws.prepare_sql(text, inside=txn).executemany(rows)
+                elif not many:
+                    answers = [txn.sql(text, row) for row in rows]
+                    returning = "RETURNING" in text
+                    count = sum(len(one) if returning else next(iter(one))[0] for one in answers)
+                    if "SELECT" in text:
+                        raise IvmError
+            if many and not inside:
+                count = ws.prepare_sql(text).executemany(rows)
+        except IvmError:
+            count = None
+            if many and not inside:
+                ws.sql("DELETE FROM paid WHERE id = 103")
+        after = [[*ws[name]] for name in ("paid", "pair", "note", "child", "total")]
+        assert count is not None or after == before
+        found.append((count, after))
+    assert found[0] == found[1]
+
+
+def test_many_rows_call_few_functions_each() -> None:
+    ws = ivm.open(":memory:")
+    ws.sql(TABLES)
+    put = ws.prepare_sql("INSERT INTO paid (id, who) VALUES (?, ?)")
+    called = []
+    for first, count in ((0, 10), (100, 10), (1000, 3000)):
+        rows = [(first + n, "ada") for n in range(count)]
+        codes = functions_called(lambda rows=rows: put.executemany(rows))
+        called.append(sum("/ivm/" in code.co_filename for code in codes))
+    assert called[2] < called[1] + 4 * 3000

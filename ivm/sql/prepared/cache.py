@@ -82,6 +82,16 @@ class Asked:
         values = shape.values(parameters)
         return None if values is None else (statement, values)
 
+    def find_all(
+        self, text: str, parameters: list[Any], dialect: str
+    ) -> tuple[Statement, list[list[Any]]] | None:
+        """Return the statement of a text with its values for each of many parameters, as `find`."""
+        if self.find(text, parameters[0], dialect) is None:
+            return None
+        found = self._texts[text, dialect]
+        values = None if found is None else found[0].all_values(parameters)
+        return None if found is None or values is None else (found[1], values)
+
     def _read(self, text: str, dialect: str) -> tuple[Shape, Statement] | None:
         if not isinstance(text, str) or not isinstance(dialect, str):
             return None

@@ -12,20 +12,20 @@ words for what is wrong.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import date
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-import pyarrow as pa
 from sqlglot import exp
 
 from ivm.answer import ListedAnswer
 from ivm.errors import IvmError
 from ivm.sql.catalog import Catalog
 from ivm.sql.edits.literals import Row
-from ivm.sql.edits.target import Places, Target, is_default, row_at
+from ivm.sql.edits.target import Places, Target, is_default
 from ivm.sql.literals import constant, converted, literal
-from ivm.sql.prepared.rows import rows_at
+from ivm.sql.prepared.cache import Kinds, Statement
+from ivm.sql.prepared.rows import is_any_there, rows_at, unchanged_catalog
 from ivm.sql.prepared.seeks import TYPES, word_type
 from ivm.sql.prepared.shape import number_of
 from ivm.sql.rules import Column
@@ -38,7 +38,6 @@ from pagestore.errors import PagestoreError
 if TYPE_CHECKING:
     from ivm.transaction import Transaction
 
-COUNT = pa.schema([("Count", pa.int64())])
 KEPT = {VARCHAR: str, DATE: date, BOOLEAN: bool}  # types whose values are stored as they are given
 SIGNS: dict[type[exp.Expr], int] = {exp.Add: 1, exp.Sub: -1}
 CLAUSES: dict[type[exp.Expr], set[str]] = {
@@ -46,12 +45,33 @@ CLAUSES: dict[type[exp.Expr], set[str]] = {
     exp.Update: {"this", "expressions", "where"},
     exp.Delete: {"this", "where"},
 }
-# from the values of a statement and the row that is there to a value of the new row
-Source = Callable[[Sequence[Any], Any], Any]
 
 
 class Unusual(Exception):
     """A statement, or a value of it, that is not done here."""
+
+
+class Source(NamedTuple):
+    """Where a value comes from: the values of the statement, by number, or a constant; `place` is
+    that of a column to whose value a number is added, `sign` times.
+    """
+
+    number: int | None = None
+    constant: Any = None
+    place: int | None = None
+    sign: int = 1
+
+    def value(self, values: Sequence[Any], old: Row | None) -> Any:
+        """Return the value, null for a sum with a null or without a row that is there."""
+        own = self.constant if self.number is None else values[self.number]
+        if self.place is None:
+            return own
+        before = None if old is None else old[self.place]
+        return None if before is None else before + self.sign * own
+
+    def column(self, columns: Sequence[Sequence[Any]], rows: int) -> Sequence[Any]:
+        """Return the values for many values of the statement, given by columns."""
+        return [self.constant] * rows if self.number is None else columns[self.number]
 
 
 class KeyedEdit(NamedTuple):
@@ -67,36 +87,39 @@ class KeyedEdit(NamedTuple):
     rows: tuple[tuple[Source, ...], ...] = ()
     changed: tuple[tuple[int, Source], ...] = ()
 
-    def run(self, txn: Transaction, values: Sequence[Any]) -> ListedAnswer | None:
-        """Edit the table in a transaction; return the number of rows, None if nothing was done."""
+    def run(self, txn: Transaction, given: Sequence[Sequence[Any]]) -> int | None:
+        """Edit the table in a transaction, by several lists of values if it is an INSERT; return
+        the number of rows, None if nothing was done.
+        """
         try:
-            count = self._insert(txn, [values]) if self.rows else self._by_key(txn, values)
+            return self._insert(txn, given) if self.rows else self._by_key(txn, *given)
         except (Unusual, IvmError, PagestoreError):
             return None
-        return ListedAnswer([(count,)], COUNT)
 
     def _insert(self, txn: Transaction, given: Sequence[Sequence[Any]]) -> int:
         """Add the rows for each list of values.  O(rows * height)."""
-        rows = [
-            tuple([source(values, ()) for source in row]) for values in given for row in self.rows
-        ]
-        by_column = zip(self.columns, zip(*rows, strict=True), strict=True)
-        rows = [*zip(*(fitted(column, own) for column, own in by_column), strict=True)]
+        by_number, count = [*zip(*given, strict=True)], len(given)
+        columns = [list[Any]() for _ in self.columns]
+        for row in self.rows:
+            for own, source in zip(columns, row, strict=True):
+                own += source.column(by_number, count)
+        stored = [*map(fitted, self.columns, columns)]
+        count *= len(self.rows)
         if not self.key:
-            txn.insert(self.name, rows)
-            return len(rows)
-        keys = [row_at(row, self.key) for row in rows]
-        if len({*keys}) < len(keys) or any(rows_at(txn, self.name, keys)):
+            txn.insert(self.name, columns=stored)
+            return count
+        keys = {self.columns[place].name: stored[place] for place in self.key}
+        if len({*zip(*keys.values(), strict=True)}) < count or is_any_there(txn, self.name, keys):
             raise Unusual
-        txn.set(self.name, rows)
-        return len(rows)
+        txn.set(self.name, columns=stored)
+        return count
 
     def _by_key(self, txn: Transaction, values: Sequence[Any]) -> int:
         """Change or remove the row of the key, if there is one."""
-        key = tuple([source(values, ()) for source in self.where])
+        key = tuple([source.value(values, None) for source in self.where])
         (old,) = rows_at(txn, self.name, [key])
         new = {  # which must fit without a row, too
-            place: fitted(self.columns[place], [source(values, old)])[0]
+            place: fitted(self.columns[place], [source.value(values, old)])[0]
             for place, source in self.changed
         }
         if old is None:
@@ -106,6 +129,20 @@ class KeyedEdit(NamedTuple):
         else:
             txn.delete(self.name, [key])
         return 1
+
+
+def made_again(
+    txn: Transaction, statement: Statement, kinds: Kinds, values: Sequence[Any]
+) -> ListedAnswer | None:
+    """Make an edit in a transaction that was made before; return its answer, how many rows it
+    changed, or None if nothing was done.
+    """
+    import pyarrow as pa
+
+    catalog = unchanged_catalog(txn)
+    plan: KeyedEdit | None = catalog and statement.plan(kinds, catalog)
+    count = None if plan is None else plan.run(txn, [values])
+    return None if count is None else ListedAnswer([(count,)], pa.schema({"Count": pa.int64()}))
 
 
 def fitted(column: Column, values: Sequence[Any]) -> Sequence[Any]:
@@ -121,7 +158,8 @@ def fitted(column: Column, values: Sequence[Any]) -> Sequence[Any]:
         values = [_converted(value, type_) for value in values]
     if own is int:
         least, most = map(int, type_.range or ())
-        if not all(value is None or least <= value <= most for value in values):
+        found = [one for one in values if one is not None] if None in values else values
+        if found and not least <= min(found) <= max(found) <= most:
             raise Unusual
     return values
 
@@ -174,8 +212,8 @@ def _rows(target: Target, node: exp.Insert) -> Iterator[tuple[Source, ...]]:
     places = target.places(named, node)
     if not isinstance(node.expression, exp.Values):
         raise Unusual
-    defaults = [
-        _fixed(None) if place in places else _default(target, place, node)
+    defaults: list[Source] = [
+        Source() if place in places else _default(target, place, node)
         for place in range(len(target.columns))
     ]
     for row in node.expression.expressions:
@@ -194,26 +232,18 @@ def _value(target: Target, place: int, node: exp.Expr) -> Source:
         return _default(target, place, node)
     target.refuse_numbers([place], node)
     if isinstance(node, exp.Placeholder):
-        return _given(number_of(node.name))
+        return Source(number_of(node.name))
     known = constant(node)
     if known is None:
         raise Unusual
-    return _fixed(_of_column(known, target.columns[place].type))
+    return Source(constant=_of_column(known, target.columns[place].type))
 
 
 def _default(target: Target, place: int, node: exp.Expr) -> Source:
     """Return a column's default.  Raises Unusual for one that is computed for each row."""
     if not target.has_lasting_default(place):
         raise Unusual
-    return _fixed(target.default(place, node))
-
-
-def _fixed(value: Any) -> Source:
-    return lambda values, old: value
-
-
-def _given(number: int) -> Source:
-    return lambda values, old: values[number]
+    return Source(constant=target.default(place, node))
 
 
 def _where(target: Target, node: exp.Expr, kinds: Sequence[type]) -> tuple[Source, ...]:
@@ -238,7 +268,7 @@ def _where(target: Target, node: exp.Expr, kinds: Sequence[type]) -> tuple[Sourc
             type_ = TYPES.get(kinds[number])
             if type_ is None or word_type(target.columns[place].type) != type_:
                 raise Unusual
-            found[place] = _given(number)
+            found[place] = Source(number)
     if {*found} != {*target.key}:
         raise Unusual
     return tuple(found[place] for place in target.key)
@@ -267,23 +297,13 @@ def _changed(
         type_ = target.columns[place].type
         if _own(target, value.this) != place or word_type(type_) != BIGINT or not type_.range:
             raise Unusual
-        yield place, _sum(place, sign, _whole(value.expression, kinds))
-
-
-def _sum(place: int, sign: int, added: Source) -> Source:
-    """Return what a column has, and a whole number more or less; null stays null."""
-
-    def value(values: Sequence[Any], old: Row | None) -> Any:
-        before = None if old is None else old[place]
-        return None if before is None else before + sign * added(values, old)
-
-    return value
+        yield place, _whole(value.expression, kinds)._replace(place=place, sign=sign)
 
 
 def _whole(node: exp.Expr, kinds: Sequence[type]) -> Source:
     """Return where a whole number comes from.  Raises Unusual for anything else."""
     if isinstance(node, exp.Placeholder) and kinds[number_of(node.name)] is int:
-        return _given(number_of(node.name))
+        return Source(number_of(node.name))
     if isinstance(node, exp.Literal) and not node.is_string and node.name.isdigit():
-        return _fixed(int(node.name))
+        return Source(constant=int(node.name))
     raise Unusual

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ivm.views.edit_composition import TAKE
-from pagestore.host import ERASE, INSERT, SET, Edits, value_of_word
+from pagestore.host import ERASE, INSERT, SET, Edits, get, value_of_word
 
 if TYPE_CHECKING:
     from ivm.transaction import Transaction
@@ -54,6 +54,21 @@ def rows_at(txn: Transaction, name: str, keys: list[Row]) -> list[Row | None]:
 def _parts(txn: Transaction, name: str) -> tuple[Any, list[Edits]]:
     """Return the transaction of the store, and the edits of a relation that it does not have yet."""
     return txn._txn, txn._edits.get(name, [])
+
+
+def is_any_there(txn: Transaction, name: str, columns: dict[str, Any]) -> bool:
+    """Return whether a row has one of some keys, given by columns.  O(keys * height), as
+    `rows_at`.
+    """
+    source, edited = _parts(txn, name)[0], _edited(txn, name)
+    words = source[name].encode(columns, keys_allowed=True, add=False)
+    tree = source.tree(name)
+    given = words[: tree.spec.keys]
+    there = get(source.pages, tree, given)[0]
+    if not edited:
+        return bool(there.any())
+    found = zip(zip(*given.tolist(), strict=True), there.tolist(), strict=True)
+    return any(edited[key] is not None if key in edited else one for key, one in found)
 
 
 def _edited(txn: Transaction, name: str) -> dict[Words, Words | None]:

@@ -55,6 +55,15 @@ class Shape(NamedTuple):
             one.literal if one.parameter is None else known[one.parameter] for one in self.given
         ]
 
+    def all_values(self, parameters: list[Any]) -> list[Any] | None:
+        """Return the values for each of many parameters; None as `values`."""
+        places = [*range(len(self.given))]
+        plain = {*map(type, parameters)} <= {list, tuple}
+        if [one.parameter for one in self.given] == places and plain:
+            return parameters if {*map(len, parameters)} == {len(places)} else None
+        found = [*map(self.values, parameters)]
+        return None if None in found else found
+
 
 def _by_name(parameters: Any) -> dict[int | str, Any] | None:
     """Return parameters by number or name; None if they are not of the usual types."""
