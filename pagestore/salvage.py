@@ -11,9 +11,11 @@ import numpy as np
 
 from pagestore.admin.check import Check
 from pagestore.admin.merge import NUMBERED
+from pagestore.admin.pull import empty_copy
 from pagestore.admin.tree_check import births_of
 from pagestore.errors import CorruptionError, PagestoreError
 from pagestore.pages.layout import BIRTH, BIRTH_MASK, pointer_birth
+from pagestore.relations.bags import repeated
 from pagestore.relations.relation import Relation
 from pagestore.relations.snapshot import Snapshot
 from pagestore.runtime.lazy import pyarrow as pa
@@ -23,6 +25,8 @@ from pagestore.store import open as open_store
 from pagestore.trees.tree import Tree
 from pagestore.versions.catalog import MAIN_ID, Info
 from pagestore.versions.handle import Handle
+
+ROWS = 1 << 16  # of a bag that are copied at once
 
 
 class Lost(NamedTuple):
@@ -70,10 +74,9 @@ def salvage(store: Store, target: Store) -> tuple[int, list[Lost]]:
     with target.transaction("salvaged") as txn:
         for name in snapshot:
             relation = snapshot[name]
-            ends = relation.info.intervals
-            scans = [scan for scan in relation.scans if not ends or scan != f"max:{ends[1]}"]
-            copy = txn.create(name, relation.schema, scans=scans, intervals=ends)
-            for words in _readable(check, relation.info, relation.tree, lost):
+            copy = empty_copy(txn, relation)
+            leaves = _readable(check, relation.info, relation.tree, lost)
+            for words in repeated(leaves, ROWS) if relation.info.bag else leaves:
                 batch = _decodable(relation, words, lost)
                 if batch is not None:
                     copy.insert(batch)

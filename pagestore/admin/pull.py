@@ -33,6 +33,7 @@ from pagestore.admin.merge import (
     note_contained,
 )
 from pagestore.errors import CorruptionError, MergeError
+from pagestore.relations.relation import Relation
 from pagestore.relations.snapshot import (
     CHANGE,
     Snapshot,
@@ -41,6 +42,7 @@ from pagestore.relations.snapshot import (
     snapshot_at,
 )
 from pagestore.relations.transaction import Transaction, begin_transaction
+from pagestore.relations.writable import WritableRelation
 from pagestore.versions.commit_record import Commit
 from pagestore.versions.handle import Handle
 
@@ -201,8 +203,20 @@ def _copy(theirs: Snapshot, name: str, changes: "pa.Table | None", txn: Transact
     if name in txn:
         txn.drop(name)
     if name in theirs:
-        new = theirs[name]
-        ends = new.info.intervals
-        scans = [scan for scan in new.scans if not ends or scan != f"max:{ends[1]}"]
-        made = txn.create(name, new.schema, scans=scans, intervals=ends, bag=new.info.bag)
-        made.insert(new.to_arrow())
+        empty_copy(txn, theirs[name]).insert(theirs[name].to_arrow())
+
+
+def empty_copy(txn: Transaction, relation: Relation) -> WritableRelation:
+    """Create a relation as another one is, in another store, and without its rows."""
+    info = relation.info
+    scans = [
+        scan for scan in relation.scans if not info.intervals or scan != f"max:{info.intervals[1]}"
+    ]
+    return txn.create(
+        info.name,
+        relation.schema,
+        scans=scans,
+        intervals=info.intervals,
+        keys_null=True,
+        bag=info.bag,
+    )

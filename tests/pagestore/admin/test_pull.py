@@ -11,6 +11,7 @@ import pytest
 import pagestore
 from pagestore import Store
 from pagestore.errors import MergeError, MissingError
+from pagestore.salvage import salvage
 from pagestore.store import empty_store
 from pagestore.versions.handle import Handle
 from tests.support.programs.amounts import times
@@ -180,3 +181,38 @@ def test_a_crash_leaves_a_pull_to_be_done_again(stride: int) -> None:
         found.pull(there)
         assert [*found.snapshot()["r"]] == [(1,), (1,), (2,), (3,)]
         assert [v for v in found.check() if v.invariant not in FALLBACK] == []
+
+
+KINDS = {  # schemas, keys and rows of relations of each kind
+    "a bag": ("x: int64?, s: string?", None, [(1, "a"), (1, "a"), (None, None), (2, None)] * 3),
+    "a bag of ranges": ("x: int64", None, [(n % 7,) for n in range(200_000)]),
+    "a key": ("k: int64, s: string?", "k", [(1, None), (2, "a")]),
+    "a key that may be null": ("k: int64?, n: int64", "k", [(None, 1), (3, 4)]),
+    "all columns": ("a: string, b: int64", None, [("a", 1), ("a", 2)]),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_salvage_and_pull_copy_relations_of_all_kinds(kind, tmp_path):
+    schema, key, rows = KINDS[kind]
+    with pagestore.open(tmp_path / "a.pages", sync="off") as store:
+        with store.transaction() as txn:
+            txn.create("before", "x: int64")
+        shutil.copy(tmp_path / "a.pages", tmp_path / "pulled.pages")
+        with store.transaction() as txn:
+            bag = "bag" in kind
+            txn.create("t", schema, key, bag=bag, keys_null=True).insert(rows)
+        with (
+            pagestore.open(tmp_path / "saved.pages", sync="off") as saved,
+            pagestore.open(tmp_path / "pulled.pages", sync="off") as pulled,
+        ):
+            assert salvage(store, saved)[1] == []
+            pulled.pull(store)
+            for copy in (saved, pulled):
+                with copy.snapshot() as snap:
+                    assert sorted(snap["t"], key=repr) == sorted(rows, key=repr)
+                    assert (
+                        snap["t"].info.bag == bag
+                        and snap["t"].schema == store.snapshot()["t"].schema
+                    )
+                assert copy.check() == []
