@@ -7,6 +7,7 @@ import json
 import threading
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
 from weakref import WeakKeyDictionary
 
@@ -255,9 +256,15 @@ class Transaction:
         )
         # whether `inner` was handed out, through which relations may change as well
         self._reached = False
-        self.marks = Marks(self)
         # of relations, what reading them by keys found out of their edits
         self.read_by_key: dict[str, Any] = {}
+
+    @cached_property
+    def marks(self) -> "Marks":
+        """The savepoints of SQL: made on demand, as a transaction that they lead back to keeps its
+        buffers until garbage is collected.
+        """
+        return Marks(self)
 
     def insert(self, name: str, rows: Any = None, *, columns: Any = None) -> None:
         """Add rows.  If a function has another value for a key, the commit raises

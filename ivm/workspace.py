@@ -760,8 +760,8 @@ class Workspace:
         >>> ws = ivm.open(":memory:")
         >>> ws.install("paid[who] = n -> string(who), int(n). total[] = t <- agg<<t = sum(n)>> paid[_] = n.")
         >>> version = ws.exec('+paid["ada"] = 15. +paid["bob"] = 1.')
-        >>> [str(one) for one in ws.make("total[] = 1")]
-        ['-paid["ada"] = 15.']
+        >>> str(ws.make("total[] = 1")[0])
+        '-paid["ada"] = 15.'
         """
         from ivm.why.wishes import Wishes
 

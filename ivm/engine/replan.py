@@ -230,9 +230,13 @@ class Replan:
         )
 
     def drop_unused(self, before: Installed) -> None:
-        """Drop the trees that the rules `before` needed, and that those now do not."""
+        """Drop the trees that the rules `before` needed, and that those now do not.
+
+        An index that was deferred may have been built since then.
+        """
         if self._context.installed is not before:
-            for name in sorted(before.derived_trees - self._context.installed.derived_trees):
+            needed = replace(before, deferred=frozenset()).derived_trees
+            for name in sorted(needed - self._context.installed.derived_trees):
                 if name in self._context.txn:
                     self._context.txn.drop(name)
 

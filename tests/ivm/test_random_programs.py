@@ -242,3 +242,23 @@ def test_campaign(maintenance, case, granularity):
 )
 def test_campaign_of_numbers(case, numbers, granularity):
     follow_loaded(renumbered(case, numbers), granularity=granularity, maintenance="match")
+
+
+def test_an_index_that_is_built_late_goes_with_the_plans_that_read_it():
+    """It stayed when the rules got other plans, and so could not be built once more."""
+    views = (
+        "v0(x) <- g[_, _] = _, g[0, 0] = 0, g[0, _] = 0, a(x).\n"
+        "v1(w, y) <- a(x), f[0] = 0, g[x, y] = w, g[0, 0] = w"
+        " ; a(0), r(0, y), e(x, 0), y = 0, y = 0, a(w).\n"
+        "v2(x) <- a(0), t(0, 0, 0), a(x)."
+    )
+    stored = [("a", (0,)), ("e", (0, 0)), ("r", (0, 0)), ("r", (0, 2)), ("r", (3, 0)),
+              ("r", (0, 3)), ("r", (2, 0)), ("t", (0, 0, 0)), ("f", (0, 0)), ("g", (1, 3, 0)),
+              ("g", (3, 0, 0)), ("g", (0, 2, 0))]  # fmt: skip
+    first = [(*fact, True) for fact in stored]
+    gone = [("a", (0,), False)]
+    more = [("f", (2, 0), True), ("g", (0, 0, 0), True)]
+    last = [("f", (0, 0), False), ("a", (0,), True), ("a", (2,), False)]
+    follow_huge_deltas(
+        (f"{DECLARATIONS}\n{views}", [first, gone, gone, gone + more, last]), 4, "probe"
+    )

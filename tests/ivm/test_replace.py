@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import ivm
 from ivm import errors
-from ivm.lang.ir import Rule, reads
+from ivm.lang.ir import Rule
 from ivm.rules.compile import compile
 from tests.support import naive
 from tests.support.programs.amounts import times
@@ -56,7 +56,9 @@ def unchanged(old: str, new: str) -> set[str]:
         view for view in of[0].keys() & of[1].keys() if of[0][view].keys() == of[1][view].keys()
     }
     while lost := {
-        view for view in same if not same | stored >= {*chain(*map(reads, of[0][view].values()))}
+        view
+        for view in same
+        if not same | stored >= {*chain(*(rule.reads for rule in of[0][view].values()))}
     }:
         same -= lost
     return same

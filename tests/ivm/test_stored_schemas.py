@@ -283,8 +283,8 @@ def test_rules_that_an_earlier_release_installed_keep_an_atom_for_each_column(
     path, text = tmp_path / "s.pages", "pair(n, a) <- sale:shop[i] = n, sale:n[i] = a."
     compiled = engine_compile.compile
 
-    def apart(given, known, name, store, merging, hinting):
-        return compiled(given, known, name, store, False, hinting)
+    def apart(given, known, name, store, merging, *more):
+        return compiled(given, known, name, store, False, *more)
 
     monkeypatch.setattr(engine_compile, "compile", apart)
     with ivm.open(path, sync="off") as ws:

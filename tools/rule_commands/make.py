@@ -1,5 +1,5 @@
 """`ivm make FILE 'total["ada"] = 20'`: the smallest edits by which a view has a row, or with a minus
-has it no more; with --do the first of them are made.
+has it no more, after a `--`; with --do the first of them are made.
 """
 
 import argparse
@@ -12,7 +12,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     common(parser)
     on_branch(parser)
-    parser.add_argument("wish", help="a row as rules write it; -row for one that is to go")
+    parser.add_argument(
+        "wish", help="a row as rules write it; after --, -row for one that is to go"
+    )
     parser.add_argument("--do", action="store_true", help="make the first of the edits found")
 
 

@@ -29,6 +29,7 @@ RELATION: dict[str, Callable[[Any], Any]] = {  # one use of each public member o
     "complement": lambda r: list(r.complement(0, 20)),
     "computed_place": lambda r: r.computed_place,
     "cursor": lambda r: r.cursor().seek(70),
+    "enough": lambda r: r.enough and r.enough(),
     "first": lambda r: r.first(3),
     "get": lambda r: r.get(7),
     "get_many": lambda r: r.get_many([[1, 2, 3]])[1]["v"].tolist(),

@@ -37,7 +37,7 @@ READING = [
     "pagestore vacuum {}", "pagestore compact {}", "pagestore backup {} out",
     "pagestore print {}", "pagestore dump {} -o out", "pagestore page {} 3", "pagestore drop {} r",
     "pagestore rename {} r q", "pagestore truncate {} r", "pagestore delete {} r --from 1",
-    "ivm studio {}",
+    "ivm studio {}", "ivm serve {}",
     "ivm mcp {}", "ivm uninstall {} graph", "ivm exec {} +e(1,2).", "ivm query {} q(x)<-e(x,_).",
     "ivm declare {}",
     "ivm print {}", "ivm explain {} two", "ivm fsck {}", "ivm trace {} two 1 2", "ivm watch {} two",

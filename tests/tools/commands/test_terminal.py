@@ -137,7 +137,7 @@ def test_commands_print_by_what_makes_text_plain():
     """Or they print JSON, or have no data of a store."""
     folder = Path(main.__file__).parents[1]
     files = [*folder.glob("*_commands/*.py")]
-    assert len({file.parent for file in files}) == 3
+    assert len({file.parent for file in files}) == 4
     files += [folder / "loading" / "load.py", folder / "cli" / "workspace_options.py"]
     for line in (line for file in files for line in file.read_text().splitlines()):
         assert "print(" not in line or "as_json(" in line or line.strip() == "print()", line
