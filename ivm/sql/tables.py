@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from datetime import datetime
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from sqlglot import exp
@@ -458,13 +459,15 @@ def is_lasting(text: str) -> bool:
     return constant(_default(text)) is not None
 
 
+@lru_cache(1 << 10)  # an INSERT asks for each row
 def _default(text: str) -> exp.Expr:
+    """Return the expression of a DEFAULT, to be read only."""
     found: exp.Expr = read(f"SELECT {text}")[0].expressions[0].unnest()
     return found
 
 
 def default_node(text: str, moment: datetime | None = None) -> exp.Expr:
     """Return the expression of a DEFAULT, at a moment, by default now."""
-    found = _default(text)
+    found = _default(text).copy()
     said = constant_of(found, moment)  # of the moment, or of chance
     return found if said is None else said.this if isinstance(said, exp.Cast) else said
