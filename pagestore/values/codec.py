@@ -34,11 +34,11 @@ import numpy as np
 from pagestore.errors import CorruptionError, WordError
 from pagestore.pages.layout import WORD_MAX, WORD_MIN
 from pagestore.runtime.lazy import pyarrow as pa
-from pagestore.values.exact import exact
+from pagestore.values.exact import array_of, exact
 from pagestore.values.exact import flags_of as flags_of
 from pagestore.values.exact import numbers_of as numbers_of
 from pagestore.values.misfit import Misfit
-from pagestore.values.objects import with_nulls
+from pagestore.values.objects import of_numbers, with_nulls
 from pagestore.values.types import NARROW, SINGLE, Column, Interner, Texts, Type, decoded
 
 NULL = WORD_MIN
@@ -338,15 +338,8 @@ def decode(column_type: Type, words: np.ndarray, interner: Interner) -> pa.Array
     elif name == "uint64":
         values = unsigned_values(column_type, words)
     elif name == "bool":
-        values = np.packbits(words != 0, bitorder="little")
-    elif name == "date":
-        values = words.astype(np.int32)
-    elif name == "decimal":
-        values = np.stack([words, words >> 63], axis=1)
-    # pa.array would import pandas where it is installed
-    return pa.Array.from_buffers(
-        column_type.arrow, len(words), [None, pa.py_buffer(np.ascontiguousarray(values))]
-    )
+        values = words != 0
+    return array_of(column_type, values)
 
 
 def interned_as(wanted: Type, array: pa.Array) -> pa.Array:
@@ -373,8 +366,7 @@ def _decimals_of_texts(column_type: Type, texts: pa.Array) -> pa.Array:
         )
     halves = np.frombuffer(data, ">u8").reshape(-1, 2).astype(np.uint64)
     halves[:, 0] ^= _SIGN
-    buffers = [None, pa.py_buffer(np.ascontiguousarray(halves[:, ::-1]))]
-    return pa.Array.from_buffers(column_type.arrow, len(texts), buffers)
+    return of_numbers(column_type.arrow, halves[:, ::-1])
 
 
 def values_of(column_type: Type, words: np.ndarray, interner: Interner) -> list[Any]:

@@ -28,6 +28,7 @@ from pagestore.storage.records import TEXT, RecordReader
 from pagestore.trees.read import get, read_batches
 from pagestore.trees.tree import Spec, Tree
 from pagestore.values.codec import numbers_of
+from pagestore.values.objects import of_numbers
 from pagestore.values.text_order import (
     LABELS,
     ORDER,
@@ -332,7 +333,7 @@ def _frame(content: np.ndarray, page: int) -> bytes:
 
 def taken(texts: pa.Array, places: np.ndarray) -> pa.Array:
     """Return the texts at places int64[n]."""
-    return texts.take(pa.Array.from_buffers(pa.int64(), len(places), [None, pa.py_buffer(places)]))
+    return texts.take(of_numbers(pa.int64(), places))
 
 
 def all_as_bytes(texts: pa.Array) -> list[bytes]:

@@ -21,7 +21,7 @@ import numpy as np
 
 from pagestore.runtime.lazy import pyarrow as pa
 from pagestore.values.misfit import SHOWN, Misfit, misfit_of
-from pagestore.values.objects import DAY, Objects, from_objects, in_whole_microseconds
+from pagestore.values.objects import DAY, Objects, from_objects, in_whole_microseconds, of_numbers
 from pagestore.values.types import Type, remedy_for
 
 BYTES_MAX = (1 << 31) - 1  # of an Arrow array of texts that is not of a large type
@@ -291,7 +291,7 @@ def _converted(wanted: Type, array: pa.Array) -> pa.Array:
         words, good = special(wanted, array)
         if not good.all():
             raise _misfit(wanted, array, int(np.argmin(good)))
-        return _array_of(wanted, words)
+        return array_of(wanted, words)
     if wanted.name in ("string", "bytes"):
         return array
     try:
@@ -419,13 +419,13 @@ _SPECIAL: dict[tuple[str | None, str], Callable[[Type, pa.Array], tuple[Words, W
 }
 
 
-def _array_of(wanted: Type, words: np.ndarray) -> pa.Array:
-    """An Arrow array whose buffer is made of numbers int64[n]: a decimal's words, dates as days."""
+def array_of(wanted: Type, words: np.ndarray) -> pa.Array:
+    """Return an Arrow array whose buffer is made of numbers [n]: a decimal's words, dates as days,
+    others as they are.
+    """
     values = words
     if wanted.name == "decimal":
         values = np.stack([words, words >> 63], axis=1)
     elif wanted.name == "date":
         values = words.astype(np.int32)
-    return pa.Array.from_buffers(
-        wanted.arrow, len(words), [None, pa.py_buffer(np.ascontiguousarray(values))]
-    )
+    return of_numbers(wanted.arrow, values)

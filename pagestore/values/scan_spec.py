@@ -181,9 +181,7 @@ def _texts(column: Column, ids: np.ndarray, full: np.ndarray, interner: Interner
 
 def _sums(column: Column, words: np.ndarray) -> pa.Array:
     if column.type.name == "decimal":
-        halves = np.ascontiguousarray(words.T)
-        kind = pa.decimal128(38, column.type.scale)
-        return pa.Array.from_buffers(kind, words.shape[1], [None, pa.py_buffer(halves)])
+        return of_numbers(pa.decimal128(38, column.type.scale), words.T)
     over = np.flatnonzero(words[0] >> 63 != words[1])
     if len(over):
         total = (int(words[1, over[0]]) << 64) + (int(words[0, over[0]]) & (1 << 64) - 1)
