@@ -7,7 +7,6 @@ import json
 import threading
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
 from weakref import WeakKeyDictionary
 
@@ -256,15 +255,9 @@ class Transaction:
         )
         # whether `inner` was handed out, through which relations may change as well
         self._reached = False
+        self.marks = Marks()
         # of relations, what reading them by keys found out of their edits
         self.read_by_key: dict[str, Any] = {}
-
-    @cached_property
-    def marks(self) -> "Marks":
-        """The savepoints of SQL: made on demand, as a transaction that they lead back to keeps its
-        buffers until garbage is collected.
-        """
-        return Marks(self)
 
     def insert(self, name: str, rows: Any = None, *, columns: Any = None) -> None:
         """Add rows.  If a function has another value for a key, the commit raises
@@ -561,19 +554,20 @@ class Transaction:
 
 
 class Marks:
-    """The savepoints of SQL in a transaction, by name; those within one end with it."""
+    """The savepoints of SQL in a transaction, by name; those within one end with it.
 
-    def __init__(self, txn: Transaction) -> None:
-        self._txn = txn
+    They do not lead back to it: its buffers would stay until garbage is collected.
+    """
+
+    def __init__(self) -> None:
         self._open: list[tuple[str, AbstractContextManager[None]]] = []
 
     def knows(self, name: str) -> bool:
         """Return whether a savepoint has a name."""
         return any(own == name for own, _ in self._open)
 
-    def set(self, name: str) -> None:
+    def set(self, name: str, savepoint: AbstractContextManager[None]) -> None:
         """Begin a savepoint; of several of one name the newest counts."""
-        savepoint = self._txn.savepoint()
         savepoint.__enter__()
         self._open.append((name, savepoint))
 
@@ -583,12 +577,11 @@ class Marks:
             savepoint.__exit__(None, None, None)
 
     def go_back(self, name: str) -> None:
-        """Undo what was edited since a savepoint, which stays."""
+        """Undo what was edited since a savepoint, and forget it."""
         for savepoint in self._ended(name):
             error = _Undone()
             with suppress(_Undone):
                 savepoint.__exit__(_Undone, error, None)
-        self.set(name)
 
     def _ended(self, name: str) -> Iterator[AbstractContextManager[None]]:
         """Yield the newest savepoint of a name after those within it, none of which stays."""

@@ -154,10 +154,11 @@ def mark(txn: Transaction | None, node: exp.Expr, name: str) -> None:
         raise SqlError(f"{word} {name}: no transaction has begun: BEGIN first", node)
     name = name.strip('"').lower() if not name.startswith('"') else name.strip('"')
     if word == "SAVEPOINT":
-        txn.marks.set(name)
+        txn.marks.set(name, txn.savepoint())
     elif not txn.marks.knows(name):
         raise SqlError(f"{word} {name}: there is no such savepoint", node)
     elif word == "RELEASE":
         txn.marks.release(name)
     else:
         txn.marks.go_back(name)
+        txn.marks.set(name, txn.savepoint())
