@@ -5,6 +5,7 @@ from typing import Any
 from ivm.names import is_helper as is_helper
 from ivm.names import names_of as names_of
 from ivm.names import wide_names as wide_names
+from ivm.sql.system import postgres_types as postgres_types
 from ivm.wide import statement_of as statement_of
 
 
@@ -40,6 +41,13 @@ def split(text: str, dialect: str = "duckdb") -> list[str]:
     from ivm.sql.system.settings import pieces  # imports sqlglot, which others do not need
 
     return [*pieces(text, dialect)]
+
+
+def settings() -> dict[str, str]:
+    """Return what SHOW ALL shows: the settings that hold here, by name in small letters."""
+    from ivm.sql.system.settings import VALUES  # imports sqlglot, which others do not need
+
+    return dict(VALUES)
 
 
 def reads_only(text: str, dialect: str = "duckdb") -> bool:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from ivm.sql.types import SqlType
+if TYPE_CHECKING:
+    from ivm.sql.types import SqlType
 
 
 class PostgresType(NamedTuple):
@@ -43,7 +44,7 @@ TYPES = (
     BOOL, BYTEA, INT8, INT2, INT4, TEXT, OID, JSON, FLOAT4, FLOAT8, VARCHAR, DATE, TIME, TIMESTAMP,
     TIMESTAMPTZ, INTERVAL, NUMERIC, UUID, NAME,
 )  # fmt: skip
-_BY_NAME = {
+BY_NAME = {
     "BOOLEAN": BOOL, "BLOB": BYTEA, "TINYINT": INT2, "SMALLINT": INT2, "UTINYINT": INT2,
     "USMALLINT": INT4, "INTEGER": INT4, "UINTEGER": INT8, "BIGINT": INT8, "UBIGINT": NUMERIC,
     "HUGEINT": NUMERIC, "UHUGEINT": NUMERIC, "FLOAT": FLOAT4, "DOUBLE": FLOAT8, "DECIMAL": NUMERIC,
@@ -59,7 +60,7 @@ def postgres_type(type_: SqlType) -> PostgresType:
             return JSON
         own = postgres_type(type_.element)
         return PostgresType(own.array, f"_{own.name}", f"{own.shown}[]", -1, "A", 0)
-    return _BY_NAME.get(type_.name, TEXT)
+    return BY_NAME.get(type_.name, TEXT)
 
 
 def modifier(type_: SqlType) -> int:

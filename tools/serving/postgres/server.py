@@ -11,6 +11,7 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 
 import ivm
+from ivm.sql import settings
 
 from .messages import Fields, ProtocolError, error, first, following, message, text
 from .scram import Scram
@@ -19,11 +20,10 @@ from .session import Session
 TLS, GSS, CANCEL, VERSION = 80877103, 80877104, 80877102, 196608
 SECONDS = 30.0  # until a client has said who it is
 CLIENTS_MOST = 200
-SAID = {
-    "server_version": "15.0", "server_encoding": "UTF8", "client_encoding": "UTF8", "DateStyle": "ISO, MDY",
-    "TimeZone": "UTC", "integer_datetimes": "on", "standard_conforming_strings": "on", "is_superuser": "on",
-    "IntervalStyle": "postgres",
-}  # fmt: skip
+SAID = (  # settings that a client is told at its beginning
+    "server_version", "server_encoding", "client_encoding", "DateStyle", "TimeZone",
+    "integer_datetimes", "standard_conforming_strings", "is_superuser", "IntervalStyle",
+)  # fmt: skip
 
 
 class Settings(NamedTuple):
@@ -133,7 +133,8 @@ class Client(socketserver.BaseRequestHandler):
     def _serve_known(self, stream: Any) -> None:
         key = (secrets.randbits(31), secrets.randbits(31))
         parts = [message(b"R", struct.pack(">i", 0))]
-        parts += [message(b"S", text(name), text(value)) for name, value in SAID.items()]
+        known = settings()
+        parts += [message(b"S", text(name), text(known[name.lower()])) for name in SAID]
         self.request.sendall(b"".join([*parts, message(b"K", struct.pack(">ii", *key))]))
         self.request.settimeout(None)
         self.server.sessions[key] = session = Session(self.server.ws, stream, self.request.sendall)

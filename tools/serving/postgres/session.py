@@ -160,10 +160,11 @@ class Session:
         if self.cancelled:
             self.cancelled = False
             raise OperationalError("the statement was cancelled")
-        word = " ".join(re.findall(r"[a-z]+", said.strip(), re.IGNORECASE)[:1]).upper()
+        words = [*re.findall(r"[a-z]+", said.upper(), re.IGNORECASE)[:2], ""]
+        word = words[0]
         if answer is None:
-            two = " ".join(re.findall(r"[a-z]+", said.strip(), re.IGNORECASE)[:2]).upper()
-            return Answered(None, [], two if word in ("CREATE", "DROP", "ALTER") else word)
+            count = 2 if word in ("CREATE", "DROP", "ALTER") else 1
+            return Answered(None, [], " ".join(words[:count]).strip())
         if len(answer) > ROWS_MOST:
             raise OperationalError(f"the answer has more than {ROWS_MOST} rows: add a LIMIT")
         columns, rows = values.columns_of(answer.to_arrow().schema), [*answer]

@@ -11,50 +11,24 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from ivm import IvmError
+from ivm.sql import postgres_types as known
 
 BOOL, BYTEA, INT8, INT2, INT4, TEXT, OID, JSON, FLOAT4, FLOAT8 = (
-    16,
-    17,
-    20,
-    21,
-    23,
-    25,
-    26,
-    114,
-    700,
-    701,
-)
-VARCHAR, DATE, TIME, TIMESTAMP, TIMESTAMPTZ, INTERVAL, NUMERIC, UUID = (
-    1043,
-    1082,
-    1083,
-    1114,
-    1184,
-    1186,
-    1700,
-    2950,
-)
-LISTS = {BOOL: 1000, BYTEA: 1001, INT2: 1005, INT4: 1007, TEXT: 1009, INT8: 1016, FLOAT4: 1021, FLOAT8: 1022,
-         TIMESTAMP: 1115, DATE: 1182, TIME: 1183, TIMESTAMPTZ: 1185, NUMERIC: 1231}  # fmt: skip
+    known.BOOL.oid, known.BYTEA.oid, known.INT8.oid, known.INT2.oid, known.INT4.oid, known.TEXT.oid,
+    known.OID.oid, known.JSON.oid, known.FLOAT4.oid, known.FLOAT8.oid,
+)  # fmt: skip
+DATE, TIME, TIMESTAMP, TIMESTAMPTZ, INTERVAL, NUMERIC, UUID = (
+    known.DATE.oid, known.TIME.oid, known.TIMESTAMP.oid, known.TIMESTAMPTZ.oid, known.INTERVAL.oid,
+    known.NUMERIC.oid, known.UUID.oid,
+)  # fmt: skip
+LISTED = (  # types of columns and of items of lists that answers have
+    known.BOOL, known.BYTEA, known.INT2, known.INT4, known.TEXT, known.INT8, known.FLOAT4,
+    known.FLOAT8, known.TIMESTAMP, known.DATE, known.TIME, known.TIMESTAMPTZ, known.NUMERIC,
+)  # fmt: skip
+LISTS = {one.oid: one.array for one in LISTED}
 ITEMS = {oid: item for item, oid in LISTS.items()}
-SIZES = {
-    BOOL: 1,
-    INT2: 2,
-    INT4: 4,
-    INT8: 8,
-    FLOAT4: 4,
-    FLOAT8: 8,
-    DATE: 4,
-    TIME: 8,
-    TIMESTAMP: 8,
-    TIMESTAMPTZ: 8,
-}
-BY_NAME = {
-    "BOOLEAN": BOOL, "BLOB": BYTEA, "TINYINT": INT2, "SMALLINT": INT2, "UTINYINT": INT2, "USMALLINT": INT4,
-    "INTEGER": INT4, "UINTEGER": INT8, "BIGINT": INT8, "FLOAT": FLOAT4, "DOUBLE": FLOAT8, "DATE": DATE, "TIME": TIME,
-    "TIMESTAMP": TIMESTAMP, "TIMESTAMP WITH TIME ZONE": TIMESTAMPTZ, "JSON": JSON,
-    "HUGEINT": NUMERIC, "UBIGINT": NUMERIC,
-}  # fmt: skip
+SIZES = {one.oid: one.size for one in LISTED if one.size > 0}
+BY_NAME = {name: one.oid for name, one in known.BY_NAME.items() if one in (*LISTED, known.JSON)}
 EPOCH = datetime(2000, 1, 1)
 MICROSECOND = timedelta(microseconds=1)
 
