@@ -18,6 +18,7 @@ from typing import Any
 
 from ivm import IvmError, Workspace
 
+Traces = list[tuple[Any, list[Any]]]  # versions, each with its operations
 COLUMN, ROW, LEFT, COLUMNS = 64, 30, 150, 24
 STYLE = """
   svg { background: #fff; --ink: #1f2328; --faint: #768390; --hit: #b34700; --line: #1f5fae }
@@ -40,9 +41,10 @@ TIP = (
 def page(workspace: Workspace, view: str, old: Any = None, new: Any = None) -> str:
     """Return a page with the picture and all operations, those of both versions if there are two."""
     parts = [f"<!doctype html><meta charset='utf-8'><title>{escape(view)}</title>"]
-    parts += [f"<h1>{escape(view)}</h1>", picture(workspace, view, old, new)]
-    for version in dict.fromkeys((old, new) if old is not None else (new,)):
-        lines = "\n".join(map(str, workspace.trace(view, version)))
+    traces = _traces(workspace, view, old, new)
+    parts += [f"<h1>{escape(view)}</h1>", _drawn(workspace, view, traces)]
+    for version, steps in dict(traces).items():
+        lines = "\n".join(map(str, steps))
         name = "newest version" if version is None else f"version {version}"
         parts.append(f"<h2>{escape(name)}</h2><pre>{escape(lines)}</pre>")
     return "\n".join(parts) + "\n"
@@ -52,19 +54,25 @@ def picture(workspace: Workspace, view: str, old: Any = None, new: Any = None) -
     """Return a picture of the level and binding at which most operations are hit, or done, as
     SVG.
     """
-    after = workspace.trace(view, new)
+    return _drawn(workspace, view, _traces(workspace, view, old, new))
+
+
+def _traces(workspace: Workspace, view: str, old: Any, new: Any) -> Traces:
+    """Return the operations at the newer version, after those at the older one, if there is one."""
+    after = new, workspace.trace(view, new)
     if old is None:
-        versions = [(new, after)]
-    else:
-        versions = [
-            (old, workspace.trace(view, old, workspace.store.version if new is None else new)),
-            (new, after),
-        ]
-    most = Counter(_where(one) for one in versions[0][1] if one.touched or old is None)
+        return [after]
+    until = workspace.store.version if new is None else new
+    return [(old, workspace.trace(view, old, until)), after]
+
+
+def _drawn(workspace: Workspace, view: str, traces: Traces) -> str:
+    before, after = traces[0][1], traces[-1][1]
+    most = Counter(_where(one) for one in before if one.touched or len(traces) == 1)
     both = most.keys() & {_where(one) for one in after}
     where = max(both or most or map(_where, after), key=most.__getitem__, default=None)
     panels = [
-        (version, [one for one in steps if _where(one) == where]) for version, steps in versions
+        (version, [one for one in steps if _where(one) == where]) for version, steps in traces
     ]
     return _Drawing(workspace, panels, view).svg
 
