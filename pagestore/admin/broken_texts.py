@@ -59,7 +59,7 @@ def mend_texts(handle: Handle, encoding: str = "") -> list[Mended]:
 def _mend(txn: Transaction, encoding: str) -> dict[str, int]:
     """Edit the records of one branch; return the number in each relation."""
     broken = np.array([*_broken_ids(txn.dictionary)], np.int64)
-    hosted = {name for one in txn.base.catalog.dependants.values() for name in one.keeps}
+    hosted = txn.base.catalog.hosted
     records = {}
     for name in [*txn] if len(broken) else ():
         relation = txn[name]

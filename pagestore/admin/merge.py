@@ -240,7 +240,7 @@ class ThreeWay:
                 held.enter_context(snapshot_at(handle, number)) for number in self.numbers
             )
             catalogs = self.base._version.catalog, self.theirs._version.catalog, txn.catalog
-            kept = {n for c in catalogs for one in c.dependants.values() for n in one.keeps}
+            kept = set[str]().union(*(catalog.hosted for catalog in catalogs))
             merge_properties(txn, *catalogs)
             for name in dict.fromkeys([*self.base, *self.theirs]):
                 if name not in kept:

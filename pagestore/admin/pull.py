@@ -184,7 +184,7 @@ def _changed(base: Snapshot, theirs: Snapshot) -> Iterator[tuple[str, "pa.Table 
     changes; None if they are not the same relation.
     """
     catalogs = base._version.catalog, theirs._version.catalog
-    kept = {n for c in catalogs for one in c.dependants.values() for n in one.keeps}
+    kept = catalogs[0].hosted | catalogs[1].hosted
     for name in dict.fromkeys([*base, *theirs]):
         infos = [catalog.relations.get(name) for catalog in catalogs]
         if name not in kept and infos[0] != infos[1]:

@@ -269,7 +269,7 @@ def _held(handle: Handle, txn: Transaction) -> np.ndarray:
 def _mark_rows(held: np.ndarray, snapshot: Snapshot, before: dict[str, Tree]) -> dict[str, Tree]:
     """Mark ids of a version's records that the trees `before` lack; return the version's trees."""
     catalog = snapshot._version.catalog
-    hosted = {name for one in catalog.dependants.values() for name in one.keeps}
+    hosted = catalog.hosted
     trees: dict[str, Tree] = {}
     for info in catalog.relations.values():
         if info.schema is None:

@@ -150,6 +150,11 @@ class Catalog:
         """What hosts derive from relations, by host, of a committed catalog, which stays."""
         return recorded_dependants(self.properties)
 
+    @property
+    def hosted(self) -> set[str]:
+        """The relations that hosts keep up to date."""
+        return {name for one in self.dependants.values() for name in one.keeps}
+
     def copy(self) -> "Catalog":
         """Return a copy that may be changed."""
         made = Catalog(self.relations, self.properties, self.run)
