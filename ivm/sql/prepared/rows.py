@@ -35,7 +35,7 @@ def rows_at(txn: Transaction, name: str, keys: list[Row]) -> list[Row | None]:
 
     O(keys * height), and O(edits) once for each edit.
     """
-    source, _ = _parts(txn, name)
+    source = txn._txn
     relation, texts, find = source[name], source.dictionary, source.finder(name).find
     schema, edited = relation.schema, _edited(txn, name)
     types = [column.type for column in schema.stored]
@@ -51,16 +51,11 @@ def rows_at(txn: Transaction, name: str, keys: list[Row]) -> list[Row | None]:
     return found
 
 
-def _parts(txn: Transaction, name: str) -> tuple[Any, list[Edits]]:
-    """Return the transaction of the store, and the edits of a relation that it does not have yet."""
-    return txn._txn, txn._edits.get(name, [])
-
-
 def is_any_there(txn: Transaction, name: str, columns: dict[str, Any]) -> bool:
     """Return whether a row has one of some keys, given by columns.  O(keys * height), as
     `rows_at`.
     """
-    source, edited = _parts(txn, name)[0], _edited(txn, name)
+    source, edited = txn._txn, _edited(txn, name)
     words = source[name].encode(columns, keys_allowed=True, add=False)
     tree = source.tree(name)
     given = words[: tree.spec.keys]
@@ -72,8 +67,8 @@ def is_any_there(txn: Transaction, name: str, columns: dict[str, Any]) -> bool:
 
 
 def _edited(txn: Transaction, name: str) -> dict[Words, Words | None]:
-    """Return the values of the keys that were edited so far."""
-    source, edits = _parts(txn, name)
+    """Return the values of the keys that were edited so far, which the store does not have yet."""
+    source, edits = txn._txn, txn._edits.get(name, [])
     if not edits:
         return {}
     seen = txn.read_by_key.get(name)
