@@ -4,9 +4,9 @@
 
     total["ada"] = 20      ^paid["ada", 1] = 10     ^paid["ada", 2] = 15     +paid["ada", 101] = 5
 
-Edits are tried in versions that are never committed, the fewest first. Where some do not bring the
-wish, each way out is tried in addition: a row that is there has a proof, of which some row must go
-or some negation fail; a row that is not there lacks rows, or has some too many.
+Edits are tried in versions that are never committed, the fewest first. If some do not bring the
+wish, others are tried together with them. A row that is to go has a proof: a row of the proof goes,
+or a negation in it fails. A row that is to come needs other rows, or that some go.
 """
 
 from __future__ import annotations

@@ -62,7 +62,7 @@ class Source(NamedTuple):
     sign: int = 1
 
     def value(self, values: Sequence[Any], old: Row | None) -> Any:
-        """Return the value, null for a sum with a null or without a row that is there."""
+        """Return the value; of a sum null if `old`, the row before, is None or has a null there."""
         own = self.constant if self.number is None else values[self.number]
         if self.place is None:
             return own

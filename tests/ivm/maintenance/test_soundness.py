@@ -64,11 +64,11 @@ class Edits:
         return [self.random.choice(there)] if there else []
 
     def witness(self):
-        """A row that is there goes."""
+        """Return the deletion of one of the rows."""
         return [(name, row, False) for name, row in self.some()]
 
     def ends(self):
-        """A row comes beside one that is there."""
+        """Return the insertion of a row that differs from another by one."""
         found = []
         for name, row in self.some():
             column = self.random.randrange(len(row))

@@ -34,7 +34,7 @@ NUMBERED = [
 
 @pytest.mark.parametrize(("column", "dialect"), NUMBERED)
 def test_a_column_gets_numbers(column: str, dialect: Any) -> None:
-    """One more than the greatest that is there, in one statement and over transactions."""
+    """Each number is one more than the greatest so far, in a statement and over transactions."""
     ws = ivm.open(":memory:")
     ws.sql(f"CREATE TABLE t ({column}, x INT)", dialect=dialect)
     ws.sql("INSERT INTO t (x) VALUES (10), (20)")
