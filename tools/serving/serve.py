@@ -5,6 +5,7 @@ import os
 import ssl
 import sys
 from contextlib import suppress
+from typing import Literal
 
 import ivm
 from ivm import IvmError
@@ -47,8 +48,9 @@ def run(options: argparse.Namespace) -> int:
             raise IvmError(
                 f"{' and '.join(options.tls)} are no certificate and key: {error}"
             ) from None
+    mode: Literal["r", "rw"] = "r" if options.read_only else "rw"
     with (
-        ivm.open(options.file, mode="r" if options.read_only else "rw", timeout=5.0) as ws,
+        ivm.open(options.file, mode=mode, create=False, timeout=5.0) as ws,
         _listening(ws, options.host, options.port, Settings(password, tls)) as server,
         suppress(KeyboardInterrupt),
     ):
