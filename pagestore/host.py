@@ -94,9 +94,9 @@ from pagestore.values.codec import (
     value_of_word,
 )
 from pagestore.values.dictionary import TextFinder
-from pagestore.values.objects import of_numbers, of_texts, with_nulls
+from pagestore.values.objects import of_texts, with_nulls
 from pagestore.values.row_formats import given_rows
-from pagestore.values.types import Column, Schema, Type, may_be_narrow
+from pagestore.values.types import Column, Schema, Type, may_be_narrow, of_numbers
 from pagestore.versions.catalog import MAIN, Dependants, recorded_dependants
 from pagestore.versions.hosts import Computed, record_dependants, register_host
 from pagestore.versions.series import Edit as PreparedEdit

@@ -33,8 +33,7 @@ from pagestore.trees.read import RecordFinder, batch_rows, read_batches
 from pagestore.trees.tree import Tree
 from pagestore.values.codec import decode, encode
 from pagestore.values.dictionary import Dictionary
-from pagestore.values.objects import of_numbers
-from pagestore.values.types import Column, Schema, Type
+from pagestore.values.types import Column, Schema, Type, of_numbers
 from pagestore.versions.catalog import MAIN, Catalog, listed
 from pagestore.versions.handle import Handle
 from pagestore.versions.locks import Pin

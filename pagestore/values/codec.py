@@ -34,12 +34,22 @@ import numpy as np
 from pagestore.errors import CorruptionError, WordError
 from pagestore.pages.layout import WORD_MAX, WORD_MIN
 from pagestore.runtime.lazy import pyarrow as pa
-from pagestore.values.exact import array_of, exact
+from pagestore.values.exact import exact
 from pagestore.values.exact import flags_of as flags_of
 from pagestore.values.exact import numbers_of as numbers_of
 from pagestore.values.misfit import Misfit
-from pagestore.values.objects import of_numbers, with_nulls
-from pagestore.values.types import NARROW, SINGLE, Column, Interner, Texts, Type, decoded
+from pagestore.values.objects import with_nulls
+from pagestore.values.types import (
+    NARROW,
+    SINGLE,
+    Column,
+    Interner,
+    Texts,
+    Type,
+    array_of,
+    decoded,
+    of_numbers,
+)
 
 NULL = WORD_MIN
 _NO_TEXTS: Any = None  # instead of a dictionary, for values that are not texts

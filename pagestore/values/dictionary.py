@@ -28,7 +28,6 @@ from pagestore.storage.records import TEXT, RecordReader
 from pagestore.trees.read import get, read_batches
 from pagestore.trees.tree import Spec, Tree
 from pagestore.values.codec import numbers_of
-from pagestore.values.objects import of_numbers
 from pagestore.values.text_order import (
     LABELS,
     ORDER,
@@ -39,7 +38,7 @@ from pagestore.values.text_order import (
     TextSearch,
     hashes_of,
 )
-from pagestore.values.types import no_string
+from pagestore.values.types import no_string, of_numbers
 
 TEXTS = Spec(1, 2, 1)
 PLACES = Spec(2, 1, 1)

@@ -51,7 +51,6 @@ from pagestore.values.dictionary import (
 )
 from pagestore.values.kernels import text_lookup
 from pagestore.values.kernels.text_lookup import ID, TEXT_COUNT
-from pagestore.values.objects import of_numbers
 from pagestore.values.text_order import (
     LABEL_END,
     LABELS,
@@ -62,6 +61,7 @@ from pagestore.values.text_order import (
     TextOrder,
     hashes_of,
 )
+from pagestore.values.types import of_numbers
 
 ORDERED_BYTES = 1 << 27  # of new texts that are sorted at once
 FRAME_BYTES = 1 << 20  # raw bytes of long texts that share a run

@@ -21,8 +21,8 @@ import numpy as np
 
 from pagestore.runtime.lazy import pyarrow as pa
 from pagestore.values.misfit import SHOWN, Misfit, misfit_of
-from pagestore.values.objects import DAY, Objects, from_objects, in_whole_microseconds, of_numbers
-from pagestore.values.types import Type, remedy_for
+from pagestore.values.objects import DAY, Objects, from_objects, in_whole_microseconds
+from pagestore.values.types import Type, array_of, remedy_for
 
 BYTES_MAX = (1 << 31) - 1  # of an Arrow array of texts that is not of a large type
 _REFUSALS: tuple[type[Exception], ...] = (
@@ -417,15 +417,3 @@ _SPECIAL: dict[tuple[str | None, str], Callable[[Type, pa.Array], tuple[Words, W
     ("moment", "date"): _moment_to_date,
     ("date", "date"): _date_to_date,
 }
-
-
-def array_of(wanted: Type, words: np.ndarray) -> pa.Array:
-    """Return an Arrow array whose buffer is made of numbers [n]: a decimal's words, dates as days,
-    others as they are.
-    """
-    values = words
-    if wanted.name == "decimal":
-        values = np.stack([words, words >> 63], axis=1)
-    elif wanted.name == "date":
-        values = words.astype(np.int32)
-    return of_numbers(wanted.arrow, values)

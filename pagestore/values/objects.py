@@ -27,7 +27,7 @@ from pagestore.values.misfit import (
     is_finite,
     misfit_of,
 )
-from pagestore.values.types import Type
+from pagestore.values.types import Type, of_numbers
 
 _NONE = type(None)
 _PLAIN: dict[str, set[type]] = {  # types that Arrow converts exactly, if `_tame`
@@ -99,18 +99,6 @@ def _numbers(wanted: Type, values: list[Any]) -> np.ndarray:
         values = [(datetime.combine(_MIDNIGHT, at) - _MIDNIGHT) // MICROSECOND for at in values]
     numbers = np.array(values, np.int64 if wanted.zone else _NUMPY[wanted.name])
     return numbers.astype(np.int32) if wanted.name == "date" else numbers
-
-
-def of_numbers(kind: pa.DataType, numbers: np.ndarray) -> pa.Array:
-    """Return an Arrow array without nulls, of a type that stores each value as one of the numbers.
-
-    They are not copied unless they are flags, or not contiguous. Arrow's `array` would import
-    pandas.
-    """
-    stored = np.packbits(numbers, bitorder="little") if numbers.dtype == bool else numbers
-    return pa.Array.from_buffers(
-        kind, len(numbers), [None, pa.py_buffer(np.ascontiguousarray(stored))]
-    )
 
 
 def with_nulls(array: pa.Array, there: np.ndarray) -> pa.Array:

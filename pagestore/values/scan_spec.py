@@ -33,8 +33,8 @@ from pagestore.pages.operators import (
 )
 from pagestore.runtime.lazy import pyarrow as pa
 from pagestore.values.codec import decode
-from pagestore.values.objects import of_numbers, with_nulls
-from pagestore.values.types import WORD_DIGITS, Column, Interner, Schema
+from pagestore.values.objects import with_nulls
+from pagestore.values.types import WORD_DIGITS, Column, Interner, Schema, of_numbers
 
 USE = 'use "count", "checksum", "sum:x", "max:x", "max:x,y", "argmax:x,y", "concat:x" or a registered operator'
 ORDERED = {"min": MIN, "max": MAX, "argmin": MIN, "argmax": MAX}

@@ -395,3 +395,27 @@ def remedy_for(arrow: pa.DataType) -> str:
         cast = f'.cast(pa.timestamp("{arrow.unit}"))'
         return f"it keeps no zone: make it a timestamp({arrow.tz}), or take the time in UTC by {cast}, or where it is"
     return "cast it first"
+
+
+def array_of(type_: Type, words: np.ndarray) -> pa.Array:
+    """Return an Arrow array whose buffer is made of numbers [n]: a decimal's words, dates as days,
+    others as they are.
+    """
+    values = words
+    if type_.name == "decimal":
+        values = np.stack([words, words >> 63], axis=1)
+    elif type_.name == "date":
+        values = words.astype(np.int32)
+    return of_numbers(type_.arrow, values)
+
+
+def of_numbers(kind: pa.DataType, numbers: np.ndarray) -> pa.Array:
+    """Return an Arrow array without nulls, of a type that stores each value as one of the numbers.
+
+    They are not copied unless they are flags, or not contiguous. Arrow's `array` would import
+    pandas.
+    """
+    stored = np.packbits(numbers, bitorder="little") if numbers.dtype == bool else numbers
+    return pa.Array.from_buffers(
+        kind, len(numbers), [None, pa.py_buffer(np.ascontiguousarray(stored))]
+    )
