@@ -105,6 +105,11 @@ def merge(
     if dry_run:
         return try_on(handle, into, [done])
     with begin_transaction(handle, said, into) as txn:
+        if txn.base.version != versions[1]:
+            raise MergeError(
+                f"version {txn.base.version} of branch {into!r} was made during the merge, and "
+                f"nothing is changed: merge again"
+            )
         conflicts = done.apply(handle, txn)
         note_contained(txn, joined(lines), versions[0])
         txn._settings = _pinned(handle, source, into, versions[0])
@@ -422,7 +427,10 @@ def merge_properties(txn: Transaction, *catalogs: Catalog) -> None:
 
 
 def try_on(handle: Handle, branch: str, steps: Sequence[ThreeWay]) -> Merge:
-    """Return what differences, one after the other, would change on a branch; change nothing."""
+    """Return what differences, one after the other, would change on a branch; change nothing.
+
+    Raises MergeError for conflicts that the one rule given for all does not resolve.
+    """
     with (
         snapshot_at(handle, max(step.numbers[1] for step in steps)) as theirs,
         EphemeralTransaction(snapshot_at(handle, branch), handle.state) as sketch,
@@ -430,7 +438,11 @@ def try_on(handle: Handle, branch: str, steps: Sequence[ThreeWay]) -> Merge:
         head = sketch.base.version
         newest = max(sketch.base, theirs._version)  # it has the texts of all
         sketch._trees |= {number: newest.trees[number] for number in TEXT_TREES}
-        conflicts = [one for step in steps for one in step.apply(handle, sketch, refuse=False)]
+        conflicts = [
+            one
+            for step in steps
+            for one in step.apply(handle, sketch, refuse=isinstance(step.on_conflict, str))
+        ]
         if not any(step.left for step in steps):
             let_hosts_follow(sketch)
         changes = {name: _changes(sketch, name) for name in listed([*sketch])}

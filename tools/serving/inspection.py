@@ -14,7 +14,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -30,6 +30,7 @@ from pagestore.tooling import type_of_arrow
 
 from ..cli.answers import counted, spelt
 from ..cli.entered import is_sql
+from ..cli.rows import cell
 from ..cli.workspace_options import CHANGE, changes
 from ..rule_commands.explain import parts
 from ..rule_commands.shell import is_edit
@@ -47,13 +48,6 @@ NODES = 80  # names in the picture of what reads what
 Data = dict[str, Any]
 
 
-class Pending(NamedTuple):
-    """Edits that were previewed on a version."""
-
-    version: int
-    text: str
-
-
 class Inspector:
     """Answers questions about a store. Threads may share it; it locks only to commit."""
 
@@ -62,7 +56,7 @@ class Inspector:
         self.file, self.writes = file, writes
         self.workspace = ivm.open(file, mode="r", create=False)
         self._answers: OrderedDict[tuple[int, str], Answer] = OrderedDict()
-        self._pending: OrderedDict[str, Pending] = OrderedDict()
+        self._pending: OrderedDict[str, Callable[[ivm.Workspace], int]] = OrderedDict()
         self._guard = threading.Lock()
 
     def close(self) -> None:
@@ -258,42 +252,81 @@ class Inspector:
         except SchemaError:
             return {"note": "made anew, with other columns"}
 
+    def branches(self) -> Data:
+        """Return each branch with its newest version, and the newest versions of all, each with
+        its parents.
+        """
+        heads = self.workspace.store.branches
+        found = [{"name": name, "version": version} for name, version in heads.items()]
+        return {"branches": found, **self.history()}
+
     # -- edits
 
     def preview(self, text: str) -> Data:
         """Return what edits, in SQL or as rules, would change, and a token to commit them with."""
         preview = self.workspace.preview(_edits(text))
+
+        def commit(workspace: ivm.Workspace) -> int:
+            return workspace.commit_at(preview.version, _edits(text))
+
+        return self._previewed(preview.version, preview.changes, commit)
+
+    def merge(self, branch: str, into: str = MAIN, on_conflict: str = "") -> Data:
+        """Return what a merge would change in a branch, its conflicts, and a token to commit it
+        with; `on_conflict` is as for Store.merge.
+        """
+        before = self.workspace.store.branches
+        rule = on_conflict or None
+        found = self.workspace.store.merge(branch, into, rule, dry_run=True)
+
+        def commit(workspace: ivm.Workspace) -> int:
+            heads = workspace.store.branches
+            for name in (branch, into):
+                if heads.get(name) != before[name]:
+                    raise IvmError(f"branch {name!r} has changed since: look at the merge again")
+            return workspace.store.merge(branch, into, rule).version
+
+        rows = [[one.relation, *map(_written, one[1:5])] for one in found.conflicts[:CHANGES_MAX]]
+        columns = [
+            {"name": name, "type": "", "key": False}
+            for name in ("relation", "key", "before", f"on {into}", f"on {branch}")
+        ]
+        conflicts = {"columns": columns, "rows": rows, "offset": 0, "total": len(found.conflicts)}
+        return {
+            **self._previewed(found.version, found.changes, commit),
+            "conflicts": conflicts,
+        }
+
+    def _previewed(
+        self, version: int, tables: Mapping[str, pa.Table], commit: Callable[[ivm.Workspace], int]
+    ) -> Data:
+        """Return what would change in a version, and a token by which `commit` is called."""
         found = []
-        with self._at(preview.version) as past:
+        with self._at(version) as past:
             installed = self.workspace.rules_of(past.snapshot)
-            for name in _names(past.snapshot, installed):
-                if (table := preview.changes.get(name)) is not None:
-                    found.append(
-                        {
-                            "name": name,
-                            "kind": _kind(name, installed),
-                            **_summary(table.to_reader()),
-                        }
-                    )
+            for name in dict.fromkeys([*_names(past.snapshot, installed), *tables]):
+                if name in tables and _is_shown(name, installed):
+                    kind, amounts = _kind(name, installed), _summary(tables[name].to_reader())
+                    found.append({"name": name, "kind": kind, **amounts})
         token = secrets.token_urlsafe(16)
         with self._guard:
-            self._pending[token] = Pending(preview.version, text)
+            self._pending[token] = commit
             while len(self._pending) > PENDING:
                 self._pending.popitem(last=False)
-        return {"version": preview.version, "token": token, "writes": self.writes, "changes": found}
+        return {"version": version, "token": token, "writes": self.writes, "changes": found}
 
     def commit(self, token: str) -> Data:
-        """Commit previewed edits, if no other commit came since; return the version."""
+        """Commit what was previewed, if no other commit came since; return the version."""
         if not self.writes:
             raise IvmError("this was started to read only, so nothing is committed")
         with self._guard:
-            pending = self._pending.pop(token, None)
-        if pending is None:
+            commit = self._pending.pop(token, None)
+        if commit is None:
             raise IvmError(
                 "no preview has this token, or its edits were committed: preview them again"
             )
         with ivm.open(self.file, create=False) as workspace:
-            return {"version": workspace.commit_at(pending.version, _edits(pending.text))}
+            return {"version": commit(workspace)}
 
     # -- for both
 
@@ -410,6 +443,13 @@ def _reached(name: str, reads: Mapping[str, set[str]]) -> set[str]:
 
 
 # -- rows
+
+
+def _written(row: Iterable[Any] | None) -> str | None:
+    """Return the values of a row as one text, None for a row that is not there."""
+    if row is None:
+        return None
+    return ", ".join("null" if one is None else spelt(cell(one)) for one in row)
 
 
 def bounded(data: Any, cell: Callable[[Any], Any], cell_max: int) -> Any:

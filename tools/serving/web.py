@@ -52,6 +52,8 @@ CALLS = {
         "why_row",
         "history",
         "differences",
+        "branches",
+        "merge",
         "preview",
         "commit",
     )

@@ -304,6 +304,38 @@ def test_an_edit_is_not_committed_over_a_newer_version(studio, path):
     assert len(studio.call("rows", name="edge")["rows"]) == 5
 
 
+def test_a_merge_is_previewed_then_committed_once(studio, path):
+    """Conflicts first, then what a rule for them would change, refused once a branch moved on."""
+    with ivm.open(path) as ws:
+        ws.store.branch("trial")
+        ws.on("trial").exec("+edge(4, 5).")
+        for branch, cents in (("main", 9), ("trial", 8)):
+            ws.on(branch).sql(f"UPDATE sale SET price = {cents}, shop = '{branch}' WHERE id = 0")
+        heads = ws.store.branches
+    merge = {"branch": "trial", "into": "main"}
+    conflicts = studio.call("merge", **merge)["conflicts"]
+    assert conflicts["total"] == 1
+    assert conflicts["rows"] == [
+        ["sale", "0", "north, 0.00, null", "main, 9.00, null", "trial, 8.00, null"]
+    ]
+    found = studio.call("merge", **merge, on_conflict="theirs")
+    of = {one["name"]: one for one in found["changes"]}
+    assert {*of} == {"sale", "turnover", "edge", "hop", "path"}
+    assert (of["path"]["kind"], of["path"]["inserted"]) == ("view", 4)
+    assert "and nothing is changed" in studio.call("merge", **merge, on_conflict="sum")["error"]
+    lanes = studio.call("branches")
+    assert {one["name"]: one["version"] for one in lanes["branches"]} == heads
+    assert studio.call("commit", token=found["token"]) == {"version": max(heads.values()) + 1}
+    assert studio.call("branches")["versions"][0]["merged"] == heads["trial"]
+    with ivm.open(path) as ws:
+        assert (4, 5) in ws["edge"] and (1, 5) in {*ws["path"]}
+        ws.on("trial").exec("+edge(5, 6).")
+        stale = studio.call("merge", **merge)
+        ws.on("trial").exec("+edge(6, 7).")
+    assert "'trial' has changed since" in studio.call("commit", token=stale["token"])["error"]
+    assert "no branch 'none'" in studio.call("merge", branch="none")["error"]
+
+
 def test_only_rows_are_edited(shown, tmp_path):
     target = tmp_path / "out.csv"
     for text in (

@@ -38,6 +38,7 @@ VIEWS = [
     "text": "why path(1, 4)"},
     {"view": "ask", "text": "why path(4, 1)"}, {"view": "ask", "text": "DELETE FROM sale"},
     {"view": "ask", "text": f"SELECT {SCRIPT}"}, {"view": "rows", "name": "edge", "at": "5"},
+    {"view": "branches"}, {"view": "merge", "branch": "<i>side", "into": "main"},
 ]  # fmt: skip
 DRAWN = "body:not([aria-busy]) #view > *, body:not([aria-busy]) #problem:not(:empty)"
 
@@ -162,6 +163,30 @@ def test_an_edit_by_keyboard_alone(studio, path, opened):
         page.wait_for_selector(f"text=From version {version} to {version + 1}")
         assert (1, 5) in list(reader["path"])
     page.wait_for_selector(f"#status:text-is('version {version + 1}')")
+
+
+def test_a_merge_by_keyboard_alone(studio, path, opened):
+    """From the picture of branches over the conflicts to what the views would gain, then done."""
+    with ivm.open(path) as ws:
+        ws.store.branch("trial")
+        for branch, cents in (("main", 9), ("trial", 8)):
+            ws.on(branch).sql(f"UPDATE sale SET price = {cents} WHERE id = 0")
+        heads = ws.store.branches
+    page = opened(f"{studio.url}#view=branches")
+    dots = page.eval_on_selector_all(
+        ".picture circle", "all => all.map(one => one.cx.baseVal.value)"
+    )
+    assert len({*dots[:2]}) == 2 and len({*dots[1:]}) == 1
+    for chosen, shown in [
+        ("tr:has-text('trial') >> text=Merge into main", "text=trial and main conflict"),
+        ("text=Take trial's", "text=What merging trial into main would change"),
+        ("button:text-is('Merge')", f"text=From version {heads['main']} to {heads['trial'] + 1}"),
+    ]:
+        page.focus(chosen)
+        page.keyboard.press("Enter")
+        page.wait_for_selector(shown)
+        if shown.startswith("text=What"):
+            assert "turnover" in page.inner_text("#view")
 
 
 @pytest.mark.parametrize("then", ["SELECT", "q(x <-", "nothing", "commit"])

@@ -191,6 +191,43 @@ function picture(found, route) {
   ];
 }
 
+// -- the picture of branches
+
+const ROW = { height: 28, lane: 20, radius: 5, text: 480 };
+
+/** Draw versions as dots, newest on top, in a lane for each branch, with lines to those they were made from. */
+function graph(found) {
+  const lanes = [...new Set(["main", ...found.versions.map((one) => one.branch)])];
+  const places = new Map(found.versions.map((one, row) =>
+    [one.version, { x: ROW.lane * (lanes.indexOf(one.branch) + 0.7), y: ROW.height * (row + 0.5) }]));
+  const height = ROW.height * found.versions.length;
+  const colour = (branch) => `hsl(${(210 + 137 * lanes.indexOf(branch)) % 360} 55% 50%)`;
+  const line = (one, parent, bends) => {
+    const from = places.get(one.version);
+    const to = places.get(parent) ?? { x: from.x, y: height };
+    const [high, low] = bends ? [from.y, from.y + ROW.height] : [to.y - ROW.height, to.y];
+    const middle = (high + low) / 2;
+    return shape("path", {
+      d: `M${from.x} ${from.y}V${high}C${from.x} ${middle} ${to.x} ${middle} ${to.x} ${low}V${to.y}`,
+      stroke: colour(bends ? found.versions.find((other) => other.version === parent)?.branch : one.branch) });
+  };
+  const lines = found.versions.filter((one) => one.version > 0).flatMap((one) =>
+    [line(one, one.parent, false), ...(one.merged === null ? [] : [line(one, one.merged, true)])]);
+  const left = ROW.lane * (lanes.length + 0.7);
+  const rows = found.versions.map((one) => {
+    const { x, y } = places.get(one.version);
+    const names = found.branches.filter((branch) => branch.version === one.version).map((branch) => branch.name);
+    const label = `version ${number(one.version)}${one.message ? `, ${short(one.message, 60)}` : ""}`;
+    const to = one.version ? { view: "changes", old: one.parent, new: one.version } : { view: "start", at: 0 };
+    return shape("a", { href: `#${new URLSearchParams(to)}`, "aria-label": label },
+      shape("circle", { cx: x, cy: y, r: ROW.radius, stroke: colour(one.branch) }),
+      shape("text", { x: left, y: y + 5 }, ...(names.length ? [shape("tspan", { class: "head" }, short(names.join(", "), 60)), "  "] : []), label));
+  });
+  const width = left + ROW.text;
+  return make("div", { class: "scroll picture", role: "region", tabindex: 0, "aria-label": "Versions of all branches" },
+    shape("svg", { width, height, viewBox: `0 0 ${width} ${height}` }, ...lines, ...rows));
+}
+
 // -- views of the page
 
 const views = {
@@ -250,7 +287,7 @@ const views = {
         one.branch === "main" ? null : [" ", make("span", { class: "chip" }, `branch ${short(one.branch)}`)]),
       make("td", { class: "plain" }, make("span", { class: "bar" },
         one.version ? link({ view: "changes", old: one.parent, new: one.version }, "Changes") : null,
-        one.branch === "main" ? link({ view: "start", at: one.version }, "Look at it") : null))));
+        link({ view: "start", at: one.version }, "Look at it")))));
     const columns = ["time", "message", ""].map((name) => ({ name, type: "" }));
     const step = (text, to) => make("button", { type: "button", click: () => go({ view: "history", offset: to }) }, text);
     return [
@@ -260,6 +297,48 @@ const views = {
       make("div", { class: "bar" }, offset ? step("Newer", Math.max(0, offset - PAGE)) : null,
         found.more ? step("Older", offset + PAGE) : null),
     ];
+  },
+
+  branches: async () => {
+    const found = await ask("branches");
+    const rows = found.branches.map(({ name, version }) => make("tr", {},
+      make("td", { class: "plain", dir: "auto" }, short(name)),
+      make("td", { class: "right" }, number(version)),
+      make("td", { class: "plain" }, make("span", { class: "bar" },
+        link({ view: "start", at: version }, "Look at it"),
+        name === "main" ? null : [link({ view: "merge", branch: name, into: "main" }, "Merge into main"),
+          link({ view: "merge", branch: "main", into: name }, "Bring main into it")]))));
+    return [
+      make("h2", { tabindex: -1 }, "Branches"),
+      make("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Branches" },
+        make("table", {}, make("thead", {}, make("tr", {}, ["branch", "version", ""].map((name) => make("th", { scope: "col" }, name)))),
+          make("tbody", {}, rows))),
+      found.branches.length > 1 ? null
+        : make("p", { class: "soft" }, "There is only main. ", make("code", {}, "CREATE BRANCH trial"), " in ", make("code", {}, "ivm sql"), " begins another."),
+      graph(found),
+      found.more ? make("p", { class: "soft" }, "Older versions are in the history.") : null,
+    ];
+  },
+
+  merge: async ({ branch, into, on_conflict = "" }) => {
+    const found = await ask("merge", { branch, into, on_conflict });
+    const { total, rows } = found.conflicts;
+    const rules = [["ours", `Keep ${short(into, 30)}'s`], ["theirs", `Take ${short(branch, 30)}'s`],
+      ["larger", "Take the larger"], ["sum", "Add both changes"]].map(([rule, text]) =>
+      make("a", { class: "tab", href: `#${new URLSearchParams({ view: "merge", branch, into, on_conflict: rule })}`,
+        "aria-current": rule === on_conflict ? "true" : undefined }, text));
+    const conflicts = total ? [
+      make("h3", {}, `${counted(total, "row")} that both changed`),
+      tableOf(found.conflicts),
+      total > rows.length ? make("p", { class: "soft" }, `and ${number(total - rows.length)} more`) : null,
+      make("div", { class: "bar" }, rules),
+    ] : [];
+    if (total && !on_conflict) return [
+      make("h2", { tabindex: -1 }, `${short(branch)} and ${short(into)} conflict`), conflicts,
+      make("p", { class: "soft" }, "Choose what is done about these rows, to see what the merge would change."),
+    ];
+    return preview(found, "Merge", `What merging ${short(branch)} into ${short(into)} would change`,
+      `Merging ${short(branch)} into ${short(into)} changes nothing`, conflicts);
   },
 
   changes: async (route) => {
@@ -308,7 +387,7 @@ function change(one) {
     more > 0 ? make("p", { class: "soft" }, `and ${number(more)}${one.counted ? "" : " or"} more`) : null);
 }
 
-function preview(found) {
+function preview(found, act = "Commit", title = "What these edits would change", none = "These edits change nothing", first = []) {
   const commit = async () => {
     $("view").inert = true;
     const made = await attempt(() => call("commit", { token: found.token }));
@@ -319,11 +398,12 @@ function preview(found) {
   };
   const nothing = !found.changes.length;
   return [
-    make("h2", { tabindex: -1 }, nothing ? "These edits change nothing" : "What these edits would change"),
+    make("h2", { tabindex: -1 }, nothing ? none : title),
+    first,
     nothing ? null : make("p", { class: "soft" }, `Tried on version ${number(found.version)}; nothing is stored yet.`),
     found.changes.map(change),
     nothing ? null : make("div", { class: "bar" },
-      make("button", { class: "main", type: "button", disabled: !found.writes, click: commit }, "Commit"),
+      make("button", { class: "main", type: "button", disabled: !found.writes, click: commit }, act),
       make("button", { type: "button", click: () => go({ view: "start" }) }, "Throw away"),
       found.writes ? null : make("span", { class: "soft" }, "This was started to read only.")),
   ];
