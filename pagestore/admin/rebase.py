@@ -20,6 +20,7 @@ from pagestore.admin.merge import (
     OnConflict,
     ThreeWay,
     contained,
+    joined,
     merged_with,
     try_on,
 )
@@ -47,7 +48,7 @@ def rebase(handle: Handle, branch: str, onto: str, on_conflict: OnConflict, dry_
     steps = [
         ThreeWay(before, after, f"version {after}", on_conflict)
         for before, after in pairwise(line)
-        if not _merges_known(handle, after, known)
+        if not _merges_known(handle, before, after, known)
     ]
     if dry_run and not steps:
         return Merge(start, line[0], (), {})
@@ -108,11 +109,16 @@ def _line(handle: Handle, head: int, known: Mapping[int, int]) -> list[int]:
             )
 
 
-def _merges_known(handle: Handle, version: int, known: Mapping[int, int]) -> bool:
-    """Return whether a version is a merge of what is `known`, so that there is nothing to do."""
-    with snapshot_at(handle, version) as snapshot:
-        other = merged_with(snapshot._version.catalog, version)
-    return other is not None and other <= known.get(handle.entry(other).branch, -1)
+def _merges_known(handle: Handle, before: int, after: int, known: Mapping[int, int]) -> bool:
+    """Return whether a version is a merge of what is `known`, so that there is nothing to do; what
+    it merged may be of a branch that is gone.
+    """
+    with snapshot_at(handle, after) as snapshot:
+        if merged_with(snapshot._version.catalog, after) is None:
+            return False
+    had, own = joined([known, contained(handle, before)]), handle.entry(after).branch
+    lines = contained(handle, after).items()
+    return all(number <= had.get(branch, -1) for branch, number in lines if branch != own)
 
 
 def _refuse_rules(handle: Handle, branch: str, *versions: int) -> None:

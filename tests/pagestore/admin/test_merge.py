@@ -457,6 +457,26 @@ def test_a_crash_leaves_a_branch_as_it_was_or_rebased(stride: int) -> None:
         assert [v for v in found.check() if v.invariant not in FALLBACK] == []
 
 
+def test_a_merge_of_a_branch_that_is_gone_is_rebased() -> None:
+    """What was merged is known by what the merge says, though its versions are not retained."""
+    for is_known in (True, False):
+        store = priced(tea=1)
+        store.branch("shop")
+        store.branch("trial")
+        put(store, "trial", pie=2)
+        put(store, "shop", jam=3)
+        store.merge("trial", "shop")
+        if is_known:
+            store.merge("trial")
+        put(store, "main", tea=5)
+        store.rebase("trial", "main", "theirs")
+        store.delete_branch("trial")
+        store.rebase("shop")
+        assert {row[0] for row in store.snapshot("shop")["price"]} == {"tea", "pie", "jam"}
+        made = [one.message for one in store.history(branch="shop")]
+        assert len(made) == (1 if is_known else 2), made
+
+
 def test_copies_with_other_numbers_forget_merges(tmp_path: Any) -> None:
     """A restored dump and a salvaged store number versions anew: what was merged is not said."""
     with pagestore.open(tmp_path / "s.pages") as store:
