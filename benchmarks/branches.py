@@ -15,7 +15,9 @@ from pathlib import Path
 import numpy as np
 
 import ivm
-from pagestore_tools.bench.harness import Row, Side, Work, timed
+from pagestore_tools.bench.harness import Row, Side, Work, installed, timed
+
+from .doltlite import Process
 
 RULES = """
     row[k] = v -> int(k), int(v).  parent[x] = y -> int(x), int(y).
@@ -26,11 +28,25 @@ RULES = """
 NODES, CHANGES, NESTED = 20_000, 100, 1000
 
 
+def values_of(size: int) -> np.ndarray:
+    """Return the values of the rows: int64[size]."""
+    return np.random.default_rng(1).integers(0, 1000, size)
+
+
+def changed(chance: random.Random, size: int, side: int) -> tuple[list[tuple[int, int]], ...]:
+    """Return changes of rows and of parents, on one of two sides, which never meet."""
+    rows = [
+        (2 * k + side, chance.randrange(1000)) for k in chance.sample(range(size // 2), CHANGES - 1)
+    ]
+    node = 2 * chance.randrange(NODES // 4, NODES // 2 - 1) + side
+    return rows, [(node, chance.randrange(1000))]
+
+
 def fill(ws: ivm.Workspace, size: int) -> np.ndarray:
     """Install rows and views, and return the values of the rows."""
     relations, views = RULES.strip().split("\n", 1)
     ws.install(relations, "relations")
-    values = np.random.default_rng(1).integers(0, 1000, size)
+    values = values_of(size)
     ws.insert("row", {"k": np.arange(size), "v": values})
     ws.insert("parent", {"x": np.arange(1, NODES), "y": np.arange(1, NODES) // 2})
     ws.install(views, "views")
@@ -44,21 +60,19 @@ def rows(folder: Path, options: argparse.Namespace) -> Iterator[Row]:
         values = fill(ws, size)
         store = ws.store
 
-        def change(branch: str) -> None:
-            with ws.transaction(branch=branch) as txn:
-                some = chance.sample(range(size), CHANGES - 1)
-                txn.set("row", [(k, chance.randrange(1000)) for k in some])
-                txn.set("parent", [(chance.randrange(NODES // 2, NODES), chance.randrange(1000))])
-
         def diverge() -> None:
             if "side" in store.branches:
                 store.delete_branch("side")
             store.branch("side")
-            change("main")
-            change("side")
+            for side, branch in enumerate(("main", "side")):
+                rows, parents = changed(chance, size, side)
+                with ws.transaction(branch=branch) as txn:
+                    txn.set("row", rows)
+                    txn.set("parent", parents)
 
-        def merge() -> None:
-            store.merge("side", on_conflict="theirs")
+        def merge() -> list[int]:
+            store.merge("side")
+            return [next(iter(ws["total"]))[0], len(ws["by"]), len(ws["above"])]
 
         def what_if() -> None:
             with ws.what_if() as trial:
@@ -71,8 +85,12 @@ def rows(folder: Path, options: argparse.Namespace) -> Iterator[Row]:
                 return (5, int(values[5])) in snap["row"]
 
         told = {"told": True, "unit": "ms", "scale": 1}
-        merged = Side("ivm", merge, diverge)
-        yield Row(f"{CHANGES} changes a side of {size:,} rows merged, views follow", [merged], 10)
+        sides = [Side("ivm", merge, diverge)]
+        if installed("doltlite"):
+            other = Process(folder, size)
+            ask = partial(other.ask, "merge"), partial(other.ask, "diverge")
+            sides.append(Side("DoltLite, views anew", *ask))
+        yield Row(f"{CHANGES} changes a side of {size:,} rows merged, views follow", sides, 10)
         yield Row("a row in a what-if, and what its views would change", [Side("ivm", what_if)], 20)
         names = ["main", *(f"n{i}" for i in range(NESTED))]
         took = [1e3 * timed(partial(store.branch, new, old)) for old, new in pairwise(names)]

@@ -1,0 +1,79 @@
+"""DoltLite in a process of its own, since it takes the place of SQLite in the process that loads
+it: the store of `branches.py`, changed on two branches, merged, and its views computed again.
+
+    python -m benchmarks.doltlite FILE SIZE      then lines "diverge" and "merge", each answered by one
+"""
+
+import json
+import random
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+VIEWS = (
+    "SELECT sum(v) FROM row",
+    "SELECT count(*) FROM (SELECT v, count(*) FROM row GROUP BY v)",
+    "WITH RECURSIVE above(x, y) AS (SELECT x, y FROM parent UNION SELECT a.x, p.y FROM above a "
+    "JOIN parent p ON p.x = a.y) SELECT count(*) FROM above",
+)
+
+
+class Process:
+    """The process; `ask` lets it do something, and returns what it answers."""
+
+    def __init__(self, folder: Path, size: int) -> None:
+        command = [sys.executable, "-m", __name__, str(folder / "dolt.db"), str(size)]
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+
+    def ask(self, what: str) -> Any:
+        """Return the answer to a line."""
+        assert self._process.stdin and self._process.stdout
+        print(what, file=self._process.stdin, flush=True)
+        return json.loads(self._process.stdout.readline())
+
+
+def main(file: str, size: int) -> None:
+    """Fill the store, and do what is asked."""
+    import doltlite as doltlite  # before sqlite3, whose library it replaces
+    import sqlite3  # isort: skip
+
+    from .branches import NODES, changed, values_of
+
+    store = sqlite3.connect(file, isolation_level=None)
+    store.execute("BEGIN")
+    store.execute("CREATE TABLE row (k INTEGER PRIMARY KEY, v INTEGER)")
+    store.execute("CREATE TABLE parent (x INTEGER PRIMARY KEY, y INTEGER)")
+    store.executemany("INSERT INTO row VALUES (?, ?)", enumerate(values_of(size).tolist()))
+    store.executemany("INSERT INTO parent VALUES (?, ?)", ((x, x // 2) for x in range(1, NODES)))
+    store.execute("COMMIT")
+    store.execute("SELECT dolt_commit('-A', '-m', 'rows')").fetchall()
+    chance = random.Random(1)
+
+    def change(side: int) -> None:
+        rows, parents = changed(chance, size, side)
+        store.execute("BEGIN")
+        store.executemany("UPDATE row SET v = ?2 WHERE k = ?1", rows)
+        store.executemany("UPDATE parent SET y = ?2 WHERE x = ?1", parents)
+        store.execute("COMMIT")
+        store.execute("SELECT dolt_commit('-a', '-m', 'changes')").fetchall()
+
+    def diverge() -> None:
+        store.execute("SELECT dolt_branch('-f', 'side')").fetchall()
+        change(0)
+        store.execute("SELECT dolt_checkout('side')").fetchall()
+        change(1)
+        store.execute("SELECT dolt_checkout('main')").fetchall()
+
+    def merge() -> list[int]:
+        store.execute("SELECT dolt_merge('side')").fetchall()
+        return [store.execute(view).fetchone()[0] for view in VIEWS]
+
+    for line in sys.stdin:
+        print(json.dumps({"diverge": diverge, "merge": merge}[line.strip()]()), flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], int(sys.argv[2]))
