@@ -27,8 +27,10 @@ from ivm.lang.ir import (
     Type,
 )
 from ivm.lang.types import TEXTS, column_type, common, decimal_scale, scale, zone_of
+from pagestore.host import YEARS
 
-WHOLE = "int64", "uint64", "date", "timestamp"  # types of values that whole numbers count
+COUNTED = "int64", *YEARS  # types whose words are the numbers that count their values
+WHOLE = (*COUNTED, "uint64")  # types of values that whole numbers count
 COMPARISONS = ("=", "!=", "<", "<=", ">", ">=")
 
 
@@ -123,7 +125,7 @@ def is_kind(type_: Type, kind: str) -> bool:
         case "exact number":
             return type_ == "int64" or decimal_scale(type_) is not None
         case "moment":
-            return type_ in ("date", "timestamp") or zone_of(type_) is not None
+            return type_ in YEARS or zone_of(type_) is not None
         case "clock":
             return type_ == "time" or is_kind(type_, "moment")
         case "alike countable":

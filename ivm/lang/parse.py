@@ -56,7 +56,7 @@ from ivm.lang.syntax_tree import (
     of_whole,
     variables_in,
 )
-from ivm.lang.types import LITERAL_MAX, RANGES, column_type, is_named
+from ivm.lang.types import LITERAL_MAX, LITERALS, RANGES, column_type, is_named
 from pagestore.host import user_cache
 
 OPTIONS: dict[str, Any] = {
@@ -529,9 +529,9 @@ class Builder(Transformer[Token, list[Statement]]):
             raise RuleSyntaxError(self.at(meta), reason)
         try:
             if ":" in text[:3] and not time.fromisoformat(text).tzinfo:
-                return Const(time.fromisoformat(text), "time", where=self.at(meta))
+                return Const(time.fromisoformat(text), LITERALS[time], where=self.at(meta))
             if len(text) <= 10:
-                return Const(date.fromisoformat(text), "date", where=self.at(meta))
+                return Const(date.fromisoformat(text), LITERALS[date], where=self.at(meta))
             moment = datetime.fromisoformat(text)
         except ValueError:
             reason = (

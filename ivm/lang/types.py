@@ -39,6 +39,9 @@ ALIASES = {
     "bigint": "int64",
     "double": "float64",
 }  # fmt: skip
+LITERALS = {  # the types of literals, by the class of their values
+    bool: "bool", float: "float64", str: "string", datetime: "timestamp", date: "date", time: "time",
+}  # fmt: skip
 RANGES = {  # the least and the greatest value of the types that are smaller than a word
     name: (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) if name.startswith("int") else (0, 2**bits - 1)
     for bits in (8, 16, 32)

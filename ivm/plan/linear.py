@@ -10,6 +10,7 @@ from itertools import chain
 from typing import NamedTuple
 
 from ivm.join.kernels.tries import EQ, GE, LE, NE, OTHERS
+from ivm.lang.functions import COUNTED
 from ivm.lang.ir import MIRRORED, Binary, Call, Compare, Const, Term, Type, Var
 from ivm.lang.types import has_ids, scale
 from ivm.plan.plan import Bound, Link
@@ -102,7 +103,7 @@ def pinned(forms: Iterable[Linear]) -> list[frozenset[str]]:
 def _add_up(terms: Iterable[Term], types: Mapping[str, Type]) -> bool:
     leaves = chain.from_iterable(map(_leaves, terms))
     kinds = (types[leaf.name] if isinstance(leaf, Var) else leaf.type for leaf in leaves)
-    return all(kind in ("int64", "date", "timestamp") or scale(kind) is not None for kind in kinds)
+    return all(kind in COUNTED or scale(kind) is not None for kind in kinds)
 
 
 def _is_text(term: Term, types: Mapping[str, Type]) -> bool:

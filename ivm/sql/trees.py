@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import date, datetime, time, timedelta
+from datetime import datetime, timedelta
 from decimal import Decimal
 from math import isfinite, isnan
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -21,7 +21,7 @@ from ivm.lang import syntax_tree as tree
 from ivm.lang.ir import Aggregate, Const, show_constant, show_name
 from ivm.lang.ir import Var as Variable
 from ivm.lang.program import Program
-from ivm.lang.types import column_type, precision, wide_scale
+from ivm.lang.types import LITERALS, column_type, precision, wide_scale
 from ivm.sql.errors import SqlError
 from ivm.sql.terms import (
     COMPARISONS,
@@ -368,24 +368,17 @@ def _as_read(value: Any, type_: str, text: str, where: Where) -> Const:
     match value:
         case None:
             type_ = column_type(type_, where)
-        case bool():
-            type_ = "bool"
-        case int() | timedelta():
+        case int() | timedelta() if not isinstance(value, bool):
             value, type_ = int(text), "int64"
-        case float():
-            type_ = "float64"
         case Decimal():
             if "." not in text:
                 return Const(int(text), "int64", where=where)
             type_ = f"decimal(18,{len(text.partition('.')[2])})"
-        case str():
-            type_ = "string"
-        case datetime():
-            value, type_ = value.replace(tzinfo=None), "timestamp"
-        case date():
-            type_ = "date"
-        case time():
-            type_ = "time"
+        case _:
+            type_ = next(
+                (name for kind, name in LITERALS.items() if isinstance(value, kind)), type_
+            )
+            value = value.replace(tzinfo=None) if isinstance(value, datetime) else value
     return Const(value, type_, where=where)
 
 

@@ -3,19 +3,25 @@
 import re
 from collections.abc import Callable, Sequence
 from datetime import date, datetime
+from functools import partial
 
 import numpy as np
 
 from ivm.lang.functions import define
 from ivm.lang.ir import Const, Term
-from ivm.terms.operands import DAY, Operands, Result, by_text
+from ivm.terms.operands import DAY, Operands, Result, by_text, reading
+from ivm.terms.readings import clock, day, moment, zoned
 from pagestore.host import numbers_of, of_numbers
+
+
+def _microseconds(x: Operands) -> np.ndarray:
+    """Return the first argument, a date or a timestamp, in microseconds, int64[n]."""
+    return x.words[0] * (DAY if x.types[0] == "date" else 1)
 
 
 def _moments(x: Operands) -> np.ndarray:
     """Return the first argument as datetime64[us][n]."""
-    words = x.words[0] * DAY if x.types[0] == "date" else x.words[0]
-    return words.view("datetime64[us]")
+    return _microseconds(x).view("datetime64[us]")
 
 
 MONTHS = {"month": 1, "quarter": 3, "year": 12, "decade": 120, "century": 1200, "millennium": 12000}
@@ -192,6 +198,12 @@ def _begins_in_time(args: Sequence[Term]) -> bool:
 
 
 # fmt: off
+define("date", "any -> date?",
+    reading(day, lambda x: (_microseconds(x) // DAY, x.none())), also="datetime:date")
+define("datetime", "any -> timestamp?", reading(moment, lambda x: (_microseconds(x), x.none())))
+define("time", "any -> time?", reading(clock, lambda x: (x.words[0] % DAY, x.none())))
+define("datetime:utc", "timestamp -> timestamp(UTC)", lambda x: (x.words[0], x.none()))
+define("datetime:zoned", "string -> timestamp(UTC)?", partial(by_text, zoned))
 define("datetime:truncate", "moment, string -> timestamp?", _truncate, sure=_begins_in_time)
 define("datetime:difference", "moment, moment, string -> int64?", _difference, sure=_of_known_unit)
 define("datetime:add_months", "moment, int64 -> moment?", _add_months)

@@ -27,18 +27,14 @@ from ivm.terms.decimals import (
     rounded_type,
     whole_type,
 )
-from ivm.terms.operands import DAY, Mask, Operands, Result, by_text, shown
+from ivm.terms.operands import Mask, Operands, Result, by_text, reading, shown
 from ivm.terms.readings import (
-    clock,
-    day,
     exact,
     identifier,
     json_text,
-    moment,
     number,
     truth,
     whole,
-    zoned,
 )
 from pagestore.host import NULL, WORD_MAX, WORD_MIN, flags_of, float_words, of_numbers
 
@@ -435,13 +431,6 @@ def _is_nth(x: Operands) -> Result:
 # -- conversions
 
 
-def _read(
-    read: Callable[[str], Any], other: Callable[[Operands], Result]
-) -> Callable[[Operands], Result]:
-    """Return a conversion of texts, which are read, and of other values."""
-    return lambda x: by_text(read, x) if x.types[0] in TEXTS else other(x)
-
-
 def _rounded_number(x: Operands) -> Result:
     if x.types[0] == "float64":
         return _fitting(np.rint(x.floats(0)))
@@ -449,7 +438,7 @@ def _rounded_number(x: Operands) -> Result:
     return (_rounded_words(x.words[0], digits) if digits else x.words[0]), x.none()
 
 
-_int = _read(whole, _rounded_number)
+_int = reading(whole, _rounded_number)
 
 
 def _to_number(x: Operands) -> Result:
@@ -556,7 +545,7 @@ define("lxor", "int64, int64... -> int64", _logical(np.logical_xor.reduce))
 define("lnot", "int64 -> int64", lambda x: ((x.words[0] == 0).astype(np.int64), x.none()))
 define("int", "any -> int64?", _int, also="itou utoi float:int:convert string:int64:convert")
 define("to_number", "any -> int64?", _to_number, also="to_unsigned")
-define("float", "any -> float64?", _read(number, lambda x: (float_words(x.floats(0)), x.none())),
+define("float", "any -> float64?", reading(number, lambda x: (float_words(x.floats(0)), x.none())),
     also="to_float itof utof int:float:convert")
 define("float:nearest", "float64 -> float64",
     lambda x: (float_words(np.rint(x.floats(0))), x.none()))
@@ -566,17 +555,9 @@ define("within", "alike, alike, alike -> alike?", _within)
 define("decimal", "any, int64, int64? -> decimal?", _to_decimal, gives=decimal_type)
 define("string", "any -> string", _to_string, also="to_string int64:string:convert")
 define("bool", "any -> bool?",
-    _read(truth, lambda x: (np.where(x.floats(0) != 0, 1, 0), x.none())))
-define("date", "any -> date?",
-    _read(day, lambda x: (x.words[0] // (1 if x.types[0] == "date" else DAY), x.none())),
-    also="datetime:date")
-define("datetime", "any -> timestamp?",
-    _read(moment, lambda x: (x.words[0] * (DAY if x.types[0] == "date" else 1), x.none())))
-define("datetime:utc", "timestamp -> timestamp(UTC)", lambda x: (x.words[0], x.none()))
-define("datetime:zoned", "string -> timestamp(UTC)?", partial(by_text, zoned))
+    reading(truth, lambda x: (np.where(x.floats(0) != 0, 1, 0), x.none())))
 define("string:uuid", "string -> string?", partial(by_text, identifier))
 define("string:whole_json", "string -> string?", partial(by_text, json_text))
-define("time", "any -> time?", _read(clock, lambda x: (x.words[0] % DAY, x.none())))
 define("gcd", "int64, int64 -> int64?", lambda x: (np.gcd(*x.words), np.gcd(*x.words) < 0))
 define("bit_count", "int64 -> int64",
     lambda x: (np.array([int(n).bit_count() for n in x.words[0].view(np.uint64)], np.int64), x.none()))

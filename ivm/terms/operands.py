@@ -14,7 +14,7 @@ import numpy as np
 from ivm.errors import RoomError
 from ivm.lang.functions import define
 from ivm.lang.ir import Type
-from ivm.lang.types import scale
+from ivm.lang.types import TEXTS, scale
 from ivm.memory import memory_allowed, slices
 from pagestore.host import WORD_MAX, WORD_MIN, float_values, float_words, of_texts
 
@@ -79,6 +79,13 @@ def by_text(function: Callable[..., Any], x: Operands) -> Result:
     word, it has no value.  Raises RoomError if texts take more memory than an evaluation may take.
     """
     return over_distinct(partial(_called, function), x)
+
+
+def reading(
+    read: Callable[[str], Any], other: Callable[[Operands], Result]
+) -> Callable[[Operands], Result]:
+    """Return a conversion of texts, which are read, and of other values."""
+    return lambda x: by_text(read, x) if x.types[0] in TEXTS else other(x)
 
 
 def by_value(name: str, signature: str, function: Callable[..., Any], **more: Any) -> None:

@@ -39,9 +39,8 @@ ACTIONS = {INSERT: "insert", ERASE: "delete", SET: "set"}
 USEFUL = 4  # commits of a series that make up for beginning it
 PAUSES = 6  # at most 2^PAUSES - 1 transactions come before the next series
 TEXTS_CACHED = 1 << 14
-ALIKE = {  # types whose values become the same words alone and together
-    "int64": int, "float64": float, "bool": bool, "date": date, "string": str, "bytes": bytes,
-}  # fmt: skip
+# classes of values that become the same words alone and together
+ALIKE = int, float, bool, date, str, bytes
 
 
 class Prepared:
@@ -279,7 +278,7 @@ class RowWords:
             return None
         words = list[int]()
         for column, value in zip(self._columns, row, strict=False):
-            if not (alone or value is None or type(value) is ALIKE.get(column.type.name)):
+            if not (alone or value is None or type(value) is column.type.kind.value in ALIKE):
                 return None
             if value is None and column.type.nullable:
                 words.append(NULL)

@@ -40,6 +40,7 @@ from pagestore.values.exact import numbers_of as numbers_of
 from pagestore.values.misfit import Misfit
 from pagestore.values.objects import with_nulls
 from pagestore.values.types import (
+    KINDS,
     NARROW,
     SINGLE,
     Column,
@@ -54,12 +55,12 @@ from pagestore.values.types import (
 NULL = WORD_MIN
 _NO_TEXTS: Any = None  # instead of a dictionary, for values that are not texts
 _SIGN = np.uint64(1 << 63)
-_UNITS = {"date": "M8[D]", "timestamp": "M8[us]"}
 YEARS = {  # the words of the first and the last value that Python can represent
-    kind: tuple(
-        np.array([datetime.min, datetime.max], "M8[us]").astype(unit).view(np.int64).tolist()
+    name: tuple(
+        np.array([datetime.min, datetime.max], "M8[us]").astype(kind.numpy).view("int64").tolist()
     )
-    for kind, unit in _UNITS.items()
+    for name, kind in KINDS.items()
+    if kind.numpy.startswith("datetime64")
 }
 AS_UTC = "UTC", "Etc/UTC", "Z", "GMT", "+00:00"  # zones in which no moment is on another day
 MIDNIGHT = 24 * 60 * 60 * 10**6  # microseconds
@@ -190,12 +191,10 @@ def _encoded(wanted: Type, array: pa.Array, interner: Interner) -> np.ndarray:
         return _unsigned_words(wanted, numbers_of(array, np.int64))
     if wanted.name == "bool":
         return numbers_of(array.cast(pa.int8()), np.int8).astype(np.int64)
-    if wanted.name == "date":
-        return _in_years(wanted, numbers_of(array, np.int32).astype(np.int64))
-    words = numbers_of(array, np.int64)
+    words = numbers_of(array, wanted.kind.stored).astype(np.int64, copy=False)
     if wanted.name == "time":
         return _in_a_day(words)
-    return _in_years(wanted, words) if wanted.name == "timestamp" else words
+    return _in_years(wanted, words) if wanted.name in YEARS else words
 
 
 def word_of_value(column: Column, value: Any, id_of: Callable[[bytes], int]) -> int:
@@ -265,7 +264,7 @@ def _in_years(wanted: Type, words: np.ndarray) -> np.ndarray:
         row = int(np.argmax(bad))
         raise Misfit(
             row,
-            f"{words[row : row + 1].view(_UNITS[wanted.name])[0]} is not in the years 1 to 9999",
+            f"{words[row : row + 1].view(wanted.kind.numpy)[0]} is not in the years 1 to 9999",
         )
     return words
 
@@ -429,14 +428,10 @@ def to_numpy(column_type: Type, words: np.ndarray, interner: Interner) -> np.nda
         return float_values(words)
     if name == "bool":
         return words.astype(bool)
-    if name == "date":
-        return words.astype("datetime64[D]")
     if name == "uint64":
         return unsigned_values(column_type, words)
-    if name == "timestamp":
-        return words.view("datetime64[us]")
-    if name == "duration":
-        return words.view("timedelta64[us]")
+    if column_type.kind.numpy:
+        return words.view(column_type.kind.numpy)
     return np.asarray(decode(column_type, words, interner).to_numpy(zero_copy_only=False))
 
 
@@ -449,10 +444,9 @@ def _nulls_as_numpy(
         )
         return masked
     there = to_numpy(column_type, words[~null], interner)
-    kind = "M8[D]" if column_type.name == "date" else there.dtype
     missing = {"f": np.nan, "M": np.datetime64("NaT"), "m": np.timedelta64("NaT")}.get(
         there.dtype.kind
     )
-    values = np.full(len(words), missing, kind)
+    values = np.full(len(words), missing, there.dtype)
     values[~null] = there
     return values

@@ -104,7 +104,7 @@ def decimals_of(value: Decimal) -> int:
 
 
 def _remedy_of_time(wanted: Type, text: str) -> str:
-    if wanted.name == "date":
+    if wanted.kind.value is date:
         return "a date is midnight: take the day of it"
     digits = text.rpartition(".")[2]
     if text.endswith(" ns") or (len(digits) > 6 and digits[6:].strip("0")):
@@ -116,40 +116,23 @@ def _conversion(wanted: Type, value: Any) -> str:
     """Explain how to convert a value of another kind to a type."""
     if value is None:
         return "drop or replace it"
-    by_text = {
-        "int64": "int(…)", "uint64": "int(…)", "float64": "float(…)",
-        "decimal": "decimal.Decimal(…)",
-        "date": "date.fromisoformat(…)", "time": "time.fromisoformat(…)",
-        "timestamp": "datetime.fromisoformat(…)",
-        "bytes": "….encode()", "duration": "timedelta(…)", "bool": "… == 'true'",
-    }  # fmt: skip
-    if isinstance(value, str) and wanted.name in by_text:
-        return f"convert the text, as by {by_text[wanted.name]}"
-    if wanted.name == "string":
+    kind = wanted.kind.value
+    special = {Decimal: "decimal.Decimal(…)", bytes: "….encode()", bool: "… == 'true'"}
+    if isinstance(value, str) and kind is not str:
+        reads = f"{kind.__name__}{'.fromisoformat' * (kind in (date, time, datetime))}(…)"
+        return f"convert the text, as by {special.get(kind, reads)}"
+    if kind is str:
         return (
             "convert it, as by ….decode()"
             if isinstance(value, bytes | bytearray)
             else "convert it, as by str(…)"
         )
-    if isinstance(value, bool) and wanted.name in ("int64", "uint64", "float64", "decimal"):
+    if isinstance(value, bool) and kind in (int, float, Decimal):
         return "convert it, as by int(…)"
-    if wanted.name == "bool" and isinstance(value, Number):
+    if kind is bool and isinstance(value, Number):
         return "convert it, as by … != 0"
-    if isinstance(value, Number) and wanted.name in ("date", "time", "timestamp", "duration"):
+    if isinstance(value, Number) and kind in (date, time, datetime, timedelta):
         return "say what it counts, as by timedelta(seconds=…)"
-    if isinstance(value, date | time | timedelta) and wanted.name in (
-        "date",
-        "time",
-        "timestamp",
-        "duration",
-    ):
-        return _moments(wanted, value)
-    return "convert it first"
-
-
-def _moments(wanted: Type, value: Any) -> str:
-    if isinstance(value, datetime) and wanted.name == "date":
-        return "take its .date()"
-    if isinstance(value, datetime) and wanted.name == "time":
-        return "take its .time()"
+    if isinstance(value, datetime) and kind in (date, time):
+        return f"take its .{kind.__name__}()"
     return "convert it first"

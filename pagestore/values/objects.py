@@ -27,27 +27,18 @@ from pagestore.values.misfit import (
     is_finite,
     misfit_of,
 )
-from pagestore.values.types import Type, of_numbers
+from pagestore.values.types import KINDS, Type, of_numbers
 
 _NONE = type(None)
-_PLAIN: dict[str, set[type]] = {  # types that Arrow converts exactly, if `_tame`
-    "int64": {int, _NONE}, "uint64": {int, _NONE}, "float64": {float, _NONE}, "bool": {bool, _NONE},
-    "decimal": {int, Decimal, _NONE}, "date": {date, _NONE}, "time": {time, _NONE},
-    "timestamp": {datetime, _NONE},
-    "string": {str, _NONE}, "bytes": {bytes, _NONE}, "duration": set(),
-}  # fmt: skip
-# no `plain` needed
-_KNOWN = {bool, int, float, Decimal, str, bytes, date, datetime, time, timedelta, _NONE}
+# classes that Arrow converts exactly, if `_tame`; of all timedeltas it refuses the least
+_PLAIN = {kind.value: {kind.value, _NONE} for kind in KINDS.values()}
+_PLAIN |= {Decimal: {int, Decimal, _NONE}, timedelta: set()}
+_KNOWN = {*_PLAIN, _NONE}  # no `plain` needed
 _EPOCH, _MIDNIGHT = datetime(1970, 1, 1, tzinfo=UTC), datetime(1970, 1, 1)
 FEW = 1 << 13  # values, of which Arrow's own way does not make up for importing pandas
 MICROSECOND = timedelta(microseconds=1)
 DAY = 24 * 60 * 60 * 10**6  # microseconds
 _EXACT = Context(prec=1200)  # enough digits for any float
-_NUMPY: dict[str, Any] = {  # by which numpy holds a column's own values
-    "int64": np.int64, "uint64": np.uint64, "float64": np.float64, "bool": np.bool_,
-    "date": "datetime64[D]", "time": np.int64, "timestamp": "datetime64[us]",
-    "duration": np.int64,
-}  # fmt: skip
 _REFUSALS: tuple[type[Exception], ...] = ValueError, TypeError, NotImplementedError, OverflowError
 
 
@@ -58,7 +49,7 @@ class Objects(list[Any]):
 def from_objects(wanted: Type, values: Any) -> pa.Array:
     """Convert values to an Arrow array of the type, with nulls. Raises Misfit."""
     lacking = isinstance(values, Objects)
-    plain_ = set(map(type, values)) <= _PLAIN[wanted.name] and not (
+    plain_ = set(map(type, values)) <= _PLAIN[wanted.kind.value] and not (
         lacking and wanted.name == "float64"
     )
     if not plain_ or not _tame(wanted, values):
@@ -84,7 +75,7 @@ def _arrow(wanted: Type, values: list[Any]) -> pa.Array:
     there = [value for value in values if value is not None] if missing.any() else values
     if wanted.name == "decimal":
         array = _text_array(pa.string(), [str(value) for value in there]).cast(wanted.arrow)
-    elif wanted.name in _NUMPY:
+    elif wanted.kind.stored:
         array = of_numbers(wanted.arrow, _numbers(wanted, there))
     else:
         array = _text_array(wanted.arrow, there).cast(wanted.arrow)
@@ -97,8 +88,8 @@ def _numbers(wanted: Type, values: list[Any]) -> np.ndarray:
         values = [(moment - _EPOCH) // MICROSECOND for moment in values]
     elif wanted.name == "time":
         values = [(datetime.combine(_MIDNIGHT, at) - _MIDNIGHT) // MICROSECOND for at in values]
-    numbers = np.array(values, np.int64 if wanted.zone else _NUMPY[wanted.name])
-    return numbers.astype(np.int32) if wanted.name == "date" else numbers
+    numbers = np.array(values, np.int64 if wanted.zone else wanted.kind.numpy or np.int64)
+    return numbers.astype(wanted.kind.stored, copy=False)
 
 
 def with_nulls(array: pa.Array, there: np.ndarray) -> pa.Array:
@@ -153,7 +144,7 @@ def _first_refused(wanted: Type, values: Iterable[Any]) -> Misfit:
 
 
 def _each(wanted: Type, values: Iterable[Any], nan_is_null: bool) -> Iterator[Any]:
-    convert = _CONVERT[wanted.name]
+    convert = _CONVERT[wanted.kind.value]
     for row, value in enumerate(values):
         try:
             value = value if type(value) in _KNOWN else plain(value)
@@ -347,8 +338,7 @@ def _bytes(wanted: Type, value: Any) -> bytes:
     return bytes(value)
 
 
-_CONVERT: dict[str, Callable[[Type, Any], Any]] = {
-    "int64": _whole, "uint64": _whole, "float64": _float, "decimal": _decimal, "bool": _bool,
-    "date": _date, "time": _time, "timestamp": _timestamp, "duration": _duration, "string": _string,
-    "bytes": _bytes,
+_CONVERT: dict[type, Callable[[Type, Any], Any]] = {
+    int: _whole, float: _float, Decimal: _decimal, bool: _bool, date: _date, time: _time,
+    datetime: _timestamp, timedelta: _duration, str: _string, bytes: _bytes,
 }  # fmt: skip

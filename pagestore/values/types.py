@@ -11,6 +11,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
 from functools import cached_property
 from typing import NamedTuple, Protocol
 from zoneinfo import ZoneInfo
@@ -89,7 +91,7 @@ class Type(NamedTuple):
         name = text.strip()
         if name.endswith("?") and not name.endswith("??"):
             return cls.parse(name[:-1])._replace(nullable=True)
-        if name in ARROW:
+        if name in KINDS and KINDS[name].arrow:
             return cls(name)
         zoned = re.fullmatch(r"timestamp\(([\w+:/-]+)\)", name, re.ASCII)
         if zoned:
@@ -97,7 +99,8 @@ class Type(NamedTuple):
         match = re.fullmatch(r"decimal\(\s*(\d+)\s*,\s*(\d+)\s*\)", name)
         if not match:
             raise SchemaError(
-                f"{name!r} is not a type: use {', '.join(ARROW)}, timestamp(zone) or decimal(p,s)"
+                f"{name!r} is not a type: use {', '.join(n for n in KINDS if KINDS[n].arrow)}, timestamp(zone) "
+                f"or decimal(p,s)"
             )
         precision, scale = int(match[1]), int(match[2])
         if not (1 <= precision <= DIGITS_MAX and scale <= precision):
@@ -121,28 +124,43 @@ class Type(NamedTuple):
         """The Arrow type of a column of this type."""
         if self.zone:
             return pa.timestamp("us", self.zone)
-        return (
-            pa.decimal128(self.precision, self.scale)
-            if self.name == "decimal"
-            else ARROW[self.name]()
-        )
+        make = self.kind.arrow
+        return make() if make else pa.decimal128(self.precision, self.scale)
+
+    @property
+    def kind(self) -> Kind:
+        """What is known of types of this name."""
+        return KINDS[self.name]
 
     def __str__(self) -> str:
         name = f"decimal({self.precision},{self.scale})" if self.name == "decimal" else self.name
         return name + f"({self.zone})" * bool(self.zone) + "?" * self.nullable
 
 
-ARROW: dict[str, Callable[[], pa.DataType]] = {
-    "int64": lambda: pa.int64(),
-    "uint64": lambda: pa.uint64(),
-    "float64": lambda: pa.float64(),
-    "bool": lambda: pa.bool_(),
-    "date": lambda: pa.date32(),
-    "time": lambda: pa.time64("us"),
-    "timestamp": lambda: pa.timestamp("us"),
-    "duration": lambda: pa.duration("us"),
-    "string": lambda: pa.string(),
-    "bytes": lambda: pa.binary(),
+class Kind(NamedTuple):
+    """What is known of the types of a name: the class of Python's values, the dtypes of numpy's
+    values and of the numbers in Arrow's buffers ("" where these are no numbers), and the Arrow
+    type, unless it has digits.
+    """
+
+    value: type
+    numpy: str
+    stored: str
+    arrow: Callable[[], pa.DataType] | None
+
+
+KINDS: dict[str, Kind] = {
+    "int64": Kind(int, "int64", "int64", lambda: pa.int64()),
+    "uint64": Kind(int, "uint64", "uint64", lambda: pa.uint64()),
+    "float64": Kind(float, "float64", "float64", lambda: pa.float64()),
+    "bool": Kind(bool, "bool", "bool", lambda: pa.bool_()),
+    "date": Kind(date, "datetime64[D]", "int32", lambda: pa.date32()),
+    "time": Kind(time, "", "int64", lambda: pa.time64("us")),
+    "timestamp": Kind(datetime, "datetime64[us]", "int64", lambda: pa.timestamp("us")),
+    "duration": Kind(timedelta, "timedelta64[us]", "int64", lambda: pa.duration("us")),
+    "string": Kind(str, "", "", lambda: pa.string()),
+    "bytes": Kind(bytes, "", "", lambda: pa.binary()),
+    "decimal": Kind(Decimal, "", "", None),
 }
 
 
@@ -401,11 +419,9 @@ def array_of(type_: Type, words: np.ndarray) -> pa.Array:
     """Return an Arrow array whose buffer is made of numbers [n]: a decimal's words, dates as days,
     others as they are.
     """
-    values = words
     if type_.name == "decimal":
-        values = np.stack([words, words >> 63], axis=1)
-    elif type_.name == "date":
-        values = words.astype(np.int32)
+        return of_numbers(type_.arrow, np.stack([words, words >> 63], axis=1))
+    values = words.astype("int32") if type_.kind.stored == "int32" else words
     return of_numbers(type_.arrow, values)
 
 

@@ -174,7 +174,7 @@ def gates(walked: Mapping[str, tuple[int, int, int]]) -> list[Gate]:
             naming("levenshtein"),
             1,
         ),
-        Gate("files of the product that name a column type (date)", naming("date"), 5, 26),
+        Gate("files of the product that name a column type (date)", naming("date"), 5, 16),
         Gate(
             "files of the product that name an aggregate (quantile_cont)",
             naming("quantile_cont"),

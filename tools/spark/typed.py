@@ -23,26 +23,13 @@ from pagestore.host import Type
 from pagestore.tooling import DIGITS_MAX
 
 from ..loading.casts import DatasetError
-from .recipe import DROP, KEEP, QUARANTINE, Recipe, Wanted
+from .recipe import DROP, KEEP, QUARANTINE, WITHOUT, Recipe, Wanted
+from .source.types import STORED, spark_type
 
 STATE, REASONS, ROW, PREFER, UNREAD = "$state", "$reasons", "$row", "$prefer", "$unread"
 TRIED, TYPED, VALUE = "$tried", "$typed", "value"
 WANTED, LACKING = "$wanted", "$lacking"
 UNWANTED, BAD, DROPPED, GOOD = "unwanted", "bad", "dropped", "good"
-SQL = {
-    "int64": "bigint", "float64": "double", "bool": "boolean", "date": "date",
-    "timestamp": "timestamp_ntz", "string": "string", "bytes": "binary",
-}  # fmt: skip
-HELD: list[tuple[tuple[type[T.DataType], ...], str]] = [
-    ((T.ByteType, T.ShortType, T.IntegerType, T.LongType), "int64"),
-    ((T.FloatType, T.DoubleType), "float64"),
-    ((T.StringType, T.CharType, T.VarcharType), "string"),
-    ((T.BooleanType,), "bool"),
-    ((T.DateType,), "date"),
-    ((T.TimestampNTZType,), "timestamp"),
-    ((T.TimestampType,), "timestamp(UTC)"),
-    ((T.BinaryType,), "bytes"),
-]
 WIDE = "decimal(38,18)"
 WHOLE = "decimal(38,0)"
 NUMBER = r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?"
@@ -54,9 +41,6 @@ SPELT = {  # the forms of texts that Spark reads exactly
 }  # fmt: skip
 ZONE = r"\s*(Z|UTC|[+-]\d\d?(:?\d\d){0,2}|[A-Za-z_]+/[A-Za-z_/]+)"
 UTC = {"UTC", "Etc/UTC", "+00:00"}  # zones of columns in which times without a zone are UTC
-SORTS = {"int64": "number", "float64": "number", "decimal": "number", "bool": "boolean",
-    "date": "moment",
-         "timestamp": "moment"}  # fmt: skip
 JSON_OPTIONS = {"ignoreNullFields": "false"}
 
 
@@ -114,10 +98,10 @@ def _verify_fills(recipe: Recipe, spark: SparkSession) -> None:
 
 
 def _as_it_is(name: str, kind: T.DataType, recipe: Recipe) -> Wanted:
-    held = next((text for kinds, text in HELD if isinstance(kind, kinds)), None)
+    held = STORED.get(type(kind))
     if isinstance(kind, T.DecimalType) and kind.precision <= DIGITS_MAX:
         held = f"decimal({kind.precision},{kind.scale})"
-    if held is None:
+    if held is None or held in WITHOUT:
         raise DatasetError(
             f"{recipe.name}: column {name} is of type {kind.simpleString()}, which no relation "
             "holds: say with columns which ones are taken, and by which expressions"
@@ -220,9 +204,7 @@ def _bounds(one: Wanted) -> list[tuple[str, str, str]]:
 
 def sql_type(kind: Type) -> str:
     """Return Spark's name of a type."""
-    if kind.zone:
-        return "timestamp"
-    return f"decimal({kind.precision},{kind.scale})" if kind.name == "decimal" else SQL[kind.name]
+    return str(spark_type(kind).simpleString())
 
 
 def _value(one: Wanted, raw: Tried) -> Column:
@@ -274,7 +256,7 @@ def _reason(
         tests.append((value.isNull(), f"{name} is null"))
     if one.type.name == "float64":
         tests.append((F.isnan(value), f"{name} is NaN, which has no place in an order"))
-    if one.type.name in ("date", "timestamp"):
+    if _sort_of(spark_type(one.type)) == "moment":
         tests.append((~F.year(value).between(1, 9999), f"{name} is outside the years 1 to 9999"))
     if one.type.name == "string":
         tests.append((~F.is_valid_utf8(value), f"{name} is not UTF-8"))
@@ -337,9 +319,8 @@ def _misread(raw: Column, value: Column, kind: Type) -> Column | None:
 
 def _is_of_another_sort(source: T.DataType, kind: Type) -> bool:
     """Return whether two types differ in sort: numbers, booleans, times; texts may be any."""
-    return not isinstance(source, T.StringType) and _sort_of(source) != SORTS.get(
-        kind.name, _sort_of(source)
-    )
+    wanted = _sort_of(spark_type(kind))
+    return not isinstance(source, T.StringType) and wanted not in ("other", _sort_of(source))
 
 
 def _sort_of(source: T.DataType) -> str:

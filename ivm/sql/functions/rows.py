@@ -22,10 +22,7 @@ from ivm.sql.terms import Typed
 from ivm.sql.types import BIGINT, BOOLEAN, DATE, DOUBLE, TIMESTAMP, TIMESTAMPTZ, VARCHAR, SqlType
 
 DIALECTS = ("spark", "postgres", "sqlite", "text")
-TYPES = {
-    "string": VARCHAR, "int64": BIGINT, "float64": DOUBLE, "bool": BOOLEAN, "date": DATE,
-    "timestamp": TIMESTAMP,
-}  # fmt: skip
+TYPES = {one.store: one for one in (VARCHAR, BIGINT, DOUBLE, BOOLEAN, DATE, TIMESTAMP)}
 MOMENTS = (DATE, TIMESTAMP, TIMESTAMPTZ)
 
 

@@ -434,7 +434,7 @@ def _last_day(node: exp.Expr, value: Value) -> Typed:
     moment = _moment(value(node.this), node)
     months = call("-", _months(moment.term, "MONTH"), Lit(EPOCH.year * 12, "int64"))
     # which keeps to the last day
-    term = call("datetime:add_months", Lit(date(1970, 1, 31), "date"), months)
+    term = call("datetime:add_months", Lit(date(1970, 1, 31), DATE.store), months)
     return Typed(term, DATE, moment.nullable)
 
 
@@ -446,7 +446,7 @@ def _from_parts(node: exp.Expr, value: Value) -> Typed:
     ]
     year, *others = (one for one in parts if one is not None)
     if not others and year.type.is_integer:
-        return Typed(call("+", Lit(EPOCH.date(), "date"), year.term), DATE, year.nullable)
+        return Typed(call("+", Lit(EPOCH.date(), DATE.store), year.term), DATE, year.nullable)
     if len(others) != 2:
         raise SqlError(
             "make_date takes a year, a month and a day, or the number of days since 1970", node
