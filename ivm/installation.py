@@ -351,7 +351,9 @@ def refitted(txn: StoreTransaction, before: Installed) -> Installed:
         if name in txn
     ]
     others = [
-        one for one in tables if one and one.extensional and not is_declared(txn, before, one)
+        table
+        for table in tables
+        if table and table.extensional and not is_declared(txn, before, table)
     ]
     for block in before.blocks:
         text = _refitted_text(txn, before, block)

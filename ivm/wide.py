@@ -354,7 +354,7 @@ def _nested(column: pa.ChunkedArray, type_: str) -> pa.Array:
 
 def _ends(values: list[Any]) -> np.ndarray:
     """Return where each of several lists ends, all one after the other, int32[n + 1] from 0."""
-    return np.cumsum([0, *(len(one or ()) for one in values)], dtype=np.int32)
+    return np.cumsum([0, *(len(value or ()) for value in values)], dtype=np.int32)
 
 
 def _plain(values: list[Any], wanted: pa.DataType) -> pa.Array:
@@ -382,28 +382,28 @@ def _array(values: list[Any], type_: str) -> pa.Array:
 
     if not _is_nested(type_):
         return _plain(values, _element(type_))
-    missing = of_numbers(pa.bool_(), np.array([one is None for one in values], bool))
+    missing = of_numbers(pa.bool_(), np.array([value is None for value in values], bool))
     if type_.endswith("[]"):
         offsets = of_numbers(pa.int32(), _ends(values))
-        flat = [inner for one in values for inner in one or ()]
+        flat = [inner for value in values for inner in value or ()]
         return pa.ListArray.from_arrays(
             offsets, _array(flat, type_.removesuffix("[]")), mask=missing
         )
     own = members(type_)
     if type_.startswith("MAP("):
-        pairs = [pair for one in values for pair in one or ()]
+        pairs = [pair for value in values for pair in value or ()]
         if any(key is None for key, _ in pairs):
             raise IvmError(
                 "a key of a map is null, which no map has: leave its row out, or write "
                 "coalesce(key, ...)"
             )
-        there = np.array([*(one is not None for one in values), True])
+        there = np.array([*(value is not None for value in values), True])
         offsets = with_nulls(of_numbers(pa.int32(), _ends(values)[there]), there)
         return pa.MapArray.from_arrays(
             offsets, *(_array([pair[n] for pair in pairs], own[n][1]) for n in (0, 1))
         )
     fields = [
-        _array([None if one is None else one[n] for one in values], kind)
+        _array([None if value is None else value[n] for value in values], kind)
         for n, (_, kind) in enumerate(own)
     ]
     names = [name or f"element{n + 1}" for n, (name, _) in enumerate(own)]

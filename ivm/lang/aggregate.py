@@ -160,7 +160,9 @@ def in_key_order(rule: Rule, known: Mapping[str, Predicate]) -> Rule:
     if not rule.aggregates:
         return rule
     order = key_variables(rule, known)
-    return replace(rule, aggregates=tuple(_in_key_order(one, order) for one in rule.aggregates))
+    return replace(
+        rule, aggregates=tuple(_in_key_order(aggregate, order) for aggregate in rule.aggregates)
+    )
 
 
 def _in_key_order(aggregate: Aggregate, order: tuple[Var, ...]) -> Aggregate:

@@ -78,7 +78,9 @@ def _enumerated(program: Program) -> dict[str, Type]:
     """
     found = dict[str, Type]()
     for clause in (
-        one for one in program.statements if isinstance(one, Clause) and not one.body.items
+        statement
+        for statement in program.statements
+        if isinstance(statement, Clause) and not statement.body.items
     ):
         for call, _ in map(split, clause.heads):
             if call.args and isinstance(call.args[0], Const):
@@ -153,8 +155,8 @@ def _types(
     firsts: Mapping[str, Type],
 ) -> tuple[Type, ...]:
     found: dict[str, Type] = {}
-    for one in declaration.types:
-        variable, text, where = one.variable, one.type, one.where
+    for type_ in declaration.types:
+        variable, text, where = type_.variable, type_.type, type_.where
         if variable not in columns:
             reason = f"{variable} is not a column of {call.name}, which has {', '.join(columns)}"
             raise RuleTypeError(where, reason)
@@ -444,10 +446,10 @@ def declare_functions(program: Program) -> Program:
     Raises RuleSyntaxError, OptionError.
     """
     left = []
-    for one in program.statements:
-        head = split(one.heads[0])[0] if isinstance(one, Clause) else None
+    for statement in program.statements:
+        head = split(statement.heads[0])[0] if isinstance(statement, Clause) else None
         if head is None or head.name != DECLARATION:
-            left.append(one)
+            left.append(statement)
             continue
         match head.args:
             case (Const(str(name)), Const(str(signature))):

@@ -501,7 +501,8 @@ def unnamed_in(rule: Rule) -> set[str]:
     }
     if found:
         heads = chain(
-            *(head.terms for head in rule.heads), *(one.arguments for one in rule.aggregates)
+            *(head.terms for head in rule.heads),
+            *(aggregate.arguments for aggregate in rule.aggregates),
         )
         found -= {*_names_in(heads)}
         for disjunct in rule.body:

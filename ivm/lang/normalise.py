@@ -432,7 +432,9 @@ def _for_groups(rules: list[Rule], clause: Clause, names: Container[str]) -> lis
 
 
 def _in_heads(heads: tuple[Atom, ...], aggregates: tuple[Aggregate, ...]) -> set[Var]:
-    return {*variables(*heads, *aggregates)}.difference(*(one.results for one in aggregates))
+    return {*variables(*heads, *aggregates)}.difference(
+        *(aggregate.results for aggregate in aggregates)
+    )
 
 
 def _counts_once(disjuncts: tuple[Disjunct, ...], scope: set[Var]) -> bool:

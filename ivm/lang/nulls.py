@@ -300,9 +300,12 @@ def skipping_nulls(rule: Rule, known: Known, recursive: bool, guarding: bool) ->
     for disjunct in rule.body:
         for name, null in may_be_null(disjunct, known).items():
             nulls[name] = nulls.get(name, False) or null
-    skipped = [tuple(v for v in one.written if nulls.get(v.name)) for one in rule.aggregates]
+    skipped = [
+        tuple(v for v in aggregate.written if nulls.get(v.name)) for aggregate in rule.aggregates
+    ]
     counting = tuple(
-        replace(one, arguments=()) if one.op == "count" else one for one in rule.aggregates
+        replace(aggregate, arguments=()) if aggregate.op == "count" else aggregate
+        for aggregate in rule.aggregates
     )
     rule = replace(rule, aggregates=counting)
     if not any(skipped):

@@ -230,24 +230,24 @@ def _refuse_rule(rule: Rule) -> None:
             "cells keep no constraints, nor types smaller than int, since each has a part of the "
             "rows: derive what violates it as a view, and look whether it is empty",
         )
-    for one in rule.aggregates:
-        if one.op == "concat":
+    for aggregate in rule.aggregates:
+        if aggregate.op == "concat":
             raise AggregateError(
-                one.where,
+                aggregate.where,
                 "concat over cells is not supported, since its texts are read piece by piece from "
                 "one store: derive it there from the rows that cells.read gives",
             )
-        if one.absent is not None:
+        if aggregate.absent is not None:
             raise AggregateError(
-                one.where,
+                aggregate.where,
                 "`else` without keys is not evaluated over cells, each of which would have the "
                 "row: derive the aggregate without it, and let the reader of the view supply the "
                 "value",
             )
-        if one.op not in COMBINED_BY and one.op not in GATHERED:
+        if aggregate.op not in COMBINED_BY and aggregate.op not in GATHERED:
             raise AggregateError(
-                one.where,
-                f"{one.op} is registered in this process only, and cells run in others: there are "
+                aggregate.where,
+                f"{aggregate.op} is registered in this process only, and cells run in others: there are "
                 f"{', '.join([*COMBINED_BY, *sorted(GATHERED)])}",
             )
 

@@ -81,7 +81,10 @@ def files_of(messages: Sequence[WriterCommitMessage | None]) -> list[str]:
 
 def query_of(messages: Sequence[WriterCommitMessage | None]) -> str | None:
     """Return the streaming query that tasks belong to; None if no task reports one."""
-    return next((one.query for one in messages if isinstance(one, Staged) and one.query), None)
+    return next(
+        (message.query for message in messages if isinstance(message, Staged) and message.query),
+        None,
+    )
 
 
 def staged_batches(files: Iterable[str]) -> Iterator[pa.RecordBatch]:

@@ -158,7 +158,11 @@ class IvmDialect(default.DefaultDialect):
         return found
 
     def _constraints(self, connection: Any, name: str, kind: str) -> list[Constraint]:
-        return [one for one in self._object(connection, name).constraints if one.kind == kind]
+        return [
+            constraint
+            for constraint in self._object(connection, name).constraints
+            if constraint.kind == kind
+        ]
 
     def _names(self, connection: Any, kind: str) -> list[str]:
         return [one.name for one in self._objects(connection).values() if one.kind == kind]
@@ -236,8 +240,8 @@ class IvmDialect(default.DefaultDialect):
         self, connection: Any, table_name: str, schema: Any = None, **kw: Any
     ) -> Any:
         """Return the primary key of a table."""
-        for one in self._constraints(connection, table_name, PRIMARY):
-            return {"constrained_columns": one.columns, "name": one.name}
+        for constraint in self._constraints(connection, table_name, PRIMARY):
+            return {"constrained_columns": constraint.columns, "name": constraint.name}
         return {"constrained_columns": [], "name": None}
 
     def get_foreign_keys(
@@ -246,14 +250,14 @@ class IvmDialect(default.DefaultDialect):
         """Return the foreign keys of a table."""
         return [
             {
-                "name": one.name,
-                "constrained_columns": one.columns,
+                "name": constraint.name,
+                "constrained_columns": constraint.columns,
                 "referred_schema": None,
-                "referred_table": one.target,
-                "referred_columns": [*one.target_columns],
+                "referred_table": constraint.target,
+                "referred_columns": [*constraint.target_columns],
                 "options": {},
             }
-            for one in self._constraints(connection, table_name, FOREIGN)
+            for constraint in self._constraints(connection, table_name, FOREIGN)
         ]
 
     def get_unique_constraints(
@@ -261,14 +265,14 @@ class IvmDialect(default.DefaultDialect):
     ) -> list[Any]:
         """Return the UNIQUEs of a table that no index is."""
         indexed = {
-            tuple(one["column_names"])
-            for one in self.get_indexes(connection, table_name)
-            if one["unique"]
+            tuple(index["column_names"])
+            for index in self.get_indexes(connection, table_name)
+            if index["unique"]
         }
         return [
-            {"name": one.name, "column_names": one.columns}
-            for one in self._constraints(connection, table_name, UNIQUE)
-            if tuple(one.columns) not in indexed
+            {"name": constraint.name, "column_names": constraint.columns}
+            for constraint in self._constraints(connection, table_name, UNIQUE)
+            if tuple(constraint.columns) not in indexed
         ]
 
     def get_check_constraints(
@@ -276,8 +280,11 @@ class IvmDialect(default.DefaultDialect):
     ) -> list[Any]:
         """Return the CHECKs of a table."""
         return [
-            {"name": one.name, "sqltext": one.text.removeprefix("CHECK (").removesuffix(")")}
-            for one in self._constraints(connection, table_name, CHECK)
+            {
+                "name": constraint.name,
+                "sqltext": constraint.text.removeprefix("CHECK (").removesuffix(")"),
+            }
+            for constraint in self._constraints(connection, table_name, CHECK)
         ]
 
     def get_indexes(

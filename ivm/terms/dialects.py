@@ -595,8 +595,8 @@ def _sqlite_modified(moment: datetime, modifier: str) -> datetime:
 
 def _sqlite_date(text: str, form: str, *modifiers: str) -> str:
     moment = _sqlite_moment(text)
-    for one in modifiers:
-        moment = _sqlite_modified(moment, one)
+    for modifier in modifiers:
+        moment = _sqlite_modified(moment, modifier)
     julian = (moment - EPOCH) / timedelta(days=1) + 2440587.5
     raw = {} if modifiers else {"m": text.strip()[5:7], "d": text.strip()[8:10]}  # 2024-02-30 stays
     codes = {"d": f"{moment.day:02d}", "f": f"{moment.second + moment.microsecond / 1e6:06.3f}",

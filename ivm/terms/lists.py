@@ -171,7 +171,7 @@ def _word(words: str, place: int) -> Any:
 
 def _all_in(values: str, others: str, whole: bool) -> bool:
     own = _values(values)
-    found = [one in own for one in _values(others) if one is not None]
+    found = [value in own for value in _values(others) if value is not None]
     return all(found) if whole else any(found)
 
 

@@ -77,8 +77,8 @@ def _tests(
 ) -> Tested:
     """Return the only option of some comparisons, which hold together."""
     found, exact = list[Test](), True
-    for one in comparisons:
-        left, op, right = one.left, one.op, one.right
+    for comparison in comparisons:
+        left, op, right = comparison.left, comparison.op, comparison.right
         if isinstance(left, Const):
             left, op, right = right, MIRRORED.get(op, op), left
         if isinstance(left, Var) and isinstance(right, Const) and _is_range(op, right):

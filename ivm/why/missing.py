@@ -182,7 +182,7 @@ class Missing:
                     conditions = [
                         _replaced(with_values(one, values, rule.types), names) for one in unchecked
                     ]
-                    decided = [one for one in conditions if not variables(one)]
+                    decided = [condition for condition in conditions if not variables(condition)]
                     if any(map(_never_holds, conditions)):
                         continue
                     if not decided or self.derivations.bindings(
@@ -231,14 +231,18 @@ def _subsets(literals: Sequence[Literal], most: int) -> Iterator[tuple[Literal, 
 
 def _checkable(literals: Sequence[Literal], given: Iterable[Var]) -> list[Literal]:
     """Return the literals whose variables are all bound by their atoms, by equations, or given."""
-    known = {*given, *variables(*(one for one in literals if isinstance(one, Atom)))}
-    rest = [one for one in literals if not isinstance(one, Atom)]
+    known = {*given, *variables(*(literal for literal in literals if isinstance(literal, Atom)))}
+    rest = [literal for literal in literals if not isinstance(literal, Atom)]
     while True:
         more = [side for one in rest for side in _defines(one, known)]
         if not more:
             break
         known |= {*more}
-    return [one for one in literals if isinstance(one, Atom) or known.issuperset(variables(one))]
+    return [
+        literal
+        for literal in literals
+        if isinstance(literal, Atom) or known.issuperset(variables(literal))
+    ]
 
 
 def _defines(literal: Literal, known: set[Var]) -> list[Var]:

@@ -79,10 +79,10 @@ class Trials:
         next to constants.
         """
         given = [
-            one.value
+            constant.value
             for rule in self.derivations.program.rules
-            for one in constants(rule)
-            if one.type == type_
+            for constant in constants(rule)
+            if constant.type == type_
         ]
         zone = ZoneInfo(type_[len("timestamp(") : -1]) if type_.startswith("timestamp(") else None
         for fresh in FRESH[type_.partition("(")[0]]:

@@ -221,7 +221,9 @@ class Asker:
         others = self._others(goal, self.derivations.program.predicates[goal.predicate])
         failures = missing.failures
         if of_sql:
-            named = [(one, [atom.predicate for atom in atoms(one.fails)]) for one in failures]
+            named = [
+                (failure, [atom.predicate for atom in atoms(failure.fails)]) for failure in failures
+            ]
             failures = [one for one, names in named if names and not any(map(is_helper, names))]
         data: dict[str, Any] = {
             "fact": self._text_of(goal),

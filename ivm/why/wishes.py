@@ -191,7 +191,7 @@ class _Ways:
             for some in missing.sets_of_all(goals, 2, frozenset([goal])):
                 yield from self._inserted(some)
         bound = with_values(disjunct, _values(made, value), rule.types)
-        if all(self.derivations.is_base(one.predicate) for one in atoms(bound)):
+        if all(self.derivations.is_base(atom.predicate) for atom in atoms(bound)):
             yield from self._inserted(frozenset(atoms(bound)))
 
     def _inserted(self, some: Insertions) -> Iterator[Edits]:

@@ -388,7 +388,10 @@ class ThreeWay:
         batch, key = relation.record_batch(np.ascontiguousarray(words)), relation.schema.key
         columns = dict(zip(relation.schema.names, batch.columns, strict=True))
         parts = [
-            zip(*(columns[one].to_pylist() for one in columns if (one in key) == side), strict=True)
+            zip(
+                *(columns[column].to_pylist() for column in columns if (column in key) == side),
+                strict=True,
+            )
             for side in (True, False)
         ]
         found = zip(parts[0], parts[1] if len(columns) > len(key) else repeat(()), strict=False)
@@ -406,7 +409,9 @@ def merge_properties(txn: Transaction, *catalogs: Catalog) -> None:
     """Take properties that changed between the first two of three versions, which are a base,
     theirs and ours, and not in ours; hosts keep and merge their own.
     """
-    owned = {p for c in catalogs for one in c.dependants.values() for p in one.properties}
+    owned = {
+        p for c in catalogs for dependant in c.dependants.values() for p in dependant.properties
+    }
     base, theirs, ours = (catalog.properties for catalog in catalogs)
     for name in dict.fromkeys([*base, *theirs]):
         sides = base.get(name), theirs.get(name), ours.get(name)

@@ -143,7 +143,7 @@ def _newest_common(here: Handle, there: Handle, head: int) -> Same:
             continue
         identity = _identity(there, entry.version)
         names = identity, _pulled(there, entry.version)
-        known = follow.get(identity) or next((mine[one] for one in names if one in mine), None)
+        known = follow.get(identity) or next((mine[name] for name in names if name in mine), None)
         if known is not None:
             found.append((known, entry.version))
     if found:

@@ -126,7 +126,7 @@ def _refuse_rules(handle: Handle, branch: str, *versions: int) -> None:
     were told before nor where it is to begin: three versions, the newest of the branch first.
     """
     with ExitStack() as held:
-        shown = [held.enter_context(snapshot_at(handle, one)) for one in versions]
+        shown = [held.enter_context(snapshot_at(handle, version)) for version in versions]
         for host in hosts().values():
             tell = getattr(host, "declared", None)
             if tell and tell(shown[0]) not in map(tell, shown[1:]):

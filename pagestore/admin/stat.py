@@ -111,7 +111,7 @@ def measure_columns(handle: Handle) -> list[ColumnSize]:
 
 def _letters(snapshot: Snapshot, relation: Relation, place: int) -> int:
     """Return the bytes of the distinct texts of a column."""
-    ids = np.unique(np.concatenate([NO_IDS, *(one[0] for one in relation.words((place,)))]))
+    ids = np.unique(np.concatenate([NO_IDS, *(word[0] for word in relation.words((place,)))]))
     texts = snapshot.dictionary.texts(ids[ids > 0], binary=True)
     return sum(map(len, texts.to_pylist()))
 

@@ -247,7 +247,7 @@ class Range(Frames):
             return dict(
                 zip(
                     self.schema.names,
-                    (one.to_numpy(False) for one in self._arrays(words)),
+                    (array.to_numpy(False) for array in self._arrays(words)),
                     strict=True,
                 )
             )

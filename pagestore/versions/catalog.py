@@ -97,7 +97,7 @@ def recorded_dependants(properties: Mapping[str, str | bytes]) -> dict[str, Depe
     they cannot be read.
     """
     try:
-        said = [Dependants(**one) for one in json.loads(properties.get(PROPERTY, "[]"))]
+        said = [Dependants(**load) for load in json.loads(properties.get(PROPERTY, "[]"))]
         return {
             host: Dependants(host, tuple(reads), tuple(keeps), tuple(properties), *remedies)
             for host, reads, keeps, properties, *remedies in said
@@ -153,7 +153,7 @@ class Catalog:
     @property
     def hosted(self) -> set[str]:
         """The relations that hosts keep up to date."""
-        return {name for one in self.dependants.values() for name in one.keeps}
+        return {name for dependant in self.dependants.values() for name in dependant.keeps}
 
     def copy(self) -> "Catalog":
         """Return a copy that may be changed."""

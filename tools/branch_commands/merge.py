@@ -55,7 +55,7 @@ def answer_merge(
     options: argparse.Namespace, done: Merge, before: int | None, dry: bool = False
 ) -> None:
     """Print what a merge did, or of a `dry` one would do, to a branch that was at `before`."""
-    lines = [f"conflict: {plain(str(one))}" for one in done.conflicts]
+    lines = [f"conflict: {plain(str(conflict))}" for conflict in done.conflicts]
     for name, table in done.changes.items():
         kinds = Counter(table["_change_type"].to_pylist())
         lines.append(f"{plain(name)}: {kinds['insert']:,} new, {kinds['delete']:,} removed")
@@ -64,7 +64,7 @@ def answer_merge(
     data = {
         "version": done.version,
         "base": done.base,
-        "conflicts": [one._asdict() for one in done.conflicts],
+        "conflicts": [conflict._asdict() for conflict in done.conflicts],
         "changes": {name: table.to_pylist() for name, table in done.changes.items()},
     }
     answer(options, data, "\n".join(lines))

@@ -126,7 +126,10 @@ def _first(reader: pa.RecordBatchReader, limit: int) -> Iterator[pa.RecordBatch]
 
 def _rows(reader: pa.RecordBatchReader) -> Iterator[dict[str, Any]]:
     for batch in reader:
-        columns = [_spelt(one) if pa.types.is_interval(one.type) else one for one in batch.columns]
+        columns = [
+            _spelt(column) if pa.types.is_interval(column.type) else column
+            for column in batch.columns
+        ]
         yield from pa.RecordBatch.from_arrays(columns, batch.schema.names).to_pylist()
 
 

@@ -168,7 +168,7 @@ def prepare(table: Table, raw: Path, out: Path) -> Report:
 
 def _read(table: Table, raw: Path) -> pa.Table:
     """Return the typed columns of the raw file that the table uses."""
-    types = {one.source: one.type.arrow for one in table.recipe.columns.values()}
+    types = {column.source: column.type.arrow for column in table.recipe.columns.values()}
     chosen = dict.fromkeys(table.choice.columns, pa.int64()) if table.choice else {}
     options = pyarrow.csv.ConvertOptions(
         include_columns=[*{**types, **chosen}],

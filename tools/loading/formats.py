@@ -147,7 +147,9 @@ def _refused(source: pq.ParquetFile) -> dict[str, tuple[str, str]]:
         if {*parts} >= {"metadata", "value"} and field.type.num_fields <= 3:
             found[field.name] = VARIANT
     columns = map(source.schema.column, range(len(source.schema.names)))
-    return found | {one.path: INTERVAL for one in columns if one.converted_type == "INTERVAL"}
+    return found | {
+        column.path: INTERVAL for column in columns if column.converted_type == "INTERVAL"
+    }
 
 
 def _spark_types(source: pq.ParquetFile) -> dict[str, str]:

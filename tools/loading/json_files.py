@@ -202,7 +202,9 @@ class _Json:
 
     def _line_of(self, row: int) -> int:
         """Return the line in which an object begins, from 1."""
-        return next(islice((one.line for one in self.records() if not one.fault), row, None), 1)
+        return next(
+            islice((record.line for record in self.records() if not record.fault), row, None), 1
+        )
 
 
 def read_as(kind: pa.DataType) -> pa.DataType:

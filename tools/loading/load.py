@@ -386,10 +386,11 @@ def _lists(
             elements.held = txn[name].schema.arrow
             elements.required |= {*_required(name, txn[name].schema, elements.keys)}
         known = elements.names_of_casts.values()
-        for one in dataset.reading.casts:
-            if one.startswith(f"{column}:") and one not in {*known, *dataset.columns}:
+        for cast in dataset.reading.casts:
+            if cast.startswith(f"{column}:") and cast not in {*known, *dataset.columns}:
                 dataset.problems.add(
-                    f"{elements.name}: no {one} to cast; there is {', '.join(known)}", "mend --cast"
+                    f"{elements.name}: no {cast} to cast; there is {', '.join(known)}",
+                    "mend --cast",
                 )
         bad = [field for field, held in elements.columns.items() if held is None]
         if bad and pa.types.is_null(elements.kind.field(0).type):
@@ -502,18 +503,22 @@ def _refuse_mode(txn: Transaction, relation: str, mode: str) -> None:
         raise DatasetError(
             f"there is no relation {relation!r} to delete from; there is {', '.join(txn) or 'none'}"
         )
-    for one in txn.base.catalog.dependants.values():
-        if relation in one.keeps:
-            reads = ", ".join(name for name in one.reads if "$" not in name)
+    for dependant in txn.base.catalog.dependants.values():
+        if relation in dependant.keeps:
+            reads = ", ".join(name for name in dependant.reads if "$" not in name)
             raise DatasetError(
-                f"{relation!r} is a view, which {one.host} keeps as it follows from {reads}: load "
+                f"{relation!r} is a view, which {dependant.host} keeps as it follows from {reads}: load "
                 f"these, and it follows"
             )
 
 
 def _following(txn: Transaction, relation: str) -> tuple[str, ...]:
     """Return the relations that other programs maintain from this one, without their helpers."""
-    following = [one.keeps for one in txn.base.catalog.dependants.values() if relation in one.reads]
+    following = [
+        dependant.keeps
+        for dependant in txn.base.catalog.dependants.values()
+        if relation in dependant.reads
+    ]
     owners = dict.fromkeys(owner(name, names) for names in following for name in names)
     return tuple(name for name in owners if name != KEPT)
 

@@ -62,7 +62,7 @@ class Opened(NamedTuple):
         if records is None:
             return None
         return lambda row: next(
-            islice((one.line for one in records() if not one.fault), row, None), 1
+            islice((record.line for record in records() if not record.fault), row, None), 1
         )
 
     def lacking(self, places: Sequence[Place]) -> set[Place]:

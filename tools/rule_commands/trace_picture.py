@@ -72,7 +72,7 @@ def _drawn(workspace: Workspace, view: str, traces: Traces) -> str:
     both = most.keys() & {_where(one) for one in after}
     where = max(both or most or map(_where, after), key=most.__getitem__, default=None)
     panels = [
-        (version, [one for one in steps if _where(one) == where]) for version, steps in traces
+        (version, [step for step in steps if _where(step) == where]) for version, steps in traces
     ]
     return _Drawing(workspace, panels, view).svg
 
@@ -96,11 +96,11 @@ class _Drawing:
         self.columns = {word: LEFT + COLUMN * (1 + i) for i, word in enumerate(shown)}
         self.names = words
         self.right = LEFT + COLUMN * (len(shown) + 1)
-        here = next((one for _, steps in panels for one in steps), None)
+        here = next((step for _, steps in panels for step in steps), None)
         of = f"{here.variable}, {_and(here.binding)}".rstrip(", ") if here else "no operations"
         left_out = f"; the first {COLUMNS} of {len(words)} keys" if len(words) > COLUMNS else ""
         self.line(f"{view}: {of}{left_out}", "title")
-        places = [{one.place for one in steps} for _, steps in panels]
+        places = [{step.place for step in steps} for _, steps in panels]
         for i, (version, steps) in enumerate(panels):
             others = places[1 - i] if len(places) > 1 else places[i]
             name = "the newest version" if version is None else f"version {version}"
@@ -109,7 +109,7 @@ class _Drawing:
             if i == 0 and len(panels) > 1:
                 self.changes(*keys)
                 self.bars(
-                    "change oracle", _union(one.words for one in steps if one.touched), "touched"
+                    "change oracle", _union(step.words for step in steps if step.touched), "touched"
                 )
         width, height = self.right + 70, self.y + 16
         self.svg = (
@@ -121,7 +121,7 @@ class _Drawing:
         """Return where a word is, or would be among the keys."""
         if word in self.columns:
             return self.columns[word]
-        below = sum(one < word for one in self.columns)
+        below = sum(column < word for column in self.columns)
         return LEFT + COLUMN * (below + 0.5) if below < len(self.columns) else self.right
 
     def line(self, text: str, kind: str = "", row: int = ROW) -> None:
@@ -208,7 +208,7 @@ def _keys(workspace: Workspace, version: Any, steps: Sequence[Any]) -> dict[str,
         some = found.setdefault(one.atom, {})
         if one.end not in ("-inf", "+inf") and one.kind != "look up":
             some[one.words[1]] = one.end
-    for one in {one.atom: one for one in steps if one.end.lstrip("-").isdigit()}.values():
+    for one in {step.atom: step for step in steps if step.end.lstrip("-").isdigit()}.values():
         given = _and({name: value for name, value in one.binding.items() if name in one.atom})
         text = f"key({one.variable}) <- {one.atom}{', ' * bool(given)}{given}."
         with suppress(IvmError), warnings.catch_warnings(action="ignore"):

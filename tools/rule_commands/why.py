@@ -37,11 +37,11 @@ def run(options: argparse.Namespace) -> int:
         if options.since is not None:
             changes = workspace.why_changed(options.row, options.since, options.at)
             lines = [
-                f"{'+' if one.inserted else '-'} {', '.join(map(cell_text, one.row))}   by "
-                f"{' '.join(one.edits)}"
-                for one in changes
+                f"{'+' if change.inserted else '-'} {', '.join(map(cell_text, change.row))}   by "
+                f"{' '.join(change.edits)}"
+                for change in changes
             ]
-            data = {"view": options.row, "changes": [one._asdict() for one in changes]}
+            data = {"view": options.row, "changes": [change._asdict() for change in changes]}
             answer(options, data, "\n".join([*lines, counted(len(changes), "row") + " changed"]))
             return 0
         why = workspace.why(options.row, version=options.at, most=options.most)

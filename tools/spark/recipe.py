@@ -394,5 +394,7 @@ class Report:
 
 
 def _lines(text: str, examples: Sequence[str]) -> list[str]:
-    shown = [one if len(one) <= SHOWN else f"{one[: SHOWN - 3]}..." for one in examples]
+    shown = [
+        example if len(example) <= SHOWN else f"{example[: SHOWN - 3]}..." for example in examples
+    ]
     return [f"  {text}", *(f"    such as {one}" for one in shown)]
