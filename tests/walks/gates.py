@@ -141,6 +141,20 @@ def naming(word: str) -> int:
     return sum(bool(named.search(source)) for source in files(*PRODUCT).values())
 
 
+VAGUE = {"one", "found", "own", "wanted"}  # words that may hide a noun
+
+
+def vague_names() -> int:
+    """The places of the product that bind a variable or a parameter whose name hides a noun."""
+    nodes = (node for source in files(*PRODUCT).values() for node in ast.walk(ast.parse(source)))
+    return sum(
+        node.arg in VAGUE
+        if isinstance(node, ast.arg)
+        else isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and node.id in VAGUE
+        for node in nodes
+    )
+
+
 def widths() -> tuple[float, float, int]:
     """The part of lines of the product over 100 columns, in per cent, their average length, and
     their number.
@@ -181,6 +195,7 @@ def gates(walked: Mapping[str, tuple[int, int, int]]) -> list[Gate]:
             2,
             4,
         ),
+        Gate("variables named one, found, own or wanted", vague_names(), 1400, 2700),
         Gate("lines over 100 columns, per cent", long, 0.5, 14),
         Gate("average length of a line", average, 45, 56),
         Gate("lines of the product", lines, 95_000, 125_700),
