@@ -409,9 +409,7 @@ def merge_properties(txn: Transaction, *catalogs: Catalog) -> None:
     """Take properties that changed between the first two of three versions, which are a base,
     theirs and ours, and not in ours; hosts keep and merge their own.
     """
-    owned = {
-        p for c in catalogs for dependant in c.dependants.values() for p in dependant.properties
-    }
+    owned = {p for c in catalogs for derived in c.dependants.values() for p in derived.properties}
     base, theirs, ours = (catalog.properties for catalog in catalogs)
     for name in dict.fromkeys([*base, *theirs]):
         sides = base.get(name), theirs.get(name), ours.get(name)

@@ -153,7 +153,7 @@ class Catalog:
     @property
     def hosted(self) -> set[str]:
         """The relations that hosts keep up to date."""
-        return {name for dependant in self.dependants.values() for name in dependant.keeps}
+        return {name for derived in self.dependants.values() for name in derived.keeps}
 
     def copy(self) -> "Catalog":
         """Return a copy that may be changed."""

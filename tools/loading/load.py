@@ -503,11 +503,11 @@ def _refuse_mode(txn: Transaction, relation: str, mode: str) -> None:
         raise DatasetError(
             f"there is no relation {relation!r} to delete from; there is {', '.join(txn) or 'none'}"
         )
-    for dependant in txn.base.catalog.dependants.values():
-        if relation in dependant.keeps:
-            reads = ", ".join(name for name in dependant.reads if "$" not in name)
+    for derived in txn.base.catalog.dependants.values():
+        if relation in derived.keeps:
+            reads = ", ".join(name for name in derived.reads if "$" not in name)
             raise DatasetError(
-                f"{relation!r} is a view, which {dependant.host} keeps as it follows from {reads}: load "
+                f"{relation!r} is a view, which {derived.host} keeps as it follows from {reads}: load "
                 f"these, and it follows"
             )
 
@@ -515,9 +515,9 @@ def _refuse_mode(txn: Transaction, relation: str, mode: str) -> None:
 def _following(txn: Transaction, relation: str) -> tuple[str, ...]:
     """Return the relations that other programs maintain from this one, without their helpers."""
     following = [
-        dependant.keeps
-        for dependant in txn.base.catalog.dependants.values()
-        if relation in dependant.reads
+        derived.keeps
+        for derived in txn.base.catalog.dependants.values()
+        if relation in derived.reads
     ]
     owners = dict.fromkeys(owner(name, names) for names in following for name in names)
     return tuple(name for name in owners if name != KEPT)

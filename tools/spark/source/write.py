@@ -143,11 +143,11 @@ def _schema_there(path: str, relation: str, branch: str, operation: str) -> Sche
     if not Path(path).exists():
         return None
     with store_at(path) as store, store.snapshot(branch) as snapshot:
-        for dependant in recorded_dependants(snapshot.properties).values():
-            if relation in dependant.keeps:
-                reads = ", ".join(name for name in dependant.reads if "$" not in name)
+        for derived in recorded_dependants(snapshot.properties).values():
+            if relation in derived.keeps:
+                reads = ", ".join(name for name in derived.reads if "$" not in name)
                 raise SchemaError(
-                    f"{relation!r} is a view, which {dependant.host} keeps: write to {reads}, and it "
+                    f"{relation!r} is a view, which {derived.host} keeps: write to {reads}, and it "
                     f"follows"
                 )
         if relation not in snapshot:
