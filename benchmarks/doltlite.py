@@ -36,7 +36,7 @@ class Process:
 
 
 def main(file: str, size: int) -> None:
-    """Fill the store, and do what is asked."""
+    """Fill the store, and answer the lines that come in."""
     import doltlite as doltlite  # before sqlite3, whose library it replaces
     import sqlite3  # isort: skip
 
