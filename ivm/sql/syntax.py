@@ -28,7 +28,7 @@ QUOTED = re.compile(r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|--[^\n]*|/\*.*?\*/", re
 PLACES = re.compile(rf"({QUOTED.pattern})|(\$\d+)", re.DOTALL)
 STARTS = (
     "SELECT", "FROM", "WITH", "VALUES", "PIVOT", "UNPIVOT", "INSERT", "UPDATE", "DELETE", "MERGE",
-    "TRUNCATE", "CREATE",
+    "TRUNCATE", "CREATE", "REBASE",
     "DROP", "ALTER", "COPY", "DESCRIBE", "SHOW", "EXPLAIN", "BEGIN", "COMMIT", "ROLLBACK",
 )  # fmt: skip
 WORDS = (
@@ -234,12 +234,14 @@ def _parser(kind: type[Dialect]) -> type[Parser]:
     class Checked(base):  # type: ignore[misc, valid-type]
         HISTORICAL_DATA_KIND: ClassVar[set[str]] = {*base.HISTORICAL_DATA_KIND, "BRANCH"}
 
-        def _parse_merge(self) -> exp.Expr:
-            if self._curr and self._curr.text.upper() == "BRANCH":
+        def _parse_statement(self) -> exp.Expr | None:
+            words = [one.text.upper() for one in (self._curr, self._next) if one]
+            if words in (["MERGE", "BRANCH"], ["REBASE", "BRANCH"]):
+                self._advance()
                 command: exp.Expr = self._parse_as_command(self._prev)
                 return command
-            merge: exp.Expr = super()._parse_merge()
-            return merge
+            statement: exp.Expr | None = super()._parse_statement()
+            return statement
 
         def _parse_function_call(self, *how: Any, **named: Any) -> exp.Expr | None:
             tokens = self._tokens[self._index :]

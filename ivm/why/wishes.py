@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 EDITS_MAX = 3  # in one suggestion
 TRIED_MAX = 400  # sets of edits for one wish
+LACKING_MAX = 8  # sets of facts of which one rule lacks each
 VALUES_MAX = 4  # that are tried for what nothing determines
 Edits = frozenset[str]
 
@@ -136,9 +137,10 @@ class _Ways:
                 for some in missing.sets_of_all(goals, 2, frozenset()):
                     yield from self._inserted(some)
 
-    def bring(self, goal: Atom) -> Iterator[Edits]:
-        """Yield edits that may bring a goal: insertions, deletions of what must not be there, and
-        changes of what an aggregate takes.
+    def bring(self, goal: Atom, above: frozenset[Atom] = frozenset()) -> Iterator[Edits]:
+        """Yield edits that may bring a goal: insertions, deletions of what must not be there,
+        changes of what an aggregate takes, and what may bring facts of views that a rule lacks,
+        unless these are goals `above` it.
         """
         missing = Missing(self.derivations)
         for some in missing.explain(goal):
@@ -152,6 +154,11 @@ class _Ways:
         for rule, head, disjunct in missing.ways(goal.predicate):
             if rule.aggregates:
                 yield from self._fold(rule, head, disjunct, goal)
+                continue
+            for goals in islice(missing.goals_of(rule, head, disjunct, goal), LACKING_MAX):
+                for one in goals:
+                    if not self.derivations.is_base(one.predicate) and one not in above:
+                        yield from self.bring(one, above | {goal})
 
     def _fold(self, rule: Rule, head: Atom, disjunct: Disjunct, goal: Atom) -> Iterator[Edits]:
         """Yield edits of what an aggregate takes, so that it may have the goal's result."""

@@ -36,6 +36,8 @@ def test_branches_by_statements() -> None:
     assert rows(ws, "SELECT total FROM s") == [(66,)]
     ws.sql("MERGE BRANCH trial INTO 'other one'")
     assert rows(ws.on("other one"), "SELECT total FROM s") == [(65,)]
+    ws.sql("UPDATE t SET b = 5 WHERE a = 2; rebase branch trial ONTO main ON CONFLICT ours")
+    assert rows(ws, "SELECT total FROM s AT (BRANCH => 'trial')") == [(51,)]
     ws.sql("DROP BRANCH trial")
     assert [*ws.store.branches] == ["main", "other one"]
 
@@ -55,6 +57,9 @@ def test_branches_by_statements() -> None:
             "CREATE BRANCH a; MERGE BRANCH a INTO main ON CONFLICT mine",
             "it is one of ours, theirs, larger, sum",
         ),
+        ("REBASE BRANCH main ONTO main", "is on itself already"),
+        ("REBASE BRANCH main INTO main", "write CREATE BRANCH a FROM b"),
+        ("REBASE BRANCH", "REBASE does not go on like this"),
         ("MERGE BRANCH", "MERGE does not go on like this"),
         ("BEGIN; CREATE BRANCH a", "CREATE is a commit of its own"),
     ],

@@ -24,26 +24,28 @@ CHANGE = Column("_change_type", VARCHAR, False)  # "insert" or "delete"
 
 
 BRANCH = re.compile(
-    r"""(?P<action>create|drop|merge)\s+branch\s+(?P<name>"[^"]+"|\w+)
-    (?:\s+(?P<word>from|into)\s+(?P<other>"[^"]+"|'[^']+'|\w+))?
+    r"""(?P<action>create|drop|merge|rebase)\s+branch\s+(?P<name>"[^"]+"|\w+)
+    (?:\s+(?P<word>from|into|onto)\s+(?P<other>"[^"]+"|'[^']+'|\w+))?
     (?:\s+on\s+conflict\s+(?P<rule>\w+))?""",
     re.IGNORECASE | re.VERBOSE,
 )
-TAKES = {"create": "from", "drop": None, "merge": "into"}  # the word before what else is named
+TAKES = {"create": "from", "drop": None, "merge": "into", "rebase": "onto"}  # the word before what else is named
 
 
 def run_branch(store: Store, said: dict[str, str | None], node: exp.Expr) -> None:
-    """CREATE BRANCH a [FROM b], DROP BRANCH a, and MERGE BRANCH a [INTO b] [ON CONFLICT rule].
+    """CREATE BRANCH a [FROM b], DROP BRANCH a, MERGE BRANCH a [INTO b] [ON CONFLICT rule], and
+    REBASE BRANCH a [ONTO b] [ON CONFLICT rule].
 
     Raises SqlError for parts that a statement does not have, or for what the store refuses.
     """
     action = str(said["action"]).lower()
     name, other = ((said[part] or "").strip("\"'") for part in ("name", "other"))
     if (said["word"] or TAKES[action] or "").lower() != (TAKES[action] or "") or (
-        said["rule"] and action != "merge"
+        said["rule"] and action not in ("merge", "rebase")
     ):
         raise SqlError(
-            "write CREATE BRANCH a FROM b, DROP BRANCH a, or MERGE BRANCH a INTO b ON CONFLICT ours",
+            "write CREATE BRANCH a FROM b, DROP BRANCH a, MERGE BRANCH a INTO b ON CONFLICT ours, "
+            "or REBASE BRANCH a ONTO b ON CONFLICT ours",
             node,
         )
     try:
@@ -53,7 +55,8 @@ def run_branch(store: Store, said: dict[str, str | None], node: exp.Expr) -> Non
         elif action == "drop":
             store.delete_branch(name)
         else:
-            store.merge(name, other or None, said["rule"] and said["rule"].lower())
+            do = store.merge if action == "merge" else store.rebase
+            do(name, other or None, said["rule"] and said["rule"].lower())
     except PagestoreError as error:
         raise SqlError(str(error), node) from error
 
