@@ -12,14 +12,14 @@ or a negation in it fails. A row that is to come needs other rows, or that some 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
-from heapq import heappop, heappush
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ivm.errors import EditError, IvmError
 from ivm.lang.ir import Atom, Const, Disjunct, Negation, Rule, Var, as_read, atoms, show
-from ivm.names import MULTIPLICITY
+from ivm.names import MULTIPLICITY, is_helper
 from ivm.why.derivations import Derivations, Fact, results_of, with_values, written_atom
 from ivm.why.missing import Insertions, Missing
 from ivm.why.proofs import prove
@@ -31,7 +31,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 EDITS_MAX = 3  # in one suggestion
-TRIED_MAX = 400  # sets of edits for one wish
+TRIED_MAX = 400  # trials for one wish
+FOLLOWED_MAX = 6  # sets of one size that are tried together with others
 LACKING_MAX = 8  # sets of facts of which one rule lacks each
 VALUES_MAX = 4  # that are tried for what nothing determines
 Edits = frozenset[str]
@@ -69,40 +70,62 @@ class Wishes:
         self.goal = self.asker.goal(text.lstrip("+-"), None)
         if self.asker.derivations.is_base(self.goal.predicate):
             raise EditError(f"{self.goal.predicate} is a relation: edit it itself, by exec")
-        open_: list[tuple[int, list[str]]] = [(0, [])]
-        seen, found = {frozenset[str]()}, list[Suggestion]()
-        while open_ and len(seen) < TRIED_MAX:
-            size, edits = heappop(open_)
-            if found and size > len(found[0].edits):
-                break
-            more = self._try(edits, found)
-            for one in more if not found else ():
-                both = frozenset([*edits, *one])
-                if both not in seen and size < len(both) <= EDITS_MAX:
-                    seen.add(both)
-                    heappush(open_, (len(both), sorted(both)))
-        return sorted(
-            found, key=lambda one: (sum(t.num_rows for t in one.changes.values()), one.edits)
-        )
+        by_size: list[list[Edits]] = [[frozenset()], *([] for _ in range(EDITS_MAX))]
+        seen, self.left = {frozenset[str]()}, TRIED_MAX
+        for size, sets in enumerate(by_size):
+            sets.sort(key=sorted)
+            tried = [self._tried(edits) for edits in sets]
+            if any(tried):
+                found = [one for one in tried if one and one.edits]
+                return sorted(found, key=_amount)
+            for edits in sets[:FOLLOWED_MAX]:
+                for one in self._following(edits):
+                    both = edits | one
+                    if both not in seen and size < len(both) <= EDITS_MAX:
+                        seen.add(both)
+                        by_size[len(both)].append(both)
+        return []
 
-    def _try(self, edits: list[str], found: list[Suggestion]) -> list[Edits]:
-        """Note edits if they bring the wish; else return what may be done in addition."""
-        text = " ".join(edits)
+    def _tried(self, edits: Edits) -> Suggestion | None:
+        """Return a suggestion of edits if they bring the wish."""
+        with self._trial(edits) as ways:
+            if ways is None or (ways.row(self.goal) is None) != self.gone:
+                return None
+            trial = ways.trial
+            commit = self.commit(trial.version, " ".join(sorted(edits)))
+            return Suggestion((*sorted(edits),), trial.all_changes(), commit)
+
+    def _following(self, edits: Edits) -> list[Edits]:
+        """Return what may be done in addition to edits that do not bring the wish."""
+        with self._trial(edits) as ways:
+            row = ways and ways.row(self.goal)
+            if ways is None or (self.gone and row is None):
+                return []
+            return [*(ways.drop(row) if row and self.gone else ways.bring(self.goal))]
+
+    @contextmanager
+    def _trial(self, edits: Edits) -> Iterator[_Ways | None]:
+        """Give a trial with edits; None if they violate what is declared, if what rules compute
+        fails, or if enough was tried.
+        """
+        self.left -= 1
+        if self.left < 0:
+            yield None
+            return
         with self.begin() as trial:
             try:
-                self.edit(trial, text)
+                self.edit(trial, " ".join(sorted(edits)))
                 trial.follow()
+                derivations = self.asker.derivations.over(trial.sketch)
+                ways = _Ways(derivations, trial, self.asker, self.threads)
             except (IvmError, PagestoreError):
-                return []  # they violate what is declared, or what rules compute fails
-            derivations = self.asker.derivations.over(trial.sketch)
-            ways = _Ways(derivations, trial, self.asker, self.threads)
-            row = ways.row(self.goal)
-            if (row is None) != self.gone:
-                return [*(ways.drop(row) if row and self.gone else ways.bring(self.goal))]
-            if edits:
-                commit = self.commit(trial.version, text)
-                found.append(Suggestion((*edits,), trial.all_changes(), commit))
-        return []
+                ways = None
+            yield ways
+
+
+def _amount(one: Suggestion) -> tuple[int, tuple[str, ...]]:
+    """Return how many rows a suggestion changes, and its edits."""
+    return sum(table.num_rows for table in one.changes.values()), one.edits
 
 
 @dataclass
@@ -113,6 +136,7 @@ class _Ways:
     trial: Any
     asker: Asker
     threads: int
+    brought: set[Atom] = field(default_factory=set)
 
     def row(self, goal: Atom) -> Fact | None:
         """Return a fact that a goal names, if there is one."""
@@ -123,7 +147,8 @@ class _Ways:
     def drop(self, fact: Fact) -> Iterator[Edits]:
         """Yield edits each of which breaks one proof of a fact."""
         if self.derivations.is_base(fact.predicate):
-            yield frozenset([f"-{self._text(fact)}."])
+            if not is_helper(fact.predicate):
+                yield frozenset([f"-{self._text(fact)}."])
             return
         sketch = self.trial.sketch
         proofs = prove(self.derivations, self.asker.installed, sketch, fact, 1)
@@ -137,11 +162,12 @@ class _Ways:
                 for some in missing.sets_of_all(goals, 2, frozenset()):
                     yield from self._inserted(some)
 
-    def bring(self, goal: Atom, above: frozenset[Atom] = frozenset()) -> Iterator[Edits]:
+    def bring(self, goal: Atom) -> Iterator[Edits]:
         """Yield edits that may bring a goal: insertions, deletions of what must not be there,
-        changes of what an aggregate takes, and what may bring facts of views that a rule lacks,
-        unless these are goals `above` it.
+        changes of what an aggregate takes, and once what may bring each fact of a view that a rule
+        lacks.
         """
+        self.brought.add(goal)
         missing = Missing(self.derivations)
         for some in missing.explain(goal):
             yield from self._inserted(some)
@@ -157,8 +183,8 @@ class _Ways:
                 continue
             for goals in islice(missing.goals_of(rule, head, disjunct, goal), LACKING_MAX):
                 for one in goals:
-                    if not self.derivations.is_base(one.predicate) and one not in above:
-                        yield from self.bring(one, above | {goal})
+                    if not self.derivations.is_base(one.predicate) and one not in self.brought:
+                        yield from self.bring(one)
 
     def _fold(self, rule: Rule, head: Atom, disjunct: Disjunct, goal: Atom) -> Iterator[Edits]:
         """Yield edits of what an aggregate takes, so that it may have the goal's result."""
@@ -202,7 +228,11 @@ class _Ways:
             yield from self._inserted(frozenset(atoms(bound)))
 
     def _inserted(self, some: Insertions) -> Iterator[Edits]:
-        """Yield insertions with values for what nothing determines."""
+        """Yield insertions with values for what nothing determines; none into what rules keep for
+        themselves.
+        """
+        if any(is_helper(one.predicate) for one in some):
+            return
         trials = Trials(
             lambda: self.trial.sketch, self.asker.installed, self.derivations, self.threads
         )

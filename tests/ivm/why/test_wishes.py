@@ -115,9 +115,8 @@ def test_many_random_wishes() -> None:
 
 SALES = """
     CREATE TABLE sale (id BIGINT PRIMARY KEY, shop TEXT NOT NULL, cents BIGINT NOT NULL);
-    CREATE MATERIALIZED VIEW turnover AS SELECT shop, count(*) AS n, sum(cents) AS c FROM sale GROUP BY shop;
     CREATE MATERIALIZED VIEW most AS SELECT shop, max(cents) AS c FROM sale GROUP BY shop;
-    CREATE MATERIALIZED VIEW total AS SELECT sum(cents) AS c FROM sale;
+    CREATE MATERIALIZED VIEW total AS SELECT count(*) AS n, sum(cents) AS c FROM sale;
     CREATE MATERIALIZED VIEW rich AS SELECT shop FROM sale GROUP BY shop HAVING sum(cents) > 1000;
     INSERT INTO sale VALUES (1, 'north', 400), (2, 'south', 250), (3, 'north', 100), (4, 'west', 700)
 """
@@ -128,18 +127,14 @@ def test_wishes_of_views_of_sql() -> None:
     ws = ivm.open(":memory:")
     ws.sql(SALES)
     for wish, edits in (
-        ('turnover("north", 1, 400)', "-sale[3]"),
-        ('turnover("south", 1, 300)', '^sale[2] = ("south", 300)'),
         ('most("north", 450)', '("north", 450)'),
-        ("total(1500)", "50)"),
-        ('rich("west")', '("west", '),
+        ("total(4, 1500)", '^sale[2] = ("south", 300)'),
+        ('rich("west")', '^sale[101] = ("west", '),
         ('-most("north", 400)', "-sale[1]"),
     ):
         made = ws.make(wish)
         assert made and all(len(one.edits) == 1 for one in made), wish
         assert any(edits in str(one) for one in made), (wish, [*map(str, made)])
-    ws.make("total(1500)")[0].commit()
-    assert [*ws["total"]] == [(1500,)]
 
 
 def test_what_is_said_and_refused() -> None:
