@@ -482,7 +482,8 @@ class Store:
         of both, and a function of a `Conflict` returns the values, or None to remove the key; or
         a dict has one of these for each relation. What hosts keep, such as views, follows as it
         does any commit; rules stay on the branch on which they were installed. With `dry_run`
-        nothing is changed: the result has the conflicts, and the changes of relations and views.
+        nothing is changed: the result has the conflicts, and the changes of relations and views;
+        one rule that leaves conflicts is refused as it would be.
 
         O(changes of both sides * height), for relations that have the same columns; those made
         on one side are copied. Raises MergeError for what is not resolved, MissingError, and as a
