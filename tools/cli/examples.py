@@ -79,7 +79,11 @@ IVM = {
     "trace": ["trace graph.pages tri", "trace graph.pages tri 3 4 --svg tri.svg"],
     "watch": ["watch shop.pages total"],
     "shell": ["shell shop.pages", "shell shop.pages < statements.txt"],
-    "serve": ["serve shop.pages", "serve shop.pages --port 5433 --read-only"],
+    "serve": [
+        "serve shop.pages",
+        "serve shop.pages --port 5433 --read-only",
+        "serve shop.pages --mysql 3306",
+    ],
     "studio": ["studio shop.pages", "studio shop.pages --read-only --port 8321"],
     "mcp": ["mcp shop.pages", "mcp shop.pages --write"],
     "bench": ["bench --quick"],

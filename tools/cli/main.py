@@ -76,7 +76,7 @@ IVM = {
     "trace": "what iterators do when a view is evaluated, and how that differs between versions",
     "watch": "the changes of a relation or view, as commits of any process make them",
     "shell": "edits and questions line by line",
-    "serve": "a server for clients of PostgreSQL: psql, drivers, tools that draw",
+    "serve": "a server for clients of PostgreSQL and MySQL: psql, drivers, tools that draw",
     "studio": "a page in the browser: rows, rules, questions, edits with a preview, why, history",
     "mcp": "a server for agents, on stdin and stdout: questions, why, edits with a preview",
     "bench": "these joins and views compared with others, if installed",

@@ -1,19 +1,22 @@
-"""`ivm serve FILE`: a store for clients of PostgreSQL, until Ctrl-C ends it."""
+"""`ivm serve FILE`: a store for clients of PostgreSQL and MySQL, until Ctrl-C ends it."""
 
 import argparse
 import os
 import ssl
 import sys
-from contextlib import suppress
-from typing import Literal
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
+from typing import Any, Literal, TypeVar
 
 import ivm
 from ivm import IvmError
 
 from ..cli.answers import answer, common, number
-from .postgres.server import Server, Settings
+from .clients import Settings
+from .postgres.server import Server
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
+Listening = TypeVar("Listening")
 PASSWORD = "IVM_PASSWORD"  # the variable that has the password
 
 
@@ -27,6 +30,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--port", type=number, default=5432, help="the port to listen at; 0 is any that is free"
+    )
+    parser.add_argument(
+        "--mysql",
+        type=number,
+        metavar="PORT",
+        help="clients of MySQL are served, too, at this port",
     )
     parser.add_argument(
         "--tls", nargs=2, metavar=("CERTIFICATE", "KEY"), help="files of TLS, which is then wanted"
@@ -49,21 +58,38 @@ def run(options: argparse.Namespace) -> int:
                 f"{' and '.join(options.tls)} are no certificate and key: {error}"
             ) from None
     mode: Literal["r", "rw"] = "r" if options.read_only else "rw"
-    with (
-        ivm.open(options.file, mode=mode, create=False, timeout=5.0) as ws,
-        _listening(ws, options.host, options.port, Settings(password, tls)) as server,
-        suppress(KeyboardInterrupt),
-    ):
-        host, port = server.server_address[:2]
-        url = f"postgresql://ivm@{host!s}:{port}/ivm"
-        answer(options, {"url": url}, f"{url}\npsql and any client of PostgreSQL; Ctrl-C ends")
+    settings = Settings(password, tls)
+    with ExitStack() as stack:
+        ws = stack.enter_context(ivm.open(options.file, mode=mode, create=False, timeout=5.0))
+        server = _listening(lambda: Server(ws, options.host, options.port, settings), options.port)
+        stack.enter_context(server)
+        urls = {"url": f"postgresql://ivm@{options.host}:{server.server_address[1]}/ivm"}
+        if options.mysql is not None:
+            mysql = _mysql(ws, options, settings)
+            stack.callback(mysql.close)
+            urls["mysql"] = f"mysql://ivm@{options.host}:{mysql.port}/ivm"
+        stack.enter_context(suppress(KeyboardInterrupt))
+        lines = "\n".join(urls.values())
+        answer(options, urls, f"{lines}\npsql and any client of these; Ctrl-C ends")
         sys.stdout.flush()
         server.serve_forever()
     return 0
 
 
-def _listening(ws: ivm.Workspace, host: str, port: int, settings: Settings) -> Server:
+def _mysql(ws: ivm.Workspace, options: argparse.Namespace, settings: Settings) -> Any:
+    """Serve clients of MySQL.  Raises IvmError."""
     try:
-        return Server(ws, host, port, settings)
+        from .mysql.server import Server as OfMysql
+    except ModuleNotFoundError as error:
+        raise IvmError(f"--mysql wants {error.name}: pip install 'pagestore-ivm[serve]'") from None
+    return _listening(lambda: OfMysql(ws, options.host, options.mysql, settings), options.mysql)
+
+
+def _listening(listen: Callable[[], Listening], port: int) -> Listening:
+    """Return what listens at a port.  Raises IvmError."""
+    try:
+        return listen()
     except OSError as error:
-        raise IvmError(f"{host}:{port}: {error.strerror}: choose another --port") from None
+        raise IvmError(f"port {port} cannot be used: {error.strerror}: choose another") from None
+    except OverflowError:
+        raise IvmError(f"port {port}: ports are numbers up to 65535") from None

@@ -31,7 +31,7 @@ def parameter_types(catalog: Catalog, text: str, dialect: str) -> list[str]:
     found: dict[int, str] = {}
     for node in nodes:
         columns = dict(_columns(catalog, node))
-        for place in node.find_all(exp.Parameter):
+        for place in node.find_all(exp.Parameter, exp.Placeholder):
             if place.name.isdigit():
                 found[int(place.name)] = found.get(int(place.name)) or _type(
                     catalog, place, columns

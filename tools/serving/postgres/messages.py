@@ -4,8 +4,7 @@ import struct
 from collections.abc import Sequence
 from typing import BinaryIO
 
-LONGEST = 1 << 26  # bytes of a message: a client that says more is not heard
-FIRST_LONGEST = 10_000  # of the first message, before anybody is known
+from ..clients import FIRST_LONGEST, LONGEST
 
 
 class ProtocolError(Exception):

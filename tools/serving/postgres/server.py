@@ -4,33 +4,24 @@ wanted.
 
 import secrets
 import socketserver
-import ssl
 import struct
 import threading
 from contextlib import suppress
-from typing import Any, NamedTuple
+from typing import Any
 
 import ivm
 from ivm.sql import settings
 
+from ..clients import CLIENTS_MOST, SECONDS, Settings
 from .messages import Fields, ProtocolError, error, first, following, message, text
 from .scram import Scram
 from .session import Session
 
 TLS, GSS, CANCEL, VERSION = 80877103, 80877104, 80877102, 196608
-SECONDS = 30.0  # until a client has said who it is
-CLIENTS_MOST = 200
 SAID = (  # settings that a client is told at its beginning
     "server_version", "server_encoding", "client_encoding", "DateStyle", "TimeZone",
     "integer_datetimes", "standard_conforming_strings", "is_superuser", "IntervalStyle",
 )  # fmt: skip
-
-
-class Settings(NamedTuple):
-    """Who may come in: the password that is asked for, and the certificate of TLS."""
-
-    password: str | None = None
-    tls: ssl.SSLContext | None = None
 
 
 class Server(socketserver.ThreadingTCPServer):
@@ -94,7 +85,7 @@ class Client(socketserver.BaseRequestHandler):
                 self.request.sendall(b"N")
             elif code == CANCEL:
                 if session := self.server.sessions.get(struct.unpack(">ii", body)):
-                    session.cancelled = True
+                    session.cancel()
                 return None
             elif code != VERSION:
                 raise ProtocolError(f"protocol {code >> 16}.{code & 0xFFFF}: this is 3.0")

@@ -9,34 +9,24 @@ from collections.abc import Callable
 from typing import Any, BinaryIO, Literal, NamedTuple
 
 import ivm
-from ivm.dbapi import DataError, Error, IntegrityError, OperationalError, ProgrammingError
+from ivm.dbapi import Error, ProgrammingError
 from ivm.dbapi.connection import EDIT
 from ivm.dbapi.errors import errors_of_pep249
 from ivm.sql import described, split
 
+from ..clients import BRACKET, Statements, state_of
 from . import values
 from .messages import Fields, ProtocolError, error, following, message, row, text
 from .values import Column
 
-ROWS_MOST = 10_000_000  # of an answer
 DIALECT: Literal["postgres"] = "postgres"
 COPY_OUT = re.compile(
     r"\s*copy\s+(?:\((?P<query>.+)\)|(?P<table>\"[^\"]+\"|[\w.]+))\s+to\s+stdout\s*(?P<how>.*?)\s*;?\s*",
     re.IGNORECASE | re.DOTALL,
 )
-BRACKET = re.compile(r"\s*(begin|start\s+transaction|commit|end|rollback|abort)\b(?!\s+to\b)", re.I)
 WATCH = re.compile(r'\s*(listen|unlisten)\s+("[^"]+"|\w+|\*)\s*;?\s*', re.IGNORECASE)
+TAGS = {"START": "BEGIN", "END": "COMMIT", "ABORT": "ROLLBACK"}
 PLACE = re.compile(r"sql:(\d+):(\d+): ")
-STATES = (
-    (IntegrityError, "23000"),
-    (DataError, "22000"),
-    (OperationalError, "55000"),
-    (ProgrammingError, "42000"),
-)
-KNOWN = (("UNIQUE", "23505"), ("has a row with", "23505"), ("CHECK", "23514"), ("REFERENCES", "23503"),
-         ("NOT NULL", "23502"),
-         ("no table", "42P01"), ("has no column", "42703"), ("no column", "42703"), ("exists already", "42P07"),
-         ("not known", "42883"), ("in use by another", "55P03"))  # fmt: skip
 
 
 class Statement:
@@ -73,12 +63,15 @@ class Session:
         self._ws, self._stream, self._send = ws, stream, send
         self._statements: dict[str, Statement] = {}
         self._portals: dict[str, Portal] = {}
-        self._begun = False  # BEGIN was said, and the transaction begins with the first edit
+        self._client = Statements(ws, DIALECT)
         self._failed = False  # until Sync
         self._out: list[bytes] = []
         self._watched: dict[str, Callable[[], None]] = {}
         self._lock = threading.Lock()  # of what is sent, for changes come from other threads
-        self.cancelled = False
+
+    def cancel(self) -> None:
+        """Withhold the rows of the statement that runs, from any thread."""
+        self._client.cancelled = True
 
     def run(self) -> None:
         """Serve until the client ends.  Raises EOFError, ProtocolError."""
@@ -100,8 +93,7 @@ class Session:
         finally:
             for end in self._watched.values():
                 end()
-            if self._ws.in_sql_transaction:
-                self._ws.sql("ROLLBACK")
+            self._client.end()
 
     def _answering(self, answer: Callable[[Fields], None], fields: Fields, letter: bytes) -> None:
         """Answer a message; what goes wrong is an error of the client's statement."""
@@ -126,15 +118,13 @@ class Session:
             self._send(out)
 
     def _ready(self) -> None:
-        begun = self._begun or self._ws.in_sql_transaction
-        self._out.append(message(b"Z", b"T" if begun else b"I"))
+        self._out.append(message(b"Z", b"T" if self._client.in_transaction else b"I"))
         self._flush()
 
     # -- statements
 
     def _simple(self, fields: Fields) -> None:
         said = fields.text()
-        self.cancelled = False
         parts = [one for one in split(said, DIALECT) if one.strip()]
         if not parts:
             self._out.append(message(b"I"))
@@ -148,25 +138,16 @@ class Session:
 
     def _run(self, said: str, given: list[Any] | None) -> Answered:
         """Run one statement."""
-        if found := BRACKET.match(said):
-            return self._bracket(said, " ".join(found[1].upper().split()))
         if found := WATCH.fullmatch(said):
             return self._watch(found[1].upper(), found[2].strip('"'))
         if found := COPY_OUT.fullmatch(said):
             return self._copy(found)
-        if self._begun and not self._ws.in_sql_transaction and EDIT.match(said):
-            self._ws.sql("BEGIN")
-        answer = self._ws.sql(said, given, DIALECT)
-        if self.cancelled:
-            self.cancelled = False
-            raise OperationalError("the statement was cancelled")
+        answer = self._client.run(said, given)
         words = [*re.findall(r"[a-z]+", said.upper(), re.IGNORECASE)[:2], ""]
-        word = words[0]
+        word = TAGS.get(words[0], words[0])
         if answer is None:
             count = 2 if word in ("CREATE", "DROP", "ALTER") else 1
-            return Answered(None, [], " ".join(words[:count]).strip())
-        if len(answer) > ROWS_MOST:
-            raise OperationalError(f"the answer has more than {ROWS_MOST} rows: add a LIMIT")
+            return Answered(None, [], " ".join([word, *words[1:count]]).strip())
         columns, rows = values.columns_of(answer.to_arrow().schema), [*answer]
         edits = EDIT.match(said) is not None
         if edits and [one.name for one in columns] == ["Count"]:
@@ -179,20 +160,6 @@ class Session:
             else f"{word if edits else 'SELECT'} {len(rows)}"
         )
         return Answered(columns, rows, tag)
-
-    def _bracket(self, said: str, word: str) -> Answered:
-        """BEGIN, COMMIT and ROLLBACK: a transaction of the store begins with the first edit."""
-        if word in ("BEGIN", "START TRANSACTION"):
-            if not self._begun:
-                self._ws.sql(said, dialect=DIALECT)  # whose modes may be refused
-                self._ws.sql("ROLLBACK")
-            self._begun = True
-            return Answered(None, [], "BEGIN")
-        self._begun = False
-        ends = "COMMIT" if word in ("COMMIT", "END") else "ROLLBACK"
-        if self._ws.in_sql_transaction:
-            self._ws.sql(ends)
-        return Answered(None, [], ends)
 
     def _watch(self, word: str, name: str) -> Answered:
         """LISTEN and UNLISTEN: each change of a kept view, or of a table of rules, is told."""
@@ -291,7 +258,6 @@ class Session:
     def _answer(self, portal: Portal) -> Answered:
         """Run a portal's statement, if it has not run."""
         if portal.answer is None:
-            self.cancelled = False
             said = portal.statement.text
             found = Answered(None, [], "")
             if said.strip():
@@ -321,7 +287,7 @@ class Session:
 
     def _sync(self, _: Fields) -> None:
         self._failed = False
-        if not self._begun:
+        if not self._client.in_transaction:
             self._portals.clear()
         self._ready()
 
@@ -373,12 +339,7 @@ def _tabs(line: list[Any]) -> str:
 def _error_of(wrong: Exception) -> bytes:
     """Return an error with its SQLSTATE and, if the words say it, the place in the text."""
     words = str(wrong)
-    state = next((code for part, code in KNOWN if part in words), None)
-    if "cancelled" in words:
-        state = "57014"
-    if isinstance(wrong, values.ValueOfClientError):
-        state = "22P02"
-    state = state or next((code for kind, code in STATES if isinstance(wrong, kind)), "XX000")
+    state = "22P02" if isinstance(wrong, values.ValueOfClientError) else state_of(wrong)
     place = PLACE.match(words)
     position = None
     if place and place[1] == "1":

@@ -1,0 +1,96 @@
+"""What the servers of both protocols share: a client's transaction, its limits, and what is wrong
+with a statement, by its SQLSTATE.
+"""
+
+import re
+import ssl
+from typing import Any, Literal, NamedTuple
+
+import ivm
+from ivm.dbapi import DataError, IntegrityError, OperationalError, ProgrammingError
+from ivm.dbapi.connection import EDIT
+
+Dialect = Literal["duckdb", "postgres"]
+CLIENTS_MOST = 200
+ROWS_MOST = 10_000_000  # of an answer
+LONGEST = 1 << 26  # bytes of a message: a client that says more is not heard
+FIRST_LONGEST = 10_000  # of a message before it is known who the client is
+SECONDS = 30.0  # until a client has said who it is
+BRACKET = re.compile(r"\s*(begin|start\s+transaction|commit|end|rollback|abort)\b(?!\s+to\b)", re.I)
+STATES = (
+    (IntegrityError, "23000"),
+    (DataError, "22000"),
+    (OperationalError, "55000"),
+    (ProgrammingError, "42000"),
+)
+KNOWN = (("UNIQUE", "23505"), ("has a row with", "23505"), ("CHECK", "23514"), ("REFERENCES", "23503"),
+         ("NOT NULL", "23502"), ("the statement was cancelled", "57014"),
+         ("no table", "42P01"), ("has no column", "42703"), ("no column", "42703"), ("exists already", "42P07"),
+         ("not known", "42883"), ("in use by another", "55P03"))  # fmt: skip
+
+
+class Settings(NamedTuple):
+    """Who may come in: the password that is asked for, and the certificate of TLS."""
+
+    password: str | None = None
+    tls: ssl.SSLContext | None = None
+
+
+class Statements:
+    """Runs a client's statements.  BEGIN takes no lock: the transaction of the store begins with
+    the first edit after it, and belongs to the thread that calls.
+    """
+
+    def __init__(self, ws: ivm.Workspace, dialect: Dialect) -> None:
+        self.ws, self._dialect = ws, dialect
+        self._begun = False  # BEGIN was said
+        self.cancelled = False
+
+    @property
+    def in_transaction(self) -> bool:
+        """Whether a COMMIT is waited for."""
+        return self._begun or self.ws.in_sql_transaction
+
+    def run(self, said: str, given: list[Any] | None = None) -> Any:
+        """Return the answer to one statement, None if it has no rows."""
+        if found := BRACKET.match(said):
+            self._bracket(said, found[1].upper())
+            return None
+        if self._begun and not self.ws.in_sql_transaction and EDIT.match(said):
+            self.ws.sql("BEGIN")
+        self.cancelled = False
+        answer = self.ws.sql(said, given, self._dialect)
+        if self.cancelled:
+            self.cancelled = False
+            raise OperationalError("the statement was cancelled")
+        if answer is not None and len(answer) > ROWS_MOST:
+            raise OperationalError(f"the answer has more than {ROWS_MOST} rows: add a LIMIT")
+        return answer
+
+    def begin(self) -> None:
+        """Let the next edit begin a transaction."""
+        self._begun = True
+
+    def end(self, word: str = "ROLLBACK") -> None:
+        """End the transaction, if there is one."""
+        self._begun = False
+        if self.ws.in_sql_transaction:
+            self.ws.sql(word)
+
+    def _bracket(self, said: str, word: str) -> None:
+        """BEGIN, COMMIT and ROLLBACK."""
+        if not word.startswith(("BEGIN", "START")):
+            self.end("COMMIT" if word in ("COMMIT", "END") else "ROLLBACK")
+            return
+        if not self._begun:
+            self.ws.sql(said, dialect=self._dialect)  # whose modes may be refused
+            self.ws.sql("ROLLBACK")
+        self._begun = True
+
+
+def state_of(wrong: Exception) -> str:
+    """Return the SQLSTATE of an error of PEP 249."""
+    words = str(wrong)
+    if (found := next((code for part, code in KNOWN if part in words), None)) is not None:
+        return found
+    return next((code for kind, code in STATES if isinstance(wrong, kind)), "XX000")
