@@ -1,4 +1,4 @@
-"""What one evaluation may take: bytes, operations, and where what it found is put.
+"""Limits of one evaluation: how much memory its rows and how many operations its joins may take.
 
 Linux grants memory that it does not have, and kills the process that uses it. So the rows of one
 evaluation may take what the user allows, by default a share of the total memory, and no more than

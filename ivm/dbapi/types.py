@@ -1,4 +1,4 @@
-"""What PEP 249 calls type objects and constructors."""
+"""PEP 249's type objects, which are groups of column types, and its constructors of dates."""
 
 import datetime
 import time

@@ -1,4 +1,4 @@
-"""SQL over a workspace: where statements read.
+"""The state that a statement of SQL reads: the newest, a transaction's, or that of an older version.
 
     ws.sql(text)          each statement is a transaction of its own, except between BEGIN and COMMIT
     txn.sql(text)         edits of the transaction; queries see them

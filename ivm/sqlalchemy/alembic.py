@@ -1,4 +1,4 @@
-"""What Alembic needs of a dialect: that statements which define are commits of their own."""
+"""What Alembic needs of a dialect: each statement that defines something is a commit of its own."""
 
 from alembic.ddl.impl import DefaultImpl
 

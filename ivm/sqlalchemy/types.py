@@ -1,4 +1,4 @@
-"""Types of columns as SQLAlchemy has them, and what each is called here."""
+"""SQLAlchemy's types of columns, and the type of SQL that each is written as here."""
 
 from __future__ import annotations
 

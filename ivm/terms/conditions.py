@@ -1,4 +1,4 @@
-"""Filters: a comparison, or a choice of several, as a binding passes it or not."""
+"""Filters of bindings: a comparison, or a choice of several comparisons of which one must hold."""
 
 from collections.abc import Container, Iterable, Iterator, Mapping
 from itertools import chain

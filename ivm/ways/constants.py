@@ -1,4 +1,4 @@
-"""Rules of constants: rows that a rule lists, and that nothing changes.
+"""Rules that list rows of constants, which no edit changes.
 
 weekday(d, name) <- d = 1, name = "Monday" ; d = 2, name = "Tuesday".
 """

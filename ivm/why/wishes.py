@@ -1,4 +1,4 @@
-"""The smallest edits that bring about what is wished of a view: each was tried before it is said.
+"""The smallest edits that give a view the rows that a user wants; each is tried before it is told.
 
     total["ada"] is 15, from paid("ada", 1) = 5 and paid("ada", 2) = 10
 

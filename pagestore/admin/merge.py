@@ -1,4 +1,4 @@
-"""Merges: what a branch changed since a version that two branches come from, done on the other, too.
+"""Merges: what a branch changed since it and another parted is changed on the other branch, too.
 
     version 4    a 1  b 2  c 3
     main         a 5  b 2  c 3         version 6      merge     a 5  b 9  c 3

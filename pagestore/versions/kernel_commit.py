@@ -1,4 +1,4 @@
-"""The commit of a small transaction, whose record the kernel writes that also makes its edits.
+"""The commit of a small transaction: one call of a kernel makes its edits and writes its record.
 
     lay out                             kernel                                      commit
     the record without what the   ──▶   edits; roots, replaced and used pages   ──▶   the next state, and a slot that

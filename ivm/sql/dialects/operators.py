@@ -1,4 +1,4 @@
-"""What several dialects write alike, and DuckDB does not."""
+"""Operators and functions that several dialects share and DuckDB lacks, in DuckDB's terms."""
 
 from __future__ import annotations
 

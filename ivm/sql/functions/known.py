@@ -1,5 +1,5 @@
-"""What of a statement is understood: anything else is refused, so that nothing is left out in
-silence.
+"""Refuse a statement of which the translation has not read every argument, so that nothing is left
+out in silence.
 
 A function or an operator is watched while it is translated (`reading`): an argument that nothing
 read is refused.  The clauses around them are read piece by piece, in many places: `CLAUSES` has the

@@ -1,4 +1,5 @@
-"""Functions of SQL that are one of terms as it is: whatever a row of `ivm/terms` names for SQL.
+"""Functions of SQL that call one function of terms unchanged: those whose row in `ivm/terms` has a name
+in SQL.
 
     by_value("string:hamming", "string, string -> int64?", ..., sql="hamming mismatches")
     define("sign", "number -> int64", ..., sql="sign -> TINYINT")

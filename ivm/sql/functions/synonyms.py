@@ -1,5 +1,5 @@
-"""Functions of SQL that others say: rewritten before a query is translated, under the names of what
-was written.
+"""Functions of SQL that are rewritten into others before a query is translated; columns keep the names
+that were written.
 
 sem(x)                  stddev_pop(x) / sqrt(count(x))
 len(list(x))            count(*), and null where no row is

@@ -1,4 +1,4 @@
-"""How a text spells what the parser makes alike, for columns that are named by their expressions.
+"""The words of a statement where the parser keeps one form for several: columns are named by them.
 
 Nodes keep it under `name` in their `meta`: functions, types of casts, the direction of an order,
 and intervals.

@@ -1,4 +1,4 @@
-"""Types of Spark and of columns.
+"""Which type of Spark each type of a column is, and which column holds each type of Spark.
 
 column            Spark                  Spark -> column
 int64             bigint                 tinyint, smallint, int and bigint
