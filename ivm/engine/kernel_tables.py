@@ -149,7 +149,8 @@ def _is_small(fold: Fold) -> bool:
 
 
 def _share(fold: Fold) -> Fraction:
-    return Fraction(str(fold.constants[0])) if fold.op.startswith("quantile") else Fraction(0)
+    has_share = BY_RANK.get(fold.op) in ("share", "between")
+    return Fraction(str(fold.constants[0])) if has_share else Fraction(0)
 
 
 def parts_of_step(installed: Installed, step: Step) -> int:

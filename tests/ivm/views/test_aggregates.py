@@ -21,6 +21,7 @@ import ivm
 import pagestore
 from ivm.engine import schedule
 from ivm.errors import AggregateError, RangeError, UnknownViewError
+from ivm.lang.aggregate import BY_RANK, OPERATIONS
 from ivm.rules.compile import compile, query
 from ivm.ways import states, storing, tries
 from pagestore.host import is_operator
@@ -234,6 +235,27 @@ TEXTED = [
     "f[x] = q <- agg<<q = median(w)>> e(x, y), w = 6 / y.   all[] = q <- agg<<q = quantile(w, "
     "0.5)>> f[_] = w.",
 ]
+
+
+@pytest.mark.parametrize(("known", "share"), [("quantile", 0.5), ("quantile_cont", 0.25)])
+def test_an_operation_is_evaluated_by_its_row_and_not_by_its_name(
+    known, share, tmp_path, monkeypatch
+):
+    """Whoever adds an aggregate adds a row: the kernel of few edits must not look at the name."""
+    monkeypatch.setitem(OPERATIONS, "midrank", OPERATIONS[known])
+    monkeypatch.setitem(BY_RANK, "midrank", BY_RANK[known])
+    rules = "s(g, k, v) -> int(g), int(k), int(v)." + "".join(
+        f" {view}[g] = n <- agg<<n = {op}(v, {share})>> s(g, _, v)."
+        for view, op in (("old", known), ("new", "midrank"))
+    )
+    with ivm.open(tmp_path / "s.pages") as ws:
+        ws.install(rules, name="rules")
+        for edit in (
+            "+s(1, 1, 5), +s(1, 2, 9), +s(1, 3, 7), +s(2, 1, 4).",
+            "-s(1, 3, 7), +s(1, 4, 1).",
+        ):
+            ws.exec(edit)
+            assert sorted(ws["new"]) == sorted(ws["old"])
 
 
 @pytest.mark.parametrize("program", TEXTED)
