@@ -421,8 +421,7 @@ def array_of(type_: Type, words: np.ndarray) -> pa.Array:
     """
     if type_.name == "decimal":
         return of_numbers(type_.arrow, np.stack([words, words >> 63], axis=1))
-    values = words.astype("int32") if type_.kind.stored == "int32" else words
-    return of_numbers(type_.arrow, values)
+    return of_numbers(type_.arrow, words.astype(type_.kind.stored, copy=False))
 
 
 def of_numbers(kind: pa.DataType, numbers: np.ndarray) -> pa.Array:
