@@ -308,10 +308,9 @@ class Builder:
 
     def resolve(self, term: Term) -> Term:
         """Return a term with its variables replaced by those that they were unified with."""
-        names = {*variables(term)} & self._same.keys()
-        while names:
-            term = substitute(term, {name: self._same[name] for name in names})
-            names = {*variables(term)} & self._same.keys()
+        same = self._same
+        while names := same.keys() & ([term.name] if isinstance(term, Var) else variables(term)):
+            term = substitute(term, {name: same[name] for name in names})
         return term
 
     def resolved(self, one: Literal) -> Literal:

@@ -11,7 +11,7 @@ Rule       v(a, b) <- ...      f[a] = n <- agg<<n = count()>> ...
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from itertools import chain
+from itertools import chain, repeat
 from typing import Any, NamedTuple, TypeAlias
 
 from ivm.lang.ir import Value
@@ -73,6 +73,11 @@ class Atom:
     def terms(self) -> tuple[Term | None, ...]:
         """All arguments."""
         return (*self.keys, *self.values)
+
+    @property
+    def marked(self) -> list[tuple[Term | None, bool]]:
+        """All arguments, and whether each column may be null."""
+        return [*zip(self.terms, chain(self.nullable, repeat(False)), strict=False)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -230,10 +230,11 @@ class Writer:
         """`name(keys)`, `name[keys] = value` or `name[keys] = (values)`; None is `required` of a
         head, whose variables are not marked.
         """
-        marks = (*atom.nullable, *(False,) * (len(atom.terms) - len(atom.nullable)))
+        marked = atom.marked
 
         def argument(place: int) -> tree.Node:
-            return self.argument(atom.terms[place], marks[place] and required is not None, required)
+            term, mark = marked[place]
+            return self.argument(term, mark and required is not None, required)
 
         split, name = len(atom.keys), show_name(atom.name)
         where = self.put(f"{name}[" if atom.values else f"{name}(")
@@ -247,7 +248,7 @@ class Writer:
             return tree.Application(atom.name, keys, False, where=where)
         several = len(atom.values) > 1
         self.put("] = (" if several else "] = ")
-        values = self.listed(range(split, len(atom.terms)), argument)
+        values = self.listed(range(split, len(marked)), argument)
         self.put(")" if several else "")
         if several:
             return tree.Application(atom.name, (*keys, *values), False, split, where=where)
@@ -395,12 +396,11 @@ def _live(rule: Rule) -> tuple[Literal, ...]:
 def _blank(one: Literal, uses: dict[str, int], required: frozenset[str]) -> Literal:
     match one:
         case Atom():
-            nullable = (*one.nullable, *(False,) * (len(one.terms) - len(one.nullable)))
             terms = [
                 None
                 if isinstance(t, Var) and uses[t.name] == 1 and not (null and t.name in required)
                 else t
-                for t, null in zip(one.terms, nullable, strict=True)
+                for t, null in one.marked
             ]
             n = len(one.keys)
             return Atom(one.name, tuple(terms[:n]), tuple(terms[n:]), one.nullable, one.weighs)

@@ -421,7 +421,8 @@ def array_of(type_: Type, words: np.ndarray) -> pa.Array:
     """
     if type_.name == "decimal":
         return of_numbers(type_.arrow, np.stack([words, words >> 63], axis=1))
-    return of_numbers(type_.arrow, words.astype(type_.kind.stored, copy=False))
+    wide = np.dtype(type_.kind.stored).itemsize == words.itemsize  # perhaps the bits of floats
+    return of_numbers(type_.arrow, words if wide else words.astype(type_.kind.stored))
 
 
 def of_numbers(kind: pa.DataType, numbers: np.ndarray) -> pa.Array:
