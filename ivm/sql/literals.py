@@ -236,7 +236,7 @@ def literal(value: Any) -> exp.Expr:
     if isinstance(value, bool):
         return exp.true() if value else exp.false()
     if isinstance(value, list | tuple):
-        return exp.Array(expressions=[literal(one) for one in value])
+        return exp.Array(expressions=[*map(_item, value)])
     if isinstance(value, dict):
         return _fields(value)
     if isinstance(value, int | float | Decimal):
@@ -248,6 +248,12 @@ def literal(value: Any) -> exp.Expr:
         if name == "VARCHAR"
         else exp.Cast(this=found, to=exp.DataType.build(name, dialect="duckdb"))
     )
+
+
+def _item(value: Any) -> exp.Expr:
+    """Return an item of a list, whose type is that of the list: a float stays one in it."""
+    found = literal(value)
+    return exp.cast(found, "DOUBLE") if isinstance(value, float) else found
 
 
 def _fields(value: dict[Any, Any]) -> exp.Expr:

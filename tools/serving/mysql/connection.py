@@ -76,8 +76,8 @@ class Whole:
         reader = io.BytesIO(found[at:])
         sized = Capabilities.CLIENT_PLUGIN_AUTH_LENENC_CLIENT_DATA in flags
         at += (read_uint_len if sized else read_uint_1)(reader) + reader.tell()
-        for one in (Capabilities.CLIENT_CONNECT_WITH_DB, Capabilities.CLIENT_PLUGIN_AUTH):
-            if one in flags:
+        for flag in (Capabilities.CLIENT_CONNECT_WITH_DB, Capabilities.CLIENT_PLUGIN_AUTH):
+            if flag in flags:
                 at = found.index(0, at) + 1
 
 

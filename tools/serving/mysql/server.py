@@ -75,8 +75,8 @@ class Server:
     async def _end(self) -> None:
         self._server.close()
         rest = asyncio.all_tasks() - {asyncio.current_task()}
-        for one in rest:
-            one.cancel()
+        for task in rest:
+            task.cancel()
         await asyncio.gather(*rest, return_exceptions=True)
 
     def _client(self) -> asyncio.StreamReaderProtocol:

@@ -100,8 +100,8 @@ class Session(Library):
         given, self.given = self.given, []
         self.edited = self.numbered = 0
         answer: AllowedResult = None
-        for one in split(sql, "mysql"):
-            said = LAST_ID.sub(str(self._last_id), one)
+        for text in split(sql, "mysql"):
+            said = LAST_ID.sub(str(self._last_id), text)
             if LIBRARYS.match(said):
                 answer = await super().handle_query(said, attrs)
             else:
@@ -203,22 +203,22 @@ class Session(Library):
     def _tables(self) -> Any:
         """Return the relations of `information_schema`, with what the library leaves out."""
         ws = self._statements.ws
-        found = [
+        columns = [
             Column(name=name, type=type_.lower(), table=table, is_nullable=null == "YES",
                    default=default, schema=DATABASE)
             for table, name, type_, null, default in ws.sql(COLUMNS) or ()
         ]  # fmt: skip
         kinds = {(table, name): kind for table, name, kind in ws.sql(KEYS) or ()}
         views = {name for (name,) in ws.sql(VIEWS) or ()}
-        made = info_schema_tables(found)
-        own = made["information_schema"]
-        place, key = (own["columns"].columns.index(name) for name in ("ordinal_position", "column_key"))  # fmt: skip
-        for n, row in enumerate(own["columns"].rows):
+        made = info_schema_tables(columns)
+        tables = made["information_schema"]
+        place, key = (tables["columns"].columns.index(name) for name in ("ordinal_position", "column_key"))  # fmt: skip
+        for n, row in enumerate(tables["columns"].rows):
             kind = kinds.get((row[2], row[3])) if row[1] == DATABASE else None
             given = {place: row[place] + 1, key: MARKS.get(kind or "", "")}
-            own["columns"].rows[n] = tuple(given.get(at, value) for at, value in enumerate(row))
-        for n, row in enumerate(own["tables"].rows):
+            tables["columns"].rows[n] = tuple(given.get(at, value) for at, value in enumerate(row))
+        for n, row in enumerate(tables["tables"].rows):
             if row[1] == DATABASE:
                 kind = "VIEW" if row[2] in views else "BASE TABLE"
-                own["tables"].rows[n] = (*row[:3], kind, "ivm", *row[5:])
+                tables["tables"].rows[n] = (*row[:3], kind, "ivm", *row[5:])
         return made

@@ -48,10 +48,10 @@ class Generator(DuckDBGenerator):
 def numbered(text: str) -> tuple[str, int]:
     """Return a statement with each `?` as `:p1`, `:p2` ..., and how many there are."""
     parts, end = list[str](), 0
-    for one in MySQL().tokenize(text):
-        if one.token_type == TokenType.PLACEHOLDER:
-            parts.append(f"{text[end : one.start]}:p{len(parts) + 1}")
-            end = one.end + 1
+    for token in MySQL().tokenize(text):
+        if token.token_type == TokenType.PLACEHOLDER:
+            parts.append(f"{text[end : token.start]}:p{len(parts) + 1}")
+            end = token.end + 1
     return "".join([*parts, text[end:]]), len(parts)
 
 
@@ -81,7 +81,7 @@ def written(tree: exp.Expr) -> list[str]:
     make = Generator(dialect=DuckDB(), unsupported_level=ErrorLevel.RAISE).generate
     if isinstance(said, exp.Describe) and isinstance(said.this, exp.Query):
         return [f"EXPLAIN {make(said.this)}"]
-    return [make(one) for one in (said, *more)]
+    return [make(statement) for statement in (said, *more)]
 
 
 def _said_otherwise(node: exp.Expr) -> exp.Expr | None:
@@ -122,7 +122,7 @@ def _let_conflicts_pass(node: exp.Insert) -> None:
         node.set("ignore", False)
         node.set("conflict", exp.OnConflict(action=exp.Var(this="DO NOTHING")))
     elif (conflict := node.args.get("conflict")) is not None and conflict.args.get("duplicate"):
-        sets = [one.transform(_given) for one in conflict.expressions]
+        sets = [change.transform(_given) for change in conflict.expressions]
         action = exp.Var(this="DO UPDATE")
         node.set("conflict", exp.OnConflict(action=action, expressions=sets))
 
@@ -150,12 +150,12 @@ def _indices(tree: exp.Create) -> Iterator[exp.Expr]:
     """Take the KEYs out of a CREATE TABLE, and yield them as statements."""
     if not isinstance(tree.this, exp.Schema):
         return
-    keys = [one for one in tree.this.expressions if isinstance(one, exp.IndexColumnConstraint)]
-    for one in keys:
-        one.pop()
-        table, names = tree.this.this, [c.name for c in one.expressions]
+    keys = [part for part in tree.this.expressions if isinstance(part, exp.IndexColumnConstraint)]
+    for key in keys:
+        key.pop()
+        table, names = tree.this.this, [c.name for c in key.expressions]
         shown = ", ".join(exp.to_identifier(name).sql("duckdb") for name in names)
-        name = one.this or exp.to_identifier("_".join([table.name, *names, "idx"]))
+        name = key.this or exp.to_identifier("_".join([table.name, *names, "idx"]))
         text = f"CREATE INDEX {name.sql('duckdb')} ON {table.sql('duckdb')}({shown})"
         (made,) = parse(text, read="duckdb")
         if made is not None:

@@ -26,7 +26,7 @@ TYPES: tuple[tuple[Callable[[pa.DataType], bool], ColumnType], ...] = (
 
 def columns_of(schema: pa.Schema, letters: CharacterSet) -> list[ResultColumn]:
     """Return the columns of an answer, with texts in the letters that a client takes."""
-    return [ResultColumn(one.name, *_type_of(one.type, letters)) for one in schema]
+    return [ResultColumn(field.name, *_type_of(field.type, letters)) for field in schema]
 
 
 def _type_of(type_: pa.DataType, letters: CharacterSet) -> tuple[ColumnType, CharacterSet]:
