@@ -11,7 +11,7 @@ import json
 import re
 from collections.abc import Callable, Iterator
 from decimal import Decimal
-from functools import wraps
+from functools import lru_cache, wraps
 from math import prod
 from statistics import median
 from typing import Any
@@ -164,8 +164,11 @@ def _column(pairs: str, place: int) -> str:
     )
 
 
+_words = lru_cache(2)(_values)  # of constants, whose places are asked for one after the other
+
+
 def _word(words: str, place: int) -> Any:
-    found = _values(words)
+    found = _words(words)
     return found[place] if 0 <= place < len(found) and isinstance(found[place], str) else no_value()
 
 
@@ -287,7 +290,7 @@ by_form("list:column", "string, int64 -> string?", _column)
 by_form("list:flat", "string -> string?",
     lambda text: _list([value for one in _values(text) for value in one or ()]))
 by_form("string:word", "string, int64 -> string?", _word)
-by_form("string:place", "string, string -> int64?", lambda words, word: _values(words).index(word))
+by_form("string:place", "string, string -> int64?", lambda words, word: _words(words).index(word))
 by_form("string:json", "string, string -> string?", _text_at)
 by_form("json:at", "string, string -> string?", lambda text, path: _shown(_at(text, path)))
 by_form("json:kind", "string, string -> string?", _kind_at)

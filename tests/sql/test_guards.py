@@ -4,6 +4,7 @@ what to write.
 
 from __future__ import annotations
 
+import cProfile
 import datetime
 import decimal
 import random
@@ -11,6 +12,8 @@ import re
 import time
 import uuid
 from collections.abc import Iterator
+from itertools import product
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,7 +22,10 @@ import pytest
 
 import ivm
 from ivm.errors import IvmError
+from ivm.sql.dialects import read
+from ivm.sql.edits import insert
 from ivm.sql.errors import SqlError
+from ivm.sql.queries import constants
 from ivm.sql.statements import MISTAKE
 from tests.sql.test_arguments import EVERY, TABLE, each
 
@@ -235,3 +241,139 @@ def test_no_statement_of_many_ends_in_an_error_that_is_not_ours(
 ) -> None:
     for text in statements(seed, 2000):
         check(ws, text)
+
+
+ROWS = 600
+
+
+def _calls(run: Any) -> int:
+    """Return how many functions of Python a call runs."""
+    profile = cProfile.Profile()
+    profile.runcall(run)
+    return sum(one.callcount for one in profile.getstats())
+
+
+def test_long_lists_of_constants_are_linear(
+    ws: ivm.Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(constants, "SIZE", 200)  # rows of a rule
+    for form in (
+        "SELECT sum(a) FROM (VALUES (%s)) v(a)",
+        "SELECT k FROM t WHERE k NOT IN (%s)",
+        "SELECT sum(a) FROM (SELECT unnest([%s]) AS a)",
+        "INSERT INTO t (k) VALUES (%s)",
+    ):
+        between = "), (" if "VALUES" in form else ", "
+        few, more = (
+            _calls(
+                lambda n=n, form=form, between=between: ws.sql(
+                    form % between.join(map(str, range(n + 10, 2 * n + 10)))
+                )
+            )
+            for n in (ROWS, 2 * ROWS)
+        )
+        assert more < 2.5 * few, form
+        assert few < 1_000 * ROWS, form
+
+
+def test_many_constants_are_a_table_with_the_types_and_nulls_of_duckdb(
+    ws: ivm.Workspace,
+) -> None:
+    import duckdb
+
+    texts = {
+        "whole, text": lambda n: f"{n}, 'it''s \"{n % 7}\", \\n [x]'",
+        "decimal": lambda n: f"{n}" if n % 2 else f"-{n}.25",
+        "double": lambda n: f"{n}" if n % 2 else f"{n}e1",
+        "null": lambda n: f"NULL, {'NULL' if n % 3 else n}",
+        "text as number": lambda n: f"'{n}'" if n % 2 else f"{n}",
+        "moments": lambda n: (
+            f"DATE '2024-01-{n % 28 + 1:02}', TIMESTAMP '2024-01-05 10:00:{n:02}.5', "
+            f"TIME '10:00:{n:02}'"
+        ),
+        "alike": lambda n: f"{n % 3}, {n % 2 == 0}",
+        "computed": lambda n: f"{n} + 1" if n == 5 else f"{n}",
+    }
+    for form in texts.values():
+        query = f"SELECT * FROM (VALUES {', '.join(f'({form(n)})' for n in range(40))})"
+        found = ws.sql(query).to_arrow()
+        rows = sorted(map(str, (tuple(one.values()) for one in found.to_pylist())))
+        assert rows == sorted(map(str, duckdb.sql(query).fetchall())), query[:80]
+    listed = ", ".join(f"({n}, {n % 5})" for n in range(5_000))  # more than one rule has
+    ws.sql(
+        f"CREATE MATERIALIZED VIEW v AS SELECT k, z FROM t JOIN (VALUES {listed}) u(k, z) USING (k)"
+    )
+    ws.sql("INSERT INTO t (k) VALUES (4999), (5000)")
+    assert (4999, 4) in {*ws.sql("SELECT * FROM v")}
+    assert ws.check() == []
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("SELECT k FROM t WHERE k IN (" + "1," * 101 + "2)", "has more than 100 values"),
+        ("SELECT * FROM (VALUES " + "(1 + 1)," * 40 + "(1))", "computes at most 4 rows"),
+        ("INSERT INTO t (k) VALUES " + "(abs(1))," * 5 + "(1)", "at most 4 values"),
+    ],
+)
+def test_a_statement_that_would_take_minutes_is_refused(
+    text: str, said: str, ws: ivm.Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (constants, insert):
+        monkeypatch.setattr(module, "COMPUTED_MAX", 4)
+    monkeypatch.setattr(read, "COMMAS_MAX", 100)
+    with pytest.raises(SqlError, match=said):
+        ws.sql(text)
+
+
+def test_order_and_limit_are_of_the_query_that_they_are_written_for(tmp_path: Path) -> None:
+    """Each arm, operation and last clause, beside DuckDB; kept as a view, too."""
+    import duckdb
+
+    duck, ops = duckdb.connect(), ("UNION", "UNION ALL", "EXCEPT", "INTERSECT")
+    last = ("", "ORDER BY a DESC LIMIT 2", "ORDER BY a LIMIT 2 OFFSET 1", "LIMIT 0")
+    arms = [
+        arm
+        for clause in last
+        for arm in (
+            f"SELECT a FROM t {clause}",
+            f"(SELECT a FROM t {clause})",
+            f"((SELECT a FROM t ORDER BY a LIMIT 4) {clause})",
+        )
+    ]
+    queries = [
+        f"{arm} {op} VALUES (1), (9) {last[n % 2]}"
+        for n, (arm, op) in enumerate(product(arms, ops))
+    ]
+    for arm in arms[1:]:
+        queries += [f"SELECT * FROM t WHERE a {word} ({arm})" for word in ("IN", "NOT IN", "> ALL")]
+        queries += [f"SELECT a, a IN ({arm}) FROM t", f"WITH c AS ({arm}) SELECT 7 UNION FROM c"]
+    queries += [f"VALUES (1), (4), (2) {one.replace(' a', ' 1')}" for one in last]
+    queries += [
+        f"SELECT a, (SELECT a FROM u WHERE u.a = t.a {one}) FROM t"
+        for one in ("LIMIT 0", "OFFSET 1")
+    ]
+    queries += [
+        "SELECT 1 LIMIT 0",
+        "SELECT count(*) FROM t OFFSET 1",
+        "SELECT a FROM t WHERE a NOT IN (NULL, 1)",
+    ]
+    with ivm.open(tmp_path / "t.pages") as ws:
+        for one in (duck, ws):
+            one.sql("CREATE TABLE t (a INT PRIMARY KEY)")
+            one.sql("CREATE TABLE u (a INT PRIMARY KEY)")
+            one.sql("INSERT INTO t VALUES (1), (2), (3), (4), (5)")
+            one.sql("INSERT INTO u VALUES (4), (5)")
+        wrong = []
+        for query in queries:
+            try:
+                wanted: Any = sorted(duck.sql(query).fetchall())
+            except duckdb.Error:
+                wanted = None
+            try:
+                found: Any = sorted(map(tuple, ws.sql(query)))
+            except SqlError:
+                found = None
+            if found != wanted and not (found is None and "ALL" in query and "LIMIT" in query):
+                wrong.append((query, found, wanted))
+        assert wrong == []

@@ -39,6 +39,7 @@ SHIFTED_TYPES = (exp.DataType.Type.UNKNOWN, exp.DataType.Type.ARRAY)
 SCHEMAS = ("main", "public")  # names of the one schema
 NAMED_TYPES = "named types"  # in the meta of a statement that names types of CREATE TYPE
 SOURCE = "source"  # in the meta of a CREATE: its text and its dialect
+COMMAS_MAX = 600_000  # of one text, outside quotes
 SYNTAX = (  # functions whose arguments have words between them
     "CAST", "TRY_CAST", "CEIL", "EXTRACT", "FLOOR", "GROUP_CONCAT", "LISTAGG", "OVERLAY",
     "POSITION", "STRING_AGG",
@@ -106,7 +107,14 @@ def _pieces(text: str, dialect: str) -> list[str]:
 
 
 def _parsed(text: str, dialect: str) -> list[exp.Expr]:
-    """Return the statements of a text in a dialect's own terms.  Raises SqlglotError."""
+    """Return the statements of a text in a dialect's own terms.  Raises SqlglotError, and
+    SqlError for one that would take minutes to read.
+    """
+    if text.count(",") > COMMAS_MAX and syntax.QUOTED.sub("", text).count(",") > COMMAS_MAX:
+        raise SqlError(
+            f"this text has more than {COMMAS_MAX:,} values: load them into a table as Arrow or "
+            "from a file, and name the table"
+        )
     found = (
         syntax.parsed(text, dialect)
         if dialect == "duckdb"

@@ -11,6 +11,8 @@ rows with one key the first counts; so those of a query need an order.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import count
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -20,6 +22,7 @@ from ivm.sql.edits.literals import Row, constants, rows_of
 from ivm.sql.edits.target import Places, Target, is_default, row_at
 from ivm.sql.errors import SqlError
 from ivm.sql.literals import constant
+from ivm.sql.queries.constants import COMPUTED_MAX
 
 EXCLUDED = "excluded"  # how SQL names the rows that were not inserted
 
@@ -69,18 +72,17 @@ def insert(target: Target, node: exp.Insert, given: pa.Table | None = None) -> i
 
 def _values(target: Target, node: exp.Values, places: list[int]) -> list[Row]:
     """Return rows of VALUES: constants at once, other expressions by a query."""
-    found: list[Row] = []
+    found, computed = list[Row](), count(1)
     for row in node.expressions:
         items = row.expressions if isinstance(row, exp.Tuple) else [row]
         if len(items) != len(places):
             raise target.misfit(len(items), len(places), row)
-        found.append(
-            tuple(_value(target, item, place) for item, place in zip(items, places, strict=True))
-        )
+        pairs = zip(items, places, strict=True)
+        found.append(tuple(_value(target, item, place, computed) for item, place in pairs))
     return found
 
 
-def _value(target: Target, node: exp.Expr, place: int) -> Any:
+def _value(target: Target, node: exp.Expr, place: int, computed: Iterator[int]) -> Any:
     if is_default(node):
         return target.default(place, node)
     target.refuse_numbers([place], node)
@@ -90,6 +92,12 @@ def _value(target: Target, node: exp.Expr, place: int) -> Any:
     value = constant(inner)
     if value is not None:
         return target.constant(value, place, node)
+    if next(computed) > COMPUTED_MAX:
+        raise SqlError(
+            f"INSERT computes at most {COMPUTED_MAX:,} values of VALUES: write the others as "
+            "constants, or INSERT a SELECT",
+            node,
+        )
     return target.rows(exp.select(node.copy()), [column])[0][0]
 
 

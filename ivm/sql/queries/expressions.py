@@ -13,13 +13,21 @@ from typing import NamedTuple
 
 from sqlglot import exp
 
-from ivm.sql.conversions import SESSION_ZONE, alike, amount, convert, in_order, refuse_other_zones
+from ivm.sql.conversions import (
+    SESSION_ZONE,
+    alike,
+    amount,
+    convert,
+    in_order,
+    is_null_constant,
+    refuse_other_zones,
+)
 from ivm.sql.errors import SqlError
 from ivm.sql.functions import scalar as fn
 from ivm.sql.functions.known import reading
 from ivm.sql.literals import constant
 from ivm.sql.queries import list_rows
-from ivm.sql.queries.scope import Scope, text_of
+from ivm.sql.queries.scope import Scope, as_table, inner_query, text_of
 from ivm.sql.rules import Body, Builder, is_null
 from ivm.sql.terms import FLIPPED, Call, Either, Lit, Literal, Term, Test, Typed, originated
 from ivm.sql.types import BOOLEAN, INTEGER, INTERVAL, NULL, TIMESTAMPTZ, SqlType
@@ -32,6 +40,7 @@ CHOICES = (
     exp.Case, exp.If, exp.Coalesce, exp.Nullif, exp.Greatest, exp.Least, exp.Is, exp.NullSafeEQ,
     exp.NullSafeNEQ, exp.Cast, exp.Between, exp.In, exp.And, exp.Or, exp.Not,
 )  # fmt: skip
+MANY = 128  # constants of IN that are a table sooner than an equation each
 GIVEN = "given"  # in the meta of a place of a value: the variable that stands for it
 NEVER: list[Literal] = [Test(Call("=", (Lit(1, "int64"), Lit(0, "int64"))))]
 
@@ -42,6 +51,8 @@ class Subqueries(NamedTuple):
     exists: Callable[[exp.Expr, Scope, bool], list[Literal]]
     within: Callable[[Typed, exp.Expr, Scope, bool], list[Literal]]
     scalar: Callable[[exp.Expr, Scope], Typed]
+    # whether a value is among constants; None where a condition reads no helper views
+    among: Callable[[Typed, list[Typed], Scope, bool], list[Literal] | None] | None = None
 
 
 class Expressions:
@@ -210,21 +221,14 @@ class Expressions:
     def _marked(self, node: exp.Expr) -> Typed:
         """Return EXISTS or IN as a value: whether the subquery has rows, in three values for IN."""
         query = node.this if isinstance(node, exp.Exists) else node.args["query"]
-        inner = query.this if isinstance(query, exp.Subquery) else query
         if isinstance(node, exp.Exists):
-            return self._some(inner)
+            return Typed(self._positive(_counted(query, "some_rows")), BOOLEAN, False)
         left = self.value(node.this)
-        column = inner.selects[0].alias_or_name if inner.selects else ""
-        inner = inner.copy()
-        inner.selects[0].replace(exp.alias_(inner.selects[0].unalias(), "in_value"))
-        found = exp.select("count(*)").from_(
-            exp.Subquery(this=inner, alias=exp.to_identifier("in_rows"))
-        )
+        found = _counted(query, "in_rows", "in_value")
         key = exp.column("in_value", "in_rows")
         is_in = self._positive(found.where(exp.EQ(this=key, expression=node.this.copy())))
         nulls = self._positive(found.where(exp.Is(this=key.copy(), expression=exp.Null())))
         some = self._positive(found)
-        del column
         unknown: Term = nulls
         if left.nullable:
             unknown = Call("or", (nulls, Call("and", (some, Call("is_null", (left.term,))))))
@@ -239,26 +243,17 @@ class Expressions:
         opposite of one.
         """
         every = isinstance(node.expression, exp.All)
-        inner = _subquery_of(node)
-        inner.selects[0].replace(exp.alias_(inner.selects[0].unalias(), "any_value"))
         kind = next(
             kind
             for kind, one in COMPARE.items()
             if one == (FLIPPED[operation] if every else operation)
         )
         test = kind(this=node.this.copy(), expression=exp.column("any_value", "any_rows"))
-        rows = exp.select("count(*)").from_(
-            exp.Subquery(this=inner, alias=exp.to_identifier("any_rows"))
-        )
+        rows = _counted(list_rows.as_query(node.expression), "any_rows", "any_value")
         holds = self._positive(rows.where(test))
         unknown = self._positive(rows.where(exp.Is(this=test.copy(), expression=exp.Null())))
         (yes, no), null = (Lit(not every, "bool"), Lit(every, "bool")), Lit(None, "bool")
         return Typed(Call("if", (holds, yes, Call("if", (unknown, null, no)))), BOOLEAN, True)
-
-    def _some(self, inner: exp.Expr) -> Typed:
-        alias = exp.to_identifier("some_rows")
-        rows = exp.select("count(*)").from_(exp.Subquery(this=inner.copy(), alias=alias))
-        return Typed(self._positive(rows), BOOLEAN, False)
 
     def _positive(self, query: exp.Select) -> Term:
         count = self.subqueries.scalar(query, self.scope)
@@ -340,16 +335,23 @@ class Expressions:
         return [Test(Call(operation, (left.term, right.term)))]
 
     def _listed(self, node: exp.In, wanted: bool) -> list[Literal]:
-        """`x IN (a, b)`: one of several equations."""
-        left = self.value(node.this)
-        tests: list[list[Literal]] = []
-        for one in node.expressions:
-            value, right = alike(node, left, self.value(one))
-            if right.type == NULL or (isinstance(right.term, Lit) and right.term.value is None):
-                if not wanted:
-                    return [*NEVER]
-                continue
-            tests.append([Test(Call("=" if wanted else "!=", (value.term, right.term)))])
+        """`x IN (a, b)`: one of several equations, or a row of a table of many constants."""
+        left, tests = self.value(node.this), list[list[Literal]]()
+        pairs = dict[Typed, list[Typed]]()  # values by what they are compared with
+        for right in [self.value(one) for one in node.expressions]:
+            value, right = alike(node, left, right)
+            if right.type != NULL and not is_null_constant(right):
+                pairs.setdefault(value, []).append(right)
+            elif not wanted:
+                return [*NEVER]
+        for value, listed in pairs.items():
+            constants = [one for one in listed if isinstance(one.term, Lit)]
+            among = self.subqueries.among if len(constants) >= MANY else None
+            if among and (found := among(value, constants, self.scope, wanted)) is not None:
+                tests.append(found)
+                listed = [one for one in listed if not isinstance(one.term, Lit)]
+            for right in listed:
+                tests.append([Test(Call("=" if wanted else "!=", (value.term, right.term)))])
         if not wanted:
             return [one for test in tests for one in test]
         return either(tests) if tests else [*NEVER]
@@ -359,18 +361,15 @@ class Expressions:
         operation = COMPARE.get(type(node))
         if operation is None:
             raise SqlError("ANY and ALL stand after a comparison", node)
-        inner, every = _subquery_of(node), isinstance(node.expression, exp.All)
+        inner, every = list_rows.as_query(node.expression), isinstance(node.expression, exp.All)
         if every != wanted:  # some row for which the comparison is true, or false
             return self._deciding(node, inner, FLIPPED[operation] if every else operation, True)
         opposite = operation if not wanted else FLIPPED[operation]
         return self._deciding(node, inner, opposite, False)
 
     def _deciding(
-        self, node: exp.Expr, inner: exp.Select, operation: str, some: bool
+        self, node: exp.Expr, inner: exp.Expr, operation: str, some: bool
     ) -> list[Literal]:
-        alias = exp.to_identifier("any_rows")
-        inner = inner.copy()
-        inner.selects[0].replace(exp.alias_(inner.selects[0].unalias(), "any_value"))
         kind = next(kind for kind, one in COMPARE.items() if one == operation)
         key = exp.column("any_value", "any_rows")
         holds: exp.Expr = kind(this=node.this.copy(), expression=key)
@@ -379,7 +378,7 @@ class Expressions:
                 this=kind(this=node.this.copy(), expression=key.copy()), expression=exp.Null()
             )
             holds = exp.Or(this=holds, expression=null)
-        rows = exp.select("1").from_(exp.Subquery(this=inner, alias=alias)).where(holds)
+        rows = exp.select("1").from_(as_table(inner, "any_rows", ["any_value"])).where(holds)
         return self.subqueries.exists(rows, self.scope, some)
 
     def _truth(self, value: Typed, node: exp.Expr, wanted: bool) -> list[Literal]:
@@ -398,12 +397,9 @@ class Expressions:
         return [Test(value.term if wanted else negated(value.term))]
 
 
-def _subquery_of(node: exp.Expr) -> exp.Select:
-    """Return a copy of the query of ANY or ALL.  Raises SqlError for a set operation."""
-    inner = list_rows.as_query(node.expression)
-    if not isinstance(inner, exp.Select):
-        raise SqlError(f"ANY and ALL take a SELECT or a list: {node.sql(dialect='duckdb')}", node)
-    return inner.copy()
+def _counted(query: exp.Expr, name: str, *columns: str) -> exp.Select:
+    """Return the query of how many rows another has, as a table of a name."""
+    return exp.select("count(*)").from_(as_table(query, name, columns))
 
 
 def _ordered(left: Typed, right: Typed, node: exp.Expr) -> tuple[Typed, Typed]:
@@ -504,15 +500,11 @@ def _of_tuple(node: exp.In, wanted: bool) -> exp.Select:
     may be any value.
     """
     query = node.args["query"]
-    inner = (query.this if isinstance(query, exp.Subquery) else query).copy()
-    if len(inner.selects) != len(node.this.expressions):
-        raise SqlError(
-            f"IN compares {len(node.this.expressions)} values with {len(inner.selects)} columns",
-            node,
-        )
-    for place, one in enumerate(list(inner.selects)):
-        one.replace(exp.alias_(one.unalias(), f"in_{place}"))
-    rows = exp.select("1").from_(exp.Subquery(this=inner, alias=exp.to_identifier("in_rows")))
+    size = len(inner_query(query).selects)  # type: ignore[attr-defined]
+    if size != len(node.this.expressions):
+        raise SqlError(f"IN compares {len(node.this.expressions)} values with {size} columns", node)
+    names = [f"in_{place}" for place in range(size)]
+    rows = exp.select("1").from_(as_table(query, "in_rows", names))
     for place, value in enumerate(node.this.expressions):
         same: exp.Expr = exp.EQ(this=value.copy(), expression=exp.column(f"in_{place}", "in_rows"))
         if not wanted:

@@ -16,6 +16,7 @@ import sqlglot
 from sqlglot import exp
 
 from ivm.sql.errors import SqlError
+from ivm.sql.queries.scope import inner_query
 
 TRANSFORMS = ("list_transform", "list_apply", "array_transform", "array_apply", "apply")
 FILTERS = ("list_filter", "array_filter", "filter")
@@ -121,9 +122,7 @@ def _is_bound(node: exp.Expr) -> bool:
 
 def as_query(node: exp.Expr) -> exp.Expr:
     """Return the query of ANY or ALL, a member of a list if a list is written there."""
-    inner: exp.Expr = node.this
-    while isinstance(inner, exp.Subquery | exp.Paren):
-        inner = inner.this
+    inner = inner_query(node.this)
     return (
         inner
         if isinstance(inner, exp.Query)

@@ -21,6 +21,7 @@ from ivm.sql.functions.known import refuse_unknown
 from ivm.sql.functions.synonyms import plainer
 from ivm.sql.naming.names import output_name
 from ivm.sql.queries import (
+    constants,
     grouping_sets,
     pivot,
     recursion,
@@ -34,7 +35,15 @@ from ivm.sql.queries.aggregates import Grouping, aggregates_in
 from ivm.sql.queries.clauses import Clauses, Rows, Translator, unaliased
 from ivm.sql.queries.expressions import Subqueries
 from ivm.sql.queries.joins import Joins
-from ivm.sql.queries.scope import Scope, Source, needs_of, text_of, unique
+from ivm.sql.queries.scope import (
+    LAST,
+    Scope,
+    Source,
+    inner_query,
+    needs_of,
+    text_of,
+    unique,
+)
 from ivm.sql.rules import Body, Builder, Schema, Table
 from ivm.sql.terms import Term, Typed
 from pagestore.host import KEYS_MAX, of_texts
@@ -51,27 +60,23 @@ class Queries(Translator):
             lambda q, s, wanted: subqueries.exists(self, q, s, wanted),
             lambda v, q, s, wanted: subqueries.within(self, v, q, s, wanted),
             lambda q, s: subqueries.scalar(self, q, s),
+            lambda v, values, s, wanted: constants.among(self, v, values, s, wanted),
         )
 
     def query(self, node: exp.Expr, outer: Scope | None = None, top: bool = False) -> Rows:
         """Return the rows of a query, as Translator says."""
-        if isinstance(node, exp.Subquery):
-            if node.args.get("alias") is None and not isinstance(node.this, exp.Table):
-                inner = node.this
-                for key in ("order", "limit", "offset"):
-                    if node.args.get(key) is not None:
-                        inner = inner.copy()
-                        inner.set(key, node.args[key])
-                return self.query(inner, outer, top)
-            node = exp.select("*").from_(node)
         if outer is None:
             refuse_unknown(node)
         before = self.ctes
         self.ctes = {**before}
         try:
             self._with(node, outer)
+            if not isinstance(node, exp.Select) and any(map(node.args.get, LAST)):
+                return self.query(_of_rows(node), outer, top)
+            if isinstance(node, exp.Subquery) and not isinstance(node.this, exp.Table):
+                return self.query(node.this, outer, top)
             if isinstance(node, exp.SetOperation):
-                return sets.rows(self, node, outer, top)
+                return sets.rows(self, node, outer)
             if isinstance(node, exp.Select):
                 return Select(self, plainer(relations.spread(node)), outer, top).rows()
             if isinstance(node, exp.Pivot):
@@ -79,7 +84,7 @@ class Queries(Translator):
                 return self.query(pivot.rewritten(node, node.this, names), outer, top)
             if isinstance(node, exp.Values):
                 return self._values(node, outer)
-            if isinstance(node, exp.Table):
+            if isinstance(node, exp.Table | exp.Subquery):
                 return self.query(exp.select("*").from_(node), outer, top)
         finally:
             self.ctes = before
@@ -129,16 +134,18 @@ class Queries(Translator):
         return rows
 
     def _values(self, node: exp.Values, outer: Scope | None) -> Rows:
-        """`VALUES (1, 'a'), (2, 'b')`: a union of rows of constants."""
-        parts = []
-        for row in node.expressions:
-            items = row.expressions if isinstance(row, exp.Tuple) else [row]
-            select = exp.select(
-                *(exp.alias_(item.copy(), f"col{n}") for n, item in enumerate(items))
-            )
-            parts.append(self.query(select, outer))
-        if len({len(part.columns) for part in parts}) != 1:
+        """`VALUES (1, 'a'), (2, 'b')`: a table of constants, or a union of a few rows."""
+        given = [
+            row.expressions if isinstance(row, exp.Tuple) else [row] for row in node.expressions
+        ]
+        if len({*map(len, given)}) != 1:
             raise SqlError("the rows of VALUES have different numbers of columns", node)
+        if (found := constants.rows(self, given, node, outer)) is not None:
+            return found
+        parts = []
+        for items in given:
+            named = (exp.alias_(item.copy(), f"col{n}") for n, item in enumerate(items))
+            parts.append(self.query(exp.select(*named), outer))
         return sets.union_all(self, parts, node) if len(parts) > 1 else parts[0]
 
 
@@ -414,6 +421,25 @@ class Select(Clauses):
         if self._limited():
             body, columns, keys = row_numbers.limited(self, body, columns, keys)
         return Rows(body, columns, tuple(keys) if self.top else ())
+
+
+def _of_rows(node: exp.Expr) -> exp.Select:
+    """Return a query other than a SELECT that is ordered or limited as a SELECT of its rows; or
+    as what is in its parentheses, if that may only be ordered, since this order counts.
+    """
+    inner, found = node.copy(), exp.select("*")
+    last = {key: inner.args.pop(key, None) for key in LAST}
+    select = inner_query(inner)
+    if isinstance(select, exp.Select) and not any(map(select.args.get, LAST[1:])):
+        last["order"] = last["order"] or select.args.get("order")
+        found = select
+    else:
+        inner.set("with_", None)
+        alias = exp.TableAlias(this=exp.to_identifier("set_rows"))
+        found = found.from_(exp.Subquery(this=inner, alias=alias))
+    for key, clause in last.items():
+        found.set(key, clause)
+    return found
 
 
 def _chosen(item: exp.Expr) -> tuple[exp.Expr, str] | None:

@@ -20,6 +20,7 @@ from ivm.sql.conversions import convert, in_order
 from ivm.sql.errors import SqlError
 from ivm.sql.literals import converted
 from ivm.sql.queries.clauses import Clauses
+from ivm.sql.queries.expressions import NEVER
 from ivm.sql.queries.scope import text_of
 from ivm.sql.rules import Body, Builder, Column, Table, outer_value
 from ivm.sql.terms import Atom, Call, Define, Fold, Lit, Rule, Term, Test, Typed, Var
@@ -239,7 +240,8 @@ def limited(
         columns = [(n, v) for (n, _), v in zip(columns, values, strict=False)]
         keys = [(v, *k[1:]) for v, k in zip(values[len(columns) :], keys, strict=True)]
     identity = builder.identity(body)
-    if not identity:
+    if not identity:  # one row at most
+        body.literals += NEVER if first or last == 0 else []
         return body, columns, keys
     if not keys:
         keys_ = []

@@ -14,6 +14,7 @@ from ivm.sql.terms import Term, Typed
 
 # before the name of a column of USING: what the table itself has, where `*` shows another value
 OWN = "its own "
+LAST = ("order", "limit", "offset")  # what is said of the rows of a whole query
 
 
 @dataclass
@@ -199,3 +200,19 @@ def text_of(node: exp.Expr) -> str:
         return node.sql(copy=node.find(exp.Struct) is not None)
     except ValueError:  # of a map whose keys are expressions, for which there is no text
         return repr(node)
+
+
+def inner_query(node: exp.Expr) -> exp.Expr:
+    """Return a query without the parentheses around it that say nothing else of its rows."""
+    while isinstance(node, exp.Subquery | exp.Paren) and not isinstance(node.this, exp.Table):
+        if any(map(node.args.get, (*LAST, "with_", "alias"))):
+            break
+        node = node.this
+    return node
+
+
+def as_table(query: exp.Expr, name: str, columns: Sequence[str]) -> exp.Subquery:
+    """Return a query as a table of a FROM, with names for its columns."""
+    names = [*map(exp.to_identifier, columns)]
+    alias = exp.TableAlias(this=exp.to_identifier(name), columns=names)
+    return exp.Subquery(this=inner_query(query).copy(), alias=alias)

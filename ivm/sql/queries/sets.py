@@ -16,7 +16,7 @@ from sqlglot import exp
 from ivm.sql.conversions import common_type, convert
 from ivm.sql.errors import SqlError
 from ivm.sql.queries.clauses import Rows, Translator
-from ivm.sql.queries.scope import Scope
+from ivm.sql.queries.scope import LAST, Scope
 from ivm.sql.rules import Body, Builder, Column, Table, chunks, column_of
 from ivm.sql.terms import Atom, Call, Define, Lit, Not, Term, Test, Typed, Var
 from ivm.sql.types import BIGINT, INTEGER, NULL
@@ -27,22 +27,8 @@ OWN = ("by_name", "side", "kind", "with_", "order", "limit", "offset")
 TAG = Column("part", INTEGER, False)  # which part of a union a row is of
 
 
-def rows(queries: Translator, node: exp.SetOperation, outer: Scope | None, top: bool) -> Rows:
-    """Return the rows of a set operation, ordered and limited as it says."""
-    if (
-        node.args.get("order") is not None
-        or node.args.get("limit") is not None
-        or node.args.get("offset") is not None
-    ):
-        inner = node.copy()
-        wrapped = exp.select("*")
-        for key in ("order", "limit", "offset"):
-            wrapped.set(key, inner.args.get(key))
-            inner.set(key, None)
-        wrapped = wrapped.from_(
-            exp.Subquery(this=inner, alias=exp.TableAlias(this=exp.to_identifier("set_rows")))
-        )
-        return queries.query(wrapped, outer, top)
+def rows(queries: Translator, node: exp.SetOperation, outer: Scope | None) -> Rows:
+    """Return the rows of a set operation, in no order.  Raises SqlError."""
     parts = [queries.query(one, outer) for one in _parts(node)]
     if node.args.get("by_name"):
         names = _names_of(node, *parts)
@@ -68,6 +54,14 @@ def _parts(node: exp.SetOperation) -> list[exp.Expr]:
                 break
             later.append(left.expression)
             left = left.this
+    for key in reversed(LAST):
+        for one in (left, *later):
+            if not isinstance(one, exp.Subquery) and (clause := one.args.get(key)) is not None:
+                word = key.upper() + " BY" * (key == "order")
+                raise SqlError(
+                    f"{word} within a set operation: put the query that it is of in parentheses",
+                    clause,
+                )
     return [left, *reversed(later)]
 
 

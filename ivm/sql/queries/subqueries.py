@@ -19,21 +19,15 @@ from ivm.sql.conversions import alike
 from ivm.sql.errors import SqlError
 from ivm.sql.queries.aggregates import aggregates_in
 from ivm.sql.queries.clauses import Rows, Translator
-from ivm.sql.queries.scope import Scope
+from ivm.sql.queries.scope import Scope, inner_query
 from ivm.sql.rules import Body, Column, Table, column_of, is_null
 from ivm.sql.terms import Atom, Call, Define, Lit, Literal, Not, Rule, Test, Typed, Var
 from ivm.sql.types import INTEGER
 
 
-def _inner(node: exp.Expr) -> exp.Expr:
-    while isinstance(node, exp.Subquery | exp.Paren) and not isinstance(node.this, exp.Table):
-        node = node.this
-    return node
-
-
 def exists(queries: Translator, node: exp.Expr, scope: Scope, wanted: bool) -> list[Literal]:
     """Return literals that hold where a subquery has a row, or has none."""
-    query = _inner(node).copy()
+    query = inner_query(node).copy()
     if (
         isinstance(query, exp.Select)
         and query.args.get("group") is None
@@ -90,7 +84,7 @@ def within(
 ) -> list[Literal]:
     """Return literals that hold where a value is among a subquery's rows, or known not to be."""
     builder = queries.builder
-    rows = queries.query(_inner(node), scope)
+    rows = queries.query(inner_query(node), scope)
     if len(rows.columns) != 1:
         raise SqlError(f"IN takes a subquery of one column, and this has {len(rows.columns)}", node)
     value = rows.columns[0][1]
@@ -137,7 +131,7 @@ def _empty_if_null(queries: Translator, value: Typed, body: Body, scope: Scope) 
 
 def scalar(queries: Translator, node: exp.Expr, scope: Scope) -> Typed:
     """Return the value of a subquery of one row, read by the scope's body; null without a row."""
-    query = _inner(node)
+    query = inner_query(node)
     rows = queries.query(query, scope)
     if len(rows.columns) != 1:
         raise SqlError(
