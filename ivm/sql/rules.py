@@ -203,25 +203,12 @@ class Builder:
         self.uses_one = True
         body.literals.append(Atom(ONE, (None,)))
 
-    def numbers(self, first: int, last: int) -> Table:
-        """Return a helper view of the numbers from one to another, by a view that reads itself."""
-        name, one, number, after = (
-            self.helper(),
-            *(self.variable(BIGINT, False).term for _ in range(3)),
-        )
-        assert isinstance(number, Var) and isinstance(after, Var)
-        self.uses_one = True
-        self.emit(
-            Rule(
-                (Atom(name, (number,)),),
-                (Atom(ONE, (one,)), Define(number, Call("+", (one, Lit(first, "int64"))))),
-            )
-        )
-        more = (
-            Test(Call("<", (number, Lit(last, "int64")))),
-            Define(after, Call("+", (number, Lit(1, "int64")))),
-        )
-        self.emit(Rule((Atom(name, (after,)),), (Atom(name, (number,)), *more)))
+    def numbers(self, first: int, end: int, step: int = 1) -> Table:
+        """Return a helper view of the numbers from one up to, and without, another."""
+        name, number, bounds = self.helper(), self.variable(BIGINT, False).term, (first, end, step)
+        assert isinstance(number, Var)
+        listed = Call("int:range", tuple(Lit(bound, "int64") for bound in bounds))
+        self.emit(Rule((Atom(name, (number,)),), (Define(number, listed),)))
         return Table(name, (Column("n", BIGINT, False),), (0,))
 
     def define(self, body: Body, value: Typed) -> Typed:

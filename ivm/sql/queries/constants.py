@@ -2,7 +2,7 @@
 
 VALUES (7, 'a'), (9, 'b'), ...     v:part1(n, a, b) <- n = int:range[0, 4096, 1],
                                        a = int[string:word['"7","9",...', n]], b = ...
-x IN (7, 9, ...)                   v:part1(x) <- n = int:range[0, 4096, 1], x = int[...]
+x IN (7, 9, ...)                   v:part1(x) <- v:part2(n), x = int[...]
 """
 
 from __future__ import annotations
@@ -15,26 +15,18 @@ from sqlglot import exp
 from ivm.sql.conversions import common_type, convert
 from ivm.sql.errors import SqlError
 from ivm.sql.literals import constant, converted
+from ivm.sql.queries import subqueries
 from ivm.sql.queries.clauses import Rows, Translator
 from ivm.sql.queries.scope import Scope
-from ivm.sql.rules import Body, Builder, Column, Table, chunks, is_null
-from ivm.sql.terms import Atom, Call, Define, Lit, Literal, Not, Test, Typed, Var
-from ivm.sql.types import (
-    BIGINT,
-    BOOLEAN,
-    DATE,
-    NULL,
-    TIME,
-    TIMESTAMP,
-    UUID,
-    VARCHAR,
-    SqlType,
-)
+from ivm.sql.rules import Body, Builder, Column, Table, chunks
+from ivm.sql.terms import Atom, Call, Lit, Literal, Typed
+from ivm.sql.types import BIGINT, NULL, VARCHAR, SqlType
 
 FEW = 32  # rows or values that a rule or an equation each is made of sooner
 COMPUTED_MAX = 2_000  # rows that are a rule each
 SIZE = 1 << 12  # rows of one rule, whose constants are read as one text
-READ = (VARCHAR, BOOLEAN, DATE, TIMESTAMP, TIME, UUID, NULL)  # types that texts are read as
+# types that texts are read as, and numbers
+READ = ("VARCHAR", "BOOLEAN", "DATE", "TIMESTAMP", "TIME", "UUID", "NULL")
 
 
 def rows(
@@ -80,21 +72,13 @@ def among(
         return None
     distinct = [*dict.fromkeys(_in(type_, values, None))]
     table = _table(builder, [type_], [distinct], len(distinct), False)
-    own, define = left, list[Literal]()
-    if not isinstance(builder.resolve(left.term), Var):
-        own = builder.variable(left.type, left.nullable)
-        assert isinstance(own.term, Var)
-        define = [Define(own.term, builder.resolve(left.term))]
-    atom = Body(scope.body)
-    builder.scan(table, atom, [own])
-    if wanted:
-        return [*define, *atom.literals]
-    known = [Test(is_null(own.term, False))] if left.nullable else []
-    return [*define, *known, Not(tuple(atom.literals))]
+    body = Body(scope.body)
+    (value,) = builder.scan(table, body)
+    return subqueries.among(queries, left, value, body, scope, wanted)
 
 
 def _is_read(type_: SqlType) -> bool:
-    return type_.is_number or type_ in READ
+    return type_.is_number or type_.name in READ
 
 
 def _in(type_: SqlType, values: Sequence[Typed], node: exp.Expr | None) -> list[str | None]:
@@ -118,11 +102,9 @@ def _table(
     first = [Column("number", BIGINT, False)] * numbered
     table = Table(builder.helper(), (*first, *named), (0,) if numbered else (*range(len(named)),))
     for start in range(0, count, SIZE):
-        body, (n, own) = Body(), (builder.variable(BIGINT, False).term for _ in range(2))
-        assert isinstance(n, Var) and isinstance(own, Var)
-        end = min(count, start + SIZE)
-        body.literals.append(Define(n, Call("int:range", _numbers(start, end, 1))))
-        place = Call("-", (n, *_numbers(start)))
+        body, end = Body(), min(count, start + SIZE)
+        n = builder.scan(builder.numbers(start, end), body)[0].term
+        place = Call("-", (n, Lit(start, "int64")))
         terms = []
         for column, texts in zip(named, columns, strict=True):
             listed = json.dumps(texts[start:end], ensure_ascii=False)[1:-1]
@@ -132,7 +114,3 @@ def _table(
             terms.append(builder.define(body, value).term)
         builder.rule(Atom(table.name, (*(n,) * numbered, *terms)), body)
     return table
-
-
-def _numbers(*numbers: int) -> tuple[Lit, ...]:
-    return tuple(Lit(number, "int64") for number in numbers)

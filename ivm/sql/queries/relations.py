@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from datetime import datetime
 
 from sqlglot import exp
@@ -16,7 +15,7 @@ from ivm.sql.queries import pivot
 from ivm.sql.queries.clauses import Rows, Translator
 from ivm.sql.queries.scope import Scope
 from ivm.sql.rules import Body, Column, Table
-from ivm.sql.terms import Atom, Call, Define, Lit, Test, Typed, Var, variables
+from ivm.sql.terms import Atom, Call, Define, Lit, Typed, Var, variables
 from ivm.sql.types import BIGINT, DATE, TIMESTAMP, sql_type
 
 SERIES_MAX = 10_000  # of moments, each of which is a row that is written out
@@ -150,7 +149,10 @@ def _of_list(queries: Translator, node: exp.Expr, inner: exp.Expr, outer: Scope 
         raise SqlError(f"FROM {node.sql(dialect='duckdb')[:50]} is not evaluated", node)
     if not items:
         raise SqlError(f"{node.sql(dialect='duckdb')[:50]} has no rows", node)
-    tuples = [[item, _bigint(number)] if place else [item] for number, item in enumerate(items, 1)]
+    tuples = [
+        [item, exp.cast(str(number), BIGINT.name)] if place else [item]
+        for number, item in enumerate(items, 1)
+    ]
     found = queries.query(
         exp.Values(expressions=[exp.Tuple(expressions=one) for one in tuples]), outer
     )
@@ -204,10 +206,9 @@ def _counted_from_1(part: exp.Expr, last: exp.Expr, place: str) -> exp.Select:
 
 
 def _counted_up(queries: Translator, node: exp.Expr, outer: Scope | None, name: str) -> Rows:
-    """Return the numbers from a value of the rows around to another, by a view that reads itself.
+    """Return the numbers from a value of the rows around to another.
 
-    v:part1(low, high, n) <- rows(low, high), low <= high, n = low.
-    v:part1(low, high, m) <- v:part1(low, high, n), n < high, m = n + 1.
+    v:part1(low, high, n) <- rows(low, high), n = int:range[low, high + 1, 1].
     """
     builder = queries.builder
     if outer is None:
@@ -232,26 +233,17 @@ def _counted_up(queries: Translator, node: exp.Expr, outer: Scope | None, name: 
         if key == "end" and node.args.get("is_end_exclusive"):
             value = value._replace(term=Call("-", (value.term, Lit(1, "int64"))))
         bounds.append(builder.bound(outer.body, value))
-    helper, columns = (
-        builder.helper(),
-        tuple(Column(n, BIGINT, False) for n in ("low", "high", "n")),
-    )
-    first = Body()
-    n, more = (builder.variable(BIGINT, False).term for _ in range(2))
-    assert isinstance(n, Var) and isinstance(more, Var)
+    columns = tuple(Column(n, BIGINT, False) for n in ("low", "high", "n"))
+    table, first = Table(builder.helper(), columns, (0, 1, 2)), Body()
+    n = builder.variable(BIGINT, False).term
+    assert isinstance(n, Var)
     values = builder.stored(outer.body, [("low", bounds[0]), ("high", bounds[1])], distinct=True)
     around = len(values.columns) - 2
     low, high = (v.term for v in builder.scan(values, first)[around:])
     first.required |= {v for term in (low, high) for v in variables(term)}
-    first.literals += [Test(Call("<=", (low, high))), Define(n, low)]
-    builder.rule(Atom(helper, (low, high, n)), first)
-    table, again = Table(helper, columns, (0, 1, 2)), Body()
-    low, high, last = (v.term for v in builder.scan(table, again))
-    again.literals += [
-        Test(Call("<", (last, high))),
-        Define(more, Call("+", (last, Lit(1, "int64")))),
-    ]
-    builder.rule(Atom(helper, (low, high, more)), again)
+    end = Call("+", (high, _word(1)))
+    first.literals.append(Define(n, Call("int:range", (low, end, _word(1)))))
+    builder.rule(Atom(table.name, (low, high, n)), first)
     body = Body(outer.body)
     return Rows(body, [(name, builder.scan(table, body, bounds)[-1])])
 
@@ -269,20 +261,14 @@ def _numbers(
     if step == 0:
         raise SqlError("generate_series has a step of 0", node)
     end += 0 if node.args.get("is_end_exclusive") else (1 if step > 0 else -1)
-    _limited(range(start, end, step), NUMBERS_MAX, node)
-    builder, body = queries.builder, Body()
-    n, nth = (builder.variable(BIGINT, False).term for _ in range(2))
-    assert isinstance(n, Var) and isinstance(nth, Var)
-    body.literals.append(Define(n, Call("int:range", (_word(start), _word(end), _word(step)))))
-    if place:
-        away = Call("/", (Call("-", (n, _word(start))), _word(step)))
-        body.literals.append(Define(nth, Call("+", (away, _word(1)))))
-    names, terms = ([name, place], (n, nth)) if place else ([name], (n,))
-    helper, columns = builder.helper(), tuple(Column(one, BIGINT, False) for one in names)
-    builder.rule(Atom(helper, terms), body)
-    found = Body(outer.body if outer else None)
-    values = builder.scan(Table(helper, columns, (*range(len(names)),)), found)
-    return Rows(found, [*zip(names, values, strict=True)])
+    _refuse_many(len(range(start, end, step)), NUMBERS_MAX, node)
+    builder, body = queries.builder, Body(outer.body if outer else None)
+    (number,) = builder.scan(builder.numbers(start, end, step), body)
+    if not place:
+        return Rows(body, [(name, number)])
+    away = Call("/", (Call("-", (number.term, _word(start))), _word(step)))
+    nth = builder.define(body, number._replace(term=Call("+", (away, _word(1)))))
+    return Rows(body, [(name, number), (place, nth)])
 
 
 def _word(number: int) -> Lit:
@@ -300,25 +286,15 @@ def _whole(node: exp.Expr | None, default: int, where: exp.Expr) -> int:
     """Return a constant whole number.  Raises SqlError."""
     if node is None:
         return default
-    literal = node.this if isinstance(node, exp.Neg) else node
-    if not isinstance(literal, exp.Literal) or literal.is_string:
+    term = getattr(constant(node), "term", None)
+    if not isinstance(term, Lit) or not isinstance(term.value, int):
         raise SqlError("generate_series takes constant whole numbers", where)
-    return -int(literal.this) if isinstance(node, exp.Neg) else int(literal.this)
+    return term.value
 
 
-def _bigint(number: int) -> exp.Expr:
-    plain = exp.Literal.number(abs(number))
-    return exp.Cast(
-        this=plain if number >= 0 else exp.Neg(this=plain), to=exp.DataType.build("BIGINT")
-    )
-
-
-def _limited(numbers: Sequence[int], most: int, node: exp.Expr) -> Sequence[int]:
-    if len(numbers) > most:
-        raise SqlError(
-            f"generate_series of {len(numbers):,} rows: at most {most:,}, or a table", node
-        )
-    return numbers
+def _refuse_many(rows_: int, most: int, node: exp.Expr) -> None:
+    if rows_ > most:
+        raise SqlError(f"generate_series of {rows_:,} rows: at most {most:,}, or a table", node)
 
 
 def _is_moment(node: exp.Expr | None) -> bool:
@@ -342,7 +318,7 @@ def _moments(node: exp.Expr) -> list[exp.Expr]:
         found.append(
             exp.Cast(this=exp.Literal.string(str(now)), to=exp.DataType.build("TIMESTAMP"))
         )
-    _limited(range(len(found)), SERIES_MAX, node)
+    _refuse_many(len(found), SERIES_MAX, node)
     return found
 
 

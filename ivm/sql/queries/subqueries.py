@@ -83,13 +83,19 @@ def within(
     queries: Translator, left: Typed, node: exp.Expr, scope: Scope, wanted: bool
 ) -> list[Literal]:
     """Return literals that hold where a value is among a subquery's rows, or known not to be."""
-    builder = queries.builder
     rows = queries.query(inner_query(node), scope)
     if len(rows.columns) != 1:
         raise SqlError(f"IN takes a subquery of one column, and this has {len(rows.columns)}", node)
-    value = rows.columns[0][1]
-    left, value = alike(node, left, value)
-    body = rows.body
+    return among(queries, *alike(node, left, rows.columns[0][1]), rows.body, scope, wanted)
+
+
+def among(
+    queries: Translator, left: Typed, value: Typed, body: Body, scope: Scope, wanted: bool
+) -> list[Literal]:
+    """Return literals that hold where a value is one of those of a body's rows, or known not to
+    be.
+    """
+    builder = queries.builder
     nullable = builder.may_be_null(body, value)
     present = body.copy()
     member = builder.require(present, builder.define(present, value))

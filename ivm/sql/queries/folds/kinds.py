@@ -350,7 +350,7 @@ def _bits(one: Aggregate) -> Made:
         )
     lacking, oddly = isinstance(node, exp.BitwiseAndAgg), isinstance(node, exp.BitwiseXorAgg)
     sign = BITS.get(value.type.name, 64) - 1
-    (place,) = one.builder.scan(one.builder.numbers(-1, sign), one.body)
+    (place,) = one.builder.scan(one.builder.numbers(-1, sign + 1), one.body)
     none, zero, unit = (Lit(n, "int64") for n in (-1, 0, 1))
     term = Call("bit_not", (value.term,)) if lacking else value.term
     bit = Call("bit_and", (Call("shift_right", (term, Call("greatest", (place.term, zero)))), unit))
