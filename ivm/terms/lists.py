@@ -168,8 +168,8 @@ _words = lru_cache(2)(_values)  # of constants, whose places are asked for one a
 
 
 def _word(words: str, place: int) -> Any:
-    found = _words(words)
-    return found[place] if 0 <= place < len(found) and isinstance(found[place], str) else no_value()
+    word = _words(words)[place] if 0 <= place < len(_words(words)) else None
+    return word if isinstance(word, str) else no_value()
 
 
 def _all_in(values: str, others: str, whole: bool) -> bool:

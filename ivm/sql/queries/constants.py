@@ -37,8 +37,8 @@ def rows(
     """
     if len(given) < FEW:
         return None
-    listed = [[constant(one.unnest()) for one in column] for column in zip(*given, strict=True)]
-    known = [[one for one in column if one is not None] for column in listed]
+    listed = [[constant(item.unnest()) for item in column] for column in zip(*given, strict=True)]
+    known = [[value for value in column if value is not None] for column in listed]
     types = [common_type(column, node) for column in known]
     if known != listed or not all(map(_is_read, types)):
         if len(given) > COMPUTED_MAX:
@@ -50,19 +50,19 @@ def rows(
         return None
     builder, body = queries.builder, Body(outer.body if outer else None)
     stored = [n for n, type_ in enumerate(types) if type_ != NULL]
-    found = [Typed(Lit(None, NULL.store), NULL, True) for _ in types]
+    shown = [Typed(Lit(None, NULL.store), NULL, True) for _ in types]
     number = builder.variable(BIGINT, False)
     for places in chunks(len(stored), (), 1) or [()]:
-        own = [stored[n] for n in places]
-        columns = [_in(types[n], known[n], node) for n in own]
-        table = _table(builder, [types[n] for n in own], columns, len(given), True)
-        for n, value in zip(own, builder.scan(table, body, [number])[1:], strict=True):
-            found[n] = value
-    return Rows(body, [(f"col{n}", value) for n, value in enumerate(found)])
+        placed = [stored[n] for n in places]
+        columns = [_in(types[n], known[n], node) for n in placed]
+        table = _table(builder, [types[n] for n in placed], columns, len(given), True)
+        for n, value in zip(placed, builder.scan(table, body, [number])[1:], strict=True):
+            shown[n] = value
+    return Rows(body, [(f"col{n}", value) for n, value in enumerate(shown)])
 
 
 def among(
-    queries: Translator, left: Typed, values: Sequence[Typed], scope: Scope, wanted: bool
+    queries: Translator, left: Typed, values: Sequence[Typed], scope: Scope, holds: bool
 ) -> list[Literal] | None:
     """Return literals that hold where a value is among constants of its type, of which none is
     null, or is known not to be; None for a type that texts are not read as.
@@ -74,7 +74,7 @@ def among(
     table = _table(builder, [type_], [distinct], len(distinct), False)
     body = Body(scope.body)
     (value,) = builder.scan(table, body)
-    return subqueries.among(queries, left, value, body, scope, wanted)
+    return subqueries.among(queries, left, value, body, scope, holds)
 
 
 def _is_read(type_: SqlType) -> bool:
@@ -83,7 +83,7 @@ def _is_read(type_: SqlType) -> bool:
 
 def _in(type_: SqlType, values: Sequence[Typed], node: exp.Expr | None) -> list[str | None]:
     """Return constants in a type as the texts that are read as them."""
-    texts = [converted(converted(one, type_, node), VARCHAR, node).term for one in values]
+    texts = [converted(converted(value, type_, node), VARCHAR, node).term for value in values]
     return [text.value for text in texts]  # type: ignore[union-attr,misc]
 
 

@@ -224,11 +224,11 @@ class Expressions:
         if isinstance(node, exp.Exists):
             return Typed(self._positive(_counted(query, "some_rows")), BOOLEAN, False)
         left = self.value(node.this)
-        found = _counted(query, "in_rows", "in_value")
+        rows = _counted(query, "in_rows", "in_value")
         key = exp.column("in_value", "in_rows")
-        is_in = self._positive(found.where(exp.EQ(this=key, expression=node.this.copy())))
-        nulls = self._positive(found.where(exp.Is(this=key.copy(), expression=exp.Null())))
-        some = self._positive(found)
+        is_in = self._positive(rows.where(exp.EQ(this=key, expression=node.this.copy())))
+        nulls = self._positive(rows.where(exp.Is(this=key.copy(), expression=exp.Null())))
+        some = self._positive(rows)
         unknown: Term = nulls
         if left.nullable:
             unknown = Call("or", (nulls, Call("and", (some, Call("is_null", (left.term,))))))
@@ -338,18 +338,18 @@ class Expressions:
         """`x IN (a, b)`: one of several equations, or a row of a table of many constants."""
         left, tests = self.value(node.this), list[list[Literal]]()
         pairs = dict[Typed, list[Typed]]()  # values by what they are compared with
-        for right in [self.value(one) for one in node.expressions]:
+        for right in [*map(self.value, node.expressions)]:
             value, right = alike(node, left, right)
             if right.type != NULL and not is_null_constant(right):
                 pairs.setdefault(value, []).append(right)
             elif not wanted:
                 return [*NEVER]
         for value, listed in pairs.items():
-            constants = [one for one in listed if isinstance(one.term, Lit)]
+            constants = [right for right in listed if isinstance(right.term, Lit)]
             among = self.subqueries.among if len(constants) >= MANY else None
-            if among and (found := among(value, constants, self.scope, wanted)) is not None:
-                tests.append(found)
-                listed = [one for one in listed if not isinstance(one.term, Lit)]
+            if among and (rows := among(value, constants, self.scope, wanted)) is not None:
+                tests.append(rows)
+                listed = [right for right in listed if not isinstance(right.term, Lit)]
             for right in listed:
                 tests.append([Test(Call("=" if wanted else "!=", (value.term, right.term)))])
         if not wanted:

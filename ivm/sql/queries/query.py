@@ -140,8 +140,8 @@ class Queries(Translator):
         ]
         if len({*map(len, given)}) != 1:
             raise SqlError("the rows of VALUES have different numbers of columns", node)
-        if (found := constants.rows(self, given, node, outer)) is not None:
-            return found
+        if (table := constants.rows(self, given, node, outer)) is not None:
+            return table
         parts = []
         for items in given:
             named = (exp.alias_(item.copy(), f"col{n}") for n, item in enumerate(items))
@@ -427,19 +427,19 @@ def _of_rows(node: exp.Expr) -> exp.Select:
     """Return a query other than a SELECT that is ordered or limited as a SELECT of its rows; or
     as what is in its parentheses, if that may only be ordered, since this order counts.
     """
-    inner, found = node.copy(), exp.select("*")
+    inner, rows = node.copy(), exp.select("*")
     last = {key: inner.args.pop(key, None) for key in LAST}
     select = inner_query(inner)
     if isinstance(select, exp.Select) and not any(map(select.args.get, LAST[1:])):
         last["order"] = last["order"] or select.args.get("order")
-        found = select
+        rows = select
     else:
         inner.set("with_", None)
         alias = exp.TableAlias(this=exp.to_identifier("set_rows"))
-        found = found.from_(exp.Subquery(this=inner, alias=alias))
+        rows = rows.from_(exp.Subquery(this=inner, alias=alias))
     for key, clause in last.items():
-        found.set(key, clause)
-    return found
+        rows.set(key, clause)
+    return rows
 
 
 def _chosen(item: exp.Expr) -> tuple[exp.Expr, str] | None:

@@ -55,8 +55,8 @@ def _parts(node: exp.SetOperation) -> list[exp.Expr]:
             later.append(left.expression)
             left = left.this
     for key in reversed(LAST):
-        for one in (left, *later):
-            if not isinstance(one, exp.Subquery) and (clause := one.args.get(key)) is not None:
+        for part in (left, *later):
+            if not isinstance(part, exp.Subquery) and (clause := part.args.get(key)) is not None:
                 word = key.upper() + " BY" * (key == "order")
                 raise SqlError(
                     f"{word} within a set operation: put the query that it is of in parentheses",
