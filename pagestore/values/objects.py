@@ -117,8 +117,8 @@ def _text_array(kind: pa.DataType, texts: Sequence[str | bytes]) -> pa.Array:
 
 
 def _tame(wanted: Type, values: Iterable[Any]) -> bool:
-    """Return whether Arrow can convert the values: the zones are the type's, and no decimal's
-    exponent crashes it.
+    """Return whether Arrow can convert the values: the zones are the type's, and the decimals
+    have a size that it takes without harm.
     """
     if wanted.name in ("time", "timestamp"):
         return all(
