@@ -30,7 +30,7 @@ from pagestore.values.types import Column
 from pagestore.versions.catalog import MAIN_ID, Info
 from pagestore.versions.handle import Handle
 from pagestore.versions.hosts import is_followed
-from pagestore.versions.locks import Writer
+from pagestore.versions.locks import Joint, Writer
 from pagestore.versions.series import Edit, Series, Short, may_begin
 from pagestore.versions.store_state import Version
 from pagestore.versions.working_trees import NARROW, NONE_CHECKED, SINGLE, queue_of
@@ -155,7 +155,7 @@ class PreparedSeries(Prepared):
         texts = Dictionary(lambda: mapping.pages, committer.state.system, mapping.read_run)
         return RowWords(schema.columns if schema else (), texts)
 
-    def _commit(self, edits: list[Edit]) -> int:  # noqa: C901 - what may raise is undone where it did
+    def _commit(self, edits: list[Edit]) -> int:
         """Commit as the next of a series, if the edits and the store are fit for it; else by a
         transaction.
         """
@@ -170,20 +170,14 @@ class PreparedSeries(Prepared):
             and reports.metric is None
             and not reports.COMMIT.isEnabledFor(DEBUG)
         ):
-            writer = Writer()
+            writer = Writer((self._subject, edits))
             try:
                 handle.writers.take(writer, None, committer.flush)
                 try:
-                    with committer.lock:
-                        series: Any = committer.series or self._begin_series()
-                        if series and series.subject == self._subject:
-                            try:
-                                version = series.commit(edits) or 0
-                            except BaseException as error:
-                                if series.fail(error):
-                                    raise
-                            number = committer.made
-                    if not version:
+                    if not (writer.joint and writer.joint.number):
+                        self._lead(writer, edits)
+                    joint = writer.joint
+                    if not (joint and joint.version):
                         # else the transaction would wait for its turn once more
                         handle.kept = writer
                         return super()._commit(edits)
@@ -191,9 +185,11 @@ class PreparedSeries(Prepared):
                     if handle.kept is writer:
                         handle.kept = None
                     handle.writers.give_back(writer)
-                if committer.durable < number:
-                    handle.complete(number)
+                version = joint.version
+                if committer.durable < joint.number:
+                    handle.complete(joint.number)
             except BaseException as error:
+                version = self._withdraw(writer)
                 if not committer.cause:
                     # what was made is shown, so that it must be durable
                     handle.complete(committer.made)
@@ -206,6 +202,31 @@ class PreparedSeries(Prepared):
         if self._made == USEFUL:
             self._misses = 0
         return version
+
+    def _lead(self, writer: Writer, edits: list[Edit]) -> None:
+        """Commit a writer's edits as the next of a series, with those of threads that wait; its
+        `joint` has no version if a transaction must do it.
+        """
+        committer, writers = self._handle.committer, self._handle.writers
+        with committer.lock:
+            series: Any = committer.series or self._begin_series()
+            if series and series.subject == self._subject:
+                waiting, writer.joint = list[Writer](), Joint()
+                if len(writers.queue) > 1:
+                    waiting = writers.joining(self._subject, SINGLE - len(edits))
+                try:
+                    series.commit(edits, waiting, writer.joint)
+                except BaseException as error:
+                    if series.fail(error):
+                        raise
+                if waiting:
+                    writers.serve(waiting, writer.joint)
+
+    def _withdraw(self, writer: Writer) -> int:
+        """Offer a writer's edits no longer, and return the version that has them; 0 if none has."""
+        writer.over = True
+        with self._handle.committer.lock:  # whoever takes them in has it until that is done
+            return writer.joint.version if writer.joint else 0
 
     def _begun(self) -> Any:
         txn = self._begin()

@@ -579,6 +579,10 @@ class EditQueues:
         # pages of trees that the last call wrote, and of a record
         self._written = self._records = 0
 
+    def keys(self, g: int) -> int:
+        """Return how many words of a row of queue g are its key."""
+        return self._specs[self._ends[g]].keys
+
     def clear(self) -> None:
         """Empty all queues."""
         self.waits.fill(0)

@@ -59,9 +59,10 @@ from pagestore.versions.kernel_commit import (
     UnreadCommits,
     lay_out,
 )
-from pagestore.versions.locks import FileLock, SyncedCommits, SyncQueue, VersionLocks
+from pagestore.versions.locks import FileLock, SyncedCommits, VersionLocks
 from pagestore.versions.shared_syncs import Newest, SharedSyncs
 from pagestore.versions.store_state import Head, StoreState, Version, excess_versions, roots_of
+from pagestore.versions.sync_queue import SyncQueue
 from pagestore.versions.version_table import (
     DEAD,
     RECENT_MAX,

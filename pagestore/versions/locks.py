@@ -32,6 +32,9 @@ of a deque, which other threads cannot interleave with.
 A dropped transaction that is part of a reference cycle is freed only by the garbage collector,
 whose cost grows with the objects of the process. So only the next in the queue collects, after the
 same transaction has been open for long, and for at most a hundredth of the time.
+
+A writer that waits may say what it will commit: whoever has its turn then commits that, too
+(series.py).
 """
 
 import gc
@@ -40,11 +43,12 @@ from collections import deque
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from datetime import datetime
+from itertools import takewhile
 from math import inf
 from pathlib import Path
 from queue import Empty, SimpleQueue
-from threading import Lock, Thread, current_thread, local
-from typing import Protocol
+from threading import Thread, current_thread, local
+from typing import Any
 from weakref import ref
 
 from pagestore.errors import CorruptionError, LockedError, PagestoreError, TransactionError
@@ -385,92 +389,7 @@ class SyncedCommits:
         return self.newest == sequence or self._file.locked(here, 1) is not None
 
 
-class Syncing(Protocol):
-    """Commits that are made durable together: how many, and what makes all durable."""
-
-    durable: int
-
-    def sync_made(self) -> None:
-        """Make all commits durable that were made."""
-
-
-GATHER_MAX = 0.01  # seconds that a sync is put off at most
-
-
-class SyncQueue:
-    """Threads that wait for their commits to be durable. One of them makes the sync, for all
-    commits made until then.
-
-    Once it is made, those whose commits are durable go on, and one of the others makes the next. As
-    many threads as the last sync was for will probably commit again: the next one is put off until
-    they have, for as long as a sync takes at most. So a thread alone waits for nobody, and of many
-    threads each is in every sync, not in every other.
-    """
-
-    def __init__(self) -> None:
-        self.lock = thread_lock()  # held during a sync
-        # how many commits, and what wakes the thread
-        self._waiting: deque[tuple[int, Lock]] = deque()
-        # threads that will wait, and seconds that the last sync took
-        self._expected, self._took = 0, 0.0
-        self._arrived: SimpleQueue[None] = SimpleQueue()  # gets an entry when as many wait
-
-    def await_sync(self, number: int, commits: Syncing) -> None:
-        """Return once the first `number` commits are durable. Raises what `sync_made` does."""
-        nested, own = self.lock._is_owned(), None
-        leads = False
-        try:
-            while commits.durable < number:
-                if leads := self.lock.acquire(blocking=False):
-                    if commits.durable < number:
-                        self._sync(commits)
-                    break
-                if own is None:
-                    own = number, Lock()
-                    own[1].acquire()
-                    # then try once more, since the sync may have ended before this
-                    self._waiting.append(own)
-                    if len(self._waiting) >= self._expected:
-                        self._arrived.put(None)
-                elif own[1].acquire(timeout=AGAIN):
-                    own = None  # woken, perhaps to make the next sync
-        finally:
-            if own is not None:
-                with suppress(ValueError):  # it was woken meanwhile
-                    self._waiting.remove(own)
-            if leads or (not nested and self.lock._is_owned()):
-                self.lock.release()
-                self._wake(commits.durable)
-
-    def _sync(self, commits: Syncing) -> None:
-        """Make a sync once others have joined in, or have had the time of one to do so."""
-        if self._took and len(self._waiting) < self._expected:
-            while not self._arrived.empty():
-                self._arrived.get()
-            with suppress(Empty):
-                self._arrived.get(timeout=min(self._took, GATHER_MAX))
-        began = time.monotonic()
-        commits.sync_made()
-        self._took = time.monotonic() - began
-
-    def _wake(self, durable: int) -> None:
-        """Wake the threads whose commits are durable, and one of the others."""
-        leads, self._expected = False, 0
-        for _ in range(len(self._waiting)):
-            try:
-                number, own = waiting = self._waiting.popleft()
-            except IndexError:  # another thread has woken them
-                return
-            if number > durable and leads:
-                self._waiting.append(waiting)
-            else:
-                leads = leads or number > durable
-                self._expected += number <= durable
-                own.release()
-
-
-# seconds after which the next in the queue checks whether the holder's thread has died
-AGAIN = 0.05
+AGAIN = 0.05  # seconds after which the next in a queue looks whether those before it have ended
 LONG = 1.0  # seconds after which a transaction may have been dropped as part of a cycle
 SHARE = 0.01  # the greatest share of the time that waiting threads may spend on collecting garbage
 
@@ -490,10 +409,16 @@ class Life:
 _local = local()
 
 
+class Joint:
+    """A commit of a thread's edits, and of others that waited."""
+
+    number = version = 0  # once it is made: of the handle's commits, and the version
+
+
 class Writer:
     """A thread's write lock, from the request until its release."""
 
-    def __init__(self) -> None:
+    def __init__(self, offer: tuple[object, list[Any]] | None = None) -> None:
         try:
             life: Life = _local.life
         except AttributeError:
@@ -503,6 +428,14 @@ class Writer:
         self.over = False
         # gets an entry when it is first, if its thread waits
         self.woken: SimpleQueue[None] | None = None
+        # what edits are of, and the edits, which another thread's commit may take in
+        self.offer = offer
+        self.joint: Joint | None = None  # the newest commit that was to have them
+
+    @property
+    def is_served(self) -> bool:
+        """Whether another thread has committed what this one offered."""
+        return self.joint is not None and self.joint.number > 0
 
     def __str__(self) -> str:
         began = datetime.fromtimestamp(time_now() / 1e6 - max(0.0, time.monotonic() - self.taken))
@@ -513,7 +446,7 @@ class WriterQueue:
     """The queue of write locks of one handle. The first in it also holds the lock of the file."""
 
     def __init__(self, file_lock: FileLock) -> None:
-        self._queue: deque[ref[Writer]] = deque()
+        self.queue: deque[ref[Writer]] = deque()  # those that wait, and first the one that has it
         self._file_lock = file_lock
         self._guard = thread_lock()  # guards the next
         # the member of the queue that took the file's lock
@@ -527,7 +460,7 @@ class WriterQueue:
         """
         while True:
             try:
-                first = self._queue[0]
+                first = self.queue[0]
             except IndexError:
                 return None
             writer = first()
@@ -537,7 +470,7 @@ class WriterQueue:
                 writer.over = True  # its thread has died: its transaction may not go on
             self._release_file(first)
             try:  # noqa: SIM105 - `suppress` would take longer than this
-                self._queue.remove(first)
+                self.queue.remove(first)
             except ValueError:  # another thread has removed it
                 pass
 
@@ -552,17 +485,21 @@ class WriterQueue:
         Where commits of other threads keep the file's lock busy and other processes wait, these
         come first: `complete` makes the commits durable.
 
+        Returns without the lock once another thread has committed the writer's offer.
+
         Raises TransactionError if this thread holds or awaits it already, LockedError after the
         timeout.
         """
         end, file_lock = inf if timeout is None else time.monotonic() + timeout, self._file_lock
         own = ref(writer, self._wake_first)
-        self._queue.append(own)
+        self.queue.append(own)
         try:
-            if self._queue[0] is not own and self.holder is not writer:
+            if self.queue[0] is not own and self.holder is not writer and not writer.is_served:
                 self._refuse_second(writer)
                 with waiting(str(self._file_lock.path), lambda: str(self.holder)):
                     self._wait(writer, end)
+            if writer.joint and writer.joint.number:
+                return
             with self._guard:
                 # first, so that an exception leaves no lock that nobody releases
                 self._holds_file = own
@@ -607,11 +544,36 @@ class WriterQueue:
                     self._holds_file = None
                     self._file_lock.release()
             try:  # noqa: SIM105 - `suppress` would take longer than this
-                self._queue.remove(own)
+                self.queue.remove(own)
             except ValueError:  # another thread has removed it
                 pass
-        if self._queue:
+        if self.queue:
             self._wake_first()
+
+    def joining(self, subject: object, most: int) -> list[Writer]:
+        """Return the writers right behind the first, whose offers are of a subject, and have at
+        most so many edits in all.
+        """
+        found = list[Writer]()
+        for reference in [*self.queue][1:]:
+            writer = reference()
+            if writer is None or writer.over or writer.life() is None:
+                continue
+            if writer.offer is None or writer.offer[0] != subject:
+                break
+            most -= len(writer.offer[1])
+            if most < 0:
+                break
+            found.append(writer)
+        return found
+
+    def serve(self, writers: list[Writer], joint: Joint) -> None:
+        """Let those go on whose offers a commit took in."""
+        for writer in writers:
+            if joint.number and writer.joint is joint:
+                writer.over = True
+                if writer.woken is not None:
+                    writer.woken.put(None)
 
     def _wake_first(self, _: object = None) -> None:
         writer = self.holder
@@ -629,17 +591,13 @@ class WriterQueue:
 
     def _threads_before(self, writer: Writer) -> list[Thread]:
         """Return the threads with requests before this one."""
-        waiting = [
-            waiting
-            for reference in self._queue.copy()
-            if (waiting := reference()) and not waiting.over
-        ]
-        return [before.thread for before in waiting[: waiting.index(writer)]]
+        before = takewhile(lambda other: other is not writer, (ref() for ref in self.queue.copy()))
+        return [other.thread for other in before if other and not other.over]
 
     def _wait(self, writer: Writer, end: float) -> None:
         """Wait until a request is the first. Raises LockedError at `end`."""
         writer.woken = SimpleQueue()
-        while self.holder is not writer:
+        while not writer.is_served and self.holder is not writer:
             now = time.monotonic()
             if now >= end:
                 self._collect(now)

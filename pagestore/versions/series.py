@@ -16,7 +16,7 @@ pages are read anew.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from struct import Struct
 from typing import Any, NamedTuple
 
@@ -55,6 +55,7 @@ from pagestore.trees.tree import Tree
 from pagestore.versions.catalog import MAIN_ID, RETAIN_ALL
 from pagestore.versions.commit_record import TIME_END, Commit, checksum_of, lie_within, time_now
 from pagestore.versions.committer import Committer
+from pagestore.versions.locks import Joint, Writer
 from pagestore.versions.store_state import Head, StoreState, batch_of
 from pagestore.versions.version_table import DEAD, RECENT_MAX, Entry, VersionTable
 
@@ -139,6 +140,7 @@ class Series:
         self.subject = subject
         self._record = record  # keeps memory that kernels see
         self._lay_out_lists(state, len(queues.numbers))
+        self._keys = queues.keys(self._group)
         changing = [trees[number] for number in queues.numbers]
         (arrays, self._taken, self._retired), working, apply, self._least = queues.begin_series(
             changing, page_words
@@ -280,27 +282,31 @@ class Series:
             self._look_at(mapping.pages)
         return mapping.valid and bool(self._writer[FD] >= 0)
 
-    def commit(self, edits: list[Edit]) -> int | None:
-        """Make edits a version and return it; None if a transaction must do that, from the start.
+    def commit(self, edits: list[Edit], waiting: Sequence[Writer], joint: Joint) -> None:
+        """Make edits a version, `joint`, which has none if a transaction must do that, from the
+        start.
 
-        The caller holds the writer's lock and the committer's, and passes exceptions to `fail`.
+        What `waiting` writers offer is made in the same commit if that is of other keys. The
+        caller holds the writer's lock and the committer's, and passes exceptions to `fail`.
         """
         committer, made = self._committer, self.made
         if self._under_way or (committer.mapping.pages is not self._pages and not self._remap()):
-            return None
+            return
         if committer.shared and not committer.shared.is_newest(made.version):
-            return None  # another process has committed
+            return  # another process has committed
         newest = max(self._slots[SEQUENCE], self._slots[OTHER_SEQUENCE])  # read last, as in Handle
         # the latter is being written
         if newest not in (committer.slot_sequence, committer.next_sequence - 1):
-            return None
+            return
         words = self._words_of(edits) if self._words_of else edits
+        if words and waiting:
+            words = self._united(words, waiting, joint)
         if (
             committer.failure
             or committer.poison
             or not (words and self.queues.put(words, self._group))
         ):
-            return None
+            return
         self._under_way = True
         sequence, now = (
             max(committer.slot_sequence + 1, committer.next_sequence),
@@ -316,15 +322,34 @@ class Series:
         if self._versions >= self._most and not self._drop():
             self._under_way = False
             self.end()
-            return None
+            return
         next_ = NAMED(Made, (sequence, made.version + 1, self._ids[self._at], now))
         if not self._make(next_):  # what has failed shows when a transaction does the same
             self.end()
-            return None
-        self._adopt(next_)
+            return
+        self._adopt(next_, joint)
         if self._done:
             self._done()
-        return next_.version
+
+    def _united(self, edits: list[Edit], waiting: Sequence[Writer], joint: Joint) -> list[Edit]:
+        """Return edits in words, and those that writers offer of keys that nobody before them has.
+
+        So each row is as if the writers had come one after the other.
+        """
+        found, width = [*edits], self._keys
+        keys = {row[:width] for _, row in edits}
+        for writer in waiting:
+            assert writer.offer
+            offered = writer.offer[1]
+            words = self._words_of(offered) if self._words_of else offered
+            if not words:
+                break
+            own = {row[:width] for _, row in words}
+            if keys.isdisjoint(own):
+                found += words
+                writer.joint = joint
+            keys |= own
+        return found
 
     def _make(self, made: Made) -> bool:
         """Make the edits and write the record by one kernel call; return whether all was done."""
@@ -369,7 +394,7 @@ class Series:
         self._accounts = accounts
         return accounts
 
-    def _adopt(self, made: Made) -> None:
+    def _adopt(self, made: Made, joint: Joint) -> None:
         """Continue from a commit whose record was written, and write its slot, unless that is
         done after a sync.
         """
@@ -387,6 +412,7 @@ class Series:
         if self._freed is not NONE_FREED:
             self._tell()
         committer.made += 1
+        joint.version, joint.number = made.version, committer.made
         if committer.sync == "off":
             committer.durable, committer.slot_sequence = committer.made, made.sequence
             committer.slot_version = made.version

