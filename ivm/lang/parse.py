@@ -290,7 +290,9 @@ class Builder(Transformer[Token, list[Statement]]):
         """`decimal(digits, scale)(column)`"""
         name, args, nullable, variable = parts
         if not all(isinstance(arg, Const) for arg in args):
-            raise RuleSyntaxError(self.at(meta), "a decimal type is written as in decimal(8, 2)(x)")
+            zoned = "a type with a time zone is written in backquotes, as in `timestamp(UTC)`(x)"
+            plain = "a decimal type is written as in decimal(8, 2)(x)"
+            raise RuleSyntaxError(self.at(meta), zoned if name == "timestamp" else plain)
         return Typed(
             f"{name}({','.join(map(str, args))}){nullable or ''}",
             str(variable),

@@ -18,8 +18,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import ivm
-from ivm.errors import RangeError
+from ivm.errors import RangeError, RuleSyntaxError, RuleTypeError
 from ivm.lang.ir import Const, show_constant
+from ivm.rules.compile import compile
 from tests.support.mirror import Mirror
 from tests.support.programs.amounts import times
 
@@ -304,3 +305,46 @@ def test_the_order_of_a_key_column_is_the_order_of_its_values(kind):
             m.delete("k", (found[0],))
 
     run()
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("f(x) -> int[x](x).", "a type with a size is written as in int[32](x)"),
+        ("f(x) -> decimal(x, 2)(x).", "a decimal type is written as in decimal(8, 2)(x)"),
+        ("f(x) -> timestamp(UTC)(x).", "written in backquotes, as in `timestamp(UTC)`(x)"),
+        (
+            "f(x) -> `timestamp(Europe/Berlin)`(x). g(x) <- f(x), x < #2013-03-31 02:30:00#.",
+            "the clocks of Europe/Berlin leave 2013-03-31 02:30:00 out",
+        ),
+        (
+            "f(x) -> `timestamp(Asia/Tokyo)`(x). g(x) <- f(x), x > #0001-01-01 00:00:00#.",
+            "0001-01-01 00:00:00 in the time zone Asia/Tokyo: date value out of range",
+        ),
+        ("f(x) -> date(x). g(x) <- f(x), x < #2013-03-31 10:00:00#.", "a date is written #2013"),
+        ("f(x) -> date(x). g(x) <- f(x), x < #2013#.", "write #2013-01-31# or #2013-01-31 17:05"),
+        (
+            "f(x) -> datetime(x). g(x) <- f(x), x < #2013-03-31 10:00:00.1234567#.",
+            "is finer than microseconds: write at most six digits",
+        ),
+        (
+            "f(x) -> duration(x). g(x) <- f(x), x < 99999999999999999999.",
+            "99999999999999999999 microseconds are more than a duration holds",
+        ),
+        ("f(x) -> uint64(x). g(y) <- f(x), y = 1 / x.", "there is no int64 / uint64"),
+    ],
+)
+def test_a_type_or_a_literal_that_is_wrong_is_refused_with_a_remedy(text, says):
+    with pytest.raises((RuleSyntaxError, RuleTypeError), match=re.escape(says)):
+        compile(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "date(x). g(x) <- f(x), x < #2013-03-31 00:00:00#.",
+        "datetime(x). g(x) <- f(x), x < #2013-03-31#.",
+    ],
+)
+def test_midnight_and_its_day_are_literals_of_both_types(text):
+    compile(f"f(x) -> {text}")
