@@ -273,6 +273,17 @@ def _converted(const: Const, wanted: Type) -> Value:
     return rounded
 
 
+def refuse_unknown_zone(type_: Type, where: Where) -> None:
+    """Raise RuleTypeError for a timestamp in a zone that this machine does not know."""
+    name = zone_of(type_)
+    if name and not re.fullmatch(r"[+-]\d\d:\d\d", name):
+        try:
+            ZoneInfo(name)
+        except (KeyError, ValueError, OSError):
+            reason = f"{name} is not a time zone that this machine knows"
+            raise RuleTypeError(where, reason) from None
+
+
 def _in_zone(value: datetime, wanted: Type, where: Where) -> datetime:
     """Convert a local time to a moment, the first if it is ambiguous.  Raises RuleTypeError if
     it does not exist.

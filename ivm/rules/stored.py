@@ -13,6 +13,7 @@ import numpy as np
 
 from ivm.errors import IvmError, RedefinitionError
 from ivm.lang.ir import Const, Predicate
+from ivm.lang.types import refuse_unknown_zone
 from ivm.names import is_tree_of_rules
 from ivm.plan.plan import Index
 from ivm.plan.planner import AUTO, Chosen
@@ -248,7 +249,8 @@ def create_relation(txn: Transaction, predicate: Predicate, installed: Installed
     """Create a predicate's tree; an extensional predicate may have one already, loaded before (see
     relations.py).
 
-    Raises RedefinitionError for a view that has the name of a relation in the store.
+    Raises RedefinitionError for a view that has the name of a relation in the store, and
+    RuleTypeError for an unknown time zone.
     """
     if predicate.name in txn:
         if predicate.extensional:
@@ -259,6 +261,8 @@ def create_relation(txn: Transaction, predicate: Predicate, installed: Installed
             f"which "
             "no rule may derive: give the view another name, or rename or drop the relation first",
         )
+    for type_ in predicate.types:
+        refuse_unknown_zone(type_, predicate.where)
     layout = installed.layouts[predicate.name]
     typed = zip(predicate.columns, map(Type.parse, predicate.stored_types), strict=True)
     columns = tuple(Column(name, type_) for name, type_ in typed)

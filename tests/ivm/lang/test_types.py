@@ -348,3 +348,10 @@ def test_a_type_or_a_literal_that_is_wrong_is_refused_with_a_remedy(text, says):
 )
 def test_midnight_and_its_day_are_literals_of_both_types(text):
     compile(f"f(x) -> {text}")
+
+
+def test_a_zone_that_nobody_knows_is_refused_before_a_row_is_in_it(tmp_path):
+    with ivm.open(tmp_path / "s.pages") as ws:
+        with pytest.raises(RuleTypeError, match="rules:1:1: Nowhere/City is not a time zone"):
+            ws.install("p(x) -> `timestamp(Nowhere/City)`(x).", name="rules")
+        ws.install("p(x) -> `timestamp(+02:00)`(x).", name="rules")
