@@ -17,7 +17,7 @@ import numpy as np
 import ivm
 from pagestore_tools.bench.harness import Row, Side, Work, installed, timed
 
-from .doltlite import Process
+from .doltlite import CHANGES, NODES, Process, changed, values_of
 
 RULES = """
     row[k] = v -> int(k), int(v).  parent[x] = y -> int(x), int(y).
@@ -25,21 +25,7 @@ RULES = """
     by[v] = n <- agg<<n = count()>> row[_] = v.
     above(x, y) <- parent[x] = y.  above(x, z) <- above(x, y), parent[y] = z.
 """
-NODES, CHANGES, NESTED = 20_000, 100, 1000
-
-
-def values_of(size: int) -> np.ndarray:
-    """Return the values of the rows: int64[size]."""
-    return np.random.default_rng(1).integers(0, 1000, size)
-
-
-def changed(chance: random.Random, size: int, side: int) -> tuple[list[tuple[int, int]], ...]:
-    """Return changes of rows and of parents, on one of two sides, which never meet."""
-    rows = [
-        (2 * k + side, chance.randrange(1000)) for k in chance.sample(range(size // 2), CHANGES - 1)
-    ]
-    node = 2 * chance.randrange(NODES // 4, NODES // 2 - 1) + side
-    return rows, [(node, chance.randrange(1000))]
+NESTED = 1000
 
 
 def fill(ws: ivm.Workspace, size: int) -> np.ndarray:

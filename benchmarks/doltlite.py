@@ -1,5 +1,6 @@
 """DoltLite in a process of its own, since it takes the place of SQLite in the process that loads
-it: the store of `branches.py`, changed on two branches, merged, and its views computed again.
+it: the store of `branches.py`, changed on two branches, merged, and its views computed again; and the
+rows and changes of both.
 
     python -m benchmarks.doltlite FILE SIZE      then lines "diverge" and "merge", each answered by one
 """
@@ -11,12 +12,31 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 VIEWS = (
     "SELECT sum(v) FROM row",
     "SELECT count(*) FROM (SELECT v, count(*) FROM row GROUP BY v)",
     "WITH RECURSIVE above(x, y) AS (SELECT x, y FROM parent UNION SELECT a.x, p.y FROM above a "
     "JOIN parent p ON p.x = a.y) SELECT count(*) FROM above",
 )
+
+
+NODES, CHANGES = 20_000, 100
+
+
+def values_of(size: int) -> np.ndarray:
+    """Return the values of the rows: int64[size]."""
+    return np.random.default_rng(1).integers(0, 1000, size)
+
+
+def changed(chance: random.Random, size: int, side: int) -> tuple[list[tuple[int, int]], ...]:
+    """Return changes of rows and of parents, on one of two sides, which never meet."""
+    rows = [
+        (2 * k + side, chance.randrange(1000)) for k in chance.sample(range(size // 2), CHANGES - 1)
+    ]
+    node = 2 * chance.randrange(NODES // 4, NODES // 2 - 1) + side
+    return rows, [(node, chance.randrange(1000))]
 
 
 class Process:
@@ -39,8 +59,6 @@ def main(file: str, size: int) -> None:
     """Fill the store, and answer the lines that come in."""
     import doltlite as doltlite  # before sqlite3, whose library it replaces
     import sqlite3  # isort: skip
-
-    from .branches import NODES, changed, values_of
 
     store = sqlite3.connect(file, isolation_level=None)
     store.execute("BEGIN")
