@@ -290,9 +290,9 @@ class Builder(Transformer[Token, list[Statement]]):
         """`decimal(digits, scale)(column)`"""
         name, args, nullable, variable = parts
         if not all(isinstance(arg, Const) for arg in args):
-            zoned = "a type with a time zone is written in backquotes, as in `timestamp(UTC)`(x)"
-            plain = "a decimal type is written as in decimal(8, 2)(x)"
-            raise RuleSyntaxError(self.at(meta), zoned if name == "timestamp" else plain)
+            zoned = "one with a time zone in backquotes, as in `timestamp(UTC)`(x)"
+            reason = f"a decimal type is written as in decimal(8, 2)(x), and {zoned}"
+            raise RuleSyntaxError(self.at(meta), reason)
         return Typed(
             f"{name}({','.join(map(str, args))}){nullable or ''}",
             str(variable),

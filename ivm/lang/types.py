@@ -13,7 +13,7 @@ converts implicitly.
 
 import operator
 import re
-from datetime import UTC, date, datetime, time, timedelta, timezone
+from datetime import UTC, date, datetime, time, timedelta, timezone, tzinfo
 from decimal import Context, Decimal, localcontext
 from functools import cache
 from math import inf, isinf
@@ -273,15 +273,15 @@ def _converted(const: Const, wanted: Type) -> Value:
     return rounded
 
 
-def refuse_unknown_zone(type_: Type, where: Where) -> None:
-    """Raise RuleTypeError for a timestamp in a zone that this machine does not know."""
-    name = zone_of(type_)
-    if name and not re.fullmatch(r"[+-]\d\d:\d\d", name):
-        try:
-            ZoneInfo(name)
-        except (KeyError, ValueError, OSError):
-            reason = f"{name} is not a time zone that this machine knows"
-            raise RuleTypeError(where, reason) from None
+def zone_named(name: str, where: Where) -> tzinfo:
+    """Return a time zone by its name, or its offset as +02:00.  Raises RuleTypeError."""
+    try:
+        offset = re.fullmatch(r"([+-])(\d\d):(\d\d)", name)
+        minutes = offset and int(f"{offset[1]}1") * (60 * int(offset[2]) + int(offset[3]))
+        return ZoneInfo(name) if minutes is None else timezone(timedelta(minutes=minutes))
+    except (KeyError, ValueError, OSError):
+        reason = f"{name} is not a time zone that this machine knows"
+        raise RuleTypeError(where, reason) from None
 
 
 def _in_zone(value: datetime, wanted: Type, where: Where) -> datetime:
@@ -289,13 +289,11 @@ def _in_zone(value: datetime, wanted: Type, where: Where) -> datetime:
     it does not exist.
     """
     name = zone_of(wanted) or ""
+    zone = zone_named(name, where)
     try:
-        offset = re.fullmatch(r"([+-])(\d\d):(\d\d)", name)
-        minutes = offset and int(f"{offset[1]}1") * (60 * int(offset[2]) + int(offset[3]))
-        zone = ZoneInfo(name) if minutes is None else timezone(timedelta(minutes=minutes))
         moment = value.replace(tzinfo=zone)
         there = moment.astimezone(UTC).astimezone(zone).replace(tzinfo=None) == value
-    except (KeyError, ValueError, OSError, OverflowError) as error:
+    except OverflowError as error:
         raise RuleTypeError(where, f"{value} in the time zone {name}: {error}") from None
     if not there:
         raise RuleTypeError(where, f"the clocks of {name} leave {value} out")

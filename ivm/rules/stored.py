@@ -13,7 +13,7 @@ import numpy as np
 
 from ivm.errors import IvmError, RedefinitionError
 from ivm.lang.ir import Const, Predicate
-from ivm.lang.types import refuse_unknown_zone
+from ivm.lang.types import zone_named, zone_of
 from ivm.names import is_tree_of_rules
 from ivm.plan.plan import Index
 from ivm.plan.planner import AUTO, Chosen
@@ -261,8 +261,8 @@ def create_relation(txn: Transaction, predicate: Predicate, installed: Installed
             f"which "
             "no rule may derive: give the view another name, or rename or drop the relation first",
         )
-    for type_ in predicate.types:
-        refuse_unknown_zone(type_, predicate.where)
+    for zone in filter(None, map(zone_of, predicate.types)):
+        zone_named(zone, predicate.where)
     layout = installed.layouts[predicate.name]
     typed = zip(predicate.columns, map(Type.parse, predicate.stored_types), strict=True)
     columns = tuple(Column(name, type_) for name, type_ in typed)

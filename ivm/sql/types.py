@@ -27,16 +27,11 @@ SUMMED = 15  # a sum of a column of more digits is kept in more than one word
 WIDTHS = {"TINYINT": 3, "SMALLINT": 5, "INTEGER": 10, "BIGINT": 19, "HUGEINT": 38}  # decimal digits
 UNSIGNED = {"UTINYINT": 3, "USMALLINT": 5, "UINTEGER": 10, "UBIGINT": 20}
 INTEGERS = WIDTHS | UNSIGNED
+# of a value without its sign, as far as a word holds them
 BITS = {
-    "TINYINT": 7,
-    "SMALLINT": 15,
-    "INTEGER": 31,
-    "BIGINT": 63,
-    "UTINYINT": 8,
-    "USMALLINT": 16,
-    "UINTEGER": 32,
-    "UBIGINT": 63,
-}  # of a value without its sign, as far as a word holds them
+    "TINYINT": 7, "SMALLINT": 15, "INTEGER": 31, "BIGINT": 63, "UTINYINT": 8, "USMALLINT": 16,
+    "UINTEGER": 32, "UBIGINT": 63,
+}  # fmt: skip
 FLOATS = ("FLOAT", "DOUBLE")
 
 
@@ -129,24 +124,12 @@ class SqlType(NamedTuple):
 
 
 _STORE = {
-    "FLOAT": "float64",
-    "DOUBLE": "float64",
-    "VARCHAR": "string",
-    "UUID": "string",
-    "LIST": "string",
-    "STRUCT": "string",
-    "TUPLE": "string",
-    "MAP": "string",
-    "ENUM": "string",
-    "JSON": "string",
-    "BOOLEAN": "bool",
-    "DATE": "date",
-    "TIME": "time",
-    "TIMESTAMP": "timestamp",
-    "TIMESTAMP WITH TIME ZONE": "timestamp(UTC)",
-    "BLOB": "bytes",
+    "FLOAT": "float64", "DOUBLE": "float64", "VARCHAR": "string", "UUID": "string",
+    "LIST": "string", "STRUCT": "string", "TUPLE": "string", "MAP": "string", "ENUM": "string",
+    "JSON": "string", "BOOLEAN": "bool", "DATE": "date", "TIME": "time",
+    "TIMESTAMP": "timestamp", "TIMESTAMP WITH TIME ZONE": "timestamp(UTC)", "BLOB": "bytes",
     "NULL": "int64",
-}
+}  # fmt: skip
 INTEGER, BIGINT, HUGEINT = SqlType("INTEGER"), SqlType("BIGINT"), SqlType("HUGEINT")
 LONG, UBIGINT = SqlType("HUGEINT", wide=True), SqlType("UBIGINT")
 FLOAT, DOUBLE, VARCHAR, BOOLEAN = map(SqlType, ("FLOAT", "DOUBLE", "VARCHAR", "BOOLEAN"))

@@ -28,14 +28,7 @@ from ivm.terms.decimals import (
     whole_type,
 )
 from ivm.terms.operands import Mask, Operands, Result, by_text, reading, shown
-from ivm.terms.readings import (
-    exact,
-    identifier,
-    json_text,
-    number,
-    truth,
-    whole,
-)
+from ivm.terms.readings import exact, identifier, json_text, number, truth, whole
 from pagestore.host import NULL, WORD_MAX, WORD_MIN, flags_of, float_words, of_numbers
 
 # of any float, and after its point as many as a float's own least digit has

@@ -263,8 +263,7 @@ def _in_years(wanted: Type, words: np.ndarray) -> np.ndarray:
     if bad.any():
         row = int(np.argmax(bad))
         raise Misfit(
-            row,
-            f"{words[row : row + 1].view(wanted.kind.numpy)[0]} is not in the years 1 to 9999",
+            row, f"{words[row : row + 1].view(wanted.kind.numpy)[0]} is not in the years 1 to 9999"
         )
     return words
 

@@ -312,7 +312,7 @@ def test_the_order_of_a_key_column_is_the_order_of_its_values(kind):
     [
         ("f(x) -> int[x](x).", "a type with a size is written as in int[32](x)"),
         ("f(x) -> decimal(x, 2)(x).", "a decimal type is written as in decimal(8, 2)(x)"),
-        ("f(x) -> timestamp(UTC)(x).", "written in backquotes, as in `timestamp(UTC)`(x)"),
+        ("f(x) -> timestamp(UTC)(x).", "in backquotes, as in `timestamp(UTC)`(x)"),
         (
             "f(x) -> `timestamp(Europe/Berlin)`(x). g(x) <- f(x), x < #2013-03-31 02:30:00#.",
             "the clocks of Europe/Berlin leave 2013-03-31 02:30:00 out",

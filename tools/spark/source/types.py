@@ -25,35 +25,18 @@ from pagestore.errors import SchemaError
 from pagestore.host import Column, Schema, Type
 
 SPARK: dict[str, T.DataType] = {
-    "int64": T.LongType(),
-    "uint64": T.DecimalType(20, 0),
-    "float64": T.DoubleType(),
-    "bool": T.BooleanType(),
-    "date": T.DateType(),
-    "time": T.TimeType(6),
-    "timestamp": T.TimestampNTZType(),
-    "duration": T.DayTimeIntervalType(),
-    "string": T.StringType(),
-    "bytes": T.BinaryType(),
-}
+    "int64": T.LongType(), "uint64": T.DecimalType(20, 0), "float64": T.DoubleType(),
+    "bool": T.BooleanType(), "date": T.DateType(), "time": T.TimeType(6),
+    "timestamp": T.TimestampNTZType(), "duration": T.DayTimeIntervalType(),
+    "string": T.StringType(), "bytes": T.BinaryType(),
+}  # fmt: skip
 STORED: dict[type[T.DataType], str] = {
-    T.ByteType: "int64",
-    T.ShortType: "int64",
-    T.IntegerType: "int64",
-    T.LongType: "int64",
-    T.FloatType: "float64",
-    T.DoubleType: "float64",
-    T.BooleanType: "bool",
-    T.DateType: "date",
-    T.TimeType: "time",
-    T.TimestampNTZType: "timestamp",
-    T.TimestampType: "timestamp(UTC)",
-    T.DayTimeIntervalType: "duration",
-    T.StringType: "string",
-    T.CharType: "string",
-    T.VarcharType: "string",
-    T.BinaryType: "bytes",
-}
+    T.ByteType: "int64", T.ShortType: "int64", T.IntegerType: "int64", T.LongType: "int64",
+    T.FloatType: "float64", T.DoubleType: "float64", T.BooleanType: "bool", T.DateType: "date",
+    T.TimeType: "time", T.TimestampNTZType: "timestamp", T.TimestampType: "timestamp(UTC)",
+    T.DayTimeIntervalType: "duration", T.StringType: "string", T.CharType: "string",
+    T.VarcharType: "string", T.BinaryType: "bytes",
+}  # fmt: skip
 REMEDIES: dict[type[T.DataType], str] = {
     T.ArrayType: "make rows of its elements with explode, in a relation of their own, or text with "
     "to_json",
