@@ -225,11 +225,11 @@ def record_dependants_everywhere(store: Store, rules: KnownRules) -> None:
     """
     for branch in store.branches:
         with store.snapshot(branch) as snap, suppress(IvmError):
+            stored = recorded_dependants(snap.properties).get(HOST)
+            if stored and rules.saved(snap).are_linked:
+                continue
             installed = rules.of(snap)
-            stored, dependants = (
-                recorded_dependants(snap.properties).get(HOST),
-                dependants_of(installed),
-            )
+            dependants = dependants_of(installed)
             if installed.blocks and (stored is None or stored.content != dependants.content):
                 with store.transaction("record what views depend on", branch) as txn:
                     txn.declare_maintained(HOST)

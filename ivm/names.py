@@ -47,6 +47,17 @@ def is_helper(name: str, blocks: Container[str] | None = None) -> bool:
     )
 
 
+def permuted_name(name: str) -> tuple[str, tuple[int, ...]] | None:
+    """Return the relation and the order of columns of a permuted index's tree; None for another.
+
+    >>> permuted_name("$index:edge:1.0"), permuted_name("edge")
+    (('edge', (1, 0)), None)
+    """
+    head, _, rest = name.partition(":")
+    relation, _, order = rest.rpartition(":")
+    return (relation, (*map(int, order.split(".")),)) if head == "$index" else None
+
+
 def tables_of_sql(properties: Mapping[str, Any]) -> dict[str, Any]:
     """Return what SQL says of its tables, by name, in a version's properties."""
     found: dict[str, Any] = json.loads(properties.get(CATALOG) or "{}").get("tables", {})

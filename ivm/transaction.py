@@ -17,30 +17,28 @@ from ivm.answer import Answer
 from ivm.engine.engine import Engine
 from ivm.engine.regret import Regret
 from ivm.engine.schedule import Schedule, run_steps
-from ivm.errors import EditError, FunctionConflictError, MaintainError, RuleTypeError
-from ivm.lang.ir import ROPE, Const, Edit
+from ivm.errors import EditError, FunctionConflictError, MaintainError
+from ivm.lang.ir import ROPE, Edit
 from ivm.memory import allowing
 from ivm.rope import note_erased, texts_of_changes
 from ivm.rules.account import Account
 from ivm.rules.installed import Installed
-from ivm.rules.stored import BUILT, HOST, BuiltSizes, KnownRules, save
+from ivm.rules.stored import BUILT, HOST, BuiltSizes, KnownRules, save, words_of_edits
 from ivm.subscriptions import Subscriptions, changes
-from ivm.terms.encoder import Encoder, finder
+from ivm.terms.encoder import Encoder
 from ivm.views.delta import Delta
 from ivm.views.edit_composition import TAKE, Clash, compose, compose_bag
 from ivm.wide import Wide, read
-from pagestore.errors import ClosedError, WordError
+from pagestore.errors import ClosedError
 from pagestore.host import (
     ERASE,
     INSERT,
-    NULL,
     SET,
     Edits,
     Store,
     Tree,
     WritableRelation,
     given_rows,
-    narrowed,
     one_batch,
     read_batches,
 )
@@ -93,7 +91,7 @@ class Maintainer:
         """Begin a transaction by the rules of the version that it begins with."""
         txn = self.store.transaction(message, branch)
         try:
-            installed = self.rules.of(txn)
+            installed = self.rules.some(txn, ())
         except BaseException:
             txn.rollback()
             raise
@@ -147,16 +145,17 @@ class Maintainer:
             engine.apply_edits(edits, done)
         if engine.built != built:
             txn.properties[BUILT] = json.dumps(engine.built)
-        saved = (
-            save(txn, engine.installed, engine.built) if engine.installed is not installed else None
-        )
+        saved, after = None, engine.installed
+        if after is not installed:
+            after = self.rules.of(txn).updated(installed, after)
+            saved = save(txn, after, engine.built)
         if self.subscriptions:
             note_erased(engine, self.subscriptions)
         is_here = self.store.owns(txn, here=True)
         version = txn.commit()
         self.exceeding = engine.replan.exceeding
         if saved:
-            self.rules.remember(saved, engine.installed)
+            self.rules.remember(saved, after)
         if is_here:
             self.committed(engine, engine.evaluated)
         return version
@@ -255,6 +254,7 @@ class Transaction:
         )
         # whether `inner` was handed out, through which relations may change as well
         self._reached = False
+        self._followed = set[str]()  # the relations whose rules are compiled
         self.marks = Marks()
         # of relations, what reading them by keys found out of their edits
         self.read_by_key: dict[str, Any] = {}
@@ -357,7 +357,8 @@ class Transaction:
         that no rule reads.
         """
         self._alive()
-        for name, parts in _words_of_edits(self._txn, edits, self._installed).items():
+        self._rules_for((), (edit.predicate for edit in edits))
+        for name, parts in words_of_edits(self._txn, edits, self._installed).items():
             if self._is_read(name):
                 self._edits.setdefault(name, []).append(parts)
             else:
@@ -387,8 +388,17 @@ class Transaction:
     @property
     def inner(self) -> pagestore.Transaction:
         """The transaction of the store.  What is edited there comes before the edits of this."""
+        if not self._reached and self._maintainer is not None:
+            self._installed = self._maintainer.rules.of(self._txn)
         self._reached = True
         return self._txn
+
+    def _rules_for(self, read: Iterable[str], edited: Iterable[str] = ()) -> Installed:
+        """Return rules as `KnownRules.some` does, also those for what was edited before."""
+        if self._maintainer is not None and not self._reached:
+            self._followed |= {*edited}
+            self._installed = self._maintainer.rules.some(self._txn, read, self._followed)
+        return self._installed
 
     def _is_read(self, name: str) -> bool:
         """Return whether the rules know a relation; edits of others go directly to the store."""
@@ -407,10 +417,9 @@ class Transaction:
         The commit does all this by itself, so it is to be undone before.  Raises as `commit`.
         """
         if before := self._before():
+            installed = self._rules_for(names)
             self._apply()
-            engine = Engine(
-                self._txn, self._installed, Encoder(self._txn), self._txn.threads, built={}
-            )
+            engine = Engine(self._txn, installed, Encoder(self._txn), self._txn.threads, built={})
             engine.follow_for(names, before)
 
     def _apply(self) -> None:
@@ -490,6 +499,10 @@ class Transaction:
         """Return a relation to edit, and whether the rules know it."""
         if not self._open:
             self._alive()
+        if name not in self._followed:
+            self._rules_for((), [name])
+        if name not in self._txn and self._maintainer is not None:
+            self._installed = self._maintainer.rules.of(self._txn)  # an error says what there is
         read, installed = self._is_read(name), self._installed
         if (read or name not in self._txn) and not (
             name in installed.extensional or installed.predicate(name).extensional
@@ -663,59 +676,3 @@ def _are_empty(rows: Any) -> bool:
         and bool(rows)
         and all(isinstance(row, tuple) and not row for row in rows)
     )
-
-
-def _words_of_edits(
-    txn: pagestore.Transaction, edits: tuple[Edit, ...], installed: Installed
-) -> dict[str, Edits]:
-    """Convert edits to words, by predicate, in the order of the text."""
-    intern, find = Encoder(txn), finder(txn)
-    action = {"+": INSERT, "-": ERASE, "^": SET}
-    found: dict[str, list[tuple[int, list[int]]]] = {}
-    for edit in edits:
-        terms = edit.args if edit.value is None else (*edit.args, edit.value)
-        words = [*map(find if edit.action == "-" else intern, terms)]
-        _narrow(txn, edit, terms, words)
-        spec = txn.tree(edit.predicate).spec
-        layout = installed.layouts.get(edit.predicate)
-        taken = edit.action == "-" and (edit.value is not None or spec.keys < len(words))
-        if edit.action != "-" or taken:
-            words += _undeclared(txn, edit, len(words) if layout is None else layout.visible, taken)
-        words += [0] * (spec.columns - len(words))
-        found.setdefault(edit.predicate, []).append((TAKE if taken else action[edit.action], words))
-    return {
-        name: (
-            np.array([a for a, _ in rows], np.int64),
-            np.array([w for _, w in rows], np.int64).T.copy(),
-        )
-        for name, rows in found.items()
-    }
-
-
-def _narrow(
-    txn: pagestore.Transaction, edit: Edit, terms: tuple[Const, ...], words: list[int]
-) -> None:
-    """Change the words of a row to those that narrow columns have.  Raises RuleTypeError for the
-    insertion of a value that one of them does not have.
-    """
-    schema = txn[edit.predicate].schema
-    for place in schema.narrow:
-        column, word = schema.stored[place], np.array(words[place : place + 1], np.int64)
-        try:
-            words[place : place + 1] = narrowed(column, word, 0, edit.action != "-").tolist()
-        except WordError as error:
-            raise RuleTypeError(terms[place].where, str(error)) from None
-
-
-def _undeclared(txn: pagestore.Transaction, edit: Edit, declared: int, taken: bool) -> list[int]:
-    """Return nulls for columns added to a relation since its declaration.  Raises EditError if
-    they are not allowed.
-    """
-    more = txn[edit.predicate].schema.stored[declared:]
-    if more and (taken or not all(column.type.nullable for column in more)):
-        names = ", ".join(column.name for column in more)
-        raise EditError(
-            f"{edit.where}: {edit.predicate} has the column {names}, too, which its declaration "
-            "lacks: edit whole rows in a transaction, or delete a key"
-        )
-    return [NULL] * len(more)

@@ -113,9 +113,9 @@ def open(
 
     Up to `threads` threads share large pieces of work; by default one per core.  The rows of one
     evaluation may take `memory` bytes, by default a quarter of what the machine, a control group or
-    `ulimit` allows; beyond that it raises RoomError.  Raises pagestore's errors of opening,
-    OptionError, and RuleError if an installed text no longer compiles; with mode="r", when its
-    rules are first needed.
+    `ulimit` allows; beyond that it raises RoomError.  Rules are compiled when something needs them,
+    which raises RuleError if a text no longer compiles.  Raises pagestore's errors of opening,
+    OptionError, IvmError.
 
     >>> import ivm
     >>> with ivm.open(":memory:") as ws:  # or the path of a file
@@ -157,8 +157,10 @@ class Workspace:
         self._sessions = Sessions()
         self._asked = Asked()
         self._prepared: dict[str, PreparedEdits] = {}
-        if store.mode == "rw":  # reading views needs no rules
-            self._rules_now()
+        if store.mode == "rw":
+            with store.snapshot() as snap:
+                if not self.rules.saved(snap).are_linked:  # else compiled when they are needed
+                    self.rules_of(snap)
         maintainers.add(self._maintainer)
 
     # -- rules

@@ -106,6 +106,12 @@ class Block:
     limits: Limits = (None, None)
     maintenance: str = AUTO
 
+    @cached_property
+    def names(self) -> frozenset[str]:
+        """What its rules and edits read and write."""
+        edited = (one.predicate for one in self.part.edits)
+        return frozenset(chain(edited, *((*rule.reads, *rule.writes) for rule in self.rules)))
+
     @property
     def rewrites(self) -> "Rewrites":
         """Which rewrites change what the rules store."""
@@ -179,7 +185,7 @@ class Installed:
     `deferred` are permuted indices that no change has needed so far: they are built in the
     transaction that does. `partial` has the views whose state kept a few values of some group when
     it was filled; it may also name views that were dropped or have other rules by now, so `cut` is
-    what counts.
+    what counts. `elsewhere` are permuted indices that rules keep which are not among these.
     """
 
     blocks: tuple[Block, ...] = ()
@@ -187,6 +193,7 @@ class Installed:
     layouts: Mapping[str, Layout] = field(default_factory=dict)
     deferred: frozenset[Index] = frozenset()
     partial: frozenset[str] = frozenset()
+    elsewhere: frozenset[Index] = frozenset()
 
     def adding(self, block: Block, program: Program, layouts: Mapping[str, Layout]) -> "Installed":
         """Return this with one more block; `program` and `layouts` have its rules and views, too.
@@ -196,7 +203,9 @@ class Installed:
         """
         uses = self._uses.adding(block.rules)
         deferred = uses.deferrable - (self._uses.all_permuted - self.deferred)
-        made = Installed((*self.blocks, block), program, layouts, deferred, self.partial)
+        made = Installed(
+            (*self.blocks, block), program, layouts, deferred, self.partial, self.elsewhere
+        )
         found: dict[str, Any] = {
             "_uses": uses,
             "numbered": self.numbered | {r.number: r for r in block.rules},
@@ -304,7 +313,10 @@ class Installed:
 
     @cached_property
     def _uses(self) -> Uses:
-        return Uses().adding(self.rules)
+        own = defaultdict[str, tuple[Index, ...]](tuple)
+        for index in self.elsewhere:
+            own[index.predicate] += (index,)
+        return Uses(others=self.elsewhere, permuted={**own}).adding(self.rules)
 
     def replacing(self, rules: Mapping[InstalledRule, InstalledRule]) -> "Installed":
         """Return this with other plans for some rules; new indices that only probes of columns
@@ -336,6 +348,21 @@ class Installed:
         return self.replacing(
             {rule: rule.measured(took[n], found.get(n, {})) for n, rule in rules.items()}
         )
+
+    def updated(self, before: "Installed", after: "Installed") -> "Installed":
+        """Return these, of which `before` may be a part, with what a transaction made of it."""
+        if self is before:
+            return after
+        changed = [n for n, rule in after.numbered.items() if before.numbered[n] is not rule]
+        made = self.replacing(
+            {
+                self.numbered[n]: replace(after.numbered[n], definition=self.numbered[n].definition)
+                for n in changed
+            }
+        )
+        deferred = (self.deferred - before.deferred) | after.deferred
+        partial = (self.partial - before.cut) | after.partial
+        return replace(made.deferring(deferred), partial=partial)
 
     @cached_property
     def together(self) -> dict[InstalledRule, tuple[InstalledRule, ...]]:
@@ -473,7 +500,7 @@ class Installed:
         """The names of all trees that follow from the extensional predicates: views, their
         indices and state.
         """
-        return self.derived_by(self.rules)
+        return self.derived_by(self.rules).union(map(tree_name, self.elsewhere))
 
     def derived_by(self, rules: Iterable[InstalledRule]) -> frozenset[str]:
         """Return the trees that some rules need, by name: views, aggregate state, permuted and
@@ -585,7 +612,10 @@ class Installed:
         return 1 + max(self.numbered, default=-1)
 
     def save(self) -> str:
-        """Return everything that opening needs, as JSON."""
+        """Return everything that opening needs, as JSON: also what each block `has`, and which
+        blocks it `uses`.
+        """
+        owners = {name: b.name for b in self.blocks for name in b.part.predicates}
         blocks = [
             {
                 "name": b.name,
@@ -597,6 +627,8 @@ class Installed:
                 **{name: True for name, used in b.rewrites._asdict().items() if used},
                 "orders": [v.orders for v in b.rules],
                 "bases": [v.basis for v in b.rules],
+                "has": [*b.part.predicates],
+                "uses": sorted({owners[n] for n in b.names if n in owners} - {b.name}),
             }
             for b in self.blocks
         ]

@@ -1,26 +1,34 @@
-"""Rules in a store: which rules a version has installed, the relations that they read, and the
-trees that they need.
+"""Rules in a store: as a version saves them, compiled when something needs them, the relations that
+they read, and the trees that they need.
+
+    block v0   has paid, city, v0                  declares or derives these
+    block v1   has v1            uses v0           reads paid, which v0 declares
+    block v2   has v2            uses v0, v1
+
+A question about v1 compiles v1 and v0, whatever else is installed; a transaction that edits paid
+compiles all three.
 """
 
+from __future__ import annotations
+
 import json
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
 from operator import index
 from typing import Any
 
 import numpy as np
 
-from ivm.errors import IvmError, RedefinitionError
-from ivm.lang.ir import Const, Predicate
+from ivm.errors import EditError, IvmError, RedefinitionError, RuleError, RuleTypeError
+from ivm.lang.ir import Const, Edit, Predicate
 from ivm.lang.types import zone_named, zone_of
-from ivm.names import is_tree_of_rules
+from ivm.names import WHOLE, is_tree_of_rules, permuted_name
 from ivm.plan.plan import Index
 from ivm.plan.planner import AUTO, Chosen
 from ivm.rules.compile import Saved, compile, with_block
 from ivm.rules.installed import (
     PLANNING,
-    PLANNING_WITHOUT_RANGES,
     PROPERTY,
     Installed,
     Options,
@@ -28,25 +36,38 @@ from ivm.rules.installed import (
 )
 from ivm.rules.relations import MARK, Relations
 from ivm.rules.rule import Basis
-from ivm.terms.encoder import Encoder
+from ivm.terms.encoder import Encoder, finder
+from ivm.views.edit_composition import TAKE
+from pagestore.errors import WordError
 from pagestore.host import (
+    ERASE,
     INSERT,
+    NULL,
+    SET,
     Column,
     Dependants,
+    Edits,
     Schema,
     Snapshot,
     Store,
     Transaction,
     Type,
+    narrowed,
     record_dependants,
+    recorded_dependants,
 )
 
 HOST = "ivm"
 PLANNING_BEFORE = 1  # as PLANNING_WITHOUT_RANGES, but for rules whose arithmetic may fail
 REMEDY = "`pagestore dump --relation` and `restore` take the facts to a new store, and `ivm install` the rules"
+ANOTHER = (
+    "another release installed rules in this store, and what it stores for them is not what "
+    f"this one would; {REMEDY}"
+)
+OTHERS_MAX = 16  # versions whose rules are kept, of branches and older ones
+DAMAGED = LookupError, ValueError, TypeError, AttributeError, AssertionError, RecursionError
 # the property that holds the sizes of sensitivity indices when they were last built
 BUILT = "ivm.built"
-OTHERS_MAX = 16  # sets of rules that are kept compiled, of branches and older versions
 # Each version stores these two sentences, for processes in which this package is not imported.
 EDIT = "`import ivm` first, and its views follow, or edit in ivm.open(path).transaction()"
 RELEASE = "`ivm uninstall` removes rules and all that is stored for them"
@@ -70,52 +91,98 @@ def load(
     Raises RuleError, IvmError, EditError.
     """
     saved = saved or saved_rules(source)
-    if not saved:
-        return Installed()
-    store = Relations(source, relations, opening=True)
-    try:
-        found = json.loads(saved)
-        planning = found["planning"] if isinstance(found, dict) else None
-        if planning in range(PLANNING_WITHOUT_RANGES, PLANNING + 1):
-            deferred = {Index(name, (*order,)) for name, order in found.get("deferred", ())}
-            partial = frozenset(map(str, found.get("partial", ())))
-            return replace(_loaded(found["blocks"], store).deferring(deferred), partial=partial)
-    except IvmError:
-        raise
-    except (
-        LookupError,
-        ValueError,
-        TypeError,
-        AttributeError,
-        AssertionError,
-        RecursionError,
-    ) as error:
-        said = f"property {PROPERTY!r} says which rules are installed, and does not read ({error!r}): {REMEDY}"
-        raise IvmError(said) from None
-    if planning == PLANNING_BEFORE:
+    return SavedBlocks(saved).compiled(source, relations) if saved else Installed()
+
+
+class SavedBlocks:
+    """The blocks of rules that a version saved, as data, and which of them use others."""
+
+    def __init__(self, saved: str) -> None:
+        """Raises IvmError for a property that does not read, or that another release wrote."""
+        with _reading():
+            found = json.loads(saved)
+            self._planning = found["planning"] if isinstance(found, dict) else None
+            if self._planning not in range(PLANNING_BEFORE, PLANNING + 1):
+                raise IvmError(ANOTHER)
+            self._blocks = {block["name"]: block for block in found["blocks"]}
+            self._deferred = {Index(n, (*order,)) for n, order in found.get("deferred", ())}
+            self._partial = frozenset(map(str, found.get("partial", ())))
+            self._owners = {n: b["name"] for b in self._blocks.values() for n in b.get("has", ())}
+            self.are_linked = self._planning != PLANNING_BEFORE and all(
+                "has" in block for block in self._blocks.values()
+            )
+
+    def needed(self, read: Iterable[str], edited: Iterable[str]) -> set[str]:
+        """Return the blocks from which relations and views follow that are read, and those which
+        follow what is edited.
+        """
+        changed = self._of(edited)
+        for name, block in self._blocks.items():  # each after those that it uses
+            if not changed.isdisjoint(block["uses"]):
+                changed.add(name)
+        found, left = set[str](), [*self._of(read), *changed]
+        while left:
+            own = left.pop()
+            if own not in found:
+                found.add(own)
+                left += self._blocks[own]["uses"]
+        return found
+
+    def _of(self, names: Iterable[str]) -> set[str]:
+        """Return the blocks that have some names."""
+        both = (own for name in names for own in (name, name + WHOLE))
+        return {self._owners[own] for own in both if own in self._owners}
+
+    def compiled(self, source: Snapshot | Transaction, relations: Any = None) -> Installed:
+        """Return all rules compiled, as `load` does."""
+        store = Relations(source, relations, opening=True)
+        if self._planning != PLANNING_BEFORE:
+            return self.adding(Installed(), self._blocks, store)
         # raised where rules have more plans than were saved
         with suppress(IndexError, ValueError, AssertionError):
-            installed = _loaded(found["blocks"], store)
-            saved_plans = [len(rule) for block in found["blocks"] for rule in block["orders"]]
+            installed = self.adding(Installed(), self._blocks, store)
+            saved_plans = [len(r) for block in self._blocks.values() for r in block["orders"]]
             if saved_plans == [len(rule.plans) for rule in installed.rules]:
                 return installed
-    raise IvmError(
-        "another release installed rules in this store, and what it stores for them is not what "
-        f"this one would; {REMEDY}"
-    )
+        raise IvmError(ANOTHER)
+
+    def completed(self, installed: Installed, known: Container[str], store: Relations) -> Installed:
+        """Return all rules, of which those of the `known` blocks are compiled."""
+        made = self.adding(installed, [n for n in self._blocks if n not in known], store)
+        places = {name: place for place, name in enumerate(self._blocks)}
+        blocks = sorted(made.blocks, key=lambda block: places[block.name])
+        return replace(made, blocks=(*blocks,), elsewhere=frozenset())
+
+    def adding(self, installed: Installed, names: Container[str], store: Relations) -> Installed:
+        """Return rules with some blocks more.  Raises RuleError, EditError, IvmError."""
+        with nullcontext() if self._planning == PLANNING_BEFORE else _reading():
+            for block in self._blocks.values():
+                if block["name"] in names:
+                    installed = _with(installed, block, store)
+        return replace(installed.deferring(self._deferred), partial=self._partial)
 
 
-def _loaded(blocks: list[dict[str, Any]], store: Relations) -> Installed:
-    installed = Installed()
-    for block in blocks:
-        orders = [[Chosen(*o) for o in rule] for rule in block["orders"]]
-        rewrites = Rewrites(*(block.get(name, False) for name in Rewrites._fields))
-        limits = tuple(block.get("limits", (None, None)))
-        options = Options(block["granularity"], block.get("maintenance", AUTO), limits)
-        bases = [_basis(*basis) for basis in block.get("bases", ())]
-        saved = Saved(block["number"], orders, rewrites, bases)
-        installed = with_block(block["text"], installed, store, block["name"], options, saved)
-    return installed
+@contextmanager
+def _reading() -> Iterator[None]:
+    """Raise IvmError for errors of a property that does not read."""
+    try:
+        yield
+    except IvmError:
+        raise
+    except DAMAGED as error:
+        said = f"property {PROPERTY!r} says which rules are installed, and does not read ({error!r}): {REMEDY}"
+        raise IvmError(said) from None
+
+
+def _with(installed: Installed, block: dict[str, Any], store: Relations) -> Installed:
+    """Return rules with a saved block."""
+    orders = [[Chosen(*o) for o in rule] for rule in block["orders"]]
+    rewrites = Rewrites(*(block.get(name, False) for name in Rewrites._fields))
+    limits = tuple(block.get("limits", (None, None)))
+    options = Options(block["granularity"], block.get("maintenance", AUTO), limits)
+    bases = [_basis(*basis) for basis in block.get("bases", ())]
+    saved = Saved(block["number"], orders, rewrites, bases)
+    return with_block(block["text"], installed, store, block["name"], options, saved)
 
 
 def _basis(
@@ -141,11 +208,6 @@ def _basis(
     )
 
 
-def stored_before(text: str) -> set[str]:
-    """Return the relations that existed before an installed text: those declared after the mark."""
-    return {*compile(text.partition(f"\n{MARK}\n")[2]).predicates}
-
-
 class KnownRules:
     """A cache of the rules of the versions used last, by their saved texts; threads share it.
 
@@ -155,9 +217,9 @@ class KnownRules:
 
     def __init__(self, store: Store) -> None:
         self._store, self._removed = store, store.texts_removed
-        self._newest: tuple[str | None, Installed] = None, Installed()
+        self._newest: tuple[str | None, VersionRules] = None, VersionRules(None)
         # of other versions and branches, with those used last at the end
-        self._others: dict[str | None, Installed] = {}
+        self._others: dict[str | None, VersionRules] = {}
 
     def of(self, source: Snapshot | Transaction) -> Installed:
         """Return the rules of a version, compiled if they are not cached.  Raises RuleError,
@@ -166,27 +228,96 @@ class KnownRules:
         For a transaction the saved text of its own version counts: another thread may have
         committed an installation and not stored its rules here yet.
         """
+        return self.saved(source).all(source)
+
+    def some(
+        self, source: Snapshot | Transaction, read: Iterable[str], edited: Iterable[str] = ()
+    ) -> Installed:
+        """Return the rules of a version from which relations and views follow that are read, and
+        those which follow what is edited; perhaps others, too.  Raises as `of`.
+        """
+        return self.saved(source).some(source, read, edited)
+
+    def saved(self, source: Snapshot | Transaction) -> VersionRules:
+        """Return the rules of a version as they are saved, perhaps compiled.  Raises IvmError."""
         removed = (
             source.texts_removed if isinstance(source, Transaction) else self._store.texts_removed
         )
         if self._removed != removed:
             self._removed = removed
-            self._newest, self._others = (None, Installed()), {}
+            self._newest, self._others = (None, VersionRules(None)), {}
         saved = saved_rules(source)
-        known, installed = self._newest
+        known, rules = self._newest
         if saved == known:
-            return installed
+            return rules
         others = self._others
-        found = others.pop(saved, None)
-        installed = load(source) if found is None else found
-        others[saved] = installed
+        rules = others.pop(saved) if saved in others else VersionRules(saved)
+        others[saved] = rules
         if len(others) > OTHERS_MAX:
             others.pop(next(iter(others)), None)
-        return installed
+        return rules
 
     def remember(self, saved: str, installed: Installed) -> None:
         """Cache the rules of the newest version."""
-        self._newest = saved, installed
+        self._newest = saved, VersionRules(saved, installed)
+
+
+class VersionRules:
+    """The rules of a version, of which some are compiled."""
+
+    def __init__(self, saved: str | None, installed: Installed | None = None) -> None:
+        """Take the property that lists them, and all if they are compiled.  Raises IvmError."""
+        self._all = Installed() if saved is None else installed
+        self._blocks = SavedBlocks(saved) if saved and installed is None else None
+        # the names of some blocks, with their rules
+        self._some: tuple[frozenset[str], Installed] | None = None
+
+    @property
+    def are_linked(self) -> bool:
+        """Whether it is known which blocks use others, which earlier releases did not save."""
+        return self._blocks is None or self._blocks.are_linked
+
+    def all(self, source: Snapshot | Transaction) -> Installed:
+        """Return all rules, compiled if they are not.  Raises RuleError, IvmError, EditError."""
+        if self._all is None:
+            assert self._blocks is not None
+            known, installed = self._some or (frozenset(), None)
+            self._all = (
+                self._blocks.compiled(source)
+                if installed is None
+                else self._blocks.completed(installed, known, Relations(source, opening=True))
+            )
+        return self._all
+
+    def some(
+        self, source: Snapshot | Transaction, read: Iterable[str], edited: Iterable[str]
+    ) -> Installed:
+        """Return at least the rules that `KnownRules.some` says."""
+        if self._all is not None or self._blocks is None or not self._blocks.are_linked:
+            return self.all(source)
+        known, installed = self._some or (frozenset(), Installed(elsewhere=_indices(source)))
+        if missing := self._blocks.needed(read, edited) - known:
+            try:
+                store = Relations(source, opening=True)
+                installed = self._blocks.adding(installed, missing, store)
+            except RuleError:
+                self._some = None
+                return self.all(source)  # which says what is wrong, if anything is
+            self._some = known | missing, installed
+        return installed
+
+
+def _indices(source: Snapshot | Transaction) -> frozenset[Index]:
+    """Return the permuted indices that the rules of a version keep."""
+    holder = source.catalog if isinstance(source, Transaction) else source
+    said = recorded_dependants(holder.properties).get(HOST)
+    found = map(permuted_name, said.keeps if said else ())
+    return frozenset(Index(*one) for one in found if one)
+
+
+def stored_before(text: str) -> set[str]:
+    """Return the relations that existed before an installed text: those declared after the mark."""
+    return {*compile(text.partition(f"\n{MARK}\n")[2]).predicates}
 
 
 def built_sizes(source: Snapshot | Transaction) -> dict[str, tuple[int, int]]:
@@ -306,3 +437,57 @@ def drop_stray_trees(txn: Transaction, before: Installed, installed: Installed) 
     for name in installed.derived_by(rules) - before.derived_trees:
         if is_tree_of_rules(name) and name in txn:
             txn.drop(name)
+
+
+def words_of_edits(
+    txn: Transaction, edits: tuple[Edit, ...], installed: Installed
+) -> dict[str, Edits]:
+    """Convert edits to words, by predicate, in the order of the text."""
+    intern, find = Encoder(txn), finder(txn)
+    action = {"+": INSERT, "-": ERASE, "^": SET}
+    found: dict[str, list[tuple[int, list[int]]]] = {}
+    for edit in edits:
+        terms = edit.args if edit.value is None else (*edit.args, edit.value)
+        words = [*map(find if edit.action == "-" else intern, terms)]
+        _narrow(txn, edit, terms, words)
+        spec = txn.tree(edit.predicate).spec
+        layout = installed.layouts.get(edit.predicate)
+        taken = edit.action == "-" and (edit.value is not None or spec.keys < len(words))
+        if edit.action != "-" or taken:
+            words += _undeclared(txn, edit, len(words) if layout is None else layout.visible, taken)
+        words += [0] * (spec.columns - len(words))
+        found.setdefault(edit.predicate, []).append((TAKE if taken else action[edit.action], words))
+    return {
+        name: (
+            np.array([a for a, _ in rows], np.int64),
+            np.array([w for _, w in rows], np.int64).T.copy(),
+        )
+        for name, rows in found.items()
+    }
+
+
+def _narrow(txn: Transaction, edit: Edit, terms: tuple[Const, ...], words: list[int]) -> None:
+    """Change the words of a row to those that narrow columns have.  Raises RuleTypeError for the
+    insertion of a value that one of them does not have.
+    """
+    schema = txn[edit.predicate].schema
+    for place in schema.narrow:
+        column, word = schema.stored[place], np.array(words[place : place + 1], np.int64)
+        try:
+            words[place : place + 1] = narrowed(column, word, 0, edit.action != "-").tolist()
+        except WordError as error:
+            raise RuleTypeError(terms[place].where, str(error)) from None
+
+
+def _undeclared(txn: Transaction, edit: Edit, declared: int, taken: bool) -> list[int]:
+    """Return nulls for columns added to a relation since its declaration.  Raises EditError if
+    they are not allowed.
+    """
+    more = txn[edit.predicate].schema.stored[declared:]
+    if more and (taken or not all(column.type.nullable for column in more)):
+        names = ", ".join(column.name for column in more)
+        raise EditError(
+            f"{edit.where}: {edit.predicate} has the column {names}, too, which its declaration "
+            "lacks: edit whole rows in a transaction, or delete a key"
+        )
+    return [NULL] * len(more)

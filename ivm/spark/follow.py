@@ -285,7 +285,7 @@ def _translated(
             for n, one in tables.items()
         }
         with workspace.store.snapshot() as snap:
-            known = Catalog(snap, workspace.rules_of(snap).program.predicates, snap.properties)
+            known = Catalog(snap)
             installed = rules_of(text, name, schemas, known)
     declared = {
         n.lower(): one for n, one in compile(installed).predicates.items() if one.extensional

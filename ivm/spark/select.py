@@ -234,8 +234,7 @@ class _Text:
 
     def _is_derived(self, name: str) -> bool:
         """Return whether rules of the workspace derive a relation."""
-        found = None if self.known is None else self.known.predicates.get(name)
-        return found is not None and not found.extensional
+        return self.known is not None and self.known.is_derived(name)
 
 
 def columns_of(table: pa.Schema) -> Stored:

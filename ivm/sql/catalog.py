@@ -11,30 +11,26 @@ Everything else follows from the store: a table is a relation, a kept view is a 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from typing import Any
 
 from sqlglot import exp
 
-from ivm.lang.ir import Predicate
 from ivm.names import CATALOG, ONE, is_helper, is_tree_of_rules
 from ivm.sql.dialects.read import read, saved_query
 from ivm.sql.rules import Column, Schema, Table
 from ivm.sql.types import as_stored, parsed, type_of_store
+from pagestore.host import Snapshot, catalog_of
 
 NAMED = "constraint"  # in the meta of a constraint: its name
 
 
 class Catalog:
-    """The tables and views of a version: `source` is a snapshot or a transaction, `predicates`
-    those of its rules.
-    """
+    """The tables and views of a version: `source` is a snapshot or a transaction."""
 
-    def __init__(
-        self, source: Any, predicates: Mapping[str, Predicate], properties: Mapping[str, Any]
-    ) -> None:
-        self.source, self.predicates = source, predicates
-        saved: dict[str, Any] = json.loads(properties.get(CATALOG) or "{}")
+    def __init__(self, source: Any) -> None:
+        self.source = source
+        stored = catalog_of(source) if isinstance(source, Snapshot) else source.catalog
+        saved: dict[str, Any] = json.loads(stored.properties.get(CATALOG) or "{}")
         self.tables: dict[str, Any] = saved.get("tables", {})
         self.views: dict[str, Any] = saved.get("views", {})
         self.kept: dict[str, Any] = saved.get("kept", {})
@@ -47,6 +43,15 @@ class Catalog:
         )
 
     # -- names
+
+    def is_derived(self, name: str) -> bool:
+        """Return whether rules keep a relation, so that nobody edits it."""
+        committed = (
+            catalog_of(source)
+            if isinstance(source := self.source, Snapshot)
+            else source.base.catalog
+        )
+        return name in self.kept or name in committed.hosted
 
     def names(self) -> list[str]:
         """Return the names of all tables and views that a query can name."""

@@ -51,7 +51,7 @@ def constrain(host: Host, name: str, checks: Checks, indices: Indices | None = N
     Raises SqlError, or what its rows violate; then nothing is changed.
     """
     with host.store.snapshot() as snap:
-        catalog = Catalog(snap, host.rules.of(snap).program.predicates, snap.properties)
+        catalog = Catalog(snap)
     saved = catalog.tables.get(name, {})
     indices = saved.get("indices", {}) if indices is None else indices
     trees = Trees(constraints_of(name))
@@ -64,7 +64,7 @@ def constrain(host: Host, name: str, checks: Checks, indices: Indices | None = N
         }
 
     def save(txn: Any) -> None:
-        changed = Catalog(txn, {}, txn.catalog.properties)
+        changed = Catalog(txn)
         own = changed.tables.setdefault(name, {"columns": columns_saved(changed, name)})
         own |= {"constraints": texts, "indices": indices}
         txn.properties[CATALOG] = changed.saved()
@@ -88,7 +88,7 @@ def constrain(host: Host, name: str, checks: Checks, indices: Indices | None = N
 def add_constraints(host: Host, node: exp.Alter, nodes: list[exp.Expr]) -> None:
     """ALTER TABLE ... ADD CONSTRAINT.  Raises SqlError, or what the table's rows violate."""
     with host.store.snapshot() as snap:
-        catalog = Catalog(snap, host.rules.of(snap).program.predicates, snap.properties)
+        catalog = Catalog(snap)
         own = catalog.find(node.this.name)
         if own is None or own in catalog.kept:
             raise SqlError(
@@ -131,7 +131,7 @@ def create_index(host: Host, node: exp.Create) -> None:
             "CREATE UNIQUE INDEX takes columns, and all rows: keep a view of what may not be", node
         )
     with host.store.snapshot() as snap:
-        catalog = Catalog(snap, host.rules.of(snap).program.predicates, snap.properties)
+        catalog = Catalog(snap)
         wanted = node.this.args["table"].name
         own = catalog.find(wanted)
         if own is None or own in catalog.kept:
@@ -165,7 +165,7 @@ def create_index(host: Host, node: exp.Create) -> None:
 def drop_index(host: Host, name: str, node: exp.Drop) -> None:
     """DROP INDEX.  Raises SqlError."""
     with host.store.snapshot() as snap:
-        catalog = Catalog(snap, {}, snap.properties)
+        catalog = Catalog(snap)
     if (owner := _owner(catalog, name)) is None:
         if node.args.get("exists"):
             return

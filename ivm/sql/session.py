@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ivm.answer import Answer
+from ivm.lang.declarations import mentioned
 from ivm.lang.program import Program
 from ivm.names import CATALOG, ONE
 from ivm.question import answer, understand
@@ -69,7 +70,7 @@ class Reader:
             with self.host.store.sketch(self.version) as sketch:
                 yield sketch
         else:
-            with undone(self.edited.inner) as state:
+            with undone(self.edited._txn) as state:
                 yield state
 
     @contextmanager
@@ -82,10 +83,7 @@ class Reader:
     @contextmanager
     def catalog(self) -> Iterator[Catalog]:
         """Give the tables and views that statements can name."""
-        source: Any = self.edited.inner if self.edited is not None else self._snapshot()
-        rules = self.host.rules.of(source).program.predicates
-        properties = source.catalog.properties if self.edited is not None else source.properties
-        yield Catalog(source, rules, properties)
+        yield Catalog(self.edited._txn if self.edited is not None else self._snapshot())
 
     def bring_up_to_date(self, names: Iterable[str]) -> None:
         """Apply the edits so far within `state`, and let relations follow them."""
@@ -106,7 +104,8 @@ class Reader:
         """Evaluate rules once in a state, which is then as it was."""
         with undone(state):
             with_one(state)
-            question = understand(state, self.host.rules.of(state), program)
+            names, _ = mentioned(program.statements)
+            question = understand(state, self.host.rules.some(state, names), program)
             self.bring_up_to_date(question.reads)
             return answer(state, question, self.host.threads)
 
@@ -121,6 +120,6 @@ def change_catalog(host: Host, message: str, change: Callable[[Any, Catalog], No
     """Change tables and what SQL says of them in one commit."""
     with host.store.transaction(message) as txn:
         with_one(txn)
-        catalog = Catalog(txn, host.rules.of(txn).program.predicates, txn.catalog.properties)
+        catalog = Catalog(txn)
         change(txn, catalog)
         txn.properties[CATALOG] = catalog.saved()

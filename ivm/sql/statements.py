@@ -28,8 +28,8 @@ from ivm.errors import (
 from ivm.sql import constraints, files, tables, views
 from ivm.sql.answers import PART, answer, finish, in_words
 from ivm.sql.beside import versions
-from ivm.sql.beside.rows import catalog_of as catalog_of_state
 from ivm.sql.beside.rows import put_beside
+from ivm.sql.catalog import Catalog
 from ivm.sql.dialects.read import DIALECTS, NAMED_TYPES, SOURCE, command_text, read, saved_query
 from ivm.sql.edits.change import delete, update
 from ivm.sql.edits.insert import insert
@@ -490,9 +490,8 @@ class Statements:
         reader = self._reader()
         if session.BESIDE in (statement or node).meta:
             with reader.state() as state:
-                rules = self.host.rules.of(state)
-                own = put_beside(reader, state, rules, node)
-                queries = self._queries(catalog_of_state(state, rules))
+                own = put_beside(reader, state, node)
+                queries = self._queries(Catalog(state))
                 return answer(
                     queries,
                     queries.query(own, None, top=True),

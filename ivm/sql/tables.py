@@ -289,7 +289,7 @@ def drop(host: Host, node: exp.Drop) -> None:
 
 def _drop(host: Host, name: str, node: exp.Drop) -> None:
     with host.store.snapshot() as snap:
-        catalog = Catalog(snap, host.rules.of(snap).program.predicates, snap.properties)
+        catalog = Catalog(snap)
         own = catalog.find(name)
         is_view = own in catalog.kept if own else catalog.view(name) is not None
         block = catalog.kept[own]["block"] if own in catalog.kept else None
@@ -362,7 +362,7 @@ def _readers(host: Host, name: str) -> str:
     """Return which kept views read a table, as an error says it."""
     with host.store.snapshot() as snap:
         rules = host.rules.of(snap)
-        table = Catalog(snap, rules.program.predicates, snap.properties).find(name)
+        table = Catalog(snap).find(name)
         blocks = [
             one.name
             for one in rules.blocks

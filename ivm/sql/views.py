@@ -136,7 +136,7 @@ def _kept(host: Host, name: str, columns: list[str], node: exp.Create, strict: b
         if ONE not in first:
             with_one(first)
     with host.store.snapshot() as snap:
-        catalog = Catalog(snap, host.rules.of(snap).program.predicates, snap.properties)
+        catalog = Catalog(snap)
         if not _may_create(catalog, name, node):
             return
         own = catalog.find(name)
@@ -171,7 +171,7 @@ def _kept(host: Host, name: str, columns: list[str], node: exp.Create, strict: b
     trees = kept_trees(name, saved["sql"], finished)
 
     def edit(txn: Any) -> None:
-        catalog = Catalog(txn.inner, {}, txn.inner.catalog.properties)
+        catalog = Catalog(txn.inner)
         catalog.kept[name] = saved
         if own is not None and own != name:
             catalog.kept.pop(own, None)

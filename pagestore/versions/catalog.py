@@ -13,7 +13,7 @@ What belongs to the whole store and seldom changes: retention, tags and the name
 import json
 import re
 from collections.abc import Collection, Mapping
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import chain
 from types import MappingProxyType
 from typing import NamedTuple
@@ -150,7 +150,7 @@ class Catalog:
         """What hosts derive from relations, by host, of a committed catalog, which stays."""
         return recorded_dependants(self.properties)
 
-    @property
+    @cached_property
     def hosted(self) -> set[str]:
         """The relations that hosts keep up to date."""
         return {name for derived in self.dependants.values() for name in derived.keeps}
@@ -257,6 +257,9 @@ def _words_of(info: Info) -> WordList:
     return out.words[1:]
 
 
+_type = lru_cache(1 << 10)(Type.parse)  # most columns of a store have one of a few types
+
+
 def _take_info(source: RecordReader) -> Info:
     name = source.take_text()
     tree_id, keys, values = source.take_many(3).tolist()
@@ -264,7 +267,7 @@ def _take_info(source: RecordReader) -> Info:
     columns = [(source.take_text(), source.take_text()) for _ in range(source.take())]
     key, intervals = (tuple(source.take_text() for _ in range(source.take())) for _ in range(2))
     try:
-        found = Schema(tuple(Column(name, Type.parse(type_)) for name, type_ in columns), key)
+        found = Schema(tuple(Column(name, _type(type_)) for name, type_ in columns), key)
         schema = Schema.parse(found, key, keys_null=True)
     except SchemaError as error:
         if columns:

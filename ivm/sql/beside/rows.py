@@ -15,7 +15,6 @@ import numpy as np
 import sqlglot
 from sqlglot import exp
 
-from ivm.rules.installed import Installed
 from ivm.sql.beside import versions
 from ivm.sql.catalog import Catalog
 from ivm.sql.errors import SqlError
@@ -32,16 +31,11 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-def catalog_of(state: Any, rules: Installed) -> Catalog:
-    """Return the tables and views of a transaction."""
-    return Catalog(state, rules.program.predicates, state.catalog.properties)
-
-
-def put_beside(reader: Reader, state: Any, rules: Installed, node: exp.Expr) -> exp.Expr:
+def put_beside(reader: Reader, state: Any, node: exp.Expr) -> exp.Expr:
     """Return a query that reads relations of a transaction, which this makes, in place of what is
     beside the tables.
     """
-    node, catalog, store = node.copy(), catalog_of(state, rules), reader.host.store
+    node, catalog, store = node.copy(), Catalog(state), reader.host.store
     for number, table in enumerate(list(node.find_all(exp.Table))):
         shown: list[Column]
         rows: Any

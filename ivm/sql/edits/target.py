@@ -507,7 +507,6 @@ def _found(catalog: Catalog, table: exp.Expr) -> str:
     own = catalog.find(table.name)
     if own is None and catalog.view(table.name) is None:
         raise SqlError(f"no table {table.name} exists{nearest(table.name, catalog.names())}", table)
-    predicate = catalog.predicates.get(own) if own is not None else None
-    if own is None or own in catalog.kept or not (predicate is None or predicate.extensional):
+    if own is None or catalog.is_derived(own):
         raise SqlError(f"{own or table.name} is a view: edit the tables that it reads", table)
     return own

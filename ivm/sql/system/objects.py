@@ -84,8 +84,7 @@ def _objects(catalog: Catalog) -> Iterator[Object]:
             yield Object(name, VIEW, columns, {}, [], _shown(catalog.views[name]))
             continue
         kept = catalog.kept.get(name)
-        predicate = catalog.predicates.get(name)
-        is_view = kept is not None or (predicate is not None and not predicate.extensional)
+        is_view = catalog.is_derived(name)
         saved = catalog.tables.get(name, {}).get("columns", ())
         defaults = {c["name"]: c["default"] for c in saved if c.get("default") is not None}
         yield Object(
