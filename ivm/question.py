@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
+
 from ivm.answer import Answer
 from ivm.engine.fill import Fill
 from ivm.engine.replan import Replan
@@ -41,6 +43,11 @@ class Question(NamedTuple):
         return self.installed.blocks[-1].part
 
     @property
+    def lasts(self) -> bool:
+        """Whether it is the same with other rows, and lists none of the texts that there are."""
+        return not any(isinstance(rows, np.ndarray) for rows in self.program.seeds.values())
+
+    @property
     def reads(self) -> set[str]:
         """The predicates that the query's rules read."""
         return {name for rule in self.installed.blocks[-1].rules for name in rule.reads}
@@ -59,6 +66,15 @@ def understand(
 
 def answer(sketch: EphemeralTransaction, question: Question, threads: int) -> Answer:
     """Evaluate a query. Raises MaintainError, LimitError."""
+    return evaluated(sketch, question, threads)[0]
+
+
+def evaluated(
+    sketch: EphemeralTransaction, question: Question, threads: int
+) -> tuple[Answer, Question]:
+    """Return the answer of a query, and it with the plans that fit what was found, for when it is
+    asked again.  Raises as `answer`.
+    """
     installed, block = question.installed, question.installed.blocks[-1]
     drop_stray_trees(sketch, question.before, installed)
     for predicate in block.part.predicates.values():
@@ -75,7 +91,7 @@ def answer(sketch: EphemeralTransaction, question: Question, threads: int) -> An
         table = _table(sketch[question.answer], memory)
         if installed.program.predicates[question.answer].value == ROPE:
             table = _with_texts(sketch, installed, question.answer, table, memory)
-    return Answer(table, seconds)
+    return Answer(table, seconds), question._replace(installed=context.installed)
 
 
 def _table(relation: Relation, memory: MemoryUse) -> pa.Table:

@@ -109,7 +109,7 @@ class Block:
     @cached_property
     def names(self) -> frozenset[str]:
         """What its rules and edits read and write."""
-        edited = (one.predicate for one in self.part.edits)
+        edited = (edit.predicate for edit in self.part.edits)
         return frozenset(chain(edited, *((*rule.reads, *rule.writes) for rule in self.rules)))
 
     @property
@@ -313,10 +313,10 @@ class Installed:
 
     @cached_property
     def _uses(self) -> Uses:
-        own = defaultdict[str, tuple[Index, ...]](tuple)
+        permuted = defaultdict[str, tuple[Index, ...]](tuple)
         for index in self.elsewhere:
-            own[index.predicate] += (index,)
-        return Uses(others=self.elsewhere, permuted={**own}).adding(self.rules)
+            permuted[index.predicate] += (index,)
+        return Uses(others=self.elsewhere, permuted={**permuted}).adding(self.rules)
 
     def replacing(self, rules: Mapping[InstalledRule, InstalledRule]) -> "Installed":
         """Return this with other plans for some rules; new indices that only probes of columns

@@ -100,13 +100,13 @@ class SavedBlocks:
     def __init__(self, saved: str) -> None:
         """Raises IvmError for a property that does not read, or that another release wrote."""
         with _reading():
-            found = json.loads(saved)
-            self._planning = found["planning"] if isinstance(found, dict) else None
+            listed = json.loads(saved)
+            self._planning = listed["planning"] if isinstance(listed, dict) else None
             if self._planning not in range(PLANNING_BEFORE, PLANNING + 1):
                 raise IvmError(ANOTHER)
-            self._blocks = {block["name"]: block for block in found["blocks"]}
-            self._deferred = {Index(n, (*order,)) for n, order in found.get("deferred", ())}
-            self._partial = frozenset(map(str, found.get("partial", ())))
+            self._blocks = {block["name"]: block for block in listed["blocks"]}
+            self._deferred = {Index(n, (*order,)) for n, order in listed.get("deferred", ())}
+            self._partial = frozenset(map(str, listed.get("partial", ())))
             self._owners = {n: b["name"] for b in self._blocks.values() for n in b.get("has", ())}
             self.are_linked = self._planning != PLANNING_BEFORE and all(
                 "has" in block for block in self._blocks.values()
@@ -120,18 +120,18 @@ class SavedBlocks:
         for name, block in self._blocks.items():  # each after those that it uses
             if not changed.isdisjoint(block["uses"]):
                 changed.add(name)
-        found, left = set[str](), [*self._of(read), *changed]
+        blocks, left = set[str](), [*self._of(read), *changed]
         while left:
-            own = left.pop()
-            if own not in found:
-                found.add(own)
-                left += self._blocks[own]["uses"]
-        return found
+            name = left.pop()
+            if name not in blocks:
+                blocks.add(name)
+                left += self._blocks[name]["uses"]
+        return blocks
 
     def _of(self, names: Iterable[str]) -> set[str]:
         """Return the blocks that have some names."""
-        both = (own for name in names for own in (name, name + WHOLE))
-        return {self._owners[own] for own in both if own in self._owners}
+        whole = (predicate for name in names for predicate in (name, name + WHOLE))
+        return {self._owners[name] for name in whole if name in self._owners}
 
     def compiled(self, source: Snapshot | Transaction, relations: Any = None) -> Installed:
         """Return all rules compiled, as `load` does."""
@@ -311,8 +311,8 @@ def _indices(source: Snapshot | Transaction) -> frozenset[Index]:
     """Return the permuted indices that the rules of a version keep."""
     holder = source.catalog if isinstance(source, Transaction) else source
     said = recorded_dependants(holder.properties).get(HOST)
-    found = map(permuted_name, said.keeps if said else ())
-    return frozenset(Index(*one) for one in found if one)
+    parts = map(permuted_name, said.keeps if said else ())
+    return frozenset(Index(*part) for part in parts if part)
 
 
 def stored_before(text: str) -> set[str]:

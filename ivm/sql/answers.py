@@ -6,8 +6,9 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -193,32 +194,51 @@ def _writable(name: str) -> str:
     return "".join("?" if letter in "`$\n\r" else letter for letter in name) or "?"
 
 
-def answer(queries: Queries, rows: Rows, ask: Ask) -> Answer:
-    """Evaluate a query once."""
-    started = time.perf_counter()
+class Understood(NamedTuple):
+    """A query as rules: several sets of them if its columns are in several relations."""
+
+    builder: Builder
+    rows: Rows
+    finished: Finished
+    parts: tuple[Trees, ...]
+
+    def answer(self, asks: Iterable[Callable[[], Answer]]) -> Answer:
+        """Return the rows as SQL has them, given what evaluates the rules of each part."""
+        started, rows, finished = time.perf_counter(), self.rows, self.finished
+        asked = []
+        for trees, ask in zip(self.parts, asks, strict=True):
+            try:
+                asked.append(ask().to_arrow())
+            except RangeError as error:
+                raise in_words(error, self.builder, trees) from error
+        table = side_by_side(asked, finished.keys, finished.weighs) if finished.wide else asked[0]
+        width = len(rows.columns)
+        if finished.weighs:
+            _count(table)
+            table = repeated(table)
+        if rows.order:
+            table = _sorted(table, width, rows.order)
+        table = as_shown(table.select(list(range(width))), [str(v.type) for _, v in rows.columns])
+        table = table.rename_columns([n for n, _ in rows.columns])
+        return Answer(table, time.perf_counter() - started)
+
+
+def understood(queries: Queries, rows: Rows) -> Understood:
+    """Return the rules of a query.  Raises SqlError."""
     if not rows.columns:
         raise SqlError("the query has no columns")
-    bind(queries.builder, rows.body)
-    finished = finish(
-        queries.builder, rows, ANSWER, [n for n, _ in rows.columns], [v for v, _, _ in rows.order]
-    )
-    asked = []
-    for rules in finished.groups if finished.wide else [finished.rules]:
-        trees = Trees().add(rules)
-        try:
-            asked.append(ask(trees.program).to_arrow())
-        except RangeError as error:
-            raise in_words(error, queries.builder, trees) from error
-    table = side_by_side(asked, finished.keys, finished.weighs) if finished.wide else asked[0]
-    width = len(rows.columns)
-    if finished.weighs:
-        _count(table)
-        table = repeated(table)
-    if rows.order:
-        table = _sorted(table, width, rows.order)
-    table = as_shown(table.select(list(range(width))), [str(v.type) for _, v in rows.columns])
-    table = table.rename_columns([n for n, _ in rows.columns])
-    return Answer(table, time.perf_counter() - started)
+    builder = queries.builder
+    bind(builder, rows.body)
+    names = [n for n, _ in rows.columns]
+    finished = finish(builder, rows, ANSWER, names, [v for v, _, _ in rows.order])
+    parts = finished.groups if finished.wide else [finished.rules]
+    return Understood(builder, rows, finished, tuple(Trees().add(rules) for rules in parts))
+
+
+def answer(queries: Queries, rows: Rows, ask: Ask) -> Answer:
+    """Evaluate a query once."""
+    question = understood(queries, rows)
+    return question.answer([partial(ask, trees.program) for trees in question.parts])
 
 
 def _count(table: pa.Table) -> None:

@@ -19,7 +19,7 @@ from ivm.answer import Answer
 from ivm.lang.declarations import mentioned
 from ivm.lang.program import Program
 from ivm.names import CATALOG, ONE
-from ivm.question import answer, understand
+from ivm.question import Question, evaluated, understand
 from ivm.rules.stored import KnownRules
 from ivm.sql.catalog import Catalog
 from ivm.transaction import undone
@@ -60,6 +60,8 @@ class Reader:
         self, host: Host, version: int | str | None = None, edited: Transaction | None = None
     ) -> None:
         self.host, self.version, self.edited = host, version, edited
+        # the questions so far, with the catalog that each was compiled for, if somebody keeps them
+        self.asked: list[tuple[Question, Any]] = []
 
     @contextmanager
     def state(self) -> Iterator[Any]:
@@ -105,9 +107,21 @@ class Reader:
         with undone(state):
             with_one(state)
             names, _ = mentioned(program.statements)
+            texts = state.dictionary.next_id
             question = understand(state, self.host.rules.some(state, names), program)
+            lasts = question.lasts and state.dictionary.next_id == texts  # a new one has no id yet
             self.bring_up_to_date(question.reads)
-            return answer(state, question, self.host.threads)
+            table, question = evaluated(state, question, self.host.threads)
+            if lasts and self.edited is None:
+                self.asked.append((question, state.base.catalog))
+            return table
+
+    def ask_again(self, state: Any, question: Question) -> Answer:
+        """Evaluate a question that is compiled in a state, which is then as it was."""
+        with undone(state):
+            with_one(state)
+            self.bring_up_to_date(question.reads)
+            return evaluated(state, question, self.host.threads)[0]
 
 
 def with_one(state: Any) -> None:

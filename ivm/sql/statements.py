@@ -6,7 +6,7 @@ import logging
 import re
 import traceback
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -26,7 +26,7 @@ from ivm.errors import (
     UninstallError,
 )
 from ivm.sql import constraints, files, tables, views
-from ivm.sql.answers import PART, answer, finish, in_words
+from ivm.sql.answers import PART, answer, finish, in_words, understood
 from ivm.sql.beside import versions
 from ivm.sql.beside.rows import put_beside
 from ivm.sql.catalog import Catalog
@@ -36,10 +36,9 @@ from ivm.sql.edits.insert import insert
 from ivm.sql.edits.merge import merge
 from ivm.sql.edits.returning import returned
 from ivm.sql.edits.target import Target
-from ivm.sql.errors import SqlError, counted
+from ivm.sql.errors import SqlError
 from ivm.sql.functions.known import refuse_unknown_statement
-from ivm.sql.literals import literal
-from ivm.sql.prepared.cache import Asked, Statement
+from ivm.sql.prepared.cache import Asked, KeptQuestion, Statement
 from ivm.sql.prepared.edits import KeyedEdit, edit_of, made_again
 from ivm.sql.prepared.rows import unchanged_catalog
 from ivm.sql.prepared.seeks import Seeks, seeks_of
@@ -49,13 +48,14 @@ from ivm.sql.rules import Builder
 from ivm.sql.session import Host, Reader
 from ivm.sql.syntax import (
     TOO_DEEP,
+    Parameters,
     no_statement,
     spaced,
     syntax_error,
+    with_parameters,
 )
 from ivm.sql.system import pg_functions, session
 from ivm.sql.system.settings import BEGINS, SHOWN, command, mark, pieces
-from ivm.wide import Parameters
 from pagestore.errors import DependantsError, PagestoreError
 from pagestore.host import catalog_of, of_numbers, of_texts
 
@@ -86,7 +86,9 @@ def parse(text: str, dialect: str, parameters: Parameters = None) -> list[tuple[
         raise syntax_error(error, text) from None
     if not found:
         raise SqlError("there is no statement in this text")
-    return [(one, explained is not None) for one in _with_parameters(found, parameters)]
+    for statement in found if parameters else ():
+        statement.meta.pop(SOURCE, None)  # whose text has no values
+    return [(one, explained is not None) for one in with_parameters(found, parameters)]
 
 
 def _parts(text: str, dialect: str) -> Iterable[str]:
@@ -152,52 +154,6 @@ def _table_of(text: str, names: Iterable[str]) -> str:
     return next((name for name in names if name.lower() == tables[0].lower()), tables[0])
 
 
-def _with_parameters(statements: list[exp.Expr], parameters: Parameters) -> list[exp.Expr]:
-    """Return statements with `?`, `$1` and `:name` replaced by the parameters; `?` are counted
-    over all of them.
-    """
-    if isinstance(parameters, str | bytes) or not isinstance(parameters, Sequence | Mapping | None):
-        raise SqlError(f"{parameters!r} is not a list of parameters: write [{parameters!r}]")
-    places = [
-        p for one in statements for p in one.find_all(exp.Placeholder, exp.Parameter, bfs=False)
-    ]
-    if not places:
-        if parameters:
-            raise SqlError(
-                f"{len(parameters)} parameters are given, and the text has none: write ? or :name"
-            )
-        return statements
-    positional = [*filter(_is_positional, places)]
-    if positional and (
-        isinstance(parameters, Mapping) or parameters is None or len(parameters) != len(positional)
-    ):
-        given = 0 if parameters is None else len(parameters)
-        raise SqlError(
-            f"{counted(len(positional), 'parameter')} wanted, and {given} given: give a list of "
-            f"them",
-            positional[0],
-        )
-    values = iter(parameters if isinstance(parameters, Sequence) else ())
-    for one in statements:
-        one.meta.pop(SOURCE, None)  # whose text has no values
-    for place in places:
-        place.replace(literal(next(values) if _is_positional(place) else _named(place, parameters)))
-    return statements
-
-
-def _is_positional(place: exp.Expr) -> bool:
-    return isinstance(place, exp.Placeholder) and not place.this
-
-
-def _named(place: exp.Expr, parameters: Parameters) -> Any:
-    name = place.name
-    if isinstance(parameters, Mapping) and name in parameters:
-        return parameters[name]
-    if name.isdigit() and isinstance(parameters, Sequence) and 1 <= int(name) <= len(parameters):
-        return parameters[int(name) - 1]
-    raise SqlError(f"no parameter {name} is given", place)
-
-
 class Statements:
     """Runs statements on a workspace, in a transaction or over an older version."""
 
@@ -215,6 +171,7 @@ class Statements:
         self.host, self.version, self.inside, self.sessions = host, version, inside, sessions
         self.asked = asked
         self.strict = False
+        self._kept: KeptQuestion | None = None  # the newest question
 
     @property
     def open(self) -> Transaction | None:
@@ -233,28 +190,49 @@ class Statements:
             raise OptionError(f"incremental={incremental!r}: it is 'auto' or 'strict'")
         self.strict = incremental == "strict"
         asked = None if self.asked is None else self.asked.find(text, parameters, dialect)
-        if asked is None or (self._txn is not None and not asked[0].edits):
+        if asked is None:
             return self._run_all(text, parameters, dialect)
         statement, values = asked
-        own = kinds(values)
+        own, key = kinds(values), (statement.text, dialect, *map(repr, values))
         if (again := self._again(statement, own, values)) is not None:
             return again
+        if (again := self._ask_again(key)) is not None:
+            return again
+        if self._txn is not None and not statement.edits:
+            return self._run_all(text, parameters, dialect)
         before = None
         if statement.is_due(own):
             with self._reader().catalog() as catalog:
                 before = self._catalog_of(catalog.source)
+        self._kept = None
         found = self._run_all(text, parameters, dialect)
         if before is not None and found is not None:
             self._expect_again(statement, own, dialect, found, before)
+        if self._kept and statement.came_before and statement.known(own) is None:
+            assert self.asked is not None
+            self.asked.keep(key, self._kept)
         return found
 
     def _run_all(self, text: str, parameters: Parameters, dialect: str) -> Answer | None:
         """Run the statements of a text that is read anew."""
         found: Answer | None = None
-        for node, explained in parse(text, dialect, parameters):
+        nodes = parse(text, dialect, parameters)
+        for node, explained in nodes:
             with self._errors_of_sql(node):
                 found = self._explain(node) if explained else self._run(node)
+        if len(nodes) > 1:
+            self._kept = None
         return found
+
+    def _ask_again(self, key: Any) -> Answer | None:
+        """Answer a question that is kept compiled; None if it is not, or not for this catalog."""
+        kept = None if self.asked is None else self.asked.questions.get(key)
+        if kept is None:
+            return None
+        reader = self._reader()
+        with self._errors_of_sql(kept.node), reader.state() as state:
+            catalog = state.base.catalog if self._txn is None else unchanged_catalog(self._txn)
+            return kept.answer(reader, catalog, state)
 
     def run_many(self, text: str, rows: list[Any], dialect: str) -> int:
         """Run a statement that edits for each list of parameters, all in one transaction or none;
@@ -306,7 +284,7 @@ class Statements:
         if not statement.is_known(own):
             return None
         if self._txn is not None:
-            return made_again(self._txn, statement, own, values)
+            return made_again(self._txn, statement, own, values) if statement.edits else None
         if isinstance(known := statement.known(own), KeyedEdit):
             with self._errors_of_sql(known.node), self.host.transaction() as txn:
                 found = made_again(txn, statement, own, values)
@@ -499,8 +477,18 @@ class Statements:
                 )
         with reader.catalog() as catalog:
             queries = self._queries(catalog)
-            rows = queries.query(node, None, top=True)
-            return answer(queries, rows, reader.ask)
+            rules = understood(queries, queries.query(node, None, top=True))
+            table = rules.answer([partial(reader.ask, trees.program) for trees in rules.parts])
+        asked, removed = reader.asked, self.host.store.texts_removed
+        catalogs = [catalog for _, catalog in asked]
+        if (
+            session.MOMENTARY not in node.meta
+            and len(asked) == len(rules.parts)
+            and all(catalog is catalogs[0] for catalog in catalogs)
+        ):
+            questions = tuple(question for question, _ in asked)
+            self._kept = KeptQuestion(node, rules, questions, catalogs[0], removed)
+        return table
 
     def _explain(self, node: exp.Expr) -> Answer:
         import pyarrow as pa

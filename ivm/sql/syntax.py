@@ -1,11 +1,11 @@
 """Say what is wrong with a text that does not parse, or parses as half a statement, or as
-something else.
+something else, and with its parameters, which are put in.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from functools import cache
 from typing import Any, ClassVar
@@ -16,7 +16,10 @@ from sqlglot.errors import SqlglotError, TokenError
 from sqlglot.parser import Parser
 from sqlglot.tokens import Token, TokenType
 
-from ivm.sql.errors import SqlError, SqlSyntaxError
+from ivm.sql.errors import SqlError, SqlSyntaxError, counted
+from ivm.sql.literals import literal
+
+Parameters = Sequence[Any] | Mapping[str, Any] | None
 
 TOKEN = re.compile(r"<Token token_type: .*?, text: (.*?), line: .*?>")  # as sqlglot shows one
 LACKING = re.compile(r"Required keyword: '\w+' missing for <class '.*?'>")
@@ -336,3 +339,47 @@ def path_of(node: exp.Lambda) -> exp.Paren | None:
         this=exp.column(node.expressions[0].copy()), expression=node.this.copy()
     )
     return exp.Paren(this=found)  # so that it does not become a lambda where its text is read again
+
+
+def with_parameters(statements: list[exp.Expr], parameters: Parameters) -> list[exp.Expr]:
+    """Return statements with `?`, `$1` and `:name` replaced by the parameters; `?` are counted
+    over all of them.
+    """
+    if isinstance(parameters, str | bytes) or not isinstance(parameters, Sequence | Mapping | None):
+        raise SqlError(f"{parameters!r} is not a list of parameters: write [{parameters!r}]")
+    places = [
+        p for one in statements for p in one.find_all(exp.Placeholder, exp.Parameter, bfs=False)
+    ]
+    if not places:
+        if parameters:
+            raise SqlError(
+                f"{len(parameters)} parameters are given, and the text has none: write ? or :name"
+            )
+        return statements
+    positional = [*filter(_is_positional, places)]
+    if positional and (
+        isinstance(parameters, Mapping) or parameters is None or len(parameters) != len(positional)
+    ):
+        given = 0 if parameters is None else len(parameters)
+        raise SqlError(
+            f"{counted(len(positional), 'parameter')} wanted, and {given} given: give a list of "
+            f"them",
+            positional[0],
+        )
+    values = iter(parameters if isinstance(parameters, Sequence) else ())
+    for place in places:
+        place.replace(literal(next(values) if _is_positional(place) else _named(place, parameters)))
+    return statements
+
+
+def _is_positional(place: exp.Expr) -> bool:
+    return isinstance(place, exp.Placeholder) and not place.this
+
+
+def _named(place: exp.Expr, parameters: Parameters) -> Any:
+    name = place.name
+    if isinstance(parameters, Mapping) and name in parameters:
+        return parameters[name]
+    if name.isdigit() and isinstance(parameters, Sequence) and 1 <= int(name) <= len(parameters):
+        return parameters[int(name) - 1]
+    raise SqlError(f"no parameter {name} is given", place)

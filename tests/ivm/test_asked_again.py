@@ -6,9 +6,11 @@ from typing import Any
 import pytest
 
 import ivm
+from ivm import question
 from ivm.answer import ListedAnswer
 from ivm.errors import IvmError
 from ivm.sql import statements
+from ivm.sql.session import Reader
 from tests.support.calls import functions_called
 from tests.support.programs.amounts import times
 
@@ -62,6 +64,17 @@ QUESTIONS = [
     "SELECT id FROM paid WHERE id = {int} AND id = {int}",
     "SELECT id FROM paid WHERE id = {int} AND cents IS NULL",
     "SELECT who FROM paid WHERE id = {int}; SELECT no FROM line WHERE id = {int}",
+    "SELECT who, sum(cents) AS s FROM paid WHERE cents > {int} GROUP BY who ORDER BY s DESC LIMIT 2",
+    "SELECT m.n, count(*) FROM paid p JOIN most m USING (who) WHERE p.who <> {text} GROUP BY m.n",
+    "SELECT what, count(*) FROM note WHERE who > {text} GROUP BY what",
+    "SELECT id FROM paid WHERE who LIKE 'b%' OR who = {text}",
+    "SELECT p.id, n.what FROM paid p LEFT JOIN note n ON p.who = n.who AND n.n > {int}",
+    "SELECT DISTINCT who FROM note UNION ALL SELECT who FROM paid WHERE id = {int}",
+    "WITH t AS (SELECT who, n FROM note WHERE n < {int}) SELECT * FROM t a JOIN t b USING (who)",
+    "SELECT who, row_number() OVER (PARTITION BY who ORDER BY id) FROM paid WHERE id != {int}",
+    "SELECT who FROM paid WHERE cents = {int} AND random() < 2",
+    "SELECT count(*) FROM paid WHERE day < now() AND who = {text} || ''",
+    "SELECT * FROM plain JOIN named ON named.id = more",
 ]
 CHANGES = [
     "INSERT OR REPLACE INTO paid VALUES ({int}, {text}, {int}, DATE '2024-01-0{digit}', {int})",
@@ -85,23 +98,48 @@ DEFINITIONS = [
 
 
 @pytest.mark.parametrize("seed", range(times(4)))
-def test_asked_again_is_as_asked_first(seed: int) -> None:
+def test_asked_again_is_as_asked_first(seed: int, tmp_path: Any, monkeypatch: Any) -> None:
     """Random questions with literals and parameters in each other's place, between random edits
-    and changes of tables and views, give rows and columns as one that is not remembered does.
+    and changes of tables and views, by this opener and another one, in transactions and outside,
+    give rows and columns as one that is not remembered does.
     """
-    random, ws = Random(seed), ivm.open(":memory:")
+    random, ws = Random(seed), ivm.open(tmp_path / "s.pages", sync="off", threads=1)
+    other = ivm.open(tmp_path / "s.pages", sync="off", threads=1)
+    again, evaluated = list[Any](), Reader.ask_again
+    monkeypatch.setattr(
+        Reader, "ask_again", lambda *given: again.append(given) or evaluated(*given)
+    )
     ws.sql(TABLES)
-    asked, by_keys = random.sample(QUESTIONS, 12), 0
-    for n in range(250):
+    asked, by_keys = [*random.sample(QUESTIONS, 10), *random.sample(QUESTIONS[-11:], 4)], 0
+    for n in range(120):
         if random.random() < 0.25:
-            attempt(ws.sql, filled(random, random.choice(CHANGES), 0)[0])
+            attempt(random.choice([ws, other]).sql, filled(random, random.choice(CHANGES), 0)[0])
         if random.random() < 0.03:
-            attempt(ws.sql, random.choice(DEFINITIONS).format(n=n))
-        text, values = filled(random, random.choice(asked), random.choice([0, 0.5, 1]))
+            attempt(random.choice([ws, other]).sql, random.choice(DEFINITIONS).format(n=n))
+        if random.random() < 0.01:
+            ws.prepare_sql("INSERT OR REPLACE INTO paid VALUES (?, ?, ?, NULL, NULL)").executemany(
+                [(id_, f"w{id_ % 700}", id_) for id_ in range(10, random.choice([20, 2000]))]
+            )
+        if n % 4 == 0:  # else as before, after other edits
+            text, values = filled(random, random.choice(asked), random.choice([0, 0.5, 1]))
+        if random.random() < 0.1:
+            check_inside(random, ws, text, values)
         found = attempt(ws.sql, text, values or None)
         assert shown(found) == shown(attempt(ws.at().sql, text, values or None)), (text, values)
         by_keys += isinstance(found, ListedAnswer)
-    assert by_keys > 10
+    assert by_keys > 5 and len(again) > 10
+
+
+def check_inside(random: Random, ws: Any, text: str, values: list[Any]) -> None:
+    """Ask in a transaction, between its edits, and again when nothing is remembered."""
+    txn = ws.transaction()
+    for _ in range(2):
+        attempt(txn.sql, filled(random, random.choice(CHANGES), 0)[0])
+        found = shown(attempt(txn.sql, text, values or None))
+        known, ws._asked.questions = ws._asked.questions, {}
+        assert found == shown(attempt(txn.sql, text, values or None)), (text, values)
+        ws._asked.questions = known
+    random.choice([txn.commit, txn.rollback])()
 
 
 def filled(random: Random, text: str, share: float) -> tuple[str, list[Any]]:
@@ -152,6 +190,36 @@ def test_a_question_by_key_calls_few_functions() -> None:
             ws.sql(text, [value])
         called = functions_called(lambda text=text, value=value: ws.sql(text, [value]))
         assert len(called) <= 130, (text, len(called))
+
+
+def test_a_question_that_is_kept_makes_no_plan(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Asked again with the same values it is only evaluated, also in a transaction, and for rows
+    that came since; with a text that no row has, or for tables that changed, it is compiled.
+    """
+    compiled: list[Any] = []
+    own = question.with_block
+    monkeypatch.setattr(question, "with_block", lambda *a, **b: compiled.append(a) or own(*a, **b))
+    ws = ivm.open(":memory:")
+    ws.sql(TABLES + "INSERT INTO paid VALUES (1, 'ada', 5, NULL, NULL), (2, 'bob', 7, NULL, NULL)")
+    text = (
+        "SELECT n, count(*) FROM paid JOIN most USING (who) WHERE cents > ? AND who <> ? GROUP BY n"
+    )
+    for edit, values, least, most, expected in (
+        ("SELECT 1", [3, "bob"], 2, 3, [(1, 1)]),
+        ("INSERT INTO paid VALUES (3, 'eve', 9, NULL, NULL)", [3, "bob"], 0, 0, [(1, 2)]),
+        ("SELECT 1", [6, "zed"], 4, 4, [(1, 2)]),  # no row has this text, which has no number yet
+        ("INSERT INTO paid VALUES (4, 'yan', 9, NULL, NULL)", [6, "zed"], 4, 4, [(1, 3)]),
+        ("ALTER TABLE paid ADD COLUMN more INT", [3, "bob"], 1, 3, [(1, 3)]),
+    ):
+        ws.sql(edit)
+        compiled.clear()
+        for _ in range(4):
+            assert [*ws.sql(text, values)] == expected, values
+        assert least <= len(compiled) <= most, (values, len(compiled))
+    with ws.transaction() as txn:
+        txn.sql("DELETE FROM paid WHERE id = 4")
+        compiled.clear()
+        assert [*txn.sql(text, [3, "bob"])] == [(1, 2)] and not compiled
 
 
 @pytest.mark.parametrize(

@@ -7,12 +7,23 @@ when the catalog changes.
 from __future__ import annotations
 
 import threading
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ivm.names import CATALOG
+from ivm.rules.installed import PROPERTY
 from ivm.sql.prepared.shape import Shape, shape_of
 
+if TYPE_CHECKING:
+    from sqlglot import exp
+
+    from ivm.answer import Answer
+    from ivm.question import Question
+    from ivm.sql.answers import Understood
+    from ivm.sql.session import Reader
+
 TEXTS_MOST = 1024
+QUESTIONS_MOST = 128  # that are kept compiled, which takes some 50 kB each
 Kinds = tuple[type, ...]
 
 
@@ -35,9 +46,7 @@ class Statement:
             return None
         before, plan = known
         if before is not catalog:
-            if before.relations != catalog.relations or (
-                before.properties.get(CATALOG) != catalog.properties.get(CATALOG)
-            ):
+            if not says_the_same(before, catalog, CATALOG):
                 self._plans.pop(kinds, None)
                 return None
             self._plans[kinds] = catalog, plan
@@ -51,6 +60,11 @@ class Statement:
         """Return what `plan` returns if the catalog is the same."""
         known = self._plans.get(kinds)
         return None if known is None else known[1]
+
+    @property
+    def came_before(self) -> bool:
+        """Whether the statement was asked before this time."""
+        return self._asked > 1
 
     def is_due(self, kinds: Kinds) -> bool:
         """Note that the statement was asked; return whether it comes again, to be translated."""
@@ -68,7 +82,8 @@ class Asked:
     def __init__(self) -> None:
         self._texts: dict[tuple[str, str], tuple[Shape, Statement] | None] = {}
         self._statements: dict[tuple[str, str], Statement] = {}
-        self._lock = threading.Lock()  # of both while one is added
+        self._lock = threading.Lock()  # of all while one is added
+        self.questions: dict[Any, KeptQuestion] = {}
 
     def find(self, text: str, parameters: Any, dialect: str) -> tuple[Statement, list[Any]] | None:
         """Return the statement of a text with its values; None for one that is not kept."""
@@ -92,6 +107,11 @@ class Asked:
         values = None if found is None else found[0].all_values(parameters)
         return None if found is None or values is None else (found[1], values)
 
+    def keep(self, key: Any, question: KeptQuestion) -> None:
+        """Keep a compiled question."""
+        with self._lock:
+            _remember(self.questions, key, question, QUESTIONS_MOST)
+
     def _read(self, text: str, dialect: str) -> tuple[Shape, Statement] | None:
         if not isinstance(text, str) or not isinstance(dialect, str):
             return None
@@ -106,7 +126,37 @@ class Asked:
         return found
 
 
-def _remember(known: dict[Any, Any], key: Any, value: Any) -> None:
+class KeptQuestion(NamedTuple):
+    """A question with its values, compiled for the tables and rules of a catalog.
+
+    `texts_removed` is how often texts were removed: the words of others may be theirs since then.
+    """
+
+    node: exp.Expr
+    understood: Understood
+    questions: tuple[Question, ...]
+    catalog: Any
+    texts_removed: int
+
+    def answer(self, reader: Reader, catalog: Any, state: Any) -> Answer | None:
+        """Return the answer in a state of the store; None if its catalog says another thing."""
+        if self.texts_removed != reader.host.store.texts_removed or not (
+            self.catalog is catalog
+            or (catalog is not None and says_the_same(self.catalog, catalog, CATALOG, PROPERTY))
+        ):
+            return None
+        asks = [partial(reader.ask_again, state, question) for question in self.questions]
+        return self.understood.answer(asks)
+
+
+def says_the_same(catalog: Any, other: Any, *properties: str) -> bool:
+    """Return whether two catalogs have the same relations, and some properties."""
+    return catalog.relations == other.relations and all(
+        catalog.properties.get(name) == other.properties.get(name) for name in properties
+    )
+
+
+def _remember(known: dict[Any, Any], key: Any, value: Any, most: int = TEXTS_MOST) -> None:
     known[key] = value
-    while len(known) > TEXTS_MOST:
+    while len(known) > most:
         known.pop(next(iter(known)), None)

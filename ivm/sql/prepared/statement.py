@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from ivm.answer import Answer
 from ivm.memory import allowing
 from ivm.sql.dialects.read import read
+from ivm.sql.syntax import Parameters
 
-Parameters = Sequence[Any] | Mapping[str, Any] | None
 Run = Callable[[str, Parameters, str], Answer | None]
 RunMany = Callable[[str, list[Any], str], int]
 
