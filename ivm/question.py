@@ -71,9 +71,9 @@ def answer(sketch: EphemeralTransaction, question: Question, threads: int) -> An
 
 def evaluated(
     sketch: EphemeralTransaction, question: Question, threads: int
-) -> tuple[Answer, Question]:
+) -> tuple[Answer, Question | None]:
     """Return the answer of a query, and it with the plans that fit what was found, for when it is
-    asked again.  Raises as `answer`.
+    asked again; None if it does not last.  Raises as `answer`.
     """
     installed, block = question.installed, question.installed.blocks[-1]
     drop_stray_trees(sketch, question.before, installed)
@@ -91,7 +91,8 @@ def evaluated(
         table = _table(sketch[question.answer], memory)
         if installed.program.predicates[question.answer].value == ROPE:
             table = _with_texts(sketch, installed, question.answer, table, memory)
-    return Answer(table, seconds), question._replace(installed=context.installed)
+    again = question._replace(installed=context.installed) if question.lasts else None
+    return Answer(table, seconds), again
 
 
 def _table(relation: Relation, memory: MemoryUse) -> pa.Table:

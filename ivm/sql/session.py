@@ -109,11 +109,11 @@ class Reader:
             names, _ = mentioned(program.statements)
             texts = state.dictionary.next_id
             question = understand(state, self.host.rules.some(state, names), program)
-            lasts = question.lasts and state.dictionary.next_id == texts  # a new one has no id yet
+            lasts = state.dictionary.next_id == texts  # a new one has no id yet
             self.bring_up_to_date(question.reads)
-            table, question = evaluated(state, question, self.host.threads)
-            if lasts and self.edited is None:
-                self.asked.append((question, state.base.catalog))
+            table, again = evaluated(state, question, self.host.threads)
+            if again and lasts and self.edited is None:
+                self.asked.append((again, state.base.catalog))
             return table
 
     def ask_again(self, state: Any, question: Question) -> Answer:
