@@ -237,8 +237,13 @@ def understood(queries: Queries, rows: Rows) -> Understood:
 
 def answer(queries: Queries, rows: Rows, ask: Ask) -> Answer:
     """Evaluate a query once."""
+    return answered(queries, rows, ask)[1]
+
+
+def answered(queries: Queries, rows: Rows, ask: Ask) -> tuple[Understood, Answer]:
+    """Return a query as rules, and their answer."""
     question = understood(queries, rows)
-    return question.answer([partial(ask, trees.program) for trees in question.parts])
+    return question, question.answer([partial(ask, trees.program) for trees in question.parts])
 
 
 def _count(table: pa.Table) -> None:

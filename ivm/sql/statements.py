@@ -26,7 +26,7 @@ from ivm.errors import (
     UninstallError,
 )
 from ivm.sql import constraints, files, tables, views
-from ivm.sql.answers import PART, answer, finish, in_words, understood
+from ivm.sql.answers import PART, answer, answered, finish, in_words
 from ivm.sql.beside import versions
 from ivm.sql.beside.rows import put_beside
 from ivm.sql.catalog import Catalog
@@ -477,8 +477,8 @@ class Statements:
                 )
         with reader.catalog() as catalog:
             queries = self._queries(catalog)
-            rules = understood(queries, queries.query(node, None, top=True))
-            table = rules.answer([partial(reader.ask, trees.program) for trees in rules.parts])
+            rows = queries.query(node, None, top=True)
+            rules, table = answered(queries, rows, reader.ask)
         asked, removed = reader.asked, self.host.store.texts_removed
         catalogs = [catalog for _, catalog in asked]
         if (
