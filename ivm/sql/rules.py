@@ -391,14 +391,15 @@ class Builder:
         return [name for name in owned if name in used]
 
     def closed(self, body: Body, wanted: Iterable[str] = ()) -> tuple[Literal, ...]:
-        """Return the literals of a body, with an atom for the values of variables that only
-        bodies around it bind.
+        """Return the literals of a body, with an atom for the values of the variables of bodies
+        around it, if only these bind one: together, since by others the atom may be joined.
         """
         literals = tuple(self.resolved(one) for one in body.literals)
-        unbound = sorted((_free(literals) | {*wanted}) - bound(literals), key=_number)
-        if not unbound or body.outer is None:
+        used = _free(literals) | {*wanted}
+        if used <= bound(literals) or body.outer is None:
             return literals or self._of_one()
-        return (self.domain(body.outer, unbound), *literals)
+        names = used - bound(literals) | used.intersection(_owned_by_outer(body))
+        return (self.domain(body.outer, sorted(names, key=_number)), *literals)
 
     def _of_one(self) -> tuple[Literal, ...]:
         self.uses_one = True

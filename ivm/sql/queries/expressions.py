@@ -29,7 +29,19 @@ from ivm.sql.literals import constant
 from ivm.sql.queries import list_rows
 from ivm.sql.queries.scope import Scope, as_table, inner_query, text_of
 from ivm.sql.rules import Body, Builder, is_null
-from ivm.sql.terms import FLIPPED, Call, Either, Lit, Literal, Term, Test, Typed, originated
+from ivm.sql.terms import (
+    FLIPPED,
+    Call,
+    Either,
+    Lit,
+    Literal,
+    Term,
+    Test,
+    Typed,
+    Var,
+    originated,
+    variables,
+)
 from ivm.sql.types import BOOLEAN, INTEGER, INTERVAL, NULL, TIMESTAMPTZ, SqlType
 
 COMPARE: dict[type[exp.Expr], str] = {
@@ -263,11 +275,28 @@ class Expressions:
 
     def require(self, node: exp.Expr) -> None:
         """Let the body hold only where a condition is true; equal columns become one variable."""
-        for one in _conjuncts(node):
+        for one in conjuncts(node):
             if isinstance(one, exp.EQ) and self._unified(one):
                 continue
             for literal in self.condition(one):
-                self.body.literals.append(literal)
+                self.body.literals += literal, *self._implied(literal)
+
+    def _implied(self, literal: Literal) -> list[Literal]:
+        """Return what alternatives over several tables say of each, which reduces it before it is
+        joined: `t.a = 1 OR t.a = 2`, of `t.a = 1 AND u.b = 3 OR t.a = 2 AND u.b = 4`.
+        """
+        term = self.builder.resolve(literal.term) if isinstance(literal, Test) else None
+        if not isinstance(term, Call) or term.name != "or" or len(self.body.scans) < 2:
+            return []
+        found, used = list[Literal](), {*variables(term)}
+        for _, row in self.body.scans:
+            own = {name for one in row for name in variables(self.builder.resolve(one.term))}
+            parts = [
+                [t for t in _compared(one) if own.issuperset(variables(t))] for one in term.args
+            ]
+            if all(parts) and not own.issuperset(used):
+                found.append(Test(Call("or", tuple(map(_all, parts)))))
+        return found
 
     def _unified(self, node: exp.EQ) -> bool:
         sides = (node.this, node.expression)
@@ -517,15 +546,47 @@ def _all(terms: list[Term]) -> Term:
     return terms[0] if len(terms) == 1 else Call("and", tuple(terms))
 
 
-def _conjuncts(node: exp.Expr) -> list[exp.Expr]:
-    """Return the parts of a condition that AND joins, those with subqueries last."""
+def _compared(term: Term) -> list[Term]:
+    """Return the comparisons with constants, which never fail, that a condition is or consists of."""
+    if isinstance(term, Call) and term.name == "and":
+        return [*chain(*map(_compared, term.args))]
+    return [term] if _is_compared(term) else []
+
+
+def _is_compared(term: Term) -> bool:
+    if not isinstance(term, Call) or (term.name != "or" and term.name not in FLIPPED):
+        return False
+    return all(map(_is_compared if term.name == "or" else _is_plain, term.args))
+
+
+def _is_plain(term: Term) -> bool:
+    return isinstance(term, Var | Lit)
+
+
+def conjuncts(node: exp.Expr) -> list[exp.Expr]:
+    """Return the parts of a condition that AND joins, those with subqueries last.
+
+    What all alternatives of an OR have in common is a part: `a AND (b OR c)` is `a AND b OR a AND
+    c`, by whose `a` tables may be joined.
+    """
     parts: list[exp.Expr] = []
     left = [node]
     while left:
-        one = left.pop(0)
-        one = one.unnest() if isinstance(one, exp.Paren) else one
+        one = left.pop(0).unnest()
         if isinstance(one, exp.And):
             left[:0] = [one.this, one.expression]
+        elif isinstance(one, exp.Or):
+            parts += _without_common(one)
         else:
             parts.append(one)
     return sorted(parts, key=lambda one: one.find(exp.Select) is not None)
+
+
+def _without_common(node: exp.Or) -> list[exp.Expr]:
+    """Return what all alternatives of an OR have in common, and an OR of what is left of them."""
+    alternatives = [dict.fromkeys(conjuncts(one.unnest())) for one in fn.operands(node)]
+    common = [one for one in alternatives[0] if all(one in other for other in alternatives)]
+    if not common:
+        return [node]
+    left = [[one for one in part if one not in common] for part in alternatives]
+    return [*common, *([exp.or_(*(exp.and_(*part) for part in left))] if all(left) else [])]

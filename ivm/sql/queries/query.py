@@ -33,7 +33,7 @@ from ivm.sql.queries import (
 )
 from ivm.sql.queries.aggregates import Grouping, aggregates_in
 from ivm.sql.queries.clauses import Clauses, Rows, Translator, unaliased
-from ivm.sql.queries.expressions import Subqueries
+from ivm.sql.queries.expressions import Subqueries, conjuncts
 from ivm.sql.queries.joins import Joins
 from ivm.sql.queries.scope import (
     LAST,
@@ -155,6 +155,8 @@ class Select(Clauses):
     def __init__(self, queries: Queries, node: exp.Select, outer: Scope | None, top: bool) -> None:
         super().__init__(queries, node, Scope(Body(outer.body if outer else None), [], outer))
         self.top = top
+        where = node.args.get("where")
+        self.conditions = conjuncts(where.this) if where else []
 
     def rows(self) -> Rows:
         """Return the rows of the query."""
@@ -162,8 +164,8 @@ class Select(Clauses):
         self._from()
         self._spread_columns()
         self._aliases()
-        if where := self.node.args.get("where"):
-            self.expressions().require(where.this)
+        for one in self.conditions:
+            self.expressions().require(one)
         self._group()
         if having := self.node.args.get("having"):
             self.expressions().require(having.this)
@@ -185,16 +187,40 @@ class Select(Clauses):
         if clause is None:
             self.builder.one(self.scope.body)
             return
-        rest = {k: v for k, v in self.node.args.items() if k not in ("with_", "with")}
+        args = [v for k, v in self.node.args.items() if k not in ("with_", "with")]
         needs = needs_of(
-            [e for v in rest.values() for e in (v if isinstance(v, list) else [v]) if _is_node(e)]
+            [e for v in args for e in (v if isinstance(v, list) else [v]) if _is_node(e)]
         )
         self.needs = needs
         joins = Joins(self.queries, self.scope, needs)
         joins.first(clause.this)
-        for join in self.node.args.get("joins") or ():
+        rest = [*(self.node.args.get("joins") or ())]
+        early = list[exp.Expr]()
+        for n, join in enumerate(rest):
+            if join.side == "LEFT" and all(one.side in ("", "LEFT") for one in rest[n:]):
+                early += self._reduce()
             joins.join(join)
         self.scope.sources = joins.sources
+        for column in (c for one in early for c in one.find_all(exp.Column)):
+            self.scope.column(column)  # refused where a later table has its name
+
+    def _reduce(self) -> list[exp.Expr]:
+        """Apply the conditions of WHERE that are of the tables so far before rows are joined that
+        need not be there; return them.
+        """
+        found = [one for one in self.conditions if self._is_of_tables(one)]
+        for one in found:
+            self.expressions().require(one)
+        self.conditions = [one for one in self.conditions if one not in found]
+        return found
+
+    def _is_of_tables(self, node: exp.Expr) -> bool:
+        columns = [*node.find_all(exp.Column)]
+        return (
+            bool(columns)
+            and node.find(exp.Query) is None
+            and all(self.scope.own(column) is not None for column in columns)
+        )
 
     def _spread_columns(self) -> None:
         """Write an item with `COLUMNS(...)` once for each column it names, under its name."""

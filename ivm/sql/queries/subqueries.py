@@ -19,10 +19,13 @@ from ivm.sql.conversions import alike
 from ivm.sql.errors import SqlError
 from ivm.sql.queries.aggregates import aggregates_in
 from ivm.sql.queries.clauses import Rows, Translator
+from ivm.sql.queries.expressions import conjuncts
 from ivm.sql.queries.scope import Scope, inner_query
 from ivm.sql.rules import Body, Column, Table, column_of, is_null
 from ivm.sql.terms import Atom, Call, Define, Lit, Literal, Not, Rule, Test, Typed, Var
-from ivm.sql.types import INTEGER
+from ivm.sql.types import BOOLEAN, INTEGER
+
+UNLIKE = ("limit", "offset", "qualify", "having", "with_", "with")  # clauses that see single rows
 
 
 def exists(queries: Translator, node: exp.Expr, scope: Scope, wanted: bool) -> list[Literal]:
@@ -37,10 +40,50 @@ def exists(queries: Translator, node: exp.Expr, scope: Scope, wanted: bool) -> l
         query.set("distinct", None)
         if not any(isinstance(one, exp.Star) for one in query.expressions):
             query.set("expressions", [exp.Literal.number(1)])
+        _by_extremes(query, scope)
     rows = queries.query(query, scope)
     if not wanted:
         return [_none(queries, rows.body)]
     return [_some(queries, rows.body, scope, [])]
+
+
+def _by_extremes(query: exp.Select, scope: Scope) -> None:
+    """Let a query of EXISTS for rows that differ in one column compare the least and the greatest
+    of each key, so that the rows of a key are not joined with each other.
+
+    `u.k = t.k AND u.v <> t.v` is `u.k = t.k GROUP BY u.k HAVING min(u.v) <> t.v OR max(u.v) <> t.v`.
+    """
+    where, start = query.args.get("where"), query.args.get("from_") or query.args.get("from")
+    if not (where and start) or any(query.args.get(key) for key in UNLIKE):
+        return
+    joins, parts = query.args.get("joins") or (), conjuncts(where.this)
+    own = {one.this.alias_or_name.lower() for one in (start, *joins)}
+    keys, differ = list[exp.Column](), list[tuple[exp.Expr, exp.Column, exp.Column]]()
+    for one in parts:
+        tables = {column.table.lower() for column in one.find_all(exp.Column)}
+        if "" in tables or one.find(exp.Query):
+            return  # of any table
+        if own.issuperset(tables):
+            continue
+        sides = (one.this, one.args.get("expression"))
+        inner = [s for s in sides if isinstance(s, exp.Column) and s.table.lower() in own]
+        outer = [s for s in sides if isinstance(s, exp.Column) and s.table.lower() not in own]
+        if len(inner) != 1 or len(outer) != 1 or type(one) not in (exp.EQ, exp.NEQ):
+            return
+        if isinstance(one, exp.EQ):
+            keys += inner
+        else:
+            differ.append((one, inner[0], outer[0]))
+    known = scope.own(differ[0][2]) if len(differ) == 1 else None
+    if known is None or known.type == BOOLEAN or known.type.is_nested or known.type.is_float:
+        return
+    ((test, value, other),) = differ
+    query.set("expressions", [exp.Literal.number(1)])
+    query.set("where", None)
+    query.where(*(one for one in parts if one is not test), copy=False)
+    query.group_by(*keys, copy=False)
+    ends = (exp.Min(this=value.copy()), exp.Max(this=value.copy()))
+    query.having(exp.or_(*(exp.NEQ(this=end, expression=other.copy()) for end in ends)), copy=False)
 
 
 def _none(queries: Translator, body: Body) -> Literal:

@@ -103,7 +103,8 @@ class Joins:
             source += (
                 f" {r.choice(['SEMI', 'ANTI'])} JOIN {self._side('z')} ON {self._on(names, 'z')}"
             )
-        where = f" WHERE {self._where(names)}" if r.random() < 0.35 else ""
+        tests = [self._where(names) for _ in range(r.choice([0, 0, 0, 1, 1, 2]))]
+        where = f" WHERE {' AND '.join(tests)}" if tests else ""
         return self._made(f"{source}{where}", names)
 
     def _joined(self, names: list[str], name: str) -> str:
@@ -163,10 +164,16 @@ class Joins:
 
     def _where(self, names: list[str]) -> str:
         r = self.random
-        one = self._column(r.choice(names))
+        one, other = (self._column(r.choice(names)) for _ in range(2))
         outer = r.choice(names)
+        keyed = f"z.id = {one}" if r.random() < 0.8 else "z.s = 'a'"
         return r.choice(
             [
+                f"({one} = {other} AND {one} > 0 OR {other} < 2 AND ({one} = {other}))",
+                f"({one} = 1 AND {other} > 0 OR {one} = 0 AND {other} IN (1, 2) AND {one} < 5)",
+                f"({one} = 1 OR {other} = 2 AND {one} = 1)",
+                f"{r.choice(['', 'NOT '])}EXISTS (SELECT * FROM {r.choice('tqe')} z WHERE {keyed} AND "
+                f"{r.choice(['z.x <> ' + other, f'{outer}.s <> z.s'])})",
                 f"{one} IS NULL",
                 f"{one} > 0",
                 f"{one} = {one}",
