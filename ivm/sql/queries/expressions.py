@@ -288,15 +288,16 @@ class Expressions:
         term = self.builder.resolve(literal.term) if isinstance(literal, Test) else None
         if not isinstance(term, Call) or term.name != "or" or len(self.body.scans) < 2:
             return []
-        found, used = list[Literal](), {*variables(term)}
+        implied, used = list[Literal](), {*variables(term)}
         for _, row in self.body.scans:
-            own = {name for one in row for name in variables(self.builder.resolve(one.term))}
+            columns = {name for cell in row for name in variables(self.builder.resolve(cell.term))}
             parts = [
-                [t for t in _compared(one) if own.issuperset(variables(t))] for one in term.args
+                [t for t in _compared(part) if columns.issuperset(variables(t))]
+                for part in term.args
             ]
-            if all(parts) and not own.issuperset(used):
-                found.append(Test(Call("or", tuple(map(_all, parts)))))
-        return found
+            if all(parts) and not columns.issuperset(used):
+                implied.append(Test(Call("or", tuple(map(_all, parts)))))
+        return implied
 
     def _unified(self, node: exp.EQ) -> bool:
         sides = (node.this, node.expression)
@@ -584,9 +585,9 @@ def conjuncts(node: exp.Expr) -> list[exp.Expr]:
 
 def _without_common(node: exp.Or) -> list[exp.Expr]:
     """Return what all alternatives of an OR have in common, and an OR of what is left of them."""
-    alternatives = [dict.fromkeys(conjuncts(one.unnest())) for one in fn.operands(node)]
-    common = [one for one in alternatives[0] if all(one in other for other in alternatives)]
+    alternatives = [dict.fromkeys(conjuncts(test.unnest())) for test in fn.operands(node)]
+    common = [test for test in alternatives[0] if all(test in other for other in alternatives)]
     if not common:
         return [node]
-    left = [[one for one in part if one not in common] for part in alternatives]
+    left = [[test for test in part if test not in common] for part in alternatives]
     return [*common, *([exp.or_(*(exp.and_(*part) for part in left))] if all(left) else [])]

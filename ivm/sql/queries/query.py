@@ -164,8 +164,8 @@ class Select(Clauses):
         self._from()
         self._spread_columns()
         self._aliases()
-        for one in self.conditions:
-            self.expressions().require(one)
+        for condition in self.conditions:
+            self.expressions().require(condition)
         self._group()
         if having := self.node.args.get("having"):
             self.expressions().require(having.this)
@@ -197,22 +197,22 @@ class Select(Clauses):
         rest = [*(self.node.args.get("joins") or ())]
         early = list[exp.Expr]()
         for n, join in enumerate(rest):
-            if join.side == "LEFT" and all(one.side in ("", "LEFT") for one in rest[n:]):
+            if join.side == "LEFT" and all(later.side in ("", "LEFT") for later in rest[n:]):
                 early += self._reduce()
             joins.join(join)
         self.scope.sources = joins.sources
-        for column in (c for one in early for c in one.find_all(exp.Column)):
+        for column in (c for test in early for c in test.find_all(exp.Column)):
             self.scope.column(column)  # refused where a later table has its name
 
     def _reduce(self) -> list[exp.Expr]:
         """Apply the conditions of WHERE that are of the tables so far before rows are joined that
         need not be there; return them.
         """
-        found = [one for one in self.conditions if self._is_of_tables(one)]
-        for one in found:
-            self.expressions().require(one)
-        self.conditions = [one for one in self.conditions if one not in found]
-        return found
+        early = [condition for condition in self.conditions if self._is_of_tables(condition)]
+        for condition in early:
+            self.expressions().require(condition)
+        self.conditions = [condition for condition in self.conditions if condition not in early]
+        return early
 
     def _is_of_tables(self, node: exp.Expr) -> bool:
         columns = [*node.find_all(exp.Column)]

@@ -57,30 +57,30 @@ def _by_extremes(query: exp.Select, scope: Scope) -> None:
     if not (where and start) or any(query.args.get(key) for key in UNLIKE):
         return
     joins, parts = query.args.get("joins") or (), conjuncts(where.this)
-    own = {one.this.alias_or_name.lower() for one in (start, *joins)}
+    inside = {joined.this.alias_or_name.lower() for joined in (start, *joins)}
     keys, differ = list[exp.Column](), list[tuple[exp.Expr, exp.Column, exp.Column]]()
-    for one in parts:
-        tables = {column.table.lower() for column in one.find_all(exp.Column)}
-        if "" in tables or one.find(exp.Query):
+    for part in parts:
+        tables = {column.table.lower() for column in part.find_all(exp.Column)}
+        if "" in tables or part.find(exp.Query):
             return  # of any table
-        if own.issuperset(tables):
+        if inside.issuperset(tables):
             continue
-        sides = (one.this, one.args.get("expression"))
-        inner = [s for s in sides if isinstance(s, exp.Column) and s.table.lower() in own]
-        outer = [s for s in sides if isinstance(s, exp.Column) and s.table.lower() not in own]
-        if len(inner) != 1 or len(outer) != 1 or type(one) not in (exp.EQ, exp.NEQ):
+        sides = (part.this, part.args.get("expression"))
+        inner = [s for s in sides if isinstance(s, exp.Column) and s.table.lower() in inside]
+        outer = [s for s in sides if isinstance(s, exp.Column) and s.table.lower() not in inside]
+        if len(inner) != 1 or len(outer) != 1 or type(part) not in (exp.EQ, exp.NEQ):
             return
-        if isinstance(one, exp.EQ):
+        if isinstance(part, exp.EQ):
             keys += inner
         else:
-            differ.append((one, inner[0], outer[0]))
+            differ.append((part, inner[0], outer[0]))
     known = scope.own(differ[0][2]) if len(differ) == 1 else None
     if known is None or known.type == BOOLEAN or known.type.is_nested or known.type.is_float:
         return
     ((test, value, other),) = differ
     query.set("expressions", [exp.Literal.number(1)])
     query.set("where", None)
-    query.where(*(one for one in parts if one is not test), copy=False)
+    query.where(*(part for part in parts if part is not test), copy=False)
     query.group_by(*keys, copy=False)
     ends = (exp.Min(this=value.copy()), exp.Max(this=value.copy()))
     query.having(exp.or_(*(exp.NEQ(this=end, expression=other.copy()) for end in ends)), copy=False)

@@ -1,8 +1,10 @@
-"""Window functions, which follow from the numbers of rows in their partitions (see row_numbers.py).
+"""Window functions, by ranges of the values that order rows, or by the numbers of rows.
 
-`rank` is the least number among equals, `lag` reads the row numbered one less, a running sum is a
-range of numbers.  An edit numbers the partitions that it changes anew, and changes the rows whose
-number differs.
+Where keys of ORDER BY are numbers or dates, `lag` and `lead` seek the next row (partitions.py), a
+frame of RANGE and `rank` are ranges of one key, and an edit costs the rows of the answer that change.
+All else follows from the numbers of rows in their partitions (row_numbers.py): `row_number`,
+`first_value`, frames of ROWS.  An edit numbers the partitions that it changes anew, and changes the
+rows whose number differs.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ from dataclasses import replace
 
 from sqlglot import exp
 
+from ivm.lang.ir import MIRRORED
 from ivm.sql.conversions import alike, convert
 from ivm.sql.errors import SqlError
 from ivm.sql.functions.known import reading
@@ -20,15 +23,34 @@ from ivm.sql.queries.aggregates import WINDOW_ONLY
 from ivm.sql.queries.clauses import Clauses
 from ivm.sql.queries.expressions import Expressions
 from ivm.sql.queries.folds import kinds
-from ivm.sql.queries.folds.aggregate import Aggregate, Group, Wanted, join_around, wanted
-from ivm.sql.queries.row_numbers import MOST, Key, copies, numbered, ordering
+from ivm.sql.queries.folds.aggregate import (
+    Aggregate,
+    Group,
+    Wanted,
+    argument_of,
+    join_around,
+    wanted,
+)
+from ivm.sql.queries.partitions import Partition
+from ivm.sql.queries.row_numbers import (
+    MOST,
+    copies,
+    numbered,
+)
 from ivm.sql.queries.scope import Scope, text_of
-from ivm.sql.queries.sets import own
-from ivm.sql.queries.window_syntax import inputs_of, refuse_own_order, with_named
-from ivm.sql.rules import Body, Column, Table, outer_value
-from ivm.sql.terms import Atom, Call, Define, Fold, Lit, Literal, Not, Term, Test, Typed, Var
-from ivm.sql.types import BIGINT, DOUBLE, INTEGER, NULL, SqlType
-from pagestore.host import KEYS_MAX
+from ivm.sql.rules import Body
+from ivm.sql.terms import (
+    Call,
+    Lit,
+    Literal,
+    Term,
+    Test,
+    Typed,
+    Var,
+    substitute,
+    variables,
+)
+from ivm.sql.types import BIGINT, DOUBLE, INTEGER, NULL
 
 NUMBER = exp.column("number", "window row")  # the number of a row, as an expression of aggregates
 
@@ -37,19 +59,20 @@ def apply(select: Clauses, nodes: list[exp.Window], named: dict[str, exp.Expr]) 
     """Give the window functions of a query values, by atoms in its body."""
     join_around(select.expressions(), nodes)
     _refuse_duplicates(select)
-    partitions: dict[str, _Partition] = {}
+    partitions: dict[str, _Functions] = {}
     for node in nodes:
         whole = with_named(node, named)
         by, order = whole.args.get("partition_by") or [], whole.args.get("order")
         text = f"{[text_of(p) for p in by]} {text_of(order) if order else ''}"
         if text not in partitions:
-            partitions[text] = _Partition(select, by, order.expressions if order else [])
+            partitions[text] = _Functions(select, by, order.expressions if order else [])
         with select.builder.folding(node):
             select.replaced[text_of(node)] = partitions[text].value(whole)
-    select.builder.costs.append(
-        "window functions: an edit numbers the partitions that it changes anew, O(rows of the "
-        "partition)"
-    )
+    if any(one.is_numbered for one in partitions.values()):
+        select.builder.costs.append(
+            "window functions: an edit numbers the partitions that it changes anew, O(rows of the "
+            "partition)"
+        )
 
 
 def _refuse_duplicates(select: Clauses) -> None:
@@ -94,73 +117,8 @@ def _rename(select: Clauses, body: Body, renamed: dict[Term, Typed]) -> None:
     select.go_on(body)
 
 
-class _Partition:
+class _Functions(Partition):
     """The window functions of one PARTITION BY and ORDER BY."""
-
-    def __init__(self, select: Clauses, by: list[exp.Expr], order: list[exp.Expr]) -> None:
-        self.select, self.builder, self.body = select, select.builder, select.scope.body
-        self.by = [self.builder.bound(self.body, select.evaluate(one)) for one in by]
-        self.keys = [
-            Key(*ordering(select.evaluate(one.this if isinstance(one, exp.Ordered) else one), one))
-            for one in order
-        ]
-        self.keys = [k._replace(value=self.builder.bound(self.body, k.value)) for k in self.keys]
-        self.identity = self.builder.identity(self.body)
-        self.around = [outer_value(self.body, n) for n in self.builder.carried(self.body)]
-        self._number: Typed | None = None
-        self._peers: dict[str, Typed] = {}
-
-    @property
-    def groups(self) -> list[Typed]:
-        """The values that identify a partition."""
-        return [*self.around, *self.by]
-
-    def number(self) -> Typed:
-        """Return the number of a row in its partition."""
-        if self._number is None:
-            table = numbered(self.builder, self.body, self.by, self.keys, self.identity)
-            if self._is_numbered_whole():
-                self.body.literals.clear()  # the numbers have the same rows
-            self._number = self.builder.scan(table, self.body, [*self.around, *self.identity])[-1]
-        return self._number
-
-    def _is_numbered_whole(self) -> bool:
-        """Return whether the body is one atom, whose columns all tell its rows apart."""
-        (first, *others), own = self.body.literals, {v.term for v in self.identity}
-        return not others and isinstance(first, Atom) and not first.values and {*first.keys} == own
-
-    def peers(self, op: str) -> Typed:
-        """Return the least or greatest number of the rows that the order does not tell apart."""
-        if op not in self._peers:
-            number = self.number()
-            groups = [*self.groups, *(k.value for k in self.keys)]
-            self._peers[op] = self._folded(op, BIGINT, groups, number.term, self.body)
-        return self._peers[op]
-
-    def _folded(
-        self, op: str, type_: SqlType, groups: Sequence[Typed], argument: Term | None, body: Body
-    ) -> Typed:
-        """Return an aggregate of the rows of each group, which each row reads."""
-        result, name = self.builder.variable(type_, False).term, self.builder.helper()
-        assert isinstance(result, Var)
-        dummy = not groups
-        inner = body.copy()
-        keys = [*groups]
-        if dummy:
-            keys = [self.builder.define(inner, Typed(Lit(0, "int64"), INTEGER, False))]
-        fold = Fold(op, result.name, () if argument is None else (argument,))
-        self.builder.rule(Atom(name, tuple(k.term for k in keys), (result,)), inner, (fold,))
-        columns = tuple(
-            Column(f"g{n}", k.type, self.builder.may_be_null(inner, k)) for n, k in enumerate(keys)
-        )
-        table = Table(name, (*columns, Column("value", type_, False)), (*range(len(keys)),), True)
-        return self.builder.scan(table, self.body, [] if dummy else keys)[-1]
-
-    def count(self) -> Typed:
-        """Return the number of rows of the partition."""
-        if "count" not in self._peers:
-            self._peers["count"] = self._folded("count", BIGINT, self.groups, None, self.body)
-        return self._peers["count"]
 
     # -- functions
 
@@ -188,7 +146,7 @@ class _Partition:
             case exp.RowNumber():
                 return self.number()
             case exp.Rank():
-                return self.peers("min") if self.keys else Typed(Lit(1, "int64"), BIGINT, False)
+                return self._rank()
             case exp.DenseRank():
                 return self._dense()
             case exp.PercentRank():
@@ -221,8 +179,16 @@ class _Partition:
         given = [*self.around, *self.by, *(k.value for k in self.keys)]
         return self.builder.scan(table, self.body, given)[-1]
 
+    def _rank(self) -> Typed:
+        first = Typed(Lit(1, "int64"), BIGINT, False)
+        if (key := self._sought_key()) is None:
+            return self.peers("min") if self.keys else first
+        rows = Wanted(exp.Count(this=exp.Star()), None, False, [])
+        before = self._within(rows, key, {">" if self.keys[0].desc else "<": key.term}, "key")
+        return first._replace(term=Call("+", (before.term, first.term)))
+
     def _percent(self) -> Typed:
-        rank = self.peers("min") if self.keys else Typed(Lit(1, "int64"), BIGINT, False)
+        rank = self._rank()
         count, one = self.count().term, Lit(1, "int64")
         share = Call("/", (_float(Call("-", (rank.term, one))), _float(Call("-", (count, one)))))
         return Typed(
@@ -252,10 +218,12 @@ class _Partition:
 
     def _moved(self, node: exp.Lag | exp.Lead) -> Typed:
         value = self.builder.define(self.body, self.select.evaluate(node.this))
-        move = Call(
-            "-" if isinstance(node, exp.Lag) else "+", (self.number().term, self._offset(node))
-        )
-        return self._read(value, Typed(move, BIGINT, False), self._default(node, value))
+        offset, default = self._offset(node), self._default(node, value)
+        back = isinstance(node, exp.Lag)
+        if offset.value in (1, -1) and (order := self._sought_order()):
+            return self._beside(value, order, back == (offset.value == 1), default)
+        move = Call("-" if back else "+", (self.number().term, offset))
+        return self._read(value, Typed(move, BIGINT, False), default)
 
     def _offset(self, node: exp.Expr) -> Lit:
         """Return by how many rows a function moves, 1 unless it says so."""
@@ -363,52 +331,6 @@ class _Partition:
         table = self._relation(source, names, [*groups, own_rank, number], len(groups) + 1)
         return self._or_empty(table, [*groups, rank], Lit(None, "int64"))
 
-    def _read(
-        self, value: Typed, place: Typed, default: Typed, inside: Sequence[Literal] = ()
-    ) -> Typed:
-        """Return the value of the row at a place of the partition, or a default without one."""
-        builder, number = self.builder, self.number()
-        place = builder.define(self.body, place)
-        groups = self.groups
-        values = builder.helper()
-        head = Atom(values, (*(g.term for g in groups), number.term), (value.term,))
-        builder.rule(head, self.body)
-        group_columns = tuple(
-            Column(f"g{n}", g.type, builder.may_be_null(self.body, g)) for n, g in enumerate(groups)
-        )
-        null = builder.may_be_null(self.body, value)
-        table = Table(
-            values,
-            (*group_columns, Column("n", BIGINT, False), Column("v", value.type, null)),
-            (*range(len(groups) + 1),),
-            True,
-        )
-        moved, wanted = builder.helper(), [*groups, number]
-        there = self.body.copy()
-        there.literals += inside
-        found = builder.scan(table, there, [*groups, place])[-1]
-        keys = tuple(v.term for v in wanted)
-        builder.rule(Atom(moved, keys, (found.term,)), there)
-        missing = self.body.copy()
-        none = Body()
-        builder.scan(table, none, [*groups, place])
-        missing.literals.append(Not((*none.literals, *inside)))
-        other = builder.variable(default.type, default.nullable)
-        assert isinstance(other.term, Var)
-        missing.literals.append(Define(other.term, default.term))
-        builder.rule(Atom(moved, keys, (other.term,)), missing)
-        result = Table(
-            moved,
-            (
-                *group_columns,
-                Column("n", BIGINT, False),
-                Column("v", value.type, null or default.nullable),
-            ),
-            (*range(len(groups) + 1),),
-            True,
-        )
-        return builder.scan(result, self.body, wanted)[-1]
-
     # -- aggregates over frames
 
     def _frame(self, node: exp.Window) -> tuple[Typed | None, Typed | None, str]:
@@ -453,6 +375,17 @@ class _Partition:
 
     def _reached_by_value(self, bound: exp.Expr, back: bool, node: exp.Window, op: str) -> Typed:
         """Return the number of the first or last row of a frame of RANGE with an offset."""
+        key = self.keys[0]
+        own, limit = self._moved_key(bound, back, node)
+        own = self.builder.bound(self.body, own)
+        found = self._reached(own, limit, ">=" if (op == "min") != key.desc else "<=", op)
+        if not self.builder.may_be_null(self.body, own):
+            return found
+        nulls = Call("if", (Call("is_null", (own.term,)), self.peers(op).term, found.term))
+        return self.builder.bound(self.body, Typed(nulls, BIGINT, False))
+
+    def _moved_key(self, bound: exp.Expr, back: bool, node: exp.Window) -> tuple[Typed, Typed]:
+        """Return the key of a row, and the one that is an offset before or after it."""
         order = node.args["order"].expressions if node.args.get("order") else []
         if len(order) != 1:
             raise SqlError("RANGE with an offset needs one expression in ORDER BY", node)
@@ -460,13 +393,7 @@ class _Partition:
         moved = (exp.Sub if back != key.desc else exp.Add)(
             this=order[0].this.copy(), expression=bound.copy()
         )
-        own, limit = alike(node, key.value, self.select.evaluate(moved))
-        own = self.builder.bound(self.body, own)
-        found = self._reached(own, limit, ">=" if (op == "min") != key.desc else "<=", op)
-        if not self.builder.may_be_null(self.body, own):
-            return found
-        nulls = Call("if", (Call("is_null", (own.term,)), self.peers(op).term, found.term))
-        return self.builder.bound(self.body, Typed(nulls, BIGINT, False))
+        return alike(node, key.value, self.select.evaluate(moved))
 
     def _reached(self, value: Typed, limit: Typed, comparison: str, op: str) -> Typed:
         """Return the first (min) or last (max) number in a row's partition on a side of a limit."""
@@ -481,9 +408,42 @@ class _Partition:
             self.body, Typed(Call("coalesce", (found.term, none)), BIGINT, False)
         )
 
+    def _ends(self, node: exp.Window) -> dict[str, Term] | None:
+        """Return the limits of the keys in a frame of RANGE, by how they compare with these; None
+        where the numbers of rows are needed.
+        """
+        given, key = node.args["spec"].args if node.args.get("spec") else {}, self._sought_key()
+        if key is None or (given.get("kind") or "RANGE").upper() != "RANGE" or given.get("exclude"):
+            return None
+        ends = dict[str, Term]()
+        for end, at, sign in (("start", "UNBOUNDED", ">="), ("end", "CURRENT ROW", "<=")):
+            bound, limit = given.get(end) or at, key
+            if isinstance(bound, exp.Expr):
+                back = str(given.get(f"{end}_side")).upper() == "PRECEDING"
+                key_there, limit = self._moved_key(bound, back, node)
+                if key_there.term != key.term or {*variables(limit.term)} != {*variables(key.term)}:
+                    return None
+            if bound != "UNBOUNDED":
+                ends[MIRRORED[sign] if self.keys[0].desc else sign] = limit.term
+        return ends or None
+
+    def _within(self, one: Wanted, own: Typed, ends: dict[str, Term], by: str) -> Typed:
+        """Return an aggregate of the rows whose values of `own`, their keys or numbers (`n`),
+        compare so with limits, which follow from a row's own one.
+        """
+        (name,) = variables(own.term)
+
+        def test(point: list[Typed], row: dict[str, Typed]) -> list[Term]:
+            at = {name: point[0].term}
+            return [Call(s, (row[by].term, substitute(end, at))) for s, end in ends.items()]
+
+        return self._over(one, [own], {} if by == "n" else {by: own}, test, numbered=by == "n")
+
     def _aggregate(self, function: exp.Expr, node: exp.Window) -> Typed:
+        one, ends = wanted(function), self._ends(node)
+        if ends is not None:
+            return self._within(one, self.keys[0].value, ends, "key")
         low, high, exclude = self._frame(node)
-        one = wanted(function)
         return (
             self._whole(one)
             if low is high is None and not exclude
@@ -512,6 +472,12 @@ class _Partition:
         self, one: Wanted, low: Typed | None, high: Typed | None, exclude: str = ""
     ) -> Typed:
         """Return an aggregate of the rows with numbers in a range, but for what EXCLUDE names."""
+        ends = {">=": low, "<=": high}
+        terms = {sign: self.builder.resolve(end.term) for sign, end in ends.items() if end}
+        if not exclude and all(
+            {*variables(t)} == {*variables(self.number().term)} for t in terms.values()
+        ):
+            return self._within(one, self.number(), terms, "n")
         bounds = [b for b in (low, high) if b is not None]
         own = [self.number()] if exclude in ("CURRENT ROW", "TIES") else []
         equals = (
@@ -542,17 +508,19 @@ class _Partition:
         points: Sequence[Typed],
         more: dict[str, Typed],
         test: Callable[[list[Typed], dict[str, Typed]], list[Term]],
+        numbered: bool = True,
     ) -> Typed:
         """Return an aggregate of the rows of the partition that pass a test of them and of the
         row's own `points`.
 
-        The test takes the points as variables and the values of a row: its number "n", and those in
-        `more`.
+        The test takes the points as variables and the values of a row: its number "n" if rows are
+        `numbered`, and those in `more`.
         """
-        builder, groups, number = self.builder, self.groups, self.number()
+        builder, groups = self.builder, self.groups
+        apart = [self.number()] if numbered else self.identity
         points = [builder.bound(self.body, p) for p in points]
         source = self.body.copy()
-        values = self._translator(source, {text_of(NUMBER): number})
+        values = self._translator(source, {text_of(NUMBER): apart[0]} if numbered else {})
         if one.condition is not None:
             source.literals += values.condition(one.condition)
         inputs = {
@@ -560,70 +528,28 @@ class _Partition:
         }
         names = [
             *(f"g{n}" for n in range(len(groups))),
-            "n",
+            *(f"n{n}" for n in range(len(apart))),
             *more,
             *(f"v{n}" for n in range(len(inputs))),
         ]
+        told = len(groups) + len(apart)
         rows = self._relation(
-            source, names, [*groups, number, *more.values(), *inputs.values()], len(groups) + 1
+            source, names, [*groups, *apart, *more.values(), *inputs.values()], told
         )
         names = [*names[: len(groups)], *(f"p{n}" for n in range(len(points)))]
         frame = Body()
         point = builder.scan(
             self._relation(self.body, names, [*groups, *points], len(names)), frame
         )
-        row = builder.scan(rows, frame, point[: len(groups)])[len(groups) :]
-        known = {"n": row[0], **dict(zip(more, row[1:], strict=False))}
+        number, *row = builder.scan(rows, frame, point[: len(groups)])[told - 1 :]
+        known = {"n": number, **dict(zip(more, row, strict=False))}
         frame.literals += [Test(term) for term in test(point[len(groups) :], known)]
-        replaced = dict(zip(inputs, row[1 + len(more) :], strict=True))
+        replaced = dict(zip(inputs, row[len(more) :], strict=True))
         translator = self.select.queries.expressions(Scope(frame), replaced)
         made = kinds.made(
             Aggregate(Group(builder, frame, point), frame, translator, one._replace(condition=None))
         )
         return self._or_empty(made.table, [*groups, *points], made.default)
-
-    def _relation(
-        self, body: Body, names: Sequence[str], values: Sequence[Typed], key: int
-    ) -> Table:
-        """Return a helper view of some variables of a body, whose first `key` columns tell its
-        rows apart.
-        """
-        body = body.copy()
-        values = [own(self.builder, body, v) for v in values]
-        columns = tuple(
-            Column(n, v.type, self.builder.may_be_null(body, v))
-            for n, v in zip(names, values, strict=True)
-        )
-        if len(columns) > KEYS_MAX:
-            raise SqlError(
-                f"a window needs {len(columns)} columns in one step, and {KEYS_MAX} is the most"
-            )
-        name = self.builder.helper()
-        self.builder.rule(Atom(name, tuple(v.term for v in values)), body)
-        return Table(name, columns, (*range(key),))
-
-    def _or_empty(self, table: Table, keys: Sequence[Typed], empty: Lit) -> Typed:
-        """Return the value of a function of some keys of the body, `empty` where it has none."""
-        builder, name, value = self.builder, self.builder.helper(), table.columns[-1]
-        there = self.body.copy()
-        found = builder.scan(table, there, [*keys])[-1]
-        terms = tuple(k.term for k in keys)
-        builder.rule(Atom(name, terms, (found.term,)), there)
-        missing, none = self.body.copy(), Body()
-        builder.scan(table, none, [*keys])
-        missing.literals.append(Not(tuple(none.literals)))
-        other = builder.variable(value.type, True).term
-        assert isinstance(other, Var)
-        missing.literals.append(Define(other, empty))
-        builder.rule(Atom(name, terms, (other,)), missing)
-        columns = tuple(
-            Column(f"k{n}", k.type, builder.may_be_null(self.body, k)) for n, k in enumerate(keys)
-        )
-        nullable = empty.value is None or value.nullable
-        full = Table(
-            name, (*columns, replace(value, nullable=nullable)), (*range(len(keys)),), True
-        )
-        return builder.scan(full, self.body, [*keys])[-1]
 
 
 def _known(function: exp.Expr) -> exp.Expr:
@@ -633,3 +559,53 @@ def _known(function: exp.Expr) -> exp.Expr:
 
 def _float(term: Term) -> Term:
     return Call("float", (term,))
+
+
+def with_named(node: exp.Window, named: dict[str, exp.Expr]) -> exp.Window:
+    """Return a window with what the one that it names has and it lacks.  Raises SqlError if none
+    has the name.
+    """
+    alias = node.args.get("alias")
+    if alias is None:
+        return node
+    name = alias.name.lower()
+    if name not in named:
+        raise SqlError(f"no window {alias.name} is defined: add WINDOW {alias.name} AS (...)", node)
+    whole = node.copy()
+    for key in ("partition_by", "order", "spec"):
+        if not whole.args.get(key):
+            whole.set(key, named[name].args.get(key))
+    return whole
+
+
+def inputs_of(one: Wanted) -> list[exp.Expr]:
+    """Return the expressions that an aggregate reads, without constants."""
+    inner = argument_of(one.node)
+    inner = inner.this if isinstance(inner, exp.Order) else inner
+    parts = inner.expressions if isinstance(inner, exp.Distinct) else [inner]
+    if isinstance(one.node, (exp.ArgMax, exp.ArgMin, *kinds.PAIRS)) or isinstance(
+        one.node.expression, exp.Column
+    ):
+        parts = [*parts, one.node.expression]
+    found = [
+        part
+        for one_ in parts
+        for part in (one_.expressions if isinstance(one_, exp.Tuple) else [one_])
+    ]
+    found += [o.this for o in one.order]
+    return [
+        node for node in found if node is not None and not isinstance(node, exp.Star | exp.Literal)
+    ]
+
+
+def refuse_own_order(function: exp.Expr) -> None:
+    """Raise SqlError for an ORDER BY among the arguments of a function that is not an aggregate."""
+    inner = function.this if isinstance(function, exp.IgnoreNulls | exp.RespectNulls) else function
+    if isinstance(inner, WINDOW_ONLY) and any(
+        isinstance(one, exp.Order) for one in inner.iter_expressions()
+    ):
+        name = str(inner.meta.get("name") or inner.sql_name()).lower()
+        raise SqlError(
+            f"{name} takes no ORDER BY among its arguments: write it as OVER (... ORDER BY ...)",
+            inner,
+        )

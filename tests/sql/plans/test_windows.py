@@ -1,0 +1,54 @@
+"""Window functions by ranges: what an edit takes, counted, does not grow with the partition."""
+
+from pathlib import Path
+
+import pytest
+
+import ivm
+from tests.support.sql.oracle import Both
+
+TABLE = "CREATE TABLE t (id INTEGER PRIMARY KEY, p INTEGER, k INTEGER NOT NULL, d DATE, x INTEGER)"
+OVER = "OVER (PARTITION BY p ORDER BY {})"
+# functions of rows beside a row, or with keys near its own: an edit changes a few rows of these
+FUNCTIONS = {
+    "lag": f"lag(x) {OVER.format('k, id')}",
+    "lead of the last": f"lead(x, 1, -id) {OVER.format('d DESC NULLS FIRST, k, id')}",
+    "lag of a key that is unique": f"lag(d, -1) {OVER.format('id DESC')}",
+    "a frame of keys": f"sum(x) {OVER.format('k RANGE BETWEEN 15 PRECEDING AND 5 FOLLOWING')}",
+    "a frame back": f"count(*) {OVER.format('k DESC RANGE BETWEEN CURRENT ROW AND 20 FOLLOWING')}",
+    "a sum up to the last rows": f"max(x) {OVER.format('k DESC')}",
+    "a rank": f"rank() {OVER.format('k DESC')}",
+}
+EDITS = (
+    "INSERT INTO t VALUES (9001, 1, 25, '2020-01-02', 7)", "UPDATE t SET x = NULL WHERE id = 11",
+    "UPDATE t SET k = 35, d = NULL WHERE id = 21", "DELETE FROM t WHERE id IN (1, 11)",
+    "UPDATE t SET p = NULL WHERE id % 4 = 0", "DELETE FROM t WHERE p = 1",
+)  # fmt: skip
+
+
+def changed(workspace: ivm.Workspace) -> int:
+    """Return how many rows the last transaction changed, helper views included."""
+    with workspace.store.snapshot() as snap:
+        names = ["v", *(name for name in snap if name.startswith("v:") and "$" not in name)]
+    found = [workspace.stats(name) for name in names]
+    return sum(one["inserted"] + one["erased"] for one in found)
+
+
+@pytest.mark.parametrize("what", FUNCTIONS)
+def test_an_edit_changes_the_rows_that_read_it(what: str, tmp_path: Path) -> None:
+    counts = []
+    for size in (100, 800):
+        with ivm.open(tmp_path / f"{size}.pages", threads=1, sync="off") as workspace:
+            both = Both(workspace)
+            both.run(TABLE)
+            both.run(
+                f"INSERT INTO t SELECT i, i % 2, i * 7 % {size} * 10, "
+                f"DATE '2020-01-01' + CAST(i % 9 AS INTEGER), i % 5 FROM range({size}) t(i)"
+            )
+            both.keep("v", f"SELECT id, {FUNCTIONS[what]} AS f FROM t")
+            both.run(f"INSERT INTO t VALUES (9000, 1, {'1' if 'rank' in what else '403'}, NULL, 3)")
+            counts.append(changed(workspace))
+            for edit in EDITS if size == 100 else ():
+                both.run(edit)
+                both.compare()
+    assert counts[1] <= counts[0] + 20
