@@ -21,6 +21,7 @@ from ivm.sql.literals import literal
 
 Parameters = Sequence[Any] | Mapping[str, Any] | None
 
+PLACE = "place"  # in the meta of a `?`: where it begins in the text
 TOKEN = re.compile(r"<Token token_type: .*?, text: (.*?), line: .*?>")  # as sqlglot shows one
 LACKING = re.compile(r"Required keyword: '\w+' missing for <class '.*?'>")
 WORD = re.compile(r"[^\W\d]\w*")
@@ -227,6 +228,19 @@ def parsed(text: str, dialect: str) -> list[exp.Expr]:
     return [one for one in found if one is not None and not isinstance(one, exp.Semicolon)]
 
 
+def placeholders(base: type[Parser]) -> dict[TokenType, Any]:
+    """Return how a parser reads parameters, with which each `?` knows its place in the text: a tree
+    has its parts in another order.
+    """
+
+    def read(parser: Any) -> exp.Placeholder:
+        made = exp.Placeholder()
+        made.meta[PLACE] = parser._prev.start  # noqa: SLF001
+        return made
+
+    return {**base.PLACEHOLDER_PARSERS, TokenType.PLACEHOLDER: read}
+
+
 @cache
 def _parser(kind: type[Dialect]) -> type[Parser]:
     """Return the parser of a dialect, which refuses arguments that it would leave out of the
@@ -235,6 +249,7 @@ def _parser(kind: type[Dialect]) -> type[Parser]:
     base: type[Parser] = kind.parser_class
 
     class Checked(base):  # type: ignore[misc, valid-type]
+        PLACEHOLDER_PARSERS: ClassVar[dict[TokenType, Any]] = placeholders(base)
         HISTORICAL_DATA_KIND: ClassVar[set[str]] = {*base.HISTORICAL_DATA_KIND, "BRANCH"}
 
         def _parse_statement(self) -> exp.Expr | None:
@@ -348,7 +363,9 @@ def with_parameters(statements: list[exp.Expr], parameters: Parameters) -> list[
     if isinstance(parameters, str | bytes) or not isinstance(parameters, Sequence | Mapping | None):
         raise SqlError(f"{parameters!r} is not a list of parameters: write [{parameters!r}]")
     places = [
-        p for one in statements for p in one.find_all(exp.Placeholder, exp.Parameter, bfs=False)
+        (number, place)
+        for number, node in enumerate(statements)
+        for place in node.find_all(exp.Placeholder, exp.Parameter, bfs=False)
     ]
     if not places:
         if parameters:
@@ -356,19 +373,23 @@ def with_parameters(statements: list[exp.Expr], parameters: Parameters) -> list[
                 f"{len(parameters)} parameters are given, and the text has none: write ? or :name"
             )
         return statements
-    positional = [*filter(_is_positional, places)]
+    # a part of which a translation makes copies has one value
+    positional = {(n, p.meta.get(PLACE, -1)): p for n, p in places if _is_positional(p)}
     if positional and (
         isinstance(parameters, Mapping) or parameters is None or len(parameters) != len(positional)
     ):
-        given = 0 if parameters is None else len(parameters)
+        count = 0 if parameters is None else len(parameters)
         raise SqlError(
-            f"{counted(len(positional), 'parameter')} wanted, and {given} given: give a list of "
+            f"{counted(len(positional), 'parameter')} wanted, and {count} given: give a list of "
             f"them",
-            positional[0],
+            next(iter(positional.values())),
         )
-    values = iter(parameters if isinstance(parameters, Sequence) else ())
-    for place in places:
-        place.replace(literal(next(values) if _is_positional(place) else _named(place, parameters)))
+    given = parameters if isinstance(parameters, Sequence) else ()
+    values = dict(zip(sorted(positional), given, strict=False))
+    for number, place in places:
+        is_positional = _is_positional(place)
+        at = number, place.meta.get(PLACE, -1)
+        place.replace(literal(values[at] if is_positional else _named(place, parameters)))
     return statements
 
 

@@ -37,6 +37,35 @@ def rows(workspace: ivm.Workspace, text: str, *parameters: object) -> list[tuple
     return list(answer)
 
 
+PLACES: list[tuple[str, list[int]]] = [
+    ("(SELECT id FROM t WHERE id = ? ORDER BY id LIMIT ?) UNION (SELECT id FROM t WHERE id = ? ORDER BY id LIMIT ?)"
+     " ORDER BY id LIMIT ?", [2, 1, 3, 1, 2]),
+    ("SELECT id FROM t WHERE id > ? ORDER BY id LIMIT ? OFFSET ?", [1, 2, 1]),
+    ("WITH c AS (SELECT id FROM t WHERE id > ?) SELECT c.id + ? AS z FROM c JOIN t ON t.id = c.id AND t.a < ?"
+     " WHERE c.id < ? GROUP BY c.id HAVING count(*) > ? ORDER BY z LIMIT ?", [1, 100, 40, 4, 0, 1]),
+    ("SELECT CASE WHEN id = ? THEN ? ELSE ? END AS c FROM t WHERE id BETWEEN ? AND ? AND a IN (?, ?)",
+     [2, 7, 8, 1, 3, 10, 20]),
+    ("SELECT id FROM (SELECT id, a FROM t WHERE a > ? LIMIT ?) s WHERE id <> ?", [10, 4, 3]),
+    ("SELECT sum(a) FILTER (WHERE id > ?) OVER (PARTITION BY id % ? ORDER BY id) AS s FROM t WHERE id < ?", [1, 2, 4]),
+    ("DELETE FROM t WHERE id = ?; SELECT id FROM t WHERE id < ? LIMIT ?", [4, 3, 1]),
+]  # fmt: skip
+
+
+def test_places_of_parameters_are_counted_as_the_text_has_them() -> None:
+    for dialect in ("duckdb", "postgres", "sqlite", "spark"):
+        with ivm.open(":memory:") as ws:
+            ws.sql("CREATE TABLE t (id INT PRIMARY KEY, a INT)")
+            ws.sql("INSERT INTO t VALUES (1, 10), (2, 20), (3, 30), (4, 40)")
+            for text, values in PLACES:
+                written = text
+                for value in values:
+                    written = written.replace("?", str(value), 1)
+                right = list(ws.sql(written, dialect=dialect))  # type: ignore[call-overload]
+                for _ in range(4):  # from the third time on a plan is kept
+                    found = list(ws.sql(text, values, dialect))  # type: ignore[call-overload]
+                    assert found == right, (dialect, text)
+
+
 def test_parameters_are_counted_over_all_statements(ws: ivm.Workspace) -> None:
     ws.sql("CREATE TABLE p (k INTEGER PRIMARY KEY, s VARCHAR)")
     assert rows(

@@ -212,6 +212,7 @@ def _grammar(dialect: str) -> Any:
         {
             "FUNCTIONS": {name: partial(_constructor, name) for name in ("ARRAY", "LIST")},
             "FUNCTION_PARSERS": {name: known[name] for name in SYNTAX if name in known},
+            "PLACEHOLDER_PARSERS": syntax.placeholders(base.parser_class),
         },
     )
     return type(
