@@ -13,9 +13,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Container, Mapping
+from datetime import datetime
 from typing import Any
 
 ONE = "sql:one"  # a relation with the one row 0, which rules of SQL read
+# relations of one row each: the moment that kept views answer for, and its day
+CLOCK, TODAY = CLOCKS = "sql:clock", "sql:today"
 CATALOG = "ivm.sql"  # the property of the store in which SQL lists its views
 # suffix of a relation's rows of transactions in rules that say which of them stay, or follow
 ASSERTED = "$asserted"
@@ -43,7 +46,9 @@ def is_helper(name: str, blocks: Container[str] | None = None) -> bool:
     """
     part = re.fullmatch(r"(.*):part\d+", name, re.DOTALL)
     return (
-        "$" in name or name == ONE or (part is not None and (blocks is None or part[1] in blocks))
+        "$" in name
+        or name in (ONE, *CLOCKS)
+        or (part is not None and (blocks is None or part[1] in blocks))
     )
 
 
@@ -56,6 +61,12 @@ def permuted_name(name: str) -> tuple[str, tuple[int, ...]] | None:
     head, _, rest = name.partition(":")
     relation, _, order = rest.rpartition(":")
     return (relation, (*map(int, order.split(".")),)) if head == "$index" else None
+
+
+def moment_of(source: Any) -> datetime | None:
+    """Return the moment that the kept views of a version answer for; None if it has no clock."""
+    found: datetime | None = next(iter(source[CLOCK]))[0] if CLOCK in source else None
+    return found
 
 
 def tables_of_sql(properties: Mapping[str, Any]) -> dict[str, Any]:

@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import asdict
+from datetime import datetime
 from functools import partial
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Literal, Unpack
@@ -43,7 +44,7 @@ from ivm.lang.ir import ROPE, Edit, Predicate
 from ivm.lang.program import DerivedEdit, Program
 from ivm.lang.types import has_ids
 from ivm.memory import allowing, within_memory
-from ivm.names import CATALOG, names_of, stored_as
+from ivm.names import CATALOG, moment_of, names_of, stored_as
 from ivm.plan.plan import Plan
 from ivm.plan.planner import AUTO
 from ivm.prepared import PreparedEdits
@@ -388,6 +389,43 @@ class Workspace:
         snap = self.store.snapshot()
         found = read(snap, whole(snap, name))
         return self._relation(snap, name) if found is None else found
+
+    def tick(self, moment: datetime | None = None, branch: str | None = None) -> int:
+        """Move the clock of the kept views that have one, to now or to another moment; return the
+        newest version.
+
+        `now()` and `current_date` in a kept view mean where the clock is. It moves with each tick,
+        and with a new view that reads it. A store without such a view has no clock, and nothing is
+        committed. Views follow as they do an edit: what compares a moment with the clock by a
+        window costs the rows within it, before and after. Raises EditError for a moment without a
+        zone, MaintainError.
+
+        >>> import ivm
+        >>> from datetime import datetime, timezone
+        >>> ws = ivm.open(":memory:")
+        >>> ws.sql("CREATE TABLE due (id INT PRIMARY KEY, at TIMESTAMP NOT NULL)")
+        >>> ws.sql("CREATE MATERIALIZED VIEW late AS SELECT id FROM due WHERE at < now()")
+        >>> ws.sql("INSERT INTO due VALUES (1, '2100-01-01'), (2, '2100-06-01')")
+        >>> version = ws.tick(datetime(2100, 3, 1, tzinfo=timezone.utc))
+        >>> list(ws["late"]), str(ws.moment)
+        ([(1,)], '2100-03-01 00:00:00+00:00')
+        """
+        with self.store.snapshot(branch) as snap:
+            if moment_of(snap) is None:
+                return snap.version
+        from ivm.sql.system.clock import wind  # imports sqlglot, which others do not need
+
+        with self.store.transaction("tick", branch=branch) as txn:
+            wind(txn, moment)
+            return txn.commit()
+
+    @property
+    def moment(self) -> datetime | None:
+        """The moment that kept views with a clock answer for; None if there is none. `at` has that
+        of another version.
+        """
+        with self.store.snapshot() as snap:
+            return moment_of(snap)
 
     def rope(self, name: str, *key: Any) -> ConcatRope:
         """Return a concat group's text in the newest version: `str` reads it whole, iterating reads

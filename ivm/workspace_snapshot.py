@@ -1,12 +1,13 @@
 """A workspace as of one version: its relations and views, and queries over them."""
 
 from collections.abc import Callable, Mapping
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from ivm.answer import Answer
 from ivm.errors import UnknownViewError
 from ivm.lang.ir import Predicate
-from ivm.names import WHOLE
+from ivm.names import WHOLE, moment_of
 from ivm.wide import changes, read
 from pagestore.errors import MissingError
 from pagestore.host import Rope, Snapshot, html_table
@@ -48,6 +49,11 @@ class WorkspaceSnapshot:
             return self.snapshot[name] if found is None else found
         except MissingError as error:
             raise UnknownViewError(str(error)) from None
+
+    @property
+    def moment(self) -> datetime | None:
+        """The moment that kept views with a clock answer for; None if there is none."""
+        return moment_of(self.snapshot)
 
     def changes(self, name: str, since: "WorkspaceSnapshot") -> "pa.Table | None":
         """Return how a relation or view differs from an older version, as the table of a `Change`;

@@ -18,6 +18,7 @@ from ivm.terms.conditions import SAME
 from ivm.terms.encoder import Encode
 
 KINDS = {"=": (EQ, 0), "!=": (NE, 0), "<": (LE, -1), "<=": (LE, 0), ">": (GE, 1), ">=": (GE, 0)}
+MOMENTS = "timestamp", "timestamp(UTC)"
 FAR = 1 << 62  # for constants of this size, a bound may not fit 64 bits
 
 
@@ -66,7 +67,7 @@ def linear(literal: Compare, types: Mapping[str, Type], encode: Encode) -> Linea
     Words are the same where two variables, or one and a constant, are equal or both null; a sum
     with null is another.
     """
-    difference = literal.left, literal.right
+    difference = _as_words(literal.left, types), _as_words(literal.right, types)
     if literal.op == SAME:
         sums = any(isinstance(side, Binary) for side in difference)
         return None if sums else linear(replace(literal, op="="), types, encode)
@@ -103,7 +104,22 @@ def pinned(forms: Iterable[Linear]) -> list[frozenset[str]]:
 def _add_up(terms: Iterable[Term], types: Mapping[str, Type]) -> bool:
     leaves = chain.from_iterable(map(_leaves, terms))
     kinds = (types[leaf.name] if isinstance(leaf, Var) else leaf.type for leaf in leaves)
-    return all(kind in COUNTED or scale(kind) is not None for kind in kinds)
+    return all(kind in (*COUNTED, *MOMENTS) or scale(kind) is not None for kind in kinds)
+
+
+def _as_words(term: Term, types: Mapping[str, Type]) -> Term:
+    """Return a term without the functions that make a moment one of another type, of which the word
+    is the same.
+    """
+    if isinstance(term, Binary):
+        sides = _as_words(term.left, types), _as_words(term.right, types)
+        return replace(term, left=sides[0], right=sides[1])
+    if isinstance(term, Call) and term.name in ("datetime", "datetime:utc"):
+        inside = _as_words(term.args[0], types)
+        kinds = {types[x.name] if isinstance(x, Var) else x.type for x in _leaves(inside)}
+        if kinds & {*MOMENTS} and not isinstance(inside, Call):
+            return inside
+    return term
 
 
 def _is_text(term: Term, types: Mapping[str, Type]) -> bool:

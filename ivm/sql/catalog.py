@@ -15,7 +15,7 @@ from typing import Any
 
 from sqlglot import exp
 
-from ivm.names import CATALOG, ONE, is_helper, is_tree_of_rules
+from ivm.names import CATALOG, CLOCKS, ONE, is_helper, is_tree_of_rules
 from ivm.sql.dialects.read import read, saved_query
 from ivm.sql.rules import Column, Schema, Table
 from ivm.sql.types import as_stored, parsed, type_of_store
@@ -60,9 +60,10 @@ class Catalog:
 
     def find(self, name: str) -> str | None:
         """Return the stored name of a table or a kept view, whatever the case of its letters."""
-        if name in self.source and name != ONE and not is_tree_of_rules(name):
+        own = ONE, *CLOCKS
+        if name in self.source and name not in own and not is_tree_of_rules(name):
             return name  # as it is written, which costs the same beside any number of tables
-        return _find(name, [*(n for n in self.source if n != ONE), *self.kept])
+        return _find(name, [*(n for n in self.source if n not in own), *self.kept])
 
     def type_named(self, name: str) -> str | None:
         """Return what a type of CREATE TYPE is, whatever the case of its letters; None if there

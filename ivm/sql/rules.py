@@ -132,6 +132,8 @@ class Builder:
         self.costs: list[str] = []  # what an edit costs beyond its change
         self.notes: list[str] = []
         self.uses_one = False
+        # whether it may read the moment that kept views answer for, and whether it does
+        self.may_read_clock = self.reads_clock = False
         # for errors: the aggregates of SQL that helper views are of
         self.folded: dict[str, Any] = {}
         self._same: dict[str, Term] = {}

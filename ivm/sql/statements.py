@@ -381,7 +381,7 @@ class Statements:
             elif kept:
                 query, given = saved_query(kept), [n for n, _, _ in kept["columns"]]
             if name and (kept or isinstance(node, exp.Create)):
-                rows, queries = views.translated(catalog, name, query)
+                rows, queries = views.translated(catalog, name, query, has_clock=True)
                 names = [*given, *(n for n, _ in rows.columns[len(given) :])]
                 trees = views.kept_trees(name, "", finish(queries.builder, rows, name, names))
                 error = in_words(error, queries.builder, trees, name)

@@ -23,6 +23,7 @@ from ivm.sql.queries.clauses import Rows
 from ivm.sql.queries.query import Queries
 from ivm.sql.rules import Builder
 from ivm.sql.session import Host, Reader, change_catalog, with_one
+from ivm.sql.system.clock import wind
 from ivm.sql.system.settings import SHOWN
 from ivm.sql.system.settings import shown as settings_shown
 from ivm.sql.terms import Lit
@@ -140,7 +141,7 @@ def _kept(host: Host, name: str, columns: list[str], node: exp.Create, strict: b
         if not _may_create(catalog, name, node):
             return
         own = catalog.find(name)
-        rows, queries = translated(catalog, name, node.expression)
+        rows, queries = translated(catalog, name, node.expression, has_clock=True)
         names = [n for n, _ in rows.columns]
         if columns:
             if len(columns) > len(names):
@@ -153,6 +154,9 @@ def _kept(host: Host, name: str, columns: list[str], node: exp.Create, strict: b
         if value.type == BLOB and isinstance(queries.builder.resolve(value.term), Lit):
             raise SqlError(f"{own}: bytes that are written out are no column of a view", node)
     finished = finish(queries.builder, rows, name, names)
+    if queries.builder.reads_clock:
+        with host.store.transaction("tick") as first:
+            wind(first)
     if strict and finished.costs:
         raise SqlError(
             f"{name}: {finished.costs[0]}; incremental='strict' keeps no such view, and 'auto' does",
@@ -190,9 +194,12 @@ def kept_trees(name: str, sql: str, finished: Finished) -> Trees:
     return trees
 
 
-def translated(catalog: Catalog, name: str, query: exp.Expr) -> tuple[Rows, Queries]:
-    """Return the rows of a view's query."""
+def translated(
+    catalog: Catalog, name: str, query: exp.Expr, has_clock: bool = False
+) -> tuple[Rows, Queries]:
+    """Return the rows of a view's query, which may read the clock of kept views."""
     builder = Builder(name)
+    builder.may_read_clock = has_clock
     queries = Queries(builder, catalog.schema())
     rows = queries.query(query)
     bind(builder, rows.body)

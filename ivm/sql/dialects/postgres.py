@@ -21,6 +21,7 @@ from ivm.sql.errors import SqlError
 from ivm.terms.dialects import NAMED_READ, named_pieces
 
 SAME = """
+now clock_timestamp statement_timestamp transaction_timestamp
     abs coalesce nullif greatest least ceil ceiling floor sign sqrt cbrt exp gcd lcm factorial pi
     sin cos tan asin acos atan atan2 sinh cosh tanh asinh acosh atanh cot degrees radians
     char_length_ lower left right ltrim rtrim repeat_ reverse replace strpos starts_with split_part ascii chr md5
@@ -128,8 +129,7 @@ CALLS: dict[str, Meaning] = {
 }  # fmt: skip
 
 INSTEAD = {
-    "now|current_timestamp|clock_timestamp|statement_timestamp|transaction_timestamp|timeofday|localtimestamp":
-        "rows follow from what is stored, and not from a clock; give the value as a parameter",
+    "timeofday": "write now(), which is no text",
     "random|gen_random_uuid|uuid_generate_v4|setseed": "rows follow from what is stored, and not "
                                                        "from chance",
     "date_bin": "write date_trunc, or time_bucket in dialect 'duckdb'",

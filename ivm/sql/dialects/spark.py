@@ -19,6 +19,7 @@ from ivm.sql.dialects.spark_queries import lateral_views, with_rollup
 from ivm.sql.dialects.table import Meaning, duckdb, table
 
 SAME = """
+now current_date curdate current_timestamp localtimestamp current_time localtime
     abs acos asin atan atan2 cbrt cos degrees exp radians sin tan sinh cosh tanh asinh acosh cot pi
     coalesce ifnull nullif greatest least
     lower md5 sha1 contains ascii
@@ -309,8 +310,6 @@ CALLS: dict[str, Meaning] = {
 }  # fmt: skip
 
 INSTEAD = {
-    "now|current_date|curdate|current_timestamp|localtimestamp|current_time|localtime": "rows follow from what is "
-    "stored, and not from a clock; give the value as a parameter",
     "rand|random|randn|randstr|uniform|uuid|shuffle|monotonically_increasing_id|spark_partition_id": "rows follow from "
     "what is stored, and not from chance or places",
     "hash|xxhash64": "its numbers are Spark's own; take md5(x) or sha2(x, 256)",

@@ -401,3 +401,17 @@ def _bound(bound: object, side: object) -> str:
     return (
         f"{text(bound) if isinstance(bound, exp.Expr) else str(bound).upper()} {str(side).upper()}"
     )
+
+
+# without parentheses they would be columns
+WORDS = ("current_schema", "current_catalog", "current_user", "session_user", "current_role")
+
+
+def called(node: exp.Expr) -> str | None:
+    """Return the name of a function without arguments; None for anything else."""
+    if isinstance(node, exp.Column):
+        plain = not node.table and not node.this.args.get("quoted")
+        return node.name.lower() if plain and node.name.lower() in WORDS else None
+    if isinstance(node, exp.Anonymous):
+        return node.name.lower()
+    return node.key if isinstance(node, exp.Func) else None

@@ -29,6 +29,7 @@ from ivm.sql.literals import constant
 from ivm.sql.queries import list_rows
 from ivm.sql.queries.scope import Scope, as_table, inner_query, text_of
 from ivm.sql.rules import Body, Builder, is_null
+from ivm.sql.system import clock
 from ivm.sql.terms import (
     FLIPPED,
     Call,
@@ -154,6 +155,8 @@ class Expressions:
         """Return the term of a function or an operator; a moment of a zone that is not UTC is only
         chosen.
         """
+        if (moment := clock.read(node, self.builder, self.body)) is not None:
+            return moment
         if SESSION_ZONE.get() is None or isinstance(node, CHOICES):
             return fn.translate(node, self.value)
         types = list[SqlType]()

@@ -16,15 +16,13 @@ from typing import Any, NamedTuple
 from sqlglot import exp
 
 from ivm.sql.literals import literal
-from ivm.sql.naming.names import output_name
+from ivm.sql.naming.names import called, output_name
 from ivm.sql.system.objects import DATABASE, DIALECT, USER, schema_of
 from ivm.sql.system.settings import VALUES
 from pagestore import __version__
 
 BESIDE = "beside"  # in the meta of a statement that reads more than tables and views of now
 MOMENTARY = "momentary"  # in the meta of a statement that means another thing the next time
-# without parentheses they would be columns
-WORDS = ("current_schema", "current_catalog", "current_user", "session_user", "current_role")
 
 
 class Said(NamedTuple):
@@ -127,16 +125,6 @@ def _is_beside(table: exp.Table) -> bool:
         or isinstance(table.this, exp.Func)
         or table.name.lower().startswith("pg_")
     )
-
-
-def called(node: exp.Expr) -> str | None:
-    """Return the name of a function without arguments; None for anything else."""
-    if isinstance(node, exp.Column):
-        plain = not node.table and not node.this.args.get("quoted")
-        return node.name.lower() if plain and node.name.lower() in WORDS else None
-    if isinstance(node, exp.Anonymous):
-        return node.name.lower()
-    return node.key if isinstance(node, exp.Func) else None
 
 
 def _value(node: exp.Expr, said: Said, asks: bool) -> exp.Expr | None:
