@@ -65,8 +65,8 @@ def permuted_name(name: str) -> tuple[str, tuple[int, ...]] | None:
 
 def moment_of(source: Any) -> datetime | None:
     """Return the moment that the kept views of a version answer for; None if it has no clock."""
-    found: datetime | None = next(iter(source[CLOCK]))[0] if CLOCK in source else None
-    return found
+    moment: datetime | None = next(iter(source[CLOCK]))[0] if CLOCK in source else None
+    return moment
 
 
 def tables_of_sql(properties: Mapping[str, Any]) -> dict[str, Any]:

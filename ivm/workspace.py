@@ -345,8 +345,7 @@ class Workspace:
         >>> list(trial["total"]), [*ws], len(ws["paid"])
         ([(10,)], ['paid'], 1)
         """
-        rules = self.rules
-        return Workspace(self.store.on(branch), self.threads, self.memory, rules)
+        return Workspace(self.store.on(branch), self.threads, self.memory, self.rules)
 
     def what_if(self, branch: str | None = None) -> Trial:
         """Begin edits that are never committed, to see what they would change; for `with`.
@@ -405,27 +404,21 @@ class Workspace:
         >>> ws = ivm.open(":memory:")
         >>> ws.sql("CREATE TABLE due (id INT PRIMARY KEY, at TIMESTAMP NOT NULL)")
         >>> ws.sql("CREATE MATERIALIZED VIEW late AS SELECT id FROM due WHERE at < now()")
-        >>> ws.sql("INSERT INTO due VALUES (1, '2100-01-01'), (2, '2100-06-01')")
+        >>> _ = ws.sql("INSERT INTO due VALUES (1, '2100-01-01'), (2, '2100-06-01')")
         >>> version = ws.tick(datetime(2100, 3, 1, tzinfo=timezone.utc))
         >>> list(ws["late"]), str(ws.moment)
         ([(1,)], '2100-03-01 00:00:00+00:00')
         """
-        with self.store.snapshot(branch) as snap:
-            if moment_of(snap) is None:
-                return snap.version
-        from ivm.sql.system.clock import wind  # imports sqlglot, which others do not need
+        from ivm.sql.queries.clock import tick  # imports sqlglot, which others do not need
 
-        with self.store.transaction("tick", branch=branch) as txn:
-            wind(txn, moment)
-            return txn.commit()
+        return tick(self.store, moment, branch)
 
     @property
     def moment(self) -> datetime | None:
         """The moment that kept views with a clock answer for; None if there is none. `at` has that
         of another version.
         """
-        with self.store.snapshot() as snap:
-            return moment_of(snap)
+        return moment_of(self.store.snapshot())
 
     def rope(self, name: str, *key: Any) -> ConcatRope:
         """Return a concat group's text in the newest version: `str` reads it whole, iterating reads

@@ -95,8 +95,8 @@ MEMBERS = {  # of each class that is handed to users
     """,
     ivm.Workspace: """
         at blocks changes check close commit_async commit_at constraints declarations delete delete_range
-        delete_where evaluate evaluated exec explain in_sql_transaction insert install lint make on predicates prepare
-        prepare_sql preview query repair replace replan rope rules_of set sql stats strict subscribe trace
+        delete_where evaluate evaluated exec explain in_sql_transaction insert install lint make moment on predicates
+        prepare prepare_sql preview query repair replace replan rope rules_of set sql stats strict subscribe tick trace
         trace_distance
         transaction transaction_async uninstall verify violations what_if why why_changed
     """,

@@ -60,10 +60,10 @@ class Catalog:
 
     def find(self, name: str) -> str | None:
         """Return the stored name of a table or a kept view, whatever the case of its letters."""
-        own = ONE, *CLOCKS
-        if name in self.source and name not in own and not is_tree_of_rules(name):
+        hidden = ONE, *CLOCKS
+        if name in self.source and name not in hidden and not is_tree_of_rules(name):
             return name  # as it is written, which costs the same beside any number of tables
-        return _find(name, [*(n for n in self.source if n not in own), *self.kept])
+        return _find(name, [*(n for n in self.source if n not in hidden), *self.kept])
 
     def type_named(self, name: str) -> str | None:
         """Return what a type of CREATE TYPE is, whatever the case of its letters; None if there

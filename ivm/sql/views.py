@@ -20,10 +20,10 @@ from ivm.sql.edits.insert import insert
 from ivm.sql.edits.target import Target
 from ivm.sql.errors import SqlError, SqlWarning, counted, nearest
 from ivm.sql.queries.clauses import Rows
+from ivm.sql.queries.clock import wind
 from ivm.sql.queries.query import Queries
 from ivm.sql.rules import Builder
 from ivm.sql.session import Host, Reader, change_catalog, with_one
-from ivm.sql.system.clock import wind
 from ivm.sql.system.settings import SHOWN
 from ivm.sql.system.settings import shown as settings_shown
 from ivm.sql.terms import Lit

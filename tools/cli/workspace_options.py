@@ -2,17 +2,22 @@
 
 import argparse
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from threading import Event, Thread
 from typing import Any, Literal
 
 import pyarrow as pa
 
 import ivm
 from ivm.errors import IvmError
+from pagestore.errors import PagestoreError
 
-from .answers import number
+from .answers import number, plain
 
 CHANGE = "_change_type"
+DAY = 86_400
 
 
 def opened(
@@ -26,6 +31,49 @@ def opened(
 def on_branch(parser: argparse.ArgumentParser) -> None:
     """Add the argument --branch of commands that `opened` opens a workspace for."""
     parser.add_argument("--branch", default="main", help="the branch to work on (default: main)")
+
+
+def on_tick(parser: argparse.ArgumentParser) -> None:
+    """Add the argument --tick of commands that `ticking` moves the clock for."""
+    parser.add_argument(
+        "--tick",
+        type=_interval,
+        metavar="SECONDS",
+        help="move the clock of kept views, which now() is in them, at this interval",
+    )
+
+
+def _interval(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0
+    if not 0 < seconds <= DAY:
+        raise argparse.ArgumentTypeError(f"{text!r}: give seconds, above 0 and up to {DAY:,}")
+    return seconds
+
+
+@contextmanager
+def ticking(workspace: ivm.Workspace, seconds: float | None) -> Iterator[None]:
+    """Move the clock of kept views at an interval until the block ends; never for None."""
+    ended = Event()
+
+    def run() -> None:
+        try:
+            while not ended.wait(seconds):
+                workspace.tick()
+        except (IvmError, PagestoreError) as error:
+            print(f"the clock stands still: {plain(str(error))}", file=sys.stderr)
+
+    clock = Thread(target=run, daemon=True)
+    if seconds is not None:
+        clock.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        if seconds is not None:
+            clock.join()
 
 
 def text_of(path: str) -> str:

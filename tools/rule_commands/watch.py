@@ -9,7 +9,7 @@ from typing import Any
 from pagestore import Change
 
 from ..cli.answers import as_json, common, number, plain, tell
-from ..cli.workspace_options import changes, on_branch, opened
+from ..cli.workspace_options import changes, on_branch, on_tick, opened, ticking
 
 TEXT, LINES = FORMATS = ("text", "jsonl")
 
@@ -18,6 +18,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     common(parser)
     on_branch(parser)
+    on_tick(parser)
     parser.add_argument("name", help="a relation or view")
     parser.add_argument(
         "--since", type=number, metavar="VERSION", help="after this version; else after the newest"
@@ -34,7 +35,8 @@ def run(options: argparse.Namespace) -> int:
     """Print changes until the user ends the command; return the exit code."""
     lines = options.json or options.format == LINES
     with (
-        opened(options, "r") as workspace,
+        opened(options, "rw" if options.tick else "r") as workspace,
+        ticking(workspace, options.tick),
         workspace.changes(options.name, options.since) as watched,
     ):
         for seen, change in enumerate(watched, 1):

@@ -12,6 +12,7 @@ import ivm
 from ivm import IvmError
 
 from ..cli.answers import answer, common, number
+from ..cli.workspace_options import on_tick, ticking
 from .clients import Settings
 from .postgres.server import Server
 
@@ -41,6 +42,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--tls", nargs=2, metavar=("CERTIFICATE", "KEY"), help="files of TLS, which is then wanted"
     )
     parser.add_argument("--read-only", action="store_true", help="edits are refused")
+    on_tick(parser)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -48,6 +50,8 @@ def run(options: argparse.Namespace) -> int:
     password = os.environ.get(PASSWORD)
     if options.host not in LOOPBACK and not password:
         raise IvmError(f"{options.host} is not this machine alone: give a password in {PASSWORD}")
+    if options.read_only and options.tick:
+        raise argparse.ArgumentError(None, "--tick commits, which --read-only leaves out: take one")
     tls = None
     if options.tls:
         tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -68,6 +72,7 @@ def run(options: argparse.Namespace) -> int:
             mysql = _mysql(ws, options, settings)
             stack.callback(mysql.close)
             urls["mysql"] = f"mysql://ivm@{options.host}:{mysql.port}/ivm"
+        stack.enter_context(ticking(ws, options.tick))
         stack.enter_context(suppress(KeyboardInterrupt))
         lines = "\n".join(urls.values())
         answer(options, urls, f"{lines}\npsql and any client of these; Ctrl-C ends")

@@ -129,7 +129,7 @@ CALLS: dict[str, Meaning] = {
 }  # fmt: skip
 
 INSTEAD = {
-    "timeofday": "write now(), which is no text",
+    "timeofday": "write CAST(now() AS text)",
     "random|gen_random_uuid|uuid_generate_v4|setseed": "rows follow from what is stored, and not "
                                                        "from chance",
     "date_bin": "write date_trunc, or time_bucket in dialect 'duckdb'",

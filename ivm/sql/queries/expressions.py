@@ -26,10 +26,9 @@ from ivm.sql.errors import SqlError
 from ivm.sql.functions import scalar as fn
 from ivm.sql.functions.known import reading
 from ivm.sql.literals import constant
-from ivm.sql.queries import list_rows
+from ivm.sql.queries import clock, list_rows
 from ivm.sql.queries.scope import Scope, as_table, inner_query, text_of
 from ivm.sql.rules import Body, Builder, is_null
-from ivm.sql.system import clock
 from ivm.sql.terms import (
     FLIPPED,
     Call,

@@ -15,12 +15,13 @@ from typing import Any
 from sqlglot import exp
 
 from ivm.errors import EditError
-from ivm.names import CLOCK, TODAY
+from ivm.names import CLOCK, TODAY, moment_of
 from ivm.sql.conversions import convert
 from ivm.sql.naming.names import called
 from ivm.sql.rules import Body, Builder, Column, Table
 from ivm.sql.terms import Typed
 from ivm.sql.types import DATE, TIME, TIMESTAMP, TIMESTAMPTZ
+from pagestore.host import Store
 
 MOMENT = Table(CLOCK, (Column("moment", TIMESTAMPTZ, False),), ())
 DAY = Table(TODAY, (Column("day", DATE, False),), ())
@@ -46,6 +47,16 @@ def read(node: exp.Expr, builder: Builder, body: Body) -> Typed | None:
     for type_ in types:
         moment = convert(moment, type_, node)
     return moment
+
+
+def tick(store: Store, moment: datetime | None, branch: str | None) -> int:
+    """See Workspace.tick."""
+    with store.snapshot(branch) as snap:
+        if moment_of(snap) is None:
+            return snap.version
+    with store.transaction("tick", branch=branch) as txn:
+        wind(txn, moment)
+        return txn.commit()
 
 
 def wind(txn: Any, moment: datetime | None = None) -> None:
