@@ -68,7 +68,7 @@ def test_examples_of_the_tutorial(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert (failed, tried > 0) == (0, True)
 
 
-@pytest.mark.parametrize("page", ["in-and-out", "answers", "how-to", "proof"])
+@pytest.mark.parametrize("page", ["in-and-out", "answers", "how-to", "proof", "sql"])
 def test_examples_of_a_page(page: str) -> None:
     failed, tried = doctest.testfile(str(ROOT / "docs" / f"{page}.md"), module_relative=False)
     assert (failed, tried > 0) == (0, True)
@@ -86,6 +86,7 @@ RUN_BY = {  # the pages with examples, each with the test that runs them
     "docs/coming-from/souffle.md": "tests/ivm/lang/test_docs.py",
     "docs/embedding.md": "tests/pagestore/test_embedding.py",
     "docs/how-to.md": "tests/test_readme.py",
+    "docs/sql.md": "tests/test_readme.py",
     "docs/in-and-out.md": "tests/test_readme.py",
     "docs/index.md": "tests/test_readme.py",
     "docs/mcp.md": "",  # an agent's configuration
