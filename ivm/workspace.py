@@ -409,7 +409,7 @@ class Workspace:
         >>> list(ws["late"]), str(ws.moment)
         ([(1,)], '2100-03-01 00:00:00+00:00')
         """
-        from ivm.sql.queries.clock import tick  # imports sqlglot, which others do not need
+        from ivm.sql.functions.clock import tick  # imports sqlglot, which others do not need
 
         return tick(self.store, moment, branch)
 

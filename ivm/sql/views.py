@@ -19,8 +19,8 @@ from ivm.sql.dialects.read import to_save
 from ivm.sql.edits.insert import insert
 from ivm.sql.edits.target import Target
 from ivm.sql.errors import SqlError, SqlWarning, counted, nearest
+from ivm.sql.functions.clock import wind
 from ivm.sql.queries.clauses import Rows
-from ivm.sql.queries.clock import wind
 from ivm.sql.queries.query import Queries
 from ivm.sql.rules import Builder
 from ivm.sql.session import Host, Reader, change_catalog, with_one

@@ -23,10 +23,11 @@ from ivm.sql.conversions import (
     refuse_other_zones,
 )
 from ivm.sql.errors import SqlError
+from ivm.sql.functions import clock
 from ivm.sql.functions import scalar as fn
 from ivm.sql.functions.known import reading
 from ivm.sql.literals import constant
-from ivm.sql.queries import clock, list_rows
+from ivm.sql.queries import list_rows
 from ivm.sql.queries.scope import Scope, as_table, inner_query, text_of
 from ivm.sql.rules import Body, Builder, is_null
 from ivm.sql.terms import (
