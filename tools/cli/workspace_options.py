@@ -14,7 +14,7 @@ import ivm
 from ivm.errors import IvmError
 from pagestore.errors import PagestoreError
 
-from .answers import number, plain
+from .answers import complain, number
 
 CHANGE = "_change_type"
 DAY = 86_400
@@ -63,7 +63,7 @@ def ticking(workspace: ivm.Workspace, seconds: float | None) -> Iterator[None]:
             while not ended.wait(seconds):
                 workspace.tick()
         except (IvmError, PagestoreError) as error:
-            print(f"the clock stands still: {plain(str(error))}", file=sys.stderr)
+            complain(f"the clock stands still: {error}")
 
     clock = Thread(target=run, daemon=True)
     if seconds is not None:
