@@ -65,6 +65,15 @@ def sqlite_number(value: float) -> str:
     return f"{head if '.' in head else head + '.0'}{mark}{exponent}"
 
 
+def sqlite_decimal(value: Decimal) -> str:
+    """Return a number of a DECIMAL column as SQLite shows it, which keeps a whole one as such.
+
+    >>> [sqlite_decimal(Decimal(one)) for one in ("2.50", "0.00")]
+    ['2.5', '0']
+    """
+    return str(int(value)) if value == int(value) else sqlite_number(float(value))
+
+
 def _grouped(value: Any, digits: int) -> str:
     """Return a number with commas between thousands, as format_number of Spark."""
     exact = value if isinstance(value, Decimal) else Decimal(repr(value))
@@ -96,6 +105,7 @@ def _sqlite_substring(text: str, start: int, length: int) -> str:
     """Count from 1, or from the end; a negative length takes what is before; place 0 is one
     before the text.
     """
+    start = (start + 2**31) % 2**32 - 2**31  # of 32 bits
     begin = start - 1 if start > 0 else len(text) + start if start < 0 else -1
     if length < 0:
         begin, length = begin + length, -length
@@ -558,20 +568,35 @@ SQLITE_MODIFIER = re.compile(
     r"(day|month|year)|weekday ([0-6])",
     re.IGNORECASE,
 )
+SQLITE_MOMENT = re.compile(
+    r"(?=.)(?:([0-9]{4})-([0-9]{2})-([0-9]{2}))?(?:(?:^|[T ]+)([0-9]{2}):([0-9]{2})"
+    r"(?::([0-9]{2})(?:\.([0-9]+))?)?\s*(?:Z|([+-])([0-9]{2}):([0-9]{2}))?)?\s*"
+)
+NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+BEGIN = datetime(1, 1, 1)
 
 
 def _sqlite_moment(text: str) -> datetime:
-    """Read a moment as SQLite does: a date, perhaps with a time, or a time on 1 January 2000."""
-    found = re.fullmatch(
-        r"([0-9]{4})-([0-9]{2})-([0-9]{2})(?:[T "
-        r"]+([0-9]{2}):([0-9]{2})(?::([0-9]{2})(?:\.([0-9]+))?)?(?:Z)?)?",
-        text.strip(),
-    )
-    if found is None:
-        return no_value()  # type: ignore[no-any-return]
-    year, month, day, hour, minute, second = (int(found[n] or 0) for n in range(1, 7))
+    """Read a moment as SQLite does: a date, perhaps with a time, a time on 1 January 2000, or a
+    Julian day.
+    """
+    if NUMBER.fullmatch(text.strip()):
+        return _since(BEGIN, float(text) - 1721425.5)
+    found = SQLITE_MOMENT.fullmatch(text) or no_value()
+    year, month, day = (int(found[n] or usual) for n, usual in ((1, 2000), (2, 1), (3, 1)))
+    hour, minute, second = (int(found[n] or 0) for n in (4, 5, 6))
     first = datetime(year, month, 1, hour, minute, second, int((found[7] or "").ljust(6, "0")[:6]))
-    return first + timedelta(days=day - 1) if 1 <= day <= 31 else no_value()
+    east = timedelta(hours=int(found[9] or 0), minutes=int(found[10] or 0))
+    moved = first + timedelta(days=day - 1) + (east if found[8] == "-" else -east)
+    return moved if 1 <= day <= 31 and int(found[9] or 0) < 15 else no_value()
+
+
+def _since(begin: datetime, days: float) -> datetime:
+    """Return the moment so many days after another, by milliseconds."""
+    found = int(days * 86400000 + (0.5 if days > 0 else -0.5))
+    if not (moment := begin + timedelta(milliseconds=found)) >= BEGIN:
+        no_value()
+    return moment
 
 
 def _sqlite_modified(moment: datetime, modifier: str) -> datetime:
@@ -594,11 +619,14 @@ def _sqlite_modified(moment: datetime, modifier: str) -> datetime:
 
 
 def _sqlite_date(text: str, form: str, *modifiers: str) -> str:
-    moment = _sqlite_moment(text)
-    for modifier in modifiers:
+    first, *rest = modifiers or ("",)
+    seconds = first.strip().lower() == "unixepoch"
+    moment = _since(EPOCH, float(text) / 86400) if seconds else _sqlite_moment(text)
+    for modifier in rest if seconds else modifiers:
         moment = _sqlite_modified(moment, modifier)
     julian = (moment - EPOCH) / timedelta(days=1) + 2440587.5
-    raw = {} if modifiers else {"m": text.strip()[5:7], "d": text.strip()[8:10]}  # 2024-02-30 stays
+    plain = not modifiers and re.match(r"[0-9]{4}-[^Z+]*$", text) and text.count("-") == 2
+    raw = {} if not plain else {"m": text.strip()[5:7], "d": text.strip()[8:10]}  # 2024-02-30 stays
     codes = {"d": f"{moment.day:02d}", "f": f"{moment.second + moment.microsecond / 1e6:06.3f}",
              "H": f"{moment.hour:02d}",
              "j": f"{moment.timetuple().tm_yday:03d}", "J": f"{julian:.16g}",
@@ -616,6 +644,7 @@ def _sqlite_date(text: str, form: str, *modifiers: str) -> str:
 by_value("spark:number", "float64 -> string?", java_number)
 by_value("postgres:number", "float64 -> string?", c_number)
 by_value("sqlite:number", "float64 -> string?", sqlite_number)
+by_value("sqlite:decimal", "number -> string?", sqlite_decimal)
 by_value("spark:upper", "string -> string?", str.upper)
 by_value("postgres:upper", "string -> string?",
     lambda text: "".join(one.upper() if len(one.upper()) == 1 else one for one in text))

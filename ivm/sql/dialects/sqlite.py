@@ -12,14 +12,24 @@ from ivm.sql.dialects.table import Meaning, duckdb, table
 from ivm.sql.errors import SqlError
 
 SAME = """
-    abs coalesce ifnull nullif replace instr
+    abs coalesce ifnull nullif
     sqrt_ exp sin cos tan asin acos atan atan2 sinh cosh tanh asinh acosh atanh degrees radians pi sign
     count sum avg min max row_number rank dense_rank percent_rank cume_dist ntile lag lead
-    first_value last_value nth_value json_array json_object json_array_length json_valid
+    first_value last_value nth_value json_array_length
 """
 _POSITIVE = "CASE WHEN {0} > 0 THEN {1} END"
 _TEXT = "by_type(:d, 'text null', :d, 'date timestamp timestamptz', sqlite_text(:d))"
-_TYPES = "'integer boolean', {0} 'integer' END, 'float decimal', {0} 'real' END, 'null', 'null', {0} 'text' END"
+_VALUE = "by_type(:{0}, 'boolean', CAST(:{0} AS INTEGER), 'decimal', CAST(sqlite_text(:{0}) AS JSON), :{0})"
+_TYPES = (
+    "'integer boolean', {0} 'integer' END, 'float', {0} 'real' END, 'decimal', {0} "
+    "CASE WHEN contains(sqlite_text(:x), '.') THEN 'real' ELSE 'integer' END END, 'null', 'null', "
+    "{0} 'text' END"
+)
+_PARTS = (
+    "CASE WHEN :a = 0 THEN sqlite_text(:s) ELSE sqlite_substring(sqlite_text(:s), :a, 2147483647) "
+    "END",
+    "sqlite_substring(sqlite_text(:s), :a, :n)",
+)
 _JSON_TYPES = (
     "CASE json_type(:j{0}) WHEN 'OBJECT' THEN 'object' WHEN 'ARRAY' THEN 'array' WHEN 'VARCHAR' "
     "THEN 'text' "
@@ -37,7 +47,7 @@ CALLS: dict[str, Meaning] = {
     "max(a, *b)": lambda node: _extreme(node, "greatest"),
     "min(a, *b)": lambda node: _extreme(node, "least"),
     "round(x)": "spark_round(:x, 0)",
-    "round(x, n)": "spark_round(:x, greatest(:n, 0))",
+    "round(x, n)": "CASE WHEN :n IS NOT NULL THEN spark_round(:x, greatest(:n, 0)) END",
     "ceil|ceiling(x)": "ceil(:x)",
     "floor(x)": "floor(:x)",
     "trunc(x)": "trunc(:x)",
@@ -45,7 +55,7 @@ CALLS: dict[str, Meaning] = {
     "ln(x)": _POSITIVE.format(":x", "ln(:x)"),
     "log|log10(x)": _POSITIVE.format(":x", "log10(:x)"),
     "log2(x)": _POSITIVE.format(":x", "log2(:x)"),
-    "log(b, x)": "CASE WHEN :x > 0 AND :b > 0 THEN ln(:x) / ln(:b) END",
+    "log(b, x)": "CASE WHEN :x > 0 AND :b > 1 THEN ln(:x) / ln(:b) END",
     "pow|power(x, y)": "power(:x, :y)",
     "mod(x, y)": "CASE WHEN :y <> 0 THEN CAST(:x AS DOUBLE) % :y END",
     # texts
@@ -55,10 +65,11 @@ CALLS: dict[str, Meaning] = {
     "upper(s)": "sqlite_upper(sqlite_text(:s))",
     **{f"{name}(s)": f"{name}(sqlite_text(:s))" for name in ("trim", "ltrim", "rtrim")},
     **{f"{name}(s, c)": f"{name}(sqlite_text(:s), :c)" for name in ("ltrim", "rtrim")},
-    "substr|substring(s, a)": "CASE WHEN :a = 0 THEN sqlite_text(:s) "
-                              "ELSE sqlite_substring(sqlite_text(:s), :a, 2147483647) END",
-    "substr|substring(s, a, n)": "sqlite_substring(sqlite_text(:s), :a, :n)",
-    "unicode(s)": "nullif(unicode(:s), -1)",
+    "substr(s, a)": _PARTS[0],
+    "substr(s, a, n)": _PARTS[1],
+    "replace(s, a, b)": "replace(sqlite_text(:s), sqlite_text(:a), sqlite_text(:b))",
+    "instr(s, p)": "strpos(sqlite_text(:s), sqlite_text(:p))",
+    "unicode(s)": "nullif(unicode(sqlite_text(:s)), -1)",
     "hex(s)": "coalesce(hex(sqlite_text(:s)), '')",
     "char(*n)": lambda node: _letters(node.expressions),
     "quote(x)": "coalesce(by_type(:x, 'text', sqlite_concat('''', replace(:x, '''', ''''''), "
@@ -70,7 +81,7 @@ CALLS: dict[str, Meaning] = {
     "concat_ws(s, *a)": lambda node: _each(node.expressions[1:], "concat_ws(:s, ",
     "sqlite_text(:{0})",
                                            {"s": node.expressions[0]}),
-    "like(p, s)": "sqlite_lower(sqlite_text(:s)) LIKE sqlite_lower(:p)",
+    "like(p, s)": "sqlite_lower(sqlite_text(:s)) LIKE sqlite_lower(sqlite_text(:p))",
     "glob(p, s)": lambda node: _glob(exp.Glob(this=node.expressions[1],
     expression=node.expressions[0])),
     # dates, which are texts
@@ -84,13 +95,17 @@ CALLS: dict[str, Meaning] = {
     "julianday(*d)": lambda node: exp.cast(_shown("%J", node.expressions), "DOUBLE"),
     "unixepoch(*d)": lambda node: exp.cast(_shown("%s", node.expressions), "BIGINT"),
     # JSON
-    "json(j)": "json(:j)",
+    "json(j)": "json(sqlite_text(:j))",
+    "json_valid(j)": "coalesce(json_valid(sqlite_text(:j)), false)",
+    "json_array(*x)": lambda node: _each(node.expressions, "json_array(", _VALUE),
+    "json_object(*x)": lambda node: _object(node.expressions),
     "json_extract(j, p)": "json_extract_string(:j, :p)",
-    "json_type(j)": _JSON_TYPES.format("", "CAST(:j AS VARCHAR)"),
+    "json_type(j)": _JSON_TYPES.format("", "CAST(:j AS VARCHAR)").replace(":j", "sqlite_text(:j)"),
     "json_type(j, p)": _JSON_TYPES.format(", :p", "json_extract_string(:j, :p)"),
     # aggregates
     "total(x)": "coalesce(CAST(sum(:x) AS DOUBLE), 0.0)",
-    "json_group_array(x)": "coalesce(json_group_array(:x), '[]')",
+    "json_group_array(x)": "coalesce(json_group_array(by_type(:x, 'boolean', CAST(:x AS INTEGER), 'decimal', "
+                           "refused('a DECIMAL has JSON of its own: CAST it to REAL'), :x)), '[]')",
 }  # fmt: skip
 
 INSTEAD = {
@@ -103,7 +118,7 @@ INSTEAD = {
     "'duckdb'",
 }
 MODIFIERS = re.compile(
-    r"[+-]?\d+(\.\d+)? (second|minute|hour|day|month|year)s?|start of (day|month|year)"
+    r"unixepoch|[+-]?\d+(\.\d+)? (second|minute|hour|day|month|year)s?|start of (day|month|year)"
     "|weekday [0-6]",
     re.IGNORECASE,
 )
@@ -119,7 +134,15 @@ def _extreme(node: exp.Anonymous, name: str) -> exp.Expr:
 
 
 def _letters(codes: list[exp.Expr]) -> exp.Expr:
-    return _each(codes, "concat(", "chr(:{0})")
+    return _each(codes, "concat(", "chr(coalesce(:{0}, 0))")
+
+
+def _object(given: list[exp.Expr]) -> exp.Expr:
+    """json_object, whose names are texts."""
+    values = {f"a{n}": one for n, one in enumerate(given)}
+    named = "coalesce(sqlite_text(:{0}), failing('', 'a name of json_object must be a text'))"
+    shown = [(_VALUE if n % 2 else named).format(f"a{n}") for n in range(len(given))]
+    return duckdb(f"json_object({', '.join(shown)})", values)
 
 
 def _each(
@@ -160,11 +183,17 @@ def _shown(form: str, given: list[exp.Expr]) -> exp.Expr:
             given[0] if given else None,
         )
     moment, *modifiers = given
-    for one in modifiers:
-        if not isinstance(one, exp.Literal) or not MODIFIERS.fullmatch(one.name.strip()):
+    seconds = bool(modifiers) and modifiers[0].name.strip().lower() == "unixepoch"
+    for n, one in enumerate(modifiers):
+        word = one.name.strip()
+        if (
+            not isinstance(one, exp.Literal)
+            or not MODIFIERS.fullmatch(word)
+            or (n and word.lower() == "unixepoch")
+        ):
             raise SqlError(
                 "a modifier of a date is written out, as '+1 month', 'start of month' or 'weekday "
-                "1'",
+                "1'; 'unixepoch' is the first",
                 one,
             )
     names = [f":m{n}" for n in range(len(modifiers))]
@@ -173,7 +202,8 @@ def _shown(form: str, given: list[exp.Expr]) -> exp.Expr:
         "f": exp.Literal.string(form),
         **{f"m{n}": one for n, one in enumerate(modifiers)},
     }
-    return duckdb(f"TRY(sqlite_date({', '.join([_TEXT, ':f', *names])}))", values)
+    text = "sqlite_text(:d)" if seconds else _TEXT
+    return duckdb(f"TRY(sqlite_date({', '.join([text, ':f', *names])}))", values)
 
 
 # -- operators
@@ -209,7 +239,7 @@ def _glob(node: exp.Glob) -> exp.Expr:
 def _lower(pattern: exp.Expr) -> exp.Expr:
     if isinstance(pattern, exp.Literal):
         return exp.Literal.string(re.sub("[A-Z]+", lambda found: found[0].lower(), pattern.name))
-    return duckdb("sqlite_lower(:p)", {"p": pattern})
+    return duckdb("sqlite_lower(sqlite_text(:p))", {"p": pattern})
 
 
 def _joined(node: exp.DPipe) -> exp.Expr:
@@ -232,6 +262,12 @@ def _listed(node: exp.GroupConcat) -> exp.Expr:
             new.this.set("this", text)
     new.set("separator", separator.copy())
     return new
+
+
+def _substring(node: exp.Substring) -> exp.Expr:
+    given = [node.this, node.args["start"], node.args.get("length")]
+    meaning = _PARTS[0] if given[2] is None else _PARTS[1]
+    return duckdb(meaning, dict(zip("san", filter(None, given), strict=False)))
 
 
 def _trimmed(node: exp.Trim) -> exp.Expr | None:
@@ -276,6 +312,16 @@ def _cast(node: exp.Cast) -> exp.Expr:
     return cast_as("sqlite", node)
 
 
+def _of_one_kind(node: exp.Expr) -> exp.Expr | None:
+    """A comparison, which never takes a text that is written out for a number."""
+    own, others = node.this, node.iter_expressions()
+    if isinstance(own, exp.Literal) and any(
+        isinstance(one, exp.Literal) and one.is_string != own.is_string for one in others
+    ):
+        raise SqlError("SQLite takes no text for a number here: write both as numbers", node)
+    return by_places(node) if isinstance(node, ROWS) else None
+
+
 def _no_operator(node: exp.Expr) -> exp.Expr:
     raise SqlError("SQLite has no operator ^: write pow(x, y)", node)
 
@@ -287,7 +333,7 @@ def _chr(node: exp.Chr) -> exp.Expr:
 OPERATORS: dict[type[exp.Expr], Callable[..., exp.Expr | None]] = {
     exp.Cast: _cast, exp.BitwiseXor: _no_operator, exp.Div: lambda node: divided("sqlite", node),
     exp.Mod: _remainder, exp.DPipe: _joined, exp.Like: _like, exp.Glob: _glob,
-    exp.GroupConcat: _listed, exp.Trim: _trimmed, exp.DataType: _whole, exp.Chr: _chr,
-    **dict.fromkeys(ROWS, by_places),
+    exp.GroupConcat: _listed, exp.Trim: _trimmed, exp.Substring: _substring, exp.DataType: _whole, exp.Chr: _chr,
+    **dict.fromkeys((*ROWS, exp.Between), _of_one_kind),
 }  # fmt: skip
 TABLE = table("SQLite", "sqlite", SAME, CALLS, OPERATORS, INSTEAD)

@@ -94,6 +94,9 @@ def _same_type(node: exp.Expr, value: Value) -> Typed:
 
 def _as_text(value: Typed, dialect: str, node: exp.Expr) -> Typed:
     """Return a value as a text, where a DOUBLE is written as the dialect does."""
+    of_decimal = node.name == "sqlite_cast" and "DECIMAL" in node.expressions[-1].name
+    if dialect == "sqlite" and (value.type.is_decimal or (value.type.is_float and of_decimal)):
+        return _sqlite_decimal(value, node)
     if value.type.is_float:
         number = convert(value, DOUBLE, node) if value.type == DOUBLE else value
         return Typed(call(f"{dialect}:number", number.term), VARCHAR, value.nullable)
@@ -102,6 +105,15 @@ def _as_text(value: Typed, dialect: str, node: exp.Expr) -> Typed:
     if dialect == "sqlite" and value.type == BOOLEAN:
         value = convert(value, INTEGER, node)
     return convert(value, VARCHAR, node)
+
+
+def _sqlite_decimal(value: Typed, node: exp.Expr) -> Typed:
+    """Return the text of a number of DECIMAL, of which SQLite keeps a whole one as INTEGER."""
+    if isinstance(value.term, Lit):
+        return _as_text(convert(value, DOUBLE, node), "sqlite", node)
+    if value.type.is_float or not isinstance(node.unnest(), exp.Column):
+        raise SqlError("a DECIMAL that is computed has a text of its own: CAST it to REAL", node)
+    return _of_text("sqlite:decimal", value, VARCHAR)
 
 
 def _cut(value: Typed, node: exp.Expr) -> Typed:
@@ -204,7 +216,7 @@ def _sqlite_cast(value: Typed, wanted: SqlType, node: exp.Expr) -> Typed:
     """Cast as SQLite does: a text is the number with which it begins, and fractions are cut."""
     own = value.type
     if wanted == VARCHAR:
-        return _as_text(value, "sqlite", node)
+        return _as_text(value, "sqlite", node.expressions[0])
     if own == VARCHAR and wanted.is_integer and not is_null_constant(value):
         return convert(_of_text("sqlite:whole", value, BIGINT), wanted, node)
     if own == VARCHAR and (wanted.is_float or wanted.is_decimal) and not is_null_constant(value):
@@ -268,7 +280,8 @@ def _try_cast(node: exp.Expr, value: Value) -> Typed:
 
 def _text_of(node: exp.Expr, value: Value) -> Typed:
     """spark_text(x) and the like."""
-    return _as_text(value(node.expressions[0]), node.name.lower().partition("_")[0], node)
+    inner = node.expressions[0]
+    return _as_text(value(inner), node.name.lower().partition("_")[0], inner)
 
 
 # -- operators
@@ -311,13 +324,10 @@ def _unless_zero(divisor: Typed, found: Typed, dialect: str, node: exp.Expr) -> 
     is_zero = call("=", divisor.term, zero.term)
     if dialect == "sqlite":
         return Typed(call("if", is_zero, Lit(None, found.type.store), found.term), found.type, True)
-    zero = Typed(Lit(_ZEROS.get(found.type.store, 0), found.type.store), found.type, False)
+    zero = convert(Typed(Lit(0, "int64"), INTEGER, False), found.type, node)
     return found._replace(
         term=call("if", is_zero, _never(zero, "division by zero", node), found.term)
     )
-
-
-_ZEROS: dict[str, float] = {"float64": 0.0}
 
 
 def _exact_quotient(left: Typed, right: Typed) -> Typed:
@@ -376,7 +386,7 @@ def _joined(node: exp.Expr, value: Value) -> Typed:
         for one in rest:
             first = exp.DPipe(this=first, expression=one)
         return value(first)
-    texts = [_as_text(one, dialect, node) for one in values]
+    texts = [_as_text(one, dialect, own) for one, own in zip(values, node.expressions, strict=True)]
     return Typed(concat(*(one.term for one in texts)), VARCHAR, any(one.nullable for one in texts))
 
 

@@ -20,7 +20,9 @@ answers are compared with the product's at each run of the suite. Spark is asked
 is by default, and all sessions are in UTC, as times are here.
 
 **What is everywhere here as in DuckDB**: the names and the types of results (the `avg` of integers is a `DOUBLE`, and
-a comparison is a `BOOLEAN` also in SQLite), texts compared by code points, columns of one type also in SQLite,
+a comparison is a `BOOLEAN` also in SQLite), which types a function takes (where another engine refuses one, it may be
+taken here), texts compared by code points, columns of one type also in SQLite (a `DECIMAL` divides as one, though its
+whole values are `INTEGER` there), moments from the year 1 to 9999,
 `NUMERIC` without digits in `CREATE TABLE` as `DECIMAL(18,3)`, and PostgreSQL's `avg` of numbers as a `DOUBLE`, which a
 cast to an integer rounds to the even of two. Tables have no NaN: what gives NaN is an error of the transaction,
 and null with `TRY`.
