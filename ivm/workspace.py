@@ -204,8 +204,7 @@ class Workspace:
         options = Options(granularity, maintenance, (rows_max, rounds_max))
         with self.store.transaction(f"install {name}") as txn, allowing(self.memory):
             txn.declare_maintained(HOST)
-            rules = self.rules_of(txn)
-            watched = self._maintainer.subscriptions
+            rules, watched = self.rules_of(txn), self._maintainer.subscriptions
             done = install(txn, rules, name, text, options, replace, watched, self.strict, edit)
             note_erased(done.engine, watched, done.changes)
             warn(next(block.part.warnings for block in done.installed.blocks if block.name == name))
@@ -271,9 +270,10 @@ class Workspace:
         """
         with self.store.transaction("replan") as txn, allowing(self.memory):
             txn.declare_maintained(HOST)
-            rules = self.rules_of(txn)
-            engine = Engine(txn, rules, Encoder(txn), self.threads, built=built_sizes(txn))
-            engine.replan.follow_data([rule for rule in rules.rules if rule.plans])
+            engine = Engine(
+                txn, self.rules_of(txn), Encoder(txn), self.threads, built=built_sizes(txn)
+            )
+            engine.replan.follow_data([rule for rule in engine.installed.rules if rule.plans])
             saved = save(txn, engine.installed, engine.built)
         self._remember(saved, engine.installed)
 

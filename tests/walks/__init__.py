@@ -3,7 +3,7 @@
     a key to disk            transaction, insert, commit
     a text to plans          rules that every pass has to do with, compiled against a store
     a text to rows           one rule installed over a relation with rows
-    a store to rules         a store opened that has two blocks of rules
+    a store to rules         a store opened that has a block of rules, and these compiled
     a delta to rows          two edges into the relation that two views read
     a query of SQL to its rows         one join and one group; and the same query as a rule
 
@@ -128,8 +128,8 @@ def _rules(path: Path, watch: Callable[[], Any]) -> Walk:
 
     with _with_facts(path) as ws:
         ws.install(RULES, name="rules")
-    with watch() as moves:
-        ivm.open(path).close()
+    with watch() as moves, ivm.open(path) as ws:
+        assert ws.blocks
     return Walk(moves)
 
 
