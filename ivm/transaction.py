@@ -91,11 +91,12 @@ class Maintainer:
         """Begin a transaction by the rules of the version that it begins with."""
         txn = self.store.transaction(message, branch)
         try:
-            installed = self.rules.some(txn, ())
+            rules = self.rules.saved(txn)
+            installed = rules.some(txn, (), ()) if rules.whole is None else rules.whole
         except BaseException:
             txn.rollback()
             raise
-        return Transaction(txn, installed, self, sql)
+        return Transaction(txn, installed, self, sql, whole=rules.whole is not None)
 
     def commit(
         self, txn: pagestore.Transaction, installed: Installed, edits: Mapping[str, Edits]
@@ -238,8 +239,11 @@ class Transaction:
         installed: Installed,
         maintainer: Maintainer | None,
         sql: Sql | None = None,
+        whole: bool = False,
     ) -> None:
-        """Without a maintainer the edits are only collected, for an installation that commits them,
+        """Take rules, which are all that there are if `whole`.
+
+        Without a maintainer the edits are only collected, for an installation that commits them,
         or a preview.
 
         `sql` runs statements of SQL in this transaction.
@@ -254,6 +258,7 @@ class Transaction:
         )
         # whether `inner` was handed out, through which relations may change as well
         self._reached = False
+        self._whole = whole
         self._followed = set[str]()  # the relations whose rules are compiled
         self.marks = Marks()
         # of relations, what reading them by keys found out of their edits
@@ -395,7 +400,7 @@ class Transaction:
 
     def _rules_for(self, read: Iterable[str], edited: Iterable[str] = ()) -> Installed:
         """Return rules as `KnownRules.some` does, also those for what was edited before."""
-        if self._maintainer is not None and not self._reached:
+        if not (self._maintainer is None or self._reached or self._whole):
             self._followed |= {*edited}
             self._installed = self._maintainer.rules.some(self._txn, read, self._followed)
         return self._installed

@@ -267,7 +267,7 @@ class VersionRules:
 
     def __init__(self, saved: str | None, installed: Installed | None = None) -> None:
         """Take the property that lists them, and all if they are compiled.  Raises IvmError."""
-        self._all = Installed() if saved is None else installed
+        self.whole = Installed() if saved is None else installed  # once all are compiled
         self._blocks = SavedBlocks(saved) if saved and installed is None else None
         # the names of some blocks, with their rules
         self._some: tuple[frozenset[str], Installed] | None = None
@@ -279,21 +279,21 @@ class VersionRules:
 
     def all(self, source: Snapshot | Transaction) -> Installed:
         """Return all rules, compiled if they are not.  Raises RuleError, IvmError, EditError."""
-        if self._all is None:
+        if self.whole is None:
             assert self._blocks is not None
             known, installed = self._some or (frozenset(), None)
-            self._all = (
+            self.whole = (
                 self._blocks.compiled(source)
                 if installed is None
                 else self._blocks.completed(installed, known, Relations(source, opening=True))
             )
-        return self._all
+        return self.whole
 
     def some(
         self, source: Snapshot | Transaction, read: Iterable[str], edited: Iterable[str]
     ) -> Installed:
         """Return at least the rules that `KnownRules.some` says."""
-        if self._all is not None or self._blocks is None or not self._blocks.are_linked:
+        if self.whole is not None or self._blocks is None or not self._blocks.are_linked:
             return self.all(source)
         known, installed = self._some or (frozenset(), Installed(elsewhere=_indices(source)))
         if missing := self._blocks.needed(read, edited) - known:
