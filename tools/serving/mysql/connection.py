@@ -50,7 +50,7 @@ class Reader(asyncio.StreamReader):
 
 class Whole:
     """The stream of a client that says who it is, of which only whole messages are read: the
-    library would wait for ever for the end of a text.
+    library may hang on others.
     """
 
     def __init__(self, stream: MysqlStream, offered: Capabilities) -> None:
