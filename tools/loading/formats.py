@@ -176,7 +176,7 @@ def _lacking(source: pq.ParquetFile, file: Path, wanted: Sequence[Place]) -> set
             group = source.metadata.row_group(number)
             if not group.num_rows:  # it has no statistics, and no nulls
                 continue
-            # raises for what would crash in statistics
+            # raises for most damage; statistics are read without a check
             next(source.iter_batches(1, [number], top), None)
             for place in wanted:
                 one = _statistics(source, group, places[place]) if place in places else None
@@ -192,7 +192,7 @@ def _statistics(
 ) -> pq.Statistics | None:
     """Return the footer's statistics of a column in a row group. Raises pa.ArrowInvalid."""
     there, wanted = group.column(column), source.schema.column(column)
-    if there.physical_type != wanted.physical_type:  # which would crash the process
+    if there.physical_type != wanted.physical_type:  # pyarrow would not check that
         raise pa.ArrowInvalid(
             f"column {wanted.path} is {wanted.physical_type}, and {there.physical_type} in a group"
         )
