@@ -30,8 +30,8 @@ class PreparedEdits(PreparedSeries):
         self._installed: Installed | None = None  # the rules of the newest transaction
 
     def _note(self, txn: Transaction) -> None:
-        self._installed = txn._installed
-        self._subject = self._name, txn._installed
+        self._installed = txn._rules_for((), (self._name,))
+        self._subject = self._name, self._installed
         super()._note(txn)
 
     def _short(self, head: Any, info: Any) -> Short | None:

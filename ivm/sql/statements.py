@@ -42,7 +42,7 @@ from ivm.sql.prepared.cache import Asked, KeptQuestion, Statement
 from ivm.sql.prepared.edits import KeyedEdit, edit_of, made_again
 from ivm.sql.prepared.rows import unchanged_catalog
 from ivm.sql.prepared.seeks import Seeks, seeks_of
-from ivm.sql.prepared.shape import kinds
+from ivm.sql.prepared.shape import kinds, written
 from ivm.sql.queries.query import Queries
 from ivm.sql.rules import Builder
 from ivm.sql.session import Host, Reader
@@ -193,7 +193,8 @@ class Statements:
         if asked is None:
             return self._run_all(text, parameters, dialect)
         statement, values = asked
-        own, key = kinds(values), (statement.text, dialect, *map(repr, values))
+        own, given = kinds(values), written(values)
+        key = statement.text, dialect, given
         if (again := self._again(statement, own, values)) is not None:
             return again
         if (again := self._ask_again(key)) is not None:
@@ -208,7 +209,12 @@ class Statements:
         found = self._run_all(text, parameters, dialect)
         if before is not None and found is not None:
             self._expect_again(statement, own, dialect, found, before)
-        if self._kept and statement.came_before and statement.known(own) is None:
+        if (
+            self._kept
+            and given is not None
+            and statement.came_before
+            and statement.known(own) is None
+        ):
             assert self.asked is not None
             self.asked.keep(key, self._kept)
         return found

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
 from typing import Any, NamedTuple
 
 STATEMENT = re.compile(r"\s*(?:(?P<edit>insert|update|delete)|select)\b", re.IGNORECASE)
@@ -103,6 +105,22 @@ def shape_of(text: str) -> Shape | None:
 def number_of(name: str) -> int:
     """Return the number of a value by the name of its place."""
     return int(name[len(NAME) :])
+
+
+PLAIN = {bool, int, float, str, bytes, Decimal, date, datetime, time, timedelta, type(None)}
+LONG = 1 << 64  # Python does not write the digits of any integer
+
+
+def written(values: Sequence[Any]) -> tuple[str, ...] | None:
+    """Return values as Python writes them, which tells them apart; None if it does not tell all.
+
+    >>> written([1, -0.0, "a"]), written([object()]), written([10**5000])
+    (('1', '-0.0', "'a'"), None, None)
+    """
+    for value in values:
+        if type(value) not in PLAIN or (type(value) is int and not -LONG < value < LONG):
+            return None
+    return tuple(map(repr, values))
 
 
 def kinds(values: Sequence[Any]) -> tuple[type, ...]:
