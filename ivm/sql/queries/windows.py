@@ -378,8 +378,11 @@ class _Functions(Partition):
         key = self.keys[0]
         own, limit = self._moved_key(bound, back, node)
         own = self.builder.bound(self.body, own)
-        found = self._reached(own, limit, ">=" if (op == "min") != key.desc else "<=", op)
-        if not self.builder.may_be_null(self.body, own):
+        may_be_null = self.builder.may_be_null(self.body, own)
+        # a frame that begins after all keys, or ends before them, begins or ends at the nulls there
+        beyond = may_be_null and back is key.nulls_first is (op == "max")
+        found = self._reached(own, limit, ">=" if (op == "min") != key.desc else "<=", op, beyond)
+        if not may_be_null:
             return found
         nulls = Call("if", (Call("is_null", (own.term,)), self.peers(op).term, found.term))
         return self.builder.bound(self.body, Typed(nulls, BIGINT, False))
@@ -395,12 +398,17 @@ class _Functions(Partition):
         )
         return alike(node, key.value, self.select.evaluate(moved))
 
-    def _reached(self, value: Typed, limit: Typed, comparison: str, op: str) -> Typed:
-        """Return the first (min) or last (max) number in a row's partition on a side of a limit."""
+    def _reached(
+        self, value: Typed, limit: Typed, comparison: str, op: str, or_null: bool = False
+    ) -> Typed:
+        """Return the first (min) or last (max) number in a row's partition on a side of a limit, or
+        of a null.
+        """
         one = Wanted((exp.Min if op == "min" else exp.Max)(this=NUMBER), None, False, [])
 
         def test(point: list[Typed], row: dict[str, Typed]) -> list[Term]:
-            return [Call(comparison, (row["own"].term, point[0].term))]
+            reached, own = Call(comparison, (row["own"].term, point[0].term)), row["own"].term
+            return [Call("or", (reached, Call("is_null", (own,)))) if or_null else reached]
 
         found = self._over(one, [limit], {"own": value}, test)
         none = Lit(MOST if op == "min" else 0, "int64")

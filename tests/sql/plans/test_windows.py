@@ -52,3 +52,25 @@ def test_an_edit_changes_the_rows_that_read_it(what: str, tmp_path: Path) -> Non
                 both.run(edit)
                 both.compare()
     assert counts[1] <= counts[0] + 20
+
+
+BOUNDS = [
+    ("UNBOUNDED PRECEDING", "1 PRECEDING"), ("2 PRECEDING", "1 PRECEDING"),
+    ("1 FOLLOWING", "UNBOUNDED FOLLOWING"), ("1 FOLLOWING", "2 FOLLOWING"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("nulls", ["FIRST", "LAST"])
+@pytest.mark.parametrize(("direction", "exclude"), [("ASC", ""), ("DESC", "EXCLUDE GROUP")])
+def test_a_frame_without_keys_has_the_nulls_that_lie_there(
+    direction: str, exclude: str, nulls: str
+) -> None:
+    """One that begins after all keys and has no end, or ends before them and has no beginning."""
+    with ivm.open(":memory:", threads=1) as workspace:
+        both = Both(workspace)
+        both.run("CREATE TABLE t (id INTEGER PRIMARY KEY, p INTEGER, k INTEGER)")
+        both.run("INSERT INTO t VALUES (1, 1, 2), (2, 1, NULL), (3, 1, 4), (4, 1, NULL), (5, 2, 2)")
+        over = f"PARTITION BY p ORDER BY k {direction} NULLS {nulls}"
+        for start, end in BOUNDS:
+            frame = f"RANGE BETWEEN {start} AND {end} {exclude}"
+            both.ask(f"SELECT id, sum(id) OVER ({over} {frame}) AS s FROM t")
