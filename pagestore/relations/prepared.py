@@ -174,10 +174,10 @@ class PreparedSeries(Prepared):
             try:
                 handle.writers.take(writer, None, committer.flush)
                 try:
-                    if not (writer.joint and writer.joint.number):
+                    if not writer.joint.number:
                         self._lead(writer, edits)
                     joint = writer.joint
-                    if not (joint and joint.version):
+                    if not joint.number:
                         # else the transaction would wait for its turn once more
                         handle.kept = writer
                         return super()._commit(edits)
@@ -226,7 +226,7 @@ class PreparedSeries(Prepared):
         """Offer a writer's edits no longer, and return the version that has them; 0 if none has."""
         writer.over = True
         with self._handle.committer.lock:  # whoever takes them in has it until that is done
-            return writer.joint.version if writer.joint else 0
+            return writer.joint.version
 
     def _begun(self) -> Any:
         txn = self._begin()

@@ -415,6 +415,9 @@ class Joint:
     number = version = 0  # once it is made: of the handle's commits, and the version
 
 
+NOT_MADE = Joint()
+
+
 class Writer:
     """A thread's write lock, from the request until its release."""
 
@@ -430,12 +433,7 @@ class Writer:
         self.woken: SimpleQueue[None] | None = None
         # what edits are of, and the edits, which another thread's commit may take in
         self.offer = offer
-        self.joint: Joint | None = None  # the newest commit that was to have them
-
-    @property
-    def is_served(self) -> bool:
-        """Whether another thread has committed what this one offered."""
-        return self.joint is not None and self.joint.number > 0
+        self.joint = NOT_MADE  # the newest commit that was to have them: once made, it has them
 
     def __str__(self) -> str:
         began = datetime.fromtimestamp(time_now() / 1e6 - max(0.0, time.monotonic() - self.taken))
@@ -494,11 +492,11 @@ class WriterQueue:
         own = ref(writer, self._wake_first)
         self.queue.append(own)
         try:
-            if self.queue[0] is not own and self.holder is not writer and not writer.is_served:
+            if self.queue[0] is not own and self.holder is not writer and not writer.joint.number:
                 self._refuse_second(writer)
                 with waiting(str(self._file_lock.path), lambda: str(self.holder)):
                     self._wait(writer, end)
-            if writer.joint and writer.joint.number:
+            if writer.joint.number:
                 return
             with self._guard:
                 # first, so that an exception leaves no lock that nobody releases
@@ -597,7 +595,7 @@ class WriterQueue:
     def _wait(self, writer: Writer, end: float) -> None:
         """Wait until a request is the first. Raises LockedError at `end`."""
         writer.woken = SimpleQueue()
-        while not writer.is_served and self.holder is not writer:
+        while not writer.joint.number and self.holder is not writer:
             now = time.monotonic()
             if now >= end:
                 self._collect(now)
