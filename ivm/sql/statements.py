@@ -193,10 +193,11 @@ class Statements:
         if asked is None:
             return self._run_all(text, parameters, dialect)
         statement, values = asked
-        own, given = kinds(values), written(values)
-        key = statement.text, dialect, given
+        own = kinds(values)
         if (again := self._again(statement, own, values)) is not None:
             return again
+        given = written(values)
+        key = statement.text, dialect, given
         if (again := self._ask_again(key)) is not None:
             return again
         if self._txn is not None and not statement.edits:
