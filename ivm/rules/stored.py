@@ -52,6 +52,7 @@ from pagestore.host import (
     Store,
     Transaction,
     Type,
+    catalog_of,
     narrowed,
     record_dependants,
     recorded_dependants,
@@ -309,8 +310,7 @@ class VersionRules:
 
 def _indices(source: Snapshot | Transaction) -> frozenset[Index]:
     """Return the permuted indices that the rules of a version keep."""
-    holder = source.catalog if isinstance(source, Transaction) else source
-    said = recorded_dependants(holder.properties).get(HOST)
+    said = recorded_dependants(catalog_of(source).properties).get(HOST)
     parts = map(permuted_name, said.keeps if said else ())
     return frozenset(Index(*part) for part in parts if part)
 
@@ -324,7 +324,7 @@ def built_sizes(source: Snapshot | Transaction) -> dict[str, tuple[int, int]]:
     """Return the rows of each plan's indices and body at their last build, by its first
     sensitivity index's name.
     """
-    return sizes_in((source.catalog if isinstance(source, Transaction) else source).properties)
+    return sizes_in(catalog_of(source).properties)
 
 
 def sizes_in(properties: Mapping[str, str | bytes]) -> dict[str, tuple[int, int]]:

@@ -29,8 +29,7 @@ class Catalog:
 
     def __init__(self, source: Any) -> None:
         self.source = source
-        stored = catalog_of(source) if isinstance(source, Snapshot) else source.catalog
-        saved: dict[str, Any] = json.loads(stored.properties.get(CATALOG) or "{}")
+        saved: dict[str, Any] = json.loads(catalog_of(source).properties.get(CATALOG) or "{}")
         self.tables: dict[str, Any] = saved.get("tables", {})
         self.views: dict[str, Any] = saved.get("views", {})
         self.kept: dict[str, Any] = saved.get("kept", {})
@@ -46,11 +45,8 @@ class Catalog:
 
     def is_derived(self, name: str) -> bool:
         """Return whether rules keep a relation, so that nobody edits it."""
-        committed = (
-            catalog_of(source)
-            if isinstance(source := self.source, Snapshot)
-            else source.base.catalog
-        )
+        source = self.source
+        committed = catalog_of(source) if isinstance(source, Snapshot) else source.base.catalog
         return name in self.kept or name in committed.hosted
 
     def names(self) -> list[str]:

@@ -38,6 +38,7 @@ from pagestore.versions.catalog import MAIN, Catalog, listed
 from pagestore.versions.handle import Handle
 from pagestore.versions.locks import Pin
 from pagestore.versions.store_state import Version
+from pagestore.versions.working_trees import WorkingTrees
 
 
 class Snapshot(Mapping[str, Relation]):
@@ -201,9 +202,11 @@ def _readable(handle: Handle, version: int, pages: Pages, pin: Pin) -> Callable[
     return read
 
 
-def catalog_of(snapshot: Snapshot) -> Catalog:
-    """Return the catalog of a snapshot: the same object as long as no commit changes it."""
-    return snapshot._version.catalog
+def catalog_of(source: Snapshot | WorkingTrees) -> Catalog:
+    """Return the catalog of a snapshot, the same object as long as no commit changes it, or that of
+    a transaction, as it is by now.
+    """
+    return source._version.catalog if isinstance(source, Snapshot) else source.catalog
 
 
 def newest_snapshot(handle: Handle, branch: str = MAIN) -> Snapshot:
