@@ -98,10 +98,8 @@ def recorded_dependants(properties: Mapping[str, str | bytes]) -> dict[str, Depe
     """
     try:
         said = [Dependants(**load) for load in json.loads(properties.get(PROPERTY, "[]"))]
-        for load in said:
-            "".join(
-                (load.host, *load.reads, *load.keeps, *load.properties)
-            )  # TypeError unless texts
+        for host, *names, _, _ in said:
+            "".join(chain([host], *names))  # raises TypeError unless all are texts
         return {
             host: Dependants(host, tuple(reads), tuple(keeps), tuple(properties), *remedies)
             for host, reads, keeps, properties, *remedies in said

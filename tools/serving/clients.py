@@ -61,7 +61,6 @@ class Statements:
         self.cancelled = False
         answer = self.ws.sql(said, given, self._dialect)
         if self.cancelled:
-            self.cancelled = False
             raise OperationalError("the statement was cancelled")
         if answer is not None and len(answer) > ROWS_MOST:
             raise OperationalError(f"the answer has more than {ROWS_MOST} rows: add a LIMIT")

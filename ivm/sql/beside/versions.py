@@ -29,12 +29,8 @@ BRANCH = re.compile(
     (?:\s+on\s+conflict\s+(?P<rule>\w+))?""",
     re.IGNORECASE | re.VERBOSE,
 )
-TAKES = {
-    "create": "from",
-    "drop": None,
-    "merge": "into",
-    "rebase": "onto",
-}  # the word before what else is named
+# the word before what else is named
+TAKES = {"create": "from", "drop": None, "merge": "into", "rebase": "onto"}
 
 
 def run_branch(store: Store, said: dict[str, str | None], node: exp.Expr) -> None:
