@@ -26,10 +26,12 @@ from ivm.rules.stored import HOST, KnownRules, built_sizes, dependants_of, load,
 from ivm.terms.encoder import Encoder
 from ivm.transaction import Maintainer
 from ivm.views.delta import Delta
+from ivm.wide import with_wide
 from pagestore.errors import PagestoreError
 from pagestore.host import (
     Computed,
     Dependants,
+    EphemeralTransaction,
     Schema,
     Snapshot,
     Store,
@@ -151,6 +153,10 @@ class RuleHost:
                     mine |= {known: there[known]} if known in there else {}
             here[kind] = mine
         return json.dumps({"tables": {}, "views": {}, "kept": {}, "types": {}} | here)
+
+    def changed(self, sketch: EphemeralTransaction, changes: Mapping[str, Any]) -> dict[str, Any]:
+        """Return changes without helpers, and with views that are in several relations."""
+        return with_wide(sketch, changes)
 
     def declared(self, snapshot: Snapshot) -> object:
         """Return the blocks of a version, and what SQL says of its views."""

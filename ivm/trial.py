@@ -15,7 +15,7 @@ from ivm.rules.installed import Installed
 from ivm.rules.stored import built_sizes
 from ivm.terms.encoder import Encoder
 from ivm.transaction import Sql, Transaction
-from ivm.wide import changed_in, read
+from ivm.wide import changed_in, read, with_wide
 from pagestore.host import EphemeralTransaction
 
 if TYPE_CHECKING:
@@ -98,11 +98,7 @@ class Trial(Transaction):
         self.follow()
         sketch, blocks = self.sketch, [block.name for block in self._installed.blocks]
         names = [name for name in sketch if not is_helper(name, blocks)]
-        changes = {name: sketch.changes(name) for name in names}
-        changes |= {
-            name: table for name in wide_names(sketch) if (table := changed_in(sketch, name))
-        }
-        return {name: table for name, table in changes.items() if table.num_rows}
+        return with_wide(sketch, {name: sketch.changes(name) for name in names})
 
     def __exit__(self, *_: object) -> None:
         self.rollback()

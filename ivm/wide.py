@@ -18,11 +18,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from ivm.errors import IvmError
-from ivm.names import CATALOG, MULTIPLICITY, kept_views
+from ivm.names import CATALOG, MULTIPLICITY, is_helper, kept_views, wide_names
 from pagestore.errors import MissingError, SchemaError
 from pagestore.host import (
     Column,
     Delta,
+    EphemeralTransaction,
     Frames,
     Pages,
     Relation,
@@ -267,6 +268,18 @@ def changed_in(txn: Transaction, name: str) -> pa.Table | None:
         relation.schema for relation in wide.relations
     ]
     return wide.changes(txn.pages, trees) if alike else None
+
+
+def with_wide(sketch: EphemeralTransaction, changes: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
+    """Return what was changed, without helpers, and with views that are in several relations; of
+    views made anew all rows.
+    """
+    kept = kept_views(sketch)
+    found = {name: table for name, table in changes.items() if not is_helper(name, kept)}
+    for name in wide_names(sketch):
+        table = changed_in(sketch, name)
+        found[name] = as_inserted(read(sketch, name).to_arrow()) if table is None else table
+    return {name: table for name, table in found.items() if table.num_rows}
 
 
 def statement_of(text: str) -> str | None:

@@ -245,7 +245,7 @@ class ThreeWay:
                 held.enter_context(snapshot_at(handle, number)) for number in self.numbers
             )
             catalogs = self.base._version.catalog, self.theirs._version.catalog, txn.catalog
-            kept = set[str]().union(*(catalog.hosted for catalog in catalogs))
+            kept = set[str]().union(*(catalog.of_hosts for catalog in catalogs))
             merge_properties(txn, *catalogs)
             for name in dict.fromkeys([*self.base, *self.theirs]):
                 if name not in kept:
@@ -449,6 +449,9 @@ def try_on(handle: Handle, branch: str, steps: Sequence[ThreeWay]) -> Merge:
         if not any(step.left for step in steps):
             let_hosts_follow(sketch)
         changes = {name: _changes(sketch, name) for name in listed([*sketch])}
+        for host in hosts().values():
+            tell = getattr(host, "changed", None)
+            changes = tell(sketch, changes) if tell else changes
         found = {name: table for name, table in changes.items() if table.num_rows}
     return Merge(head, steps[0].numbers[0], tuple(conflicts), found)
 

@@ -180,11 +180,11 @@ def _begin(here: Handle, follows: str, same: Same) -> None:
 
 
 def _changed(base: Snapshot, theirs: Snapshot) -> Iterator[tuple[str, "pa.Table | None"]]:
-    """Yield the relations that differ in two versions, but for those that hosts keep, with their
-    changes; None if they are not the same relation.
+    """Yield the relations of users that differ in two versions, with their changes; None if they
+    are not the same relation.
     """
     catalogs = base._version.catalog, theirs._version.catalog
-    kept = catalogs[0].hosted | catalogs[1].hosted
+    kept = catalogs[0].of_hosts | catalogs[1].of_hosts
     for name in dict.fromkeys([*base, *theirs]):
         infos = [catalog.relations.get(name) for catalog in catalogs]
         if name not in kept and infos[0] != infos[1]:

@@ -45,7 +45,7 @@ PROPERTY = "pagestore.dependants"
 NARROW = "pagestore.narrow"  # of a catalog on disk: the narrow columns, by relation
 # how a host names what it stores beside a relation of its own
 PART = re.compile(r"(.+):part\d+", re.DOTALL)
-ONE = "sql:one"  # a relation of one row, which a host keeps for SQL
+OWN = "sql:"  # begins the names of relations that a host makes for itself, such as a clock
 BAG = ("",)  # instead of the names of an interval's ends
 
 
@@ -64,10 +64,11 @@ def listed(names: Collection[str]) -> list[str]:
     """Return the relations that a message lists: without what hosts keep for themselves, and parts
     of others.
 
-    >>> listed(["sql:one", "r", "v", "v:part1", "v:part2", "r$1"])
+    >>> listed(["sql:one", "sql:clock", "r", "v", "v:part1", "v:part2", "r$1"])
     ['r', 'v']
     """
-    wholes = {name: whole_of(name, names) for name in names if "$" not in name and name != ONE}
+    users = [name for name in names if "$" not in name and not name.startswith(OWN)]
+    wholes = {name: whole_of(name, names) for name in users}
     return [name for name, whole in wholes.items() if whole == name or whole not in wholes]
 
 
@@ -156,6 +157,11 @@ class Catalog:
     def hosted(self) -> set[str]:
         """The relations that hosts keep up to date."""
         return {name for derived in self.dependants.values() for name in derived.keeps}
+
+    @property
+    def of_hosts(self) -> set[str]:
+        """The relations that are no user's: merges leave them as they are on a branch."""
+        return self.hosted | {name for name in self.relations if name.startswith(OWN)}
 
     def copy(self) -> "Catalog":
         """Return a copy that may be changed."""

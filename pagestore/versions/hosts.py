@@ -86,6 +86,11 @@ class Host(Protocol):
         is not the host's. A host may lack this method, and then keeps no properties to be merged.
         """
 
+    def changed(self, sketch: Any, changes: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return what a sketch changed, by the names that the host's users know, given the changes
+        of relations. A host may lack this method, if it keeps what users see in one relation each.
+        """
+
     def declared(self, snapshot: Any) -> Any:
         """Return what the host was told to keep in a version, such as rules, to be compared with
         that in others. A host may lack this method, if it is told nothing.

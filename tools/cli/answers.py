@@ -21,7 +21,7 @@ from pagestore.tooling import whole_of
 
 LEAD = re.compile(r"(?:[│ ] {2})*[├└]─ |\s*(?:\S+ {2,})?")  # branches of a tree, or a label
 KEPT = "(for rules and SQL)"  # what helpers of no single view are kept for
-ONE = "sql:one"  # of one row, which views of SQL read
+OWN = "sql:"  # begins the names of relations that SQL makes for itself
 LEAST_COLUMN = 8  # places for a column, below which a table becomes lists
 
 
@@ -59,7 +59,7 @@ def owner(name: str, names: Collection[str]) -> str:
     >>> [owner(name, ["v:part1", "v:part2", "r:part2"]) for name in ("v", "v:part1", "v:part2", "r:part2", "v$1")]
     ['v', 'v', 'v', 'r:part2', '(for rules and SQL)']
     """
-    return KEPT if "$" in name or name == ONE else whole_of(name, names)
+    return KEPT if "$" in name or name.startswith(OWN) else whole_of(name, names)
 
 
 def opened(options: argparse.Namespace, mode: Literal["rw", "r"] = "r") -> pagestore.Store:

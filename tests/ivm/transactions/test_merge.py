@@ -1,6 +1,7 @@
 """Merges of branches with views: these follow as they do any commit, and refuse what rules refuse."""
 
 import random
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -102,3 +103,59 @@ def test_tables_of_sql_are_merged() -> None:
     with pytest.raises(MergeError, match="dropped here"):
         ws.sql("DROP TABLE t")
         ws.store.merge("side")
+
+
+def test_dry_runs_show_views_in_several_relations() -> None:
+    """By their names and with their own types, as the merge then changes them, of every kind."""
+    ws = ivm.open(":memory:")
+    ws.sql("CREATE TABLE t (a INT PRIMARY KEY, b INT, c TEXT); INSERT INTO t VALUES (1, 2, 'x')")
+    for name, query in (
+        ("lists", "SELECT b, list(c ORDER BY a) AS l FROM t GROUP BY b"),
+        ("structs", "SELECT a, {'b': b, 'c': c} AS s FROM t"),
+        ("equal", "SELECT [b] AS l FROM t"),
+        ("joined", "SELECT b, string_agg(c, ',' ORDER BY a) AS l FROM t GROUP BY b"),
+        ("many", f"SELECT {', '.join(f'a + {i} AS c{i}' for i in range(40))} FROM t"),
+    ):
+        ws.sql(f"CREATE MATERIALIZED VIEW {name} AS {query}")
+    names = ["equal", "joined", "lists", "many", "structs", "t"]
+    ws.store.branch("side")
+    made, heard = list[int](), dict[str, Any]()
+    for name in names[:-1]:
+        ws.subscribe(name, lambda table, name=name: heard.update({name: table.to_pylist()}))
+    for statement in (
+        "INSERT INTO t VALUES (3, 2, 'y')",
+        "ALTER TABLE t RENAME COLUMN b TO d",
+    ):
+        ws.on("side").sql(statement)
+        told = ws.store.merge("side", dry_run=True).changes
+        with ws.at() as old:
+            made.append(ws.store.merge("side").version)
+            with ws.at() as new:
+                if "INSERT" in statement:
+                    assert told == {name: new.changes(name, old) for name in names}
+        assert {name: told[name].to_pylist() for name in heard} == heard
+        assert sorted(told) == (names if heard else [])
+        heard.clear()
+    ws.on("side").sql("DELETE FROM t WHERE a = 1")
+    assert sorted(ws.store.merge("side", dry_run=True).changes) == names
+    back = ws.store.revert(made[0], dry_run=True).changes
+    assert sorted(back) == names and ws.check() == []
+
+
+def test_clocks_stay_on_their_branch() -> None:
+    """A merge of two branches whose clocks moved leaves the views with one."""
+    ws = ivm.open(":memory:")
+    ws.sql("CREATE TABLE t (a INT, m TIMESTAMP)")
+    ws.store.branch("side")
+    for name in ("main", "side"):
+        ws.on(name).sql("CREATE MATERIALIZED VIEW v AS SELECT a, now() AS n FROM t")
+    ws.store.branch("third", "side")
+    ws.tick(datetime(2030, 1, 1, tzinfo=UTC))
+    ws.on("side").tick(datetime(2031, 1, 1, tzinfo=UTC))
+    ws.on("side").sql("INSERT INTO t VALUES (1, now())")
+    assert [*ws.store.merge("side", dry_run=True).changes] == ["t", "v"]
+    ws.store.merge("side")
+    assert [*(ws.sql("SELECT a, year(n) FROM v") or ())] == [(1, 2030)]
+    ws.store.merge("main", "third")
+    assert [*(ws.on("third").sql("SELECT a FROM v") or ())] == [(1,)]
+    assert ws.check() == []

@@ -10,7 +10,7 @@ import pytest
 
 import pagestore
 from pagestore import Store
-from pagestore.admin.merge import MERGED, Conflict
+from pagestore.admin.merge import MERGED, Conflict, Merge
 from pagestore.errors import MergeError, MissingError, RetainedError, VersionError
 from pagestore.salvage import salvage
 from pagestore.store import empty_store
@@ -36,6 +36,7 @@ class Model:
         self.rules = {0: "[]"}  # what was installed
         self.heads = {"main": 0}
         self.store = store
+        self.told: list[tuple[int, int, Merge]] = []  # merges, from and to versions, as dry runs
 
     def commit(self, branch: str, version: int, state: State, *others: int) -> None:
         """Note a version that a commit has made of a branch's newest one, and of others."""
@@ -209,6 +210,7 @@ def _compare(
     if done.version != model.heads[branch]:
         [info] = model.store.history(1, branch)
         assert (info.version, info.merged) == (done.version, *(other or (None,)))
+        model.told.append((model.heads[branch], done.version, tried))
     model.commit(branch, done.version, wanted, *other)
 
 
