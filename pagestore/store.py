@@ -458,8 +458,8 @@ class Store:
             history.begin_branch(self._handle, name, start)
 
     def delete_branch(self, name: str) -> None:
-        """Remove a branch and its versions. Raises RetainedError while a tag, a reader or another
-        branch needs one.
+        """Remove a branch and its versions. Raises RetainedError while a tag, a reader, another
+        branch or a merge of two that both merged it needs one.
         """
         from pagestore.admin import history
 

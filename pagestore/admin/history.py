@@ -10,12 +10,12 @@ The history of a store, a line for each version.
 """
 
 from datetime import datetime
-from itertools import islice
+from itertools import combinations, islice
 from typing import NamedTuple
 
 import numpy as np
 
-from pagestore.admin.merge import merged_with, tag_of
+from pagestore.admin.merge import common, contained, merged_with, tag_of
 from pagestore.errors import CorruptionError, ExistsError, MissingError, RetainedError
 from pagestore.pages.layout import BIRTH
 from pagestore.relations.snapshot import moment
@@ -78,7 +78,9 @@ def _without_merges(settings: Settings, name: str) -> dict[str, int]:
 
 
 def refuse_needed(handle: Handle, name: str) -> list[Entry]:
-    """Return the versions of a branch. Raises RetainedError if a tag or another branch needs one."""
+    """Return the versions of a branch. Raises RetainedError if a tag, another branch or a merge of
+    two others needs one.
+    """
     state = handle.state
     number = handle.branch_id(name)
     if name == MAIN:
@@ -93,6 +95,15 @@ def refuse_needed(handle: Handle, name: str) -> list[Entry]:
     for other, other_number in state.settings.branches.items():
         if other_number != number and state.heads[other_number].origin in versions:
             raise RetainedError(f"branch {other!r} begins on branch {name!r}; delete it first")
+    tags = state.settings.tags
+    merged = [other for other in state.settings.branches if tag_of(name, other) in tags]
+    for pair in combinations(merged, 2):
+        number = common(handle, *(contained(handle, handle.newest_of(other)) for other in pair))
+        if number in versions:
+            raise RetainedError(
+                f"branches {pair[0]!r} and {pair[1]!r} both merged {name!r}, and a merge of the two "
+                f"needs its version {number}; merge one of them into the other first"
+            )
     return entries
 
 

@@ -97,7 +97,7 @@ def merge(
         raise MergeError(f"branch {source!r} has nothing that it lacks itself: name another branch")
     versions = [handle.state.heads[one].version for one in (theirs, ours)]
     lines = [contained(handle, number) for number in versions]
-    base = _common(handle, *lines)
+    base = common(handle, *lines)
     said = message or f"merge {source}, version {versions[0]}"
     done = ThreeWay(base, versions[0], source, on_conflict)
     if base == versions[0]:
@@ -198,7 +198,7 @@ def joined(both: Iterable[Mapping[int, int]]) -> dict[int, int]:
     return found
 
 
-def _common(handle: Handle, a: Mapping[int, int], b: Mapping[int, int]) -> int:
+def common(handle: Handle, a: Mapping[int, int], b: Mapping[int, int]) -> int:
     """Return the newest retained version that two versions both contain."""
     for number in sorted((min(a[line], b[line]) for line in a.keys() & b.keys()), reverse=True):
         if handle.read_versions(VersionTable.find, number):
@@ -212,11 +212,9 @@ def tag_of(source: str, into: str) -> str:
 
 
 def _pinned(handle: Handle, source: str, into: str, version: int) -> Settings:
-    """Return the settings with a tag that keeps the version merged last between two branches."""
+    """Return the settings with a tag that keeps the version of a branch merged last into another."""
     settings = handle.committer.state.settings
-    tags = {**settings.tags, tag_of(source, into): version}
-    tags.pop(tag_of(into, source), None)
-    return settings._replace(tags=tags)
+    return settings._replace(tags={**settings.tags, tag_of(source, into): version})
 
 
 class ThreeWay:

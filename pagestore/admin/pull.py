@@ -85,7 +85,8 @@ def pull(
                     _copy(theirs, name, changes, txn)
                 catalogs = base._version.catalog, theirs._version.catalog, txn.catalog
                 merge_properties(txn, *catalogs)
-                if changed or not txn.catalog.same_as(txn.base.catalog):
+                knows_more = same.lines != contained(here, same.here)
+                if changed or knows_more or not txn.catalog.same_as(txn.base.catalog):
                     said = {"version": txn.version, "is": _identity(there, theirs.version)}
                     txn.properties[PULLED] = json.dumps(said)
                     note_contained(txn, same.lines)

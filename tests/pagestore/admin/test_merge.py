@@ -463,23 +463,41 @@ def test_a_crash_leaves_a_branch_as_it_was_or_rebased(stride: int) -> None:
 
 
 def test_a_merge_of_a_branch_that_is_gone_is_rebased() -> None:
-    """What was merged is known by what the merge says, though its versions are not retained."""
-    for is_known in (True, False):
-        store = priced(tea=1)
-        store.branch("shop")
-        store.branch("trial")
-        put(store, "trial", pie=2)
-        put(store, "shop", jam=3)
-        store.merge("trial", "shop")
-        if is_known:
-            store.merge("trial")
-        put(store, "main", tea=5)
-        store.rebase("trial", "main", "theirs")
-        store.delete_branch("trial")
-        store.rebase("shop")
-        assert {row[0] for row in store.snapshot("shop")["price"]} == {"tea", "pie", "jam"}
-        made = [one.message for one in store.history(branch="shop")]
-        assert len(made) == (1 if is_known else 2), made
+    """What was merged is brought along, though its versions are not retained."""
+    store = priced(tea=1)
+    store.branch("shop")
+    store.branch("trial")
+    put(store, "trial", pie=2)
+    put(store, "shop", jam=3)
+    store.merge("trial", "shop")
+    put(store, "main", tea=5)
+    store.rebase("trial", "main", "theirs")
+    store.delete_branch("trial")
+    store.rebase("shop")
+    assert {row[0] for row in store.snapshot("shop")["price"]} == {"tea", "pie", "jam"}
+    assert len(store.history(branch="shop")) == 2
+
+
+def test_what_two_branches_merged_is_kept_for_them() -> None:
+    """A branch that both merged stays, so that a merge of the two knows what either took back."""
+    store = priced(tea=1)
+    store.retain = 1
+    for name in ("shop", "trial"):
+        store.branch(name)
+    put(store, "trial", pie=2)
+    store.merge("trial")
+    store.revert(store.version)
+    store.merge("trial", "shop")
+    store.merge("shop", "trial")
+    put(store, "trial", jam=3)
+    for change in (store.delete_branch, store.rebase):
+        with pytest.raises(RetainedError, match="'main' and 'shop' both merged 'trial'"):
+            change("trial")
+    store.vacuum()
+    store.merge("shop")
+    assert dict(store.snapshot()["price"]) == {"tea": (1, None)}
+    store.delete_branch("trial")
+    assert [*store.branches] == ["main", "shop"] and store.check() == []
 
 
 def test_copies_with_other_numbers_forget_merges(tmp_path: Any) -> None:

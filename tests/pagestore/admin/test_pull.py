@@ -216,3 +216,22 @@ def test_salvage_and_pull_copy_relations_of_all_kinds(kind, tmp_path):
                         and snap["t"].schema == store.snapshot()["t"].schema
                     )
                 assert copy.check() == []
+
+
+def test_a_pull_knows_all_that_the_other_branch_contains(tmp_path: Path) -> None:
+    """Its rows are those of a version here, which is of another branch than that which follows."""
+    with pagestore.open(tmp_path / "s.pages") as store:
+        with store.transaction() as txn:
+            txn.create("r", "x: int64").insert([(1,)])
+        store.branch("b")
+        for branch, x in (("main", 2), ("b", 3)):
+            with store.transaction(branch=branch) as txn:
+                txn["r"].insert([(x,)])
+        shutil.copy(tmp_path / "s.pages", tmp_path / "copy.pages")
+        store.merge("b")
+        store.revert(2)
+        with pagestore.open(tmp_path / "copy.pages") as copy:
+            for _ in range(2):
+                version = copy.pull(store).version
+                assert [*copy.snapshot()["r"]] == [*store.snapshot()["r"]] == [(1,), (3,)]
+            assert copy.version == version == 5 and copy.check() == []
