@@ -24,7 +24,7 @@ CHANGE = Column("_change_type", VARCHAR, False)  # "insert" or "delete"
 
 
 BRANCH = re.compile(
-    r"""(?P<action>create|drop|merge|rebase)\s+branch\s+(?P<name>"[^"]+"|\w+)
+    r"""(?P<action>create|drop|merge|rebase)\s+branch\s+(?P<name>"[^"]+"|'[^']+'|\w+)
     (?:\s+(?P<word>from|into|onto)\s+(?P<other>"[^"]+"|'[^']+'|\w+))?
     (?:\s+on\s+conflict\s+(?P<rule>\w+))?""",
     re.IGNORECASE | re.VERBOSE,
