@@ -35,7 +35,7 @@ def test_branches_by_statements() -> None:
     ws.sql("MERGE BRANCH trial INTO main ON CONFLICT sum")
     assert rows(ws, "SELECT total FROM s") == [(66,)]
     ws.sql("MERGE BRANCH trial INTO 'other one'")
-    assert rows(ws.on("other one"), "SELECT total FROM s") == [(65,)]
+    assert rows(ws, "SELECT total FROM s AT (BRANCH => 'other one')") == [(65,)]
     ws.sql("DROP BRANCH 'other one'")
     ws.sql("UPDATE t SET b = 5 WHERE a = 2; rebase branch trial ONTO main ON CONFLICT ours")
     assert rows(ws, "SELECT total FROM s AT (BRANCH => 'trial')") == [(51,)]
