@@ -39,7 +39,8 @@ from ivm.sql.edits.target import Target
 from ivm.sql.errors import SqlError
 from ivm.sql.functions.known import refuse_unknown_statement
 from ivm.sql.prepared.cache import Asked, KeptQuestion, Statement
-from ivm.sql.prepared.edits import KeyedEdit, edit_of, made_again
+from ivm.sql.prepared.edits import KeyedEdit, made_again
+from ivm.sql.prepared.keyed import edit_of
 from ivm.sql.prepared.rows import unchanged_catalog
 from ivm.sql.prepared.seeks import Seeks, seeks_of
 from ivm.sql.prepared.shape import kinds, written
@@ -264,14 +265,15 @@ class Statements:
         return count
 
     def _batch(self, txn: Transaction, text: str, rows: list[Any], dialect: str) -> int | None:
-        """Insert the rows for many lists of values at once; None if nothing is done."""
+        """Make the edits of many lists of values at once; None if nothing is done."""
         asked = None if self.asked is None else self.asked.find_all(text, rows, dialect)
         catalog = unchanged_catalog(txn)
         if asked is None or catalog is None:
             return None
         statement, values = asked
         plan = statement.plan(kinds(values[0]), catalog)
-        return plan.run(txn, values) if isinstance(plan, KeyedEdit) and plan.rows else None
+        done = plan.run(txn, values) if isinstance(plan, KeyedEdit) else None
+        return None if done is None else done.changed
 
     @property
     def _txn(self) -> Transaction | None:
@@ -313,14 +315,15 @@ class Statements:
             if self._catalog_of(catalog.source) is not before:
                 return
             with suppress(SqlglotError, PagestoreError, IvmError):
+                schema = found.to_arrow().schema
                 match read(statement.text, dialect, _answer):
                     case [exp.Select() as node] if not (
                         session.BESIDE in node.meta or session.MOMENTARY in node.meta
                     ):
-                        schema, queries = found.to_arrow().schema, self._queries(catalog)
+                        queries = self._queries(catalog)
                         plan = seeks_of(node, own, queries, catalog.source, schema)
-                    case [exp.Insert() | exp.Update() | exp.Delete() as node]:
-                        plan = edit_of(node, own, self._reader(), catalog)
+                    case [exp.Insert() | exp.Update() | exp.Delete() | exp.Merge() as node]:
+                        plan = edit_of(node, own, self._reader(), catalog, schema)
         statement.remember(own, before, plan)
 
     @contextmanager

@@ -64,7 +64,7 @@ def insert(target: Target, node: exp.Insert, given: pa.Table | None = None) -> i
     else:
         listed = target.rows(source, [target.columns[n] for n in places])
     rows = target.checked([target.whole(row, places, node) for row in listed], node)
-    conflict = _conflict(target, node, places)
+    conflict = conflict_of(target, node, places)
     if node.args.get("overwrite"):
         target.clear()
     return target.add(rows, node) if conflict is None else _add_unless(target, rows, conflict, node)
@@ -144,7 +144,7 @@ def _refuse_unordered(target: Target, node: exp.Insert, first: Row, row: Row) ->
         )
 
 
-def _conflict(target: Target, node: exp.Insert, places: list[int]) -> Conflict | None:
+def conflict_of(target: Target, node: exp.Insert, places: list[int]) -> Conflict | None:
     """Return what a statement says of keys that exist.  Raises SqlError."""
     clause = node.args.get("conflict")
     word = "IGNORE" if node.args.get("ignore") else str(node.args.get("alternative") or "").upper()

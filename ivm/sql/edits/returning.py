@@ -6,7 +6,7 @@ import pyarrow as pa
 from sqlglot import exp
 
 from ivm.sql.answers import answer
-from ivm.sql.edits.literals import Row, constants, subquery
+from ivm.sql.edits.literals import Row, constants
 from ivm.sql.edits.target import Target
 from ivm.sql.errors import SqlError
 from ivm.sql.queries.query import Queries
@@ -23,30 +23,32 @@ def returned(target: Target, node: exp.Expr) -> pa.Table:
             "RETURNING is about one row after the other: SELECT aggregates after the statement",
             node,
         )
-    if not isinstance(node, exp.Merge):
-        return _of_rows(
-            target, [row for rows in target.changed.values() for row in rows], expressions
-        )
-    parts = [
-        _of_rows(target, rows, [_with_action(one, action) for one in expressions])
-        for action, rows in target.changed.items()
-    ]
-    shared = pa.schema([field.with_nullable(True) for field in parts[0].schema])
-    return pa.concat_tables([part.cast(shared) for part in parts])
+    if isinstance(node, exp.Merge):
+        parts = [
+            _of_rows(target, rows, [_with_action(one, action) for one in expressions])
+            for action, rows in target.changed.items()
+        ]
+    else:
+        rows = [row for some in target.changed.values() for row in some]
+        parts = [_of_rows(target, rows, expressions)]
+    return pa.concat_tables(parts)
 
 
 def _of_rows(target: Target, rows: list[Row], expressions: list[exp.Expr]) -> pa.Table:
-    source = (
-        constants(rows, target.columns, target.alias)
-        if rows
-        else subquery(
-            exp.select("*").from_(exp.to_table(target.name, quoted=True)).where(exp.false()),
-            target.alias,
-        )
-    )
+    """Return what expressions say of rows, with the same types for any rows."""
+    some = rows or [(None,) * len(target.columns)]
+    source = constants(some, target.columns, target.alias)
     queries = Queries(Builder("sql"), target.catalog.schema())
-    query = exp.select(*(one.copy() for one in expressions)).from_(source)
-    return answer(queries, queries.query(query), target.reader.ask).to_arrow()
+    found = queries.query(exp.select(*(one.copy() for one in expressions)).from_(source))
+    table = answer(queries, found, target.reader.ask).to_arrow()
+    fields = [
+        field.with_type(pa.decimal128(value.type.precision, value.type.scale))
+        if value.type.is_decimal and pa.types.is_decimal128(field.type)
+        else field
+        for field, (_, value) in zip(table.schema, found.columns, strict=True)
+    ]
+    shared = pa.schema([field.with_nullable(True) for field in fields])
+    return table.slice(0, len(rows)).cast(shared)
 
 
 def _with_action(node: exp.Expr, action: str) -> exp.Expr:

@@ -14,7 +14,7 @@ from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from typing import Any, NamedTuple
 
-STATEMENT = re.compile(r"\s*(?:(?P<edit>insert|update|delete)|select)\b", re.IGNORECASE)
+STATEMENT = re.compile(r"\s*(?:(?P<edit>insert|update|delete|merge)|select)\b", re.IGNORECASE)
 BEFORE_VALUES = {False: ("=",), True: ("=", "(", ",")}  # of questions, of edits
 TOKEN = re.compile(
     r"""(?P<space>\s+|--[^\n]*|/\*.*?\*/)
