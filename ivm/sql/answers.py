@@ -15,7 +15,7 @@ import numpy as np
 from sqlglot import exp
 
 from ivm.answer import Answer
-from ivm.errors import RangeError
+from ivm.errors import RangeError, RuleTypeError
 from ivm.lang.program import Program
 from ivm.memory import MemoryUse
 from ivm.names import MULTIPLICITY
@@ -25,7 +25,7 @@ from ivm.sql.queries.query import Queries
 from ivm.sql.rules import Body, Builder, kept_interval
 from ivm.sql.terms import VARIABLE, Atom, Define, Rule, Term, Typed, Var, substitute, variables
 from ivm.sql.trees import Trees
-from ivm.sql.types import BIGINT, INTERVAL
+from ivm.sql.types import BIGINT, INTERVAL, type_of_store
 from ivm.wide import as_shown, is_encoded, repeated, side_by_side
 from pagestore.host import KEYS_MAX, flags_of, numbers_of
 
@@ -33,6 +33,13 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 ANSWER = "sql:answer"
+MISFIT = re.compile(r" is (\S+), where (.+?) is wanted")  # see ivm/lang/infer.py
+KINDS = {
+    "number": "a number", "countable": "a number, a date or a timestamp", "string": "a text",
+    "a date or a timestamp": "a date or a timestamp", "a number": "a number",
+    "a number, a date or a timestamp": "a number, a date or a timestamp",
+    "an int64 or a decimal": "a whole number or a DECIMAL",
+}  # fmt: skip
 PART = re.compile(r":part\d+$")
 # functions of decimals of more than 18 digits
 LONG = re.compile(r"decimal:(add|subtract|multiply|joined)\b")
@@ -211,6 +218,9 @@ class Understood(NamedTuple):
                 asked.append(ask().to_arrow())
             except RangeError as error:
                 raise in_words(error, self.builder, trees) from error
+            except RuleTypeError as error:
+                place = error.where.line, error.where.column
+                raise misfit(error, trees.origins.get(place)) from error
         table = side_by_side(asked, finished.keys, finished.weighs) if finished.wide else asked[0]
         width = len(rows.columns)
         if finished.weighs:
@@ -276,7 +286,24 @@ def in_words(error: RangeError, builder: Builder, trees: Trees, name: str = "") 
     fold = builder.folded.get(trees.head(error.line) or error.of) if own is None else None
     node = fold if own is None else own
     shown = "a value" if node is None else written(node)
+    if node is not None and node.name.lower() == "failing":
+        shown = f"{shown} ({node.expressions[1].name})"
     return RangeError(f"{name}: " * bool(name) + f"{shown} {_problem(error, fold)}")
+
+
+def misfit(error: RuleTypeError, node: exp.Expr | None, whole: exp.Expr | None = None) -> SqlError:
+    """Return the error of a type that does not fit, in an expression or somewhere in a whole
+    statement.
+    """
+    place = whole if node is None else node
+    found = MISFIT.search(error.reason)
+    if found is None:
+        return SqlError(f"this is not evaluated: {error.reason}", place)
+    own, wanted = (
+        KINDS.get(one) or str(type_of_store(one)) for one in (found[1], found[2].partition(",")[0])
+    )
+    shown = "a function" if node is None else written(node)
+    return SqlError(f"{shown} takes {wanted}, and this is {own}: CAST it", place)
 
 
 def _problem(error: RangeError, fold: exp.Expr | None) -> str:

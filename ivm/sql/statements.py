@@ -23,10 +23,11 @@ from ivm.errors import (
     OptionError,
     RangeError,
     RuleError,
+    RuleTypeError,
     UninstallError,
 )
 from ivm.sql import constraints, files, tables, views
-from ivm.sql.answers import PART, answer, answered, finish, in_words
+from ivm.sql.answers import PART, answer, answered, finish, in_words, misfit
 from ivm.sql.beside import versions
 from ivm.sql.beside.rows import put_beside
 from ivm.sql.catalog import Catalog
@@ -337,6 +338,8 @@ class Statements:
             raise
         except RangeError as error:
             raise SqlError(self._in_words(error, node), node) from error
+        except RuleTypeError as error:
+            raise misfit(error, None, node) from error
         except RuleError as error:
             raise SqlError(f"this is not evaluated: {error.reason}", node) from error
         except (DependantsError, UninstallError) as error:

@@ -127,7 +127,7 @@ def _parts_before(text: str, separator: str, count: int) -> str:
 
 def _capital(text: str) -> str:
     """Spark's initcap: words are what blanks separate."""
-    return " ".join(word[:1].upper() + word[1:].lower() for word in text.split(" "))
+    return " ".join(word[:1].title() + word[1:].lower() for word in text.split(" "))
 
 
 def _capital_words(text: str) -> str:
@@ -192,7 +192,7 @@ def _soundex(text: str) -> str:
 
 
 def _placed(text: str, part: str, start: int) -> int:
-    return text.find(part, start - 1) + 1 if start > 0 else 0
+    return (text.find(part, start - 1) + 1 if part else 1) if start > 0 else 0
 
 
 def _marked(form: str, *values: Any) -> str:

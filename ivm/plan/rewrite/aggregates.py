@@ -28,6 +28,7 @@ they combine.
     n$part0[x] = f0 <- agg<<f0 = count()>> a(x, y).          n$part1[] = f1 <- agg<<f1 = count()>> b(z, w).
     n[x] = t <- agg<<t = sum(f)>> n$part0[x] = f0, n$part1[] = f1, f = f0 * f1.
 
+A part that sums has the condition that the others have rows, without which its sum is of nothing.
 With a thousand rows each, that reads two thousand rows in place of a million combinations. The same
 holds of the sum of a product of which each factor is of one part: a number, or how often a row of
 a bag is there.
@@ -65,6 +66,7 @@ from ivm.lang.nulls import may_be_null, tests_null
 from ivm.lang.program import NOTHING, Program, recursive_names
 from ivm.names import ONE, is_body
 from ivm.plan.conjunction import ChoiceConjunction
+from ivm.plan.rewrite.helpers import existential
 from ivm.terms.evaluator import COMPARE, may_fail
 
 INT, PRODUCT = "int64", Var("product$")
@@ -357,7 +359,12 @@ def _factored(rule: Rule, predicates: dict[str, Predicate]) -> Iterator[Rule]:
             name, tuple(rule.types[v.name] for v in keys), INT, False, names, where=head.where
         )
         text = f"{rule.text}  (a part of what it adds up)"
-        yield _summing(replace(rule, heads=(atom,), text=text, types=types), part, own)
+        if own:  # a sum may be beyond its type where another part has no rows
+            others = (*(x for x in disjunct if x not in part and x not in products.values()),)
+            helper, holds = existential(others, rule, predicates)
+            yield helper
+        whole = [*part, holds] if own else part
+        yield _summing(replace(rule, heads=(atom,), text=text, types=types), whole, own)
         rest = [x for x in rest if x not in part] + [atom]
         factors = [f for f in factors if f not in bound] + [total]
     yield _summing(replace(rule, types=types), rest, factors)

@@ -522,24 +522,23 @@ def _lifted(rule: Rule, predicates: dict[str, Predicate]) -> Iterator[Rule]:
     body = []
     for disjunct in rule.body:
         for group in _untied_parts(rule, disjunct):
-            name = f"{rule.heads[0].predicate}$some{sum('$some' in known for known in predicates)}"
-            predicates[name] = Predicate(
-                name, ("int64",), None, False, (ONLY.name,), where=rule.where
-            )
-            helper = _existential_helper(name, group, rule)
+            helper, holds = existential(group, rule, predicates)
             yield failing(helper, (), predicates) if may_fail(group, set(), rule.types) else helper
-            left = tuple(x for x in disjunct if x not in group)
-            disjunct = (*left, Atom(name, (ZERO,), where=rule.where))
+            disjunct = (*(x for x in disjunct if x not in group), holds)
         body.append(disjunct)
     yield replace(rule, body=tuple(body))
 
 
-def _existential_helper(name: str, group: Disjunct, rule: Rule) -> Rule:
+def existential(group: Disjunct, rule: Rule, predicates: dict[str, Predicate]) -> tuple[Rule, Atom]:
+    """Return a rule of a helper view, whose predicate is added, and the atom of it that holds
+    where a part of a rule does.
+    """
+    name = f"{rule.heads[0].predicate}$some{sum('$some' in known for known in predicates)}"
+    predicates[name] = Predicate(name, ("int64",), None, False, (ONLY.name,), where=rule.where)
     text, types = f"{rule.text}  (what has to be there)", {**rule.types, ONLY.name: "int64"}
-    body = (*group, Compare("=", ONLY, ZERO))
-    return Rule(
-        (Atom(name, (ONLY,), where=rule.where),), (body,), types=types, text=text, where=rule.where
-    )
+    body, where = (*group, Compare("=", ONLY, ZERO)), rule.where
+    helper = Rule((Atom(name, (ONLY,), where=where),), (body,), types=types, text=text, where=where)
+    return helper, Atom(name, (ZERO,), where=where)
 
 
 def _untied_parts(rule: Rule, disjunct: Disjunct) -> list[Disjunct]:

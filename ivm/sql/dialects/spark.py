@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from functools import partial
 
@@ -22,10 +23,10 @@ SAME = """
 now current_date curdate current_timestamp localtimestamp current_time localtime
     abs acos asin atan atan2 cbrt cos degrees exp radians sin tan sinh cosh tanh asinh acosh cot pi
     coalesce ifnull nullif greatest least
-    lower md5 sha1 contains ascii
-    count sum corr covar_pop covar_samp stddev stddev_pop stddev_samp variance var_pop var_samp
+    md5 sha1
+    count sum covar_pop covar_samp stddev stddev_pop stddev_samp variance var_pop var_samp
     bool_and bool_or bit_and bit_or bit_xor median approx_count_distinct any_value mode
-    regr_count regr_avgx regr_avgy regr_slope regr_intercept regr_r2 regr_sxx regr_sxy regr_syy
+    regr_count regr_avgx regr_avgy regr_intercept regr_r2 regr_sxx regr_sxy regr_syy
     row_number rank dense_rank percent_rank cume_dist ntile lag lead nth_value
     map_keys map_values flatten grouping grouping_id
 """
@@ -73,9 +74,10 @@ CALLS: dict[str, Meaning] = {
     "log2(x)": _POSITIVE.format(":x", "log2(:x)"),
     "log1p(x)": _POSITIVE.format("1 + :x", "ln(1 + :x)"),
     "power|pow(x, y)": "power(:x, :y)",
-    "mod(x, y)": ":x % :y",
-    "pmod(x, y)": "CASE WHEN :x % :y < 0 THEN (:x % :y + :y) % :y ELSE :x % :y END",
-    "positive(x)": ":x",
+    "mod(x, y)": trees.REMAINDER,
+    "pmod(x, y)": "CASE WHEN :y = 0 THEN failing(:x % :y, 'remainder by zero') "
+                  "WHEN :x % :y < 0 THEN (:x % :y + :y) % :y ELSE :x % :y END",
+    "positive(x)": "by_type(:x, 'text', spark_cast(:x, 'DOUBLE'), :x)",
     "negative(x)": "-(:x)",
     "factorial(n)": "CASE WHEN :n BETWEEN 0 AND 20 THEN CAST(factorial(:n) AS BIGINT) END",
     "e()": "exp(1)",
@@ -84,12 +86,14 @@ CALLS: dict[str, Meaning] = {
     "hypot(x, y)": "sqrt(CAST(:x AS DOUBLE) * :x + CAST(:y AS DOUBLE) * :y)",
     "atanh(x)": "atanh(:x)",
     "bit_count(x)": "bit_count(CAST(:x AS BIGINT))",
-    "bit_get|getbit(x, n)": "CAST((:x >> :n) & 1 AS TINYINT)",
+    "bit_get|getbit(x, n)": "CASE WHEN :n BETWEEN 0 AND by_type(:x, 'bigint', 63, 'smallint', 15, "
+                            "'tinyint', 7, 31) THEN CAST((:x >> :n) & 1 AS TINYINT) "
+                            "ELSE CAST(failing(:n, 'no bit is at this place') AS TINYINT) END",
     "shiftleft(x, n)": "shift_left(:x, :n)",
-    "shiftright(x, n)": ":x >> :n",
+    "shiftright(x, n)": ":x >> by_type(:x, 'bigint', :n & 63, :n & 31)",
     "shiftrightunsigned(x, n)": "by_type(:x, 'bigint', text_shift_right_unsigned(:x, :n), "
-                                "CAST(text_shift_right_unsigned(CAST(:x AS BIGINT) & 4294967295, "
-                                ":n) AS INTEGER))",
+                                "CAST(text_shift_right_unsigned(CAST(spark_cast(:x, 'INTEGER') AS BIGINT) "
+                                "& 4294967295, :n) AS INTEGER))",
     "width_bucket(x, a, b, n)": "CASE WHEN :x < :a THEN 0 WHEN :x >= :b THEN :n + 1 "
                                 "ELSE CAST(floor((:x - :a) * :n / (:b - :a)) AS BIGINT) + 1 END",
     "isnan(x)": "coalesce(isnan(CAST(:x AS DOUBLE)), false)",
@@ -101,13 +105,15 @@ CALLS: dict[str, Meaning] = {
     # texts
     "concat(*a)": lambda node: trees.joined(node),
     "concat_ws(s, *a)": lambda node: trees.joined_with(node),
-    "len|char_length|character_length(s)": "length(spark_text(:s))",
-    "octet_length(s)": "strlen(spark_text(:s))",
-    "bit_length(s)": "8 * strlen(spark_text(:s))",
+    "len|char_length|character_length(s)": "length(:s)",
+    "octet_length(s)": "strlen(:s)",
+    "bit_length(s)": "8 * strlen(:s)",
     "upper|ucase(s)": "spark_upper(:s)",
-    "lcase(s)": "lower(:s)",
-    "length(s)": "length(spark_text(:s))",
-    "levenshtein(a, b)": "levenshtein(:a, :b)",
+    "lower|lcase(s)": "lower(:s)",
+    "ascii(s)": "ascii(:s)",
+    "contains(s, p)": "contains(:s, spark_text(:p))",
+    "length(s)": "length(:s)",
+    "levenshtein(s, p)": "levenshtein(:s, spark_text(:p))",
     "initcap(s)": "spark_initcap(:s)",
     "substr|substring(s, a)": "spark_substring(:s, :a, 2147483647)",
     "substr|substring(s, a, n)": "spark_substring(:s, :a, :n)",
@@ -136,11 +142,11 @@ CALLS: dict[str, Meaning] = {
     "overlay(s, r, n)": "spark_concat(spark_substring(:s, 1, :n - 1), :r, "
                         "spark_substring(:s, :n + length(:r), 2147483647))",
     "overlay(s, r, n, m)": trees.OVERLAY,
-    "instr(s, p)": "strpos(:s, :p)",
-    "locate|position(p, s)": "spark_locate(:s, :p, 1)",
-    "locate|position(p, s, n)": "spark_locate(:s, :p, :n)",
-    "startswith(s, p)": "starts_with(:s, :p)",
-    "endswith(s, p)": "ends_with(:s, :p)",
+    "instr(s, p)": "strpos(:s, spark_text(:p))",
+    "locate|position(p, s)": "spark_locate(:s, spark_text(:p), 1)",
+    "locate|position(p, s, n)": "spark_locate(:s, spark_text(:p), :n)",
+    "startswith(s, p)": "starts_with(:s, spark_text(:p))",
+    "endswith(s, p)": "ends_with(:s, spark_text(:p))",
     "chr|char(n)": "CASE WHEN :n < 0 THEN '' ELSE chr(:n % 256) END",
     "space(n)": "repeat(' ', greatest(:n, 0))",
     "find_in_set(s, l)": "CASE WHEN :s IS NULL OR :l IS NULL THEN NULL WHEN contains(:s, ',') THEN "
@@ -151,9 +157,10 @@ CALLS: dict[str, Meaning] = {
     "sha(s)": "sha1(:s)",
     "sha2(s, n)": lambda node: trees.hashed(node),
     "crc32(s)": "spark_crc32(:s)",
-    "hex(x)": "by_type(:x, 'integer', text_digits(:x, 16), hex(:x))",
+    "hex(x)": "by_type(:x, 'integer float decimal', text_digits(spark_cast(:x, 'BIGINT'), 16), "
+              "hex(spark_text(:x)))",
     "bin(x)": "text_digits(:x, 2)",
-    "conv(s, a, b)": "spark_conv(spark_text(:s), :a, :b)",
+    "conv(s, a, b)": "CASE WHEN trim(:s) <> '' THEN spark_conv(:s, :a, :b) END",
     "base64(s)": "to_base64(encode(:s))",
     "soundex(s)": "spark_soundex(:s)",
     "mask(s)": "spark_mask(:s)",
@@ -193,7 +200,8 @@ CALLS: dict[str, Meaning] = {
     "datediff|date_diff(a, b)": "CAST(spark_cast(:a, 'DATE') - spark_cast(:b, 'DATE') AS INTEGER)",
     "datediff|date_diff|timestampdiff(u, a, b)": lambda node: trees.difference(*node.expressions),
     "add_months(d, n)": f"CAST({trees.DATE} + to_months(:n) AS DATE)",
-    "months_between(*a)": lambda node: trees.months_between(*[*node.expressions, exp.true()][:3]),
+    "months_between(a, b)": lambda node: trees.months_between(node),
+    "months_between(a, b, r)": lambda node: trees.months_between(node),
     "last_day(d)": f"last_day({trees.DATE})",
     "next_day(d, w)": lambda node: trees.next_day(*node.expressions),
     "trunc(d, u)": lambda node: trees.truncated(node, trees.TRUNC, "DATE"),
@@ -201,18 +209,18 @@ CALLS: dict[str, Meaning] = {
     # dates that are made, read and shown
     "make_date(y, m, d)": "spark_cast(spark_concat(lpad(CAST(:y AS VARCHAR), 4, '0'), '-', :m, "
                           "'-', :d), 'DATE')",
-    "make_timestamp(y, m, d, h, i, s)": "CAST(make_timestamp(:y, :m, :d, :h, :i, :s) AS "
+    "make_timestamp(y, m, d, h, i, t)": "CAST(make_timestamp(:y, :m, :d, :h, :i, :t) AS "
                                         "TIMESTAMPTZ)",
-    "make_timestamp_ntz(y, m, d, h, i, s)": "make_timestamp(:y, :m, :d, :h, :i, :s)",
+    "make_timestamp_ntz(y, m, d, h, i, t)": "make_timestamp(:y, :m, :d, :h, :i, :t)",
     "to_date(d)": trees.DATE,
     "to_date(s, f)": lambda node: trees.read(node, "DATE"),
-    "try_to_date(s)": "try_spark_cast(:s, 'DATE')",
+    "try_to_date(t)": "try_spark_cast(:t, 'DATE')",
     "try_to_date(s, f)": lambda node: exp.Try(this=trees.read(node, "DATE")),
     "to_timestamp|to_timestamp_ltz(t)": "spark_cast(:t, 'TIMESTAMPTZ')",
     "to_timestamp_ntz(t)": "spark_cast(:t, 'TIMESTAMP')",
     "to_timestamp|to_timestamp_ltz(s, f)": lambda node: trees.read(node, "TIMESTAMPTZ"),
     "to_timestamp_ntz(s, f)": lambda node: trees.read(node, "TIMESTAMP"),
-    "try_to_timestamp(s)": "try_spark_cast(:s, 'TIMESTAMPTZ')",
+    "try_to_timestamp(t)": "try_spark_cast(:t, 'TIMESTAMPTZ')",
     "try_to_timestamp(s, f)": lambda node: exp.Try(this=trees.read(node, "TIMESTAMPTZ")),
     "unix_timestamp|to_unix_timestamp(t)": "by_type(:t, 'text date', "
                                            "spark_cast(spark_cast(:t, 'TIMESTAMPTZ'), 'BIGINT'), "
@@ -220,9 +228,9 @@ CALLS: dict[str, Meaning] = {
     "unix_timestamp|to_unix_timestamp(s, f)": lambda node: duckdb("spark_cast(:t, 'BIGINT')",
                                                                   {"t": trees.read(node,
                                                                   "TIMESTAMPTZ")}),
-    "from_unixtime(n)": "spark_date_format(CAST(spark_cast(:n, 'TIMESTAMPTZ') AS TIMESTAMP), "
+    "from_unixtime(n)": "spark_date_format(CAST(spark_cast(spark_cast(:n, 'BIGINT'), 'TIMESTAMPTZ') AS TIMESTAMP), "
                         "'yyyy-MM-dd HH:mm:ss')",
-    "from_unixtime(n, f)": lambda node: trees.shown(duckdb("spark_cast(:n, 'TIMESTAMPTZ')",
+    "from_unixtime(n, f)": lambda node: trees.shown(duckdb("spark_cast(spark_cast(:n, 'BIGINT'), 'TIMESTAMPTZ')",
     {"n": node.expressions[0]}),
                                                node.expressions[1]),
     "date_format(t, f)": lambda node: trees.shown(*node.expressions),
@@ -290,6 +298,8 @@ CALLS: dict[str, Meaning] = {
     "count(a, *b)": lambda node: trees.counted(node),
     "min(x)": "min(:x)",
     "max(x)": "max(:x)",
+    **{f"{name}(x, y)": f"nullif({name}(:x, :y), CAST('nan' AS DOUBLE))"
+       for name in ("corr", "regr_slope")},
     "count_if(c)": "count(CASE WHEN :c THEN 1 END)",
     "std(x)": "stddev(:x)",
     "every(x)": "bool_and(:x)",
@@ -308,6 +318,13 @@ CALLS: dict[str, Meaning] = {
     "collect_list|array_agg(x)": f"coalesce(list(:x) {trees.NOT_NULL}, [])",
     "collect_set(x)": f"coalesce(list(DISTINCT :x ORDER BY :x) {trees.NOT_NULL}, [])",
 }  # fmt: skip
+
+# a parameter `s` is a text: of a number or a moment, what a cast to STRING gives
+CALLS |= {
+    signature: re.sub(r":s\b", "spark_text(:s)", meaning)
+    for signature, meaning in CALLS.items()
+    if isinstance(meaning, str)
+}
 
 INSTEAD = {
     "rand|random|randn|randstr|uniform|uuid|shuffle|monotonically_increasing_id|spark_partition_id": "rows follow from "
@@ -350,6 +367,6 @@ OPERATORS: dict[type[exp.Expr], Callable[..., exp.Expr | None]] = {
     exp.ILike: like_with_backslash, exp.Overlay: trees.overlay, exp.StrPosition: trees.position,
     exp.GroupConcat: trees.listed, exp.Any: trees.any_of, exp.JSONExtract: trees.no_json,
     exp.JSONExtractScalar: trees.no_json, exp.Ceil: trees.stepped, exp.BitwiseLeftShift: shifted,
-    exp.Floor: trees.stepped, exp.DataType: decimal_digits,
+    exp.Floor: trees.stepped, exp.Mod: trees.remainder, exp.Trim: trees.trimmed, exp.DataType: decimal_digits,
 }  # fmt: skip
 TABLE = table("Spark", "spark", SAME, CALLS, OPERATORS, INSTEAD)

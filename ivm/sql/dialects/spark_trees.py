@@ -17,6 +17,7 @@ DATE = "spark_cast(:d, 'DATE')"
 # a TIMESTAMP_NTZ has no zone, so it is not read in that of the session
 MOMENT = "by_type(:t, 'timestamp', :t, CAST(spark_cast(:t, 'TIMESTAMPTZ') AS TIMESTAMP))"
 NOT_NULL = "FILTER (WHERE :x IS NOT NULL)"
+REMAINDER = "CASE WHEN :y = 0 THEN failing(:x % :y, 'remainder by zero') ELSE :x % :y END"
 OVERLAY = (
     "spark_concat(spark_substring(:s, 1, :n - 1), :r, spark_substring(:s, :n + :m, 2147483647))"
 )
@@ -48,7 +49,8 @@ def joined_with(node: exp.Anonymous) -> exp.Expr:
         f"by_type({one}, 'list', array_to_string({one}, :s), spark_text({one}))" for one in names
     )
     return duckdb(
-        f"concat_ws(:s, {shown})", {"s": separator, **{f"a{n}": one for n, one in enumerate(rest)}}
+        f"concat_ws(spark_text(:s), {shown})",
+        {"s": separator, **{f"a{n}": one for n, one in enumerate(rest)}},
     )
 
 
@@ -59,11 +61,13 @@ def pieces(node: exp.Anonymous) -> exp.Expr:
         raise SqlError("split takes a pattern that is written out", node)
     if not pattern.name:
         return duckdb(
-            "CASE WHEN :s = '' THEN list_value('') ELSE regexp_extract_all(:s, '(?s).') END",
+            "CASE WHEN spark_text(:s) = '' THEN list_value('') ELSE regexp_extract_all(spark_text(:s), '(?s).') END",
             {"s": text},
         )
     plain = re.fullmatch(r"[^\\.\[\]{}()*+?^$|]+", pattern.name)
-    return duckdb(f"string_split{'' if plain else '_regex'}(:s, :p)", {"s": text, "p": pattern})
+    return duckdb(
+        f"string_split{'' if plain else '_regex'}(spark_text(:s), :p)", {"s": text, "p": pattern}
+    )
 
 
 def formatted(node: exp.Anonymous) -> exp.Expr:
@@ -91,7 +95,7 @@ def hashed(node: exp.Anonymous) -> exp.Expr:
     }
     if bits.name not in names:
         raise SqlError(f"sha2 takes 224, 256, 384 or 512 bits, and this is {bits.name}", node)
-    return duckdb(f"{names[bits.name]}(:s)", {"s": text})
+    return duckdb(f"{names[bits.name]}(spark_text(:s))", {"s": text})
 
 
 def replaced(node: exp.Anonymous) -> exp.Expr:
@@ -101,7 +105,8 @@ def replaced(node: exp.Anonymous) -> exp.Expr:
         raise SqlError("what regexp_replace puts in is a text that is written out", node)
     shown = re.sub(r"\\(.)|\$([0-9])", lambda found: found[1] or f"\\{found[2]}", new.name)
     return duckdb(
-        "regexp_replace(:s, :p, :r, 'g')", {"s": text, "p": pattern, "r": exp.Literal.string(shown)}
+        "regexp_replace(spark_text(:s), :p, :r, 'g')",
+        {"s": text, "p": pattern, "r": exp.Literal.string(shown)},
     )
 
 
@@ -185,12 +190,11 @@ def difference(unit: exp.Expr, start: exp.Expr, end: exp.Expr) -> exp.Expr:
     return duckdb(f"date_sub('month', {start_}, {end_}) // {months}", values)
 
 
-def months_between(later: exp.Expr, earlier: exp.Expr, rounded: exp.Expr) -> exp.Expr:
-    """months_between, rounded to eight digits unless it says false."""
+def months_between(node: exp.Anonymous) -> exp.Expr:
+    """months_between, rounded to eight digits unless its third argument is false."""
     shown = (MOMENT.replace(":t", f":{one}") for one in "ab")
-    return duckdb(
-        f"spark_months_between({', '.join(shown)}, :r)", {"a": later, "b": earlier, "r": rounded}
-    )
+    values = zip("abr", (*node.expressions, exp.true()), strict=False)
+    return duckdb(f"spark_months_between({', '.join(shown)}, :r)", dict(values))
 
 
 def next_day(day: exp.Expr, name: exp.Expr) -> exp.Expr:
@@ -307,7 +311,7 @@ def named_struct(node: exp.Anonymous) -> exp.Expr:
     """named_struct, of names each followed by a value."""
     names, values = node.expressions[::2], node.expressions[1::2]
     if len(names) != len(values) or not all(
-        isinstance(one, exp.Literal) and one.is_string for one in names
+        isinstance(one, exp.Literal) and one.is_string and one.name for one in names
     ):
         raise SqlError("named_struct takes names, which are texts, each followed by a value", node)
     return fields([(name.name, one) for name, one in zip(names, values, strict=True)])
@@ -446,7 +450,8 @@ def substring(node: exp.Substring) -> exp.Expr:
     """SUBSTRING with FROM and FOR."""
     length = node.args.get("length") or exp.Literal.number(2147483647)
     return duckdb(
-        "spark_substring(:s, :a, :n)", {"s": node.this, "a": node.args["start"], "n": length}
+        "spark_substring(spark_text(:s), :a, :n)",
+        {"s": node.this, "a": node.args["start"], "n": length},
     )
 
 
@@ -465,11 +470,27 @@ def at_place(node: exp.Bracket) -> exp.Expr | None:
     return duckdb(f"by_type(:l, 'map', :l[(:n)], {inside})", {"l": node.this, "n": place})
 
 
+def remainder(node: exp.Mod) -> exp.Expr:
+    """`%`, which has no value for 0, also of a DOUBLE."""
+    return duckdb(REMAINDER, {"x": node.this, "y": node.expression}, node)
+
+
+def trimmed(node: exp.Trim) -> None:
+    """TRIM, of a text."""
+    node.set("this", duckdb("spark_text(:s)", {"s": node.this}))
+
+
 def overlay(node: exp.Overlay) -> exp.Expr:
     """OVERLAY with PLACING and FROM."""
     size = node.args.get("for_") or duckdb("length(:r)", {"r": node.expression})
     return duckdb(
-        OVERLAY, {"s": node.this, "r": node.expression, "n": node.args["from_"], "m": size}
+        OVERLAY,
+        {
+            "s": duckdb("spark_text(:s)", {"s": node.this}),
+            "r": node.expression,
+            "n": node.args["from_"],
+            "m": size,
+        },
     )
 
 
@@ -477,7 +498,8 @@ def position(node: exp.StrPosition) -> exp.Expr:
     """POSITION with IN."""
     start = node.args.get("position") or exp.Literal.number(1)
     return duckdb(
-        "spark_locate(:s, :p, :n)", {"s": node.this, "p": node.args["substr"], "n": start}
+        "spark_locate(spark_text(:s), :p, :n)",
+        {"s": node.this, "p": node.args["substr"], "n": start},
     )
 
 

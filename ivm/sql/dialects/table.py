@@ -93,8 +93,9 @@ def translated(node: exp.Expr, own: Table) -> exp.Expr:
                     "views",
                     one,
                 )
-            if isinstance(meaning, exp.Anonymous):
-                meaning.meta["written"] = one.sql(dialect=own.dialect)[:80]
+            said = one.sql(dialect=own.dialect)[:80]  # for errors
+            for call in meaning.find_all(exp.Anonymous):
+                call.meta.setdefault("written", said)
             _replace(one, meaning)
     found: exp.Expr = root.this
     found.pop()

@@ -50,7 +50,9 @@ def _argument(function: Function, place: int, given: Typed, node: exp.Expr) -> T
     elif kind == "number" and not given.type.is_number:
         words = "a number"
     if words:
-        raise SqlError(f"{node.name.lower()} takes {words}, and this is {given.type}", node)
+        name = node.name.lower()
+        own = name.partition("_")[2] if name in PRIVATE else name
+        raise SqlError(f"{own} takes {words}, and this is {given.type}", node)
     return convert(given, TYPES[kind], node) if kind in TYPES else given
 
 

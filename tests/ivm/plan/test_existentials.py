@@ -36,7 +36,7 @@ def filled(file, n: int) -> ivm.Workspace:
         ("v[x] = n <- agg<<n = min(y)>> f[x] = y, b(z), z > 3.", 1),
         ("v[] = n <- agg<<n = count()>> a(_), b(_), f[_] = _.", 0),
         ("v[x] = n <- agg<<n = count()>> a(x), b(y), f[y] = _, y > 2.", 0),
-        ("v[x] = n <- agg<<n = sum(p)>> a(x), b(y), f[_] = z, p = y * z.", 0),
+        ("v[x] = n <- agg<<n = sum(p)>> a(x), b(y), f[_] = z, p = y * z.", 6),
     ],
 )
 def test_what_has_to_be_there_multiplies_nothing(rule, some, maintenance, tmp_path):

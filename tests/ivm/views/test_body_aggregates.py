@@ -142,3 +142,22 @@ def test_what_has_no_meaning_is_refused(rule, says):
         with pytest.raises(RuleError) as caught:
             workspace.install(rule, "rule")
         assert says in str(caught.value)
+
+
+def test_a_sum_is_of_nothing_where_a_part_that_is_unconnected_has_no_rows() -> None:
+    most = 2**63 - 1
+    with ivm.open(":memory:", threads=1) as ws:
+        ws.sql("CREATE TABLE big (k INTEGER PRIMARY KEY, x BIGINT)")
+        ws.sql("CREATE TABLE other (k INTEGER PRIMARY KEY)")
+        ws.install("total[] = u <- agg<<u = sum(x)>> big[_] = x, other(_).", "totals")
+        ws.sql(f"INSERT INTO big VALUES (1, {most}), (2, {most})")
+        assert list(ws["total"]) == []
+        with pytest.raises(ivm.IvmError, match="beyond"):
+            ws.sql("INSERT INTO other VALUES (1)")
+        ws.sql("DELETE FROM big WHERE k = 1")
+        ws.sql("INSERT INTO other VALUES (1)")
+        assert list(ws["total"]) == [(most,)]
+        ws.sql("DELETE FROM other")
+        ws.sql(f"INSERT INTO big VALUES (1, {most})")
+        assert list(ws["total"]) == []
+        assert ws.check() == []
