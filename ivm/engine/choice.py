@@ -188,6 +188,10 @@ class Choice:
         changes = ((trie.index, self._context.deltas.get(trie.index)) for trie in plan.tries)
         return {index: len(change.actions) for index, change in changes if change}
 
+    def building(self, needed: Iterable[Index]) -> float:
+        """Estimate the cost of building the indices that probes need."""
+        return costs.building(self._indexed(needed))
+
     def _indexed(self, needed: Iterable[Index]) -> int:
         """Return the rows of the relations of which indices are needed."""
         return sum(self._context.txn.tree(index.predicate).count for index in needed)

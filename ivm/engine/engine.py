@@ -407,8 +407,10 @@ class Engine:
             return
         needed = self.installed.probed_in(plan, deltas)
         if needed and choice.defers_index(rule, plan, needed):
+            self.replan.regret.prepared(rule, choice.joining(rule, plan))
             yield from by_columns.follow(context, rule, plan)
             return
+        self.replan.regret.prepared(rule, choice.building(needed))
         self._build_deferred(needed)
         old, new = context.old_and_new(indices_of(plan))
         names = rule.sensitivity_names(number)

@@ -7,7 +7,8 @@ A probe joins a changed row with the other relations.  It may read long lists th
 common, where the trace, and so a match, is never touched.  Whether changes fall on such rows is
 known only once they do, and so is how long a trace is.  So what each change cost beyond the other
 method is added up, as one rents until buying would have paid, and recording may take as much as
-has been paid.  If it takes more it is given up, and tried again once twice as much has been paid.
+has been paid.  What came before the first probe, joins by columns and an index, counts as well
+once a probe is long.  If recording takes more it is given up, and tried again once twice as much has been paid.
 A rule turns back once matching has cost more than recording anew.  Each turn doubles the price of
 the next, so that changes which favour one method and then the other do not turn a rule for ever.
 
@@ -35,6 +36,13 @@ class Regret:
         self.due = set[int]()
         self._paid, self._turns = Counter[int](), Counter[int]()
         self._prices = dict[int, float]()  # of turning, where an estimate is known
+
+    def prepared(self, rule: InstalledRule, cost: float) -> None:
+        """Add what probing cost before its first probe: joins by columns, and building its index.
+
+        A rule turns only once a probe itself was long, so this alone makes none due.
+        """
+        self._paid[rule.number] += int(cost)
 
     def probed(self, rule: InstalledRule, operations: int) -> None:
         """Add a change whose probes passed over long lists."""
