@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 import ivm
-from benchmarks import proof
+import pagestore
+from benchmarks import proof, trees
 from benchmarks.__main__ import main
 from benchmarks.families import MADE, REAL
 from benchmarks.picture import Picture
@@ -66,6 +67,37 @@ def test_pictures_have_a_mark_for_each_measurement():
     kinds = [part.get("class") for part in ElementTree.fromstring(text)]
     assert [kinds.count(f"dot{i}") for i in (0, 1)] == [3, 2]  # one each in the legend
     assert kinds.count("line2") == 2 and "nan" not in text
+
+
+def test_marked_nodes_are_what_a_fold_and_a_stab_use():
+    """Marked sales fold to all of the region, each once; marked intervals are all that hold the
+    point, and no leaf that is not marked has one of them.
+    """
+    with pagestore.open(":memory:") as store:
+        page, stabbed = trees.sales(store), trees.intervals(store)
+    for first, end in ((0, 48), (0, 12), (15, 39), (13, 14), (11, 25)):
+        nodes, entries = trees.parts(page, first, end)
+        runs = [range(page.nodes[k].first, page.nodes[k].end) for k in nodes]
+        assert sorted([*entries, *(i for run in runs for i in run)]) == [*range(first, end)]
+        folds = [page.nodes[k].fold for k in nodes] + [page.rows[i][-1] for i in entries]
+        assert max(folds) == max(row[-1] for row in page.rows[first:end])
+    text = trees.draw_interval_tree()
+    for a, b in stabbed.rows:
+        assert ("<text class='small end hit'" in _line_with(text, f"[{a}, {b}]")) == (a <= 80 <= b)
+
+
+def _line_with(text, part):
+    """Return the first line that has a part, which is a record before it is a node."""
+    return next(line for line in text.splitlines() if f">{part}<" in line)
+
+
+def test_two_versions_share_all_but_a_path():
+    pages = trees.versions_of_a_tree()
+    for versions in ({0}, {1}):
+        alone = [one.level for one in pages.values() if one.versions == versions]
+        assert sorted(alone) == [0, 1]
+    assert len(pages) > 20
+    assert ElementTree.fromstring(trees.draw_versions()) is not None
 
 
 def test_one_command_draws_all_that_the_page_shows(tmp_path, capsys, monkeypatch):
