@@ -16,12 +16,12 @@ from weakref import WeakSet
 from ivm.check.check import check
 from ivm.engine.engine import Engine
 from ivm.errors import IvmError
-from ivm.installation import is_declared, refit, refitted
+from ivm.installation import install, is_declared, refit, refitted, uninstall
 from ivm.lang.ir import constants
 from ivm.memory import allowing
-from ivm.names import CATALOG, named_part
+from ivm.names import CATALOG, CONSTRAINTS, named_part, tables_of_sql
 from ivm.rope import computed_text, note_erased
-from ivm.rules.installed import PROPERTY, Installed
+from ivm.rules.installed import PROPERTY, Installed, Options
 from ivm.rules.stored import HOST, KnownRules, built_sizes, dependants_of, load, save, saved_rules
 from ivm.terms.encoder import Encoder
 from ivm.transaction import Maintainer
@@ -137,22 +137,31 @@ class RuleHost:
         )
 
     def merged(
-        self, name: str, base: str | None, theirs: str | None, ours: str | None
+        self, txn: Transaction, name: str, base: str | None, theirs: str | None, ours: str | None
     ) -> str | None:
         """Return what SQL says of a store after a merge: of tables what either side changed; views
         stay on the branch that they were made on.  None for another property.
         """
         if name != CATALOG:
             return None
-        was, new, here = (json.loads(one or "{}") for one in (base, theirs, ours))
-        for kind in ("tables", "types"):
-            before, there, mine = (one.get(kind, {}) for one in (was, new, here))
-            for known in before.keys() | there.keys():
-                if there.get(known) != before.get(known):
-                    mine.pop(known, None)
-                    mine |= {known: there[known]} if known in there else {}
-            here[kind] = mine
-        return json.dumps({"tables": {}, "views": {}, "kept": {}, "types": {}} | here)
+        from ivm.sql.beside.merges import merged_catalog
+
+        return merged_catalog(txn, *(json.loads(one or "{}") for one in (base, theirs, ours)))
+
+    def default(self, source: Any, name: str, column: str) -> Any:
+        """Return the value of a DEFAULT of SQL; None if there is none, or it is computed."""
+        from ivm.sql.beside.merges import default_of  # imports sqlglot, which others do not need
+
+        with suppress(IvmError):
+            return default_of(source, name, column)
+
+    def demands(
+        self, txn: Transaction, base: Snapshot, theirs: Snapshot
+    ) -> Callable[[], None] | None:
+        """Return what lets tables have the constraints that theirs changed."""
+        said = [tables_of_sql(side.properties) for side in (base, theirs)]
+        names = [name for name in said[1] if name in txn and _demands(said, name)]
+        return partial(_constrain, txn, names) if names else None
 
     def changed(self, sketch: EphemeralTransaction, changes: Mapping[str, Any]) -> dict[str, Any]:
         """Return changes without helpers, and with views that are in several relations."""
@@ -177,6 +186,29 @@ class RuleHost:
             with store.sketch(branch) as sketch:
                 found += check(sketch, load(sketch), progress)
         return found
+
+
+def _demands(said: Iterable[Mapping[str, Any]], name: str) -> bool:
+    """Return whether two versions, given their tables, do not demand the same of one's rows."""
+    return len({(*tables.get(name, {}).get("constraints", {}).values(),) for tables in said}) > 1
+
+
+def _constrain(txn: Transaction, tables: Iterable[str]) -> None:
+    """Install the constraints of tables as a merge leaves them. Raises SqlError for rows that
+    violate them.
+    """
+    from ivm.sql.beside.merges import constraints_again, said_of
+
+    txn.declare_maintained(HOST)
+    rules = load(txn)
+    for table in tables:
+        program, block = constraints_again(txn, table), table + CONSTRAINTS
+        known = rules.block(block) is not None
+        if program is not None:
+            with said_of(txn, table):
+                rules = install(txn, rules, block, program, Options(), known, (), False).installed
+        elif known:
+            rules = uninstall(txn, rules, block, relations=False)[1]
 
 
 def _schema(catalog: Any, name: str) -> Schema | None:

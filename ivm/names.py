@@ -23,6 +23,7 @@ CATALOG = "ivm.sql"  # the property of the store in which SQL lists its views
 # suffix of a relation's rows of transactions in rules that say which of them stay, or follow
 ASSERTED = "$asserted"
 BODY = "$body"  # ends the name of a view of what an aggregate ranges over
+CONSTRAINTS = ":constraints"  # ends the name of the block of rules that a table's constraints are
 CONSTRAINT = "constraint$"  # begins the name of a view of what violates a constraint
 # suffix of the view of all rows of a relation that is declared and derived: lang/declarations.py
 WHOLE = "$all"

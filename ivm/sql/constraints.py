@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 from sqlglot import exp
 
 from ivm.errors import ConstraintError
-from ivm.names import CATALOG
+from ivm.names import CATALOG, CONSTRAINTS
 from ivm.sql.catalog import NAMED, Catalog, constraint_of, unnamed
 from ivm.sql.errors import SqlError, nearest
 from ivm.sql.queries.expressions import Expressions, Subqueries
@@ -33,7 +33,7 @@ NO_SUBQUERIES = Subqueries(_none, _none, _none)
 
 def constraints_of(name: str) -> str:
     """Return the name of the block of rules that has a table's constraints."""
-    return f"{name}:constraints"
+    return name + CONSTRAINTS
 
 
 def renamed(constraint: str, old: str, new: str) -> str:
@@ -54,14 +54,9 @@ def constrain(host: Host, name: str, checks: Checks, indices: Indices | None = N
         catalog = Catalog(snap)
     saved = catalog.tables.get(name, {})
     indices = saved.get("indices", {}) if indices is None else indices
-    trees = Trees(constraints_of(name))
     with host.store.snapshot() as snap:
         catalog.source = snap
-        texts = {
-            trees.add_constraint(left, right): _text(one)
-            for one in checks
-            for left, right in _rules(catalog, name, one)
-        }
+        trees, texts = as_rules(catalog, name, checks)
 
     def save(txn: Any) -> None:
         changed = Catalog(txn)
@@ -83,6 +78,17 @@ def constrain(host: Host, name: str, checks: Checks, indices: Indices | None = N
         host.uninstall(constraints_of(name))
     with host.store.transaction(f"change constraints of {name}") as txn:
         save(txn)
+
+
+def as_rules(catalog: Catalog, name: str, checks: Checks) -> tuple[Trees, dict[str, str]]:
+    """Return constraints of a table as rules, and the text of each in SQL by that of its rule."""
+    trees = Trees(constraints_of(name))
+    texts = {
+        trees.add_constraint(left, right): _text(one)
+        for one in checks
+        for left, right in _rules(catalog, name, one)
+    }
+    return trees, texts
 
 
 def add_constraints(host: Host, node: exp.Alter, nodes: list[exp.Expr]) -> None:

@@ -19,14 +19,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from pagestore.admin.merged_columns import BASE, OURS, THEIRS, MergedColumns
 from pagestore.errors import CorruptionError, MergeError, SchemaError, VersionError
 from pagestore.relations.snapshot import as_inserted, snapshot_at
 from pagestore.relations.transaction import EphemeralTransaction, Transaction, begin_transaction
 from pagestore.storage.pager import NO_ORIGIN
+from pagestore.trees.build import bulk
 from pagestore.trees.compare import delta
 from pagestore.trees.edit import Edits
 from pagestore.trees.kernels.node_buffer import ERASE, SET
-from pagestore.trees.read import get, read_batches
+from pagestore.trees.read import get, pages_of, read_batches
 from pagestore.trees.tree import Tree
 from pagestore.values.dictionary import TEXT_TREES
 from pagestore.versions.catalog import PROPERTY, Catalog, Info, Settings, listed
@@ -244,10 +246,14 @@ class ThreeWay:
             )
             catalogs = self.base._version.catalog, self.theirs._version.catalog, txn.catalog
             kept = set[str]().union(*(catalog.of_hosts for catalog in catalogs))
-            merge_properties(txn, *catalogs)
             for name in dict.fromkeys([*self.base, *self.theirs]):
                 if name not in kept:
                     self._merge_relation(name, *(c.relations.get(name) for c in catalogs))
+            merge_properties(txn, *catalogs)
+            for host in hosts().values():
+                ask = getattr(host, "demands", None)
+                if ask and (demand := ask(txn, self.base, self.theirs)):
+                    txn.afterwards.append(demand)
             if self.left and refuse:
                 self._refuse()
         return tuple(self.conflicts)
@@ -294,8 +300,23 @@ class ThreeWay:
         ):
             assert new is not None and here is not None
             self._merge_rows(name, ours, None, new, here)
+        elif base is not None and old is not None and new is not None and here is not None:
+            self._merge_columns(
+                name, MergedColumns((base, theirs, ours), (old, new, here), self.theirs, self.txn)
+            )
         else:
             raise _differing(name, theirs, ours)
+
+    def _merge_columns(self, name: str, merged: MergedColumns) -> None:
+        """Merge a relation of which the sides have other columns. O(rows)."""
+        txn = self.txn
+        sides = [bulk(txn.pager, merged.spec(0), merged.rows(side)) for side in (BASE, THEIRS)]
+        txn._remake(txn.catalog.relations[name], merged.schema, merged.rows(OURS))
+        info = txn.catalog.relations[name]
+        self._merge_rows(name, info, sides[0], sides[1], txn.tree(name))
+        for tree in sides:
+            if tree.root:
+                txn.pager.retire_pages(pages_of(txn.pages, tree))
 
     def _declare(self, name: str, info: Info) -> None:
         """Give a relation other columns, for the same records."""
@@ -414,7 +435,8 @@ def merge_properties(txn: Transaction, *catalogs: Catalog) -> None:
         if name in owned | {PROPERTY, *NUMBERED} or sides[0] == sides[1] or sides[1] == sides[2]:
             continue
         ask = [one for host in hosts().values() if (one := getattr(host, "merged", None))]
-        found = next((value for one in ask if (value := one(name, *sides)) is not None), None)
+        told = (one(txn, name, *sides) for one in ask)
+        found = next((value for value in told if value is not None), None)
         if found is None and sides[0] != sides[2]:
             raise MergeError(
                 f"property {name!r} was changed on both sides, and nothing is changed: give it "

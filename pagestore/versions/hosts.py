@@ -80,15 +80,26 @@ class Host(Protocol):
         """Return the column of a relation whose values the host computes; it may lack this."""
 
     def merged(
-        self, name: str, base: str | None, theirs: str | None, ours: str | None
+        self, txn: Any, name: str, base: str | None, theirs: str | None, ours: str | None
     ) -> str | None:
-        """Return what a property is after a merge, given its values in three versions; None if it
-        is not the host's. A host may lack this method, and then keeps no properties to be merged.
+        """Return what a property is after a merge, given its values in three versions and the
+        merged relations; None if it is not the host's. A host may lack this method, and then keeps
+        no properties to be merged.
         """
 
     def changed(self, sketch: Any, changes: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return what a sketch changed, by the names that the host's users know, given the changes
         of relations. A host may lack this method, if it keeps what users see in one relation each.
+        """
+
+    def default(self, source: Any, name: str, column: str) -> Any:
+        """Return the value of a relation's column in rows that do not say one; None if the host
+        knows none. A host may lack this method.
+        """
+
+    def demands(self, txn: Any, base: Any, theirs: Any) -> Callable[[], None] | None:
+        """Return what is done, once the host has followed a merge, so that it also demands of rows
+        what theirs demands and a base did not; None for nothing. A host may lack this method.
         """
 
     def declared(self, snapshot: Any) -> Any:
@@ -156,7 +167,12 @@ def let_hosts_follow(txn: WorkingTrees) -> list[Callable[[], None]]:
     any.
     """
     now, was, maintained = txn.catalog, txn.base.catalog, txn.maintained
-    if now is was and was.dependants.keys() <= maintained and _hosts.keys() <= maintained:
+    if (
+        now is was
+        and not txn.afterwards
+        and was.dependants.keys() <= maintained
+        and _hosts.keys() <= maintained
+    ):
         return []  # the common case, decided at once
     if ALL in maintained:
         return []
@@ -181,6 +197,8 @@ def let_hosts_follow(txn: WorkingTrees) -> list[Callable[[], None]]:
             )
         with txn.following():
             told.append(host.carry(txn, before))
+    for demand in txn.afterwards:
+        demand()
     return [tell for tell in told if tell]
 
 

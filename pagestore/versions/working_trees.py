@@ -78,6 +78,7 @@ class WorkingTrees:
         self._rewrite_catalog = False
         self._edited = False  # whether rows were edited, even without effect
         self.maintained: set[str] = set()
+        self.afterwards: list[Callable[[], None]] = []  # what hosts do after they followed a merge
         self._open = True
 
     @cached_property

@@ -326,10 +326,10 @@ def test_what_is_refused() -> None:
     ):
         with pytest.raises(error, match=said):
             call()
-    with store.transaction(branch="shop") as txn:
-        txn.add_column("price", "b: int64", 0)
-    put(store, "main", tea=2)
-    with pytest.raises(MergeError, match="both sides changed it; nothing is changed"):
+    for branch, type_ in (("shop", "int64"), ("main", "float64")):
+        with store.transaction(branch=branch) as txn:
+            txn.add_column("price", f"b: {type_}", 0)
+    with pytest.raises(MergeError, match="both sides changed it: both changed the column 'b'"):
         store.merge("shop")
     with store.transaction(branch="shop") as txn:
         txn.drop("price")
