@@ -2,14 +2,17 @@
 it: the store of `branches.py`, changed on two branches, merged, and its views computed again; and the
 rows and changes of both.
 
-    python -m benchmarks.doltlite FILE SIZE      then lines "diverge" and "merge", each answered by one
+    python -m benchmarks.doltlite FILE SIZE      then lines such as "diverge" or "merge", each answered by one
 """
 
 import json
 import random
 import subprocess
 import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -22,7 +25,7 @@ VIEWS = (
 )
 
 
-NODES, CHANGES = 20_000, 100
+NODES, CHANGES, NESTED = 20_000, 100, 1000
 
 
 def values_of(size: int) -> np.ndarray:
@@ -53,6 +56,32 @@ class Process:
         assert self._process.stdin and self._process.stdout
         print(what, file=self._process.stdin, flush=True)
         return json.loads(self._process.stdout.readline())
+
+
+class Nested:
+    """Branches, each begun on the one before."""
+
+    def __init__(self, store: Any) -> None:
+        self.store, self.names, self._took = store, ["main"], list[float]()
+
+    def begun(self, place: int) -> float:
+        """Return the milliseconds in which one was begun."""
+        while len(self._took) < NESTED:
+            name, start = f"n{len(self._took)}", perf_counter()
+            self.store.execute("SELECT dolt_branch(?, ?)", (name, self.names[-1])).fetchall()
+            self._took.append(1e3 * (perf_counter() - start))
+            self.names.append(name)
+        return self._took[place]
+
+    def read(self, choose: Callable[[], str]) -> float:
+        """Return the microseconds to switch to a branch and read a row, as a mean of some."""
+        start, times = perf_counter(), 20
+        for _ in range(times):
+            self.store.execute("SELECT dolt_checkout(?)", (choose(),)).fetchall()
+            self.store.execute("SELECT v FROM row WHERE k = 5").fetchall()
+        took = 1e6 * (perf_counter() - start) / times
+        self.store.execute("SELECT dolt_checkout('main')").fetchall()
+        return took
 
 
 def main(file: str, size: int) -> None:
@@ -89,8 +118,18 @@ def main(file: str, size: int) -> None:
         store.execute("SELECT dolt_merge('side')").fetchall()
         return [store.execute(view).fetchone()[0] for view in VIEWS]
 
+    nested = Nested(store)
+    answers: dict[str, Callable[[], Any]] = {
+        "diverge": diverge,
+        "merge": merge,
+        "begun 0": partial(nested.begun, 0),
+        "begun -1": partial(nested.begun, -1),
+        "main": partial(nested.read, lambda: nested.names[0]),
+        "deepest": partial(nested.read, lambda: nested.names[-1]),
+        "random": partial(nested.read, lambda: chance.choice(nested.names)),
+    }
     for line in sys.stdin:
-        print(json.dumps({"diverge": diverge, "merge": merge}[line.strip()]()), flush=True)
+        print(json.dumps(answers[line.strip()]()), flush=True)
 
 
 if __name__ == "__main__":
