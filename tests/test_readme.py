@@ -4,6 +4,8 @@ import datetime
 import doctest
 import os
 import re
+import shlex
+import shutil
 import subprocess
 import sys
 from decimal import Decimal
@@ -12,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from pagestore.admin import check
+from pagestore_tools.cli import main
 
 ROOT = Path(__file__).parents[1]
 
@@ -35,6 +38,25 @@ def test_examples_in_the_readme(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         str(ROOT / "README.md"), module_relative=False, globs={"Decimal": Decimal}
     )
     assert (failed, tried > 0) == (0, True)
+
+
+def test_the_commands_of_branches(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each, in this process: a line of shell is a command, and what is done if it fails."""
+    monkeypatch.chdir(tmp_path)
+    text = (ROOT / "docs/branches.md").read_text()
+    for line in "".join(blocks(text)).splitlines():
+        (program, *arguments), *otherwise = (shlex.split(part) for part in line.split("||"))
+        if program == "cp":
+            shutil.copy(*arguments)
+            continue
+        code = {"ivm": main.ivm, "pagestore": main.pagestore}[program](arguments)
+        assert (code != 0) == bool(otherwise), line
+    out, err = capsys.readouterr()
+    assert "sale: 3 new, 0 removed\nturnover: 1 new, 1 removed\nnothing is stored" in out
+    assert "conflicts in 1 row" in err
+    assert re.search(r"^east +700 *\nnorth +400 *\nsouth +250 *\nwest +10 *\n", out, re.MULTILINE)
 
 
 def blocks(text: str) -> list[str]:
@@ -78,6 +100,7 @@ RUN_BY = {  # the pages with examples, each with the test that runs them
     "CONTRIBUTING.md": "",  # what developers run
     "README.md": "tests/test_readme.py",
     "docs/answers.md": "tests/test_readme.py",
+    "docs/branches.md": "tests/test_readme.py",
     "docs/cells.md": "tests/ivm/spark/test_docs.py",
     "docs/coming-from/cozo.md": "tests/ivm/lang/test_docs.py",
     "docs/coming-from/ddlog.md": "tests/ivm/lang/test_docs.py",
